@@ -1,0 +1,57 @@
+/* base/err.h - what went wrong, as a code for the caller and a sentence for people.
+ *
+ * A fallible function returns an err_code (ERR_OK is 0), is MUST_CHECK and takes `struct err *err`
+ * last; err may be NULL when only the code matters. The text lives inside the struct, so reporting
+ * an error cannot itself fail. Callers branch on the code, people read the text; every layer that
+ * adds knowledge wraps: "load plan /etc/skyjob/plan.json: line 3: ...".
+ * Layer: base. Threads: any; a struct err belongs to one.
+ */
+#ifndef BASE_ERR_H
+#define BASE_ERR_H
+
+#include <stdbool.h>
+
+#define MUST_CHECK __attribute__((warn_unused_result))
+
+#define ERR_TEXT_BYTES 400
+
+#define ERR_CODES(X)                                                                               \
+    X(OK, "no error")                                                                              \
+    X(INVALID, "the document or argument is wrong")                                                \
+    X(NO_MEMORY, "out of memory")                                                                  \
+    X(LIMIT, "a fixed limit was reached")                                                          \
+    X(AGAIN, "not yet: call again")                                                                \
+    X(PROTOCOL, "the peer broke the protocol")                                                     \
+    X(NOT_FOUND, "no such object")                                                                 \
+    X(CONFLICT, "the object changed meanwhile")                                                    \
+    X(GONE, "the version is too old")                                                              \
+    X(DENIED, "not allowed")                                                                       \
+    X(TIMEOUT, "it took too long")                                                                 \
+    X(IO, "input or output failed")
+
+enum err_code {
+#define ERR_ENUM(name, text) ERR_##name,
+    ERR_CODES(ERR_ENUM)
+#undef ERR_ENUM
+};
+
+struct err {
+    enum err_code code;
+    char text[ERR_TEXT_BYTES]; /* cut off at the end when a chain grows too long */
+};
+
+/* Set a new error; returns `code`, so that `return err_set(...)` reads as one step. */
+enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Put "context: " in front of what `err` already says and set its code to `code`; returns it. */
+enum err_code err_wrap(struct err *err, enum err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The code in words, for a log line without a text. Never NULL. */
+const char *err_name(enum err_code code);
+
+/* Is it worth trying the same thing again later, unchanged? */
+bool err_is_transient(enum err_code code);
+
+#endif
