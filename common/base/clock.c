@@ -1,0 +1,57 @@
+#include "base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static int64_t read_ns(clockid_t id)
+{
+    struct timespec t;
+
+    (void)clock_gettime(id, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+int64_t clock_now_ms(void)
+{
+    return read_ns(CLOCK_MONOTONIC) / 1000000;
+}
+
+int64_t clock_now_ns(void)
+{
+    return read_ns(CLOCK_MONOTONIC);
+}
+
+int64_t clock_wall_ms(void)
+{
+    return read_ns(CLOCK_REALTIME) / 1000000;
+}
+
+void clock_format(int64_t wall_ms, char out[static CLOCK_TEXT_BYTES])
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm tm;
+
+    if (!gmtime_r(&seconds, &tm))
+        memset(&tm, 0, sizeof tm);
+    if (strftime(out, CLOCK_TEXT_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        out[0] = '\0';
+}
+
+enum err_code clock_parse(const char *text, int64_t *out_wall_ms, struct err *err)
+{
+    struct tm tm = {0};
+    const char *rest = strptime(text, "%Y-%m-%dT%H:%M:%S", &tm);
+    int64_t ms = 0;
+
+    if (rest && *rest == '.') {
+        char *end;
+
+        ms = (int64_t)(strtod(rest, &end) * 1000);
+        rest = end;
+    }
+    if (!rest || strcmp(rest, "Z") != 0)
+        return err_set(err, ERR_INVALID, "\"%.40s\" is not a UTC time", text);
+    *out_wall_ms = (int64_t)timegm(&tm) * 1000 + ms;
+    return ERR_OK;
+}

@@ -1,0 +1,26 @@
+/* base/clock.h - the two clocks, and the one way to write a point in time.
+ *
+ * Durations and deadlines use the monotonic clock; only timestamps that people or the API server
+ * read use the wall clock. Pure code never calls these: it is handed `now_ms`.
+ * Layer: base. Threads: any.
+ */
+#ifndef BASE_CLOCK_H
+#define BASE_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define CLOCK_TEXT_BYTES 32
+
+int64_t clock_now_ms(void);  /* monotonic */
+int64_t clock_now_ns(void);  /* monotonic */
+int64_t clock_wall_ms(void); /* since 1970, UTC */
+
+/* RFC 3339 in UTC with whole seconds: "2026-11-21T08:00:00Z". */
+void clock_format(int64_t wall_ms, char out[static CLOCK_TEXT_BYTES]);
+/* Reads what the API server writes (UTC, with or without a fraction). ERR_INVALID otherwise. */
+MUST_CHECK enum err_code clock_parse(const char *text, int64_t *out_wall_ms, struct err *err);
+
+#endif

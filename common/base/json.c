@@ -1,0 +1,267 @@
+#include "base/json.h"
+
+#include <cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define JSON_INT_MAX       9007199254740992.0 /* 2^53: beyond it doubles skip integers */
+#define KEYS_QUADRATIC_MAX 32                 /* up to here comparing all pairs beats sorting */
+
+static const cJSON *node_of(const struct json *v)
+{
+    return (const cJSON *)(const void *)v;
+}
+
+static const struct json *value_of(const cJSON *node)
+{
+    return (const struct json *)(const void *)node;
+}
+
+/* Length of the UTF-8 sequence at `s`, or 0 when it is not valid. */
+static size_t utf8_step(const unsigned char *s, size_t left)
+{
+    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t code;
+    size_t n;
+
+    if (s[0] < 0x80)
+        return 1;
+    n = s[0] >= 0xf0 && s[0] < 0xf8 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+    if (n == 0 || n > left || s[0] >= 0xf8)
+        return 0;
+    code = s[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = (code << 6) | (s[i] & 0x3fu);
+    }
+    if (code < lowest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return 0;
+    return n;
+}
+
+/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters in
+ * strings, \u0000. One pass over the text before it is parsed. */
+static enum err_code check_text(const char *text, size_t len, struct err *err)
+{
+    bool in_string = false;
+    int depth = 0;
+    size_t step;
+
+    for (size_t i = 0; i < len; i += step) {
+        unsigned char c = (unsigned char)text[i];
+
+        step = utf8_step((const unsigned char *)text + i, len - i);
+        if (step == 0 || c == '\0')
+            return err_set(err, ERR_INVALID, "byte %zu is not valid UTF-8 text", i);
+        if (in_string && c < 0x20)
+            return err_set(err, ERR_INVALID, "byte %zu: control character in a string", i);
+        if (in_string && c == '\\') {
+            if (len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+                return err_set(err, ERR_INVALID, "byte %zu: a string holds \\u0000", i);
+            step = i + 1 < len ? 2 : 1;
+        } else if (c == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (c == '{' || c == '[')) {
+            if (++depth > JSON_DEPTH_MAX)
+                return err_set(err, ERR_LIMIT, "byte %zu: more than %d levels", i, JSON_DEPTH_MAX);
+        } else if (!in_string && (c == '}' || c == ']')) {
+            depth--;
+        }
+    }
+    return ERR_OK;
+}
+
+static int compare_keys(const void *a, const void *b)
+{
+    const char *const *left = a;
+    const char *const *right = b;
+
+    return strcmp(*left, *right);
+}
+
+static enum err_code many_keys_differ(const cJSON *object, size_t n, struct err *err)
+{
+    const char **keys = malloc(n * sizeof *keys);
+    enum err_code rc = ERR_OK;
+    size_t i = 0;
+
+    if (!keys)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu keys", n);
+    for (const cJSON *c = object->child; c; c = c->next)
+        keys[i++] = c->string;
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (i = 1; i < n && rc == ERR_OK; i++)
+        if (strcmp(keys[i - 1], keys[i]) == 0)
+            rc = err_set(err, ERR_INVALID, "key \"%.60s\" stands twice", keys[i]);
+    free(keys);
+    return rc;
+}
+
+/* No object holds a key twice: which one counts would be anybody's guess. */
+static enum err_code check_keys(const cJSON *node, struct err *err)
+{
+    size_t n = 0;
+
+    for (const cJSON *c = node->child; c; c = c->next, n++) {
+        enum err_code rc = check_keys(c, err);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    if (!cJSON_IsObject(node))
+        return ERR_OK;
+    if (n > KEYS_QUADRATIC_MAX)
+        return many_keys_differ(node, n, err);
+    for (const cJSON *a = node->child; a; a = a->next)
+        for (const cJSON *b = a->next; b; b = b->next)
+            if (strcmp(a->string, b->string) == 0)
+                return err_set(err, ERR_INVALID, "key \"%.60s\" stands twice", a->string);
+    return ERR_OK;
+}
+
+enum err_code json_parse(const char *text, size_t len, struct json **out, struct err *err)
+{
+    const char *end = NULL;
+    enum err_code rc;
+    cJSON *root;
+
+    if (len > JSON_TEXT_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "JSON text above %zu bytes", JSON_TEXT_MAX_BYTES);
+    rc = check_text(text, len, err);
+    if (rc != ERR_OK)
+        return rc;
+    root = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    if (!root)
+        return err_set(err, ERR_INVALID, "not JSON at byte %zu", end ? (size_t)(end - text) : 0);
+    while (end < text + len && strchr(" \t\r\n", *end))
+        end++;
+    rc = ERR_OK;
+    if (end != text + len)
+        rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));
+    if (rc == ERR_OK)
+        rc = check_keys(root, err);
+    if (rc != ERR_OK) {
+        cJSON_Delete(root);
+        return rc;
+    }
+    *out = (struct json *)(void *)root;
+    return ERR_OK;
+}
+
+void json_free(struct json *root)
+{
+    cJSON_Delete((cJSON *)(void *)root);
+}
+
+enum json_kind json_kind_of(const struct json *v)
+{
+    const cJSON *node = node_of(v);
+
+    if (!node)
+        return JSON_ABSENT;
+    if (cJSON_IsBool(node))
+        return JSON_BOOL;
+    if (cJSON_IsNumber(node))
+        return JSON_NUMBER;
+    if (cJSON_IsString(node))
+        return JSON_STRING;
+    if (cJSON_IsArray(node))
+        return JSON_ARRAY;
+    return cJSON_IsObject(node) ? JSON_OBJECT : JSON_NULL;
+}
+
+const char *json_kind_name(enum json_kind kind)
+{
+    static const char *const names[] = {"nothing",  "null",   "a boolean", "a number",
+                                        "a string", "a list", "an object"};
+
+    return names[kind];
+}
+
+const struct json *json_get(const struct json *v, const char *key)
+{
+    if (json_kind_of(v) != JSON_OBJECT)
+        return NULL;
+    return value_of(cJSON_GetObjectItemCaseSensitive(node_of(v), key));
+}
+
+const struct json *json_path(const struct json *v, const char *path)
+{
+    for (;;) {
+        const char *dot = strchrnul(path, '.');
+        size_t n = (size_t)(dot - path);
+        const struct json *member = json_kind_of(v) == JSON_OBJECT ? json_first(v) : NULL;
+
+        while (member && (strncmp(json_key(member), path, n) != 0 || json_key(member)[n] != '\0'))
+            member = json_next(member);
+        if (!member || *dot == '\0')
+            return member;
+        v = member;
+        path = dot + 1;
+    }
+}
+
+const struct json *json_first(const struct json *v)
+{
+    return v ? value_of(node_of(v)->child) : NULL;
+}
+
+const struct json *json_next(const struct json *v)
+{
+    return v ? value_of(node_of(v)->next) : NULL;
+}
+
+const char *json_key(const struct json *v)
+{
+    return v && node_of(v)->string ? node_of(v)->string : "";
+}
+
+size_t json_count(const struct json *v)
+{
+    size_t n = 0;
+
+    for (const struct json *c = json_first(v); c; c = json_next(c))
+        n++;
+    return n;
+}
+
+const char *json_string(const struct json *v, const char *fallback)
+{
+    return json_kind_of(v) == JSON_STRING ? node_of(v)->valuestring : fallback;
+}
+
+bool json_bool(const struct json *v, bool fallback)
+{
+    return json_kind_of(v) == JSON_BOOL ? cJSON_IsTrue(node_of(v)) : fallback;
+}
+
+double json_double(const struct json *v, double fallback)
+{
+    return json_kind_of(v) == JSON_NUMBER ? node_of(v)->valuedouble : fallback;
+}
+
+bool json_is_i64(const struct json *v)
+{
+    double d = json_double(v, NAN);
+
+    return d >= -JSON_INT_MAX && d <= JSON_INT_MAX && d == floor(d);
+}
+
+int64_t json_i64(const struct json *v, int64_t fallback)
+{
+    return json_is_i64(v) ? (int64_t)json_double(v, 0) : fallback;
+}
+
+char *json_print(const struct json *v)
+{
+    return v ? cJSON_PrintUnformatted(node_of(v)) : strdup("null");
+}
+
+bool json_equal(const struct json *a, const struct json *b)
+{
+    if (!a || !b)
+        return a == b;
+    return cJSON_Compare(node_of(a), node_of(b), true);
+}

@@ -1,0 +1,68 @@
+/* base/json.h - read JSON strictly; the only place that knows the parser behind it.
+ *
+ * Stricter than most parsers because what comes in is foreign: one document and nothing after it,
+ * valid UTF-8, no duplicate keys, no embedded NUL, no raw control characters, at most
+ * JSON_DEPTH_MAX levels. Values are borrowed from the document that json_parse() made and live
+ * until json_free(). Every reader accepts NULL for "not there" and answers with the default, so
+ * lookups chain without checks: json_string(json_path(pod, "status.podIP"), "").
+ * Objects of the API server are only read, never written back whole: numbers above 2^53 do not
+ * survive the parser.
+ * Layer: base. Threads: a document belongs to one thread at a time.
+ */
+#ifndef BASE_JSON_H
+#define BASE_JSON_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define JSON_DEPTH_MAX      64
+#define JSON_TEXT_MAX_BYTES ((size_t)64 << 20)
+
+struct json; /* a value inside a document, or its root */
+
+enum json_kind {
+    JSON_ABSENT, /* NULL was asked */
+    JSON_NULL,
+    JSON_BOOL,
+    JSON_NUMBER,
+    JSON_STRING,
+    JSON_ARRAY,
+    JSON_OBJECT,
+};
+
+/* Parse `len` bytes. On ERR_OK the caller owns *out: json_free(). ERR_INVALID names the place. */
+MUST_CHECK enum err_code json_parse(const char *text, size_t len, struct json **out,
+                                    struct err *err);
+void json_free(struct json *root);
+
+enum json_kind json_kind_of(const struct json *v);
+const char *json_kind_name(enum json_kind kind);
+
+/* Member `key` of an object; NULL when there is none or `v` is no object. */
+const struct json *json_get(const struct json *v, const char *key);
+/* Members along dots: "status.podIP". Keys that hold a dot themselves need json_get(). */
+const struct json *json_path(const struct json *v, const char *path);
+
+/* Elements of an array or members of an object, in order; NULL after the last. */
+const struct json *json_first(const struct json *v);
+const struct json *json_next(const struct json *v);
+/* Name of a member; "" for an array element. */
+const char *json_key(const struct json *v);
+size_t json_count(const struct json *v);
+
+const char *json_string(const struct json *v, const char *fallback);
+bool json_bool(const struct json *v, bool fallback);
+double json_double(const struct json *v, double fallback);
+/* A whole number within +-2^53, else the fallback. */
+int64_t json_i64(const struct json *v, int64_t fallback);
+/* Is it a number without a fraction within +-2^53? */
+bool json_is_i64(const struct json *v);
+
+/* The value as compact JSON text; the caller frees it. NULL when out of memory. */
+char *json_print(const struct json *v);
+/* Same kind and content, whatever the order of members. */
+bool json_equal(const struct json *a, const struct json *b);
+
+#endif

@@ -1,0 +1,192 @@
+#include "base/yaml.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "base/jsonw.h"
+
+#define SCALAR_MAX_BYTES ((size_t)1 << 20)
+
+struct walk {
+    yaml_parser_t parser;
+    struct jsonw out;
+    bool writes; /* false while earlier documents are skipped */
+    bool is_mapping[JSON_DEPTH_MAX];
+    int depth;
+    char *key; /* of the next value in a mapping; owned; NULL when a key is due */
+};
+
+static enum err_code at(const yaml_mark_t *mark, struct err *err, const char *what)
+{
+    return err_set(err, ERR_INVALID, "line %zu, column %zu: %s", mark->line + 1, mark->column + 1,
+                   what);
+}
+
+static bool is_word(const char *s, const char *const *words)
+{
+    for (; *words; words++)
+        if (strcmp(s, *words) == 0)
+            return true;
+    return false;
+}
+
+/* Could this be a number of the core schema? Keeps strtod from reading "inf", "nan" or "0x1p3". */
+static bool looks_like_number(const char *s)
+{
+    bool has_digit = false;
+
+    for (; *s; s++) {
+        if (*s >= '0' && *s <= '9')
+            has_digit = true;
+        else if (!strchr("+-.eE", *s))
+            return false;
+    }
+    return has_digit;
+}
+
+static void write_plain(struct jsonw *w, const char *key, const char *s)
+{
+    static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
+    static const char *const trues[] = {"true", "True", "TRUE", NULL};
+    static const char *const falses[] = {"false", "False", "FALSE", NULL};
+    char *end = NULL;
+
+    if (is_word(s, nulls)) {
+        jsonw_null(w, key);
+    } else if (is_word(s, trues) || is_word(s, falses)) {
+        jsonw_bool(w, key, is_word(s, trues));
+    } else if (looks_like_number(s)) {
+        long long whole = strtoll(s, &end, 10);
+        double d;
+
+        if (*end == '\0' && whole > -(1LL << 53) && whole < (1LL << 53)) {
+            jsonw_int(w, key, whole);
+            return;
+        }
+        d = strtod(s, &end);
+        if (*end == '\0' && isfinite(d))
+            jsonw_double(w, key, d);
+        else
+            jsonw_string(w, key, s);
+    } else {
+        jsonw_string(w, key, s);
+    }
+}
+
+static bool wants_key(const struct walk *w)
+{
+    return w->depth > 0 && w->is_mapping[w->depth - 1] && !w->key;
+}
+
+static void forget_key(struct walk *w)
+{
+    free(w->key);
+    w->key = NULL;
+}
+
+static enum err_code on_scalar(struct walk *w, const yaml_event_t *e, struct err *err)
+{
+    const char *value = (const char *)e->data.scalar.value;
+
+    if (e->data.scalar.anchor)
+        return at(&e->start_mark, err, "anchors are not supported");
+    if (e->data.scalar.tag)
+        return at(&e->start_mark, err, "tags are not supported");
+    if (e->data.scalar.length > SCALAR_MAX_BYTES || strlen(value) != e->data.scalar.length)
+        return at(&e->start_mark, err, "the value is too long or holds a NUL");
+    if (wants_key(w)) {
+        w->key = strdup(value);
+        return w->key ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for a key");
+    }
+    if (w->writes && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        write_plain(&w->out, w->key, value);
+    else if (w->writes)
+        jsonw_string(&w->out, w->key, value);
+    forget_key(w);
+    return ERR_OK;
+}
+
+static enum err_code on_open(struct walk *w, const yaml_event_t *e, struct err *err)
+{
+    bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
+
+    if (is_mapping ? e->data.mapping_start.anchor != NULL : e->data.sequence_start.anchor != NULL)
+        return at(&e->start_mark, err, "anchors are not supported");
+    if (wants_key(w))
+        return at(&e->start_mark, err, "a key must be plain text");
+    if (w->depth == JSON_DEPTH_MAX)
+        return at(&e->start_mark, err, "too many levels");
+    if (w->writes && is_mapping)
+        jsonw_open_object(&w->out, w->key);
+    else if (w->writes)
+        jsonw_open_array(&w->out, w->key);
+    w->is_mapping[w->depth++] = is_mapping;
+    forget_key(w);
+    return ERR_OK;
+}
+
+static enum err_code on_event(struct walk *w, const yaml_event_t *e, struct err *err)
+{
+    switch (e->type) {
+    case YAML_ALIAS_EVENT:
+        return at(&e->start_mark, err, "aliases are not supported");
+    case YAML_SCALAR_EVENT:
+        return on_scalar(w, e, err);
+    case YAML_MAPPING_START_EVENT:
+    case YAML_SEQUENCE_START_EVENT:
+        return on_open(w, e, err);
+    case YAML_MAPPING_END_EVENT:
+    case YAML_SEQUENCE_END_EVENT:
+        w->depth--;
+        if (w->writes)
+            jsonw_close(&w->out);
+        return ERR_OK;
+    default:
+        return ERR_OK;
+    }
+}
+
+/* Feed events to the walk until document `index` has ended. */
+static enum err_code run(struct walk *w, int index, struct err *err)
+{
+    int document = -1;
+
+    for (;;) {
+        yaml_event_t event;
+        yaml_event_type_t type;
+        enum err_code rc;
+
+        if (!yaml_parser_parse(&w->parser, &event))
+            return at(&w->parser.problem_mark, err,
+                      w->parser.problem ? w->parser.problem : "not YAML");
+        type = event.type;
+        if (type == YAML_DOCUMENT_START_EVENT)
+            w->writes = ++document == index;
+        rc = on_event(w, &event, err);
+        yaml_event_delete(&event);
+        if (rc != ERR_OK)
+            return rc;
+        if (type == YAML_DOCUMENT_END_EVENT && document == index)
+            return jsonw_finish(&w->out, err);
+        if (type == YAML_STREAM_END_EVENT)
+            return err_set(err, ERR_NOT_FOUND, "the file has %d documents", document + 1);
+    }
+}
+
+enum err_code yaml_to_json(const char *text, size_t len, int index, struct buf *out,
+                           struct err *err)
+{
+    struct walk w = {0};
+    enum err_code rc;
+
+    jsonw_init(&w.out, out);
+    if (!yaml_parser_initialize(&w.parser))
+        return err_set(err, ERR_NO_MEMORY, "no memory for the YAML parser");
+    yaml_parser_set_input_string(&w.parser, (const unsigned char *)text, len);
+    rc = run(&w, index, err);
+    forget_key(&w);
+    yaml_parser_delete(&w.parser);
+    return rc;
+}
