@@ -1,0 +1,297 @@
+#include "api/spec.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define AT(member) offsetof(struct spec, member), sizeof(((struct spec *)0)->member)
+
+static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
+                                           "BertBase", "BertLarge", NULL};
+static const char *const task_words[] = {"MNLI", NULL};
+static const char *const sample_words[] = {"MNLI", NULL};
+static const char *const strategy_words[] = {"Optimal", "Even", NULL};
+static const char *const schedule_words[] = {"Linear", "Constant", NULL};
+static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
+
+/* A field without a default keeps what the preset gave, or stays empty. */
+static const struct spec_field fields[] = {
+    {"model.preset", SPEC_WORD, AT(preset), 0, 0, "BertMini", preset_words},
+    {"model.vocabSize", SPEC_INT, AT(model.vocab), 5, 1000000, NULL, NULL},
+    {"model.hiddenSize", SPEC_INT, AT(model.hidden), 1, 16384, NULL, NULL},
+    {"model.layers", SPEC_INT, AT(model.layers), 1, MODEL_LAYERS_MAX, NULL, NULL},
+    {"model.heads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
+    {"model.feedForwardSize", SPEC_INT, AT(model.ffn), 1, 65536, NULL, NULL},
+    {"model.maxPositions", SPEC_INT, AT(model.positions), 8, 8192, NULL, NULL},
+    {"data.task", SPEC_WORD, AT(data.task), 0, 0, "MNLI", task_words},
+    {"data.source.sample", SPEC_WORD, AT(data.sample), 0, 0, NULL, sample_words},
+    {"data.source.configMap", SPEC_TEXT, AT(data.config_map), 1, 253, NULL, NULL},
+    {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.claim), 1, 253, NULL, NULL},
+    {"data.source.persistentVolumeClaim.path", SPEC_TEXT, AT(data.path), 0, 256, NULL, NULL},
+    {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, "3", NULL},
+    {"training.steps", SPEC_INT, AT(training.steps), 1, 100000000, NULL, NULL},
+    {"training.batchSize", SPEC_INT, AT(training.batch_size), 1, 65536, "32", NULL},
+    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 1, 1024, "8", NULL},
+    {"training.maxLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
+    {"training.seed", SPEC_INT64, AT(training.seed), 0, 9007199254740991.0, "42", NULL},
+    {"training.dropout", SPEC_DECIMAL, AT(training.dropout), 0, 0.9, "0.1", NULL},
+    {"training.warmupRatio", SPEC_DECIMAL, AT(training.warmup_ratio), 0, 1, "0.1", NULL},
+    {"training.schedule", SPEC_ENUM, AT(training.schedule), 0, 0, "Linear", schedule_words},
+    {"training.maxGradNorm", SPEC_DECIMAL, AT(training.max_grad_norm), 0, 1e6, "1.0", NULL},
+    {"training.evaluateEverySteps", SPEC_INT, AT(training.evaluate_every), 1, 100000000, NULL,
+     NULL},
+    {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",
+     NULL},
+    {"training.optimizer.weightDecay", SPEC_DECIMAL, AT(training.weight_decay), 0, 1, "0.01", NULL},
+    {"placement.strategy", SPEC_ENUM, AT(placement.strategy), 0, 0, "Optimal", strategy_words},
+    {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
+    {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
+    {"worker.image", SPEC_TEXT, AT(worker.image), 1, 512, NULL, NULL},
+    {"worker.imagePullPolicy", SPEC_WORD, AT(worker.pull_policy), 0, 0, "IfNotPresent", pull_words},
+    {"output.persistentVolumeClaim.claimName", SPEC_TEXT, AT(output.claim), 1, 253, NULL, NULL},
+    {"output.persistentVolumeClaim.path", SPEC_TEXT, AT(output.path), 0, 256, NULL, NULL},
+    {"failurePolicy.maxRestarts", SPEC_INT, AT(max_restarts), 0, 1000, "3", NULL},
+    {NULL, SPEC_INT, 0, 0, 0, 0, NULL, NULL},
+};
+
+const struct spec_field *spec_fields(void)
+{
+    return fields;
+}
+
+bool spec_is_name(const char *s, size_t max)
+{
+    size_t n = strlen(s);
+
+    if (n == 0 || n > max || s[0] == '-' || s[n - 1] == '-')
+        return false;
+    return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
+}
+
+static int word_index(const char *const *words, const char *s)
+{
+    for (int i = 0; words[i]; i++)
+        if (strcmp(words[i], s) == 0)
+            return i;
+    return -1;
+}
+
+static enum err_code wrong_word(const struct spec_field *f, const char *s, struct err *err)
+{
+    char list[160] = "";
+
+    for (int i = 0; f->words[i]; i++)
+        (void)snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
+                       f->words[i]);
+    return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is none of: %s", f->path, s, list);
+}
+
+/* "2e-5", "0.01": digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). */
+static bool read_decimal(const char *s, double *out)
+{
+    char *end;
+
+    if (*s == '\0' || strlen(s) > 24 || strspn(s, "0123456789.eE+-") != strlen(s))
+        return false;
+    *out = strtod(s, &end);
+    return *end == '\0' && isfinite(*out);
+}
+
+static enum err_code set_number(const struct spec_field *f, double d, void *place, struct err *err)
+{
+    if (!(d >= f->min && d <= f->max))
+        return err_set(err, ERR_INVALID, "spec.%s: %.17g is not in %.17g..%.17g", f->path, d,
+                       f->min, f->max);
+    if (f->kind == SPEC_INT)
+        *(int *)place = (int)d;
+    else if (f->kind == SPEC_INT64)
+        *(int64_t *)place = (int64_t)d;
+    else
+        *(double *)place = d;
+    return ERR_OK;
+}
+
+static enum err_code set_text(const struct spec_field *f, const char *s, void *place,
+                              struct err *err)
+{
+    double d;
+    int i;
+
+    switch (f->kind) {
+    case SPEC_INT:
+    case SPEC_INT64:
+    case SPEC_DECIMAL:
+        if (!read_decimal(s, &d))
+            return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is not a decimal number", f->path,
+                           s);
+        return set_number(f, d, place, err);
+    case SPEC_WORD:
+    case SPEC_ENUM:
+        i = word_index(f->words, s);
+        if (i < 0)
+            return wrong_word(f, s, err);
+        if (f->kind == SPEC_ENUM) {
+            memcpy(place, &i, sizeof i);
+            return ERR_OK;
+        }
+        break;
+    case SPEC_TEXT:
+        if (strlen(s) > (size_t)f->max || strlen(s) < (size_t)f->min)
+            return err_set(err, ERR_INVALID, "spec.%s: its length is not in %.0f..%.0f", f->path,
+                           f->min, f->max);
+        break;
+    }
+    (void)snprintf(place, f->bytes, "%s", s);
+    return ERR_OK;
+}
+
+static enum err_code set_field(const struct spec_field *f, const struct json *v, void *place,
+                               struct err *err)
+{
+    bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
+    enum json_kind want = is_integer ? JSON_NUMBER : JSON_STRING;
+
+    if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
+        return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
+                       is_integer ? "a whole number"
+                       : f->kind == SPEC_DECIMAL
+                           ? "a string that holds a decimal number, such as \"2e-5\""
+                           : "a string",
+                       json_kind_name(json_kind_of(v)));
+    if (is_integer)
+        return set_number(f, json_double(v, 0), place, err);
+    return set_text(f, json_string(v, ""), place, err);
+}
+
+/* Is `path` a field, or an object that holds some? */
+static bool is_known(const char *path, bool *out_is_leaf)
+{
+    size_t n = strlen(path);
+
+    for (const struct spec_field *f = fields; f->path; f++) {
+        if (strncmp(f->path, path, n) == 0 && (f->path[n] == '\0' || f->path[n] == '.')) {
+            *out_is_leaf = f->path[n] == '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum err_code check_known(const struct json *object, const char *prefix, struct err *err)
+{
+    for (const struct json *v = json_first(object); v; v = json_next(v)) {
+        char path[160];
+        bool is_leaf;
+        enum err_code rc;
+
+        (void)snprintf(path, sizeof path, "%s%s%.60s", prefix, *prefix ? "." : "", json_key(v));
+        if (strcmp(path, "training.optimizer.type") == 0 &&
+            strcmp(json_string(v, ""), "AdamW") == 0)
+            continue; /* the only one there is; named so that files can say it */
+        if (!is_known(path, &is_leaf))
+            return err_set(err, ERR_INVALID, "spec.%s: there is no such field", path);
+        if (is_leaf || json_kind_of(v) == JSON_NULL)
+            continue;
+        if (json_kind_of(v) != JSON_OBJECT)
+            return err_set(err, ERR_INVALID, "spec.%s: must be an object, found %s", path,
+                           json_kind_name(json_kind_of(v)));
+        rc = check_known(v, path, err);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* Where a folder goes must stay below the volume it is in. */
+static bool is_inside(const char *path)
+{
+    if (path[0] == '/')
+        return false;
+    for (const char *p = path; p; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (strncmp(p, "..", 2) == 0 && (p[2] == '/' || p[2] == '\0'))
+            return false;
+    }
+    return true;
+}
+
+static enum err_code check_source(struct spec *s, struct err *err)
+{
+    int n =
+        (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') + (s->data.claim[0] != '\0');
+
+    if (n != 1)
+        return err_set(err, ERR_INVALID,
+                       "spec.data.source: name exactly one of sample, configMap, "
+                       "persistentVolumeClaim; found %d",
+                       n);
+    if (!is_inside(s->data.path))
+        return err_set(err, ERR_INVALID,
+                       "spec.data.source.persistentVolumeClaim.path: must be a relative path "
+                       "without \"..\"");
+    if (!is_inside(s->output.path))
+        return err_set(err, ERR_INVALID,
+                       "spec.output.persistentVolumeClaim.path: must be a relative path without "
+                       "\"..\"");
+    s->data.source = s->data.config_map[0] ? SPEC_SOURCE_CONFIG_MAP
+                     : s->data.claim[0]    ? SPEC_SOURCE_CLAIM
+                                           : SPEC_SOURCE_SAMPLE;
+    return ERR_OK;
+}
+
+static enum err_code check_spec(struct spec *s, struct err *err)
+{
+    enum err_code rc = model_check(&s->model, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (s->training.batch_size % s->training.micro_batches != 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.batchSize: %d is not a multiple of "
+                       "spec.training.microBatches, %d",
+                       s->training.batch_size, s->training.micro_batches);
+    if (s->training.max_length > s->model.positions)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.maxLength: %d is above spec.model.maxPositions, %d",
+                       s->training.max_length, s->model.positions);
+    if (s->placement.min_stages > s->placement.max_stages)
+        return err_set(err, ERR_INVALID,
+                       "spec.placement.minStages: %d is above spec.placement.maxStages, %d",
+                       s->placement.min_stages, s->placement.max_stages);
+    if (s->training.learning_rate <= 0)
+        return err_set(err, ERR_INVALID, "spec.training.optimizer.learningRate: must be above 0");
+    return check_source(s, err);
+}
+
+enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
+{
+    struct spec s = {0};
+    enum err_code rc;
+    const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
+
+    if (json_kind_of(json) != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, "spec: must be an object, found %s",
+                       json_kind_name(json_kind_of(json)));
+    rc = check_known(json, "", err);
+    if (rc == ERR_OK && model_preset(preset, &s.model, err) != ERR_OK)
+        rc = ERR_INVALID;
+    for (const struct spec_field *f = fields; f->path && rc == ERR_OK; f++) {
+        const struct json *v = json_path(json, f->path);
+        void *place = (char *)&s + f->offset;
+
+        if (v && json_kind_of(v) != JSON_NULL)
+            rc = set_field(f, v, place, err);
+        else if (f->fallback)
+            rc = set_text(f, f->fallback, place, err);
+    }
+    /* The published sizes have F = 4 C, and so has a hidden size of one's own. */
+    if (rc == ERR_OK && json_path(json, "model.hiddenSize") &&
+        !json_path(json, "model.feedForwardSize"))
+        s.model.ffn = 4 * s.model.hidden;
+    if (rc == ERR_OK)
+        rc = check_spec(&s, err);
+    if (rc == ERR_OK)
+        *out = s;
+    return rc;
+}

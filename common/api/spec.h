@@ -1,0 +1,114 @@
+/* api/spec.h - what a user asks for: the `spec` of a SkyJob, checked and with defaults filled in.
+ *
+ * One table (spec_fields) names every field with its place, kind, bounds and default; the parser
+ * walks it, and a test holds the CRD's schema against it, so that what the API server accepts and
+ * what the programs read cannot drift apart. spec_parse() works on documents that never saw an API
+ * server too (the CLI), so it fills in defaults and refuses what the CRD would refuse.
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_SPEC_H
+#define API_SPEC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/model.h"
+#include "base/json.h"
+
+#define SPEC_NAME_BYTES  254 /* of a Kubernetes object, with the NUL */
+#define SPEC_PATH_BYTES  257
+#define SPEC_IMAGE_BYTES 513
+#define SPEC_WORD_BYTES  32
+#define SPEC_STAGES_MAX  64
+
+enum spec_source {
+    SPEC_SOURCE_SAMPLE,     /* built into the worker image */
+    SPEC_SOURCE_CONFIG_MAP, /* keys are file names */
+    SPEC_SOURCE_CLAIM,      /* a folder in a persistent volume */
+};
+
+enum spec_strategy {
+    SPEC_STRATEGY_OPTIMAL,
+    SPEC_STRATEGY_EVEN,
+};
+
+enum spec_schedule {
+    SPEC_SCHEDULE_LINEAR, /* to zero at the last step */
+    SPEC_SCHEDULE_CONSTANT,
+};
+
+struct spec {
+    char preset[SPEC_WORD_BYTES];
+    struct model model;
+    struct {
+        char task[SPEC_WORD_BYTES]; /* "MNLI" */
+        enum spec_source source;
+        char sample[SPEC_WORD_BYTES];
+        char config_map[SPEC_NAME_BYTES];
+        char claim[SPEC_NAME_BYTES];
+        char path[SPEC_PATH_BYTES]; /* folder inside the claim, "" for its root */
+    } data;
+    struct {
+        int epochs;
+        int steps;         /* 0: as many as the epochs have */
+        int batch_size;    /* sequences in an optimizer step, a multiple of micro_batches */
+        int micro_batches; /* M */
+        int max_length;    /* tokens of a sequence; longer pairs are cut */
+        int64_t seed;
+        double dropout;
+        double warmup_ratio;
+        enum spec_schedule schedule;
+        double max_grad_norm; /* 0: no clipping */
+        int evaluate_every;   /* steps between evaluations; 0: only at the end */
+        double learning_rate;
+        double weight_decay;
+    } training;
+    struct {
+        enum spec_strategy strategy;
+        int min_stages;
+        int max_stages;
+    } placement;
+    struct {
+        char image[SPEC_IMAGE_BYTES]; /* "" : the operator's default */
+        char pull_policy[SPEC_WORD_BYTES];
+    } worker;
+    struct {
+        char claim[SPEC_NAME_BYTES]; /* "": weights are not kept */
+        char path[SPEC_PATH_BYTES];
+    } output;
+    int max_restarts;
+};
+
+enum spec_kind {
+    SPEC_INT,     /* int */
+    SPEC_INT64,   /* int64_t */
+    SPEC_DECIMAL, /* double, written as a string: the API conventions forbid floats */
+    SPEC_WORD,    /* char[] that is one of `words` */
+    SPEC_ENUM,    /* enum: index into `words` */
+    SPEC_TEXT,    /* char[] of at most `max` bytes */
+};
+
+struct spec_field {
+    const char *path; /* "training.batchSize" */
+    enum spec_kind kind;
+    size_t offset;        /* in struct spec */
+    size_t bytes;         /* of a char[] */
+    double min, max;      /* of a number; max: length of a text */
+    const char *fallback; /* default as text; NULL: the field is left alone (preset, or absent) */
+    const char *const *words;
+};
+
+/* The table, closed by a NULL path. */
+const struct spec_field *spec_fields(void);
+
+/* Read the `spec` object of a SkyJob.
+ *
+ * Returns ERR_INVALID with the field's full name, what was found and what is allowed. Unknown
+ * fields are refused by name, as kubectl does.
+ */
+MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
+
+/* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */
+bool spec_is_name(const char *s, size_t max);
+
+#endif
