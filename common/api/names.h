@@ -1,0 +1,41 @@
+/* api/names.h - names that several programs must spell alike: group, labels, ports, children.
+ *
+ * Names of children follow from the job alone, so that a repeated create meets the object that the
+ * first one made. A job's name has at most NAMES_JOB_MAX bytes so that every child's fits.
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_NAMES_H
+#define API_NAMES_H
+
+#define NAMES_GROUP   "skyjob.dev"
+#define NAMES_VERSION "v1alpha1"
+#define NAMES_JOB_MAX 40
+#define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
+
+#define LABEL_JOB     "skyjob.dev/job"
+#define LABEL_JOB_UID "skyjob.dev/job-uid"
+#define LABEL_ATTEMPT "skyjob.dev/attempt"
+#define LABEL_STAGE   "skyjob.dev/stage"
+#define LABEL_ROLE    "skyjob.dev/role" /* "stage" or "probe" */
+
+/* On nodes. Declared by an administrator: GFLOP/s of BERT training with all allocatable CPU. */
+#define LABEL_GFLOPS "skyjob.dev/gflops"
+/* Measured by us: the same figure, and a hash of what it was measured for (CPU, image). */
+#define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
+#define LABEL_MEASURED_FOR    "skyjob.dev/measured-for"
+
+#define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers, /healthz, /readyz */
+#define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
+
+#define SAMPLE_DIR "/usr/share/skyjob/mnli" /* in the worker image */
+
+/* Pod of a stage: "<job>-r0-s<stage>-a<attempt>". */
+void names_stage_pod(const char *job, int stage, int attempt, char out[static NAMES_BYTES]);
+/* Pod that measures a node: "<job>-probe-<hash of the node's name>". */
+void names_probe_pod(const char *job, const char *node, char out[static NAMES_BYTES]);
+/* ConfigMap with the plan of an attempt: "<job>-plan-a<attempt>". */
+void names_plan(const char *job, int attempt, char out[static NAMES_BYTES]);
+/* Headless service of a job: "<job>-workers". */
+void names_service(const char *job, char out[static NAMES_BYTES]);
+
+#endif

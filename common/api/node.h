@@ -1,0 +1,41 @@
+/* api/node.h - what a machine offers a stage: CPU, memory and measured speed.
+ *
+ * The planner sees machines only as these. In a cluster they are made from Node objects and probe
+ * results, by the CLI from `--workers cpu=0.5,...` and the same probe.
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_NODE_H
+#define API_NODE_H
+
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+
+#define NODE_NAME_BYTES 254
+#define NODE_TEXT_BYTES 128
+
+struct node {
+    char name[NODE_NAME_BYTES];
+    int cpu_milli;        /* free for a stage, and its CPU limit */
+    int64_t memory_bytes; /* free for a stage, and its ceiling */
+    double gflops;        /* of BERT training, forward and backward, with cpu_milli */
+    double unit_ms;       /* fixed cost of a unit's forward and backward, beside its FLOPs */
+};
+
+/* What `skyjob-worker probe` prints and leaves as its termination message. */
+struct node_probe {
+    double gflops; /* under the limit it ran with */
+    double unit_ms;
+    int threads;
+    char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
+    char cpu_model[NODE_TEXT_BYTES];
+};
+
+/* Append as one JSON object. */
+MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,
+                                          struct err *err);
+/* ERR_INVALID when a figure is missing, not finite or not above zero. */
+MUST_CHECK enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err);
+
+#endif

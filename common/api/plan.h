@@ -1,0 +1,51 @@
+/* api/plan.h - the decision of one attempt: which units run where. Written once, never changed.
+ *
+ * The planner makes it, the operator keeps it as a ConfigMap (the CLI as a file), every worker of
+ * the attempt reads it. It carries the job's whole spec, so that a worker needs nothing else.
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_PLAN_H
+#define API_PLAN_H
+
+#include "api/node.h"
+#include "api/spec.h"
+#include "base/jsonw.h"
+
+#define PLAN_VERSION        1
+#define PLAN_TEXT_MAX_BYTES (256 * 1024)
+#define PLAN_REASON_BYTES   1024
+
+struct plan_stage {
+    int first_unit;
+    int n_units;
+    char node[NODE_NAME_BYTES];
+    int cpu_milli;        /* CPU limit and request of the pod */
+    int64_t memory_bytes; /* memory limit and request of the pod */
+    double predicted_ms;  /* forward and backward of one micro-batch */
+};
+
+struct plan {
+    char namespace[64];
+    char job[64];
+    char uid[64];
+    int attempt;
+    struct spec spec;
+    int n_stages;
+    struct plan_stage stages[SPEC_STAGES_MAX];
+    double predicted_step_ms;
+    double bound_ms;                /* no plan can be faster than this */
+    char reason[PLAN_REASON_BYTES]; /* in words: the bottleneck, who is left out and why */
+};
+
+/* Append the plan as JSON. `spec` is the job's spec as the user gave it, copied in unchanged. */
+MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
+                                    struct err *err);
+
+/* Read it back and check that the stages cover every unit once, in order. */
+MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,
+                                    struct err *err);
+
+/* Identity of the plan on the wire: equal only for the same job, attempt and cut. */
+uint64_t plan_hash(const struct plan *p);
+
+#endif

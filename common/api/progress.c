@@ -1,0 +1,178 @@
+#include "api/progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const state_names[] = {"Starting",   "Waiting", "Training",
+                                          "Evaluating", "Done",    "Failed"};
+static const char *const cause_names[] = {"", "Config", "DataMissing", "PeerLost", "Other"};
+
+const char *progress_state_name(enum progress_state state)
+{
+    return state_names[state];
+}
+
+const char *progress_cause_name(enum progress_cause cause)
+{
+    return cause_names[cause];
+}
+
+static int index_of(const char *const *names, int n, const char *s)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], s) == 0)
+            return i;
+    return -1;
+}
+
+static void write_figures(struct jsonw *w, const struct progress *p)
+{
+    jsonw_int(w, "step", p->step);
+    jsonw_int(w, "totalSteps", p->total_steps);
+    jsonw_int(w, "epoch", p->epoch);
+    if (isfinite(p->loss))
+        jsonw_double(w, "loss", p->loss);
+    jsonw_double(w, "tokensPerSecond", p->tokens_per_second);
+    jsonw_double(w, "etaSeconds", p->eta_seconds);
+    jsonw_double(w, "stepMs", p->step_ms);
+    jsonw_open_array(w, "stageMs");
+    for (int i = 0; i < p->n_stage_ms; i++)
+        jsonw_double(w, NULL, p->stage_ms[i]);
+    jsonw_close(w);
+    jsonw_open_array(w, "metrics");
+    for (int i = 0; i < p->n_metrics; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "name", p->metrics[i].name);
+        jsonw_double(w, "value", p->metrics[i].value);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "state", state_names[p->state]);
+    jsonw_string(&w, "cause", cause_names[p->cause]);
+    jsonw_int(&w, "stage", p->stage);
+    jsonw_int(&w, "attempt", p->attempt);
+    jsonw_bool(&w, "hasPeers", p->has_peers);
+    write_figures(&w, p);
+    jsonw_string(&w, "blas", p->blas);
+    jsonw_string(&w, "error", p->error);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+static void read_lists(const struct json *root, struct progress *p)
+{
+    for (const struct json *v = json_first(json_get(root, "stageMs")); v; v = json_next(v))
+        if (p->n_stage_ms < SPEC_STAGES_MAX)
+            p->stage_ms[p->n_stage_ms++] = json_double(v, 0);
+    for (const struct json *v = json_first(json_get(root, "metrics")); v; v = json_next(v)) {
+        struct progress_metric *m = &p->metrics[p->n_metrics];
+
+        if (p->n_metrics == PROGRESS_METRICS_MAX)
+            break;
+        (void)snprintf(m->name, sizeof m->name, "%s", json_string(json_get(v, "name"), ""));
+        m->value = json_double(json_get(v, "value"), 0);
+        p->n_metrics++;
+    }
+}
+
+static enum err_code read_progress(const struct json *root, struct progress *p, struct err *err)
+{
+    int state = index_of(state_names, 6, json_string(json_get(root, "state"), ""));
+    int cause = index_of(cause_names, 5, json_string(json_get(root, "cause"), ""));
+
+    if (state < 0 || cause < 0)
+        return err_set(err, ERR_INVALID, "state or cause is missing or unknown");
+    p->state = (enum progress_state)state;
+    p->cause = (enum progress_cause)cause;
+    p->stage = (int)json_i64(json_get(root, "stage"), 0);
+    p->attempt = (int)json_i64(json_get(root, "attempt"), 0);
+    p->has_peers = json_bool(json_get(root, "hasPeers"), false);
+    p->step = json_i64(json_get(root, "step"), 0);
+    p->total_steps = json_i64(json_get(root, "totalSteps"), 0);
+    p->epoch = (int)json_i64(json_get(root, "epoch"), 0);
+    p->loss = json_double(json_get(root, "loss"), NAN);
+    p->tokens_per_second = json_double(json_get(root, "tokensPerSecond"), 0);
+    p->eta_seconds = json_double(json_get(root, "etaSeconds"), -1);
+    p->step_ms = json_double(json_get(root, "stepMs"), 0);
+    (void)snprintf(p->blas, sizeof p->blas, "%s", json_string(json_get(root, "blas"), ""));
+    (void)snprintf(p->error, sizeof p->error, "%s", json_string(json_get(root, "error"), ""));
+    read_lists(root, p);
+    return ERR_OK;
+}
+
+enum err_code progress_parse(const char *text, size_t len, struct progress *out, struct err *err)
+{
+    struct progress p = {0};
+    struct json *root;
+    enum err_code rc = json_parse(text, len, &root, err);
+
+    if (rc == ERR_OK) {
+        rc = read_progress(root, &p, err);
+        json_free(root);
+    }
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "progress document");
+    *out = p;
+    return ERR_OK;
+}
+
+enum err_code peers_write(const struct peers *p, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_int(&w, "attempt", p->attempt);
+    jsonw_open_array(&w, "stages");
+    for (int i = 0; i < p->n_stages; i++) {
+        jsonw_open_object(&w, NULL);
+        jsonw_string(&w, "host", p->stages[i].host);
+        jsonw_int(&w, "port", p->stages[i].port);
+        jsonw_close(&w);
+    }
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+static enum err_code read_peers(const struct json *root, struct peers *p, struct err *err)
+{
+    p->attempt = (int)json_i64(json_get(root, "attempt"), 0);
+    for (const struct json *v = json_first(json_get(root, "stages")); v; v = json_next(v)) {
+        const char *host = json_string(json_get(v, "host"), "");
+        int64_t port = json_i64(json_get(v, "port"), 0);
+
+        if (p->n_stages == SPEC_STAGES_MAX)
+            return err_set(err, ERR_LIMIT, "more than %d stages", SPEC_STAGES_MAX);
+        if (*host == '\0' || strlen(host) >= PEERS_HOST_BYTES || port < 1 || port > 65535)
+            return err_set(err, ERR_INVALID, "stage %d: no host and port", p->n_stages);
+        memcpy(p->stages[p->n_stages].host, host, strlen(host) + 1);
+        p->stages[p->n_stages++].port = (int)port;
+    }
+    return ERR_OK;
+}
+
+enum err_code peers_parse(const char *text, size_t len, struct peers *out, struct err *err)
+{
+    struct peers p = {0};
+    struct json *root;
+    enum err_code rc = json_parse(text, len, &root, err);
+
+    if (rc == ERR_OK) {
+        rc = read_peers(root, &p, err);
+        json_free(root);
+    }
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "peer table");
+    *out = p;
+    return ERR_OK;
+}

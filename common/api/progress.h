@@ -1,0 +1,85 @@
+/* api/progress.h - what a worker says of itself, and what it is told.
+ *
+ * `GET /v1/status` answers with a progress document; the same document is the pod's termination
+ * message, so what a worker last knew outlives it. Only the head (stage 0) knows loss and metrics:
+ * they reach it in band. `POST /v1/peers` hands out the addresses of all stages.
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_PROGRESS_H
+#define API_PROGRESS_H
+
+#include "api/spec.h"
+#include "base/jsonw.h"
+
+#define PROGRESS_TEXT_MAX_BYTES 4096 /* the kubelet keeps no more of a termination message */
+#define PROGRESS_METRICS_MAX    8
+#define PROGRESS_ERROR_BYTES    512
+#define PEERS_TEXT_MAX_BYTES    16384
+#define PEERS_HOST_BYTES        64
+
+enum progress_state {
+    PROGRESS_STARTING, /* reads plan and data */
+    PROGRESS_WAITING,  /* for the peer table and the neighbours */
+    PROGRESS_TRAINING,
+    PROGRESS_EVALUATING,
+    PROGRESS_DONE,
+    PROGRESS_FAILED,
+};
+
+/* Why a worker failed, as far as the operator must know to act. */
+enum progress_cause {
+    PROGRESS_CAUSE_NONE,
+    PROGRESS_CAUSE_CONFIG,       /* the same job can never work: exit 2 */
+    PROGRESS_CAUSE_DATA_MISSING, /* a file is not there yet: exit 1, try again later */
+    PROGRESS_CAUSE_PEER_LOST,    /* a neighbour went away: exit 1, not our fault */
+    PROGRESS_CAUSE_OTHER,        /* exit 1 */
+};
+
+struct progress_metric {
+    char name[32]; /* "accuracy", "evalLoss" */
+    double value;
+};
+
+struct progress {
+    enum progress_state state;
+    enum progress_cause cause;
+    int stage;
+    int attempt;
+    bool has_peers;
+    int64_t step; /* optimizer steps done */
+    int64_t total_steps;
+    int epoch;   /* 0-based, of the next step */
+    double loss; /* mean of the last step; NaN before the first */
+    double tokens_per_second;
+    double eta_seconds; /* negative: not known yet */
+    int n_stage_ms;
+    double stage_ms[SPEC_STAGES_MAX]; /* measured: computing, per stage and micro-batch */
+    double step_ms;
+    int n_metrics;
+    struct progress_metric metrics[PROGRESS_METRICS_MAX];
+    char blas[64]; /* "SkylakeX, 1 thread" */
+    char error[PROGRESS_ERROR_BYTES];
+};
+
+const char *progress_state_name(enum progress_state state);
+const char *progress_cause_name(enum progress_cause cause);
+
+MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err);
+/* Tolerant of missing members (an older worker), strict about their kinds. */
+MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
+                                        struct err *err);
+
+struct peers {
+    int attempt;
+    int n_stages;
+    struct {
+        char host[PEERS_HOST_BYTES]; /* an IP address */
+        int port;                    /* of tensors */
+    } stages[SPEC_STAGES_MAX];
+};
+
+MUST_CHECK enum err_code peers_write(const struct peers *p, struct buf *out, struct err *err);
+MUST_CHECK enum err_code peers_parse(const char *text, size_t len, struct peers *out,
+                                     struct err *err);
+
+#endif
