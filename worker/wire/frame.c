@@ -1,0 +1,142 @@
+#include "wire/frame.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "wire/crc32c.h"
+
+/* Where each field lies in the header. */
+enum {
+    AT_MAGIC = 0,        /* "SKJ" and the version */
+    AT_KIND = 4,         /* u8 */
+    AT_FLAGS = 5,        /* u8 */
+    AT_ZERO_6 = 6,       /* u16, must be 0 */
+    AT_JOB_HASH = 8,     /* u64 */
+    AT_STEP = 16,        /* u64 */
+    AT_ATTEMPT = 24,     /* u32 */
+    AT_MICROBATCH = 28,  /* u32 */
+    AT_TENSOR = 32,      /* u64 */
+    AT_META = 40,        /* u32 */
+    AT_PAYLOAD_CRC = 44, /* u32 */
+    AT_ZERO_48 = 48,     /* 12 bytes, must be 0 */
+    AT_HEADER_CRC = 60,  /* u32, over the 60 bytes before it */
+};
+
+static const uint8_t magic[4] = {'S', 'K', 'J', 1};
+
+enum parts { PARTS_N = 0, PARTS_M = 1, PARTS_T = 2, PARTS_B = 3 };
+
+#define FRAME_ROW(name, parts) [FRAME_##name] = {#name, PARTS_##parts},
+static const struct {
+    const char *name;
+    enum parts parts;
+} kinds[N_FRAME_KINDS] = {[FRAME_NONE] = {"NONE", PARTS_N}, FRAME_KINDS(FRAME_ROW)};
+#undef FRAME_ROW
+
+static void put(uint8_t *p, uint64_t v, int n_bytes)
+{
+    for (int i = 0; i < n_bytes; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint64_t get(const uint8_t *p, int n_bytes)
+{
+    uint64_t v = 0;
+
+    for (int i = 0; i < n_bytes; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+static bool is_zero(const uint8_t *p, int n_bytes)
+{
+    return get(p, n_bytes) == 0;
+}
+
+const char *frame_kind_name(enum frame_kind kind)
+{
+    return (unsigned)kind < N_FRAME_KINDS ? kinds[kind].name : "unknown";
+}
+
+void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEADER_BYTES])
+{
+    assert(head->kind > FRAME_NONE && head->kind < N_FRAME_KINDS);
+    assert((head->flags & ~FRAME_FLAGS_ALL) == 0);
+    assert(head->meta_bytes == 0 || (kinds[head->kind].parts & PARTS_M));
+    assert(head->tensor_bytes == 0 || (kinds[head->kind].parts & PARTS_T));
+
+    memset(out, 0, FRAME_HEADER_BYTES);
+    memcpy(out + AT_MAGIC, magic, sizeof magic);
+    put(out + AT_KIND, (uint64_t)head->kind, 1);
+    put(out + AT_FLAGS, head->flags, 1);
+    put(out + AT_JOB_HASH, head->job_hash, 8);
+    put(out + AT_STEP, head->step, 8);
+    put(out + AT_ATTEMPT, head->attempt, 4);
+    put(out + AT_MICROBATCH, head->microbatch, 4);
+    put(out + AT_TENSOR, head->tensor_bytes, 8);
+    put(out + AT_META, head->meta_bytes, 4);
+    put(out + AT_PAYLOAD_CRC, head->payload_crc, 4);
+    put(out + AT_HEADER_CRC, crc32c(0, out, AT_HEADER_CRC), 4);
+}
+
+static void read_fields(const uint8_t *bytes, struct frame_header *out)
+{
+    out->kind = (enum frame_kind)bytes[AT_KIND];
+    out->flags = bytes[AT_FLAGS];
+    out->job_hash = get(bytes + AT_JOB_HASH, 8);
+    out->step = get(bytes + AT_STEP, 8);
+    out->attempt = (uint32_t)get(bytes + AT_ATTEMPT, 4);
+    out->microbatch = (uint32_t)get(bytes + AT_MICROBATCH, 4);
+    out->tensor_bytes = get(bytes + AT_TENSOR, 8);
+    out->meta_bytes = (uint32_t)get(bytes + AT_META, 4);
+    out->payload_crc = (uint32_t)get(bytes + AT_PAYLOAD_CRC, 4);
+}
+
+static enum err_code check_limits(const struct frame_header *head,
+                                  const struct frame_limits *limits, struct err *err)
+{
+    const char *name = kinds[head->kind].name;
+    uint64_t tensor_max = kinds[head->kind].parts & PARTS_T ? limits->tensor_max_bytes : 0;
+    uint32_t meta_max = kinds[head->kind].parts & PARTS_M ? limits->meta_max_bytes : 0;
+
+    if (!(limits->kinds & FRAME_KIND_BIT(head->kind)))
+        return err_set(err, ERR_PROTOCOL, "a %s frame is not expected here", name);
+    if (head->meta_bytes > meta_max)
+        return err_set(err, ERR_PROTOCOL, "%s frame: %u bytes of meta data, at most %u", name,
+                       head->meta_bytes, meta_max);
+    if (head->tensor_bytes > tensor_max)
+        return err_set(err, ERR_PROTOCOL, "%s frame: %llu bytes of tensor, at most %llu", name,
+                       (unsigned long long)head->tensor_bytes, (unsigned long long)tensor_max);
+    if (head->meta_bytes == 0 && head->tensor_bytes == 0 && head->payload_crc != 0)
+        return err_set(err, ERR_PROTOCOL, "%s frame: a checksum without a payload", name);
+    return ERR_OK;
+}
+
+enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_limits *limits,
+                           struct frame_header *out, struct err *err)
+{
+    struct frame_header head;
+    enum err_code rc;
+
+    if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0)
+        return err_set(err, ERR_PROTOCOL, "the bytes do not start a frame of version %d", magic[3]);
+    if (n < FRAME_HEADER_BYTES)
+        return err_set(err, ERR_AGAIN, "%zu of %d header bytes", n, FRAME_HEADER_BYTES);
+    if (get(bytes + AT_HEADER_CRC, 4) != crc32c(0, bytes, AT_HEADER_CRC))
+        return err_set(err, ERR_PROTOCOL, "a frame's header has a wrong checksum");
+
+    read_fields(bytes, &head);
+    if (head.kind <= FRAME_NONE || head.kind >= N_FRAME_KINDS)
+        return err_set(err, ERR_PROTOCOL, "%d is no kind of frame", (int)head.kind);
+    if ((head.flags & ~FRAME_FLAGS_ALL) != 0)
+        return err_set(err, ERR_PROTOCOL, "a frame has unknown flags 0x%x", head.flags);
+    if (!is_zero(bytes + AT_ZERO_6, 2) || !is_zero(bytes + AT_ZERO_48, 8) ||
+        !is_zero(bytes + AT_ZERO_48 + 8, 4))
+        return err_set(err, ERR_PROTOCOL, "a frame uses reserved bytes");
+    rc = check_limits(&head, limits, err);
+    if (rc != ERR_OK)
+        return rc;
+    *out = head;
+    return ERR_OK;
+}

@@ -1,0 +1,82 @@
+/* wire/frame.h - the header in front of everything that two stages say to each other.
+ *
+ * A frame is a 64-byte little-endian header, `meta_bytes` of meta data (small: lengths, labels,
+ * scalars; only the sender and the receiver know what is in it) and `tensor_bytes` of tensor. The
+ * codec keeps no state and allocates nothing. Lengths are compared with the caller's limits while
+ * the header is decoded, so a hostile length is refused before anybody makes room for it.
+ * Layer: wire (may use base). Threads: any.
+ */
+#ifndef WIRE_FRAME_H
+#define WIRE_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define FRAME_HEADER_BYTES 64
+
+/* What a frame is about, and which parts it may carry: N nothing, M meta, T tensor, B both. */
+#define FRAME_KINDS(X)                                                                             \
+    X(HELLO, M)    /* who I am: the first frame in both directions */                              \
+    X(CREDIT, N)   /* `step` = how many frames the receiver has allowed since the start */         \
+    X(FORWARD, B)  /* activations of one micro-batch, towards the head */                          \
+    X(BACKWARD, B) /* gradients of one micro-batch, towards the embeddings */                      \
+    X(STEP_SUM, M) /* what all stages add up at a step's end: loss, squared norm, counts */        \
+    X(STEP_END, M) /* what all stages are told at a step's end: totals, scale, next command */     \
+    X(COMMAND, M)  /* an order that takes effect at the step it names */                           \
+    X(STOP, M)     /* the last frame of a job */
+
+#define FRAME_ENUM(name, parts) FRAME_##name,
+enum frame_kind { FRAME_NONE, FRAME_KINDS(FRAME_ENUM) N_FRAME_KINDS };
+#undef FRAME_ENUM
+
+/* Bits of frame_header.flags; other bits are refused. */
+#define FRAME_EVAL      0x01u /* no backward pass follows */
+#define FRAME_LAST      0x02u /* the last micro-batch of its step */
+#define FRAME_FLAGS_ALL 0x03u
+
+struct frame_header {
+    enum frame_kind kind;
+    uint32_t flags;    /* FRAME_* bits */
+    uint64_t job_hash; /* of the job's identity: both ends must agree */
+    uint32_t attempt;
+    uint64_t step;       /* 0-based */
+    uint32_t microbatch; /* 0-based within the step */
+    uint32_t meta_bytes;
+    uint64_t tensor_bytes;
+    uint32_t payload_crc; /* crc32c over meta, then tensor; 0 for an empty payload */
+};
+
+/* What the caller is ready to take. */
+struct frame_limits {
+    uint32_t kinds; /* bit FRAME_KIND_BIT(kind) for each kind that is expected here */
+    uint32_t meta_max_bytes;
+    uint64_t tensor_max_bytes;
+};
+
+#define FRAME_KIND_BIT(kind) (1u << (kind))
+
+/* Every kind that travels with the data: all but the two that the link itself speaks. */
+#define FRAME_KINDS_OF_DATA                                                                        \
+    ((1u << N_FRAME_KINDS) - 2u - FRAME_KIND_BIT(FRAME_HELLO) - FRAME_KIND_BIT(FRAME_CREDIT))
+
+/* Write the header of a frame to `out`. `head` must be one that frame_decode() would accept under
+ * some limits (a kind and flags that exist, parts that the kind may carry): asserted. */
+void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEADER_BYTES]);
+
+/* Read a header from the front of `bytes`.
+ *
+ * Returns ERR_OK        *out is set: the payload follows FRAME_HEADER_BYTES after `bytes`;
+ *         ERR_AGAIN     fewer than FRAME_HEADER_BYTES so far, and nothing wrong with them;
+ *         ERR_PROTOCOL  this can never become a frame that `limits` allow: drop the connection.
+ * Not checked here: job_hash and attempt (the caller knows them) and the payload's checksum.
+ */
+MUST_CHECK enum err_code frame_decode(const uint8_t *bytes, size_t n,
+                                      const struct frame_limits *limits, struct frame_header *out,
+                                      struct err *err);
+
+/* "FORWARD"; "unknown" for a number that is no kind. Never NULL. */
+const char *frame_kind_name(enum frame_kind kind);
+
+#endif
