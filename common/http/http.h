@@ -1,0 +1,127 @@
+/* http/http.h - HTTP requests that never outlive their deadline, many at once on one thread.
+ *
+ * One `struct http` is one loop: http_start() queues a request, http_poll() moves all of them on
+ * and runs their callbacks, and only there. http_call() is the same for one request that is waited
+ * for; while it waits, every other transfer of the loop goes on and its callbacks run, so an open
+ * watch is not starved. Connections are kept and used again.
+ *
+ * HTTP/1.1 over http and https only, no redirects, no compression, no proxy unless asked for. The
+ * peer's certificate and name are always checked unless the request says `insecure`.
+ *
+ * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
+ * Layer: http (may use base). Threads: one a loop; only http_wakeup() may come from elsewhere.
+ * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
+ */
+#ifndef HTTP_HTTP_H
+#define HTTP_HTTP_H
+
+#include <poll.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+
+#define HTTP_TRANSFERS_MAX      1024 /* at once in a loop; one more is ERR_LIMIT */
+#define HTTP_DEADLINE_MS        30000
+#define HTTP_CONNECT_MS         10000
+#define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
+#define HTTP_HOST_BYTES         256
+
+/* Whom to trust and who we are. All texts are PEM; NULL means "not set". */
+struct http_tls {
+    const char *ca_pem;   /* trust these and nobody else; NULL: the system's CAs */
+    const char *cert_pem; /* our certificate with its chain, and its key */
+    const char *key_pem;
+    bool insecure; /* do not check the peer at all */
+};
+
+/* Borrowed for the time of http_start() or http_call() only: everything needed later is copied. */
+struct http_request {
+    const char *method; /* "GET" when NULL */
+    const char *url;
+    const char *connect_to;      /* dial this address instead of the URL's host, whose name is still
+                                    the one that the certificate must carry; NULL: as the URL says */
+    const char *const *headers;  /* "Name: value", closed by NULL; NULL: none */
+    const char *content_type;    /* of the body */
+    const void *body;            /* NULL: none */
+    size_t body_bytes;           /* of body */
+    const char *bearer_token;    /* NULL: none */
+    struct http_tls tls;         /* for https */
+    int64_t deadline_ms;         /* for the whole exchange; 0: HTTP_DEADLINE_MS */
+    int64_t connect_ms;          /* for name, TCP and TLS; 0: HTTP_CONNECT_MS */
+    size_t response_max_bytes;   /* ceiling of a collected body; 0: HTTP_RESPONSE_MAX_BYTES */
+    bool uses_environment_proxy; /* honour HTTPS_PROXY and NO_PROXY */
+};
+
+struct http_response {
+    int status;             /* 100..599 */
+    int64_t retry_after_ms; /* -1: the server did not say */
+    struct buf body;        /* collected bytes; nothing of what on_chunk was given */
+};
+
+void http_response_deinit(struct http_response *r);
+
+/* Who is told. Both run inside http_poll() or http_call(). */
+struct http_handler {
+    void *ctx;
+    /* The transfer has ended and its id is void. err->code is ERR_OK when a whole response came,
+     * whatever its status; then the body may be moved out with buf_take(). Else `response` holds
+     * what came so far (status 0: nothing) and the code is one of
+     *   ERR_TIMEOUT   deadline or connect_ms passed;
+     *   ERR_IO        name not found, connection refused, reset or cut: worth a retry;
+     *   ERR_DENIED    a certificate was not accepted, theirs or ours;
+     *   ERR_PROTOCOL  not HTTP;
+     *   ERR_LIMIT     the body passed response_max_bytes;
+     *   ERR_INVALID   the URL or a PEM text cannot be used;
+     *   or what on_chunk returned. Not called for a cancelled transfer. */
+    void (*on_done)(void *ctx, struct http_response *response, const struct err *err);
+    /* NULL: the body is collected. Else the body of a 2xx response is handed over as it comes, cut
+     * anywhere, while that of other statuses is still collected, to be read as an error. Anything
+     * but ERR_OK ends the transfer with that error. */
+    enum err_code (*on_chunk)(void *ctx, const char *bytes, size_t n, struct err *err);
+};
+
+struct http;
+
+/* Make a loop; http_free() cancels what is still under way. ERR_NO_MEMORY or ERR_IO. */
+MUST_CHECK enum err_code http_new(struct http **out, struct err *err);
+void http_free(struct http *h);
+
+/* Queue a request; nothing is sent before the next http_poll().
+ *
+ * Returns ERR_OK with the id of the transfer, never 0, in *out_id; ERR_INVALID for a request that
+ * cannot be sent (no URL, other scheme, line breaks in a header); ERR_LIMIT; ERR_NO_MEMORY. Unless
+ * it returns ERR_OK the handler is never called.
+ */
+MUST_CHECK enum err_code http_start(struct http *h, const struct http_request *request,
+                                    struct http_handler handler, uint64_t *out_id, struct err *err);
+
+/* Forget a transfer: its handler is not called again. An id that is not known (0, ended) is fine.
+ */
+void http_cancel(struct http *h, uint64_t id);
+
+/* Wait until something happened, at most `timeout_ms` (0: not at all), and run callbacks. Returns
+ * ERR_OK also when nothing happened; ERR_IO or ERR_NO_MEMORY when the loop itself is broken. */
+MUST_CHECK enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err);
+
+/* The same, and end the wait also when one of the caller's own descriptors is ready (`revents`). */
+MUST_CHECK enum err_code http_poll_with(struct http *h, struct pollfd *fds, size_t n_fds,
+                                        int64_t timeout_ms, struct err *err);
+
+/* End the http_poll() that is waiting, or the next one. Safe from any thread and from signal
+ * handlers. */
+void http_wakeup(struct http *h);
+
+/* Send one request and wait for its response.
+ *
+ * Returns ERR_OK with *out filled, whatever its status: http_response_deinit() is the caller's.
+ * Else the codes of http_start() and on_done; *out is untouched. Other transfers of the loop go on
+ * and their callbacks run meanwhile. ERR_INVALID when called from a callback.
+ */
+MUST_CHECK enum err_code http_call(struct http *h, const struct http_request *request,
+                                   struct http_response *out, struct err *err);
+
+/* "host:port" of a URL without user, path and query, for messages; "?" when there is none. */
+void http_host_of(const char *url, char out[static HTTP_HOST_BYTES]);
+
+#endif

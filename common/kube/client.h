@@ -1,0 +1,107 @@
+/* kube/client.h - calls to the API server: get, list, create, patch, delete.
+ *
+ * Each call is sent over the http loop that was handed in and waited for; meanwhile all other
+ * transfers of the loop go on, so the callbacks of watches RUN INSIDE these calls. Handlers should
+ * therefore only note what to look at. For what is not JSON, and for streams, kube_start() gives
+ * the response as it comes.
+ *
+ * Bodies are JSON text. Objects that were read are never sent back whole (see base/json.h): send
+ * only fields that are yours, with kube_apply() or kube_merge().
+ *
+ * Errors carry the server's own sentence: "create pods default/a: pods "a" already exists". Codes
+ * are those of kube/status.h and, when no response came, of http/http.h. After a 429 or 503 with
+ * Retry-After nothing is sent until that time has passed: calls return ERR_AGAIN at once.
+ * A 401 makes the client read its token again and try once more.
+ * Layer: kube (may use http, base). Threads: one, that of the http loop.
+ */
+#ifndef KUBE_CLIENT_H
+#define KUBE_CLIENT_H
+
+#include "base/json.h"
+#include "http/http.h"
+#include "kube/config.h"
+#include "kube/resource.h"
+
+#define KUBE_CALL_MS          30000
+#define KUBE_OBJECT_MAX_BYTES ((size_t)4 << 20)  /* a single object: etcd takes 1.5 MB */
+#define KUBE_PAGE_MAX_BYTES   ((size_t)48 << 20) /* a page of a list */
+#define KUBE_PAGE_OBJECTS     500
+#define KUBE_TOKEN_AGE_MS     60000
+
+struct kube_options {
+    const char *user_agent;    /* borrowed for the client's life; NULL: "kube-c" */
+    const char *field_manager; /* the owner of our fields in kube_apply(); NULL: the same */
+    int calls_per_second;      /* 0: no limit (the server has its own) */
+    int calls_burst;           /* with calls_per_second; at least 1 */
+};
+
+struct kube_client;
+
+/* `config` is taken over (and *config is empty) on ERR_OK only; `http` is borrowed. */
+MUST_CHECK enum err_code kube_client_new(struct http *http, struct kube_config *config,
+                                         const struct kube_options *options,
+                                         struct kube_client **out, struct err *err);
+void kube_client_free(struct kube_client *c);
+
+struct http *kube_client_http(const struct kube_client *c);
+/* The namespace of the context or the pod. Borrowed, never NULL. */
+const char *kube_client_namespace(const struct kube_client *c);
+/* "https://10.0.0.1:6443". Borrowed. */
+const char *kube_client_server(const struct kube_client *c);
+/* How long the server has asked us to keep quiet; 0: not at all. */
+int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms);
+
+/* One object. The caller owns *out: json_free(). */
+MUST_CHECK enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref,
+                                  struct json **out, struct err *err);
+
+/* Every object of a collection, page by page: `on_item` gets each, borrowed for the call, and ends
+ * the listing with anything but ERR_OK. A page that expired meanwhile is ERR_GONE: start again. */
+struct kube_lister {
+    void *ctx;
+    enum err_code (*on_item)(void *ctx, const struct json *object, struct err *err);
+};
+MUST_CHECK enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
+                                   struct kube_lister lister, struct err *err);
+
+/* Create `body` in the collection `ref` (its name is inside the body; ref->name is for messages).
+ * ERR_CONFLICT: the name is taken. `out` may be NULL; else the caller owns the object as stored. */
+MUST_CHECK enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref,
+                                     const char *body, struct json **out, struct err *err);
+
+/* Server-side apply, with force: create the object or make the fields in `body` ours. `body` needs
+ * apiVersion, kind and metadata.name. With ref->subresource "status" it applies the status. */
+MUST_CHECK enum err_code kube_apply(struct kube_client *c, const struct kube_ref *ref,
+                                    const char *body, struct json **out, struct err *err);
+
+/* JSON merge patch: null removes a field, lists are replaced. With metadata.resourceVersion in the
+ * body the server answers ERR_CONFLICT when the object has changed since. */
+MUST_CHECK enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref,
+                                    const char *body, struct json **out, struct err *err);
+
+/* Delete one object; its dependents go in the background. */
+struct kube_delete {
+    const char *uid;       /* only if it still is this one, else ERR_CONFLICT; NULL: whoever */
+    int64_t grace_seconds; /* < 0: the object's own */
+};
+MUST_CHECK enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
+                                     const struct kube_delete *how, struct err *err);
+
+/* Start a request and return at once; the base of everything above and of kube/watch.h. */
+struct kube_request {
+    const char *method; /* NULL: GET */
+    const char *path;   /* from kube_ref_path(), with its query */
+    const char *content_type;
+    const char *body;
+    int64_t deadline_ms;       /* 0: KUBE_CALL_MS */
+    size_t response_max_bytes; /* 0: KUBE_OBJECT_MAX_BYTES */
+};
+MUST_CHECK enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
+                                    struct http_handler handler, uint64_t *out_id, struct err *err);
+
+/* To be called by users of kube_start() with every response that is not 2xx: sets `err` and notes
+ * what concerns the client itself (an old token, a request to keep quiet). */
+enum err_code kube_refused(struct kube_client *c, const struct http_response *response,
+                           struct err *err);
+
+#endif

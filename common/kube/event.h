@@ -1,0 +1,50 @@
+/* kube/event.h - what `kubectl describe` shows under "Events".
+ *
+ * The same thing said again about the same object does not make a second Event: its name is a hash
+ * of object, type, reason and message, so a repeat only raises the count and the last time, also
+ * after this program was restarted. An object that cannot calm down is limited to a burst and then
+ * one Event in a long while, as Kubernetes' own components do.
+ * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: one.
+ */
+#ifndef KUBE_EVENT_H
+#define KUBE_EVENT_H
+
+#include "kube/client.h"
+
+#define KUBE_EVENT_BURST         25
+#define KUBE_EVENT_REFILL_MS     300000
+#define KUBE_EVENT_OBJECTS_MAX   512  /* remembered; the one not heard of for longest makes room */
+#define KUBE_EVENT_MESSAGE_BYTES 1024 /* the API server's limit; longer ones are cut */
+
+/* The object an Event is about. Borrowed. */
+struct kube_subject {
+    const char *api_version; /* "skyjob.dev/v1alpha1" */
+    const char *kind;
+    const char *namespace; /* NULL: cluster-wide; its Events go to "default" */
+    const char *name;
+    const char *uid;
+};
+
+struct kube_event {
+    struct kube_subject subject;
+    const char *reason; /* short CamelCase */
+    const char *message;
+    bool is_warning;
+};
+
+struct kube_recorder;
+
+/* `component` is who speaks ("skyjob-operator"); borrowed like `c`. */
+MUST_CHECK enum err_code kube_recorder_new(struct kube_client *c, const char *component,
+                                           struct kube_recorder **out, struct err *err);
+void kube_recorder_free(struct kube_recorder *r);
+
+/* Record it, or say it again. Waits for the API server.
+ *
+ * Returns ERR_OK; ERR_LIMIT when the object has used up its Events (not sent, nothing to do); else
+ * the errors of kube_create(). Events are a courtesy: no caller should stop for one.
+ */
+MUST_CHECK enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *event,
+                                         struct err *err);
+
+#endif

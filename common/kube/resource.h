@@ -1,0 +1,52 @@
+/* kube/resource.h - which resource type, which object, and the path that names it.
+ *
+ * Pure: text in, text out. Every part that comes from outside is percent-escaped, and a name that
+ * could step out of its place in the path ("..", "a/b", "") is refused.
+ * Layer: kube (may use http, base). Threads: any.
+ */
+#ifndef KUBE_RESOURCE_H
+#define KUBE_RESOURCE_H
+
+#include "base/buf.h"
+
+/* A resource type as the API server names it in paths. */
+struct kube_resource {
+    const char *group; /* "" is the core group */
+    const char *version;
+    const char *plural; /* "pods" */
+    bool is_namespaced;
+};
+
+/* The ones that every cluster has. */
+extern const struct kube_resource kube_pods;
+extern const struct kube_resource kube_nodes;
+extern const struct kube_resource kube_services;
+extern const struct kube_resource kube_config_maps;
+extern const struct kube_resource kube_secrets;
+extern const struct kube_resource kube_events;
+
+/* One object, or a collection of them when `name` is NULL. Borrowed everywhere. */
+struct kube_ref {
+    const struct kube_resource *resource;
+    const char *namespace;      /* NULL: all namespaces, or not namespaced */
+    const char *name;           /* NULL: the collection */
+    const char *subresource;    /* "status", "log"; NULL: none */
+    const char *label_selector; /* of a collection; NULL: all */
+    const char *field_selector;
+};
+
+/* Append the path, with `?labelSelector=` and `&fieldSelector=` when the reference has them:
+ * "/apis/skyjob.dev/v1alpha1/namespaces/default/skyjobs/mnli/status".
+ * Returns ERR_INVALID for a part that is empty or not a path segment, or for an object of a
+ * namespaced type without namespace. */
+MUST_CHECK enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *out,
+                                       struct err *err);
+
+/* Append "name=value" to a path, with the right separator, `value` percent-escaped. */
+MUST_CHECK enum err_code kube_add_query(struct buf *path, const char *name, const char *value,
+                                        struct err *err);
+
+/* "pods default/mnli-r0-s0-a1", for messages. */
+void kube_ref_text(const struct kube_ref *ref, char *out, size_t out_bytes);
+
+#endif
