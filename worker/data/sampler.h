@@ -1,0 +1,40 @@
+/* data/sampler.h - which samples make up step s: a pure function of (seed, n, batch size, s).
+ *
+ * Every epoch is a permutation of the samples. It is never stored: position p of epoch e is
+ * computed by a small Feistel network keyed with (seed, e) over the next power of four, walked on
+ * until it falls inside n (format-preserving encryption by cycle walking: Black and Rogaway,
+ * "Ciphers with Arbitrary Finite Domains", 2002; the round function is the finaliser of
+ * SplitMix64: Steele, Lea and Flood 2014). So a job that resumes at step s, on any number of
+ * stages, needs nothing but s.
+ *
+ * The rest of an epoch that does not fill a batch is dropped; every epoch drops different ones.
+ * Layer: data (may use base). Threads: any; everything here is pure.
+ */
+#ifndef DATA_SAMPLER_H
+#define DATA_SAMPLER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct sampler {
+    uint64_t seed;
+    uint64_t n_samples;
+    uint32_t batch_size; /* samples of a step */
+    int half_bits;       /* private: the network works on 2 * half_bits bits */
+};
+
+/* ERR_INVALID when there is not one full batch, in words that name both numbers. */
+MUST_CHECK enum err_code sampler_init(struct sampler *s, uint64_t seed, uint64_t n_samples,
+                                      uint32_t batch_size, struct err *err);
+
+uint64_t sampler_steps_per_epoch(const struct sampler *s);
+
+/* The sample at `position` (0 <= position < n_samples) of `epoch`. */
+uint64_t sampler_at(const struct sampler *s, uint64_t epoch, uint64_t position);
+
+/* The batch_size samples of `step` (from 0, over all epochs). */
+void sampler_step(const struct sampler *s, uint64_t step, uint64_t *out_samples);
+
+#endif

@@ -1,0 +1,54 @@
+/* data/wordpiece.h - text to token ids, as BERT does it.
+ *
+ * Two steps, after google-research/bert tokenization.py: the basic tokenizer drops control
+ * characters, puts every CJK ideograph on its own, splits at white space, lower-cases and strips
+ * accents (Unicode NFD, then category Mn dropped) unless `keep_case`, and splits at punctuation;
+ * WordPiece then takes the longest piece that the vocabulary knows, again and again ("##" marks a
+ * piece that does not begin a word). A word with a rest that nothing matches, or of more than
+ * WORDPIECE_WORD_MAX characters, becomes one [UNK].
+ *
+ * Special tokens written in the text ("[SEP]") are ordinary characters: data cannot forge them.
+ * The tokenizer only holds scratch memory, which grows with the longest text seen.
+ * Layer: data (may use base). Threads: one a tokenizer; the vocabulary is only read.
+ */
+#ifndef DATA_WORDPIECE_H
+#define DATA_WORDPIECE_H
+
+#include <stdbool.h>
+
+#include "data/vocab.h"
+
+#define WORDPIECE_WORD_MAX       100        /* characters */
+#define WORDPIECE_TEXT_MAX_BYTES (1u << 20) /* of one text */
+
+struct wordpiece {
+    const struct vocab *vocab; /* borrowed */
+    bool keep_case;            /* a cased model: no lower case, accents stay */
+    /* private: scratch */
+    int32_t *chars;
+    size_t chars_cap;
+    char *word;
+};
+
+/* Tokens of one text after another; the caller owns it and frees `ids`. Zeroed is empty. */
+struct token_list {
+    int32_t *ids;
+    size_t n;
+    size_t cap;
+};
+
+/* Nothing to allocate yet. The caller calls wordpiece_deinit(). */
+void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case);
+
+/* Append the tokens of `text` to `out`.
+ *
+ * Returns ERR_INVALID for text that is not UTF-8 (with the byte's offset), ERR_LIMIT for more than
+ * WORDPIECE_TEXT_MAX_BYTES, ERR_NO_MEMORY; then `out` is as before.
+ */
+MUST_CHECK enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len,
+                                          struct token_list *out, struct err *err);
+
+void wordpiece_deinit(struct wordpiece *w);
+void token_list_deinit(struct token_list *t);
+
+#endif
