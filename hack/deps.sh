@@ -1,0 +1,113 @@
+#!/bin/bash
+# Installs the Debian or Ubuntu packages that SkyJob needs and that are not there yet.
+#
+#   hack/deps.sh build     compiler and libraries: make, make unit, make try
+#   hack/deps.sh cluster   build, and what hack/cluster needs: make test, make demo, make e2e
+#   hack/deps.sh check     all of it, and the second compiler and the linters: make check
+#
+# Says what it installs and does nothing when all is there. Uses sudo when it is not root. In the
+# lists below "a|b" means the first that the distribution has, "a?" only if it has it.
+set -euo pipefail
+shopt -s inherit_errexit
+
+build='gcc make pkg-config libcurl4-openssl-dev libcjson-dev libopenblas-pthread-dev libwebsockets-dev
+    libcmocka-dev libyaml-dev libutf8proc-dev libssl-dev openssl curl ca-certificates git'
+cluster='mmdebstrap iproute2 iptables jq'
+engine='docker.io docker-cli?'
+check='clang-14|clang clang-format-14|clang-format clang-tidy-14|clang-tidy llvm-14|llvm
+    libclang-rt-14-dev|libclang-rt-dev? shellcheck'
+
+die() {
+    printf 'error: %s\n' "$@" >&2
+    exit 1
+}
+
+is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+
+as_root() {
+    if [ "$(id -u)" -eq 0 ]; then
+        "$@"
+        return
+    fi
+    command -v sudo >/dev/null || die "Packages are missing, and only root can install them: ${missing[*]}" \
+        "Install them as root, or install sudo."
+    sudo "$@"
+}
+
+apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"; }
+
+# Of the alternatives of an entry, one is enough. One question to dpkg for all entries, because
+# this runs before every make.
+declare -A is_installed
+ask_dpkg() { # ask_dpkg ENTRY...
+    local name status names
+    read -r -a names <<<"$(tr '|?' '  ' <<<"$*")"
+    while read -r name status; do
+        [ "$status" != installed ] || is_installed[$name]=yes
+    done < <(dpkg-query -W -f '${Package} ${db:Status-Status}\n' "${names[@]}" 2>/dev/null)
+}
+
+one_is_installed() { # one_is_installed ENTRY
+    local name
+    for name in ${1//|/ }; do
+        if [ -n "${is_installed[${name%\?}]:-}" ]; then return; fi
+    done
+    return 1
+}
+
+# find_missing ENTRY...: sets missing to the packages that apt has to install.
+find_missing() {
+    local entry name found
+    missing=()
+    for entry; do
+        if one_is_installed "$entry"; then continue; fi
+        found=
+        for name in ${entry//|/ }; do
+            if is_offered "${name%\?}"; then found=${name%\?}; break; fi
+        done
+        case $found,$entry in
+        ,*\?) ;; # this distribution does not need it
+        ,*) missing+=("${entry%%|*}") ;;
+        *) missing+=("$found") ;;
+        esac
+    done
+}
+
+case ${1:-} in
+build) wanted=$build ;;
+cluster) wanted="$build $cluster" ;;
+check) wanted="$build $cluster $check" ;;
+*) die "usage: $0 build|cluster|check" ;;
+esac
+if [ "$1" != build ]; then
+    # Any docker engine will do, and any go: an old one fetches the one that is needed.
+    if ! command -v dockerd >/dev/null && ! docker info >/dev/null 2>&1; then wanted="$wanted $engine"; fi
+    command -v go >/dev/null || wanted="$wanted golang-go"
+fi
+command -v dpkg-query >/dev/null || die "This is neither Debian nor Ubuntu: there is no dpkg." \
+    "Install what the lists at the top of $0 name by the means of your system."
+
+read -r -d '' -a entries <<<"$wanted" || true
+ask_dpkg "${entries[@]}"
+missing=()
+for entry in "${entries[@]}"; do
+    one_is_installed "$entry" || [[ $entry == *\? ]] || missing+=("$entry")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+started=$SECONDS
+if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
+    echo "Fetching apt's package lists, which this machine has never done ..."
+    apt_get update || die "apt-get update failed." "Check the sources in /etc/apt and the network."
+fi
+find_missing "${entries[@]}"
+echo "Installing ${#missing[@]} packages: ${missing[*]}"
+if ! apt_get install -y --no-install-recommends "${missing[@]}"; then
+    echo "Once more with new package lists ..."
+    apt_get update || true
+    find_missing "${entries[@]}"
+    apt_get install -y --no-install-recommends "${missing[@]}" ||
+        die "apt-get could not install: ${missing[*]}" \
+            "Its last lines above say which and why. On Ubuntu the section universe must be enabled."
+fi
+echo "Installed in $((SECONDS - started)) s."
