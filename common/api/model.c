@@ -203,3 +203,22 @@ size_t model_unit_params(const struct model *m, int unit)
 
     return last.offset + last.count;
 }
+
+double model_unit_flops(const struct model *m, int unit, const struct model_load *load)
+{
+    double hidden = m->hidden;
+
+    switch (model_unit_kind(m, unit)) {
+    case UNIT_ATTENTION:
+        return 3 * (8 * load->tokens * hidden * hidden + 4 * hidden * load->tokens_squared);
+    case UNIT_FFN:
+        return 3 * 4 * load->tokens * hidden * m->ffn;
+    case UNIT_POOLER:
+        return 3 * 2.0 * load->n_seqs * hidden * hidden;
+    case UNIT_HEAD:
+        return 3 * 2.0 * load->n_seqs * hidden * m->labels;
+    case UNIT_EMBEDDINGS:
+        break;
+    }
+    return 0;
+}

@@ -74,4 +74,14 @@ struct model_tensor model_tensor(const struct model *m, int unit, int i);
 /* Parameters of a unit, in floats. */
 size_t model_unit_params(const struct model *m, int unit);
 
+/* A micro-batch of sequences, as far as its arithmetic depends on it. */
+struct model_load {
+    int n_seqs;            /* B */
+    double tokens;         /* T, of all sequences together, without padding */
+    double tokens_squared; /* sum over the sequences of their length squared */
+};
+/* FLOPs of a unit's matrix products, forward and backward (three times the forward): what a speed
+ * in GFLOP/s counts, for the planner that predicts with it and the probe that measures it. */
+double model_unit_flops(const struct model *m, int unit, const struct model_load *load);
+
 #endif

@@ -1,0 +1,69 @@
+/* balance/partition.h - which units run on which node, so that a step is as short as possible.
+ *
+ * A step of S stages and M micro-batches is predicted to take
+ *
+ *     sum of stage times + (M - 1) * slowest stage or edge + 2 * sum of edge times
+ *
+ * (fill and drain once, the bottleneck M - 1 times more). Optimal minimises that over the cut, the
+ * order of nodes and the nodes left out, under every node's memory and the spec's minStages and
+ * maxStages. It is exact (to 1e-9) up to PARTITION_EXACT_WORK, which is 10 nodes for the 27 units
+ * of BERT-base; above, the best of an exact search over the most promising nodes and three good
+ * orders of all of them, with a proven lower bound. A node that is added can be left out, so no
+ * plan becomes slower by it. Even gives every node as many layers as the others in the order
+ * given, as is usual elsewhere, and is there to be compared with.
+ * Layer: balance (may use api base). Threads: any; pure but for the memory it works in.
+ */
+#ifndef BALANCE_PARTITION_H
+#define BALANCE_PARTITION_H
+
+#include "api/node.h"
+#include "api/spec.h"
+#include "balance/cost.h"
+
+#define PARTITION_EXACT_WORK     5e6 /* states times choices of one search, see subsets.c */
+#define PARTITION_REASON_BYTES   160
+#define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
+#define PARTITION_CANDIDATES_MAX 64 /* nodes that are looked at; the most promising ones */
+
+struct partition_request {
+    const struct spec *spec; /* model, training, placement */
+    const struct node *nodes;
+    int n_nodes;
+    struct cost_link link; /* COST_LINK_DEFAULT when nobody measured */
+};
+
+struct placement_stage {
+    int node; /* index into the request's nodes */
+    int first_unit;
+    int n_units;
+    double predicted_ms;  /* forward and backward of one micro-batch, with its share of updates */
+    int64_t memory_bytes; /* that the stage needs */
+};
+
+struct placement_left_out {
+    int node;
+    char reason[PARTITION_REASON_BYTES];
+};
+
+struct placement {
+    enum spec_strategy strategy;
+    int n_stages;
+    struct placement_stage stages[SPEC_STAGES_MAX];
+    double predicted_step_ms;
+    double bound_ms;     /* no plan can be faster; equal to predicted_step_ms when it was exact */
+    int bottleneck;      /* stage that takes longest */
+    double even_step_ms; /* what Even is predicted to take; negative when it does not fit */
+    int n_left_out;      /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
+    struct placement_left_out left_out[PARTITION_LEFT_OUT_MAX];
+};
+
+/* Make the placement that spec.placement.strategy asks for.
+ *
+ * Returns ERR_OK; ERR_NOT_FOUND when nothing fits, in words that tell what to change: "unit
+ * embeddings needs 700 MiB, the largest node offers 512 MiB: ..."; ERR_INVALID for a node without
+ * speed; ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
+                                         struct placement *out, struct err *err);
+
+#endif
