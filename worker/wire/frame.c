@@ -59,12 +59,18 @@ const char *frame_kind_name(enum frame_kind kind)
     return (unsigned)kind < N_FRAME_KINDS ? kinds[kind].name : "unknown";
 }
 
+bool frame_may_carry(enum frame_kind kind, uint32_t meta_bytes, uint64_t tensor_bytes)
+{
+    enum parts parts = (unsigned)kind < N_FRAME_KINDS ? kinds[kind].parts : PARTS_N;
+
+    return (meta_bytes == 0 || (parts & PARTS_M)) && (tensor_bytes == 0 || (parts & PARTS_T));
+}
+
 void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEADER_BYTES])
 {
     assert(head->kind > FRAME_NONE && head->kind < N_FRAME_KINDS);
     assert((head->flags & ~FRAME_FLAGS_ALL) == 0);
-    assert(head->meta_bytes == 0 || (kinds[head->kind].parts & PARTS_M));
-    assert(head->tensor_bytes == 0 || (kinds[head->kind].parts & PARTS_T));
+    assert(frame_may_carry(head->kind, head->meta_bytes, head->tensor_bytes));
 
     memset(out, 0, FRAME_HEADER_BYTES);
     memcpy(out + AT_MAGIC, magic, sizeof magic);

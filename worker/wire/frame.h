@@ -9,6 +9,7 @@
 #ifndef WIRE_FRAME_H
 #define WIRE_FRAME_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,7 +26,8 @@
     X(STEP_SUM, M) /* what all stages add up at a step's end: loss, squared norm, counts */        \
     X(STEP_END, M) /* what all stages are told at a step's end: totals, scale, next command */     \
     X(COMMAND, M)  /* an order that takes effect at the step it names */                           \
-    X(STOP, M)     /* the last frame of a job */
+    X(STOP, M)     /* the last frame of a job */                                                   \
+    X(BYE, N)      /* nothing more comes from me; `step` = frames I have sent or received */
 
 #define FRAME_ENUM(name, parts) FRAME_##name,
 enum frame_kind { FRAME_NONE, FRAME_KINDS(FRAME_ENUM) N_FRAME_KINDS };
@@ -57,9 +59,10 @@ struct frame_limits {
 
 #define FRAME_KIND_BIT(kind) (1u << (kind))
 
-/* Every kind that travels with the data: all but the two that the link itself speaks. */
-#define FRAME_KINDS_OF_DATA                                                                        \
-    ((1u << N_FRAME_KINDS) - 2u - FRAME_KIND_BIT(FRAME_HELLO) - FRAME_KIND_BIT(FRAME_CREDIT))
+/* What the link itself speaks, and all the rest: what travels with the data. */
+#define FRAME_KINDS_OF_LINK                                                                        \
+    (FRAME_KIND_BIT(FRAME_HELLO) | FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE))
+#define FRAME_KINDS_OF_DATA ((1u << N_FRAME_KINDS) - 2u - FRAME_KINDS_OF_LINK)
 
 /* Write the header of a frame to `out`. `head` must be one that frame_decode() would accept under
  * some limits (a kind and flags that exist, parts that the kind may carry): asserted. */
@@ -75,6 +78,10 @@ void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEAD
 MUST_CHECK enum err_code frame_decode(const uint8_t *bytes, size_t n,
                                       const struct frame_limits *limits, struct frame_header *out,
                                       struct err *err);
+
+/* May a frame of this kind have meta data and a tensor of these sizes? Only whether, not how big.
+ */
+bool frame_may_carry(enum frame_kind kind, uint32_t meta_bytes, uint64_t tensor_bytes);
 
 /* "FORWARD"; "unknown" for a number that is no kind. Never NULL. */
 const char *frame_kind_name(enum frame_kind kind);

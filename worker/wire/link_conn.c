@@ -1,0 +1,492 @@
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "wire/crc32c.h"
+#include "wire/link_parts.h"
+
+/* What a HELLO says, in its meta data. */
+enum {
+    HELLO_AT_FROM = 0,      /* u32, the stage that speaks */
+    HELLO_AT_TO = 4,        /* u32, the stage that it believes to speak to */
+    HELLO_AT_N_STAGES = 8,  /* u32 */
+    HELLO_AT_BACKWARD = 12, /* u32, 1 for gradients */
+    HELLO_AT_PLAN = 16,     /* u64 */
+    HELLO_AT_TENSOR = 24,   /* u64, limits.tensor_max_bytes */
+    HELLO_AT_META = 32,     /* u32, limits.meta_max_bytes */
+    HELLO_BYTES = 40,
+};
+
+static_assert(sizeof((struct conn *)0)->meta >= HELLO_BYTES, "a HELLO fits");
+static_assert(offsetof(struct conn, control) ==
+                  offsetof(struct conn, control_room) + CHUNK_ROOM_BYTES,
+              "the room lies directly in front of the control frames");
+
+static void put32(uint8_t *p, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static void put64(uint8_t *p, uint64_t v)
+{
+    put32(p, (uint32_t)v);
+    put32(p + 4, (uint32_t)(v >> 32));
+}
+
+static uint32_t get32(const uint8_t *p)
+{
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+
+static uint64_t get64(const uint8_t *p)
+{
+    return get32(p) | (uint64_t)get32(p + 4) << 32;
+}
+
+void conn_say_why(struct conn *c, const char *fmt, ...)
+{
+    va_list args;
+
+    if (c->why[0] != '\0')
+        return;
+    va_start(args, fmt);
+    vsnprintf(c->why, sizeof c->why, fmt, args);
+    va_end(args);
+}
+
+void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now_ms)
+{
+    *c = (struct conn){.state = CONN_OPENING,
+                       .link = link,
+                       .edge = edge,
+                       .dialed = edge != NULL,
+                       .since_ms = now_ms,
+                       .slot = -1};
+    c->deadline_ms = now_ms + (c->dialed ? DIAL_ATTEMPT_MS : GREETING_MS);
+    if (!edge)
+        return;
+    pthread_mutex_lock(&link->lock);
+    edge->conn = c;
+    pthread_mutex_unlock(&link->lock);
+}
+
+void conn_established(struct conn *c)
+{
+    c->state = CONN_GREETING;
+    c->deadline_ms = c->since_ms + GREETING_MS;
+}
+
+static void open_edge(struct conn *c)
+{
+    c->state = CONN_OPEN;
+    c->deadline_ms = 0;
+    c->edge->state = EDGE_READY;
+    pthread_cond_broadcast(&c->link->changed);
+}
+
+/* --- hearing --- */
+
+static struct frame_limits expected(const struct conn *c)
+{
+    const struct link_limits *limits = &c->link->params.limits;
+
+    if (c->dialed && c->hello_heard)
+        return (struct frame_limits){.kinds =
+                                         FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE)};
+    if (c->state == CONN_GREETING)
+        return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_HELLO),
+                                     .meta_max_bytes = HELLO_BYTES};
+    if (c->bye_heard)
+        return (struct frame_limits){0};
+    return (struct frame_limits){.kinds = FRAME_KINDS_OF_DATA | FRAME_KIND_BIT(FRAME_BYE),
+                                 .meta_max_bytes = limits->meta_max_bytes,
+                                 .tensor_max_bytes = limits->tensor_max_bytes};
+}
+
+static enum err_code check_identity(const struct conn *c, const struct frame_header *head,
+                                    struct err *err)
+{
+    const struct link_params *mine = &c->link->params;
+
+    if (head->job_hash != mine->job_hash)
+        return err_set(err, ERR_PROTOCOL, "another job");
+    if (head->attempt != mine->attempt)
+        return err_set(err, ERR_PROTOCOL, "attempt %u, not %u", head->attempt, mine->attempt);
+    return ERR_OK;
+}
+
+static enum err_code place_payload(struct conn *c, struct err *err)
+{
+    const struct receive_slot *slot;
+
+    if (FRAME_KIND_BIT(c->reader.head.kind) & FRAME_KINDS_OF_LINK) {
+        reader_place(&c->reader, c->meta, NULL);
+        return ERR_OK;
+    }
+    pthread_mutex_lock(&c->link->lock);
+    c->slot = edge_reserve(c->edge);
+    pthread_mutex_unlock(&c->link->lock);
+    if (c->slot < 0)
+        return err_set(err, ERR_PROTOCOL, "more frames than it was allowed");
+    slot = &c->edge->received[c->slot];
+    reader_place(&c->reader, slot->meta, slot->tensor);
+    return ERR_OK;
+}
+
+/* Do plan, limits and both stage numbers agree? */
+static enum err_code check_hello(const struct conn *c, struct err *err)
+{
+    const struct link_params *mine = &c->link->params;
+
+    if (c->reader.head.meta_bytes != HELLO_BYTES)
+        return err_set(err, ERR_PROTOCOL, "a HELLO of %u bytes", c->reader.head.meta_bytes);
+    if (get64(c->meta + HELLO_AT_PLAN) != mine->plan_hash ||
+        get32(c->meta + HELLO_AT_N_STAGES) != (uint32_t)mine->n_stages)
+        return err_set(err, ERR_PROTOCOL, "another plan");
+    if (get64(c->meta + HELLO_AT_TENSOR) != mine->limits.tensor_max_bytes ||
+        get32(c->meta + HELLO_AT_META) != mine->limits.meta_max_bytes)
+        return err_set(err, ERR_PROTOCOL, "other limits for tensors or meta data");
+    if (get32(c->meta + HELLO_AT_TO) != (uint32_t)mine->stage)
+        return err_set(err, ERR_PROTOCOL, "meant stage %u, this is stage %d",
+                       get32(c->meta + HELLO_AT_TO), mine->stage);
+    return ERR_OK;
+}
+
+/* The edge that a stranger's HELLO names, if it may have it. Called with the lock. */
+static enum err_code claim_edge(struct conn *c, struct err *err)
+{
+    uint32_t backward = get32(c->meta + HELLO_AT_BACKWARD), from = get32(c->meta + HELLO_AT_FROM);
+    struct edge *edge = &c->link->edges[backward ? LINK_BACKWARD_IN : LINK_FORWARD_IN];
+
+    if (backward > 1 || edge->state == EDGE_UNUSED || from != (uint32_t)edge->peer_stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u has no such edge to stage %d", from,
+                       c->link->params.stage);
+    if (edge->conn)
+        return err_set(err, ERR_PROTOCOL, "the %s edge is taken", edge_name(edge->id));
+    if (edge->state == EDGE_LOST || c->link->closing)
+        return err_set(err, ERR_PROTOCOL, "the %s edge was lost and stays so", edge_name(edge->id));
+    c->edge = edge;
+    edge->conn = c;
+    open_edge(c);
+    return ERR_OK;
+}
+
+static enum err_code hear_hello(struct conn *c, struct err *err)
+{
+    enum err_code rc = check_hello(c, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    c->hello_heard = true;
+    if (!c->dialed) {
+        pthread_mutex_lock(&c->link->lock);
+        rc = claim_edge(c, err);
+        pthread_mutex_unlock(&c->link->lock);
+    } else if (get32(c->meta + HELLO_AT_FROM) != (uint32_t)c->edge->peer_stage) {
+        rc = err_set(err, ERR_PROTOCOL, "stage %u answered", get32(c->meta + HELLO_AT_FROM));
+    }
+    return rc;
+}
+
+/* The first credit also says that the receiver has accepted the dialer. */
+static enum err_code hear_credit(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+    uint64_t total = c->reader.head.step;
+    enum err_code rc = ERR_OK;
+
+    pthread_mutex_lock(&c->link->lock);
+    if (total < edge->n_credits || total > edge->n_sent + LINK_SLOTS_MAX)
+        rc = err_set(err, ERR_PROTOCOL, "a credit of %llu after %llu frames",
+                     (unsigned long long)total, (unsigned long long)edge->n_sent);
+    else
+        edge->n_credits = total;
+    if (rc == ERR_OK && c->state == CONN_GREETING)
+        open_edge(c);
+    pthread_mutex_unlock(&c->link->lock);
+    return rc;
+}
+
+static enum err_code hear_bye(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+    uint64_t total = c->reader.head.step;
+    enum err_code rc = ERR_OK;
+
+    if (c->state != CONN_OPEN)
+        return err_set(err, ERR_PROTOCOL, "a BYE before the first credit");
+    pthread_mutex_lock(&c->link->lock);
+    c->bye_heard = true;
+    if (!c->dialed && total != edge->stats.n_messages)
+        rc = err_set(err, ERR_PROTOCOL, "%llu frames were sent, %llu came",
+                     (unsigned long long)total, (unsigned long long)edge->stats.n_messages);
+    if (c->dialed && c->bye_told && total == edge->n_sent)
+        edge->delivered = true;
+    if (rc == ERR_OK)
+        edge_lose(c->link, edge, ERR_IO, "has closed the connection");
+    pthread_mutex_unlock(&c->link->lock);
+    return rc;
+}
+
+static void hear_message(struct conn *c)
+{
+    pthread_mutex_lock(&c->link->lock);
+    edge_push_ready(c->link, c->edge, c->slot, &c->reader.head);
+    pthread_mutex_unlock(&c->link->lock);
+    c->slot = -1;
+}
+
+static enum err_code hear_frame(struct conn *c, struct err *err)
+{
+    switch (c->reader.head.kind) {
+    case FRAME_HELLO:
+        return hear_hello(c, err);
+    case FRAME_CREDIT:
+        return hear_credit(c, err);
+    case FRAME_BYE:
+        return hear_bye(c, err);
+    default:
+        hear_message(c);
+        return ERR_OK;
+    }
+}
+
+static enum err_code receive(struct conn *c, const uint8_t *bytes, size_t n, struct err *err)
+{
+    enum reader_event event;
+    enum err_code rc;
+
+    do {
+        struct frame_limits limits = expected(c);
+
+        rc = reader_feed(&c->reader, &limits, &bytes, &n, &event, err);
+        if (rc == ERR_OK && event == READER_EVENT_HEADER) {
+            rc = check_identity(c, &c->reader.head, err);
+            if (rc == ERR_OK)
+                rc = place_payload(c, err);
+        } else if (rc == ERR_OK && event == READER_EVENT_FRAME) {
+            rc = hear_frame(c, err);
+        }
+    } while (rc == ERR_OK && event != READER_EVENT_NONE);
+    return rc;
+}
+
+void conn_break(struct conn *c, const char *why)
+{
+    conn_say_why(c, "%s", why);
+    if (c->state != CONN_OPEN)
+        return;
+    pthread_mutex_lock(&c->link->lock);
+    edge_lose(c->link, c->edge, ERR_PROTOCOL, "broke the protocol: %s", why);
+    pthread_mutex_unlock(&c->link->lock);
+}
+
+enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size_t n)
+{
+    struct err err;
+
+    if (c->state != CONN_GREETING && c->state != CONN_OPEN)
+        return ERR_OK; /* it is on its way out */
+    if (receive(c, bytes, n, &err) == ERR_OK)
+        return ERR_OK;
+    conn_break(c, err.text);
+    return ERR_PROTOCOL;
+}
+
+/* --- speaking --- */
+
+enum saying { SAY_NOTHING, SAY_HELLO, SAY_CREDIT, SAY_MESSAGE, SAY_BYE };
+
+static enum saying next_of_receiver(const struct conn *c)
+{
+    if (c->edge->n_allowed > c->allowed_told && !c->bye_heard)
+        return SAY_CREDIT;
+    if ((c->bye_heard && !c->bye_answered) || (c->link->closing && !c->bye_told))
+        return SAY_BYE;
+    return SAY_NOTHING;
+}
+
+static enum saying next_of_sender(const struct conn *c)
+{
+    const struct edge *edge = c->edge;
+    bool may_send = edge->n_sent < edge->n_credits;
+
+    if (c->chunk_at > 0)
+        return SAY_MESSAGE; /* nothing may come in between its chunks */
+    if (c->bye_told)
+        return SAY_NOTHING;
+    if (edge->n_queued > 0 && may_send)
+        return SAY_MESSAGE;
+    if ((c->link->closing && edge->n_queued == 0) || c->bye_heard)
+        return SAY_BYE;
+    return SAY_NOTHING;
+}
+
+/* With the lock. */
+static enum saying what_to_say(const struct conn *c)
+{
+    if (!c->hello_told && ((c->dialed && c->state == CONN_GREETING) || c->state == CONN_OPEN))
+        return SAY_HELLO;
+    if (c->state != CONN_OPEN)
+        return SAY_NOTHING;
+    return c->dialed ? next_of_sender(c) : next_of_receiver(c);
+}
+
+bool conn_wants_to_write(const struct conn *c)
+{
+    enum saying saying;
+
+    pthread_mutex_lock(&c->link->lock);
+    saying = what_to_say(c);
+    pthread_mutex_unlock(&c->link->lock);
+    return saying != SAY_NOTHING;
+}
+
+static void control_chunk(struct conn *c, struct frame_header *head, struct chunk *out)
+{
+    head->job_hash = c->link->params.job_hash;
+    head->attempt = c->link->params.attempt;
+    head->payload_crc = crc32c(0, c->control + FRAME_HEADER_BYTES, head->meta_bytes);
+    frame_encode(head, c->control);
+    *out = (struct chunk){.bytes = c->control,
+                          .n_bytes = FRAME_HEADER_BYTES + head->meta_bytes,
+                          .first = true,
+                          .last = true};
+}
+
+static void say_hello(struct conn *c, struct chunk *out)
+{
+    const struct link_params *mine = &c->link->params;
+    struct frame_header head = {.kind = FRAME_HELLO, .meta_bytes = HELLO_BYTES};
+    uint8_t *meta = c->control + FRAME_HEADER_BYTES;
+
+    memset(meta, 0, HELLO_BYTES);
+    put32(meta + HELLO_AT_FROM, (uint32_t)mine->stage);
+    put32(meta + HELLO_AT_TO, (uint32_t)c->edge->peer_stage);
+    put32(meta + HELLO_AT_N_STAGES, (uint32_t)mine->n_stages);
+    put32(meta + HELLO_AT_BACKWARD,
+          c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT);
+    put64(meta + HELLO_AT_PLAN, mine->plan_hash);
+    put64(meta + HELLO_AT_TENSOR, mine->limits.tensor_max_bytes);
+    put32(meta + HELLO_AT_META, mine->limits.meta_max_bytes);
+    control_chunk(c, &head, out);
+    c->hello_told = true;
+}
+
+static void say_credit(struct conn *c, struct chunk *out)
+{
+    struct frame_header head = {.kind = FRAME_CREDIT, .step = c->edge->n_allowed};
+
+    c->allowed_told = c->edge->n_allowed;
+    control_chunk(c, &head, out);
+}
+
+static void say_bye(struct conn *c, struct chunk *out)
+{
+    struct frame_header head = {.kind = FRAME_BYE};
+
+    head.step = c->dialed ? c->edge->n_sent : c->edge->stats.n_messages;
+    c->bye_told = true;
+    c->bye_answered = c->bye_heard;
+    control_chunk(c, &head, out);
+}
+
+static void say_message(struct conn *c, struct chunk *out)
+{
+    struct edge *edge = c->edge;
+    const struct send_slot *slot = &edge->queued[edge->queued_head];
+    uint64_t left = slot->n_bytes - c->chunk_at;
+
+    if (c->chunk_at == 0)
+        edge->n_sent++;
+    *out = (struct chunk){.bytes = slot->bytes + c->chunk_at,
+                          .n_bytes = left < CHUNK_MAX_BYTES ? (size_t)left : CHUNK_MAX_BYTES,
+                          .first = c->chunk_at == 0,
+                          .last = left <= CHUNK_MAX_BYTES};
+    c->chunk_at = out->last ? 0 : c->chunk_at + CHUNK_MAX_BYTES;
+}
+
+bool conn_next_chunk(struct conn *c, struct chunk *out)
+{
+    enum saying saying;
+
+    pthread_mutex_lock(&c->link->lock);
+    saying = what_to_say(c);
+    switch (saying) {
+    case SAY_NOTHING:
+        break;
+    case SAY_HELLO:
+        say_hello(c, out);
+        break;
+    case SAY_CREDIT:
+        say_credit(c, out);
+        break;
+    case SAY_MESSAGE:
+        say_message(c, out);
+        break;
+    case SAY_BYE:
+        say_bye(c, out);
+        break;
+    }
+    pthread_mutex_unlock(&c->link->lock);
+    return saying != SAY_NOTHING;
+}
+
+void conn_chunk_written(struct conn *c, const struct chunk *chunk)
+{
+    if (chunk->bytes == c->control || !chunk->last)
+        return;
+    pthread_mutex_lock(&c->link->lock);
+    edge_pop_queued(c->link, c->edge);
+    pthread_mutex_unlock(&c->link->lock);
+}
+
+bool conn_is_over(const struct conn *c)
+{
+    return c->dialed && c->state == CONN_OPEN && c->edge->delivered;
+}
+
+/* --- the end --- */
+
+static void plan_redial(struct conn *c, int64_t now_ms)
+{
+    struct edge *edge = c->edge;
+    int wait_ms = edge->redial_wait_ms * 2;
+
+    err_set(&edge->why, ERR_TIMEOUT, "%s edge: stage %d at %s port %d: %s", edge_name(edge->id),
+            edge->peer_stage, edge->peer.host, edge->peer.port, c->why);
+    edge->redial_wait_ms = wait_ms < REDIAL_MIN_MS   ? REDIAL_MIN_MS
+                           : wait_ms > REDIAL_MAX_MS ? REDIAL_MAX_MS
+                                                     : wait_ms;
+    edge->redial_at_ms = now_ms + edge->redial_wait_ms;
+    if (now_ms >= edge->dial_until_ms)
+        edge_lose(c->link, edge, ERR_TIMEOUT, "at %s port %d could not be reached: %s",
+                  edge->peer.host, edge->peer.port, c->why);
+}
+
+void conn_gone(struct conn *c, int64_t now_ms)
+{
+    struct link *link = c->link;
+    struct edge *edge = c->edge;
+
+    if (c->state == CONN_FREE)
+        return;
+    conn_say_why(c, "the connection broke");
+    pthread_mutex_lock(&link->lock);
+    if (!edge) {
+        link->n_refused++;
+    } else {
+        edge->conn = NULL;
+        if (c->slot >= 0)
+            edge_unreserve(edge, c->slot);
+        if (edge->state == EDGE_CONNECTING)
+            plan_redial(c, now_ms);
+        else
+            edge_lose(link, edge, ERR_IO, "is gone: %s", c->why);
+    }
+    pthread_cond_broadcast(&link->changed);
+    pthread_mutex_unlock(&link->lock);
+    c->state = CONN_FREE;
+}

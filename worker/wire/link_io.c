@@ -1,0 +1,441 @@
+#include <assert.h>
+#include <libwebsockets.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "wire/link_parts.h"
+
+#define SUBPROTOCOL    "skyjob.v1"
+#define URL_PATH       "/skyjob"
+#define PING_AFTER_S   5
+#define HANGUP_AFTER_S 15
+#define HTTP_TIMEOUT_S 10
+#define FDS_MAX        64 /* of the context: the connections, the listener and its own */
+
+static_assert(CHUNK_ROOM_BYTES >= LWS_PRE, "websocket headers fit in front of a chunk");
+
+struct link_io {
+    struct lws_context *context;
+    struct lws_vhost *vhost;
+    pthread_t thread;
+    bool stop; /* guarded by link.lock */
+    lws_sorted_usec_list_t tick;
+    struct lws_protocols protocols[2];
+};
+
+static const lws_retry_bo_t idle_policy = {
+    .secs_since_valid_ping = PING_AFTER_S,
+    .secs_since_valid_hangup = HANGUP_AFTER_S,
+};
+
+/* --- connections and their wsi --- */
+
+/* The connection of a wsi; NULL when its entry is already free or used again. */
+static struct conn *conn_of(struct lws *wsi)
+{
+    struct conn *c = lws_get_opaque_user_data(wsi);
+
+    return c && c->state != CONN_FREE && c->wsi == wsi ? c : NULL;
+}
+
+static struct conn *free_conn(struct link *link)
+{
+    for (int i = 0; i < LINK_CONNS_MAX; i++)
+        if (link->conns[i].state == CONN_FREE)
+            return &link->conns[i];
+    return NULL;
+}
+
+static bool is_stranger(const struct conn *c)
+{
+    return c->state != CONN_FREE && !c->dialed && !c->edge;
+}
+
+static void kill_later(struct conn *c, const char *why)
+{
+    if (c->kill_asked)
+        return;
+    c->kill_asked = true;
+    conn_say_why(c, "%s", why);
+    lws_set_timeout(c->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+}
+
+/* Start the end of a websocket, with the reason in its close frame; returns what the callback has
+ * to return. */
+static int hang_up(struct conn *c, enum lws_close_status status, const char *why)
+{
+    unsigned char text[LINK_CLOSE_TEXT_MAX];
+    size_t n = strlen(why);
+
+    if (n > sizeof text)
+        n = sizeof text;
+    memcpy(text, why, n);
+    lws_close_reason(c->wsi, status, text, n);
+    c->state = CONN_CLOSING;
+    return -1;
+}
+
+/* --- what libwebsockets reports --- */
+
+/* Somebody has connected: is there room for one more stranger? */
+static int on_knock(struct link *link)
+{
+    int64_t now_ms = clock_now_ms();
+    struct conn *oldest = NULL;
+    int n_strangers = 0;
+
+    for (int i = 0; i < LINK_CONNS_MAX; i++) {
+        struct conn *c = &link->conns[i];
+
+        if (!is_stranger(c))
+            continue;
+        n_strangers++;
+        if (!oldest || c->since_ms < oldest->since_ms)
+            oldest = c;
+    }
+    if (n_strangers < LINK_STRANGERS_MAX)
+        return 0;
+    /* A neighbour dials again soon; make room for it. */
+    if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
+        kill_later(oldest, "somebody else wanted in");
+    pthread_mutex_lock(&link->lock);
+    link->n_refused++;
+    pthread_mutex_unlock(&link->lock);
+    return -1;
+}
+
+static int on_accepted(struct link *link, struct lws *wsi)
+{
+    struct conn *c;
+
+    if (lws_get_opaque_user_data(wsi))
+        return 0; /* one that we have dialed */
+    c = free_conn(link);
+    if (!c)
+        return -1; /* cannot be: on_knock() counts */
+    conn_init(c, link, NULL, clock_now_ms());
+    c->wsi = wsi;
+    lws_set_opaque_user_data(wsi, c);
+    return 0;
+}
+
+/* Only a websocket handshake may go on. Above all not "Upgrade: h2c": HTTP/2 is compiled into the
+ * library and had a remote hole in its header decoder. Nothing of the request is touched except
+ * through lws_hdr_total_length(), which knows when the headers are gone already. */
+static int on_upgrade(struct lws *wsi)
+{
+    bool websocket = lws_hdr_total_length(wsi, WSI_TOKEN_KEY) > 0 &&
+                     lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
+
+    return websocket ? 0 : -1;
+}
+
+static int on_established(struct lws *wsi)
+{
+    struct conn *c = conn_of(wsi);
+
+    if (!c || c->state != CONN_OPENING)
+        return -1;
+    conn_established(c);
+    return 0;
+}
+
+static int on_receive(struct lws *wsi, const void *bytes, size_t n)
+{
+    struct conn *c = conn_of(wsi);
+
+    if (!c || c->state == CONN_CLOSING)
+        return 0;
+    if (!lws_frame_is_binary(wsi)) {
+        conn_break(c, "text instead of binary frames");
+        return hang_up(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, c->why);
+    }
+    if (n > 0 && conn_receive(c, bytes, n) != ERR_OK)
+        return hang_up(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, c->why);
+    return 0;
+}
+
+static int on_writeable(struct lws *wsi)
+{
+    struct conn *c = conn_of(wsi);
+    struct chunk chunk;
+    int flags;
+
+    if (!c || c->state == CONN_CLOSING || lws_partial_buffered(wsi))
+        return 0;
+    if (conn_is_over(c)) {
+        conn_say_why(c, "the goodbye was said");
+        return hang_up(c, LWS_CLOSE_STATUS_NORMAL, "");
+    }
+    if (!conn_next_chunk(c, &chunk))
+        return 0; /* libwebsockets also calls unasked */
+    flags = lws_write_ws_flags(LWS_WRITE_BINARY, chunk.first, chunk.last);
+    if (lws_write(wsi, chunk.bytes, chunk.n_bytes, (enum lws_write_protocol)flags) < 0) {
+        conn_say_why(c, "writing failed");
+        return -1;
+    }
+    conn_chunk_written(c, &chunk);
+    return 0;
+}
+
+/* The peer ends the websocket: two bytes of status and its reason. */
+static int on_peer_close(struct lws *wsi, const char *in, size_t n)
+{
+    struct conn *c = conn_of(wsi);
+    char text[LINK_CLOSE_TEXT_MAX + 1] = "";
+
+    if (!c)
+        return 0;
+    for (size_t i = 2; i < n && i - 2 < LINK_CLOSE_TEXT_MAX; i++)
+        text[i - 2] = in[i] >= ' ' && in[i] <= '~' ? in[i] : '?';
+    conn_say_why(c, text[0] ? "it hung up: %s" : "it hung up%s", text);
+    return 0;
+}
+
+static int on_gone(struct lws *wsi, const char *why, size_t n)
+{
+    struct conn *c = conn_of(wsi);
+
+    if (!c)
+        return 0;
+    if (why && n > 0)
+        conn_say_why(c, "%.*s", (int)strnlen(why, n), why);
+    conn_gone(c, clock_now_ms());
+    return 0;
+}
+
+static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                    size_t n)
+{
+    struct link *link = lws_context_user(lws_get_context(wsi));
+
+    (void)user;
+    switch (reason) {
+    case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
+        return on_knock(link);
+    case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
+        return on_accepted(link, wsi);
+    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
+        return on_upgrade(wsi);
+    case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* without a name it would be our first one */
+        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 ? 0 : -1;
+    case LWS_CALLBACK_ESTABLISHED:
+    case LWS_CALLBACK_CLIENT_ESTABLISHED:
+        return on_established(wsi);
+    case LWS_CALLBACK_RECEIVE:
+    case LWS_CALLBACK_CLIENT_RECEIVE:
+        return on_receive(wsi, in, n);
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+    case LWS_CALLBACK_CLIENT_WRITEABLE:
+        return on_writeable(wsi);
+    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
+        return on_peer_close(wsi, in, n);
+    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
+        return on_gone(wsi, in, n);
+    case LWS_CALLBACK_CLOSED:
+    case LWS_CALLBACK_CLIENT_CLOSED:
+    case LWS_CALLBACK_WSI_DESTROY:
+        return on_gone(wsi, NULL, 0);
+    case LWS_CALLBACK_FILTER_HTTP_CONNECTION: /* no HTTP is served here ... */
+    case LWS_CALLBACK_HTTP:
+    case LWS_CALLBACK_RAW_ADOPT: /* ... and nothing else, as after CONNECT */
+    case LWS_CALLBACK_RAW_RX:
+        return -1;
+    default:
+        return 0;
+    }
+}
+
+/* --- the IO thread --- */
+
+static void dial(struct link *link, struct edge *edge, int64_t now_ms)
+{
+    struct conn *c = free_conn(link);
+    struct lws_client_connect_info info = {
+        .context = link->io->context,
+        .vhost = link->io->vhost,
+        .address = edge->peer.host,
+        .port = edge->peer.port,
+        .host = edge->peer.host,
+        .origin = edge->peer.host,
+        .path = URL_PATH,
+        .protocol = SUBPROTOCOL,
+        .alpn = "http/1.1",
+        .retry_and_idle_policy = &idle_policy,
+        .opaque_user_data = c,
+        /* TLS: .ssl_connection, and the check of the peer's name in on_established(). */
+    };
+
+    assert(c); /* strangers and edges are counted */
+    conn_init(c, link, edge, now_ms);
+    info.pwsi = &c->wsi;
+    if (!lws_client_connect_via_info(&info)) {
+        conn_say_why(c, "cannot connect");
+        conn_gone(c, now_ms);
+    }
+}
+
+static void tend_edge(struct link *link, struct edge *edge, int64_t now_ms, int64_t *next_ms)
+{
+    bool due;
+
+    pthread_mutex_lock(&link->lock);
+    due = edge->state == EDGE_CONNECTING && !edge->conn && edge->peer.port != 0 &&
+          (!link->closing || edge->n_queued > 0);
+    pthread_mutex_unlock(&link->lock);
+    if (!due)
+        return;
+    if (now_ms >= edge->redial_at_ms)
+        dial(link, edge, now_ms);
+    if (!edge->conn && edge->redial_at_ms < *next_ms)
+        *next_ms = edge->redial_at_ms;
+}
+
+static void tend_conn(struct conn *c, int64_t now_ms, int64_t *next_ms)
+{
+    if (c->deadline_ms != 0 && now_ms >= c->deadline_ms)
+        kill_later(c, c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
+    else if (c->deadline_ms != 0 && c->deadline_ms < *next_ms)
+        *next_ms = c->deadline_ms;
+    if (c->state != CONN_GREETING && c->state != CONN_OPEN)
+        return;
+    if (conn_wants_to_write(c) || conn_is_over(c))
+        lws_callback_on_writable(c->wsi);
+}
+
+static void on_tick(lws_sorted_usec_list_t *tick)
+{
+    (void)tick; /* tend() follows */
+}
+
+/* Everything that does not answer an event: dial, give up, ask for writing. */
+static void tend(struct link *link)
+{
+    int64_t now_ms = clock_now_ms(), next_ms = INT64_MAX;
+
+    for (int i = 0; i < N_LINK_EDGES; i++)
+        tend_edge(link, &link->edges[i], now_ms, &next_ms);
+    for (int i = 0; i < LINK_CONNS_MAX; i++)
+        if (link->conns[i].state != CONN_FREE)
+            tend_conn(&link->conns[i], now_ms, &next_ms);
+    if (next_ms == INT64_MAX)
+        lws_sul_cancel(&link->io->tick);
+    else
+        lws_sul_schedule(link->io->context, 0, &link->io->tick, on_tick,
+                         next_ms > now_ms ? (next_ms - now_ms) * LWS_US_PER_MS : 1);
+}
+
+static bool is_stopped(struct link *link)
+{
+    bool stop;
+
+    pthread_mutex_lock(&link->lock);
+    stop = link->io->stop;
+    pthread_mutex_unlock(&link->lock);
+    return stop;
+}
+
+static void *run(void *arg)
+{
+    struct link *link = arg;
+
+    while (!is_stopped(link) && lws_service(link->io->context, 0) >= 0)
+        tend(link);
+    return NULL;
+}
+
+/* --- starting and stopping --- */
+
+static struct lws_context *create_context(struct link *link, const char *listen_address)
+{
+    struct lws_context_creation_info info = {
+        .port = link->params.listen_port,
+        .iface = listen_address,
+        .protocols = link->io->protocols,
+        .user = link,
+        .pt_serv_buf_size = CHUNK_MAX_BYTES,
+        .retry_and_idle_policy = &idle_policy,
+        .timeout_secs = HTTP_TIMEOUT_S,
+        .connect_timeout_secs = DIAL_ATTEMPT_MS / 1000,
+        .fd_limit_per_thread = FDS_MAX,
+        .max_http_header_pool = LINK_CONNS_MAX + 2,
+        .alpn = "http/1.1",
+        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
+                   LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
+        /* TLS: certificate, key, CA and LWS_SERVER_OPTION_REQUIRE_VALID_OPENSSL_CLIENT_CERT. */
+    };
+
+    if (!strchr(listen_address, ':'))
+        info.options |= LWS_SERVER_OPTION_DISABLE_IPV6;
+    lws_set_log_level(0, NULL); /* what matters comes back as an error */
+    return lws_create_context(&info);
+}
+
+/* Signals are for the caller's threads. */
+static int start_thread(struct link *link)
+{
+    sigset_t all, before;
+    int rc;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    rc = pthread_create(&link->io->thread, NULL, run, link);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
+enum err_code link_io_start(struct link *link, const char *listen_address, struct err *err)
+{
+    struct link_io *io = calloc(1, sizeof *io);
+    enum err_code rc;
+
+    if (!io)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the IO thread");
+    link->io = io;
+    io->protocols[0] = (struct lws_protocols){.name = SUBPROTOCOL,
+                                              .callback = on_event,
+                                              .rx_buffer_size = CHUNK_MAX_BYTES,
+                                              .tx_packet_size = CHUNK_MAX_BYTES};
+    io->context = create_context(link, listen_address);
+    if (!io->context) {
+        rc = err_set(err, ERR_IO, "cannot listen on %s port %d", listen_address,
+                     link->params.listen_port);
+        goto fail;
+    }
+    io->vhost = lws_get_vhost_by_name(io->context, "default");
+    if (start_thread(link) != 0) {
+        rc = err_set(err, ERR_NO_MEMORY, "cannot start the IO thread");
+        goto fail;
+    }
+    return ERR_OK;
+fail:
+    if (io->context)
+        lws_context_destroy(io->context);
+    free(io);
+    link->io = NULL;
+    return rc;
+}
+
+int link_io_port(const struct link *link)
+{
+    return lws_get_vhost_listen_port(link->io->vhost);
+}
+
+void link_io_wake(struct link *link)
+{
+    lws_cancel_service(link->io->context);
+}
+
+void link_io_stop(struct link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    link->io->stop = true;
+    pthread_mutex_unlock(&link->lock);
+    link_io_wake(link);
+    pthread_join(link->io->thread, NULL);
+    lws_context_destroy(link->io->context);
+    free(link->io);
+    link->io = NULL;
+}

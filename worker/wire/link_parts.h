@@ -1,0 +1,233 @@
+/* wire/link_parts.h - what is inside a link. Private to the link_*.c files.
+ *
+ * An edge is one direction of data to or from one neighbour and lives as long as the link: its
+ * slots and queue, and what became of it. A connection is one websocket and may come and go: a
+ * dialed one that failed is dialed again, an accepted one is a stranger until its HELLO names the
+ * edge. What is in `struct edge` is guarded by link.lock (except where it says otherwise), what
+ * is in `struct conn` belongs to the IO thread.
+ *
+ *   link.c       the public functions: the caller's threads wait for edges here
+ *   link_edge.c  slots, queues and credits of an edge; no I/O
+ *   link_conn.c  what a connection says and hears: HELLO, credits, messages, BYE; no I/O
+ *   link_io.c    libwebsockets and the IO thread: the only file that knows either
+ */
+#ifndef WIRE_LINK_PARTS_H
+#define WIRE_LINK_PARTS_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "wire/link.h"
+#include "wire/reader.h"
+
+#define CHUNK_MAX_BYTES  (256u << 10) /* of one write: where libwebsockets was measured fastest */
+#define CHUNK_ROOM_BYTES 64           /* free bytes in front of a chunk, for websocket headers */
+
+#define DIAL_ATTEMPT_MS   5000  /* until the TCP connection and the websocket stand */
+#define GREETING_MS       10000 /* from a TCP connection to both HELLOs and the first credit */
+#define REDIAL_MIN_MS     50    /* between two attempts, doubling ... */
+#define REDIAL_MAX_MS     1000  /* ... up to this */
+#define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not thrown out for another */
+
+#define LINK_CLOSE_TEXT_MAX 123 /* bytes of reason in a websocket's close frame */
+
+#define LINK_CONNS_MAX (LINK_STRANGERS_MAX + N_LINK_EDGES)
+
+/* --- an edge --- */
+
+enum edge_state {
+    EDGE_UNUSED,     /* this stage has no such neighbour */
+    EDGE_CONNECTING, /* nobody has agreed on the other end yet; `why` is the last attempt's end */
+    EDGE_READY,
+    EDGE_LOST, /* for good; `why` says why */
+};
+
+enum slot_phase { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
+
+struct receive_slot {
+    enum slot_phase phase;
+    struct frame_header head;
+    uint8_t *meta;
+    uint8_t *tensor;
+};
+
+/* One frame as it goes over the wire, with CHUNK_ROOM_BYTES in front. */
+struct send_slot {
+    uint8_t *bytes;
+    uint64_t n_bytes;
+};
+
+struct edge {
+    enum link_edge id;
+    enum edge_state state;
+    int peer_stage;
+    struct err why;
+    struct link_edge_stats stats;
+    uint64_t blocked_ns;
+
+    /* IN: messages in the order of their arrival, as indexes into `received`. */
+    struct receive_slot received[LINK_SLOTS_MAX];
+    int ready[LINK_SLOTS_MAX]; /* a ring of n_slots */
+    int ready_head, n_ready;
+    uint64_t n_allowed; /* frames that the sender may have sent since the start */
+
+    /* OUT: a ring. The caller fills the slot behind the last queued one without the lock, the IO
+     * thread sends the first one without the lock: nobody else touches these two. */
+    struct send_slot queued[LINK_SLOTS_MAX];
+    int queued_head, n_queued;
+    uint64_t n_credits; /* frames that the receiver has allowed since the start */
+    uint64_t n_sent;    /* frames that were begun */
+    bool delivered;     /* the receiver has confirmed all of them */
+
+    int n_slots;
+
+    /* Dialing, for OUT edges; the IO thread's except for `peer` and `dial_until_ms`. */
+    struct conn *conn;     /* the one connection that may carry this edge; NULL for none */
+    struct link_peer peer; /* port 0: not known yet */
+    int64_t dial_until_ms;
+    int64_t redial_at_ms;
+    int redial_wait_ms;
+};
+
+/* --- a connection --- */
+
+enum conn_state {
+    CONN_FREE,
+    CONN_OPENING,  /* no websocket yet */
+    CONN_GREETING, /* a websocket, but the peer is not known to be the right one */
+    CONN_OPEN,     /* carries `edge` */
+    CONN_CLOSING,  /* its end has begun: nothing that comes counts */
+};
+
+struct lws;
+
+struct conn {
+    enum conn_state state;
+    struct link *link;
+    struct edge *edge; /* dialed: always; accepted: from HELLO on */
+    struct lws *wsi;
+    bool dialed;
+    bool kill_asked;
+    int64_t since_ms;
+    int64_t deadline_ms; /* to reach the next state; 0: none */
+    char why[160];       /* how it ended, in words; empty: not said yet */
+
+    struct reader reader;
+    uint8_t meta[64]; /* of HELLO */
+    int slot;         /* that the reader fills; -1: none */
+
+    bool hello_told, hello_heard;
+    bool bye_told, bye_heard;
+    bool bye_answered;     /* receiver: has confirmed the sender's BYE */
+    uint64_t allowed_told; /* receiver: n_allowed as the sender knows it */
+    uint64_t chunk_at;     /* sender: bytes of the first queued slot that are written */
+
+    uint8_t control_room[CHUNK_ROOM_BYTES]; /* directly in front of `control` */
+    uint8_t control[FRAME_HEADER_BYTES + 64];
+};
+
+/* --- the link --- */
+
+struct link {
+    struct link_params params; /* listen_address is not kept */
+    struct edge edges[N_LINK_EDGES];
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* anything that a caller may wait for */
+    bool peers_known;
+    bool interrupted;
+    bool closing;
+    uint64_t n_refused;
+
+    struct conn conns[LINK_CONNS_MAX]; /* the IO thread's */
+    struct link_io *io;
+};
+
+/* --- link_edge.c: all with link.lock held, unless it says otherwise --- */
+
+bool edge_is_in(enum link_edge id);
+bool edge_exists(const struct edge *edge); /* for this stage; never changes */
+const char *edge_name(enum link_edge id);  /* "forward" or "backward" */
+
+/* Bytes of area for the slots of all edges that `stage` has; 0 for limits out of range. */
+size_t edges_area_bytes(const struct link_limits *limits, int stage, int n_stages);
+
+/* Lay out the slots of all edges in the area. Before there are threads. */
+void edges_init(struct link *link);
+
+/* Lose the edge for good: the first reason stays. */
+void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* Reserve a free receive slot: its index, or -1 when the peer sent more than it was allowed. */
+int edge_reserve(struct edge *edge);
+void edge_unreserve(struct edge *edge, int slot);
+
+/* A message is complete. */
+void edge_push_ready(struct link *link, struct edge *edge, int slot,
+                     const struct frame_header *head);
+
+/* The oldest complete message; -1 for none. */
+int edge_pop_ready(struct edge *edge);
+
+/* The caller is done with a message it took: the sender may send one more. */
+void edge_release(struct edge *edge, int slot);
+
+/* The slot behind the last queued one, to be filled; NULL while all are in use. */
+struct send_slot *edge_send_slot(struct edge *edge);
+void edge_push_queued(struct edge *edge);
+/* The first queued message is written completely. */
+void edge_pop_queued(struct link *link, struct edge *edge);
+
+/* --- link_conn.c: in the IO thread, without link.lock --- */
+
+/* A piece of a websocket message, to be written now. */
+struct chunk {
+    uint8_t *bytes; /* CHUNK_ROOM_BYTES in front may be destroyed, and the bytes themselves */
+    size_t n_bytes;
+    bool first, last; /* of its websocket message */
+};
+
+/* Start with a new connection; `edge` is NULL for an accepted one. */
+void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now_ms);
+
+/* The websocket stands. */
+void conn_established(struct conn *c);
+
+/* Bytes came. ERR_PROTOCOL: the connection must be closed, c->why is set. */
+MUST_CHECK enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size_t n);
+
+/* The same end for bytes that never reached the codec. */
+void conn_break(struct conn *c, const char *why);
+
+/* Is there something to write? */
+bool conn_wants_to_write(const struct conn *c);
+
+/* The next thing to write; false for nothing. Once it is written or copied, say so. */
+bool conn_next_chunk(struct conn *c, struct chunk *out);
+void conn_chunk_written(struct conn *c, const struct chunk *chunk);
+
+/* Have both sides said all they had to say, so that the dialer may hang up? */
+bool conn_is_over(const struct conn *c);
+
+/* It is gone: tell the edge, count a stranger, free the entry. */
+void conn_gone(struct conn *c, int64_t now_ms);
+
+/* Keep the first reason. */
+void conn_say_why(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* --- link_io.c --- */
+
+/* Create the context, listen and start the IO thread. On failure nothing is left. */
+MUST_CHECK enum err_code link_io_start(struct link *link, const char *listen_address,
+                                       struct err *err);
+int link_io_port(const struct link *link);
+
+/* Something changed that the IO thread should look at. From any thread, without link.lock. */
+void link_io_wake(struct link *link);
+
+/* Stop the thread and close what is open. */
+void link_io_stop(struct link *link);
+
+#endif
