@@ -9,6 +9,8 @@
 
 #include "data/dataset.h"
 
+#define BATCH_MICRO_MAX 1024 /* micro-batches of a step */
+
 struct batch {
     int n_seqs;         /* Q */
     int n_tokens;       /* T */
@@ -41,11 +43,11 @@ MUST_CHECK enum err_code batch_pack(struct batch *b, const struct dataset *d,
 /* Order the samples of a step so that its micro-batches have about the same number of tokens.
  *
  * Afterwards micro-batch k is samples[k * n / m] .. samples[(k + 1) * n / m - 1]: equal counts of
- * sequences, `n` a multiple of `m`. A pipeline waits for its largest micro-batch, so the longest
- * sequence left always goes to the micro-batch with the fewest tokens so far that has room
- * (Graham's LPT rule with equal counts). The set of samples of the step, hence the gradient in
- * exact arithmetic, is unchanged; ties are broken by sample number, so the order is a function of
- * the set alone. `scratch` holds n elements.
+ * sequences, `n` a multiple of `m`, m at most BATCH_MICRO_MAX. A pipeline waits for its largest
+ * micro-batch, so the longest sequence left always goes to the micro-batch with the fewest tokens
+ * so far that has room (Graham's LPT rule with equal counts). The set of samples of the step, hence
+ * the gradient in exact arithmetic, is unchanged; ties are broken by sample number, so the order is
+ * a function of the set alone. `scratch` holds n elements.
  */
 void batch_balance(const struct dataset *d, uint64_t *samples, uint64_t *scratch, int n, int m);
 

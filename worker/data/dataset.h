@@ -12,7 +12,7 @@
 #include "data/vocab.h"
 
 #define DATASET_LENGTH_MIN  8 /* tokens: [CLS] a [SEP] b [SEP] and a little to say */
-#define DATASET_LENGTH_MAX  4096
+#define DATASET_LENGTH_MAX  8192
 #define DATASET_SAMPLES_MAX ((size_t)1 << 28)
 #define DATASET_LABELS      3
 

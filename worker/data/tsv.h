@@ -13,14 +13,14 @@
 #ifndef DATA_TSV_H
 #define DATA_TSV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
-#define TSV_LINE_MAX_BYTES ((size_t)1 << 20)
-#define TSV_COLUMNS_MAX    64
-#define TSV_LABELS         3
+#define TSV_COLUMNS_MAX 64
+#define TSV_LABELS      3
 
 /* One row; the texts are borrowed until the next call, valid UTF-8, not NUL-terminated. */
 struct tsv_row {
@@ -46,7 +46,7 @@ MUST_CHECK enum err_code tsv_open(const char *path, struct tsv **out, struct err
  *
  * Returns ERR_OK with *out set, or with *out_end true and *out untouched after the last row.
  * ERR_INVALID: an unknown label, a row with more or fewer columns than the header, an empty
- * sentence, a line that is not UTF-8 or longer than TSV_LINE_MAX_BYTES. After an error only
+ * sentence, a line that is not UTF-8 or longer than LINES_MAX_BYTES. After an error only
  * tsv_close() is allowed.
  */
 MUST_CHECK enum err_code tsv_next(struct tsv *t, struct tsv_row *out, bool *out_end,
