@@ -1,0 +1,235 @@
+/* The CRD's schema and the parser's table of fields must say the same thing, field by field. */
+#include "api/spec.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/yaml.h"
+
+#define CRD_PATH     "manifests/crd/skyjob.dev_skyjobs.yaml"
+#define CRD_BYTES    200000 /* a plain `kubectl apply` keeps a copy in an annotation of 256 KiB */
+#define FIELDS_MAX   64
+#define DEPTH_MAX    12
+#define SCHEMA_BYTES 512
+
+static struct json *crd;
+
+static const struct json *schema(void)
+{
+    return json_path(json_first(json_path(crd, "spec.versions")), "schema.openAPIV3Schema");
+}
+
+/* The schema of "training.batchSize" inside that of spec. */
+static const struct json *schema_of(const char *path)
+{
+    const struct json *v = json_path(schema(), "properties.spec");
+    char part[64];
+
+    while (*path) {
+        size_t n = strcspn(path, ".");
+
+        (void)snprintf(part, sizeof part, "%.*s", (int)n, path);
+        v = json_get(json_get(v, "properties"), part);
+        path += n + (path[n] == '.');
+    }
+    return v;
+}
+
+static void assert_same_words(const struct json *v, const char *const *words)
+{
+    const struct json *word = json_first(json_get(v, "enum"));
+
+    for (int i = 0; words[i]; i++, word = json_next(word))
+        assert_string_equal(json_string(word, "(missing)"), words[i]);
+    assert_null(word);
+}
+
+static void assert_same_bounds(const struct json *v, const struct spec_field *f)
+{
+    if (f->kind == SPEC_TEXT) {
+        assert_int_equal(json_i64(json_get(v, "minLength"), 0), (int64_t)f->min);
+        assert_int_equal(json_i64(json_get(v, "maxLength"), -1), (int64_t)f->max);
+    } else if (f->kind == SPEC_INT || f->kind == SPEC_INT64) {
+        assert_int_equal(json_i64(json_get(v, "minimum"), -1), (int64_t)f->min);
+        assert_int_equal(json_i64(json_get(v, "maximum"), -1), (int64_t)f->max);
+        assert_string_equal(json_string(json_get(v, "format"), ""),
+                            f->kind == SPEC_INT ? "int32" : "int64");
+    }
+}
+
+/* A decimal's upper bound is a CEL rule; the pattern has no sign, so none is below 0. */
+static void assert_same_decimal(const struct json *v, const struct spec_field *f)
+{
+    const struct json *rule = json_first(json_get(v, "x-kubernetes-validations"));
+    const char *text = json_string(json_get(rule, "rule"), "");
+    const char *bound = strstr(text, "double(self) <= ");
+
+    assert_non_null(json_get(v, "pattern"));
+    assert_int_equal(json_i64(json_get(v, "maxLength"), -1), 24);
+    assert_non_null(bound);
+    assert_true(strtod(bound + strlen("double(self) <= "), NULL) == f->max);
+    assert_true(f->min == 0);
+}
+
+static void assert_same_default(const struct json *v, const struct spec_field *f)
+{
+    const struct json *given = json_get(v, "default");
+    char *text;
+
+    if (!f->fallback) {
+        assert_null(given);
+        return;
+    }
+    assert_non_null(given);
+    if (json_kind_of(given) == JSON_STRING) {
+        assert_string_equal(json_string(given, ""), f->fallback);
+        return;
+    }
+    text = json_print(given);
+    assert_string_equal(text, f->fallback);
+    free(text);
+}
+
+static void check_field(void **state)
+{
+    const struct spec_field *f = *state;
+    const struct json *v = schema_of(f->path);
+    bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
+
+    assert_non_null(v);
+    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer ? "integer" : "string");
+    assert_same_bounds(v, f);
+    assert_same_default(v, f);
+    if (f->words)
+        assert_same_words(v, f->words);
+    if (f->kind == SPEC_DECIMAL)
+        assert_same_decimal(v, f);
+}
+
+static bool is_in_table(const char *path)
+{
+    if (strcmp(path, "training.optimizer.type") == 0)
+        return true; /* one word only: there is nothing to read */
+    for (const struct spec_field *f = spec_fields(); f->path; f++)
+        if (strcmp(f->path, path) == 0)
+            return true;
+    return false;
+}
+
+/* Walk all properties below `v`; every one has a description, and leaves are in the table. */
+static void walk(const struct json *v, const char *prefix, bool check_table, int depth)
+{
+    assert_true(depth < DEPTH_MAX);
+    for (const struct json *p = json_first(json_get(v, "properties")); p; p = json_next(p)) {
+        char path[160];
+        const struct json *inner = json_get(p, "items") ? json_get(p, "items") : p;
+
+        (void)snprintf(path, sizeof path, "%s%s%s", prefix, *prefix ? "." : "", json_key(p));
+        if (strlen(json_string(json_get(p, "description"), "")) < 10)
+            fail_msg("%s has no description", path);
+        if (json_get(inner, "properties"))
+            walk(inner, path, check_table, depth + 1);
+        else if (check_table && !is_in_table(path))
+            fail_msg("%s is in the CRD but the programs do not read it", path);
+    }
+}
+
+static void crd_has_no_field_that_the_programs_do_not_read(void **state)
+{
+    (void)state;
+    walk(schema_of(""), "", true, 0);
+}
+
+static void crd_describes_every_field_of_the_status(void **state)
+{
+    (void)state;
+    walk(json_path(schema(), "properties.status"), "", false, 0);
+}
+
+/* Objects around a default need one of their own, or the API server never gets to it. */
+static void crd_defaults_reach_through_every_object_above_them(void **state)
+{
+    (void)state;
+    for (const struct spec_field *f = spec_fields(); f->path; f++) {
+        char path[96];
+        char *dot;
+
+        if (!f->fallback)
+            continue;
+        (void)snprintf(path, sizeof path, "%s", f->path);
+        for (dot = strrchr(path, '.'); dot; dot = strrchr(path, '.')) {
+            *dot = '\0';
+            if (strcmp(path, "data") != 0) /* required, so always there */
+                assert_non_null(json_get(schema_of(path), "default"));
+        }
+    }
+}
+
+static void crd_defaults_make_a_spec_that_the_parser_accepts(void **state)
+{
+    static const char text[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}";
+    struct json *json;
+    struct spec spec;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof text - 1, &json, &err), ERR_OK);
+    assert_int_equal(spec_parse(json, &spec, &err), ERR_OK);
+    json_free(json);
+}
+
+static int load_crd(void)
+{
+    struct buf yaml = {.max = CRD_BYTES};
+    struct buf text = {.max = 4 * CRD_BYTES};
+    struct err err = {0};
+    enum err_code rc = file_read(CRD_PATH, &yaml, &err);
+
+    if (rc == ERR_OK)
+        rc = yaml_to_json(yaml.data, yaml.len, 0, &text, &err);
+    if (rc == ERR_OK)
+        rc = json_parse(text.data, text.len, &crd, &err);
+    if (rc != ERR_OK)
+        (void)fprintf(stderr, "%s\n", err.text);
+    buf_deinit(&yaml);
+    buf_deinit(&text);
+    return rc == ERR_OK ? 0 : 1;
+}
+
+int main(void)
+{
+    static char names[FIELDS_MAX][96];
+    struct CMUnitTest tests[FIELDS_MAX + 4] = {
+        cmocka_unit_test(crd_has_no_field_that_the_programs_do_not_read),
+        cmocka_unit_test(crd_describes_every_field_of_the_status),
+        cmocka_unit_test(crd_defaults_reach_through_every_object_above_them),
+        cmocka_unit_test(crd_defaults_make_a_spec_that_the_parser_accepts),
+    };
+    size_t n = 4;
+    int rc;
+
+    if (load_crd() != 0)
+        return 1;
+    for (const struct spec_field *f = spec_fields(); f->path && n < FIELDS_MAX; f++, n++) {
+        struct spec_field *row = malloc(sizeof *row);
+
+        if (!row)
+            return 1;
+        *row = *f;
+        (void)snprintf(names[n], sizeof names[n], "crd_and_parser_agree_on_%s", f->path);
+        tests[n] =
+            (struct CMUnitTest){.name = names[n], .test_func = check_field, .initial_state = row};
+    }
+    rc = _cmocka_run_group_tests("crd", tests, n, NULL, NULL);
+    for (size_t i = 4; i < n; i++)
+        free(tests[i].initial_state);
+    json_free(crd);
+    return rc;
+}
