@@ -68,7 +68,8 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration check format format-check clean asan
+.PHONY: all help test unit integration e2e asan try demo demo-down sample support check format \
+        format-check lint layers purity size clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -102,18 +103,76 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 
 # --- tests ---
+INTEGRATION := $(wildcard tests/integration/test_*.sh)
+E2E         := $(wildcard tests/e2e/test_*.sh)
+export OUT
+
+test: deps-cluster all sample support ## unit and integration tests (real API server, real workers)
+	@$(MAKE) --no-print-directory $(UNIT_TESTS)
+	@TEST_TIMEOUT=900 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
+
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
+
+integration: deps-cluster all sample support ## real etcd, API server and workers as processes
+	@TEST_TIMEOUT=900 hack/run-tests.sh $(INTEGRATION)
+
+e2e: deps-cluster all ## a real multi-node cluster, Helm, kubectl, a job to its end
+	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan unit
 
+# --- trying it ---
+try: deps-build all sample ## train on this machine without a cluster, about a minute
+	$(OUT)/bin/kubectl-skyjob run -f manifests/samples/mnli.yaml --workers cpu=0.5,cpu=1,cpu=2
+
+demo: deps-cluster ## a local cluster, the operator, a job to its end
+	@hack/demo.sh
+
+demo-down: ## remove everything that `make demo` made
+	@hack/demo-down.sh
+
+# --- what the worker's image and the tests train on ---
+sample: build/sample/mnli/vocab.txt ## generate the sample data
+
+# --- packages ---
+deps-build deps-cluster deps-check: deps-%:
+	@hack/deps.sh $*
+
 # --- hygiene ---
 C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
+SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
+
+check: deps-check ## what CI runs before the tests
+	@$(MAKE) --no-print-directory format-check lint layers purity size
+	@$(MAKE) --no-print-directory VARIANT=clang all unit
+	@$(MAKE) --no-print-directory asan
+
 format: ## format all C with clang-format 14
 	clang-format-14 -i $(C_FILES)
 format-check:
 	@clang-format-14 --dry-run -Werror $(C_FILES)
+
+lint:
+	@shellcheck -x $(SCRIPTS)
+
+# A library must link whole with what its folder may use and nothing else; and no header of another
+# folder may be included, even for a type.
+layers: $(foreach f,$(FOLDERS),$(OUT)/layers/$f)
+define layer_rules
+$(OUT)/layers/$1: $(call lib,$(LIBS_$1)) hack/check-includes.sh
+	@mkdir -p $$(@D)
+	@hack/check-includes.sh "$(call dir_of,$1)" $(LIBS_$1)
+	@echo 'int main(void); int main(void) { return 0; }' | $(CC) $(LDFLAGS) -o $$@ -x c - -x none \
+	    -Wl,--whole-archive $(OUT)/lib/lib$1.a -Wl,--no-whole-archive \
+	    $(call lib,$(wordlist 2,99,$(LIBS_$1))) $(call syslib,$(LIBS_$1))
+endef
+$(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
+
+size:
+	@wc -l $(C_FILES) | awk '$$2 != "total" && $$1 > 500 \
+	    { print $$2 ": " $$1 " lines; a file has at most 500"; bad = 1 } END { exit bad }'
 
 clean: ## remove build/
 	rm -rf build
