@@ -17,6 +17,8 @@ OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fn
 CC       := $(CC.$(VARIANT))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
 WARN.gcc := -Wno-format-truncation
+# Debian's clang comes without an OpenMP runtime: there the kernels run on one thread.
+OPENMP.gcc := -fopenmp
 OPT      := $(OPT.$(VARIANT))
 
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -49,10 +51,17 @@ LIBS_cli     := cli fleet kube http balance api base
 # What a folder needs from outside; each is met in one place only.
 SYS_base := -lcjson -lyaml -lm
 SYS_http := -lcurl
-SYS_nn   := -lopenblas -lm -fopenmp
+SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
 SYS_data := -lutf8proc
 SYS_wire := -lwebsockets
 SYS_pipe := -lwebsockets
+
+# Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
+CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
+ifeq ($(shell uname -m),x86_64)
+CFLAGS_lanes_avx2   := -mavx2 -mfma
+CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+endif
 
 PROGRAMS := skyjob-operator skyjob-worker kubectl-skyjob
 MAIN_skyjob-operator := operator/main.c
@@ -78,7 +87,7 @@ help: ## list the targets
 # --- libraries ---
 $(OUT)/obj/%.o: %.c VERSION Makefile
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $(patsubst %/,%,$(dir $<)))) -MMD -MP -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) $(CFLAGS_$(notdir $(patsubst %/,%,$(dir $<)))) $(CFLAGS_$(*F)) -MMD -MP -c $< -o $@
 
 define folder_rules
 SRC_$1 := $$(filter-out $$(MAINS),$$(wildcard $(call dir_of,$1)/*.c))

@@ -1,0 +1,29 @@
+/* nn/adamw.h - AdamW as torch.optim.AdamW computes it (Loshchilov and Hutter, decoupled decay).
+ *
+ *   p -= lr * decay * p
+ *   m += (1 - beta1) (g - m)         v = beta2 v + (1 - beta2) g g
+ *   p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+ *
+ * Layer: nn. Threads: one caller; elementwise, bits do not depend on the count.
+ */
+#ifndef NN_ADAMW_H
+#define NN_ADAMW_H
+
+#include <stddef.h>
+
+struct adamw {
+    double lr, beta1, beta2, eps;
+    double decay;      /* 0 for biases and LayerNorm vectors */
+    double grad_scale; /* g is multiplied by it first: clipping; 1 for none */
+    long step;         /* counted from 1: the bias correction */
+};
+
+/* Step n parameters; `g` is left zeroed for the next step's sums. */
+void adamw_step(const struct adamw *a, float *p, float *g, float *m, float *v, size_t n);
+
+/* The sum of x[i]^2 in double, for the norm of gradients. Blocks of 4096 elements from the start of
+ * x are summed in 16 strands (element i to strand i % 16), the strands pairwise, the blocks in
+ * order: bits do not depend on threads, alignment or instruction set. Sum units in model order. */
+double adamw_sum_squares(const float *x, size_t n);
+
+#endif

@@ -1,0 +1,96 @@
+#include "nn/gemm.h"
+
+#include <cblas.h>
+#include <stddef.h>
+
+#include "nn/threads.h"
+
+#define GEMM_WORK_MIN                                                                              \
+    500000.0         /* multiply-adds a thread must have to be worth waking: some 5 us             \
+                      */
+#define GEMM_EDGE 64 /* pieces start at multiples of it, whole tiles of every kernel */
+
+enum err_code gemm_setup(int threads, struct err *err)
+{
+    if (threads < 1 || threads > THREADS_MAX)
+        return err_set(err, ERR_INVALID, "threads: %d is not in 1..%d", threads, THREADS_MAX);
+    openblas_set_num_threads(1);
+    threads_set(threads);
+    return ERR_OK;
+}
+
+const char *gemm_core_name(void)
+{
+    const char *name = openblas_get_corename();
+
+    return name ? name : "unknown";
+}
+
+const char *gemm_core_wanted(void)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512cd"))
+        return "SkylakeX";
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return "Haswell";
+#endif
+    return NULL;
+}
+
+void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                struct gemm_in b, struct gemm_out c)
+{
+    cblas_sgemm(CblasRowMajor, kind == GEMM_TN ? CblasTrans : CblasNoTrans,
+                kind == GEMM_NT ? CblasTrans : CblasNoTrans, m, n, k, alpha, a.data, a.ld, b.data,
+                b.ld, c.beta, c.data, c.ld);
+}
+
+/* Rows from..to-1 of the result: the same rows of a, which are columns when it is transposed. */
+static void gemm_rows(enum gemm_kind kind, int from, int to, int n, int k, float alpha,
+                      struct gemm_in a, struct gemm_in b, struct gemm_out c)
+{
+    a.data += kind == GEMM_TN ? (size_t)from : (size_t)from * (size_t)a.ld;
+    c.data += (size_t)from * (size_t)c.ld;
+    gemm_alone(kind, to - from, n, k, alpha, a, b, c);
+}
+
+static void gemm_columns(enum gemm_kind kind, int from, int to, int m, int k, float alpha,
+                         struct gemm_in a, struct gemm_in b, struct gemm_out c)
+{
+    b.data += kind == GEMM_NT ? (size_t)from * (size_t)b.ld : (size_t)from;
+    c.data += from;
+    gemm_alone(kind, m, to - from, k, alpha, a, b, c);
+}
+
+/* Where piece `i` of `pieces` starts. */
+static int piece_start(int i, int pieces, int length)
+{
+    int edges = (length + GEMM_EDGE - 1) / GEMM_EDGE;
+    int at = (int)((long long)edges * i / pieces) * GEMM_EDGE;
+
+    return at < length ? at : length;
+}
+
+void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a, struct gemm_in b,
+          struct gemm_out c)
+{
+    double pieces_max = (double)m * n * k / GEMM_WORK_MIN;
+    int pieces = pieces_max < threads_count() ? (int)pieces_max : threads_count();
+    int length = m > n ? m : n;
+
+    if (pieces <= 1) {
+        gemm_alone(kind, m, n, k, alpha, a, b, c);
+        return;
+    }
+#pragma omp parallel for num_threads(pieces) schedule(static, 1)
+    for (int i = 0; i < pieces; i++) {
+        int from = piece_start(i, pieces, length), to = piece_start(i + 1, pieces, length);
+
+        if (from < to && m > n)
+            gemm_rows(kind, from, to, n, k, alpha, a, b, c);
+        else if (from < to)
+            gemm_columns(kind, from, to, m, k, alpha, a, b, c);
+    }
+}

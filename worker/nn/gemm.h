@@ -1,0 +1,54 @@
+/* nn/gemm.h - matrix products, and the only place that knows OpenBLAS.
+ *
+ * All matrices are row-major floats. A product is cut by rows or columns of the result among
+ * threads_count() threads, and each piece is an OpenBLAS call on one thread: OpenBLAS's own
+ * threads are switched off, since they count the host's cores and not the pod's.
+ * Layer: nn. Threads: one caller at a time, except gemm_alone().
+ */
+#ifndef NN_GEMM_H
+#define NN_GEMM_H
+
+#include <stdbool.h>
+
+#include "base/err.h"
+
+enum gemm_kind {
+    GEMM_NN, /* c[m,n] = alpha a[m,k] b[k,n]   + beta c */
+    GEMM_NT, /* c[m,n] = alpha a[m,k] b[n,k]^T + beta c */
+    GEMM_TN, /* c[m,n] = alpha a[k,m]^T b[k,n] + beta c */
+};
+
+/* One factor or result: `ld` floats from one row to the next, at least its columns. */
+struct gemm_in {
+    const float *data;
+    int ld;
+};
+struct gemm_out {
+    float *data;
+    int ld;
+    float beta; /* 0: overwrite, whatever was there; 1: add */
+};
+
+/* Once, before the first product: threads of every kernel of this folder. ERR_INVALID when
+ * `threads` is not in 1..THREADS_MAX. */
+MUST_CHECK enum err_code gemm_setup(int threads, struct err *err);
+
+/* The kernel set that OpenBLAS runs, such as "SkylakeX"; for logs. "Prescott" or "Nehalem" on a
+ * processor with AVX2 means that gemm_core_wanted() was not heeded. Never NULL. */
+const char *gemm_core_name(void);
+
+/* Which OPENBLAS_CORETYPE this processor should run: "SkylakeX" with AVX-512 (f, bw, dq, vl, cd),
+ * "Haswell" with AVX2 and FMA, NULL to leave the choice to the library. OpenBLAS before 0.3.25
+ * falls back to SSE on processors it does not know and takes AVX2 on Zen with AVX-512. The
+ * library reads the variable when it is loaded: set it and exec the program again. */
+const char *gemm_core_wanted(void);
+
+/* The product `kind` of m, n, k > 0. `c` may not overlap a factor. */
+void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a, struct gemm_in b,
+          struct gemm_out c);
+
+/* The same on the calling thread only, for use inside a parallel loop. */
+void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                struct gemm_in b, struct gemm_out c);
+
+#endif

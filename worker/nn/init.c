@@ -1,0 +1,91 @@
+#include "nn/init.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "nn/philox.h"
+
+#define BLOCK    64 /* elements of 16 counters, laid out as in nn/dropout.h */
+#define COUNTERS 16
+#define ROW_TAG  0xffffffffu /* a row that dropout never asks for */
+#define LN2      0.6931471806f
+
+static inline float float_of(uint32_t bits)
+{
+    float x;
+
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* ln(u) for 2^-33 <= u <= 1, from u's bits: e ln2 + ln(1+f) with 1+f in sqrt(1/2) .. sqrt(2). */
+static inline float log_of(float u)
+{
+    uint32_t bits;
+    int32_t e;
+    float f, p;
+
+    memcpy(&bits, &u, sizeof bits);
+    e = (int32_t)(bits - 0x3f3504f3u) >> 23;
+    f = float_of(bits - ((uint32_t)e << 23)) - 1.0f;
+    p = 0.06971611471f * f - 0.1147973385f;
+    p = p * f + 0.1168541992f;
+    p = p * f - 0.1242568733f;
+    p = p * f + 0.1424905765f;
+    p = p * f - 0.1666780232f;
+    p = p * f + 0.2000071575f;
+    p = p * f - 0.2499999696f;
+    p = p * f + 0.3333333118f;
+    return (float)e * LN2 + (f + (p * f - 0.5f) * f * f);
+}
+
+/* Two independent normals from two random words: radius from one, angle from the other. */
+static inline void box_muller(uint32_t a, uint32_t b, float *out_x, float *out_y)
+{
+    float u = ((float)(int32_t)(a >> 1) + 0.5f) * 4.656612873e-10f; /* 2^-31 */
+    float turn = (float)(int32_t)(b << 2) * 2.328306437e-10f; /* -1/2..1/2 of a quarter turn */
+    float r = sqrtf(-2.0f * log_of(u > 1.0f ? 1.0f : u));
+    float tt = turn * turn;
+    uint32_t quarter = b >> 30;
+    float s, c, x, y;
+
+    s = ((-0.004602149213f * tt + 0.07968021765f) * tt - 0.6459634777f) * tt + 1.570796322f;
+    s = s * turn;
+    c = ((0.0009036280664f * tt - 0.0208600695f) * tt + 0.2536692037f) * tt - 1.233700541f;
+    c = c * tt + 1.0f;
+    x = quarter & 1 ? -s : c;
+    y = quarter & 1 ? c : s;
+    *out_x = r * (quarter & 2 ? -x : x);
+    *out_y = r * (quarter & 2 ? -y : y);
+}
+
+static void normal_block(float out[BLOCK], uint32_t block, uint64_t seed, uint32_t tensor)
+{
+    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+
+    for (uint32_t i = 0; i < COUNTERS; i++) {
+        uint32_t c0 = block * COUNTERS + i, c1 = ROW_TAG, c2 = tensor, c3 = 0;
+
+        PHILOX_ROUNDS();
+        box_muller(c0, c1, &out[i], &out[COUNTERS + i]);
+        box_muller(c2, c3, &out[2 * COUNTERS + i], &out[3 * COUNTERS + i]);
+    }
+}
+
+void init_normal(float *x, size_t n, float std, uint64_t seed, uint32_t tensor)
+{
+    for (size_t at = 0; at < n; at += BLOCK) {
+        size_t count = n - at < BLOCK ? n - at : BLOCK;
+        float normal[BLOCK];
+
+        normal_block(normal, (uint32_t)(at / BLOCK), seed, tensor);
+        for (size_t i = 0; i < count; i++)
+            x[at + i] = std * normal[i];
+    }
+}
+
+void init_constant(float *x, size_t n, float value)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = value;
+}

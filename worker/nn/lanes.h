@@ -1,0 +1,83 @@
+/* nn/lanes.h - the row kernels, compiled once per instruction set and chosen at run time.
+ *
+ * lanes_body.h is the one source; lanes_base.c, lanes_avx2.c and lanes_avx512.c compile it with
+ * their own flags (Makefile). Each kernel takes one row (or one run of elements) and knows no
+ * threads. Bits of a result depend on the values and on the place within the row, never on the
+ * address or on where a vector loop ends and its tail begins: no reassociation is allowed to the
+ * compiler (no -ffast-math, contraction off, fused multiply-add only where written), so a scalar
+ * tail computes what the vector body computes; sums run in LANES strands, element i to strand
+ * i % LANES, added pairwise, on every instruction set.
+ *
+ * The `*_acc` arguments are sums over rows, added to. Layer: nn. Threads: any; pure.
+ */
+#ifndef NN_LANES_H
+#define NN_LANES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/dropout.h"
+
+#define LANES       16
+#define LANES_BLOCK 64 /* elements that 16 Philox counters cover */
+
+/* Coefficients of one AdamW step as floats: see nn/adamw.c. */
+struct lanes_adamw {
+    float keep;       /* 1 - lr * decay */
+    float grad_scale; /* clipping */
+    float beta1_left; /* 1 - beta1 */
+    float beta2, beta2_left;
+    float rsqrt_bias2; /* 1 / sqrt(1 - beta2^step) */
+    float eps;
+    float rate; /* lr / (1 - beta1^step) */
+};
+
+struct lanes_norm {
+    const float *res, *y, *gain, *bias;
+    float eps;
+    float *xhat, *out;
+};
+
+struct lanes_norm_back {
+    const float *dout, *xhat, *gain;
+    float rstd;
+    float *dsum, *dy;
+    float *dgain_acc, *dbias_acc, *dy_acc;
+};
+
+struct lanes {
+    const char *name;
+    /* out = in with elements dropped */
+    void (*dropout)(float *out, const float *in, int n, const struct dropout_row *drop);
+    /* Returns rstd. */
+    float (*norm)(const struct lanes_norm *row, int n, const struct dropout_row *drop);
+    void (*norm_back)(const struct lanes_norm_back *row, int n, const struct dropout_row *drop);
+    void (*gelu)(float *g, const float *h, int n);
+    void (*gelu_back)(float *h, float *dg, float *dbias_acc, int n);
+    /* s becomes dropout(softmax(scale * s)) */
+    void (*softmax)(float *s, int n, float scale, const struct dropout_row *drop);
+    /* s becomes dropout(softmax(scale * s)) again, dp the gradient of s before scaling */
+    void (*softmax_back)(float *s, float *dp, int n, float scale, const struct dropout_row *drop);
+    void (*tanh)(float *y, const float *x, int n);
+    /* dx = dy * (1 - y^2) */
+    void (*tanh_back)(float *dx, const float *dy, const float *y, int n);
+    void (*exp)(float *y, const float *x, int n);
+    /* acc += x */
+    void (*add)(float *acc, const float *x, int n);
+    /* acc[n] += the column sums of rows x[rows][n], `ld` floats apart, in their order */
+    void (*add_columns)(float *acc, const float *x, int rows, int ld, int n);
+    /* Leaves g zeroed. */
+    void (*adamw)(const struct lanes_adamw *a, float *p, float *g, float *m, float *v, size_t n);
+    double (*sum_squares)(const float *x, size_t n);
+};
+
+extern const struct lanes lanes_base;
+#if defined(__x86_64__)
+extern const struct lanes lanes_avx2;
+extern const struct lanes lanes_avx512;
+#endif
+
+/* The best table that this processor runs. */
+const struct lanes *lanes(void);
+
+#endif

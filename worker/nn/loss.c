@@ -1,0 +1,38 @@
+#include "nn/loss.h"
+
+#include <math.h>
+#include <stddef.h>
+
+static int largest(const float *logits, int N)
+{
+    int best = 0;
+
+    for (int i = 1; i < N; i++)
+        best = logits[i] > logits[best] ? i : best;
+    return best;
+}
+
+void loss_cross_entropy(float *losses, float *dlogits, const float *logits, const int32_t *labels,
+                        int B, int N, float factor)
+{
+    for (int b = 0; b < B; b++) {
+        const float *row = logits + (size_t)b * (size_t)N;
+        double max = row[largest(row, N)], sum = 0.0;
+
+        for (int i = 0; i < N; i++)
+            sum += exp(row[i] - max);
+        losses[b] = (float)(log(sum) + max - row[labels[b]]);
+        for (int i = 0; dlogits && i < N; i++) {
+            double p = exp(row[i] - max) / sum;
+
+            dlogits[(size_t)b * (size_t)N + (size_t)i] =
+                (float)((p - (i == labels[b] ? 1.0 : 0.0)) * factor);
+        }
+    }
+}
+
+void loss_predict(int32_t *predictions, const float *logits, int B, int N)
+{
+    for (int b = 0; b < B; b++)
+        predictions[b] = largest(logits + (size_t)b * (size_t)N, N);
+}

@@ -1,0 +1,20 @@
+/* nn/loss.h - softmax cross entropy of a classifier.
+ *
+ * Computed in double and handed out per sample, so that a total is summed in an order that the
+ * caller chooses and does not depend on the micro-batches. Layer: nn. Threads: any; pure.
+ */
+#ifndef NN_LOSS_H
+#define NN_LOSS_H
+
+#include <stdint.h>
+
+/* losses[B] = -log softmax(logits[B,N])[label]; dlogits[B,N] = (softmax - onehot) * factor, with
+ * factor = 1 / samples of the step for a mean loss; NULL when evaluating. labels[B] in 0..N-1 are
+ * the caller's to check. `dlogits` may be `logits`. */
+void loss_cross_entropy(float *losses, float *dlogits, const float *logits, const int32_t *labels,
+                        int B, int N, float factor);
+
+/* The largest logit of each row, the first of equals: predictions[B]. */
+void loss_predict(int32_t *predictions, const float *logits, int B, int N);
+
+#endif

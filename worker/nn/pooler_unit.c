@@ -1,0 +1,108 @@
+#include <string.h>
+
+#include "nn/lanes.h"
+#include "nn/linear.h"
+#include "nn/room.h"
+#include "nn/unit.h"
+
+struct saved {
+    float *y; /* [B,C] after tanh, before dropout */
+};
+
+static struct saved saved_of(struct room *room, int B, int C)
+{
+    struct saved s = {0};
+
+    s.y = room_take(room, B, C);
+    return s;
+}
+
+struct scratch {
+    float *first; /* [B,C] the first tokens */
+    float *dy;    /* [B,C] */
+    float *dx;    /* [B,C] */
+};
+
+static struct scratch scratch_of(struct room *room, int B, int C)
+{
+    struct scratch s = {0};
+
+    s.first = room_take(room, B, C);
+    s.dy = room_take(room, B, C);
+    s.dx = room_take(room, B, C);
+    return s;
+}
+
+size_t pooler_params_floats(const struct unit_shape *shape)
+{
+    return (size_t)shape->hidden * (size_t)shape->hidden + (size_t)shape->hidden;
+}
+
+size_t pooler_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
+{
+    struct room area = {0};
+
+    (void)saved_of(&area, room->seqs, shape->hidden);
+    return area.used;
+}
+
+size_t pooler_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
+{
+    struct room area = {0};
+
+    (void)scratch_of(&area, room->seqs, shape->hidden);
+    return area.used;
+}
+
+static void gather_first(float *first, const float *in, const struct packed *batch, size_t C)
+{
+    for (int b = 0; b < batch->n_seqs; b++)
+        memcpy(first + (size_t)b * C, in + (size_t)batch->starts[b] * C, C * sizeof *first);
+}
+
+/* A sequence has one row here: its dropout is that of position 0. */
+static void drop_rows(float *out, const float *in, const struct unit_call *call)
+{
+    int C = call->shape.hidden;
+
+    for (int b = 0; b < call->batch.n_seqs; b++) {
+        struct dropout_row row =
+            dropout_row(&call->drop, DROPOUT_HIDDEN, call->batch.samples[b], 0);
+
+        lanes()->dropout(out + (size_t)b * (size_t)C, in + (size_t)b * (size_t)C, C, &row);
+    }
+}
+
+void pooler_unit_forward(const struct unit_call *call, const float *in, float *out)
+{
+    int B = call->batch.n_seqs, C = call->shape.hidden;
+    size_t bias = (size_t)C * (size_t)C;
+    struct saved saved = saved_of(&(struct room){.start = call->saved}, B, C);
+    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, B, C);
+
+    gather_first(tmp.first, in, &call->batch, (size_t)C);
+    linear_forward(out, tmp.first, call->params, call->params + bias, (struct linear){B, C, C});
+    lanes()->tanh(saved.y, out, B * C);
+    drop_rows(out, saved.y, call);
+}
+
+void pooler_unit_backward(const struct unit_call *call, const float *in, const float *dout,
+                          float *din)
+{
+    int B = call->batch.n_seqs, C = call->shape.hidden;
+    size_t bias = (size_t)C * (size_t)C, row = (size_t)C * sizeof *din;
+    struct saved saved = saved_of(&(struct room){.start = call->saved}, B, C);
+    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, B, C);
+    struct linear n = {B, C, C};
+
+    gather_first(tmp.first, in, &call->batch, (size_t)C);
+    drop_rows(tmp.dx, dout, call);
+    lanes()->tanh_back(tmp.dy, tmp.dx, saved.y, B * C);
+    linear_backward_weight(call->grads, tmp.dy, tmp.first, n);
+    linear_backward_bias(call->grads + bias, tmp.dy, n);
+    linear_backward_input(tmp.dx, tmp.dy, call->params, n, 0);
+    memset(din, 0, (size_t)packed_tokens(&call->batch) * row);
+    for (int b = 0; b < B; b++)
+        memcpy(din + (size_t)call->batch.starts[b] * (size_t)C, tmp.dx + (size_t)b * (size_t)C,
+               row);
+}

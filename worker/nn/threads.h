@@ -1,0 +1,24 @@
+/* nn/threads.h - how many threads share the rows of a kernel.
+ *
+ * The one piece of state in this folder: a count, set before the first kernel and then only read.
+ * Every kernel outside of nn/gemm gives the same bits for every count, because work is cut in
+ * pieces of a fixed size (THREADS_CHUNK_ROWS) and partial sums are added in the order of pieces.
+ * Layer: nn. Threads: set it while no kernel runs.
+ */
+#ifndef NN_THREADS_H
+#define NN_THREADS_H
+
+#define THREADS_MAX        64
+#define THREADS_CHUNK_ROWS 64 /* rows of a packed batch that one thread takes at a time */
+
+/* `n` is clamped to 1..THREADS_MAX; 1 where the compiler has no OpenMP. */
+void threads_set(int n);
+int threads_count(void);
+
+/* Pieces that `rows` rows are cut into. */
+static inline int threads_chunks(int rows)
+{
+    return (rows + THREADS_CHUNK_ROWS - 1) / THREADS_CHUNK_ROWS;
+}
+
+#endif

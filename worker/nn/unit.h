@@ -1,0 +1,121 @@
+/* nn/unit.h - the five kinds of unit a model is cut into: forward beside backward.
+ *
+ * A unit is a pure function on float areas that the caller owns. Forward reads `in` and the
+ * parameters, writes `out` and what backward will need (`saved`). Backward reads the same `in`
+ * and `saved` and the gradient of `out`, ADDS the parameter gradients to `grads` (zero them once
+ * a step; nn/adamw does) and writes the gradient of `in`. Nothing is allocated.
+ *
+ * Letters: T tokens and B sequences of the micro-batch (nn/packed.h), C hidden, H heads,
+ * F feed-forward, V vocabulary, P positions, N labels. Activations are [T,C] up to the pooler and
+ * [B,C] after it.
+ *
+ * Parameters of a unit are one area; its tensors lie one behind the other, none padded, in the
+ * order of Hugging Face's BertForSequenceClassification (gradients and moments the same):
+ *   embedding  word_embeddings [V,C]  position_embeddings [P,C]  token_type_embeddings [2,C]
+ *              LayerNorm.weight [C]  LayerNorm.bias [C]
+ *   attention  self.query.weight [C,C]  self.key.weight [C,C]  self.value.weight [C,C]
+ *              self.query.bias [C]  self.key.bias [C]  self.value.bias [C]
+ *              output.dense.weight [C,C]  output.dense.bias [C]
+ *              output.LayerNorm.weight [C]  output.LayerNorm.bias [C]
+ *   ffn        intermediate.dense.weight [F,C]  intermediate.dense.bias [F]
+ *              output.dense.weight [C,F]  output.dense.bias [C]
+ *              output.LayerNorm.weight [C]  output.LayerNorm.bias [C]
+ *   pooler     dense.weight [C,C]  dense.bias [C]
+ *   head       classifier.weight [N,C]  classifier.bias [N]
+ *
+ * Areas best start on 64 bytes; results do not depend on it. `in` and `out` may not overlap; the
+ * gradient written may be the area of the gradient read (din == dout) for attention and ffn.
+ * `saved` is consumed: backward once for each forward. A forward without a backward (evaluation)
+ * may give the same `saved` to every unit. `scratch` holds nothing between two calls.
+ * Layer: nn. Threads: one caller; gemm_setup() says how many work inside.
+ */
+#ifndef NN_UNIT_H
+#define NN_UNIT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "nn/dropout.h"
+#include "nn/packed.h"
+
+#define UNIT_TYPES 2 /* token types: first and second sentence */
+
+struct unit_shape {
+    int hidden;     /* C, a multiple of heads */
+    int heads;      /* H */
+    int ffn;        /* F */
+    int vocab;      /* V */
+    int positions;  /* P */
+    int labels;     /* N */
+    float norm_eps; /* of every LayerNorm */
+};
+
+/* The largest micro-batch that areas are laid out for. */
+struct unit_room {
+    int tokens;  /* T */
+    int seqs;    /* B */
+    int longest; /* tokens of one sequence */
+    int threads; /* as given to gemm_setup() */
+};
+
+/* What every call of a unit needs. Backward must get what forward got. */
+struct unit_call {
+    struct unit_shape shape;
+    struct packed batch;
+    struct dropout drop; /* drop.unit: index in the whole model; rate 0 when evaluating */
+    const float *params;
+    float *grads; /* backward only */
+    float *saved;
+    float *scratch;
+};
+
+/* Sizes in floats, multiples of 16 (64 bytes) except the parameters. `saved` and `scratch` grow
+ * with each field of the room, so the largest micro-batch decides. */
+size_t embedding_params_floats(const struct unit_shape *shape);
+size_t embedding_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
+size_t embedding_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+
+size_t attention_params_floats(const struct unit_shape *shape);
+size_t attention_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
+size_t attention_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+
+size_t ffn_params_floats(const struct unit_shape *shape);
+size_t ffn_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
+size_t ffn_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+
+size_t pooler_params_floats(const struct unit_shape *shape);
+size_t pooler_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
+size_t pooler_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+
+size_t head_params_floats(const struct unit_shape *shape);
+size_t head_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
+size_t head_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+
+/* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). ids[T] in 0..V-1, types[T] in
+ * 0..1 and positions below P are the caller's to check: they index memory. */
+void embedding_unit_forward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
+                            float *out);
+void embedding_unit_backward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
+                             const float *dout);
+
+/* out[T,C] = LayerNorm(in + dropout(dense(attention(in)))), each sequence attending to itself. */
+void attention_unit_forward(const struct unit_call *call, const float *in, float *out);
+void attention_unit_backward(const struct unit_call *call, const float *in, const float *dout,
+                             float *din);
+
+/* out[T,C] = LayerNorm(in + dropout(dense(gelu(dense(in))))). */
+void ffn_unit_forward(const struct unit_call *call, const float *in, float *out);
+void ffn_unit_backward(const struct unit_call *call, const float *in, const float *dout,
+                       float *din);
+
+/* out[B,C] = dropout(tanh(dense(first token of each sequence of in[T,C]))). */
+void pooler_unit_forward(const struct unit_call *call, const float *in, float *out);
+void pooler_unit_backward(const struct unit_call *call, const float *in, const float *dout,
+                          float *din);
+
+/* logits[B,N] = dense(in[B,C]). The loss and its gradient are nn/loss.h. */
+void head_unit_forward(const struct unit_call *call, const float *in, float *logits);
+void head_unit_backward(const struct unit_call *call, const float *in, const float *dlogits,
+                        float *din);
+
+#endif
