@@ -1,0 +1,69 @@
+#include "pipe/exchange.h"
+
+#include "base/clock.h"
+
+#define WAIT_MS 60000 /* one round of waiting; there is another one after it */
+
+enum err_code exchange_send(struct exchange *x, const struct exchange_key *key, const void *meta,
+                            size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
+{
+    struct link_message msg = {
+        .kind = key->kind,
+        .flags = key->flags,
+        .step = (uint64_t)key->step,
+        .microbatch = (uint32_t)key->microbatch,
+        .meta_bytes = (uint32_t)meta_bytes,
+        .tensor_bytes = floats * sizeof(float),
+        .meta = meta,
+        .tensor = tensor,
+    };
+    int64_t start_ns = clock_now_ns();
+    enum err_code rc;
+
+    do {
+        rc = link_send(x->link, key->edge, &msg, WAIT_MS, err);
+    } while (rc == ERR_TIMEOUT);
+    x->blocked_ns += clock_now_ns() - start_ns;
+    return rc;
+}
+
+enum err_code exchange_recv(struct exchange *x, const struct exchange_key *key,
+                            struct link_message *out, struct err *err)
+{
+    int64_t start_ns = clock_now_ns();
+    struct link_message msg;
+    enum err_code rc;
+
+    do {
+        rc = link_recv(x->link, key->edge, WAIT_MS, &msg, err);
+    } while (rc == ERR_TIMEOUT);
+    x->blocked_ns += clock_now_ns() - start_ns;
+    if (rc != ERR_OK)
+        return rc;
+    if (msg.kind != key->kind || msg.flags != key->flags || msg.step != (uint64_t)key->step ||
+        msg.microbatch != (uint32_t)key->microbatch) {
+        link_release(x->link, key->edge, &msg);
+        return err_set(err, ERR_PROTOCOL,
+                       "%s of step %llu, micro-batch %u came where %s of step %lld, micro-batch "
+                       "%d was due",
+                       frame_kind_name(msg.kind), (unsigned long long)msg.step, msg.microbatch,
+                       frame_kind_name(key->kind), (long long)key->step, key->microbatch);
+    }
+    *out = msg;
+    return ERR_OK;
+}
+
+void exchange_release(struct exchange *x, const struct exchange_key *key,
+                      const struct link_message *msg)
+{
+    link_release(x->link, key->edge, msg);
+}
+
+enum err_code exchange_check_floats(const struct link_message *msg, size_t floats, struct err *err)
+{
+    if (msg->tensor_bytes != floats * sizeof(float))
+        return err_set(err, ERR_PROTOCOL, "%s: a tensor of %llu bytes, not %zu",
+                       frame_kind_name(msg->kind), (unsigned long long)msg->tensor_bytes,
+                       floats * sizeof(float));
+    return ERR_OK;
+}

@@ -1,0 +1,393 @@
+#include "pipe/train.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "pipe/optimizer.h"
+#include "pipe/schedule.h"
+
+#define SMOOTHING 0.1 /* share of the newest step in the averages that are shown */
+
+size_t train_meta_bytes(const struct plan *plan)
+{
+    return message_max_bytes(plan->spec.training.batch_size / plan->spec.training.micro_batches);
+}
+
+static bool has_link(const struct train *t)
+{
+    return t->plan->n_stages > 1;
+}
+
+static struct exchange_key key_of(enum link_edge edge, enum frame_kind kind, int64_t step,
+                                  int microbatch)
+{
+    return (struct exchange_key){
+        .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
+}
+
+/* --- forward and backward of one micro-batch --- */
+
+static enum err_code pass_on(struct train *t, const struct exchange_key *key,
+                             const struct message_batch *batch, const struct stage_result *result,
+                             struct err *err)
+{
+    size_t n = message_batch_write(batch, t->meta);
+
+    return exchange_send(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
+}
+
+/* Run `in` through the stage and hand the result on, or score it. */
+static enum err_code compute(struct train *t, struct exchange_key key, struct stage_input *in,
+                             struct err *err)
+{
+    struct stage_result result = {0};
+    int slot = in->is_eval ? 0 : key.microbatch % t->stage->n_slots;
+    int64_t start_ns = clock_now_ns();
+    enum err_code rc;
+
+    in->step = key.step;
+    rc = stage_forward(t->stage, slot, in, &result, err);
+    t->compute_ns += clock_now_ns() - start_ns;
+    if (rc != ERR_OK)
+        return rc;
+    t->tokens += in->batch.n_tokens;
+    t->loss_sum += result.loss_sum;
+    t->n_correct += result.n_correct;
+    t->n_samples += in->batch.n_seqs;
+    key.edge = LINK_FORWARD_OUT;
+    return t->stage->is_last ? ERR_OK : pass_on(t, &key, &in->batch, &result, err);
+}
+
+static enum err_code forward_from_feed(struct train *t, const struct exchange_key *key,
+                                       struct err *err)
+{
+    bool is_eval = key->flags & FRAME_EVAL;
+    struct stage_input in = {.is_eval = is_eval};
+    struct feed_batch batch;
+    enum err_code rc = is_eval ? feed_eval(t->feed, key->microbatch, &batch, err)
+                               : feed_train(t->feed, key->step, key->microbatch, &batch, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    in.batch = batch.batch;
+    in.ids = batch.ids;
+    in.types = batch.types;
+    in.positions = batch.positions;
+    return compute(t, *key, &in, err);
+}
+
+static enum err_code forward_from_peer(struct train *t, const struct exchange_key *key,
+                                       struct err *err)
+{
+    const struct spec *spec = &t->plan->spec;
+    struct stage_input in = {.is_eval = key->flags & FRAME_EVAL};
+    struct link_message msg;
+    enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = message_batch_read(msg.meta, msg.meta_bytes,
+                            spec->training.batch_size / spec->training.micro_batches,
+                            spec->training.max_length, spec->model.labels, &in.batch, err);
+    if (rc == ERR_OK)
+        rc = exchange_check_floats(&msg, stage_input_floats(t->stage, &in.batch), err);
+    in.tensor = msg.tensor;
+    if (rc == ERR_OK)
+        rc = compute(t, *key, &in, err);
+    exchange_release(&t->exchange, key, &msg);
+    return rc;
+}
+
+static enum err_code forward(struct train *t, int64_t step, int microbatch, uint32_t flags,
+                             struct err *err)
+{
+    struct exchange_key key = key_of(LINK_FORWARD_IN, FRAME_FORWARD, step, microbatch);
+
+    key.flags = flags;
+    return t->stage->is_first ? forward_from_feed(t, &key, err) : forward_from_peer(t, &key, err);
+}
+
+/* Back through the stage, and the gradient of the input to the stage before. */
+static enum err_code push_back(struct train *t, int64_t step, int microbatch, const float *dout,
+                               struct err *err)
+{
+    int slot = microbatch % t->stage->n_slots;
+    struct exchange_key key = key_of(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch);
+    int64_t start_ns = clock_now_ns();
+    const float *din = stage_backward(t->stage, slot, dout);
+
+    t->compute_ns += clock_now_ns() - start_ns;
+    if (!din)
+        return ERR_OK;
+    return exchange_send(&t->exchange, &key, NULL, 0, din,
+                         stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
+}
+
+static enum err_code backward(struct train *t, int64_t step, int microbatch, struct err *err)
+{
+    struct exchange_key key = key_of(LINK_BACKWARD_IN, FRAME_BACKWARD, step, microbatch);
+    int slot = microbatch % t->stage->n_slots;
+    struct link_message msg;
+    enum err_code rc;
+
+    if (t->stage->is_last)
+        return push_back(t, step, microbatch, NULL, err);
+    rc = exchange_recv(&t->exchange, &key, &msg, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = exchange_check_floats(&msg, stage_output_floats(t->stage, stage_batch(t->stage, slot)),
+                               err);
+    if (rc == ERR_OK)
+        rc = push_back(t, step, microbatch, msg.tensor, err);
+    exchange_release(&t->exchange, &key, &msg);
+    return rc;
+}
+
+/* --- the end of a step --- */
+
+/* Receive the sum of the stages in front, add this stage's, pass it on. */
+static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
+{
+    struct exchange_key in = key_of(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
+    struct exchange_key out = key_of(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
+    struct link_message msg;
+    enum err_code rc = ERR_OK;
+
+    *sum = (struct message_sum){0};
+    if (!t->stage->is_first) {
+        rc = exchange_recv(&t->exchange, &in, &msg, err);
+        if (rc != ERR_OK)
+            return rc;
+        rc = message_sum_read(msg.meta, msg.meta_bytes, sum, err);
+        exchange_release(&t->exchange, &in, &msg);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    sum->square_sum = weights_square_sum(&t->stage->weights, sum->square_sum);
+    sum->stage_ms[sum->n_stages++] =
+        (double)t->compute_ns / 1e6 / t->plan->spec.training.micro_batches;
+    if (t->stage->is_last)
+        return ERR_OK;
+    return exchange_send(&t->exchange, &out, t->meta, message_sum_write(sum, t->meta), NULL, 0,
+                         err);
+}
+
+/* What the last stage knows travels back to the head; `end` holds it there already. */
+static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struct message_end *end,
+                            struct err *err)
+{
+    struct exchange_key in = key_of(LINK_BACKWARD_IN, FRAME_STEP_END, step, 0);
+    struct exchange_key out = key_of(LINK_BACKWARD_OUT, FRAME_STEP_END, step, 0);
+    struct link_message msg;
+    enum err_code rc;
+
+    in.flags = flags;
+    out.flags = flags;
+    if (!t->stage->is_last) {
+        rc = exchange_recv(&t->exchange, &in, &msg, err);
+        if (rc != ERR_OK)
+            return rc;
+        rc = message_end_read(msg.meta, msg.meta_bytes, end, err);
+        exchange_release(&t->exchange, &in, &msg);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    if (t->stage->is_first)
+        return ERR_OK;
+    return exchange_send(&t->exchange, &out, t->meta, message_end_write(end, t->meta), NULL, 0,
+                         err);
+}
+
+static void end_of_last_stage(const struct train *t, const struct message_sum *sum,
+                              struct message_end *end)
+{
+    *end = (struct message_end){.square_sum = sum->square_sum,
+                                .loss_sum = t->loss_sum,
+                                .n_correct = t->n_correct,
+                                .n_samples = t->n_samples,
+                                .n_stages = sum->n_stages};
+    for (int i = 0; i < sum->n_stages; i++)
+        end->stage_ms[i] = sum->stage_ms[i];
+}
+
+static enum err_code update(struct train *t, int64_t step, const struct message_end *end,
+                            struct err *err)
+{
+    const struct spec *spec = &t->plan->spec;
+    double loss = end->loss_sum / (double)(end->n_samples > 0 ? end->n_samples : 1);
+    struct weights_step how = {
+        .rate = optimizer_rate(spec, step, t->facts.total_steps),
+        .scale = optimizer_scale(end->square_sum, spec->training.max_grad_norm),
+        .decay = spec->training.weight_decay,
+        .step = step,
+    };
+
+    if (!isfinite(loss) || !isfinite(end->square_sum))
+        return err_set(err, ERR_INVALID,
+                       "step %lld: the loss or a gradient is not finite; lower "
+                       "spec.training.optimizer.learningRate",
+                       (long long)step + 1);
+    weights_update(&t->stage->weights, &how);
+    return ERR_OK;
+}
+
+/* --- what the head shows --- */
+
+static void smooth(double *average, double value)
+{
+    *average = *average > 0 ? *average + SMOOTHING * (value - *average) : value;
+}
+
+static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
+{
+    struct progress *p = &t->progress;
+
+    smooth(&t->seconds_per_step, seconds);
+    smooth(&t->tokens_per_step, (double)t->tokens);
+    p->state = PROGRESS_TRAINING;
+    p->step = step + 1;
+    p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
+    p->loss = end->loss_sum / (double)(end->n_samples > 0 ? end->n_samples : 1);
+    p->step_ms = t->seconds_per_step * 1000;
+    p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
+    p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
+    p->n_stage_ms = end->n_stages;
+    for (int i = 0; i < end->n_stages; i++)
+        smooth(&p->stage_ms[i], end->stage_ms[i]);
+    board_set_progress(t->board, p);
+}
+
+static void show_metric(struct progress *p, const char *name, double value)
+{
+    int i = 0;
+
+    while (i < p->n_metrics && strcmp(p->metrics[i].name, name) != 0)
+        i++;
+    if (i == PROGRESS_METRICS_MAX)
+        return;
+    (void)snprintf(p->metrics[i].name, sizeof p->metrics[i].name, "%s", name);
+    p->metrics[i].value = value;
+    p->n_metrics = i == p->n_metrics ? i + 1 : p->n_metrics;
+}
+
+static void show_evaluation(struct train *t, const struct message_end *end)
+{
+    double n = (double)(end->n_samples > 0 ? end->n_samples : 1);
+
+    show_metric(&t->progress, "accuracy", (double)end->n_correct / n);
+    show_metric(&t->progress, "evalLoss", end->loss_sum / n);
+    board_set_progress(t->board, &t->progress);
+    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step),
+        LOG_F("accuracy", (double)end->n_correct / n), LOG_F("loss", end->loss_sum / n));
+}
+
+/* --- the loop --- */
+
+static void start_counting(struct train *t)
+{
+    t->compute_ns = 0;
+    t->tokens = 0;
+    t->loss_sum = 0;
+    t->n_correct = 0;
+    t->n_samples = 0;
+}
+
+static enum err_code run_step(struct train *t, int64_t step, struct err *err)
+{
+    int n_micro = t->plan->spec.training.micro_batches;
+    int64_t start_ns = clock_now_ns();
+    struct message_sum sum;
+    struct message_end end;
+    enum err_code rc = ERR_OK;
+
+    start_counting(t);
+    for (int i = 0; rc == ERR_OK && i < schedule_length(n_micro); i++) {
+        struct schedule_op op = schedule_op(t->stage->index, t->plan->n_stages, n_micro, i);
+
+        rc = op.is_backward ? backward(t, step, op.microbatch, err)
+                            : forward(t, step, op.microbatch, 0, err);
+    }
+    if (rc == ERR_OK)
+        rc = add_up(t, step, &sum, err);
+    if (rc == ERR_OK && t->stage->is_last)
+        end_of_last_stage(t, &sum, &end);
+    if (rc == ERR_OK)
+        rc = spread(t, step, 0, &end, err);
+    if (rc == ERR_OK)
+        rc = update(t, step, &end, err);
+    if (rc == ERR_OK && t->stage->is_first)
+        show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
+    return rc;
+}
+
+static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
+{
+    const struct message_sum nothing = {0};
+    struct message_end end;
+    enum err_code rc = ERR_OK;
+
+    start_counting(t);
+    if (t->stage->is_first) {
+        t->progress.state = PROGRESS_EVALUATING;
+        board_set_progress(t->board, &t->progress);
+    }
+    for (int64_t i = 0; rc == ERR_OK && i < t->facts.n_eval_batches; i++)
+        rc = forward(t, step, (int)i, FRAME_EVAL, err);
+    if (rc == ERR_OK && t->stage->is_last)
+        end_of_last_stage(t, &nothing, &end);
+    if (rc == ERR_OK)
+        rc = spread(t, step, FRAME_EVAL, &end, err);
+    if (rc == ERR_OK && t->stage->is_first)
+        show_evaluation(t, &end);
+    return rc;
+}
+
+/* The head tells all stages how long the run is. */
+static enum err_code agree(struct train *t, struct err *err)
+{
+    struct exchange_key in = key_of(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0);
+    struct exchange_key out = key_of(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0);
+    struct link_message msg;
+    enum err_code rc;
+
+    if (t->stage->is_first) {
+        feed_facts(t->feed, &t->plan->spec, &t->facts);
+    } else {
+        rc = exchange_recv(&t->exchange, &in, &msg, err);
+        if (rc != ERR_OK)
+            return rc;
+        rc = message_facts_read(msg.meta, msg.meta_bytes, &t->facts, err);
+        exchange_release(&t->exchange, &in, &msg);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    t->progress.total_steps = t->facts.total_steps;
+    t->progress.state = PROGRESS_TRAINING;
+    board_set_progress(t->board, &t->progress);
+    if (!has_link(t) || t->stage->is_last)
+        return ERR_OK;
+    return exchange_send(&t->exchange, &out, t->meta, message_facts_write(&t->facts, t->meta), NULL,
+                         0, err);
+}
+
+static bool is_evaluation_due(const struct train *t, int64_t steps_done)
+{
+    int every = t->plan->spec.training.evaluate_every;
+
+    return steps_done == t->facts.total_steps || (every > 0 && steps_done % every == 0);
+}
+
+enum err_code train_run(struct train *t, struct err *err)
+{
+    enum err_code rc = agree(t, err);
+
+    for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {
+        rc = run_step(t, step, err);
+        if (rc == ERR_OK && is_evaluation_due(t, step + 1))
+            rc = evaluate(t, step, err);
+    }
+    return rc;
+}

@@ -1,0 +1,44 @@
+/* pipe/train.h - the training loop of one stage, from the first step to the last evaluation.
+ *
+ * All stages run the same loop: micro-batches in the order of pipe/schedule, then the end of the
+ * step (pipe/message.h), an evaluation where one is due and after the last step. The head feeds
+ * the pipeline and writes the progress up on the board.
+ * Layer: pipe. Threads: one; the board's and the link's run beside it.
+ */
+#ifndef PIPE_TRAIN_H
+#define PIPE_TRAIN_H
+
+#include "pipe/board.h"
+#include "pipe/exchange.h"
+#include "pipe/feed.h"
+#include "pipe/stage.h"
+
+struct train {
+    const struct plan *plan;
+    struct stage *stage;
+    struct feed *feed; /* the head's; NULL for the others */
+    struct board *board;
+    struct exchange exchange;
+    char *meta;                 /* message_max_bytes() for writing one message */
+    struct progress progress;   /* what was posted last */
+    struct message_facts facts; /* of the run */
+    int64_t compute_ns;         /* in this step */
+    int64_t tokens;             /* in this step */
+    double loss_sum;            /* in this step or evaluation; the last stage's */
+    int64_t n_correct;
+    int64_t n_samples;
+    double seconds_per_step; /* smoothed; 0 before the first step */
+    double tokens_per_step;  /* smoothed */
+};
+
+/* Train and evaluate to the end. Before the call the link, if any, is ready.
+ *
+ * Returns ERR_OK; ERR_IO or ERR_PROTOCOL when a neighbour is lost or wrong; ERR_INVALID for data
+ * that does not fit and for a loss that is not finite.
+ */
+MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
+
+/* Bytes of `meta` that train_run() needs, and the largest that neighbours send. */
+size_t train_meta_bytes(const struct plan *plan);
+
+#endif

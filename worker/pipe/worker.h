@@ -1,0 +1,32 @@
+/* pipe/worker.h - the life of one stage's process, from plan file to exit code.
+ *
+ * Read the plan, open the control port, take the memory, (head) read the data, wait for the peer
+ * table and the neighbours, train, write the weights, say goodbye. Whatever ends it is logged once
+ * and left as the termination message, the same document that /v1/status served.
+ * Layer: pipe. Threads: one caller.
+ */
+#ifndef PIPE_WORKER_H
+#define PIPE_WORKER_H
+
+#include "base/err.h"
+
+#define WORKER_EXIT_DONE   0
+#define WORKER_EXIT_FAILED 1 /* trying again is useful */
+#define WORKER_EXIT_CONFIG 2 /* the same job can never work */
+
+struct worker_params {
+    const char *plan_path;
+    int stage;
+    const char *data_dir;   /* the head's; NULL for others */
+    const char *output_dir; /* NULL: weights are not kept */
+    const char *control_host;
+    int control_port;
+    const char *tensor_host;
+    int tensor_port;
+    const char *termination_path; /* NULL: none */
+};
+
+/* Run to the end and return the exit code. */
+int worker_run(const struct worker_params *params);
+
+#endif
