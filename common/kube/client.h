@@ -25,7 +25,6 @@
 #define KUBE_CALL_MS          30000
 #define KUBE_OBJECT_MAX_BYTES ((size_t)4 << 20)  /* a single object: etcd takes 1.5 MB */
 #define KUBE_PAGE_MAX_BYTES   ((size_t)48 << 20) /* a page of a list */
-#define KUBE_PAGE_OBJECTS     500
 #define KUBE_TOKEN_AGE_MS     60000
 
 struct kube_options {
@@ -80,7 +79,7 @@ MUST_CHECK enum err_code kube_merge(struct kube_client *c, const struct kube_ref
                                     const char *body, struct json **out, struct err *err);
 
 /* Delete one object; its dependents go in the background. */
-struct kube_delete {
+struct kube_delete {       /* NULL: whoever it is, with its own grace */
     const char *uid;       /* only if it still is this one, else ERR_CONFLICT; NULL: whoever */
     int64_t grace_seconds; /* < 0: the object's own */
 };

@@ -11,18 +11,17 @@
  *
  * Events come from inside http_poll() and every kube_* call that waits. The owner calls
  * kube_watch_step() between polls; without it nothing is started again.
- * Layer: kube (may use http, base). Threads: one, that of the http loop.
+ * Layer: kube (may use http, base). Threads: one, that of the http loop. Limit: KNOWN_MAX objects.
  */
 #ifndef KUBE_WATCH_H
 #define KUBE_WATCH_H
 
 #include "kube/client.h"
 
-#define KUBE_WATCH_MIN_S       300 /* the server ends a watch after a random time between */
-#define KUBE_WATCH_MAX_S       600
-#define KUBE_WATCH_GRACE_MS    30000 /* ... and we end it when that is late by so much */
-#define KUBE_LINE_MAX_BYTES    ((size_t)4 << 20)
-#define KUBE_WATCH_OBJECTS_MAX 200000
+#define KUBE_WATCH_MIN_S    300 /* the server ends a watch after a random time between */
+#define KUBE_WATCH_MAX_S    600
+#define KUBE_WATCH_GRACE_MS 30000 /* ... and we end it when that is late by so much */
+#define KUBE_LINE_MAX_BYTES ((size_t)4 << 20)
 
 enum kube_change {
     KUBE_ADDED,

@@ -1,0 +1,411 @@
+#include "kube/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "kube/bucket.h"
+#include "kube/status.h"
+
+#define PATH_MAX_BYTES    8192 /* a continue token alone can have 2,000 */
+#define PAGES_MAX         10000
+#define PAGE_MS           60000
+#define QUIET_MAX_MS      600000
+#define DEFAULT_AGENT     "kube-c"
+#define TYPE_JSON         "application/json"
+#define TYPE_MERGE        "application/merge-patch+json"
+#define TYPE_APPLY        "application/apply-patch+yaml" /* JSON is YAML */
+#define AGENT_LINE_BYTES  128
+#define SERVER_PATH_BYTES 1024
+
+struct kube_client {
+    struct http *http;         /* borrowed */
+    struct kube_config config; /* owned */
+    struct kube_options options;
+    struct bucket calls;
+    int64_t credentials_ms; /* when they were last read; meaningless while is_stale */
+    int64_t quiet_until_ms;
+    bool is_stale; /* a 401 came: read the credentials again before the next request */
+    bool uses_proxy;
+    char agent_line[AGENT_LINE_BYTES];
+    char connect_to[HTTP_HOST_BYTES];    /* "" or the host that is dialled instead of the name */
+    char server_path[SERVER_PATH_BYTES]; /* what stands in front of every path: scheme to prefix */
+};
+
+/* --- life --- */
+
+static bool is_loopback(const char *host)
+{
+    return strncmp(host, "localhost:", 10) == 0 || strncmp(host, "127.", 4) == 0 ||
+           strncmp(host, "[::1]", 5) == 0;
+}
+
+/* With a tls-server-name the URL carries that name and the real host is only dialled: so the
+ * certificate is checked against the name, and nothing has to be switched off. */
+static enum err_code place_server(struct kube_client *c, struct err *err)
+{
+    const char *server = c->config.server;
+    const char *name = c->config.tls_server_name;
+    char host[HTTP_HOST_BYTES];
+    char *port;
+    const char *prefix;
+    int n;
+
+    http_host_of(server, host);
+    c->uses_proxy = !c->config.in_cluster && !is_loopback(host);
+    port = strrchr(host, ':');
+    if (!port)
+        return err_set(err, ERR_INVALID, "server \"%.80s\" is not a URL", server);
+    if (name && *name) {
+        prefix = strchr(strstr(server, "://") + 3, '/');
+        n = snprintf(c->server_path, sizeof c->server_path, "https://%s%s%s", name, port,
+                     prefix ? prefix : "");
+        *port = '\0';
+        (void)snprintf(c->connect_to, sizeof c->connect_to, "%s", host);
+    } else {
+        n = snprintf(c->server_path, sizeof c->server_path, "%s", server);
+    }
+    if (n >= (int)sizeof c->server_path)
+        return err_set(err, ERR_INVALID, "the server's URL is too long");
+    return ERR_OK;
+}
+
+enum err_code kube_client_new(struct http *http, struct kube_config *config,
+                              const struct kube_options *options, struct kube_client **out,
+                              struct err *err)
+{
+    struct kube_client *c = calloc(1, sizeof *c);
+    int64_t now_ms = clock_now_ms();
+    enum err_code rc;
+
+    if (!c)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the client");
+    c->http = http;
+    c->config = *config;
+    c->credentials_ms = now_ms;
+    if (options)
+        c->options = *options;
+    if (!c->options.user_agent)
+        c->options.user_agent = DEFAULT_AGENT;
+    if (!c->options.field_manager)
+        c->options.field_manager = c->options.user_agent;
+    if (c->options.calls_per_second > 0)
+        bucket_init(&c->calls, c->options.calls_burst, 1000 / c->options.calls_per_second, now_ms);
+    (void)snprintf(c->agent_line, sizeof c->agent_line, "User-Agent: %s", c->options.user_agent);
+    rc = place_server(c, err);
+    if (rc != ERR_OK) {
+        free(c);
+        return rc;
+    }
+    *config = (struct kube_config){0};
+    *out = c;
+    return ERR_OK;
+}
+
+void kube_client_free(struct kube_client *c)
+{
+    if (!c)
+        return;
+    kube_config_deinit(&c->config);
+    free(c);
+}
+
+struct http *kube_client_http(const struct kube_client *c)
+{
+    return c->http;
+}
+
+const char *kube_client_namespace(const struct kube_client *c)
+{
+    return c->config.namespace;
+}
+
+const char *kube_client_server(const struct kube_client *c)
+{
+    return c->config.server;
+}
+
+int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
+{
+    return c->quiet_until_ms > now_ms ? c->quiet_until_ms - now_ms : 0;
+}
+
+/* --- requests --- */
+
+static void refresh_credentials(struct kube_client *c, int64_t now_ms)
+{
+    if (!c->is_stale && now_ms - c->credentials_ms < KUBE_TOKEN_AGE_MS)
+        return;
+    kube_config_refresh(&c->config);
+    c->credentials_ms = now_ms;
+    c->is_stale = false;
+}
+
+/* Everything in *out is borrowed from the client, the request and `url`. */
+static enum err_code prepare(struct kube_client *c, const struct kube_request *request,
+                             struct buf *url, struct http_request *out, struct err *err)
+{
+    int64_t now_ms = clock_now_ms();
+    int64_t quiet_ms = kube_client_quiet_ms(c, now_ms);
+    enum err_code rc;
+
+    if (quiet_ms > 0)
+        return err_set(err, ERR_AGAIN, "the API server asked to be left alone for another %lld ms",
+                       (long long)quiet_ms);
+    refresh_credentials(c, now_ms);
+    rc = buf_addf(url, err, "%s%s", c->server_path, request->path);
+    if (rc != ERR_OK)
+        return rc;
+    *out = (struct http_request){
+        .method = request->method,
+        .url = url->data,
+        .connect_to = c->connect_to[0] ? c->connect_to : NULL,
+        .content_type = request->content_type,
+        .body = request->body,
+        .body_bytes = request->body ? strlen(request->body) : 0,
+        .bearer_token = c->config.token,
+        .tls = {.ca_pem = c->config.ca_pem,
+                .cert_pem = c->config.cert_pem,
+                .key_pem = c->config.key_pem,
+                .insecure = c->config.insecure},
+        .deadline_ms = request->deadline_ms ? request->deadline_ms : KUBE_CALL_MS,
+        .response_max_bytes =
+            request->response_max_bytes ? request->response_max_bytes : KUBE_OBJECT_MAX_BYTES,
+        .uses_environment_proxy = c->uses_proxy,
+    };
+    return ERR_OK;
+}
+
+enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
+                         struct http_handler handler, uint64_t *out_id, struct err *err)
+{
+    const char *const headers[] = {"Accept: " TYPE_JSON, c->agent_line, NULL};
+    struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
+    struct http_request http = {0};
+    enum err_code rc = prepare(c, request, &url, &http, err);
+
+    http.headers = headers;
+    if (rc == ERR_OK)
+        rc = http_start(c->http, &http, handler, out_id, err);
+    buf_deinit(&url);
+    return rc;
+}
+
+enum err_code kube_refused(struct kube_client *c, const struct http_response *response,
+                           struct err *err)
+{
+    int64_t quiet_ms = response->retry_after_ms;
+
+    if (response->status == 401)
+        c->is_stale = true;
+    if ((response->status == 429 || response->status == 503) && quiet_ms > 0)
+        c->quiet_until_ms = clock_now_ms() + (quiet_ms < QUIET_MAX_MS ? quiet_ms : QUIET_MAX_MS);
+    return kube_status_error(response->status, buf_text(&response->body), response->body.len, err);
+}
+
+/* Keep to calls_per_second. Waiting moves the loop on. */
+static enum err_code throttle(struct kube_client *c, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && c->options.calls_per_second > 0 &&
+           !bucket_take(&c->calls, clock_now_ms()))
+        rc = http_poll(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
+    return rc;
+}
+
+static enum err_code call_once(struct kube_client *c, const struct kube_request *request,
+                               struct http_response *out, struct err *err)
+{
+    const char *const headers[] = {"Accept: " TYPE_JSON, c->agent_line, NULL};
+    struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
+    struct http_request http = {0};
+    enum err_code rc = throttle(c, err);
+
+    if (rc == ERR_OK)
+        rc = prepare(c, request, &url, &http, err);
+    http.headers = headers;
+    if (rc == ERR_OK)
+        rc = http_call(c->http, &http, out, err);
+    buf_deinit(&url);
+    return rc;
+}
+
+/* Send it and wait. *out_json, if asked for, is what a 2xx response held. */
+static enum err_code call(struct kube_client *c, const struct kube_request *request,
+                          struct json **out_json, struct err *err)
+{
+    struct http_response response = {0};
+    enum err_code rc = call_once(c, request, &response, err);
+
+    if (rc == ERR_OK && response.status == 401 && c->config.token_file) {
+        http_response_deinit(&response);
+        c->is_stale = true;
+        rc = call_once(c, request, &response, err);
+    }
+    if (rc == ERR_OK && kube_status_code(response.status) != ERR_OK)
+        rc = kube_refused(c, &response, err);
+    else if (rc == ERR_OK && out_json)
+        rc = json_parse(buf_text(&response.body), response.body.len, out_json, err);
+    http_response_deinit(&response);
+    return rc;
+}
+
+/* --- verbs --- */
+
+static enum err_code named(enum err_code rc, const char *verb, const struct kube_ref *ref,
+                           struct err *err)
+{
+    char what[300];
+
+    if (rc == ERR_OK)
+        return rc;
+    kube_ref_text(ref, what, sizeof what);
+    return err_wrap(err, rc, "%s %s", verb, what);
+}
+
+/* One call on the path of `ref`; what we write is written in our name. */
+static enum err_code call_ref(struct kube_client *c, const struct kube_ref *ref,
+                              struct kube_request *request, struct json **out, struct err *err)
+{
+    struct buf path = {.max = PATH_MAX_BYTES};
+    const char *method = request->method;
+    const char *type = request->content_type;
+    enum err_code rc = kube_ref_path(ref, &path, err);
+
+    if (rc == ERR_OK && (strcmp(method, "POST") == 0 || strcmp(method, "PATCH") == 0))
+        rc = kube_add_query(&path, "fieldManager", c->options.field_manager, err);
+    if (rc == ERR_OK && type && strcmp(type, TYPE_APPLY) == 0)
+        rc = kube_add_query(&path, "force", "true", err);
+    request->path = path.data;
+    if (rc == ERR_OK)
+        rc = call(c, request, out, err);
+    buf_deinit(&path);
+    return rc;
+}
+
+enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref, struct json **out,
+                       struct err *err)
+{
+    struct kube_request request = {.method = "GET"};
+
+    return named(call_ref(c, ref, &request, out, err), "get", ref, err);
+}
+
+static enum err_code list_page(struct kube_client *c, const struct kube_ref *ref,
+                               const char *position, struct json **out, struct err *err)
+{
+    struct kube_request request = {.deadline_ms = PAGE_MS,
+                                   .response_max_bytes = KUBE_PAGE_MAX_BYTES};
+    struct buf path = {.max = PATH_MAX_BYTES};
+    enum err_code rc = kube_list_path(ref, position, &path, err);
+
+    request.path = path.data;
+    if (rc == ERR_OK)
+        rc = call(c, &request, out, err);
+    buf_deinit(&path);
+    return rc;
+}
+
+enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
+                        struct kube_lister lister, struct err *err)
+{
+    char position[PATH_MAX_BYTES] = "";
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && i < PAGES_MAX; i++) {
+        struct json *page = NULL;
+        const struct json *item;
+
+        rc = list_page(c, ref, position, &page, err);
+        item = json_first(json_get(page, "items"));
+        for (; rc == ERR_OK && item; item = json_next(item))
+            rc = lister.on_item(lister.ctx, item, err);
+        (void)snprintf(position, sizeof position, "%s",
+                       json_string(json_path(page, "metadata.continue"), ""));
+        json_free(page);
+        if (rc == ERR_OK && position[0] == '\0')
+            return ERR_OK;
+    }
+    if (rc == ERR_OK)
+        rc = err_set(err, ERR_LIMIT, "more than %d pages", PAGES_MAX);
+    return named(rc, "list", ref, err);
+}
+
+enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref, const char *body,
+                          struct json **out, struct err *err)
+{
+    struct kube_request request = {.method = "POST", .content_type = TYPE_JSON, .body = body};
+    struct kube_ref collection = {.resource = ref->resource, .namespace = ref->namespace};
+    enum err_code rc;
+
+    if (ref->resource->is_namespaced && !ref->namespace)
+        rc = err_set(err, ERR_INVALID, "no namespace is given");
+    else
+        rc = call_ref(c, &collection, &request, out, err);
+    return named(rc, "create", ref, err);
+}
+
+static enum err_code patch(struct kube_client *c, const struct kube_ref *ref,
+                           struct kube_request *request, struct json **out, struct err *err)
+{
+    if (!ref->name)
+        return err_set(err, ERR_INVALID, "no name is given");
+    request->method = "PATCH";
+    return call_ref(c, ref, request, out, err);
+}
+
+enum err_code kube_apply(struct kube_client *c, const struct kube_ref *ref, const char *body,
+                         struct json **out, struct err *err)
+{
+    struct kube_request request = {.content_type = TYPE_APPLY, .body = body};
+
+    return named(patch(c, ref, &request, out, err), "apply", ref, err);
+}
+
+enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref, const char *body,
+                         struct json **out, struct err *err)
+{
+    struct kube_request request = {.content_type = TYPE_MERGE, .body = body};
+
+    return named(patch(c, ref, &request, out, err), "patch", ref, err);
+}
+
+static enum err_code write_delete(const struct kube_delete *how, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "apiVersion", "v1");
+    jsonw_string(&w, "kind", "DeleteOptions");
+    jsonw_string(&w, "propagationPolicy", "Background");
+    if (how && how->grace_seconds >= 0)
+        jsonw_int(&w, "gracePeriodSeconds", how->grace_seconds);
+    if (how && how->uid) {
+        jsonw_open_object(&w, "preconditions");
+        jsonw_string(&w, "uid", how->uid);
+        jsonw_close(&w);
+    }
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
+                          const struct kube_delete *how, struct err *err)
+{
+    struct kube_request request = {.method = "DELETE", .content_type = TYPE_JSON};
+    struct buf body = {.max = 1024};
+    enum err_code rc;
+
+    if (!ref->name) /* would delete the whole collection */
+        return named(err_set(err, ERR_INVALID, "no name is given"), "delete", ref, err);
+    rc = write_delete(how, &body, err);
+    request.body = body.data;
+    if (rc == ERR_OK)
+        rc = call_ref(c, ref, &request, NULL, err);
+    buf_deinit(&body);
+    return named(rc, "delete", ref, err);
+}

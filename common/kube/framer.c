@@ -1,0 +1,37 @@
+#include "kube/framer.h"
+
+#include <string.h>
+
+static enum err_code hand_over(struct framer_sink sink, const char *line, size_t n, struct err *err)
+{
+    return n > 0 ? sink.on_line(sink.ctx, line, n, err) : ERR_OK;
+}
+
+enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct framer_sink sink,
+                          struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    while (n > 0 && rc == ERR_OK) {
+        const char *end = memchr(bytes, '\n', n);
+        size_t part = end ? (size_t)(end - bytes) : n;
+
+        if (end && f->partial.len == 0 && part <= f->partial.max) {
+            rc = hand_over(sink, bytes, part, err); /* the usual case: nothing is copied */
+        } else {
+            rc = buf_add(&f->partial, bytes, part, err);
+            if (rc == ERR_OK && end)
+                rc = hand_over(sink, f->partial.data, f->partial.len, err);
+            if (rc == ERR_OK && end)
+                buf_reset(&f->partial);
+        }
+        bytes += part + (end ? 1 : 0);
+        n -= part + (end ? 1 : 0);
+    }
+    return rc == ERR_LIMIT ? err_wrap(err, rc, "line too long") : rc;
+}
+
+void framer_reset(struct framer *f)
+{
+    buf_deinit(&f->partial); /* a long line should not cost memory for ever */
+}

@@ -1,0 +1,431 @@
+#include "kube/watch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/jsonw.h"
+#include "kube/backoff.h"
+#include "kube/framer.h"
+#include "kube/known.h"
+#include "kube/status.h"
+
+#define PATH_MAX_BYTES     8192
+#define POSITION_BYTES     6144 /* of a continue token */
+#define VERSION_BYTES      128
+#define PAGE_MS            60000
+#define WATCH_SHORT_MS     1000   /* one that ends sooner without an event has failed */
+#define WATCH_CALM_MS      120000 /* one that lasts longer wipes out the failures before */
+#define VANISHED_MAX_BYTES 2048
+
+struct kube_watch {
+    struct kube_client *client; /* borrowed */
+    struct kube_ref ref;        /* its texts are owned */
+    struct kube_watcher watcher;
+    enum kube_watch_state state;
+    uint64_t transfer;             /* 0: none under way */
+    char version[VERSION_BYTES];   /* where to watch from; "": a list is due */
+    char position[POSITION_BYTES]; /* the next page of the list; "": the first */
+    uint64_t list;                 /* number of the current or last list */
+    struct known known;
+    struct framer framer;
+    bool is_synced;
+    int n_failures;             /* in a row */
+    int64_t retry_ms;           /* in BACKOFF: when to go on */
+    int64_t watch_began_ms;     /* in WATCHING */
+    uint64_t watch_began_count; /* n_events then */
+    struct kube_watch_counts counts;
+};
+
+/* --- life --- */
+
+static char *copy_or_null(const char *text, bool *failed)
+{
+    char *copy = text ? strdup(text) : NULL;
+
+    if (text && !copy)
+        *failed = true;
+    return copy;
+}
+
+enum err_code kube_watch_new(struct kube_client *c, const struct kube_ref *ref,
+                             struct kube_watcher watcher, struct kube_watch **out, struct err *err)
+{
+    struct kube_watch *w = calloc(1, sizeof *w);
+    bool failed = !w;
+
+    if (w) {
+        w->client = c;
+        w->watcher = watcher;
+        w->framer.partial.max = KUBE_LINE_MAX_BYTES;
+        w->ref.resource = ref->resource;
+        w->ref.namespace = copy_or_null(ref->namespace, &failed);
+        w->ref.label_selector = copy_or_null(ref->label_selector, &failed);
+        w->ref.field_selector = copy_or_null(ref->field_selector, &failed);
+    }
+    if (failed) {
+        kube_watch_free(w);
+        return err_set(err, ERR_NO_MEMORY, "no memory for a watch");
+    }
+    *out = w;
+    return ERR_OK;
+}
+
+static void free_text(const char *text)
+{
+    union {
+        const char *from;
+        void *to;
+    } unconst = {.from = text}; /* ours since kube_watch_new() copied it */
+
+    free(unconst.to);
+}
+
+void kube_watch_free(struct kube_watch *w)
+{
+    if (!w)
+        return;
+    http_cancel(kube_client_http(w->client), w->transfer);
+    known_deinit(&w->known);
+    framer_reset(&w->framer);
+    free_text(w->ref.namespace);
+    free_text(w->ref.label_selector);
+    free_text(w->ref.field_selector);
+    free(w);
+}
+
+enum kube_watch_state kube_watch_state_of(const struct kube_watch *w)
+{
+    return w->state;
+}
+
+bool kube_watch_is_synced(const struct kube_watch *w)
+{
+    return w->is_synced;
+}
+
+struct kube_watch_counts kube_watch_counts_of(const struct kube_watch *w)
+{
+    return w->counts;
+}
+
+/* --- failing --- */
+
+static uint32_t random_bits(void)
+{
+    uint32_t bits = 0;
+
+    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != (ssize_t)sizeof bits)
+        bits = (uint32_t)clock_now_ns(); /* only spreads waiting times */
+    return bits;
+}
+
+/* Can the watch go on from the version it has, or must everything be listed again? After a cut or
+ * a server in trouble it can; after anything that says the place or a line is wrong it cannot. */
+static bool keeps_place(enum err_code code)
+{
+    return code == ERR_IO || code == ERR_AGAIN || code == ERR_DENIED || code == ERR_NO_MEMORY;
+}
+
+static void back_off(struct kube_watch *w, const struct err *err)
+{
+    int64_t quiet_ms = kube_client_quiet_ms(w->client, clock_now_ms());
+    int64_t wait_ms;
+
+    w->n_failures++;
+    w->counts.n_failures++;
+    wait_ms = backoff_ms(w->n_failures, random_bits());
+    if (wait_ms < quiet_ms)
+        wait_ms = quiet_ms;
+    w->retry_ms = clock_now_ms() + wait_ms;
+    w->state = KUBE_WATCH_BACKOFF;
+    w->position[0] = '\0'; /* a list starts over: its first pages are old by then */
+    if (!keeps_place(err->code))
+        w->version[0] = '\0';
+    if (w->watcher.on_error)
+        w->watcher.on_error(w->watcher.ctx, err, wait_ms);
+}
+
+static void set_version(struct kube_watch *w, const struct json *object)
+{
+    const char *version = json_string(json_path(object, "metadata.resourceVersion"), "");
+
+    if (*version && strlen(version) < sizeof w->version)
+        (void)snprintf(w->version, sizeof w->version, "%s", version);
+}
+
+/* --- reporting --- */
+
+static void report(struct kube_watch *w, enum kube_change change, const struct json *object)
+{
+    w->watcher.on_change(w->watcher.ctx, change, object);
+}
+
+/* Of an object that vanished unseen only this much is left. */
+static void report_vanished(void *ctx, const struct known_object *o)
+{
+    struct buf text = {.max = VANISHED_MAX_BYTES};
+    struct json *object = NULL;
+    struct jsonw out;
+
+    jsonw_init(&out, &text);
+    jsonw_open_object(&out, NULL);
+    jsonw_open_object(&out, "metadata");
+    if (*o->namespace)
+        jsonw_string(&out, "namespace", o->namespace);
+    jsonw_string(&out, "name", o->name);
+    jsonw_string(&out, "uid", o->uid);
+    jsonw_close(&out);
+    jsonw_close(&out);
+    if (jsonw_finish(&out, NULL) == ERR_OK &&
+        json_parse(text.data, text.len, &object, NULL) == ERR_OK)
+        report(ctx, KUBE_DELETED, object);
+    json_free(object);
+    buf_deinit(&text);
+}
+
+/* An object exists, says a list or a watch. */
+static enum err_code see(struct kube_watch *w, const struct json *object, struct err *err)
+{
+    const struct json *metadata = json_get(object, "metadata");
+    const char *namespace = json_string(json_get(metadata, "namespace"), "");
+    const char *name = json_string(json_get(metadata, "name"), "");
+    const char *uid = json_string(json_get(metadata, "uid"), "");
+    struct known_object *known = known_find(&w->known, namespace, name);
+    enum kube_change change = KUBE_MODIFIED;
+    enum err_code rc;
+
+    if (!*name) {
+        w->counts.n_ignored++;
+        return ERR_OK;
+    }
+    if (known && strcmp(known->uid, uid) != 0) { /* another one took its name while we were blind */
+        report_vanished(w, known);
+        known_remove(&w->known, known);
+        known = NULL;
+    }
+    if (!known) {
+        rc = known_add(&w->known, namespace, name, uid, &known, err);
+        if (rc != ERR_OK)
+            return rc;
+        change = KUBE_ADDED;
+    }
+    known->list = w->list;
+    report(w, change, object);
+    return ERR_OK;
+}
+
+static void forget(struct kube_watch *w, const struct json *object)
+{
+    const struct json *metadata = json_get(object, "metadata");
+    const char *namespace = json_string(json_get(metadata, "namespace"), "");
+    const char *name = json_string(json_get(metadata, "name"), "");
+    const char *uid = json_string(json_get(metadata, "uid"), "");
+    struct known_object *known = known_find(&w->known, namespace, name);
+
+    if (!known || strcmp(known->uid, uid) != 0) {
+        w->counts.n_ignored++; /* reported before, or of an earlier bearer of the name */
+        return;
+    }
+    known_remove(&w->known, known);
+    report(w, KUBE_DELETED, object);
+}
+
+/* --- watching --- */
+
+static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *err)
+{
+    struct kube_watch *w = ctx;
+    struct json *event = NULL;
+    const struct json *object;
+    const char *type;
+    enum err_code rc = json_parse(line, n, &event, err);
+
+    if (rc != ERR_OK)
+        return err_wrap(err, ERR_PROTOCOL, "watch event");
+    type = json_string(json_get(event, "type"), "");
+    object = json_get(event, "object");
+    if (strcmp(type, "ERROR") == 0) {
+        rc = kube_status_object(object, err);
+        if (rc == ERR_TIMEOUT) /* 504: our version is ahead of the server's history */
+            rc = err_wrap(err, ERR_GONE, "a version that the server does not know");
+    } else if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0) {
+        w->counts.n_events++;
+        rc = see(w, object, err);
+    } else if (strcmp(type, "DELETED") == 0) {
+        w->counts.n_events++;
+        forget(w, object);
+    } else if (strcmp(type, "BOOKMARK") != 0) {
+        w->counts.n_ignored++;
+    }
+    if (rc == ERR_OK) {
+        set_version(w, object);
+        w->n_failures = 0;
+    }
+    json_free(event);
+    return rc;
+}
+
+static enum err_code on_watch_chunk(void *ctx, const char *bytes, size_t n, struct err *err)
+{
+    struct kube_watch *w = ctx;
+
+    return framer_feed(&w->framer, bytes, n, (struct framer_sink){.ctx = w, .on_line = on_line},
+                       err);
+}
+
+static void on_watch_done(void *ctx, struct http_response *response, const struct err *err)
+{
+    struct kube_watch *w = ctx;
+    struct err why = *err;
+    int64_t lasted_ms = clock_now_ms() - w->watch_began_ms;
+    bool is_empty = w->counts.n_events == w->watch_began_count;
+
+    w->transfer = 0;
+    framer_reset(&w->framer);
+    if (lasted_ms > WATCH_CALM_MS)
+        w->n_failures = 0;
+    if (why.code == ERR_TIMEOUT)
+        why.code = ERR_IO; /* a line gone silent is a cut: the place is still good */
+    if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
+        kube_refused(w->client, response, &why);
+    else if (why.code == ERR_OK && is_empty && lasted_ms < WATCH_SHORT_MS)
+        err_set(&why, ERR_IO, "the watch ended after %lld ms without an event",
+                (long long)lasted_ms);
+    if (why.code != ERR_OK) {
+        err_wrap(&why, why.code, "watch %s", w->ref.resource->plural);
+        back_off(w, &why);
+    }
+}
+
+/* The path of the collection from version `w->version` on. */
+static enum err_code watch_path(const struct kube_watch *w, int seconds, struct buf *out,
+                                struct err *err)
+{
+    char text[16];
+    enum err_code rc = kube_ref_path(&w->ref, out, err);
+
+    (void)snprintf(text, sizeof text, "%d", seconds);
+    if (rc == ERR_OK)
+        rc = kube_add_query(out, "watch", "true", err);
+    if (rc == ERR_OK)
+        rc = kube_add_query(out, "allowWatchBookmarks", "true", err);
+    if (rc == ERR_OK)
+        rc = kube_add_query(out, "resourceVersion", w->version, err);
+    return rc == ERR_OK ? kube_add_query(out, "timeoutSeconds", text, err) : rc;
+}
+
+static enum err_code start_watch(struct kube_watch *w, struct err *err)
+{
+    int seconds =
+        KUBE_WATCH_MIN_S + (int)(random_bits() % (KUBE_WATCH_MAX_S - KUBE_WATCH_MIN_S + 1));
+    struct http_handler handler = {.ctx = w, .on_done = on_watch_done, .on_chunk = on_watch_chunk};
+    struct kube_request request = {.deadline_ms = seconds * 1000LL + KUBE_WATCH_GRACE_MS};
+    struct buf path = {.max = PATH_MAX_BYTES};
+    enum err_code rc = watch_path(w, seconds, &path, err);
+
+    request.path = path.data;
+    if (rc == ERR_OK)
+        rc = kube_start(w->client, &request, handler, &w->transfer, err);
+    buf_deinit(&path);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "watch %s", w->ref.resource->plural);
+    w->state = KUBE_WATCH_WATCHING;
+    w->watch_began_ms = clock_now_ms();
+    w->watch_began_count = w->counts.n_events;
+    w->counts.n_watches++;
+    return ERR_OK;
+}
+
+/* --- listing --- */
+
+/* One page has come: report what it holds. After the last one, what it did not hold. */
+static enum err_code take_page(struct kube_watch *w, const struct json *page, struct err *err)
+{
+    const char *next = json_string(json_path(page, "metadata.continue"), "");
+    const struct json *items = json_get(page, "items");
+    enum err_code rc = ERR_OK;
+
+    if (json_kind_of(items) != JSON_ARRAY && json_kind_of(items) != JSON_NULL)
+        return err_set(err, ERR_PROTOCOL, "the answer is no list");
+    if (strlen(next) >= sizeof w->position)
+        return err_set(err, ERR_LIMIT, "the continue token is too long");
+    for (const struct json *o = json_first(items); rc == ERR_OK && o; o = json_next(o))
+        rc = see(w, o, err);
+    if (rc != ERR_OK)
+        return rc;
+    (void)snprintf(w->position, sizeof w->position, "%s", next);
+    if (*next)
+        return ERR_OK;
+    known_sweep(&w->known, w->list, report_vanished, w);
+    set_version(w, page);
+    if (w->version[0] == '\0')
+        return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
+    w->is_synced = true; /* n_failures stays: only an event proves that watching works too */
+    report(w, KUBE_SYNCED, NULL);
+    return ERR_OK;
+}
+
+static void on_page_done(void *ctx, struct http_response *response, const struct err *err)
+{
+    struct kube_watch *w = ctx;
+    struct err why = *err;
+    struct json *page = NULL;
+
+    w->transfer = 0;
+    if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
+        kube_refused(w->client, response, &why);
+    else if (why.code == ERR_OK)
+        why.code = json_parse(buf_text(&response->body), response->body.len, &page, &why);
+    buf_deinit(&response->body); /* large, and the handlers may take their time */
+    if (why.code == ERR_OK)
+        why.code = take_page(w, page, &why);
+    json_free(page);
+    if (why.code != ERR_OK) {
+        err_wrap(&why, why.code, "list %s", w->ref.resource->plural);
+        back_off(w, &why);
+    }
+}
+
+static enum err_code start_page(struct kube_watch *w, struct err *err)
+{
+    struct http_handler handler = {.ctx = w, .on_done = on_page_done};
+    struct kube_request request = {.deadline_ms = PAGE_MS,
+                                   .response_max_bytes = KUBE_PAGE_MAX_BYTES};
+    struct buf path = {.max = PATH_MAX_BYTES};
+    enum err_code rc = kube_list_path(&w->ref, w->position, &path, err);
+
+    request.path = path.data;
+    if (rc == ERR_OK)
+        rc = kube_start(w->client, &request, handler, &w->transfer, err);
+    buf_deinit(&path);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "list %s", w->ref.resource->plural);
+    if (w->position[0] == '\0') {
+        w->list++;
+        w->counts.n_lists++;
+    }
+    w->state = KUBE_WATCH_LISTING;
+    return ERR_OK;
+}
+
+int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms)
+{
+    struct err err;
+    enum err_code rc;
+
+    if (w->transfer)
+        return -1;
+    if (w->state == KUBE_WATCH_BACKOFF && now_ms < w->retry_ms)
+        return w->retry_ms - now_ms;
+    if (w->version[0] == '\0' || w->position[0] != '\0')
+        rc = start_page(w, &err);
+    else
+        rc = start_watch(w, &err);
+    if (rc == ERR_OK)
+        return -1;
+    back_off(w, &err);
+    return w->retry_ms > now_ms ? w->retry_ms - now_ms : 0;
+}
