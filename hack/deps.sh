@@ -81,7 +81,7 @@ check) wanted="$build $cluster $check" ;;
 esac
 if [ "$1" != build ]; then
     # Any docker engine will do, and any go: an old one fetches the one that is needed.
-    if ! command -v dockerd >/dev/null && ! docker info >/dev/null 2>&1; then wanted="$wanted $engine"; fi
+    if ! command -v dockerd >/dev/null && ! docker ps -q >/dev/null 2>&1; then wanted="$wanted $engine"; fi
     command -v go >/dev/null || wanted="$wanted golang-go"
 fi
 command -v dpkg-query >/dev/null || die "This is neither Debian nor Ubuntu: there is no dpkg." \

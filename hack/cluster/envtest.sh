@@ -27,7 +27,7 @@ is_running() { # is_running PROGRAM: ours, and not another process that has got 
 launch() { # launch PROGRAM ARGUMENT...
     local program=$1; shift
     cd "$dir"
-    setsid "$BIN/$program" "$@" >"$dir/$program.log" 2>&1 </dev/null &
+    (detached "$BIN/$program" "$@") >"$dir/$program.log" 2>&1 </dev/null &
     echo $! >"$dir/$program.pid"
 }
 

@@ -79,6 +79,17 @@ only_one() {
     flock "$fd"
 }
 
+# detached PROGRAM ARGUMENT...: becomes a program that outlives the caller and keeps nothing of it
+# open, such as a lock or make's pipes. Called as: (detached ...) >LOG 2>&1 </dev/null &
+detached() {
+    local fd
+    for fd in /proc/"$BASHPID"/fd/*; do
+        fd=${fd##*/}
+        [ "$fd" -le 2 ] || eval "exec $fd>&-"
+    done
+    exec setsid "$@"
+}
+
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
         "$@"

@@ -1,0 +1,68 @@
+#!/bin/bash
+# Prints the name of a base image for `docker build --build-arg BASE=...`, and makes it if need be.
+#
+#   hack/cluster/base-image.sh NAME
+#
+# Where Docker Hub answers (asked for at most 5 s) that is its Debian image. Else NAME is made from
+# the packages of this machine's own distribution. `apt-get` works in it, also inside docker build:
+# the image carries the machine's package sources with the keys they name, the settings of its apt
+# that concern the network (proxy, time-outs, checks), and its certificate authorities when a
+# source needs https. Add `--network host` to docker build, so that a proxy or a name server on the
+# machine's loopback address is reached too.
+set -euo pipefail
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+[ $# -eq 1 ] || die "usage: $0 NAME"
+name=$1
+
+# shellcheck source=/dev/null
+distribution() { (. /etc/os-release && echo "$ID $VERSION_CODENAME"); }
+
+sources() { # the distribution's own files, not those that somebody added
+    local file
+    for file in /etc/apt/sources.list.d/{debian,ubuntu}.sources /etc/apt/sources.list; do
+        if grep -qsE '^(URIs:|deb )' "$file"; then echo "$file"; fi
+    done
+}
+
+# Settings that say how packages are reached, in the form that apt reads.
+apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries|ForceIPv)[^ ]* "[^"]+";' || true; }
+
+bootstrap() { # bootstrap SUITE FILE...: a minimal system as a tar file on stdout
+    local suite=$1 packages=apt hooks=(); shift
+    apt_settings >"$work/90host"
+    hooks+=(--customize-hook="upload $work/90host /etc/apt/apt.conf.d/90host")
+    if grep -q https: "$@"; then
+        packages=ca-certificates
+        hooks+=(--customize-hook='upload /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt')
+    fi
+    as_root mmdebstrap --quiet --variant=minbase --include="$packages" \
+        --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
+        --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-include=/usr/share/doc/*/copyright' \
+        "${hooks[@]}" "$suite" - "$@"
+}
+
+make_image() {
+    local id suite
+    read -r id suite <<<"$(distribution)"
+    bootstrap "$suite" "${files[@]}" >"$work/root.tar"
+    docker import --change 'CMD ["/bin/bash"]' --change "LABEL dev.skyjob.base=$id-$suite" "$work/root.tar" "$name"
+}
+
+"$CLUSTER_DIR/docker.sh" start
+if docker image inspect "$name" >/dev/null 2>&1; then
+    echo "$name"
+    exit
+fi
+if registry_answers; then
+    say "Docker Hub answers: the base image is $BASE_IMAGE."
+    echo "$BASE_IMAGE"
+    exit
+fi
+command -v mmdebstrap >/dev/null || die "mmdebstrap is missing." "Run: hack/deps.sh cluster"
+mapfile -t files < <(sources)
+[ ${#files[@]} -gt 0 ] || die "No package source of Debian or Ubuntu in /etc/apt." "Put one into /etc/apt/sources.list."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+run 40 "Base image $name from packages" make_image
+echo "$name"
