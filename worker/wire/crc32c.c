@@ -3,6 +3,8 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "wire/bytes.h"
+
 /* Remainders of each byte, reflected polynomial 0x82f63b78, for one byte and with 1 to 7 zero
  * bytes behind it: eight bytes at a time without the instruction. */
 #define TABLE_LEVELS 8
@@ -25,22 +27,13 @@ __attribute__((constructor)) static void fill_table(void)
         }
 }
 
-static uint64_t load_le64(const uint8_t *p)
-{
-    uint64_t v = 0;
-
-    for (int i = 0; i < 8; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 uint32_t crc32c_by_table(uint32_t crc, const void *bytes, size_t n)
 {
     const uint8_t *p = bytes;
 
     crc = ~crc;
     for (; n >= 8; n -= 8, p += 8) {
-        uint64_t v = load_le64(p) ^ crc;
+        uint64_t v = bytes_get(p, 8) ^ crc;
 
         crc = 0;
         for (int i = 0; i < 8; i++)

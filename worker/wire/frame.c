@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "wire/bytes.h"
 #include "wire/crc32c.h"
 
 /* Where each field lies in the header. */
@@ -34,24 +35,9 @@ static const struct {
 } kinds[N_FRAME_KINDS] = {[FRAME_NONE] = {"NONE", PARTS_N}, FRAME_KINDS(FRAME_ROW)};
 #undef FRAME_ROW
 
-static void put(uint8_t *p, uint64_t v, int n_bytes)
-{
-    for (int i = 0; i < n_bytes; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static uint64_t get(const uint8_t *p, int n_bytes)
-{
-    uint64_t v = 0;
-
-    for (int i = 0; i < n_bytes; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 static bool is_zero(const uint8_t *p, int n_bytes)
 {
-    return get(p, n_bytes) == 0;
+    return bytes_get(p, n_bytes) == 0;
 }
 
 const char *frame_kind_name(enum frame_kind kind)
@@ -74,29 +60,29 @@ void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEAD
 
     memset(out, 0, FRAME_HEADER_BYTES);
     memcpy(out + AT_MAGIC, magic, sizeof magic);
-    put(out + AT_KIND, (uint64_t)head->kind, 1);
-    put(out + AT_FLAGS, head->flags, 1);
-    put(out + AT_JOB_HASH, head->job_hash, 8);
-    put(out + AT_STEP, head->step, 8);
-    put(out + AT_ATTEMPT, head->attempt, 4);
-    put(out + AT_MICROBATCH, head->microbatch, 4);
-    put(out + AT_TENSOR, head->tensor_bytes, 8);
-    put(out + AT_META, head->meta_bytes, 4);
-    put(out + AT_PAYLOAD_CRC, head->payload_crc, 4);
-    put(out + AT_HEADER_CRC, crc32c(0, out, AT_HEADER_CRC), 4);
+    bytes_put(out + AT_KIND, (uint64_t)head->kind, 1);
+    bytes_put(out + AT_FLAGS, head->flags, 1);
+    bytes_put(out + AT_JOB_HASH, head->job_hash, 8);
+    bytes_put(out + AT_STEP, head->step, 8);
+    bytes_put(out + AT_ATTEMPT, head->attempt, 4);
+    bytes_put(out + AT_MICROBATCH, head->microbatch, 4);
+    bytes_put(out + AT_TENSOR, head->tensor_bytes, 8);
+    bytes_put(out + AT_META, head->meta_bytes, 4);
+    bytes_put(out + AT_PAYLOAD_CRC, head->payload_crc, 4);
+    bytes_put(out + AT_HEADER_CRC, crc32c(0, out, AT_HEADER_CRC), 4);
 }
 
 static void read_fields(const uint8_t *bytes, struct frame_header *out)
 {
     out->kind = (enum frame_kind)bytes[AT_KIND];
     out->flags = bytes[AT_FLAGS];
-    out->job_hash = get(bytes + AT_JOB_HASH, 8);
-    out->step = get(bytes + AT_STEP, 8);
-    out->attempt = (uint32_t)get(bytes + AT_ATTEMPT, 4);
-    out->microbatch = (uint32_t)get(bytes + AT_MICROBATCH, 4);
-    out->tensor_bytes = get(bytes + AT_TENSOR, 8);
-    out->meta_bytes = (uint32_t)get(bytes + AT_META, 4);
-    out->payload_crc = (uint32_t)get(bytes + AT_PAYLOAD_CRC, 4);
+    out->job_hash = bytes_get(bytes + AT_JOB_HASH, 8);
+    out->step = bytes_get(bytes + AT_STEP, 8);
+    out->attempt = (uint32_t)bytes_get(bytes + AT_ATTEMPT, 4);
+    out->microbatch = (uint32_t)bytes_get(bytes + AT_MICROBATCH, 4);
+    out->tensor_bytes = bytes_get(bytes + AT_TENSOR, 8);
+    out->meta_bytes = (uint32_t)bytes_get(bytes + AT_META, 4);
+    out->payload_crc = (uint32_t)bytes_get(bytes + AT_PAYLOAD_CRC, 4);
 }
 
 static enum err_code check_limits(const struct frame_header *head,
@@ -129,7 +115,7 @@ enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_li
         return err_set(err, ERR_PROTOCOL, "the bytes do not start a frame of version %d", magic[3]);
     if (n < FRAME_HEADER_BYTES)
         return err_set(err, ERR_AGAIN, "%zu of %d header bytes", n, FRAME_HEADER_BYTES);
-    if (get(bytes + AT_HEADER_CRC, 4) != crc32c(0, bytes, AT_HEADER_CRC))
+    if (bytes_get(bytes + AT_HEADER_CRC, 4) != crc32c(0, bytes, AT_HEADER_CRC))
         return err_set(err, ERR_PROTOCOL, "a frame's header has a wrong checksum");
 
     read_fields(bytes, &head);

@@ -1,49 +1,14 @@
 #include <assert.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "wire/crc32c.h"
 #include "wire/link_parts.h"
 
-/* What a HELLO says, in its meta data. */
-enum {
-    HELLO_AT_FROM = 0,      /* u32, the stage that speaks */
-    HELLO_AT_TO = 4,        /* u32, the stage that it believes to speak to */
-    HELLO_AT_N_STAGES = 8,  /* u32 */
-    HELLO_AT_BACKWARD = 12, /* u32, 1 for gradients */
-    HELLO_AT_PLAN = 16,     /* u64 */
-    HELLO_AT_TENSOR = 24,   /* u64, limits.tensor_max_bytes */
-    HELLO_AT_META = 32,     /* u32, limits.meta_max_bytes */
-    HELLO_BYTES = 40,
-};
-
-static_assert(sizeof((struct conn *)0)->meta >= HELLO_BYTES, "a HELLO fits");
 static_assert(offsetof(struct conn, control) ==
                   offsetof(struct conn, control_room) + CHUNK_ROOM_BYTES,
               "the room lies directly in front of the control frames");
-
-static void put32(uint8_t *p, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        p[i] = (uint8_t)(v >> (8 * i));
-}
-
-static void put64(uint8_t *p, uint64_t v)
-{
-    put32(p, (uint32_t)v);
-    put32(p + 4, (uint32_t)(v >> 32));
-}
-
-static uint32_t get32(const uint8_t *p)
-{
-    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
-}
-
-static uint64_t get64(const uint8_t *p)
-{
-    return get32(p) | (uint64_t)get32(p + 4) << 32;
-}
 
 void conn_say_why(struct conn *c, const char *fmt, ...)
 {
@@ -122,7 +87,7 @@ static enum err_code place_payload(struct conn *c, struct err *err)
     const struct receive_slot *slot;
 
     if (FRAME_KIND_BIT(c->reader.head.kind) & FRAME_KINDS_OF_LINK) {
-        reader_place(&c->reader, c->meta, NULL);
+        reader_place(&c->reader, c->hello, NULL);
         return ERR_OK;
     }
     pthread_mutex_lock(&c->link->lock);
@@ -135,34 +100,29 @@ static enum err_code place_payload(struct conn *c, struct err *err)
     return ERR_OK;
 }
 
-/* Do plan, limits and both stage numbers agree? */
-static enum err_code check_hello(const struct conn *c, struct err *err)
+/* Do plan, limits and the receiver's number agree? */
+static enum err_code check_hello(const struct link_params *mine, const struct hello *hello,
+                                 struct err *err)
 {
-    const struct link_params *mine = &c->link->params;
-
-    if (c->reader.head.meta_bytes != HELLO_BYTES)
-        return err_set(err, ERR_PROTOCOL, "a HELLO of %u bytes", c->reader.head.meta_bytes);
-    if (get64(c->meta + HELLO_AT_PLAN) != mine->plan_hash ||
-        get32(c->meta + HELLO_AT_N_STAGES) != (uint32_t)mine->n_stages)
+    if (hello->plan_hash != mine->plan_hash || hello->n_stages != (uint32_t)mine->n_stages)
         return err_set(err, ERR_PROTOCOL, "another plan");
-    if (get64(c->meta + HELLO_AT_TENSOR) != mine->limits.tensor_max_bytes ||
-        get32(c->meta + HELLO_AT_META) != mine->limits.meta_max_bytes)
+    if (hello->tensor_max_bytes != mine->limits.tensor_max_bytes ||
+        hello->meta_max_bytes != mine->limits.meta_max_bytes)
         return err_set(err, ERR_PROTOCOL, "other limits for tensors or meta data");
-    if (get32(c->meta + HELLO_AT_TO) != (uint32_t)mine->stage)
-        return err_set(err, ERR_PROTOCOL, "meant stage %u, this is stage %d",
-                       get32(c->meta + HELLO_AT_TO), mine->stage);
+    if (hello->to_stage != (uint32_t)mine->stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u was meant, this is stage %d", hello->to_stage,
+                       mine->stage);
     return ERR_OK;
 }
 
 /* The edge that a stranger's HELLO names, if it may have it. Called with the lock. */
-static enum err_code claim_edge(struct conn *c, struct err *err)
+static enum err_code claim_edge(struct conn *c, const struct hello *hello, struct err *err)
 {
-    uint32_t backward = get32(c->meta + HELLO_AT_BACKWARD), from = get32(c->meta + HELLO_AT_FROM);
-    struct edge *edge = &c->link->edges[backward ? LINK_BACKWARD_IN : LINK_FORWARD_IN];
+    struct edge *edge = &c->link->edges[hello->is_backward ? LINK_BACKWARD_IN : LINK_FORWARD_IN];
 
-    if (backward > 1 || edge->state == EDGE_UNUSED || from != (uint32_t)edge->peer_stage)
-        return err_set(err, ERR_PROTOCOL, "stage %u has no such edge to stage %d", from,
-                       c->link->params.stage);
+    if (!edge_exists(edge) || hello->from_stage != (uint32_t)edge->peer_stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u has no such edge to stage %d",
+                       hello->from_stage, c->link->params.stage);
     if (edge->conn)
         return err_set(err, ERR_PROTOCOL, "the %s edge is taken", edge_name(edge->id));
     if (edge->state == EDGE_LOST || c->link->closing)
@@ -175,17 +135,20 @@ static enum err_code claim_edge(struct conn *c, struct err *err)
 
 static enum err_code hear_hello(struct conn *c, struct err *err)
 {
-    enum err_code rc = check_hello(c, err);
+    struct hello hello;
+    enum err_code rc = hello_decode(c->hello, c->reader.head.meta_bytes, &hello, err);
 
+    if (rc == ERR_OK)
+        rc = check_hello(&c->link->params, &hello, err);
     if (rc != ERR_OK)
         return rc;
     c->hello_heard = true;
     if (!c->dialed) {
         pthread_mutex_lock(&c->link->lock);
-        rc = claim_edge(c, err);
+        rc = claim_edge(c, &hello, err);
         pthread_mutex_unlock(&c->link->lock);
-    } else if (get32(c->meta + HELLO_AT_FROM) != (uint32_t)c->edge->peer_stage) {
-        rc = err_set(err, ERR_PROTOCOL, "stage %u answered", get32(c->meta + HELLO_AT_FROM));
+    } else if (hello.from_stage != (uint32_t)c->edge->peer_stage) {
+        rc = err_set(err, ERR_PROTOCOL, "stage %u answered", hello.from_stage);
     }
     return rc;
 }
@@ -360,17 +323,17 @@ static void say_hello(struct conn *c, struct chunk *out)
 {
     const struct link_params *mine = &c->link->params;
     struct frame_header head = {.kind = FRAME_HELLO, .meta_bytes = HELLO_BYTES};
-    uint8_t *meta = c->control + FRAME_HEADER_BYTES;
+    struct hello hello = {
+        .from_stage = (uint32_t)mine->stage,
+        .to_stage = (uint32_t)c->edge->peer_stage,
+        .n_stages = (uint32_t)mine->n_stages,
+        .is_backward = c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT,
+        .plan_hash = mine->plan_hash,
+        .tensor_max_bytes = mine->limits.tensor_max_bytes,
+        .meta_max_bytes = mine->limits.meta_max_bytes,
+    };
 
-    memset(meta, 0, HELLO_BYTES);
-    put32(meta + HELLO_AT_FROM, (uint32_t)mine->stage);
-    put32(meta + HELLO_AT_TO, (uint32_t)c->edge->peer_stage);
-    put32(meta + HELLO_AT_N_STAGES, (uint32_t)mine->n_stages);
-    put32(meta + HELLO_AT_BACKWARD,
-          c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT);
-    put64(meta + HELLO_AT_PLAN, mine->plan_hash);
-    put64(meta + HELLO_AT_TENSOR, mine->limits.tensor_max_bytes);
-    put32(meta + HELLO_AT_META, mine->limits.meta_max_bytes);
+    hello_encode(&hello, c->control + FRAME_HEADER_BYTES);
     control_chunk(c, &head, out);
     c->hello_told = true;
 }

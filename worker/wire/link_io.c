@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/clock.h"
 #include "wire/link_parts.h"
+#include "wire/wsframe.h"
 
 #define SUBPROTOCOL    "skyjob.v1"
 #define URL_PATH       "/skyjob"
@@ -14,7 +16,8 @@
 #define HTTP_TIMEOUT_S 10
 #define FDS_MAX        64 /* of the context: the connections, the listener and its own */
 
-static_assert(CHUNK_ROOM_BYTES >= LWS_PRE, "websocket headers fit in front of a chunk");
+static_assert(CHUNK_ROOM_BYTES >= LWS_PRE && CHUNK_ROOM_BYTES >= WSFRAME_HEAD_MAX,
+              "websocket headers fit in front of a chunk");
 
 struct link_io {
     struct lws_context *context;
@@ -157,11 +160,30 @@ static int on_receive(struct lws *wsi, const void *bytes, size_t n)
     return 0;
 }
 
+/* A dialer's frames are masked here (see wsframe.h) and go out as they are: on a websocket the
+ * library sends what is written as LWS_WRITE_RAW unchanged, with its own buffering and pings. */
+static int write_masked(struct lws *wsi, const struct chunk *chunk)
+{
+    uint32_t key;
+    size_t head;
+
+    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
+        return -1;
+    head = wsframe_wrap(chunk->bytes, chunk->n_bytes, chunk->first, chunk->last, key);
+    return lws_write(wsi, chunk->bytes - head, chunk->n_bytes + head, LWS_WRITE_RAW);
+}
+
+static int write_plain(struct lws *wsi, const struct chunk *chunk)
+{
+    int flags = lws_write_ws_flags(LWS_WRITE_BINARY, chunk->first, chunk->last);
+
+    return lws_write(wsi, chunk->bytes, chunk->n_bytes, (enum lws_write_protocol)flags);
+}
+
 static int on_writeable(struct lws *wsi)
 {
     struct conn *c = conn_of(wsi);
     struct chunk chunk;
-    int flags;
 
     if (!c || c->state == CONN_CLOSING || lws_partial_buffered(wsi))
         return 0;
@@ -171,8 +193,7 @@ static int on_writeable(struct lws *wsi)
     }
     if (!conn_next_chunk(c, &chunk))
         return 0; /* libwebsockets also calls unasked */
-    flags = lws_write_ws_flags(LWS_WRITE_BINARY, chunk.first, chunk.last);
-    if (lws_write(wsi, chunk.bytes, chunk.n_bytes, (enum lws_write_protocol)flags) < 0) {
+    if ((c->dialed ? write_masked(wsi, &chunk) : write_plain(wsi, &chunk)) < 0) {
         conn_say_why(c, "writing failed");
         return -1;
     }

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "wire/hello.h"
 #include "wire/link.h"
 #include "wire/reader.h"
 
@@ -114,8 +115,8 @@ struct conn {
     char why[160];       /* how it ended, in words; empty: not said yet */
 
     struct reader reader;
-    uint8_t meta[64]; /* of HELLO */
-    int slot;         /* that the reader fills; -1: none */
+    uint8_t hello[HELLO_BYTES];
+    int slot; /* that the reader fills; -1: none */
 
     bool hello_told, hello_heard;
     bool bye_told, bye_heard;
@@ -124,7 +125,7 @@ struct conn {
     uint64_t chunk_at;     /* sender: bytes of the first queued slot that are written */
 
     uint8_t control_room[CHUNK_ROOM_BYTES]; /* directly in front of `control` */
-    uint8_t control[FRAME_HEADER_BYTES + 64];
+    uint8_t control[FRAME_HEADER_BYTES + HELLO_BYTES];
 };
 
 /* --- the link --- */

@@ -1,0 +1,159 @@
+/* How fast is a link on loopback? Prints "name value unit" lines:
+ *
+ *   link_throughput     one way, tensors of 3 MiB, as fast as the credits allow
+ *   link_latency_large  from link_send() to link_recv() of one tensor of 3 MiB, nothing else going
+ *   link_latency_small  the same with 1 KiB
+ *
+ * Both stages are in this process: two links, two IO threads, a sending and a receiving thread.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "wire/link.h"
+
+#define TENSOR_BYTES     (3u << 20)
+#define SMALL_BYTES      1024u
+#define TIMEOUT_MS       10000
+#define THROUGHPUT_COUNT 1000
+#define LATENCY_COUNT    300
+
+struct bench {
+    struct link *links[2];
+    void *areas[2];
+    uint8_t *tensor;
+    int64_t *latencies_ns; /* filled by the receiver when each message carries its start */
+    int n_messages;
+};
+
+static void or_die(enum err_code rc, const struct err *err)
+{
+    if (rc == ERR_OK)
+        return;
+    fprintf(stderr, "bench_link: %s\n", err->text);
+    exit(1);
+}
+
+static void open_stage(struct bench *b, int stage)
+{
+    struct link_params p = {
+        .listen_address = "127.0.0.1",
+        .stage = stage,
+        .n_stages = 2,
+        .limits = {.meta_max_bytes = 64,
+                   .tensor_max_bytes = TENSOR_BYTES,
+                   .n_receive_slots = 4,
+                   .n_send_slots = 2},
+        .dial_timeout_ms = TIMEOUT_MS,
+    };
+    struct err err;
+
+    p.area_bytes = link_area_bytes(&p.limits, stage, 2);
+    p.area = b->areas[stage] = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
+    if (!p.area)
+        exit(1);
+    memset(p.area, 1, p.area_bytes); /* page faults are not what is measured */
+    or_die(link_open(&p, &b->links[stage], &err), &err);
+}
+
+static void connect_stages(struct bench *b)
+{
+    struct link_peer peers[2] = {{.host = "127.0.0.1", .port = link_port(b->links[0])},
+                                 {.host = "127.0.0.1", .port = link_port(b->links[1])}};
+    struct err err;
+
+    or_die(link_set_peers(b->links[0], &peers[1], NULL, &err), &err);
+    or_die(link_set_peers(b->links[1], NULL, &peers[0], &err), &err);
+    for (int i = 0; i < 2; i++)
+        or_die(link_wait_ready(b->links[i], TIMEOUT_MS, &err), &err);
+}
+
+static void *receive_all(void *arg)
+{
+    struct bench *b = arg;
+    struct link_message msg;
+    struct err err;
+
+    for (int i = 0; i < b->n_messages; i++) {
+        or_die(link_recv(b->links[1], LINK_FORWARD_IN, TIMEOUT_MS, &msg, &err), &err);
+        b->latencies_ns[i] = clock_now_ns() - (int64_t)msg.step;
+        link_release(b->links[1], LINK_FORWARD_IN, &msg);
+    }
+    return NULL;
+}
+
+static void send_one(struct bench *b, uint64_t tensor_bytes)
+{
+    struct link_message msg = {.kind = FRAME_FORWARD,
+                               .step = (uint64_t)clock_now_ns(),
+                               .tensor = b->tensor,
+                               .tensor_bytes = tensor_bytes};
+    struct err err;
+
+    or_die(link_send(b->links[0], LINK_FORWARD_OUT, &msg, TIMEOUT_MS, &err), &err);
+}
+
+static int64_t run(struct bench *b, int n, uint64_t tensor_bytes, bool one_at_a_time)
+{
+    struct timespec pause = {.tv_nsec = 12 * 1000 * 1000}; /* longer than one takes */
+    pthread_t receiver;
+    int64_t start_ns = clock_now_ns();
+
+    b->n_messages = n;
+    if (pthread_create(&receiver, NULL, receive_all, b) != 0)
+        exit(1);
+    for (int i = 0; i < n; i++) {
+        send_one(b, tensor_bytes);
+        if (one_at_a_time)
+            nanosleep(&pause, NULL);
+    }
+    pthread_join(receiver, NULL);
+    return clock_now_ns() - start_ns;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static void print_latency(struct bench *b, const char *name, uint64_t tensor_bytes)
+{
+    (void)run(b, LATENCY_COUNT, tensor_bytes, true);
+    qsort(b->latencies_ns, LATENCY_COUNT, sizeof *b->latencies_ns, by_value);
+    printf("%s_p50 %.0f us\n", name, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e3);
+    printf("%s_p99 %.0f us\n", name, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e3);
+}
+
+int main(void)
+{
+    struct bench b = {.tensor = malloc(TENSOR_BYTES),
+                      .latencies_ns = calloc(THROUGHPUT_COUNT, sizeof(int64_t))};
+    int64_t ns;
+
+    if (!b.tensor || !b.latencies_ns)
+        return 1;
+    memset(b.tensor, 0x5a, TENSOR_BYTES);
+    open_stage(&b, 0);
+    open_stage(&b, 1);
+    connect_stages(&b);
+
+    ns = run(&b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
+    printf("link_throughput %.0f MB/s\n",
+           (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns);
+    print_latency(&b, "link_latency_large", TENSOR_BYTES);
+    print_latency(&b, "link_latency_small", SMALL_BYTES);
+
+    for (int i = 0; i < 2; i++) {
+        struct err err;
+
+        or_die(link_close(b.links[i], TIMEOUT_MS, &err), &err);
+        free(b.areas[i]);
+    }
+    free(b.latencies_ns);
+    free(b.tensor);
+    return 0;
+}
