@@ -24,7 +24,7 @@ OPT      := $(OPT.$(VARIANT))
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
 HARDEN := $(if $(filter asan,$(VARIANT)),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
-CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -Icli -Itests/support \
+CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -Icli -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
 CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
 LDFLAGS  := $(OPT) -pthread $(if $(filter asan,$(VARIANT)),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
@@ -77,7 +77,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration e2e asan try demo demo-down sample support check format \
+.PHONY: all help test unit integration e2e asan bench try demo demo-down sample support check format \
         format-check lint layers purity size clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -131,6 +131,17 @@ e2e: deps-cluster all ## a real multi-node cluster, Helm, kubectl, a job to its 
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan unit
+
+# --- benchmarks: ratios of two things in one run, never a test ---
+BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
+LIBS_bench := pipe nn data wire balance api base
+$(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/bench/bench.o \
+        $(call lib,$(LIBS_bench))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bench))
+
+bench: deps-cluster all sample $(BENCH) ## print a table of measured ratios, write build/bench.json
+	@hack/bench.sh $(BENCH) $(wildcard tests/bench/bench_*.sh)
 
 # --- trying it ---
 try: deps-build all sample ## train on this machine without a cluster, about a minute

@@ -1,0 +1,15 @@
+/* bench.h - one result of a benchmark, as a line of JSON on stdout.
+ *
+ * A figure alone says little on a shared machine, so every row has what it was measured against,
+ * in the same run on the same cores; hack/bench.sh makes the table and build/bench.json of them.
+ */
+#ifndef BENCH_H
+#define BENCH_H
+
+/* `value` in `unit`; `against` says in words what the other side was. */
+void bench_print(const char *name, double value, const char *unit, const char *against);
+
+/* The middle of `n` values (sorted in place). */
+double bench_median(double *values, int n);
+
+#endif
