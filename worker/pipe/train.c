@@ -234,7 +234,7 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
     return ERR_OK;
 }
 
-/* --- what the head shows --- */
+/* --- what is shown --- */
 
 static void smooth(double *average, double value)
 {
@@ -318,7 +318,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         rc = spread(t, step, 0, &end, err);
     if (rc == ERR_OK)
         rc = update(t, step, &end, err);
-    if (rc == ERR_OK && t->stage->is_first)
+    if (rc == ERR_OK)
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
     return rc;
 }

@@ -1,0 +1,57 @@
+#!/bin/bash
+# From nothing to a trained model on a cluster of uneven nodes; `make demo` calls it.
+#
+# Brings up the local cluster, builds and loads the images, installs the chart with helm, applies
+# the sample job with plain kubectl and follows it to its end. Run it again at any time: what is
+# there already is used. `make demo-down` removes everything.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/cluster/lib.sh
+. hack/cluster/lib.sh
+export KUBECONFIG=$CLUSTER_KUBECONFIG
+version=$(cat VERSION)
+started=$SECONDS
+step() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
+
+step 'A cluster of uneven nodes'
+hack/cluster/up.sh
+
+step 'Building SkyJob'
+make --no-print-directory -j2 all sample
+hack/images.sh
+
+step 'Installing the operator with helm'
+helm upgrade --install skyjob charts/skyjob --namespace skyjob-system --create-namespace \
+    --set image.repository=skyjob/operator --set "image.tag=$version" \
+    --set workerImage.repository=skyjob/worker --set "workerImage.tag=$version" \
+    --set-json 'tolerations=[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]' \
+    --set-json 'nodeSelector={"node-role.kubernetes.io/control-plane":""}' \
+    --wait --timeout 120s >/dev/null
+kubectl -n skyjob-system get deployment
+
+step 'kubectl apply -f manifests/samples/mnli.yaml'
+kubectl delete sj mnli --ignore-not-found
+kubectl apply -f manifests/samples/mnli.yaml
+build/release/bin/kubectl-skyjob status mnli --follow
+
+step 'What came of it'
+kubectl get sj
+echo
+kubectl get sj mnli -o jsonpath='{.status.placement.reason}{"\n"}'
+kubectl get sj mnli -o jsonpath='{range .status.stages[*]}  stage {.stage}: {.units} on {.node}, predicted {.predictedMs} ms, measured {.measuredMs} ms{"\n"}{end}'
+accuracy=$(kubectl get sj mnli -o jsonpath='{.status.progress.metrics[?(@.name=="accuracy")].value}')
+echo "Accuracy on held-out sentence pairs: $accuracy (chance is 0.33)"
+cat <<EOF
+
+To go on:
+  export KUBECONFIG=$KUBECONFIG PATH=$BIN:\$PATH
+  kubectl describe sj mnli          # conditions, events, the placement in words
+  kubectl logs mnli-r0-s0-a1        # what stage 0 said
+  kubectl explain sj.spec           # every field of a job
+  kubectl delete sj mnli            # and nothing is left of it
+  make demo-down                    # remove the cluster
+EOF
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || {
+    echo "error: the accuracy is below 0.85" >&2
+    exit 1
+}

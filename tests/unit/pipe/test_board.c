@@ -1,0 +1,104 @@
+#include "pipe/board.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct peers peers = {
+    .attempt = 3, .n_stages = 2, .stages = {{"127.0.0.1", 1}, {"127.0.0.2", 2}}};
+
+static void set_attempt(struct board *b, int attempt)
+{
+    struct progress p = {.attempt = attempt, .eta_seconds = -1};
+
+    board_set_progress(b, &p);
+}
+
+static void board_hands_out_the_peers_that_were_posted(void **state)
+{
+    struct peers got;
+    struct board b;
+
+    (void)state;
+    board_init(&b);
+    set_attempt(&b, 3);
+    assert_int_equal(board_post_peers(&b, &peers, 2, NULL), ERR_OK);
+    assert_int_equal(board_wait_peers(&b, 0, &got, NULL), ERR_OK);
+    assert_string_equal(got.stages[1].host, "127.0.0.2");
+    board_deinit(&b);
+}
+
+static void board_says_in_its_progress_that_it_has_peers(void **state)
+{
+    struct progress p;
+    struct board b;
+
+    (void)state;
+    board_init(&b);
+    set_attempt(&b, 3);
+    board_get_progress(&b, &p);
+    assert_false(p.has_peers);
+    assert_int_equal(board_post_peers(&b, &peers, 2, NULL), ERR_OK);
+    set_attempt(&b, 3);
+    board_get_progress(&b, &p);
+    assert_true(p.has_peers);
+    board_deinit(&b);
+}
+
+static void board_refuses_peers_of_another_attempt_or_size(void **state)
+{
+    struct err err;
+    struct board b;
+
+    (void)state;
+    board_init(&b);
+    set_attempt(&b, 4);
+    assert_int_equal(board_post_peers(&b, &peers, 2, &err), ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "attempt 3"));
+    set_attempt(&b, 3);
+    assert_int_equal(board_post_peers(&b, &peers, 5, &err), ERR_CONFLICT);
+    board_deinit(&b);
+}
+
+static void board_keeps_the_first_peers_when_they_are_posted_again(void **state)
+{
+    struct peers other = peers;
+    struct peers got;
+    struct board b;
+
+    (void)state;
+    board_init(&b);
+    set_attempt(&b, 3);
+    strcpy(other.stages[0].host, "10.0.0.1");
+    assert_int_equal(board_post_peers(&b, &peers, 2, NULL), ERR_OK);
+    assert_int_equal(board_post_peers(&b, &other, 2, NULL), ERR_OK);
+    assert_int_equal(board_wait_peers(&b, 0, &got, NULL), ERR_OK);
+    assert_string_equal(got.stages[0].host, "127.0.0.1");
+    board_deinit(&b);
+}
+
+static void board_wait_ends_when_no_peers_come(void **state)
+{
+    struct peers got;
+    struct board b;
+
+    (void)state;
+    board_init(&b);
+    assert_int_equal(board_wait_peers(&b, 20, &got, NULL), ERR_TIMEOUT);
+    board_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(board_hands_out_the_peers_that_were_posted),
+        cmocka_unit_test(board_says_in_its_progress_that_it_has_peers),
+        cmocka_unit_test(board_refuses_peers_of_another_attempt_or_size),
+        cmocka_unit_test(board_keeps_the_first_peers_when_they_are_posted_again),
+        cmocka_unit_test(board_wait_ends_when_no_peers_come),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
