@@ -1,8 +1,9 @@
 /* nn/gelu.h - GELU with the exact error function, h * Phi(h), on [T,F].
  *
- * Phi(-x) = exp(-x^2/2) t p(t) with t = 1 / (1 + 0.35 x): error of value and derivative below
- * 2e-6 relative to max(|value|, 1e-6) against libm in double (tested); the negative tail keeps its
- * relative accuracy. Layer: nn. Threads: one caller.
+ * Phi(-x) = exp(-x^2/2) t p(t) with t = 1 / (1 + 0.35 x). Against libm in double the value is
+ * good to 4e-7 relative for every x above -12 (measured; below, it is under 1e-30), so the negative
+ * tail keeps its relative accuracy; the derivative to 4e-7 of its larger term.
+ * Layer: nn. Threads: one caller.
  */
 #ifndef NN_GELU_H
 #define NN_GELU_H

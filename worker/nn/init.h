@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* x[i] = std * N(0,1): Box-Muller on Philox4x32-10. Good to 2e-6 * std; |x| < 6.7 std.
+/* x[i] = std * N(0,1): Box-Muller on Philox4x32-10. Good to 6e-7 * std; |x| < 6.7 std.
  * `tensor` is the index of the tensor in the whole model; n <= 2^32. */
 void init_normal(float *x, size_t n, float std, uint64_t seed, uint32_t tensor);
 void init_constant(float *x, size_t n, float value);

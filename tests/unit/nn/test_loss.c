@@ -1,0 +1,88 @@
+#include "nn/loss.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "reference.h"
+
+#define B 5
+#define N 3
+
+static const int32_t labels[B] = {0, 2, 1, 1, 0};
+
+static double loss_of(const double *row, int label)
+{
+    double sum = 0.0;
+
+    for (int i = 0; i < N; i++)
+        sum += exp(row[i]);
+    return log(sum) - row[label];
+}
+
+static void loss_is_the_negative_log_likelihood(void **state)
+{
+    float *logits = filled(B * N, 1), losses[B];
+    double *wide = widen(logits, B * N);
+
+    (void)state;
+    loss_cross_entropy(losses, NULL, logits, labels, B, N, 1.0f);
+    for (int b = 0; b < B; b++)
+        assert_true(fabs(losses[b] - loss_of(wide + b * N, labels[b])) < 1e-6);
+    free(logits);
+    free(wide);
+}
+
+static void loss_gradient_is_the_slope_times_the_factor(void **state)
+{
+    float *logits = filled(B * N, 1), losses[B];
+    double *wide = widen(logits, B * N);
+
+    (void)state;
+    loss_cross_entropy(losses, logits, logits, labels, B, N, 0.25f);
+    for (int i = 0; i < B * N; i++) {
+        double at = wide[i], high, low;
+
+        wide[i] = at + 1e-6;
+        high = loss_of(wide + i / N * N, labels[i / N]);
+        wide[i] = at - 1e-6;
+        low = loss_of(wide + i / N * N, labels[i / N]);
+        wide[i] = at;
+        assert_true(fabs(logits[i] - 0.25 * (high - low) / 2e-6) < 1e-7);
+    }
+    free(logits);
+    free(wide);
+}
+
+static void loss_stays_finite_with_huge_logits(void **state)
+{
+    float logits[N] = {3e38f, -3e38f, 0.0f}, losses[1], d[N];
+
+    (void)state;
+    loss_cross_entropy(losses, d, logits, &labels[0], 1, N, 1.0f);
+    assert_true(losses[0] == 0.0f && d[0] == 0.0f && d[1] == 0.0f);
+}
+
+static void loss_predict_takes_the_first_of_equals(void **state)
+{
+    float logits[] = {1, 2, 2, 0, 0, 0, -1, -2, 3};
+    int32_t predictions[3];
+
+    (void)state;
+    loss_predict(predictions, logits, 3, N);
+    assert_memory_equal(predictions, ((int32_t[]){1, 0, 2}), sizeof predictions);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(loss_is_the_negative_log_likelihood),
+        cmocka_unit_test(loss_gradient_is_the_slope_times_the_factor),
+        cmocka_unit_test(loss_stays_finite_with_huge_logits),
+        cmocka_unit_test(loss_predict_takes_the_first_of_equals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
