@@ -16,7 +16,7 @@
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
  *   params * (1 weights + 1 gradients + 2 moments) + min(M, S - s) * saved activations
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
- *   + COST_DATA_BYTES on the first and last stage, which keep the data set.
+ *   + COST_DATA_BYTES on the first stage, which keeps the data set.
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
  * Layer: balance (may use api base). Threads: any; everything here is pure.
  */
@@ -55,6 +55,10 @@ struct cost_unit {
     int64_t edge_bytes;       /* sent forward behind it, and back as gradient; full length */
     double edge_mean_bytes;   /* the same at mean length */
 };
+
+/* Sequences of full length and of the mean length; the planner never sees the data itself. */
+struct model_load cost_load_full(const struct spec *spec);
+struct model_load cost_load_mean(const struct spec *spec);
 
 void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out);
 

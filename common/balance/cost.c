@@ -1,0 +1,112 @@
+#include "balance/cost.h"
+
+#define FLOAT_BYTES 4
+
+static int sequences(const struct spec *spec)
+{
+    return spec->training.batch_size / spec->training.micro_batches;
+}
+
+struct model_load cost_load_full(const struct spec *spec)
+{
+    double n = sequences(spec);
+    double length = spec->training.max_length;
+
+    return (struct model_load){
+        .n_seqs = sequences(spec), .tokens = n * length, .tokens_squared = n * length * length};
+}
+
+struct model_load cost_load_mean(const struct spec *spec)
+{
+    double n = sequences(spec);
+    double longest = spec->training.max_length;
+    double mean = longest < COST_MEAN_TOKENS ? longest : COST_MEAN_TOKENS;
+    double squared = COST_SPREAD * mean * mean;
+
+    return (struct model_load){.n_seqs = sequences(spec),
+                               .tokens = n * mean,
+                               .tokens_squared =
+                                   n * (squared < longest * longest ? squared : longest * longest)};
+}
+
+/* Floats kept for the backward pass: inputs of products, what a normalisation or GELU needs, and
+ * attention's probabilities. */
+static double activation_floats(const struct model *m, enum unit_kind kind,
+                                const struct model_load *load)
+{
+    double hidden = m->hidden;
+
+    switch (kind) {
+    case UNIT_EMBEDDINGS:
+        return 2 * load->tokens * hidden;
+    case UNIT_ATTENTION:
+        return 6 * load->tokens * hidden + m->heads * load->tokens_squared;
+    case UNIT_FFN:
+        return load->tokens * (2 * hidden + 2.0 * m->ffn);
+    case UNIT_POOLER:
+        return 2 * load->n_seqs * hidden;
+    case UNIT_HEAD:
+        break;
+    }
+    return load->n_seqs * (hidden + m->labels);
+}
+
+/* Floats that live only while the unit computes: the gradients that run through it. */
+static double scratch_floats(const struct model *m, enum unit_kind kind,
+                             const struct model_load *load)
+{
+    double hidden = m->hidden;
+
+    switch (kind) {
+    case UNIT_EMBEDDINGS:
+        return 2 * load->tokens * hidden;
+    case UNIT_ATTENTION:
+        return 6 * load->tokens * hidden + 2.0 * m->heads * load->tokens_squared / load->n_seqs;
+    case UNIT_FFN:
+        return load->tokens * (2 * hidden + m->ffn);
+    case UNIT_POOLER:
+    case UNIT_HEAD:
+        break;
+    }
+    return 2 * load->n_seqs * hidden;
+}
+
+/* Behind the pooler only a vector for each sequence is left. */
+static double edge_floats(const struct model *m, enum unit_kind kind, const struct model_load *load)
+{
+    if (kind == UNIT_HEAD)
+        return 0;
+    return (kind == UNIT_POOLER ? load->n_seqs : load->tokens) * (double)m->hidden;
+}
+
+void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
+{
+    const struct model *m = &spec->model;
+    enum unit_kind kind = model_unit_kind(m, unit);
+    struct model_load full = cost_load_full(spec);
+    struct model_load mean = cost_load_mean(spec);
+    double params = (double)model_unit_params(m, unit);
+    double flops = model_unit_flops(m, unit, &mean);
+
+    if (kind == UNIT_EMBEDDINGS)
+        flops += COST_ELEMENT_FLOPS * mean.tokens * m->hidden;
+    flops += COST_UPDATE_FLOPS * params / spec->training.micro_batches;
+    *out = (struct cost_unit){
+        .flops = flops,
+        .param_bytes = (int64_t)params * FLOAT_BYTES,
+        .activation_bytes = (int64_t)activation_floats(m, kind, &full) * FLOAT_BYTES,
+        .scratch_bytes = (int64_t)scratch_floats(m, kind, &full) * FLOAT_BYTES,
+        .edge_bytes = (int64_t)edge_floats(m, kind, &full) * FLOAT_BYTES,
+        .edge_mean_bytes = edge_floats(m, kind, &mean) * FLOAT_BYTES,
+    };
+}
+
+double cost_unit_ms(const struct cost_unit *c, const struct node *n)
+{
+    return c->flops / (n->gflops * 1e6) + n->unit_ms;
+}
+
+double cost_edge_ms(const struct cost_unit *c, const struct cost_link *link)
+{
+    return c->edge_mean_bytes / link->bytes_per_s * 1e3 + link->latency_ms;
+}

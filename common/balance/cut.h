@@ -1,0 +1,82 @@
+/* balance/cut.h - the partition problem in numbers, and one solution of it. Private to balance.
+ *
+ * Units 0..n_units-1 are cut into consecutive runs, each on another node. Sums over runs are
+ * differences of prefix sums, so a run costs the same to look at whatever its length.
+ * Layer: balance (may use api base). Threads: any; the problem is only read once it is made.
+ */
+#ifndef BALANCE_CUT_H
+#define BALANCE_CUT_H
+
+#include "balance/partition.h"
+
+struct cut_problem {
+    int n_units;
+    int n_nodes; /* candidates, 1..PARTITION_CANDIDATES_MAX */
+    int n_microbatches;
+    int min_stages, max_stages;
+    int nodes[PARTITION_CANDIDATES_MAX];      /* index into the request */
+    int64_t memory[PARTITION_CANDIDATES_MAX]; /* bytes that each offers */
+    double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
+    int64_t *param_bytes;                     /* [n_units+1] prefix sums */
+    int64_t *activation_bytes;                /* [n_units+1] prefix sums */
+    int64_t *scratch_bytes;                   /* [n_units] */
+    int64_t *edge_bytes;                      /* [n_units] behind each unit */
+    double *edge_ms;                          /* [n_units] behind each unit, one way */
+    void *memory_block;                       /* all arrays */
+};
+
+/* A way to cut: stage s is units first[s] .. first[s+1]-1 on candidate node[s]. */
+struct cut {
+    int n_stages;
+    int node[SPEC_STAGES_MAX];
+    int first[SPEC_STAGES_MAX + 1];
+    double sum_ms; /* of stages, and of edges there and back */
+    double max_ms; /* slowest stage or edge */
+};
+
+/* Take over all nodes of the request; n_nodes must not be above PARTITION_CANDIDATES_MAX. */
+MUST_CHECK enum err_code cut_problem_init(const struct partition_request *request, const int *nodes,
+                                          int n_nodes, struct cut_problem *out, struct err *err);
+void cut_problem_deinit(struct cut_problem *p);
+
+/* How many micro-batches are in flight in a stage that has `behind` stages behind it. */
+static inline int cut_in_flight(const struct cut_problem *p, int behind)
+{
+    return behind + 1 < p->n_microbatches ? behind + 1 : p->n_microbatches;
+}
+
+static inline double cut_run_ms(const struct cut_problem *p, int node, int first, int end)
+{
+    return p->ms[node][end] - p->ms[node][first];
+}
+
+/* Bytes of units first..end-1; `scratch` is the largest scratch among them. */
+static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end,
+                                    int64_t scratch, int in_flight)
+{
+    int64_t edges = (first > 0 ? p->edge_bytes[first - 1] : 0) +
+                    (end < p->n_units ? p->edge_bytes[end - 1] : 0);
+
+    return COST_PROCESS_BYTES + (first == 0 ? COST_DATA_BYTES : 0) +
+           4 * (p->param_bytes[end] - p->param_bytes[first]) +
+           in_flight * (p->activation_bytes[end] - p->activation_bytes[first]) + scratch +
+           2 * COST_LINK_SLOTS * edges;
+}
+
+/* Cost of the edge behind unit end-1 in the step's sum: there and back; none behind the last. */
+static inline double cut_edge_sum_ms(const struct cut_problem *p, int end)
+{
+    return end < p->n_units ? 2 * p->edge_ms[end - 1] : 0;
+}
+
+/* Fill in sum_ms and max_ms from the stages. */
+void cut_measure(const struct cut_problem *p, struct cut *c);
+
+/* Bytes of stage s; the step that the cut is predicted to take. */
+int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s);
+double cut_step_ms(const struct cut_problem *p, const struct cut *c);
+
+/* The first stage that needs more memory than its node offers, or -1. */
+int cut_misfit(const struct cut_problem *p, const struct cut *c);
+
+#endif

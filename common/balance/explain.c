@@ -1,0 +1,82 @@
+#include "balance/explain.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB ((int64_t)1 << 20)
+
+/* Append as long as it fits; what does not is cut off. */
+static void add(char out[static PLAN_REASON_BYTES], const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void add(char out[static PLAN_REASON_BYTES], const char *fmt, ...)
+{
+    size_t n = strlen(out);
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(out + n, PLAN_REASON_BYTES - n, fmt, args);
+    va_end(args);
+}
+
+static void add_comparison(const struct placement *p, char out[static PLAN_REASON_BYTES])
+{
+    double gap = p->predicted_step_ms / p->bound_ms - 1;
+
+    if (p->strategy == SPEC_STRATEGY_EVEN)
+        add(out, " Optimal could take %.0f ms.", p->bound_ms);
+    else if (gap < 1e-6)
+        add(out, " No other cut, order or choice of these nodes is faster.");
+    else
+        add(out, " No plan can be faster than %.0f ms.", p->bound_ms);
+    if (p->strategy != SPEC_STRATEGY_EVEN && p->even_step_ms < 0)
+        add(out, " Even does not fit into memory or minStages.");
+    else if (p->strategy != SPEC_STRATEGY_EVEN)
+        add(out, " Even would take %.0f ms, %.2f times as long.", p->even_step_ms,
+            p->even_step_ms / p->predicted_step_ms);
+}
+
+void explain_placement(const struct partition_request *request, const struct placement *placement,
+                       char out[static PLAN_REASON_BYTES])
+{
+    const struct placement_stage *slow = &placement->stages[placement->bottleneck];
+    const struct node *node = &request->nodes[slow->node];
+    char units[MODEL_NAME_BYTES];
+
+    out[0] = '\0';
+    model_range_name(&request->spec->model, slow->first_unit, slow->n_units, units);
+    add(out, "A step is predicted to take %.0f ms with %d %s.", placement->predicted_step_ms,
+        placement->n_stages, placement->n_stages == 1 ? "stage" : "stages");
+    add(out, " The bottleneck is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
+        placement->bottleneck, units, node->name, slow->predicted_ms, node->gflops);
+    add_comparison(placement, out);
+    for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
+        add(out, " Left out: %.60s (%s).", request->nodes[placement->left_out[i].node].name,
+            placement->left_out[i].reason);
+    if (placement->n_left_out > PARTITION_LEFT_OUT_MAX)
+        add(out, " And %d more.", placement->n_left_out - PARTITION_LEFT_OUT_MAX);
+}
+
+void placement_to_plan(const struct partition_request *request, const struct placement *placement,
+                       struct plan *out)
+{
+    out->spec = *request->spec;
+    out->n_stages = placement->n_stages;
+    out->predicted_step_ms = placement->predicted_step_ms;
+    out->bound_ms = placement->bound_ms;
+    for (int s = 0; s < placement->n_stages; s++) {
+        const struct placement_stage *from = &placement->stages[s];
+        const struct node *node = &request->nodes[from->node];
+        struct plan_stage *to = &out->stages[s];
+        int64_t limit = (from->memory_bytes + from->memory_bytes / 4 + MIB - 1) / MIB * MIB;
+
+        to->first_unit = from->first_unit;
+        to->n_units = from->n_units;
+        to->cpu_milli = node->cpu_milli;
+        to->memory_bytes = limit < node->memory_bytes ? limit : node->memory_bytes;
+        to->predicted_ms = from->predicted_ms;
+        (void)snprintf(to->node, sizeof to->node, "%s", node->name);
+    }
+    explain_placement(request, placement, out->reason);
+}

@@ -1,0 +1,169 @@
+#include "balance/partition.h"
+
+#include <math.h>
+
+#include "balance/even.h"
+#include "balance/leftout.h"
+#include "balance/optimal.h"
+
+#define MIB(bytes) (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
+
+static enum err_code check_nodes(const struct partition_request *r, struct err *err)
+{
+    if (r->n_nodes < 1)
+        return err_set(err, ERR_NOT_FOUND, "there is no node to run on");
+    for (int i = 0; i < r->n_nodes; i++) {
+        const struct node *n = &r->nodes[i];
+
+        if (!(n->gflops > 0 && isfinite(n->gflops)) || !(n->unit_ms >= 0 && isfinite(n->unit_ms)))
+            return err_set(err, ERR_INVALID, "node %.60s: its speed is not known", n->name);
+    }
+    return ERR_OK;
+}
+
+/* Even for as many nodes as come first. `out` is found only if every stage fits. */
+static enum err_code solve_even(const struct partition_request *r, struct solution *out,
+                                int *out_misfit, struct err *err)
+{
+    int n = r->n_nodes < SPEC_STAGES_MAX ? r->n_nodes : SPEC_STAGES_MAX;
+    int nodes[SPEC_STAGES_MAX];
+    struct cut_problem p;
+    struct search result = {.found = true};
+    enum err_code rc;
+
+    for (int i = 0; i < n; i++)
+        nodes[i] = i;
+    rc = cut_problem_init(r, nodes, n, &p, err);
+    if (rc != ERR_OK)
+        return rc;
+    even_cut(&p, r->spec->model.layers, &result.best);
+    result.best_ms = cut_step_ms(&p, &result.best);
+    solution_keep_better(&p, &result, out);
+    *out_misfit = cut_misfit(&p, &result.best);
+    out->found = *out_misfit < 0 && result.best.n_stages >= r->spec->placement.min_stages;
+    cut_problem_deinit(&p);
+    return ERR_OK;
+}
+
+/* What every message about memory ends with. */
+#define ADVICE                                                                                     \
+    "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
+    "maxLength, or offer more memory"
+
+static int64_t largest_memory(const struct partition_request *r, int64_t *out_sum)
+{
+    int64_t largest = 0;
+
+    *out_sum = 0;
+    for (int i = 0; i < r->n_nodes; i++) {
+        int64_t bytes = r->nodes[i].memory_bytes;
+
+        *out_sum += bytes;
+        if (bytes > largest)
+            largest = bytes;
+    }
+    return largest;
+}
+
+static enum err_code explain_no_cut(const struct partition_request *r, struct err *err)
+{
+    const struct spec *spec = r->spec;
+    int n_units = model_units(&spec->model);
+    int64_t sum;
+    int64_t largest = largest_memory(r, &sum);
+    int64_t all = COST_PROCESS_BYTES + COST_DATA_BYTES;
+
+    if (spec->placement.min_stages > r->n_nodes)
+        return err_set(err, ERR_NOT_FOUND,
+                       "spec.placement.minStages is %d, but %d nodes are suitable",
+                       spec->placement.min_stages, r->n_nodes);
+    if (spec->placement.min_stages > n_units)
+        return err_set(err, ERR_NOT_FOUND,
+                       "spec.placement.minStages is %d, but the model has %d units",
+                       spec->placement.min_stages, n_units);
+    for (int u = 0; u < n_units; u++) {
+        int64_t bytes = leftout_unit_bytes(r, u);
+        char name[MODEL_NAME_BYTES];
+        struct cost_unit c;
+
+        model_unit_name(&spec->model, u, name);
+        if (bytes > largest)
+            return err_set(
+                err, ERR_NOT_FOUND,
+                "unit %s needs %lld MiB by itself, the largest node offers %lld MiB: " ADVICE, name,
+                (long long)MIB(bytes), (long long)MIB(largest));
+        cost_of_unit(spec, u, &c);
+        all += 4 * c.param_bytes + c.activation_bytes;
+    }
+    return err_set(err, ERR_NOT_FOUND,
+                   "no cut into %d to %d stages fits: the model needs at least %lld MiB, the "
+                   "largest node offers %lld MiB and all %d together %lld MiB: " ADVICE
+                   ", or raise spec.placement.maxStages",
+                   spec->placement.min_stages, spec->placement.max_stages, (long long)MIB(all),
+                   (long long)MIB(largest), r->n_nodes, (long long)MIB(sum));
+}
+
+static enum err_code explain_no_even(const struct partition_request *r, const struct solution *even,
+                                     int misfit, struct err *err)
+{
+    const struct cut *c = &even->cut;
+    const struct node *n;
+    char units[MODEL_NAME_BYTES];
+
+    if (misfit < 0)
+        return explain_no_cut(r, err);
+    n = &r->nodes[c->node[misfit]];
+    model_range_name(&r->spec->model, c->first[misfit], c->first[misfit + 1] - c->first[misfit],
+                     units);
+    return err_set(err, ERR_NOT_FOUND,
+                   "strategy Even gives stage %d (%s) to node %.60s: it needs %lld MiB, the node "
+                   "offers %lld MiB: strategy Optimal may find a cut that fits, or " ADVICE,
+                   misfit, units, n->name, (long long)MIB(even->bytes[misfit]),
+                   (long long)MIB(n->memory_bytes));
+}
+
+static void fill_placement(const struct solution *chosen, struct placement *out)
+{
+    const struct cut *c = &chosen->cut;
+
+    out->n_stages = c->n_stages;
+    out->predicted_step_ms = chosen->step_ms;
+    for (int s = 0; s < c->n_stages; s++) {
+        out->stages[s] = (struct placement_stage){.node = c->node[s],
+                                                  .first_unit = c->first[s],
+                                                  .n_units = c->first[s + 1] - c->first[s],
+                                                  .predicted_ms = chosen->stage_ms[s],
+                                                  .memory_bytes = chosen->bytes[s]};
+        if (chosen->stage_ms[s] > chosen->stage_ms[out->bottleneck])
+            out->bottleneck = s;
+    }
+}
+
+enum err_code partition_solve(const struct partition_request *request, struct placement *out,
+                              struct err *err)
+{
+    struct placement p = {.strategy = request->spec->placement.strategy};
+    struct solution optimal = {.found = false};
+    struct solution even = {.found = false};
+    bool is_even = p.strategy == SPEC_STRATEGY_EVEN;
+    int misfit = -1;
+    enum err_code rc = check_nodes(request, err);
+
+    if (rc == ERR_OK)
+        rc = solve_even(request, &even, &misfit, err);
+    if (rc == ERR_OK)
+        rc = optimal_solve(request, &optimal, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (is_even && !even.found)
+        return explain_no_even(request, &even, misfit, err);
+    if (!optimal.found)
+        return explain_no_cut(request, err);
+    fill_placement(is_even ? &even : &optimal, &p);
+    p.bound_ms = optimal.bound_ms;
+    p.even_step_ms = even.found ? even.step_ms : -1;
+    rc = leftout_list(request, &p, err);
+    if (rc == ERR_OK)
+        *out = p;
+    return rc;
+}

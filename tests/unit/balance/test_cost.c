@@ -1,0 +1,130 @@
+#include "balance/cost.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define MIB ((int64_t)1 << 20)
+
+static struct spec bert_base(void)
+{
+    struct spec spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128}};
+
+    assert_int_equal(model_preset("BertBase", &spec.model, NULL), ERR_OK);
+    return spec;
+}
+
+/* The usual rule: a training step takes 6 FLOPs for each parameter that is multiplied and token. */
+static void cost_counts_six_flops_a_parameter_and_token(void **state)
+{
+    struct spec spec = bert_base();
+    struct model_load load = {.n_seqs = 1, .tokens = 100};
+    double flops = 0;
+    double params = 0;
+
+    (void)state;
+    for (int u = 1; u <= 2 * spec.model.layers; u++) {
+        flops += model_unit_flops(&spec.model, u, &load);
+        params += (double)model_unit_params(&spec.model, u);
+    }
+    assert_true(flops / (6 * params * 100) > 0.99);
+    assert_true(flops / (6 * params * 100) <= 1.0);
+}
+
+static void cost_of_attention_grows_with_the_square_of_a_sequence(void **state)
+{
+    struct spec spec = bert_base();
+    struct model_load four = {.n_seqs = 4, .tokens = 400, .tokens_squared = 4 * 100.0 * 100.0};
+    struct model_load one = {.n_seqs = 1, .tokens = 400, .tokens_squared = 400.0 * 400.0};
+    double more = model_unit_flops(&spec.model, 1, &one) - model_unit_flops(&spec.model, 1, &four);
+
+    (void)state;
+    assert_true(more == 3.0 * 4 * 768 * (160000 - 40000));
+    assert_true(model_unit_flops(&spec.model, 2, &one) == model_unit_flops(&spec.model, 2, &four));
+}
+
+static void cost_of_every_unit_is_above_zero(void **state)
+{
+    struct spec spec = bert_base();
+
+    (void)state;
+    for (int u = 0; u < model_units(&spec.model); u++) {
+        struct cost_unit c;
+
+        cost_of_unit(&spec, u, &c);
+        assert_true(c.flops > 0);
+        assert_true(c.param_bytes == (int64_t)(4 * model_unit_params(&spec.model, u)));
+        assert_true(c.activation_bytes > 0);
+        assert_true(c.scratch_bytes > 0);
+    }
+}
+
+static void cost_sends_the_hidden_states_and_behind_the_pooler_a_vector(void **state)
+{
+    struct spec spec = bert_base();
+    struct cost_unit c;
+
+    (void)state;
+    cost_of_unit(&spec, 3, &c);
+    assert_int_equal(c.edge_bytes, 4 * 128 * 768 * 4);
+    assert_true(c.edge_mean_bytes == 4 * 39 * 768 * 4);
+    cost_of_unit(&spec, 25, &c);
+    assert_int_equal(c.edge_bytes, 4 * 768 * 4);
+    cost_of_unit(&spec, 26, &c);
+    assert_int_equal(c.edge_bytes, 0);
+}
+
+static void cost_turns_flops_into_milliseconds_of_a_node(void **state)
+{
+    struct cost_unit c = {.flops = 3e9, .edge_mean_bytes = 1e6};
+    struct node node = {.gflops = 100, .unit_ms = 0.5};
+    struct cost_link link = {.bytes_per_s = 1e8, .latency_ms = 0.25};
+
+    (void)state;
+    assert_float_equal((float)cost_unit_ms(&c, &node), 30.5f, 1e-4f);
+    assert_float_equal((float)cost_edge_ms(&c, &link), 10.25f, 1e-4f);
+}
+
+static void cost_never_takes_sequences_to_be_longer_than_max_length(void **state)
+{
+    struct spec spec = bert_base();
+
+    (void)state;
+    spec.training.max_length = 16;
+    assert_true(cost_load_mean(&spec).tokens == 4 * 16);
+    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 16 * 16);
+    assert_true(cost_load_full(&spec).tokens == 4 * 16);
+}
+
+/* BERT-base's weights, gradients and moments alone are 1.75 GB (109.5 M * 16 bytes). */
+static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
+{
+    struct spec spec = bert_base();
+    int64_t bytes = 0;
+
+    (void)state;
+    for (int u = 0; u < model_units(&spec.model); u++) {
+        struct cost_unit c;
+
+        cost_of_unit(&spec, u, &c);
+        bytes += 4 * c.param_bytes;
+    }
+    assert_in_range(bytes / MIB, 1665, 1675);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cost_counts_six_flops_a_parameter_and_token),
+        cmocka_unit_test(cost_of_attention_grows_with_the_square_of_a_sequence),
+        cmocka_unit_test(cost_of_every_unit_is_above_zero),
+        cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),
+        cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),
+        cmocka_unit_test(cost_never_takes_sequences_to_be_longer_than_max_length),
+        cmocka_unit_test(cost_of_all_parameters_is_that_of_the_published_model),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,118 @@
+#include "balance/explain.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MIB     ((int64_t)1 << 20)
+#define N_NODES 40
+
+struct setting {
+    struct spec spec;
+    struct node nodes[N_NODES];
+    struct partition_request request;
+    struct placement placement;
+};
+
+static int solve(void **state)
+{
+    static struct setting s;
+
+    s = (struct setting){
+        .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
+                 .placement = {.min_stages = 1, .max_stages = 8}},
+        .nodes = {{.name = "slow", .cpu_milli = 250, .gflops = 10, .memory_bytes = 8192 * MIB},
+                  {.name = "fast", .cpu_milli = 2000, .gflops = 80, .memory_bytes = 8192 * MIB},
+                  {.name = "tiny", .cpu_milli = 100, .gflops = 0.1, .memory_bytes = 8192 * MIB}},
+        .request = {.n_nodes = 3, .link = COST_LINK_DEFAULT}};
+    s.request.spec = &s.spec;
+    s.request.nodes = s.nodes;
+    *state = &s;
+    if (model_preset("BertBase", &s.spec.model, NULL) != ERR_OK)
+        return -1;
+    return partition_solve(&s.request, &s.placement, NULL) == ERR_OK ? 0 : -1;
+}
+
+static void explain_names_step_bottleneck_even_and_who_is_left_out(void **state)
+{
+    struct setting *s = *state;
+    char text[PLAN_REASON_BYTES];
+
+    explain_placement(&s->request, &s->placement, text);
+    assert_non_null(strstr(text, "A step is predicted to take"));
+    assert_non_null(strstr(text, "The bottleneck is stage"));
+    assert_non_null(strstr(text, "No other cut, order or choice"));
+    assert_non_null(strstr(text, "Even would take"));
+    assert_non_null(strstr(text, "Left out: tiny (at 0.1 GFLOP/s"));
+}
+
+static void explain_fits_whatever_is_left_out(void **state)
+{
+    struct setting *s = *state;
+    char text[PLAN_REASON_BYTES];
+
+    s->request.n_nodes = N_NODES;
+    for (int i = 3; i < N_NODES; i++) {
+        memset(s->nodes[i].name, 'x', NODE_NAME_BYTES - 1);
+        s->nodes[i].gflops = 1e-3;
+        s->nodes[i].memory_bytes = 1;
+    }
+    assert_int_equal(partition_solve(&s->request, &s->placement, NULL), ERR_OK);
+    assert_in_range(s->placement.n_left_out, 37, 39);
+    explain_placement(&s->request, &s->placement, text);
+    assert_int_equal(strlen(text), PLAN_REASON_BYTES - 1);
+}
+
+static void placement_becomes_a_plan_that_workers_accept(void **state)
+{
+    struct setting *s = *state;
+    const char *text = "{\"model\": {\"preset\": \"BertBase\"}, "
+                       "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}";
+    struct plan plan = {.namespace = "default", .job = "mnli", .uid = "u", .attempt = 1};
+    struct plan back;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+    struct json *spec = NULL;
+
+    placement_to_plan(&s->request, &s->placement, &plan);
+    assert_string_equal(plan.job, "mnli");
+    assert_int_equal(plan.n_stages, s->placement.n_stages);
+    for (int i = 0; i < plan.n_stages; i++) {
+        assert_true(plan.stages[i].memory_bytes >= s->placement.stages[i].memory_bytes);
+        assert_true(plan.stages[i].memory_bytes <= 8192 * MIB);
+        assert_int_equal(plan.stages[i].cpu_milli, s->nodes[s->placement.stages[i].node].cpu_milli);
+    }
+    assert_int_equal(json_parse(text, strlen(text), &spec, NULL), ERR_OK);
+    assert_int_equal(plan_write(&plan, spec, &out, NULL), ERR_OK);
+    assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_string_equal(back.reason, plan.reason);
+    assert_true(plan_hash(&back) == plan_hash(&plan));
+    json_free(spec);
+    buf_deinit(&out);
+}
+
+static void placement_never_asks_for_more_memory_than_the_node_has(void **state)
+{
+    struct setting *s = *state;
+    struct plan plan = {.attempt = 1};
+    int node = s->placement.stages[0].node;
+
+    s->nodes[node].memory_bytes = s->placement.stages[0].memory_bytes + MIB;
+    placement_to_plan(&s->request, &s->placement, &plan);
+    assert_int_equal(plan.stages[0].memory_bytes, s->nodes[node].memory_bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(explain_names_step_bottleneck_even_and_who_is_left_out, solve),
+        cmocka_unit_test_setup(explain_fits_whatever_is_left_out, solve),
+        cmocka_unit_test_setup(placement_becomes_a_plan_that_workers_accept, solve),
+        cmocka_unit_test_setup(placement_never_asks_for_more_memory_than_the_node_has, solve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,480 @@
+#include "balance/partition.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define MIB         ((int64_t)1 << 20)
+#define INSTANCES   1500
+#define NODES_SMALL 4
+#define NODES_MAX   80
+
+/* Numbers that are the same in every run. */
+struct dice {
+    uint64_t state;
+};
+
+static double roll(struct dice *d, double from, double to)
+{
+    d->state = d->state * 6364136223846793005u + 1442695040888963407u;
+    return from + (to - from) * (double)(d->state >> 11) / (double)(1ull << 53);
+}
+
+static int roll_int(struct dice *d, int from, int to)
+{
+    return from + (int)roll(d, 0, to - from + 1 - 1e-9);
+}
+
+struct instance {
+    struct spec spec;
+    struct node nodes[NODES_MAX];
+    struct partition_request request;
+};
+
+static void make_instance(struct instance *in, struct dice *d, int n_layers, int n_nodes)
+{
+    static const int hidden[] = {128, 256, 512, 768};
+
+    *in = (struct instance){
+        .spec = {.model = {.vocab = roll_int(d, 100, 20000),
+                           .hidden = hidden[roll_int(d, 0, 3)],
+                           .layers = n_layers,
+                           .heads = 4,
+                           .positions = 512,
+                           .labels = 3},
+                 .training = {.micro_batches = 1 << roll_int(d, 0, 4), .max_length = 128},
+                 .placement = {.min_stages = 1, .max_stages = roll_int(d, 1, 8)}},
+        .request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
+    in->spec.model.ffn = 4 * in->spec.model.hidden;
+    in->spec.training.batch_size = in->spec.training.micro_batches * roll_int(d, 1, 8);
+    if (roll(d, 0, 1) < 0.3)
+        in->spec.placement.min_stages = roll_int(d, 1, in->spec.placement.max_stages);
+    for (int i = 0; i < n_nodes; i++) {
+        struct node *n = &in->nodes[i];
+
+        (void)snprintf(n->name, sizeof n->name, "n%d", i);
+        n->cpu_milli = 1000;
+        n->gflops = exp(roll(d, log(2), log(200)));
+        n->unit_ms = roll(d, 0, 0.2);
+        n->memory_bytes = (int64_t)(exp(roll(d, log(110), log(700))) * (double)MIB);
+    }
+    in->request.spec = &in->spec;
+    in->request.nodes = in->nodes;
+}
+
+/* --- the oracle: every order of every choice of nodes, every cut, formulas written again --- */
+
+struct oracle {
+    const struct instance *in;
+    struct cost_unit units[MODEL_UNITS_MAX];
+    int n_units;
+    bool ignores_memory;
+    int order[NODES_SMALL];
+    int first[NODES_SMALL + 1];
+    double best_ms;
+};
+
+static bool stage_fits(const struct oracle *o, int s, int n_stages)
+{
+    int m = o->in->spec.training.micro_batches;
+    int in_flight = n_stages - s < m ? n_stages - s : m;
+    int64_t bytes = COST_PROCESS_BYTES + (s == 0 ? COST_DATA_BYTES : 0);
+    int64_t scratch = 0;
+
+    for (int u = o->first[s]; u < o->first[s + 1]; u++) {
+        const struct cost_unit *c = &o->units[u];
+
+        bytes += 4 * c->param_bytes + in_flight * c->activation_bytes;
+        scratch = c->scratch_bytes > scratch ? c->scratch_bytes : scratch;
+    }
+    if (s > 0)
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s] - 1].edge_bytes;
+    if (s < n_stages - 1)
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s + 1] - 1].edge_bytes;
+    return o->ignores_memory || bytes + scratch <= o->in->nodes[o->order[s]].memory_bytes;
+}
+
+static void measure_cut(struct oracle *o, int n_stages)
+{
+    double sum = 0;
+    double max = 0;
+    double step;
+
+    for (int s = 0; s < n_stages; s++) {
+        double ms = 0;
+        double edge = 0;
+
+        if (!stage_fits(o, s, n_stages))
+            return;
+        for (int u = o->first[s]; u < o->first[s + 1]; u++)
+            ms += cost_unit_ms(&o->units[u], &o->in->nodes[o->order[s]]);
+        if (s < n_stages - 1)
+            edge = cost_edge_ms(&o->units[o->first[s + 1] - 1], &o->in->request.link);
+        sum += ms + 2 * edge;
+        max = fmax(max, fmax(ms, edge));
+    }
+    step = sum + (o->in->spec.training.micro_batches - 1) * max;
+    o->best_ms = fmin(o->best_ms, step);
+}
+
+static void cut_from(struct oracle *o, int s, int n_stages)
+{
+    if (s == n_stages) {
+        o->first[s] = o->n_units;
+        measure_cut(o, n_stages);
+        return;
+    }
+    for (int u = s == 0 ? 0 : o->first[s - 1] + 1; u <= (s == 0 ? 0 : o->n_units - n_stages + s);
+         u++) {
+        o->first[s] = u;
+        cut_from(o, s + 1, n_stages);
+    }
+}
+
+static void choose_nodes(struct oracle *o, int n, unsigned used)
+{
+    const struct spec *spec = &o->in->spec;
+
+    if (n >= spec->placement.min_stages && n > 0)
+        cut_from(o, 0, n);
+    if (n == spec->placement.max_stages || n == o->n_units)
+        return;
+    for (int i = 0; i < o->in->request.n_nodes; i++)
+        if (!(used & 1u << i)) {
+            o->order[n] = i;
+            choose_nodes(o, n + 1, used | 1u << i);
+        }
+}
+
+static double oracle_ms(const struct instance *in, bool ignores_memory)
+{
+    struct oracle o = {.in = in,
+                       .n_units = model_units(&in->spec.model),
+                       .ignores_memory = ignores_memory,
+                       .best_ms = INFINITY};
+
+    for (int u = 0; u < o.n_units; u++)
+        cost_of_unit(&in->spec, u, &o.units[u]);
+    choose_nodes(&o, 0, 0);
+    return o.best_ms;
+}
+
+/* --- what a placement must always be --- */
+
+static void assert_sound(const struct instance *in, const struct placement *p)
+{
+    int next = 0;
+    double max = 0;
+    double sum = 0;
+
+    assert_in_range(p->n_stages, in->spec.placement.min_stages, in->spec.placement.max_stages);
+    for (int s = 0; s < p->n_stages; s++) {
+        const struct placement_stage *stage = &p->stages[s];
+
+        assert_int_equal(stage->first_unit, next);
+        assert_true(stage->n_units >= 1);
+        assert_true(stage->memory_bytes <= in->nodes[stage->node].memory_bytes);
+        for (int other = 0; other < s; other++)
+            assert_int_not_equal(stage->node, p->stages[other].node);
+        next += stage->n_units;
+        max = fmax(max, stage->predicted_ms);
+        sum += stage->predicted_ms;
+    }
+    assert_int_equal(next, model_units(&in->spec.model));
+    assert_true(p->stages[p->bottleneck].predicted_ms >= max);
+    assert_true(p->predicted_step_ms >=
+                (sum + (in->spec.training.micro_batches - 1) * max) * (1 - 1e-9));
+    assert_true(p->bound_ms <= p->predicted_step_ms * (1 + 1e-9));
+    assert_int_equal(p->n_stages + p->n_left_out, in->request.n_nodes);
+    if (p->even_step_ms >= 0)
+        assert_true(p->bound_ms <= p->even_step_ms * (1 + 1e-9));
+}
+
+static void partition_finds_what_trying_everything_finds(void **state)
+{
+    struct dice dice = {.state = 20261121};
+    int n_bitten = 0;
+    int n_infeasible = 0;
+
+    (void)state;
+    for (int i = 0; i < INSTANCES; i++) {
+        struct instance in;
+        struct placement p;
+        struct err err;
+        double want;
+        enum err_code rc;
+
+        make_instance(&in, &dice, roll_int(&dice, 1, 3), roll_int(&dice, 1, NODES_SMALL));
+        want = oracle_ms(&in, false);
+        rc = partition_solve(&in.request, &p, &err);
+        if (isinf(want)) {
+            assert_int_equal(rc, ERR_NOT_FOUND);
+            n_infeasible++;
+            continue;
+        }
+        assert_int_equal(rc, ERR_OK);
+        assert_true(fabs(p.predicted_step_ms / want - 1) < 1e-8);
+        assert_true(p.bound_ms >= p.predicted_step_ms * (1 - 1e-8));
+        assert_sound(&in, &p);
+        n_bitten += want > oracle_ms(&in, true) * (1 + 1e-9);
+    }
+    /* The instances are only worth their time if memory matters in many and few are hopeless. */
+    assert_in_range(n_bitten, INSTANCES / 5, INSTANCES);
+    assert_in_range(n_infeasible, INSTANCES / 50, INSTANCES / 2);
+}
+
+static void partition_never_gets_slower_by_a_node_more(void **state)
+{
+    struct dice dice = {.state = 7};
+
+    (void)state;
+    for (int i = 0; i < 150; i++) {
+        struct instance in;
+        double before = INFINITY;
+
+        make_instance(&in, &dice, roll_int(&dice, 1, 4), 8);
+        for (int n = 1; n <= 8; n++) {
+            struct placement p;
+
+            in.request.n_nodes = n;
+            if (partition_solve(&in.request, &p, NULL) == ERR_OK) {
+                assert_true(p.predicted_step_ms <= before * (1 + 1e-9));
+                before = p.predicted_step_ms;
+            } else {
+                assert_true(isinf(before));
+            }
+        }
+    }
+}
+
+static void partition_of_many_nodes_is_sound_and_near_its_bound(void **state)
+{
+    struct dice dice = {.state = 3};
+
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct instance in;
+        struct placement p;
+
+        make_instance(&in, &dice, 12, NODES_MAX);
+        in.spec.placement.min_stages = 1;
+        in.spec.placement.max_stages = 4 + 20 * (i % 2);
+        for (int n = 0; n < NODES_MAX; n++)
+            in.nodes[n].memory_bytes = 4096 * MIB;
+        assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+        assert_sound(&in, &p);
+        assert_true(p.predicted_step_ms < 2 * p.bound_ms);
+    }
+}
+
+/* The same nodes once more, as many as make the search give up trying everything. */
+static void partition_of_many_nodes_is_no_slower_than_of_the_first_ten(void **state)
+{
+    struct dice dice = {.state = 11};
+
+    (void)state;
+    for (int i = 0; i < 10; i++) {
+        struct instance in;
+        struct placement few;
+        struct placement many;
+
+        make_instance(&in, &dice, 12, 14);
+        in.spec.placement.min_stages = 1;
+        for (int n = 0; n < 14; n++)
+            in.nodes[n].memory_bytes = (200 + 100 * n) * MIB;
+        in.request.n_nodes = 9;
+        if (partition_solve(&in.request, &few, NULL) != ERR_OK)
+            continue;
+        in.request.n_nodes = 14;
+        assert_int_equal(partition_solve(&in.request, &many, NULL), ERR_OK);
+        assert_true(many.predicted_step_ms <= few.predicted_step_ms * (1 + 1e-9));
+    }
+}
+
+static struct instance three_unequal(void)
+{
+    struct instance in = {
+        .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
+                 .placement = {.min_stages = 1, .max_stages = 8}},
+        .nodes = {{.name = "slow", .gflops = 25, .memory_bytes = 4096 * MIB},
+                  {.name = "middle", .gflops = 50, .memory_bytes = 4096 * MIB},
+                  {.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB}},
+        .request = {.n_nodes = 3, .link = COST_LINK_DEFAULT}};
+
+    assert_int_equal(model_preset("BertBase", &in.spec.model, NULL), ERR_OK);
+    return in;
+}
+
+static void partition_even_gives_every_node_the_same_layers(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    in.spec.placement.strategy = SPEC_STRATEGY_EVEN;
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_stages, 3);
+    for (int s = 0; s < 3; s++)
+        assert_int_equal(p.stages[s].node, s);
+    assert_int_equal(p.stages[0].n_units, 1 + 8);
+    assert_int_equal(p.stages[1].n_units, 8);
+    assert_int_equal(p.stages[2].n_units, 8 + 2);
+    assert_int_equal(p.bottleneck, 0);
+    assert_true(p.predicted_step_ms == p.even_step_ms);
+}
+
+static void partition_optimal_beats_even_on_unequal_nodes(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_true(p.even_step_ms > 1.5 * p.predicted_step_ms);
+    assert_true(p.bound_ms >= p.predicted_step_ms * (1 - 1e-8));
+}
+
+static void partition_leaves_out_a_node_that_would_only_slow_down(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    in.nodes[0].gflops = 0.05;
+    in.nodes[1].memory_bytes = 64 * MIB;
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_stages, 1);
+    assert_int_equal(p.n_left_out, 2);
+    assert_int_equal(p.left_out[0].node, 0);
+    assert_non_null(strstr(p.left_out[0].reason, "ms with it"));
+    assert_non_null(strstr(p.left_out[1].reason, "offers 64 MiB"));
+}
+
+static void partition_names_the_unit_that_fits_nowhere(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+    struct err err;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    for (int i = 0; i < 3; i++)
+        in.nodes[i].memory_bytes = 300 * MIB;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "unit embeddings needs"));
+    assert_non_null(strstr(err.text, "the largest node offers 300 MiB"));
+    assert_non_null(strstr(err.text, "or offer more memory"));
+}
+
+static void partition_says_when_all_nodes_together_are_too_small(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+    struct err err;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    for (int i = 0; i < 3; i++)
+        in.nodes[i].memory_bytes = 600 * MIB;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "no cut into 1 to 8 stages fits"));
+    assert_non_null(strstr(err.text, "all 3 together 1800 MiB"));
+    in.spec.placement.min_stages = 5;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "spec.placement.minStages is 5, but 3 nodes"));
+    in.request.n_nodes = 0;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
+}
+
+static void partition_says_where_even_does_not_fit(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+    struct err err;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    in.spec.placement.strategy = SPEC_STRATEGY_EVEN;
+    in.nodes[1].memory_bytes = 300 * MIB;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "stage 1 (attention 4 to feed-forward 7) to node middle"));
+    in.spec.placement.strategy = SPEC_STRATEGY_OPTIMAL;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_OK);
+    assert_true(p.even_step_ms < 0);
+}
+
+static void partition_refuses_a_node_without_speed(void **state)
+{
+    struct instance in = three_unequal();
+    struct placement p;
+    struct err err;
+
+    (void)state;
+    in.request.spec = &in.spec;
+    in.request.nodes = in.nodes;
+    in.nodes[2].gflops = NAN;
+    assert_int_equal(partition_solve(&in.request, &p, &err), ERR_INVALID);
+    assert_string_equal(err.text, "node fast: its speed is not known");
+}
+
+static void partition_plans_bert_base_on_eight_nodes_quickly(void **state)
+{
+    struct dice dice = {.state = 5};
+    struct timespec from;
+    struct timespec to;
+    double ms;
+
+    (void)state;
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+    for (int i = 0; i < 10; i++) {
+        struct instance in;
+        struct placement p;
+
+        make_instance(&in, &dice, 12, 8);
+        in.spec.model.hidden = 768;
+        in.spec.placement.min_stages = 1;
+        in.spec.placement.max_stages = 8;
+        for (int n = 0; n < 8; n++)
+            in.nodes[n].memory_bytes = 8192 * MIB;
+        assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    }
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+    ms = ((double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6) / 10;
+    print_message("%.1f ms a plan\n", ms);
+    assert_true(ms < 1000); /* 50 is the aim; sanitizers and busy machines are slower */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(partition_finds_what_trying_everything_finds),
+        cmocka_unit_test(partition_never_gets_slower_by_a_node_more),
+        cmocka_unit_test(partition_of_many_nodes_is_sound_and_near_its_bound),
+        cmocka_unit_test(partition_of_many_nodes_is_no_slower_than_of_the_first_ten),
+        cmocka_unit_test(partition_even_gives_every_node_the_same_layers),
+        cmocka_unit_test(partition_optimal_beats_even_on_unequal_nodes),
+        cmocka_unit_test(partition_leaves_out_a_node_that_would_only_slow_down),
+        cmocka_unit_test(partition_names_the_unit_that_fits_nowhere),
+        cmocka_unit_test(partition_says_when_all_nodes_together_are_too_small),
+        cmocka_unit_test(partition_says_where_even_does_not_fit),
+        cmocka_unit_test(partition_refuses_a_node_without_speed),
+        cmocka_unit_test(partition_plans_bert_base_on_eight_nodes_quickly),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
