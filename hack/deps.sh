@@ -17,8 +17,9 @@ engine='docker.io docker-cli?'
 check='clang-14|clang clang-format-14|clang-format clang-tidy-14|clang-tidy llvm-14|llvm
     libclang-rt-14-dev|libclang-rt-dev? shellcheck'
 
-die() {
-    printf 'error: %s\n' "$@" >&2
+die() { # die WHAT-HAPPENED WHAT-TO-DO
+    printf 'error: %s\n' "$1" >&2
+    [ -z "${2:-}" ] || printf '       %s\n' "$2" >&2
     exit 1
 }
 
@@ -34,7 +35,15 @@ as_root() {
     sudo "$@"
 }
 
-apt_get() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@"; }
+# What apt prints is only of interest when it fails.
+apt_get() {
+    local log rc=0
+    log=$(mktemp)
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 || rc=$?
+    [ "$rc" -eq 0 ] || tail -n 15 "$log" | sed 's/^/    /' >&2
+    rm -f "$log"
+    return "$rc"
+}
 
 # Of the alternatives of an entry, one is enough. One question to dpkg for all entries, because
 # this runs before every make.
@@ -101,13 +110,13 @@ if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
     apt_get update || die "apt-get update failed." "Check the sources in /etc/apt and the network."
 fi
 find_missing "${entries[@]}"
-echo "Installing ${#missing[@]} packages: ${missing[*]}"
+echo "Installing ${#missing[@]} packages (some minutes at most): ${missing[*]}"
 if ! apt_get install -y --no-install-recommends "${missing[@]}"; then
     echo "Once more with new package lists ..."
     apt_get update || true
     find_missing "${entries[@]}"
     apt_get install -y --no-install-recommends "${missing[@]}" ||
         die "apt-get could not install: ${missing[*]}" \
-            "Its last lines above say which and why. On Ubuntu the section universe must be enabled."
+            "The lines above say which and why. On Ubuntu the section universe must be enabled."
 fi
 echo "Installed in $((SECONDS - started)) s."

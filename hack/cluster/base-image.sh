@@ -30,7 +30,8 @@ apt_settings() { apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retr
 
 bootstrap() { # bootstrap SUITE FILE...: a minimal system as a tar file on stdout
     local suite=$1 packages=apt hooks=(); shift
-    apt_settings >"$work/90host"
+    # as in the images of Docker Hub: no translated descriptions
+    { apt_settings; echo 'Acquire::Languages "none";'; } >"$work/90host"
     hooks+=(--customize-hook="upload $work/90host /etc/apt/apt.conf.d/90host")
     if grep -q https: "$@"; then
         packages=ca-certificates

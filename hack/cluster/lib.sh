@@ -33,7 +33,7 @@ clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 # goes to a log, whose end is shown when the command fails. STEP_PROGRESS may name a function that
 # prints how far the step is ("312 of 1480 packages"); it gets the log's name.
 run() {
-    local expect=$1 label=$2 t0=$SECONDS rc=0 pid log spent next=15 text; shift 2
+    local expect=$1 label=$2 t0=$SECONDS rc=0 pid log spent next=15 text shown=; shift 2
     log=$CACHE/log/$(tr -cs 'a-z0-9' - <<<"${label,,}" | sed 's/-*$//').log
     set -m # a process group of its own, so that Ctrl-C can end all of it
     "$@" >"$log" 2>&1 </dev/null &
@@ -45,9 +45,10 @@ run() {
     while kill -0 "$pid" 2>/dev/null; do
         sleep 0.1
         spent=$((SECONDS - t0))
-        if [ -t 2 ]; then
+        if [ -t 2 ] && [ "$spent" != "$shown" ]; then
             printf '\r\033[K%s' "$(step_text "$label" "$spent" "$expect" "$log")" >&2
-        elif [ "$spent" -ge "$next" ]; then
+            shown=$spent
+        elif [ ! -t 2 ] && [ "$spent" -ge "$next" ]; then
             text=$(step_text "$label" "$spent" "$expect" "$log")
             say "$text"
             next=$((spent + 15))

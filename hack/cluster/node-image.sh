@@ -110,5 +110,6 @@ run 2 "Collect the node's files" lay_out_context
 run 40 "Images of the control plane" make_images
 run 10 "Node image" make_node
 run 15 "Put the images into the node image" preload
-docker rmi -f "${names[@]}" local/kind-base >/dev/null 2>&1 || true
+mapfile -t old < <(docker images --format '{{.Repository}}:{{.Tag}}' | grep '^local/kind-node:' | grep -vxF "$image" || true)
+docker rmi -f "${names[@]}" "${old[@]}" local/kind-base >/dev/null 2>&1 || true
 echo "$image"
