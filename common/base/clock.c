@@ -1,6 +1,5 @@
 #include "base/clock.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -45,10 +44,10 @@ enum err_code clock_parse(const char *text, int64_t *out_wall_ms, struct err *er
     int64_t ms = 0;
 
     if (rest && *rest == '.') {
-        char *end;
+        int64_t unit_ms = 100;
 
-        ms = (int64_t)(strtod(rest, &end) * 1000);
-        rest = end;
+        for (rest++; *rest >= '0' && *rest <= '9'; rest++, unit_ms /= 10)
+            ms += (*rest - '0') * unit_ms;
     }
     if (!rest || strcmp(rest, "Z") != 0)
         return err_set(err, ERR_INVALID, "\"%.40s\" is not a UTC time", text);

@@ -32,10 +32,13 @@ enum err_code file_read(const char *path, struct buf *out, struct err *err)
     if (fd < 0)
         return file_error(err, "open", path);
     while (rc == ERR_OK && (n = read(fd, chunk, sizeof chunk)) != 0) {
-        if (n < 0)
+        if (n < 0) {
             rc = errno == EINTR ? ERR_OK : file_error(err, "read", path);
-        else if (buf_add(out, chunk, (size_t)n, err) != ERR_OK)
-            rc = err_wrap(err, err ? err->code : ERR_LIMIT, "read %s", path);
+            continue;
+        }
+        rc = buf_add(out, chunk, (size_t)n, err);
+        if (rc != ERR_OK)
+            err_wrap(err, rc, "read %s", path);
     }
     close(fd);
     return rc;

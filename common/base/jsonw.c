@@ -40,6 +40,21 @@ static void put_quoted(struct jsonw *w, const char *s)
     put(w, "\"", 1);
 }
 
+/* The first error stays: later ones follow from it. */
+__attribute__((format(printf, 3, 4))) static void fail(struct jsonw *w, enum err_code code,
+                                                       const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list args;
+
+    if (w->err.code != ERR_OK)
+        return;
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    err_set(&w->err, code, "%s", text);
+}
+
 /* Everything that stands in front of a value. */
 static void begin(struct jsonw *w, const char *key)
 {
@@ -55,7 +70,7 @@ static void begin(struct jsonw *w, const char *key)
 static void open_level(struct jsonw *w, const char *key, char opener, char closer)
 {
     if (w->depth == JSON_DEPTH_MAX) {
-        err_set(&w->err, ERR_LIMIT, "more than %d levels", JSON_DEPTH_MAX);
+        fail(w, ERR_LIMIT, "more than %d levels", JSON_DEPTH_MAX);
         return;
     }
     begin(w, key);
@@ -77,7 +92,7 @@ void jsonw_open_array(struct jsonw *w, const char *key)
 void jsonw_close(struct jsonw *w)
 {
     if (w->depth == 0) {
-        err_set(&w->err, ERR_INVALID, "nothing is open");
+        fail(w, ERR_INVALID, "nothing is open");
         return;
     }
     put(w, &w->closers[--w->depth], 1);
@@ -94,10 +109,15 @@ void jsonw_stringf(struct jsonw *w, const char *key, const char *fmt, ...)
 {
     char text[STRINGF_MAX_BYTES];
     va_list args;
+    int n;
 
     va_start(args, fmt);
-    (void)vsnprintf(text, sizeof text, fmt, args);
+    n = vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    if (n < 0 || n >= (int)sizeof text) {
+        fail(w, ERR_LIMIT, "%s: more than %d bytes", key ? key : "value", STRINGF_MAX_BYTES - 1);
+        return;
+    }
     jsonw_string(w, key, text);
 }
 
@@ -120,7 +140,7 @@ void jsonw_double(struct jsonw *w, const char *key, double value)
     char text[32];
 
     if (!isfinite(value)) {
-        err_set(&w->err, ERR_INVALID, "%s: %g is not a JSON number", key ? key : "value", value);
+        fail(w, ERR_INVALID, "%s: %g is not a JSON number", key ? key : "value", value);
         return;
     }
     begin(w, key);
@@ -143,7 +163,7 @@ void jsonw_value(struct jsonw *w, const char *key, const struct json *value)
     char *text = json_print(value);
 
     if (!text) {
-        err_set(&w->err, ERR_NO_MEMORY, "no memory to print a value");
+        fail(w, ERR_NO_MEMORY, "no memory to print a value");
         return;
     }
     begin(w, key);

@@ -28,6 +28,7 @@ void jsonw_open_array(struct jsonw *w, const char *key);
 void jsonw_close(struct jsonw *w);
 
 void jsonw_string(struct jsonw *w, const char *key, const char *value);
+/* Up to 4095 bytes. */
 void jsonw_stringf(struct jsonw *w, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void jsonw_int(struct jsonw *w, const char *key, int64_t value);

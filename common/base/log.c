@@ -30,25 +30,39 @@ static void write_fields(struct jsonw *w, const struct log_field *fields)
     }
 }
 
-void log_write(enum log_level level, const char *msg, const struct log_field *fields)
+static bool write_line(struct buf *line, enum log_level level, const char *msg,
+                       const struct log_field *fields)
 {
     static const char *const names[] = {"debug", "info", "warn", "error"};
-    struct buf line = {.max = LOG_LINE_MAX_BYTES};
     char time[CLOCK_TEXT_BYTES];
     struct jsonw w;
 
-    if ((int)level < atomic_load(&level_min))
-        return;
     clock_format(clock_wall_ms(), time);
-    jsonw_init(&w, &line);
+    jsonw_init(&w, line);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "time", time);
     jsonw_string(&w, "level", names[level]);
     jsonw_string(&w, "msg", msg);
     write_fields(&w, fields);
     jsonw_close(&w);
+    return jsonw_finish(&w, NULL) == ERR_OK && buf_add(line, "\n", 1, NULL) == ERR_OK;
+}
+
+void log_write(enum log_level level, const char *msg, const struct log_field *fields)
+{
+    const struct log_field too_long[] = {LOG_S("note", "the fields were too long"), {.key = 0}};
+    struct buf line = {.max = LOG_LINE_MAX_BYTES};
+    bool is_written;
+
+    if ((int)level < atomic_load(&level_min))
+        return;
+    is_written = write_line(&line, level, msg, fields);
+    if (!is_written) { /* better a line without its fields than none */
+        buf_reset(&line);
+        is_written = write_line(&line, level, msg, too_long);
+    }
     /* A line that cannot be written has nowhere else to be reported. */
-    if (jsonw_finish(&w, NULL) == ERR_OK && buf_add(&line, "\n", 1, NULL) == ERR_OK)
+    if (is_written)
         (void)!write(STDERR_FILENO, line.data, line.len);
     buf_deinit(&line);
 }

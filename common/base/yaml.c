@@ -114,6 +114,8 @@ static enum err_code on_open(struct walk *w, const yaml_event_t *e, struct err *
 
     if (is_mapping ? e->data.mapping_start.anchor != NULL : e->data.sequence_start.anchor != NULL)
         return at(&e->start_mark, err, "anchors are not supported");
+    if (is_mapping ? e->data.mapping_start.tag != NULL : e->data.sequence_start.tag != NULL)
+        return at(&e->start_mark, err, "tags are not supported");
     if (wants_key(w))
         return at(&e->start_mark, err, "a key must be plain text");
     if (w->depth == JSON_DEPTH_MAX)

@@ -1,0 +1,87 @@
+#include "base/buf.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void buf_text_is_closed_by_a_nul_after_every_call(void **state)
+{
+    struct buf b = {.max = 4096};
+
+    (void)state;
+    assert_string_equal(buf_text(&b), "");
+    for (size_t n = 1; n <= 1000; n++) {
+        assert_int_equal(buf_add(&b, "x", 1, NULL), ERR_OK);
+        assert_int_equal(b.len, n);
+        assert_int_equal(strlen(b.data), n);
+    }
+    assert_int_equal(buf_addf(&b, NULL, "%s-%d", "end", 7), ERR_OK);
+    assert_string_equal(b.data + 1000, "end-7");
+    buf_deinit(&b);
+    assert_null(b.data);
+}
+
+static void buf_stops_at_its_ceiling_and_keeps_what_it_had(void **state)
+{
+    struct buf b = {.max = 5};
+    struct err err;
+
+    (void)state;
+    assert_int_equal(buf_add(&b, "12345", 5, &err), ERR_OK);
+    assert_int_equal(buf_add(&b, "6", 1, &err), ERR_LIMIT);
+    assert_int_equal(buf_add(&b, "6", (size_t)-1, &err), ERR_LIMIT);
+    assert_int_equal(buf_addf(&b, &err, "%d", 6), ERR_LIMIT);
+    assert_string_equal(b.data, "12345");
+    assert_int_equal(buf_add(&b, "", 0, &err), ERR_OK);
+    buf_deinit(&b);
+}
+
+static void buf_drop_takes_from_the_front_and_at_most_everything(void **state)
+{
+    struct buf b = {.max = 100};
+
+    (void)state;
+    buf_drop(&b, 3);
+    assert_int_equal(buf_add(&b, "abcdef", 6, NULL), ERR_OK);
+    buf_drop(&b, 0);
+    buf_drop(&b, 2);
+    assert_string_equal(b.data, "cdef");
+    buf_drop(&b, 50);
+    assert_string_equal(buf_text(&b), "");
+    assert_int_equal(b.len, 0);
+    buf_deinit(&b);
+}
+
+static void buf_take_hands_the_memory_over(void **state)
+{
+    struct buf b = {.max = 100};
+    char *text;
+
+    (void)state;
+    assert_null(buf_take(&b));
+    assert_int_equal(buf_add(&b, "abc", 3, NULL), ERR_OK);
+    text = buf_take(&b);
+    assert_string_equal(text, "abc");
+    free(text);
+    assert_int_equal(b.len, 0);
+    assert_int_equal(buf_add(&b, "d", 1, NULL), ERR_OK);
+    assert_string_equal(b.data, "d");
+    buf_deinit(&b);
+    buf_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buf_text_is_closed_by_a_nul_after_every_call),
+        cmocka_unit_test(buf_stops_at_its_ceiling_and_keeps_what_it_had),
+        cmocka_unit_test(buf_drop_takes_from_the_front_and_at_most_everything),
+        cmocka_unit_test(buf_take_hands_the_memory_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,73 @@
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void clock_writes_and_reads_the_same_second(void **state)
+{
+    char text[CLOCK_TEXT_BYTES];
+    int64_t wall_ms = 0;
+
+    (void)state;
+    clock_format(1795248000000 + 999, text);
+    assert_string_equal(text, "2026-11-21T08:00:00Z");
+    assert_int_equal(clock_parse(text, &wall_ms, NULL), ERR_OK);
+    assert_true(wall_ms == 1795248000000);
+}
+
+static void clock_reads_fractions_of_any_length(void **state)
+{
+    int64_t wall_ms = 0;
+
+    (void)state;
+    assert_int_equal(clock_parse("1970-01-01T00:00:01.5Z", &wall_ms, NULL), ERR_OK);
+    assert_true(wall_ms == 1500);
+    assert_int_equal(clock_parse("1970-01-01T00:00:01.123456789Z", &wall_ms, NULL), ERR_OK);
+    assert_true(wall_ms == 1123);
+}
+
+static void clock_refuses_what_is_not_utc(void **state)
+{
+    static const char *const bad[] = {"",
+                                      "yesterday",
+                                      "2026-11-21",
+                                      "2026-11-21T08:00:00",
+                                      "2026-11-21T08:00:00+01:00",
+                                      "2026-11-21T08:00:00Zx",
+                                      "2026-11-21T08:00:00.1e9Z",
+                                      "2026-13-21T08:00:00Z"};
+    int64_t wall_ms = 42;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(clock_parse(bad[i], &wall_ms, NULL), ERR_INVALID);
+    assert_true(wall_ms == 42);
+}
+
+static void clock_now_does_not_go_back(void **state)
+{
+    int64_t before_ns = clock_now_ns();
+    int64_t before_ms = clock_now_ms();
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        assert_true(clock_now_ns() >= before_ns && clock_now_ms() >= before_ms);
+    assert_true(clock_wall_ms() > 1700000000000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(clock_writes_and_reads_the_same_second),
+        cmocka_unit_test(clock_reads_fractions_of_any_length),
+        cmocka_unit_test(clock_refuses_what_is_not_utc),
+        cmocka_unit_test(clock_now_does_not_go_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
