@@ -136,7 +136,8 @@ static void back_off(struct kube_watch *w, const struct err *err)
 
     w->n_failures++;
     w->counts.n_failures++;
-    wait_ms = backoff_ms(w->n_failures, random_bits());
+    /* An expired version is no outage: listing again helps, waiting does not. */
+    wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, random_bits());
     if (wait_ms < quiet_ms)
         wait_ms = quiet_ms;
     w->retry_ms = clock_now_ms() + wait_ms;
