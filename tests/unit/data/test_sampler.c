@@ -1,0 +1,121 @@
+#include "data/sampler.h"
+
+#include "scratch.h"
+
+static struct sampler make(uint64_t seed, uint64_t n, uint32_t batch)
+{
+    struct sampler s;
+
+    assert_int_equal(sampler_init(&s, seed, n, batch, NULL), ERR_OK);
+    return s;
+}
+
+static void sampler_gives_every_sample_once_an_epoch(void **state)
+{
+    static const uint64_t sizes[] = {1, 2, 3, 4, 5, 16, 17, 63, 64, 65, 1000, 4096, 9001};
+    static unsigned char seen[9001];
+
+    (void)state;
+    for (size_t k = 0; k < sizeof sizes / sizeof sizes[0]; k++) {
+        for (uint64_t seed = 0; seed < 5; seed++) {
+            struct sampler s = make(seed, sizes[k], 1);
+
+            memset(seen, 0, sizeof seen);
+            for (uint64_t i = 0; i < sizes[k]; i++) {
+                uint64_t sample = sampler_at(&s, seed + 3, i);
+
+                assert_in_range(sample, 0, sizes[k] - 1);
+                assert_int_equal(seen[sample]++, 0);
+            }
+        }
+    }
+}
+
+/* The order is part of the checkpoint format: this pins it. */
+static void sampler_never_changes_its_order(void **state)
+{
+    static const uint64_t want[] = {89, 79, 52, 70, 77, 30, 93, 46};
+    struct sampler s = make(42, 100, 4);
+    uint64_t got[8];
+
+    (void)state;
+    sampler_step(&s, 0, got);
+    sampler_step(&s, 26, got + 4);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(got[i], want[i]);
+}
+
+static void sampler_orders_differ_by_seed_and_epoch(void **state)
+{
+    struct sampler a = make(1, 1000, 1);
+    struct sampler b = make(2, 1000, 1);
+    int same_seed = 0;
+    int same_epoch = 0;
+
+    (void)state;
+    for (uint64_t i = 0; i < 1000; i++) {
+        same_seed += sampler_at(&a, 0, i) == sampler_at(&b, 0, i);
+        same_epoch += sampler_at(&a, 0, i) == sampler_at(&a, 1, i);
+    }
+    assert_in_range(same_seed, 0, 8); /* one is expected by chance */
+    assert_in_range(same_epoch, 0, 8);
+}
+
+/* Chi-square over (position block, sample block): an order with a pattern shows here. */
+static void sampler_orders_look_random(void **state)
+{
+    enum { N = 6400, BLOCKS = 8, EPOCHS = 20 };
+    struct sampler s = make(7, N, 1);
+    int counts[BLOCKS][BLOCKS] = {{0}};
+    double expected = (double)N * EPOCHS / (BLOCKS * BLOCKS);
+    double chi = 0;
+
+    (void)state;
+    for (uint64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        for (uint64_t i = 0; i < N; i++)
+            counts[i * BLOCKS / N][sampler_at(&s, epoch, i) * BLOCKS / N]++;
+    }
+    for (int i = 0; i < BLOCKS * BLOCKS; i++) {
+        double d = counts[i / BLOCKS][i % BLOCKS] - expected;
+
+        chi += d * d / expected;
+    }
+    assert_true(chi < 100); /* 49 degrees of freedom: 85 is one in a thousand */
+}
+
+static void sampler_drops_the_rest_that_fills_no_batch(void **state)
+{
+    struct sampler s = make(3, 10, 4);
+    uint64_t step2[4];
+
+    (void)state;
+    assert_int_equal(sampler_steps_per_epoch(&s), 2);
+    sampler_step(&s, 2, step2);
+    for (uint64_t i = 0; i < 4; i++)
+        assert_int_equal(step2[i], sampler_at(&s, 1, i));
+}
+
+static void sampler_refuses_fewer_samples_than_a_batch(void **state)
+{
+    struct sampler s;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(sampler_init(&s, 1, 31, 32, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "31 samples do not fill one batch of 32"));
+    assert_int_equal(sampler_init(&s, 1, 31, 0, NULL), ERR_INVALID);
+    assert_int_equal(sampler_init(&s, 1, UINT64_MAX, 1, NULL), ERR_LIMIT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sampler_gives_every_sample_once_an_epoch),
+        cmocka_unit_test(sampler_never_changes_its_order),
+        cmocka_unit_test(sampler_orders_differ_by_seed_and_epoch),
+        cmocka_unit_test(sampler_orders_look_random),
+        cmocka_unit_test(sampler_drops_the_rest_that_fills_no_batch),
+        cmocka_unit_test(sampler_refuses_fewer_samples_than_a_batch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
