@@ -20,14 +20,28 @@ make_reachable() {
     hash -r
     docker=$(command -v docker) || die "There is no docker command." "Run: hack/deps.sh cluster"
     if answers "$docker"; then return; fi
-    [ "$(id -u)" -ne 0 ] && command -v sudo >/dev/null && answers sudo -n "$docker" || return 0
-    # shellcheck disable=SC2016
-    printf '#!/bin/sh\nexec sudo -n %s "$@"\n' "$docker" >"$BIN/docker"
+    if [ "$(id -u)" -eq 0 ] || ! command -v sudo >/dev/null || ! answers sudo "$docker"; then return; fi
+    # shellcheck disable=SC2016 # "$@" is for the script that is written
+    printf '#!/bin/sh\nexec sudo %s "$@"\n' "$docker" >"$BIN/docker"
     chmod +x "$BIN/docker"
     hash -r
 }
 
 # --- starting dockerd without a service manager -------------------------------------------------
+# What start changes, stop puts back: noted once, unless the machine has started anew since.
+remember_machine() {
+    local name boot
+    boot=$(cat /proc/sys/kernel/random/boot_id)
+    [ "$(cat "$state/boot" 2>/dev/null)" != "$boot" ] || return 0
+    as_root rm -rf "$state"
+    mkdir -p "$state"
+    for name in net/ipv4/ip_forward fs/inotify/max_user_instances fs/inotify/max_user_watches; do
+        printf '%s=%s\n' "$name" "$(cat "/proc/sys/$name")"
+    done >"$state/sysctl"
+    as_root iptables -S FORWARD 2>/dev/null | head -n 1 >"$state/forward" || true
+    printf '%s\n' "$boot" >"$state/boot"
+}
+
 # On cgroup v1 all controllers have to be there before the first container: what is missing, the
 # systemd in each node would mount for itself, and then all nodes share its root and see each
 # other's pods as strangers of their own.
@@ -48,17 +62,13 @@ mount_cgroups() {
     done
 }
 
-# Many pods watch many files, and containers need forwarding; the old values are kept for stop.
+# Many pods watch many files. A machine that does not let itself be set may still have enough.
 set_kernel_values() {
     local name value
-    while read -r name value; do
-        printf '%s=%s\n' "$name" "$(cat "/proc/sys/$name")" >>"$state/sysctl"
-        [ "$(cat "/proc/sys/$name")" -ge "$value" ] || as_root tee "/proc/sys/$name" <<<"$value" >/dev/null || true
-    done <<'V'
-net/ipv4/ip_forward 0
-fs/inotify/max_user_instances 8192
-fs/inotify/max_user_watches 1048576
-V
+    for name in max_user_instances=8192 max_user_watches=1048576; do
+        value=${name#*=} name=/proc/sys/fs/inotify/${name%=*}
+        [ "$(cat "$name")" -ge "$value" ] || as_root tee "$name" <<<"$value" >/dev/null || true
+    done
 }
 
 # On a machine whose root lacks a capability (a sandbox), "docker run --privileged" fails because
@@ -102,11 +112,9 @@ start_dockerd() {
     command -v dockerd >/dev/null || PATH=$PATH:/usr/sbin:/sbin
     command -v dockerd >/dev/null || die "No docker engine answers and there is no dockerd to start." "Run: hack/deps.sh cluster"
     [ "$(id -u)" -eq 0 ] || sudo -v || die "Starting dockerd needs root." "Run this as root, or start docker yourself."
-    rm -f "$state/mounts" "$state/sysctl"
-    mkdir -p "$state"
+    remember_machine
     mount_cgroups
     set_kernel_values
-    as_root iptables -S FORWARD 2>/dev/null | head -n 1 >"$state/forward" || true
     missing=$(missing_capabilities)
     if [ "$missing" != "[]" ]; then
         write_runtime "$missing"
@@ -144,7 +152,8 @@ start() {
 # --- undoing it ---------------------------------------------------------------------------------
 stop() {
     local pid path name
-    pid=$(cat "$state/pid" 2>/dev/null) || return 0
+    [ -e "$state/boot" ] || return 0
+    pid=$(cat "$state/pid" 2>/dev/null || echo none)
     if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" = dockerd ]; then
         as_root kill "$pid"
         for _ in $(seq 300); do [ -d "/proc/$pid" ] || break; sleep 0.1; done
@@ -156,9 +165,11 @@ stop() {
     done
     # shellcheck disable=SC2046
     [ ! -s "$state/forward" ] || as_root iptables $(cat "$state/forward") || true
-    while IFS='=' read -r name path; do
-        as_root tee "/proc/sys/$name" <<<"$path" >/dev/null || true
-    done <"$state/sysctl"
+    if [ "$(cat "$state/boot")" = "$(cat /proc/sys/kernel/random/boot_id)" ]; then
+        while IFS='=' read -r name path; do
+            as_root tee "/proc/sys/$name" <<<"$path" >/dev/null || true
+        done <"$state/sysctl"
+    fi
     if [ -e "$state/mounts" ]; then
         while read -r path; do
             if as_root umount "$path"; then as_root rmdir "$path" || true; fi

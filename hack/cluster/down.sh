@@ -25,7 +25,7 @@ remove_images() {
     local names
     mapfile -t names < <(sort -u "$CACHE/cluster/images" 2>/dev/null || true)
     [ ${#names[@]} -eq 0 ] || docker rmi -f "${names[@]}" || true
-    [ ! -e "$CACHE/dockerd/pid" ] || return 0
+    [ ! -e "$CACHE/dockerd/boot" ] || return 0
     mapfile -t names < <(docker images --format '{{.Repository}}:{{.Tag}}' | grep -E '^(local/kind-node|skyjob/base):' || true)
     [ ${#names[@]} -eq 0 ] || docker rmi -f "${names[@]}" || true
 }
