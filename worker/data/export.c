@@ -1,0 +1,240 @@
+#include "data/export.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/jsonw.h"
+#include "data/safetensors.h"
+#include "data/tsv.h"
+
+#define JSON_MAX_BYTES ((size_t)16 << 20)
+#define INDEX_FILE     "model.safetensors.index.json"
+
+static enum err_code path_of(const char *folder, const char *file, char out[static PATH_MAX],
+                             struct err *err)
+{
+    if (snprintf(out, PATH_MAX, "%s/%s", folder, file) >= PATH_MAX)
+        return err_set(err, ERR_INVALID, "the path of folder %.80s is too long", folder);
+    return ERR_OK;
+}
+
+static void shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
+{
+    if (n_stages == 1)
+        (void)snprintf(out, EXPORT_SHARD_BYTES, "model.safetensors");
+    else
+        (void)snprintf(out, EXPORT_SHARD_BYTES, "model-%05d-of-%05d.safetensors", stage + 1,
+                       n_stages);
+}
+
+/* Tensors of a run of units; the caller frees *out_tensors and, behind them, their names. */
+static enum err_code list_tensors(const struct model *m, const struct export_stage *stage,
+                                  struct safetensors_tensor **out_tensors, int *out_n,
+                                  struct err *err)
+{
+    size_t max = (size_t)stage->n_units * MODEL_UNIT_TENSORS_MAX;
+    struct safetensors_tensor *list = calloc(max, sizeof *list + MODEL_NAME_BYTES);
+    char *names = (char *)(list + max);
+    int n = 0;
+
+    if (!list)
+        return err_set(err, ERR_NO_MEMORY, "no memory to list %zu tensors", max);
+    for (int unit = stage->first_unit; unit < stage->first_unit + stage->n_units; unit++) {
+        for (int i = 0; i < model_unit_tensors(m, unit); i++, n++) {
+            struct model_tensor t = model_tensor(m, unit, i);
+            char *name = names + (size_t)n * MODEL_NAME_BYTES;
+
+            memcpy(name, t.name, MODEL_NAME_BYTES);
+            list[n] = (struct safetensors_tensor){
+                .name = name, .n_dims = t.n_dims, .dims = {t.dims[0], t.dims[1]}};
+        }
+    }
+    *out_tensors = list;
+    *out_n = n;
+    return ERR_OK;
+}
+
+/* Several stages may come to make it at the same time. */
+static enum err_code make_folder(const char *folder, struct err *err)
+{
+    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
+        return file_error(err, "create folder", folder);
+    return ERR_OK;
+}
+
+enum err_code export_shard(const struct model *m, const char *folder,
+                           const struct export_plan *plan, int stage, const float *const *params,
+                           struct err *err)
+{
+    const struct export_stage *s = &plan->stages[stage];
+    struct safetensors_tensor *tensors = NULL;
+    struct safetensors_writer *w = NULL;
+    char file[EXPORT_SHARD_BYTES];
+    char path[PATH_MAX];
+    int n = 0;
+    enum err_code rc;
+
+    shard_name(stage, plan->n_stages, file);
+    rc = path_of(folder, file, path, err);
+    if (rc == ERR_OK)
+        rc = make_folder(folder, err);
+    if (rc == ERR_OK)
+        rc = list_tensors(m, s, &tensors, &n, err);
+    if (rc == ERR_OK)
+        rc = safetensors_begin(path, tensors, n, &w, err);
+    /* A unit's floats lie in the order of its tensors, without gaps. */
+    for (int i = 0; i < s->n_units && rc == ERR_OK; i++)
+        rc = safetensors_put(w, params[i], model_unit_params(m, s->first_unit + i), err);
+    free(tensors);
+    if (rc != ERR_OK) {
+        safetensors_abandon(w);
+        return rc;
+    }
+    return safetensors_finish(w, err);
+}
+
+/* --- the files that exist once --- */
+
+static void write_labels(struct jsonw *json)
+{
+    char number[12];
+
+    jsonw_open_object(json, "id2label");
+    for (int i = 0; i < TSV_LABELS; i++) {
+        (void)snprintf(number, sizeof number, "%d", i);
+        jsonw_string(json, number, tsv_label_name(i));
+    }
+    jsonw_close(json);
+    jsonw_open_object(json, "label2id");
+    for (int i = 0; i < TSV_LABELS; i++)
+        jsonw_int(json, tsv_label_name(i), i);
+    jsonw_close(json);
+}
+
+static enum err_code write_config(const struct model *m, const char *folder,
+                                  const struct export_extras *x, struct err *err)
+{
+    struct buf text = {.max = JSON_MAX_BYTES};
+    struct jsonw json;
+    char path[PATH_MAX];
+    enum err_code rc;
+
+    jsonw_init(&json, &text);
+    jsonw_open_object(&json, NULL);
+    jsonw_open_array(&json, "architectures");
+    jsonw_string(&json, NULL, "BertForSequenceClassification");
+    jsonw_close(&json);
+    jsonw_string(&json, "model_type", "bert");
+    jsonw_string(&json, "torch_dtype", "float32");
+    jsonw_string(&json, "problem_type", "single_label_classification");
+    jsonw_int(&json, "vocab_size", m->vocab);
+    jsonw_int(&json, "hidden_size", m->hidden);
+    jsonw_int(&json, "num_hidden_layers", m->layers);
+    jsonw_int(&json, "num_attention_heads", m->heads);
+    jsonw_int(&json, "intermediate_size", m->ffn);
+    jsonw_int(&json, "max_position_embeddings", m->positions);
+    jsonw_int(&json, "type_vocab_size", MODEL_TYPES);
+    jsonw_int(&json, "pad_token_id", x->vocab->pad);
+    jsonw_string(&json, "hidden_act", "gelu");
+    jsonw_string(&json, "position_embedding_type", "absolute");
+    jsonw_double(&json, "layer_norm_eps", m->norm_eps);
+    jsonw_double(&json, "initializer_range", 0.02);
+    jsonw_double(&json, "hidden_dropout_prob", x->dropout);
+    jsonw_double(&json, "attention_probs_dropout_prob", x->dropout);
+    if (m->labels == TSV_LABELS)
+        write_labels(&json);
+    jsonw_close(&json);
+    rc = jsonw_finish(&json, err);
+    if (rc == ERR_OK)
+        rc = path_of(folder, "config.json", path, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code write_vocab(const char *folder, const struct vocab *vocab, struct err *err)
+{
+    struct buf text = {.max = VOCAB_FILE_MAX_BYTES + VOCAB_TOKENS_MAX};
+    char path[PATH_MAX];
+    enum err_code rc = path_of(folder, "vocab.txt", path, err);
+
+    for (int32_t id = 0; id < vocab->n_tokens && rc == ERR_OK; id++)
+        rc = buf_addf(&text, err, "%s\n", vocab_token(vocab, id));
+    if (rc == ERR_OK)
+        rc = file_write(path, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code write_index(const struct model *m, const char *folder,
+                                 const struct export_plan *plan, struct err *err)
+{
+    struct buf text = {.max = JSON_MAX_BYTES};
+    struct jsonw json;
+    char shard[EXPORT_SHARD_BYTES];
+    char path[PATH_MAX];
+    int64_t bytes = 0;
+    enum err_code rc;
+
+    for (int unit = 0; unit < model_units(m); unit++)
+        bytes += (int64_t)(model_unit_params(m, unit) * sizeof(float));
+    jsonw_init(&json, &text);
+    jsonw_open_object(&json, NULL);
+    jsonw_open_object(&json, "metadata");
+    jsonw_int(&json, "total_size", bytes);
+    jsonw_close(&json);
+    jsonw_open_object(&json, "weight_map");
+    for (int stage = 0; stage < plan->n_stages; stage++) {
+        const struct export_stage *s = &plan->stages[stage];
+
+        shard_name(stage, plan->n_stages, shard);
+        for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
+            for (int i = 0; i < model_unit_tensors(m, unit); i++)
+                jsonw_string(&json, model_tensor(m, unit, i).name, shard);
+        }
+    }
+    jsonw_close(&json);
+    jsonw_close(&json);
+    rc = jsonw_finish(&json, err);
+    if (rc == ERR_OK)
+        rc = path_of(folder, INDEX_FILE, path, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+/* What an earlier run with another number of stages left: transformers would read it first, or
+ * people would take it for this run's. */
+static enum err_code remove_other_kind(const char *folder, bool is_sharded, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = path_of(folder, is_sharded ? "model.safetensors" : INDEX_FILE, path, err);
+
+    if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
+        rc = file_error(err, "remove", path);
+    return rc;
+}
+
+enum err_code export_rest(const struct model *m, const char *folder, const struct export_plan *plan,
+                          const struct export_extras *x, struct err *err)
+{
+    enum err_code rc = make_folder(folder, err);
+
+    if (rc == ERR_OK)
+        rc = remove_other_kind(folder, plan->n_stages > 1, err);
+    if (rc == ERR_OK)
+        rc = write_config(m, folder, x, err);
+    if (rc == ERR_OK)
+        rc = write_vocab(folder, x->vocab, err);
+    if (rc == ERR_OK && plan->n_stages > 1)
+        rc = write_index(m, folder, plan, err);
+    return rc;
+}

@@ -1,0 +1,50 @@
+/* data/export.h - a trained model as a Hugging Face directory.
+ *
+ * `from_pretrained(folder)` of transformers loads what is written here: every stage writes its own
+ * shard, model-0000i-of-0000S.safetensors, at the same time as the others; the first stage adds
+ * the index that says which tensor lies where, config.json and vocab.txt. One stage alone writes
+ * model.safetensors and needs no index. The index comes last: a folder with it is complete as soon
+ * as all shards are.
+ * Layer: data (may use api base). Threads: one a call; stages are different processes.
+ */
+#ifndef DATA_EXPORT_H
+#define DATA_EXPORT_H
+
+#include "api/model.h"
+#include "data/vocab.h"
+
+#define EXPORT_SHARD_BYTES 48 /* of a shard's file name, with the NUL */
+
+/* A run of units, as plan_stage has it. */
+struct export_stage {
+    int first_unit;
+    int n_units;
+};
+
+struct export_plan {
+    int n_stages;
+    const struct export_stage *stages; /* [n_stages], borrowed */
+};
+
+struct export_extras {
+    const struct vocab *vocab; /* borrowed; becomes vocab.txt */
+    double dropout;            /* goes into config.json */
+};
+
+/* Write the shard of stage `stage`.
+ *
+ * `params` is one pointer for each unit of the stage: its model_unit_params() floats in the order
+ * of model_tensor(). The folder is made when it is missing (not its parents). Returns
+ * ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
+                                      const struct export_plan *plan, int stage,
+                                      const float *const *params, struct err *err);
+
+/* Write what there is only once: config.json, vocab.txt, and the index when there is more than
+ * one stage. Errors as above. */
+MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
+                                     const struct export_plan *plan,
+                                     const struct export_extras *extras, struct err *err);
+
+#endif
