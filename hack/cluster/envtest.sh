@@ -47,7 +47,7 @@ wait_for() {
     local end=$((SECONDS + $1)) program; shift
     until "$@" >/dev/null 2>&1; do
         for program in "${programs[@]}"; do
-            [ ! -e "$dir/$program.pid" ] || kill -0 "$(cat "$dir/$program.pid")" || return
+            [ ! -e "$dir/$program.pid" ] || kill -0 "$(cat "$dir/$program.pid")" 2>/dev/null || return
         done
         [ "$SECONDS" -lt "$end" ] || return
         sleep 0.05
@@ -109,9 +109,10 @@ start() {
         rm "$dir/kube-apiserver.pid"
     done
     write_kubeconfig
+    local controllers=garbage-collector,namespace,serviceaccount,deployment,replicaset,statefulset,job
     launch kube-controller-manager --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 \
         --service-account-private-key-file "$dir/certs/account.key" \
-        --controllers garbage-collector-controller,namespace-controller,serviceaccount-controller,deployment-controller,replicaset-controller,statefulset-controller,job-controller
+        --controllers "${controllers//,/-controller,}-controller"
     # they are at work when the default account is there
     wait_for 60 ask /api/v1/namespaces/default/serviceaccounts/default || give_up "the controller manager"
 }

@@ -19,7 +19,8 @@ fi
 "$CLUSTER_DIR/docker.sh" start
 
 # The name tells what went in, so that a change of these files makes a new image.
-recipe=$(cd "$CLUSTER_DIR" && find node node-image.sh versions.env -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum | cut -c 1-12)
+recipe=$(cd "$CLUSTER_DIR" && find node node-image.sh versions.env -type f -print0 | sort -z |
+    xargs -0 sha256sum | sha256sum | cut -c 1-12)
 image=local/kind-node:$K8S_VERSION-$recipe
 if docker image inspect "$image" >/dev/null 2>&1; then
     echo "$image"
