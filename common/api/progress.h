@@ -65,7 +65,8 @@ const char *progress_state_name(enum progress_state state);
 const char *progress_cause_name(enum progress_cause cause);
 
 MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err);
-/* Tolerant of missing members (an older worker), strict about their kinds. */
+/* Tolerant: what an older worker does not say, or says in another kind, counts as missing. Only
+ * the state must be a known one. */
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 

@@ -60,8 +60,8 @@ static enum err_code read_scaled(const char *text, long double factor, int64_t *
     scale = scale_of(text + n);
     if (*end != '\0' || scale == 0 || strpbrk(digits, "0123456789") == NULL)
         return err_set(err, ERR_INVALID, "\"%.40s\" is not a quantity", text);
-    /* The nudge keeps 0.1 * 1000 from becoming 101. */
-    value = ceill(value * scale * factor - 1e-9L);
+    /* The nudge keeps 0.1 * 1000 from becoming 101; it is below the smallest amount, 1n. */
+    value = ceill(value * scale * factor - 1e-12L);
     if (value > 9.2e18L)
         return err_set(err, ERR_LIMIT, "\"%.40s\" is too large", text);
     *out = (int64_t)value;

@@ -186,10 +186,13 @@ static enum err_code check_known(const struct json *object, const char *prefix, 
         enum err_code rc;
 
         (void)snprintf(path, sizeof path, "%s%s%.60s", prefix, *prefix ? "." : "", json_key(v));
-        if (strcmp(path, "training.optimizer.type") == 0 &&
-            strcmp(json_string(v, ""), "AdamW") == 0)
-            continue; /* the only one there is; named so that files can say it */
-        if (!is_known(path, &is_leaf))
+        if (strcmp(path, "training.optimizer.type") == 0) {
+            if (strcmp(json_string(v, ""), "AdamW") == 0)
+                continue; /* the only one there is; named so that files can say it */
+            return err_set(err, ERR_INVALID, "spec.%s: must be \"AdamW\"", path);
+        }
+        /* A dot inside a name would look like a path that is known and then not be found. */
+        if (strchr(json_key(v), '.') || !is_known(path, &is_leaf))
             return err_set(err, ERR_INVALID, "spec.%s: there is no such field", path);
         if (is_leaf || json_kind_of(v) == JSON_NULL)
             continue;
@@ -274,8 +277,11 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         return err_set(err, ERR_INVALID, "spec: must be an object, found %s",
                        json_kind_name(json_kind_of(json)));
     rc = check_known(json, "", err);
-    if (rc == ERR_OK && model_preset(preset, &s.model, err) != ERR_OK)
+    if (rc == ERR_OK && model_preset(preset, &s.model, err) != ERR_OK) {
         rc = ERR_INVALID;
+        if (err)
+            err->code = rc;
+    }
     for (const struct spec_field *f = fields; f->path && rc == ERR_OK; f++) {
         const struct json *v = json_path(json, f->path);
         void *place = (char *)&s + f->offset;

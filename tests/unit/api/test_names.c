@@ -1,0 +1,114 @@
+#include "api/names.h"
+
+#include <limits.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "api/node.h"
+#include "api/spec.h"
+
+static void names_are_those_that_the_manual_promises(void **state)
+{
+    char out[NAMES_BYTES];
+
+    (void)state;
+    names_stage_pod("mnli", 2, 1, out);
+    assert_string_equal(out, "mnli-r0-s2-a1");
+    names_plan("mnli", 4, out);
+    assert_string_equal(out, "mnli-plan-a4");
+    names_service("mnli", out);
+    assert_string_equal(out, "mnli-workers");
+}
+
+static void names_of_children_fit_for_the_longest_job(void **state)
+{
+    char job[NAMES_JOB_MAX + 1];
+    char out[NAMES_BYTES];
+
+    (void)state;
+    memset(job, 'j', NAMES_JOB_MAX);
+    job[NAMES_JOB_MAX] = '\0';
+    names_stage_pod(job, SPEC_STAGES_MAX - 1, INT_MAX, out);
+    assert_string_equal(out + NAMES_JOB_MAX, "-r0-s63-a2147483647");
+    assert_true(spec_is_name(out, 63));
+    names_plan(job, INT_MAX, out);
+    assert_string_equal(out + NAMES_JOB_MAX, "-plan-a2147483647");
+    names_service(job, out);
+    assert_string_equal(out + NAMES_JOB_MAX, "-workers");
+    names_probe_pod(job, "node", out);
+    assert_int_equal(strlen(out), NAMES_JOB_MAX + 7 + 8);
+    assert_true(spec_is_name(out, 63));
+}
+
+static void names_of_probes_differ_by_node(void **state)
+{
+    char a[NAMES_BYTES];
+    char b[NAMES_BYTES];
+
+    (void)state;
+    names_probe_pod("mnli", "node-1", a);
+    names_probe_pod("mnli", "node-2", b);
+    assert_string_not_equal(a, b);
+    names_probe_pod("mnli", "node-1", b);
+    assert_string_equal(a, b);
+}
+
+static void node_probe_reads_back_what_was_written(void **state)
+{
+    struct node_probe p = {.gflops = 100.0 / 3,
+                           .unit_ms = 0,
+                           .threads = 2,
+                           .blas_core = "SkylakeX",
+                           .cpu_model = "Some \"CPU\" @ 3 GHz"};
+    struct node_probe back;
+    struct buf out = {.max = 4096};
+
+    (void)state;
+    assert_int_equal(node_probe_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(node_probe_read(buf_text(&out), &back, NULL), ERR_OK);
+    assert_true(back.gflops == p.gflops);
+    assert_int_equal(back.threads, 2);
+    assert_string_equal(back.blas_core, p.blas_core);
+    assert_string_equal(back.cpu_model, p.cpu_model);
+    buf_deinit(&out);
+}
+
+static void node_probe_refuses_figures_that_make_no_sense(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "{}",
+        "{\"gflops\": 1, \"unitMs\": 0}",
+        "{\"gflops\": 0, \"unitMs\": 0, \"threads\": 1}",
+        "{\"gflops\": -1, \"unitMs\": 0, \"threads\": 1}",
+        "{\"gflops\": 1e999, \"unitMs\": 0, \"threads\": 1}",
+        "{\"gflops\": 1, \"unitMs\": -1, \"threads\": 1}",
+        "{\"gflops\": \"1\", \"unitMs\": 0, \"threads\": 1}",
+        "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 0}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct node_probe p;
+
+        assert_int_equal(node_probe_read(bad[i], &p, NULL), ERR_INVALID);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_those_that_the_manual_promises),
+        cmocka_unit_test(names_of_children_fit_for_the_longest_job),
+        cmocka_unit_test(names_of_probes_differ_by_node),
+        cmocka_unit_test(node_probe_reads_back_what_was_written),
+        cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

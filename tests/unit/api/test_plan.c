@@ -1,0 +1,175 @@
+#include "api/plan.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SPEC                                                                                       \
+    "{\"model\": {\"preset\": \"BertTiny\"}, \"data\": {\"source\": {\"sample\": \"MNLI\"}}, "     \
+    "\"training\": {\"seed\": 7}}"
+
+static struct plan two_stages(void)
+{
+    return (struct plan){.namespace = "default",
+                         .job = "mnli",
+                         .uid = "6f1c",
+                         .attempt = 3,
+                         .n_stages = 2,
+                         .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25},
+                                    {3, 4, "b", 2000, (int64_t)1 << 40, 0.1}},
+                         .predicted_step_ms = 12.5,
+                         .bound_ms = 11.75,
+                         .reason = "because"};
+}
+
+static void write_plan(const struct plan *p, struct buf *out)
+{
+    struct json *spec = NULL;
+
+    assert_int_equal(json_parse(SPEC, strlen(SPEC), &spec, NULL), ERR_OK);
+    assert_int_equal(plan_write(p, spec, out, NULL), ERR_OK);
+    json_free(spec);
+}
+
+static void plan_reads_back_what_was_written(void **state)
+{
+    struct plan p = two_stages();
+    struct plan back;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+
+    (void)state;
+    write_plan(&p, &out);
+    assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_string_equal(back.namespace, p.namespace);
+    assert_string_equal(back.job, p.job);
+    assert_string_equal(back.uid, p.uid);
+    assert_string_equal(back.reason, p.reason);
+    assert_int_equal(back.attempt, 3);
+    assert_int_equal(back.spec.training.seed, 7);
+    assert_int_equal(back.spec.model.layers, 2);
+    assert_int_equal(back.n_stages, 2);
+    for (int s = 0; s < 2; s++) {
+        assert_int_equal(back.stages[s].first_unit, p.stages[s].first_unit);
+        assert_int_equal(back.stages[s].n_units, p.stages[s].n_units);
+        assert_string_equal(back.stages[s].node, p.stages[s].node);
+        assert_int_equal(back.stages[s].cpu_milli, p.stages[s].cpu_milli);
+        assert_true(back.stages[s].memory_bytes == p.stages[s].memory_bytes);
+        assert_true(back.stages[s].predicted_ms == p.stages[s].predicted_ms);
+    }
+    assert_true(back.predicted_step_ms == 12.5);
+    assert_true(back.bound_ms == 11.75);
+    buf_deinit(&out);
+}
+
+static void plan_hash_differs_by_job_attempt_and_cut_only(void **state)
+{
+    struct plan a = two_stages();
+    struct plan b = two_stages();
+
+    (void)state;
+    b.stages[0].predicted_ms = 99;
+    assert_true(plan_hash(&a) == plan_hash(&b));
+    b.attempt = 4;
+    assert_true(plan_hash(&a) != plan_hash(&b));
+    b = a;
+    b.stages[0].n_units = 4;
+    b.stages[1].n_units = 3;
+    assert_true(plan_hash(&a) != plan_hash(&b));
+    b = a;
+    b.uid[0] = 'x';
+    assert_true(plan_hash(&a) != plan_hash(&b));
+}
+
+static void refuse(const struct plan *p, const char *says)
+{
+    struct plan back = {.attempt = 99};
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+    struct err err = {0};
+
+    write_plan(p, &out);
+    assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_INVALID);
+    if (!strstr(err.text, says))
+        fail_msg("said \"%s\"", err.text);
+    assert_int_equal(back.attempt, 99);
+    buf_deinit(&out);
+}
+
+static void plan_stages_must_cover_every_unit_once(void **state)
+{
+    struct plan p = two_stages();
+
+    (void)state;
+    p.stages[1].n_units = 3;
+    refuse(&p, "stages: cover 6 of 7 units");
+    p.stages[1].n_units = 5;
+    refuse(&p, "stage 1: has 5 units from unit 3");
+    p = two_stages();
+    p.stages[1].first_unit = 2;
+    refuse(&p, "stage 1: has 4 units from unit 2");
+    p = two_stages();
+    p.stages[0].n_units = 0;
+    refuse(&p, "stage 0: has 0 units");
+    p.n_stages = 0;
+    refuse(&p, "stages: cover 0 of 7 units");
+}
+
+/* Whatever is cut off or garbled must end in an error, never in a crash. */
+static void plan_survives_every_cut_and_flip_of_its_text(void **state)
+{
+    struct plan p = two_stages();
+    struct plan back;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+
+    (void)state;
+    write_plan(&p, &out);
+    for (size_t n = 0; n < out.len; n++)
+        assert_int_not_equal(plan_parse(out.data, n, &back, NULL), ERR_OK);
+    for (size_t i = 0; i < out.len; i++) {
+        char was = out.data[i];
+
+        out.data[i] = (char)(was ^ 1);
+        (void)!plan_parse(out.data, out.len, &back, NULL);
+        out.data[i] = was;
+    }
+    buf_deinit(&out);
+}
+
+static void plan_refuses_more_stages_than_there_may_be(void **state)
+{
+    struct plan back;
+    struct err err;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+
+    (void)state;
+    assert_int_equal(buf_addf(&out, NULL,
+                              "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
+                              "\"reason\": \"\", \"spec\": {\"model\": {\"layers\": 100}, "
+                              "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
+                     ERR_OK);
+    for (int s = 0; s <= SPEC_STAGES_MAX; s++)
+        assert_int_equal(buf_addf(&out, NULL,
+                                  "%s{\"node\": \"a\", \"firstUnit\": %d, \"units\": 1}",
+                                  s ? "," : "", s),
+                         ERR_OK);
+    assert_int_equal(buf_addf(&out, NULL, "]}"), ERR_OK);
+    assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_LIMIT);
+    assert_string_equal(err.text, "plan: more than 64 stages");
+    buf_deinit(&out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plan_reads_back_what_was_written),
+        cmocka_unit_test(plan_hash_differs_by_job_attempt_and_cut_only),
+        cmocka_unit_test(plan_stages_must_cover_every_unit_once),
+        cmocka_unit_test(plan_survives_every_cut_and_flip_of_its_text),
+        cmocka_unit_test(plan_refuses_more_stages_than_there_may_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+#include "api/progress.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct progress training(void)
+{
+    return (struct progress){.state = PROGRESS_TRAINING,
+                             .cause = PROGRESS_CAUSE_NONE,
+                             .stage = 0,
+                             .attempt = 2,
+                             .has_peers = true,
+                             .step = 1234567890123,
+                             .total_steps = 9007199254740991,
+                             .epoch = 4,
+                             .loss = 0.1,
+                             .tokens_per_second = 1e6 / 3,
+                             .eta_seconds = 12,
+                             .n_stage_ms = 2,
+                             .stage_ms = {1.5, 2.25},
+                             .step_ms = 31,
+                             .n_metrics = 1,
+                             .metrics = {{"accuracy", 0.875}},
+                             .blas = "SkylakeX, 1 thread",
+                             .error = "line 1\nline \"2\""};
+}
+
+static void progress_reads_back_what_was_written(void **state)
+{
+    struct progress p = training();
+    struct progress back;
+    struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+
+    (void)state;
+    assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_int_equal(back.state, PROGRESS_TRAINING);
+    assert_int_equal(back.attempt, 2);
+    assert_true(back.has_peers);
+    assert_true(back.step == p.step && back.total_steps == p.total_steps);
+    assert_int_equal(back.epoch, 4);
+    assert_true(back.loss == p.loss);
+    assert_true(back.tokens_per_second == p.tokens_per_second);
+    assert_true(back.eta_seconds == 12 && back.step_ms == 31);
+    assert_int_equal(back.n_stage_ms, 2);
+    assert_true(back.stage_ms[0] == 1.5 && back.stage_ms[1] == 2.25);
+    assert_int_equal(back.n_metrics, 1);
+    assert_string_equal(back.metrics[0].name, "accuracy");
+    assert_true(back.metrics[0].value == 0.875);
+    assert_string_equal(back.blas, p.blas);
+    assert_string_equal(back.error, p.error);
+    buf_deinit(&out);
+}
+
+static void progress_without_a_loss_yet_has_none_when_read_back(void **state)
+{
+    struct progress p = {.state = PROGRESS_STARTING, .loss = NAN};
+    struct progress back;
+    struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+
+    (void)state;
+    assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_true(isnan(back.loss));
+    buf_deinit(&out);
+}
+
+/* It is also a termination message, of which the kubelet keeps 4,096 bytes. */
+static void progress_of_a_large_job_fits_its_limit(void **state)
+{
+    struct progress p = training();
+    struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+
+    (void)state;
+    p.n_stage_ms = SPEC_STAGES_MAX;
+    for (int i = 0; i < SPEC_STAGES_MAX; i++)
+        p.stage_ms[i] = 1000.0 / 3 + i;
+    p.n_metrics = PROGRESS_METRICS_MAX;
+    for (int i = 0; i < PROGRESS_METRICS_MAX; i++) {
+        memset(p.metrics[i].name, 'm', sizeof p.metrics[i].name - 1);
+        p.metrics[i].value = -1.0 / 3;
+    }
+    memset(p.error, 'e', sizeof p.error - 1);
+    memset(p.blas, 'b', sizeof p.blas - 1);
+    assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+    buf_deinit(&out);
+}
+
+static void progress_names_every_state_and_cause(void **state)
+{
+    (void)state;
+    for (int s = PROGRESS_STARTING; s <= PROGRESS_FAILED; s++)
+        for (int c = PROGRESS_CAUSE_NONE; c <= PROGRESS_CAUSE_OTHER; c++) {
+            struct progress p = {.state = (enum progress_state)s, .cause = (enum progress_cause)c};
+            struct progress back;
+            struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+
+            assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+            assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+            assert_int_equal(back.state, s);
+            assert_int_equal(back.cause, c);
+            buf_deinit(&out);
+        }
+}
+
+static void progress_takes_missing_members_but_not_a_strange_state(void **state)
+{
+    static const char *const bad[] = {"", "[]", "{}", "{\"state\": 3, \"cause\": \"\"}",
+                                      "{\"state\": \"Resting\", \"cause\": \"\"}"};
+    const char *good = "{\"state\": \"Done\", \"cause\": \"\", \"metrics\": 5, \"stageMs\": {}}";
+    struct progress p;
+
+    (void)state;
+    assert_int_equal(progress_parse(good, strlen(good), &p, NULL), ERR_OK);
+    assert_int_equal(p.state, PROGRESS_DONE);
+    assert_true(p.eta_seconds < 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(progress_parse(bad[i], strlen(bad[i]), &p, NULL), ERR_INVALID);
+}
+
+static void progress_keeps_no_more_than_it_has_room_for(void **state)
+{
+    struct progress p;
+    struct buf text = {.max = 100000};
+
+    (void)state;
+    assert_int_equal(
+        buf_addf(&text, NULL, "{\"state\": \"Done\", \"cause\": \"\", \"stageMs\": [1"), ERR_OK);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(buf_addf(&text, NULL, ",1"), ERR_OK);
+    assert_int_equal(buf_addf(&text, NULL, "], \"metrics\": [{\"name\": \"%0200d\"}", 1), ERR_OK);
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(buf_addf(&text, NULL, ",{}"), ERR_OK);
+    assert_int_equal(buf_addf(&text, NULL, "], \"error\": \"%0900d\"}", 1), ERR_OK);
+    assert_int_equal(progress_parse(text.data, text.len, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_stage_ms, SPEC_STAGES_MAX);
+    assert_int_equal(p.n_metrics, PROGRESS_METRICS_MAX);
+    assert_int_equal(strlen(p.metrics[0].name), sizeof p.metrics[0].name - 1);
+    assert_int_equal(strlen(p.error), PROGRESS_ERROR_BYTES - 1);
+    buf_deinit(&text);
+}
+
+static void peers_read_back_what_was_written(void **state)
+{
+    struct peers p = {.attempt = 5, .n_stages = SPEC_STAGES_MAX};
+    struct peers back;
+    struct buf out = {.max = PEERS_TEXT_MAX_BYTES};
+
+    (void)state;
+    for (int i = 0; i < p.n_stages; i++) {
+        (void)snprintf(p.stages[i].host, sizeof p.stages[i].host, "2001:db8::%d", i);
+        p.stages[i].port = i == 0 ? 65535 : i;
+    }
+    assert_int_equal(peers_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(peers_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_int_equal(back.attempt, 5);
+    assert_int_equal(back.n_stages, SPEC_STAGES_MAX);
+    for (int i = 0; i < p.n_stages; i++) {
+        assert_string_equal(back.stages[i].host, p.stages[i].host);
+        assert_int_equal(back.stages[i].port, p.stages[i].port);
+    }
+    buf_deinit(&out);
+}
+
+static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
+{
+    static const char *const bad[] = {
+        "{\"stages\": [{\"host\": \"\", \"port\": 1}]}",
+        "{\"stages\": [{\"port\": 1}]}",
+        "{\"stages\": [{\"host\": \"a\"}]}",
+        "{\"stages\": [{\"host\": \"a\", \"port\": 0}]}",
+        "{\"stages\": [{\"host\": \"a\", \"port\": 65536}]}",
+        "{\"stages\": [{\"host\": \"a\", \"port\": 1.5}]}",
+        "{\"stages\": [{\"host\": \"a\", \"port\": \"1\"}]}",
+        "{\"stages\": [7]}",
+        "{\"stages\": [{\"host\": "
+        "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"port\": 1}]}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct peers p;
+
+        assert_int_equal(peers_parse(bad[i], strlen(bad[i]), &p, NULL), ERR_INVALID);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_reads_back_what_was_written),
+        cmocka_unit_test(progress_without_a_loss_yet_has_none_when_read_back),
+        cmocka_unit_test(progress_of_a_large_job_fits_its_limit),
+        cmocka_unit_test(progress_names_every_state_and_cause),
+        cmocka_unit_test(progress_takes_missing_members_but_not_a_strange_state),
+        cmocka_unit_test(progress_keeps_no_more_than_it_has_room_for),
+        cmocka_unit_test(peers_read_back_what_was_written),
+        cmocka_unit_test(peers_refuse_hosts_and_ports_that_cannot_be),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,311 @@
+#include "api/spec.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define SMALLEST "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
+
+static enum err_code parse(const char *text, struct spec *out, struct err *err)
+{
+    struct json *json = NULL;
+    enum err_code rc = json_parse(text, strlen(text), &json, err);
+
+    if (rc == ERR_OK)
+        rc = spec_parse(json, out, err);
+    json_free(json);
+    return rc;
+}
+
+/* --- every field of the table, each a test of its own --- */
+
+/* A document in which only the field is set, and the data source, which must be there. */
+static void document_with(const struct spec_field *f, const char *value, char out[static 1024])
+{
+    char tail[64] = "";
+    const char *at = f->path;
+    bool is_source = strncmp(f->path, "data.source.", 12) == 0;
+
+    (void)snprintf(out, 1024, "{");
+    if (!is_source && strncmp(f->path, "data.", 5) != 0)
+        (void)snprintf(out, 1024, "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, ");
+    for (const char *dot = strchr(at, '.'); dot; dot = strchr(at, '.')) {
+        (void)snprintf(out + strlen(out), 1024 - strlen(out), "\"%.*s\": {", (int)(dot - at), at);
+        (void)snprintf(tail + strlen(tail), sizeof tail - strlen(tail), "}");
+        at = dot + 1;
+    }
+    (void)snprintf(out + strlen(out), 1024 - strlen(out), "\"%s\": %s", at, value);
+    if (!is_source && strncmp(f->path, "data.", 5) == 0)
+        (void)snprintf(out + strlen(out), 1024 - strlen(out),
+                       ", \"source\": {\"sample\": \"MNLI\"}");
+    (void)snprintf(out + strlen(out), 1024 - strlen(out), "%s}", tail);
+}
+
+/* Does the parser take this value as far as the field itself goes? Rules that span fields (such as
+ * batchSize % microBatches) speak of other things and are tested below. */
+static bool takes(const struct spec_field *f, const char *value)
+{
+    char text[1024];
+    char name[128];
+    struct spec spec;
+    struct err err = {0};
+
+    document_with(f, value, text);
+    (void)snprintf(name, sizeof name, "spec.%s: ", f->path);
+    if (parse(text, &spec, &err) == ERR_OK)
+        return true;
+    assert_int_equal(err.code, ERR_INVALID);
+    if (strncmp(err.text, name, strlen(name)) != 0)
+        return true;
+    return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
+           strstr(err.text, "must be above 0");
+}
+
+static bool takes_number(const struct spec_field *f, double d)
+{
+    char value[64];
+
+    if (f->kind == SPEC_DECIMAL)
+        (void)snprintf(value, sizeof value, "\"%.17g\"", d);
+    else
+        (void)snprintf(value, sizeof value, "%.0f", d);
+    return takes(f, value);
+}
+
+static void check_number(const struct spec_field *f)
+{
+    double step = f->kind == SPEC_DECIMAL ? 1e-3 : 1;
+
+    assert_true(takes_number(f, f->min));
+    assert_true(takes_number(f, f->max));
+    assert_false(takes_number(f, f->min - step));
+    assert_false(takes_number(f, f->max + step));
+    assert_false(takes(f, "1e999"));
+    assert_false(takes(f, f->kind == SPEC_DECIMAL ? "0.5" : "\"1\""));
+    if (f->kind != SPEC_DECIMAL) {
+        assert_false(takes(f, "1.5"));
+        return;
+    }
+    assert_false(takes(f, "\"nan\""));
+    assert_false(takes(f, "\"inf\""));
+    assert_false(takes(f, "\"0x1\""));
+    assert_false(takes(f, "\"\""));
+    assert_false(takes(f, "\"1 \""));
+    assert_false(takes(f, "\"1e\""));
+}
+
+static void check_words(const struct spec_field *f)
+{
+    char value[64];
+
+    for (int i = 0; f->words[i]; i++) {
+        (void)snprintf(value, sizeof value, "\"%s\"", f->words[i]);
+        assert_true(takes(f, value));
+        (void)snprintf(value, sizeof value, "\"%sX\"", f->words[i]);
+        assert_false(takes(f, value));
+    }
+    assert_false(takes(f, "\"\""));
+    assert_false(takes(f, "1"));
+}
+
+static void check_text(const struct spec_field *f)
+{
+    char value[700];
+    int n = (int)f->max;
+
+    (void)snprintf(value, sizeof value, "\"%0*d\"", n, 7);
+    assert_true(takes(f, value));
+    (void)snprintf(value, sizeof value, "\"%0*d\"", n + 1, 7);
+    assert_false(takes(f, value));
+    assert_int_equal(takes(f, "\"\""), f->min == 0);
+    assert_true(f->bytes > (size_t)n);
+    assert_false(takes(f, "1"));
+}
+
+static void check_field(void **state)
+{
+    const struct spec_field *f = *state;
+
+    if (f->kind == SPEC_TEXT)
+        check_text(f);
+    else if (f->words)
+        check_words(f);
+    else
+        check_number(f);
+    assert_true(takes(f, "null")); /* as if it were not there */
+    assert_false(takes(f, "[]"));
+    assert_false(takes(f, "{}"));
+    assert_false(takes(f, "true"));
+}
+
+/* --- defaults and rules that span fields --- */
+
+static void spec_fills_in_every_default(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
+    assert_string_equal(s.preset, "BertMini");
+    assert_int_equal(s.model.hidden, 256);
+    assert_string_equal(s.data.task, "MNLI");
+    assert_int_equal(s.data.source, SPEC_SOURCE_SAMPLE);
+    assert_int_equal(s.training.epochs, 3);
+    assert_int_equal(s.training.steps, 0);
+    assert_int_equal(s.training.batch_size, 32);
+    assert_int_equal(s.training.micro_batches, 8);
+    assert_int_equal(s.training.max_length, 128);
+    assert_int_equal(s.training.seed, 42);
+    assert_true(s.training.dropout == 0.1);
+    assert_true(s.training.warmup_ratio == 0.1);
+    assert_int_equal(s.training.schedule, SPEC_SCHEDULE_LINEAR);
+    assert_true(s.training.max_grad_norm == 1.0);
+    assert_int_equal(s.training.evaluate_every, 0);
+    assert_true(s.training.learning_rate == 2e-5);
+    assert_true(s.training.weight_decay == 0.01);
+    assert_int_equal(s.placement.strategy, SPEC_STRATEGY_OPTIMAL);
+    assert_int_equal(s.placement.min_stages, 1);
+    assert_int_equal(s.placement.max_stages, 8);
+    assert_string_equal(s.worker.image, "");
+    assert_string_equal(s.worker.pull_policy, "IfNotPresent");
+    assert_string_equal(s.output.claim, "");
+    assert_int_equal(s.max_restarts, 3);
+}
+
+static void spec_own_sizes_override_the_preset(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse("{\"model\": {\"preset\": \"BertTiny\", \"hiddenSize\": 64}, "
+                           "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}",
+                           &s, NULL),
+                     ERR_OK);
+    assert_int_equal(s.model.hidden, 64);
+    assert_int_equal(s.model.ffn, 256);
+    assert_int_equal(s.model.layers, 2);
+}
+
+struct refused {
+    const char *name;
+    const char *text;
+    const char *says;
+};
+
+#define WITH(rest) "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
+#define DATA(rest) "{\"data\": {\"source\": {" rest "}}}"
+
+static struct refused refused[] = {
+    {"spec_must_be_an_object", "[]", "spec: must be an object, found"},
+    {"spec_names_an_unknown_field", WITH("\"modell\": {}"), "spec.modell: there is no such field"},
+    {"spec_names_an_unknown_field_deep_down",
+     WITH("\"training\": {\"optimizer\": {\"beta\": \"1\"}}"),
+     "spec.training.optimizer.beta: there is no such field"},
+    {"spec_refuses_a_name_with_a_dot", WITH("\"training.epochs\": 5"),
+     "spec.training.epochs: there is no such field"},
+    {"spec_refuses_an_optimizer_that_is_not_there",
+     WITH("\"training\": {\"optimizer\": {\"type\": \"SGD\"}}"),
+     "spec.training.optimizer.type: must be \"AdamW\""},
+    {"spec_objects_must_be_objects", WITH("\"training\": 3"),
+     "spec.training: must be an object, found a number"},
+    {"spec_batch_must_split_into_microbatches", WITH("\"training\": {\"batchSize\": 30}"),
+     "spec.training.batchSize: 30 is not a multiple of spec.training.microBatches, 8"},
+    {"spec_max_length_must_fit_the_positions",
+     WITH("\"model\": {\"maxPositions\": 64}, \"training\": {\"maxLength\": 65}"),
+     "spec.training.maxLength: 65 is above spec.model.maxPositions, 64"},
+    {"spec_hidden_size_must_split_into_heads", WITH("\"model\": {\"heads\": 3}"),
+     "spec.model.hiddenSize: 256 is not a multiple of spec.model.heads, 3"},
+    {"spec_min_stages_must_not_be_above_max_stages",
+     WITH("\"placement\": {\"minStages\": 3, \"maxStages\": 2}"),
+     "spec.placement.minStages: 3 is above spec.placement.maxStages, 2"},
+    {"spec_learning_rate_must_be_above_zero",
+     WITH("\"training\": {\"optimizer\": {\"learningRate\": \"0\"}}"),
+     "spec.training.optimizer.learningRate: must be above 0"},
+    {"spec_needs_a_data_source", "{}", "spec.data.source: name exactly one of"},
+    {"spec_takes_one_data_source_only", DATA("\"sample\": \"MNLI\", \"configMap\": \"a\""),
+     "spec.data.source: name exactly one of sample, configMap, persistentVolumeClaim; found 2"},
+    {"spec_data_path_stays_in_the_volume",
+     DATA("\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"a/../../b\"}"),
+     "spec.data.source.persistentVolumeClaim.path: must be a relative path"},
+    {"spec_data_path_is_relative",
+     DATA("\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"/a\"}"),
+     "spec.data.source.persistentVolumeClaim.path: must be a relative path"},
+    {"spec_output_path_stays_in_the_volume",
+     WITH("\"output\": {\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"..\"}}"),
+     "spec.output.persistentVolumeClaim.path: must be a relative path"},
+};
+
+static void check_refused(void **state)
+{
+    const struct refused *row = *state;
+    struct spec before = {.max_restarts = 77};
+    struct spec s = before;
+    struct err err = {0};
+
+    assert_int_equal(parse(row->text, &s, &err), ERR_INVALID);
+    if (!strstr(err.text, row->says))
+        fail_msg("said \"%s\"", err.text);
+    assert_int_equal(s.max_restarts, 77);
+}
+
+static void spec_path_with_dots_in_names_is_fine(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(
+        parse(DATA("\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"a/..b/c..\"}"),
+              &s, NULL),
+        ERR_OK);
+    assert_string_equal(s.data.path, "a/..b/c..");
+    assert_int_equal(s.data.source, SPEC_SOURCE_CLAIM);
+}
+
+static void spec_names_follow_rfc_1123(void **state)
+{
+    (void)state;
+    assert_true(spec_is_name("mnli-1", 40));
+    assert_true(spec_is_name("0", 1));
+    assert_false(spec_is_name("", 40));
+    assert_false(spec_is_name("-a", 40));
+    assert_false(spec_is_name("a-", 40));
+    assert_false(spec_is_name("A", 40));
+    assert_false(spec_is_name("a.b", 40));
+    assert_false(spec_is_name("a/b", 40));
+    assert_false(spec_is_name("abc", 2));
+}
+
+#define N_REFUSED (sizeof refused / sizeof refused[0])
+
+int main(void)
+{
+    static const struct CMUnitTest fixed[] = {
+        cmocka_unit_test(spec_fills_in_every_default),
+        cmocka_unit_test(spec_own_sizes_override_the_preset),
+        cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
+        cmocka_unit_test(spec_names_follow_rfc_1123),
+    };
+    enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
+    static struct CMUnitTest tests[N_FIXED + N_REFUSED + 64];
+    static struct spec_field rows[64];
+    static char names[64][96];
+    size_t n = N_FIXED;
+    int n_rows = 0;
+
+    memcpy(tests, fixed, sizeof fixed);
+    for (size_t i = 0; i < N_REFUSED; i++)
+        tests[n++] = (struct CMUnitTest){refused[i].name, check_refused, NULL, NULL, &refused[i]};
+    for (const struct spec_field *f = spec_fields(); f->path && n_rows < 64; f++, n_rows++) {
+        rows[n_rows] = *f;
+        (void)snprintf(names[n_rows], sizeof names[0], "spec_bounds_%s", f->path);
+        tests[n++] = (struct CMUnitTest){names[n_rows], check_field, NULL, NULL, &rows[n_rows]};
+    }
+    return _cmocka_run_group_tests("spec", tests, n, NULL, NULL);
+}
