@@ -9,24 +9,15 @@ cd "$(dirname "$0")/.."
 # shellcheck source=hack/cluster/lib.sh
 . hack/cluster/lib.sh
 export KUBECONFIG=$CLUSTER_KUBECONFIG
-version=$(cat VERSION)
 started=$SECONDS
 step() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
 
 step 'A cluster of uneven nodes'
 hack/cluster/up.sh
 
-step 'Building SkyJob'
+step 'Building SkyJob and installing its operator with helm'
 make --no-print-directory -j2 all sample
-hack/images.sh
-
-step 'Installing the operator with helm'
-helm upgrade --install skyjob charts/skyjob --namespace skyjob-system --create-namespace \
-    --set image.repository=skyjob/operator --set "image.tag=$version" \
-    --set workerImage.repository=skyjob/worker --set "workerImage.tag=$version" \
-    --set-json 'tolerations=[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]' \
-    --set-json 'nodeSelector={"node-role.kubernetes.io/control-plane":""}' \
-    --wait --timeout 120s >/dev/null
+hack/install.sh
 kubectl -n skyjob-system get deployment
 
 step 'kubectl apply -f manifests/samples/mnli.yaml'

@@ -1,0 +1,216 @@
+/* skyjob-worker: one stage of a pipeline, or the probe of a machine. */
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/plan.h"
+#include "api/progress.h"
+#include "base/file.h"
+#include "nn/gemm.h"
+#include "pipe/cpu.h"
+#include "pipe/probe.h"
+#include "pipe/worker.h"
+
+#define PROBE_MS 1500
+
+static const char usage[] =
+    "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--output DIR]\n"
+    "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
+    "       skyjob-worker probe [--spec FILE] [--termination-log FILE]\n"
+    "       skyjob-worker version\n"
+    "\n"
+    "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
+    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON)\n";
+
+/* Weights are written whole or not at all, so a stop needs no clean-up: leave at once. As the
+ * first process of a container nothing would happen on SIGTERM without a handler. */
+static void on_stop(int sig)
+{
+    _exit(128 + sig);
+}
+
+static void catch_stops(void)
+{
+    struct sigaction stop = {.sa_handler = on_stop};
+
+    (void)sigaction(SIGTERM, &stop, NULL);
+    (void)sigaction(SIGINT, &stop, NULL);
+    (void)signal(SIGPIPE, SIG_IGN);
+}
+
+/* OpenBLAS reads its kernel type when it is loaded, and its own choice is wrong on newer
+ * processors: say it and start again, once. A type that the user set is left alone. */
+static void start_with_right_core(char **argv)
+{
+    const char *core = gemm_core_wanted();
+
+    if (!core || getenv("OPENBLAS_CORETYPE") || strcmp(core, gemm_core_name()) == 0)
+        return;
+    if (setenv("OPENBLAS_CORETYPE", core, 1) == 0)
+        (void)execv("/proc/self/exe", argv);
+    perror("skyjob-worker: cannot start again with the right OpenBLAS kernels");
+}
+
+/* Split "host:port" in place. */
+static bool split_address(char *text, const char **out_host, int *out_port)
+{
+    char *colon = text ? strrchr(text, ':') : NULL;
+    char *end;
+    long port;
+
+    if (!colon)
+        return false;
+    port = strtol(colon + 1, &end, 10);
+    if (*end != '\0' || end == colon + 1 || port < 0 || port > 65535)
+        return false;
+    *colon = '\0';
+    *out_host = text;
+    *out_port = (int)port;
+    return true;
+}
+
+struct arguments {
+    struct worker_params stage;
+    char *control;
+    char *tensor;
+    const char *spec_path;
+};
+
+static bool read_arguments(int argc, char **argv, struct arguments *out)
+{
+    static const struct option options[] = {
+        {"plan", required_argument, NULL, 'p'},
+        {"stage", required_argument, NULL, 's'},
+        {"data", required_argument, NULL, 'd'},
+        {"output", required_argument, NULL, 'o'},
+        {"control", required_argument, NULL, 'c'},
+        {"tensor", required_argument, NULL, 't'},
+        {"spec", required_argument, NULL, 'j'},
+        {"termination-log", required_argument, NULL, 'l'},
+        {NULL, 0, NULL, 0},
+    };
+    char *end = NULL;
+    int c;
+
+    *out = (struct arguments){.stage = {.stage = -1}};
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (c) {
+        case 'p':
+            out->stage.plan_path = optarg;
+            break;
+        case 's':
+            out->stage.stage = (int)strtol(optarg, &end, 10);
+            if (*end != '\0')
+                return false;
+            break;
+        case 'd':
+            out->stage.data_dir = optarg;
+            break;
+        case 'o':
+            out->stage.output_dir = optarg;
+            break;
+        case 'c':
+            out->control = optarg;
+            break;
+        case 't':
+            out->tensor = optarg;
+            break;
+        case 'j':
+            out->spec_path = optarg;
+            break;
+        case 'l':
+            out->stage.termination_path = optarg;
+            break;
+        default:
+            return false;
+        }
+    }
+    return optind == argc;
+}
+
+static int run_stage(struct arguments *a)
+{
+    if (!a->stage.plan_path || a->stage.stage < 0 ||
+        !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
+        !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
+        (void)fputs(usage, stderr);
+        return WORKER_EXIT_CONFIG;
+    }
+    return worker_run(&a->stage);
+}
+
+static enum err_code load_spec(const char *path, struct spec *out, struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    struct json *root = NULL;
+    enum err_code rc = path ? file_read(path, &text, err)
+                            : buf_addf(&text, err, "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}");
+
+    if (rc == ERR_OK)
+        rc = json_parse(text.data, text.len, &root, err);
+    if (rc == ERR_OK)
+        rc = spec_parse(root, out, err);
+    json_free(root);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code run_probe(const struct arguments *a, struct buf *out, struct err *err)
+{
+    struct node_probe probe;
+    struct spec spec;
+    enum err_code rc = load_spec(a->spec_path, &spec, err);
+
+    if (rc == ERR_OK)
+        rc = gemm_setup(cpu_threads(), err);
+    if (rc == ERR_OK)
+        rc = probe_run(&spec, PROBE_MS, &probe, err);
+    if (rc == ERR_OK)
+        rc = node_probe_write(&probe, out, err);
+    return rc;
+}
+
+static int print_probe(const struct arguments *a)
+{
+    struct buf text = {.max = PROGRESS_TEXT_MAX_BYTES};
+    struct err err;
+    enum err_code rc = run_probe(a, &text, &err);
+    const char *path = a->stage.termination_path;
+    FILE *log = path ? fopen(path, "we") : NULL;
+
+    if (rc == ERR_OK)
+        (void)printf("%s\n", buf_text(&text));
+    else
+        (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
+    if (log) {
+        (void)fputs(rc == ERR_OK ? buf_text(&text) : err.text, log);
+        (void)fclose(log);
+    }
+    buf_deinit(&text);
+    return rc == ERR_OK        ? WORKER_EXIT_DONE
+           : rc == ERR_INVALID ? WORKER_EXIT_CONFIG
+                               : WORKER_EXIT_FAILED;
+}
+
+int main(int argc, char **argv)
+{
+    struct arguments a;
+
+    catch_stops();
+    if (argc > 1 && strcmp(argv[1], "version") == 0) {
+        (void)printf("skyjob-worker %s\n", SKYJOB_VERSION);
+        return WORKER_EXIT_DONE;
+    }
+    start_with_right_core(argv);
+    if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
+        if (strcmp(argv[1], "stage") == 0)
+            return run_stage(&a);
+        if (strcmp(argv[1], "probe") == 0)
+            return print_probe(&a);
+    }
+    (void)fputs(usage, stderr);
+    return WORKER_EXIT_CONFIG;
+}

@@ -1,0 +1,289 @@
+#include "pipe/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "data/export.h"
+#include "nn/gemm.h"
+#include "pipe/control.h"
+#include "pipe/cpu.h"
+#include "pipe/train.h"
+
+#define PEERS_WAIT_MS   600000 /* pods may wait for each other's image for minutes */
+#define CONNECT_WAIT_MS 120000
+#define CLOSE_WAIT_MS   10000
+#define EDGE_SLOTS      2 /* one is computed on while the other is filled */
+
+struct worker {
+    const struct worker_params *params;
+    struct plan plan;
+    struct board board;
+    struct control *control;
+    struct stage stage;
+    struct feed feed;
+    struct link *link;
+    void *link_area;
+    char *meta;
+    struct train train;
+    enum progress_cause cause; /* of a failure in what runs now */
+};
+
+static enum err_code load_plan(struct worker *w, struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    enum err_code rc = file_read(w->params->plan_path, &text, err);
+
+    if (rc == ERR_OK)
+        rc = plan_parse(text.data, text.len, &w->plan, err);
+    buf_deinit(&text);
+    if (rc == ERR_OK && (w->params->stage < 0 || w->params->stage >= w->plan.n_stages))
+        rc = err_set(err, ERR_INVALID, "--stage %d: the plan has stages 0..%d", w->params->stage,
+                     w->plan.n_stages - 1);
+    if (rc == ERR_OK && w->params->stage == 0 && !w->params->data_dir)
+        rc = err_set(err, ERR_INVALID, "--data: stage 0 needs the folder with the data");
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
+}
+
+/* What is the same in every progress document of this process. */
+static void introduce(struct worker *w)
+{
+    struct progress *p = &w->train.progress;
+
+    *p = (struct progress){
+        .stage = w->params->stage, .attempt = w->plan.attempt, .loss = NAN, .eta_seconds = -1};
+    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads", gemm_core_name(), cpu_threads());
+    board_set_progress(&w->board, p);
+}
+
+static enum err_code open_link(struct worker *w, struct err *err)
+{
+    struct link_params p = {
+        .listen_address = w->params->tensor_host,
+        .listen_port = w->params->tensor_port,
+        .stage = w->params->stage,
+        .n_stages = w->plan.n_stages,
+        .job_hash = plan_hash(&w->plan),
+        .attempt = (uint32_t)w->plan.attempt,
+        .plan_hash = plan_hash(&w->plan),
+        .limits = {.meta_max_bytes = (uint32_t)train_meta_bytes(&w->plan),
+                   .tensor_max_bytes = stage_edge_floats(&w->plan) * sizeof(float),
+                   .n_receive_slots = EDGE_SLOTS,
+                   .n_send_slots = EDGE_SLOTS},
+        .dial_timeout_ms = CONNECT_WAIT_MS,
+    };
+
+    if (w->plan.n_stages == 1)
+        return ERR_OK;
+    p.area_bytes = link_area_bytes(&p.limits, p.stage, p.n_stages);
+    w->link_area = aligned_alloc(LINK_AREA_ALIGN, (p.area_bytes + LINK_AREA_ALIGN - 1) /
+                                                      LINK_AREA_ALIGN * LINK_AREA_ALIGN);
+    if (!w->link_area)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB of messages", p.area_bytes >> 20);
+    p.area = w->link_area;
+    return link_open(&p, &w->link, err);
+}
+
+/* Everything that takes memory or reads files, before anybody waits for us. */
+static enum err_code prepare(struct worker *w, struct err *err)
+{
+    enum err_code rc;
+
+    w->cause = PROGRESS_CAUSE_OTHER;
+    rc = control_open(w->params->control_host, w->params->control_port, w->plan.n_stages, &w->board,
+                      &w->control, err);
+    if (rc == ERR_OK)
+        rc = stage_init(&w->stage, &w->plan, w->params->stage, err);
+    if (rc == ERR_OK)
+        rc = open_link(w, err);
+    if (rc == ERR_OK && !(w->meta = malloc(train_meta_bytes(&w->plan))))
+        rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
+    if (rc != ERR_OK || w->params->stage > 0)
+        return rc;
+    w->cause = PROGRESS_CAUSE_CONFIG;
+    rc = feed_init(&w->feed, &w->plan.spec, w->params->data_dir, err);
+    if (rc == ERR_NOT_FOUND)
+        w->cause = PROGRESS_CAUSE_DATA_MISSING;
+    else if (rc != ERR_OK && err_is_transient(rc))
+        w->cause = PROGRESS_CAUSE_OTHER;
+    return rc;
+}
+
+static struct link_peer peer_of(const struct peers *peers, int stage)
+{
+    struct link_peer p = {.port = peers->stages[stage].port};
+
+    (void)snprintf(p.host, sizeof p.host, "%s", peers->stages[stage].host);
+    return p;
+}
+
+static enum err_code connect_neighbours(struct worker *w, struct err *err)
+{
+    int s = w->params->stage;
+    struct link_peer next;
+    struct link_peer prev;
+    struct peers peers;
+    enum err_code rc;
+
+    if (!w->link)
+        return ERR_OK;
+    w->cause = PROGRESS_CAUSE_PEER_LOST;
+    w->train.progress.state = PROGRESS_WAITING;
+    board_set_progress(&w->board, &w->train.progress);
+    rc = board_wait_peers(&w->board, PEERS_WAIT_MS, &peers, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (s + 1 < w->plan.n_stages)
+        next = peer_of(&peers, s + 1);
+    if (s > 0)
+        prev = peer_of(&peers, s - 1);
+    rc =
+        link_set_peers(w->link, s + 1 < w->plan.n_stages ? &next : NULL, s > 0 ? &prev : NULL, err);
+    if (rc == ERR_OK)
+        rc = link_wait_ready(w->link, CONNECT_WAIT_MS, err);
+    return rc;
+}
+
+static enum err_code train(struct worker *w, struct err *err)
+{
+    enum err_code rc;
+
+    w->train.plan = &w->plan;
+    w->train.stage = &w->stage;
+    w->train.feed = w->params->stage == 0 ? &w->feed : NULL;
+    w->train.board = &w->board;
+    w->train.exchange.link = w->link;
+    w->train.meta = w->meta;
+    board_set_ready(&w->board, true);
+    LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
+        LOG_I("memoryMiB", w->stage.slab.size >> 20), LOG_S("blas", w->train.progress.blas));
+    rc = train_run(&w->train, err);
+    w->cause = rc == ERR_INVALID ? PROGRESS_CAUSE_CONFIG : PROGRESS_CAUSE_PEER_LOST;
+    return rc;
+}
+
+/* This stage's shard; the head adds what there is only once. */
+static enum err_code export_weights(struct worker *w, struct err *err)
+{
+    const struct plan *plan = &w->plan;
+    const struct weights *weights = &w->stage.weights;
+    const float *params[MODEL_UNITS_MAX];
+    struct export_stage cut[SPEC_STAGES_MAX];
+    struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
+    struct export_extras extras = {.vocab = &w->feed.vocab, .dropout = plan->spec.training.dropout};
+    enum err_code rc;
+
+    for (int s = 0; s < plan->n_stages; s++)
+        cut[s] = (struct export_stage){plan->stages[s].first_unit, plan->stages[s].n_units};
+    for (int i = 0; i < weights->n_units; i++)
+        params[i] = weights->units[i].params;
+    rc = export_shard(&plan->spec.model, w->params->output_dir, &whole, w->params->stage, params,
+                      err);
+    if (rc == ERR_OK && w->params->stage == 0)
+        rc = export_rest(&plan->spec.model, w->params->output_dir, &whole, &extras, err);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "write the weights");
+}
+
+static enum err_code finish(struct worker *w, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    w->cause = PROGRESS_CAUSE_OTHER;
+    if (w->params->output_dir)
+        rc = export_weights(w, err);
+    if (rc == ERR_OK && w->link) {
+        w->cause = PROGRESS_CAUSE_PEER_LOST;
+        rc = link_close(w->link, CLOSE_WAIT_MS, err);
+        w->link = NULL;
+    }
+    return rc;
+}
+
+static enum err_code live(struct worker *w, struct err *err)
+{
+    enum err_code rc = gemm_setup(cpu_threads(), err);
+
+    w->cause = PROGRESS_CAUSE_CONFIG;
+    if (rc == ERR_OK)
+        rc = load_plan(w, err);
+    if (rc != ERR_OK)
+        return rc;
+    introduce(w);
+    rc = prepare(w, err);
+    if (rc == ERR_OK)
+        rc = connect_neighbours(w, err);
+    if (rc == ERR_OK)
+        rc = train(w, err);
+    if (rc == ERR_OK)
+        rc = finish(w, err);
+    return rc;
+}
+
+/* The kubelet mounts this file alone, so it is written in place and not renamed. */
+static void write_termination(const struct worker *w)
+{
+    struct buf text = {.max = PROGRESS_TEXT_MAX_BYTES};
+    int fd;
+
+    if (!w->params->termination_path || progress_write(&w->train.progress, &text, NULL) != ERR_OK) {
+        buf_deinit(&text);
+        return;
+    }
+    fd = open(w->params->termination_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len)
+        LOG(LOG_WARN, "cannot leave a termination message",
+            LOG_S("path", w->params->termination_path), LOG_S("error", strerror(errno)));
+    if (fd >= 0)
+        (void)close(fd);
+    buf_deinit(&text);
+}
+
+static void report(struct worker *w, enum err_code rc, const struct err *err)
+{
+    struct progress *p = &w->train.progress;
+
+    p->state = rc == ERR_OK ? PROGRESS_DONE : PROGRESS_FAILED;
+    if (rc == ERR_OK) {
+        LOG(LOG_INFO, "done", LOG_I("stage", w->params->stage), LOG_I("step", p->step));
+    } else {
+        p->cause = w->cause;
+        (void)snprintf(p->error, sizeof p->error, "%s", err->text);
+        LOG(LOG_ERROR, "failed", LOG_I("stage", w->params->stage),
+            LOG_S("cause", progress_cause_name(w->cause)), LOG_S("error", err->text));
+    }
+    board_set_progress(&w->board, p);
+    write_termination(w);
+}
+
+int worker_run(const struct worker_params *params)
+{
+    struct worker *w = calloc(1, sizeof *w); /* holds the plan: too large for a stack */
+    struct err err = {0};
+    enum err_code rc;
+    int code;
+
+    if (!w)
+        return WORKER_EXIT_FAILED;
+    w->params = params;
+    board_init(&w->board);
+    rc = live(w, &err);
+    report(w, rc, &err);
+    code = rc == ERR_OK                        ? WORKER_EXIT_DONE
+           : w->cause == PROGRESS_CAUSE_CONFIG ? WORKER_EXIT_CONFIG
+                                               : WORKER_EXIT_FAILED;
+    (void)!link_close(w->link, 0, NULL); /* after a failure there is nothing left to deliver */
+    control_close(w->control);
+    feed_deinit(&w->feed);
+    stage_deinit(&w->stage);
+    board_deinit(&w->board);
+    free(w->link_area);
+    free(w->meta);
+    free(w);
+    return code;
+}
