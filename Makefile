@@ -71,6 +71,11 @@ LIBS_skyjob-operator := $(LIBS_run)
 LIBS_skyjob-worker   := $(LIBS_pipe)
 LIBS_kubectl-skyjob  := $(LIBS_cli)
 
+# Helpers in tests/support that the unit tests of a folder are linked with.
+SUPPORT_http := loopback
+SUPPORT_kube := loopback
+
+support = $(SUPPORT_$1:%=$(OUT)/obj/tests/support/%.o)
 lib    = $(foreach l,$1,$(OUT)/lib/lib$l.a)
 syslib = $(foreach l,$1,$(SYS_$l))
 dir_of = $(filter %/$1 $1,$(DIRS))
@@ -96,9 +101,9 @@ $(OUT)/lib/lib$1.a: $$(SRC_$1:%.c=$(OUT)/obj/%.o)
 	@rm -f $$@
 	$(Q)ar rcs $$@ $$^
 UNIT_$1 := $$(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$$(wildcard tests/unit/$1/test_*.c))
-$$(UNIT_$1): $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $$(call lib,$$(LIBS_$1))
+$$(UNIT_$1): $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $$(call support,$1) $$(call lib,$$(LIBS_$1))
 	@mkdir -p $$(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$< $$(call lib,$$(LIBS_$1)) $$(call syslib,$$(LIBS_$1)) -lcmocka $$(LDFLAGS_test_$1)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$< $$(call support,$1) $$(call lib,$$(LIBS_$1)) $$(call syslib,$$(LIBS_$1)) -lcmocka $$(LDFLAGS_test_$1)
 UNIT_TESTS += $$(UNIT_$1)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))

@@ -51,6 +51,16 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *arg)
     return rc == ERR_OK && t->state != TRANSFER_CANCELLED ? n : 0;
 }
 
+/* curl takes a head that is cut short for a whole response without a body; we do not. */
+static size_t on_head_line(char *line, size_t one, size_t n, void *arg)
+{
+    struct transfer *t = arg;
+
+    (void)one;
+    t->has_head = n > 0 && (line[0] == '\r' || line[0] == '\n');
+    return n;
+}
+
 static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
     unsigned int user_timeout_ms = TCP_USER_TIMEOUT_MS;
@@ -239,6 +249,8 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     SET(CURLOPT_CONNECT_TO, t->connect_to);
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, t);
+    SET(CURLOPT_HEADERFUNCTION, on_head_line);
+    SET(CURLOPT_HEADERDATA, t);
     SET(CURLOPT_PRIVATE, t);
     SET(CURLOPT_ERRORBUFFER, t->curl_text);
     if (rc == CURLE_OUT_OF_MEMORY)
@@ -391,5 +403,7 @@ enum err_code transfer_conclude(struct transfer *t, CURLcode result, struct err 
     if (t->err.code != ERR_OK)
         return err_set(err, t->err.code, "%s: %s", t->host,
                        t->err.text[0] ? t->err.text : err_name(t->err.code));
-    return result == CURLE_OK ? ERR_OK : fail(t, result, err);
+    if (result != CURLE_OK)
+        return fail(t, result, err);
+    return t->has_head ? ERR_OK : err_set(err, ERR_IO, "%s: the answer was cut short", t->host);
 }

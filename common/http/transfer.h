@@ -27,6 +27,7 @@ struct transfer {
     struct curl_slist *connect_to;
     struct http_handler handler;
     struct http_response response;
+    bool has_head;  /* the empty line that closes the head has come */
     struct err err; /* of ours: the ceiling, on_chunk */
     int64_t deadline_ms;
     int64_t connect_ms;

@@ -1,0 +1,347 @@
+/* The loop: streams, callbacks, cancelling, waiting. */
+#include "http/http.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "loopback.h"
+
+static struct http *loop;
+static struct loopback *server;
+static char url[64];
+static struct err err;
+
+static int make_loop(void **state)
+{
+    (void)state;
+    return http_new(&loop, &err) == ERR_OK ? 0 : -1;
+}
+
+static int free_loop(void **state)
+{
+    (void)state;
+    http_free(loop);
+    if (server)
+        loopback_stop(server);
+    server = NULL;
+    return 0;
+}
+
+#define SERVE(...)                                                                                 \
+    static const struct loopback_reply replies[] = {__VA_ARGS__};                                  \
+    serve(replies, sizeof replies / sizeof *replies)
+
+static void serve(const struct loopback_reply *replies, size_t n)
+{
+    server = loopback_start(replies, n);
+    assert_non_null(server);
+    (void)snprintf(url, sizeof url, "http://127.0.0.1:%d/a", loopback_port(server));
+}
+
+static enum err_code get(struct http_response *out)
+{
+    struct http_request request = {.url = url, .deadline_ms = 5000};
+
+    return http_call(loop, &request, out, &err);
+}
+
+/* What the callbacks of one transfer have seen, and what they are to do. */
+struct seen {
+    char text[4096];
+    int n_chunks;
+    int n_done;
+    int status;
+    struct err err;
+    enum err_code answer; /* of on_chunk */
+    uint64_t cancels;     /* a transfer to cancel in every callback */
+    bool calls;           /* try a http_call() in every callback */
+    enum err_code called; /* what it returned */
+    struct seen *starts;  /* start one more in on_done */
+};
+
+static void act(struct seen *s)
+{
+    struct http_response r = {0};
+
+    if (s->cancels)
+        http_cancel(loop, s->cancels);
+    if (s->calls)
+        s->called = get(&r);
+}
+
+static enum err_code on_chunk(void *ctx, const char *bytes, size_t n, struct err *e)
+{
+    struct seen *s = ctx;
+
+    strncat(s->text, bytes, n);
+    s->n_chunks++;
+    act(s);
+    return s->answer == ERR_OK ? ERR_OK : err_set(e, s->answer, "enough");
+}
+
+static uint64_t start(struct seen *s);
+
+static void on_done(void *ctx, struct http_response *response, const struct err *e)
+{
+    struct seen *s = ctx;
+
+    s->n_done++;
+    s->status = response->status;
+    s->err = *e;
+    strncat(s->text, buf_text(&response->body), response->body.len);
+    act(s);
+    if (s->starts)
+        start(s->starts);
+}
+
+static uint64_t start(struct seen *s)
+{
+    struct http_request request = {.url = url, .deadline_ms = 10000};
+    struct http_handler handler = {s, on_done, on_chunk};
+    uint64_t id = 0;
+
+    assert_int_equal(http_start(loop, &request, handler, &id, &err), ERR_OK);
+    assert_true(id != 0);
+    return id;
+}
+
+static void poll_until(const int *counter, int value)
+{
+    int64_t end_ms = clock_now_ms() + 5000;
+
+    while (*counter < value && clock_now_ms() < end_ms)
+        assert_int_equal(http_poll(loop, 100, &err), ERR_OK);
+    assert_true(*counter >= value);
+}
+
+static void poll_for_a_while(void)
+{
+    int64_t end_ms = clock_now_ms() + 100;
+
+    while (clock_now_ms() < end_ms)
+        assert_int_equal(http_poll(loop, 10, &err), ERR_OK);
+}
+
+static void http_stream_hands_chunks_over_as_they_come(void **state)
+{
+    struct seen s = {0};
+
+    (void)state;
+    SERVE({.expect = "GET",
+           .body = "abcdefghij",
+           .piece_bytes = 2,
+           .pause_ms = 20,
+           .is_stream = true});
+    start(&s);
+    poll_until(&s.n_done, 1);
+    assert_int_equal(s.err.code, ERR_OK);
+    assert_string_equal(s.text, "abcdefghij");
+    assert_true(s.n_chunks >= 3);
+}
+
+static void http_stream_collects_the_body_of_a_refusal(void **state)
+{
+    struct seen s = {0};
+
+    (void)state;
+    SERVE({.expect = "GET", .status = 410, .body = "too old"});
+    start(&s);
+    poll_until(&s.n_done, 1);
+    assert_int_equal(s.status, 410);
+    assert_int_equal(s.n_chunks, 0);
+    assert_string_equal(s.text, "too old");
+}
+
+static void http_stream_ends_with_the_error_of_its_callback(void **state)
+{
+    struct seen s = {.answer = ERR_GONE};
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "abc", .is_stream = true, .end = LOOPBACK_HANG});
+    start(&s);
+    poll_until(&s.n_done, 1);
+    assert_int_equal(s.err.code, ERR_GONE);
+    assert_non_null(strstr(s.err.text, "enough"));
+    assert_int_equal(s.n_chunks, 1);
+}
+
+static void http_call_lets_a_stream_go_on(void **state)
+{
+    struct http_response r = {0};
+    struct seen s = {0};
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "abcdef", .piece_bytes = 1, .pause_ms = 10, .is_stream = true},
+          {.expect = "GET", .body = "slow", .pause_ms = 400});
+    start(&s);
+    poll_until(&s.n_chunks, 1);
+    assert_int_equal(get(&r), ERR_OK);
+    assert_string_equal(buf_text(&r.body), "slow");
+    assert_int_equal(s.n_done, 1); /* all of it came while the call waited */
+    assert_string_equal(s.text, "abcdef");
+    http_response_deinit(&r);
+}
+
+static void http_callbacks_cannot_wait_but_can_start(void **state)
+{
+    struct seen second = {0};
+    struct seen first = {.calls = true, .starts = &second};
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "one"}, {.expect = "GET", .body = "two"});
+    start(&first);
+    poll_until(&second.n_done, 1);
+    assert_int_equal(first.called, ERR_INVALID);
+    assert_string_equal(second.text, "two");
+}
+
+static void http_cancel_keeps_a_handler_from_being_called(void **state)
+{
+    struct seen before = {0};
+    struct seen during = {0};
+    uint64_t id;
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "abc", .is_stream = true, .end = LOOPBACK_HANG});
+    http_cancel(loop, start(&before));
+    id = start(&during);
+    poll_until(&during.n_chunks, 1);
+    http_cancel(loop, id);
+    http_cancel(loop, id);
+    http_cancel(loop, 0);
+    poll_for_a_while();
+    assert_int_equal(before.n_done + during.n_done, 0);
+}
+
+static void http_cancel_of_itself_inside_a_chunk_is_fine(void **state)
+{
+    struct seen s = {0};
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "abcdef", .piece_bytes = 1, .pause_ms = 5, .is_stream = true});
+    s.cancels = start(&s);
+    poll_until(&s.n_chunks, 1);
+    poll_for_a_while();
+    assert_int_equal(s.n_chunks, 1);
+    assert_int_equal(s.n_done, 0);
+}
+
+static void http_cancel_of_another_inside_a_callback_is_fine(void **state)
+{
+    struct seen a = {0};
+    struct seen b = {0};
+
+    (void)state;
+    SERVE({.expect = "GET", .body = "x"}, {.expect = "GET", .body = "x"});
+    b.cancels = start(&a);
+    a.cancels = start(&b);
+    poll_for_a_while();
+    assert_int_equal(a.n_done + b.n_done, 1);
+}
+
+static void http_free_ends_what_is_under_way(void **state)
+{
+    struct seen running = {0};
+    struct seen queued = {0};
+
+    (void)state;
+    SERVE({.expect = "GET", .end = LOOPBACK_HANG, .is_stream = true, .body = "x"});
+    start(&running);
+    poll_until(&running.n_chunks, 1);
+    start(&queued);
+    http_free(loop);
+    assert_int_equal(running.n_done + queued.n_done, 0);
+    assert_int_equal(make_loop(NULL), 0);
+}
+
+static void http_start_has_a_limit(void **state)
+{
+    struct http_request request = {.url = "http://127.0.0.1:1/"};
+    struct http_handler handler = {NULL, on_done, NULL};
+    uint64_t id = 0;
+
+    (void)state;
+    for (int i = 0; i < HTTP_TRANSFERS_MAX; i++)
+        assert_int_equal(http_start(loop, &request, handler, &id, &err), ERR_OK);
+    assert_int_equal(http_start(loop, &request, handler, &id, &err), ERR_LIMIT);
+}
+
+static void *wake_soon(void *arg)
+{
+    (void)arg;
+    (void)usleep(50000);
+    http_wakeup(loop);
+    return NULL;
+}
+
+static void http_wakeup_from_another_thread_ends_a_poll(void **state)
+{
+    int64_t began_ms = clock_now_ms();
+    pthread_t thread;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, wake_soon, NULL), 0);
+    assert_int_equal(http_poll(loop, 5000, &err), ERR_OK);
+    assert_true(clock_now_ms() - began_ms < 2000);
+    pthread_join(thread, NULL);
+}
+
+static void http_poll_waits_as_long_as_it_was_told(void **state)
+{
+    int64_t began_ms = clock_now_ms();
+
+    (void)state;
+    assert_int_equal(http_poll(loop, 100, &err), ERR_OK);
+    assert_true(clock_now_ms() - began_ms >= 95);
+    began_ms = clock_now_ms();
+    assert_int_equal(http_poll(loop, 0, &err), ERR_OK);
+    assert_true(clock_now_ms() - began_ms < 90);
+}
+
+static void http_poll_with_sees_a_descriptor_of_the_caller(void **state)
+{
+    struct pollfd fds[2];
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(pipe(ends), 0);
+    assert_int_equal(write(ends[1], "x", 1), 1);
+    fds[0] = (struct pollfd){.fd = ends[0], .events = POLLIN};
+    fds[1] = (struct pollfd){.fd = ends[1], .events = POLLIN};
+    assert_int_equal(http_poll_with(loop, fds, 2, 5000, &err), ERR_OK);
+    assert_int_equal(fds[0].revents, POLLIN);
+    assert_int_equal(fds[1].revents, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, make_loop, free_loop)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(http_stream_hands_chunks_over_as_they_come),
+        TEST(http_stream_collects_the_body_of_a_refusal),
+        TEST(http_stream_ends_with_the_error_of_its_callback),
+        TEST(http_call_lets_a_stream_go_on),
+        TEST(http_callbacks_cannot_wait_but_can_start),
+        TEST(http_cancel_keeps_a_handler_from_being_called),
+        TEST(http_cancel_of_itself_inside_a_chunk_is_fine),
+        TEST(http_cancel_of_another_inside_a_callback_is_fine),
+        TEST(http_free_ends_what_is_under_way),
+        TEST(http_start_has_a_limit),
+        TEST(http_wakeup_from_another_thread_ends_a_poll),
+        TEST(http_poll_waits_as_long_as_it_was_told),
+        TEST(http_poll_with_sees_a_descriptor_of_the_caller),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
