@@ -41,17 +41,23 @@ static void catch_stops(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* OpenBLAS reads its kernel type when it is loaded, and its own choice is wrong on newer
- * processors: say it and start again, once. A type that the user set is left alone. */
-static void start_with_right_core(char **argv)
+/* Libraries read these when they are loaded, so set what the user did not and start again, once.
+ * OpenBLAS's own choice of kernels is wrong on newer processors. OpenMP's threads spin for
+ * milliseconds when they wait, which on a shared or limited processor takes the time from the
+ * thread that they wait for: measured a quarter of the speed with two threads on two busy cores. */
+static void start_with_right_settings(char **argv)
 {
     const char *core = gemm_core_wanted();
+    bool starts_again = false;
 
-    if (!core || getenv("OPENBLAS_CORETYPE") || strcmp(core, gemm_core_name()) == 0)
+    if (core && !getenv("OPENBLAS_CORETYPE") && strcmp(core, gemm_core_name()) != 0)
+        starts_again = setenv("OPENBLAS_CORETYPE", core, 1) == 0;
+    if (cpu_threads() > 1 && !getenv("GOMP_SPINCOUNT") && !getenv("OMP_WAIT_POLICY"))
+        starts_again = setenv("GOMP_SPINCOUNT", "1000", 1) == 0;
+    if (!starts_again)
         return;
-    if (setenv("OPENBLAS_CORETYPE", core, 1) == 0)
-        (void)execv("/proc/self/exe", argv);
-    perror("skyjob-worker: cannot start again with the right OpenBLAS kernels");
+    (void)execv("/proc/self/exe", argv);
+    perror("skyjob-worker: cannot start again with the right settings of its libraries");
 }
 
 /* Split "host:port" in place. */
@@ -204,7 +210,7 @@ int main(int argc, char **argv)
         (void)printf("skyjob-worker %s\n", SKYJOB_VERSION);
         return WORKER_EXIT_DONE;
     }
-    start_with_right_core(argv);
+    start_with_right_settings(argv);
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);
