@@ -180,8 +180,8 @@ static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
         "{\"stages\": [{\"host\": \"a\", \"port\": 1.5}]}",
         "{\"stages\": [{\"host\": \"a\", \"port\": \"1\"}]}",
         "{\"stages\": [7]}",
-        "{\"stages\": [{\"host\": "
-        "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"port\": 1}]}",
+        ("{\"stages\": [{\"host\": "
+         "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"port\": 1}]}"),
     };
 
     (void)state;
