@@ -29,8 +29,8 @@ struct model_load cost_load_mean(const struct spec *spec)
                                    n * (squared < longest * longest ? squared : longest * longest)};
 }
 
-/* Floats kept for the backward pass: inputs of products, what a normalisation or GELU needs, and
- * attention's probabilities. */
+/* Floats kept from forward to backward with the unit's output: inputs of products, and what a
+ * normalisation or GELU needs. Attention's probabilities are computed again, not kept. */
 static double activation_floats(const struct model *m, enum unit_kind kind,
                                 const struct model_load *load)
 {
@@ -38,37 +38,41 @@ static double activation_floats(const struct model *m, enum unit_kind kind,
 
     switch (kind) {
     case UNIT_EMBEDDINGS:
-        return 2 * load->tokens * hidden;
+        return load->tokens * (2 * hidden + 3);
     case UNIT_ATTENTION:
-        return 6 * load->tokens * hidden + m->heads * load->tokens_squared;
+        return load->tokens * (6 * hidden + 1);
     case UNIT_FFN:
-        return load->tokens * (2 * hidden + 2.0 * m->ffn);
+        return load->tokens * (2 * hidden + m->ffn + 1);
     case UNIT_POOLER:
         return 2 * load->n_seqs * hidden;
     case UNIT_HEAD:
         break;
     }
-    return load->n_seqs * (hidden + m->labels);
+    return load->n_seqs * (m->labels + 8);
 }
 
-/* Floats that live only while the unit computes: the gradients that run through it. */
-static double scratch_floats(const struct model *m, enum unit_kind kind,
+/* Floats that live only while the unit computes: its gradients, one head's probabilities a thread,
+ * and the stage's output and gradients on their way. */
+static double scratch_floats(const struct spec *spec, enum unit_kind kind,
                              const struct model_load *load)
 {
+    const struct model *m = &spec->model;
+    double longest = spec->training.max_length;
     double hidden = m->hidden;
+    double passing = 3 * load->tokens * hidden;
 
     switch (kind) {
     case UNIT_EMBEDDINGS:
-        return 2 * load->tokens * hidden;
+        return passing + 1.1 * load->tokens * hidden;
     case UNIT_ATTENTION:
-        return 6 * load->tokens * hidden + 2.0 * m->heads * load->tokens_squared / load->n_seqs;
+        return passing + 5.1 * load->tokens * hidden + COST_HEAD_MATRICES * longest * longest;
     case UNIT_FFN:
-        return load->tokens * (2 * hidden + m->ffn);
+        return passing + 1.1 * load->tokens * (hidden + m->ffn);
     case UNIT_POOLER:
     case UNIT_HEAD:
         break;
     }
-    return 2 * load->n_seqs * hidden;
+    return passing + 3 * load->n_seqs * hidden;
 }
 
 /* Behind the pooler only a vector for each sequence is left. */
@@ -95,8 +99,8 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
         .flops = flops,
         .param_bytes = (int64_t)params * FLOAT_BYTES,
         .activation_bytes = (int64_t)activation_floats(m, kind, &full) * FLOAT_BYTES,
-        .scratch_bytes = (int64_t)scratch_floats(m, kind, &full) * FLOAT_BYTES,
-        .edge_bytes = (int64_t)edge_floats(m, kind, &full) * FLOAT_BYTES,
+        .scratch_bytes = (int64_t)scratch_floats(spec, kind, &full) * FLOAT_BYTES,
+        .slot_bytes = kind == UNIT_HEAD ? 0 : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
         .edge_mean_bytes = edge_floats(m, kind, &mean) * FLOAT_BYTES,
     };
 }

@@ -14,10 +14,11 @@
  * The products are model_unit_flops(), which the probe divides by its time to get GFLOP/s.
  *
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
- *   params * (1 weights + 1 gradients + 2 moments) + min(M, S - s) * saved activations
+ *   params * (1 weights + 1 gradients + 2 moments) + min(M, S - s) * activations kept
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
+ * Held against the worker: within 1% of the slab and link areas of BERT-mini to BERT-large.
  * Layer: balance (may use api base). Threads: any; everything here is pure.
  */
 #ifndef BALANCE_COST_H
@@ -32,6 +33,7 @@
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */
 #define COST_MEAN_TOKENS   39.0                /* of a sequence of MNLI */
 #define COST_SPREAD        1.25                /* mean of l^2 over square of the mean of l */
+#define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
 
 /* A link between two stages, in each direction. */
@@ -52,8 +54,8 @@ struct cost_unit {
     int64_t param_bytes;      /* weights only */
     int64_t activation_bytes; /* kept from forward to backward */
     int64_t scratch_bytes;    /* needed only while it computes */
-    int64_t edge_bytes;       /* sent forward behind it, and back as gradient; full length */
-    double edge_mean_bytes;   /* the same at mean length */
+    int64_t slot_bytes;       /* of one message to the next unit, or back; full length */
+    double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
 /* Sequences of full length and of the mean length; the planner never sees the data itself. */

@@ -15,7 +15,7 @@ static void fill_arrays(const struct partition_request *r, struct cut_problem *p
         p->param_bytes[u + 1] = p->param_bytes[u] + c.param_bytes;
         p->activation_bytes[u + 1] = p->activation_bytes[u] + c.activation_bytes;
         p->scratch_bytes[u] = c.scratch_bytes;
-        p->edge_bytes[u] = c.edge_bytes;
+        p->slot_bytes[u] = c.slot_bytes;
         p->edge_ms[u] = cost_edge_ms(&c, &r->link);
         for (int i = 0; i < p->n_nodes; i++)
             p->ms[i][u + 1] = p->ms[i][u] + cost_unit_ms(&c, &r->nodes[p->nodes[i]]);
@@ -41,7 +41,7 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
     p.param_bytes = block;
     p.activation_bytes = block + row;
     p.scratch_bytes = block + 2 * row;
-    p.edge_bytes = block + 3 * row;
+    p.slot_bytes = block + 3 * row;
     p.edge_ms = (double *)(block + 4 * row);
     for (int i = 0; i < n_nodes; i++) {
         p.nodes[i] = nodes[i];

@@ -20,7 +20,7 @@ struct cut_problem {
     int64_t *param_bytes;                     /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                /* [n_units+1] prefix sums */
     int64_t *scratch_bytes;                   /* [n_units] */
-    int64_t *edge_bytes;                      /* [n_units] behind each unit */
+    int64_t *slot_bytes;                      /* [n_units] behind each unit */
     double *edge_ms;                          /* [n_units] behind each unit, one way */
     void *memory_block;                       /* all arrays */
 };
@@ -54,8 +54,8 @@ static inline double cut_run_ms(const struct cut_problem *p, int node, int first
 static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end,
                                     int64_t scratch, int in_flight)
 {
-    int64_t edges = (first > 0 ? p->edge_bytes[first - 1] : 0) +
-                    (end < p->n_units ? p->edge_bytes[end - 1] : 0);
+    int64_t edges = (first > 0 ? p->slot_bytes[first - 1] : 0) +
+                    (end < p->n_units ? p->slot_bytes[end - 1] : 0);
 
     return COST_PROCESS_BYTES + (first == 0 ? COST_DATA_BYTES : 0) +
            4 * (p->param_bytes[end] - p->param_bytes[first]) +

@@ -95,9 +95,9 @@ static bool stage_fits(const struct oracle *o, int s, int n_stages)
         scratch = c->scratch_bytes > scratch ? c->scratch_bytes : scratch;
     }
     if (s > 0)
-        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s] - 1].edge_bytes;
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s] - 1].slot_bytes;
     if (s < n_stages - 1)
-        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s + 1] - 1].edge_bytes;
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s + 1] - 1].slot_bytes;
     return o->ignores_memory || bytes + scratch <= o->in->nodes[o->order[s]].memory_bytes;
 }
 
