@@ -1,0 +1,38 @@
+#include "pipe/probe.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "nn/gemm.h"
+
+static void probe_measures_something_that_node_probe_read_accepts(void **state)
+{
+    struct buf text = {.max = 4096};
+    struct spec spec = {0};
+    struct node_probe probe;
+    struct node_probe again;
+
+    (void)state;
+    assert_int_equal(model_preset("BertTiny", &spec.model, NULL), ERR_OK);
+    spec.training.batch_size = 8;
+    spec.training.micro_batches = 2;
+    spec.training.max_length = 32;
+    spec.training.dropout = 0.1;
+    assert_int_equal(gemm_setup(1, NULL), ERR_OK);
+    assert_int_equal(probe_run(&spec, 20, &probe, NULL), ERR_OK);
+    assert_int_equal(node_probe_write(&probe, &text, NULL), ERR_OK);
+    assert_int_equal(node_probe_read(buf_text(&text), &again, NULL), ERR_OK);
+    assert_true(again.gflops == probe.gflops);
+    buf_deinit(&text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probe_measures_something_that_node_probe_read_accepts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
