@@ -24,6 +24,11 @@
 #define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
 #define LABEL_MEASURED_FOR    "skyjob.dev/measured-for"
 
+/* Annotation beside them: fixed cost of a unit in milliseconds (struct node, unit_ms). */
+#define ANNOTATION_MEASURED_UNIT_MS "skyjob.dev/measured-unit-ms"
+/* On a probe's pod: the node that it measures. */
+#define ANNOTATION_PROBED_NODE "skyjob.dev/probed-node"
+
 #define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers, /healthz, /readyz */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 
@@ -33,6 +38,8 @@
 void names_stage_pod(const char *job, int stage, int attempt, char out[static NAMES_BYTES]);
 /* Pod that measures a node: "<job>-probe-<hash of the node's name>". */
 void names_probe_pod(const char *job, const char *node, char out[static NAMES_BYTES]);
+/* ConfigMap with the spec that probes read: "<job>-probe". */
+void names_probe_spec(const char *job, char out[static NAMES_BYTES]);
 /* ConfigMap with the plan of an attempt: "<job>-plan-a<attempt>". */
 void names_plan(const char *job, int attempt, char out[static NAMES_BYTES]);
 /* Headless service of a job: "<job>-workers". */
