@@ -1,0 +1,296 @@
+/* From a plan to workers that know each other, and to their end. */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/parts.h"
+
+static void set_running(struct round *r, enum condition_value value, enum round_news news,
+                        const char *reason, const char *message)
+{
+    round_set(r, news, &(struct condition_set){CONDITION_RUNNING, value, reason, message});
+}
+
+/* --- the plan in the status --- */
+
+static void show_stage(struct round *r, int stage)
+{
+    static const char *const phases[] = {"Pending", "Running", "Succeeded", "Failed"};
+    const struct plan *plan = &r->seen->plan;
+    const struct plan_stage *from = &plan->stages[stage];
+    const struct seen_pod *pod = round_stage_pod(r, stage);
+    struct status_stage *to = &r->out->status.stages[stage];
+
+    names_stage_pod(r->seen->name, stage, r->attempt, to->pod);
+    memcpy(to->node, from->node, sizeof to->node);
+    model_range_name(&plan->spec.model, from->first_unit, from->n_units, to->units);
+    to->predicted_ms = from->predicted_ms;
+    to->is_ready = pod && pod->is_ready && pod->phase == POD_RUNNING;
+    if (pod)
+        (void)snprintf(to->state, sizeof to->state, "%s", phases[pod->phase]);
+    else if (strcmp(to->state, "Succeeded") != 0) /* an ended pod may be cleared away */
+        (void)snprintf(to->state, sizeof to->state, "Pending");
+}
+
+static void show_plan(struct round *r)
+{
+    const struct plan *plan = &r->seen->plan;
+    struct status *s = &r->out->status;
+    struct status_placement *to = &s->placement;
+
+    s->next_attempt_ms = 0;
+    s->n_stages = plan->n_stages;
+    for (int i = 0; i < plan->n_stages; i++)
+        show_stage(r, i);
+    (void)snprintf(to->strategy, sizeof to->strategy, "%s",
+                   plan->spec.placement.strategy == SPEC_STRATEGY_EVEN ? "Even" : "Optimal");
+    to->nodes[0] = '\0';
+    for (int i = 0; i < plan->n_stages; i++) {
+        size_t n = strlen(to->nodes);
+
+        (void)snprintf(to->nodes + n, sizeof to->nodes - n, "%s%s", i ? "," : "",
+                       plan->stages[i].node);
+    }
+    to->predicted_step_ms = plan->predicted_step_ms;
+    to->bound_ms = plan->bound_ms;
+    memcpy(to->reason, plan->reason, sizeof to->reason);
+    round_set(r, NEWS_NORMAL,
+              &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade", plan->reason});
+}
+
+/* Probes have done their work, and plans of older attempts are only clutter. */
+static void drop_leftovers(struct round *r)
+{
+    for (int i = 0; i < r->seen->n_pods; i++)
+        if (r->seen->pods[i].role == POD_PROBE)
+            round_delete_pod(r, &r->seen->pods[i]);
+    for (int i = 0; i < r->seen->n_plans; i++)
+        if (r->seen->plan_attempts[i] < r->attempt)
+            round_want(r, ACTION_DELETE_PLAN)->attempt = r->seen->plan_attempts[i];
+}
+
+/* --- before training --- */
+
+bool attempt_is_outdated(const struct round *r)
+{
+    const struct spec *now = &r->spec;
+    const struct spec *then = &r->seen->plan.spec;
+
+    return strcmp(now->worker.image, then->worker.image) != 0 ||
+           strcmp(now->worker.pull_policy, then->worker.pull_policy) != 0 ||
+           strcmp(now->output.claim, then->output.claim) != 0 ||
+           strcmp(now->output.path, then->output.path) != 0 ||
+           now->placement.strategy != then->placement.strategy ||
+           now->placement.min_stages != then->placement.min_stages ||
+           now->placement.max_stages != then->placement.max_stages;
+}
+
+bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
+                           char out[static OBSERVED_TEXT_BYTES])
+{
+    static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
+                                          "ErrImageNeverPull", "ImageInspectError"};
+
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++) {
+        if (strcmp(pod->reason, reasons[i]) != 0)
+            continue;
+        (void)snprintf(out, OBSERVED_TEXT_BYTES,
+                       "Node %.80s cannot pull the workers' image: check %s and that its registry "
+                       "can be reached. The node tries again by itself.",
+                       pod->node,
+                       r->spec.worker.image[0] ? "spec.worker.image" : "the operator's default");
+        return true;
+    }
+    return false;
+}
+
+static bool is_container_problem(const struct seen_pod *pod)
+{
+    return pod->phase == POD_PENDING && pod->reason[0] &&
+           strcmp(pod->reason, "ContainerCreating") != 0 &&
+           strcmp(pod->reason, "PodInitializing") != 0;
+}
+
+static void create_missing(struct round *r)
+{
+    bool has_service = false;
+
+    for (int s = 0; s < r->seen->plan.n_stages; s++) {
+        struct action *a;
+
+        if (round_stage_pod(r, s))
+            continue;
+        if (!has_service)
+            (void)round_want(r, ACTION_CREATE_SERVICE);
+        has_service = true;
+        a = round_want(r, ACTION_CREATE_STAGE_POD);
+        a->stage = s;
+        a->attempt = r->attempt;
+        names_stage_pod(r->seen->name, s, r->attempt, a->name);
+    }
+}
+
+/* What keeps the first pod that is not running, in the words of whoever says so. */
+static void say_starting(struct round *r, int n_running)
+{
+    char text[STATUS_MESSAGE_BYTES];
+    char image[OBSERVED_TEXT_BYTES];
+    int n = r->seen->plan.n_stages;
+
+    (void)snprintf(text, sizeof text, "%d of %d workers run.", n_running, n);
+    for (int s = 0; s < n; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+
+        if (!p || p->phase != POD_PENDING)
+            continue;
+        if (attempt_image_problem(r, p, image)) {
+            set_running(r, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);
+            round_say(r, "Starting", image);
+            return;
+        }
+        if (p->is_unschedulable) {
+            (void)snprintf(text, sizeof text, "Pod %s waits for room: %s", p->name, p->message);
+            round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
+        } else if (is_container_problem(p)) {
+            (void)snprintf(text, sizeof text, "Pod %s cannot start: %s: %s", p->name, p->reason,
+                           p->message);
+        }
+    }
+    set_running(r, CONDITION_FALSE, NEWS_QUIET, "StartingWorkers", text);
+    round_say(r, "Starting", text);
+}
+
+/* Bring all workers together as soon as every one of them has an address. */
+static void introduce(struct round *r)
+{
+    int n = r->seen->plan.n_stages;
+    int n_running = 0;
+    int n_told = 0;
+
+    for (int s = 0; s < n; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+
+        n_running += p && p->phase != POD_PENDING && p->ip[0];
+        n_told += p && (p->knows_peers || p->phase == POD_SUCCEEDED);
+    }
+    if (n_running < n) {
+        say_starting(r, n_running);
+        return;
+    }
+    for (int s = 0; s < n; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+
+        if (!p->knows_peers && p->phase == POD_RUNNING)
+            round_want(r, ACTION_POST_PEERS)->stage = s;
+    }
+    if (n_told < n) {
+        say_starting(r, n_running);
+        return;
+    }
+    set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers know each other.");
+    round_say(r, "Running", "All workers know each other.");
+    if (r->out->status.start_ms == 0)
+        r->out->status.start_ms = r->seen->now_ms;
+    r->out->wants_progress = true;
+    round_again(r, 0);
+}
+
+/* --- training --- */
+
+static void say_progress(struct round *r)
+{
+    const struct status_progress *p = &r->out->status.progress;
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (p->step == 0 || p->total_steps == 0)
+        return;
+    (void)snprintf(text, sizeof text, "Step %lld of %lld, loss %s, %lld tokens/s.",
+                   (long long)p->step, (long long)p->total_steps, p->loss,
+                   (long long)p->tokens_per_second);
+    round_say(r, "Running", text);
+}
+
+static void follow(struct round *r)
+{
+    struct status *s = &r->out->status;
+    int64_t age_ms = r->seen->now_ms - s->progress.updated_ms;
+
+    r->out->wants_progress = true;
+    round_again(r, DECIDE_POLL_MS);
+    if (!r->seen->has_head || r->seen->head.attempt != r->attempt)
+        return;
+    if (s->progress.is_set && age_ms < DECIDE_PROGRESS_MS) {
+        round_again(r, DECIDE_PROGRESS_MS - age_ms);
+        return;
+    }
+    status_take_progress(s, &r->seen->head, r->seen->now_ms);
+    say_progress(r);
+}
+
+/* --- the end --- */
+
+static bool has_succeeded(const struct round *r, int stage)
+{
+    const struct seen_pod *p = round_stage_pod(r, stage);
+
+    if (p)
+        return p->phase == POD_SUCCEEDED;
+    return strcmp(r->seen->status.stages[stage].state, "Succeeded") == 0;
+}
+
+static void complete(struct round *r)
+{
+    const struct seen_pod *head = round_stage_pod(r, 0);
+    struct status *s = &r->out->status;
+    char text[STATUS_MESSAGE_BYTES];
+    size_t n;
+
+    if (head && head->has_progress)
+        status_take_progress(s, &head->progress, r->seen->now_ms);
+    s->progress.percentage = 100;
+    s->progress.remaining_seconds = 0;
+    s->completion_ms = r->seen->now_ms;
+    if (s->start_ms == 0)
+        s->start_ms = s->completion_ms;
+    (void)snprintf(text, sizeof text, "%lld steps in %lld s", (long long)s->progress.step,
+                   (long long)(s->completion_ms - s->start_ms) / 1000);
+    for (int i = 0; i < s->progress.n_metrics; i++) {
+        n = strlen(text);
+        (void)snprintf(text + n, sizeof text - n, ", %s %s", s->progress.metrics[i].name,
+                       s->progress.metrics[i].value);
+    }
+    n = strlen(text);
+    (void)snprintf(text + n, sizeof text - n, ".");
+    set_running(r, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
+    round_set(
+        r, NEWS_NORMAL,
+        &(struct condition_set){CONDITION_COMPLETE, CONDITION_TRUE, "TrainingFinished", text});
+    round_say(r, "Complete", text);
+}
+
+void attempt_drive(struct round *r)
+{
+    struct verdict verdict;
+    int n_succeeded = 0;
+
+    show_plan(r);
+    drop_leftovers(r);
+    for (int s = 0; s < r->seen->plan.n_stages; s++)
+        n_succeeded += has_succeeded(r, s);
+    if (n_succeeded == r->seen->plan.n_stages) {
+        complete(r);
+        return;
+    }
+    restart_judge(r, &verdict);
+    if (verdict.kind == VERDICT_WAIT) {
+        round_again(r, DECIDE_PEER_GRACE_MS);
+    } else if (verdict.kind != VERDICT_NONE) {
+        restart_apply(r, &verdict);
+    } else if (round_has_started(r)) {
+        follow(r);
+    } else if (attempt_is_outdated(r)) {
+        restart_next(r, "SpecChanged", "The spec was changed before training began.", 0);
+    } else {
+        create_missing(r);
+        introduce(r);
+    }
+}

@@ -1,0 +1,195 @@
+#include "control/decide.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "control/parts.h"
+
+/* --- what the policies share --- */
+
+struct action *round_want(struct round *r, enum action_kind kind)
+{
+    static struct action dropped; /* written, never read */
+    struct action *a = &dropped;
+
+    if (r->out->n_actions < DECIDE_ACTIONS_MAX)
+        a = &r->out->actions[r->out->n_actions++];
+    else
+        round_again(r, 0);
+    *a = (struct action){.kind = kind};
+    return a;
+}
+
+void round_event(struct round *r, bool is_warning, const char *reason, const char *text)
+{
+    struct action *a = round_want(r, ACTION_EVENT);
+
+    a->is_warning = is_warning;
+    (void)snprintf(a->reason, sizeof a->reason, "%s", reason);
+    (void)snprintf(a->text, sizeof a->text, "%s", text);
+}
+
+void round_again(struct round *r, int64_t ms)
+{
+    if (ms < 0)
+        ms = 0;
+    if (r->out->requeue_ms < 0 || ms < r->out->requeue_ms)
+        r->out->requeue_ms = ms;
+}
+
+void round_set(struct round *r, enum round_news news, const struct condition_set *set)
+{
+    bool changed = status_set(&r->out->status, set, r->seen->now_ms);
+
+    if (changed && news != NEWS_QUIET)
+        round_event(r, news == NEWS_WARNING, set->reason, set->message);
+}
+
+void round_say(struct round *r, const char *state, const char *message)
+{
+    struct status *s = &r->out->status;
+
+    (void)snprintf(s->state, sizeof s->state, "%s", state);
+    (void)snprintf(s->message, sizeof s->message, "%s", message);
+}
+
+void round_delete_pod(struct round *r, const struct seen_pod *pod)
+{
+    struct action *a;
+
+    if (pod->is_deleting)
+        return;
+    a = round_want(r, ACTION_DELETE_POD);
+    memcpy(a->name, pod->name, sizeof a->name);
+    memcpy(a->uid, pod->uid, sizeof a->uid);
+}
+
+const struct seen_pod *round_stage_pod(const struct round *r, int stage)
+{
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if (p->role == POD_STAGE && p->attempt == r->attempt && p->stage == stage)
+            return p;
+    }
+    return NULL;
+}
+
+bool round_has_started(const struct round *r)
+{
+    return status_is(&r->seen->status, CONDITION_RUNNING) && r->seen->status.attempt == r->attempt;
+}
+
+/* --- the round --- */
+
+/* A job that is over keeps its ended pods, so that their logs can be read, and nothing else. */
+static void tidy(struct round *r)
+{
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if (p->role == POD_PROBE || p->phase == POD_PENDING || p->phase == POD_RUNNING)
+            round_delete_pod(r, p);
+    }
+}
+
+/* Returns whether there is a spec to go on with. */
+static bool accept_spec(struct round *r)
+{
+    struct err err = {0};
+
+    if (spec_parse(r->seen->spec, &r->spec, &err) == ERR_OK) {
+        round_set(r, NEWS_QUIET,
+                  &(struct condition_set){CONDITION_ACCEPTED, CONDITION_TRUE, "SpecAccepted",
+                                          "The spec can be run."});
+        return true;
+    }
+    round_set(
+        r, NEWS_WARNING,
+        &(struct condition_set){CONDITION_ACCEPTED, CONDITION_FALSE, "InvalidSpec", err.text});
+    if (r->seen->has_plan) {
+        r->spec = r->seen->plan.spec; /* what runs already is not stopped by an edit */
+        return true;
+    }
+    round_say(r, "Invalid", err.text);
+    return false;
+}
+
+/* The status says so, but somebody may have emptied it. */
+static int current_attempt(const struct observed *seen)
+{
+    int attempt = seen->status.attempt > 1 ? seen->status.attempt : 1;
+
+    for (int i = 0; i < seen->n_plans; i++)
+        if (seen->plan_attempts[i] > attempt)
+            attempt = seen->plan_attempts[i];
+    for (int i = 0; i < seen->n_pods; i++)
+        if (seen->pods[i].role == POD_STAGE && seen->pods[i].attempt > attempt)
+            attempt = seen->pods[i].attempt;
+    return attempt;
+}
+
+/* Every condition is there from the first visit on, so that `kubectl wait` has something to see. */
+static void begin_conditions(struct round *r)
+{
+    static const struct condition_set first[] = {
+        {CONDITION_PLACED, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
+        {CONDITION_RUNNING, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
+        {CONDITION_COMPLETE, CONDITION_FALSE, "NotFinished", "Training is not finished."},
+        {CONDITION_FAILED, CONDITION_FALSE, "NotFailed", "The job has not been given up."},
+    };
+
+    for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
+        if (r->out->status.conditions[first[i].type].value == CONDITION_UNSET)
+            round_set(r, NEWS_QUIET, &first[i]);
+}
+
+static void drop_older_pods(struct round *r)
+{
+    for (int i = 0; i < r->seen->n_pods; i++)
+        if (r->seen->pods[i].role == POD_STAGE && r->seen->pods[i].attempt < r->attempt)
+            round_delete_pod(r, &r->seen->pods[i]);
+}
+
+/* Pods without a plan: somebody deleted it, or wrote nonsense into it. */
+static bool has_lost_its_plan(const struct round *r)
+{
+    if (r->seen->has_plan && r->seen->plan.attempt == r->attempt)
+        return false;
+    for (int i = 0; i < r->seen->n_plans; i++)
+        if (r->seen->plan_attempts[i] == r->attempt)
+            return true; /* there, and cannot be read */
+    for (int i = 0; i < r->seen->n_pods; i++)
+        if (r->seen->pods[i].role == POD_STAGE && r->seen->pods[i].attempt == r->attempt)
+            return true;
+    return round_has_started(r);
+}
+
+void decide(const struct observed *seen, struct decision *out)
+{
+    struct round r = {.seen = seen, .out = out};
+
+    out->n_actions = 0;
+    out->status = seen->status;
+    out->wants_progress = false;
+    out->requeue_ms = -1;
+    if (seen->is_deleting)
+        return; /* everything that was made is owned by the job and goes with it */
+    if (status_is_final(&seen->status)) {
+        tidy(&r);
+        return;
+    }
+    out->status.generation = seen->generation;
+    begin_conditions(&r);
+    if (!accept_spec(&r))
+        return;
+    r.attempt = current_attempt(seen);
+    out->status.attempt = r.attempt;
+    drop_older_pods(&r);
+    if (has_lost_its_plan(&r))
+        restart_next(&r, "PlanLost", "The ConfigMap with the plan is gone or cannot be read.", 0);
+    else if (seen->has_plan && seen->plan.attempt == r.attempt)
+        attempt_drive(&r);
+    else
+        place(&r);
+}

@@ -1,0 +1,76 @@
+/* control/decide.h - what to do about one job now.
+ *
+ * decide() looks at everything observed and names the next steps; somebody else takes them. Equal
+ * input gives an equal decision, and after the steps have been taken the next decision is empty
+ * until something changes. Steps may be taken twice (after a crash, or from a view that is a little
+ * old): names are deterministic, deletions name the uid.
+ *
+ *   Accepted --> Placed (data there, nodes measured, plan kept) --> Running --> Complete
+ *                  ^                                                  |
+ *                  +---- next attempt, after a pause if it counts ----+--> Failed
+ *
+ * The order that makes a restart of the operator harmless at any point: the attempt's number is
+ * written to the status before anything of that attempt is made; the plan is an immutable object
+ * whose existence is the decision; pods are only made from a plan that was read back.
+ * Layer: control (may use balance, api, base). Threads: any; pure.
+ */
+#ifndef CONTROL_DECIDE_H
+#define CONTROL_DECIDE_H
+
+#include "control/observed.h"
+
+#define DECIDE_ACTIONS_MAX 256
+
+#define DECIDE_BACKOFF_MS     10000  /* after the first failure, then doubled ... */
+#define DECIDE_BACKOFF_MAX_MS 300000 /* ... up to this */
+#define DECIDE_DATA_RETRY_MS  10000
+#define DECIDE_NODES_RETRY_MS 30000
+#define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
+#define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
+#define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
+#define DECIDE_POLL_MS        5000  /* between two questions to the head */
+
+enum action_kind {
+    ACTION_READ_DATA,         /* look at the data ConfigMap */
+    ACTION_CREATE_SERVICE,    /* the headless one */
+    ACTION_CREATE_PLAN,       /* decision.plan as ConfigMap; everything else waits for it */
+    ACTION_DELETE_PLAN,       /* of `attempt` */
+    ACTION_CREATE_STAGE_POD,  /* of `stage`, from observed.plan */
+    ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
+    ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
+    ACTION_DELETE_POD,        /* `name` with `uid` */
+    ACTION_LABEL_NODE,        /* `node` with `gflops`, `unit_ms` and `hash` */
+    ACTION_POST_PEERS,        /* to the worker of `stage` */
+    ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
+};
+
+struct action {
+    enum action_kind kind;
+    int stage;
+    int attempt;
+    char name[NAMES_BYTES];
+    char uid[OBSERVED_UID_BYTES];
+    char node[NODE_NAME_BYTES];
+    int cpu_milli;
+    int64_t memory_bytes;
+    double gflops; /* with all allocatable CPU */
+    double unit_ms;
+    char hash[OBSERVED_HASH_BYTES];
+    bool is_warning;
+    char reason[STATUS_REASON_BYTES];
+    char text[STATUS_MESSAGE_BYTES];
+};
+
+struct decision {
+    int n_actions;
+    struct action actions[DECIDE_ACTIONS_MAX];
+    struct status status; /* to be written last, if it differs from the observed one */
+    struct plan plan;     /* of ACTION_CREATE_PLAN */
+    bool wants_progress;  /* ask the head, if the last answer is older than DECIDE_POLL_MS */
+    int64_t requeue_ms;   /* decide again after so long, whatever happens; -1: only then */
+};
+
+/* Fill in `out`, wholly. Never fails: what cannot be done is said in out->status. */
+void decide(const struct observed *seen, struct decision *out);
+
+#endif

@@ -1,0 +1,182 @@
+#include "control/manifest.h"
+
+#include <string.h>
+
+#include "control/manifest_parts.h"
+
+const char *manifest_image(const struct observed *seen, const struct spec *spec)
+{
+    return spec->worker.image[0] ? spec->worker.image : seen->settings.worker_image;
+}
+
+static void write_owner(struct jsonw *w, const struct observed *seen)
+{
+    jsonw_open_array(w, "ownerReferences");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "apiVersion", NAMES_GROUP "/" NAMES_VERSION);
+    jsonw_string(w, "kind", "SkyJob");
+    jsonw_string(w, "name", seen->name);
+    jsonw_string(w, "uid", seen->uid);
+    jsonw_bool(w, "controller", true);
+    jsonw_bool(w, "blockOwnerDeletion", true);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_labels(struct jsonw *w, const struct observed *seen, const char *component)
+{
+    jsonw_string(w, "app.kubernetes.io/name", "skyjob");
+    jsonw_string(w, "app.kubernetes.io/instance", seen->name);
+    jsonw_string(w, "app.kubernetes.io/component", component);
+    jsonw_string(w, "app.kubernetes.io/managed-by", "skyjob-operator");
+    jsonw_string(w, LABEL_JOB, seen->name);
+    jsonw_string(w, LABEL_JOB_UID, seen->uid);
+}
+
+void manifest_open(struct jsonw *w, const struct observed *seen, const char *kind, const char *name,
+                   const char *component)
+{
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "apiVersion", "v1");
+    jsonw_string(w, "kind", kind);
+    jsonw_open_object(w, "metadata");
+    jsonw_string(w, "name", name);
+    jsonw_string(w, "namespace", seen->namespace);
+    write_owner(w, seen);
+    jsonw_open_object(w, "labels");
+    write_labels(w, seen, component);
+}
+
+enum err_code manifest_service(const struct observed *seen, struct buf *out, struct err *err)
+{
+    char name[NAMES_BYTES];
+    struct jsonw w;
+
+    names_service(seen->name, name);
+    jsonw_init(&w, out);
+    manifest_open(&w, seen, "Service", name, "worker");
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_open_object(&w, "spec");
+    jsonw_string(&w, "clusterIP", "None");
+    jsonw_bool(&w, "publishNotReadyAddresses", true); /* workers meet before they are ready */
+    jsonw_open_object(&w, "selector");
+    jsonw_string(&w, LABEL_JOB_UID, seen->uid);
+    jsonw_string(&w, LABEL_ROLE, "stage");
+    jsonw_close(&w);
+    jsonw_open_array(&w, "ports");
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "name", "tensor");
+    jsonw_int(&w, "port", PORT_TENSOR);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+struct config_map {
+    const char *name;
+    const char *component;
+    const char *key;
+    const char *text;
+    int attempt; /* label; 0: none */
+    bool is_immutable;
+};
+
+static enum err_code write_config_map(const struct observed *seen, const struct config_map *m,
+                                      struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    manifest_open(&w, seen, "ConfigMap", m->name, m->component);
+    if (m->attempt > 0)
+        jsonw_stringf(&w, LABEL_ATTEMPT, "%d", m->attempt);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    if (m->is_immutable)
+        jsonw_bool(&w, "immutable", true);
+    jsonw_open_object(&w, "data");
+    jsonw_string(&w, m->key, m->text);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+enum err_code manifest_plan(const struct observed *seen, const struct plan *plan, struct buf *out,
+                            struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    char name[NAMES_BYTES];
+    enum err_code rc = plan_write(plan, seen->spec, &text, err);
+
+    names_plan(seen->name, plan->attempt, name);
+    if (rc == ERR_OK)
+        rc = write_config_map(seen,
+                              &(struct config_map){.name = name,
+                                                   .component = "plan",
+                                                   .key = MANIFEST_PLAN_KEY,
+                                                   .text = buf_text(&text),
+                                                   .attempt = plan->attempt,
+                                                   .is_immutable = true},
+                              out, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    char name[NAMES_BYTES];
+    struct jsonw w;
+    enum err_code rc;
+
+    names_probe_spec(seen->name, name);
+    jsonw_init(&w, &text);
+    jsonw_value(&w, NULL, seen->spec);
+    rc = jsonw_finish(&w, err);
+    if (rc == ERR_OK)
+        rc = write_config_map(seen,
+                              &(struct config_map){.name = name,
+                                                   .component = "probe",
+                                                   .key = MANIFEST_SPEC_KEY,
+                                                   .text = buf_text(&text)},
+                              out, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code manifest_node_patch(const struct action *action, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_open_object(&w, "metadata");
+    jsonw_open_object(&w, "labels");
+    jsonw_stringf(&w, LABEL_MEASURED_GFLOPS, "%.3f", action->gflops);
+    jsonw_string(&w, LABEL_MEASURED_FOR, action->hash);
+    jsonw_close(&w);
+    jsonw_open_object(&w, "annotations");
+    jsonw_stringf(&w, ANNOTATION_MEASURED_UNIT_MS, "%.6f", action->unit_ms);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+enum err_code manifest_status_patch(const struct status *status, const char *resource_version,
+                                    struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_open_object(&w, "metadata");
+    jsonw_string(&w, "resourceVersion", resource_version);
+    jsonw_close(&w);
+    status_write(status, &w, "status");
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}

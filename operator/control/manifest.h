@@ -1,0 +1,42 @@
+/* control/manifest.h - the objects that the operator makes, as JSON text.
+ *
+ * Every child is owned by the SkyJob, carries its labels, and fits the restricted Pod Security
+ * standard. Each function appends one document to `out`.
+ * Layer: control (may use balance, api, base). Threads: any; pure.
+ */
+#ifndef CONTROL_MANIFEST_H
+#define CONTROL_MANIFEST_H
+
+#include "control/decide.h"
+
+#define MANIFEST_MAX_BYTES     ((size_t)512 << 10)
+#define MANIFEST_PROBE_SECONDS 120 /* a probe that takes longer is ended */
+
+#define MANIFEST_PLAN_KEY "plan.json"
+#define MANIFEST_SPEC_KEY "spec.json"
+
+/* The image that workers run: the spec's, else the operator's. Borrowed from either. */
+const char *manifest_image(const struct observed *seen, const struct spec *spec);
+
+MUST_CHECK enum err_code manifest_service(const struct observed *seen, struct buf *out,
+                                          struct err *err);
+MUST_CHECK enum err_code manifest_plan(const struct observed *seen, const struct plan *plan,
+                                       struct buf *out, struct err *err);
+/* Of a stage of seen->plan. */
+MUST_CHECK enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct buf *out,
+                                            struct err *err);
+/* The ConfigMap with the job's spec; its name goes with names_probe_spec(). */
+MUST_CHECK enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out,
+                                             struct err *err);
+MUST_CHECK enum err_code manifest_probe_pod(const struct observed *seen,
+                                            const struct action *action, struct buf *out,
+                                            struct err *err);
+/* A merge patch for a node, of ACTION_LABEL_NODE. */
+MUST_CHECK enum err_code manifest_node_patch(const struct action *action, struct buf *out,
+                                             struct err *err);
+/* A merge patch for the job's status; refused when the job is not `resource_version` any more. */
+MUST_CHECK enum err_code manifest_status_patch(const struct status *status,
+                                               const char *resource_version, struct buf *out,
+                                               struct err *err);
+
+#endif

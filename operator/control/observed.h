@@ -1,0 +1,130 @@
+/* control/observed.h - everything that a decision about one job is made from.
+ *
+ * Filled by operator/run from its store, read by decide(). Nothing in it is a pointer into the API
+ * client, and nothing that decide() needs is outside of it. Times are wall clock in ms.
+ * Layer: control (may use balance, api, base).
+ */
+#ifndef CONTROL_OBSERVED_H
+#define CONTROL_OBSERVED_H
+
+#include "api/names.h"
+#include "api/node.h"
+#include "api/plan.h"
+#include "api/progress.h"
+#include "control/status.h"
+
+#define OBSERVED_PODS_MAX    (3 * SPEC_STAGES_MAX)
+#define OBSERVED_PLANS_MAX   16
+#define OBSERVED_UID_BYTES   40
+#define OBSERVED_WORD_BYTES  64
+#define OBSERVED_TEXT_BYTES  240
+#define OBSERVED_HASH_BYTES  20
+#define OBSERVED_TAINT_BYTES 96
+
+enum pod_role {
+    POD_STAGE,
+    POD_PROBE,
+};
+
+enum pod_phase {
+    POD_PENDING,
+    POD_RUNNING,
+    POD_SUCCEEDED,
+    POD_FAILED,
+};
+
+/* A pod of this job, whatever its attempt. */
+struct seen_pod {
+    char name[NAMES_BYTES];
+    char uid[OBSERVED_UID_BYTES];
+    enum pod_role role;
+    int stage; /* of a stage */
+    int attempt;
+    char node[NODE_NAME_BYTES]; /* where it is or, of a probe, where it is meant to be */
+    enum pod_phase phase;
+    bool is_ready;
+    bool is_deleting;
+    bool is_disrupted; /* evicted, preempted, its node shut down: not the worker's fault */
+    bool is_unschedulable;
+    bool is_out_of_memory;
+    bool has_exit_code;
+    bool knows_peers; /* has taken the peer table from us */
+    int exit_code;
+    int cpu_milli; /* its limit */
+    char ip[PEERS_HOST_BYTES];
+    char
+        reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
+    char message[OBSERVED_TEXT_BYTES]; /* the sentence to it */
+    int64_t created_ms;
+    int64_t finished_ms; /* 0: has not, or nobody said when */
+    bool has_progress;   /* a worker's last words */
+    struct progress progress;
+    bool has_probe; /* a probe's result */
+    struct node_probe probe;
+};
+
+/* A node, and what other pods leave of it. */
+struct seen_node {
+    char name[NODE_NAME_BYTES];
+    bool is_ready;
+    bool is_unschedulable; /* cordoned */
+    bool is_deleting;
+    bool has_pressure;                /* of memory, disk or processes */
+    char taint[OBSERVED_TAINT_BYTES]; /* the first that keeps workers away; "" if none does */
+    int64_t cpu_milli;                /* allocatable */
+    int64_t memory_bytes;
+    int64_t cpu_used_milli; /* requested by others, or promised to them by a plan */
+    int64_t memory_used_bytes;
+    double declared_gflops; /* 0: nobody did. For all allocatable CPU, like the next */
+    double measured_gflops;
+    double measured_unit_ms;
+    char measured_for[OBSERVED_HASH_BYTES];
+};
+
+enum data_state {
+    DATA_UNKNOWN, /* not looked at yet */
+    DATA_PRESENT,
+    DATA_MISSING,
+};
+
+/* How the operator was started. */
+struct settings {
+    char worker_image[SPEC_IMAGE_BYTES];
+    char pull_policy[SPEC_WORD_BYTES]; /* "": as the spec says */
+};
+
+struct observed {
+    int64_t now_ms;
+    struct settings settings;
+
+    char namespace[OBSERVED_WORD_BYTES];
+    char name[OBSERVED_WORD_BYTES];
+    char uid[OBSERVED_UID_BYTES];
+    int64_t generation;
+    bool is_deleting;
+    const struct json *spec; /* as the user wrote it; borrowed */
+    struct status status;
+
+    int n_pods;
+    struct seen_pod pods[OBSERVED_PODS_MAX];
+
+    /* Plans that exist, by attempt; the newest one is read. */
+    int n_plans;
+    int plan_attempts[OBSERVED_PLANS_MAX];
+    bool has_plan;
+    struct plan plan;
+
+    /* Of a data ConfigMap: what reading it gave. */
+    enum data_state data;
+    char data_problem[OBSERVED_TEXT_BYTES]; /* "ConfigMap mnli has no key train.tsv" */
+    int64_t data_checked_ms;
+
+    /* All of the cluster; only there while the current attempt has no plan. */
+    const struct seen_node *nodes;
+    int n_nodes;
+
+    bool has_head; /* what the head last answered */
+    struct progress head;
+};
+
+#endif

@@ -1,0 +1,89 @@
+/* control/parts.h - what the policies of this folder hand each other; not for others.
+ *
+ * A round is one call of decide(): what was seen, what is being decided, and what has been worked
+ * out on the way. Policies read `seen`, add to `out`, and never take anything back.
+ * Layer: control (may use balance, api, base). Threads: one a round.
+ */
+#ifndef CONTROL_PARTS_H
+#define CONTROL_PARTS_H
+
+#include "balance/partition.h"
+#include "control/decide.h"
+
+struct round {
+    const struct observed *seen;
+    struct decision *out;
+    struct spec spec; /* as the user wants it now */
+    int attempt;      /* the current one */
+};
+
+/* Add an action; the caller fills in the rest. A full list drops it: the next round asks again. */
+struct action *round_want(struct round *r, enum action_kind kind);
+void round_event(struct round *r, bool is_warning, const char *reason, const char *text);
+/* Decide again after at most `ms`. */
+void round_again(struct round *r, int64_t ms);
+
+/* Set a condition and, when it is news, say it in an Event too. */
+enum round_news {
+    NEWS_QUIET,
+    NEWS_NORMAL,
+    NEWS_WARNING,
+};
+void round_set(struct round *r, enum round_news news, const struct condition_set *set);
+/* The line for people: `state` in a word, `message` in a sentence. */
+void round_say(struct round *r, const char *state, const char *message);
+
+void round_delete_pod(struct round *r, const struct seen_pod *pod);
+/* The pod of a stage in the current attempt; NULL when there is none. */
+const struct seen_pod *round_stage_pod(const struct round *r, int stage);
+/* Have all workers of the current attempt been told of each other? */
+bool round_has_started(const struct round *r);
+
+/* nodes.c: which nodes can take a stage, and how fast they are. */
+struct nodes {
+    int n_known; /* nodes whose speed is known: those in `list`, by name */
+    struct node list[PARTITION_CANDIDATES_MAX];
+    int n_measuring;                         /* still being measured: no plan before that */
+    char left_out[STATUS_MESSAGE_BYTES / 2]; /* "2 not ready, 1 cordoned"; "" if none is */
+    char image_problem[OBSERVED_TEXT_BYTES]; /* a probe's image cannot be pulled; "" if it can */
+};
+/* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */
+void nodes_survey(struct round *r, struct nodes *out);
+/* There will be no plan this time: measure again what could not be measured a while ago. */
+void nodes_retry(struct round *r);
+
+/* place.c: from data and nodes to a plan. */
+void place(struct round *r);
+
+/* attempt.c: from a plan to workers that know each other, and their end. */
+void attempt_drive(struct round *r);
+/* What may be changed while the job exists, has been changed since the plan was made. */
+bool attempt_is_outdated(const struct round *r);
+/* Is it the image that keeps this pod waiting? Then the sentence to it is in `out`. */
+bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
+                           char out[static OBSERVED_TEXT_BYTES]);
+
+/* restart.c: what the end of a pod means. */
+enum verdict_kind {
+    VERDICT_NONE,          /* all is well, as far as one can see */
+    VERDICT_WAIT,          /* somebody lost a neighbour: look for the culprit a little longer */
+    VERDICT_PEER_LOST,     /* nobody to blame */
+    VERDICT_UNSCHEDULABLE, /* nobody has room for a pod: plan anew */
+    VERDICT_FAILED,
+    VERDICT_DATA_MISSING,
+    VERDICT_DISRUPTED, /* deleted, evicted, its node gone */
+    VERDICT_OUT_OF_MEMORY,
+    VERDICT_CONFIG, /* the same job can never work */
+};
+struct verdict {
+    enum verdict_kind kind; /* the gravest of all pods */
+    int stage;
+    char text[STATUS_MESSAGE_BYTES];
+};
+void restart_judge(const struct round *r, struct verdict *out);
+/* Give up, or write down the next attempt. */
+void restart_apply(struct round *r, const struct verdict *v);
+/* Go on to the next attempt without counting. `reason` and `text` end up in Running. */
+void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms);
+
+#endif

@@ -1,0 +1,166 @@
+/* From data and nodes to a plan. Every reason to wait is a condition that says what to do. */
+#include <stdio.h>
+#include <string.h>
+
+#include "balance/explain.h"
+#include "control/parts.h"
+
+static void wait_with(struct round *r, const char *state, enum round_news news, const char *reason,
+                      const char *message)
+{
+    round_set(r, news, &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, reason, message});
+    round_say(r, state, message);
+}
+
+static bool waits_for_time(struct round *r)
+{
+    int64_t left_ms = r->seen->status.next_attempt_ms - r->seen->now_ms;
+
+    if (left_ms <= 0) {
+        r->out->status.next_attempt_ms = 0;
+        return false;
+    }
+    round_again(r, left_ms);
+    return true; /* what restart_next() said still holds */
+}
+
+/* A pod on a node that does not answer may stay for ever, and holds nothing that we want. */
+static bool is_in_the_way(const struct observed *seen, const struct seen_pod *p)
+{
+    if (p->role != POD_STAGE || p->phase == POD_SUCCEEDED || p->phase == POD_FAILED)
+        return false;
+    for (int i = 0; i < seen->n_nodes; i++)
+        if (strcmp(seen->nodes[i].name, p->node) == 0)
+            return seen->nodes[i].is_ready;
+    return false;
+}
+
+static bool waits_for_pods(struct round *r)
+{
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        char text[STATUS_MESSAGE_BYTES];
+
+        if (!is_in_the_way(r->seen, &r->seen->pods[i]))
+            continue;
+        (void)snprintf(text, sizeof text, "Waiting until pod %s of the last attempt is gone.",
+                       r->seen->pods[i].name);
+        wait_with(r, "Restarting", NEWS_QUIET, "WaitingForPods", text);
+        return true;
+    }
+    return false;
+}
+
+static bool waits_for_data(struct round *r)
+{
+    const struct observed *seen = r->seen;
+    int64_t age_ms = seen->now_ms - seen->data_checked_ms;
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (r->spec.data.source != SPEC_SOURCE_CONFIG_MAP || seen->data == DATA_PRESENT)
+        return false;
+    if (seen->data == DATA_UNKNOWN || age_ms >= DECIDE_DATA_RETRY_MS)
+        (void)round_want(r, ACTION_READ_DATA);
+    else
+        round_again(r, DECIDE_DATA_RETRY_MS - age_ms);
+    if (seen->data == DATA_UNKNOWN)
+        return true;
+    (void)snprintf(text, sizeof text,
+                   "%s. It must have the keys train.tsv, dev_matched.tsv and vocab.txt; this is "
+                   "looked at again every %d seconds.",
+                   seen->data_problem, DECIDE_DATA_RETRY_MS / 1000);
+    wait_with(r, "Waiting", NEWS_WARNING, "DataNotFound", text);
+    return true;
+}
+
+static void say_measuring(struct round *r, const struct nodes *nodes)
+{
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (nodes->image_problem[0]) {
+        wait_with(r, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
+        return;
+    }
+    (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
+                   nodes->n_measuring == 1 ? "node" : "nodes");
+    wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
+}
+
+static void say_insufficient(struct round *r, const struct nodes *nodes, const char *why)
+{
+    char text[STATUS_MESSAGE_BYTES];
+
+    (void)snprintf(text, sizeof text, "%s%s%s%s. Looked at again whenever a node changes.", why,
+                   nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
+                   nodes->left_out[0] ? " nodes" : "");
+    wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
+    nodes_retry(r);
+    round_again(r, DECIDE_NODES_RETRY_MS);
+}
+
+/* Workers that ran out of memory get more than the plan thinks they need: the planner sees nodes
+ * that are smaller by that factor, and what it gives out is multiplied again. */
+static void scale_memory(struct node *nodes, int n_nodes, int percent)
+{
+    for (int i = 0; i < n_nodes; i++)
+        nodes[i].memory_bytes = nodes[i].memory_bytes / percent * 100;
+}
+
+static void make_plan(struct round *r, const struct partition_request *request,
+                      const struct placement *placement, int percent)
+{
+    struct plan *p = &r->out->plan;
+
+    memset(p, 0, sizeof *p);
+    (void)snprintf(p->namespace, sizeof p->namespace, "%s", r->seen->namespace);
+    (void)snprintf(p->job, sizeof p->job, "%s", r->seen->name);
+    (void)snprintf(p->uid, sizeof p->uid, "%s", r->seen->uid);
+    p->attempt = r->attempt;
+    placement_to_plan(request, placement, p);
+    for (int s = 0; s < p->n_stages; s++)
+        p->stages[s].memory_bytes = p->stages[s].memory_bytes / 100 * percent;
+    (void)round_want(r, ACTION_CREATE_PLAN);
+}
+
+static void solve(struct round *r, struct nodes *nodes)
+{
+    int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
+    struct partition_request request = {.spec = &r->spec,
+                                        .nodes = nodes->list,
+                                        .n_nodes = nodes->n_known,
+                                        .link = COST_LINK_DEFAULT};
+    struct placement placement;
+    struct err err = {0};
+
+    scale_memory(nodes->list, nodes->n_known, percent);
+    if (partition_solve(&request, &placement, &err) != ERR_OK) {
+        say_insufficient(r, nodes, err.text);
+        return;
+    }
+    make_plan(r, &request, &placement, percent);
+}
+
+void place(struct round *r)
+{
+    struct nodes nodes;
+    char why[ERR_TEXT_BYTES];
+
+    if (waits_for_time(r) || waits_for_pods(r) || waits_for_data(r))
+        return;
+    nodes_survey(r, &nodes);
+    if (nodes.n_measuring > 0) {
+        say_measuring(r, &nodes);
+        return;
+    }
+    if (nodes.n_known < r->spec.placement.min_stages) {
+        (void)snprintf(why, sizeof why,
+                       "%d of %d nodes can be used and spec.placement.minStages is %d",
+                       nodes.n_known, r->seen->n_nodes, r->spec.placement.min_stages);
+        say_insufficient(r, &nodes, why);
+        return;
+    }
+    if (r->seen->status.attempt != r->attempt) {
+        round_again(r, 0); /* the attempt is written down before anything of it is made */
+        return;
+    }
+    solve(r, &nodes);
+}

@@ -1,0 +1,365 @@
+/* The pods of stages and probes: what they run, what they may use, and what they must not. */
+#include <stdio.h>
+
+#include "control/manifest.h"
+#include "control/manifest_parts.h"
+
+#define USER_ID          65532
+#define NODE_GONE_S      30 /* how long a pod stays on a node that does not answer */
+#define TERMINATION_S    10
+#define PLAN_FOLDER      "/etc/skyjob"
+#define TERMINATION_FILE "/dev/termination-log"
+
+static const char *pull_policy(const struct observed *seen, const struct spec *spec)
+{
+    bool is_ours = spec->worker.image[0] == '\0' && seen->settings.pull_policy[0] != '\0';
+
+    return is_ours ? seen->settings.pull_policy : spec->worker.pull_policy;
+}
+
+struct container {
+    const char *const *command; /* closed by NULL */
+    int cpu_milli;
+    int64_t memory_bytes;
+    const char *config_map; /* mounted at PLAN_FOLDER */
+    bool is_stage;
+    bool reads_data; /* the head */
+};
+
+static void write_affinity(struct jsonw *w, const char *node)
+{
+    /* Not spec.nodeName: that would skip the scheduler, and with it taints and free resources. */
+    jsonw_open_object(w, "affinity");
+    jsonw_open_object(w, "nodeAffinity");
+    jsonw_open_object(w, "requiredDuringSchedulingIgnoredDuringExecution");
+    jsonw_open_array(w, "nodeSelectorTerms");
+    jsonw_open_object(w, NULL);
+    jsonw_open_array(w, "matchFields");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "key", "metadata.name");
+    jsonw_string(w, "operator", "In");
+    jsonw_open_array(w, "values");
+    jsonw_string(w, NULL, node);
+    for (int i = 0; i < 8; i++)
+        jsonw_close(w);
+}
+
+static void write_tolerations(struct jsonw *w)
+{
+    static const char *const keys[] = {"node.kubernetes.io/not-ready",
+                                       "node.kubernetes.io/unreachable"};
+
+    jsonw_open_array(w, "tolerations");
+    for (int i = 0; i < 2; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "key", keys[i]);
+        jsonw_string(w, "operator", "Exists");
+        jsonw_string(w, "effect", "NoExecute");
+        jsonw_int(w, "tolerationSeconds", NODE_GONE_S);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_pod_security(struct jsonw *w)
+{
+    jsonw_open_object(w, "securityContext");
+    jsonw_bool(w, "runAsNonRoot", true);
+    jsonw_int(w, "runAsUser", USER_ID);
+    jsonw_int(w, "runAsGroup", USER_ID);
+    jsonw_int(w, "fsGroup", USER_ID);
+    jsonw_open_object(w, "seccompProfile");
+    jsonw_string(w, "type", "RuntimeDefault");
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_container_security(struct jsonw *w)
+{
+    jsonw_open_object(w, "securityContext");
+    jsonw_bool(w, "allowPrivilegeEscalation", false);
+    jsonw_bool(w, "readOnlyRootFilesystem", true);
+    jsonw_open_object(w, "capabilities");
+    jsonw_open_array(w, "drop");
+    jsonw_string(w, NULL, "ALL");
+    for (int i = 0; i < 3; i++)
+        jsonw_close(w);
+}
+
+/* Requests equal limits, so that the pod gets what it was planned with. */
+static void write_resources(struct jsonw *w, const struct container *c)
+{
+    static const char *const both[] = {"requests", "limits"};
+
+    jsonw_open_object(w, "resources");
+    for (int i = 0; i < 2; i++) {
+        jsonw_open_object(w, both[i]);
+        jsonw_stringf(w, "cpu", "%dm", c->cpu_milli);
+        jsonw_stringf(w, "memory", "%lld", (long long)c->memory_bytes);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_environment(struct jsonw *w, const struct container *c)
+{
+    static const char *const fields[][2] = {{"SKYJOB_NODE", "spec.nodeName"},
+                                            {"SKYJOB_POD", "metadata.name"}};
+
+    jsonw_open_array(w, "env");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "SKYJOB_CPU_MILLI");
+    jsonw_stringf(w, "value", "%d", c->cpu_milli);
+    jsonw_close(w);
+    for (int i = 0; i < 2; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "name", fields[i][0]);
+        jsonw_open_object(w, "valueFrom");
+        jsonw_open_object(w, "fieldRef");
+        jsonw_string(w, "fieldPath", fields[i][1]);
+        for (int k = 0; k < 3; k++)
+            jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_health(struct jsonw *w, const char *key, const char *path, int period_s)
+{
+    jsonw_open_object(w, key);
+    jsonw_open_object(w, "httpGet");
+    jsonw_string(w, "path", path);
+    jsonw_int(w, "port", PORT_CONTROL);
+    jsonw_close(w);
+    jsonw_int(w, "periodSeconds", period_s);
+    jsonw_int(w, "timeoutSeconds", 5);
+    jsonw_int(w, "failureThreshold", 6);
+    jsonw_close(w);
+}
+
+static void write_ports(struct jsonw *w)
+{
+    jsonw_open_array(w, "ports");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "control");
+    jsonw_int(w, "containerPort", PORT_CONTROL);
+    jsonw_close(w);
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "tensor");
+    jsonw_int(w, "containerPort", PORT_TENSOR);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_mount(struct jsonw *w, const char *name, const char *path, const char *sub_path,
+                        bool is_read_only)
+{
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", name);
+    jsonw_string(w, "mountPath", path);
+    if (sub_path[0])
+        jsonw_string(w, "subPath", sub_path);
+    jsonw_bool(w, "readOnly", is_read_only);
+    jsonw_close(w);
+}
+
+static bool has_data_volume(const struct container *c, const struct spec *spec)
+{
+    return c->reads_data && spec->data.source != SPEC_SOURCE_SAMPLE;
+}
+
+static void write_mounts(struct jsonw *w, const struct container *c, const struct spec *spec)
+{
+    jsonw_open_array(w, "volumeMounts");
+    write_mount(w, "job", PLAN_FOLDER, "", true);
+    write_mount(w, "tmp", "/tmp", "", false);
+    if (has_data_volume(c, spec))
+        write_mount(w, "data", "/data",
+                    spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.path : "", true);
+    if (c->is_stage && spec->output.claim[0])
+        write_mount(w, "output", "/output", spec->output.path, false);
+    jsonw_close(w);
+}
+
+static void write_config_map_volume(struct jsonw *w, const char *name, const char *config_map)
+{
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", name);
+    jsonw_open_object(w, "configMap");
+    jsonw_string(w, "name", config_map);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_claim_volume(struct jsonw *w, const char *name, const char *claim)
+{
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", name);
+    jsonw_open_object(w, "persistentVolumeClaim");
+    jsonw_string(w, "claimName", claim);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_volumes(struct jsonw *w, const struct container *c, const struct spec *spec)
+{
+    jsonw_open_array(w, "volumes");
+    write_config_map_volume(w, "job", c->config_map);
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "tmp");
+    jsonw_open_object(w, "emptyDir");
+    jsonw_close(w);
+    jsonw_close(w);
+    if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CONFIG_MAP)
+        write_config_map_volume(w, "data", spec->data.config_map);
+    if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CLAIM)
+        write_claim_volume(w, "data", spec->data.claim);
+    if (c->is_stage && spec->output.claim[0])
+        write_claim_volume(w, "output", spec->output.claim);
+    jsonw_close(w);
+}
+
+static void write_container(struct jsonw *w, const struct container *c, const struct observed *seen,
+                            const struct spec *spec)
+{
+    jsonw_open_array(w, "containers");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "worker");
+    jsonw_string(w, "image", manifest_image(seen, spec));
+    jsonw_string(w, "imagePullPolicy", pull_policy(seen, spec));
+    jsonw_open_array(w, "command");
+    for (int i = 0; c->command[i]; i++)
+        jsonw_string(w, NULL, c->command[i]);
+    jsonw_close(w);
+    write_environment(w, c);
+    write_resources(w, c);
+    if (c->is_stage) {
+        write_ports(w);
+        write_health(w, "readinessProbe", "/readyz", 1);
+        write_health(w, "livenessProbe", "/healthz", 10);
+    }
+    jsonw_string(w, "terminationMessagePath", TERMINATION_FILE);
+    jsonw_string(w, "terminationMessagePolicy", "File");
+    write_container_security(w);
+    write_mounts(w, c, spec);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+/* What is the same for every pod. The caller closes the spec. */
+static void open_pod_spec(struct jsonw *w, const struct container *c, const struct observed *seen,
+                          const struct spec *spec, const char *node)
+{
+    jsonw_open_object(w, "spec");
+    jsonw_string(w, "restartPolicy", "Never");
+    jsonw_bool(w, "automountServiceAccountToken", false);
+    jsonw_bool(w, "enableServiceLinks", false);
+    jsonw_int(w, "terminationGracePeriodSeconds", TERMINATION_S);
+    write_affinity(w, node);
+    write_tolerations(w);
+    write_pod_security(w);
+    write_container(w, c, seen, spec);
+    write_volumes(w, c, spec);
+}
+
+static void fill_stage_command(const struct plan *plan, int stage, char number[static 12],
+                               const char *command[static 20])
+{
+    int n = 0;
+
+    (void)snprintf(number, 12, "%d", stage);
+    command[n++] = "skyjob-worker";
+    command[n++] = "stage";
+    command[n++] = "--plan";
+    command[n++] = PLAN_FOLDER "/" MANIFEST_PLAN_KEY;
+    command[n++] = "--stage";
+    command[n++] = number;
+    if (stage == 0) {
+        command[n++] = "--data";
+        command[n++] = plan->spec.data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
+    }
+    if (plan->spec.output.claim[0]) {
+        command[n++] = "--output";
+        command[n++] = "/output";
+    }
+    command[n++] = "--control";
+    command[n++] = "0.0.0.0:7070";
+    command[n++] = "--tensor";
+    command[n++] = "0.0.0.0:7071";
+    command[n++] = "--termination-log";
+    command[n++] = TERMINATION_FILE;
+    command[n] = NULL;
+}
+
+_Static_assert(PORT_CONTROL == 7070 && PORT_TENSOR == 7071, "the command line above says so too");
+
+enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct buf *out,
+                                 struct err *err)
+{
+    const struct plan *plan = &seen->plan;
+    const struct plan_stage *s = &plan->stages[stage];
+    char number[12];
+    const char *command[20];
+    char name[NAMES_BYTES];
+    char plan_name[NAMES_BYTES];
+    char service[NAMES_BYTES];
+    struct container c = {.command = command,
+                          .cpu_milli = s->cpu_milli,
+                          .memory_bytes = s->memory_bytes,
+                          .config_map = plan_name,
+                          .is_stage = true,
+                          .reads_data = stage == 0};
+    struct jsonw w;
+
+    names_stage_pod(seen->name, stage, plan->attempt, name);
+    names_plan(seen->name, plan->attempt, plan_name);
+    names_service(seen->name, service);
+    fill_stage_command(plan, stage, number, command);
+    jsonw_init(&w, out);
+    manifest_open(&w, seen, "Pod", name, "worker");
+    jsonw_string(&w, LABEL_ROLE, "stage");
+    jsonw_stringf(&w, LABEL_STAGE, "%d", stage);
+    jsonw_stringf(&w, LABEL_ATTEMPT, "%d", plan->attempt);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    open_pod_spec(&w, &c, seen, &plan->spec, s->node);
+    jsonw_stringf(&w, "hostname", "s%d", stage);
+    jsonw_string(&w, "subdomain", service);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
+                                 struct buf *out, struct err *err)
+{
+    static const char *const command[] = {
+        "skyjob-worker",     "probe",          "--spec", PLAN_FOLDER "/" MANIFEST_SPEC_KEY,
+        "--termination-log", TERMINATION_FILE, NULL};
+    char name[NAMES_BYTES];
+    char spec_name[NAMES_BYTES];
+    struct container c = {.command = command,
+                          .cpu_milli = action->cpu_milli,
+                          .memory_bytes = action->memory_bytes,
+                          .config_map = spec_name};
+    struct spec spec;
+    struct jsonw w;
+    enum err_code rc = spec_parse(seen->spec, &spec, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    names_probe_pod(seen->name, action->node, name);
+    names_probe_spec(seen->name, spec_name);
+    jsonw_init(&w, out);
+    manifest_open(&w, seen, "Pod", name, "probe");
+    jsonw_string(&w, LABEL_ROLE, "probe");
+    jsonw_close(&w);
+    jsonw_open_object(&w, "annotations"); /* a node's name can be longer than a label */
+    jsonw_string(&w, ANNOTATION_PROBED_NODE, action->node);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    open_pod_spec(&w, &c, seen, &spec, action->node);
+    jsonw_int(&w, "activeDeadlineSeconds", MANIFEST_PROBE_SECONDS);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}

@@ -1,0 +1,220 @@
+/* What the end of a pod means, and what follows from it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/parts.h"
+
+#define PEER_LOST_PAUSE_MS 10000
+#define NO_DATA_PAUSE_MS   30000
+#define EXIT_CONFIG        2
+#define MEMORY_PERCENT_MAX 1000
+
+static void accuse(struct verdict *v, enum verdict_kind kind, int stage, const char *text)
+{
+    if (kind <= v->kind)
+        return; /* the gravest stands, and among equals the first */
+    v->kind = kind;
+    v->stage = stage;
+    (void)snprintf(v->text, sizeof v->text, "%s", text);
+}
+
+/* The worker's own sentence, else the kubelet's, else its exit code. */
+static void last_words(const struct seen_pod *p, char *out, size_t bytes)
+{
+    if (p->has_progress && p->progress.error[0])
+        (void)snprintf(out, bytes, "%s", p->progress.error);
+    else if (p->message[0])
+        (void)snprintf(out, bytes, "%s", p->message);
+    else if (p->has_exit_code)
+        (void)snprintf(out, bytes, "exit code %d", p->exit_code);
+    else
+        (void)snprintf(out, bytes, "%s", p->reason[0] ? p->reason : "nobody said why");
+}
+
+static enum verdict_kind kind_of_failure(const struct seen_pod *p)
+{
+    enum progress_cause cause = p->has_progress ? p->progress.cause : PROGRESS_CAUSE_NONE;
+
+    if (p->is_disrupted || !p->has_exit_code)
+        return VERDICT_DISRUPTED; /* a pod that never ran was turned away by its node */
+    if (p->is_out_of_memory)
+        return VERDICT_OUT_OF_MEMORY;
+    if (cause == PROGRESS_CAUSE_CONFIG || p->exit_code == EXIT_CONFIG)
+        return VERDICT_CONFIG;
+    if (cause == PROGRESS_CAUSE_DATA_MISSING)
+        return VERDICT_DATA_MISSING;
+    if (cause == PROGRESS_CAUSE_PEER_LOST)
+        return VERDICT_PEER_LOST;
+    return VERDICT_FAILED;
+}
+
+static void judge_pod(const struct round *r, const struct seen_pod *p, struct verdict *v)
+{
+    char words[PROGRESS_ERROR_BYTES];
+    char text[STATUS_MESSAGE_BYTES];
+    int64_t pending_ms = r->seen->now_ms - p->created_ms;
+
+    if (p->phase == POD_SUCCEEDED)
+        return;
+    if (p->is_deleting || (p->is_disrupted && p->phase != POD_FAILED)) {
+        (void)snprintf(text, sizeof text, "Pod %s on node %.100s was deleted or evicted.", p->name,
+                       p->node);
+        accuse(v, VERDICT_DISRUPTED, p->stage, text);
+        return;
+    }
+    if (p->phase == POD_FAILED) {
+        last_words(p, words, sizeof words);
+        (void)snprintf(text, sizeof text, "Stage %d on node %.100s failed: %s", p->stage, p->node,
+                       words);
+        accuse(v, kind_of_failure(p), p->stage, text);
+        return;
+    }
+    if (p->phase == POD_PENDING && p->is_unschedulable && pending_ms > DECIDE_PENDING_MS) {
+        (void)snprintf(text, sizeof text, "Pod %s found no room: %s", p->name, p->message);
+        accuse(v, VERDICT_UNSCHEDULABLE, p->stage, text);
+    }
+}
+
+/* Who only lost a neighbour waits a little for the one who is to blame. */
+static bool is_too_early(const struct round *r)
+{
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if (p->role == POD_STAGE && p->attempt == r->attempt && p->phase == POD_FAILED &&
+            r->seen->now_ms - p->finished_ms < DECIDE_PEER_GRACE_MS)
+            return true;
+    }
+    return false;
+}
+
+void restart_judge(const struct round *r, struct verdict *out)
+{
+    struct verdict v = {.kind = VERDICT_NONE};
+
+    for (int s = 0; s < r->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+        char text[STATUS_MESSAGE_BYTES];
+
+        if (p) {
+            judge_pod(r, p, &v);
+        } else if (round_has_started(r) &&
+                   strcmp(r->seen->status.stages[s].state, "Succeeded") != 0) {
+            (void)snprintf(text, sizeof text, "The pod of stage %d on node %.100s is gone.", s,
+                           r->seen->plan.stages[s].node);
+            accuse(&v, VERDICT_DISRUPTED, s, text);
+        }
+    }
+    if (v.kind == VERDICT_PEER_LOST && is_too_early(r))
+        v.kind = VERDICT_WAIT;
+    *out = v;
+}
+
+/* --- what follows --- */
+
+static void give_up(struct round *r, const char *reason, const char *text)
+{
+    struct status *s = &r->out->status;
+
+    round_set(r, NEWS_QUIET,
+              &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
+    round_set(r, NEWS_WARNING,
+              &(struct condition_set){CONDITION_FAILED, CONDITION_TRUE, reason, text});
+    round_say(r, "Failed", text);
+    s->completion_ms = r->seen->now_ms;
+}
+
+void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms)
+{
+    struct status *s = &r->out->status;
+
+    round_set(r, NEWS_QUIET,
+              &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
+    round_set(r, NEWS_QUIET,
+              &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, "Restarting", text});
+    /* Always said: the second loss of a worker is as much news as the first. */
+    round_event(r, true, reason, text);
+    round_say(r, "Restarting", text);
+    s->attempt = r->attempt + 1;
+    /* Whole seconds is what is kept, and never earlier than was meant. */
+    s->next_attempt_ms = pause_ms > 0 ? (r->seen->now_ms + pause_ms + 999) / 1000 * 1000 : 0;
+    s->progress = (struct status_progress){.remaining_seconds = -1};
+    s->n_stages = 0;
+    memset(s->stages, 0, sizeof s->stages);
+    s->placement = (struct status_placement){.strategy = ""};
+    round_again(r, 0);
+}
+
+static int64_t backoff_ms(int n_restarts)
+{
+    int64_t ms = DECIDE_BACKOFF_MS;
+
+    for (int i = 1; i < n_restarts && ms < DECIDE_BACKOFF_MAX_MS; i++)
+        ms *= 2;
+    return ms < DECIDE_BACKOFF_MAX_MS ? ms : DECIDE_BACKOFF_MAX_MS;
+}
+
+/* A failure that counts. */
+static void count(struct round *r, const char *reason, const char *text)
+{
+    struct status *s = &r->out->status;
+    char more[STATUS_MESSAGE_BYTES];
+
+    if (s->restarts >= r->spec.max_restarts) {
+        (void)snprintf(more, sizeof more,
+                       "%.600s The job is given up after %d of %d restarts "
+                       "(spec.failurePolicy.maxRestarts).",
+                       text, s->restarts, r->spec.max_restarts);
+        give_up(r, "RestartLimit", more);
+        return;
+    }
+    s->restarts++;
+    restart_next(r, reason, text, backoff_ms(s->restarts));
+}
+
+static void more_memory(struct round *r, const struct verdict *v)
+{
+    struct status *s = &r->out->status;
+    int percent = s->memory_percent > 100 ? s->memory_percent : 100;
+    int64_t mib = r->seen->plan.stages[v->stage].memory_bytes >> 20;
+    char text[STATUS_MESSAGE_BYTES];
+
+    percent = percent * 3 / 2 < MEMORY_PERCENT_MAX ? percent * 3 / 2 : MEMORY_PERCENT_MAX;
+    s->memory_percent = percent;
+    (void)snprintf(text, sizeof text,
+                   "Stage %d on node %.100s was killed for using more than its %lld MiB. The next "
+                   "attempt gives every worker %d%% of the planned memory. If that does not help, "
+                   "lower spec.training.maxLength or batchSize, or raise spec.placement.maxStages.",
+                   v->stage, r->seen->plan.stages[v->stage].node, (long long)mib, percent);
+    count(r, "WorkerOutOfMemory", text);
+}
+
+void restart_apply(struct round *r, const struct verdict *v)
+{
+    switch (v->kind) {
+    case VERDICT_NONE:
+    case VERDICT_WAIT:
+        break;
+    case VERDICT_CONFIG:
+        give_up(r, "InvalidConfiguration", v->text);
+        break;
+    case VERDICT_OUT_OF_MEMORY:
+        more_memory(r, v);
+        break;
+    case VERDICT_FAILED:
+        count(r, "WorkerFailed", v->text);
+        break;
+    case VERDICT_DISRUPTED:
+        restart_next(r, "WorkerLost", v->text, 0);
+        break;
+    case VERDICT_DATA_MISSING:
+        restart_next(r, "DataMissing", v->text, NO_DATA_PAUSE_MS);
+        break;
+    case VERDICT_PEER_LOST:
+        restart_next(r, "ConnectionLost", v->text, PEER_LOST_PAUSE_MS);
+        break;
+    case VERDICT_UNSCHEDULABLE:
+        restart_next(r, "Unschedulable", v->text, PEER_LOST_PAUSE_MS);
+        break;
+    }
+}
