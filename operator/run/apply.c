@@ -1,0 +1,338 @@
+#include "run/apply.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "control/manifest.h"
+#include "run/parse.h"
+
+const struct kube_resource apply_skyjobs = {NAMES_GROUP, NAMES_VERSION, "skyjobs", true};
+
+/* --- events --- */
+
+static void post_event(struct apply *a, const struct observed *seen, const struct action *event)
+{
+    struct kube_event e = {.subject = {.api_version = NAMES_GROUP "/" NAMES_VERSION,
+                                       .kind = "SkyJob",
+                                       .namespace = seen->namespace,
+                                       .name = seen->name,
+                                       .uid = seen->uid},
+                           .reason = event->reason,
+                           .message = event->text,
+                           .is_warning = event->is_warning};
+    struct err err;
+
+    LOG(event->is_warning ? LOG_WARN : LOG_INFO, "event", LOG_S("namespace", seen->namespace),
+        LOG_S("job", seen->name), LOG_S("reason", event->reason), LOG_S("text", event->text));
+    if (kube_event_post(a->recorder, &e, &err) != ERR_OK)
+        LOG(LOG_WARN, "event not recorded", LOG_S("job", seen->name), LOG_S("error", err.text));
+}
+
+/* --- creating --- */
+
+typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
+                                struct err *err);
+
+struct creation {
+    const struct kube_resource *resource;
+    const char *name;
+    struct table *known; /* where the store keeps such objects; NULL: it does not */
+    change_fn *change;   /* how it takes one in */
+};
+
+/* Into the store, unless the watch was faster. */
+static enum err_code take_in(struct apply *a, const struct observed *seen, const struct creation *c,
+                             const struct json *object, struct err *err)
+{
+    char key[QUEUE_KEY_BYTES];
+
+    store_key(seen->namespace, c->name, key);
+    if (!c->known || table_find(c->known, key))
+        return ERR_OK;
+    return c->change(a->store, KUBE_ADDED, object, err);
+}
+
+/* The name is taken: fine if by ourselves, from before a restart. */
+static enum err_code adopt(struct apply *a, const struct observed *seen, const struct creation *c,
+                           const struct kube_ref *ref, struct err *err)
+{
+    struct json *object = NULL;
+    char uid[OBSERVED_UID_BYTES];
+    char key[QUEUE_KEY_BYTES];
+    enum err_code rc = kube_get(a->client, ref, &object, err);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "gone again") : rc;
+    if (!parse_owner(object, uid, key) || strcmp(uid, seen->uid) != 0)
+        rc = err_set(err, ERR_CONFLICT, "%s %s/%s exists and does not belong to this SkyJob",
+                     ref->resource->plural, seen->namespace, c->name);
+    else
+        rc = take_in(a, seen, c, object, err);
+    json_free(object);
+    return rc;
+}
+
+static enum err_code create(struct apply *a, const struct observed *seen, const struct creation *c,
+                            const struct buf *body, struct err *err)
+{
+    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
+    struct json *object = NULL;
+    enum err_code rc = kube_create(a->client, &ref, buf_text(body), &object, err);
+
+    if (rc == ERR_CONFLICT)
+        return adopt(a, seen, c, &ref, err);
+    if (rc == ERR_OK) {
+        LOG(LOG_INFO, "created", LOG_S("kind", c->resource->plural), LOG_S("job", seen->name),
+            LOG_S("name", c->name));
+        rc = take_in(a, seen, c, object, err);
+    }
+    json_free(object);
+    return rc;
+}
+
+static enum err_code create_for(struct apply *a, const struct observed *seen,
+                                const struct decision *d, const struct action *action,
+                                struct err *err)
+{
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    char name[NAMES_BYTES];
+    struct creation c = {.resource = &kube_config_maps, .name = name};
+    enum err_code rc = ERR_OK;
+
+    if (action->kind == ACTION_CREATE_SERVICE) {
+        c.resource = &kube_services;
+        names_service(seen->name, name);
+        rc = manifest_service(seen, &body, err);
+    } else if (action->kind == ACTION_CREATE_PLAN) {
+        c.known = &a->store->plans;
+        c.change = store_change_plan;
+        names_plan(seen->name, d->plan.attempt, name);
+        rc = manifest_plan(seen, &d->plan, &body, err);
+    } else if (action->kind == ACTION_CREATE_PROBE_SPEC) {
+        names_probe_spec(seen->name, name);
+        rc = manifest_probe_spec(seen, &body, err);
+    } else {
+        c.resource = &kube_pods;
+        c.known = &a->store->pods;
+        c.change = store_change_pod;
+        if (action->kind == ACTION_CREATE_PROBE_POD) {
+            names_probe_pod(seen->name, action->node, name);
+            rc = manifest_probe_pod(seen, action, &body, err);
+        } else {
+            names_stage_pod(seen->name, action->stage, seen->plan.attempt, name);
+            rc = manifest_stage_pod(seen, action->stage, &body, err);
+        }
+    }
+    if (rc == ERR_OK)
+        rc = create(a, seen, &c, &body, err);
+    buf_deinit(&body);
+    return rc;
+}
+
+/* --- the other steps --- */
+
+static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, const char *uid,
+                                   struct err *err)
+{
+    struct kube_delete how = {.uid = uid, .grace_seconds = -1};
+    enum err_code rc = kube_delete(a->client, ref, &how, err);
+
+    if (rc == ERR_NOT_FOUND || rc == ERR_CONFLICT) /* gone, or another one by now */
+        return ERR_OK;
+    if (rc == ERR_OK)
+        LOG(LOG_INFO, "deleted", LOG_S("kind", ref->resource->plural), LOG_S("name", ref->name));
+    return rc;
+}
+
+static enum err_code delete_plan(struct apply *a, const struct observed *seen, int attempt,
+                                 struct err *err)
+{
+    char name[NAMES_BYTES];
+    struct kube_ref ref = {
+        .resource = &kube_config_maps, .namespace = seen->namespace, .name = name};
+
+    names_plan(seen->name, attempt, name);
+    return delete_object(a, &ref, NULL, err);
+}
+
+/* A courtesy to later jobs: a cluster that does not let us label its nodes still trains. */
+static void label_node(struct apply *a, const struct action *action)
+{
+    struct kube_ref ref = {.resource = &kube_nodes, .name = action->node};
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    struct json *object = NULL;
+    struct err err;
+    enum err_code rc = manifest_node_patch(action, &body, &err);
+
+    if (rc == ERR_OK)
+        rc = kube_merge(a->client, &ref, buf_text(&body), &object, &err);
+    if (rc == ERR_OK)
+        rc = store_change_node(a->store, KUBE_MODIFIED, object, &err);
+    if (rc != ERR_OK)
+        LOG(LOG_WARN, "node not labelled", LOG_S("node", action->node), LOG_S("error", err.text));
+    json_free(object);
+    buf_deinit(&body);
+}
+
+static void note_data(struct store_job *job, const struct json *object, const char *name)
+{
+    static const char *const files[] = {"train.tsv", "dev_matched.tsv", "vocab.txt"};
+
+    job->data = DATA_PRESENT;
+    if (!object) {
+        job->data = DATA_MISSING;
+        (void)snprintf(job->data_problem, sizeof job->data_problem,
+                       "There is no ConfigMap \"%.120s\" in the job's namespace", name);
+    }
+    for (int i = 0; i < 3 && job->data == DATA_PRESENT; i++) {
+        if (json_get(json_get(object, "data"), files[i]) ||
+            json_get(json_get(object, "binaryData"), files[i]))
+            continue;
+        job->data = DATA_MISSING;
+        (void)snprintf(job->data_problem, sizeof job->data_problem,
+                       "ConfigMap \"%.120s\" has no key \"%s\"", name, files[i]);
+    }
+    job->data_checked_ms = clock_wall_ms();
+}
+
+static enum err_code read_data(struct apply *a, const struct observed *seen, struct err *err)
+{
+    const char *name = json_string(json_path(seen->spec, "data.source.configMap"), "");
+    struct kube_ref ref = {
+        .resource = &kube_config_maps, .namespace = seen->namespace, .name = name};
+    char key[QUEUE_KEY_BYTES];
+    struct json *object = NULL;
+    struct store_job *job;
+    enum err_code rc = kube_get(a->client, &ref, &object, err);
+
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(a->store, key);
+    if (job)
+        note_data(job, object, name);
+    json_free(object);
+    if (job && a->store->listener.on_touch)
+        a->store->listener.on_touch(a->store->listener.ctx, key);
+    return ERR_OK;
+}
+
+static enum err_code take_step(struct apply *a, const struct observed *seen,
+                               const struct decision *d, const struct action *action,
+                               struct err *err)
+{
+    struct kube_ref pod = {
+        .resource = &kube_pods, .namespace = seen->namespace, .name = action->name};
+
+    switch (action->kind) {
+    case ACTION_READ_DATA:
+        return read_data(a, seen, err);
+    case ACTION_CREATE_SERVICE:
+    case ACTION_CREATE_PLAN:
+    case ACTION_CREATE_STAGE_POD:
+    case ACTION_CREATE_PROBE_SPEC:
+    case ACTION_CREATE_PROBE_POD:
+        return create_for(a, seen, d, action, err);
+    case ACTION_DELETE_PLAN:
+        return delete_plan(a, seen, action->attempt, err);
+    case ACTION_DELETE_POD:
+        return delete_object(a, &pod, action->uid, err);
+    case ACTION_LABEL_NODE:
+        label_node(a, action);
+        return ERR_OK;
+    case ACTION_POST_PEERS:
+        return workers_tell(a->workers, seen, action->stage, err);
+    case ACTION_EVENT:
+        post_event(a, seen, action);
+        return ERR_OK;
+    }
+    return ERR_OK;
+}
+
+/* --- status --- */
+
+static enum err_code status_text(const struct status *s, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    status_write(s, &w, NULL);
+    return jsonw_finish(&w, err);
+}
+
+static enum err_code is_same_status(const struct status *a, const struct status *b, bool *out,
+                                    struct err *err)
+{
+    struct buf text_a = {.max = STATUS_TEXT_MAX_BYTES};
+    struct buf text_b = {.max = STATUS_TEXT_MAX_BYTES};
+    enum err_code rc = status_text(a, &text_a, err);
+
+    if (rc == ERR_OK)
+        rc = status_text(b, &text_b, err);
+    *out = strcmp(buf_text(&text_a), buf_text(&text_b)) == 0;
+    buf_deinit(&text_a);
+    buf_deinit(&text_b);
+    return rc;
+}
+
+static enum err_code write_status(struct apply *a, const struct observed *seen,
+                                  const struct status *status, const char *version, struct err *err)
+{
+    struct kube_ref ref = {.resource = &apply_skyjobs,
+                           .namespace = seen->namespace,
+                           .name = seen->name,
+                           .subresource = "status"};
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    struct json *object = NULL;
+    struct store_job *job;
+    char key[QUEUE_KEY_BYTES];
+    bool is_same = false;
+    enum err_code rc = is_same_status(&seen->status, status, &is_same, err);
+
+    if (rc != ERR_OK || is_same)
+        return rc;
+    rc = manifest_status_patch(status, version, &body, err);
+    if (rc == ERR_OK)
+        rc = kube_merge(a->client, &ref, buf_text(&body), &object, err);
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(a->store, key);
+    /* Unless the watch has brought something newer meanwhile. */
+    if (rc == ERR_OK && job && strcmp(job->version, version) == 0)
+        rc = store_change_job(a->store, KUBE_MODIFIED, object, err);
+    if (rc == ERR_NOT_FOUND)
+        rc = ERR_OK; /* deleted; the watch will say so */
+    json_free(object);
+    buf_deinit(&body);
+    return rc;
+}
+
+enum err_code apply_decision(struct apply *a, const struct observed *seen, const struct decision *d,
+                             const char *version, struct err *err)
+{
+    enum err_code refused = ERR_OK;
+    enum err_code rc;
+
+    for (int i = 0; i < d->n_actions; i++) {
+        struct action event = {.reason = "CannotCreate", .is_warning = true};
+
+        rc = take_step(a, seen, d, &d->actions[i], err);
+        if (rc == ERR_OK)
+            continue;
+        if (err_is_transient(rc) || rc == ERR_CONFLICT)
+            return rc;
+        if (refused != ERR_OK)
+            continue; /* said already; more of the same adds nothing */
+        refused = rc;
+        (void)snprintf(event.text, sizeof event.text, "%s", err->text);
+        post_event(a, seen, &event);
+    }
+    if (d->wants_progress) {
+        rc = workers_ask(a->workers, seen, DECIDE_POLL_MS, err);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    rc = write_status(a, seen, &d->status, version, err);
+    return rc != ERR_OK ? rc : refused;
+}

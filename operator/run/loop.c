@@ -1,0 +1,349 @@
+#include "run/loop.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "kube/event.h"
+#include "kube/watch.h"
+#include "run/apply.h"
+#include "run/health.h"
+#include "run/queue.h"
+#include "run/store.h"
+#include "run/workers.h"
+
+#define IDLE_MS       30000
+#define SOON_MS       20 /* the shortest pause between two looks at a job */
+#define RETRY_MS      500
+#define RETRY_MAX_MS  30000
+#define JOBS_PER_TURN 64 /* then the watches get their turn */
+#define WATCHES       4
+
+typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
+                                struct err *err);
+
+struct watch_of {
+    struct loop *loop;
+    const char *what;
+    change_fn *change;
+    struct kube_watch *watch;
+};
+
+struct loop {
+    struct kube_client *client;
+    struct loop_options options;
+    struct watch_of watches[WATCHES];
+    struct store store;
+    struct queue queue;
+    struct workers *workers;
+    struct kube_recorder *recorder;
+    struct health *health;
+    struct observed *seen;
+    struct decision *decision;
+    volatile sig_atomic_t stops;
+    bool was_ready;
+    uint64_t n_reconciles;
+    uint64_t n_errors;
+    int64_t reconcile_ms;
+};
+
+/* --- what happens --- */
+
+static void look_at(struct loop *l, const char *key, int64_t delay_ms)
+{
+    struct err err;
+
+    if (queue_add(&l->queue, key, clock_now_ms() + delay_ms, &err) != ERR_OK)
+        LOG(LOG_ERROR, "job not queued", LOG_S("job", key), LOG_S("error", err.text));
+}
+
+static void on_touch(void *ctx, const char *key)
+{
+    look_at(ctx, key, 0);
+}
+
+static void on_again(void *ctx, const char *key, int64_t delay_ms)
+{
+    look_at(ctx, key, delay_ms);
+}
+
+static void on_change(void *ctx, enum kube_change change, const struct json *object)
+{
+    struct watch_of *w = ctx;
+    struct err err;
+
+    if (w->change(&w->loop->store, change, object, &err) != ERR_OK)
+        LOG(LOG_WARN, "object not understood", LOG_S("kind", w->what), LOG_S("error", err.text));
+}
+
+static void on_error(void *ctx, const struct err *err, int64_t wait_ms)
+{
+    struct watch_of *w = ctx;
+
+    LOG(LOG_WARN, "watch failed", LOG_S("kind", w->what), LOG_S("error", err->text),
+        LOG_I("wait_ms", wait_ms));
+}
+
+/* --- building --- */
+
+static enum err_code add_watch(struct loop *l, int i, const struct kube_ref *ref, const char *what,
+                               change_fn *change, struct err *err)
+{
+    struct watch_of *w = &l->watches[i];
+
+    *w = (struct watch_of){.loop = l, .what = what, .change = change};
+    return kube_watch_new(
+        l->client, ref,
+        (struct kube_watcher){.ctx = w, .on_change = on_change, .on_error = on_error}, &w->watch,
+        err);
+}
+
+static enum err_code add_watches(struct loop *l, struct err *err)
+{
+    const char *namespace = l->options.namespace;
+    struct kube_ref jobs = {.resource = &apply_skyjobs, .namespace = namespace};
+    struct kube_ref pods = {.resource = &kube_pods, .namespace = namespace};
+    struct kube_ref nodes = {.resource = &kube_nodes};
+    struct kube_ref plans = {.resource = &kube_config_maps,
+                             .namespace = namespace,
+                             .label_selector = LABEL_JOB_UID "," LABEL_ATTEMPT};
+    enum err_code rc = add_watch(l, 0, &jobs, "skyjobs", store_change_job, err);
+
+    if (rc == ERR_OK)
+        rc = add_watch(l, 1, &pods, "pods", store_change_pod, err);
+    if (rc == ERR_OK)
+        rc = add_watch(l, 2, &nodes, "nodes", store_change_node, err);
+    if (rc == ERR_OK)
+        rc = add_watch(l, 3, &plans, "plans", store_change_plan, err);
+    return rc;
+}
+
+static bool is_ready(void *ctx)
+{
+    struct loop *l = ctx;
+
+    for (int i = 0; i < WATCHES; i++)
+        if (!kube_watch_is_synced(l->watches[i].watch))
+            return false;
+    return true;
+}
+
+static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
+{
+    struct loop *l = ctx;
+    enum err_code rc = buf_addf(
+        out, err,
+        "# TYPE skyjob_reconcile_total counter\nskyjob_reconcile_total %llu\n"
+        "# TYPE skyjob_reconcile_errors_total counter\nskyjob_reconcile_errors_total %llu\n"
+        "# TYPE skyjob_reconcile_seconds_total counter\nskyjob_reconcile_seconds_total %.3f\n"
+        "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
+        "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
+        "# TYPE skyjob_watch_events_total counter\n",
+        (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
+        (double)l->reconcile_ms / 1000, queue_length(&l->queue), l->store.jobs.n);
+
+    for (int i = 0; i < WATCHES && rc == ERR_OK; i++) {
+        struct kube_watch_counts counts = kube_watch_counts_of(l->watches[i].watch);
+
+        rc = buf_addf(out, err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
+                      l->watches[i].what, (unsigned long long)counts.n_events);
+    }
+    return rc;
+}
+
+static enum err_code build(struct loop *l, struct err *err)
+{
+    enum err_code rc;
+
+    l->seen = calloc(1, sizeof *l->seen);
+    l->decision = calloc(1, sizeof *l->decision);
+    if (!l->seen || !l->decision)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    l->store.listener = (struct store_listener){.ctx = l, .on_touch = on_touch};
+    rc = workers_new(kube_client_http(l->client), &l->store,
+                     (struct workers_listener){.ctx = l, .on_again = on_again}, &l->workers, err);
+    if (rc == ERR_OK)
+        rc = kube_recorder_new(l->client, "skyjob-operator", &l->recorder, err);
+    if (rc == ERR_OK)
+        rc = add_watches(l, err);
+    if (rc == ERR_OK && l->options.health_address)
+        rc = health_open(
+            l->options.health_address,
+            (struct health_source){.ctx = l, .is_ready = is_ready, .write_metrics = write_metrics},
+            &l->health, err);
+    return rc;
+}
+
+enum err_code loop_new(struct kube_client *client, const struct loop_options *options,
+                       struct loop **out, struct err *err)
+{
+    struct loop *l = calloc(1, sizeof *l);
+    enum err_code rc;
+
+    if (!l)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the loop");
+    l->client = client;
+    l->options = *options;
+    rc = build(l, err);
+    if (rc != ERR_OK) {
+        loop_free(l);
+        return rc;
+    }
+    *out = l;
+    return ERR_OK;
+}
+
+void loop_free(struct loop *l)
+{
+    if (!l)
+        return;
+    health_close(l->health);
+    for (int i = 0; i < WATCHES; i++)
+        kube_watch_free(l->watches[i].watch);
+    kube_recorder_free(l->recorder);
+    workers_free(l->workers);
+    queue_deinit(&l->queue);
+    store_deinit(&l->store);
+    free(l->seen);
+    free(l->decision);
+    free(l);
+}
+
+/* --- one job --- */
+
+static int64_t retry_ms(const struct store_job *job)
+{
+    int64_t ms = RETRY_MS;
+
+    for (int i = 1; job && i < job->n_failures && ms < RETRY_MAX_MS; i++)
+        ms *= 2;
+    return ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
+}
+
+/* Observe, decide, act. Returns when to look again in *out_again_ms, -1 for not by itself. */
+static enum err_code reconcile_parsed(struct loop *l, const char *key, struct json *spec,
+                                      int64_t *out_again_ms, struct err *err)
+{
+    struct store_job *job = store_find_job(&l->store, key);
+    struct apply apply = {
+        .client = l->client, .recorder = l->recorder, .store = &l->store, .workers = l->workers};
+    char version[STORE_VERSION_BYTES];
+    enum err_code rc;
+
+    memcpy(version, job->version, sizeof version);
+    l->seen->settings = l->options.settings;
+    l->seen->now_ms = clock_wall_ms();
+    l->seen->spec = spec;
+    rc = store_observe(&l->store, key, l->seen, err);
+    if (rc != ERR_OK)
+        return rc;
+    decide(l->seen, l->decision);
+    job->wants_nodes =
+        l->seen->nodes && !l->seen->is_deleting && !status_is_final(&l->decision->status);
+    *out_again_ms = l->decision->requeue_ms;
+    return apply_decision(&apply, l->seen, l->decision, version, err); /* `job` may be gone now */
+}
+
+static void reconcile(struct loop *l, const char *key)
+{
+    struct store_job *job = store_find_job(&l->store, key);
+    struct json *spec = NULL;
+    int64_t again_ms = -1;
+    struct err err = {0};
+    enum err_code rc;
+
+    if (!job)
+        return;
+    l->n_reconciles++;
+    rc = json_parse(job->spec, strlen(job->spec), &spec, &err);
+    if (rc == ERR_OK)
+        rc = reconcile_parsed(l, key, spec, &again_ms, &err);
+    json_free(spec);
+    job = store_find_job(&l->store, key);
+    if (rc == ERR_OK) {
+        if (job)
+            job->n_failures = 0;
+        if (again_ms >= 0)
+            look_at(l, key, again_ms > SOON_MS ? again_ms : SOON_MS);
+        return;
+    }
+    l->n_errors++;
+    if (job)
+        job->n_failures++;
+    /* A conflict is how two writers notice each other: the watch brings the other's version. */
+    LOG(rc == ERR_CONFLICT ? LOG_INFO : LOG_WARN, "will look again", LOG_S("job", key),
+        LOG_S("error", err.text), LOG_I("wait_ms", retry_ms(job)));
+    look_at(l, key, retry_ms(job));
+}
+
+static int64_t reconcile_due(struct loop *l)
+{
+    char key[QUEUE_KEY_BYTES];
+    int64_t wait_ms = IDLE_MS;
+
+    for (int i = 0; i < JOBS_PER_TURN && !l->stops; i++) {
+        int64_t start_ms = clock_now_ms();
+
+        if (!queue_take(&l->queue, start_ms, key, &wait_ms))
+            return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
+        reconcile(l, key);
+        queue_done(&l->queue, key);
+        l->reconcile_ms += clock_now_ms() - start_ms;
+    }
+    return 0;
+}
+
+/* --- the loop --- */
+
+static int64_t step_watches(struct loop *l)
+{
+    int64_t wait_ms = IDLE_MS;
+
+    for (int i = 0; i < WATCHES; i++) {
+        int64_t ms = kube_watch_step(l->watches[i].watch, clock_now_ms());
+
+        if (ms >= 0 && ms < wait_ms)
+            wait_ms = ms;
+    }
+    return wait_ms;
+}
+
+static enum err_code turn(struct loop *l, struct err *err)
+{
+    struct pollfd fds[HEALTH_FDS_MAX];
+    size_t n_fds = health_fds(l->health, fds);
+    int64_t due_ms = IDLE_MS;
+    int64_t watch_ms;
+    enum err_code rc;
+
+    if (is_ready(l)) {
+        if (!l->was_ready)
+            LOG(LOG_INFO, "watching", LOG_I("jobs", l->store.jobs.n),
+                LOG_I("nodes", l->store.nodes.n));
+        l->was_ready = true;
+        due_ms = reconcile_due(l);
+    }
+    watch_ms = step_watches(l);
+    rc = http_poll_with(kube_client_http(l->client), fds, n_fds,
+                        due_ms < watch_ms ? due_ms : watch_ms, err);
+    if (rc == ERR_OK && l->health)
+        health_serve(l->health, fds, n_fds);
+    return rc;
+}
+
+enum err_code loop_run(struct loop *l, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    while (!l->stops && rc == ERR_OK)
+        rc = turn(l, err);
+    return rc;
+}
+
+void loop_stop(struct loop *l)
+{
+    l->stops = 1;
+    http_wakeup(kube_client_http(l->client));
+}

@@ -1,0 +1,33 @@
+/* run/loop.h - the operator: watch, and look at every job that something happened to.
+ *
+ * One thread does everything: the watches note which jobs have changed, the queue says which is
+ * next, and one job at a time is observed, decided and acted upon. Nothing is decided before all
+ * watches have reported a whole list.
+ * Layer: run. Threads: one; only loop_stop() may come from elsewhere.
+ */
+#ifndef RUN_LOOP_H
+#define RUN_LOOP_H
+
+#include "control/observed.h"
+#include "kube/client.h"
+
+struct loop_options {
+    const char *namespace; /* NULL: all */
+    struct settings settings;
+    const char *health_address; /* "0.0.0.0:8081"; NULL: none */
+};
+
+struct loop;
+
+/* `client` is borrowed; so are the texts in `options`. */
+MUST_CHECK enum err_code loop_new(struct kube_client *client, const struct loop_options *options,
+                                  struct loop **out, struct err *err);
+void loop_free(struct loop *l); /* NULL is allowed */
+
+/* Returns ERR_OK after loop_stop(), or what made it impossible to go on. */
+MUST_CHECK enum err_code loop_run(struct loop *l, struct err *err);
+
+/* Safe from signal handlers. */
+void loop_stop(struct loop *l);
+
+#endif

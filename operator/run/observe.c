@@ -1,0 +1,214 @@
+/* From the store to one job's view of the world. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/store.h"
+
+/* Does this pod matter more than that one, if there is not room for both? */
+static bool is_newer(const struct seen_pod *a, const struct seen_pod *b)
+{
+    if (a->role != b->role)
+        return a->role == POD_STAGE;
+    return a->attempt > b->attempt;
+}
+
+static void add_pod(struct observed *out, const struct seen_pod *pod)
+{
+    int oldest = 0;
+
+    if (out->n_pods < OBSERVED_PODS_MAX) {
+        out->pods[out->n_pods++] = *pod;
+        return;
+    }
+    for (int i = 1; i < out->n_pods; i++)
+        if (is_newer(&out->pods[oldest], &out->pods[i]))
+            oldest = i;
+    if (is_newer(pod, &out->pods[oldest]))
+        out->pods[oldest] = *pod;
+}
+
+static void observe_pods(const struct store *s, struct observed *out)
+{
+    size_t place = 0;
+    struct store_pod *p;
+
+    out->n_pods = 0;
+    while ((p = table_next(&s->pods, &place, NULL)) != NULL)
+        if (p->own && strcmp(p->own->job_uid, out->uid) == 0)
+            add_pod(out, &p->own->seen);
+}
+
+static void add_attempt(struct observed *out, int attempt)
+{
+    int lowest = 0;
+
+    if (out->n_plans < OBSERVED_PLANS_MAX) {
+        out->plan_attempts[out->n_plans++] = attempt;
+        return;
+    }
+    for (int i = 1; i < out->n_plans; i++)
+        if (out->plan_attempts[i] < out->plan_attempts[lowest])
+            lowest = i;
+    if (attempt > out->plan_attempts[lowest])
+        out->plan_attempts[lowest] = attempt;
+}
+
+static void observe_plans(const struct store *s, struct observed *out)
+{
+    const struct store_plan *newest = NULL;
+    size_t place = 0;
+    struct store_plan *p;
+
+    out->n_plans = 0;
+    while ((p = table_next(&s->plans, &place, NULL)) != NULL) {
+        if (strcmp(p->job_uid, out->uid) != 0)
+            continue;
+        add_attempt(out, p->attempt);
+        if (!newest || p->attempt > newest->attempt)
+            newest = p;
+    }
+    out->has_plan = newest && newest->is_valid &&
+                    plan_parse(newest->text, strlen(newest->text), &out->plan, NULL) == ERR_OK;
+}
+
+/* --- nodes --- */
+
+static int compare_nodes(const void *a, const void *b)
+{
+    return strcmp(((const struct seen_node *)a)->name, ((const struct seen_node *)b)->name);
+}
+
+static struct seen_node *find_node(struct store *s, size_t n, const char *name)
+{
+    size_t low = 0;
+
+    while (low < n) {
+        size_t middle = low + (n - low) / 2;
+        int order = strcmp(s->scratch[middle].name, name);
+
+        if (order == 0)
+            return &s->scratch[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            n = middle;
+    }
+    return NULL;
+}
+
+static void use_up(struct store *s, size_t n, const char *node, const struct store_share *share)
+{
+    struct seen_node *to = find_node(s, n, node);
+
+    if (!to)
+        return;
+    to->cpu_used_milli += share->cpu_milli;
+    to->memory_used_bytes += share->memory_bytes;
+}
+
+/* Pods of this job do not count: whatever they hold is given back before the next plan runs. */
+static void use_up_pods(struct store *s, size_t n, const char *job_uid)
+{
+    size_t place = 0;
+    struct store_pod *p;
+
+    while ((p = table_next(&s->pods, &place, NULL)) != NULL) {
+        struct store_share share = {.cpu_milli = p->cpu_milli, .memory_bytes = p->memory_bytes};
+
+        if (p->node && !p->has_ended && !(p->own && strcmp(p->own->job_uid, job_uid) == 0))
+            use_up(s, n, p->node, &share);
+    }
+}
+
+/* A stage whose pod the scheduler has not bound yet: two jobs that are planned in the same moment
+ * must not be given the same node. */
+static bool is_still_owed(const struct store *s, const struct store_plan *plan, int stage)
+{
+    const struct store_job *job = table_find(&s->jobs, plan->job_key);
+    char name[NAMES_BYTES];
+    char key[QUEUE_KEY_BYTES];
+    struct store_pod *pod;
+
+    if (!job || job->is_final || job->is_deleting || strcmp(job->uid, plan->job_uid) != 0 ||
+        job->attempt > plan->attempt)
+        return false;
+    names_stage_pod(job->name, stage, plan->attempt, name);
+    store_key(job->namespace, name, key);
+    pod = table_find(&s->pods, key);
+    return !pod || (!pod->node && !pod->has_ended);
+}
+
+static void use_up_plans(struct store *s, size_t n, const char *job_uid)
+{
+    size_t place = 0;
+    struct store_plan *p;
+
+    while ((p = table_next(&s->plans, &place, NULL)) != NULL)
+        for (int i = 0; i < p->n_stages && strcmp(p->job_uid, job_uid) != 0; i++)
+            if (is_still_owed(s, p, i))
+                use_up(s, n, p->shares[i].node, &p->shares[i]);
+}
+
+static enum err_code observe_nodes(struct store *s, struct observed *out, struct err *err)
+{
+    size_t place = 0;
+    size_t n = 0;
+    struct seen_node *from;
+
+    if (s->n_scratch < s->nodes.n) {
+        struct seen_node *bigger = realloc(s->scratch, 2 * s->nodes.n * sizeof *bigger);
+
+        if (!bigger)
+            return err_set(err, ERR_NO_MEMORY, "no memory for %zu nodes", s->nodes.n);
+        s->scratch = bigger;
+        s->n_scratch = 2 * s->nodes.n;
+    }
+    while ((from = table_next(&s->nodes, &place, NULL)) != NULL)
+        s->scratch[n++] = *from;
+    if (n > 0)
+        qsort(s->scratch, n, sizeof *s->scratch, compare_nodes);
+    use_up_pods(s, n, out->uid);
+    use_up_plans(s, n, out->uid);
+    out->nodes = s->scratch;
+    out->n_nodes = (int)n;
+    return ERR_OK;
+}
+
+static void observe_job(const struct store_job *j, struct observed *out)
+{
+    memcpy(out->namespace, j->namespace, sizeof out->namespace);
+    memcpy(out->name, j->name, sizeof out->name);
+    memcpy(out->uid, j->uid, sizeof out->uid);
+    out->generation = j->generation;
+    out->is_deleting = j->is_deleting;
+    out->data = j->data;
+    memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);
+    out->data_checked_ms = j->data_checked_ms;
+    out->has_head = j->has_head;
+    out->head = j->head;
+}
+
+enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)
+{
+    const struct store_job *j = table_find(&s->jobs, key);
+    struct json *status = NULL;
+    enum err_code rc = ERR_OK;
+
+    if (!j)
+        return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
+    if (j->status)
+        rc = json_parse(j->status, strlen(j->status), &status, err);
+    if (rc != ERR_OK)
+        return rc;
+    status_read(status, &out->status);
+    json_free(status);
+    observe_job(j, out);
+    observe_pods(s, out);
+    observe_plans(s, out);
+    out->nodes = NULL;
+    out->n_nodes = 0;
+    if (out->has_plan && out->plan.attempt >= out->status.attempt)
+        return ERR_OK;
+    return observe_nodes(s, out, err);
+}

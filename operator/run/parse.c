@@ -1,0 +1,337 @@
+#include "run/parse.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/quantity.h"
+#include "base/clock.h"
+#include "control/manifest.h"
+
+#define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
+
+static const struct json *metadata(const struct json *object, const char *key)
+{
+    return json_get(json_get(object, "metadata"), key);
+}
+
+static const char *label(const struct json *object, const char *key)
+{
+    return json_string(json_get(metadata(object, "labels"), key), "");
+}
+
+static int64_t read_time(const struct json *v)
+{
+    int64_t ms;
+
+    return clock_parse(json_string(v, ""), &ms, NULL) == ERR_OK ? ms : 0;
+}
+
+/* Numbers in labels are written by people: what is not a positive number is no number. */
+static double read_number(const char *text)
+{
+    char *end;
+    double d = strtod(text, &end);
+
+    return *text && *end == '\0' && isfinite(d) && d > 0 && d < 1e9 ? d : 0;
+}
+
+bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYTES],
+                 char out_key[static QUEUE_KEY_BYTES])
+{
+    const struct json *owner = json_first(metadata(object, "ownerReferences"));
+
+    for (; owner; owner = json_next(owner)) {
+        if (strcmp(json_string(json_get(owner, "kind"), ""), "SkyJob") != 0 ||
+            !json_bool(json_get(owner, "controller"), false) ||
+            strncmp(json_string(json_get(owner, "apiVersion"), ""), NAMES_GROUP "/",
+                    strlen(NAMES_GROUP "/")) != 0)
+            continue;
+        (void)snprintf(out_uid, OBSERVED_UID_BYTES, "%s", json_string(json_get(owner, "uid"), ""));
+        store_key(json_string(metadata(object, "namespace"), ""),
+                  json_string(json_get(owner, "name"), ""), out_key);
+        return true;
+    }
+    return false;
+}
+
+/* --- SkyJobs --- */
+
+enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)
+{
+    const struct json *status = json_get(object, "status");
+    char *spec_text = json_print(json_get(object, "spec"));
+    char *status_text = status ? json_print(status) : NULL;
+
+    if (!spec_text || (status && !status_text)) {
+        free(spec_text);
+        free(status_text);
+        return err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
+    }
+    free(out->spec);
+    free(out->status);
+    out->spec = spec_text;
+    out->status = status_text;
+    COPY(out->namespace, metadata(object, "namespace"));
+    COPY(out->name, metadata(object, "name"));
+    COPY(out->uid, metadata(object, "uid"));
+    COPY(out->version, metadata(object, "resourceVersion"));
+    out->generation = json_i64(metadata(object, "generation"), 0);
+    out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
+    out->attempt = (int)json_i64(json_get(status, "attempt"), 0);
+    out->is_final = false;
+    for (const struct json *c = json_first(json_get(status, "conditions")); c; c = json_next(c)) {
+        const char *type = json_string(json_get(c, "type"), "");
+
+        if (strcmp(json_string(json_get(c, "status"), ""), "True") == 0 &&
+            (strcmp(type, "Complete") == 0 || strcmp(type, "Failed") == 0))
+            out->is_final = true;
+    }
+    return ERR_OK;
+}
+
+/* --- pods --- */
+
+static int64_t read_quantity(const struct json *v, bool is_milli)
+{
+    int64_t n = 0;
+    const char *text = json_string(v, "0");
+    enum err_code rc = is_milli ? quantity_milli(text, &n, NULL) : quantity_units(text, &n, NULL);
+
+    return rc == ERR_OK ? n : 0;
+}
+
+/* What the scheduler counts: the sum of all containers, or the largest init container. */
+static int64_t requests(const struct json *pod, const char *resource, bool is_milli)
+{
+    const struct json *spec = json_get(pod, "spec");
+    int64_t sum = 0;
+
+    for (const struct json *c = json_first(json_get(spec, "containers")); c; c = json_next(c))
+        sum += read_quantity(json_get(json_path(c, "resources.requests"), resource), is_milli);
+    for (const struct json *c = json_first(json_get(spec, "initContainers")); c; c = json_next(c)) {
+        int64_t n = read_quantity(json_get(json_path(c, "resources.requests"), resource), is_milli);
+
+        sum = n > sum ? n : sum;
+    }
+    return sum + read_quantity(json_get(json_get(spec, "overhead"), resource), is_milli);
+}
+
+static enum pod_phase phase_of(const struct json *pod)
+{
+    static const char *const names[] = {"Pending", "Running", "Succeeded", "Failed"};
+    const char *phase = json_string(json_path(pod, "status.phase"), "");
+
+    for (int i = 0; i < 4; i++)
+        if (strcmp(phase, names[i]) == 0)
+            return (enum pod_phase)i;
+    return POD_PENDING;
+}
+
+static void read_conditions(const struct json *pod, struct seen_pod *out)
+{
+    const struct json *c = json_first(json_path(pod, "status.conditions"));
+
+    for (; c; c = json_next(c)) {
+        const char *type = json_string(json_get(c, "type"), "");
+        bool is_true = strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
+
+        if (strcmp(type, "Ready") == 0)
+            out->is_ready = is_true;
+        else if (strcmp(type, "DisruptionTarget") == 0)
+            out->is_disrupted = is_true;
+        else if (strcmp(type, "PodScheduled") == 0 && !is_true &&
+                 strcmp(json_string(json_get(c, "reason"), ""), "Unschedulable") == 0) {
+            out->is_unschedulable = true;
+            COPY(out->message, json_get(c, "message"));
+        }
+    }
+}
+
+/* The worker's last words or the probe's result, whichever the pod is; else text for people. */
+static void read_termination(const struct json *ended, struct seen_pod *out)
+{
+    const char *message = json_string(json_get(ended, "message"), "");
+
+    out->has_exit_code = json_is_i64(json_get(ended, "exitCode"));
+    out->exit_code = (int)json_i64(json_get(ended, "exitCode"), 0);
+    out->finished_ms = read_time(json_get(ended, "finishedAt"));
+    COPY(out->reason, json_get(ended, "reason"));
+    out->is_out_of_memory = strcmp(out->reason, "OOMKilled") == 0;
+    if (out->role == POD_PROBE)
+        out->has_probe =
+            out->exit_code == 0 && node_probe_read(message, &out->probe, NULL) == ERR_OK;
+    else
+        out->has_progress =
+            progress_parse(message, strlen(message), &out->progress, NULL) == ERR_OK;
+    if (!out->has_probe && !out->has_progress)
+        (void)snprintf(out->message, sizeof out->message, "%s", message);
+}
+
+static void read_container(const struct json *pod, struct seen_pod *out)
+{
+    const struct json *state =
+        json_get(json_first(json_path(pod, "status.containerStatuses")), "state");
+    const struct json *waiting = json_get(state, "waiting");
+
+    if (json_get(state, "terminated")) {
+        read_termination(json_get(state, "terminated"), out);
+    } else if (waiting) {
+        COPY(out->reason, json_get(waiting, "reason"));
+        COPY(out->message, json_get(waiting, "message"));
+    }
+}
+
+/* Reasons of a whole pod that say that its node, not its worker, ended it. */
+static void read_pod_reason(const struct json *pod, struct seen_pod *out)
+{
+    static const char *const not_ours[] = {"Evicted",    "Preempting",   "NodeLost",
+                                           "Terminated", "NodeShutdown", "Shutdown"};
+    const char *reason = json_string(json_path(pod, "status.reason"), "");
+
+    for (size_t i = 0; i < sizeof not_ours / sizeof not_ours[0]; i++)
+        if (strcmp(reason, not_ours[i]) == 0)
+            out->is_disrupted = true;
+    if (out->reason[0] == '\0' && *reason)
+        COPY(out->reason, json_path(pod, "status.reason"));
+    if (out->message[0] == '\0')
+        COPY(out->message, json_path(pod, "status.message"));
+}
+
+static void read_own(const struct json *pod, struct seen_pod *out)
+{
+    const char *role = label(pod, LABEL_ROLE);
+    const struct json *container = json_first(json_path(pod, "spec.containers"));
+
+    COPY(out->name, metadata(pod, "name"));
+    COPY(out->uid, metadata(pod, "uid"));
+    out->role = strcmp(role, "probe") == 0 ? POD_PROBE : POD_STAGE;
+    out->stage = (int)strtol(label(pod, LABEL_STAGE), NULL, 10);
+    out->attempt = (int)strtol(label(pod, LABEL_ATTEMPT), NULL, 10);
+    if (out->role == POD_PROBE)
+        COPY(out->node, json_get(metadata(pod, "annotations"), ANNOTATION_PROBED_NODE));
+    else
+        COPY(out->node, json_path(pod, "spec.nodeName"));
+    out->phase = phase_of(pod);
+    out->is_deleting = metadata(pod, "deletionTimestamp") != NULL;
+    out->cpu_milli = (int)read_quantity(json_path(container, "resources.limits.cpu"), true);
+    COPY(out->ip, json_path(pod, "status.podIP"));
+    out->created_ms = read_time(metadata(pod, "creationTimestamp"));
+    read_conditions(pod, out);
+    read_container(pod, out);
+    read_pod_reason(pod, out);
+}
+
+enum err_code parse_pod(const struct json *object, struct store_pod *out, struct err *err)
+{
+    const char *node = json_string(json_path(object, "spec.nodeName"), "");
+    char uid[OBSERVED_UID_BYTES];
+    char key[QUEUE_KEY_BYTES];
+    enum pod_phase phase = phase_of(object);
+
+    COPY(out->uid, metadata(object, "uid"));
+    COPY(out->version, metadata(object, "resourceVersion"));
+    out->cpu_milli = requests(object, "cpu", true);
+    out->memory_bytes = requests(object, "memory", false);
+    out->has_ended = phase == POD_SUCCEEDED || phase == POD_FAILED;
+    if (*node) {
+        out->node = strdup(node);
+        if (!out->node)
+            return err_set(err, ERR_NO_MEMORY, "no memory for a pod");
+    }
+    if (label(object, LABEL_ROLE)[0] == '\0' || !parse_owner(object, uid, key))
+        return ERR_OK;
+    out->own = calloc(1, sizeof *out->own);
+    if (!out->own)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a pod");
+    memcpy(out->own->job_uid, uid, sizeof uid);
+    memcpy(out->own->job_key, key, sizeof key);
+    read_own(object, &out->own->seen);
+    return ERR_OK;
+}
+
+/* --- nodes --- */
+
+/* Workers tolerate for a while that their node does not answer, and nothing else. */
+static bool keeps_workers_away(const struct json *taint)
+{
+    const char *key = json_string(json_get(taint, "key"), "");
+    const char *effect = json_string(json_get(taint, "effect"), "");
+
+    if (strcmp(effect, "NoSchedule") == 0)
+        return true;
+    return strcmp(effect, "NoExecute") == 0 && strcmp(key, "node.kubernetes.io/not-ready") != 0 &&
+           strcmp(key, "node.kubernetes.io/unreachable") != 0;
+}
+
+static void read_node_conditions(const struct json *node, struct seen_node *out)
+{
+    const struct json *c = json_first(json_path(node, "status.conditions"));
+
+    for (; c; c = json_next(c)) {
+        const char *type = json_string(json_get(c, "type"), "");
+        bool is_true = strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
+
+        if (strcmp(type, "Ready") == 0)
+            out->is_ready = is_true;
+        else if (is_true && strstr(type, "Pressure"))
+            out->has_pressure = true;
+    }
+}
+
+void parse_node(const struct json *object, struct seen_node *out)
+{
+    const struct json *unit_ms =
+        json_get(metadata(object, "annotations"), ANNOTATION_MEASURED_UNIT_MS);
+    struct seen_node n = {0};
+
+    COPY(n.name, metadata(object, "name"));
+    n.is_unschedulable = json_bool(json_path(object, "spec.unschedulable"), false);
+    n.is_deleting = metadata(object, "deletionTimestamp") != NULL;
+    read_node_conditions(object, &n);
+    for (const struct json *t = json_first(json_path(object, "spec.taints")); t; t = json_next(t))
+        if (n.taint[0] == '\0' && keeps_workers_away(t))
+            COPY(n.taint, json_get(t, "key"));
+    n.cpu_milli = read_quantity(json_path(object, "status.allocatable.cpu"), true);
+    n.memory_bytes = read_quantity(json_path(object, "status.allocatable.memory"), false);
+    n.declared_gflops = read_number(label(object, LABEL_GFLOPS));
+    n.measured_gflops = read_number(label(object, LABEL_MEASURED_GFLOPS));
+    n.measured_unit_ms = read_number(json_string(unit_ms, ""));
+    (void)snprintf(n.measured_for, sizeof n.measured_for, "%s", label(object, LABEL_MEASURED_FOR));
+    *out = n;
+}
+
+/* --- plans --- */
+
+static enum err_code read_shares(const struct plan *plan, struct store_plan *out, struct err *err)
+{
+    out->shares = calloc((size_t)plan->n_stages, sizeof *out->shares);
+    if (!out->shares)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
+    out->n_stages = plan->n_stages;
+    out->is_valid = true;
+    for (int i = 0; i < plan->n_stages; i++) {
+        memcpy(out->shares[i].node, plan->stages[i].node, sizeof out->shares[i].node);
+        out->shares[i].cpu_milli = plan->stages[i].cpu_milli;
+        out->shares[i].memory_bytes = plan->stages[i].memory_bytes;
+    }
+    return ERR_OK;
+}
+
+enum err_code parse_plan(const struct json *object, struct store_plan *out, struct err *err)
+{
+    const char *text = json_string(json_get(json_get(object, "data"), MANIFEST_PLAN_KEY), "");
+    struct plan *plan = malloc(sizeof *plan);
+    enum err_code rc = ERR_OK;
+
+    out->text = strdup(text);
+    out->attempt = (int)strtol(label(object, LABEL_ATTEMPT), NULL, 10);
+    if (!plan || !out->text)
+        rc = err_set(err, ERR_NO_MEMORY, "no memory for a plan");
+    else if (plan_parse(text, strlen(text), plan, NULL) == ERR_OK &&
+             plan->attempt == out->attempt && strcmp(plan->uid, out->job_uid) == 0)
+        rc = read_shares(plan, out, err);
+    free(plan);
+    return rc;
+}

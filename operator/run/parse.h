@@ -1,0 +1,25 @@
+/* run/parse.h - API objects to the store's structs.
+ *
+ * Tolerant: whatever is missing or of another kind is as if not set, since objects come from
+ * programs of many versions. Layer: run. Threads: any; pure but for memory.
+ */
+#ifndef RUN_PARSE_H
+#define RUN_PARSE_H
+
+#include "run/store.h"
+
+/* Replace what the API server knows of the job; what it does not know stays. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code parse_job(const struct json *object, struct store_job *out,
+                                   struct err *err);
+/* `out` is zeroed; the store frees it. */
+MUST_CHECK enum err_code parse_pod(const struct json *object, struct store_pod *out,
+                                   struct err *err);
+void parse_node(const struct json *object, struct seen_node *out);
+MUST_CHECK enum err_code parse_plan(const struct json *object, struct store_plan *out,
+                                    struct err *err);
+
+/* The SkyJob that controls the object: its uid and name; false when none does. */
+bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYTES],
+                 char out_key[static QUEUE_KEY_BYTES]);
+
+#endif

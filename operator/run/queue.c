@@ -1,0 +1,175 @@
+#include "run/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOT_IN_HEAP SIZE_MAX
+
+struct queue_entry {
+    int64_t due_ms;
+    size_t place; /* in the heap, or NOT_IN_HEAP */
+    bool in_progress;
+    bool is_wanted_again; /* while in progress */
+    char key[QUEUE_KEY_BYTES];
+};
+
+static void set_place(struct queue *q, size_t place, struct queue_entry *e)
+{
+    q->heap[place] = e;
+    e->place = place;
+}
+
+static void move_up(struct queue *q, size_t place)
+{
+    struct queue_entry *e = q->heap[place];
+
+    while (place > 0 && q->heap[(place - 1) / 2]->due_ms > e->due_ms) {
+        set_place(q, place, q->heap[(place - 1) / 2]);
+        place = (place - 1) / 2;
+    }
+    set_place(q, place, e);
+}
+
+static void move_down(struct queue *q, size_t place)
+{
+    struct queue_entry *e = q->heap[place];
+
+    for (;;) {
+        size_t child = 2 * place + 1;
+
+        if (child + 1 < q->n_heap && q->heap[child + 1]->due_ms < q->heap[child]->due_ms)
+            child++;
+        if (child >= q->n_heap || q->heap[child]->due_ms >= e->due_ms)
+            break;
+        set_place(q, place, q->heap[child]);
+        place = child;
+    }
+    set_place(q, place, e);
+}
+
+static void pop(struct queue *q)
+{
+    struct queue_entry *last = q->heap[--q->n_heap];
+
+    q->heap[0]->place = NOT_IN_HEAP;
+    if (q->n_heap > 0) {
+        set_place(q, 0, last);
+        move_down(q, 0);
+    }
+}
+
+/* Room is made when a key is added, so that queue_done() cannot fail. */
+static enum err_code make_room(struct queue *q, struct err *err)
+{
+    size_t n = q->heap_slots ? q->heap_slots * 2 : 64;
+    struct queue_entry **heap;
+
+    if (q->keys.n < q->heap_slots)
+        return ERR_OK;
+    heap = realloc(q->heap, n * sizeof(struct queue_entry *));
+    if (!heap)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a queue of %zu", n);
+    q->heap = heap;
+    q->heap_slots = n;
+    return ERR_OK;
+}
+
+static enum err_code new_entry(struct queue *q, const char *key, struct queue_entry **out,
+                               struct err *err)
+{
+    struct queue_entry *e;
+    enum err_code rc;
+
+    if (strlen(key) >= QUEUE_KEY_BYTES)
+        return err_set(err, ERR_INVALID, "key %.40s... is too long", key);
+    if (q->keys.n >= QUEUE_KEYS_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d keys", QUEUE_KEYS_MAX);
+    rc = make_room(q, err);
+    if (rc != ERR_OK)
+        return rc;
+    e = calloc(1, sizeof *e);
+    if (!e)
+        return err_set(err, ERR_NO_MEMORY, "no memory for key %.60s", key);
+    memcpy(e->key, key, strlen(key) + 1);
+    e->place = NOT_IN_HEAP;
+    rc = table_put(&q->keys, key, e, err);
+    if (rc != ERR_OK) {
+        free(e);
+        return rc;
+    }
+    *out = e;
+    return ERR_OK;
+}
+
+enum err_code queue_add(struct queue *q, const char *key, int64_t due_ms, struct err *err)
+{
+    struct queue_entry *e = table_find(&q->keys, key);
+
+    if (!e) {
+        enum err_code rc = new_entry(q, key, &e, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        e->due_ms = due_ms;
+    } else if (e->in_progress) {
+        e->due_ms = e->is_wanted_again && e->due_ms < due_ms ? e->due_ms : due_ms;
+        e->is_wanted_again = true;
+        return ERR_OK;
+    } else if (due_ms >= e->due_ms) {
+        return ERR_OK;
+    }
+    e->due_ms = due_ms;
+    if (e->place == NOT_IN_HEAP)
+        set_place(q, q->n_heap++, e);
+    move_up(q, e->place);
+    return ERR_OK;
+}
+
+bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_BYTES],
+                int64_t *out_wait_ms)
+{
+    struct queue_entry *e;
+
+    if (q->n_heap == 0 || q->heap[0]->due_ms > now_ms) {
+        *out_wait_ms = q->n_heap == 0 ? -1 : q->heap[0]->due_ms - now_ms;
+        return false;
+    }
+    e = q->heap[0];
+    pop(q);
+    e->in_progress = true;
+    memcpy(out_key, e->key, QUEUE_KEY_BYTES);
+    return true;
+}
+
+void queue_done(struct queue *q, const char *key)
+{
+    struct queue_entry *e = table_find(&q->keys, key);
+
+    if (!e || !e->in_progress)
+        return;
+    e->in_progress = false;
+    if (!e->is_wanted_again) {
+        free(table_take(&q->keys, key));
+        return;
+    }
+    e->is_wanted_again = false;
+    set_place(q, q->n_heap++, e);
+    move_up(q, e->place);
+}
+
+size_t queue_length(const struct queue *q)
+{
+    return q->keys.n;
+}
+
+void queue_deinit(struct queue *q)
+{
+    size_t place = 0;
+    void *e;
+
+    while ((e = table_next(&q->keys, &place, NULL)) != NULL)
+        free(e);
+    table_deinit(&q->keys);
+    free(q->heap);
+    *q = (struct queue){0};
+}

@@ -1,0 +1,119 @@
+/* run/store.h - what the watches have told us, small enough to keep.
+ *
+ * Of every object only what decisions need is kept, not its JSON. Changes come from the watches and
+ * from the answers to our own writes, and tell which jobs to look at again. Beside that the store
+ * holds the few things that are nowhere in the API server and may be forgotten at any time: what
+ * the head last said, who has the peer table, whether the data is there.
+ *
+ * Pods of all kinds are kept, since they use up nodes; only ours with details.
+ * Layer: run (may use control fleet kube http balance api base). Threads: one.
+ */
+#ifndef RUN_STORE_H
+#define RUN_STORE_H
+
+#include "control/observed.h"
+#include "kube/watch.h"
+#include "run/queue.h"
+#include "run/table.h"
+
+#define STORE_VERSION_BYTES 32
+
+struct store_job {
+    char namespace[OBSERVED_WORD_BYTES];
+    char name[OBSERVED_WORD_BYTES];
+    char uid[OBSERVED_UID_BYTES];
+    char version[STORE_VERSION_BYTES]; /* resourceVersion */
+    int64_t generation;
+    bool is_deleting;
+    char *spec;   /* JSON text */
+    char *status; /* JSON text, or NULL */
+    int attempt;  /* of the status, like the next */
+    bool is_final;
+    /* Not in the API server: */
+    bool wants_nodes; /* the last decision waited for nodes */
+    enum data_state data;
+    char data_problem[OBSERVED_TEXT_BYTES];
+    int64_t data_checked_ms;
+    bool has_head;
+    struct progress head;
+    int64_t head_asked_ms; /* monotonic */
+    bool is_asking;
+    int n_failures; /* writes that failed in a row */
+};
+
+struct store_pod {
+    char uid[OBSERVED_UID_BYTES];
+    char version[STORE_VERSION_BYTES];
+    char *node; /* NULL: not scheduled */
+    int64_t cpu_milli;
+    int64_t memory_bytes;
+    bool has_ended; /* and so holds nothing of its node any more */
+    /* Of ours only, else NULL: */
+    struct store_own *own;
+};
+
+struct store_own {
+    char job_uid[OBSERVED_UID_BYTES];
+    char job_key[QUEUE_KEY_BYTES];
+    bool is_being_told; /* a peer table is on its way */
+    struct seen_pod seen;
+};
+
+struct store_plan {
+    char job_uid[OBSERVED_UID_BYTES];
+    char job_key[QUEUE_KEY_BYTES];
+    int attempt;
+    char *text;
+    bool is_valid;
+    int n_stages;
+    struct store_share {
+        char node[NODE_NAME_BYTES];
+        int64_t cpu_milli;
+        int64_t memory_bytes;
+    } * shares; /* what it promises of which node */
+};
+
+/* Told whenever a job should be looked at. */
+struct store_listener {
+    void *ctx;
+    void (*on_touch)(void *ctx, const char *job_key);
+};
+
+struct store {
+    struct table jobs;  /* "namespace/name" to struct store_job */
+    struct table pods;  /* the same to struct store_pod */
+    struct table nodes; /* name to struct seen_node */
+    struct table plans; /* "namespace/name" of the ConfigMap to struct store_plan */
+    struct store_listener listener;
+    struct seen_node *scratch; /* for store_observe() */
+    size_t n_scratch;
+};
+
+void store_deinit(struct store *s);
+
+/* Take over a change of one object; KUBE_SYNCED is ignored. Objects that cannot be used (no name,
+ * no memory for them) are left out: ERR_INVALID or ERR_NO_MEMORY says so, for the log. */
+MUST_CHECK enum err_code store_change_job(struct store *s, enum kube_change change,
+                                          const struct json *object, struct err *err);
+MUST_CHECK enum err_code store_change_pod(struct store *s, enum kube_change change,
+                                          const struct json *object, struct err *err);
+MUST_CHECK enum err_code store_change_node(struct store *s, enum kube_change change,
+                                           const struct json *object, struct err *err);
+MUST_CHECK enum err_code store_change_plan(struct store *s, enum kube_change change,
+                                           const struct json *object, struct err *err);
+
+struct store_job *store_find_job(const struct store *s, const char *key);
+/* A pod of ours; NULL when there is none, or it is another one by now. */
+struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
+                                 const char *uid);
+
+/* Fill in everything about a job but `settings`, `now_ms` and `spec`; times in the store that are
+ * monotonic stay there. Pods and plans beyond what `out` can hold are left out, oldest attempts
+ * first. `out->nodes` points into the store and is good until the next change.
+ * Returns ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
+MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct observed *out,
+                                       struct err *err);
+
+void store_key(const char *namespace, const char *name, char out[static QUEUE_KEY_BYTES]);
+
+#endif

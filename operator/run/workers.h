@@ -1,0 +1,41 @@
+/* run/workers.h - talking to the workers of running jobs, without ever waiting for one.
+ *
+ * A request is started and its answer ends up in the store: who has taken the peer table, what the
+ * head said last. A worker that hangs delays nothing but its own answer. Workers serve plain HTTP
+ * on their pod's address (api/names.h).
+ * Layer: run. Threads: one, that of the http loop.
+ */
+#ifndef RUN_WORKERS_H
+#define RUN_WORKERS_H
+
+#include "control/observed.h"
+#include "http/http.h"
+#include "run/store.h"
+
+#define WORKERS_DEADLINE_MS 5000
+#define WORKERS_RETRY_MS    250  /* a worker that does not listen yet will soon */
+#define WORKERS_REFUSED_MS  5000 /* one that says no will not soon say yes */
+
+/* Told when a job should be looked at again, so much later. */
+struct workers_listener {
+    void *ctx;
+    void (*on_again)(void *ctx, const char *job_key, int64_t delay_ms);
+};
+
+struct workers;
+
+/* `http` and `store` are borrowed. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code workers_new(struct http *http, struct store *store,
+                                     struct workers_listener listener, struct workers **out,
+                                     struct err *err);
+/* Cancels what is under way. NULL is allowed. */
+void workers_free(struct workers *w);
+
+/* Send the peer table to the worker of `stage`, unless it is on its way already. */
+MUST_CHECK enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
+                                      struct err *err);
+/* Ask the head how far it is, unless that was done less than `age_ms` ago. */
+MUST_CHECK enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_t age_ms,
+                                     struct err *err);
+
+#endif
