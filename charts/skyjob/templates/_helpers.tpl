@@ -1,0 +1,71 @@
+{{- define "skyjob.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "skyjob.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains (include "skyjob.name" .) .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name (include "skyjob.name" .) | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "skyjob.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (printf "%s-operator" (include "skyjob.fullname" .)) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "skyjob.selector" -}}
+app.kubernetes.io/name: {{ include "skyjob.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "skyjob.labels" -}}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{ include "skyjob.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/part-of: skyjob
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- /* (list . .Values.image): registry/repository:tag */ -}}
+{{- define "skyjob.image" -}}
+{{- $chart := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- with $image.registry }}{{ . }}/{{ end -}}
+{{ $image.repository }}:{{ default $chart.Chart.AppVersion $image.tag }}
+{{- end -}}
+
+{{- /* What the operator does in the namespaces that it looks after. */ -}}
+{{- define "skyjob.rules" -}}
+- apiGroups: [skyjob.dev]
+  resources: [skyjobs]
+  verbs: [get, list, watch]
+- apiGroups: [skyjob.dev]
+  resources: [skyjobs/status]
+  verbs: [get, patch]
+- apiGroups: [skyjob.dev]
+  resources: [skyjobs/finalizers] # to own pods that block the deletion of their SkyJob
+  verbs: [update]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, create]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [get, create, patch]
+{{- end -}}

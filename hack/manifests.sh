@@ -1,0 +1,52 @@
+#!/bin/bash
+# The chart and the plain manifests say the same thing: this makes one from the other.
+#
+#   hack/manifests.sh           write charts/skyjob/files/ and manifests/operator.yaml
+#   hack/manifests.sh --check   fail, and show how, when they differ from what would be written
+#
+# The CRD's source is manifests/crd, everything else's is the chart, rendered with its defaults.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# shellcheck source=hack/cluster/lib.sh
+. hack/cluster/lib.sh
+check=${1:-}
+bad=0
+
+put() { # put FILE < CONTENT
+    local new; new=$(mktemp)
+    cat >"$new"
+    if [ "$check" != --check ]; then
+        cat "$new" >"$1"
+    elif ! diff -u "$1" "$new"; then
+        echo "$1 is not what hack/manifests.sh makes; run it and commit the result." >&2
+        bad=1
+    fi
+    rm -f "$new"
+}
+
+render() {
+    cat <<'Y'
+# The operator for all namespaces, without Helm:
+#
+#   kubectl apply -f manifests/crd -f manifests/operator.yaml
+#
+# Made from charts/skyjob by hack/manifests.sh; change the chart, not this file.
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: skyjob-system
+  labels:
+    app.kubernetes.io/name: skyjob
+    pod-security.kubernetes.io/enforce: restricted
+Y
+    helm template skyjob charts/skyjob --namespace skyjob-system --kube-version 1.34 --set crds.enabled=false |
+        sed -e '/helm.sh\/chart:/d' -e '/managed-by: Helm/d' -e '/^# Source:/d' -e '/^$/d'
+}
+
+grep -qx "appVersion: \"$(cat VERSION)\"" charts/skyjob/Chart.yaml || {
+    echo "charts/skyjob/Chart.yaml: appVersion is not VERSION, $(cat VERSION)" >&2
+    bad=1
+}
+put charts/skyjob/files/skyjob.dev_skyjobs.yaml <manifests/crd/skyjob.dev_skyjobs.yaml
+render | put manifests/operator.yaml
+exit "$bad"
