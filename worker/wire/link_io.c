@@ -369,12 +369,14 @@ static void *run(void *arg)
 
 /* --- starting and stopping --- */
 
-static struct lws_context *create_context(struct link *link, const char *listen_address)
+/* The context first and what listens after it: a context that cannot listen leaks (4.1.6). */
+static enum err_code create_context(struct link *link, const char *listen_address, struct err *err)
 {
+    struct link_io *io = link->io;
     struct lws_context_creation_info info = {
         .port = link->params.listen_port,
         .iface = listen_address,
-        .protocols = link->io->protocols,
+        .protocols = io->protocols,
         .user = link,
         .pt_serv_buf_size = CHUNK_MAX_BYTES,
         .retry_and_idle_policy = &idle_policy,
@@ -383,7 +385,7 @@ static struct lws_context *create_context(struct link *link, const char *listen_
         .fd_limit_per_thread = FDS_MAX,
         .max_http_header_pool = LINK_CONNS_MAX + 2,
         .alpn = "http/1.1",
-        .options = LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
+        .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
                    LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
         /* TLS: certificate, key, CA and LWS_SERVER_OPTION_REQUIRE_VALID_OPENSSL_CLIENT_CERT. */
     };
@@ -391,7 +393,14 @@ static struct lws_context *create_context(struct link *link, const char *listen_
     if (!strchr(listen_address, ':'))
         info.options |= LWS_SERVER_OPTION_DISABLE_IPV6;
     lws_set_log_level(0, NULL); /* what matters comes back as an error */
-    return lws_create_context(&info);
+    io->context = lws_create_context(&info);
+    if (!io->context)
+        return err_set(err, ERR_NO_MEMORY, "cannot create a libwebsockets context");
+    io->vhost = lws_create_vhost(io->context, &info);
+    if (!io->vhost || lws_get_vhost_listen_port(io->vhost) <= 0)
+        return err_set(err, ERR_IO, "cannot listen on %s port %d", listen_address,
+                       link->params.listen_port);
+    return ERR_OK;
 }
 
 /* Signals are for the caller's threads. */
@@ -419,13 +428,9 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
                                               .callback = on_event,
                                               .rx_buffer_size = CHUNK_MAX_BYTES,
                                               .tx_packet_size = CHUNK_MAX_BYTES};
-    io->context = create_context(link, listen_address);
-    if (!io->context) {
-        rc = err_set(err, ERR_IO, "cannot listen on %s port %d", listen_address,
-                     link->params.listen_port);
+    rc = create_context(link, listen_address, err);
+    if (rc != ERR_OK)
         goto fail;
-    }
-    io->vhost = lws_get_vhost_by_name(io->context, "default");
     if (start_thread(link) != 0) {
         rc = err_set(err, ERR_NO_MEMORY, "cannot start the IO thread");
         goto fail;

@@ -1,152 +1,32 @@
 #include "wire/link.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/clock.h"
+#include "stages.h"
 
-#define TIMEOUT_MS 5000
-#define META_MAX   256
-#define TENSOR_MAX (3u << 20)
-#define STAGES_MAX 3
-
-/* Some stages of one job, each with its own link, in this process. */
-struct stages {
-    int n;
-    struct link *links[STAGES_MAX];
-    void *areas[STAGES_MAX];
-    uint8_t *tensor; /* TENSOR_MAX bytes with a pattern */
-};
-
-static struct link_params params_of(int stage, int n_stages)
+static void expect(enum err_code rc, enum err_code want, const struct err *err, const char *says)
 {
-    return (struct link_params){
-        .listen_address = "127.0.0.1",
-        .stage = stage,
-        .n_stages = n_stages,
-        .job_hash = 0x1234567890abcdef,
-        .attempt = 2,
-        .plan_hash = 77,
-        .limits = {.meta_max_bytes = META_MAX,
-                   .tensor_max_bytes = TENSOR_MAX,
-                   .n_receive_slots = 3,
-                   .n_send_slots = 2},
-        .dial_timeout_ms = TIMEOUT_MS,
-    };
+    if (rc != want || !strstr(err->text, says))
+        fail_msg("code %d \"%s\", not %d \"...%s...\"", rc, err->text, want, says);
 }
 
-static void open_stage(struct stages *s, int stage, const struct link_params *params)
+/* The sender hears of an end a moment after it happened. */
+static enum err_code send_until_it_fails(struct link *link, const struct link_message *msg,
+                                         struct err *err)
 {
-    struct link_params p = *params;
-    struct err err;
+    enum err_code rc = ERR_OK;
 
-    p.area_bytes = link_area_bytes(&p.limits, p.stage, p.n_stages);
-    p.area = s->areas[stage] = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-    assert_non_null(p.area);
-    if (link_open(&p, &s->links[stage], &err) != ERR_OK)
-        fail_msg("%s", err.text);
+    for (int i = 0; i < 100 && rc == ERR_OK; i++)
+        rc = link_send(link, LINK_FORWARD_OUT, msg, TIMEOUT_MS, err);
+    return rc;
 }
 
-static struct link_peer peer_at(struct link *link)
-{
-    return (struct link_peer){.host = "127.0.0.1", .port = link_port(link)};
-}
-
-static void connect_stage(struct stages *s, int stage)
-{
-    struct link_peer next = {0}, prev = {0};
-
-    if (stage + 1 < s->n)
-        next = peer_at(s->links[stage + 1]);
-    if (stage > 0)
-        prev = peer_at(s->links[stage - 1]);
-    assert_int_equal(link_set_peers(s->links[stage], stage + 1 < s->n ? &next : NULL,
-                                    stage > 0 ? &prev : NULL, NULL),
-                     ERR_OK);
-}
-
-static void wait_ready(struct stages *s)
-{
-    struct err err;
-
-    for (int i = 0; i < s->n; i++)
-        if (link_wait_ready(s->links[i], TIMEOUT_MS, &err) != ERR_OK)
-            fail_msg("stage %d: %s", i, err.text);
-}
-
-static void start(struct stages *s, int n)
-{
-    *s = (struct stages){.n = n, .tensor = malloc(TENSOR_MAX)};
-    for (size_t i = 0; i < TENSOR_MAX; i++)
-        s->tensor[i] = (uint8_t)(i * 7 + i / 251);
-    for (int i = 0; i < n; i++) {
-        struct link_params p = params_of(i, n);
-
-        open_stage(s, i, &p);
-    }
-}
-
-static void start_ready(struct stages *s, int n)
-{
-    start(s, n);
-    for (int i = 0; i < n; i++)
-        connect_stage(s, i);
-    wait_ready(s);
-}
-
-static void stop(struct stages *s)
-{
-    for (int i = 0; i < s->n; i++) {
-        if (s->links[i])
-            assert_int_equal(link_close(s->links[i], TIMEOUT_MS, NULL), ERR_OK);
-        free(s->areas[i]);
-    }
-    free(s->tensor);
-}
-
-static struct link_message message(struct stages *s, enum frame_kind kind, uint64_t step,
-                                   uint64_t tensor_bytes)
-{
-    return (struct link_message){.kind = kind,
-                                 .step = step,
-                                 .microbatch = (uint32_t)step * 3,
-                                 .flags = FRAME_LAST,
-                                 .meta = "lengths",
-                                 .meta_bytes = 7,
-                                 .tensor = s->tensor,
-                                 .tensor_bytes = tensor_bytes};
-}
-
-static void send_ok(struct link *link, enum link_edge edge, const struct link_message *msg)
-{
-    struct err err;
-
-    if (link_send(link, edge, msg, TIMEOUT_MS, &err) != ERR_OK)
-        fail_msg("%s", err.text);
-}
-
-static void receive_ok(struct link *link, enum link_edge edge, const struct link_message *want)
-{
-    struct link_message got;
-    struct err err;
-
-    if (link_recv(link, edge, TIMEOUT_MS, &got, &err) != ERR_OK)
-        fail_msg("%s", err.text);
-    assert_int_equal(got.kind, want->kind);
-    assert_int_equal(got.step, want->step);
-    assert_int_equal(got.microbatch, want->microbatch);
-    assert_int_equal(got.flags, want->flags);
-    assert_int_equal(got.meta_bytes, want->meta_bytes);
-    assert_memory_equal(got.meta, want->meta, want->meta_bytes);
-    assert_int_equal(got.tensor_bytes, want->tensor_bytes);
-    assert_memory_equal(got.tensor, want->tensor, (size_t)want->tensor_bytes);
-    assert_int_equal((uintptr_t)got.tensor % LINK_AREA_ALIGN, 0);
-    link_release(link, edge, &got);
-}
+/* --- messages --- */
 
 static void link_carries_tensors_both_ways(void **state)
 {
@@ -166,10 +46,501 @@ static void link_carries_tensors_both_ways(void **state)
     stop(&s);
 }
 
+static void link_carries_messages_through_a_chain_of_three(void **state)
+{
+    struct stages s;
+
+    (void)state;
+    start_ready(&s, 3);
+    for (uint64_t step = 0; step < 10; step++) {
+        struct link_message f = message(&s, FRAME_FORWARD, step, 100000);
+        struct link_message b = message(&s, FRAME_BACKWARD, step, 200000);
+
+        send_ok(s.links[0], LINK_FORWARD_OUT, &f);
+        receive_ok(s.links[1], LINK_FORWARD_IN, &f);
+        send_ok(s.links[1], LINK_FORWARD_OUT, &f);
+        receive_ok(s.links[2], LINK_FORWARD_IN, &f);
+        send_ok(s.links[2], LINK_BACKWARD_OUT, &b);
+        receive_ok(s.links[1], LINK_BACKWARD_IN, &b);
+        send_ok(s.links[1], LINK_BACKWARD_OUT, &b);
+        receive_ok(s.links[0], LINK_BACKWARD_IN, &b);
+    }
+    stop(&s);
+}
+
+static void link_keeps_the_order_of_all_kinds_and_sizes(void **state)
+{
+    const enum frame_kind kinds[] = {FRAME_FORWARD, FRAME_STEP_SUM, FRAME_COMMAND, FRAME_BACKWARD,
+                                     FRAME_STEP_END};
+    struct stages s;
+
+    (void)state;
+    start_ready(&s, 2);
+    for (uint64_t step = 0; step < 400; step += 4) {
+        struct link_message sent[4];
+
+        for (uint64_t i = 0; i < 4; i++) {
+            enum frame_kind kind = kinds[(step + i) % 5];
+            bool has_tensor = kind == FRAME_FORWARD || kind == FRAME_BACKWARD;
+
+            sent[i] = message(&s, kind, step + i, has_tensor ? (step + i) * 2311 % 300000 : 0);
+            send_ok(s.links[0], LINK_FORWARD_OUT, &sent[i]);
+        }
+        for (int i = 0; i < 4; i++)
+            receive_ok(s.links[1], LINK_FORWARD_IN, &sent[i]);
+    }
+    stop(&s);
+}
+
+static void link_carries_empty_messages(void **state)
+{
+    struct link_message stop_message = {.kind = FRAME_STOP};
+    struct stages s;
+
+    (void)state;
+    start_ready(&s, 2);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &stop_message);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &stop_message);
+    stop(&s);
+}
+
+/* --- bounds --- */
+
+static void link_send_waits_while_all_slots_of_both_sides_are_in_use(void **state)
+{
+    struct link_message msg, got[5];
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    for (int i = 0; i < 3 + 2; i++) /* n_receive_slots and n_send_slots of params_of() */
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
+
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &got[i], NULL), ERR_OK);
+    expect(link_recv(s.links[1], LINK_FORWARD_IN, 100, &got[3], &err), ERR_TIMEOUT, &err,
+           "nothing from stage 0");
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
+
+    link_release(s.links[1], LINK_FORWARD_IN, &got[2]); /* in any order */
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    link_release(s.links[1], LINK_FORWARD_IN, &got[0]);
+    link_release(s.links[1], LINK_FORWARD_IN, &got[1]);
+    for (int i = 0; i < 3; i++)
+        receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    stop(&s);
+}
+
+static void link_recv_only_looks_with_a_timeout_of_0(void **state)
+{
+    int64_t start_ms = clock_now_ms();
+    struct link_message msg;
+    struct stages s;
+
+    (void)state;
+    start(&s, 2);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(link_recv(s.links[1], LINK_FORWARD_IN, 0, &msg, NULL), ERR_TIMEOUT);
+    assert_true(clock_now_ms() - start_ms < 1000);
+    stop(&s);
+}
+
+static void link_send_refuses_what_the_plan_does_not_allow(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 0, TENSOR_MAX + 1);
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
+    msg = message(&s, FRAME_FORWARD, 0, 0);
+    msg.meta_bytes = META_MAX + 1;
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
+    msg = message(&s, FRAME_STEP_SUM, 0, 1);
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "STEP_SUM");
+    msg = message(&s, FRAME_HELLO, 0, 0);
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "HELLO");
+    msg = message(&s, FRAME_FORWARD, 0, 0);
+    msg.flags = 0x80;
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "0x80");
+    msg = message(&s, FRAME_FORWARD, 0, 0);
+    expect(link_send(s.links[0], LINK_BACKWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "no such");
+    expect(link_send(s.links[0], LINK_BACKWARD_IN, &msg, 0, &err), ERR_INVALID, &err, "receives");
+    expect(link_recv(s.links[0], LINK_FORWARD_IN, 0, &msg, &err), ERR_INVALID, &err, "no such");
+    stop(&s);
+}
+
+static void link_stats_count_messages_and_waiting(void **state)
+{
+    struct link_stats stats;
+    struct link_message msg;
+    struct stages s;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    for (int i = 0; i < 3; i++) {
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+        receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    }
+    assert_int_equal(link_recv(s.links[1], LINK_FORWARD_IN, 60, &msg, NULL), ERR_TIMEOUT);
+    link_stats(s.links[1], &stats);
+    assert_int_equal(stats.edges[LINK_FORWARD_IN].n_messages, 3);
+    assert_int_equal(stats.edges[LINK_FORWARD_IN].n_bytes, 3 * (FRAME_HEADER_BYTES + 7 + 1000));
+    assert_true(stats.edges[LINK_FORWARD_IN].blocked_ms >= 50);
+    assert_int_equal(stats.edges[LINK_BACKWARD_OUT].n_messages, 0);
+    assert_int_equal(stats.n_refused, 0);
+    stop(&s);
+}
+
+/* --- starting --- */
+
+static void link_open_refuses_parameters_out_of_range(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link *link;
+    struct err err;
+    size_t need = link_area_bytes(&p.limits, 0, 2);
+    void *area = aligned_alloc(LINK_AREA_ALIGN, need);
+
+    (void)state;
+    p.area = area;
+    p.area_bytes = need - 1;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "are needed");
+    p.area_bytes = need;
+    p.listen_port = 65536;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "65536");
+    p.listen_port = 0;
+    p.stage = 2;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "stage 2 of 2");
+    p.stage = 0;
+    p.limits.n_receive_slots = LINK_SLOTS_MAX + 1;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "out of range");
+    p.limits.n_receive_slots = 3;
+    p.listen_address = "203.0.113.1"; /* documentation only: nobody's */
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "203.0.113.1");
+    assert_int_equal(link_area_bytes(&p.limits, 0, 1), 0);
+    p.limits.tensor_max_bytes = LINK_TENSOR_MAX + 1;
+    assert_int_equal(link_area_bytes(&p.limits, 0, 2), 0);
+    free(area);
+}
+
+static void link_open_refuses_a_port_that_is_in_use(void **state)
+{
+    struct link_params p = params_of(1, 2);
+    struct link *link;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    p.listen_port = link_port(s.links[0]);
+    p.area_bytes = link_area_bytes(&p.limits, 1, 2);
+    p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "cannot listen");
+    free(p.area);
+    stop(&s);
+}
+
+static void link_set_peers_wants_exactly_the_neighbours_there_are(void **state)
+{
+    struct link_peer peer = {.host = "127.0.0.1", .port = 1}, bad = {.host = "", .port = 1};
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    expect(link_set_peers(s.links[0], NULL, NULL, &err), ERR_INVALID, &err, "address for stage 1");
+    expect(link_set_peers(s.links[0], &peer, &peer, &err), ERR_INVALID, &err, "no neighbour");
+    expect(link_set_peers(s.links[0], &bad, NULL, &err), ERR_INVALID, &err, "no address");
+    assert_int_equal(link_set_peers(s.links[0], &peer, NULL, &err), ERR_OK);
+    expect(link_set_peers(s.links[0], &peer, NULL, &err), ERR_INVALID, &err, "known already");
+    stop(&s);
+}
+
+static void link_wait_ready_names_who_is_missing(void **state)
+{
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    expect(link_wait_ready(s.links[0], 50, &err), ERR_TIMEOUT, &err,
+           "forward edge, stage 1: has no known address yet");
+    expect(link_wait_ready(s.links[1], 50, &err), ERR_TIMEOUT, &err,
+           "forward edge, stage 0: has not dialed yet");
+    stop(&s);
+}
+
+static void link_connects_to_a_peer_that_comes_later(void **state)
+{
+    struct link_params p = params_of(1, 2);
+    struct link_message msg;
+    struct link_peer next;
+    struct stages s;
+
+    (void)state;
+    start(&s, 2);
+    next = peer_at(s.links[1]);
+    assert_int_equal(link_close(s.links[1], TIMEOUT_MS, NULL), ERR_OK);
+    free(s.areas[1]);
+    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    usleep(300 * 1000); /* nobody answers for a while */
+    p.listen_port = next.port;
+    open_stage(&s, 1, &p);
+    connect_stage(&s, 1);
+    wait_ready(&s);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    stop(&s);
+}
+
+static void link_gives_up_on_a_peer_that_cannot_be_reached(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link_peer nobody = {.host = "127.0.0.1", .port = 1};
+    struct stages s = {.n = 1};
+    struct link_message msg = {.kind = FRAME_STOP};
+    struct err err;
+
+    (void)state;
+    p.dial_timeout_ms = 200;
+    open_stage(&s, 0, &p);
+    assert_int_equal(link_set_peers(s.links[0], &nobody, NULL, NULL), ERR_OK);
+    expect(link_wait_ready(s.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "forward edge: stage 1 at 127.0.0.1 port 1 could not be reached");
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "could not be reached");
+    stop(&s);
+}
+
+static void link_does_not_connect_stages_of_different_plans(void **state)
+{
+    struct link_params other = params_of(0, 2);
+    struct link_stats stats;
+    struct stages s = {.n = 2};
+    struct err err;
+
+    (void)state;
+    other.plan_hash++;
+    other.dial_timeout_ms = 300;
+    open_stage(&s, 0, &other);
+    other = params_of(1, 2);
+    open_stage(&s, 1, &other);
+    connect_stage(&s, 0);
+    expect(link_wait_ready(s.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err, "another plan");
+    assert_int_equal(link_wait_ready(s.links[1], 0, &err), ERR_TIMEOUT);
+    link_stats(s.links[1], &stats);
+    assert_true(stats.n_refused >= 1);
+    stop(&s);
+}
+
+static void link_refuses_a_second_connection_for_an_edge_that_lives(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link_message msg;
+    struct stages s, twin = {.n = 1};
+    struct link_peer next;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    p.dial_timeout_ms = 300;
+    open_stage(&twin, 0, &p);
+    next = peer_at(s.links[1]);
+    assert_int_equal(link_set_peers(twin.links[0], &next, NULL, NULL), ERR_OK);
+    expect(link_wait_ready(twin.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "the forward edge is taken");
+    stop(&twin);
+
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    stop(&s);
+}
+
+/* --- ending --- */
+
+static void link_close_delivers_everything_that_was_sent(void **state)
+{
+    struct link_message msg, got;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 9, TENSOR_MAX);
+    for (int i = 0; i < 3; i++)
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    assert_int_equal(link_close(s.links[0], TIMEOUT_MS, &err), ERR_OK);
+    s.links[0] = NULL;
+
+    for (int i = 0; i < 3; i++)
+        receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    expect(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &got, &err), ERR_IO, &err,
+           "forward edge: stage 0 has closed the connection");
+    stop(&s);
+}
+
+static void link_close_says_when_messages_were_not_taken(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    for (int i = 0; i < 5; i++) /* two more than the receiver has slots */
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    expect(link_close(s.links[0], 200, &err), ERR_TIMEOUT, &err, "stage 1 has not confirmed");
+    s.links[0] = NULL;
+    stop(&s);
+}
+
+static void link_close_of_a_receiver_is_told_to_the_sender(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    assert_int_equal(link_close(s.links[1], TIMEOUT_MS, NULL), ERR_OK);
+    s.links[1] = NULL;
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
+           "forward edge: stage 1 has closed the connection");
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "backward edge: stage 1 has closed the connection");
+    stop(&s);
+}
+
+static void link_close_accepts_no_link(void **state)
+{
+    (void)state;
+    assert_int_equal(link_close(NULL, 0, NULL), ERR_OK);
+}
+
+static void *interrupt_soon(void *link)
+{
+    usleep(50 * 1000);
+    link_interrupt(link);
+    return NULL;
+}
+
+static void link_interrupt_wakes_who_waits(void **state)
+{
+    int64_t start_ms = clock_now_ms();
+    struct link_message msg;
+    struct stages s;
+    pthread_t thread;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, s.links[1]), 0);
+    expect(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &msg, &err), ERR_GONE, &err,
+           "interr");
+    assert_true(clock_now_ms() - start_ms < TIMEOUT_MS / 2);
+    expect(link_wait_ready(s.links[1], TIMEOUT_MS, &err), ERR_GONE, &err, "interr");
+    pthread_join(thread, NULL);
+    stop(&s);
+}
+
+/* Be stage 1 in a process of its own: trade ports over `fd`, then wait to be killed. */
+static void be_stage_1(int fd)
+{
+    struct link_peer prev = {.host = "127.0.0.1"};
+    struct link_params p = params_of(1, 2);
+    struct link *link;
+    int port;
+
+    p.area_bytes = link_area_bytes(&p.limits, 1, 2);
+    p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
+    if (link_open(&p, &link, NULL) != ERR_OK)
+        _exit(1);
+    port = link_port(link);
+    if (write(fd, &port, sizeof port) != sizeof port ||
+        read(fd, &prev.port, sizeof prev.port) != sizeof prev.port ||
+        link_set_peers(link, NULL, &prev, NULL) != ERR_OK)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void link_notices_within_a_second_that_the_peer_was_killed(void **state)
+{
+    struct link_peer next = {.host = "127.0.0.1"};
+    struct link_params p = params_of(0, 2);
+    struct stages s = {.n = 1};
+    struct link_message msg = {.kind = FRAME_STOP};
+    int fds[2], port;
+    int64_t killed_ms;
+    enum err_code rc;
+    struct err err;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    child = fork(); /* no thread is running here */
+    if (child == 0)
+        be_stage_1(fds[1]);
+    open_stage(&s, 0, &p);
+    port = link_port(s.links[0]);
+    assert_int_equal(read(fds[0], &next.port, sizeof next.port), sizeof next.port);
+    assert_int_equal(write(fds[0], &port, sizeof port), sizeof port);
+    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    wait_ready(&s);
+
+    killed_ms = clock_now_ms();
+    kill(child, SIGKILL);
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "backward edge: stage 1 is gone");
+    assert_true(clock_now_ms() - killed_ms < 1000);
+    msg = (struct link_message){.kind = FRAME_STOP};
+    expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
+           "forward edge: stage 1 is gone");
+    rc = link_close(s.links[0], TIMEOUT_MS, NULL);
+    assert_true(rc == ERR_OK || rc == ERR_IO); /* a frame may have been on its way */
+    s.links[0] = NULL;
+    waitpid(child, NULL, 0);
+    close(fds[0]);
+    close(fds[1]);
+    stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_notices_within_a_second_that_the_peer_was_killed),
         cmocka_unit_test(link_carries_tensors_both_ways),
+        cmocka_unit_test(link_carries_messages_through_a_chain_of_three),
+        cmocka_unit_test(link_keeps_the_order_of_all_kinds_and_sizes),
+        cmocka_unit_test(link_carries_empty_messages),
+        cmocka_unit_test(link_send_waits_while_all_slots_of_both_sides_are_in_use),
+        cmocka_unit_test(link_recv_only_looks_with_a_timeout_of_0),
+        cmocka_unit_test(link_send_refuses_what_the_plan_does_not_allow),
+        cmocka_unit_test(link_stats_count_messages_and_waiting),
+        cmocka_unit_test(link_open_refuses_parameters_out_of_range),
+        cmocka_unit_test(link_open_refuses_a_port_that_is_in_use),
+        cmocka_unit_test(link_set_peers_wants_exactly_the_neighbours_there_are),
+        cmocka_unit_test(link_wait_ready_names_who_is_missing),
+        cmocka_unit_test(link_connects_to_a_peer_that_comes_later),
+        cmocka_unit_test(link_gives_up_on_a_peer_that_cannot_be_reached),
+        cmocka_unit_test(link_does_not_connect_stages_of_different_plans),
+        cmocka_unit_test(link_refuses_a_second_connection_for_an_edge_that_lives),
+        cmocka_unit_test(link_close_delivers_everything_that_was_sent),
+        cmocka_unit_test(link_close_says_when_messages_were_not_taken),
+        cmocka_unit_test(link_close_of_a_receiver_is_told_to_the_sender),
+        cmocka_unit_test(link_close_accepts_no_link),
+        cmocka_unit_test(link_interrupt_wakes_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
