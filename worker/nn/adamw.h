@@ -4,6 +4,8 @@
  *   m += (1 - beta1) (g - m)         v = beta2 v + (1 - beta2) g g
  *   p -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
  *
+ * One difference: |m| < 1e-30 and v < 1e-36 become 0, or the moments of rare words would decay into
+ * denormal numbers and slow the step down a hundred times. Their effect is below lr * 1e-22.
  * Layer: nn. Threads: one caller; elementwise, bits do not depend on the count.
  */
 #ifndef NN_ADAMW_H

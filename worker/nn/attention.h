@@ -4,6 +4,7 @@
  * h*D .. h*D+D-1 of each, D = C / H. Every token of a sequence attends to every token of the same
  * sequence. The probabilities are not kept: backward computes them again from qkv, which costs one
  * small product and saves H * length^2 floats a sequence.
+ * Probabilities below 1e-20 of the largest count as 0 (see nn/lanes_body.h).
  * Layer: nn. Threads: one caller; sequences and heads are shared out, bits do not depend on it.
  */
 #ifndef NN_ATTENTION_H

@@ -61,15 +61,21 @@ static inline void box_muller(uint32_t a, uint32_t b, float *out_x, float *out_y
 
 static void normal_block(float out[BLOCK], uint32_t block, uint64_t seed, uint32_t tensor)
 {
-    uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+    uint32_t words[4][COUNTERS];
 
     for (uint32_t i = 0; i < COUNTERS; i++) {
-        uint32_t c0 = block * COUNTERS + i, c1 = ROW_TAG, c2 = tensor, c3 = 0;
+        const uint32_t counter[4] = {block * COUNTERS + i, ROW_TAG, tensor, 0};
+        uint32_t w[4];
 
-        PHILOX_ROUNDS();
-        box_muller(c0, c1, &out[i], &out[COUNTERS + i]);
-        box_muller(c2, c3, &out[2 * COUNTERS + i], &out[3 * COUNTERS + i]);
+        philox(counter, key, w);
+        for (int k = 0; k < 4; k++)
+            words[k][i] = w[k];
     }
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < COUNTERS; i++)
+            box_muller(words[2 * half][i], words[2 * half + 1][i], &out[2 * half * COUNTERS + i],
+                       &out[(2 * half + 1) * COUNTERS + i]);
 }
 
 void init_normal(float *x, size_t n, float std, uint64_t seed, uint32_t tensor)

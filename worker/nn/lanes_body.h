@@ -8,9 +8,7 @@
 
 #include "nn/lanes.h"
 #include "nn/lanes_math.h"
-#include "nn/philox.h"
-
-#define INLINE static inline __attribute__((always_inline))
+#include "nn/lanes_philox.h"
 
 /* Call block_function(..., at, count) over a row of n elements. */
 #define FOR_BLOCKS(n, block_function, ...)                                                         \
@@ -65,10 +63,7 @@ INLINE float strands_total(strands s)
 /* What each element of a block is multiplied by: 0 or drop->scale. */
 INLINE void mask_block(struct block *mask, const struct dropout_row *drop, int at)
 {
-    uint32_t words[LANES_BLOCK];
-    uint32_t first = (uint32_t)at / LANES_BLOCK * LANES;
-    uint32_t k0 = drop->key[0], k1 = drop->key[1];
-    uint32_t threshold = drop->threshold;
+    uint32_t words[LANES_BLOCK], threshold = drop->threshold;
     float scale = drop->scale;
 
     if (!threshold) {
@@ -76,15 +71,7 @@ INLINE void mask_block(struct block *mask, const struct dropout_row *drop, int a
             mask->x[i] = 1.0f;
         return;
     }
-    for (uint32_t i = 0; i < LANES; i++) {
-        uint32_t c0 = first + i, c1 = drop->row, c2 = drop->sample, c3 = drop->step;
-
-        PHILOX_ROUNDS();
-        words[i] = c0;
-        words[LANES + i] = c1;
-        words[2 * LANES + i] = c2;
-        words[3 * LANES + i] = c3;
-    }
+    lanes_philox(words, drop, (uint32_t)at / LANES_BLOCK * LANES);
     for (int i = 0; i < LANES_BLOCK; i++)
         mask->x[i] = words[i] >= threshold ? scale : 0.0f;
 }
@@ -267,12 +254,20 @@ INLINE float row_max(const float *x, int n)
     return top;
 }
 
+/* A share of less than 1e-20 is none at all: it is lost in a sum of 1 anyway, and its products
+ * would be denormal numbers, which processors take a hundred times as long to multiply. */
+#define SOFTMAX_LOWEST -46.0f
+
 INLINE void softmax_exp_block(float *s, float max, float scale, strands *sum, int at, int count)
 {
     struct block e = {{0}};
 
-    for (int i = 0; i < count; i++)
-        e.x[i] = lanes_expf((s[at + i] - max) * scale);
+    for (int i = 0; i < count; i++) {
+        float x = (s[at + i] - max) * scale;
+        float y = lanes_expf(x);
+
+        e.x[i] = x < SOFTMAX_LOWEST ? 0.0f : y;
+    }
     *sum = strands_add_block(*sum, &e);
     memcpy(s + at, e.x, (size_t)count * sizeof(float));
 }
@@ -399,6 +394,16 @@ static void add_columns_run(float *acc, const float *x, int rows, int ld, int n)
 
 /* --- the optimizer --- */
 
+#define ADAMW_LEAST_MEAN   1e-30f
+#define ADAMW_LEAST_SQUARE 1e-36f
+
+/* The mean of a gradient that stays zero, a rare word's, would end as a denormal number and stay
+ * one: small moments are cut off where they no longer move a float parameter. */
+INLINE float cut_off(float x, float least)
+{
+    return (x < 0.0f ? -x : x) < least ? 0.0f : x;
+}
+
 static void adamw_run(const struct lanes_adamw *a, float *restrict p, float *restrict g,
                       float *restrict m, float *restrict v, size_t n)
 {
@@ -410,8 +415,8 @@ static void adamw_run(const struct lanes_adamw *a, float *restrict p, float *res
         float square = FMA(c.beta2_left * grad, grad, c.beta2 * v[i]);
         float root = FMA(__builtin_sqrtf(square), c.rsqrt_bias2, c.eps);
 
-        m[i] = mean;
-        v[i] = square;
+        m[i] = cut_off(mean, ADAMW_LEAST_MEAN);
+        v[i] = cut_off(square, ADAMW_LEAST_SQUARE);
         p[i] = p[i] * c.keep - c.rate * mean / root;
         g[i] = 0.0f;
     }

@@ -11,13 +11,15 @@
 
 #include <stdint.h>
 
+#define INLINE static inline __attribute__((always_inline))
+
 #if defined(__FMA__) || defined(__aarch64__)
 #define FMA(a, b, c) __builtin_fmaf(a, b, c)
 #else
 #define FMA(a, b, c) ((a) * (b) + (c))
 #endif
 
-static inline uint32_t float_bits(float x)
+INLINE uint32_t float_bits(float x)
 {
     union {
         float f;
@@ -27,7 +29,7 @@ static inline uint32_t float_bits(float x)
     return pun.u;
 }
 
-static inline float float_of(uint32_t bits)
+INLINE float float_of(uint32_t bits)
 {
     union {
         uint32_t u;
@@ -38,7 +40,7 @@ static inline float float_of(uint32_t bits)
 }
 
 /* exp(x + low) for a small correction `low`: 2^n e^r with r in -ln2/2 .. ln2/2. */
-static inline float lanes_expf2(float x, float low)
+INLINE float lanes_expf2(float x, float low)
 {
     /* Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. */
     const float magic = 12582912.0f;
@@ -60,7 +62,7 @@ static inline float lanes_expf2(float x, float low)
     return float_of(float_bits(p) + (float_bits(t) << 23));
 }
 
-static inline float lanes_expf(float x)
+INLINE float lanes_expf(float x)
 {
     return lanes_expf2(x, 0.0f);
 }
@@ -70,7 +72,7 @@ static inline float lanes_expf(float x)
  * The small half Phi(-|x|) = exp(-x^2/2) t p(t) keeps its relative accuracy; the other half is one
  * less it. x^2 is split so that rounding it does not spoil the exponential: 12 bits squared are
  * exact. Beyond |x| = 12 both stay at their value there, 2e-33. */
-static inline float lanes_phi(float x, float *out_density)
+INLINE float lanes_phi(float x, float *out_density)
 {
     float z = x < 0.0f ? -x : x;
     float high, low, e, t, p;
@@ -93,7 +95,7 @@ static inline float lanes_phi(float x, float *out_density)
     return x < 0.0f ? p : 1.0f - p;
 }
 
-static inline float lanes_tanhf(float x)
+INLINE float lanes_tanhf(float x)
 {
     float z = x < 0.0f ? -x : x;
     float zz = x * x;

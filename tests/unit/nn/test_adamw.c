@@ -106,6 +106,18 @@ static void adamw_does_not_depend_on_threads(void **state)
     }
 }
 
+static void adamw_moments_of_a_silent_gradient_end_at_zero(void **state)
+{
+    struct adamw a = {.lr = 1e-3, .beta1 = 0.9, .beta2 = 0.9, .eps = 1e-8, .grad_scale = 1.0};
+    float p[3] = {1, 2, 3}, g[3] = {1, -1, 1e-3f}, m[3] = {0}, v[3] = {0};
+
+    (void)state;
+    for (a.step = 1; a.step <= 1000; a.step++)
+        adamw_step(&a, p, g, m, v, 3);
+    for (int i = 0; i < 3; i++)
+        assert_true(m[i] == 0.0f && v[i] == 0.0f);
+}
+
 /* The order that the header promises, written down naively. */
 static double ref_sum(const float *x, size_t n)
 {
@@ -142,6 +154,7 @@ int main(void)
         cmocka_unit_test(adamw_is_torch_adamw_over_20_steps),
         cmocka_unit_test(adamw_without_decay_is_adam),
         cmocka_unit_test(adamw_does_not_depend_on_threads),
+        cmocka_unit_test(adamw_moments_of_a_silent_gradient_end_at_zero),
         cmocka_unit_test(adamw_sum_squares_adds_in_the_documented_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -321,6 +321,17 @@ static void lanes_softmax_is_softmax_even_with_huge_scores(void **state)
     assert_true(difference(y, want, N) < 2e-6);
 }
 
+/* What is left out would be a denormal number soon, and slow. */
+static void lanes_softmax_leaves_out_what_is_lost_beside_one(void **state)
+{
+    const struct lanes *l = *state;
+    struct dropout_row none = {.scale = 1.0f};
+    float s[] = {50.0f, 50.0f - 47.0f, 50.0f - 45.0f, -1e30f};
+
+    l->softmax(s, 4, 1.0f, &none);
+    assert_true(s[0] == 1.0f && s[1] == 0.0f && s[2] > 1e-20f && s[3] == 0.0f);
+}
+
 /* Jacobian of dropout(softmax(scale s)) by the textbook, and the dropped probabilities again. */
 static void lanes_softmax_back_is_the_jacobian(void **state)
 {
@@ -430,6 +441,8 @@ static const struct {
     {"dropout_is_the_documented_function_of_the_counter",
      lanes_dropout_is_the_documented_function_of_the_counter},
     {"softmax_is_softmax_even_with_huge_scores", lanes_softmax_is_softmax_even_with_huge_scores},
+    {"softmax_leaves_out_what_is_lost_beside_one",
+     lanes_softmax_leaves_out_what_is_lost_beside_one},
     {"softmax_back_is_the_jacobian", lanes_softmax_back_is_the_jacobian},
     {"norm_is_layernorm_of_residual_and_dropout", lanes_norm_is_layernorm_of_residual_and_dropout},
     {"norm_back_is_the_textbook_formula", lanes_norm_back_is_the_textbook_formula},
