@@ -154,6 +154,7 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     struct exchange_key in = key_of(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
     struct exchange_key out = key_of(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
     struct link_message msg;
+    int64_t start_ns;
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){0};
@@ -166,7 +167,9 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     }
     if (rc != ERR_OK)
         return rc;
+    start_ns = clock_now_ns();
     sum->square_sum = weights_square_sum(&t->stage->weights, sum->square_sum);
+    t->compute_ns += clock_now_ns() - start_ns;
     sum->stage_ms[sum->n_stages++] =
         (double)t->compute_ns / 1e6 / t->plan->spec.training.micro_batches;
     if (t->stage->is_last)
@@ -224,13 +227,16 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
         .decay = spec->training.weight_decay,
         .step = step,
     };
+    int64_t start_ns;
 
     if (!isfinite(loss) || !isfinite(end->square_sum))
         return err_set(err, ERR_INVALID,
                        "step %lld: the loss or a gradient is not finite; lower "
                        "spec.training.optimizer.learningRate",
                        (long long)step + 1);
+    start_ns = clock_now_ns();
     weights_update(&t->stage->weights, &how);
+    t->update_ns = clock_now_ns() - start_ns;
     return ERR_OK;
 }
 
@@ -288,7 +294,8 @@ static void show_evaluation(struct train *t, const struct message_end *end)
 
 static void start_counting(struct train *t)
 {
-    t->compute_ns = 0;
+    t->compute_ns = t->update_ns; /* it was not over when that step was summed up */
+    t->update_ns = 0;
     t->tokens = 0;
     t->loss_sum = 0;
     t->n_correct = 0;

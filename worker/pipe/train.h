@@ -22,7 +22,8 @@ struct train {
     char *meta;                 /* message_max_bytes() for writing one message */
     struct progress progress;   /* what was posted last */
     struct message_facts facts; /* of the run */
-    int64_t compute_ns;         /* in this step */
+    int64_t compute_ns;         /* in this step, with the update of the step before */
+    int64_t update_ns;          /* of the weights, in the step before */
     int64_t tokens;             /* in this step */
     double loss_sum;            /* in this step or evaluation; the last stage's */
     int64_t n_correct;
