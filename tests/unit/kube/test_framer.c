@@ -77,6 +77,8 @@ static void framer_gives_the_same_lines_byte_by_byte(void **state)
 
 static void framer_takes_a_line_of_exactly_the_limit_and_no_longer(void **state)
 {
+    const char *fits = "1234\n";
+    const char *too_long = "12345\n";
     struct err err;
 
     (void)state;
@@ -84,13 +86,13 @@ static void framer_takes_a_line_of_exactly_the_limit_and_no_longer(void **state)
         struct framer f = {.partial.max = 4};
         struct lines l = {.text.max = 100};
 
-        assert_int_equal(feed(&f, &l, "1234\n" + 0, cut, &err), ERR_OK);
-        assert_int_equal(feed(&f, &l, "1234\n" + cut, 5 - cut, &err), ERR_OK);
+        assert_int_equal(feed(&f, &l, fits, cut, &err), ERR_OK);
+        assert_int_equal(feed(&f, &l, fits + cut, 5 - cut, &err), ERR_OK);
         assert_string_equal(buf_text(&l.text), "1234|");
         framer_reset(&f);
         buf_reset(&l.text);
-        if (feed(&f, &l, "12345\n" + 0, cut, &err) == ERR_OK)
-            assert_int_equal(feed(&f, &l, "12345\n" + cut, 6 - cut, &err), ERR_LIMIT);
+        if (feed(&f, &l, too_long, cut, &err) == ERR_OK)
+            assert_int_equal(feed(&f, &l, too_long + cut, 6 - cut, &err), ERR_LIMIT);
         else
             assert_int_equal(err.code, ERR_LIMIT);
         assert_int_equal(l.text.len, 0);

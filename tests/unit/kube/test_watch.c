@@ -34,7 +34,7 @@
 #define NEXT_PAGE(at) "GET /api/v1/pods?limit=500&continue=" at " HTTP"
 #define WATCH(from)                                                                                \
     "GET /api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=" from "&timeoutSeconds" \
-                                                                                 "="
+    "="
 
 /* A script and what the caller of the watch is told: "+a" added, "~a" modified, "-a" deleted, each
  * with its uid, "S" synced, "!7" failed with that error code. The last reply usually hangs. */

@@ -1,0 +1,293 @@
+#include "kube/client.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "loopback.h"
+
+static struct http *loop;
+static struct loopback *server;
+static struct kube_client *client;
+static struct err err;
+static const struct kube_ref pod = {.resource = &kube_pods, .namespace = "ns", .name = "a"};
+static const struct kube_ref all_pods = {.resource = &kube_pods, .namespace = "ns"};
+
+#define SERVE(...)                                                                                 \
+    static const struct loopback_reply replies[] = {__VA_ARGS__};                                  \
+    begin(replies, sizeof replies / sizeof *replies, NULL, NULL)
+
+static void begin(const struct loopback_reply *replies, size_t n, const char *token_file,
+                  const struct kube_options *options)
+{
+    struct kube_config config = {.namespace = strdup("default"), .token = strdup("old")};
+
+    server = loopback_start(replies, n);
+    assert_non_null(server);
+    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    if (token_file)
+        config.token_file = strdup(token_file);
+    assert_int_equal(http_new(&loop, &err), ERR_OK);
+    assert_int_equal(kube_client_new(loop, &config, options, &client, &err), ERR_OK);
+    assert_null(config.server); /* taken over */
+}
+
+static int end(void **state)
+{
+    (void)state;
+    kube_client_free(client);
+    http_free(loop);
+    loopback_stop(server);
+    return 0;
+}
+
+static void assert_sent(size_t i, const char *part)
+{
+    if (!strstr(loopback_request(server, i), part))
+        fail_msg("request %zu lacks \"%s\":\n%s", i, part, loopback_request(server, i));
+}
+
+static void client_get_reads_an_object(void **state)
+{
+    struct json *object = NULL;
+
+    (void)state;
+    SERVE({.expect = "GET /api/v1/namespaces/ns/pods/a HTTP", .body = "{\"kind\":\"Pod\"}"});
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
+    assert_string_equal(json_string(json_get(object, "kind"), ""), "Pod");
+    json_free(object);
+    assert_sent(0, "\r\nAccept: application/json\r\n");
+    assert_sent(0, "\r\nUser-Agent: kube-c\r\n");
+    assert_sent(0, "\r\nAuthorization: Bearer old\r\n");
+    assert_string_equal(kube_client_namespace(client), "default");
+}
+
+static void client_errors_say_what_was_tried_and_what_the_server_said(void **state)
+{
+    struct json *object = NULL;
+
+    (void)state;
+    SERVE({.expect = "GET", .status = 404, .body = "{\"message\":\"pods \\\"a\\\" not found\"}"},
+          {.expect = "POST", .status = 409, .body = "{\"message\":\"exists\"}"},
+          {.expect = "GET", .body = "{\"kind\":"});
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_NOT_FOUND);
+    assert_string_equal(err.text, "get pods ns/a: pods \"a\" not found (404)");
+    assert_int_equal(kube_create(client, &pod, "{}", NULL, &err), ERR_CONFLICT);
+    assert_string_equal(err.text, "create pods ns/a: exists (409)");
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_INVALID);
+    assert_null(object);
+}
+
+static void client_create_posts_to_the_collection(void **state)
+{
+    struct json *object = NULL;
+
+    (void)state;
+    SERVE({.expect = "POST /api/v1/namespaces/ns/pods?fieldManager=kube-c HTTP",
+           .status = 201,
+           .body = "{\"metadata\":{\"uid\":\"7\"}}"});
+    assert_int_equal(kube_create(client, &pod, "{\"a\":1}", &object, &err), ERR_OK);
+    assert_string_equal(json_string(json_path(object, "metadata.uid"), ""), "7");
+    json_free(object);
+    assert_sent(0, "\r\nContent-Type: application/json\r\n");
+    assert_sent(0, "\r\n\r\n{\"a\":1}");
+}
+
+static void client_patches_with_the_right_type(void **state)
+{
+    struct kube_ref status = pod;
+
+    (void)state;
+    status.subresource = "status";
+    SERVE({.expect = "PATCH /api/v1/namespaces/ns/pods/a/status?fieldManager=kube-c HTTP",
+           .body = "{}"},
+          {.expect = "PATCH /api/v1/namespaces/ns/pods/a?fieldManager=kube-c&force=true HTTP",
+           .body = "{}"});
+    assert_int_equal(kube_merge(client, &status, "{}", NULL, &err), ERR_OK);
+    assert_sent(0, "\r\nContent-Type: application/merge-patch+json\r\n");
+    assert_int_equal(kube_apply(client, &pod, "{}", NULL, &err), ERR_OK);
+    assert_sent(1, "\r\nContent-Type: application/apply-patch+yaml\r\n");
+}
+
+static void client_delete_says_how(void **state)
+{
+    (void)state;
+    SERVE({.expect = "DELETE /api/v1/namespaces/ns/pods/a HTTP", .body = "{}"},
+          {.expect = "DELETE /api/v1/namespaces/ns/pods/a HTTP", .body = "{}"});
+    assert_int_equal(kube_delete(client, &pod, NULL, &err), ERR_OK);
+    assert_sent(0, "{\"apiVersion\":\"v1\",\"kind\":\"DeleteOptions\","
+                   "\"propagationPolicy\":\"Background\"}");
+    assert_int_equal(kube_delete(client, &pod, &(struct kube_delete){"u-1", 0}, &err), ERR_OK);
+    assert_sent(1, "\"gracePeriodSeconds\":0,\"preconditions\":{\"uid\":\"u-1\"}}");
+}
+
+static void client_never_writes_to_or_deletes_a_whole_collection(void **state)
+{
+    (void)state;
+    SERVE({.expect = "nothing"});
+    assert_int_equal(kube_delete(client, &all_pods, NULL, &err), ERR_INVALID);
+    assert_int_equal(kube_merge(client, &all_pods, "{}", NULL, &err), ERR_INVALID);
+    assert_int_equal(kube_apply(client, &all_pods, "{}", NULL, &err), ERR_INVALID);
+    assert_int_equal(loopback_connections(server), 0);
+}
+
+struct names {
+    char text[100];
+    int fails_at;
+    int n;
+};
+
+static enum err_code note_name(void *ctx, const struct json *object, struct err *e)
+{
+    struct names *names = ctx;
+
+    if (++names->n == names->fails_at)
+        return err_set(e, ERR_LIMIT, "enough");
+    strcat(names->text, json_string(json_path(object, "metadata.name"), "?"));
+    return ERR_OK;
+}
+
+static void client_list_reads_every_page(void **state)
+{
+    struct names names = {0};
+
+    (void)state;
+    SERVE({.expect = "GET /api/v1/namespaces/ns/pods?limit=500 HTTP",
+           .body = "{\"metadata\":{\"continue\":\"c1\"},\"items\":[{\"metadata\":{\"name\":\"a\"}},"
+                   "{\"metadata\":{\"name\":\"b\"}}]}"},
+          {.expect = "GET /api/v1/namespaces/ns/pods?limit=500&continue=c1 HTTP",
+           .body = "{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"c\"}}]}"});
+    assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
+                     ERR_OK);
+    assert_string_equal(names.text, "abc");
+}
+
+static void client_list_ends_where_the_caller_says(void **state)
+{
+    struct names names = {.fails_at = 2};
+
+    (void)state;
+    SERVE({.expect = "GET",
+           .body = "{\"metadata\":{\"continue\":\"c1\"},\"items\":[{\"metadata\":{\"name\":\"a\"}},"
+                   "{\"metadata\":{\"name\":\"b\"}}]}"});
+    assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
+                     ERR_LIMIT);
+    assert_string_equal(names.text, "a");
+}
+
+static void client_reads_its_token_again_after_a_401(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "Authorization: Bearer old", .status = 401},
+        {.expect = "Authorization: Bearer new", .body = "{}"}};
+    char path[] = "/tmp/test_client.XXXXXX";
+    struct json *object = NULL;
+    int fd = mkstemp(path);
+
+    (void)state;
+    assert_true(fd >= 0);
+    close(fd);
+    assert_int_equal(file_write(path, "new\n", 4, &err), ERR_OK);
+    begin(replies, 2, path, NULL);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
+    json_free(object);
+    assert_int_equal(remove(path), 0);
+}
+
+static void client_gives_up_after_a_second_401(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "GET", .status = 401},
+        {.expect = "GET", .status = 401, .body = "{\"message\":\"Unauthorized\"}"}};
+    struct json *object = NULL;
+
+    (void)state;
+    begin(replies, 2, "/nowhere/token", NULL);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_DENIED);
+    assert_int_equal(loopback_unused(server), 0);
+}
+
+static void client_sends_nothing_while_the_server_asked_for_quiet(void **state)
+{
+    struct json *object = NULL;
+    int64_t began_ms = clock_now_ms();
+
+    (void)state;
+    SERVE({.expect = "GET", .status = 429, .headers = "Retry-After: 7\r\n"});
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_AGAIN);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_AGAIN);
+    assert_true(clock_now_ms() - began_ms < 3000); /* said at once, not waited for */
+    assert_int_equal(loopback_strays(server), 0);
+    assert_in_range(kube_client_quiet_ms(client, clock_now_ms()), 3000, 7000);
+    assert_int_equal(kube_client_quiet_ms(client, clock_now_ms() + 7001), 0);
+}
+
+static void client_keeps_to_its_rate(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "GET", .body = "{}"}, {.expect = "GET", .body = "{}"},
+        {.expect = "GET", .body = "{}"}, {.expect = "GET", .body = "{}"},
+        {.expect = "GET", .body = "{}"}, {.expect = "GET", .body = "{}"}};
+    struct kube_options options = {.calls_per_second = 20, .calls_burst = 2};
+    int64_t began_ms = clock_now_ms();
+
+    (void)state;
+    begin(replies, 6, NULL, &options);
+    for (int i = 0; i < 6; i++) {
+        struct json *object = NULL;
+
+        assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
+        json_free(object);
+    }
+    assert_true(clock_now_ms() - began_ms >= 190); /* two at once, four at 50 ms each */
+}
+
+static void client_dials_the_server_under_the_name_of_its_certificate(void **state)
+{
+    static const struct loopback_reply replies[] = {{.expect = "nothing"}};
+    struct kube_config config = {.namespace = strdup("default"),
+                                 .tls_server_name = strdup("api.example")};
+    struct json *object = NULL;
+
+    (void)state;
+    server = loopback_start(replies, 1);
+    assert_true(asprintf(&config.server, "https://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_int_equal(http_new(&loop, &err), ERR_OK);
+    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    loopback_stop(server);
+    assert_int_equal(kube_get(client, &pod, &object, &err), ERR_IO);
+    assert_non_null(strstr(err.text, "api.example"));
+    assert_non_null(strstr(err.text, "refused")); /* so it was not looked up by name */
+    server = loopback_start(replies, 1);
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(client_get_reads_an_object),
+        TEST(client_errors_say_what_was_tried_and_what_the_server_said),
+        TEST(client_create_posts_to_the_collection),
+        TEST(client_patches_with_the_right_type),
+        TEST(client_delete_says_how),
+        TEST(client_never_writes_to_or_deletes_a_whole_collection),
+        TEST(client_list_reads_every_page),
+        TEST(client_list_ends_where_the_caller_says),
+        TEST(client_reads_its_token_again_after_a_401),
+        TEST(client_gives_up_after_a_second_401),
+        TEST(client_sends_nothing_while_the_server_asked_for_quiet),
+        TEST(client_keeps_to_its_rate),
+        TEST(client_dials_the_server_under_the_name_of_its_certificate),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
