@@ -1,0 +1,144 @@
+#!/bin/bash
+# The whole product on a real cluster: kind with uneven nodes, helm, kubectl, real training.
+# Prints TAP. Leaves the cluster up, so that a second run is quick; nothing of the test stays in it.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=hack/cluster/lib.sh
+. hack/cluster/lib.sh
+set +e
+export KUBECONFIG=$CLUSTER_KUBECONFIG
+ns=skyjob-e2e
+n=0
+
+k() { kubectl -n $ns "$@"; }
+check() { # check SENTENCE COMMAND...
+    local name=$1 out
+    shift
+    n=$((n + 1))
+    if out=$("$@" 2>&1); then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        printf '# %s\n' "${out//$'\n'/$'\n'# }"
+    fi
+}
+until_true() { # until_true SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ $SECONDS -lt $end ] || { echo "not within the time: $*"; return 1; }
+        sleep 0.5
+    done
+}
+field() { k get sj "$1" -o jsonpath="$2"; } # field JOB JSONPATH
+reason() { field "$1" "{.status.conditions[?(@.type=='$2')].reason}"; }
+state_of() { field "$1" "{.status.conditions[?(@.type=='$2')].status}"; }
+complete() { k wait --for=condition=Complete "sj/$1" --timeout="${2:-300}s"; }
+step_of() { local s; s=$(field "$1" '{.status.progress.step}'); echo "${s:-0}"; }
+has_stepped() { [ "$(step_of "$1")" -gt 0 ]; }
+dump() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job --tail=20 --prefix; } >&2
+
+# job NAME STEPS [SOURCE]: the sample job, cut short
+job() {
+    sed -e "s/name: mnli/name: $1/" manifests/samples/mnli.yaml |
+        awk -v steps="$2" -v source="${3:-}" '
+            /^  training:/ { print; print "    steps: " steps; next }
+            /source:/ && source != "" { sub(/source:.*/, "source: " source); print; next }
+            { print }' | k apply -f -
+}
+leftovers() {
+    [ -z "$(k get pods,configmaps,services,secrets -l "skyjob.dev/job=$1" -o name)" ]
+}
+
+setup() {
+    hack/cluster/up.sh && hack/install.sh || exit 1
+    kubectl delete namespace $ns --ignore-not-found --wait
+    kubectl create namespace $ns &&
+        kubectl label namespace $ns pod-security.kubernetes.io/enforce=restricted
+} >&2
+setup
+
+# --- a job from apply to Complete ---
+whole_job() { k apply -f manifests/samples/mnli.yaml && complete mnli 420; }
+check 'the sample job trains to Complete in a restricted namespace' whole_job
+accuracy() { awk -v a="$(field mnli '{.status.progress.metrics[?(@.name=="accuracy")].value}')" \
+    'BEGIN { print a; exit !(a >= 0.85) }'; }
+check 'accuracy on held-out pairs is at least 0.85' accuracy
+columns() {
+    local head
+    head=$(k get sj | head -1)
+    echo "$head"
+    [ "$(awk '{print $1, $2, $3, $4, $5, $6, $7}' <<<"$head")" = 'NAME STATE STAGES STEP LOSS TOKENS/S AGE' ]
+}
+check 'kubectl get sj shows state, stages, step, loss, tokens/s and age' columns
+described() { k describe sj mnli | grep -E 'Normal +TrainingFinished'; }
+check 'kubectl describe shows the events of the job' described
+logged() { k logs mnli-r0-s0-a1 | grep -q '"evaluated"'; }
+check 'kubectl logs shows what the head said' logged
+follows_speed() { # the node with most CPU has the most of the model
+    local rows
+    rows=$(field mnli '{range .status.stages[*]}{.node}{" "}{.predictedMs}{"\n"}{end}')
+    echo "$rows"
+    [ -n "$(field mnli '{.status.placement.reason}')" ] && [ "$(wc -l <<<"$rows")" -ge 2 ]
+}
+check 'the placement uses several nodes and says why' follows_speed
+gone() { k delete sj mnli --timeout=60s && until_true 30 leftovers mnli; }
+check 'deleting the job leaves nothing' gone
+
+# --- disturbances ---
+pod_deleted() {
+    job lost 400 && until_true 90 has_stepped lost || return
+    k delete pod lost-r0-s1-a1 --wait=false && complete lost && [ "$(field lost '{.status.attempt}')" = 2 ]
+}
+check 'a job whose worker pod is deleted starts again and completes' pod_deleted
+operator_deleted() {
+    job calm 400 && until_true 90 has_stepped calm || return
+    kubectl -n skyjob-system delete pod --all --wait=false && complete calm &&
+        [ "$(field calm '{.status.attempt}')" = 1 ]
+}
+check 'a job whose operator is deleted goes on in its first attempt' operator_deleted
+deleted_midway() {
+    job cut 400 && until_true 90 has_stepped cut && k delete sj cut --timeout=60s && until_true 60 leftovers cut
+}
+check 'a job that is deleted midway leaves nothing' deleted_midway
+k delete sj --all --timeout=60s >/dev/null 2>&1
+
+# --- bad input ---
+refused() { # refused WORDS < manifest
+    local out
+    out=$(k apply -f - 2>&1) && return 1
+    echo "$out"
+    grep -q "$1" <<<"$out"
+}
+manifest() { # manifest TRAINING
+    printf 'apiVersion: skyjob.dev/v1alpha1\nkind: SkyJob\nmetadata: {name: bad}\nspec:\n  data: {task: MNLI, source: {sample: MNLI}}\n  training: %s\n' "$1"
+}
+odd_batch() { manifest '{batchSize: 30, microBatches: 8}' | refused 'microBatches'; }
+check 'a batch that micro-batches do not divide is refused by name' odd_batch
+bad_rate() { manifest '{optimizer: {learningRate: "fast"}}' | refused 'learningRate'; }
+check 'a learning rate that is no number is refused by name' bad_rate
+unknown() { manifest '{bacthSize: 32}' | refused 'bacthSize'; }
+check 'an unknown field is refused by name' unknown
+data=$(mktemp -d) # a ConfigMap holds at most 1 MiB
+trap 'rm -rf "$data"' EXIT
+cp build/sample/mnli/vocab.txt build/sample/mnli/dev_matched.tsv "$data"
+head -n 3001 build/sample/mnli/train.tsv >"$data/train.tsv"
+missing_data() {
+    job waits 60 '{configMap: late}' && until_true 30 test_reason waits Placed DataNotFound || return
+    k create configmap late --from-file="$data" && complete waits
+}
+test_reason() { [ "$(reason "$1" "$2")" = "$3" ]; }
+check 'a job waits for a missing ConfigMap and goes on when it is there' missing_data
+no_image() {
+    sed -e 's/name: mnli/name: pulls/' manifests/samples/mnli.yaml |
+        awk '{ print } /^spec:/ { print "  worker: {image: \"registry.invalid/none:1\"}" }' | k apply -f - &&
+        until_true 90 pull_failed
+}
+pull_failed() { k get sj pulls -o jsonpath='{.status.conditions[*].reason}' | grep -q ImagePullFailed; }
+check 'an image that cannot be pulled is a condition' no_image
+k delete sj --all --timeout=60s >/dev/null 2>&1
+
+kubectl delete namespace $ns --wait >/dev/null 2>&1
+uninstalled() { helm uninstall skyjob -n skyjob-system --wait && kubectl get crd skyjobs.skyjob.dev; }
+check 'helm uninstall removes the operator and keeps the CRD' uninstalled
+echo "1..$n"
