@@ -1,0 +1,139 @@
+#include "fleet/fleet.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define URL_BYTES 128
+
+/* A call under way, in a list so that fleet_free() finds it. */
+struct call {
+    struct fleet *fleet;
+    struct call *next;
+    struct call **place; /* what points to this one */
+    uint64_t id;
+    bool is_status;
+    struct fleet_handler handler;
+};
+
+struct fleet {
+    struct http *http;
+    struct call *calls;
+};
+
+enum err_code fleet_new(struct http *http, struct fleet **out, struct err *err)
+{
+    struct fleet *f = calloc(1, sizeof *f);
+
+    if (!f)
+        return err_set(err, ERR_NO_MEMORY, "no memory for calls to workers");
+    f->http = http;
+    *out = f;
+    return ERR_OK;
+}
+
+static void end_call(struct call *c)
+{
+    *c->place = c->next;
+    if (c->next)
+        c->next->place = c->place;
+    free(c);
+}
+
+void fleet_free(struct fleet *f)
+{
+    if (!f)
+        return;
+    while (f->calls) {
+        http_cancel(f->http, f->calls->id);
+        end_call(f->calls);
+    }
+    free(f);
+}
+
+/* What a status other than 2xx means, with the worker's own sentence. */
+static enum err_code refused(const struct http_response *r, struct err *err)
+{
+    enum err_code code = r->status == 409   ? ERR_CONFLICT
+                         : r->status >= 500 ? ERR_IO
+                         : r->status >= 400 ? ERR_INVALID
+                                            : ERR_PROTOCOL;
+    const char *text = buf_text(&r->body);
+
+    return err_set(err, code, "worker answered %d: %.*s", r->status, (int)strcspn(text, "\r\n"),
+                   text);
+}
+
+static void on_done(void *ctx, struct http_response *response, const struct err *err)
+{
+    struct call *c = ctx;
+    struct fleet_handler handler = c->handler;
+    bool is_status = c->is_status;
+    struct progress progress;
+    struct err answer = *err;
+
+    end_call(c); /* first: the handler may start the next one */
+    if (answer.code == ERR_OK && response->status / 100 != 2)
+        (void)refused(response, &answer);
+    else if (answer.code == ERR_OK && is_status &&
+             progress_parse(buf_text(&response->body), response->body.len, &progress, &answer) !=
+                 ERR_OK)
+        answer.code = ERR_PROTOCOL;
+    handler.on_answer(handler.ctx, is_status && answer.code == ERR_OK ? &progress : NULL, &answer);
+}
+
+static enum err_code start(struct fleet *f, const struct fleet_address *to, const char *path,
+                           const struct buf *body, struct fleet_handler handler, struct err *err)
+{
+    bool is_ipv6 = strchr(to->host, ':') != NULL;
+    char url[URL_BYTES];
+    struct http_request request = {.method = body ? "POST" : "GET",
+                                   .url = url,
+                                   .content_type = body ? "application/json" : NULL,
+                                   .body = body ? body->data : NULL,
+                                   .body_bytes = body ? body->len : 0,
+                                   .deadline_ms = FLEET_CALL_MS,
+                                   .connect_ms = FLEET_CALL_MS,
+                                   .response_max_bytes = PROGRESS_TEXT_MAX_BYTES};
+    struct call *c = calloc(1, sizeof *c);
+    enum err_code rc;
+
+    if (!c)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", to->host);
+    (void)snprintf(url, sizeof url, "http://%s%s%s:%d%s", is_ipv6 ? "[" : "", to->host,
+                   is_ipv6 ? "]" : "", to->port, path);
+    *c = (struct call){.fleet = f,
+                       .next = f->calls,
+                       .place = &f->calls,
+                       .is_status = body == NULL,
+                       .handler = handler};
+    rc = http_start(f->http, &request, (struct http_handler){.ctx = c, .on_done = on_done}, &c->id,
+                    err);
+    if (rc != ERR_OK) {
+        free(c);
+        return err_wrap(err, rc, "call worker %s:%d", to->host, to->port);
+    }
+    if (c->next)
+        c->next->place = &c->next;
+    f->calls = c;
+    return ERR_OK;
+}
+
+enum err_code fleet_post_peers(struct fleet *f, const struct fleet_address *to,
+                               const struct peers *peers, struct fleet_handler handler,
+                               struct err *err)
+{
+    struct buf body = {.max = PEERS_TEXT_MAX_BYTES};
+    enum err_code rc = peers_write(peers, &body, err);
+
+    if (rc == ERR_OK)
+        rc = start(f, to, "/v1/peers", &body, handler, err);
+    buf_deinit(&body);
+    return rc;
+}
+
+enum err_code fleet_ask_status(struct fleet *f, const struct fleet_address *to,
+                               struct fleet_handler handler, struct err *err)
+{
+    return start(f, to, "/v1/status", NULL, handler, err);
+}
