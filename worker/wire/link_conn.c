@@ -34,13 +34,15 @@ void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now
         return;
     pthread_mutex_lock(&link->lock);
     edge->conn = c;
+    if (c->deadline_ms > edge->dial_until_ms) /* the last attempt */
+        c->deadline_ms = edge->dial_until_ms > now_ms + DIAL_LAST_MS ? edge->dial_until_ms
+                                                                     : now_ms + DIAL_LAST_MS;
     pthread_mutex_unlock(&link->lock);
 }
 
 void conn_established(struct conn *c)
 {
     c->state = CONN_GREETING;
-    c->deadline_ms = c->since_ms + GREETING_MS;
 }
 
 static void open_edge(struct conn *c)
@@ -424,7 +426,7 @@ static void plan_redial(struct conn *c, int64_t now_ms)
                            : wait_ms > REDIAL_MAX_MS ? REDIAL_MAX_MS
                                                      : wait_ms;
     edge->redial_at_ms = now_ms + edge->redial_wait_ms;
-    if (now_ms >= edge->dial_until_ms)
+    if (edge->redial_at_ms >= edge->dial_until_ms)
         edge_lose(c->link, edge, ERR_TIMEOUT, "at %s port %d could not be reached: %s",
                   edge->peer.host, edge->peer.port, c->why);
 }

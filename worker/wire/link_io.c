@@ -77,6 +77,7 @@ static int hang_up(struct conn *c, enum lws_close_status status, const char *why
     memcpy(text, why, n);
     lws_close_reason(c->wsi, status, text, n);
     c->state = CONN_CLOSING;
+    c->deadline_ms = clock_now_ms() + CLOSING_MS;
     return -1;
 }
 

@@ -25,8 +25,10 @@
 #define CHUNK_MAX_BYTES  (256u << 10) /* of one write: where libwebsockets was measured fastest */
 #define CHUNK_ROOM_BYTES 64           /* free bytes in front of a chunk, for websocket headers */
 
-#define DIAL_ATTEMPT_MS   5000  /* until the TCP connection and the websocket stand */
-#define GREETING_MS       10000 /* from a TCP connection to both HELLOs and the first credit */
+#define DIAL_ATTEMPT_MS   5000  /* from dialing to the first credit */
+#define DIAL_LAST_MS      1000  /* the same for an attempt when the time to dial runs out */
+#define CLOSING_MS        500   /* from the first word of an end to the end, without an answer */
+#define GREETING_MS       10000 /* from being accepted to a HELLO */
 #define REDIAL_MIN_MS     50    /* between two attempts, doubling ... */
 #define REDIAL_MAX_MS     1000  /* ... up to this */
 #define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not thrown out for another */

@@ -1,0 +1,157 @@
+/* A websocket client made of a bare socket, for tests that break rules a real one keeps. */
+#ifndef TESTS_WIRE_RAW_PEER_H
+#define TESTS_WIRE_RAW_PEER_H
+
+#include <arpa/inet.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "stages.h"
+#include "wire/crc32c.h"
+#include "wire/hello.h"
+#include "wire/wsframe.h"
+
+#define RAW_HANDSHAKE_OF(protocol)                                                                 \
+    "GET /skyjob HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"             \
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n" protocol "\r\n"
+#define RAW_HANDSHAKE RAW_HANDSHAKE_OF("Sec-WebSocket-Protocol: skyjob.v1\r\n")
+
+static inline int raw_connect(int port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* The other end may hang up in the middle: that is what these tests are about. */
+static inline void raw_send(int fd, const void *bytes, size_t n)
+{
+    const uint8_t *p = bytes;
+
+    while (n > 0) {
+        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
+
+        if (sent <= 0)
+            return;
+        p += sent;
+        n -= (size_t)sent;
+    }
+}
+
+/* Read until `stop` has been seen, the end, or the time is over. Returns the number of bytes; the
+ * text is NUL-terminated. *out_ended says whether the other end hung up. */
+static inline size_t raw_read_until(int fd, const char *stop, char *out, size_t max,
+                                    bool *out_ended)
+{
+    struct pollfd p = {.fd = fd, .events = POLLIN};
+    size_t n = 0;
+
+    *out_ended = false;
+    while (n + 1 < max && poll(&p, 1, TIMEOUT_MS) > 0) {
+        ssize_t got = recv(fd, out + n, 1, 0);
+
+        if (got <= 0) {
+            *out_ended = true;
+            break;
+        }
+        n++;
+        out[n] = '\0';
+        if (stop && n >= strlen(stop) && memcmp(out + n - strlen(stop), stop, strlen(stop)) == 0)
+            break;
+    }
+    out[n] = '\0';
+    return n;
+}
+
+/* A connection on which the websocket handshake has been made. */
+static inline int raw_websocket(int port)
+{
+    char answer[1024];
+    bool ended;
+    int fd = raw_connect(port);
+
+    raw_send(fd, RAW_HANDSHAKE, strlen(RAW_HANDSHAKE));
+    (void)raw_read_until(fd, "\r\n\r\n", answer, sizeof answer, &ended);
+    assert_non_null(strstr(answer, "101 Switching"));
+    assert_non_null(strstr(answer, "skyjob.v1"));
+    return fd;
+}
+
+/* One whole masked binary message. */
+static inline void raw_send_message(int fd, const void *bytes, size_t n)
+{
+    uint8_t *frame = malloc(WSFRAME_HEAD_MAX + n);
+    size_t head;
+
+    assert_non_null(frame);
+    memcpy(frame + WSFRAME_HEAD_MAX, bytes, n);
+    head = wsframe_wrap(frame + WSFRAME_HEAD_MAX, n, true, true, 0x12345678);
+    raw_send(fd, frame + WSFRAME_HEAD_MAX - head, head + n);
+    free(frame);
+}
+
+/* A header as stage 0 of params_of() would send it, to be changed at will. */
+static inline struct frame_header raw_header(enum frame_kind kind)
+{
+    struct link_params p = params_of(0, 2);
+
+    return (struct frame_header){.kind = kind, .job_hash = p.job_hash, .attempt = p.attempt};
+}
+
+static inline struct hello raw_hello(uint32_t from, uint32_t to, uint32_t n_stages)
+{
+    struct link_params p = params_of(0, 2);
+
+    return (struct hello){.from_stage = from,
+                          .to_stage = to,
+                          .n_stages = n_stages,
+                          .plan_hash = p.plan_hash,
+                          .tensor_max_bytes = p.limits.tensor_max_bytes,
+                          .meta_max_bytes = p.limits.meta_max_bytes};
+}
+
+/* Send a frame whose header says what it says; `payload_crc` is made right. */
+static inline void raw_send_frame(int fd, struct frame_header head, const void *payload, size_t n)
+{
+    uint8_t *bytes = malloc(FRAME_HEADER_BYTES + n);
+
+    assert_non_null(bytes);
+    if (n > 0)
+        memcpy(bytes + FRAME_HEADER_BYTES, payload, n);
+    head.payload_crc = crc32c(0, bytes + FRAME_HEADER_BYTES, n);
+    frame_encode(&head, bytes);
+    raw_send_message(fd, bytes, FRAME_HEADER_BYTES + n);
+    free(bytes);
+}
+
+static inline void raw_send_hello(int fd, struct frame_header head, const struct hello *hello)
+{
+    uint8_t bytes[HELLO_BYTES];
+
+    hello_encode(hello, bytes);
+    head.meta_bytes = HELLO_BYTES;
+    raw_send_frame(fd, head, bytes, HELLO_BYTES);
+}
+
+/* Become stage 0's forward edge to stage 1 of 2, in the way a real stage does. */
+static inline int raw_stage_0(int port)
+{
+    struct hello hello = raw_hello(0, 1, 2);
+    char answer[2 * (2 + FRAME_HEADER_BYTES) + HELLO_BYTES + 1];
+    int fd = raw_websocket(port);
+    bool ended;
+
+    raw_send_hello(fd, raw_header(FRAME_HELLO), &hello);
+    /* Its HELLO and its first CREDIT, each in a frame of 2 bytes of header. */
+    assert_int_equal(raw_read_until(fd, NULL, answer, sizeof answer, &ended), sizeof answer - 1);
+    return fd;
+}
+
+#endif

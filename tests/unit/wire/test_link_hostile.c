@@ -1,0 +1,560 @@
+#include <signal.h>
+
+#include "base/clock.h"
+#include "raw_peer.h"
+#include "wire/bytes.h"
+
+/* --- strangers on the port of a stage whose edges are in use --- */
+
+/* Each attacks stage 1 of 3 on a fresh connection, and must be turned away. */
+struct stranger {
+    const char *name;
+    const char *text;         /* sent as it is, or ... */
+    void (*attack)(int port); /* ... everything by hand; the socket is left in `attacker` */
+    const char *says;         /* in what comes back before the end; NULL: anything */
+};
+
+static int attacker = -1;
+
+static void send_text_opcode(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x81\x85\0\0\0\0hello", 11);
+}
+
+static void send_unmasked_garbage(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x82\x05hello", 7);
+}
+
+static void send_masked_garbage(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send_message(attacker, "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", 50);
+}
+
+static void send_reserved_bits(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\xf2\x85\0\0\0\0hello", 11);
+}
+
+static void send_bad_opcode(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x83\x85\0\0\0\0hello", 11);
+}
+
+static void send_a_continuation_of_nothing(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x80\x85\0\0\0\0hello", 11);
+}
+
+static void send_a_large_ping(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x89\xfe\xff\xff\0\0\0\0", 8);
+}
+
+static void send_a_negative_length(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x82\xff\xff\xff\xff\xff\xff\xff\xff\xff\0\0\0\0hello", 19);
+}
+
+static void send_garbage_in_a_frame_of_4_exabytes(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x82\xff\x40\0\0\0\0\0\0\0\0\0\0\0hello", 19);
+}
+
+static void send_a_tensor_before_hello(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send_frame(attacker, raw_header(FRAME_FORWARD), NULL, 0);
+}
+
+static void send_a_hello_of_4_gib(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    uint8_t bytes[FRAME_HEADER_BYTES];
+
+    attacker = raw_websocket(port);
+    head.meta_bytes = UINT32_MAX;
+    frame_encode(&head, bytes);
+    raw_send_message(attacker, bytes, sizeof bytes);
+}
+
+static void send_a_short_hello(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+
+    attacker = raw_websocket(port);
+    head.meta_bytes = 3;
+    raw_send_frame(attacker, head, "abc", 3);
+}
+
+static void send_a_hello_with_a_wrong_checksum(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    uint8_t bytes[FRAME_HEADER_BYTES + HELLO_BYTES] = {0};
+
+    attacker = raw_websocket(port);
+    head.meta_bytes = HELLO_BYTES;
+    head.payload_crc = 1;
+    frame_encode(&head, bytes);
+    raw_send_message(attacker, bytes, sizeof bytes);
+}
+
+static void say_another_job(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    head.job_hash++;
+    raw_send_hello(attacker, head, &hello);
+}
+
+static void say_another_attempt(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    head.attempt = 1;
+    raw_send_hello(attacker, head, &hello);
+}
+
+static void say_another_plan(int port)
+{
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    hello.plan_hash++;
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void say_other_limits(int port)
+{
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    hello.tensor_max_bytes *= 2;
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void mean_another_stage(int port)
+{
+    struct hello hello = raw_hello(1, 2, 3);
+
+    attacker = raw_websocket(port);
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void come_from_a_stage_that_is_no_neighbour(int port)
+{
+    struct hello hello = raw_hello(2, 1, 3); /* that edge comes from stage 0 */
+
+    attacker = raw_websocket(port);
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void want_an_edge_that_is_taken(int port)
+{
+    struct hello hello = raw_hello(2, 1, 3);
+
+    attacker = raw_websocket(port);
+    hello.is_backward = true;
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void hang_up_at_once(int port)
+{
+    attacker = raw_connect(port);
+    shutdown(attacker, SHUT_WR);
+}
+
+static void hang_up_in_the_middle_of_hello(int port)
+{
+    attacker = raw_websocket(port);
+    raw_send(attacker, "\x82\xe8\0\0\0\0SKJ", 9);
+    shutdown(attacker, SHUT_WR);
+}
+
+static struct stranger strangers[] = {
+    {"link_refuses_a_plain_get", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", NULL, NULL},
+    {"link_refuses_a_post", "POST /skyjob HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
+     NULL, NULL},
+    {"link_refuses_garbage", "\x16\x03\x01\x02garbage\r\n\r\n\r\n", NULL, NULL},
+    {"link_refuses_the_preface_of_http2", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", NULL, NULL},
+    {"link_refuses_an_upgrade_to_http2",
+     "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+     "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+     NULL, NULL},
+    {"link_refuses_an_upgrade_to_http2_that_also_has_a_websocket_key",
+     "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+     "HTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n\r\n",
+     NULL, NULL},
+    {"link_refuses_an_upgrade_to_something_unknown",
+     "GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: nonsense\r\n\r\n", NULL, NULL},
+    {"link_refuses_connect", "CONNECT x:80 HTTP/1.1\r\nHost: x\r\n\r\n", NULL, NULL},
+    {"link_refuses_a_websocket_without_a_subprotocol", RAW_HANDSHAKE_OF(""), NULL, NULL},
+    {"link_refuses_a_websocket_of_another_subprotocol",
+     RAW_HANDSHAKE_OF("Sec-WebSocket-Protocol: chat, skyjob.v2\r\n"), NULL, NULL},
+    {"link_refuses_a_websocket_without_a_key",
+     "GET /skyjob HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: skyjob.v1\r\n\r\n",
+     NULL, NULL},
+    {"link_refuses_who_hangs_up_at_once", NULL, hang_up_at_once, NULL},
+    {"link_refuses_who_hangs_up_in_the_middle_of_hello", NULL, hang_up_in_the_middle_of_hello,
+     NULL},
+    {"link_refuses_text_frames", NULL, send_text_opcode, "text instead of binary"},
+    {"link_refuses_unmasked_garbage", NULL, send_unmasked_garbage, "do not start a frame"},
+    {"link_refuses_masked_garbage", NULL, send_masked_garbage, "do not start a frame"},
+    {"link_refuses_reserved_bits", NULL, send_reserved_bits, "rsv bits"},
+    {"link_refuses_an_unknown_opcode", NULL, send_bad_opcode, "bad opc"},
+    {"link_refuses_a_continuation_of_nothing", NULL, send_a_continuation_of_nothing, "bad cont"},
+    {"link_refuses_a_large_ping", NULL, send_a_large_ping, NULL},
+    {"link_refuses_a_frame_of_negative_length", NULL, send_a_negative_length, NULL},
+    {"link_refuses_garbage_in_an_endless_frame", NULL, send_garbage_in_a_frame_of_4_exabytes,
+     "do not start a frame"},
+    {"link_refuses_a_tensor_before_hello", NULL, send_a_tensor_before_hello,
+     "a FORWARD frame is not expected here"},
+    {"link_refuses_a_hello_of_4_gib", NULL, send_a_hello_of_4_gib, "4294967295 bytes of meta"},
+    {"link_refuses_a_short_hello", NULL, send_a_short_hello, "a HELLO of 3 bytes"},
+    {"link_refuses_a_hello_with_a_wrong_checksum", NULL, send_a_hello_with_a_wrong_checksum,
+     "wrong checksum"},
+    {"link_refuses_another_job", NULL, say_another_job, "another job"},
+    {"link_refuses_another_attempt", NULL, say_another_attempt, "attempt 1, not 2"},
+    {"link_refuses_another_plan", NULL, say_another_plan, "another plan"},
+    {"link_refuses_other_limits", NULL, say_other_limits, "other limits"},
+    {"link_refuses_who_means_another_stage", NULL, mean_another_stage,
+     "stage 2 was meant, this is stage 1"},
+    {"link_refuses_a_stage_that_is_no_neighbour", NULL, come_from_a_stage_that_is_no_neighbour,
+     "stage 2 has no such edge to stage 1"},
+    {"link_refuses_who_wants_an_edge_that_is_taken", NULL, want_an_edge_that_is_taken,
+     "the backward edge is taken"},
+};
+
+static struct stages victims; /* stage 0, 1 and 2, connected */
+
+static int start_victims(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    start_ready(&victims, 3);
+    return 0;
+}
+
+static int stop_victims(void **state)
+{
+    (void)state;
+    stop(&victims);
+    return 0;
+}
+
+static uint64_t n_refused(struct link *link)
+{
+    struct link_stats stats;
+
+    link_stats(link, &stats);
+    return stats.n_refused;
+}
+
+static void check_that_traffic_goes_on(struct stages *s)
+{
+    struct link_message f = message(s, FRAME_FORWARD, 1, 100000);
+    struct link_message b = message(s, FRAME_BACKWARD, 2, 100000);
+
+    send_ok(s->links[0], LINK_FORWARD_OUT, &f);
+    send_ok(s->links[2], LINK_BACKWARD_OUT, &b);
+    receive_ok(s->links[1], LINK_FORWARD_IN, &f);
+    receive_ok(s->links[1], LINK_BACKWARD_IN, &b);
+}
+
+static void check_stranger(void **state)
+{
+    const struct stranger *row = *state;
+    int port = link_port(victims.links[1]);
+    uint64_t before = n_refused(victims.links[1]);
+    int64_t until_ms = clock_now_ms() + TIMEOUT_MS;
+    char answer[2048];
+    bool ended;
+    size_t n;
+
+    if (row->attack) {
+        row->attack(port);
+    } else {
+        attacker = raw_connect(port);
+        raw_send(attacker, row->text, strlen(row->text));
+    }
+    n = raw_read_until(attacker, row->says, answer, sizeof answer, &ended);
+    if (row->says ? !memmem(answer, n, row->says, strlen(row->says)) : !ended)
+        fail_msg("%zu bytes came back, %s", n, ended ? "then the end" : "and no end");
+    close(attacker);
+    while (n_refused(victims.links[1]) == before && clock_now_ms() < until_ms)
+        usleep(1000);
+    assert_int_equal(n_refused(victims.links[1]), before + 1);
+    check_that_traffic_goes_on(&victims);
+}
+
+static void link_lets_a_neighbour_in_while_strangers_hold_all_places(void **state)
+{
+    int idle[LINK_STRANGERS_MAX + 3];
+    struct stages s;
+
+    (void)state;
+    start(&s, 2);
+    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
+        idle[i] = raw_connect(link_port(s.links[1]));
+    connect_stage(&s, 0);
+    connect_stage(&s, 1);
+    wait_ready(&s);
+    assert_true(n_refused(s.links[1]) >= 3);
+    for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
+        close(idle[i]);
+    stop(&s);
+}
+
+/* --- a neighbour that goes bad after a good start --- */
+
+struct traitor {
+    const char *name;
+    void (*betray)(int fd); /* may close nothing: that is done afterwards */
+    enum err_code want;
+    const char *says;
+};
+
+static void t_says_text(int fd)
+{
+    raw_send(fd, "\x81\x85\0\0\0\0hello", 11);
+}
+
+static void t_says_garbage(int fd)
+{
+    raw_send_message(fd, "hello, this is no frame at all", 30);
+}
+
+static void t_sends_too_large_a_tensor(int fd)
+{
+    struct frame_header head = raw_header(FRAME_FORWARD);
+    uint8_t bytes[FRAME_HEADER_BYTES];
+
+    head.tensor_bytes = TENSOR_MAX + 1;
+    frame_encode(&head, bytes);
+    raw_send_message(fd, bytes, sizeof bytes);
+}
+
+static void t_sends_too_many(int fd)
+{
+    for (int i = 0; i < 4; i++) /* 3 are allowed, see params_of() */
+        raw_send_frame(fd, raw_header(FRAME_STOP), NULL, 0);
+}
+
+static void t_sends_a_wrong_checksum(int fd)
+{
+    struct frame_header head = raw_header(FRAME_FORWARD);
+    uint8_t bytes[FRAME_HEADER_BYTES + 4] = {0};
+
+    head.tensor_bytes = 4;
+    head.payload_crc = 12345;
+    frame_encode(&head, bytes);
+    raw_send_message(fd, bytes, sizeof bytes);
+}
+
+static void t_changes_the_attempt(int fd)
+{
+    struct frame_header head = raw_header(FRAME_STOP);
+
+    head.attempt++;
+    raw_send_frame(fd, head, NULL, 0);
+}
+
+static void t_gives_credits_to_the_receiver(int fd)
+{
+    raw_send_frame(fd, raw_header(FRAME_CREDIT), NULL, 0);
+}
+
+static void t_says_hello_again(int fd)
+{
+    struct hello hello = raw_hello(0, 1, 2);
+
+    raw_send_hello(fd, raw_header(FRAME_HELLO), &hello);
+}
+
+static void t_counts_wrong_at_the_end(int fd)
+{
+    struct frame_header head = raw_header(FRAME_BYE);
+
+    head.step = 7;
+    raw_send_frame(fd, head, NULL, 0);
+}
+
+static void t_stops_in_the_middle_of_a_tensor(int fd)
+{
+    struct frame_header head = raw_header(FRAME_FORWARD);
+    uint8_t bytes[FRAME_HEADER_BYTES + 1000] = {0};
+
+    head.tensor_bytes = TENSOR_MAX;
+    frame_encode(&head, bytes);
+    raw_send_message(fd, bytes, sizeof bytes);
+    shutdown(fd, SHUT_WR);
+}
+
+/* libwebsockets says so and waits a while for the answer. */
+static void t_breaks_the_websocket(int fd)
+{
+    char answer[200];
+    bool ended;
+
+    raw_send(fd, "\xf2\x85\0\0\0\0hello", 11);
+    (void)raw_read_until(fd, "rsv bits", answer, sizeof answer, &ended);
+    shutdown(fd, SHUT_WR);
+}
+
+static struct traitor traitors[] = {
+    {"link_loses_a_neighbour_that_says_text", t_says_text, ERR_PROTOCOL,
+     "stage 0 broke the protocol: text"},
+    {"link_loses_a_neighbour_that_says_garbage", t_says_garbage, ERR_PROTOCOL,
+     "do not start a frame"},
+    {"link_loses_a_neighbour_that_sends_too_large_a_tensor", t_sends_too_large_a_tensor,
+     ERR_PROTOCOL, "FORWARD frame: 3145729 bytes of tensor, at most 3145728"},
+    {"link_loses_a_neighbour_that_sends_too_many", t_sends_too_many, ERR_PROTOCOL,
+     "more frames than it was allowed"},
+    {"link_loses_a_neighbour_that_sends_a_wrong_checksum", t_sends_a_wrong_checksum, ERR_PROTOCOL,
+     "wrong checksum"},
+    {"link_loses_a_neighbour_that_changes_its_attempt", t_changes_the_attempt, ERR_PROTOCOL,
+     "attempt 3, not 2"},
+    {"link_loses_a_neighbour_that_gives_credits", t_gives_credits_to_the_receiver, ERR_PROTOCOL,
+     "CREDIT frame is not expected"},
+    {"link_loses_a_neighbour_that_says_hello_again", t_says_hello_again, ERR_PROTOCOL,
+     "HELLO frame is not expected"},
+    {"link_loses_a_neighbour_that_counts_wrong", t_counts_wrong_at_the_end, ERR_PROTOCOL,
+     "7 frames were sent, 0 came"},
+    {"link_loses_a_neighbour_that_stops_in_a_tensor", t_stops_in_the_middle_of_a_tensor, ERR_IO,
+     "stage 0 is gone"},
+    {"link_loses_a_neighbour_that_breaks_the_websocket", t_breaks_the_websocket, ERR_IO,
+     "stage 0 is gone"},
+};
+
+static void open_stage_1(struct stages *s)
+{
+    struct link_params p = params_of(1, 2);
+
+    *s = (struct stages){.n = 2};
+    open_stage(s, 1, &p);
+}
+
+/* The next result that is not a whole message. */
+static enum err_code receive_until_it_fails(struct link *link, struct err *err)
+{
+    struct link_message msg;
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < 10 && rc == ERR_OK; i++)
+        rc = link_recv(link, LINK_FORWARD_IN, TIMEOUT_MS, &msg, err);
+    return rc;
+}
+
+static void check_traitor(void **state)
+{
+    const struct traitor *row = *state;
+    int64_t start_ms = clock_now_ms();
+    struct stages s;
+    struct err err;
+    int fd;
+
+    open_stage_1(&s);
+    fd = raw_stage_0(link_port(s.links[1]));
+    row->betray(fd);
+    if (receive_until_it_fails(s.links[1], &err) != row->want || !strstr(err.text, row->says))
+        fail_msg("code %d \"%s\"", err.code, err.text);
+    assert_true(clock_now_ms() - start_ms < 1000);
+    close(fd);
+    stop(&s);
+}
+
+static void link_takes_a_tensor_in_segments_of_one_byte(void **state)
+{
+    struct frame_header head = raw_header(FRAME_FORWARD);
+    uint8_t bytes[WSFRAME_HEAD_MAX + FRAME_HEADER_BYTES + 500];
+    uint8_t *frame = bytes + WSFRAME_HEAD_MAX;
+    struct link_message want = {.kind = FRAME_FORWARD};
+    uint8_t tensor[500];
+    struct stages s;
+    size_t n;
+    int fd;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof tensor; i++)
+        tensor[i] = (uint8_t)(i * 3);
+    want.tensor = tensor;
+    want.tensor_bytes = head.tensor_bytes = sizeof tensor;
+    head.payload_crc = crc32c(0, tensor, sizeof tensor);
+    frame_encode(&head, frame);
+    memcpy(frame + FRAME_HEADER_BYTES, tensor, sizeof tensor);
+    n = wsframe_wrap(frame, FRAME_HEADER_BYTES + sizeof tensor, true, true, 0xdeadbeef);
+
+    open_stage_1(&s);
+    fd = raw_stage_0(link_port(s.links[1]));
+    for (size_t i = 0; i < n + FRAME_HEADER_BYTES + sizeof tensor; i++) {
+        raw_send(fd, frame - n + i, 1);
+        usleep(i % 10 == 0 ? 200 : 0);
+    }
+    receive_ok(s.links[1], LINK_FORWARD_IN, &want);
+    close(fd);
+    stop(&s);
+}
+
+static void link_takes_fragments_that_cut_a_frame_anywhere(void **state)
+{
+    struct frame_header head = raw_header(FRAME_STOP);
+    uint8_t bytes[WSFRAME_HEAD_MAX + FRAME_HEADER_BYTES], room[WSFRAME_HEAD_MAX + 16];
+    struct link_message want = {.kind = FRAME_STOP};
+    struct stages s;
+    int fd;
+
+    (void)state;
+    frame_encode(&head, bytes);
+    open_stage_1(&s);
+    fd = raw_stage_0(link_port(s.links[1]));
+    for (size_t i = 0; i < FRAME_HEADER_BYTES; i += 16) {
+        size_t n;
+
+        memcpy(room + WSFRAME_HEAD_MAX, bytes + i, 16);
+        n = wsframe_wrap(room + WSFRAME_HEAD_MAX, 16, i == 0, i == 48, (uint32_t)i * 7919);
+        raw_send(fd, room + WSFRAME_HEAD_MAX - n, n + 16);
+        raw_send(fd, "\x89\x80\1\2\3\4", 6); /* a ping in between */
+    }
+    receive_ok(s.links[1], LINK_FORWARD_IN, &want);
+    close(fd);
+    stop(&s);
+}
+
+int main(void)
+{
+    enum {
+        N_STRANGERS = sizeof strangers / sizeof strangers[0],
+        N_TRAITORS = sizeof traitors / sizeof traitors[0],
+    };
+    struct CMUnitTest stranger_tests[N_STRANGERS], traitor_tests[N_TRAITORS];
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_lets_a_neighbour_in_while_strangers_hold_all_places),
+        cmocka_unit_test(link_takes_a_tensor_in_segments_of_one_byte),
+        cmocka_unit_test(link_takes_fragments_that_cut_a_frame_anywhere),
+    };
+
+    for (int i = 0; i < N_STRANGERS; i++)
+        stranger_tests[i] =
+            (struct CMUnitTest){strangers[i].name, check_stranger, NULL, NULL, &strangers[i]};
+    for (int i = 0; i < N_TRAITORS; i++)
+        traitor_tests[i] =
+            (struct CMUnitTest){traitors[i].name, check_traitor, NULL, NULL, &traitors[i]};
+    return cmocka_run_group_tests(stranger_tests, start_victims, stop_victims) +
+           cmocka_run_group_tests(traitor_tests, NULL, NULL) +
+           cmocka_run_group_tests(tests, NULL, NULL);
+}
