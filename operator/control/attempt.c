@@ -190,7 +190,6 @@ static void introduce(struct round *r)
     round_say(r, "Running", "All workers know each other.");
     if (r->out->status.start_ms == 0)
         r->out->status.start_ms = r->seen->now_ms;
-    r->out->wants_progress = true;
     round_again(r, 0);
 }
 
@@ -214,9 +213,9 @@ static void follow(struct round *r)
     struct status *s = &r->out->status;
     int64_t age_ms = r->seen->now_ms - s->progress.updated_ms;
 
-    r->out->wants_progress = true;
-    round_again(r, DECIDE_POLL_MS);
-    if (!r->seen->has_head || r->seen->head.attempt != r->attempt)
+    r->out->ask_head_ms = s->progress.is_set ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
+    round_again(r, r->out->ask_head_ms);
+    if (!r->seen->has_head || r->seen->head.attempt != r->attempt || r->seen->head.step == 0)
         return;
     if (s->progress.is_set && age_ms < DECIDE_PROGRESS_MS) {
         round_again(r, DECIDE_PROGRESS_MS - age_ms);

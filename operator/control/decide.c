@@ -171,7 +171,7 @@ void decide(const struct observed *seen, struct decision *out)
 
     out->n_actions = 0;
     out->status = seen->status;
-    out->wants_progress = false;
+    out->ask_head_ms = -1;
     out->requeue_ms = -1;
     if (seen->is_deleting)
         return; /* everything that was made is owned by the job and goes with it */

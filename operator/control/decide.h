@@ -28,7 +28,8 @@
 #define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
 #define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
 #define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
-#define DECIDE_POLL_MS        5000  /* between two questions to the head */
+#define DECIDE_POLL_MS        5000  /* between two questions to the head ... */
+#define DECIDE_FIRST_POLL_MS  1000  /* ... and before it has done its first step */
 
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap */
@@ -66,7 +67,7 @@ struct decision {
     struct action actions[DECIDE_ACTIONS_MAX];
     struct status status; /* to be written last, if it differs from the observed one */
     struct plan plan;     /* of ACTION_CREATE_PLAN */
-    bool wants_progress;  /* ask the head, if the last answer is older than DECIDE_POLL_MS */
+    int64_t ask_head_ms;  /* ask the head unless that was done so shortly ago; -1: do not */
     int64_t requeue_ms;   /* decide again after so long, whatever happens; -1: only then */
 };
 

@@ -328,8 +328,8 @@ enum err_code apply_decision(struct apply *a, const struct observed *seen, const
         (void)snprintf(event.text, sizeof event.text, "%s", err->text);
         post_event(a, seen, &event);
     }
-    if (d->wants_progress) {
-        rc = workers_ask(a->workers, seen, DECIDE_POLL_MS, err);
+    if (d->ask_head_ms >= 0) {
+        rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
         if (rc != ERR_OK)
             return rc;
     }

@@ -1,8 +1,7 @@
 /* run/workers.h - talking to the workers of running jobs, without ever waiting for one.
  *
  * A request is started and its answer ends up in the store: who has taken the peer table, what the
- * head said last. A worker that hangs delays nothing but its own answer. Workers serve plain HTTP
- * on their pod's address (api/names.h).
+ * head said last. A worker that hangs delays nothing but its own answer.
  * Layer: run. Threads: one, that of the http loop.
  */
 #ifndef RUN_WORKERS_H
@@ -12,9 +11,8 @@
 #include "http/http.h"
 #include "run/store.h"
 
-#define WORKERS_DEADLINE_MS 5000
-#define WORKERS_RETRY_MS    250  /* a worker that does not listen yet will soon */
-#define WORKERS_REFUSED_MS  5000 /* one that says no will not soon say yes */
+#define WORKERS_RETRY_MS   250  /* a worker that does not listen yet will soon */
+#define WORKERS_REFUSED_MS 5000 /* one that says no will not soon say yes */
 
 /* Told when a job should be looked at again, so much later. */
 struct workers_listener {
