@@ -118,6 +118,14 @@ endef
 $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 
 # --- tests ---
+# Programs that integration tests need beside our own.
+AGENT      := $(OUT)/tests/support/agent
+LIBS_agent := kube http api base
+support: $(AGENT)
+$(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agent))
+
 INTEGRATION := $(wildcard tests/integration/test_*.sh)
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
@@ -195,6 +203,10 @@ $(OUT)/layers/$1: $(call lib,$(LIBS_$1)) hack/check-includes.sh
 	    $(call lib,$(wordlist 2,99,$(LIBS_$1))) $(call syslib,$(LIBS_$1))
 endef
 $(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
+
+purity: $(call lib,control balance api base)
+	@hack/check-purity.sh $(call lib,control balance api base)
+	@hack/check-purity.sh --memory $(call lib,balance api base)
 
 size:
 	@wc -l $(C_FILES) | awk '$$2 != "total" && $$1 > 500 \
