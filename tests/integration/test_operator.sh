@@ -1,0 +1,325 @@
+#!/bin/bash
+# The operator against a real API server, with the real worker: jobs to their end, and everything
+# that may go wrong on the way. tests/support/agent.c stands in for scheduler and kubelet and runs
+# every pod as a process.
+#
+#   OUT=build/release tests/integration/test_operator.sh [WORD...]    only checks that name a WORD
+set -u
+cd "$(dirname "$0")/../.."
+OUT=${OUT:-build/release}
+dir=$(mktemp -d)
+export KUBECONFIG=$dir/api/kubeconfig
+# shellcheck source=hack/cluster/lib.sh
+. hack/cluster/lib.sh
+set +e
+only=("$@")
+n_passed=0 n_failed=0 operator=0 agent=0
+
+start_operator() {
+    "$OUT/bin/skyjob-operator" --kubeconfig "$KUBECONFIG" --worker-image worker:test \
+        --health-address none >>"$dir/operator.log" 2>&1 &
+    operator=$!
+}
+kill_operator() { # kill_operator SIGNAL
+    kill "-$1" "$operator" 2>/dev/null
+    wait "$operator" 2>/dev/null
+}
+finish() {
+    [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; } 2>/dev/null
+    [ "$operator" = 0 ] || kill_operator TERM
+    hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
+    if [ -n "${KEEP:-}" ]; then echo "# $dir"; else rm -rf "$dir"; fi
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+check() { # check SENTENCE COMMAND...
+    local sentence=$1 word ok=0 start=$SECONDS; shift
+    [ "${#only[@]}" = 0 ] || {
+        for word in "${only[@]}"; do [ "${sentence#*"$word"}" = "$sentence" ] || break; done
+        [ "${sentence#*"$word"}" != "$sentence" ] || return
+    }
+    "$@" >"$dir/check.log" 2>&1 || ok=1
+    if [ "$ok" = 0 ]; then
+        echo "ok $((n_passed + n_failed + 1)) - $sentence # $((SECONDS - start)) s"
+        n_passed=$((n_passed + 1))
+    else
+        echo "not ok $((n_passed + n_failed + 1)) - $sentence"
+        n_failed=$((n_failed + 1))
+        sed 's/^/# /' "$dir/check.log"
+        { kubectl get sj,pods -A -o wide; tail -n 25 "$dir/operator.log"; } 2>&1 | cut -c1-400 | sed 's/^/# /'
+    fi
+    kubectl delete sj --all --wait=false >/dev/null 2>&1
+    until_true 20 no_pods || { n_failed=$((n_failed + 1)); echo "not ok - pods are left behind by: $sentence"; }
+}
+until_true() { # until_true SECONDS COMMAND...
+    local end=$((SECONDS + $1)); shift
+    until "$@"; do
+        [ "$SECONDS" -lt "$end" ] || { echo "timed out: $*"; return 1; }
+        sleep 0.2
+    done
+}
+no_pods() { [ -z "$(kubectl get pods -o name 2>/dev/null)" ]; }
+
+# job NAME [EXTRA-SPEC]: a small one, EXTRA replaces parts of it. A few seconds of training.
+job() {
+    kubectl apply -f - <<Y
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: $1}
+spec:
+$(printf '%s\n' "${2:-}")
+  model: {preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
+  data: {source: {${source:-configMap: nli}}}
+  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxLength: 48, optimizer: {learningRate: "5e-4"}}
+Y
+}
+stages3='  placement: {minStages: 3, maxStages: 3}'
+field() { kubectl get sj "$1" -o "jsonpath=$2"; }
+condition() { field "$1" "{.status.conditions[?(@.type=='$2')]['status','reason']}"; } # "True PlanMade"
+is() { [ "$(condition "$1" "$2")" = "$3" ]; }
+completes() { kubectl wait --for=condition=Complete "sj/$1" --timeout=90s; }
+trains() { until_true 60 step_above "$1" "${2:-0}"; }
+step_above() { [ "$(field "$1" '{.status.progress.step}')" -gt "$2" ] 2>/dev/null; }
+has_event() { kubectl get events -o jsonpath='{range .items[*]}{.reason}: {.message}{"\n"}{end}' | grep "^$1"; }
+attempt_is() { [ "$(field "$1" '{.status.attempt}')" = "$2" ]; }
+
+# --- what is checked ---
+refused() { # refused FIELD SPEC [NAME]: the API server says no, and names the field
+    local text
+    if text=$(printf 'apiVersion: skyjob.dev/v1alpha1\nkind: SkyJob\nmetadata: {name: %s}\nspec: %s\n' "${3:-bad}" "$2" |
+        kubectl create --dry-run=server -f - 2>&1); then
+        echo "accepted: $2"
+        return 1
+    fi
+    case $text in *"$1"*) ;; *) echo "$1 is not in: $text"; return 1 ;; esac
+}
+bad_specs() {
+    local d='data: {source: {sample: MNLI}}'
+    refused spec.data '{}' &&
+        refused spec.data.source "{data: {source: {}}}" &&
+        refused spec.data.source '{data: {source: {sample: MNLI, configMap: x}}}' &&
+        refused spec.data.source.configMap '{data: {source: {configMap: ../x}}}' &&
+        refused spec.data.source.persistentVolumeClaim.path '{data: {source: {persistentVolumeClaim: {claimName: a, path: ../b}}}}' &&
+        refused spec.training.batchSize "{$d, training: {batchSize: 30}}" &&
+        refused spec.training.batchSize "{$d, training: {batchSize: 0}}" &&
+        refused spec.training.microBatches "{$d, training: {microBatches: '8'}}" &&
+        refused spec.training.maxLength "{$d, training: {maxLength: 128}, model: {maxPositions: 64}}" &&
+        refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: 1e999}}}" &&
+        refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"NaN\"}}}" &&
+        refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"-1\"}}}" &&
+        refused spec.training.optimizer.type "{$d, training: {optimizer: {type: SGD}}}" &&
+        refused spec.training.dropout "{$d, training: {dropout: \"1\"}}" &&
+        refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, heads: 12}}" &&
+        refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
+        refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
+        refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
+        refused spec.nonsense "{$d, nonsense: 1}" &&
+        refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
+        refused metadata.name "{$d}" 1st
+}
+immutable() {
+    job fixed '  placement: {minStages: 9, maxStages: 9}' && ! kubectl patch sj fixed --type merge -p '{"spec":{"training":{"epochs":9}}}' 2>"$dir/text" &&
+        grep -q 'spec.training is immutable' "$dir/text" &&
+        kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
+}
+invalid_for_the_parser() { # what the schema cannot see: the preset's heads
+    kubectl apply -f - <<'Y' >/dev/null
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: odd}
+spec: {model: {preset: BertTiny, hiddenSize: 129}, data: {source: {sample: MNLI}}}
+Y
+    until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*hiddenSize'
+}
+explained() { kubectl explain sj.spec.training.microBatches | grep -q 'Parts that a batch is cut into'; }
+
+to_the_end() {
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,2,4Gi' 'n2,1,2Gi' 'n3,500m,1Gi' # no speeds: measured
+    job plain "$stages3" && completes plain || return
+    [ "$(field plain '{.status.progress.step}')" = 60 ] && [ "$(field plain '{.status.progress.percentage}')" = 100 ] &&
+        [ "$(field plain '{.status.state} {.status.attempt} {.status.restarts}')" = 'Complete 1 0' ] &&
+        field plain '{.status.progress.metrics[?(@.name=="accuracy")].value}' | grep -q '^0\.' &&
+        [ "$(field plain '{.status.stages[*].state}')" = 'Succeeded Succeeded Succeeded' ] &&
+        field plain '{.status.stages[*].measuredMs}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
+        is plain Accepted 'True SpecAccepted' && is plain Placed 'True PlanMade' && is plain Running 'False Finished' &&
+        is plain Failed 'False NotFailed' && has_event TrainingFinished &&
+        kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$'
+}
+first_step_in_time() { # Running is said at most 5 s after the last pod has started
+    job prompt "$stages3" && until_true 30 is prompt Running 'True Training' || return
+    local last running
+    last=$(kubectl get pods -o jsonpath='{range .items[*]}{.status.startTime}{"\n"}{end}' | sort | tail -n 1)
+    running=$(field prompt '{.status.startTime}')
+    echo "last pod $last, running $running"
+    [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 5 ] && trains prompt
+}
+loses_pod() {
+    steps=400 job loses "$stages3" && trains loses || return
+    kubectl delete pod loses-r0-s1-a1 --wait=false && until_true 20 attempt_is loses 2 && has_event WorkerLost &&
+        completes loses && [ "$(field loses '{.status.restarts}')" = 0 ] &&
+        [ "$(kubectl get pods -o name | sort | tr '\n' ' ')" = 'pod/loses-r0-s0-a2 pod/loses-r0-s1-a2 pod/loses-r0-s2-a2 ' ] &&
+        [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/attempt -o name)" = configmap/loses-plan-a2 ]
+}
+loses_process() {
+    steps=400 job crash "$stages3" && trains crash || return
+    touch "$dir/agent/kill/crash-r0-s2-a1"
+    until_true 20 attempt_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
+        [ -n "$(field crash '{.status.nextAttemptTime}')" ] && completes crash
+}
+gives_up() {
+    steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
+    touch "$dir/agent/kill/hopeless-r0-s0-a1"
+    kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' &&
+        until_true 10 test -z "$(kubectl get pods --field-selector status.phase=Running -o name)"
+}
+out_of_memory() {
+    steps=400 job hungry "$stages3" && trains hungry || return
+    touch "$dir/agent/oom/hungry-r0-s1-a1"
+    until_true 20 attempt_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryPercent}')" = 150 ] &&
+        completes hungry
+}
+wrong_configuration() { # the data's vocabulary is larger than the model's
+    vocab=20 job small && kubectl wait --for=condition=Failed sj/small --timeout=30s && is small Failed 'True InvalidConfiguration' &&
+        field small '{.status.message}' | grep -qi vocab
+}
+late_data() {
+    source='configMap: later' job late && until_true 10 is late Placed 'False DataNotFound' && has_event 'DataNotFound: .*later' || return
+    kubectl create configmap later --from-file="$dir/data" && completes late && kubectl delete configmap later
+}
+half_data() {
+    kubectl create configmap half --from-file=train.tsv="$dir/data/train.tsv" && source='configMap: half' job half &&
+        until_true 10 is half Placed 'False DataNotFound' && field half '{.status.message}' | grep dev_matched.tsv &&
+        kubectl delete configmap half
+}
+no_image() {
+    job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
+    kubectl patch sj image --type merge -p '{"spec":{"worker":{"image":"worker:test"}}}' && completes image
+}
+few_nodes() {
+    job many '  placement: {minStages: 4, maxStages: 4}' && until_true 10 is many Placed 'False InsufficientNodes' &&
+        has_event 'InsufficientNodes: 3 of 3 nodes' || return
+    kubectl patch sj many --type merge -p '{"spec":{"placement":{"minStages":2}}}' && completes many
+}
+cordoned() {
+    kubectl cordon n1 n2 n3 >/dev/null && job waits && until_true 10 is waits Placed 'False InsufficientNodes' &&
+        field waits '{.status.message}' | grep '3 cordoned' && kubectl uncordon n1 n2 n3 >/dev/null && completes waits
+}
+two_jobs() { # both want all nodes: the second waits for the first
+    job first "$stages3" && until_true 20 is first Placed 'True PlanMade' && job second "$stages3" &&
+        until_true 20 is second Placed 'False InsufficientNodes' && completes first && completes second &&
+        [ "$(field second '{.status.attempt}')" = 1 ]
+}
+loses_operator() {
+    steps=700 job steady "$stages3"
+    for _ in 1 2 3 4 5 6 7 8 9 10; do # at any moment of its start, too
+        sleep "0.$((RANDOM % 4))$((RANDOM % 10))"
+        kill_operator KILL
+        start_operator
+    done
+    trains steady || return
+    kill_operator KILL
+    start_operator
+    completes steady && [ "$(field steady '{.status.attempt} {.status.restarts}')" = '1 0' ] &&
+        [ "$(kubectl get pods -o name | sort | tr '\n' ' ')" = 'pod/steady-r0-s0-a1 pod/steady-r0-s1-a1 pod/steady-r0-s2-a1 ' ]
+}
+operator_away() { # a pod is lost, and the job ends, while nobody looks
+    steps=300 job alone "$stages3" && trains alone || return
+    kill_operator TERM
+    kubectl delete pod alone-r0-s0-a1 >/dev/null
+    start_operator
+    until_true 30 attempt_is alone 2 && until_true 30 is alone Running 'True Training' || return
+    kill_operator KILL
+    until_true 60 all_succeeded
+    start_operator
+    completes alone && [ "$(field alone '{.status.attempt}')" = 2 ]
+}
+all_succeeded() { [ "$(kubectl get pods --field-selector status.phase=Succeeded -o name | wc -l)" = 3 ]; }
+deleted() {
+    steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone
+}
+nothing_of() { [ -z "$(kubectl get pods,services,configmaps -l "skyjob.dev/job=$1" -o name)" ]; }
+same_name() { # a new job of the same name has nothing to do with the old one's pods
+    steps=4000 job twin "$stages3" && trains twin && kubectl delete sj twin --wait=false && until_true 10 test -z "$(field twin '{.metadata.name}' 2>/dev/null)"
+    job twin "$stages3" && completes twin && [ "$(field twin '{.status.attempt} {.status.restarts}')" = '1 0' ]
+}
+cut_off_output() { # a job's own files, and weights that are kept
+    job keeps "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+$stages3" && completes keeps && [ -s "$dir/agent/claims/out/model/config.json" ] &&
+        [ -s "$dir/agent/claims/out/model/model.safetensors.index.json" ]
+}
+idles() {
+    local before after
+    read_cpu() { awk '{print $14 + $15}' "/proc/$operator/stat"; }
+    sleep 1
+    before=$(read_cpu)
+    sleep 10
+    after=$(read_cpu)
+    awk '/VmRSS/ {print $2 " KiB resident"; exit $2 > 51200}' "/proc/$operator/status" || return
+    echo "$((after - before)) ticks of 10 ms in 10 s"
+    [ $((after - before)) -lt 10 ]
+}
+
+start_agent() { # start_agent NODE...
+    local node arguments=()
+    [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; }
+    for node; do arguments+=(--node "$node"); done
+    "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
+        --folder "$dir/agent" --sample "$dir/data" "${arguments[@]}" >>"$dir/agent.log" 2>&1 &
+    agent=$!
+}
+
+# The garbage collector hears of a new kind of owner only every 30 s.
+watch_garbage() {
+    local uid
+    job owner '  placement: {minStages: 64, maxStages: 64}' >/dev/null
+    uid=$(field owner '{.metadata.uid}')
+    kubectl apply -f - >/dev/null <<Y
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: owned
+  ownerReferences: [{apiVersion: skyjob.dev/v1alpha1, kind: SkyJob, name: owner, uid: $uid}]
+Y
+    kubectl delete sj owner >/dev/null
+}
+collects_garbage() { ! kubectl get configmap owned >/dev/null 2>&1; }
+
+hack/cluster/envtest.sh start "$dir/api" || exit 1
+kubectl apply -f manifests/crd >/dev/null && kubectl wait --for=condition=Established crd/skyjobs.skyjob.dev >/dev/null || exit 1
+mkdir "$dir/data"
+sample=${SAMPLE:-build/sample/mnli}
+head -n 600 "$sample/train.tsv" >"$dir/data/train.tsv"
+head -n 150 "$sample/dev_matched.tsv" >"$dir/data/dev_matched.tsv"
+cp "$sample/vocab.txt" "$dir/data/"
+kubectl create configmap nli --from-file="$dir/data" >/dev/null || exit 1
+watch_garbage
+start_agent 'n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20'
+start_operator
+
+check 'a spec that breaks a rule is refused with the name of its field' bad_specs
+check 'model, data and training cannot be changed, the rest can' immutable
+check 'a spec that only the parser can see to be wrong is not accepted' invalid_for_the_parser
+check 'kubectl explain describes the fields' explained
+until_true 90 collects_garbage || exit 1
+check 'workers are introduced within 5 s of the last pod' first_step_in_time
+check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
+check 'a job completes when a worker crashes, after a pause' loses_process
+check 'a job that may not restart fails, and leaves nothing running' gives_up
+check 'a worker out of memory gets half as much again' out_of_memory
+check 'a configuration that can never work fails at once with the reason' wrong_configuration
+check 'a job waits for its ConfigMap and goes on when it is there' late_data
+check 'a ConfigMap without one of the files is named with the file' half_data
+check 'an image that cannot be pulled is told, and a better one is taken' no_image
+check 'too few nodes are told, and a smaller wish is granted' few_nodes
+check 'a job waits for cordoned nodes' cordoned
+check 'two jobs that want the same nodes run one after the other' two_jobs
+check 'the operator may be killed at any moment' loses_operator
+check 'what happens while the operator is away is seen afterwards' operator_away
+check 'deleting a job leaves nothing behind' deleted
+check 'a job of the same name as a deleted one starts afresh' same_name
+check 'the weights are kept in the output volume' cut_off_output
+check 'a job on nodes of unknown speed measures them and completes' to_the_end
+check 'the operator idles below 1% of a core and 50 MiB' idles
+echo "$n_passed passed, $n_failed failed"
+[ "$n_failed" = 0 ] && [ "$n_passed" -gt 0 ]
