@@ -1,8 +1,8 @@
-/* How fast is a link on loopback? Prints "name value unit" lines:
+/* How fast is a link on loopback?
  *
- *   link_throughput     one way, tensors of 3 MiB, as fast as the credits allow
- *   link_latency_large  from link_send() to link_recv() of one tensor of 3 MiB, nothing else going
- *   link_latency_small  the same with 1 KiB
+ *   link.throughput    one way, tensors of 3 MiB, as fast as the credits allow
+ *   link.latency.3MiB  from link_send() to link_recv() of one tensor, nothing else going on
+ *   link.latency.1KiB  the same with 1 KiB
  *
  * Both stages are in this process: two links, two IO threads, a sending and a receiving thread.
  */
@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "bench.h"
 #include "wire/link.h"
 
 #define TENSOR_BYTES     (3u << 20)
@@ -122,10 +123,15 @@ static int by_value(const void *a, const void *b)
 
 static void print_latency(struct bench *b, const char *name, uint64_t tensor_bytes)
 {
+    static const char against[] = "from send to receive, one message at a time";
+    char row[64];
+
     (void)run(b, LATENCY_COUNT, tensor_bytes, true);
     qsort(b->latencies_ns, LATENCY_COUNT, sizeof *b->latencies_ns, by_value);
-    printf("%s_p50 %.0f us\n", name, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e3);
-    printf("%s_p99 %.0f us\n", name, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e3);
+    (void)snprintf(row, sizeof row, "%s.p50", name);
+    bench_print(row, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e6, "ms", against);
+    (void)snprintf(row, sizeof row, "%s.p99", name);
+    bench_print(row, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e6, "ms", against);
 }
 
 int main(void)
@@ -142,10 +148,10 @@ int main(void)
     connect_stages(&b);
 
     ns = run(&b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
-    printf("link_throughput %.0f MB/s\n",
-           (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns);
-    print_latency(&b, "link_latency_large", TENSOR_BYTES);
-    print_latency(&b, "link_latency_small", SMALL_BYTES);
+    bench_print("link.throughput", (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns,
+                "MB/s", "tensors of 3 MiB one way on loopback, both ends in one process");
+    print_latency(&b, "link.latency.3MiB", TENSOR_BYTES);
+    print_latency(&b, "link.latency.1KiB", SMALL_BYTES);
 
     for (int i = 0; i < 2; i++) {
         struct err err;
