@@ -108,7 +108,7 @@ size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages
 /* Start listening and the IO thread. Peers may dial from now on.
  *
  * Returns ERR_OK with *out to be given to link_close(); ERR_INVALID for parameters out of range;
- * ERR_NO_MEMORY; ERR_IO when the address cannot be listened on.
+ * ERR_NO_MEMORY; ERR_IO when the address cannot be listened on, with the reason.
  */
 MUST_CHECK enum err_code link_open(const struct link_params *params, struct link **out,
                                    struct err *err);

@@ -1,13 +1,15 @@
 #include <assert.h>
-#include <libwebsockets.h>
+#include <errno.h>
+#include <netdb.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
-#include "wire/link_parts.h"
-#include "wire/wsframe.h"
+#include "wire/link_lws.h"
 
 #define SUBPROTOCOL    "skyjob.v1"
 #define URL_PATH       "/skyjob"
@@ -15,9 +17,6 @@
 #define HANGUP_AFTER_S 15
 #define HTTP_TIMEOUT_S 10
 #define FDS_MAX        64 /* of the context: the connections, the listener and its own */
-
-static_assert(CHUNK_ROOM_BYTES >= LWS_PRE && CHUNK_ROOM_BYTES >= WSFRAME_HEAD_MAX,
-              "websocket headers fit in front of a chunk");
 
 struct link_io {
     struct lws_context *context;
@@ -33,248 +32,11 @@ static const lws_retry_bo_t idle_policy = {
     .secs_since_valid_hangup = HANGUP_AFTER_S,
 };
 
-/* --- connections and their wsi --- */
-
-/* The connection of a wsi; NULL when its entry is already free or used again. */
-static struct conn *conn_of(struct lws *wsi)
-{
-    struct conn *c = lws_get_opaque_user_data(wsi);
-
-    return c && c->state != CONN_FREE && c->wsi == wsi ? c : NULL;
-}
-
-static struct conn *free_conn(struct link *link)
-{
-    for (int i = 0; i < LINK_CONNS_MAX; i++)
-        if (link->conns[i].state == CONN_FREE)
-            return &link->conns[i];
-    return NULL;
-}
-
-static bool is_stranger(const struct conn *c)
-{
-    return c->state != CONN_FREE && !c->dialed && !c->edge;
-}
-
-static void kill_later(struct conn *c, const char *why)
-{
-    if (c->kill_asked)
-        return;
-    c->kill_asked = true;
-    conn_say_why(c, "%s", why);
-    lws_set_timeout(c->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
-}
-
-/* Start the end of a websocket, with the reason in its close frame; returns what the callback has
- * to return. */
-static int hang_up(struct conn *c, enum lws_close_status status, const char *why)
-{
-    unsigned char text[LINK_CLOSE_TEXT_MAX];
-    size_t n = strlen(why);
-
-    if (n > sizeof text)
-        n = sizeof text;
-    memcpy(text, why, n);
-    lws_close_reason(c->wsi, status, text, n);
-    c->state = CONN_CLOSING;
-    c->deadline_ms = clock_now_ms() + CLOSING_MS;
-    return -1;
-}
-
-/* --- what libwebsockets reports --- */
-
-/* Somebody has connected: is there room for one more stranger? */
-static int on_knock(struct link *link)
-{
-    int64_t now_ms = clock_now_ms();
-    struct conn *oldest = NULL;
-    int n_strangers = 0;
-
-    for (int i = 0; i < LINK_CONNS_MAX; i++) {
-        struct conn *c = &link->conns[i];
-
-        if (!is_stranger(c))
-            continue;
-        n_strangers++;
-        if (!oldest || c->since_ms < oldest->since_ms)
-            oldest = c;
-    }
-    if (n_strangers < LINK_STRANGERS_MAX)
-        return 0;
-    /* A neighbour dials again soon; make room for it. */
-    if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
-        kill_later(oldest, "somebody else wanted in");
-    pthread_mutex_lock(&link->lock);
-    link->n_refused++;
-    pthread_mutex_unlock(&link->lock);
-    return -1;
-}
-
-static int on_accepted(struct link *link, struct lws *wsi)
-{
-    struct conn *c;
-
-    if (lws_get_opaque_user_data(wsi))
-        return 0; /* one that we have dialed */
-    c = free_conn(link);
-    if (!c)
-        return -1; /* cannot be: on_knock() counts */
-    conn_init(c, link, NULL, clock_now_ms());
-    c->wsi = wsi;
-    lws_set_opaque_user_data(wsi, c);
-    return 0;
-}
-
-/* Only a websocket handshake may go on. Above all not "Upgrade: h2c": HTTP/2 is compiled into the
- * library and had a remote hole in its header decoder. Nothing of the request is touched except
- * through lws_hdr_total_length(), which knows when the headers are gone already. */
-static int on_upgrade(struct lws *wsi)
-{
-    bool websocket = lws_hdr_total_length(wsi, WSI_TOKEN_KEY) > 0 &&
-                     lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
-
-    return websocket ? 0 : -1;
-}
-
-static int on_established(struct lws *wsi)
-{
-    struct conn *c = conn_of(wsi);
-
-    if (!c || c->state != CONN_OPENING)
-        return -1;
-    conn_established(c);
-    return 0;
-}
-
-static int on_receive(struct lws *wsi, const void *bytes, size_t n)
-{
-    struct conn *c = conn_of(wsi);
-
-    if (!c || c->state == CONN_CLOSING)
-        return 0;
-    if (!lws_frame_is_binary(wsi)) {
-        conn_break(c, "text instead of binary frames");
-        return hang_up(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, c->why);
-    }
-    if (n > 0 && conn_receive(c, bytes, n) != ERR_OK)
-        return hang_up(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, c->why);
-    return 0;
-}
-
-/* A dialer's frames are masked here (see wsframe.h) and go out as they are: on a websocket the
- * library sends what is written as LWS_WRITE_RAW unchanged, with its own buffering and pings. */
-static int write_masked(struct lws *wsi, const struct chunk *chunk)
-{
-    uint32_t key;
-    size_t head;
-
-    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
-        return -1;
-    head = wsframe_wrap(chunk->bytes, chunk->n_bytes, chunk->first, chunk->last, key);
-    return lws_write(wsi, chunk->bytes - head, chunk->n_bytes + head, LWS_WRITE_RAW);
-}
-
-static int write_plain(struct lws *wsi, const struct chunk *chunk)
-{
-    int flags = lws_write_ws_flags(LWS_WRITE_BINARY, chunk->first, chunk->last);
-
-    return lws_write(wsi, chunk->bytes, chunk->n_bytes, (enum lws_write_protocol)flags);
-}
-
-static int on_writeable(struct lws *wsi)
-{
-    struct conn *c = conn_of(wsi);
-    struct chunk chunk;
-
-    if (!c || c->state == CONN_CLOSING || lws_partial_buffered(wsi))
-        return 0;
-    if (conn_is_over(c)) {
-        conn_say_why(c, "the goodbye was said");
-        return hang_up(c, LWS_CLOSE_STATUS_NORMAL, "");
-    }
-    if (!conn_next_chunk(c, &chunk))
-        return 0; /* libwebsockets also calls unasked */
-    if ((c->dialed ? write_masked(wsi, &chunk) : write_plain(wsi, &chunk)) < 0) {
-        conn_say_why(c, "writing failed");
-        return -1;
-    }
-    conn_chunk_written(c, &chunk);
-    return 0;
-}
-
-/* The peer ends the websocket: two bytes of status and its reason. */
-static int on_peer_close(struct lws *wsi, const char *in, size_t n)
-{
-    struct conn *c = conn_of(wsi);
-    char text[LINK_CLOSE_TEXT_MAX + 1] = "";
-
-    if (!c)
-        return 0;
-    for (size_t i = 2; i < n && i - 2 < LINK_CLOSE_TEXT_MAX; i++)
-        text[i - 2] = in[i] >= ' ' && in[i] <= '~' ? in[i] : '?';
-    conn_say_why(c, text[0] ? "it hung up: %s" : "it hung up%s", text);
-    return 0;
-}
-
-static int on_gone(struct lws *wsi, const char *why, size_t n)
-{
-    struct conn *c = conn_of(wsi);
-
-    if (!c)
-        return 0;
-    if (why && n > 0)
-        conn_say_why(c, "%.*s", (int)strnlen(why, n), why);
-    conn_gone(c, clock_now_ms());
-    return 0;
-}
-
-static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-                    size_t n)
-{
-    struct link *link = lws_context_user(lws_get_context(wsi));
-
-    (void)user;
-    switch (reason) {
-    case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
-        return on_knock(link);
-    case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
-        return on_accepted(link, wsi);
-    case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
-        return on_upgrade(wsi);
-    case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* without a name it would be our first one */
-        return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 ? 0 : -1;
-    case LWS_CALLBACK_ESTABLISHED:
-    case LWS_CALLBACK_CLIENT_ESTABLISHED:
-        return on_established(wsi);
-    case LWS_CALLBACK_RECEIVE:
-    case LWS_CALLBACK_CLIENT_RECEIVE:
-        return on_receive(wsi, in, n);
-    case LWS_CALLBACK_SERVER_WRITEABLE:
-    case LWS_CALLBACK_CLIENT_WRITEABLE:
-        return on_writeable(wsi);
-    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
-        return on_peer_close(wsi, in, n);
-    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
-        return on_gone(wsi, in, n);
-    case LWS_CALLBACK_CLOSED:
-    case LWS_CALLBACK_CLIENT_CLOSED:
-    case LWS_CALLBACK_WSI_DESTROY:
-        return on_gone(wsi, NULL, 0);
-    case LWS_CALLBACK_FILTER_HTTP_CONNECTION: /* no HTTP is served here ... */
-    case LWS_CALLBACK_HTTP:
-    case LWS_CALLBACK_RAW_ADOPT: /* ... and nothing else, as after CONNECT */
-    case LWS_CALLBACK_RAW_RX:
-        return -1;
-    default:
-        return 0;
-    }
-}
-
 /* --- the IO thread --- */
 
 static void dial(struct link *link, struct edge *edge, int64_t now_ms)
 {
-    struct conn *c = free_conn(link);
+    struct conn *c = link_free_conn(link);
     struct lws_client_connect_info info = {
         .context = link->io->context,
         .vhost = link->io->vhost,
@@ -318,7 +80,8 @@ static void tend_edge(struct link *link, struct edge *edge, int64_t now_ms, int6
 static void tend_conn(struct conn *c, int64_t now_ms, int64_t *next_ms)
 {
     if (c->deadline_ms != 0 && now_ms >= c->deadline_ms)
-        kill_later(c, c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
+        link_kill_later(c,
+                        c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
     else if (c->deadline_ms != 0 && c->deadline_ms < *next_ms)
         *next_ms = c->deadline_ms;
     if (c->state != CONN_GREETING && c->state != CONN_OPEN)
@@ -369,6 +132,31 @@ static void *run(void *arg)
 }
 
 /* --- starting and stopping --- */
+
+/* Can this address be listened on? libwebsockets would not say why not, and its 4.3 tries for ever
+ * to bind an address that is nobody's. */
+static enum err_code check_address(const char *address, int port, struct err *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char service[12];
+    int yes = 1, fd = -1, failed;
+    enum err_code rc = ERR_OK;
+
+    snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(address, service, &hints, &found) != 0)
+        return err_set(err, ERR_INVALID, "\"%s\" is no numeric address", address);
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    failed = fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
+             bind(fd, found->ai_addr, found->ai_addrlen) != 0;
+    if (failed)
+        rc =
+            err_set(err, ERR_IO, "cannot listen on %s port %d: %s", address, port, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    freeaddrinfo(found);
+    return rc;
+}
 
 /* The context first and what listens after it: a context that cannot listen leaks (4.1.6). */
 static enum err_code create_context(struct link *link, const char *listen_address, struct err *err)
@@ -426,10 +214,12 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
         return err_set(err, ERR_NO_MEMORY, "no memory for the IO thread");
     link->io = io;
     io->protocols[0] = (struct lws_protocols){.name = SUBPROTOCOL,
-                                              .callback = on_event,
+                                              .callback = link_on_event,
                                               .rx_buffer_size = CHUNK_MAX_BYTES,
                                               .tx_packet_size = CHUNK_MAX_BYTES};
-    rc = create_context(link, listen_address, err);
+    rc = check_address(listen_address, link->params.listen_port, err);
+    if (rc == ERR_OK)
+        rc = create_context(link, listen_address, err);
     if (rc != ERR_OK)
         goto fail;
     if (start_thread(link) != 0) {

@@ -9,7 +9,8 @@
  *   link.c       the public functions: the caller's threads wait for edges here
  *   link_edge.c  slots, queues and credits of an edge; no I/O
  *   link_conn.c  what a connection says and hears: HELLO, credits, messages, BYE; no I/O
- *   link_io.c    libwebsockets and the IO thread: the only file that knows either
+ *   link_event.c what libwebsockets reports, handed on to the connection
+ *   link_io.c    the IO thread: dialing, deadlines, start and stop of libwebsockets
  */
 #ifndef WIRE_LINK_PARTS_H
 #define WIRE_LINK_PARTS_H

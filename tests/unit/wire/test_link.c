@@ -1,5 +1,6 @@
 #include "wire/link.h"
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -65,6 +66,41 @@ static void link_carries_messages_through_a_chain_of_three(void **state)
         send_ok(s.links[1], LINK_BACKWARD_OUT, &b);
         receive_ok(s.links[0], LINK_BACKWARD_IN, &b);
     }
+    stop(&s);
+}
+
+static bool has_ipv6(void)
+{
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    int fd = socket(AF_INET6, SOCK_STREAM, 0);
+    bool can = fd >= 0 && bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
+
+    if (fd >= 0)
+        close(fd);
+    return can;
+}
+
+static void link_works_over_ipv6(void **state)
+{
+    struct stages s = {.n = 2};
+    struct link_peer peers[2];
+    struct link_message msg = {.kind = FRAME_STOP};
+
+    (void)state;
+    if (!has_ipv6())
+        skip();
+    for (int i = 0; i < 2; i++) {
+        struct link_params p = params_of(i, 2);
+
+        p.listen_address = "::1";
+        open_stage(&s, i, &p);
+        peers[i] = (struct link_peer){.host = "::1", .port = link_port(s.links[i])};
+    }
+    assert_int_equal(link_set_peers(s.links[0], &peers[1], NULL, NULL), ERR_OK);
+    assert_int_equal(link_set_peers(s.links[1], NULL, &peers[0], NULL), ERR_OK);
+    wait_ready(&s);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
     stop(&s);
 }
 
@@ -223,7 +259,9 @@ static void link_open_refuses_parameters_out_of_range(void **state)
     expect(link_open(&p, &link, &err), ERR_INVALID, &err, "out of range");
     p.limits.n_receive_slots = 3;
     p.listen_address = "203.0.113.1"; /* documentation only: nobody's */
-    expect(link_open(&p, &link, &err), ERR_IO, &err, "203.0.113.1");
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "203.0.113.1 port 0: Cannot assign");
+    p.listen_address = "localhost";
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "no numeric address");
     assert_int_equal(link_area_bytes(&p.limits, 0, 1), 0);
     p.limits.tensor_max_bytes = LINK_TENSOR_MAX + 1;
     assert_int_equal(link_area_bytes(&p.limits, 0, 2), 0);
@@ -242,7 +280,7 @@ static void link_open_refuses_a_port_that_is_in_use(void **state)
     p.listen_port = link_port(s.links[0]);
     p.area_bytes = link_area_bytes(&p.limits, 1, 2);
     p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-    expect(link_open(&p, &link, &err), ERR_IO, &err, "cannot listen");
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "already in use");
     free(p.area);
     stop(&s);
 }
@@ -522,6 +560,7 @@ int main(void)
         cmocka_unit_test(link_notices_within_a_second_that_the_peer_was_killed),
         cmocka_unit_test(link_carries_tensors_both_ways),
         cmocka_unit_test(link_carries_messages_through_a_chain_of_three),
+        cmocka_unit_test(link_works_over_ipv6),
         cmocka_unit_test(link_keeps_the_order_of_all_kinds_and_sizes),
         cmocka_unit_test(link_carries_empty_messages),
         cmocka_unit_test(link_send_waits_while_all_slots_of_both_sides_are_in_use),
