@@ -1,15 +1,14 @@
-/* How fast is a link on loopback?
- *
- *   link.throughput    one way, tensors of 3 MiB, as fast as the credits allow
- *   link.latency.3MiB  from link_send() to link_recv() of one tensor, nothing else going on
- *   link.latency.1KiB  the same with 1 KiB
+/* How fast a link is on loopback, and the same bytes over a bare TCP connection beside it.
  *
  * Both stages are in this process: two links, two IO threads, a sending and a receiving thread.
  */
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "bench.h"
@@ -20,6 +19,7 @@
 #define TIMEOUT_MS       10000
 #define THROUGHPUT_COUNT 1000
 #define LATENCY_COUNT    300
+#define BARE_CHUNK_BYTES (256u << 10)
 
 struct bench {
     struct link *links[2];
@@ -121,24 +121,80 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void print_latency(struct bench *b, const char *name, uint64_t tensor_bytes)
+static void bench_latency(struct bench *b, const char *p50, const char *p99, uint64_t tensor_bytes)
 {
-    static const char against[] = "from send to receive, one message at a time";
-    char row[64];
+    const char *what = "from link_send() to link_recv(), one at a time";
 
     (void)run(b, LATENCY_COUNT, tensor_bytes, true);
     qsort(b->latencies_ns, LATENCY_COUNT, sizeof *b->latencies_ns, by_value);
-    (void)snprintf(row, sizeof row, "%s.p50", name);
-    bench_print(row, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e6, "ms", against);
-    (void)snprintf(row, sizeof row, "%s.p99", name);
-    bench_print(row, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e6, "ms", against);
+    bench_print(p50, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e6, "ms", what);
+    bench_print(p99, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e6, "ms", what);
+}
+
+/* --- the same bytes over bare TCP --- */
+
+static void *read_all(void *arg)
+{
+    int fd = *(const int *)arg;
+    char *bytes = malloc(BARE_CHUNK_BYTES);
+
+    while (bytes && recv(fd, bytes, BARE_CHUNK_BYTES, 0) > 0)
+        ;
+    free(bytes);
+    return NULL;
+}
+
+/* Both ends of a TCP connection on loopback. */
+static void connect_pair(int fds[2])
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t n = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&at, &n) != 0 ||
+        connect(fds[0], (struct sockaddr *)&at, sizeof at) != 0)
+        exit(1);
+    fds[1] = accept(listener, NULL, NULL);
+    close(listener);
+}
+
+static double bare_mb_per_s(const uint8_t *tensor)
+{
+    int64_t start_ns = clock_now_ns();
+    pthread_t reader;
+    int fds[2];
+
+    connect_pair(fds);
+    if (pthread_create(&reader, NULL, read_all, &fds[1]) != 0)
+        exit(1);
+    for (int i = 0; i < THROUGHPUT_COUNT; i++)
+        for (size_t at = 0; at < TENSOR_BYTES; at += BARE_CHUNK_BYTES)
+            if (send(fds[0], tensor + at, BARE_CHUNK_BYTES, 0) != BARE_CHUNK_BYTES)
+                exit(1);
+    close(fds[0]);
+    pthread_join(reader, NULL);
+    close(fds[1]);
+    return (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)(clock_now_ns() - start_ns);
+}
+
+static void bench_throughput(struct bench *b)
+{
+    int64_t ns = run(b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
+    double mb_per_s = (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns;
+    double bare = bare_mb_per_s(b->tensor);
+
+    bench_print("link.throughput", mb_per_s, "MB/s", "tensors of 3 MiB one way on loopback");
+    bench_print("link.of_bare_tcp", mb_per_s / bare, "ratio",
+                "the same bytes over a bare TCP connection, no checksum, no copy");
 }
 
 int main(void)
 {
     struct bench b = {.tensor = malloc(TENSOR_BYTES),
                       .latencies_ns = calloc(THROUGHPUT_COUNT, sizeof(int64_t))};
-    int64_t ns;
 
     if (!b.tensor || !b.latencies_ns)
         return 1;
@@ -147,11 +203,9 @@ int main(void)
     open_stage(&b, 1);
     connect_stages(&b);
 
-    ns = run(&b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
-    bench_print("link.throughput", (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns,
-                "MB/s", "tensors of 3 MiB one way on loopback, both ends in one process");
-    print_latency(&b, "link.latency.3MiB", TENSOR_BYTES);
-    print_latency(&b, "link.latency.1KiB", SMALL_BYTES);
+    bench_throughput(&b);
+    bench_latency(&b, "link.latency.3MiB.p50", "link.latency.3MiB.p99", TENSOR_BYTES);
+    bench_latency(&b, "link.latency.1KiB.p50", "link.latency.1KiB.p99", SMALL_BYTES);
 
     for (int i = 0; i < 2; i++) {
         struct err err;
