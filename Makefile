@@ -168,7 +168,14 @@ demo-down: ## remove everything that `make demo` made
 	@hack/demo-down.sh
 
 # --- what the worker's image and the tests train on ---
-sample: build/sample/mnli/vocab.txt ## generate the sample data
+sample: build/sample ## generate the sample data
+build/sample: build/sample/mnli/vocab.txt
+build/sample/mnli/vocab.txt: build/gen-nli
+	@mkdir -p $(@D)
+	$(Q)build/gen-nli $(@D)
+build/gen-nli: hack/gen-nli.c hack/gen-nli-truth.c hack/gen-nli.h
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.c,$^)
 
 # --- packages ---
 deps-build deps-cluster deps-check: deps-%:
