@@ -151,4 +151,11 @@ static inline void receive_ok(struct link *link, enum link_edge edge,
     link_release(link, edge, &got);
 }
 
+static inline void expect(enum err_code rc, enum err_code want, const struct err *err,
+                          const char *says)
+{
+    if (rc != want || !strstr(err->text, says))
+        fail_msg("code %d \"%s\", not %d \"...%s...\"", rc, err->text, want, says);
+}
+
 #endif

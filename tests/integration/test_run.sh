@@ -1,0 +1,100 @@
+#!/bin/bash
+# `kubectl-skyjob run`: the real worker binary as local processes over real websockets.
+# Prints TAP.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+bin=${OUT:-build/release}/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+n=0
+check() { # check SENTENCE COMMAND...
+    local name=$1 out
+    shift
+    n=$((n + 1))
+    if out=$("$@" 2>&1); then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        printf '# %s\n' "${out//$'\n'/$'\n'# }"
+    fi
+}
+
+# A short job with everything that could depend on the cut: dropout, warm-up, clipping.
+cat >"$work/job.yaml" <<'E2'
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: short}
+spec:
+  model: {preset: BertTiny, vocabSize: 512, maxPositions: 64}
+  data: {task: MNLI, source: {sample: MNLI}}
+  training:
+    steps: 30
+    batchSize: 32
+    microBatches: 8
+    maxLength: 64
+    optimizer: {learningRate: "1e-3"}
+E2
+run() { # run NAME WORKERS [ARGUMENT...]
+    local name=$1 workers=$2
+    shift 2
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/job.yaml" --workers "$workers" \
+        --data build/sample/mnli --output "$work/$name" "$@" >"$work/$name.log" 2>&1
+}
+
+# The data of all shards, one behind the other: the header is 8 bytes of length and the JSON.
+weights() {
+    local file length
+    for file in "$work/$1"/model*.safetensors; do
+        length=$(od -An -tu8 -N8 "$file")
+        tail -c +$((length + 9)) "$file"
+    done | sha256sum
+}
+last_loss() { grep -o '"loss":[^,}]*' "$work/$1.log" | tail -1; }
+one() { run one cpu=1 || { cat "$work/one.log"; return 1; }; }
+check 'a job runs on one worker' one
+same() { # same NAME WORKERS STRATEGY
+    run "$1" "$2" --strategy "$3" || { cat "$work/$1.log"; return 1; }
+    echo "$(weights one) / $(weights "$1")"
+    [ "$(weights one)" = "$(weights "$1")" ]
+}
+check 'two workers give the same weights, bit for bit' same two cpu=1,cpu=1 Even
+check 'three uneven workers give the same weights, bit for bit' same three cpu=0.3,cpu=0.6,cpu=1 Even
+has_shards() { [ "$(find "$work/three" -name 'model-*.safetensors' | wc -l)" = 3 ] &&
+    grep -q 'classifier.weight' "$work/three/model.safetensors.index.json"; }
+check 'every stage writes its shard and the head the index' has_shards
+
+killed() {
+    local pid rc
+    sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/long.yaml" --workers cpu=1,cpu=1 \
+        --strategy Even --data build/sample/mnli >"$work/killed.log" 2>&1 &
+    pid=$!
+    for _ in $(seq 200); do
+        grep -q 'step' "$work/killed.log" && break
+        sleep 0.1
+    done
+    pkill -KILL -P "$pid" -f 'stage 1' || pkill -KILL -f "skyjob-worker stage.*--stage 1" -n
+    wait "$pid"
+    rc=$?
+    cat "$work/killed.log"
+    [ "$rc" -eq 1 ] && ! pgrep -P "$pid" >/dev/null
+}
+check 'a worker that dies ends the run with exit code 1' killed
+
+refused() { # refused CODE WORDS ARGUMENT...
+    local code=$1 words=$2 out rc
+    shift 2
+    out=$(timeout 60 "$bin/kubectl-skyjob" run "$@" 2>&1)
+    rc=$?
+    echo "exit $rc: $out"
+    [ "$rc" -eq "$code" ] && grep -q -- "$words" <<<"$out"
+}
+check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
+sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
+check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1
+check 'workers that cannot be read are refused' refused 2 fast -f "$work/job.yaml" --workers cpu=fast
+mkdir "$work/empty"
+check 'a folder without data is named' refused 1 vocab.txt -f "$work/job.yaml" --workers cpu=1 --data "$work/empty"
+sed 's/vocabSize: 512/vocabSize: 20/' "$work/job.yaml" >"$work/small.yaml"
+check 'a vocabulary larger than the model is refused with the number to set' refused 2 spec.model.vocabSize -f "$work/small.yaml" --workers cpu=1 --data build/sample/mnli
+echo "1..$n"

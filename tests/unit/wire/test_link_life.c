@@ -1,0 +1,363 @@
+#include "wire/link.h"
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "stages.h"
+
+/* The sender hears of an end a moment after it happened. */
+static enum err_code send_until_it_fails(struct link *link, const struct link_message *msg,
+                                         struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < 100 && rc == ERR_OK; i++)
+        rc = link_send(link, LINK_FORWARD_OUT, msg, TIMEOUT_MS, err);
+    return rc;
+}
+
+/* --- starting --- */
+
+static void link_open_refuses_parameters_out_of_range(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link *link;
+    struct err err;
+    size_t need = link_area_bytes(&p.limits, 0, 2);
+    void *area = aligned_alloc(LINK_AREA_ALIGN, need);
+
+    (void)state;
+    p.area = area;
+    p.area_bytes = need - 1;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "are needed");
+    p.area_bytes = need;
+    p.listen_port = 65536;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "65536");
+    p.listen_port = 0;
+    p.stage = 2;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "stage 2 of 2");
+    p.stage = 0;
+    p.limits.n_receive_slots = LINK_SLOTS_MAX + 1;
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "out of range");
+    p.limits.n_receive_slots = 3;
+    p.listen_address = "203.0.113.1"; /* documentation only: nobody's */
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "203.0.113.1 port 0: Cannot assign");
+    p.listen_address = "localhost";
+    expect(link_open(&p, &link, &err), ERR_INVALID, &err, "no numeric address");
+    assert_int_equal(link_area_bytes(&p.limits, 0, 1), 0);
+    p.limits.tensor_max_bytes = LINK_TENSOR_MAX + 1;
+    assert_int_equal(link_area_bytes(&p.limits, 0, 2), 0);
+    free(area);
+}
+
+static void link_open_refuses_a_port_that_is_in_use(void **state)
+{
+    struct link_params p = params_of(1, 2);
+    struct link *link;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    p.listen_port = link_port(s.links[0]);
+    p.area_bytes = link_area_bytes(&p.limits, 1, 2);
+    p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
+    expect(link_open(&p, &link, &err), ERR_IO, &err, "already in use");
+    free(p.area);
+    stop(&s);
+}
+
+static void link_set_peers_wants_exactly_the_neighbours_there_are(void **state)
+{
+    struct link_peer peer = {.host = "127.0.0.1", .port = 1}, bad = {.host = "", .port = 1};
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    expect(link_set_peers(s.links[0], NULL, NULL, &err), ERR_INVALID, &err, "address for stage 1");
+    expect(link_set_peers(s.links[0], &peer, &peer, &err), ERR_INVALID, &err, "no neighbour");
+    expect(link_set_peers(s.links[0], &bad, NULL, &err), ERR_INVALID, &err, "no address");
+    assert_int_equal(link_set_peers(s.links[0], &peer, NULL, &err), ERR_OK);
+    expect(link_set_peers(s.links[0], &peer, NULL, &err), ERR_INVALID, &err, "known already");
+    stop(&s);
+}
+
+static void link_wait_ready_names_who_is_missing(void **state)
+{
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start(&s, 2);
+    expect(link_wait_ready(s.links[0], 50, &err), ERR_TIMEOUT, &err,
+           "forward edge, stage 1: has no known address yet");
+    expect(link_wait_ready(s.links[1], 50, &err), ERR_TIMEOUT, &err,
+           "forward edge, stage 0: has not dialed yet");
+    stop(&s);
+}
+
+static void link_connects_to_a_peer_that_comes_later(void **state)
+{
+    struct link_params p = params_of(1, 2);
+    struct link_message msg;
+    struct link_peer next;
+    struct stages s;
+
+    (void)state;
+    start(&s, 2);
+    next = peer_at(s.links[1]);
+    assert_int_equal(link_close(s.links[1], TIMEOUT_MS, NULL), ERR_OK);
+    free(s.areas[1]);
+    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    usleep(300 * 1000); /* nobody answers for a while */
+    p.listen_port = next.port;
+    open_stage(&s, 1, &p);
+    connect_stage(&s, 1);
+    wait_ready(&s);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    stop(&s);
+}
+
+static void link_gives_up_on_a_peer_that_cannot_be_reached(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link_peer nobody = {.host = "127.0.0.1", .port = 1};
+    struct stages s = {.n = 1};
+    struct link_message msg = {.kind = FRAME_STOP};
+    struct err err;
+
+    (void)state;
+    p.dial_timeout_ms = 200;
+    open_stage(&s, 0, &p);
+    assert_int_equal(link_set_peers(s.links[0], &nobody, NULL, NULL), ERR_OK);
+    expect(link_wait_ready(s.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "forward edge: stage 1 at 127.0.0.1 port 1 could not be reached");
+    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "could not be reached");
+    stop(&s);
+}
+
+static void link_does_not_connect_stages_of_different_plans(void **state)
+{
+    struct link_params other = params_of(0, 2);
+    struct link_stats stats;
+    struct stages s = {.n = 2};
+    struct err err;
+
+    (void)state;
+    other.plan_hash++;
+    other.dial_timeout_ms = 300;
+    open_stage(&s, 0, &other);
+    other = params_of(1, 2);
+    open_stage(&s, 1, &other);
+    connect_stage(&s, 0);
+    expect(link_wait_ready(s.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err, "another plan");
+    assert_int_equal(link_wait_ready(s.links[1], 0, &err), ERR_TIMEOUT);
+    link_stats(s.links[1], &stats);
+    assert_true(stats.n_refused >= 1);
+    stop(&s);
+}
+
+static void link_refuses_a_second_connection_for_an_edge_that_lives(void **state)
+{
+    struct link_params p = params_of(0, 2);
+    struct link_message msg;
+    struct stages s, twin = {.n = 1};
+    struct link_peer next;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    p.dial_timeout_ms = 300;
+    open_stage(&twin, 0, &p);
+    next = peer_at(s.links[1]);
+    assert_int_equal(link_set_peers(twin.links[0], &next, NULL, NULL), ERR_OK);
+    expect(link_wait_ready(twin.links[0], TIMEOUT_MS, &err), ERR_TIMEOUT, &err,
+           "the forward edge is taken");
+    stop(&twin);
+
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    stop(&s);
+}
+
+/* --- ending --- */
+
+static void link_close_delivers_everything_that_was_sent(void **state)
+{
+    struct link_message msg, got;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 9, TENSOR_MAX);
+    for (int i = 0; i < 3; i++)
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    assert_int_equal(link_close(s.links[0], TIMEOUT_MS, &err), ERR_OK);
+    s.links[0] = NULL;
+
+    for (int i = 0; i < 3; i++)
+        receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    expect(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &got, &err), ERR_IO, &err,
+           "forward edge: stage 0 has closed the connection");
+    stop(&s);
+}
+
+static void link_close_says_when_messages_were_not_taken(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    for (int i = 0; i < 5; i++) /* two more than the receiver has slots */
+        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
+    expect(link_close(s.links[0], 200, &err), ERR_TIMEOUT, &err, "stage 1 has not confirmed");
+    s.links[0] = NULL;
+    stop(&s);
+}
+
+static void link_close_of_a_receiver_is_told_to_the_sender(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    assert_int_equal(link_close(s.links[1], TIMEOUT_MS, NULL), ERR_OK);
+    s.links[1] = NULL;
+    msg = message(&s, FRAME_FORWARD, 0, 1000);
+    expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
+           "forward edge: stage 1 has closed the connection");
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "backward edge: stage 1 has closed the connection");
+    stop(&s);
+}
+
+static void link_close_accepts_no_link(void **state)
+{
+    (void)state;
+    assert_int_equal(link_close(NULL, 0, NULL), ERR_OK);
+}
+
+static void *interrupt_soon(void *link)
+{
+    usleep(50 * 1000);
+    link_interrupt(link);
+    return NULL;
+}
+
+static void link_interrupt_wakes_who_waits(void **state)
+{
+    int64_t start_ms = clock_now_ms();
+    struct link_message msg;
+    struct stages s;
+    pthread_t thread;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 2);
+    assert_int_equal(pthread_create(&thread, NULL, interrupt_soon, s.links[1]), 0);
+    expect(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &msg, &err), ERR_GONE, &err,
+           "interr");
+    assert_true(clock_now_ms() - start_ms < TIMEOUT_MS / 2);
+    expect(link_wait_ready(s.links[1], TIMEOUT_MS, &err), ERR_GONE, &err, "interr");
+    pthread_join(thread, NULL);
+    stop(&s);
+}
+
+/* Be stage 1 in a process of its own: trade ports over `fd`, then wait to be killed. */
+static void be_stage_1(int fd)
+{
+    struct link_peer prev = {.host = "127.0.0.1"};
+    struct link_params p = params_of(1, 2);
+    struct link *link;
+    int port;
+
+    p.area_bytes = link_area_bytes(&p.limits, 1, 2);
+    p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
+    if (link_open(&p, &link, NULL) != ERR_OK)
+        _exit(1);
+    port = link_port(link);
+    if (write(fd, &port, sizeof port) != sizeof port ||
+        read(fd, &prev.port, sizeof prev.port) != sizeof prev.port ||
+        link_set_peers(link, NULL, &prev, NULL) != ERR_OK)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+static void link_notices_within_a_second_that_the_peer_was_killed(void **state)
+{
+    struct link_peer next = {.host = "127.0.0.1"};
+    struct link_params p = params_of(0, 2);
+    struct stages s = {.n = 1};
+    struct link_message msg = {.kind = FRAME_STOP};
+    int fds[2], port;
+    int64_t killed_ms;
+    enum err_code rc;
+    struct err err;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    child = fork(); /* no thread is running here */
+    if (child == 0)
+        be_stage_1(fds[1]);
+    open_stage(&s, 0, &p);
+    port = link_port(s.links[0]);
+    assert_int_equal(read(fds[0], &next.port, sizeof next.port), sizeof next.port);
+    assert_int_equal(write(fds[0], &port, sizeof port), sizeof port);
+    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    wait_ready(&s);
+
+    killed_ms = clock_now_ms();
+    kill(child, SIGKILL);
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "backward edge: stage 1 is gone");
+    assert_true(clock_now_ms() - killed_ms < 1000);
+    msg = (struct link_message){.kind = FRAME_STOP};
+    expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
+           "forward edge: stage 1 is gone");
+    rc = link_close(s.links[0], TIMEOUT_MS, NULL);
+    assert_true(rc == ERR_OK || rc == ERR_IO); /* a frame may have been on its way */
+    s.links[0] = NULL;
+    waitpid(child, NULL, 0);
+    close(fds[0]);
+    close(fds[1]);
+    stop(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_notices_within_a_second_that_the_peer_was_killed),
+        cmocka_unit_test(link_open_refuses_parameters_out_of_range),
+        cmocka_unit_test(link_open_refuses_a_port_that_is_in_use),
+        cmocka_unit_test(link_set_peers_wants_exactly_the_neighbours_there_are),
+        cmocka_unit_test(link_wait_ready_names_who_is_missing),
+        cmocka_unit_test(link_connects_to_a_peer_that_comes_later),
+        cmocka_unit_test(link_gives_up_on_a_peer_that_cannot_be_reached),
+        cmocka_unit_test(link_does_not_connect_stages_of_different_plans),
+        cmocka_unit_test(link_refuses_a_second_connection_for_an_edge_that_lives),
+        cmocka_unit_test(link_close_delivers_everything_that_was_sent),
+        cmocka_unit_test(link_close_says_when_messages_were_not_taken),
+        cmocka_unit_test(link_close_of_a_receiver_is_told_to_the_sender),
+        cmocka_unit_test(link_close_accepts_no_link),
+        cmocka_unit_test(link_interrupt_wakes_who_waits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
