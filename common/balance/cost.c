@@ -20,7 +20,9 @@ struct model_load cost_load_mean(const struct spec *spec)
 {
     double n = sequences(spec);
     double longest = spec->training.max_length;
-    double mean = longest < COST_MEAN_TOKENS ? longest : COST_MEAN_TOKENS;
+    bool is_sample = spec->data.source == SPEC_SOURCE_SAMPLE && spec->data.sample[0];
+    double usual = is_sample ? COST_SAMPLE_TOKENS : COST_MEAN_TOKENS;
+    double mean = longest < usual ? longest : usual;
     double squared = COST_SPREAD * mean * mean;
 
     return (struct model_load){.n_seqs = sequences(spec),

@@ -32,6 +32,7 @@
 #define COST_PROCESS_BYTES ((int64_t)96 << 20) /* code, BLAS buffers, sockets */
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */
 #define COST_MEAN_TOKENS   39.0                /* of a sequence of MNLI */
+#define COST_SAMPLE_TOKENS 17.0                /* of a sequence of the built-in sample */
 #define COST_SPREAD        1.25                /* mean of l^2 over square of the mean of l */
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
@@ -58,7 +59,8 @@ struct cost_unit {
     double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
-/* Sequences of full length and of the mean length; the planner never sees the data itself. */
+/* Sequences of full length and of the mean length. The planner never sees the data itself, so it
+ * takes the mean of MNLI, or of the sample where that is the source. */
 struct model_load cost_load_full(const struct spec *spec);
 struct model_load cost_load_mean(const struct spec *spec);
 
