@@ -24,7 +24,7 @@ OPT      := $(OPT.$(VARIANT))
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
 HARDEN := $(if $(filter asan,$(VARIANT)),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
-CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -Icli -Itests/support -Itests/bench \
+CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -I. -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
 CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
 LDFLAGS  := $(OPT) -pthread $(if $(filter asan,$(VARIANT)),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
