@@ -1,0 +1,117 @@
+#include "cli/job.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "api/names.h"
+#include "base/file.h"
+#include "base/yaml.h"
+
+#define API_VERSION NAMES_GROUP "/" NAMES_VERSION
+
+static enum err_code check_top(const struct json *root, struct err *err)
+{
+    static const char *const known[] = {"apiVersion", "kind", "metadata", "spec", "status"};
+
+    if (strcmp(json_string(json_get(root, "apiVersion"), ""), API_VERSION) != 0)
+        return err_set(err, ERR_INVALID, "apiVersion: must be %s, found \"%.60s\"", API_VERSION,
+                       json_string(json_get(root, "apiVersion"), ""));
+    for (const struct json *v = json_first(root); v; v = json_next(v)) {
+        bool is_known = false;
+
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+            is_known = is_known || strcmp(json_key(v), known[i]) == 0;
+        if (!is_known)
+            return err_set(err, ERR_INVALID, "%.60s: there is no such field", json_key(v));
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_metadata(const struct json *root, struct job *job, struct err *err)
+{
+    const char *name = json_string(json_path(root, "metadata.name"), "");
+    const char *namespace = json_string(json_path(root, "metadata.namespace"), "default");
+
+    if (!spec_is_name(name, NAMES_JOB_MAX))
+        return err_set(err, ERR_INVALID,
+                       "metadata.name: \"%.60s\" must be 1 to %d lower-case letters, digits or "
+                       "'-', and start and end with a letter or digit",
+                       name, NAMES_JOB_MAX);
+    if (!spec_is_name(namespace, sizeof job->namespace - 1))
+        return err_set(err, ERR_INVALID, "metadata.namespace: \"%.70s\" is no namespace's name",
+                       namespace);
+    (void)snprintf(job->name, sizeof job->name, "%s", name);
+    (void)snprintf(job->namespace, sizeof job->namespace, "%s", namespace);
+    return ERR_OK;
+}
+
+/* Take over `root` if it is a SkyJob. */
+static enum err_code take_document(struct json *root, struct job *job, struct err *err)
+{
+    enum err_code rc;
+
+    if (strcmp(json_string(json_get(root, "kind"), ""), "SkyJob") != 0) {
+        json_free(root);
+        return ERR_OK;
+    }
+    if (job->document) {
+        json_free(root);
+        return err_set(err, ERR_INVALID, "holds more than one SkyJob");
+    }
+    job->document = root;
+    rc = check_top(root, err);
+    if (rc == ERR_OK)
+        rc = read_metadata(root, job, err);
+    job->spec_json = json_get(root, "spec");
+    if (rc == ERR_OK)
+        rc = spec_parse(job->spec_json, &job->spec, err);
+    return rc;
+}
+
+static enum err_code read_documents(const struct buf *text, struct job *job, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK; i++) {
+        struct buf json = {.max = 4 * JOB_FILE_MAX_BYTES};
+        struct json *root = NULL;
+
+        rc = yaml_to_json(buf_text(text), text->len, i, &json, err);
+        if (rc == ERR_OK)
+            rc = json_parse(buf_text(&json), json.len, &root, err);
+        else if (rc == ERR_NOT_FOUND)
+            i = -1; /* that was all */
+        buf_deinit(&json);
+        if (i < 0)
+            return job->document ? ERR_OK
+                                 : err_set(err, ERR_NOT_FOUND, "holds no document of kind SkyJob");
+        if (rc == ERR_OK)
+            rc = take_document(root, job, err);
+    }
+    return rc;
+}
+
+enum err_code job_load(const char *path, struct job *out, struct err *err)
+{
+    struct buf text = {.max = JOB_FILE_MAX_BYTES};
+    struct job job = {.document = NULL};
+    enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+
+    if (rc == ERR_OK) {
+        rc = read_documents(&text, &job, err);
+        if (rc != ERR_OK)
+            (void)err_wrap(err, rc, "%s", path);
+    }
+    buf_deinit(&text);
+    if (rc == ERR_OK)
+        *out = job;
+    else
+        job_deinit(&job);
+    return rc;
+}
+
+void job_deinit(struct job *job)
+{
+    json_free(job->document);
+    *job = (struct job){.document = NULL};
+}

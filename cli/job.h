@@ -1,0 +1,27 @@
+/* cli/job.h - a SkyJob as it is written in a file.
+ *
+ * Layer: cli. Threads: one.
+ */
+#ifndef CLI_JOB_H
+#define CLI_JOB_H
+
+#include "api/spec.h"
+
+#define JOB_FILE_MAX_BYTES ((size_t)1 << 20)
+
+struct job {
+    char namespace[64];
+    char name[64];
+    struct json *document; /* owns everything below */
+    const struct json *spec_json;
+    struct spec spec;
+};
+
+/* Read the one SkyJob in a YAML or JSON file ("-" is stdin); documents of other kinds are passed
+ * over. What the API server would refuse is refused here, by name. The caller owns *out:
+ * job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, or no SkyJob in it), or the errors of
+ * file_read(). */
+MUST_CHECK enum err_code job_load(const char *path, struct job *out, struct err *err);
+void job_deinit(struct job *job);
+
+#endif

@@ -1,0 +1,217 @@
+#include "cli/local.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api/names.h"
+#include "balance/explain.h"
+
+#define WORKER_NAME "skyjob-worker"
+
+/* --- files that belong to this program --- */
+
+/* The folder of our own binary; "." when it cannot be found out. */
+static void own_folder(char out[static LOCAL_PATH_BYTES])
+{
+    ssize_t n = readlink("/proc/self/exe", out, LOCAL_PATH_BYTES - 1);
+    char *slash;
+
+    out[n > 0 ? n : 0] = '\0';
+    slash = strrchr(out, '/');
+    if (slash)
+        *slash = '\0';
+    else
+        (void)snprintf(out, LOCAL_PATH_BYTES, ".");
+}
+
+static bool find_in_path(const char *name, char out[static LOCAL_PATH_BYTES])
+{
+    const char *path = getenv("PATH");
+
+    for (const char *at = path ? path : ""; *at;) {
+        size_t n = strcspn(at, ":");
+
+        if (n > 0 &&
+            (size_t)snprintf(out, LOCAL_PATH_BYTES, "%.*s/%s", (int)n, at, name) <
+                LOCAL_PATH_BYTES &&
+            access(out, X_OK) == 0)
+            return true;
+        at += n + (at[n] == ':');
+    }
+    return false;
+}
+
+static enum err_code find_worker(char out[static LOCAL_PATH_BYTES], struct err *err)
+{
+    const char *given = getenv("SKYJOB_WORKER");
+    char folder[LOCAL_PATH_BYTES];
+
+    own_folder(folder);
+    if (given)
+        (void)snprintf(out, LOCAL_PATH_BYTES, "%s", given);
+    else
+        (void)snprintf(out, LOCAL_PATH_BYTES, "%.480s/%s", folder, WORKER_NAME);
+    if (access(out, X_OK) == 0 || (!given && find_in_path(WORKER_NAME, out)))
+        return ERR_OK;
+    return err_set(err, ERR_NOT_FOUND,
+                   "%s is neither beside this program nor in PATH: build it (make all) or name it "
+                   "in SKYJOB_WORKER",
+                   given ? given : WORKER_NAME);
+}
+
+static bool holds_training_file(const char *folder)
+{
+    char file[LOCAL_PATH_BYTES + 16];
+
+    (void)snprintf(file, sizeof file, "%s/train.tsv", folder);
+    return access(file, R_OK) == 0;
+}
+
+enum err_code local_find_data(const struct spec *spec, const char *given,
+                              char out[static LOCAL_PATH_BYTES], struct err *err)
+{
+    static const char *const places[] = {"../../sample/mnli", "../sample/mnli",
+                                         "../share/skyjob/mnli"};
+    char folder[LOCAL_PATH_BYTES];
+
+    if (given) {
+        (void)snprintf(out, LOCAL_PATH_BYTES, "%s", given);
+        if (access(given, R_OK | X_OK) == 0)
+            return ERR_OK; /* which file is missing in it, the head knows */
+        return err_set(err, ERR_NOT_FOUND, "--data: %.300s: %s", given, strerror(errno));
+    }
+    if (spec->data.source != SPEC_SOURCE_SAMPLE)
+        return err_set(
+            err, ERR_INVALID,
+            "spec.data.source: the %s \"%.60s\" is in a cluster: say with --data DIR "
+            "where its files are on this machine",
+            spec->data.source == SPEC_SOURCE_CLAIM ? "persistentVolumeClaim" : "configMap",
+            spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.claim : spec->data.config_map);
+    own_folder(folder);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        (void)snprintf(out, LOCAL_PATH_BYTES, "%.450s/%s", folder, places[i]);
+        if (holds_training_file(out))
+            return ERR_OK;
+    }
+    (void)snprintf(out, LOCAL_PATH_BYTES, "%s", SAMPLE_DIR);
+    return holds_training_file(out)
+               ? ERR_OK
+               : err_set(err, ERR_NOT_FOUND,
+                         "the sample data are not there: make them (make sample) or name a folder "
+                         "with --data DIR");
+}
+
+/* --- the temporary folder --- */
+
+static enum err_code make_folder(char out[static LOCAL_PATH_BYTES], struct err *err)
+{
+    const char *place = getenv("TMPDIR");
+    char path[LOCAL_PATH_BYTES];
+
+    if ((size_t)snprintf(path, sizeof path, "%s/skyjob-XXXXXX", place && *place ? place : "/tmp") >=
+        sizeof path)
+        return err_set(err, ERR_INVALID, "TMPDIR is too long");
+    if (!mkdtemp(path))
+        return err_set(err, ERR_IO, "make a folder %s: %s", path, strerror(errno));
+    memcpy(out, path, sizeof path);
+    return ERR_OK;
+}
+
+/* It holds files only; should it hold more, the rest is left. */
+static void remove_folder(const char *path)
+{
+    DIR *folder = opendir(path);
+
+    if (folder) {
+        for (struct dirent *e = readdir(folder); e; e = readdir(folder))
+            (void)unlinkat(dirfd(folder), e->d_name, 0);
+        (void)closedir(folder);
+    }
+    (void)rmdir(path);
+}
+
+/* --- the plan --- */
+
+static enum err_code set_strategy(const char *name, struct spec *spec, struct err *err)
+{
+    if (!name)
+        return ERR_OK;
+    if (strcmp(name, "Optimal") == 0)
+        spec->placement.strategy = SPEC_STRATEGY_OPTIMAL;
+    else if (strcmp(name, "Even") == 0)
+        spec->placement.strategy = SPEC_STRATEGY_EVEN;
+    else
+        return err_set(err, ERR_INVALID, "--strategy: \"%.40s\" is neither Optimal nor Even", name);
+    return ERR_OK;
+}
+
+static void warn_if_too_many(const struct machine *m, FILE *talk)
+{
+    int sum = 0;
+
+    for (int i = 0; i < m->n_workers; i++)
+        sum += m->workers[i].cpu_milli;
+    if (sum > machine_cpu_milli())
+        (void)fprintf(talk,
+                      "note: the workers may use %.4g cores together and this machine has %.4g: "
+                      "they will wait for each other\n",
+                      sum / 1000.0, machine_cpu_milli() / 1000.0);
+}
+
+static enum err_code measure(struct local *l, const struct local_params *params, struct err *err)
+{
+    enum err_code rc = find_worker(l->worker, err);
+
+    if (rc == ERR_OK)
+        rc = make_folder(l->folder, err);
+    if (rc == ERR_OK)
+        rc = throttle_new(&l->throttle, err);
+    if (rc == ERR_OK) {
+        warn_if_too_many(&l->machine, params->talk);
+        (void)fprintf(params->talk, "measuring %d workers ...\n", l->machine.n_workers);
+        (void)fflush(params->talk);
+        rc = machine_probe(&l->machine, &l->job, l->worker, l->folder, l->throttle, err);
+    }
+    return rc;
+}
+
+enum err_code local_init(struct local *out, const struct local_params *params, struct err *err)
+{
+    enum err_code rc = job_load(params->job_path, &out->job, err);
+
+    if (rc == ERR_OK)
+        rc = set_strategy(params->strategy, &out->job.spec, err);
+    if (rc == ERR_OK)
+        rc = machine_parse(params->workers, machine_free_bytes(), &out->machine, err);
+    if (rc == ERR_OK)
+        rc = measure(out, params, err);
+    if (rc != ERR_OK)
+        return rc;
+    out->request = (struct partition_request){.spec = &out->job.spec,
+                                              .nodes = out->machine.workers,
+                                              .n_nodes = out->machine.n_workers,
+                                              .link = COST_LINK_DEFAULT};
+    rc = partition_solve(&out->request, &out->placement, err);
+    if (rc != ERR_OK)
+        return rc;
+    out->plan = (struct plan){.attempt = 1};
+    (void)snprintf(out->plan.namespace, sizeof out->plan.namespace, "%s", out->job.namespace);
+    (void)snprintf(out->plan.job, sizeof out->plan.job, "%s", out->job.name);
+    (void)snprintf(out->plan.uid, sizeof out->plan.uid, "local-%ld", (long)getpid());
+    placement_to_plan(&out->request, &out->placement, &out->plan);
+    return ERR_OK;
+}
+
+void local_deinit(struct local *l, bool keeps_folder)
+{
+    throttle_free(l->throttle);
+    if (l->folder[0] && !keeps_folder)
+        remove_folder(l->folder);
+    job_deinit(&l->job);
+    l->throttle = NULL;
+    l->folder[0] = '\0';
+}

@@ -1,0 +1,49 @@
+/* cli/local.h - a job made ready to run on this machine: read, measured, planned.
+ *
+ * Layer: cli. Threads: one.
+ */
+#ifndef CLI_LOCAL_H
+#define CLI_LOCAL_H
+
+#include <stdio.h>
+
+#include "api/plan.h"
+#include "balance/partition.h"
+#include "cli/job.h"
+#include "cli/machine.h"
+
+#define LOCAL_PATH_BYTES 512
+
+struct local_params {
+    const char *job_path;
+    const char *workers;  /* as machine_parse() reads it */
+    const char *strategy; /* NULL: the job's own */
+    FILE *talk;           /* where to tell people what is going on */
+};
+
+struct local {
+    struct job job;
+    struct machine machine;
+    struct partition_request request; /* points into the two above */
+    struct placement placement;
+    struct plan plan;
+    struct throttle *throttle;
+    char worker[LOCAL_PATH_BYTES]; /* the binary */
+    char folder[LOCAL_PATH_BYTES]; /* temporary; "" before it is made */
+};
+
+/* Read, measure, plan. `out` is zeroed or of an earlier call's deinit and must stay where it is.
+ * Call local_deinit() whatever it returns: ERR_INVALID, ERR_NOT_FOUND (a file, or no placement),
+ * ERR_IO, ERR_GONE when interrupted, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code local_init(struct local *out, const struct local_params *params,
+                                    struct err *err);
+/* Removes the folder unless it is to be kept for people to look at. */
+void local_deinit(struct local *l, bool keeps_folder);
+
+/* The folder with the job's training files: `given` if not NULL, else the sample that belongs to
+ * this program. ERR_INVALID when the job's data are in a cluster and nothing was given;
+ * ERR_NOT_FOUND. */
+MUST_CHECK enum err_code local_find_data(const struct spec *spec, const char *given,
+                                         char out[static LOCAL_PATH_BYTES], struct err *err);
+
+#endif

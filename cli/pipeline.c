@@ -1,0 +1,274 @@
+#include "cli/pipeline.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cli/child.h"
+#include "cli/interrupt.h"
+#include "fleet/follow.h"
+
+#define POLL_MS        50
+#define LAST_WORDS_MS  1500 /* for others to say why they ended, once one has */
+#define LOG_MAX_BYTES  ((size_t)16 << 20)
+#define ARGUMENT_BYTES 64
+
+struct pipeline {
+    const struct pipeline_params *params;
+    int n_stages;
+    struct child children[SPEC_STAGES_MAX];
+    struct fleet_address control[SPEC_STAGES_MAX];
+    struct peers peers;
+    struct http *http;
+    struct fleet *fleet;
+    struct follow *follow;
+    int first_failed; /* stage; -1: none */
+};
+
+/* --- ports: all are taken at the same time, so that they differ --- */
+
+static int open_port(int *out_port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return -1;
+    if (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &n) != 0) {
+        (void)close(fd);
+        return -1;
+    }
+    *out_port = ntohs(at.sin_port);
+    return fd;
+}
+
+static enum err_code choose_ports(struct pipeline *p, struct err *err)
+{
+    int fds[2 * SPEC_STAGES_MAX];
+    int ports[2 * SPEC_STAGES_MAX];
+    int n = 0;
+    enum err_code rc = ERR_OK;
+
+    while (n < 2 * p->n_stages && rc == ERR_OK) {
+        fds[n] = open_port(&ports[n]);
+        if (fds[n] < 0)
+            rc = err_set(err, ERR_IO, "find a free port: %s", strerror(errno));
+        else
+            n++;
+    }
+    for (int i = 0; i < n; i++)
+        (void)close(fds[i]);
+    for (int s = 0; s < p->n_stages && rc == ERR_OK; s++) {
+        p->control[s] = (struct fleet_address){.host = "127.0.0.1", .port = ports[2 * s]};
+        memcpy(p->peers.stages[s].host, "127.0.0.1", sizeof "127.0.0.1");
+        p->peers.stages[s].port = ports[2 * s + 1];
+    }
+    return rc;
+}
+
+/* --- start --- */
+
+static void path_of(const struct pipeline *p, int stage, const char *suffix,
+                    char out[static PIPELINE_PATH_BYTES])
+{
+    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/stage-%d.%s", p->params->folder, stage, suffix);
+}
+
+static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
+{
+    const struct pipeline_params *q = p->params;
+    char stage[ARGUMENT_BYTES];
+    char control[ARGUMENT_BYTES];
+    char tensor[ARGUMENT_BYTES];
+    char last_words[PIPELINE_PATH_BYTES];
+    char log[PIPELINE_PATH_BYTES];
+    const char *argv[] = {q->worker,
+                          "stage",
+                          "--plan",
+                          q->plan_path,
+                          "--stage",
+                          stage,
+                          "--data",
+                          q->data_dir,
+                          "--control",
+                          control,
+                          "--tensor",
+                          tensor,
+                          "--termination-log",
+                          last_words,
+                          q->output_dir ? "--output" : NULL,
+                          q->output_dir,
+                          NULL};
+    struct child_params params = {
+        .argv = argv, .out_path = log, .log_path = log, .cpu_milli = q->plan->stages[s].cpu_milli};
+
+    (void)snprintf(stage, sizeof stage, "%d", s);
+    (void)snprintf(control, sizeof control, "127.0.0.1:%d", p->control[s].port);
+    (void)snprintf(tensor, sizeof tensor, "127.0.0.1:%d", p->peers.stages[s].port);
+    path_of(p, s, "json", last_words);
+    path_of(p, s, "log", log);
+    return child_start(&p->children[s], &params, q->throttle, err);
+}
+
+static enum err_code start(struct pipeline *p, struct err *err)
+{
+    enum err_code rc = choose_ports(p, err);
+
+    if (rc == ERR_OK)
+        rc = http_new(&p->http, err);
+    if (rc == ERR_OK)
+        rc = fleet_new(p->http, &p->fleet, err);
+    if (rc == ERR_OK)
+        rc = follow_new(p->fleet, &p->peers, p->control, &p->follow, err);
+    for (int s = 0; s < p->n_stages && rc == ERR_OK; s++)
+        rc = start_stage(p, s, err);
+    return rc;
+}
+
+/* --- follow --- */
+
+/* How many still run; notes who failed first. */
+static int look_at_children(struct pipeline *p)
+{
+    int n_running = 0;
+
+    for (int s = 0; s < p->n_stages; s++) {
+        struct child *c = &p->children[s];
+
+        if (c->has_ended)
+            continue;
+        if (!child_poll(c, p->params->throttle))
+            n_running++;
+        else if (c->exit_code != 0 && p->first_failed < 0)
+            p->first_failed = s;
+    }
+    return n_running;
+}
+
+static enum err_code wait_for_end(struct pipeline *p, struct err *err)
+{
+    int64_t failed_ms = 0;
+
+    for (;;) {
+        int64_t now_ms = clock_now_ms();
+        int64_t next_ms = follow_step(p->follow, now_ms);
+        int n_running = look_at_children(p);
+        enum err_code rc;
+
+        if (interrupt_seen())
+            return err_set(err, ERR_GONE, "interrupted");
+        if (n_running == 0)
+            return ERR_OK;
+        if (p->first_failed >= 0 && failed_ms == 0)
+            failed_ms = now_ms;
+        if (failed_ms > 0 && now_ms - failed_ms > LAST_WORDS_MS)
+            return ERR_OK;
+        if (follow_head(p->follow) && p->first_failed < 0)
+            p->params->on_progress(p->params->ctx, follow_head(p->follow));
+        rc = http_poll(p->http, next_ms < POLL_MS ? next_ms : POLL_MS, err);
+        if (rc != ERR_OK)
+            return rc;
+    }
+}
+
+/* --- last words --- */
+
+static bool read_last_words(const struct pipeline *p, int stage, struct progress *out)
+{
+    struct buf text = {.max = 2 * PROGRESS_TEXT_MAX_BYTES};
+    char path[PIPELINE_PATH_BYTES];
+    bool was_read;
+
+    path_of(p, stage, "json", path);
+    was_read = file_read(path, &text, NULL) == ERR_OK &&
+               progress_parse(buf_text(&text), text.len, out, NULL) == ERR_OK;
+    buf_deinit(&text);
+    return was_read;
+}
+
+/* The last line of a stage's log that is not empty. */
+static void last_line(const struct pipeline *p, int stage, char *out, size_t bytes)
+{
+    struct buf text = {.max = LOG_MAX_BYTES};
+    char path[PIPELINE_PATH_BYTES];
+    size_t end;
+    size_t from;
+
+    path_of(p, stage, "log", path);
+    (void)snprintf(out, bytes, "it said nothing");
+    if (file_read(path, &text, NULL) == ERR_OK && text.len > 0) {
+        for (end = text.len; end > 0 && text.data[end - 1] == '\n';)
+            end--;
+        for (from = end; from > 0 && text.data[from - 1] != '\n';)
+            from--;
+        if (end > from)
+            (void)snprintf(out, bytes, "%.*s", (int)(end - from), text.data + from);
+    }
+    buf_deinit(&text);
+}
+
+/* The stage whose failure is not the fault of another; one that was killed has no last words, or
+ * some from before. */
+static int culprit(const struct pipeline *p)
+{
+    for (int s = 0; s < p->n_stages; s++) {
+        struct progress words;
+
+        if (!p->children[s].has_ended || p->children[s].exit_code == 0)
+            continue;
+        if (!read_last_words(p, s, &words) || words.cause != PROGRESS_CAUSE_PEER_LOST)
+            return s;
+    }
+    return p->first_failed;
+}
+
+static enum err_code explain_failure(const struct pipeline *p, struct err *err)
+{
+    int s = culprit(p);
+    const struct child *c = &p->children[s];
+    const char *node = p->params->plan->stages[s].node;
+    struct progress words;
+    char line[256];
+
+    if (c->exit_code <= 128 && read_last_words(p, s, &words) && words.error[0])
+        return err_set(err, c->exit_code == 2 ? ERR_INVALID : ERR_IO, "stage %d (%.40s): %s", s,
+                       node, words.error);
+    if (c->exit_code == 127)
+        return err_set(err, ERR_IO, "%.200s cannot be run", p->params->worker);
+    if (c->exit_code > 128)
+        return err_set(err, ERR_IO, "stage %d (%.40s) was ended by signal %d (%s)", s, node,
+                       c->exit_code - 128, strsignal(c->exit_code - 128));
+    last_line(p, s, line, sizeof line);
+    return err_set(err, c->exit_code == 2 ? ERR_INVALID : ERR_IO,
+                   "stage %d (%.40s) ended with exit code %d: %s", s, node, c->exit_code, line);
+}
+
+enum err_code pipeline_run(const struct pipeline_params *params, struct progress *out_head,
+                           struct err *err)
+{
+    struct pipeline p = {
+        .params = params,
+        .n_stages = params->plan->n_stages,
+        .peers = {.attempt = params->plan->attempt, .n_stages = params->plan->n_stages},
+        .first_failed = -1};
+    enum err_code rc = start(&p, err);
+
+    if (rc == ERR_OK)
+        rc = wait_for_end(&p, err);
+    if (rc == ERR_OK && p.first_failed >= 0)
+        rc = explain_failure(&p, err); /* before the others are ended: that is not their fault */
+    child_stop(p.children, p.n_stages, params->throttle);
+    if (rc == ERR_OK && !read_last_words(&p, 0, out_head))
+        rc = err_set(err, ERR_IO, "stage 0 is done but left no last words in %s", params->folder);
+    fleet_free(p.fleet);
+    follow_free(p.follow);
+    http_free(p.http);
+    return rc;
+}

@@ -1,0 +1,266 @@
+/* kubectl-skyjob run: train a SkyJob on this machine, without a cluster. */
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/jsonw.h"
+#include "cli/command.h"
+#include "cli/interrupt.h"
+#include "cli/local.h"
+#include "cli/pipeline.h"
+#include "cli/show.h"
+
+#define RESULT_MAX_BYTES ((size_t)1 << 20)
+
+static const struct option options[] = {
+    {"file", required_argument, NULL, 'f'},
+    {"workers", required_argument, NULL, 'w'},
+    {"strategy", required_argument, NULL, 's'},
+    {"data", required_argument, NULL, 'd'},
+    {"output", required_argument, NULL, 'o'},
+    {"json", no_argument, NULL, 'j'},
+    {NULL, 0, NULL, 0},
+};
+
+struct arguments {
+    struct local_params local;
+    const char *data;
+    const char *output;
+    bool wants_json;
+};
+
+static bool read_arguments(int argc, char **argv, struct arguments *a)
+{
+    int c;
+
+    while ((c = getopt_long(argc, argv, "f:", options, NULL)) != -1) {
+        switch (c) {
+        case 'f':
+            a->local.job_path = optarg;
+            break;
+        case 'w':
+            a->local.workers = optarg;
+            break;
+        case 's':
+            a->local.strategy = optarg;
+            break;
+        case 'd':
+            a->data = optarg;
+            break;
+        case 'o':
+            a->output = optarg;
+            break;
+        case 'j':
+            a->wants_json = true;
+            break;
+        default:
+            return false;
+        }
+    }
+    return optind == argc && a->local.job_path && a->local.workers;
+}
+
+/* --- the result for programs --- */
+
+static void write_stages(struct jsonw *w, const struct local *l, const struct progress *head)
+{
+    jsonw_open_array(w, "stages");
+    for (int s = 0; s < l->plan.n_stages; s++) {
+        const struct plan_stage *stage = &l->plan.stages[s];
+
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", stage->node);
+        jsonw_int(w, "cpuMilli", stage->cpu_milli);
+        jsonw_int(w, "firstUnit", stage->first_unit);
+        jsonw_int(w, "units", stage->n_units);
+        jsonw_double(w, "predictedMs", stage->predicted_ms);
+        if (s < head->n_stage_ms)
+            jsonw_double(w, "measuredMs", head->stage_ms[s]);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_nodes(struct jsonw *w, const struct local *l)
+{
+    jsonw_open_array(w, "nodes");
+    for (int i = 0; i < l->machine.n_workers; i++) {
+        const struct node *n = &l->machine.workers[i];
+
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "name", n->name);
+        jsonw_int(w, "cpuMilli", n->cpu_milli);
+        jsonw_double(w, "gflops", n->gflops);
+        jsonw_double(w, "unitMs", n->unit_ms);
+        jsonw_string(w, "blasCore", l->machine.probes[i].blas_core);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static enum err_code print_json(const struct local *l, const struct progress *head, double seconds,
+                                struct err *err)
+{
+    struct buf text = {.max = RESULT_MAX_BYTES};
+    struct jsonw w;
+    enum err_code rc;
+
+    jsonw_init(&w, &text);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "job", l->job.name);
+    jsonw_string(&w, "state", progress_state_name(head->state));
+    jsonw_string(&w, "strategy", l->placement.strategy == SPEC_STRATEGY_EVEN ? "Even" : "Optimal");
+    jsonw_double(&w, "seconds", seconds);
+    jsonw_int(&w, "steps", head->step);
+    if (isfinite(head->loss))
+        jsonw_double(&w, "loss", head->loss);
+    jsonw_double(&w, "tokensPerSecond", head->tokens_per_second);
+    jsonw_double(&w, "stepMs", head->step_ms);
+    jsonw_double(&w, "predictedStepMs", l->placement.predicted_step_ms);
+    jsonw_double(&w, "boundMs", l->placement.bound_ms);
+    jsonw_double(&w, "evenStepMs", l->placement.even_step_ms);
+    jsonw_string(&w, "reason", l->plan.reason);
+    write_stages(&w, l, head);
+    write_nodes(&w, l);
+    jsonw_open_object(&w, "metrics");
+    for (int i = 0; i < head->n_metrics; i++)
+        jsonw_double(&w, head->metrics[i].name, head->metrics[i].value);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    rc = jsonw_finish(&w, err);
+    if (rc == ERR_OK)
+        (void)printf("%s\n", buf_text(&text));
+    buf_deinit(&text);
+    return rc;
+}
+
+/* --- the result for people --- */
+
+static void print_end(FILE *out, const struct progress *head, const char *output, double seconds)
+{
+    char time[32];
+    char tokens[32];
+
+    show_duration(seconds, time);
+    show_number(head->tokens_per_second, tokens);
+    (void)fprintf(out, "\ntrained %lld steps in %s, %s tokens/s at the end\n",
+                  (long long)head->step, time, tokens);
+    if (isfinite(head->loss))
+        (void)fprintf(out, "  %-12s %.4f\n", "loss", head->loss);
+    for (int i = 0; i < head->n_metrics; i++)
+        (void)fprintf(out, "  %-12s %.4f\n", head->metrics[i].name, head->metrics[i].value);
+    if (output)
+        (void)fprintf(out, "weights are in %s\n", output);
+    else
+        (void)fprintf(out, "weights were not kept: name a folder with --output to have them\n");
+}
+
+static void on_progress(void *ctx, const struct progress *head)
+{
+    struct show *show = ctx;
+    char line[SHOW_LINE_BYTES];
+
+    show_progress_text(head, line);
+    show_line(show, line, head->state != PROGRESS_TRAINING, clock_now_ms());
+}
+
+static enum err_code write_plan(const struct local *l, const char *path, struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    enum err_code rc = plan_write(&l->plan, l->job.spec_json, &text, err);
+
+    if (rc == ERR_OK)
+        rc = file_write(path, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code make_output(const char *path, struct err *err)
+{
+    if (path && mkdir(path, 0777) != 0 && errno != EEXIST)
+        return err_set(err, ERR_INVALID, "--output: make %.300s: %s", path, strerror(errno));
+    return ERR_OK;
+}
+
+static enum err_code train(const struct local *l, const struct arguments *a, struct show *show,
+                           struct progress *out_head, struct err *err)
+{
+    char plan_path[PIPELINE_PATH_BYTES];
+    char data[LOCAL_PATH_BYTES];
+    struct pipeline_params params = {.plan = &l->plan,
+                                     .plan_path = plan_path,
+                                     .worker = l->worker,
+                                     .data_dir = data,
+                                     .output_dir = a->output,
+                                     .folder = l->folder,
+                                     .throttle = l->throttle,
+                                     .ctx = show,
+                                     .on_progress = on_progress};
+    enum err_code rc = local_find_data(&l->job.spec, a->data, data, err);
+
+    (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->folder);
+    if (rc == ERR_OK)
+        rc = write_plan(l, plan_path, err);
+    if (rc == ERR_OK)
+        rc = pipeline_run(&params, out_head, err);
+    return rc;
+}
+
+/* Complain before a minute is spent on measuring and planning. */
+static enum err_code check_early(const struct arguments *a, struct err *err)
+{
+    char data[LOCAL_PATH_BYTES];
+    struct job job;
+    enum err_code rc = job_load(a->local.job_path, &job, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = local_find_data(&job.spec, a->data, data, err);
+    if (rc == ERR_OK)
+        rc = make_output(a->output, err);
+    job_deinit(&job);
+    return rc;
+}
+
+int command_run(int argc, char **argv)
+{
+    static struct local local;
+    struct arguments a = {.wants_json = false};
+    struct progress head;
+    struct show show;
+    struct err err;
+    int64_t start_ms;
+    double seconds;
+    enum err_code rc;
+
+    if (!read_arguments(argc, argv, &a))
+        return command_usage(argv[0]);
+    a.local.talk = a.wants_json ? stderr : stdout;
+    interrupt_catch();
+    rc = check_early(&a, &err);
+    if (rc == ERR_OK)
+        rc = local_init(&local, &a.local, &err);
+    start_ms = clock_now_ms();
+    if (rc == ERR_OK) {
+        show_plan(a.local.talk, &local.request, &local.placement);
+        (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.reason);
+        show_init(&show, a.local.talk);
+        rc = train(&local, &a, &show, &head, &err);
+        show_end(&show);
+        if (rc != ERR_OK && rc != ERR_GONE)
+            (void)fprintf(stderr, "the workers' logs are in %s\n", local.folder);
+    }
+    seconds = (double)(clock_now_ms() - start_ms) / 1e3;
+    if (rc == ERR_OK && a.wants_json)
+        rc = print_json(&local, &head, seconds, &err);
+    else if (rc == ERR_OK)
+        print_end(stdout, &head, a.output, seconds);
+    local_deinit(&local, rc != ERR_OK && rc != ERR_GONE && local.plan.n_stages > 0);
+    return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
+}

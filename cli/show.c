@@ -1,0 +1,149 @@
+#include "cli/show.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define BAR_CHARS 24
+#define MIB       ((int64_t)1 << 20)
+
+static void add(char *out, size_t bytes, const char *text)
+{
+    size_t n = strlen(out);
+
+    (void)snprintf(out + n, bytes - n, "%s", text);
+}
+
+void show_number(double value, char out[static 32])
+{
+    char digits[32];
+    size_t n;
+    size_t to = 0;
+
+    if (!(fabs(value) < 1e15))
+        value = 0;
+    n = (size_t)snprintf(digits, sizeof digits, "%.0f", value);
+    for (size_t i = 0; i < n && to < 31; i++) {
+        out[to++] = digits[i];
+        if ((n - i - 1) % 3 == 0 && i + 1 < n && digits[i] != '-' && to < 31)
+            out[to++] = ',';
+    }
+    out[to] = '\0';
+}
+
+void show_duration(double seconds, char out[static 32])
+{
+    long s = seconds < 0 || !(seconds < 1e8) ? 0 : lround(seconds);
+
+    if (s >= 3600)
+        (void)snprintf(out, 32, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        (void)snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
+}
+
+void show_plan(FILE *out, const struct partition_request *request,
+               const struct placement *placement)
+{
+    double slowest = placement->stages[placement->bottleneck].predicted_ms;
+
+    (void)fprintf(out, "%-6s %-14s %5s %8s  %-34s %11s %9s\n", "STAGE", "NODE", "CPU", "GFLOP/S",
+                  "UNITS", "PREDICTED", "MEMORY");
+    for (int s = 0; s < placement->n_stages; s++) {
+        const struct placement_stage *stage = &placement->stages[s];
+        const struct node *n = &request->nodes[stage->node];
+        int bar = (int)lround(BAR_CHARS * stage->predicted_ms / slowest);
+        char units[MODEL_NAME_BYTES];
+
+        model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
+        (void)fprintf(out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %5lld MiB  %.*s\n", s, n->name,
+                      n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
+                      (long long)((stage->memory_bytes + MIB - 1) / MIB), bar,
+                      "########################");
+    }
+}
+
+static void add_stage_times(const struct progress *p, char *out, size_t bytes)
+{
+    if (p->n_stage_ms == 0)
+        return;
+    add(out, bytes, "  stages");
+    for (int i = 0; i < p->n_stage_ms; i++) {
+        char ms[32];
+
+        (void)snprintf(ms, sizeof ms, " %.1f", p->stage_ms[i]);
+        add(out, bytes, ms);
+    }
+    add(out, bytes, " ms");
+}
+
+void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES])
+{
+    char number[32];
+    char part[96];
+
+    if (p->state != PROGRESS_TRAINING && p->state != PROGRESS_EVALUATING && p->step == 0) {
+        (void)snprintf(out, SHOW_LINE_BYTES, "%s",
+                       p->state == PROGRESS_STARTING  ? "workers are starting"
+                       : p->state == PROGRESS_WAITING ? "workers are connecting"
+                                                      : progress_state_name(p->state));
+        return;
+    }
+    (void)snprintf(out, SHOW_LINE_BYTES, "step %lld/%lld", (long long)p->step,
+                   (long long)p->total_steps);
+    if (isfinite(p->loss)) {
+        (void)snprintf(part, sizeof part, "  loss %.4f", p->loss);
+        add(out, SHOW_LINE_BYTES, part);
+    }
+    if (p->tokens_per_second > 0) {
+        show_number(p->tokens_per_second, number);
+        (void)snprintf(part, sizeof part, "  %s tokens/s", number);
+        add(out, SHOW_LINE_BYTES, part);
+    }
+    add_stage_times(p, out, SHOW_LINE_BYTES);
+    if (p->state == PROGRESS_EVALUATING) {
+        add(out, SHOW_LINE_BYTES, "  evaluating");
+    } else if (p->eta_seconds >= 0) {
+        show_duration(p->eta_seconds, number);
+        (void)snprintf(part, sizeof part, "  ETA %s", number);
+        add(out, SHOW_LINE_BYTES, part);
+    }
+}
+
+void show_init(struct show *s, FILE *out)
+{
+    *s = (struct show){.out = out, .is_tty = isatty(fileno(out)) == 1};
+}
+
+void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
+{
+    struct winsize size = {.ws_col = 0};
+    int width = 80;
+
+    if (strcmp(text, s->last) == 0)
+        return;
+    if (!s->is_tty && !is_urgent && s->last_ms > 0 && now_ms - s->last_ms < SHOW_EVERY_MS)
+        return;
+    s->last_ms = now_ms;
+    (void)snprintf(s->last, sizeof s->last, "%s", text);
+    if (!s->is_tty) {
+        (void)fprintf(s->out, "%s\n", text);
+        (void)fflush(s->out);
+        return;
+    }
+    if (ioctl(fileno(s->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
+        width = size.ws_col;
+    /* A line that wraps could not be written over. */
+    (void)fprintf(s->out, "\r%.*s\033[K", width - 1, text);
+    (void)fflush(s->out);
+    s->is_open = true;
+}
+
+void show_end(struct show *s)
+{
+    if (s->is_open)
+        (void)fputc('\n', s->out);
+    s->is_open = false;
+    s->last[0] = '\0';
+    s->last_ms = 0;
+}

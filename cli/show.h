@@ -1,0 +1,42 @@
+/* cli/show.h - what people see: the plan as a table, the run as one line that moves.
+ *
+ * Layer: cli. Threads: one.
+ */
+#ifndef CLI_SHOW_H
+#define CLI_SHOW_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "api/progress.h"
+#include "balance/partition.h"
+
+#define SHOW_LINE_BYTES 256
+#define SHOW_EVERY_MS   5000 /* between lines where they cannot be written over */
+
+/* Table: node, its CPU and speed, units in words, predicted time with a bar, memory. */
+void show_plan(FILE *out, const struct partition_request *request,
+               const struct placement *placement);
+
+/* "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42" */
+void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);
+/* 12345678 becomes "12,345,678"; seconds become "1:02:03". */
+void show_number(double value, char out[static 32]);
+void show_duration(double seconds, char out[static 32]);
+
+struct show {
+    FILE *out;
+    bool is_tty;
+    bool is_open; /* a line is there that may be written over */
+    int64_t last_ms;
+    char last[SHOW_LINE_BYTES];
+};
+
+void show_init(struct show *s, FILE *out);
+/* Show `text` in place of the line before on a terminal; else as a new line, unless the last was
+ * less than SHOW_EVERY_MS ago and `is_urgent` is false. */
+void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms);
+/* Leave the line as it is; what follows starts on a new one. */
+void show_end(struct show *s);
+
+#endif

@@ -1,0 +1,141 @@
+#include "cli/show.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void show_writes_numbers_with_commas(void **state)
+{
+    static const struct {
+        double value;
+        const char *text;
+    } rows[] = {{0, "0"},          {999, "999"}, {1000, "1,000"}, {12345678, "12,345,678"},
+                {-1234, "-1,234"}, {1e300, "0"}, {NAN, "0"}};
+    char text[32];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        show_number(rows[i].value, text);
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+static void show_writes_durations_like_a_clock(void **state)
+{
+    char text[32];
+
+    (void)state;
+    show_duration(0.4, text);
+    assert_string_equal(text, "0:00");
+    show_duration(42, text);
+    assert_string_equal(text, "0:42");
+    show_duration(3723, text);
+    assert_string_equal(text, "1:02:03");
+    show_duration(-1, text);
+    assert_string_equal(text, "0:00");
+    show_duration(INFINITY, text);
+    assert_string_equal(text, "0:00");
+}
+
+static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
+{
+    struct progress p = {.state = PROGRESS_TRAINING,
+                         .step = 120,
+                         .total_steps = 375,
+                         .loss = 0.84321,
+                         .tokens_per_second = 5321,
+                         .eta_seconds = 42,
+                         .n_stage_ms = 2,
+                         .stage_ms = {3.2, 4.14}};
+    char text[SHOW_LINE_BYTES];
+
+    (void)state;
+    show_progress_text(&p, text);
+    assert_string_equal(text,
+                        "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42");
+    p.n_stage_ms = SPEC_STAGES_MAX;
+    for (int i = 0; i < SPEC_STAGES_MAX; i++)
+        p.stage_ms[i] = 123456;
+    show_progress_text(&p, text);
+    assert_int_equal(strlen(text), SHOW_LINE_BYTES - 1);
+}
+
+static void show_progress_says_what_is_going_on_before_the_first_step(void **state)
+{
+    struct progress p = {.state = PROGRESS_STARTING, .loss = NAN, .eta_seconds = -1};
+    char text[SHOW_LINE_BYTES];
+
+    (void)state;
+    show_progress_text(&p, text);
+    assert_string_equal(text, "workers are starting");
+    p.state = PROGRESS_WAITING;
+    show_progress_text(&p, text);
+    assert_string_equal(text, "workers are connecting");
+    p.state = PROGRESS_TRAINING;
+    p.total_steps = 9;
+    show_progress_text(&p, text);
+    assert_string_equal(text, "step 0/9");
+}
+
+static void show_lines_come_slowly_where_they_cannot_be_written_over(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    struct show s = {.out = open_memstream(&text, &n)};
+
+    (void)state;
+    show_line(&s, "a", false, 1000);
+    show_line(&s, "b", false, 1000 + SHOW_EVERY_MS - 1);
+    show_line(&s, "c", true, 1000 + SHOW_EVERY_MS - 1);
+    show_line(&s, "c", true, 1000 + SHOW_EVERY_MS);
+    show_line(&s, "d", false, 1000 + 2 * SHOW_EVERY_MS);
+    show_end(&s);
+    (void)fclose(s.out);
+    assert_string_equal(text, "a\nc\nd\n");
+    free(text);
+}
+
+static void show_plan_has_a_row_for_every_stage(void **state)
+{
+    struct spec spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
+                        .placement = {.min_stages = 2, .max_stages = 2}};
+    struct node nodes[] = {
+        {.name = "worker-0", .cpu_milli = 500, .gflops = 20, .memory_bytes = (int64_t)4 << 30},
+        {.name = "worker-1", .cpu_milli = 2000, .gflops = 80, .memory_bytes = (int64_t)4 << 30}};
+    struct partition_request request = {
+        .spec = &spec, .nodes = nodes, .n_nodes = 2, .link = COST_LINK_DEFAULT};
+    struct placement placement;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    assert_int_equal(model_preset("BertMini", &spec.model, NULL), ERR_OK);
+    assert_int_equal(partition_solve(&request, &placement, NULL), ERR_OK);
+    show_plan(out, &request, &placement);
+    (void)fclose(out);
+    assert_non_null(strstr(text, "PREDICTED"));
+    assert_non_null(strstr(text, "worker-0         0.5     20.0"));
+    assert_non_null(strstr(text, "worker-1           2     80.0"));
+    assert_non_null(strstr(text, "########################\n")); /* the bottleneck's bar */
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(show_writes_numbers_with_commas),
+        cmocka_unit_test(show_writes_durations_like_a_clock),
+        cmocka_unit_test(show_progress_holds_step_loss_speed_stages_and_eta),
+        cmocka_unit_test(show_progress_says_what_is_going_on_before_the_first_step),
+        cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
+        cmocka_unit_test(show_plan_has_a_row_for_every_stage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
