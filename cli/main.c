@@ -1,0 +1,63 @@
+/* kubectl-skyjob: plan, run and watch SkyJobs; as `kubectl skyjob` when it is in PATH. */
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/machine.h"
+
+static int command_version(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    (void)printf("kubectl-skyjob %s\n", SKYJOB_VERSION);
+    return EXIT_DONE;
+}
+
+static int command_help(int argc, char **argv);
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+    const char *usage;
+    const char *help;
+} commands[] = {
+    {"run", command_run,
+     "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--output DIR] [--strategy "
+     "Optimal|Even] [--json]",
+     "train on this machine, without a cluster: one process for each stage, held to\n"
+     "        its share of the CPU; the result as JSON with --json"},
+    {"plan", command_plan, "-f FILE --workers " MACHINE_HELP " [--strategy Optimal|Even] [--json]",
+     "measure these workers and show who would run what, and why"},
+    {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
+     "how far a job in the cluster is; --follow stays until it is complete or failed"},
+    {"version", command_version, "", "print the version"},
+    {"help", command_help, "", "print this"},
+};
+
+static int command_help(int argc, char **argv)
+{
+    (void)argc, (void)argv;
+    (void)printf("kubectl-skyjob: train BERT over uneven machines\n\n");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        (void)printf("  kubectl-skyjob %s %s\n        %s\n\n", commands[i].name, commands[i].usage,
+                     commands[i].help);
+    (void)printf("exit codes: 0 done, 1 failed, 2 wrong usage or configuration\n");
+    return EXIT_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    (void)fprintf(stderr,
+                  "kubectl-skyjob: there is no subcommand \"%.40s\"; see `kubectl-skyjob "
+                  "help`\n",
+                  name);
+    return EXIT_CONFIG;
+}
