@@ -165,7 +165,7 @@ demo: deps-cluster ## a local cluster, the operator, a job to its end
 	@hack/demo.sh
 
 demo-down: ## remove everything that `make demo` made
-	@hack/demo-down.sh
+	@hack/cluster/down.sh
 
 # --- what the worker's image and the tests train on ---
 sample: build/sample ## generate the sample data
