@@ -122,6 +122,10 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
 
     if (strcmp(text, s->last) == 0)
         return;
+    /* Another kind of line is news: "workers are connecting" and then "step 1/40". */
+    if (strcspn(text, " ") != strcspn(s->last, " ") ||
+        strncmp(text, s->last, strcspn(text, " ")) != 0)
+        is_urgent = true;
     if (!s->is_tty && !is_urgent && s->last_ms > 0 && now_ms - s->last_ms < SHOW_EVERY_MS)
         return;
     s->last_ms = now_ms;

@@ -33,8 +33,8 @@ struct show {
 };
 
 void show_init(struct show *s, FILE *out);
-/* Show `text` in place of the line before on a terminal; else as a new line, unless the last was
- * less than SHOW_EVERY_MS ago and `is_urgent` is false. */
+/* Show `text` in place of the line before on a terminal; else as a new line, unless one with the
+ * same first word was shown less than SHOW_EVERY_MS ago and `is_urgent` is false. */
 void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms);
 /* Leave the line as it is; what follows starts on a new one. */
 void show_end(struct show *s);

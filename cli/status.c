@@ -1,7 +1,6 @@
 /* kubectl-skyjob status: how far a job in the cluster is, once or until it is over. */
 #include <getopt.h>
 #include <stdio.h>
-#include <string.h>
 #include <time.h>
 
 #include "api/names.h"
@@ -95,18 +94,20 @@ static bool tell(const struct json *object, struct show *show, int *attempt)
         show_end(show);
         if (*attempt > 1)
             (void)printf("attempt %d\n", *attempt);
-        watched_print_placement(stdout, object);
+        watched_print_stages(stdout, object);
+        watched_print_reason(stdout, object);
         (void)printf("\n");
     }
     if (end == WATCHED_GOES_ON) {
         watched_line(object, line);
-        show_line(show, line, strncmp(line, "step", 4) != 0, clock_now_ms());
+        show_line(show, line, false, clock_now_ms());
         return false;
     }
     show_end(show);
-    if (watched_attempt(object) > 0)
-        watched_print_placement(stdout, object);
-    (void)printf("\n");
+    if (watched_attempt(object) > 0) {
+        watched_print_stages(stdout, object);
+        (void)printf("\n");
+    }
     watched_print_end(stdout, object);
     return true;
 }
@@ -156,7 +157,8 @@ static enum err_code look_once(struct kube_client *client, const struct kube_ref
         return rc;
     *out_end = watched_end(object);
     if (watched_attempt(object) > 0) {
-        watched_print_placement(stdout, object);
+        watched_print_stages(stdout, object);
+        watched_print_reason(stdout, object);
         (void)printf("\n");
     }
     watched_line(object, line);

@@ -90,10 +90,9 @@ static void print_ms(FILE *out, const struct json *v)
         (void)fprintf(out, " %11s", "-");
 }
 
-void watched_print_placement(FILE *out, const struct json *object)
+void watched_print_stages(FILE *out, const struct json *object)
 {
     const struct json *stages = json_path(object, "status.stages");
-    const char *reason = json_string(json_path(object, "status.placement.reason"), "");
 
     (void)fprintf(out, "%-6s %-24s %-36s %11s %11s  %s\n", "STAGE", "NODE", "UNITS", "PREDICTED",
                   "MEASURED", "STATE");
@@ -104,6 +103,12 @@ void watched_print_placement(FILE *out, const struct json *object)
         print_ms(out, json_get(v, "measuredMs"));
         (void)fprintf(out, "  %s\n", json_string(json_get(v, "state"), ""));
     }
+}
+
+void watched_print_reason(FILE *out, const struct json *object)
+{
+    const char *reason = json_string(json_path(object, "status.placement.reason"), "");
+
     if (*reason)
         (void)fprintf(out, "\n%s\n", reason);
 }

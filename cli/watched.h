@@ -25,8 +25,9 @@ void watched_line(const struct json *object, char out[static SHOW_LINE_BYTES]);
 /* Which attempt at which placement; 0 before there is one. Changes when a new table is worth it. */
 int watched_attempt(const struct json *object);
 
-/* The stages with predicted and measured times, and why they are where they are. */
-void watched_print_placement(FILE *out, const struct json *object);
+/* The stages with predicted and measured times; and why they are where they are. */
+void watched_print_stages(FILE *out, const struct json *object);
+void watched_print_reason(FILE *out, const struct json *object);
 /* Metrics of a job that is over, or why it failed. */
 void watched_print_end(FILE *out, const struct json *object);
 

@@ -90,14 +90,16 @@ static void show_lines_come_slowly_where_they_cannot_be_written_over(void **stat
     struct show s = {.out = open_memstream(&text, &n)};
 
     (void)state;
-    show_line(&s, "a", false, 1000);
-    show_line(&s, "b", false, 1000 + SHOW_EVERY_MS - 1);
-    show_line(&s, "c", true, 1000 + SHOW_EVERY_MS - 1);
-    show_line(&s, "c", true, 1000 + SHOW_EVERY_MS);
-    show_line(&s, "d", false, 1000 + 2 * SHOW_EVERY_MS);
+    show_line(&s, "wait a", false, 1000);
+    show_line(&s, "wait b", false, 1000 + SHOW_EVERY_MS - 1);
+    show_line(&s, "wait c", true, 1000 + SHOW_EVERY_MS - 1);
+    show_line(&s, "wait c", true, 1000 + SHOW_EVERY_MS);
+    show_line(&s, "step 1", false, 1000 + SHOW_EVERY_MS);
+    show_line(&s, "step 2", false, 1000 + SHOW_EVERY_MS);
+    show_line(&s, "step 3", false, 1000 + 2 * SHOW_EVERY_MS);
     show_end(&s);
     (void)fclose(s.out);
-    assert_string_equal(text, "a\nc\nd\n");
+    assert_string_equal(text, "wait a\nwait c\nstep 1\nstep 3\n");
     free(text);
 }
 

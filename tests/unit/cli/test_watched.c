@@ -88,7 +88,8 @@ static void watched_placement_lists_stages_and_the_reason(void **state)
 
     (void)state;
     assert_int_equal(watched_attempt(object), 2);
-    watched_print_placement(out, object);
+    watched_print_stages(out, object);
+    watched_print_reason(out, object);
     (void)fclose(out);
     assert_non_null(strstr(text, "small                    embeddings to attention 0"));
     assert_non_null(strstr(text, "3.2 ms      3.5 ms  Running"));
@@ -108,7 +109,8 @@ static void watched_survives_a_status_of_other_kinds(void **state)
     (void)state;
     assert_int_equal(watched_end(object), WATCHED_GOES_ON);
     watched_line(object, line);
-    watched_print_placement(out, object);
+    watched_print_stages(out, object);
+    watched_print_reason(out, object);
     watched_print_end(out, object);
     (void)fclose(out);
     json_free(object);
