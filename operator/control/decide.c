@@ -142,6 +142,8 @@ static void begin_conditions(struct round *r)
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
         if (r->out->status.conditions[first[i].type].value == CONDITION_UNSET)
             round_set(r, NEWS_QUIET, &first[i]);
+    if (r->out->status.state[0] == '\0')
+        round_say(r, "Pending", "Looked at for the first time.");
 }
 
 static void drop_older_pods(struct round *r)

@@ -24,6 +24,7 @@
 #define DECIDE_BACKOFF_MS     10000  /* after the first failure, then doubled ... */
 #define DECIDE_BACKOFF_MAX_MS 300000 /* ... up to this */
 #define DECIDE_DATA_RETRY_MS  10000
+#define DECIDE_DATA_STALE_MS  60000 /* what was there so long ago is looked for again */
 #define DECIDE_NODES_RETRY_MS 30000
 #define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
 #define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */

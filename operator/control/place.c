@@ -5,6 +5,8 @@
 #include "balance/explain.h"
 #include "control/parts.h"
 
+#define MIB ((int64_t)1 << 20)
+
 static void wait_with(struct round *r, const char *state, enum round_news news, const char *reason,
                       const char *message)
 {
@@ -56,13 +58,14 @@ static bool waits_for_data(struct round *r)
     int64_t age_ms = seen->now_ms - seen->data_checked_ms;
     char text[STATUS_MESSAGE_BYTES];
 
-    if (r->spec.data.source != SPEC_SOURCE_CONFIG_MAP || seen->data == DATA_PRESENT)
+    if (r->spec.data.source != SPEC_SOURCE_CONFIG_MAP ||
+        (seen->data == DATA_PRESENT && age_ms < DECIDE_DATA_STALE_MS))
         return false;
-    if (seen->data == DATA_UNKNOWN || age_ms >= DECIDE_DATA_RETRY_MS)
+    if (seen->data != DATA_MISSING || age_ms >= DECIDE_DATA_RETRY_MS)
         (void)round_want(r, ACTION_READ_DATA);
     else
         round_again(r, DECIDE_DATA_RETRY_MS - age_ms);
-    if (seen->data == DATA_UNKNOWN)
+    if (seen->data != DATA_MISSING)
         return true;
     (void)snprintf(text, sizeof text,
                    "%s. It must have the keys train.tsv, dev_matched.tsv and vocab.txt; this is "
@@ -105,6 +108,17 @@ static void scale_memory(struct node *nodes, int n_nodes, int percent)
         nodes[i].memory_bytes = nodes[i].memory_bytes / percent * 100;
 }
 
+/* In whole MiB, which is how people read them, as far as the node has it. */
+static int64_t limit_of(const struct placement_stage *stage, const struct plan_stage *planned,
+                        const struct node *nodes, int percent)
+{
+    int64_t most = nodes[stage->node].memory_bytes / 100 * percent;
+    int64_t bytes = planned->memory_bytes / 100 * percent;
+    int64_t rounded = (bytes + MIB - 1) / MIB * MIB;
+
+    return rounded <= most ? rounded : bytes;
+}
+
 static void make_plan(struct round *r, const struct partition_request *request,
                       const struct placement *placement, int percent)
 {
@@ -117,7 +131,8 @@ static void make_plan(struct round *r, const struct partition_request *request,
     p->attempt = r->attempt;
     placement_to_plan(request, placement, p);
     for (int s = 0; s < p->n_stages; s++)
-        p->stages[s].memory_bytes = p->stages[s].memory_bytes / 100 * percent;
+        p->stages[s].memory_bytes =
+            limit_of(&placement->stages[s], &p->stages[s], request->nodes, percent);
     (void)round_want(r, ACTION_CREATE_PLAN);
 }
 

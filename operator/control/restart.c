@@ -4,7 +4,7 @@
 
 #include "control/parts.h"
 
-#define PEER_LOST_PAUSE_MS 10000
+#define SHORT_PAUSE_MS     10000
 #define NO_DATA_PAUSE_MS   30000
 #define EXIT_CONFIG        2
 #define MEMORY_PERCENT_MAX 1000
@@ -35,8 +35,10 @@ static enum verdict_kind kind_of_failure(const struct seen_pod *p)
 {
     enum progress_cause cause = p->has_progress ? p->progress.cause : PROGRESS_CAUSE_NONE;
 
-    if (p->is_disrupted || !p->has_exit_code)
-        return VERDICT_DISRUPTED; /* a pod that never ran was turned away by its node */
+    if (p->is_disrupted)
+        return VERDICT_DISRUPTED;
+    if (!p->has_exit_code)
+        return VERDICT_UNSCHEDULABLE; /* it never ran: its node has turned it away */
     if (p->is_out_of_memory)
         return VERDICT_OUT_OF_MEMORY;
     if (cause == PROGRESS_CAUSE_CONFIG || p->exit_code == EXIT_CONFIG)
@@ -205,16 +207,17 @@ void restart_apply(struct round *r, const struct verdict *v)
         count(r, "WorkerFailed", v->text);
         break;
     case VERDICT_DISRUPTED:
-        restart_next(r, "WorkerLost", v->text, 0);
+        /* Who cannot even start should not try all the time. */
+        restart_next(r, "WorkerLost", v->text, round_has_started(r) ? 0 : SHORT_PAUSE_MS);
         break;
     case VERDICT_DATA_MISSING:
         restart_next(r, "DataMissing", v->text, NO_DATA_PAUSE_MS);
         break;
     case VERDICT_PEER_LOST:
-        restart_next(r, "ConnectionLost", v->text, PEER_LOST_PAUSE_MS);
+        restart_next(r, "ConnectionLost", v->text, SHORT_PAUSE_MS);
         break;
     case VERDICT_UNSCHEDULABLE:
-        restart_next(r, "Unschedulable", v->text, PEER_LOST_PAUSE_MS);
+        restart_next(r, "Unschedulable", v->text, SHORT_PAUSE_MS);
         break;
     }
 }

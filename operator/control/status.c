@@ -235,7 +235,7 @@ static void write_stages(const struct status *s, struct jsonw *w)
     for (int i = 0; i < s->n_stages; i++) {
         const struct status_stage *t = &s->stages[i];
 
-        n_ready += t->is_ready;
+        n_ready += t->is_ready || strcmp(t->state, "Succeeded") == 0;
         jsonw_open_object(w, NULL);
         jsonw_int(w, "stage", i);
         jsonw_string(w, "pod", t->pod);
