@@ -74,6 +74,7 @@ LIBS_kubectl-skyjob  := $(LIBS_cli)
 # Helpers in tests/support that the unit tests of a folder are linked with.
 SUPPORT_http := loopback
 SUPPORT_kube := loopback
+SUPPORT_control := world row
 SUPPORT_fleet := loopback
 
 support = $(SUPPORT_$1:%=$(OUT)/obj/tests/support/%.o)

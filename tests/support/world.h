@@ -1,0 +1,53 @@
+/* support/world.h - a small cluster in memory for tests of decide(): one job, its pods, some nodes.
+ *
+ * A world starts as a fresh job with three idle nodes of known speed. world_apply() takes the steps
+ * of a decision the way the API server would; world_settle() decides and applies until nothing is
+ * left to do at this moment. Time stands still unless a test moves it.
+ */
+#ifndef SUPPORT_WORLD_H
+#define SUPPORT_WORLD_H
+
+#include "control/decide.h"
+
+#define WORLD_NODES      3
+#define WORLD_NOW_MS     INT64_C(1800000000000)
+#define WORLD_ROUNDS_MAX 20
+
+struct world {
+    struct observed seen;
+    struct decision decision; /* the last one */
+    struct seen_node nodes[WORLD_NODES];
+    struct json *spec;
+    bool has_data; /* what looking at the data ConfigMap finds */
+    int n_events;  /* so far */
+    char last_event[STATUS_REASON_BYTES];
+};
+
+/* `spec` is JSON; NULL is the smallest one, on sample data, with at most three stages. */
+struct world *world_new(const char *spec);
+void world_free(struct world *w);
+
+void world_decide(struct world *w);
+/* Take the first `n_steps` of the last decision, and its status only when all of them. */
+void world_apply(struct world *w, int n_steps);
+/* Returns how many rounds it took until a decision changed nothing; fails beyond the limit. */
+int world_settle(struct world *w);
+/* Does the last decision change anything? */
+bool world_is_idle(const struct world *w);
+
+/* The pod of a stage of the newest attempt; NULL when there is none. */
+struct seen_pod *world_pod(struct world *w, int stage);
+struct seen_pod *world_probe(struct world *w, const char *node);
+/* All pods of the newest attempt get an address and run. */
+void world_run_pods(struct world *w);
+/* The process of a pod ends, with these last words. */
+void world_end_pod(struct world *w, int stage, int exit_code, enum progress_cause cause);
+void world_remove_pod(struct world *w, struct seen_pod *pod);
+/* To the middle of training. */
+void world_start_training(struct world *w);
+
+int world_count(const struct world *w, enum action_kind kind);
+const struct action *world_find(const struct world *w, enum action_kind kind);
+bool world_has_event(const struct world *w, const char *reason);
+
+#endif

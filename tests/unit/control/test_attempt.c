@@ -1,0 +1,191 @@
+/* From a plan to the end of training: one row, one situation, and what is decided then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "row.h"
+
+static void planned(struct world *w)
+{
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX); /* the attempt is written down */
+}
+
+static void plan_there(struct world *w)
+{
+    planned(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
+static void pods_pending(struct world *w)
+{
+    (void)world_settle(w);
+}
+
+static void pods_running(struct world *w)
+{
+    (void)world_settle(w);
+    world_run_pods(w);
+}
+
+static void one_pod_pending(struct world *w)
+{
+    pods_running(w);
+    world_pod(w, 1)->phase = POD_PENDING;
+}
+
+static void image_missing(struct world *w)
+{
+    (void)world_settle(w);
+    (void)snprintf(world_pod(w, 1)->reason, OBSERVED_WORD_BYTES, "ImagePullBackOff");
+}
+
+static void unschedulable_for_long(struct world *w)
+{
+    (void)world_settle(w);
+    world_pod(w, 0)->is_unschedulable = true;
+    w->seen.now_ms += DECIDE_PENDING_MS + 1;
+}
+
+static void training(struct world *w)
+{
+    world_start_training(w);
+}
+
+static void stepped(struct world *w)
+{
+    world_start_training(w);
+    w->seen.has_head = true;
+    w->seen.head = (struct progress){
+        .state = PROGRESS_TRAINING, .attempt = 1, .step = 7, .total_steps = 50, .loss = 1.1};
+}
+
+static void stepped_of_another_attempt(struct world *w)
+{
+    stepped(w);
+    w->seen.head.attempt = 9;
+}
+
+static void pod_vanished_before_training(struct world *w)
+{
+    (void)world_settle(w);
+    world_remove_pod(w, world_pod(w, 1));
+}
+
+static void all_succeeded(struct world *w)
+{
+    world_start_training(w);
+    for (int s = 0; s < w->seen.plan.n_stages; s++)
+        world_end_pod(w, s, 0, PROGRESS_CAUSE_NONE);
+}
+
+static void succeeded_and_cleared_away(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 1, 0, PROGRESS_CAUSE_NONE);
+    (void)world_settle(w);
+    world_remove_pod(w, world_pod(w, 1));
+    for (int s = 0; s < w->seen.plan.n_stages; s++)
+        if (s != 1)
+            world_end_pod(w, s, 0, PROGRESS_CAUSE_NONE);
+}
+
+static void complete(struct world *w)
+{
+    all_succeeded(w);
+    (void)world_settle(w);
+}
+
+static void plan_deleted(struct world *w)
+{
+    world_start_training(w);
+    w->seen.has_plan = false;
+    w->seen.n_plans = 0;
+}
+
+static void plan_broken(struct world *w)
+{
+    plan_there(w);
+    w->seen.has_plan = false;
+}
+
+static void image_changed(struct world *w)
+{
+    pods_pending(w);
+    (void)snprintf(w->seen.plan.spec.worker.image, SPEC_IMAGE_BYTES, "other:1");
+}
+
+static void status_emptied(struct world *w)
+{
+    world_start_training(w);
+    w->seen.status = (struct status){.state = ""};
+}
+
+static struct row rows[] = {
+    ROW("decide_waits_for_pods_without_doing_anything", pods_pending, RUNNING, F, "StartingWorkers",
+        .state = "Starting", COUNT(ACTION_CREATE_STAGE_POD, 0)),
+    ROW("decide_hands_out_peers_when_all_pods_run", pods_running, RUNNING, F, "StartingWorkers",
+        .state = "Starting", COUNT(ACTION_POST_PEERS, 3)),
+    ROW("decide_hands_out_no_peers_while_one_pod_waits", one_pod_pending, RUNNING, F,
+        "StartingWorkers", .state = "Starting", COUNT(ACTION_POST_PEERS, 0)),
+    ROW("decide_tells_that_the_image_cannot_be_pulled", image_missing, RUNNING, F,
+        "ImagePullFailed", .state = "Starting", .event = "ImagePullFailed",
+        COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_plans_anew_when_a_pod_finds_no_room", unschedulable_for_long, RUNNING, F,
+        "Unschedulable", .state = "Restarting", .event = "Unschedulable",
+        COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_follows_training", training, RUNNING, T, "Training", .state = "Running",
+        COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
+    ROW("decide_shows_the_first_step_at_once", stepped, RUNNING, T, "Training", .state = "Running",
+        COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
+        "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_replaces_a_pod_that_vanished_before_training", pod_vanished_before_training,
+        RUNNING, F, "StartingWorkers", .state = "Starting", COUNT(ACTION_CREATE_STAGE_POD, 1)),
+    ROW("decide_completes_when_all_have_succeeded", all_succeeded, COMPLETE, T, "TrainingFinished",
+        .state = "Complete", .event = "TrainingFinished"),
+    ROW("decide_remembers_who_succeeded", succeeded_and_cleared_away, COMPLETE, T,
+        "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
+    ROW("decide_keeps_ended_pods_of_a_complete_job_for_their_logs", complete, COMPLETE, T,
+        "TrainingFinished", .state = "Complete", COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_starts_over_when_the_plan_is_deleted", plan_deleted, RUNNING, F, "PlanLost",
+        .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_starts_over_when_the_plan_cannot_be_read", plan_broken, RUNNING, F, "PlanLost",
+        .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_takes_a_changed_image_before_training", image_changed, RUNNING, F, "SpecChanged",
+        .state = "Restarting", .event = "SpecChanged"),
+    ROW("decide_finds_its_attempt_again_without_a_status", status_emptied, RUNNING, T, "Training",
+        .state = "Running", .event = "Training", COUNT(ACTION_CREATE_STAGE_POD, 0)),
+};
+
+static void decide_writes_progress_at_most_every_ten_seconds(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.progress.step, 7);
+    w->seen.head.step = 8;
+    w->seen.now_ms += DECIDE_PROGRESS_MS - 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.progress.step, 7);
+    w->seen.now_ms += 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.progress.step, 8);
+    world_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
+    };
+
+    return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
+}

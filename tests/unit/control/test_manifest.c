@@ -1,0 +1,284 @@
+/* Objects are read back as JSON and looked at where it matters. */
+#include "control/manifest.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "world.h"
+
+static const char spec_text[] =
+    "{\"model\":{\"preset\":\"BertTiny\"},"
+    "\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"glue\",\"path\":\"mnli\"}}},"
+    "\"placement\":{\"minStages\":2,\"maxStages\":2},\"worker\":{\"image\":\"mine:2\"},"
+    "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"models\",\"path\":\"a/b\"}}}";
+
+static struct json *parse(struct buf *text)
+{
+    struct json *json = NULL;
+    struct err err = {0};
+
+    if (json_parse(buf_text(text), text->len, &json, &err) != ERR_OK)
+        fail_msg("%s in %s", err.text, buf_text(text));
+    buf_deinit(text);
+    return json;
+}
+
+static struct world *planned_world(void)
+{
+    struct world *w = world_new(spec_text);
+
+    (void)world_settle(w);
+    assert_true(w->seen.has_plan);
+    return w;
+}
+
+static struct json *stage_pod(struct world *w, int stage)
+{
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+
+    assert_int_equal(manifest_stage_pod(&w->seen, stage, &text, NULL), ERR_OK);
+    return parse(&text);
+}
+
+static const struct json *container(const struct json *pod)
+{
+    return json_first(json_path(pod, "spec.containers"));
+}
+
+/* A command line as one text: "skyjob-worker stage --plan ...". */
+static void command_of(const struct json *pod, char *out, size_t bytes)
+{
+    out[0] = '\0';
+    for (const struct json *a = json_first(json_get(container(pod), "command")); a;
+         a = json_next(a)) {
+        size_t n = strlen(out);
+
+        (void)snprintf(out + n, bytes - n, "%s%s", n ? " " : "", json_string(a, ""));
+    }
+}
+
+static const struct json *named(const struct json *list, const char *name)
+{
+    const struct json *v = json_first(list);
+
+    while (v && strcmp(json_string(json_get(v, "name"), ""), name) != 0)
+        v = json_next(v);
+    return v;
+}
+
+static void manifest_of_the_head_reads_the_data(void **state)
+{
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 0);
+    const struct json *mounts = json_get(container(pod), "volumeMounts");
+    const struct json *volumes = json_path(pod, "spec.volumes");
+    char command[512];
+
+    (void)state;
+    command_of(pod, command, sizeof command);
+    assert_string_equal(command,
+                        "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
+                        "--output /output --control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
+                        "--termination-log /dev/termination-log");
+    assert_string_equal(json_string(json_get(named(mounts, "data"), "subPath"), ""), "mnli");
+    assert_true(json_bool(json_get(named(mounts, "data"), "readOnly"), false));
+    assert_string_equal(
+        json_string(json_path(named(volumes, "data"), "persistentVolumeClaim.claimName"), ""),
+        "glue");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_other_stages_has_no_data_but_the_output(void **state)
+{
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 1);
+    const struct json *mounts = json_get(container(pod), "volumeMounts");
+    char command[512];
+
+    (void)state;
+    command_of(pod, command, sizeof command);
+    assert_null(strstr(command, "--data"));
+    assert_null(named(mounts, "data"));
+    assert_null(named(json_path(pod, "spec.volumes"), "data"));
+    assert_string_equal(json_string(json_get(named(mounts, "output"), "subPath"), ""), "a/b");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan(void **state)
+{
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 1);
+    const struct json *terms =
+        json_path(pod, "spec.affinity.nodeAffinity."
+                       "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
+    const struct json *resources = json_get(container(pod), "resources");
+    char cpu[32];
+
+    (void)state;
+    assert_string_equal(json_string(json_first(json_get(field, "values")), ""),
+                        w->seen.plan.stages[1].node);
+    assert_null(json_path(pod, "spec.nodeName"));
+    (void)snprintf(cpu, sizeof cpu, "%dm", w->seen.plan.stages[1].cpu_milli);
+    assert_string_equal(json_string(json_path(resources, "limits.cpu"), ""), cpu);
+    assert_true(json_equal(json_get(resources, "limits"), json_get(resources, "requests")));
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_pod_keeps_the_restricted_standard(void **state)
+{
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 0);
+    const struct json *security = json_get(container(pod), "securityContext");
+
+    (void)state;
+    assert_true(json_bool(json_path(pod, "spec.securityContext.runAsNonRoot"), false));
+    assert_string_equal(json_string(json_path(pod, "spec.securityContext.seccompProfile.type"), ""),
+                        "RuntimeDefault");
+    assert_false(json_bool(json_get(security, "allowPrivilegeEscalation"), true));
+    assert_true(json_bool(json_get(security, "readOnlyRootFilesystem"), false));
+    assert_string_equal(json_string(json_first(json_path(security, "capabilities.drop")), ""),
+                        "ALL");
+    assert_false(json_bool(json_path(pod, "spec.automountServiceAccountToken"), true));
+    assert_false(json_bool(json_path(pod, "spec.enableServiceLinks"), true));
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_owns_what_it_makes(void **state)
+{
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 0);
+    const struct json *owner = json_first(json_path(pod, "metadata.ownerReferences"));
+
+    (void)state;
+    assert_string_equal(json_string(json_get(owner, "uid"), ""), "0b7d");
+    assert_true(json_bool(json_get(owner, "controller"), false));
+    assert_string_equal(json_string(json_path(pod, "metadata.namespace"), ""), "team");
+    assert_string_equal(json_string(json_get(json_path(pod, "metadata.labels"), LABEL_ATTEMPT), ""),
+                        "1");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_plan_reads_back_as_the_plan(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct plan *plan = calloc(1, sizeof *plan);
+    struct json *object;
+    const char *inner;
+
+    (void)state;
+    assert_int_equal(manifest_plan(&w->seen, &w->seen.plan, &text, NULL), ERR_OK);
+    object = parse(&text);
+    assert_true(json_bool(json_get(object, "immutable"), false));
+    inner = json_string(json_get(json_get(object, "data"), MANIFEST_PLAN_KEY), "");
+    assert_int_equal(plan_parse(inner, strlen(inner), plan, NULL), ERR_OK);
+    assert_int_equal(plan->n_stages, 2);
+    assert_true(plan_hash(plan) == plan_hash(&w->seen.plan));
+    free(plan);
+    json_free(object);
+    world_free(w);
+}
+
+static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {
+        .kind = ACTION_CREATE_PROBE_POD, .cpu_milli = 700, .memory_bytes = 1 << 30};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    (void)snprintf(action.node, sizeof action.node, "node-1");
+    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    pod = parse(&text);
+    command_of(pod, command, sizeof command);
+    assert_string_equal(command, "skyjob-worker probe --spec /etc/skyjob/spec.json "
+                                 "--termination-log /dev/termination-log");
+    assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
+    assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
+                     MANIFEST_PROBE_SECONDS);
+    assert_string_equal(
+        json_string(json_get(json_path(pod, "metadata.annotations"), ANNOTATION_PROBED_NODE), ""),
+        "node-1");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_pull_policy_goes_with_the_image(void **state)
+{
+    struct world *w = world_new(NULL); /* names no image */
+    struct json *pod;
+
+    (void)state;
+    (void)snprintf(w->seen.settings.pull_policy, SPEC_WORD_BYTES, "Never");
+    (void)world_settle(w);
+    pod = stage_pod(w, 0);
+    assert_string_equal(json_string(json_get(container(pod), "image"), ""), "worker:1");
+    assert_string_equal(json_string(json_get(container(pod), "imagePullPolicy"), ""), "Never");
+    json_free(pod);
+    world_free(w);
+    w = planned_world();
+    (void)snprintf(w->seen.settings.pull_policy, SPEC_WORD_BYTES, "Never");
+    pod = stage_pod(w, 0);
+    assert_string_equal(json_string(json_get(container(pod), "image"), ""), "mine:2");
+    assert_string_equal(json_string(json_get(container(pod), "imagePullPolicy"), ""),
+                        "IfNotPresent");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_the_other_objects_is_whole_json(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_LABEL_NODE, .gflops = 12.3456, .unit_ms = 0.01};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *json;
+
+    (void)state;
+    assert_int_equal(manifest_service(&w->seen, &text, NULL), ERR_OK);
+    json = parse(&text);
+    assert_string_equal(json_string(json_path(json, "spec.clusterIP"), ""), "None");
+    json_free(json);
+    assert_int_equal(manifest_probe_spec(&w->seen, &text, NULL), ERR_OK);
+    json_free(parse(&text));
+    assert_int_equal(manifest_node_patch(&action, &text, NULL), ERR_OK);
+    json = parse(&text);
+    assert_string_equal(
+        json_string(json_get(json_path(json, "metadata.labels"), LABEL_MEASURED_GFLOPS), ""),
+        "12.346");
+    json_free(json);
+    assert_int_equal(manifest_status_patch(&w->seen.status, "77", &text, NULL), ERR_OK);
+    json = parse(&text);
+    assert_string_equal(json_string(json_path(json, "metadata.resourceVersion"), ""), "77");
+    json_free(json);
+    world_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(manifest_of_the_head_reads_the_data),
+        cmocka_unit_test(manifest_of_other_stages_has_no_data_but_the_output),
+        cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
+        cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
+        cmocka_unit_test(manifest_owns_what_it_makes),
+        cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
+        cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
+        cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
+        cmocka_unit_test(manifest_of_the_other_objects_is_whole_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,222 @@
+/* From a fresh job to a plan: one row, one situation, and what is decided then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "row.h"
+
+#define CONFIG_MAP_SPEC                                                                            \
+    "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"configMap\":\"nli\"}}}"
+
+static void fresh(struct world *w)
+{
+    (void)w;
+}
+
+static void invalid(struct world *w)
+{
+    static const char text[] = "{\"data\":{\"source\":{}}}";
+
+    json_free(w->spec);
+    assert_int_equal(json_parse(text, strlen(text), &w->spec, NULL), ERR_OK);
+    w->seen.spec = w->spec;
+}
+
+static void invalid_while_running(struct world *w)
+{
+    world_start_training(w);
+    invalid(w);
+}
+
+static void deleting(struct world *w)
+{
+    w->seen.is_deleting = true;
+}
+
+static void planned(struct world *w)
+{
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX); /* the attempt is written down */
+}
+
+static void plan_there(struct world *w)
+{
+    planned(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
+static void data_missing(struct world *w)
+{
+    w->has_data = false;
+    planned(w);
+}
+
+static void data_came(struct world *w)
+{
+    data_missing(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+    w->has_data = true;
+    w->seen.now_ms += DECIDE_DATA_RETRY_MS;
+}
+
+static void no_nodes(struct world *w)
+{
+    planned(w);
+    w->nodes[0].is_ready = false;
+    w->nodes[1].is_unschedulable = true;
+    (void)snprintf(w->nodes[2].taint, sizeof w->nodes[2].taint, "gpu");
+}
+
+static void full_nodes(struct world *w)
+{
+    planned(w);
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].cpu_used_milli = w->nodes[i].cpu_milli - 50;
+}
+
+static void unknown_speed(struct world *w)
+{
+    for (int i = 0; i < 2; i++)
+        w->nodes[i].declared_gflops = 0;
+    planned(w);
+    w->seen.n_pods = 0;
+}
+
+static void probes_run(struct world *w)
+{
+    for (int i = 0; i < 2; i++)
+        w->nodes[i].declared_gflops = 0;
+    (void)world_settle(w);
+}
+
+static void probes_done(struct world *w)
+{
+    probes_run(w);
+    for (int i = 0; i < 2; i++) {
+        struct seen_pod *p = world_probe(w, w->nodes[i].name);
+
+        p->phase = POD_SUCCEEDED;
+        p->has_probe = true;
+        p->probe = (struct node_probe){.gflops = 10 * (i + 1), .unit_ms = 0.1};
+    }
+}
+
+static void a_probe_failed(struct world *w)
+{
+    probes_done(w);
+    world_probe(w, "node-0")->phase = POD_FAILED;
+    world_probe(w, "node-0")->has_probe = false;
+}
+
+static void image_missing_for_probes(struct world *w)
+{
+    probes_run(w);
+    (void)snprintf(world_probe(w, "node-0")->reason, OBSERVED_WORD_BYTES, "ErrImagePull");
+}
+
+static struct row rows[] = {
+    ROW("decide_accepts_a_valid_spec", fresh, ACCEPTED, T, "SpecAccepted", .state = "Pending"),
+    ROW("decide_sets_every_condition_at_once", fresh, FAILED, F, "NotFailed",
+        COUNT(ACTION_EVENT, 0)),
+    ROW("decide_refuses_an_invalid_spec_with_an_event", invalid, ACCEPTED, F, "InvalidSpec",
+        .state = "Invalid", .event = "InvalidSpec"),
+    ROW("decide_goes_on_with_the_plan_when_the_spec_breaks", invalid_while_running, RUNNING, T,
+        "Training", .state = "Running", .event = "InvalidSpec"),
+    ROW("decide_leaves_a_job_that_is_being_deleted_alone", deleting, ACCEPTED, CONDITION_UNSET, "",
+        .state = "", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_writes_the_attempt_before_it_plans", fresh, PLACED, F, "NotPlaced",
+        COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true),
+    ROW("decide_plans_once_the_attempt_is_written", planned, PLACED, F, "NotPlaced",
+        COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_makes_pods_only_from_a_plan_that_is_there", plan_there, PLACED, T, "PlanMade",
+        .state = "Starting", .event = "PlanMade", COUNT(ACTION_CREATE_STAGE_POD, 3)),
+    ROW("decide_looks_for_a_data_config_map_first", fresh, PLACED, F, "NotPlaced",
+        COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
+    ROW("decide_waits_for_missing_data_with_an_event", data_missing, PLACED, F, "DataNotFound",
+        .state = "Waiting", .event = "DataNotFound", COUNT(ACTION_CREATE_PLAN, 0),
+        .is_waiting = true, .spec = CONFIG_MAP_SPEC),
+    ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
+        COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
+    ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",
+        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_PLAN, 0),
+        .is_waiting = true),
+    ROW("decide_counts_what_other_pods_request", full_nodes, PLACED, F, "InsufficientNodes",
+        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_PLAN, 0),
+        .is_waiting = true),
+    ROW("decide_probes_nodes_of_unknown_speed_and_no_others", unknown_speed, PLACED, F,
+        "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_PROBE_POD, 2),
+        .is_waiting = true),
+    ROW("decide_waits_for_all_probes", probes_run, PLACED, F, "MeasuringNodes",
+        .state = "Measuring", COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true),
+    ROW("decide_labels_nodes_with_what_probes_found", probes_done, PLACED, F, "MeasuringNodes",
+        COUNT(ACTION_LABEL_NODE, 2)),
+    ROW("decide_plans_with_what_probes_found", probes_done, PLACED, F, "MeasuringNodes",
+        COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_plans_without_a_node_whose_probe_failed", a_probe_failed, PLACED, F,
+        "MeasuringNodes", COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_tells_that_probes_have_no_image", image_missing_for_probes, PLACED, F,
+        "ImagePullFailed", .state = "Waiting", .event = "ImagePullFailed",
+        COUNT(ACTION_DELETE_POD, 0)),
+};
+
+static void decide_plans_with_speed_by_free_cpu(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    w->nodes[2].cpu_used_milli = 2400; /* of 3000: the fastest becomes the slowest */
+    (void)world_settle(w);
+    for (int s = 0; s < w->seen.plan.n_stages; s++)
+        if (strcmp(w->seen.plan.stages[s].node, "node-2") == 0)
+            assert_int_equal(w->seen.plan.stages[s].cpu_milli, 600);
+    world_free(w);
+}
+
+static void decide_reads_measured_labels_only_for_the_same_shape(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    probes_done(w);
+    (void)world_settle(w);
+    assert_true(w->nodes[0].measured_gflops > 0);
+    world_free(w);
+    w = world_new("{\"model\":{\"preset\":\"BertMini\"},"
+                  "\"data\":{\"source\":{\"sample\":\"MNLI\"}}}");
+    w->nodes[0].declared_gflops = 0;
+    w->nodes[0].measured_gflops = 10;
+    (void)snprintf(w->nodes[0].measured_for, OBSERVED_HASH_BYTES, "0123456789abcdef");
+    world_decide(w);
+    assert_int_equal(world_count(w, ACTION_CREATE_PROBE_POD), 1);
+    world_free(w);
+}
+
+static void decide_never_labels_twice(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    probes_done(w);
+    (void)world_settle(w);
+    world_decide(w);
+    assert_int_equal(world_count(w, ACTION_LABEL_NODE), 0);
+    assert_null(world_probe(w, "node-0")); /* and clears its probes away */
+    world_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(decide_plans_with_speed_by_free_cpu),
+        cmocka_unit_test(decide_reads_measured_labels_only_for_the_same_shape),
+        cmocka_unit_test(decide_never_labels_twice),
+    };
+
+    return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
+}

@@ -1,0 +1,226 @@
+/* What follows when something breaks: one row, one situation, and what is decided then. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "row.h"
+
+static void pod_vanished(struct world *w)
+{
+    world_start_training(w);
+    world_remove_pod(w, world_pod(w, 1));
+}
+
+static void pod_deleted(struct world *w)
+{
+    world_start_training(w);
+    world_pod(w, 1)->is_deleting = true;
+}
+
+static void pod_evicted(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 1, 137, PROGRESS_CAUSE_NONE);
+    world_pod(w, 1)->is_disrupted = true;
+}
+
+static void pod_failed(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 1, 1, PROGRESS_CAUSE_OTHER);
+}
+
+static void pod_failed_once_too_often(struct world *w)
+{
+    pod_failed(w);
+    w->seen.status.restarts = 3;
+}
+
+static void pod_killed(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 1, 137, PROGRESS_CAUSE_NONE);
+    world_pod(w, 1)->has_progress = false;
+}
+
+static void pod_out_of_memory(struct world *w)
+{
+    pod_killed(w);
+    world_pod(w, 1)->is_out_of_memory = true;
+}
+
+static void pod_says_config(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 2, PROGRESS_CAUSE_CONFIG);
+}
+
+static void pod_misses_data(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_DATA_MISSING);
+    w->seen.status.restarts = 3; /* which is the limit, and does not matter */
+}
+
+static void pod_lost_its_peer(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
+}
+
+static void pod_lost_its_peer_long_ago(struct world *w)
+{
+    pod_lost_its_peer(w);
+    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+}
+
+static void culprit_and_victim(struct world *w)
+{
+    pod_lost_its_peer(w);
+    world_end_pod(w, 1, 1, PROGRESS_CAUSE_OTHER);
+}
+
+static void restarting(struct world *w)
+{
+    pod_failed(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
+static void pause_over(struct world *w)
+{
+    restarting(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX); /* the old pods go */
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+}
+
+static void old_pod_stays(struct world *w)
+{
+    pod_deleted(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
+static void old_pod_stays_on_dead_node(struct world *w)
+{
+    old_pod_stays(w);
+    for (int i = 0; i < WORLD_NODES; i++)
+        if (strcmp(w->nodes[i].name, world_pod(w, 1)->node) == 0)
+            w->nodes[i].is_ready = false;
+}
+
+static void failed_with_others_running(struct world *w)
+{
+    pod_says_config(w);
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
+static struct row rows[] = {
+    ROW("decide_restarts_when_a_pod_has_vanished", pod_vanished, RUNNING, F, "WorkerLost",
+        .state = "Restarting", .event = "WorkerLost", COUNT(ACTION_CREATE_STAGE_POD, 0)),
+    ROW("decide_restarts_as_soon_as_a_pod_is_deleted", pod_deleted, RUNNING, F, "WorkerLost",
+        .state = "Restarting", .event = "WorkerLost"),
+    ROW("decide_takes_an_eviction_for_a_disruption", pod_evicted, RUNNING, F, "WorkerLost",
+        .state = "Restarting", .event = "WorkerLost"),
+    ROW("decide_restarts_after_a_failure", pod_failed, RUNNING, F, "WorkerFailed",
+        .state = "Restarting", .event = "WorkerFailed", COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_gives_up_at_the_restart_limit", pod_failed_once_too_often, FAILED, T,
+        "RestartLimit", .state = "Failed", .event = "RestartLimit"),
+    ROW("decide_counts_a_killed_worker_as_failed", pod_killed, RUNNING, F, "WorkerFailed",
+        .state = "Restarting", .event = "WorkerFailed"),
+    ROW("decide_says_what_to_do_about_memory", pod_out_of_memory, RUNNING, F, "WorkerOutOfMemory",
+        .state = "Restarting", .event = "WorkerOutOfMemory"),
+    ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, T,
+        "InvalidConfiguration", .state = "Failed", .event = "InvalidConfiguration"),
+    ROW("decide_tries_again_without_end_for_missing_data", pod_misses_data, RUNNING, F,
+        "DataMissing", .state = "Restarting", .event = "DataMissing"),
+    ROW("decide_waits_for_the_culprit_of_a_lost_peer", pod_lost_its_peer, RUNNING, T, "Training",
+        .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_restarts_when_nobody_is_to_blame", pod_lost_its_peer_long_ago, RUNNING, F,
+        "ConnectionLost", .state = "Restarting", .event = "ConnectionLost"),
+    ROW("decide_blames_the_culprit_and_not_the_victim", culprit_and_victim, RUNNING, F,
+        "WorkerFailed", .state = "Restarting", .event = "WorkerFailed"),
+    ROW("decide_deletes_the_pods_of_an_attempt_once_the_next_is_written", restarting, PLACED, F,
+        "Restarting", .state = "Restarting", COUNT(ACTION_DELETE_POD, 3), .is_waiting = true),
+    ROW("decide_plans_the_next_attempt_after_the_pause", pause_over, PLACED, F, "Restarting",
+        COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_waits_until_pods_of_the_last_attempt_are_gone", old_pod_stays, PLACED, F,
+        "WaitingForPods", .state = "Restarting", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_does_not_wait_for_pods_on_a_dead_node", old_pod_stays_on_dead_node, PLACED, F,
+        "WaitingForPods", COUNT(ACTION_DELETE_POD, 2)),
+    ROW("decide_stops_what_still_runs_of_a_failed_job", failed_with_others_running, FAILED, T,
+        "InvalidConfiguration", .state = "Failed", COUNT(ACTION_DELETE_POD, 2)),
+};
+
+static void decide_doubles_the_pause_after_each_failure(void **state)
+{
+    static const int64_t pauses_ms[] = {10000, 20000, 40000};
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        world_start_training(w);
+        world_end_pod(w, 0, 1, PROGRESS_CAUSE_OTHER);
+        world_decide(w);
+        assert_int_equal(w->decision.status.restarts, i + 1);
+        assert_int_equal(w->decision.status.attempt, i + 2);
+        assert_int_equal(w->decision.status.next_attempt_ms, w->seen.now_ms + pauses_ms[i]);
+        (void)world_settle(w);
+        w->seen.now_ms += pauses_ms[i];
+    }
+    world_free(w);
+}
+
+static void decide_does_not_count_disruptions_and_does_not_pause_for_them(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        world_start_training(w);
+        world_remove_pod(w, world_pod(w, 2));
+        (void)world_settle(w);
+        assert_int_equal(w->seen.status.restarts, 0);
+        assert_int_equal(w->seen.status.attempt, i + 2);
+        assert_int_equal(w->seen.n_plans, 1);
+    }
+    world_free(w);
+}
+
+static void decide_gives_half_as_much_memory_again(void **state)
+{
+    struct world *w = world_new(NULL);
+    int64_t before;
+
+    (void)state;
+    world_start_training(w);
+    before = w->seen.plan.stages[1].memory_bytes;
+    world_end_pod(w, 1, 137, PROGRESS_CAUSE_NONE);
+    world_pod(w, 1)->is_out_of_memory = true;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.memory_percent, 150);
+    w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.plan.attempt, 2);
+    assert_true(w->seen.plan.stages[1].memory_bytes >= before * 3 / 2 - (1 << 20));
+    for (int s = 0; s < w->seen.plan.n_stages; s++)
+        assert_true(w->seen.plan.stages[s].memory_bytes <= w->nodes[s].memory_bytes);
+    world_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest others[] = {
+        cmocka_unit_test(decide_doubles_the_pause_after_each_failure),
+        cmocka_unit_test(decide_does_not_count_disruptions_and_does_not_pause_for_them),
+        cmocka_unit_test(decide_gives_half_as_much_memory_again),
+    };
+
+    return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
+}

@@ -1,0 +1,169 @@
+#include "control/status.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define NOW_MS INT64_C(1800000000500)
+
+static void write_status(const struct status *s, struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    status_write(s, &w, NULL);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+}
+
+static void fill(struct status *s)
+{
+    struct progress p = {.attempt = 2,
+                         .step = 30,
+                         .total_steps = 90,
+                         .epoch = 1,
+                         .loss = 0.123456,
+                         .tokens_per_second = 1234.5,
+                         .eta_seconds = 61.2,
+                         .n_stage_ms = 2,
+                         .stage_ms = {1.5, 2.25},
+                         .n_metrics = 1,
+                         .metrics = {{"accuracy", 0.875}}};
+
+    *s = (struct status){.state = "Running", .generation = 3, .attempt = 2, .restarts = 1};
+    (void)snprintf(s->message, sizeof s->message, "all is \"well\"");
+    for (int t = 0; t < CONDITION_COUNT; t++)
+        (void)status_set(
+            s, &(struct condition_set){(enum condition_type)t, CONDITION_FALSE, "Why", "because"},
+            NOW_MS);
+    s->start_ms = NOW_MS - 500;
+    s->memory_percent = 150;
+    s->n_stages = 2;
+    for (int i = 0; i < 2; i++) {
+        (void)snprintf(s->stages[i].pod, sizeof s->stages[i].pod, "mnli-r0-s%d-a2", i);
+        (void)snprintf(s->stages[i].node, sizeof s->stages[i].node, "n%d", i);
+        (void)snprintf(s->stages[i].state, sizeof s->stages[i].state, "Running");
+        s->stages[i].predicted_ms = 1.25;
+        s->stages[i].is_ready = true;
+    }
+    (void)snprintf(s->placement.strategy, sizeof s->placement.strategy, "Optimal");
+    s->placement.predicted_step_ms = 12.5;
+    status_take_progress(s, &p, NOW_MS);
+}
+
+static void status_reads_back_what_it_wrote(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct status *again = calloc(1, sizeof *again);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+    struct buf text_again = {.max = STATUS_TEXT_MAX_BYTES};
+    struct json *json;
+
+    (void)state;
+    fill(s);
+    write_status(s, &text);
+    assert_int_equal(json_parse(text.data, text.len, &json, NULL), ERR_OK);
+    status_read(json, again);
+    json_free(json);
+    write_status(again, &text_again);
+    assert_string_equal(buf_text(&text), buf_text(&text_again));
+    buf_deinit(&text);
+    buf_deinit(&text_again);
+    free(s);
+    free(again);
+}
+
+static void status_that_is_empty_reads_as_zero(void **state)
+{
+    struct status *s = malloc(sizeof *s);
+
+    (void)state;
+    memset(s, 0xff, sizeof *s);
+    status_read(NULL, s);
+    assert_int_equal(s->attempt, 0);
+    assert_false(status_is_final(s));
+    assert_false(s->progress.is_set);
+    free(s);
+}
+
+static void status_shrugs_off_nonsense(void **state)
+{
+    static const char text[] =
+        "{\"state\":7,\"attempt\":\"x\",\"conditions\":[1,{\"type\":\"Other\"},"
+        "{\"type\":\"Running\",\"status\":\"Perhaps\"}],\"stages\":[{\"stage\":-1},"
+        "{\"stage\":1000000},{}],\"progress\":{\"metrics\":[1,2,3,4,5,6,7,8,9,10]},"
+        "\"startTime\":\"yesterday\",\"placement\":[]}";
+    struct status *s = calloc(1, sizeof *s);
+    struct json *json;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof text - 1, &json, NULL), ERR_OK);
+    status_read(json, s);
+    assert_int_equal(s->n_stages, 0);
+    assert_int_equal(s->start_ms, 0);
+    assert_int_equal(s->conditions[CONDITION_RUNNING].value, CONDITION_UNSET);
+    json_free(json);
+    free(s);
+}
+
+static void status_set_keeps_the_time_of_the_last_change(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct condition_set set = {CONDITION_PLACED, CONDITION_FALSE, "NoNodes", "none"};
+
+    (void)state;
+    assert_true(status_set(s, &set, NOW_MS));
+    assert_int_equal(s->conditions[CONDITION_PLACED].changed_ms, NOW_MS - 500);
+    set.message = "still none";
+    assert_false(status_set(s, &set, NOW_MS + 5000));
+    set.reason = "Other";
+    assert_true(status_set(s, &set, NOW_MS + 5000));
+    assert_int_equal(s->conditions[CONDITION_PLACED].changed_ms, NOW_MS - 500);
+    set.value = CONDITION_TRUE;
+    assert_true(status_set(s, &set, NOW_MS + 5000));
+    assert_int_equal(s->conditions[CONDITION_PLACED].changed_ms, NOW_MS + 4500);
+    free(s);
+}
+
+static void status_takes_no_figure_that_json_cannot_hold(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct progress p = {.step = 5,
+                         .total_steps = 3,
+                         .loss = INFINITY,
+                         .tokens_per_second = NAN,
+                         .eta_seconds = INFINITY,
+                         .n_stage_ms = 1,
+                         .stage_ms = {NAN},
+                         .n_metrics = 2,
+                         .metrics = {{"", 1}, {"f1", NAN}}};
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+
+    (void)state;
+    s->n_stages = 1;
+    status_take_progress(s, &p, NOW_MS);
+    assert_string_equal(s->progress.loss, "NaN");
+    assert_int_equal(s->progress.percentage, 100);
+    assert_int_equal(s->progress.tokens_per_second, 0);
+    assert_int_equal(s->progress.n_metrics, 1);
+    write_status(s, &text);
+    buf_deinit(&text);
+    free(s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_that_is_empty_reads_as_zero),
+        cmocka_unit_test(status_shrugs_off_nonsense),
+        cmocka_unit_test(status_set_keeps_the_time_of_the_last_change),
+        cmocka_unit_test(status_takes_no_figure_that_json_cannot_hold),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+#include "run/health.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define CLIENTS 20
+
+static bool ready;
+static struct health *health;
+static int port;
+
+static bool is_ready(void *ctx)
+{
+    (void)ctx;
+    return ready;
+}
+
+static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
+{
+    (void)ctx;
+    return buf_addf(out, err, "skyjob_jobs 3\n");
+}
+
+static int open_health(void **state)
+{
+    struct health_source source = {.is_ready = is_ready, .write_metrics = write_metrics};
+
+    (void)state;
+    for (port = 21000 + (int)(getpid() % 8000); port < 32000; port++) {
+        char address[32];
+
+        (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
+        if (health_open(address, source, &health, NULL) == ERR_OK)
+            return 0;
+    }
+    return -1;
+}
+
+static int close_health(void **state)
+{
+    (void)state;
+    health_close(health);
+    return 0;
+}
+
+static int dial(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    (void)inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void turn(void)
+{
+    struct pollfd fds[HEALTH_FDS_MAX];
+    size_t n = health_fds(health, fds);
+
+    if (poll(fds, n, 50) > 0)
+        health_serve(health, fds, n);
+}
+
+/* Send in two pieces, as a network may. */
+static void ask(const char *request, char *out, size_t bytes)
+{
+    int fd = dial();
+    size_t half = strlen(request) / 2;
+    ssize_t n;
+
+    turn();
+    assert_int_equal(send(fd, request, half, 0), (ssize_t)half);
+    turn();
+    assert_true(send(fd, request + half, strlen(request) - half, 0) > 0);
+    turn();
+    n = recv(fd, out, bytes - 1, MSG_DONTWAIT);
+    out[n > 0 ? n : 0] = '\0';
+    (void)close(fd);
+}
+
+static void health_answers_while_the_loop_turns(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    ask("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 200 OK\r\n", 17);
+}
+
+static void health_is_ready_when_the_source_says_so(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    ready = false;
+    ask("GET /readyz HTTP/1.0\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 503", 12);
+    ready = true;
+    ask("GET /readyz?verbose HTTP/1.0\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 200", 12);
+}
+
+static void health_metrics_have_the_content_type_that_prometheus_wants(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    ask("GET /metrics HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_non_null(strstr(text, "Content-Type: text/plain; version=0.0.4\r\n"));
+    assert_non_null(strstr(text, "\r\n\r\nskyjob_jobs 3\n"));
+}
+
+static void health_refuses_what_it_does_not_serve(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    ask("GET /../etc/passwd HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 404", 12);
+    ask("POST /healthz HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 405", 12);
+    ask("\x16\x03\x01 tls hello \r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 405", 12);
+}
+
+static void health_drops_a_request_without_end(void **state)
+{
+    char junk[HEALTH_REQUEST_BYTES + 10];
+    int fd = dial();
+    char byte;
+
+    (void)state;
+    memset(junk, 'x', sizeof junk);
+    turn();
+    assert_true(send(fd, junk, sizeof junk, 0) > 0);
+    turn();
+    assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
+    (void)close(fd);
+}
+
+static void health_outlives_clients_that_only_connect(void **state)
+{
+    int fds[CLIENTS];
+    char text[1024];
+
+    (void)state;
+    for (int i = 0; i < CLIENTS; i++) {
+        fds[i] = dial();
+        turn();
+    }
+    ask("GET /healthz HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 200", 12);
+    for (int i = 0; i < CLIENTS; i++)
+        (void)close(fds[i]);
+}
+
+static void health_refuses_an_address_that_is_none(void **state)
+{
+    struct health_source source = {.is_ready = is_ready, .write_metrics = write_metrics};
+    struct health *h;
+
+    (void)state;
+    assert_int_equal(health_open("8081", source, &h, NULL), ERR_INVALID);
+    assert_int_equal(health_open("nowhere:8081", source, &h, NULL), ERR_INVALID);
+    assert_int_equal(health_open("127.0.0.1:http", source, &h, NULL), ERR_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(health_answers_while_the_loop_turns),
+        cmocka_unit_test(health_is_ready_when_the_source_says_so),
+        cmocka_unit_test(health_metrics_have_the_content_type_that_prometheus_wants),
+        cmocka_unit_test(health_refuses_what_it_does_not_serve),
+        cmocka_unit_test(health_drops_a_request_without_end),
+        cmocka_unit_test(health_outlives_clients_that_only_connect),
+        cmocka_unit_test(health_refuses_an_address_that_is_none),
+    };
+    return cmocka_run_group_tests(tests, open_health, close_health);
+}

@@ -1,0 +1,327 @@
+/* Objects as the API server sends them go in; what a decision sees comes out. */
+#include "run/store.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct store store;
+static struct observed *seen;
+static int n_touched;
+static char touched[QUEUE_KEY_BYTES];
+
+static void on_touch(void *ctx, const char *key)
+{
+    (void)ctx;
+    n_touched++;
+    (void)snprintf(touched, sizeof touched, "%s", key);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    store = (struct store){.listener = {.on_touch = on_touch}};
+    seen = calloc(1, sizeof *seen);
+    n_touched = 0;
+    return seen ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    store_deinit(&store);
+    free(seen);
+    return 0;
+}
+
+typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
+                                struct err *err);
+
+static void change(change_fn *fn, enum kube_change what, const char *text)
+{
+    struct json *json = NULL;
+    struct err err = {0};
+
+    if (json_parse(text, strlen(text), &json, &err) != ERR_OK ||
+        fn(&store, what, json, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    json_free(json);
+}
+
+static void add_job(const char *name, const char *uid, const char *status)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"%s\","
+                   "\"resourceVersion\":\"5\",\"generation\":2},\"spec\":{\"data\":{}}%s%s}",
+                   name, uid, status ? ",\"status\":" : "", status ? status : "");
+    change(store_change_job, KUBE_ADDED, text);
+}
+
+#define OWNER                                                                                      \
+    "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\","            \
+    "\"name\":\"mnli\",\"uid\":\"u1\",\"controller\":true}]"
+
+#define POD_HEAD                                                                                   \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a2\",\"uid\":\"p1\"," OWNER ","   \
+    "\"creationTimestamp\":\"2026-11-21T08:00:00Z\",\"labels\":{\"skyjob.dev/role\":\"stage\","    \
+    "\"skyjob.dev/stage\":\"1\",\"skyjob.dev/attempt\":\"2\"}},\"spec\":{\"nodeName\":\"n1\","     \
+    "\"containers\":[{\"resources\":{\"requests\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"         \
+    "\"limits\":{\"cpu\":\"1500m\"}}}]},\"status\":"
+
+static void add_node(const char *name, const char *cpu)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"skyjob.dev/gflops\":\"12.5\","
+                   "\"skyjob.dev/measured-gflops\":\"nonsense\"}},\"spec\":{\"taints\":["
+                   "{\"key\":\"node.kubernetes.io/unreachable\",\"effect\":\"NoExecute\"},"
+                   "{\"key\":\"soft\",\"effect\":\"PreferNoSchedule\"}]},\"status\":{"
+                   "\"allocatable\":{\"cpu\":\"%s\",\"memory\":\"4Gi\"},\"conditions\":["
+                   "{\"type\":\"Ready\",\"status\":\"True\"},"
+                   "{\"type\":\"DiskPressure\",\"status\":\"False\"}]}}",
+                   name, cpu);
+    change(store_change_node, KUBE_ADDED, text);
+}
+
+static void observe(void)
+{
+    struct err err = {0};
+
+    if (store_observe(&store, "team/mnli", seen, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+static void store_shows_a_job_and_its_status(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":3,\"restarts\":1}");
+    observe();
+    assert_string_equal(seen->uid, "u1");
+    assert_int_equal(seen->generation, 2);
+    assert_int_equal(seen->status.attempt, 3);
+    assert_string_equal(touched, "team/mnli");
+    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_NOT_FOUND);
+}
+
+static void store_shows_a_running_pod(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(store_change_pod, KUBE_ADDED,
+           POD_HEAD "{\"phase\":\"Running\",\"podIP\":\"10.1.2.3\",\"conditions\":[{\"type\":"
+                    "\"Ready\",\"status\":\"True\"}]}}");
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].stage, 1);
+    assert_int_equal(seen->pods[0].attempt, 2);
+    assert_int_equal(seen->pods[0].phase, POD_RUNNING);
+    assert_true(seen->pods[0].is_ready);
+    assert_string_equal(seen->pods[0].ip, "10.1.2.3");
+    assert_int_equal(seen->pods[0].cpu_milli, 1500);
+    assert_int_equal(seen->pods[0].created_ms, 1795248000000);
+}
+
+static void store_reads_the_last_words_of_a_worker(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(store_change_pod, KUBE_ADDED,
+           POD_HEAD "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
+                    "\"exitCode\":2,\"reason\":\"Error\",\"finishedAt\":\"2026-11-21T08:00:09Z\","
+                    "\"message\":\"{\\\"state\\\":\\\"Failed\\\",\\\"cause\\\":\\\"Config\\\","
+                    "\\\"error\\\":\\\"vocab too large\\\"}\"}}}]}}");
+    observe();
+    assert_true(seen->pods[0].has_exit_code);
+    assert_int_equal(seen->pods[0].exit_code, 2);
+    assert_true(seen->pods[0].has_progress);
+    assert_int_equal(seen->pods[0].progress.cause, PROGRESS_CAUSE_CONFIG);
+    assert_string_equal(seen->pods[0].progress.error, "vocab too large");
+    assert_int_equal(seen->pods[0].finished_ms, 1795248009000);
+}
+
+static void store_tells_the_ends_of_pods_apart(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(store_change_pod, KUBE_ADDED,
+           POD_HEAD "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
+                    "\"exitCode\":137,\"reason\":\"OOMKilled\",\"message\":\"\"}}}]}}");
+    observe();
+    assert_true(seen->pods[0].is_out_of_memory && !seen->pods[0].is_disrupted);
+    change(store_change_pod, KUBE_MODIFIED,
+           POD_HEAD "{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"disk\"}}");
+    observe();
+    assert_true(seen->pods[0].is_disrupted && !seen->pods[0].has_exit_code);
+    change(store_change_pod, KUBE_MODIFIED,
+           POD_HEAD "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\","
+                    "\"status\":\"True\"}]}}");
+    observe();
+    assert_true(seen->pods[0].is_disrupted);
+    change(store_change_pod, KUBE_MODIFIED,
+           POD_HEAD "{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
+                    "\"False\",\"reason\":\"Unschedulable\",\"message\":\"no cpu\"}]}}");
+    observe();
+    assert_true(seen->pods[0].is_unschedulable);
+    assert_string_equal(seen->pods[0].message, "no cpu");
+    change(store_change_pod, KUBE_DELETED, POD_HEAD "{}}");
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+}
+
+static void store_remembers_who_has_the_peer_table(void **state)
+{
+    struct store_own *own;
+
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    assert_non_null(own);
+    own->seen.knows_peers = true;
+    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    observe();
+    assert_true(seen->pods[0].knows_peers);
+    assert_null(store_find_own(&store, "team", "mnli-r0-s1-a2", "another"));
+}
+
+static void store_counts_what_others_request_of_a_node(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    add_job("other", "u2", NULL);
+    add_node("n1", "4");
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* our own */
+    change(store_change_pod, KUBE_ADDED,
+           "{\"metadata\":{\"namespace\":\"x\",\"name\":\"y\",\"uid\":\"z\"},\"spec\":{"
+           "\"nodeName\":\"n1\",\"overhead\":{\"cpu\":\"10m\"},\"containers\":[{\"resources\":{"
+           "\"requests\":{\"cpu\":\"100m\"}}},{\"resources\":{\"requests\":{\"cpu\":\"0.2\","
+           "\"memory\":\"1Gi\"}}}],\"initContainers\":[{\"resources\":{\"requests\":{\"cpu\":"
+           "\"500m\"}}}]},\"status\":{\"phase\":\"Running\"}}");
+    observe();
+    assert_int_equal(seen->n_nodes, 1);
+    assert_int_equal(seen->nodes[0].cpu_milli, 4000);
+    assert_int_equal(seen->nodes[0].cpu_used_milli, 510);
+    assert_int_equal(seen->nodes[0].memory_used_bytes, 1 << 30);
+    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(seen->nodes[0].cpu_used_milli, 510 + 1500);
+    assert_true(seen->nodes[0].is_ready && !seen->nodes[0].has_pressure);
+    assert_string_equal(seen->nodes[0].taint, "");
+    assert_true(seen->nodes[0].declared_gflops == 12.5 && seen->nodes[0].measured_gflops == 0);
+}
+
+/* The smallest plan, of job mnli and attempt 1, with one stage on n1. */
+static void add_plan(const char *labels)
+{
+    static const char plan[] =
+        "{\\\"version\\\":1,\\\"namespace\\\":\\\"team\\\",\\\"job\\\":\\\"mnli\\\","
+        "\\\"uid\\\":\\\"u1\\\",\\\"attempt\\\":1,\\\"reason\\\":\\\"\\\",\\\"stages\\\":["
+        "{\\\"firstUnit\\\":0,\\\"units\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
+        "\\\"memoryBytes\\\":1024}],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"
+        "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}";
+    char text[2048];
+
+    (void)snprintf(
+        text, sizeof text,
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\",\"uid\":\"c\"," OWNER
+        ",\"labels\":{%s}},\"data\":{\"plan.json\":\"%s\"}}",
+        labels, plan);
+    change(store_change_plan, KUBE_ADDED, text);
+}
+
+static void store_keeps_what_a_plan_promises_until_its_pod_is_bound(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":1}");
+    add_job("other", "u2", NULL);
+    add_node("n1", "4");
+    add_plan("\"skyjob.dev/attempt\":\"1\"");
+    observe();
+    assert_true(seen->has_plan);
+    assert_int_equal(seen->plan.stages[0].cpu_milli, 3000);
+    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
+    change(store_change_pod, KUBE_ADDED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s0-a1\",\"uid\":\"p\"," OWNER
+           ",\"labels\":{\"skyjob.dev/role\":\"stage\"}},\"spec\":{\"nodeName\":\"n1\","
+           "\"containers\":[{\"resources\":{\"requests\":{\"cpu\":\"3\"}}}]},\"status\":{}}");
+    assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
+    assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
+}
+
+static void store_does_not_read_a_plan_under_a_wrong_label(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    add_plan("\"skyjob.dev/attempt\":\"2\"");
+    observe();
+    assert_int_equal(seen->n_plans, 1);
+    assert_false(seen->has_plan);
+}
+
+static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    add_node("n1", "4");
+    store_find_job(&store, "team/mnli")->wants_nodes = true;
+    n_touched = 0;
+    add_node("n1", "4"); /* a heartbeat */
+    assert_int_equal(n_touched, 0);
+    add_node("n1", "3");
+    assert_int_equal(n_touched, 1);
+    change(store_change_node, KUBE_DELETED, "{\"metadata\":{\"name\":\"n1\"}}");
+    assert_int_equal(n_touched, 2);
+}
+
+static void store_takes_a_new_job_of_the_same_name_for_another(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":4}");
+    store_find_job(&store, "team/mnli")->has_head = true;
+    add_job("mnli", "u9", NULL);
+    assert_false(store_find_job(&store, "team/mnli")->has_head);
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* of u1 */
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+}
+
+static void store_refuses_objects_without_a_name(void **state)
+{
+    struct json *json;
+
+    (void)state;
+    assert_int_equal(json_parse("{\"metadata\":{}}", 15, &json, NULL), ERR_OK);
+    assert_int_equal(store_change_job(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change_pod(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change_node(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change_plan(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
+    json_free(json);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(store_shows_a_job_and_its_status),
+        TEST(store_shows_a_running_pod),
+        TEST(store_reads_the_last_words_of_a_worker),
+        TEST(store_tells_the_ends_of_pods_apart),
+        TEST(store_remembers_who_has_the_peer_table),
+        TEST(store_counts_what_others_request_of_a_node),
+        TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
+        TEST(store_does_not_read_a_plan_under_a_wrong_label),
+        TEST(store_wakes_waiting_jobs_when_a_node_really_changes),
+        TEST(store_takes_a_new_job_of_the_same_name_for_another),
+        TEST(store_refuses_objects_without_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
