@@ -16,7 +16,7 @@ only=("$@")
 n_passed=0 n_failed=0 operator=0 agent=0
 
 start_operator() {
-    "$OUT/bin/skyjob-operator" --kubeconfig "$KUBECONFIG" --worker-image worker:test \
+    "$OUT/bin/skyjob-operator" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
         --health-address none >>"$dir/operator.log" 2>&1 &
     operator=$!
 }
@@ -269,6 +269,14 @@ start_agent() { # start_agent NODE...
     agent=$!
 }
 
+# The operator gets the rights that its manifest gives it, and no more.
+make_account() {
+    local token
+    kubectl apply -f manifests/operator.yaml >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
+        token=$(kubectl -n skyjob-system create token skyjob-operator --duration=1h) &&
+        sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
+}
+
 # The garbage collector hears of a new kind of owner only every 30 s.
 watch_garbage() {
     local uid
@@ -287,6 +295,7 @@ collects_garbage() { ! kubectl get configmap owned >/dev/null 2>&1; }
 
 hack/cluster/envtest.sh start "$dir/api" || exit 1
 kubectl apply -f manifests/crd >/dev/null && kubectl wait --for=condition=Established crd/skyjobs.skyjob.dev >/dev/null || exit 1
+make_account || exit 1
 mkdir "$dir/data"
 sample=${SAMPLE:-build/sample/mnli}
 head -n 600 "$sample/train.tsv" >"$dir/data/train.tsv"
@@ -296,6 +305,8 @@ kubectl create configmap nli --from-file="$dir/data" >/dev/null || exit 1
 watch_garbage
 start_agent 'n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20'
 start_operator
+sleep 1
+kill -0 "$operator" || { cat "$dir/operator.log"; exit 1; }
 
 check 'a spec that breaks a rule is refused with the name of its field' bad_specs
 check 'model, data and training cannot be changed, the rest can' immutable

@@ -1,0 +1,98 @@
+#!/bin/bash
+# The chart: what it renders is what manifests/ has, a real API server takes it, and wrong values
+# are refused before anything is installed.
+set -u
+cd "$(dirname "$0")/../.."
+dir=$(mktemp -d)
+# shellcheck source=hack/cluster/lib.sh
+. hack/cluster/lib.sh
+set +e
+export KUBECONFIG=$dir/api/kubeconfig
+n_passed=0 n_failed=0
+finish() {
+    hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
+    rm -rf "$dir"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+
+check() { # check SENTENCE COMMAND...
+    local sentence=$1 ok=0; shift
+    "$@" >"$dir/check.log" 2>&1 || ok=1
+    [ "$ok" = 0 ] && n_passed=$((n_passed + 1)) && echo "ok $((n_passed + n_failed)) - $sentence" && return
+    n_failed=$((n_failed + 1))
+    echo "not ok $((n_passed + n_failed)) - $sentence"
+    sed 's/^/# /' "$dir/check.log"
+}
+render() { helm template rel charts/skyjob --namespace ns --kube-version 1.34 "$@"; }
+refused() { # refused WORD HELM-ARGUMENT...: the values' schema says no and names what is wrong
+    local word=$1; shift
+    ! render "$@" >"$dir/text" 2>&1 && grep -q -- "$word" "$dir/text"
+}
+
+manifests_same() { hack/manifests.sh --check; }
+lints() { helm lint --strict charts/skyjob; }
+bad_values() {
+    refused pullPolicy --set image.pullPolicy=Sometimes && refused health.port --set health.port=80 &&
+        refused imagee --set imagee.tag=1 && refused log.level --set log.level=loud
+}
+one_namespace() { # a Role there, and for the cluster only nodes
+    render --set watchNamespace=team --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
+        grep -q -- '- --namespace=team' "$dir/text" && grep -qx 'kind: Role' "$dir/text" &&
+        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | grep -q pods
+}
+keeps_crd() {
+    render -s templates/crd.yaml | grep -q 'helm.sh/resource-policy: keep' &&
+        ! render -s templates/crd.yaml --set crds.keep=false | grep -q resource-policy &&
+        ! render --set crds.enabled=false | grep -q CustomResourceDefinition
+}
+sets_values() {
+    render --set image.registry=r.example.com --set image.tag=t --set workerImage.repository=w --set workerImage.tag=v \
+        --set-json 'tolerations=[{"key":"k","operator":"Exists"}]' --set nodeSelector.a=b --set priorityClassName=high \
+        --set podAnnotations.note=x --set 'extraArgs={--context=c}' >"$dir/text" &&
+        grep -q 'image: "r.example.com/skyjob/operator:t"' "$dir/text" && grep -q -- '--worker-image=w:v' "$dir/text" &&
+        grep -q 'key: k' "$dir/text" && grep -q 'a: b' "$dir/text" && grep -q 'priorityClassName: high' "$dir/text" &&
+        grep -q 'note: x' "$dir/text" && grep -q -- '- --context=c' "$dir/text"
+}
+installs() {
+    helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
+        kubectl label namespace skyjob-system pod-security.kubernetes.io/enforce=restricted &&
+        kubectl wait --for=condition=Established crd/skyjobs.skyjob.dev --timeout=20s &&
+        kubectl -n skyjob-system wait --for=jsonpath='{.status.replicas}'=1 deployment/skyjob-operator --timeout=20s &&
+        [ -n "$(kubectl -n skyjob-system get pods -o name)" ]
+}
+may() { kubectl auth can-i "$@" --as=system:serviceaccount:skyjob-system:skyjob-operator -A -q; }
+rights() {
+    may create pods && may patch nodes && may update skyjobs --subresource=finalizers && may patch skyjobs --subresource=status || return
+    local what
+    for what in 'get secrets' 'list secrets' 'create secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'update skyjobs' 'delete skyjobs' \
+        'create clusterroles' 'bind clusterroles' 'escalate clusterroles' 'impersonate users' 'delete services' 'create deployments'; do
+        # shellcheck disable=SC2086 # verb and resource
+        if may $what; then echo "may $what"; return 1; fi
+    done
+}
+users_may() { # (the test API does not run the controller that adds roles to others)
+    kubectl get clusterrole skyjob-view -o yaml | grep -q 'aggregate-to-view: "true"' &&
+        kubectl create rolebinding r --clusterrole=skyjob-view --user=reader && sleep 1 &&
+        kubectl auth can-i list skyjobs.skyjob.dev --as=reader && ! kubectl auth can-i delete skyjobs.skyjob.dev --as=reader
+}
+samples() { kubectl apply --dry-run=server -f manifests/samples; }
+uninstalls() {
+    helm uninstall skyjob -n skyjob-system && kubectl get crd skyjobs.skyjob.dev &&
+        ! kubectl get clusterrole skyjob-operator 2>/dev/null
+}
+
+hack/cluster/envtest.sh start "$dir/api" || exit 1
+check 'manifests are what the chart renders' manifests_same
+check 'the chart has no lint' lints
+check 'wrong values are refused by name' bad_values
+check 'with one namespace the operator gets a Role there' one_namespace
+check 'the CRD is kept unless told otherwise' keeps_crd
+check 'values reach the deployment' sets_values
+check 'helm installs it and the restricted standard lets its pod in' installs
+check 'the operator has the rights it needs and no dangerous ones' rights
+check 'people with the view role may look at SkyJobs' users_may
+check 'the samples are accepted' samples
+check 'uninstalling leaves the CRD and nothing else' uninstalls
+echo "$n_passed passed, $n_failed failed"
+[ "$n_failed" = 0 ] && [ "$n_passed" -gt 0 ]
