@@ -13,7 +13,7 @@
  * construction. Of the premises of every label about as many are negated. Premises are drawn by
  * changing the hypothesis at one or two places until the label is the one wanted, so the overlap of
  * words says little. Measured with naive Bayes on the default set: hypothesis alone 0.33, premise
- * alone 0.50, number of shared words 0.49. Dev and train share no hypothesis.
+ * alone 0.51, number of shared words 0.50. Dev and train share no hypothesis.
  */
 #include <stdint.h>
 #include <stdio.h>
