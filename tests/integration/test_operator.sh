@@ -4,6 +4,7 @@
 # every pod as a process.
 #
 #   OUT=build/release tests/integration/test_operator.sh [WORD...]    only checks that name a WORD
+#   OPERATOR=build/asan/bin/skyjob-operator    another build of it
 set -u
 cd "$(dirname "$0")/../.."
 OUT=${OUT:-build/release}
@@ -16,7 +17,7 @@ only=("$@")
 n_passed=0 n_failed=0 operator=0 agent=0
 
 start_operator() {
-    "$OUT/bin/skyjob-operator" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
+    "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
         --health-address none >>"$dir/operator.log" 2>&1 &
     operator=$!
 }
