@@ -160,7 +160,7 @@ bench: deps-cluster all sample $(BENCH) ## print a table of measured ratios, wri
 
 # --- trying it ---
 try: deps-build all sample ## train on this machine without a cluster, about a minute
-	$(OUT)/bin/kubectl-skyjob run -f manifests/samples/mnli.yaml --workers cpu=0.5,cpu=1,cpu=2
+	$(OUT)/bin/kubectl-skyjob run -f manifests/samples/mnli.yaml --workers cpu=0.25,cpu=0.5,cpu=1
 
 demo: deps-cluster ## a local cluster, the operator, a job to its end
 	@hack/demo.sh
