@@ -42,7 +42,7 @@ dump() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job -
 job() {
     sed -e "s/name: mnli/name: $1/" manifests/samples/mnli.yaml |
         awk -v steps="$2" -v source="${3:-}" '
-            /^  training:/ { print; print "    steps: " steps; next }
+            /^    steps:/ { print "    steps: " steps; next }
             /source:/ && source != "" { sub(/source:.*/, "source: " source); print; next }
             { print }' | k apply -f -
 }
