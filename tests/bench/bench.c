@@ -2,28 +2,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/jsonw.h"
-
-static void cpu_name(char *out, size_t bytes)
-{
-    char line[256];
-    FILE *f = fopen("/proc/cpuinfo", "re");
-
-    (void)snprintf(out, bytes, "unknown");
-    while (f && fgets(line, sizeof line, f)) {
-        const char *value = strchr(line, ':');
-
-        line[strcspn(line, "\n")] = '\0';
-        if (strncmp(line, "model name", 10) == 0 && value) {
-            (void)snprintf(out, bytes, "%s", value + 2);
-            break;
-        }
-    }
-    if (f)
-        (void)fclose(f);
-}
+#include "pipe/cpu.h"
 
 void bench_print(const char *name, double value, const char *unit, const char *against)
 {
@@ -31,7 +12,7 @@ void bench_print(const char *name, double value, const char *unit, const char *a
     char cpu[128];
     struct jsonw w;
 
-    cpu_name(cpu, sizeof cpu);
+    cpu_model(cpu, sizeof cpu);
     jsonw_init(&w, &line);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "name", name);
