@@ -150,6 +150,7 @@ static struct bench bench_new(const struct unit_shape *shape)
     static int32_t starts[SEQS + 1];
     static uint32_t samples[SEQS];
     struct bench b = {.shape = *shape, .room = {SEQS * LENGTH, SEQS, LENGTH, 1}};
+    struct unit_sizes attention, ffn;
     size_t small = (size_t)(SEQS * LENGTH) * (size_t)shape->hidden, wide;
 
     for (int i = 0; i <= SEQS; i++)
@@ -158,7 +159,9 @@ static struct bench bench_new(const struct unit_shape *shape)
         samples[i] = (uint32_t)i;
     b.batch = (struct packed){SEQS, starts, samples};
     b.drop = (struct dropout){.seed = 1, .step = 2, .unit = 3, .rate = 0.1f};
-    b.n_params = ffn_params_floats(shape); /* more than attention has */
+    attention = attention_unit_sizes(shape, &b.room);
+    ffn = ffn_unit_sizes(shape, &b.room);
+    b.n_params = ffn.params; /* more than attention has */
     wide = (size_t)(SEQS * LENGTH) * (size_t)shape->ffn;
     wide = wide > b.n_params ? wide : b.n_params;
     b.in = area(small, 1);
@@ -170,11 +173,10 @@ static struct bench bench_new(const struct unit_shape *shape)
     b.wide = area(wide, 7);
     b.wide_too = area(wide, 8);
     b.narrow = area(wide, 9);
-    b.partial =
-        area(attention_scratch_floats(shape, &b.room) + ffn_scratch_floats(shape, &b.room), 10);
+    b.partial = area(attention.scratch + ffn.scratch, 10);
     b.params = area(b.n_params, 11);
-    b.attention = call_of(&b, attention_saved_floats(shape, &b.room));
-    b.ffn = call_of(&b, ffn_saved_floats(shape, &b.room));
+    b.attention = call_of(&b, attention.saved);
+    b.ffn = call_of(&b, ffn.saved);
     return b;
 }
 

@@ -67,26 +67,14 @@ static struct scratch scratch_of(struct room *room, int T, int C, size_t work_fl
     return s;
 }
 
-size_t attention_params_floats(const struct unit_shape *shape)
+struct unit_sizes attention_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
 {
-    return tensors_of(shape).end;
-}
+    size_t work = attention_work_floats(room->longest, room->threads);
+    struct room saved = {0}, scratch = {0};
 
-size_t attention_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)saved_of(&area, room->tokens, shape->hidden);
-    return area.used;
-}
-
-size_t attention_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)scratch_of(&area, room->tokens, shape->hidden,
-                     attention_work_floats(room->longest, room->threads));
-    return area.used;
+    (void)saved_of(&saved, room->tokens, shape->hidden);
+    (void)scratch_of(&scratch, room->tokens, shape->hidden, work);
+    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
 }
 
 void attention_unit_forward(const struct unit_call *call, const float *in, float *out)

@@ -51,25 +51,13 @@ static struct scratch scratch_of(struct room *room, int T, int C)
     return s;
 }
 
-size_t embedding_params_floats(const struct unit_shape *shape)
+struct unit_sizes embedding_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
 {
-    return tensors_of(shape).end;
-}
+    struct room saved = {0}, scratch = {0};
 
-size_t embedding_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)saved_of(&area, room->tokens, shape->hidden);
-    return area.used;
-}
-
-size_t embedding_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)scratch_of(&area, room->tokens, shape->hidden);
-    return area.used;
+    (void)saved_of(&saved, room->tokens, shape->hidden);
+    (void)scratch_of(&scratch, room->tokens, shape->hidden);
+    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
 }
 
 void embedding_unit_forward(const struct unit_call *call, const int32_t *ids, const int32_t *types,

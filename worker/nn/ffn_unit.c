@@ -61,25 +61,13 @@ static struct scratch scratch_of(struct room *room, const struct unit_shape *sha
     return s;
 }
 
-size_t ffn_params_floats(const struct unit_shape *shape)
+struct unit_sizes ffn_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
 {
-    return tensors_of(shape).end;
-}
+    struct room saved = {0}, scratch = {0};
 
-size_t ffn_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)saved_of(&area, shape, room->tokens);
-    return area.used;
-}
-
-size_t ffn_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)scratch_of(&area, shape, room->tokens);
-    return area.used;
+    (void)saved_of(&saved, shape, room->tokens);
+    (void)scratch_of(&scratch, shape, room->tokens);
+    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
 }
 
 void ffn_unit_forward(const struct unit_call *call, const float *in, float *out)

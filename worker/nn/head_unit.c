@@ -11,21 +11,10 @@ static size_t bias_at(const struct unit_shape *shape)
     return (size_t)shape->labels * (size_t)shape->hidden;
 }
 
-size_t head_params_floats(const struct unit_shape *shape)
+struct unit_sizes head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
 {
-    return bias_at(shape) + (size_t)shape->labels;
-}
-
-size_t head_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    (void)shape, (void)room;
-    return 0;
-}
-
-size_t head_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    (void)shape, (void)room;
-    return 0;
+    (void)room;
+    return (struct unit_sizes){.params = bias_at(shape) + (size_t)shape->labels};
 }
 
 void head_unit_forward(const struct unit_call *call, const float *in, float *logits)

@@ -33,25 +33,14 @@ static struct scratch scratch_of(struct room *room, int B, int C)
     return s;
 }
 
-size_t pooler_params_floats(const struct unit_shape *shape)
+struct unit_sizes pooler_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
 {
-    return (size_t)shape->hidden * (size_t)shape->hidden + (size_t)shape->hidden;
-}
+    size_t C = (size_t)shape->hidden;
+    struct room saved = {0}, scratch = {0};
 
-size_t pooler_saved_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)saved_of(&area, room->seqs, shape->hidden);
-    return area.used;
-}
-
-size_t pooler_scratch_floats(const struct unit_shape *shape, const struct unit_room *room)
-{
-    struct room area = {0};
-
-    (void)scratch_of(&area, room->seqs, shape->hidden);
-    return area.used;
+    (void)saved_of(&saved, room->seqs, shape->hidden);
+    (void)scratch_of(&scratch, room->seqs, shape->hidden);
+    return (struct unit_sizes){C * C + C, saved.used, scratch.used};
 }
 
 static void gather_first(float *first, const float *in, const struct packed *batch, size_t C)

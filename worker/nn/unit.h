@@ -69,27 +69,19 @@ struct unit_call {
     float *scratch;
 };
 
-/* Sizes in floats, multiples of 16 (64 bytes) except the parameters. `saved` and `scratch` grow
- * with each field of the room, so the largest micro-batch decides. */
-size_t embedding_params_floats(const struct unit_shape *shape);
-size_t embedding_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
-size_t embedding_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+/* Areas of a unit in floats. Multiples of 16 (64 bytes) except the parameters; `saved` and
+ * `scratch` grow with each field of the room, so the largest micro-batch decides. */
+struct unit_sizes {
+    size_t params, saved, scratch;
+};
 
-size_t attention_params_floats(const struct unit_shape *shape);
-size_t attention_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
-size_t attention_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
-
-size_t ffn_params_floats(const struct unit_shape *shape);
-size_t ffn_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
-size_t ffn_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
-
-size_t pooler_params_floats(const struct unit_shape *shape);
-size_t pooler_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
-size_t pooler_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
-
-size_t head_params_floats(const struct unit_shape *shape);
-size_t head_saved_floats(const struct unit_shape *shape, const struct unit_room *room);
-size_t head_scratch_floats(const struct unit_shape *shape, const struct unit_room *room);
+struct unit_sizes embedding_unit_sizes(const struct unit_shape *shape,
+                                       const struct unit_room *room);
+struct unit_sizes attention_unit_sizes(const struct unit_shape *shape,
+                                       const struct unit_room *room);
+struct unit_sizes ffn_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
+struct unit_sizes pooler_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
+struct unit_sizes head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
 
 /* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). ids[T] in 0..V-1, types[T] in
  * 0..1 and positions below P are the caller's to check: they index memory. */

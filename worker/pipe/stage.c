@@ -40,40 +40,22 @@ static struct unit_room room_of(const struct spec *spec)
                               .threads = threads_count()};
 }
 
-static size_t saved_floats(enum unit_kind kind, const struct unit_shape *s,
-                           const struct unit_room *r)
+static struct unit_sizes sizes_of(enum unit_kind kind, const struct unit_shape *s,
+                                  const struct unit_room *r)
 {
     switch (kind) {
     case UNIT_EMBEDDINGS:
-        return embedding_saved_floats(s, r);
+        return embedding_unit_sizes(s, r);
     case UNIT_ATTENTION:
-        return attention_saved_floats(s, r);
+        return attention_unit_sizes(s, r);
     case UNIT_FFN:
-        return ffn_saved_floats(s, r);
+        return ffn_unit_sizes(s, r);
     case UNIT_POOLER:
-        return pooler_saved_floats(s, r);
+        return pooler_unit_sizes(s, r);
     case UNIT_HEAD:
-        return head_saved_floats(s, r);
+        return head_unit_sizes(s, r);
     }
-    return 0;
-}
-
-static size_t scratch_floats(enum unit_kind kind, const struct unit_shape *s,
-                             const struct unit_room *r)
-{
-    switch (kind) {
-    case UNIT_EMBEDDINGS:
-        return embedding_scratch_floats(s, r);
-    case UNIT_ATTENTION:
-        return attention_scratch_floats(s, r);
-    case UNIT_FFN:
-        return ffn_scratch_floats(s, r);
-    case UNIT_POOLER:
-        return pooler_scratch_floats(s, r);
-    case UNIT_HEAD:
-        return head_scratch_floats(s, r);
-    }
-    return 0;
+    return (struct unit_sizes){0};
 }
 
 /* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
@@ -118,7 +100,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
         layout.dlogits = slab_floats(slab, B * (size_t)m->labels);
     for (size_t i = 0; i < n_units; i++) {
         int unit = s->weights.first_unit + (int)i;
-        float *saved = slab_floats(slab, saved_floats(model_unit_kind(m, unit), &shape, room));
+        float *saved = slab_floats(slab, sizes_of(model_unit_kind(m, unit), &shape, room).saved);
         float *out = i + 1 < n_units
                          ? slab_floats(slab, out_floats(m, unit, room->tokens, room->seqs))
                          : s->out;
@@ -144,7 +126,7 @@ static void layout(struct stage *s, struct slab *slab)
     weights_layout(&s->weights, &spec->model, p->first_unit, p->n_units, slab);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        size_t n = scratch_floats(kind, &shape, &room);
+        size_t n = sizes_of(kind, &shape, &room).scratch;
 
         scratch = n > scratch ? n : scratch;
     }

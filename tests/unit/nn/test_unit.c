@@ -17,9 +17,7 @@
 struct row {
     const char *name;
     void (*reference)(const struct ref_call *r, const double *p, const double *in, double *out);
-    size_t (*params)(const struct unit_shape *);
-    size_t (*saved)(const struct unit_shape *, const struct unit_room *);
-    size_t (*scratch)(const struct unit_shape *, const struct unit_room *);
+    struct unit_sizes (*sizes)(const struct unit_shape *, const struct unit_room *);
     void (*forward)(const struct unit_call *, const float *, float *);
     void (*backward)(const struct unit_call *, const float *, const float *, float *);
     bool in_seqs, out_seqs; /* [B,..] instead of [T,..] */
@@ -75,40 +73,30 @@ static void embedding_backward_of(const struct unit_call *call, const float *in,
 static struct row rows[] = {
     {.name = "embedding",
      .reference = ref_embedding_unit,
-     .params = embedding_params_floats,
-     .saved = embedding_saved_floats,
-     .scratch = embedding_scratch_floats,
+     .sizes = embedding_unit_sizes,
      .forward = embedding_forward_of,
      .backward = embedding_backward_of},
     {.name = "attention",
      .reference = ref_attention_unit,
-     .params = attention_params_floats,
-     .saved = attention_saved_floats,
-     .scratch = attention_scratch_floats,
+     .sizes = attention_unit_sizes,
      .forward = attention_unit_forward,
      .backward = attention_unit_backward,
      .din_is_dout = true},
     {.name = "ffn",
      .reference = ref_ffn_unit,
-     .params = ffn_params_floats,
-     .saved = ffn_saved_floats,
-     .scratch = ffn_scratch_floats,
+     .sizes = ffn_unit_sizes,
      .forward = ffn_unit_forward,
      .backward = ffn_unit_backward,
      .din_is_dout = true},
     {.name = "pooler",
      .reference = ref_pooler_unit,
-     .params = pooler_params_floats,
-     .saved = pooler_saved_floats,
-     .scratch = pooler_scratch_floats,
+     .sizes = pooler_unit_sizes,
      .forward = pooler_unit_forward,
      .backward = pooler_unit_backward,
      .out_seqs = true},
     {.name = "head",
      .reference = ref_head_unit,
-     .params = head_params_floats,
-     .saved = head_saved_floats,
-     .scratch = head_scratch_floats,
+     .sizes = head_unit_sizes,
      .forward = head_unit_forward,
      .backward = head_unit_backward,
      .in_seqs = true,
@@ -122,7 +110,8 @@ static struct run run_new(const struct row *row)
     const struct unit_shape *shape = &setting.shape;
     int T = packed_tokens(&setting.batch), B = setting.batch.n_seqs;
     struct unit_room room = {T, B, packed_longest(&setting.batch), threads_count()};
-    struct run run = {.n_params = row->params(shape)};
+    struct unit_sizes sizes = row->sizes(shape, &room);
+    struct run run = {.n_params = sizes.params};
 
     run.n_in = (size_t)((row->in_seqs ? B : T) * shape->hidden);
     run.n_out =
@@ -141,8 +130,8 @@ static struct run run_new(const struct row *row)
         .drop = setting.drop,
         .params = run.params,
         .grads = run.grads,
-        .saved = filled(row->saved(shape, &room), 4), /* not zero: nobody may count on it */
-        .scratch = filled(row->scratch(shape, &room), 5),
+        .saved = filled(sizes.saved, 4), /* not zero: nobody may count on it */
+        .scratch = filled(sizes.scratch, 5),
     };
     return run;
 }
