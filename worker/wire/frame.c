@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "wire/bytes.h"
-#include "wire/crc32c.h"
+#include "base/bytes.h"
+#include "base/crc32c.h"
 
 /* Where each field lies in the header. */
 enum {

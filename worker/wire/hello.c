@@ -1,6 +1,6 @@
 #include "wire/hello.h"
 
-#include "wire/bytes.h"
+#include "base/bytes.h"
 
 enum {
     AT_FROM = 0,      /* u32 */

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "wire/crc32c.h"
+#include "base/crc32c.h"
 #include "wire/link_parts.h"
 
 /* --- waiting: all with the lock --- */

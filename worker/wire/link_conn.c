@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#include "wire/crc32c.h"
+#include "base/crc32c.h"
 #include "wire/link_parts.h"
 
 static_assert(offsetof(struct conn, control) ==

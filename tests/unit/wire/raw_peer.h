@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/crc32c.h"
 #include "stages.h"
-#include "wire/crc32c.h"
 #include "wire/hello.h"
 #include "wire/wsframe.h"
 

@@ -6,9 +6,9 @@
 
 #include <cmocka.h>
 
+#include "base/bytes.h"
+#include "base/crc32c.h"
 #include "page_end.h"
-#include "wire/bytes.h"
-#include "wire/crc32c.h"
 
 #define META_MAX   1000
 #define TENSOR_MAX 5000000000ull

@@ -1,8 +1,8 @@
 #include <signal.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "raw_peer.h"
-#include "wire/bytes.h"
 
 /* --- strangers on the port of a stage whose edges are in use --- */
 

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
+#include "base/crc32c.h"
 #include "page_end.h"
-#include "wire/crc32c.h"
 
 #define N_FRAMES   4
 #define STREAM_MAX 1024

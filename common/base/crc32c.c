@@ -1,9 +1,9 @@
-#include "wire/crc32c.h"
+#include "base/crc32c.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-#include "wire/bytes.h"
+#include "base/bytes.h"
 
 /* Remainders of each byte, reflected polynomial 0x82f63b78, for one byte and with 1 to 7 zero
  * bytes behind it: eight bytes at a time without the instruction. */

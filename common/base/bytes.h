@@ -1,6 +1,6 @@
-/* wire/bytes.h - little-endian numbers in bytes. Layer: wire. Threads: any. */
-#ifndef WIRE_BYTES_H
-#define WIRE_BYTES_H
+/* base/bytes.h - little-endian numbers in bytes. Layer: base. Threads: any. */
+#ifndef BASE_BYTES_H
+#define BASE_BYTES_H
 
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
-/* wire/crc32c.h - the checksum of headers and payloads.
+/* base/crc32c.h - the checksum of messages between stages and of TensorFlow checkpoints.
  *
  * CRC-32C (Castagnoli, as in iSCSI), by the processor's own instruction where it has one and by a
- * table otherwise; both give the same numbers. Layer: wire. Threads: any.
+ * table otherwise; both give the same numbers. Layer: base. Threads: any.
  */
-#ifndef WIRE_CRC32C_H
-#define WIRE_CRC32C_H
+#ifndef BASE_CRC32C_H
+#define BASE_CRC32C_H
 
 #include <stddef.h>
 #include <stdint.h>
