@@ -31,6 +31,18 @@ void loss_cross_entropy(float *losses, float *dlogits, const float *logits, cons
     }
 }
 
+void loss_squared(float *losses, float *douts, const float *outs, const float *targets, int B,
+                  float factor)
+{
+    for (int b = 0; b < B; b++) {
+        double error = (double)outs[b] - targets[b];
+
+        losses[b] = (float)(error * error);
+        if (douts)
+            douts[b] = (float)(2.0 * error * factor);
+    }
+}
+
 void loss_predict(int32_t *predictions, const float *logits, int B, int N)
 {
     for (int b = 0; b < B; b++)

@@ -1,4 +1,4 @@
-/* nn/loss.h - softmax cross entropy of a classifier.
+/* nn/loss.h - softmax cross entropy of a classifier, squared error of a regression.
  *
  * Computed in double and handed out per sample, so that a total is summed in an order that the
  * caller chooses and does not depend on the micro-batches. Layer: nn. Threads: any; pure.
@@ -13,6 +13,11 @@
  * the caller's to check. `dlogits` may be `logits`. */
 void loss_cross_entropy(float *losses, float *dlogits, const float *logits, const int32_t *labels,
                         int B, int N, float factor);
+
+/* losses[B] = (outs[b] - targets[b])^2; douts[B] = 2 (outs[b] - targets[b]) * factor, with factor
+ * as above; NULL when evaluating. `douts` may be `outs`. */
+void loss_squared(float *losses, float *douts, const float *outs, const float *targets, int B,
+                  float factor);
 
 /* The largest logit of each row, the first of equals: predictions[B]. */
 void loss_predict(int32_t *predictions, const float *logits, int B, int N);

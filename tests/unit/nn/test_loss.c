@@ -66,6 +66,27 @@ static void loss_stays_finite_with_huge_logits(void **state)
     assert_true(losses[0] == 0.0f && d[0] == 0.0f && d[1] == 0.0f);
 }
 
+static void loss_squared_is_the_square_and_its_slope(void **state)
+{
+    float *outs = filled(B, 1), *targets = filled(B, 2), losses[B], douts[B], again[B];
+
+    (void)state;
+    loss_squared(losses, douts, outs, targets, B, 0.25f);
+    for (int b = 0; b < B; b++) {
+        double high = outs[b] + 1e-6 - targets[b], low = outs[b] - 1e-6 - targets[b];
+        double error = (double)outs[b] - targets[b];
+
+        assert_true(fabs(losses[b] - error * error) < 1e-7);
+        assert_true(fabs(douts[b] - 0.25 * (high * high - low * low) / 2e-6) < 1e-7);
+    }
+    loss_squared(again, NULL, outs, targets, B, 0.25f);
+    assert_memory_equal(again, losses, sizeof losses);
+    loss_squared(losses, outs, outs, targets, B, 0.25f);
+    assert_memory_equal(outs, douts, sizeof douts);
+    free(outs);
+    free(targets);
+}
+
 static void loss_predict_takes_the_first_of_equals(void **state)
 {
     float logits[] = {1, 2, 2, 0, 0, 0, -1, -2, 3};
@@ -82,6 +103,7 @@ int main(void)
         cmocka_unit_test(loss_is_the_negative_log_likelihood),
         cmocka_unit_test(loss_gradient_is_the_slope_times_the_factor),
         cmocka_unit_test(loss_stays_finite_with_huge_logits),
+        cmocka_unit_test(loss_squared_is_the_square_and_its_slope),
         cmocka_unit_test(loss_predict_takes_the_first_of_equals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
