@@ -12,6 +12,7 @@
 #include "nn/gemm.h"
 #include "nn/init.h"
 #include "nn/layernorm.h"
+#include "nn/squares.h"
 #include "nn/unit.h"
 
 #define REPEATS 9
@@ -113,7 +114,7 @@ static void optimize(struct bench *b)
 
 static void sum_squares(struct bench *b)
 {
-    if (adamw_sum_squares(b->wide, b->n_params) < 0.0)
+    if (squares_sum(b->wide, b->n_params) < 0.0)
         exit(1);
 }
 

@@ -23,9 +23,4 @@ struct adamw {
 /* Step n parameters; `g` is left zeroed for the next step's sums. */
 void adamw_step(const struct adamw *a, float *p, float *g, float *m, float *v, size_t n);
 
-/* The sum of x[i]^2 in double, for the norm of gradients. Blocks of 4096 elements from the start of
- * x are summed in 16 strands (element i to strand i % 16), the strands pairwise, the blocks in
- * order: bits do not depend on threads, alignment or instruction set. Sum units in model order. */
-double adamw_sum_squares(const float *x, size_t n);
-
 #endif

@@ -32,6 +32,11 @@ struct lanes_adamw {
     float rate; /* lr / (1 - beta1^step) */
 };
 
+/* Of one SGD step: see nn/sgd.c. */
+struct lanes_sgd {
+    float grad_scale, decay, momentum, rate;
+};
+
 struct lanes_norm {
     const float *res, *y, *gain, *bias;
     float eps;
@@ -68,6 +73,7 @@ struct lanes {
     void (*add_columns)(float *acc, const float *x, int rows, int ld, int n);
     /* Leaves g zeroed. */
     void (*adamw)(const struct lanes_adamw *a, float *p, float *g, float *m, float *v, size_t n);
+    void (*sgd)(const struct lanes_sgd *a, float *p, float *g, float *m, size_t n);
     double (*sum_squares)(const float *x, size_t n);
 };
 

@@ -392,10 +392,10 @@ static void add_columns_run(float *acc, const float *x, int rows, int ld, int n)
         add_run(acc + at, x + (size_t)row * (size_t)ld + at, n - at);
 }
 
-/* --- the optimizer --- */
+/* --- the optimizers --- */
 
-#define ADAMW_LEAST_MEAN   1e-30f
-#define ADAMW_LEAST_SQUARE 1e-36f
+#define LEAST_MEAN   1e-30f
+#define LEAST_SQUARE 1e-36f
 
 /* The mean of a gradient that stays zero, a rare word's, would end as a denormal number and stay
  * one: small moments are cut off where they no longer move a float parameter. */
@@ -415,9 +415,24 @@ static void adamw_run(const struct lanes_adamw *a, float *restrict p, float *res
         float square = FMA(c.beta2_left * grad, grad, c.beta2 * v[i]);
         float root = FMA(__builtin_sqrtf(square), c.rsqrt_bias2, c.eps);
 
-        m[i] = cut_off(mean, ADAMW_LEAST_MEAN);
-        v[i] = cut_off(square, ADAMW_LEAST_SQUARE);
+        m[i] = cut_off(mean, LEAST_MEAN);
+        v[i] = cut_off(square, LEAST_SQUARE);
         p[i] = p[i] * c.keep - c.rate * mean / root;
+        g[i] = 0.0f;
+    }
+}
+
+static void sgd_run(const struct lanes_sgd *a, float *restrict p, float *restrict g,
+                    float *restrict m, size_t n)
+{
+    struct lanes_sgd c = *a;
+
+    for (size_t i = 0; i < n; i++) {
+        float grad = FMA(c.decay, p[i], g[i] * c.grad_scale);
+        float mean = FMA(c.momentum, m[i], grad);
+
+        m[i] = cut_off(mean, LEAST_MEAN);
+        p[i] = FMA(-c.rate, mean, p[i]);
         g[i] = 0.0f;
     }
 }
@@ -456,5 +471,6 @@ const struct lanes LANES_TABLE = {
     .add = add_run,
     .add_columns = add_columns_run,
     .adamw = adamw_run,
+    .sgd = sgd_run,
     .sum_squares = sum_squares_run,
 };

@@ -2,6 +2,7 @@
 
 #include "nn/adamw.h"
 #include "nn/init.h"
+#include "nn/squares.h"
 
 #define INIT_STD 0.02f /* initializer_range of BERT */
 #define BETA1    0.9
@@ -49,7 +50,7 @@ void weights_init(struct weights *w, uint64_t seed)
 double weights_square_sum(const struct weights *w, double square_sum)
 {
     for (int i = 0; i < w->n_units; i++)
-        square_sum += adamw_sum_squares(w->units[i].grads, w->units[i].count);
+        square_sum += squares_sum(w->units[i].grads, w->units[i].count);
     return square_sum;
 }
 

@@ -108,6 +108,13 @@ static void run_adamw(const struct lanes *l, float *x[AREAS], int n)
     l->adamw(&a, x[0], x[1], x[2], x[3], (size_t)n);
 }
 
+static void run_sgd(const struct lanes *l, float *x[AREAS], int n)
+{
+    struct lanes_sgd a = {.grad_scale = 0.5f, .decay = 0.01f, .momentum = 0.9f, .rate = 0.05f};
+
+    l->sgd(&a, x[0], x[1], x[2], (size_t)n);
+}
+
 static void run_sum_squares(const struct lanes *l, float *x[AREAS], int n)
 {
     double sum = l->sum_squares(x[0], (size_t)n);
@@ -127,6 +134,7 @@ static const struct kernel kernels[] = {
     {"exp", run_exp, false},
     {"add", run_add, false},
     {"adamw", run_adamw, false},
+    {"sgd", run_sgd, false},
     {"sum_squares", run_sum_squares, true},
 };
 
