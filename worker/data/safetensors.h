@@ -2,11 +2,13 @@
  *
  * Format (huggingface/safetensors): 8 bytes little-endian length N, N bytes of JSON
  * {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, then the data
- * without holes; offsets count from the end of the header. Only F32 so far.
+ * without holes; offsets count from the end of the header. The writer writes F32; what a reader
+ * can turn into floats is data/weight.h's matter.
  *
  * The writer streams: tensors are announced first, then their bytes are handed over one after the
  * other, so that nothing is held twice in memory. What it writes appears under its name only when
- * it is complete and synced. The reader maps the file and trusts nothing in it.
+ * it is complete and synced. The reader maps the file and trusts nothing in it; it touches the
+ * header only, so a process has in memory what it reads of the tensors.
  * Layer: data (may use base). Threads: one a writer; a reader any, once open.
  */
 #ifndef DATA_SAFETENSORS_H
@@ -16,18 +18,17 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "data/weight.h"
 
 #define SAFETENSORS_NAME_MAX_BYTES   256
-#define SAFETENSORS_DIMS_MAX         8
 #define SAFETENSORS_TENSORS_MAX      65536
 #define SAFETENSORS_HEADER_MAX_BYTES ((size_t)64 << 20)
 
+/* To be written. */
 struct safetensors_tensor {
     const char *name; /* borrowed */
     int n_dims;       /* 0: one number */
-    int64_t dims[SAFETENSORS_DIMS_MAX];
-    const float *data; /* reader: borrowed, good until safetensors_close(); writer: not used */
-    size_t count;      /* reader: floats in `data`; writer: not used */
+    int64_t dims[WEIGHT_DIMS_MAX];
 };
 
 struct safetensors_writer; /* on the heap; all fields private */
@@ -55,23 +56,23 @@ void safetensors_abandon(struct safetensors_writer *w);
 
 struct safetensors; /* an open file, on the heap; all fields private */
 
-/* Map a file and check its whole header: lengths within the file, dtype F32, shapes that fit their
- * bytes, no name twice, no overlap, no hole, no rest.
+/* Map a file and check its whole header: lengths within the file, known dtypes, shapes that fit
+ * their bytes, no name twice, no overlap, no hole, no rest.
  *
  * Returns ERR_INVALID with file, tensor and reason; ERR_NOT_FOUND, ERR_DENIED, ERR_IO,
  * ERR_NO_MEMORY for the file.
  */
 MUST_CHECK enum err_code safetensors_open(const char *path, struct safetensors **out,
                                           struct err *err);
-/* The same over memory that the caller keeps, 8-byte aligned; `name` stands for it in errors. */
+/* The same over memory that the caller keeps; `name` stands for it in errors. */
 MUST_CHECK enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
                                                  struct safetensors **out, struct err *err);
 
-/* Tensors in the order of their data. */
+/* Tensors in the order of their data; good until safetensors_close(). */
 int safetensors_count(const struct safetensors *s);
-const struct safetensors_tensor *safetensors_at(const struct safetensors *s, int i);
+const struct weight *safetensors_at(const struct safetensors *s, int i);
 /* NULL when there is no such tensor. */
-const struct safetensors_tensor *safetensors_find(const struct safetensors *s, const char *name);
+const struct weight *safetensors_find(const struct safetensors *s, const char *name);
 
 void safetensors_close(struct safetensors *s); /* NULL is fine */
 

@@ -44,7 +44,7 @@ static uint64_t count_of(const struct safetensors_tensor *t)
 {
     uint64_t count = 1;
 
-    if (t->n_dims < 0 || t->n_dims > SAFETENSORS_DIMS_MAX)
+    if (t->n_dims < 0 || t->n_dims > WEIGHT_DIMS_MAX)
         return 0;
     for (int i = 0; i < t->n_dims; i++) {
         if (t->dims[i] < 1 || (uint64_t)t->dims[i] > (UINT64_C(1) << 50) / count)

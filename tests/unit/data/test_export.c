@@ -67,7 +67,7 @@ static void check_shard(const char *path, int first, int n)
     for (int u = first; u < first + n; u++) {
         for (int i = 0; i < model_unit_tensors(&model, u); i++, count++) {
             struct model_tensor want = model_tensor(&model, u, i);
-            const struct safetensors_tensor *got = safetensors_find(s, want.name);
+            const struct weight *got = safetensors_find(s, want.name);
 
             assert_non_null(got);
             assert_int_equal(got->n_dims, want.n_dims);

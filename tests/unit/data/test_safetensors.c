@@ -14,7 +14,7 @@ static void safetensors_reads_back_what_was_written(void **state)
     float data[12];
     struct safetensors_writer *w;
     struct safetensors *s;
-    const struct safetensors_tensor *t;
+    const struct weight *t;
 
     (void)state;
     for (int i = 0; i < 12; i++)
@@ -99,8 +99,9 @@ static void safetensors_writer_refuses_impossible_tensors(void **state)
 
 /* --- hostile files --- */
 
-#define F32(shape, from, to)                                                                       \
-    "{\"dtype\":\"F32\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define TENSOR(dtype, shape, from, to)                                                             \
+    "{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":[" from "," to "]}"
+#define F32(shape, from, to) TENSOR("F32", shape, from, to)
 
 struct row {
     const char *name;
@@ -140,10 +141,17 @@ static struct row rows[] = {
      "does not fit"},
     {"safetensors_refuses_more_than_eight_dimensions",
      "{\"a\":" F32("[1,1,1,1,1,1,1,1,1]", "0", "4") "}", 4, "at most 8 sizes"},
-    {"safetensors_refuses_unaligned_data",
-     "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[2,6]}}", 8, "not aligned"},
-    {"safetensors_refuses_other_dtypes",
-     "{\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "dtype \"BF16\""},
+    {"safetensors_accepts_every_dtype_it_can_measure",
+     "{\"a\":" TENSOR("BF16", "[2]", "0", "4") ",\"b\":" TENSOR(
+         "F16", "[1]", "4",
+         "6") ",\"c\":" TENSOR("I64", "[1,2]", "6",
+                               "22") ",\"d\":" TENSOR("BOOL", "[3]", "22",
+                                                      "25") ",\"e\":" F32("[1]", "25", "29") "}",
+     29, NULL},
+    {"safetensors_refuses_half_the_bytes_of_a_wider_dtype",
+     "{\"a\":" TENSOR("F64", "[2]", "0", "8") "}", 16, "do not fit its shape and dtype"},
+    {"safetensors_refuses_unknown_dtypes", "{\"a\":" TENSOR("Q4", "[2]", "0", "4") "}", 4,
+     "tensor \"a\" has unknown dtype \"Q4\""},
     {"safetensors_refuses_a_missing_dtype", "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
      "no more"},
     {"safetensors_refuses_unknown_members",
