@@ -53,6 +53,19 @@ static const struct row head[] = {
     {"classifier.weight", 'N', 'C', false},
     {"classifier.bias", 'N', 0, false},
 };
+/* Masked LM alone ends before the pooler. */
+static const struct row lm_head[] = {
+    {"cls.predictions.transform.dense.weight", 'C', 'C', false},
+    {"cls.predictions.transform.dense.bias", 'C', 0, false},
+    {"cls.predictions.transform.LayerNorm.weight", 'C', 0, true},
+    {"cls.predictions.transform.LayerNorm.bias", 'C', 0, false},
+    {"cls.predictions.bias", 'V', 0, false},
+    {"bert.pooler.dense.weight", 'C', 'C', false},
+    {"bert.pooler.dense.bias", 'C', 0, false},
+    {"cls.seq_relationship.weight", '2', 'C', false},
+    {"cls.seq_relationship.bias", '2', 0, false},
+};
+#define MASKED_LM_TENSORS 5
 
 #define ROWS(table)                                                                                \
     {                                                                                              \
@@ -67,6 +80,7 @@ static const struct {
     [UNIT_FFN] = ROWS(ffn),
     [UNIT_POOLER] = ROWS(pooler),
     [UNIT_HEAD] = ROWS(head),
+    [UNIT_LM_HEAD] = ROWS(lm_head),
 };
 
 static int size_of(const struct model *m, char letter)
@@ -84,6 +98,8 @@ static int size_of(const struct model *m, char letter)
         return m->labels;
     case 'T':
         return MODEL_TYPES;
+    case '2':
+        return MODEL_CHOICES;
     default:
         return 1;
     }
@@ -119,14 +135,24 @@ enum err_code model_check(const struct model *m, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.model.hiddenSize: %d is not a multiple of spec.model.heads, %d",
                        m->hidden, m->heads);
-    if (m->vocab < 1 || m->ffn < 1 || m->positions < 1 || m->labels < 1)
+    if (m->vocab < 1 || m->ffn < 1 || m->positions < 1 || (m->labels < 1 && !model_is_tied(m)))
         return err_set(err, ERR_INVALID, "spec.model: every size must be at least 1");
     return ERR_OK;
 }
 
+bool model_is_tied(const struct model *m)
+{
+    return m->head == MODEL_HEAD_MASKED_LM || m->head == MODEL_HEAD_PRETRAINING;
+}
+
+size_t model_word_floats(const struct model *m)
+{
+    return (size_t)m->vocab * (size_t)m->hidden;
+}
+
 int model_units(const struct model *m)
 {
-    return 2 * m->layers + 3;
+    return 2 * m->layers + (model_is_tied(m) ? 2 : 3);
 }
 
 enum unit_kind model_unit_kind(const struct model *m, int unit)
@@ -135,6 +161,8 @@ enum unit_kind model_unit_kind(const struct model *m, int unit)
         return UNIT_EMBEDDINGS;
     if (unit <= 2 * m->layers)
         return unit % 2 == 1 ? UNIT_ATTENTION : UNIT_FFN;
+    if (model_is_tied(m))
+        return UNIT_LM_HEAD;
     return unit == 2 * m->layers + 1 ? UNIT_POOLER : UNIT_HEAD;
 }
 
@@ -145,8 +173,8 @@ int model_unit_layer(const struct model *m, int unit)
 
 void model_unit_name(const struct model *m, int unit, char out[static MODEL_NAME_BYTES])
 {
-    static const char *const names[] = {"embeddings", "attention", "feed-forward", "pooler",
-                                        "head"};
+    static const char *const names[] = {"embeddings", "attention", "feed-forward",
+                                        "pooler",     "head",      "LM head"};
     int layer = model_unit_layer(m, unit);
 
     if (layer < 0)
@@ -170,7 +198,10 @@ void model_range_name(const struct model *m, int first, int n, char out[static M
 
 int model_unit_tensors(const struct model *m, int unit)
 {
-    return tables[model_unit_kind(m, unit)].n;
+    enum unit_kind kind = model_unit_kind(m, unit);
+
+    return kind == UNIT_LM_HEAD && m->head == MODEL_HEAD_MASKED_LM ? MASKED_LM_TENSORS
+                                                                   : tables[kind].n;
 }
 
 struct model_tensor model_tensor(const struct model *m, int unit, int i)
@@ -217,6 +248,9 @@ double model_unit_flops(const struct model *m, int unit, const struct model_load
         return 3 * 2.0 * load->n_seqs * hidden * hidden;
     case UNIT_HEAD:
         return 3 * 2.0 * load->n_seqs * hidden * m->labels;
+    case UNIT_LM_HEAD:
+        return 3 * 2.0 * load->targets * hidden * (hidden + m->vocab) +
+               (m->head == MODEL_HEAD_PRETRAINING ? 3 * 2.0 * load->n_seqs * hidden * hidden : 0);
     case UNIT_EMBEDDINGS:
         break;
     }

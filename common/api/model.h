@@ -1,9 +1,10 @@
-/* api/model.h - the shape of a BERT classifier: its units, and the tensors of each unit.
+/* api/model.h - the shape of a BERT with its head: its units, and the tensors of each unit.
  *
  * A model is a chain of units, the smallest pieces a stage can own: the embeddings, then attention
- * and feed-forward of every layer, the pooler, the classification head. A stage owns a consecutive
- * run. Everybody who asks how large something is asks here: the planner, the worker that lays out
- * its memory, the writer of weights.
+ * and feed-forward of every layer, then the pooler and a classifier, or the head of a language
+ * model, which sees every token and so has the pooler inside. A stage owns a consecutive run.
+ * Everybody who asks how large something is asks here: the planner, the worker that lays out its
+ * memory, the writer of weights.
  *
  * Letters: V vocabulary, C hidden, H heads, F feed-forward, L layers, P positions, N labels.
  * Layer: api (may use base). Threads: any; everything here is pure.
@@ -19,17 +20,26 @@
 #define MODEL_LAYERS_MAX       512
 #define MODEL_UNITS_MAX        (2 * MODEL_LAYERS_MAX + 3)
 #define MODEL_UNIT_TENSORS_MAX 10
+#define MODEL_CHOICES          2 /* of the next-sentence head: it follows, it does not */
 #define MODEL_TYPES            2 /* token types: first and second sentence */
 #define MODEL_NAME_BYTES       96
 
+enum model_head {
+    MODEL_HEAD_CLASSIFIER,  /* cross entropy over N labels of a sequence */
+    MODEL_HEAD_REGRESSION,  /* squared error of one number of a sequence; N is 1 */
+    MODEL_HEAD_MASKED_LM,   /* cross entropy over V words at masked tokens */
+    MODEL_HEAD_PRETRAINING, /* masked LM, and whether the second sentence follows the first */
+};
+
 struct model {
+    enum model_head head;
     int vocab;     /* V */
     int hidden;    /* C, a multiple of heads */
     int layers;    /* L */
     int heads;     /* H */
     int ffn;       /* F */
     int positions; /* P: the longest sequence the model can take */
-    int labels;    /* N */
+    int labels;    /* N; of a language model it means nothing */
     double norm_eps;
 };
 
@@ -39,11 +49,13 @@ enum unit_kind {
     UNIT_FFN,
     UNIT_POOLER,
     UNIT_HEAD,
+    UNIT_LM_HEAD, /* its decoder [V,C] is the word embeddings, which are not its own */
 };
 
 /* One parameter tensor of a unit; within a unit they lie one behind the other in this order. */
 struct model_tensor {
-    char name[MODEL_NAME_BYTES]; /* as Hugging Face's BertForSequenceClassification calls it */
+    char name[MODEL_NAME_BYTES]; /* as Hugging Face's BertForSequenceClassification and
+                                  * BertForPreTraining call it */
     int n_dims;                  /* 1 or 2 */
     int dims[2];
     size_t offset;  /* floats from the start of the unit */
@@ -60,10 +72,14 @@ MUST_CHECK enum err_code model_preset(const char *name, struct model *out, struc
 MUST_CHECK enum err_code model_check(const struct model *m, struct err *err);
 
 int model_units(const struct model *m);
+/* Masked tokens are predicted: the last stage needs the word embeddings, which the first owns. */
+bool model_is_tied(const struct model *m);
+/* Floats of the word embeddings, the first tensor of the embeddings: V C. */
+size_t model_word_floats(const struct model *m);
 enum unit_kind model_unit_kind(const struct model *m, int unit);
 /* Layer of an attention or feed-forward unit, else -1. */
 int model_unit_layer(const struct model *m, int unit);
-/* For people: "embeddings", "attention 3", "feed-forward 3", "pooler", "head". */
+/* For people: "embeddings", "attention 3", "feed-forward 3", "pooler", "head", "LM head". */
 void model_unit_name(const struct model *m, int unit, char out[static MODEL_NAME_BYTES]);
 /* A run of units for people: "embeddings to attention 3". */
 void model_range_name(const struct model *m, int first, int n, char out[static MODEL_NAME_BYTES]);
@@ -79,6 +95,7 @@ struct model_load {
     int n_seqs;            /* B */
     double tokens;         /* T, of all sequences together, without padding */
     double tokens_squared; /* sum over the sequences of their length squared */
+    double targets;        /* masked tokens, which a language model predicts */
 };
 /* FLOPs of a unit's matrix products, forward and backward (three times the forward): what a speed
  * in GFLOP/s counts, for the planner that predicts with it and the probe that measures it. */

@@ -9,10 +9,12 @@
 
 static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
                                            "BertBase", "BertLarge", NULL};
-static const char *const task_words[] = {"MNLI", NULL};
 static const char *const sample_words[] = {"MNLI", NULL};
 static const char *const strategy_words[] = {"Optimal", "Even", NULL};
 static const char *const schedule_words[] = {"Linear", "Constant", NULL};
+static const char *const case_words[] = {"Uncased", "Cased", NULL};
+static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
+static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
 /* A field without a default keeps what the preset gave, or stays empty. */
@@ -24,7 +26,18 @@ static const struct spec_field fields[] = {
     {"model.heads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
     {"model.feedForwardSize", SPEC_INT, AT(model.ffn), 1, 65536, NULL, NULL},
     {"model.maxPositions", SPEC_INT, AT(model.positions), 8, 8192, NULL, NULL},
-    {"data.task", SPEC_WORD, AT(data.task), 0, 0, "MNLI", task_words},
+    {"model.case", SPEC_ENUM, AT(letters), 0, 0, "Uncased", case_words},
+    {"model.from.persistentVolumeClaim.claimName", SPEC_TEXT, AT(from.claim), 1, 253, NULL, NULL},
+    {"model.from.persistentVolumeClaim.path", SPEC_TEXT, AT(from.path), 0, 256, NULL, NULL},
+    {"data.task", SPEC_WORD, AT(data.task), 0, 0, "MNLI", task_names},
+    {"data.files.train", SPEC_TEXT, AT(data.files.train), 1, 253, NULL, NULL},
+    {"data.files.dev", SPEC_TEXT, AT(data.files.dev), 1, 253, NULL, NULL},
+    {"data.files.test", SPEC_TEXT, AT(data.files.test), 1, 253, NULL, NULL},
+    {"data.columns.text", SPEC_TEXT, AT(data.columns.text), 1, 64, NULL, NULL},
+    {"data.columns.pair", SPEC_TEXT, AT(data.columns.pair), 1, 64, NULL, NULL},
+    {"data.columns.label", SPEC_TEXT, AT(data.columns.label), 1, 64, NULL, NULL},
+    {"data.labels", SPEC_LIST, AT(data.labels), 2, TASK_LABELS_MAX, NULL, NULL},
+    {"data.maskProbability", SPEC_DECIMAL, AT(data.mask_probability), 0, 0.9, "0.15", NULL},
     {"data.source.sample", SPEC_WORD, AT(data.sample), 0, 0, NULL, sample_words},
     {"data.source.configMap", SPEC_TEXT, AT(data.config_map), 1, 253, NULL, NULL},
     {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.claim), 1, 253, NULL, NULL},
@@ -41,6 +54,9 @@ static const struct spec_field fields[] = {
     {"training.maxGradNorm", SPEC_DECIMAL, AT(training.max_grad_norm), 0, 1e6, "1.0", NULL},
     {"training.evaluateEverySteps", SPEC_INT, AT(training.evaluate_every), 1, 100000000, NULL,
      NULL},
+    {"training.nonFinite", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail", non_finite_words},
+    {"training.optimizer.type", SPEC_ENUM, AT(training.optimizer), 0, 0, "AdamW", optimizer_words},
+    {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, "0.9", NULL},
     {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",
      NULL},
     {"training.optimizer.weightDecay", SPEC_DECIMAL, AT(training.weight_decay), 0, 1, "0.01", NULL},
@@ -141,8 +157,37 @@ static enum err_code set_text(const struct spec_field *f, const char *s, void *p
             return err_set(err, ERR_INVALID, "spec.%s: its length is not in %.0f..%.0f", f->path,
                            f->min, f->max);
         break;
+    case SPEC_LIST:
+        break; /* has no default and is read by set_list() */
     }
     (void)snprintf(place, f->bytes, "%s", s);
+    return ERR_OK;
+}
+
+static enum err_code set_list(const struct spec_field *f, const struct json *v,
+                              struct spec_labels *place, struct err *err)
+{
+    struct spec_labels list = {0};
+
+    if (json_kind_of(v) != JSON_ARRAY)
+        return err_set(err, ERR_INVALID, "spec.%s: must be a list of strings, found %s", f->path,
+                       json_kind_name(json_kind_of(v)));
+    for (const struct json *item = json_first(v); item; item = json_next(item)) {
+        const char *s = json_string(item, "");
+
+        if (*s == '\0' || strlen(s) >= TASK_LABEL_BYTES)
+            return err_set(err, ERR_INVALID, "spec.%s: entry %d must be a string of 1..%d bytes",
+                           f->path, list.n + 1, TASK_LABEL_BYTES - 1);
+        if (list.n == (int)f->max)
+            return err_set(err, ERR_INVALID, "spec.%s: more than %.0f entries", f->path, f->max);
+        for (int i = 0; i < list.n; i++)
+            if (strcmp(list.names[i], s) == 0)
+                return err_set(err, ERR_INVALID, "spec.%s: \"%s\" is there twice", f->path, s);
+        (void)snprintf(list.names[list.n++], TASK_LABEL_BYTES, "%s", s);
+    }
+    if (list.n < (int)f->min)
+        return err_set(err, ERR_INVALID, "spec.%s: needs at least %.0f entries", f->path, f->min);
+    *place = list;
     return ERR_OK;
 }
 
@@ -152,6 +197,8 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
     bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
     enum json_kind want = is_integer ? JSON_NUMBER : JSON_STRING;
 
+    if (f->kind == SPEC_LIST)
+        return set_list(f, v, place, err);
     if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
         return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
                        is_integer ? "a whole number"
@@ -186,11 +233,6 @@ static enum err_code check_known(const struct json *object, const char *prefix, 
         enum err_code rc;
 
         (void)snprintf(path, sizeof path, "%s%s%.60s", prefix, *prefix ? "." : "", json_key(v));
-        if (strcmp(path, "training.optimizer.type") == 0) {
-            if (strcmp(json_string(v, ""), "AdamW") == 0)
-                continue; /* the only one there is; named so that files can say it */
-            return err_set(err, ERR_INVALID, "spec.%s: must be \"AdamW\"", path);
-        }
         /* A dot inside a name would look like a path that is known and then not be found. */
         if (strchr(json_key(v), '.') || !is_known(path, &is_leaf))
             return err_set(err, ERR_INVALID, "spec.%s: there is no such field", path);
@@ -219,6 +261,69 @@ static bool is_inside(const char *path)
     return true;
 }
 
+/* A file of the data folder: its name alone. */
+static enum err_code check_file(const char *path, const char *name, struct err *err)
+{
+    if (strchr(name, '/') || strcmp(name, "..") == 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.%s: must be the name of a file in the data folder, without \"/\"",
+                       path);
+    return ERR_OK;
+}
+
+static enum err_code check_own(const struct spec *s, struct err *err)
+{
+    bool has_columns = s->data.columns.text[0] || s->data.columns.pair[0] ||
+                       s->data.columns.label[0] || s->data.labels.n > 0;
+    const struct task *task = task_find(s->data.task);
+    bool is_text = model_is_tied(&s->model);
+
+    if (has_columns && (!task->is_own || is_text))
+        return err_set(
+            err, ERR_INVALID,
+            "spec.data.task: %s knows its columns and labels; leave out "
+            "spec.data.columns and spec.data.labels, or set Classification or Regression",
+            s->data.task);
+    if (!task->is_own || is_text)
+        return ERR_OK;
+    if (!s->data.columns.text[0] || !s->data.columns.label[0])
+        return err_set(
+            err, ERR_INVALID,
+            "spec.data.task: %s needs spec.data.columns.text and spec.data.columns.label",
+            s->data.task);
+    if (s->model.head == MODEL_HEAD_CLASSIFIER && s->data.labels.n == 0)
+        return err_set(err, ERR_INVALID, "spec.data.task: %s needs spec.data.labels", s->data.task);
+    if (s->model.head == MODEL_HEAD_REGRESSION && s->data.labels.n > 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.data.labels: Regression has numbers for labels; leave it out");
+    return ERR_OK;
+}
+
+/* The task decides about the model's head. */
+static enum err_code check_task(struct spec *s, struct err *err)
+{
+    const struct task *task = task_find(s->data.task);
+    enum err_code rc = check_file("data.files.train", s->data.files.train, err);
+
+    s->model.head = task->head;
+    s->model.labels = task->n_labels;
+    if (task->head == MODEL_HEAD_REGRESSION)
+        s->model.labels = 1;
+    else if (task->n_labels == 0)
+        s->model.labels = s->data.labels.n;
+    if (rc == ERR_OK)
+        rc = check_file("data.files.dev", s->data.files.dev, err);
+    if (rc == ERR_OK)
+        rc = check_file("data.files.test", s->data.files.test, err);
+    if (rc == ERR_OK)
+        rc = check_own(s, err);
+    if (rc == ERR_OK && s->data.sample[0] && strcmp(s->data.sample, s->data.task) != 0)
+        rc = err_set(err, ERR_INVALID,
+                     "spec.data.source.sample: %s needs spec.data.task to be %s, not %s",
+                     s->data.sample, s->data.sample, s->data.task);
+    return rc;
+}
+
 static enum err_code check_source(struct spec *s, struct err *err)
 {
     int n =
@@ -233,6 +338,11 @@ static enum err_code check_source(struct spec *s, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.data.source.persistentVolumeClaim.path: must be a relative path "
                        "without \"..\"");
+    if (!is_inside(s->from.path))
+        return err_set(
+            err, ERR_INVALID,
+            "spec.model.from.persistentVolumeClaim.path: must be a relative path without "
+            "\"..\"");
     if (!is_inside(s->output.path))
         return err_set(err, ERR_INVALID,
                        "spec.output.persistentVolumeClaim.path: must be a relative path without "
@@ -245,8 +355,10 @@ static enum err_code check_source(struct spec *s, struct err *err)
 
 static enum err_code check_spec(struct spec *s, struct err *err)
 {
-    enum err_code rc = model_check(&s->model, err);
+    enum err_code rc = check_task(s, err);
 
+    if (rc == ERR_OK)
+        rc = model_check(&s->model, err);
     if (rc != ERR_OK)
         return rc;
     if (s->training.batch_size % s->training.micro_batches != 0)

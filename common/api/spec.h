@@ -12,14 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/model.h"
+#include "api/task.h"
 #include "base/json.h"
 
-#define SPEC_NAME_BYTES  254 /* of a Kubernetes object, with the NUL */
-#define SPEC_PATH_BYTES  257
-#define SPEC_IMAGE_BYTES 513
-#define SPEC_WORD_BYTES  32
-#define SPEC_STAGES_MAX  64
+#define SPEC_NAME_BYTES   254 /* of a Kubernetes object, with the NUL */
+#define SPEC_PATH_BYTES   257
+#define SPEC_IMAGE_BYTES  513
+#define SPEC_WORD_BYTES   32
+#define SPEC_STAGES_MAX   64
+#define SPEC_COLUMN_BYTES 65
 
 enum spec_source {
     SPEC_SOURCE_SAMPLE,     /* built into the worker image */
@@ -32,16 +33,55 @@ enum spec_strategy {
     SPEC_STRATEGY_EVEN,
 };
 
+enum spec_case {
+    SPEC_CASE_UNCASED, /* the tokenizer lower-cases and strips accents */
+    SPEC_CASE_CASED,
+};
+
+enum spec_optimizer {
+    SPEC_OPTIMIZER_ADAMW,
+    SPEC_OPTIMIZER_SGD, /* with momentum */
+};
+
+/* What to do when a loss or a gradient is not finite. */
+enum spec_non_finite {
+    SPEC_NON_FINITE_FAIL,
+    SPEC_NON_FINITE_SKIP, /* leave the step out, count it, go on */
+};
+
 enum spec_schedule {
     SPEC_SCHEDULE_LINEAR, /* to zero at the last step */
     SPEC_SCHEDULE_CONSTANT,
 };
 
+/* The labels of a Classification, in the order of their ids. */
+struct spec_labels {
+    int n;
+    char names[TASK_LABELS_MAX][TASK_LABEL_BYTES];
+};
+
 struct spec {
     char preset[SPEC_WORD_BYTES];
-    struct model model;
+    struct model model; /* head and labels follow from the task */
     struct {
-        char task[SPEC_WORD_BYTES]; /* "MNLI" */
+        char claim[SPEC_NAME_BYTES]; /* "": random weights */
+        char path[SPEC_PATH_BYTES];
+    } from; /* a folder with a trained model to start from */
+    enum spec_case letters;
+    struct {
+        char task[SPEC_WORD_BYTES]; /* of api/task.h */
+        struct {
+            char train[SPEC_NAME_BYTES]; /* "": the task's own name of the file */
+            char dev[SPEC_NAME_BYTES];
+            char test[SPEC_NAME_BYTES];
+        } files;
+        struct {
+            char text[SPEC_COLUMN_BYTES];
+            char pair[SPEC_COLUMN_BYTES]; /* "": one sentence a row */
+            char label[SPEC_COLUMN_BYTES];
+        } columns; /* of Classification and Regression */
+        struct spec_labels labels;
+        double mask_probability; /* of a token, in MaskedLM and Pretraining */
         enum spec_source source;
         char sample[SPEC_WORD_BYTES];
         char config_map[SPEC_NAME_BYTES];
@@ -60,6 +100,9 @@ struct spec {
         enum spec_schedule schedule;
         double max_grad_norm; /* 0: no clipping */
         int evaluate_every;   /* steps between evaluations; 0: only at the end */
+        enum spec_non_finite non_finite;
+        enum spec_optimizer optimizer;
+        double momentum; /* of SGD */
         double learning_rate;
         double weight_decay;
     } training;
@@ -86,6 +129,7 @@ enum spec_kind {
     SPEC_WORD,    /* char[] that is one of `words` */
     SPEC_ENUM,    /* enum: index into `words` */
     SPEC_TEXT,    /* char[] of at most `max` bytes */
+    SPEC_LIST,    /* struct spec_labels: min..max different strings */
 };
 
 struct spec_field {

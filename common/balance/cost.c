@@ -7,13 +7,20 @@ static int sequences(const struct spec *spec)
     return spec->training.batch_size / spec->training.micro_batches;
 }
 
+static double masked(const struct spec *spec, double tokens)
+{
+    return model_is_tied(&spec->model) ? spec->data.mask_probability * tokens : 0;
+}
+
 struct model_load cost_load_full(const struct spec *spec)
 {
     double n = sequences(spec);
     double length = spec->training.max_length;
 
-    return (struct model_load){
-        .n_seqs = sequences(spec), .tokens = n * length, .tokens_squared = n * length * length};
+    return (struct model_load){.n_seqs = sequences(spec),
+                               .tokens = n * length,
+                               .tokens_squared = n * length * length,
+                               .targets = masked(spec, n * length)};
 }
 
 struct model_load cost_load_mean(const struct spec *spec)
@@ -28,7 +35,8 @@ struct model_load cost_load_mean(const struct spec *spec)
     return (struct model_load){.n_seqs = sequences(spec),
                                .tokens = n * mean,
                                .tokens_squared =
-                                   n * (squared < longest * longest ? squared : longest * longest)};
+                                   n * (squared < longest * longest ? squared : longest * longest),
+                               .targets = masked(spec, n * mean)};
 }
 
 /* Floats kept from forward to backward with the unit's output: inputs of products, and what a
@@ -47,6 +55,8 @@ static double activation_floats(const struct model *m, enum unit_kind kind,
         return load->tokens * (2 * hidden + m->ffn + 1);
     case UNIT_POOLER:
         return 2 * load->n_seqs * hidden;
+    case UNIT_LM_HEAD:
+        return load->targets * (3 * hidden + 4) + load->n_seqs * (2 * hidden + 8);
     case UNIT_HEAD:
         break;
     }
@@ -70,6 +80,8 @@ static double scratch_floats(const struct spec *spec, enum unit_kind kind,
         return passing + 5.1 * load->tokens * hidden + COST_HEAD_MATRICES * longest * longest;
     case UNIT_FFN:
         return passing + 1.1 * load->tokens * (hidden + m->ffn);
+    case UNIT_LM_HEAD:
+        return passing + 2 * load->targets * hidden + COST_LM_ROWS * (double)m->vocab;
     case UNIT_POOLER:
     case UNIT_HEAD:
         break;
@@ -80,9 +92,20 @@ static double scratch_floats(const struct spec *spec, enum unit_kind kind,
 /* Behind the pooler only a vector for each sequence is left. */
 static double edge_floats(const struct model *m, enum unit_kind kind, const struct model_load *load)
 {
-    if (kind == UNIT_HEAD)
+    if (kind == UNIT_HEAD || kind == UNIT_LM_HEAD)
         return 0;
     return (kind == UNIT_POOLER ? load->n_seqs : load->tokens) * (double)m->hidden;
+}
+
+/* The LM head's stage holds the word embeddings and a gradient for them, but no moments. */
+static int64_t state_floats(const struct spec *spec, int unit)
+{
+    const struct model *m = &spec->model;
+    int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
+    int64_t words =
+        model_unit_kind(m, unit) == UNIT_LM_HEAD ? 2 * (int64_t)model_word_floats(m) : 0;
+
+    return areas * (int64_t)model_unit_params(m, unit) + words;
 }
 
 void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
@@ -96,13 +119,18 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
 
     if (kind == UNIT_EMBEDDINGS)
         flops += COST_ELEMENT_FLOPS * mean.tokens * m->hidden;
+    if (kind == UNIT_LM_HEAD) /* the decoder's gradient goes away and its weights come back */
+        flops +=
+            COST_UPDATE_FLOPS / 4 * (double)model_word_floats(m) / spec->training.micro_batches;
     flops += COST_UPDATE_FLOPS * params / spec->training.micro_batches;
     *out = (struct cost_unit){
         .flops = flops,
-        .param_bytes = (int64_t)params * FLOAT_BYTES,
+        .state_bytes = state_floats(spec, unit) * FLOAT_BYTES,
         .activation_bytes = (int64_t)activation_floats(m, kind, &full) * FLOAT_BYTES,
         .scratch_bytes = (int64_t)scratch_floats(spec, kind, &full) * FLOAT_BYTES,
-        .slot_bytes = kind == UNIT_HEAD ? 0 : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
+        .slot_bytes = kind == UNIT_HEAD || kind == UNIT_LM_HEAD
+                          ? 0
+                          : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
         .edge_mean_bytes = edge_floats(m, kind, &mean) * FLOAT_BYTES,
     };
 }

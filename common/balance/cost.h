@@ -8,14 +8,16 @@
  *   attention     3 * (8 T C^2 + 4 C sum(l^2))     four projections; scores and values a sequence
  *   feed-forward  3 * 4 T C F
  *   pooler, head  3 * 2 B C^2 and 3 * 2 B C N      only the first token of each sequence
+ *   LM head       3 * 2 t C (C + V)                t masked tokens; and a pooler for pre-training
  *   embeddings    COST_ELEMENT_FLOPS * T C         bound by memory, so as FLOPs that take as long
  *   every unit    COST_UPDATE_FLOPS * params / M   its share of the optimizer's pass, likewise
  *
  * The products are model_unit_flops(), which the probe divides by its time to get GFLOP/s.
  *
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
- *   params * (1 weights + 1 gradients + 2 moments) + min(M, S - s) * activations kept
+ *   params * (1 weights + 1 gradients + 2 moments, 1 for SGD) + min(M, S - s) * activations kept
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
+ *   + weights and gradients of the word embeddings once more on the LM head's stage
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
  * Held against the worker: within 1% of the slab and link areas of BERT-mini to BERT-large.
@@ -35,6 +37,7 @@
 #define COST_SAMPLE_TOKENS 17.0                /* of a sequence of the built-in sample */
 #define COST_SPREAD        1.25                /* mean of l^2 over square of the mean of l */
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
+#define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
 
 /* A link between two stages, in each direction. */
@@ -52,7 +55,7 @@ struct cost_link {
 /* A unit's share of a micro-batch. */
 struct cost_unit {
     double flops;             /* forward and backward, and its share of the optimizer */
-    int64_t param_bytes;      /* weights only */
+    int64_t state_bytes;      /* weights, gradients, moments; and copies of other units' weights */
     int64_t activation_bytes; /* kept from forward to backward */
     int64_t scratch_bytes;    /* needed only while it computes */
     int64_t slot_bytes;       /* of one message to the next unit, or back; full length */

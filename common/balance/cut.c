@@ -4,7 +4,7 @@
 
 static void fill_arrays(const struct partition_request *r, struct cut_problem *p)
 {
-    p->param_bytes[0] = 0;
+    p->state_bytes[0] = 0;
     p->activation_bytes[0] = 0;
     for (int i = 0; i < p->n_nodes; i++)
         p->ms[i][0] = 0;
@@ -12,7 +12,7 @@ static void fill_arrays(const struct partition_request *r, struct cut_problem *p
         struct cost_unit c;
 
         cost_of_unit(r->spec, u, &c);
-        p->param_bytes[u + 1] = p->param_bytes[u] + c.param_bytes;
+        p->state_bytes[u + 1] = p->state_bytes[u] + c.state_bytes;
         p->activation_bytes[u + 1] = p->activation_bytes[u] + c.activation_bytes;
         p->scratch_bytes[u] = c.scratch_bytes;
         p->slot_bytes[u] = c.slot_bytes;
@@ -38,7 +38,7 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
     if (!block)
         return err_set(err, ERR_NO_MEMORY, "planning %d units on %d nodes", p.n_units, n_nodes);
     p.memory_block = block;
-    p.param_bytes = block;
+    p.state_bytes = block;
     p.activation_bytes = block + row;
     p.scratch_bytes = block + 2 * row;
     p.slot_bytes = block + 3 * row;

@@ -17,7 +17,7 @@ struct cut_problem {
     int nodes[PARTITION_CANDIDATES_MAX];      /* index into the request */
     int64_t memory[PARTITION_CANDIDATES_MAX]; /* bytes that each offers */
     double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
-    int64_t *param_bytes;                     /* [n_units+1] prefix sums */
+    int64_t *state_bytes;                     /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                /* [n_units+1] prefix sums */
     int64_t *scratch_bytes;                   /* [n_units] */
     int64_t *slot_bytes;                      /* [n_units] behind each unit */
@@ -58,7 +58,7 @@ static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int 
                     (end < p->n_units ? p->slot_bytes[end - 1] : 0);
 
     return COST_PROCESS_BYTES + (first == 0 ? COST_DATA_BYTES : 0) +
-           4 * (p->param_bytes[end] - p->param_bytes[first]) +
+           (p->state_bytes[end] - p->state_bytes[first]) +
            in_flight * (p->activation_bytes[end] - p->activation_bytes[first]) + scratch +
            2 * COST_LINK_SLOTS * edges;
 }

@@ -12,7 +12,7 @@ int64_t leftout_unit_bytes(const struct partition_request *request, int unit)
     struct cost_unit c;
 
     cost_of_unit(request->spec, unit, &c);
-    return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + 4 * c.param_bytes +
+    return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + c.state_bytes +
            c.activation_bytes + c.scratch_bytes;
 }
 

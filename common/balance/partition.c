@@ -93,7 +93,7 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                 "unit %s needs %lld MiB by itself, the largest node offers %lld MiB: " ADVICE, name,
                 (long long)MIB(bytes), (long long)MIB(largest));
         cost_of_unit(spec, u, &c);
-        all += 4 * c.param_bytes + c.activation_bytes;
+        all += c.state_bytes + c.activation_bytes;
     }
     return err_set(err, ERR_NOT_FOUND,
                    "no cut into %d to %d stages fits: the model needs at least %lld MiB, the "

@@ -54,6 +54,8 @@ static struct unit_sizes sizes_of(enum unit_kind kind, const struct unit_shape *
         return pooler_unit_sizes(s, r);
     case UNIT_HEAD:
         return head_unit_sizes(s, r);
+    case UNIT_LM_HEAD:
+        break;
     }
     return (struct unit_sizes){0};
 }
@@ -285,6 +287,8 @@ static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool i
     case UNIT_HEAD:
         head_unit_forward(&call, in, slot->outs[i]);
         break;
+    case UNIT_LM_HEAD:
+        break;
     }
 }
 
@@ -343,6 +347,8 @@ static void backward_unit(struct stage *s, struct stage_slot *slot, int i, const
         break;
     case UNIT_HEAD:
         head_unit_backward(&call, in, dout, din);
+        break;
+    case UNIT_LM_HEAD:
         break;
     }
 }

@@ -35,6 +35,21 @@ struct worker {
     enum progress_cause cause; /* of a failure in what runs now */
 };
 
+/* What the spec can say before this worker can do it. */
+static enum err_code check_supported(const struct spec *spec, struct err *err)
+{
+    const char *what = strcmp(spec->data.task, "MNLI") != 0                ? "spec.data.task"
+                       : spec->from.claim[0]                               ? "spec.model.from"
+                       : spec->training.optimizer == SPEC_OPTIMIZER_SGD    ? "SGD"
+                       : spec->training.non_finite == SPEC_NON_FINITE_SKIP ? "nonFinite: Skip"
+                       : spec->letters == SPEC_CASE_CASED                  ? "case: Cased"
+                                                                           : NULL;
+
+    if (!what)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "%s: this version of the worker cannot do that yet", what);
+}
+
 static enum err_code load_plan(struct worker *w, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
@@ -48,6 +63,8 @@ static enum err_code load_plan(struct worker *w, struct err *err)
                      w->plan.n_stages - 1);
     if (rc == ERR_OK && w->params->stage == 0 && !w->params->data_dir)
         rc = err_set(err, ERR_INVALID, "--data: stage 0 needs the folder with the data");
+    if (rc == ERR_OK)
+        rc = check_supported(&w->plan.spec, err);
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
 }
 

@@ -49,6 +49,23 @@ static void model_bert_base_with_two_labels_has_109483778_parameters(void **stat
     assert_int_equal(all_params(&m), 109483778);
 }
 
+/* BertForPreTraining and BertForMaskedLM of transformers, base size, without the tied decoder. */
+static void model_language_models_have_their_published_sizes(void **state)
+{
+    struct model m;
+
+    (void)state;
+    assert_int_equal(model_preset("BertBase", &m, NULL), ERR_OK);
+    m.head = MODEL_HEAD_PRETRAINING;
+    assert_int_equal(model_units(&m), 26);
+    assert_int_equal(model_unit_kind(&m, 24), UNIT_FFN);
+    assert_int_equal(model_unit_kind(&m, 25), UNIT_LM_HEAD);
+    assert_int_equal(all_params(&m), 110106428);
+    m.head = MODEL_HEAD_MASKED_LM;
+    assert_int_equal(all_params(&m), 109514298);
+    assert_true(model_is_tied(&m));
+}
+
 static void model_preset_that_does_not_exist_lists_those_that_do(void **state)
 {
     struct model m;
@@ -179,6 +196,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_presets_have_the_published_number_of_parameters),
         cmocka_unit_test(model_bert_base_with_two_labels_has_109483778_parameters),
+        cmocka_unit_test(model_language_models_have_their_published_sizes),
         cmocka_unit_test(model_preset_that_does_not_exist_lists_those_that_do),
         cmocka_unit_test(model_tensors_are_called_as_hugging_face_calls_them),
         cmocka_unit_test(model_tensors_of_a_unit_lie_end_to_end),

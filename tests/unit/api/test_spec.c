@@ -27,32 +27,34 @@ static enum err_code parse(const char *text, struct spec *out, struct err *err)
 /* --- every field of the table, each a test of its own --- */
 
 /* A document in which only the field is set, and the data source, which must be there. */
-static void document_with(const struct spec_field *f, const char *value, char out[static 1024])
+static void document_with(const struct spec_field *f, const char *value, char out[static 2048])
 {
     char tail[64] = "";
     const char *at = f->path;
     bool is_source = strncmp(f->path, "data.source.", 12) == 0;
 
-    (void)snprintf(out, 1024, "{");
-    if (!is_source && strncmp(f->path, "data.", 5) != 0)
-        (void)snprintf(out, 1024, "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, ");
+    if (is_source) {
+        (void)snprintf(out, 2048, "{");
+    } else if (strncmp(f->path, "data.", 5) == 0) {
+        (void)snprintf(out, 2048, "{\"data\": {\"source\": {\"sample\": \"MNLI\"}, ");
+        (void)snprintf(tail, sizeof tail, "}");
+        at += 5;
+    } else {
+        (void)snprintf(out, 2048, "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, ");
+    }
     for (const char *dot = strchr(at, '.'); dot; dot = strchr(at, '.')) {
-        (void)snprintf(out + strlen(out), 1024 - strlen(out), "\"%.*s\": {", (int)(dot - at), at);
+        (void)snprintf(out + strlen(out), 2048 - strlen(out), "\"%.*s\": {", (int)(dot - at), at);
         (void)snprintf(tail + strlen(tail), sizeof tail - strlen(tail), "}");
         at = dot + 1;
     }
-    (void)snprintf(out + strlen(out), 1024 - strlen(out), "\"%s\": %s", at, value);
-    if (!is_source && strncmp(f->path, "data.", 5) == 0)
-        (void)snprintf(out + strlen(out), 1024 - strlen(out),
-                       ", \"source\": {\"sample\": \"MNLI\"}");
-    (void)snprintf(out + strlen(out), 1024 - strlen(out), "%s}", tail);
+    (void)snprintf(out + strlen(out), 2048 - strlen(out), "\"%s\": %s%s}", at, value, tail);
 }
 
 /* Does the parser take this value as far as the field itself goes? Rules that span fields (such as
  * batchSize % microBatches) speak of other things and are tested below. */
 static bool takes(const struct spec_field *f, const char *value)
 {
-    char text[1024];
+    char text[2048];
     char name[128];
     struct spec spec;
     struct err err = {0};
@@ -65,7 +67,8 @@ static bool takes(const struct spec_field *f, const char *value)
     if (strncmp(err.text, name, strlen(name)) != 0)
         return true;
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
-           strstr(err.text, "must be above 0");
+           strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
+           strstr(err.text, "knows its columns");
 }
 
 static bool takes_number(const struct spec_field *f, double d)
@@ -129,12 +132,31 @@ static void check_text(const struct spec_field *f)
     assert_false(takes(f, "1"));
 }
 
+static void check_list(const struct spec_field *f)
+{
+    char value[40 * TASK_LABELS_MAX] = "[\"0\"";
+
+    assert_true(takes(f, "[\"no\", \"yes\"]"));
+    assert_false(takes(f, "[\"no\", \"no\"]"));
+    assert_false(takes(f, "[\"no\"]"));
+    assert_false(takes(f, "[\"no\", \"\"]"));
+    assert_false(takes(f, "[\"no\", 1]"));
+    for (int i = 1; i < TASK_LABELS_MAX; i++)
+        (void)snprintf(value + strlen(value), sizeof value - strlen(value), ", \"%d\"", i);
+    (void)snprintf(value + strlen(value), sizeof value - strlen(value), "]");
+    assert_true(takes(f, value));
+    (void)snprintf(value + strlen(value) - 1, 16, ", \"more\"]");
+    assert_false(takes(f, value));
+}
+
 static void check_field(void **state)
 {
     const struct spec_field *f = *state;
 
     if (f->kind == SPEC_TEXT)
         check_text(f);
+    else if (f->kind == SPEC_LIST)
+        check_list(f);
     else if (f->words)
         check_words(f);
     else
@@ -168,6 +190,13 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.training.schedule, SPEC_SCHEDULE_LINEAR);
     assert_true(s.training.max_grad_norm == 1.0);
     assert_int_equal(s.training.evaluate_every, 0);
+    assert_int_equal(s.letters, SPEC_CASE_UNCASED);
+    assert_int_equal(s.model.head, MODEL_HEAD_CLASSIFIER);
+    assert_int_equal(s.model.labels, 3);
+    assert_true(s.data.mask_probability == 0.15);
+    assert_int_equal(s.training.non_finite, SPEC_NON_FINITE_FAIL);
+    assert_int_equal(s.training.optimizer, SPEC_OPTIMIZER_ADAMW);
+    assert_true(s.training.momentum == 0.9);
     assert_true(s.training.learning_rate == 2e-5);
     assert_true(s.training.weight_decay == 0.01);
     assert_int_equal(s.placement.strategy, SPEC_STRATEGY_OPTIMAL);
@@ -193,6 +222,38 @@ static void spec_own_sizes_override_the_preset(void **state)
     assert_int_equal(s.model.layers, 2);
 }
 
+static void spec_task_decides_about_the_head(void **state)
+{
+    static const char claim[] =
+        "{\"data\": {\"task\": \"%s\", \"source\": {\"configMap\": \"a\"}%s}}";
+    static const char own[] = ", \"columns\": {\"text\": \"a\", \"label\": \"b\"}";
+    static const char labels[] = ", \"columns\": {\"text\": \"a\", \"label\": \"b\"}, "
+                                 "\"labels\": [\"x\", \"y\", \"z\", \"w\"]";
+    static const struct {
+        const char *task, *rest;
+        enum model_head head;
+        int labels;
+    } want[] = {
+        {"QQP", "", MODEL_HEAD_CLASSIFIER, 2},
+        {"STSB", "", MODEL_HEAD_REGRESSION, 1},
+        {"MaskedLM", "", MODEL_HEAD_MASKED_LM, 0},
+        {"Pretraining", "", MODEL_HEAD_PRETRAINING, 0},
+        {"Regression", own, MODEL_HEAD_REGRESSION, 1},
+        {"Classification", labels, MODEL_HEAD_CLASSIFIER, 4},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        char text[512];
+        struct spec s;
+
+        (void)snprintf(text, sizeof text, claim, want[i].task, want[i].rest);
+        assert_int_equal(parse(text, &s, NULL), ERR_OK);
+        assert_int_equal(s.model.head, want[i].head);
+        assert_int_equal(s.model.labels, want[i].labels);
+    }
+}
+
 struct refused {
     const char *name;
     const char *text;
@@ -200,6 +261,8 @@ struct refused {
 };
 
 #define WITH(rest) "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
+#define TASK(name, rest)                                                                           \
+    "{\"data\": {\"task\": \"" name "\", \"source\": {\"sample\": \"MNLI\"}" rest "}}"
 #define DATA(rest) "{\"data\": {\"source\": {" rest "}}}"
 
 static struct refused refused[] = {
@@ -211,8 +274,29 @@ static struct refused refused[] = {
     {"spec_refuses_a_name_with_a_dot", WITH("\"training.epochs\": 5"),
      "spec.training.epochs: there is no such field"},
     {"spec_refuses_an_optimizer_that_is_not_there",
-     WITH("\"training\": {\"optimizer\": {\"type\": \"SGD\"}}"),
-     "spec.training.optimizer.type: must be \"AdamW\""},
+     WITH("\"training\": {\"optimizer\": {\"type\": \"LAMB\"}}"),
+     "spec.training.optimizer.type: \"LAMB\" is none of: AdamW, SGD"},
+    {"spec_sample_belongs_to_its_task", TASK("QNLI", ""),
+     "spec.data.source.sample: MNLI needs spec.data.task to be MNLI, not QNLI"},
+    {"spec_classification_needs_labels",
+     TASK("Classification", ", \"columns\": {\"text\": \"a\", \"label\": \"b\"}"),
+     "spec.data.task: Classification needs spec.data.labels"},
+    {"spec_regression_needs_columns", TASK("Regression", ""),
+     "spec.data.task: Regression needs spec.data.columns.text and spec.data.columns.label"},
+    {"spec_regression_has_no_labels",
+     TASK("Regression", ", \"labels\": [\"a\", \"b\"], "
+                        "\"columns\": {\"text\": \"a\", \"label\": \"b\"}"),
+     "spec.data.labels: Regression has numbers for labels"},
+    {"spec_glue_tasks_know_their_columns", TASK("MNLI", ", \"columns\": {\"text\": \"a\"}"),
+     "spec.data.task: MNLI knows its columns and labels"},
+    {"spec_text_has_no_columns", TASK("MaskedLM", ", \"columns\": {\"text\": \"a\"}"),
+     "spec.data.task: MaskedLM knows its columns and labels"},
+    {"spec_file_names_stay_in_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \"../a\"}"),
+     "spec.data.files.dev: must be the name of a file in the data folder"},
+    {"spec_model_path_stays_in_the_volume",
+     WITH("\"model\": {\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\", "
+          "\"path\": \"..\"}}}"),
+     "spec.model.from.persistentVolumeClaim.path: must be a relative path"},
     {"spec_objects_must_be_objects", WITH("\"training\": 3"),
      "spec.training: must be an object, found a number"},
     {"spec_batch_must_split_into_microbatches", WITH("\"training\": {\"batchSize\": 30}"),
@@ -288,6 +372,7 @@ int main(void)
 {
     static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(spec_fills_in_every_default),
+        cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
         cmocka_unit_test(spec_names_follow_rfc_1123),

@@ -56,7 +56,7 @@ static void cost_of_every_unit_is_above_zero(void **state)
 
         cost_of_unit(&spec, u, &c);
         assert_true(c.flops > 0);
-        assert_true(c.param_bytes == (int64_t)(4 * model_unit_params(&spec.model, u)));
+        assert_true(c.state_bytes == (int64_t)(16 * model_unit_params(&spec.model, u)));
         assert_true(c.activation_bytes > 0);
         assert_true(c.scratch_bytes > 0);
     }
@@ -110,7 +110,7 @@ static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
         struct cost_unit c;
 
         cost_of_unit(&spec, u, &c);
-        bytes += 4 * c.param_bytes;
+        bytes += c.state_bytes;
     }
     assert_in_range(bytes / MIB, 1665, 1675);
 }

@@ -91,7 +91,7 @@ static bool stage_fits(const struct oracle *o, int s, int n_stages)
     for (int u = o->first[s]; u < o->first[s + 1]; u++) {
         const struct cost_unit *c = &o->units[u];
 
-        bytes += 4 * c->param_bytes + in_flight * c->activation_bytes;
+        bytes += c->state_bytes + in_flight * c->activation_bytes;
         scratch = c->scratch_bytes > scratch ? c->scratch_bytes : scratch;
     }
     if (s > 0)

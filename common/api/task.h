@@ -1,0 +1,40 @@
+/* api/task.h - what a model can be asked to learn: its head, its labels, how it is judged.
+ *
+ * The nine tasks of GLUE (Wang et al. 2018, arXiv 1804.07461) with its official metrics, tasks of
+ * one's own, and BERT's pre-training (Devlin et al. 2018, arXiv 1810.04805). Where the rows of a
+ * task lie in its files is worker/data's matter.
+ * Layer: api (may use base). Threads: any; pure.
+ */
+#ifndef API_TASK_H
+#define API_TASK_H
+
+#include <stdbool.h>
+
+#include "api/model.h"
+
+#define TASK_LABELS_MAX  64
+#define TASK_LABEL_BYTES 64 /* with the NUL */
+
+/* Bits of task.metrics. */
+#define TASK_ACCURACY 0x01u
+#define TASK_F1       0x02u /* of label 1, the positive one */
+#define TASK_MATTHEWS 0x04u
+#define TASK_PEARSON  0x08u
+#define TASK_SPEARMAN 0x10u
+
+struct task {
+    const char *name;
+    enum model_head head;
+    bool is_own;               /* files, columns and labels come from the spec */
+    int n_labels;              /* 0: from the spec, or the head has none */
+    const char *const *labels; /* [n_labels] as the files write them, in the order of their ids */
+    unsigned metrics;
+};
+
+/* NULL when there is no such task. */
+const struct task *task_find(const char *name);
+
+/* All names, closed by NULL: the words of spec.data.task. */
+extern const char *const task_names[];
+
+#endif
