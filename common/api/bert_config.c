@@ -1,0 +1,170 @@
+#include "api/bert_config.h"
+
+#include <string.h>
+
+#define DROPOUT_DEFAULT 0.1
+#define EPS_DEFAULT     1e-12
+#define LABELS_DEFAULT  2
+#define LABELS_MAX      4096
+
+static const struct size {
+    const char *key;  /* in config.json */
+    const char *spec; /* behind spec.model. */
+    size_t offset;    /* in struct model */
+    int max;
+} sizes[] = {
+    {"vocab_size", "vocabSize", offsetof(struct model, vocab), 1000000},
+    {"hidden_size", "hiddenSize", offsetof(struct model, hidden), 16384},
+    {"num_hidden_layers", "layers", offsetof(struct model, layers), MODEL_LAYERS_MAX},
+    {"num_attention_heads", "heads", offsetof(struct model, heads), 256},
+    {"intermediate_size", "feedForwardSize", offsetof(struct model, ffn), 65536},
+    {"max_position_embeddings", "maxPositions", offsetof(struct model, positions), 8192},
+};
+#define N_SIZES (sizeof sizes / sizeof sizes[0])
+
+static enum err_code read_sizes(const char *file, const struct json *root, struct model *m,
+                                struct err *err)
+{
+    for (size_t i = 0; i < N_SIZES; i++) {
+        const struct json *v = json_get(root, sizes[i].key);
+        int64_t n = json_i64(v, 0);
+
+        if (n < 1 || n > sizes[i].max)
+            return err_set(err, ERR_INVALID, "%s: %s %s; it must be a whole number in 1..%d", file,
+                           sizes[i].key, v ? "is out of range or no number" : "is missing",
+                           sizes[i].max);
+        memcpy((char *)m + sizes[i].offset, &(int){(int)n}, sizeof(int));
+    }
+    if (m->hidden % m->heads != 0)
+        return err_set(err, ERR_INVALID,
+                       "%s: num_attention_heads %d does not divide hidden_size %d; no such BERT "
+                       "exists, correct the file",
+                       file, m->heads, m->hidden);
+    return ERR_OK;
+}
+
+/* A number in [low, high); `fallback` when there is none. */
+static enum err_code read_number(const char *file, const struct json *root, const char *key,
+                                 double fallback, double *out, struct err *err)
+{
+    const struct json *v = json_get(root, key);
+
+    *out = json_double(v, fallback);
+    if ((v && json_kind_of(v) != JSON_NUMBER) || !(*out >= 0 && *out < 1))
+        return err_set(err, ERR_INVALID, "%s: %s must be a number from 0 to below 1", file, key);
+    return ERR_OK;
+}
+
+static enum err_code read_numbers(const char *file, const struct json *root,
+                                  struct bert_config *out, struct err *err)
+{
+    enum err_code rc =
+        read_number(file, root, "layer_norm_eps", EPS_DEFAULT, &out->model.norm_eps, err);
+
+    if (rc == ERR_OK)
+        rc = read_number(file, root, "hidden_dropout_prob", DROPOUT_DEFAULT, &out->hidden_dropout,
+                         err);
+    if (rc == ERR_OK)
+        rc = read_number(file, root, "attention_probs_dropout_prob", DROPOUT_DEFAULT,
+                         &out->attention_dropout, err);
+    return rc;
+}
+
+/* Is a member absent, null or one of these words? */
+static bool says(const struct json *root, const char *key, const char *word, const char *other)
+{
+    const struct json *v = json_get(root, key);
+    const char *text = json_string(v, "");
+
+    return !v || json_kind_of(v) == JSON_NULL || strcmp(text, word) == 0 ||
+           (other && strcmp(text, other) == 0);
+}
+
+static enum err_code refuse_word(const char *file, const struct json *root, const char *key,
+                                 const char *why, struct err *err)
+{
+    return err_set(err, ERR_INVALID, "%s: %s is \"%.32s\": %s; use another model", file, key,
+                   json_string(json_get(root, key), "(no text)"), why);
+}
+
+/* What SkyJob computes in one way only. */
+static enum err_code check_kind(const char *file, const struct json *root, struct err *err)
+{
+    const struct json *types = json_get(root, "type_vocab_size");
+
+    if (!says(root, "model_type", "bert", NULL))
+        return refuse_word(file, root, "model_type", "SkyJob trains \"bert\" only", err);
+    if (!says(root, "hidden_act", "gelu", "gelu_python"))
+        return refuse_word(file, root, "hidden_act",
+                           "SkyJob computes the exact GELU, \"gelu\", and no approximation", err);
+    if (!says(root, "position_embedding_type", "absolute", NULL))
+        return refuse_word(file, root, "position_embedding_type",
+                           "SkyJob computes \"absolute\" positions only", err);
+    if (types && json_i64(types, 0) != MODEL_TYPES)
+        return err_set(err, ERR_INVALID,
+                       "%s: type_vocab_size must be %d, for two sentences; use another model", file,
+                       MODEL_TYPES);
+    if (json_bool(json_get(root, "is_decoder"), false) ||
+        json_bool(json_get(root, "add_cross_attention"), false))
+        return err_set(err, ERR_INVALID, "%s: is a decoder; SkyJob trains encoders only", file);
+    return ERR_OK;
+}
+
+static enum err_code read_labels(const char *file, const struct json *root, int *out,
+                                 struct err *err)
+{
+    const struct json *names = json_get(root, "id2label");
+    const struct json *count = json_get(root, "num_labels");
+    int64_t n = json_kind_of(names) == JSON_OBJECT ? (int64_t)json_count(names)
+                                                   : json_i64(count, count ? 0 : LABELS_DEFAULT);
+
+    if (n < 1 || n > LABELS_MAX)
+        return err_set(err, ERR_INVALID, "%s: id2label or num_labels must say 1..%d labels", file,
+                       LABELS_MAX);
+    *out = (int)n;
+    return ERR_OK;
+}
+
+enum err_code bert_config_parse(const char *file, const struct json *root, struct bert_config *out,
+                                struct err *err)
+{
+    struct bert_config c = {.is_tied = json_bool(json_get(root, "tie_word_embeddings"), true)};
+    enum err_code rc;
+
+    if (json_kind_of(root) != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, "%s: not a JSON object; copy the file again", file);
+    rc = check_kind(file, root, err);
+    if (rc == ERR_OK)
+        rc = read_sizes(file, root, &c.model, err);
+    if (rc == ERR_OK)
+        rc = read_numbers(file, root, &c, err);
+    if (rc == ERR_OK)
+        rc = read_labels(file, root, &c.model.labels, err);
+    if (rc == ERR_OK)
+        *out = c;
+    return rc;
+}
+
+static int size_at(const struct model *m, const struct size *size)
+{
+    int n;
+
+    memcpy(&n, (const char *)m + size->offset, sizeof n);
+    return n;
+}
+
+enum err_code bert_config_check(const char *file, const struct bert_config *config,
+                                const struct model *wanted, struct err *err)
+{
+    for (size_t i = 0; i < N_SIZES; i++) {
+        int has = size_at(&config->model, &sizes[i]);
+        int wants = size_at(wanted, &sizes[i]);
+
+        if (has != wants)
+            return err_set(err, ERR_INVALID,
+                           "%s: %s is %d but spec.model.%s is %d: set spec.model.%s to %d, or take "
+                           "another model",
+                           file, sizes[i].key, has, sizes[i].spec, wants, sizes[i].spec, has);
+    }
+    return ERR_OK;
+}

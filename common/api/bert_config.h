@@ -1,0 +1,32 @@
+/* api/bert_config.h - what config.json says about a model of Hugging Face's or TensorFlow's.
+ *
+ * Only what changes the numbers is read, and what SkyJob does not compute (another activation,
+ * relative positions, a decoder) is refused with its name: such a model would load and be wrong.
+ * bert_config.json of TensorFlow's checkpoints is the same document with fewer members.
+ * Layer: api (may use base). Threads: any; everything here is pure.
+ */
+#ifndef API_BERT_CONFIG_H
+#define API_BERT_CONFIG_H
+
+#include "api/model.h"
+#include "base/json.h"
+
+struct bert_config {
+    struct model
+        model; /* labels: num_labels or the count of id2label, else 2 as transformers has */
+    double hidden_dropout;
+    double attention_dropout;
+    bool is_tied; /* the decoder of a masked LM is the word embeddings */
+};
+
+/* Read a parsed document. `file` stands for it in errors. ERR_INVALID with file, member, remedy. */
+MUST_CHECK enum err_code bert_config_parse(const char *file, const struct json *root,
+                                           struct bert_config *out, struct err *err);
+
+/* Do all sizes agree with the model of a spec? ERR_INVALID with the first that does not: "FILE:
+ * hidden_size is 384 but spec.model.hiddenSize is 256: ...". Labels may differ, then the head is
+ * new; norm_eps is not the spec's to say: take it over. */
+MUST_CHECK enum err_code bert_config_check(const char *file, const struct bert_config *config,
+                                           const struct model *wanted, struct err *err);
+
+#endif
