@@ -150,7 +150,7 @@ static struct bench bench_new(const struct unit_shape *shape)
 {
     static int32_t starts[SEQS + 1];
     static uint32_t samples[SEQS];
-    struct bench b = {.shape = *shape, .room = {SEQS * LENGTH, SEQS, LENGTH, 1}};
+    struct bench b = {.shape = *shape, .room = {SEQS * LENGTH, SEQS, LENGTH, 1, 0}};
     struct unit_sizes attention, ffn;
     size_t small = (size_t)(SEQS * LENGTH) * (size_t)shape->hidden, wide;
 
@@ -227,7 +227,7 @@ int main(int argc, char **argv)
         (void)execv("/proc/self/exe", argv);
     if (gemm_setup(1, NULL) != ERR_OK)
         return 1;
-    bench_shape("BertMini", &(struct unit_shape){256, 4, 1024, 30522, 512, 3, 1e-12f});
-    bench_shape("BertBase", &(struct unit_shape){768, 12, 3072, 30522, 512, 3, 1e-12f});
+    bench_shape("BertMini", &(struct unit_shape){256, 4, 1024, 30522, 512, 3, 1e-12f, false});
+    bench_shape("BertBase", &(struct unit_shape){768, 12, 3072, 30522, 512, 3, 1e-12f, false});
     return 0;
 }

@@ -59,8 +59,8 @@ struct lanes {
     void (*norm_back)(const struct lanes_norm_back *row, int n, const struct dropout_row *drop);
     void (*gelu)(float *g, const float *h, int n);
     void (*gelu_back)(float *h, float *dg, float *dbias_acc, int n);
-    /* s becomes dropout(softmax(scale * s)) */
-    void (*softmax)(float *s, int n, float scale, const struct dropout_row *drop);
+    /* s becomes dropout(softmax(scale * s)). Returns 1 / the sum of exp(scale * (s - max)). */
+    float (*softmax)(float *s, int n, float scale, const struct dropout_row *drop);
     /* s becomes dropout(softmax(scale * s)) again, dp the gradient of s before scaling */
     void (*softmax_back)(float *s, float *dp, int n, float scale, const struct dropout_row *drop);
     void (*tanh)(float *y, const float *x, int n);

@@ -292,11 +292,12 @@ INLINE void softmax_block(float *s, float inverse, const struct dropout_row *dro
         s[at + i] = s[at + i] * inverse * mask.x[i];
 }
 
-static void softmax_run(float *s, int n, float scale, const struct dropout_row *drop)
+static float softmax_run(float *s, int n, float scale, const struct dropout_row *drop)
 {
     float inverse = softmax_exp(s, n, scale);
 
     FOR_BLOCKS(n, softmax_block, s, inverse, drop);
+    return inverse;
 }
 
 /* s becomes p, negative where dropped; dp the gradient of p; *dot += dp p. */

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stddef.h>
 
+#include "nn/lanes.h"
+#include "nn/threads.h"
+
 static int largest(const float *logits, int N)
 {
     int best = 0;
@@ -28,6 +31,25 @@ void loss_cross_entropy(float *losses, float *dlogits, const float *logits, cons
             dlogits[(size_t)b * (size_t)N + (size_t)i] =
                 (float)((p - (i == labels[b] ? 1.0 : 0.0)) * factor);
         }
+    }
+}
+
+void loss_vocabulary(float *losses, int32_t *predictions, float *logits, const int32_t *labels,
+                     int B, int N, float factor)
+{
+    const struct dropout_row none = {0};
+
+#pragma omp parallel for num_threads(threads_count()) schedule(static)
+    for (int b = 0; b < B; b++) {
+        float *row = logits + (size_t)b * (size_t)N;
+        int best = largest(row, N);
+        double below = (double)row[best] - row[labels[b]];
+
+        losses[b] = (float)(below - log((double)lanes()->softmax(row, N, 1.0f, &none)));
+        predictions[b] = best;
+        row[labels[b]] -= 1.0f;
+        for (int i = 0; i < N; i++)
+            row[i] *= factor;
     }
 }
 

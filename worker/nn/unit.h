@@ -1,16 +1,17 @@
-/* nn/unit.h - the five kinds of unit a model is cut into: forward beside backward.
+/* nn/unit.h - the six kinds of unit a model is cut into: forward beside backward.
  *
  * A unit is a pure function on float areas that the caller owns. Forward reads `in` and the
  * parameters, writes `out` and what backward will need (`saved`). Backward reads the same `in`
  * and `saved` and the gradient of `out`, ADDS the parameter gradients to `grads` (zero them once
- * a step; nn/adamw does) and writes the gradient of `in`. Nothing is allocated.
+ * a step; the optimizers do) and writes the gradient of `in`. Nothing is allocated.
  *
  * Letters: T tokens and B sequences of the micro-batch (nn/packed.h), C hidden, H heads,
- * F feed-forward, V vocabulary, P positions, N labels. Activations are [T,C] up to the pooler and
- * [B,C] after it.
+ * F feed-forward, V vocabulary, P positions, N labels, n masked tokens. Activations are [T,C] up to
+ * the pooler or LM head and [B,C] after the pooler.
  *
  * Parameters of a unit are one area; its tensors lie one behind the other, none padded, in the
- * order of Hugging Face's BertForSequenceClassification (gradients and moments the same):
+ * order of Hugging Face's BertForSequenceClassification or BertForPreTraining (gradients and
+ * moments the same):
  *   embedding  word_embeddings [V,C]  position_embeddings [P,C]  token_type_embeddings [2,C]
  *              LayerNorm.weight [C]  LayerNorm.bias [C]
  *   attention  self.query.weight [C,C]  self.key.weight [C,C]  self.value.weight [C,C]
@@ -22,6 +23,11 @@
  *              output.LayerNorm.weight [C]  output.LayerNorm.bias [C]
  *   pooler     dense.weight [C,C]  dense.bias [C]
  *   head       classifier.weight [N,C]  classifier.bias [N]
+ *   LM head    transform.dense.weight [C,C]  transform.dense.bias [C]
+ *              transform.LayerNorm.weight [C]  transform.LayerNorm.bias [C]  predictions.bias [V]
+ *              and with next_sentence:
+ *              pooler.dense.weight [C,C]  pooler.dense.bias [C]
+ *              seq_relationship.weight [2,C]  seq_relationship.bias [2]
  *
  * Areas best start on 64 bytes; results do not depend on it. `in` and `out` may not overlap; the
  * gradient written may be the area of the gradient read (din == dout) for attention and ffn.
@@ -32,6 +38,7 @@
 #ifndef NN_UNIT_H
 #define NN_UNIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,13 +48,14 @@
 #define UNIT_TYPES 2 /* token types: first and second sentence */
 
 struct unit_shape {
-    int hidden;     /* C, a multiple of heads */
-    int heads;      /* H */
-    int ffn;        /* F */
-    int vocab;      /* V */
-    int positions;  /* P */
-    int labels;     /* N */
-    float norm_eps; /* of every LayerNorm */
+    int hidden;         /* C, a multiple of heads */
+    int heads;          /* H */
+    int ffn;            /* F */
+    int vocab;          /* V */
+    int positions;      /* P */
+    int labels;         /* N */
+    float norm_eps;     /* of every LayerNorm */
+    bool next_sentence; /* the LM head has a next-sentence classifier */
 };
 
 /* The largest micro-batch that areas are laid out for. */
@@ -56,6 +64,7 @@ struct unit_room {
     int seqs;    /* B */
     int longest; /* tokens of one sequence */
     int threads; /* as given to gemm_setup() */
+    int targets; /* masked tokens of the LM head, else 0 */
 };
 
 /* What every call of a unit needs. Backward must get what forward got. */
@@ -64,7 +73,7 @@ struct unit_call {
     struct packed batch;
     struct dropout drop; /* drop.unit: index in the whole model; rate 0 when evaluating */
     const float *params;
-    float *grads; /* backward only */
+    float *grads; /* backward only, but for the LM head */
     float *saved;
     float *scratch;
 };
@@ -82,6 +91,7 @@ struct unit_sizes attention_unit_sizes(const struct unit_shape *shape,
 struct unit_sizes ffn_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
 struct unit_sizes pooler_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
 struct unit_sizes head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
+struct unit_sizes lm_head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
 
 /* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). ids[T] in 0..V-1, types[T] in
  * 0..1 and positions below P are the caller's to check: they index memory. */
@@ -109,5 +119,39 @@ void pooler_unit_backward(const struct unit_call *call, const float *in, const f
 void head_unit_forward(const struct unit_call *call, const float *in, float *logits);
 void head_unit_backward(const struct unit_call *call, const float *in, const float *dlogits,
                         float *din);
+
+/* What the LM head is asked, and the tied decoder, which is not among its parameters: the word
+ * embeddings, with an area of its own for the gradient. */
+struct lm_targets {
+    const float *decoder; /* [V,C] */
+    float *decoder_grads; /* [V,C], added to; NULL when evaluating */
+    int n;                /* masked tokens, 0 to room.targets */
+    const int32_t *rows;  /* [n] where they stand: 0..T-1 of `in` */
+    const int32_t *ids;   /* [n] what stood there: 0..V-1 */
+    const int32_t *next;  /* [B] 0: the second sentence follows the first, 1: it does not */
+    float factor;         /* 1 / masked tokens of the step for a mean loss */
+    float next_factor;    /* 1 / sequences of the step */
+};
+
+/* Per target and per sequence; totals are the caller's to sum, in order. */
+struct lm_scores {
+    float *losses;             /* [n] */
+    int32_t *predictions;      /* [n] */
+    float *next_losses;        /* [B], these two only with next_sentence */
+    int32_t *next_predictions; /* [B] */
+};
+
+/* out = the cross entropy of dense(LayerNorm(gelu(dense(rows of in[T,C])))) with the decoder and
+ * the predictions' bias as the outer dense, and of the next-sentence logits dense(tanh(dense(first
+ * token))). Nothing is dropped.
+ *
+ * [n,V] logits are never there as a whole: they are made, scored and turned into gradients 64 rows
+ * at a time. So it is forward that adds to decoder_grads and to the gradient of predictions.bias
+ * (unless evaluating); backward goes on from the rest, kept in `saved`, and writes din[T,C].
+ * Backward must get the targets that forward got. rows, ids and next are the caller's to check. */
+void lm_head_unit_forward(const struct unit_call *call, const struct lm_targets *lm,
+                          const float *in, const struct lm_scores *out);
+void lm_head_unit_backward(const struct unit_call *call, const struct lm_targets *lm,
+                           const float *in, float *din);
 
 #endif

@@ -66,6 +66,33 @@ static void loss_stays_finite_with_huge_logits(void **state)
     assert_true(losses[0] == 0.0f && d[0] == 0.0f && d[1] == 0.0f);
 }
 
+/* Logits spread over 40, so that some shares are far below the others. */
+static void loss_vocabulary_is_the_cross_entropy_and_the_prediction(void **state)
+{
+    enum { ROWS = 7, WORDS = 4001 };
+    float *logits = filled(ROWS * WORDS, 1), *want_d = floats(ROWS * WORDS);
+    float losses[ROWS], want[ROWS];
+    int32_t words[ROWS], predictions[ROWS], want_p[ROWS];
+    double *wide_d;
+
+    (void)state;
+    for (int b = 0; b < ROWS; b++)
+        words[b] = b * 571 % WORDS;
+    for (int i = 0; i < ROWS * WORDS; i++)
+        logits[i] *= 20.0f;
+    loss_cross_entropy(want, want_d, logits, words, ROWS, WORDS, 0.25f);
+    loss_predict(want_p, logits, ROWS, WORDS);
+    loss_vocabulary(losses, predictions, logits, words, ROWS, WORDS, 0.25f);
+    wide_d = widen(want_d, ROWS * WORDS);
+    for (int b = 0; b < ROWS; b++)
+        assert_true(fabs((double)losses[b] - (double)want[b]) < 2e-6);
+    assert_memory_equal(predictions, want_p, sizeof predictions);
+    assert_true(difference(logits, wide_d, ROWS * WORDS) < 1e-6);
+    free(logits);
+    free(want_d);
+    free(wide_d);
+}
+
 static void loss_squared_is_the_square_and_its_slope(void **state)
 {
     float *outs = filled(B, 1), *targets = filled(B, 2), losses[B], douts[B], again[B];
@@ -103,6 +130,7 @@ int main(void)
         cmocka_unit_test(loss_is_the_negative_log_likelihood),
         cmocka_unit_test(loss_gradient_is_the_slope_times_the_factor),
         cmocka_unit_test(loss_stays_finite_with_huge_logits),
+        cmocka_unit_test(loss_vocabulary_is_the_cross_entropy_and_the_prediction),
         cmocka_unit_test(loss_squared_is_the_square_and_its_slope),
         cmocka_unit_test(loss_predict_takes_the_first_of_equals),
     };

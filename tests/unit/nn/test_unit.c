@@ -109,7 +109,7 @@ static struct run run_new(const struct row *row)
 {
     const struct unit_shape *shape = &setting.shape;
     int T = packed_tokens(&setting.batch), B = setting.batch.n_seqs;
-    struct unit_room room = {T, B, packed_longest(&setting.batch), threads_count()};
+    struct unit_room room = {T, B, packed_longest(&setting.batch), threads_count(), 0};
     struct unit_sizes sizes = row->sizes(shape, &room);
     struct run run = {.n_params = sizes.params};
 
