@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const state_names[] = {"Starting",   "Waiting", "Training",
@@ -26,25 +27,55 @@ static int index_of(const char *const *names, int n, const char *s)
     return -1;
 }
 
+/* A loss that is not finite must not cost the rest of the document. */
+static void write_double(struct jsonw *w, const char *key, double value)
+{
+    if (isfinite(value))
+        jsonw_double(w, key, value);
+    else
+        jsonw_null(w, key);
+}
+
+/* Six digits are more than anybody measures, and 64 stages of them fit. */
+static void write_measured(struct jsonw *w, const char *key, double value)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof text, "%.6g", value);
+    write_double(w, key, strtod(text, NULL));
+}
+
+/* One line: control characters, of which each would take six bytes, become blanks. */
+static void write_line(struct jsonw *w, const char *key, const char *text)
+{
+    char line[PROGRESS_ERROR_BYTES];
+
+    (void)snprintf(line, sizeof line, "%s", text);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    jsonw_string(w, key, line);
+}
+
 static void write_figures(struct jsonw *w, const struct progress *p)
 {
     jsonw_int(w, "step", p->step);
     jsonw_int(w, "totalSteps", p->total_steps);
+    jsonw_int(w, "skippedSteps", p->skipped_steps);
     jsonw_int(w, "epoch", p->epoch);
-    if (isfinite(p->loss))
-        jsonw_double(w, "loss", p->loss);
-    jsonw_double(w, "tokensPerSecond", p->tokens_per_second);
-    jsonw_double(w, "etaSeconds", p->eta_seconds);
-    jsonw_double(w, "stepMs", p->step_ms);
+    write_double(w, "loss", p->loss);
+    write_measured(w, "tokensPerSecond", p->tokens_per_second);
+    write_measured(w, "etaSeconds", p->eta_seconds);
+    write_measured(w, "stepMs", p->step_ms);
     jsonw_open_array(w, "stageMs");
     for (int i = 0; i < p->n_stage_ms; i++)
-        jsonw_double(w, NULL, p->stage_ms[i]);
+        write_measured(w, NULL, p->stage_ms[i]);
     jsonw_close(w);
     jsonw_open_array(w, "metrics");
     for (int i = 0; i < p->n_metrics; i++) {
         jsonw_open_object(w, NULL);
-        jsonw_string(w, "name", p->metrics[i].name);
-        jsonw_double(w, "value", p->metrics[i].value);
+        write_line(w, "name", p->metrics[i].name);
+        write_double(w, "value", p->metrics[i].value);
         jsonw_close(w);
     }
     jsonw_close(w);
@@ -62,10 +93,16 @@ enum err_code progress_write(const struct progress *p, struct buf *out, struct e
     jsonw_int(&w, "attempt", p->attempt);
     jsonw_bool(&w, "hasPeers", p->has_peers);
     write_figures(&w, p);
-    jsonw_string(&w, "blas", p->blas);
-    jsonw_string(&w, "error", p->error);
+    write_line(&w, "initialised", p->initialised);
+    write_line(&w, "blas", p->blas);
+    write_line(&w, "error", p->error);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
+}
+
+static void read_text(const struct json *root, const char *key, char *out, size_t bytes)
+{
+    (void)snprintf(out, bytes, "%s", json_string(json_get(root, key), ""));
 }
 
 static void read_lists(const struct json *root, struct progress *p)
@@ -78,8 +115,8 @@ static void read_lists(const struct json *root, struct progress *p)
 
         if (p->n_metrics == PROGRESS_METRICS_MAX)
             break;
-        (void)snprintf(m->name, sizeof m->name, "%s", json_string(json_get(v, "name"), ""));
-        m->value = json_double(json_get(v, "value"), 0);
+        read_text(v, "name", m->name, sizeof m->name);
+        m->value = json_double(json_get(v, "value"), NAN);
         p->n_metrics++;
     }
 }
@@ -98,13 +135,15 @@ static enum err_code read_progress(const struct json *root, struct progress *p, 
     p->has_peers = json_bool(json_get(root, "hasPeers"), false);
     p->step = json_i64(json_get(root, "step"), 0);
     p->total_steps = json_i64(json_get(root, "totalSteps"), 0);
+    p->skipped_steps = json_i64(json_get(root, "skippedSteps"), 0);
     p->epoch = (int)json_i64(json_get(root, "epoch"), 0);
     p->loss = json_double(json_get(root, "loss"), NAN);
     p->tokens_per_second = json_double(json_get(root, "tokensPerSecond"), 0);
     p->eta_seconds = json_double(json_get(root, "etaSeconds"), -1);
     p->step_ms = json_double(json_get(root, "stepMs"), 0);
-    (void)snprintf(p->blas, sizeof p->blas, "%s", json_string(json_get(root, "blas"), ""));
-    (void)snprintf(p->error, sizeof p->error, "%s", json_string(json_get(root, "error"), ""));
+    read_text(root, "initialised", p->initialised, sizeof p->initialised);
+    read_text(root, "blas", p->blas, sizeof p->blas);
+    read_text(root, "error", p->error, sizeof p->error);
     read_lists(root, p);
     return ERR_OK;
 }

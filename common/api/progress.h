@@ -11,11 +11,12 @@
 #include "api/spec.h"
 #include "base/jsonw.h"
 
-#define PROGRESS_TEXT_MAX_BYTES 4096 /* the kubelet keeps no more of a termination message */
-#define PROGRESS_METRICS_MAX    8
-#define PROGRESS_ERROR_BYTES    512
-#define PEERS_TEXT_MAX_BYTES    16384
-#define PEERS_HOST_BYTES        64
+#define PROGRESS_TEXT_MAX_BYTES    4096 /* the kubelet keeps no more of a termination message */
+#define PROGRESS_METRICS_MAX       12
+#define PROGRESS_ERROR_BYTES       512
+#define PROGRESS_INITIALISED_BYTES 160
+#define PEERS_TEXT_MAX_BYTES       16384
+#define PEERS_HOST_BYTES           64
 
 enum progress_state {
     PROGRESS_STARTING, /* reads plan and data */
@@ -37,7 +38,7 @@ enum progress_cause {
 
 struct progress_metric {
     char name[32]; /* "accuracy", "evalLoss" */
-    double value;
+    double value;  /* NaN: it came out so */
 };
 
 struct progress {
@@ -48,8 +49,9 @@ struct progress {
     bool has_peers;
     int64_t step; /* optimizer steps done */
     int64_t total_steps;
-    int epoch;   /* 0-based, of the next step */
-    double loss; /* mean of the last step; NaN before the first */
+    int64_t skipped_steps; /* of them, left out: a loss or a gradient was not finite */
+    int epoch;             /* 0-based, of the next step */
+    double loss;           /* mean of the last step; NaN before the first */
     double tokens_per_second;
     double eta_seconds; /* negative: not known yet */
     int n_stage_ms;
@@ -57,6 +59,8 @@ struct progress {
     double step_ms;
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
+    /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */
+    char initialised[PROGRESS_INITIALISED_BYTES];
     char blas[64]; /* "SkylakeX, 1 thread" */
     char error[PROGRESS_ERROR_BYTES];
 };
@@ -64,6 +68,8 @@ struct progress {
 const char *progress_state_name(enum progress_state state);
 const char *progress_cause_name(enum progress_cause cause);
 
+/* Fits PROGRESS_TEXT_MAX_BYTES whatever is in `p`: texts become one line, times keep six digits.
+ * What is not finite is null. */
 MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err);
 /* Tolerant: what an older worker does not say, or says in another kind, counts as missing. Only
  * the state must be a known one. */

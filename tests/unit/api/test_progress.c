@@ -1,5 +1,7 @@
 #include "api/progress.h"
 
+#include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,17 +21,19 @@ static struct progress training(void)
                              .has_peers = true,
                              .step = 1234567890123,
                              .total_steps = 9007199254740991,
+                             .skipped_steps = 7,
                              .epoch = 4,
                              .loss = 0.1,
-                             .tokens_per_second = 1e6 / 3,
+                             .tokens_per_second = 333333,
                              .eta_seconds = 12,
                              .n_stage_ms = 2,
                              .stage_ms = {1.5, 2.25},
                              .step_ms = 31,
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
+                             .initialised = "classifier",
                              .blas = "SkylakeX, 1 thread",
-                             .error = "line 1\nline \"2\""};
+                             .error = "file \"\\a\""};
 }
 
 static void progress_reads_back_what_was_written(void **state)
@@ -45,6 +49,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.attempt, 2);
     assert_true(back.has_peers);
     assert_true(back.step == p.step && back.total_steps == p.total_steps);
+    assert_int_equal(back.skipped_steps, 7);
     assert_int_equal(back.epoch, 4);
     assert_true(back.loss == p.loss);
     assert_true(back.tokens_per_second == p.tokens_per_second);
@@ -54,6 +59,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.n_metrics, 1);
     assert_string_equal(back.metrics[0].name, "accuracy");
     assert_true(back.metrics[0].value == 0.875);
+    assert_string_equal(back.initialised, "classifier");
     assert_string_equal(back.blas, p.blas);
     assert_string_equal(back.error, p.error);
     buf_deinit(&out);
@@ -72,24 +78,98 @@ static void progress_without_a_loss_yet_has_none_when_read_back(void **state)
     buf_deinit(&out);
 }
 
-/* It is also a termination message, of which the kubelet keeps 4,096 bytes. */
-static void progress_of_a_large_job_fits_its_limit(void **state)
+static void fill_text(char *text, size_t bytes, char c)
 {
-    struct progress p = training();
+    memset(text, c, bytes - 1);
+    text[bytes - 1] = '\0';
+}
+
+/* It is also a termination message, of which the kubelet keeps 4,096 bytes. `c` is what the texts
+ * are made of: a quote is written with two bytes. */
+static struct progress largest(char c)
+{
+    struct progress p = {.state = PROGRESS_EVALUATING,
+                         .cause = PROGRESS_CAUSE_DATA_MISSING,
+                         .stage = INT_MAX,
+                         .attempt = INT_MAX,
+                         .step = INT64_MIN,
+                         .total_steps = INT64_MIN,
+                         .skipped_steps = INT64_MIN,
+                         .epoch = INT_MIN,
+                         .loss = -DBL_MAX / 3,
+                         .tokens_per_second = -DBL_MAX / 3,
+                         .eta_seconds = -DBL_MAX / 3,
+                         .step_ms = -DBL_MAX / 3,
+                         .n_stage_ms = SPEC_STAGES_MAX,
+                         .n_metrics = PROGRESS_METRICS_MAX};
+
+    for (int i = 0; i < p.n_stage_ms; i++)
+        p.stage_ms[i] = -DBL_MAX / 3;
+    for (int i = 0; i < p.n_metrics; i++) {
+        fill_text(p.metrics[i].name, sizeof p.metrics[i].name, c);
+        p.metrics[i].value = -DBL_MAX / 3;
+    }
+    fill_text(p.initialised, sizeof p.initialised, c);
+    fill_text(p.blas, sizeof p.blas, c);
+    fill_text(p.error, sizeof p.error, c);
+    return p;
+}
+
+static void progress_of_the_largest_job_fits_its_limit(void **state)
+{
+    static const char kinds[] = "e\"\\\n\1";
+
+    (void)state;
+    for (size_t i = 0; i + 1 < sizeof kinds; i++) {
+        struct progress p = largest(kinds[i]);
+        struct progress back;
+        struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+        struct err err;
+
+        if (progress_write(&p, &out, &err) != ERR_OK)
+            fail_msg("texts of 0x%02x: %s", kinds[i], err.text);
+        assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+        assert_int_equal(back.n_metrics, PROGRESS_METRICS_MAX);
+        assert_int_equal(strlen(back.error), sizeof p.error - 1);
+        assert_int_equal(strlen(back.initialised), sizeof p.initialised - 1);
+        buf_deinit(&out);
+    }
+}
+
+static void progress_keeps_its_texts_on_one_line(void **state)
+{
+    struct progress p = {.state = PROGRESS_FAILED, .error = "train.tsv:\tline\n7"};
+    struct progress back;
     struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
 
     (void)state;
-    p.n_stage_ms = SPEC_STAGES_MAX;
-    for (int i = 0; i < SPEC_STAGES_MAX; i++)
-        p.stage_ms[i] = 1000.0 / 3 + i;
-    p.n_metrics = PROGRESS_METRICS_MAX;
-    for (int i = 0; i < PROGRESS_METRICS_MAX; i++) {
-        memset(p.metrics[i].name, 'm', sizeof p.metrics[i].name - 1);
-        p.metrics[i].value = -1.0 / 3;
-    }
-    memset(p.error, 'e', sizeof p.error - 1);
-    memset(p.blas, 'b', sizeof p.blas - 1);
     assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_string_equal(back.error, "train.tsv: line 7");
+    buf_deinit(&out);
+}
+
+static void progress_is_told_even_when_nothing_in_it_is_finite(void **state)
+{
+    struct progress p = {.state = PROGRESS_DONE,
+                         .step = 3,
+                         .loss = INFINITY,
+                         .tokens_per_second = NAN,
+                         .eta_seconds = NAN,
+                         .step_ms = INFINITY,
+                         .n_stage_ms = 1,
+                         .stage_ms = {NAN},
+                         .n_metrics = 2,
+                         .metrics = {{"evalLoss", NAN}, {"accuracy", 0.5}}};
+    struct progress back;
+    struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};
+
+    (void)state;
+    assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_int_equal(back.step, 3);
+    assert_true(isnan(back.loss) && back.eta_seconds < 0 && back.tokens_per_second == 0);
+    assert_true(isnan(back.metrics[0].value) && back.metrics[1].value == 0.5);
     buf_deinit(&out);
 }
 
@@ -197,7 +277,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_reads_back_what_was_written),
         cmocka_unit_test(progress_without_a_loss_yet_has_none_when_read_back),
-        cmocka_unit_test(progress_of_a_large_job_fits_its_limit),
+        cmocka_unit_test(progress_of_the_largest_job_fits_its_limit),
+        cmocka_unit_test(progress_keeps_its_texts_on_one_line),
+        cmocka_unit_test(progress_is_told_even_when_nothing_in_it_is_finite),
         cmocka_unit_test(progress_names_every_state_and_cause),
         cmocka_unit_test(progress_takes_missing_members_but_not_a_strange_state),
         cmocka_unit_test(progress_keeps_no_more_than_it_has_room_for),
