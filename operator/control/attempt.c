@@ -148,7 +148,8 @@ static void say_starting(struct round *r, int n_running)
             return;
         }
         if (p->is_unschedulable) {
-            (void)snprintf(text, sizeof text, "Pod %s waits for room: %s", p->name, p->message);
+            (void)snprintf(text, sizeof text, "Pod %s cannot be scheduled: %s", p->name,
+                           p->message);
             round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
         } else if (is_container_problem(p)) {
             (void)snprintf(text, sizeof text, "Pod %s cannot start: %s: %s", p->name, p->reason,

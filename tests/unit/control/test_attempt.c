@@ -45,6 +45,14 @@ static void image_missing(struct world *w)
     (void)snprintf(world_pod(w, 1)->reason, OBSERVED_WORD_BYTES, "ImagePullBackOff");
 }
 
+static void claim_missing(struct world *w)
+{
+    one_pod_pending(w);
+    world_pod(w, 1)->is_unschedulable = true;
+    (void)snprintf(world_pod(w, 1)->message, OBSERVED_TEXT_BYTES,
+                   "0/3 nodes are available: persistentvolumeclaim \"bert\" not found.");
+}
+
 static void unschedulable_for_long(struct world *w)
 {
     (void)world_settle(w);
@@ -136,6 +144,9 @@ static struct row rows[] = {
     ROW("decide_tells_that_the_image_cannot_be_pulled", image_missing, RUNNING, F,
         "ImagePullFailed", .state = "Starting", .event = "ImagePullFailed",
         COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_says_which_claim_a_pod_waits_for", claim_missing, RUNNING, F, "StartingWorkers",
+        .state = "Starting", .message = "persistentvolumeclaim \"bert\" not found",
+        COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_plans_anew_when_a_pod_finds_no_room", unschedulable_for_long, RUNNING, F,
         "Unschedulable", .state = "Restarting", .event = "Unschedulable",
         COUNT(ACTION_DELETE_POD, 0)),
