@@ -73,6 +73,18 @@ static void stepped(struct world *w)
         .state = PROGRESS_TRAINING, .attempt = 1, .step = 7, .total_steps = 50, .loss = 1.1};
 }
 
+static void skipped(struct world *w)
+{
+    stepped(w);
+    w->seen.head.skipped_steps = 2;
+}
+
+static void head_is_new(struct world *w)
+{
+    stepped(w);
+    (void)snprintf(w->seen.head.initialised, PROGRESS_INITIALISED_BYTES, "classifier");
+}
+
 static void stepped_of_another_attempt(struct world *w)
 {
     stepped(w);
@@ -90,6 +102,20 @@ static void all_succeeded(struct world *w)
     world_start_training(w);
     for (int s = 0; s < w->seen.plan.n_stages; s++)
         world_end_pod(w, s, 0, PROGRESS_CAUSE_NONE);
+}
+
+static void succeeded_with_metrics(struct world *w)
+{
+    struct progress *p;
+
+    all_succeeded(w);
+    p = &world_pod(w, 0)->progress;
+    p->step = p->total_steps = 50;
+    p->skipped_steps = 1;
+    p->n_metrics = 3;
+    p->metrics[0] = (struct progress_metric){"evalLoss", 0.5};
+    p->metrics[1] = (struct progress_metric){"accuracyMismatched", 0.75};
+    p->metrics[2] = (struct progress_metric){"accuracy", 0.875};
 }
 
 static void succeeded_and_cleared_away(struct world *w)
@@ -154,12 +180,21 @@ static struct row rows[] = {
         COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_shows_the_first_step_at_once", stepped, RUNNING, T, "Training", .state = "Running",
         COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
+        .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
+        .event = "StepsSkipped", .is_waiting = true),
+    ROW("decide_tells_which_weights_start_at_random", head_is_new, RUNNING, T, "Training",
+        .event = "PartlyInitialised", COUNT(ACTION_EVENT, 1), .is_waiting = true),
     ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
     ROW("decide_replaces_a_pod_that_vanished_before_training", pod_vanished_before_training,
         RUNNING, F, "StartingWorkers", .state = "Starting", COUNT(ACTION_CREATE_STAGE_POD, 1)),
     ROW("decide_completes_when_all_have_succeeded", all_succeeded, COMPLETE, T, "TrainingFinished",
         .state = "Complete", .event = "TrainingFinished"),
+    ROW("decide_names_the_metric_of_the_task_first", succeeded_with_metrics, COMPLETE, T,
+        "TrainingFinished", .event = "TrainingFinished",
+        .message = "50 steps in 0 s (1 skipped), accuracy 0.8750, evalLoss 0.5000, "
+                   "accuracyMismatched 0.7500."),
     ROW("decide_remembers_who_succeeded", succeeded_and_cleared_away, COMPLETE, T,
         "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
     ROW("decide_keeps_ended_pods_of_a_complete_job_for_their_logs", complete, COMPLETE, T,
@@ -192,10 +227,26 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     world_free(w);
 }
 
+static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    skipped(w);
+    (void)world_settle(w);
+    w->seen.head.skipped_steps = 3;
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_decide(w);
+    assert_int_equal(w->decision.status.progress.skipped_steps, 3);
+    assert_false(world_has_event(w, "StepsSkipped"));
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
+        cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
     };
 
     return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
