@@ -75,7 +75,11 @@ static void make_input(struct input *x, const struct plan *plan)
     }
     for (int i = 0; i <= n_seqs; i++)
         x->starts[i] = i * LENGTH;
-    x->in = (struct stage_input){.batch = {n_seqs, T, x->starts, x->labels, x->samples},
+    x->in = (struct stage_input){.batch = {.n_seqs = n_seqs,
+                                           .n_tokens = T,
+                                           .starts = x->starts,
+                                           .labels = x->labels,
+                                           .samples = x->samples},
                                  .ids = x->ids,
                                  .types = x->types,
                                  .positions = x->positions};
@@ -93,7 +97,7 @@ static void free_input(struct input *x)
 
 static double step_seconds(struct stage *s, struct stage_input *in, int64_t step)
 {
-    struct weights_step how = {.rate = 1e-5, .decay = 0.01, .step = step};
+    struct weights_step how = {.rate = 1e-5, .decay = 0.01, .updates = step};
     struct stage_result result;
     int64_t start_ns = clock_now_ns();
 

@@ -22,8 +22,7 @@ struct row {
     const char *reason;
     const char *state; /* NULL: not looked at, like the others below */
     const char *event;
-    const char *message; /* a part of it */
-    bool counts;         /* n_actions of kind `action` */
+    bool counts; /* n_actions of kind `action` */
     enum action_kind action;
     int n_actions;
     bool is_waiting;  /* asks to be called again */

@@ -76,8 +76,8 @@ void feed_facts(const struct feed *f, const struct spec *spec, struct message_fa
         .steps_per_epoch = per_epoch,
         .total_steps =
             spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch,
-        .n_eval_batches = (n_dev + f->n_seqs - 1) / f->n_seqs,
-        .n_eval_samples = n_dev,
+        .n_splits = 1,
+        .splits = {{.n_samples = n_dev, .n_batches = (n_dev + f->n_seqs - 1) / f->n_seqs}},
     };
 }
 

@@ -1,23 +1,54 @@
 #include "pipe/message.h"
 
+#include <math.h>
 #include <string.h>
 
 #define STEPS_MAX (INT64_C(1) << 40)
+#define SAMPLES_MAX                                                                                \
+    (INT64_C(1) << 28) /* of a split: whoever scores it has arrays of this length                  \
+                        */
 
-/* A batch on the wire: n_seqs, n_tokens, samples, starts, labels. */
-static size_t batch_bytes(int n_seqs)
+/* A batch on the wire: this head, then samples, starts, labels or scores, rows, target_ids. */
+struct head {
+    int32_t n_seqs, n_tokens, n_targets, reserved;
+    int64_t step_targets;
+};
+
+struct message_limits message_limits_of(const struct spec *spec)
 {
-    size_t n = (size_t)n_seqs;
+    const struct model *m = &spec->model;
+    int seqs = spec->training.batch_size / spec->training.micro_batches;
+    int length = spec->training.max_length;
+    int masked = (int)ceil(spec->data.mask_probability * length);
 
-    return 2 * sizeof(int32_t) + n * sizeof(uint32_t) + (n + 1) * sizeof(int32_t) +
-           n * sizeof(int32_t);
+    return (struct message_limits){
+        .seqs = seqs,
+        .length = length,
+        .labels = m->head == MODEL_HEAD_CLASSIFIER    ? m->labels
+                  : m->head == MODEL_HEAD_PRETRAINING ? MODEL_CHOICES
+                  : m->head == MODEL_HEAD_MASKED_LM   ? 1
+                                                      : 0,
+        .targets = model_is_tied(m) ? seqs * (masked > 1 ? masked : 1) : 0,
+        .vocab = m->vocab,
+    };
 }
 
-size_t message_max_bytes(int n_seqs)
+static size_t batch_bytes(int n_seqs, int n_targets)
 {
-    size_t n = batch_bytes(n_seqs);
+    return sizeof(struct head) + (3 * (size_t)n_seqs + 1 + 2 * (size_t)n_targets) * sizeof(int32_t);
+}
+
+size_t message_max_bytes(const struct message_limits *limits)
+{
+    size_t n = batch_bytes(limits->seqs, limits->targets);
 
     return n > sizeof(struct message_end) ? n : sizeof(struct message_end);
+}
+
+double message_loss_mean(const struct message_loss *l)
+{
+    return l->sum / (double)(l->n > 0 ? l->n : 1) +
+           l->next_sum / (double)(l->n_seqs > 0 ? l->n_seqs : 1);
 }
 
 static char *put(char *p, const void *bytes, size_t n)
@@ -28,19 +59,25 @@ static char *put(char *p, const void *bytes, size_t n)
 
 size_t message_batch_write(const struct message_batch *b, void *out)
 {
-    int32_t head[2] = {b->n_seqs, b->n_tokens};
+    struct head head = {.n_seqs = b->n_seqs,
+                        .n_tokens = b->n_tokens,
+                        .n_targets = b->n_targets,
+                        .step_targets = b->step_targets};
     size_t n = (size_t)b->n_seqs;
     char *p = out;
 
-    p = put(p, head, sizeof head);
+    p = put(p, &head, sizeof head);
     p = put(p, b->samples, n * sizeof *b->samples);
     p = put(p, b->starts, (n + 1) * sizeof *b->starts);
-    p = put(p, b->labels, n * sizeof *b->labels);
+    p = b->scores ? put(p, b->scores, n * sizeof *b->scores)
+                  : put(p, b->labels, n * sizeof *b->labels);
+    p = put(p, b->rows, (size_t)b->n_targets * sizeof *b->rows);
+    p = put(p, b->target_ids, (size_t)b->n_targets * sizeof *b->target_ids);
     return (size_t)(p - (char *)out);
 }
 
-static enum err_code check_batch(const struct message_batch *b, int max_length, int n_labels,
-                                 struct err *err)
+static enum err_code check_sequences(const struct message_batch *b,
+                                     const struct message_limits *limits, struct err *err)
 {
     if (b->starts[0] != 0 || b->starts[b->n_seqs] != b->n_tokens)
         return err_set(err, ERR_PROTOCOL, "micro-batch: sequences do not add up to %d tokens",
@@ -48,36 +85,68 @@ static enum err_code check_batch(const struct message_batch *b, int max_length, 
     for (int i = 0; i < b->n_seqs; i++) {
         int64_t length = (int64_t)b->starts[i + 1] - b->starts[i];
 
-        if (length < 1 || length > max_length)
+        if (length < 1 || length > limits->length)
             return err_set(err, ERR_PROTOCOL, "micro-batch: sequence %d has %lld tokens, not 1..%d",
-                           i, (long long)length, max_length);
-        if (b->labels[i] < 0 || b->labels[i] >= n_labels)
+                           i, (long long)length, limits->length);
+        if (b->labels && (b->labels[i] < 0 || b->labels[i] >= limits->labels))
             return err_set(err, ERR_PROTOCOL, "micro-batch: label %d is not in 0..%d", b->labels[i],
-                           n_labels - 1);
+                           limits->labels - 1);
+        if (b->scores && !isfinite(b->scores[i]))
+            return err_set(err, ERR_PROTOCOL, "micro-batch: score of sequence %d is not finite", i);
     }
     return ERR_OK;
 }
 
-enum err_code message_batch_read(const void *in, size_t n, int max_seqs, int max_length,
-                                 int n_labels, struct message_batch *out, struct err *err)
+static enum err_code check_targets(const struct message_batch *b,
+                                   const struct message_limits *limits, struct err *err)
+{
+    if (b->step_targets < b->n_targets || b->step_targets > STEPS_MAX)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: %d masked tokens, %lld in its step",
+                       b->n_targets, (long long)b->step_targets);
+    for (int i = 0; i < b->n_targets; i++) {
+        int32_t before = i > 0 ? b->rows[i - 1] : -1;
+
+        if (b->rows[i] <= before || b->rows[i] >= b->n_tokens || b->target_ids[i] < 0 ||
+            b->target_ids[i] >= limits->vocab)
+            return err_set(err, ERR_PROTOCOL,
+                           "micro-batch: masked token %d at %d with id %d, after %d of %d", i,
+                           b->rows[i], b->target_ids[i], before, b->n_tokens);
+    }
+    return ERR_OK;
+}
+
+enum err_code message_batch_read(const void *in, size_t n, const struct message_limits *limits,
+                                 struct message_batch *out, struct err *err)
 {
     struct message_batch b = {0};
     const char *p = in;
-    int32_t head[2];
+    struct head head;
     enum err_code rc;
 
     if (n < sizeof head)
         return err_set(err, ERR_PROTOCOL, "micro-batch: %zu bytes are too few", n);
-    memcpy(head, p, sizeof head);
-    b.n_seqs = head[0];
-    b.n_tokens = head[1];
-    if (b.n_seqs < 1 || b.n_seqs > max_seqs || n != batch_bytes(b.n_seqs))
-        return err_set(err, ERR_PROTOCOL, "micro-batch: %d sequences in %zu bytes, at most %d",
-                       b.n_seqs, n, max_seqs);
+    memcpy(&head, p, sizeof head);
+    if (head.n_seqs < 1 || head.n_seqs > limits->seqs || head.n_targets < 0 ||
+        head.n_targets > limits->targets || n != batch_bytes(head.n_seqs, head.n_targets))
+        return err_set(err, ERR_PROTOCOL,
+                       "micro-batch: %d sequences and %d masked tokens in %zu bytes, at most %d "
+                       "and %d",
+                       head.n_seqs, head.n_targets, n, limits->seqs, limits->targets);
+    b.n_seqs = head.n_seqs;
+    b.n_tokens = head.n_tokens;
+    b.n_targets = head.n_targets;
+    b.step_targets = head.step_targets;
     b.samples = (const uint32_t *)(const void *)(p + sizeof head);
     b.starts = (const int32_t *)(const void *)(b.samples + b.n_seqs);
-    b.labels = b.starts + b.n_seqs + 1;
-    rc = check_batch(&b, max_length, n_labels, err);
+    if (limits->labels > 0)
+        b.labels = b.starts + b.n_seqs + 1;
+    else
+        b.scores = (const float *)(const void *)(b.starts + b.n_seqs + 1);
+    b.rows = b.starts + 2 * b.n_seqs + 1;
+    b.target_ids = b.rows + b.n_targets;
+    rc = check_sequences(&b, limits, err);
+    if (rc == ERR_OK)
+        rc = check_targets(&b, limits, err);
     if (rc == ERR_OK)
         *out = b;
     return rc;
@@ -98,9 +167,14 @@ enum err_code message_facts_read(const void *in, size_t n, struct message_facts 
         return err_set(err, ERR_PROTOCOL, "facts of the run: %zu bytes, not %zu", n, sizeof f);
     memcpy(&f, in, sizeof f);
     if (f.total_steps < 1 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
-        f.steps_per_epoch > STEPS_MAX || f.n_eval_batches < 0 || f.n_eval_batches > STEPS_MAX ||
-        f.n_eval_samples < 0 || f.n_eval_samples > STEPS_MAX)
+        f.steps_per_epoch > STEPS_MAX || f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
         return err_set(err, ERR_PROTOCOL, "facts of the run: out of range");
+    for (int i = 0; i < f.n_splits; i++)
+        if (f.splits[i].n_batches < 1 || f.splits[i].n_samples < f.splits[i].n_batches ||
+            f.splits[i].n_samples > SAMPLES_MAX || f.splits[i].is_test < 0 ||
+            f.splits[i].is_test > 1)
+            return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
+                           (long long)f.splits[i].n_samples, (long long)f.splits[i].n_batches);
     *out = f;
     return ERR_OK;
 }
@@ -137,9 +211,10 @@ enum err_code message_end_read(const void *in, size_t n, struct message_end *out
     if (n != sizeof e)
         return err_set(err, ERR_PROTOCOL, "end of a step: %zu bytes, not %zu", n, sizeof e);
     memcpy(&e, in, sizeof e);
-    if (e.n_stages < 0 || e.n_stages > SPEC_STAGES_MAX || e.n_samples < 0)
-        return err_set(err, ERR_PROTOCOL, "end of a step: %d stages, %lld samples", e.n_stages,
-                       (long long)e.n_samples);
+    if (e.n_stages < 0 || e.n_stages > SPEC_STAGES_MAX || e.n_metrics < 0 ||
+        e.n_metrics > MESSAGE_METRICS_MAX || e.loss.n < 0 || e.loss.n_seqs < 0)
+        return err_set(err, ERR_PROTOCOL, "end of a step: %d stages, %d metrics, %lld sequences",
+                       e.n_stages, e.n_metrics, (long long)e.loss.n_seqs);
     *out = e;
     return ERR_OK;
 }

@@ -15,7 +15,8 @@ struct stage_slot {
     float **outs;  /* [n_units]: what each unit gave to the next */
     float **saved; /* [n_units] */
     float *dlogits;
-    int32_t *starts, *labels, *ids, *types;
+    int32_t *starts, *labels, *ids, *types, *rows, *target_ids;
+    float *scores;
     uint32_t *samples;
 };
 
@@ -27,17 +28,19 @@ static struct unit_shape shape_of(const struct model *m)
                                .vocab = m->vocab,
                                .positions = m->positions,
                                .labels = m->labels,
-                               .norm_eps = (float)m->norm_eps};
+                               .norm_eps = (float)m->norm_eps,
+                               .next_sentence = m->head == MODEL_HEAD_PRETRAINING};
 }
 
 static struct unit_room room_of(const struct spec *spec)
 {
-    int n_seqs = spec->training.batch_size / spec->training.micro_batches;
+    const struct message_limits limits = message_limits_of(spec);
 
-    return (struct unit_room){.tokens = n_seqs * spec->training.max_length,
-                              .seqs = n_seqs,
-                              .longest = spec->training.max_length,
-                              .threads = threads_count()};
+    return (struct unit_room){.tokens = limits.seqs * limits.length,
+                              .seqs = limits.seqs,
+                              .longest = limits.length,
+                              .threads = threads_count(),
+                              .targets = limits.targets};
 }
 
 static struct unit_sizes sizes_of(enum unit_kind kind, const struct unit_shape *s,
@@ -55,7 +58,7 @@ static struct unit_sizes sizes_of(enum unit_kind kind, const struct unit_shape *
     case UNIT_HEAD:
         return head_unit_sizes(s, r);
     case UNIT_LM_HEAD:
-        break;
+        return lm_head_unit_sizes(s, r);
     }
     return (struct unit_sizes){0};
 }
@@ -68,6 +71,8 @@ static size_t out_floats(const struct model *m, int unit, int tokens, int seqs)
         return (size_t)seqs * (size_t)m->hidden;
     case UNIT_HEAD:
         return (size_t)seqs * (size_t)m->labels;
+    case UNIT_LM_HEAD:
+        return 0; /* its scores are all there is */
     default:
         return (size_t)tokens * (size_t)m->hidden;
     }
@@ -86,10 +91,14 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
     size_t n_units = (size_t)s->weights.n_units;
     size_t T = (size_t)room->tokens;
     size_t B = (size_t)room->seqs;
+    size_t targets = (size_t)room->targets;
     struct stage_slot layout = {.outs = slab_take(slab, n_units * sizeof(float *)),
                                 .saved = slab_take(slab, n_units * sizeof(float *)),
                                 .starts = slab_take(slab, (B + 1) * sizeof(int32_t)),
                                 .labels = slab_take(slab, B * sizeof(int32_t)),
+                                .scores = slab_floats(slab, B),
+                                .rows = slab_take(slab, targets * sizeof(int32_t)),
+                                .target_ids = slab_take(slab, targets * sizeof(int32_t)),
                                 .samples = slab_take(slab, B * sizeof(uint32_t))};
 
     if (s->is_first) {
@@ -98,7 +107,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
     } else {
         layout.input = slab_floats(slab, T * (size_t)m->hidden);
     }
-    if (s->is_last)
+    if (s->is_last && !model_is_tied(m))
         layout.dlogits = slab_floats(slab, B * (size_t)m->labels);
     for (size_t i = 0; i < n_units; i++) {
         int unit = s->weights.first_unit + (int)i;
@@ -123,9 +132,11 @@ static void layout(struct stage *s, struct slab *slab)
     const struct plan_stage *p = &s->plan->stages[s->index];
     const struct unit_shape shape = shape_of(&spec->model);
     const struct unit_room room = room_of(spec);
+    size_t answers = (size_t)(room.targets > room.seqs ? room.targets : room.seqs);
     size_t scratch = 0;
 
-    weights_layout(&s->weights, &spec->model, p->first_unit, p->n_units, slab);
+    weights_layout(&s->weights, spec, p->first_unit, p->n_units, slab);
+    tie_layout(&s->tie, &s->weights, s->is_last, stage_edge_floats(s->plan), slab);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
         size_t n = sizes_of(kind, &shape, &room).scratch;
@@ -136,8 +147,12 @@ static void layout(struct stage *s, struct slab *slab)
     s->out = slab_floats(slab, stage_edge_floats(s->plan));
     s->grads[0] = slab_floats(slab, stage_edge_floats(s->plan));
     s->grads[1] = slab_floats(slab, stage_edge_floats(s->plan));
-    s->losses = slab_floats(slab, (size_t)room.seqs);
-    s->answers = slab_take(slab, (size_t)room.seqs * sizeof(int32_t));
+    s->scores = (struct lm_scores){
+        .losses = slab_floats(slab, answers),
+        .predictions = slab_take(slab, answers * sizeof(int32_t)),
+        .next_losses = slab_floats(slab, (size_t)room.seqs),
+        .next_predictions = slab_take(slab, (size_t)room.seqs * sizeof(int32_t)),
+    };
     s->slots = slab_take(slab, (size_t)s->n_slots * sizeof *s->slots);
     for (int i = 0; i < s->n_slots; i++)
         layout_slot(s, s->slots ? &s->slots[i] : NULL, &room, slab);
@@ -174,6 +189,9 @@ enum err_code stage_init(struct stage *s, const struct plan *plan, int index, st
     layout(s, &slab);
     s->slab = slab;
     weights_init(&s->weights, (uint64_t)plan->spec.training.seed);
+    if (s->tie.words && s->tie.words != s->tie.owned)
+        weights_init_tensor(s->tie.words, &plan->spec.model, 0, 0,
+                            (uint64_t)plan->spec.training.seed);
     return ERR_OK;
 }
 
@@ -238,26 +256,38 @@ static enum err_code check_tokens(const struct stage *s, const struct stage_inpu
     return ERR_OK;
 }
 
+static void keep(void *to, const void *from, size_t n, size_t each)
+{
+    if (from)
+        memcpy(to, from, n * each);
+}
+
 /* The input belongs to its sender; what backward needs of it is copied. */
 static void keep_input(struct stage *s, struct stage_slot *slot, const struct stage_input *in)
 {
-    size_t n = (size_t)in->batch.n_seqs;
-    size_t T = (size_t)in->batch.n_tokens;
+    const struct message_batch *b = &in->batch;
+    size_t n = (size_t)b->n_seqs;
+    size_t T = (size_t)b->n_tokens;
 
-    memcpy(slot->starts, in->batch.starts, (n + 1) * sizeof *slot->starts);
-    memcpy(slot->labels, in->batch.labels, n * sizeof *slot->labels);
-    memcpy(slot->samples, in->batch.samples, n * sizeof *slot->samples);
-    slot->batch = (struct message_batch){.n_seqs = in->batch.n_seqs,
-                                         .n_tokens = in->batch.n_tokens,
-                                         .starts = slot->starts,
-                                         .labels = slot->labels,
-                                         .samples = slot->samples};
+    keep(slot->starts, b->starts, n + 1, sizeof *slot->starts);
+    keep(slot->labels, b->labels, n, sizeof *slot->labels);
+    keep(slot->scores, b->scores, n, sizeof *slot->scores);
+    keep(slot->samples, b->samples, n, sizeof *slot->samples);
+    keep(slot->rows, b->rows, (size_t)b->n_targets, sizeof *slot->rows);
+    keep(slot->target_ids, b->target_ids, (size_t)b->n_targets, sizeof *slot->target_ids);
+    slot->batch = *b;
+    slot->batch.starts = slot->starts;
+    slot->batch.labels = b->labels ? slot->labels : NULL;
+    slot->batch.scores = b->scores ? slot->scores : NULL;
+    slot->batch.samples = slot->samples;
+    slot->batch.rows = slot->rows;
+    slot->batch.target_ids = slot->target_ids;
     slot->step = in->step;
     if (s->is_first) {
         memcpy(slot->ids, in->ids, T * sizeof *slot->ids);
         memcpy(slot->types, in->types, T * sizeof *slot->types);
     } else {
-        memcpy(slot->input, in->tensor, stage_input_floats(s, &in->batch) * sizeof(float));
+        memcpy(slot->input, in->tensor, stage_input_floats(s, b) * sizeof(float));
     }
 }
 
@@ -266,10 +296,34 @@ static const float *input_of(const struct stage_slot *slot, int i)
     return i > 0 ? slot->outs[i - 1] : slot->input;
 }
 
+/* Shares of one sequence and of one masked token in the step's mean loss. */
+static float sequence_share(const struct stage *s)
+{
+    return 1.0f / (float)s->plan->spec.training.batch_size;
+}
+
+static struct lm_targets targets_of(const struct stage *s, const struct stage_slot *slot,
+                                    bool is_eval)
+{
+    const struct message_batch *b = &slot->batch;
+
+    return (struct lm_targets){
+        .decoder = s->tie.words,
+        .decoder_grads = is_eval ? NULL : s->tie.grads,
+        .n = b->n_targets,
+        .rows = b->rows,
+        .ids = b->target_ids,
+        .next = b->labels,
+        .factor = 1.0f / (float)(b->step_targets > 0 ? b->step_targets : 1),
+        .next_factor = sequence_share(s),
+    };
+}
+
 static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool is_eval)
 {
     const struct unit_call call = call_of(s, slot, i, is_eval);
     const float *in = input_of(slot, i);
+    struct lm_targets lm;
 
     switch (model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)) {
     case UNIT_EMBEDDINGS:
@@ -288,23 +342,51 @@ static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool i
         head_unit_forward(&call, in, slot->outs[i]);
         break;
     case UNIT_LM_HEAD:
+        lm = targets_of(s, slot, is_eval);
+        lm_head_unit_forward(&call, &lm, in, &s->scores);
         break;
     }
 }
 
+static double sum_of(const float *x, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += (double)x[i];
+    return sum;
+}
+
+/* The loss of what the last unit gave, and its gradient. The LM head has done both by itself. */
 static void score(struct stage *s, struct stage_slot *slot, bool is_eval, struct stage_result *out)
 {
-    const struct spec *spec = &s->plan->spec;
-    int B = slot->batch.n_seqs;
-    float factor = 1.0f / (float)spec->training.batch_size;
+    const struct model *m = &s->plan->spec.model;
+    const struct message_batch *b = &slot->batch;
+    float *gradient = is_eval ? NULL : slot->dlogits;
 
-    loss_predict(s->answers, s->out, B, spec->model.labels);
-    loss_cross_entropy(s->losses, is_eval ? NULL : slot->dlogits, s->out, slot->labels, B,
-                       spec->model.labels, factor);
-    for (int i = 0; i < B; i++) {
-        out->loss_sum += (double)s->losses[i];
-        out->n_correct += s->answers[i] == slot->labels[i];
+    out->loss = (struct message_loss){.n = b->n_seqs, .n_seqs = b->n_seqs};
+    out->predictions = s->scores.predictions;
+    switch (m->head) {
+    case MODEL_HEAD_CLASSIFIER:
+        loss_predict(s->scores.predictions, s->out, b->n_seqs, m->labels);
+        loss_cross_entropy(s->scores.losses, gradient, s->out, b->labels, b->n_seqs, m->labels,
+                           sequence_share(s));
+        break;
+    case MODEL_HEAD_REGRESSION:
+        loss_squared(s->scores.losses, gradient, s->out, b->scores, b->n_seqs, sequence_share(s));
+        out->predictions = NULL;
+        out->values = s->out;
+        break;
+    case MODEL_HEAD_PRETRAINING:
+        out->loss.next_sum = sum_of(s->scores.next_losses, b->n_seqs);
+        out->next_predictions = s->scores.next_predictions;
+        out->loss.n = b->n_targets;
+        break;
+    case MODEL_HEAD_MASKED_LM:
+        out->loss.n = b->n_targets;
+        break;
     }
+    out->loss.sum = sum_of(s->scores.losses, (int)out->loss.n);
 }
 
 enum err_code stage_forward(struct stage *s, int slot_index, const struct stage_input *in,
@@ -331,6 +413,7 @@ static void backward_unit(struct stage *s, struct stage_slot *slot, int i, const
 {
     const struct unit_call call = call_of(s, slot, i, false);
     const float *in = input_of(slot, i);
+    struct lm_targets lm;
 
     switch (model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)) {
     case UNIT_EMBEDDINGS:
@@ -349,6 +432,8 @@ static void backward_unit(struct stage *s, struct stage_slot *slot, int i, const
         head_unit_backward(&call, in, dout, din);
         break;
     case UNIT_LM_HEAD:
+        lm = targets_of(s, slot, false);
+        lm_head_unit_backward(&call, &lm, in, din);
         break;
     }
 }

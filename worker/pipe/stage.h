@@ -15,7 +15,7 @@
 #include "api/plan.h"
 #include "nn/unit.h"
 #include "pipe/message.h"
-#include "pipe/weights.h"
+#include "pipe/tie.h"
 
 struct stage_slot; /* private: activations of one micro-batch */
 
@@ -26,13 +26,13 @@ struct stage {
     bool is_last;  /* owns the head and computes the loss */
     struct slab slab;
     struct weights weights;
+    struct tie tie;
     int n_slots;
     struct stage_slot *slots;
     float *scratch;
-    float *out;       /* of the last unit */
-    float *grads[2];  /* gradients between units, in turn */
-    float *losses;    /* [sequences of a micro-batch], the last stage's */
-    int32_t *answers; /* [sequences of a micro-batch] */
+    float *out;              /* of the last unit */
+    float *grads[2];         /* gradients between units, in turn */
+    struct lm_scores scores; /* the last stage's: [sequences, or masked tokens of a micro-batch] */
 };
 
 struct stage_input {
@@ -48,8 +48,10 @@ struct stage_input {
 struct stage_result {
     const float *tensor; /* to the next stage; borrowed until the next forward */
     size_t floats;
-    double loss_sum; /* of the last stage: over the samples of the micro-batch */
-    int n_correct;
+    struct message_loss loss;   /* this and the rest are of the last stage; borrowed likewise */
+    const int32_t *predictions; /* [B] classes, or [n_targets] words; NULL for a regression */
+    const float *values;        /* [B] of a regression, else NULL */
+    const int32_t *next_predictions; /* [B] of a model with next-sentence, else NULL */
 };
 
 /* Floats of the largest tensor on the edge in front of (or behind) any stage. */

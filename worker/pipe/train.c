@@ -13,7 +13,9 @@
 
 size_t train_meta_bytes(const struct plan *plan)
 {
-    return message_max_bytes(plan->spec.training.batch_size / plan->spec.training.micro_batches);
+    const struct message_limits limits = message_limits_of(&plan->spec);
+
+    return message_max_bytes(&limits);
 }
 
 static bool has_link(const struct train *t)
@@ -39,6 +41,19 @@ static enum err_code pass_on(struct train *t, const struct exchange_key *key,
     return exchange_send(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
 }
 
+static void add_result(struct train *t, const struct message_batch *batch,
+                       const struct stage_result *result)
+{
+    const int32_t *right = batch->n_targets > 0 ? batch->target_ids : batch->labels;
+
+    t->loss.sum += result->loss.sum;
+    t->loss.n += result->loss.n;
+    t->loss.next_sum += result->loss.next_sum;
+    t->loss.n_seqs += result->loss.n_seqs;
+    for (int64_t i = 0; result->predictions && i < result->loss.n; i++)
+        t->n_correct += result->predictions[i] == right[i];
+}
+
 /* Run `in` through the stage and hand the result on, or score it. */
 static enum err_code compute(struct train *t, struct exchange_key key, struct stage_input *in,
                              struct err *err)
@@ -54,9 +69,8 @@ static enum err_code compute(struct train *t, struct exchange_key key, struct st
     if (rc != ERR_OK)
         return rc;
     t->tokens += in->batch.n_tokens;
-    t->loss_sum += result.loss_sum;
-    t->n_correct += result.n_correct;
-    t->n_samples += in->batch.n_seqs;
+    if (t->stage->is_last)
+        add_result(t, &in->batch, &result);
     key.edge = LINK_FORWARD_OUT;
     return t->stage->is_last ? ERR_OK : pass_on(t, &key, &in->batch, &result, err);
 }
@@ -82,16 +96,14 @@ static enum err_code forward_from_feed(struct train *t, const struct exchange_ke
 static enum err_code forward_from_peer(struct train *t, const struct exchange_key *key,
                                        struct err *err)
 {
-    const struct spec *spec = &t->plan->spec;
+    const struct message_limits limits = message_limits_of(&t->plan->spec);
     struct stage_input in = {.is_eval = key->flags & FRAME_EVAL};
     struct link_message msg;
     enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
 
     if (rc != ERR_OK)
         return rc;
-    rc = message_batch_read(msg.meta, msg.meta_bytes,
-                            spec->training.batch_size / spec->training.micro_batches,
-                            spec->training.max_length, spec->model.labels, &in.batch, err);
+    rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &in.batch, err);
     if (rc == ERR_OK)
         rc = exchange_check_floats(&msg, stage_input_floats(t->stage, &in.batch), err);
     in.tensor = msg.tensor;
@@ -207,37 +219,55 @@ static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struc
 static void end_of_last_stage(const struct train *t, const struct message_sum *sum,
                               struct message_end *end)
 {
-    *end = (struct message_end){.square_sum = sum->square_sum,
-                                .loss_sum = t->loss_sum,
-                                .n_correct = t->n_correct,
-                                .n_samples = t->n_samples,
-                                .n_stages = sum->n_stages};
+    *end = (struct message_end){
+        .square_sum = sum->square_sum,
+        .loss = t->loss,
+        .n_metrics = 1,
+        .metrics = {(double)t->n_correct / (double)(t->loss.n > 0 ? t->loss.n : 1)},
+        .n_stages = sum->n_stages};
     for (int i = 0; i < sum->n_stages; i++)
         end->stage_ms[i] = sum->stage_ms[i];
+}
+
+/* All stages see the same sums, so all leave the same steps out. */
+static enum err_code skip(struct train *t, int64_t step, struct err *err)
+{
+    if (t->plan->spec.training.non_finite == SPEC_NON_FINITE_FAIL)
+        return err_set(err, ERR_INVALID,
+                       "step %lld: the loss or a gradient is not finite; lower "
+                       "spec.training.optimizer.learningRate, or set spec.training.nonFinite to "
+                       "Skip to leave such steps out",
+                       (long long)step + 1);
+    weights_skip(&t->stage->weights);
+    t->progress.skipped_steps++;
+    if (t->stage->is_first)
+        LOG(LOG_WARN, "step left out: the loss or a gradient is not finite",
+            LOG_I("step", step + 1));
+    return ERR_OK;
 }
 
 static enum err_code update(struct train *t, int64_t step, const struct message_end *end,
                             struct err *err)
 {
     const struct spec *spec = &t->plan->spec;
-    double loss = end->loss_sum / (double)(end->n_samples > 0 ? end->n_samples : 1);
+    double loss = message_loss_mean(&end->loss);
     struct weights_step how = {
         .rate = optimizer_rate(spec, step, t->facts.total_steps),
         .scale = optimizer_scale(end->square_sum, spec->training.max_grad_norm),
         .decay = spec->training.weight_decay,
-        .step = step,
+        .momentum = spec->training.momentum,
+        .optimizer = spec->training.optimizer,
+        .updates = t->updates,
     };
     int64_t start_ns;
 
     if (!isfinite(loss) || !isfinite(end->square_sum))
-        return err_set(err, ERR_INVALID,
-                       "step %lld: the loss or a gradient is not finite; lower "
-                       "spec.training.optimizer.learningRate",
-                       (long long)step + 1);
+        return skip(t, step, err);
     start_ns = clock_now_ns();
     weights_update(&t->stage->weights, &how);
+    t->updates++;
     t->update_ns = clock_now_ns() - start_ns;
-    return ERR_OK;
+    return tie_spread(&t->stage->tie, &t->exchange, step, err);
 }
 
 /* --- what is shown --- */
@@ -256,7 +286,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
     p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
-    p->loss = end->loss_sum / (double)(end->n_samples > 0 ? end->n_samples : 1);
+    p->loss = message_loss_mean(&end->loss);
     p->step_ms = t->seconds_per_step * 1000;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
@@ -281,13 +311,13 @@ static void show_metric(struct progress *p, const char *name, double value)
 
 static void show_evaluation(struct train *t, const struct message_end *end)
 {
-    double n = (double)(end->n_samples > 0 ? end->n_samples : 1);
+    double loss = message_loss_mean(&end->loss);
 
-    show_metric(&t->progress, "accuracy", (double)end->n_correct / n);
-    show_metric(&t->progress, "evalLoss", end->loss_sum / n);
+    show_metric(&t->progress, "accuracy", end->metrics[0]);
+    show_metric(&t->progress, "evalLoss", loss);
     board_set_progress(t->board, &t->progress);
-    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step),
-        LOG_F("accuracy", (double)end->n_correct / n), LOG_F("loss", end->loss_sum / n));
+    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step), LOG_F("accuracy", end->metrics[0]),
+        LOG_F("loss", loss));
 }
 
 /* --- the loop --- */
@@ -297,9 +327,8 @@ static void start_counting(struct train *t)
     t->compute_ns = t->update_ns; /* it was not over when that step was summed up */
     t->update_ns = 0;
     t->tokens = 0;
-    t->loss_sum = 0;
+    t->loss = (struct message_loss){0};
     t->n_correct = 0;
-    t->n_samples = 0;
 }
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
@@ -317,6 +346,8 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         rc = op.is_backward ? backward(t, step, op.microbatch, err)
                             : forward(t, step, op.microbatch, 0, err);
     }
+    if (rc == ERR_OK)
+        rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
     if (rc == ERR_OK)
         rc = add_up(t, step, &sum, err);
     if (rc == ERR_OK && t->stage->is_last)
@@ -341,7 +372,7 @@ static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
         t->progress.state = PROGRESS_EVALUATING;
         board_set_progress(t->board, &t->progress);
     }
-    for (int64_t i = 0; rc == ERR_OK && i < t->facts.n_eval_batches; i++)
+    for (int64_t i = 0; rc == ERR_OK && i < t->facts.splits[0].n_batches; i++)
         rc = forward(t, step, (int)i, FRAME_EVAL, err);
     if (rc == ERR_OK && t->stage->is_last)
         end_of_last_stage(t, &nothing, &end);

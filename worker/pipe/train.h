@@ -24,10 +24,10 @@ struct train {
     struct message_facts facts; /* of the run */
     int64_t compute_ns;         /* in this step, with the update of the step before */
     int64_t update_ns;          /* of the weights, in the step before */
+    int64_t updates;            /* of the weights so far; less than steps where some were skipped */
     int64_t tokens;             /* in this step */
-    double loss_sum;            /* in this step or evaluation; the last stage's */
+    struct message_loss loss;   /* in this step or evaluation; the last stage's */
     int64_t n_correct;
-    int64_t n_samples;
     double seconds_per_step; /* smoothed; 0 before the first step */
     double tokens_per_step;  /* smoothed */
 };

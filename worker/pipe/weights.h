@@ -7,15 +7,15 @@
 #ifndef PIPE_WEIGHTS_H
 #define PIPE_WEIGHTS_H
 
-#include "api/model.h"
+#include "api/spec.h"
 #include "pipe/slab.h"
 
 struct weights_unit {
     size_t count; /* floats */
     float *params;
     float *grads;    /* zero between steps */
-    float *moment;   /* AdamW's first */
-    float *variance; /* AdamW's second */
+    float *moment;   /* AdamW's first, or SGD's momentum */
+    float *variance; /* AdamW's second; NULL for SGD */
 };
 
 struct weights {
@@ -26,23 +26,29 @@ struct weights {
 };
 
 struct weights_step {
-    double rate;  /* learning rate */
-    double scale; /* of the gradients */
-    double decay; /* of matrices; biases and LayerNorm have none */
-    int64_t step; /* 0-based */
+    double rate;     /* learning rate */
+    double scale;    /* of the gradients */
+    double decay;    /* of matrices; biases and LayerNorm have none */
+    double momentum; /* of SGD */
+    enum spec_optimizer optimizer;
+    int64_t updates; /* of these weights before this one */
 };
 
 /* Take the areas of `n_units` units from `slab`; call it on a counting slab first. */
-void weights_layout(struct weights *w, const struct model *model, int first_unit, int n_units,
+void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
                     struct slab *slab);
 
 /* BERT's random start, a function of (seed, tensor, element). */
 void weights_init(struct weights *w, uint64_t seed);
+/* That of tensor `i` of `unit`, whoever keeps it: x[model_tensor().count]. */
+void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed);
 
 /* `square_sum` plus the squares of all gradients, added in unit order. */
 double weights_square_sum(const struct weights *w, double square_sum);
 
-/* One AdamW step of all units; gradients are zero afterwards. */
+/* One optimizer step of all units; gradients are zero afterwards. */
 void weights_update(struct weights *w, const struct weights_step *step);
+/* Leave the step out: only the gradients become zero. */
+void weights_skip(struct weights *w);
 
 #endif

@@ -25,6 +25,7 @@
     X(BACKWARD, B) /* gradients of one micro-batch, towards the embeddings */                      \
     X(STEP_SUM, M) /* what all stages add up at a step's end: loss, squared norm, counts */        \
     X(STEP_END, M) /* what all stages are told at a step's end: totals, scale, next command */     \
+    X(TIE, T)      /* a piece of the word embeddings or of their gradient */                       \
     X(COMMAND, M)  /* an order that takes effect at the step it names */                           \
     X(STOP, M)     /* the last frame of a job */                                                   \
     X(BYE, N)      /* nothing more comes from me; `step` = frames I have sent or received */

@@ -82,8 +82,9 @@ static void feed_facts_follow_from_the_data_and_the_spec(void **state)
     feed_facts(&f, &spec, &facts);
     assert_int_equal(facts.steps_per_epoch, N_TRAIN / 4);
     assert_int_equal(facts.total_steps, 3 * (N_TRAIN / 4));
-    assert_int_equal(facts.n_eval_batches, 3);
-    assert_int_equal(facts.n_eval_samples, N_DEV);
+    assert_int_equal(facts.n_splits, 1);
+    assert_int_equal(facts.splits[0].n_batches, 3);
+    assert_int_equal(facts.splits[0].n_samples, N_DEV);
     spec.training.steps = 7;
     feed_facts(&f, &spec, &facts);
     assert_int_equal(facts.total_steps, 7);

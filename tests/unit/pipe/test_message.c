@@ -1,5 +1,6 @@
 #include "pipe/message.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,6 +12,11 @@
 #define MAX_LENGTH 10
 #define LABELS     3
 
+#define TARGETS 5
+#define VOCAB   50
+
+static const struct message_limits limits = {
+    .seqs = MAX_SEQS, .length = MAX_LENGTH, .labels = LABELS, .targets = TARGETS, .vocab = VOCAB};
 static _Alignas(8) char bytes[4096];
 
 static size_t write_good(void)
@@ -18,16 +24,26 @@ static size_t write_good(void)
     static const int32_t starts[] = {0, 3, 13, 14};
     static const int32_t labels[] = {0, 2, 1};
     static const uint32_t samples[] = {5, 4000000000u, 0};
-    struct message_batch b = {3, 14, starts, labels, samples};
+    static const int32_t rows[] = {0, 4, 13};
+    static const int32_t target_ids[] = {7, 0, VOCAB - 1};
+    struct message_batch b = {.n_seqs = 3,
+                              .n_tokens = 14,
+                              .n_targets = 3,
+                              .step_targets = 8,
+                              .starts = starts,
+                              .labels = labels,
+                              .samples = samples,
+                              .rows = rows,
+                              .target_ids = target_ids};
     size_t n = message_batch_write(&b, bytes);
 
-    assert_true(n <= message_max_bytes(3));
+    assert_true(n <= message_max_bytes(&limits));
     return n;
 }
 
 static enum err_code read_batch(size_t n, struct message_batch *out)
 {
-    return message_batch_read(bytes, n, MAX_SEQS, MAX_LENGTH, LABELS, out, NULL);
+    return message_batch_read(bytes, n, &limits, out, NULL);
 }
 
 static void message_batch_reads_back_what_was_written(void **state)
@@ -41,6 +57,31 @@ static void message_batch_reads_back_what_was_written(void **state)
     assert_int_equal(b.starts[2], 13);
     assert_int_equal(b.labels[1], 2);
     assert_int_equal(b.samples[1], 4000000000u);
+    assert_null(b.scores);
+    assert_int_equal(b.n_targets, 3);
+    assert_int_equal(b.step_targets, 8);
+    assert_int_equal(b.rows[2], 13);
+    assert_int_equal(b.target_ids[0], 7);
+}
+
+static void message_batch_carries_the_scores_of_a_regression(void **state)
+{
+    static const int32_t starts[] = {0, 2, 3};
+    static const uint32_t samples[] = {1, 2};
+    float scores[] = {-0.5f, 4.25f};
+    struct message_batch b = {
+        .n_seqs = 2, .n_tokens = 3, .starts = starts, .scores = scores, .samples = samples};
+    struct message_limits numbers = {.seqs = MAX_SEQS, .length = MAX_LENGTH};
+    size_t n = message_batch_write(&b, bytes);
+    struct message_batch got;
+
+    (void)state;
+    assert_int_equal(message_batch_read(bytes, n, &numbers, &got, NULL), ERR_OK);
+    assert_null(got.labels);
+    assert_memory_equal(got.scores, scores, sizeof scores);
+    scores[1] = INFINITY;
+    n = message_batch_write(&b, bytes);
+    assert_int_equal(message_batch_read(bytes, n, &numbers, &got, NULL), ERR_PROTOCOL);
 }
 
 static void message_batch_of_any_other_length_is_refused(void **state)
@@ -76,6 +117,11 @@ static void message_batch_with_any_wrong_number_is_refused_or_in_bounds(void **s
                 assert_in_range(b.starts[i + 1] - b.starts[i], 1, MAX_LENGTH);
                 assert_in_range(b.labels[i], 0, LABELS - 1);
             }
+            assert_in_range(b.n_targets, 0, TARGETS);
+            for (int i = 0; i < b.n_targets; i++) {
+                assert_in_range(b.rows[i], i > 0 ? b.rows[i - 1] + 1 : 0, b.n_tokens - 1);
+                assert_in_range(b.target_ids[i], 0, VOCAB - 1);
+            }
         }
     }
 }
@@ -97,20 +143,32 @@ static void message_sums_read_back_and_check_their_stage_count(void **state)
 
 static void message_end_and_facts_refuse_what_cannot_be(void **state)
 {
-    struct message_end end = {.loss_sum = 3, .n_samples = 12, .n_stages = 1};
-    struct message_facts facts = {.total_steps = 10, .steps_per_epoch = 5};
+    struct message_end end = {.loss = {.sum = 3, .n = 12, .n_seqs = 12}, .n_stages = 1};
+    struct message_facts facts = {.total_steps = 10,
+                                  .steps_per_epoch = 5,
+                                  .n_splits = 1,
+                                  .splits = {{.n_samples = 7, .n_batches = 2}}};
     struct message_end got_end;
     struct message_facts got_facts;
 
     (void)state;
     assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
                      ERR_OK);
-    assert_true(got_end.loss_sum == 3);
+    assert_true(message_loss_mean(&got_end.loss) == 0.25);
+    end.n_metrics = MESSAGE_METRICS_MAX + 1;
+    assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
+                     ERR_PROTOCOL);
+    end.n_metrics = 0;
     end.n_stages = -1;
     assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
                      ERR_PROTOCOL);
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL), ERR_OK);
+    facts.splits[0].n_batches = 8;
+    assert_int_equal(
+        message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
+        ERR_PROTOCOL);
+    facts.splits[0].n_batches = 2;
     facts.total_steps = 0;
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
@@ -121,6 +179,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(message_batch_reads_back_what_was_written),
+        cmocka_unit_test(message_batch_carries_the_scores_of_a_regression),
         cmocka_unit_test(message_batch_of_any_other_length_is_refused),
         cmocka_unit_test(message_batch_with_any_wrong_number_is_refused_or_in_bounds),
         cmocka_unit_test(message_sums_read_back_and_check_their_stage_count),

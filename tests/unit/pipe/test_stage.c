@@ -26,21 +26,33 @@ struct run {
     double losses[N_STEPS];
 };
 
-static void make_plan(struct plan *plan, const int *units, int n_stages)
+/* What is trained, and how. */
+struct kind {
+    const char *name;
+    enum model_head head;
+    enum spec_optimizer optimizer;
+    int n_micro; /* micro-batches of a step; N_SEQS * N_MICRO sequences in all */
+};
+
+static void make_plan(struct plan *plan, const struct kind *kind, const int *units, int n_stages)
 {
     int next = 0;
 
     memset(plan, 0, sizeof *plan);
-    plan->spec.model = (struct model){.vocab = VOCAB,
+    plan->spec.model = (struct model){.head = kind->head,
+                                      .vocab = VOCAB,
                                       .hidden = 32,
                                       .layers = 2,
                                       .heads = 4,
                                       .ffn = 64,
                                       .positions = 16,
-                                      .labels = 3,
+                                      .labels = kind->head == MODEL_HEAD_REGRESSION ? 1 : 3,
                                       .norm_eps = 1e-12};
     plan->spec.training.batch_size = N_SEQS * N_MICRO;
-    plan->spec.training.micro_batches = N_MICRO;
+    plan->spec.training.micro_batches = kind->n_micro;
+    plan->spec.training.optimizer = kind->optimizer;
+    plan->spec.training.momentum = 0.9;
+    plan->spec.data.mask_probability = 0.15;
     plan->spec.training.max_length = LENGTH;
     plan->spec.training.seed = 7;
     plan->spec.training.dropout = 0.1;
@@ -57,33 +69,61 @@ static void make_plan(struct plan *plan, const int *units, int n_stages)
     assert_int_equal(next, model_units(&plan->spec.model));
 }
 
-/* Sequences of mixed length whose label depends on their tokens. */
-static void make_input(int64_t step, int micro, struct stage_input *in)
+/* One masked token a sequence. */
+static const int32_t *masked_ids(const int32_t *starts, int n, int32_t *rows, const int32_t *ids)
 {
-    static int32_t ids[N_SEQS * LENGTH], types[N_SEQS * LENGTH], positions[N_SEQS * LENGTH];
-    static int32_t starts[N_SEQS + 1], labels[N_SEQS];
-    static uint32_t samples[N_SEQS];
+    static int32_t target_ids[N_SEQS * N_MICRO];
+
+    for (int i = 0; i < n; i++) {
+        rows[i] = starts[i] + 1 + i % 3;
+        target_ids[i] = (ids[rows[i]] * 3 + 1) % VOCAB;
+    }
+    return target_ids;
+}
+
+/* Sequences of mixed length whose label depends on their tokens. */
+static void make_input(const struct spec *spec, int64_t step, int micro, struct stage_input *in)
+{
+    static int32_t ids[N_SEQS * N_MICRO * LENGTH], types[N_SEQS * N_MICRO * LENGTH];
+    static int32_t positions[N_SEQS * N_MICRO * LENGTH];
+    static int32_t starts[N_SEQS * N_MICRO + 1], labels[N_SEQS * N_MICRO], rows[N_SEQS * N_MICRO];
+    static float scores[N_SEQS * N_MICRO];
+    static uint32_t samples[N_SEQS * N_MICRO];
+    const struct message_limits limits = message_limits_of(spec);
+    int n = limits.seqs;
     int t = 0;
 
-    for (int i = 0; i < N_SEQS; i++) {
-        uint32_t sample = (uint32_t)(step * 100 + micro * N_SEQS + i);
+    for (int i = 0; i < n; i++) {
+        uint32_t sample = (uint32_t)(step * 100 + micro * n + i);
         int length = 4 + (int)(sample * 7 % (LENGTH - 3));
 
         starts[i] = t;
         samples[i] = sample;
-        labels[i] = (int32_t)(sample % 3);
+        labels[i] = limits.labels > 0 ? (int32_t)(sample % (uint32_t)limits.labels) : 0;
+        scores[i] = (float)(sample % 5) / 2;
         for (int p = 0; p < length; p++, t++) {
-            ids[t] = (int32_t)((sample * 31 + (uint32_t)p * 17 + (uint32_t)labels[i]) % VOCAB);
+            ids[t] = (int32_t)((sample * 31 + (uint32_t)p * 17 + sample % 3) % VOCAB);
             types[t] = p > length / 2;
             positions[t] = p;
         }
     }
-    starts[N_SEQS] = t;
-    *in = (struct stage_input){.batch = {N_SEQS, t, starts, labels, samples},
+    starts[n] = t;
+    *in = (struct stage_input){.batch = {.n_seqs = n,
+                                         .n_tokens = t,
+                                         .starts = starts,
+                                         .labels = limits.labels > 0 ? labels : NULL,
+                                         .scores = limits.labels > 0 ? NULL : scores,
+                                         .samples = samples},
                                .ids = ids,
                                .types = types,
                                .positions = positions,
                                .step = step};
+    if (limits.targets > 0) {
+        in->batch.n_targets = n;
+        in->batch.step_targets = N_SEQS * N_MICRO;
+        in->batch.rows = rows;
+        in->batch.target_ids = masked_ids(starts, n, rows, ids);
+    }
 }
 
 /* All micro-batches forward through all stages and back, in micro-batch order. Slots allow only
@@ -94,31 +134,51 @@ static void run_microbatch(struct run *r, int64_t step, int micro)
     const float *gradient = NULL;
     struct stage_input in;
 
-    make_input(step, micro, &in);
+    make_input(&r->plan.spec, step, micro, &in);
     for (int s = 0; s < r->plan.n_stages; s++) {
         assert_int_equal(stage_forward(&r->stages[s], 0, &in, &result, NULL), ERR_OK);
         in.tensor = result.tensor;
     }
-    r->losses[step] += result.loss_sum;
+    r->losses[step] += result.loss.sum + result.loss.next_sum;
     for (int s = r->plan.n_stages - 1; s >= 0; s--)
         gradient = stage_backward(&r->stages[s], 0, gradient);
     assert_null(gradient);
 }
 
-static struct run *run_cut(const int *units, int n_stages)
+/* What tie_collect() and tie_spread() do between processes. */
+static void tie_by_hand(struct run *r, bool collects)
+{
+    const struct tie *from = &r->stages[r->plan.n_stages - 1].tie;
+    const struct tie *to = &r->stages[0].tie;
+
+    if (!to->is_tied)
+        return;
+    for (size_t i = 0; collects && i < to->count; i++) {
+        to->owned_grads[i] += from->grads[i];
+        from->grads[i] = 0;
+    }
+    if (!collects && from->words != to->owned)
+        memcpy(from->words, to->owned, to->count * sizeof(float));
+}
+
+static struct run *run_cut(const struct kind *kind, const int *units, int n_stages)
 {
     struct run *r = calloc(1, sizeof *r);
 
     assert_non_null(r);
-    make_plan(&r->plan, units, n_stages);
+    make_plan(&r->plan, kind, units, n_stages);
     for (int s = 0; s < n_stages; s++)
         assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
     for (int64_t step = 0; step < N_STEPS; step++) {
-        struct weights_step how = {.step = step, .decay = r->plan.spec.training.weight_decay};
+        struct weights_step how = {.updates = step,
+                                   .optimizer = kind->optimizer,
+                                   .momentum = r->plan.spec.training.momentum,
+                                   .decay = r->plan.spec.training.weight_decay};
         double square_sum = 0;
 
-        for (int m = 0; m < N_MICRO; m++)
+        for (int m = 0; m < kind->n_micro; m++)
             run_microbatch(r, step, m);
+        tie_by_hand(r, true);
         for (int s = 0; s < n_stages; s++)
             square_sum = weights_square_sum(&r->stages[s].weights, square_sum);
         assert_true(square_sum > 0);
@@ -126,6 +186,7 @@ static struct run *run_cut(const int *units, int n_stages)
         how.scale = optimizer_scale(square_sum, r->plan.spec.training.max_grad_norm);
         for (int s = 0; s < n_stages; s++)
             weights_update(&r->stages[s].weights, &how);
+        tie_by_hand(r, false);
     }
     return r;
 }
@@ -148,24 +209,49 @@ static const struct weights_unit *unit_of(const struct run *r, int unit)
     return NULL;
 }
 
-static void stage_cuts_change_no_bit_of_losses_and_weights(void **state)
+static void assert_same_weights(const struct run *cut, const struct run *whole)
+{
+    for (int u = 0; u < model_units(&whole->plan.spec.model); u++) {
+        const struct weights_unit *a = unit_of(whole, u);
+        const struct weights_unit *b = unit_of(cut, u);
+
+        assert_int_equal(a->count, b->count);
+        assert_memory_equal(a->params, b->params, a->count * sizeof(float));
+    }
+}
+
+static const struct kind kinds[] = {
+    {"stage_cuts_change_no_bit_of_a_classifier", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_ADAMW, 4},
+    {"stage_cuts_change_no_bit_with_sgd", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_SGD, 4},
+    {"stage_cuts_change_no_bit_with_one_micro_batch", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_ADAMW,
+     1},
+    {"stage_cuts_change_no_bit_with_many_micro_batches", MODEL_HEAD_CLASSIFIER,
+     SPEC_OPTIMIZER_ADAMW, 12},
+    {"stage_cuts_change_no_bit_of_a_regression", MODEL_HEAD_REGRESSION, SPEC_OPTIMIZER_ADAMW, 4},
+    {"stage_cuts_change_no_bit_of_a_masked_lm", MODEL_HEAD_MASKED_LM, SPEC_OPTIMIZER_ADAMW, 4},
+    {"stage_cuts_change_no_bit_of_pretraining", MODEL_HEAD_PRETRAINING, SPEC_OPTIMIZER_ADAMW, 3},
+};
+#define N_KINDS (sizeof kinds / sizeof kinds[0])
+
+/* Cut inside layers too: units are embeddings, attention 0, feed-forward 0, ... A language model
+ * has one unit less behind the last layer. */
+static void check_cuts(void **state)
 {
     static const int cuts[][STAGES_MAX] = {{3, 4}, {2, 5}, {1, 5, 1}, {1, 1, 3, 1, 1}, {5, 2}};
     static const int n_stages[] = {2, 2, 3, 5, 2};
-    struct run *whole = run_cut((const int[]){7}, 1);
+    const struct kind *kind = *state;
+    int units = kind->head == MODEL_HEAD_MASKED_LM || kind->head == MODEL_HEAD_PRETRAINING ? 6 : 7;
+    struct run *whole = run_cut(kind, &units, 1);
 
-    (void)state;
     for (size_t c = 0; c < sizeof n_stages / sizeof n_stages[0]; c++) {
-        struct run *cut = run_cut(cuts[c], n_stages[c]);
+        int cut_units[STAGES_MAX];
+        struct run *cut;
 
+        memcpy(cut_units, cuts[c], sizeof cut_units);
+        cut_units[n_stages[c] / 2] -= 7 - units;
+        cut = run_cut(kind, cut_units, n_stages[c]);
         assert_memory_equal(cut->losses, whole->losses, sizeof whole->losses);
-        for (int u = 0; u < model_units(&whole->plan.spec.model); u++) {
-            const struct weights_unit *a = unit_of(whole, u);
-            const struct weights_unit *b = unit_of(cut, u);
-
-            assert_int_equal(a->count, b->count);
-            assert_memory_equal(a->params, b->params, a->count * sizeof(float));
-        }
+        assert_same_weights(cut, whole);
         free_run(cut);
     }
     free_run(whole);
@@ -173,11 +259,20 @@ static void stage_cuts_change_no_bit_of_losses_and_weights(void **state)
 
 static void stage_loss_starts_at_chance_and_moves(void **state)
 {
-    struct run *r = run_cut((const int[]){7}, 1);
+    struct run *r = run_cut(&kinds[0], (const int[]){7}, 1);
 
     (void)state;
     assert_true(fabs(r->losses[0] / (N_SEQS * N_MICRO) - log(3)) < 0.1);
     assert_true(r->losses[N_STEPS - 1] != r->losses[0]);
+    free_run(r);
+}
+
+static void stage_pretraining_starts_at_chance(void **state)
+{
+    struct run *r = run_cut(&kinds[N_KINDS - 1], (const int[]){6}, 1);
+
+    (void)state;
+    assert_true(fabs(r->losses[0] / (N_SEQS * N_MICRO) - log(VOCAB) - log(2)) < 0.1);
     free_run(r);
 }
 
@@ -191,9 +286,9 @@ static void stage_forward_refuses_tokens_outside_the_model(void **state)
 
     (void)state;
     assert_non_null(r);
-    make_plan(&r->plan, (const int[]){7}, 1);
+    make_plan(&r->plan, &kinds[0], (const int[]){7}, 1);
     assert_int_equal(stage_init(&r->stages[0], &r->plan, 0, NULL), ERR_OK);
-    make_input(0, 0, &in);
+    make_input(&r->plan.spec, 0, 0, &in);
     memcpy(bad_ids, in.ids, sizeof bad_ids);
     bad_ids[3] = VOCAB;
     in.ids = bad_ids;
@@ -208,7 +303,7 @@ static void stage_bytes_grow_with_the_microbatches_in_flight(void **state)
     size_t first;
 
     (void)state;
-    make_plan(&plan, (const int[]){3, 2, 2}, 3);
+    make_plan(&plan, &kinds[0], (const int[]){3, 2, 2}, 3);
     first = stage_bytes(&plan, 0);
     plan.spec.training.micro_batches = 1;
     plan.spec.training.batch_size = N_SEQS;
@@ -223,11 +318,19 @@ static int set_up(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stage_cuts_change_no_bit_of_losses_and_weights),
+    static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(stage_loss_starts_at_chance_and_moves),
+        cmocka_unit_test(stage_pretraining_starts_at_chance),
         cmocka_unit_test(stage_forward_refuses_tokens_outside_the_model),
         cmocka_unit_test(stage_bytes_grow_with_the_microbatches_in_flight),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
+    struct CMUnitTest tests[N_FIXED + N_KINDS];
+
+    memcpy(tests, fixed, sizeof fixed);
+    for (size_t i = 0; i < N_KINDS; i++)
+        tests[N_FIXED + i] = (struct CMUnitTest){.name = kinds[i].name,
+                                                 .test_func = check_cuts,
+                                                 .initial_state = (void *)(uintptr_t)&kinds[i]};
+    return _cmocka_run_group_tests("stage", tests, N_FIXED + N_KINDS, set_up, NULL);
 }
