@@ -105,6 +105,18 @@ enum err_code local_find_data(const struct spec *spec, const char *given,
                          "with --data DIR");
 }
 
+enum err_code local_check_model(const struct spec *spec, const char *given, struct err *err)
+{
+    if (given && access(given, R_OK | X_OK) != 0)
+        return err_set(err, ERR_NOT_FOUND, "--model: %.300s: %s", given, strerror(errno));
+    if (!given && spec->from.claim[0])
+        return err_set(err, ERR_INVALID,
+                       "spec.model.from: the persistentVolumeClaim \"%.60s\" is in a cluster: say "
+                       "with --model DIR where its model is on this machine",
+                       spec->from.claim);
+    return ERR_OK;
+}
+
 /* --- the temporary folder --- */
 
 static enum err_code make_folder(char out[static LOCAL_PATH_BYTES], struct err *err)

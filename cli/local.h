@@ -40,6 +40,12 @@ MUST_CHECK enum err_code local_init(struct local *out, const struct local_params
 /* Removes the folder unless it is to be kept for people to look at. */
 void local_deinit(struct local *l, bool keeps_folder);
 
+/* Is the folder with the model to start from, `given` or NULL, there when it is needed?
+ * ERR_INVALID when the job starts from a model in a cluster and nothing was given;
+ * ERR_NOT_FOUND. */
+MUST_CHECK enum err_code local_check_model(const struct spec *spec, const char *given,
+                                           struct err *err);
+
 /* The folder with the job's training files: `given` if not NULL, else the sample that belongs to
  * this program. ERR_INVALID when the job's data are in a cluster and nothing was given;
  * ERR_NOT_FOUND. */

@@ -21,10 +21,11 @@ static const struct {
     const char *help;
 } commands[] = {
     {"run", command_run,
-     "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--output DIR] [--strategy "
-     "Optimal|Even] [--json]",
+     "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--model DIR] [--output DIR]\n"
+     "        [--strategy Optimal|Even] [--json]",
      "train on this machine, without a cluster: one process for each stage, held to\n"
-     "        its share of the CPU; the result as JSON with --json"},
+     "        its share of the CPU. --data and --model stand for the volumes that the job\n"
+     "        names; --json gives the result to programs"},
     {"plan", command_plan, "-f FILE --workers " MACHINE_HELP " [--strategy Optimal|Even] [--json]",
      "measure these workers and show who would run what, and why"},
     {"status", command_status, "NAME [-n NAMESPACE] [--follow]",

@@ -13,10 +13,11 @@
 #include "cli/interrupt.h"
 #include "fleet/follow.h"
 
-#define POLL_MS        50
-#define LAST_WORDS_MS  1500 /* for others to say why they ended, once one has */
-#define LOG_MAX_BYTES  ((size_t)16 << 20)
-#define ARGUMENT_BYTES 64
+#define POLL_MS         50
+#define LAST_WORDS_MS   1500 /* for others to say why they ended, once one has */
+#define LOG_MAX_BYTES   ((size_t)16 << 20)
+#define ARGUMENT_BYTES  64
+#define STAGE_ARGUMENTS 18
 
 struct pipeline {
     const struct pipeline_params *params;
@@ -81,6 +82,17 @@ static void path_of(const struct pipeline *p, int stage, const char *suffix,
     (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/stage-%d.%s", p->params->folder, stage, suffix);
 }
 
+/* `argv` has room for two more and ends with NULL. */
+static void add_folder(const char **argv, const char *option, const char *folder)
+{
+    if (!folder)
+        return;
+    while (*argv)
+        argv++;
+    argv[0] = option;
+    argv[1] = folder;
+}
+
 static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
 {
     const struct pipeline_params *q = p->params;
@@ -89,26 +101,16 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
     char tensor[ARGUMENT_BYTES];
     char last_words[PIPELINE_PATH_BYTES];
     char log[PIPELINE_PATH_BYTES];
-    const char *argv[] = {q->worker,
-                          "stage",
-                          "--plan",
-                          q->plan_path,
-                          "--stage",
-                          stage,
-                          "--data",
-                          q->data_dir,
-                          "--control",
-                          control,
-                          "--tensor",
-                          tensor,
-                          "--termination-log",
-                          last_words,
-                          q->output_dir ? "--output" : NULL,
-                          q->output_dir,
-                          NULL};
+    const char *argv[STAGE_ARGUMENTS + 1] = {
+        q->worker,           "stage",   "--plan",   q->plan_path,
+        "--stage",           stage,     "--data",   q->data_dir,
+        "--control",         control,   "--tensor", tensor,
+        "--termination-log", last_words};
     struct child_params params = {
         .argv = argv, .out_path = log, .log_path = log, .cpu_milli = q->plan->stages[s].cpu_milli};
 
+    add_folder(argv, "--model", q->model_dir);
+    add_folder(argv, "--output", q->output_dir);
     (void)snprintf(stage, sizeof stage, "%d", s);
     (void)snprintf(control, sizeof control, "127.0.0.1:%d", p->control[s].port);
     (void)snprintf(tensor, sizeof tensor, "127.0.0.1:%d", p->peers.stages[s].port);

@@ -18,6 +18,7 @@ struct pipeline_params {
     const char *plan_path;
     const char *worker;     /* path of skyjob-worker */
     const char *data_dir;   /* for the head */
+    const char *model_dir;  /* to start from, for all; NULL: random weights */
     const char *output_dir; /* NULL: weights are not kept */
     const char *folder;     /* for logs and last words: stage-N.log, stage-N.json */
     struct throttle *throttle;

@@ -19,18 +19,16 @@
 #define RESULT_MAX_BYTES ((size_t)1 << 20)
 
 static const struct option options[] = {
-    {"file", required_argument, NULL, 'f'},
-    {"workers", required_argument, NULL, 'w'},
-    {"strategy", required_argument, NULL, 's'},
-    {"data", required_argument, NULL, 'd'},
-    {"output", required_argument, NULL, 'o'},
-    {"json", no_argument, NULL, 'j'},
-    {NULL, 0, NULL, 0},
+    {"file", required_argument, NULL, 'f'},     {"workers", required_argument, NULL, 'w'},
+    {"strategy", required_argument, NULL, 's'}, {"data", required_argument, NULL, 'd'},
+    {"model", required_argument, NULL, 'm'},    {"output", required_argument, NULL, 'o'},
+    {"json", no_argument, NULL, 'j'},           {NULL, 0, NULL, 0},
 };
 
 struct arguments {
     struct local_params local;
     const char *data;
+    const char *model;
     const char *output;
     bool wants_json;
 };
@@ -52,6 +50,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
             break;
         case 'd':
             a->data = optarg;
+            break;
+        case 'm':
+            a->model = optarg;
             break;
         case 'o':
             a->output = optarg;
@@ -118,6 +119,8 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_string(&w, "strategy", l->placement.strategy == SPEC_STRATEGY_EVEN ? "Even" : "Optimal");
     jsonw_double(&w, "seconds", seconds);
     jsonw_int(&w, "steps", head->step);
+    jsonw_int(&w, "skippedSteps", head->skipped_steps);
+    jsonw_string(&w, "initialised", head->initialised);
     if (isfinite(head->loss))
         jsonw_double(&w, "loss", head->loss);
     jsonw_double(&w, "tokensPerSecond", head->tokens_per_second);
@@ -130,7 +133,10 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     write_nodes(&w, l);
     jsonw_open_object(&w, "metrics");
     for (int i = 0; i < head->n_metrics; i++)
-        jsonw_double(&w, head->metrics[i].name, head->metrics[i].value);
+        if (isfinite(head->metrics[i].value))
+            jsonw_double(&w, head->metrics[i].name, head->metrics[i].value);
+        else
+            jsonw_null(&w, head->metrics[i].name);
     jsonw_close(&w);
     jsonw_close(&w);
     rc = jsonw_finish(&w, err);
@@ -151,10 +157,7 @@ static void print_end(FILE *out, const struct progress *head, const char *output
     show_number(head->tokens_per_second, tokens);
     (void)fprintf(out, "\ntrained %lld steps in %s, %s tokens/s at the end\n",
                   (long long)head->step, time, tokens);
-    if (isfinite(head->loss))
-        (void)fprintf(out, "  %-12s %.4f\n", "loss", head->loss);
-    for (int i = 0; i < head->n_metrics; i++)
-        (void)fprintf(out, "  %-12s %.4f\n", head->metrics[i].name, head->metrics[i].value);
+    show_result(out, head);
     if (output)
         (void)fprintf(out, "weights are in %s\n", output);
     else
@@ -197,6 +200,7 @@ static enum err_code train(const struct local *l, const struct arguments *a, str
                                      .plan_path = plan_path,
                                      .worker = l->worker,
                                      .data_dir = data,
+                                     .model_dir = a->model,
                                      .output_dir = a->output,
                                      .folder = l->folder,
                                      .throttle = l->throttle,
@@ -222,6 +226,8 @@ static enum err_code check_early(const struct arguments *a, struct err *err)
     if (rc != ERR_OK)
         return rc;
     rc = local_find_data(&job.spec, a->data, data, err);
+    if (rc == ERR_OK)
+        rc = local_check_model(&job.spec, a->model, err);
     if (rc == ERR_OK)
         rc = make_output(a->output, err);
     job_deinit(&job);

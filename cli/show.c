@@ -100,6 +100,10 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
         (void)snprintf(part, sizeof part, "  %s tokens/s", number);
         add(out, SHOW_LINE_BYTES, part);
     }
+    if (p->skipped_steps > 0) {
+        (void)snprintf(part, sizeof part, "  %lld skipped", (long long)p->skipped_steps);
+        add(out, SHOW_LINE_BYTES, part);
+    }
     add_stage_times(p, out, SHOW_LINE_BYTES);
     if (p->state == PROGRESS_EVALUATING) {
         add(out, SHOW_LINE_BYTES, "  evaluating");
@@ -108,6 +112,27 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
         (void)snprintf(part, sizeof part, "  ETA %s", number);
         add(out, SHOW_LINE_BYTES, part);
     }
+}
+
+static void print_figure(FILE *out, const char *name, double value)
+{
+    if (isfinite(value))
+        (void)fprintf(out, "  %-20s %.4f\n", name, value);
+    else
+        (void)fprintf(out, "  %-20s NaN\n", name);
+}
+
+void show_result(FILE *out, const struct progress *p)
+{
+    if (p->step > 0)
+        print_figure(out, "loss", p->loss);
+    for (int i = 0; i < p->n_metrics; i++)
+        print_figure(out, p->metrics[i].name, p->metrics[i].value);
+    if (p->skipped_steps > 0)
+        (void)fprintf(out, "  %-20s %lld, for want of a finite loss or gradient\n", "skipped steps",
+                      (long long)p->skipped_steps);
+    if (p->initialised[0])
+        (void)fprintf(out, "  %-20s %s\n", "started at random", p->initialised);
 }
 
 void show_init(struct show *s, FILE *out)

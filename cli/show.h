@@ -20,6 +20,8 @@ void show_plan(FILE *out, const struct partition_request *request,
 
 /* "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42" */
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);
+/* Loss and metrics, a line each; what was skipped or began at random, if anything was. */
+void show_result(FILE *out, const struct progress *p);
 /* 12345678 becomes "12,345,678"; seconds become "1:02:03". */
 void show_number(double value, char out[static 32]);
 void show_duration(double seconds, char out[static 32]);

@@ -46,10 +46,22 @@ static void read_progress(const struct json *object, struct progress *out)
         .state = PROGRESS_TRAINING,
         .step = json_i64(json_get(p, "step"), 0),
         .total_steps = json_i64(json_get(p, "totalSteps"), 0),
+        .skipped_steps = json_i64(json_get(p, "skippedSteps"), 0),
         .loss = decimal(json_get(p, "loss"), NAN),
         .tokens_per_second = json_double(json_get(p, "tokensPerSecond"), 0),
         .eta_seconds = json_double(json_get(p, "estimatedRemainingSeconds"), -1),
     };
+    (void)snprintf(out->initialised, sizeof out->initialised, "%s",
+                   json_string(json_get(p, "initialised"), ""));
+    for (const struct json *v = json_first(json_get(p, "metrics")); v; v = json_next(v)) {
+        struct progress_metric *m = &out->metrics[out->n_metrics];
+
+        if (out->n_metrics == PROGRESS_METRICS_MAX)
+            break;
+        (void)snprintf(m->name, sizeof m->name, "%s", json_string(json_get(v, "name"), ""));
+        m->value = decimal(json_get(v, "value"), NAN);
+        out->n_metrics++;
+    }
     for (const struct json *v = json_first(stages); v; v = json_next(v)) {
         double ms = json_double(json_get(v, "measuredMs"), 0);
 
@@ -115,7 +127,7 @@ void watched_print_reason(FILE *out, const struct json *object)
 
 void watched_print_end(FILE *out, const struct json *object)
 {
-    const struct json *p = json_path(object, "status.progress");
+    struct progress p;
 
     if (watched_end(object) == WATCHED_FAILED) {
         const struct json *failed = condition(object, "Failed");
@@ -124,10 +136,7 @@ void watched_print_end(FILE *out, const struct json *object)
                       json_string(json_get(failed, "message"), ""));
         return;
     }
-    (void)fprintf(out, "Complete after %lld steps\n", (long long)json_i64(json_get(p, "step"), 0));
-    if (*json_string(json_get(p, "loss"), ""))
-        (void)fprintf(out, "  %-12s %s\n", "loss", json_string(json_get(p, "loss"), ""));
-    for (const struct json *m = json_first(json_get(p, "metrics")); m; m = json_next(m))
-        (void)fprintf(out, "  %-12s %s\n", json_string(json_get(m, "name"), ""),
-                      json_string(json_get(m, "value"), ""));
+    read_progress(object, &p);
+    (void)fprintf(out, "Complete after %lld steps\n", (long long)p.step);
+    show_result(out, &p);
 }

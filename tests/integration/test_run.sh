@@ -93,7 +93,25 @@ check 'a job file that is not there is refused by name' refused 2 none.yaml -f "
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1
 check 'workers that cannot be read are refused' refused 2 fast -f "$work/job.yaml" --workers cpu=fast
+sed 's/maxPositions: 64/&, from: {persistentVolumeClaim: {claimName: bert}}/' "$work/job.yaml" >"$work/from.yaml"
+check 'a model that is in a cluster is asked for' refused 2 '"bert" .* --model DIR' -f "$work/from.yaml" --workers cpu=1
+check 'a model folder that is not there is named' refused 2 "--model: $work/nowhere" -f "$work/from.yaml" --workers cpu=1 --model "$work/nowhere"
 mkdir "$work/empty"
+# A worker that only measures, and then writes down how it was started.
+cat >"$work/worker" <<E2
+#!/bin/sh
+[ "\$1" = probe ] && exec "$PWD/$bin/skyjob-worker" "\$@"
+echo "\$*" >>"$work/started"
+exit 2
+E2
+chmod +x "$work/worker"
+told() {
+    SKYJOB_WORKER=$work/worker refused 2 'exit code 2' -f "$work/from.yaml" --workers cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --model "$work/empty" || return
+    cat "$work/started"
+    [ "$(grep -c -- "--model $work/empty" "$work/started")" = 2 ]
+}
+check 'every worker is told where the model is' told
 check 'a folder without data is named' refused 1 vocab.txt -f "$work/job.yaml" --workers cpu=1 --data "$work/empty"
 sed 's/vocabSize: 512/vocabSize: 20/' "$work/job.yaml" >"$work/small.yaml"
 check 'a vocabulary larger than the model is refused with the number to set' refused 2 spec.model.vocabSize -f "$work/small.yaml" --workers cpu=1 --data build/sample/mnli

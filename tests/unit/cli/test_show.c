@@ -59,6 +59,9 @@ static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
     show_progress_text(&p, text);
     assert_string_equal(text,
                         "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42");
+    p.skipped_steps = 3;
+    show_progress_text(&p, text);
+    assert_non_null(strstr(text, "  5,321 tokens/s  3 skipped  stages"));
     p.n_stage_ms = SPEC_STAGES_MAX;
     for (int i = 0; i < SPEC_STAGES_MAX; i++)
         p.stage_ms[i] = 123456;
@@ -81,6 +84,36 @@ static void show_progress_says_what_is_going_on_before_the_first_step(void **sta
     p.total_steps = 9;
     show_progress_text(&p, text);
     assert_string_equal(text, "step 0/9");
+}
+
+static void expect_result(const struct progress *p, const char *want)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    show_result(out, p);
+    (void)fclose(out);
+    assert_string_equal(text, want);
+    free(text);
+}
+
+static void show_result_has_metrics_and_what_one_should_know(void **state)
+{
+    struct progress p = {.step = 40,
+                         .loss = 0.25,
+                         .skipped_steps = 2,
+                         .n_metrics = 2,
+                         .metrics = {{"nextSentenceAccuracy", 0.5}, {"evalLoss", NAN}},
+                         .initialised = "classifier"};
+
+    (void)state;
+    expect_result(&p, "  loss                 0.2500\n"
+                      "  nextSentenceAccuracy 0.5000\n"
+                      "  evalLoss             NaN\n"
+                      "  skipped steps        2, for want of a finite loss or gradient\n"
+                      "  started at random    classifier\n");
+    expect_result(&(struct progress){.loss = NAN}, "");
 }
 
 static void show_lines_come_slowly_where_they_cannot_be_written_over(void **state)
@@ -136,6 +169,7 @@ int main(void)
         cmocka_unit_test(show_writes_durations_like_a_clock),
         cmocka_unit_test(show_progress_holds_step_loss_speed_stages_and_eta),
         cmocka_unit_test(show_progress_says_what_is_going_on_before_the_first_step),
+        cmocka_unit_test(show_result_has_metrics_and_what_one_should_know),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
         cmocka_unit_test(show_plan_has_a_row_for_every_stage),
     };

@@ -71,7 +71,7 @@ static void watched_end_is_complete_or_failed_with_its_reason(void **state)
 {
     (void)state;
     expect_end(PROGRESS ", \"conditions\": [{\"type\": \"Complete\", \"status\": \"True\"}]",
-               WATCHED_COMPLETE, "accuracy     0.9100");
+               WATCHED_COMPLETE, "accuracy             0.9100");
     expect_end("\"conditions\": [{\"type\": \"Failed\", \"status\": \"True\", \"reason\": "
                "\"Config\", \"message\": \"no such file\"}]",
                WATCHED_FAILED, "Failed: Config: no such file");
