@@ -1,28 +1,19 @@
 #include "data/export.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/jsonw.h"
+#include "data/folder.h"
 #include "data/safetensors.h"
 #include "data/tsv.h"
 
 #define JSON_MAX_BYTES ((size_t)16 << 20)
 #define INDEX_FILE     "model.safetensors.index.json"
-
-static enum err_code path_of(const char *folder, const char *file, char out[static PATH_MAX],
-                             struct err *err)
-{
-    if (snprintf(out, PATH_MAX, "%s/%s", folder, file) >= PATH_MAX)
-        return err_set(err, ERR_INVALID, "the path of folder %.80s is too long", folder);
-    return ERR_OK;
-}
 
 static void shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
 {
@@ -60,14 +51,6 @@ static enum err_code list_tensors(const struct model *m, const struct export_sta
     return ERR_OK;
 }
 
-/* Several stages may come to make it at the same time. */
-static enum err_code make_folder(const char *folder, struct err *err)
-{
-    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
-        return file_error(err, "create folder", folder);
-    return ERR_OK;
-}
-
 enum err_code export_shard(const struct model *m, const char *folder,
                            const struct export_plan *plan, int stage, const float *const *params,
                            struct err *err)
@@ -81,9 +64,9 @@ enum err_code export_shard(const struct model *m, const char *folder,
     enum err_code rc;
 
     shard_name(stage, plan->n_stages, file);
-    rc = path_of(folder, file, path, err);
+    rc = folder_path(folder, file, path, err);
     if (rc == ERR_OK)
-        rc = make_folder(folder, err);
+        rc = folder_make(folder, err);
     if (rc == ERR_OK)
         rc = list_tensors(m, s, &tensors, &n, err);
     if (rc == ERR_OK)
@@ -152,7 +135,7 @@ static enum err_code write_config(const struct model *m, const char *folder,
     jsonw_close(&json);
     rc = jsonw_finish(&json, err);
     if (rc == ERR_OK)
-        rc = path_of(folder, "config.json", path, err);
+        rc = folder_path(folder, "config.json", path, err);
     if (rc == ERR_OK)
         rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
@@ -163,7 +146,7 @@ static enum err_code write_vocab(const char *folder, const struct vocab *vocab, 
 {
     struct buf text = {.max = VOCAB_FILE_MAX_BYTES + VOCAB_TOKENS_MAX};
     char path[PATH_MAX];
-    enum err_code rc = path_of(folder, "vocab.txt", path, err);
+    enum err_code rc = folder_path(folder, "vocab.txt", path, err);
 
     for (int32_t id = 0; id < vocab->n_tokens && rc == ERR_OK; id++)
         rc = buf_addf(&text, err, "%s\n", vocab_token(vocab, id));
@@ -204,7 +187,7 @@ static enum err_code write_index(const struct model *m, const char *folder,
     jsonw_close(&json);
     rc = jsonw_finish(&json, err);
     if (rc == ERR_OK)
-        rc = path_of(folder, INDEX_FILE, path, err);
+        rc = folder_path(folder, INDEX_FILE, path, err);
     if (rc == ERR_OK)
         rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
@@ -216,7 +199,8 @@ static enum err_code write_index(const struct model *m, const char *folder,
 static enum err_code remove_other_kind(const char *folder, bool is_sharded, struct err *err)
 {
     char path[PATH_MAX];
-    enum err_code rc = path_of(folder, is_sharded ? "model.safetensors" : INDEX_FILE, path, err);
+    enum err_code rc =
+        folder_path(folder, is_sharded ? "model.safetensors" : INDEX_FILE, path, err);
 
     if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
         rc = file_error(err, "remove", path);
@@ -226,7 +210,7 @@ static enum err_code remove_other_kind(const char *folder, bool is_sharded, stru
 enum err_code export_rest(const struct model *m, const char *folder, const struct export_plan *plan,
                           const struct export_extras *x, struct err *err)
 {
-    enum err_code rc = make_folder(folder, err);
+    enum err_code rc = folder_make(folder, err);
 
     if (rc == ERR_OK)
         rc = remove_other_kind(folder, plan->n_stages > 1, err);
