@@ -9,26 +9,31 @@ static const char *const binary[] = {"0", "1"};
 
 #define LABELS(list) .n_labels = (int)(sizeof(list) / sizeof(list)[0]), .labels = (list)
 
+#define JUDGED(by) .metrics = (by), .ranked_by = (by)
+
 static const struct task tasks[] = {
-    {.name = "MNLI", .metrics = TASK_ACCURACY, LABELS(inference)},
-    {.name = "QNLI", .metrics = TASK_ACCURACY, LABELS(entailment)},
-    {.name = "QQP", .metrics = TASK_ACCURACY | TASK_F1, LABELS(binary)},
-    {.name = "RTE", .metrics = TASK_ACCURACY, LABELS(entailment)},
-    {.name = "WNLI", .metrics = TASK_ACCURACY, LABELS(binary)},
-    {.name = "SST2", .metrics = TASK_ACCURACY, LABELS(binary)},
-    {.name = "MRPC", .metrics = TASK_ACCURACY | TASK_F1, LABELS(binary)},
-    {.name = "CoLA", .metrics = TASK_MATTHEWS | TASK_ACCURACY, LABELS(binary)},
-    {.name = "STSB", .head = MODEL_HEAD_REGRESSION, .metrics = TASK_PEARSON | TASK_SPEARMAN},
-    {.name = "Classification", .is_own = true, .metrics = TASK_ACCURACY | TASK_F1 | TASK_MATTHEWS},
+    {.name = "MNLI", JUDGED(TASK_ACCURACY), LABELS(inference)},
+    {.name = "QNLI", JUDGED(TASK_ACCURACY), LABELS(entailment)},
+    {.name = "QQP", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary)},
+    {.name = "RTE", JUDGED(TASK_ACCURACY), LABELS(entailment)},
+    {.name = "WNLI", JUDGED(TASK_ACCURACY), LABELS(binary)},
+    {.name = "SST2", JUDGED(TASK_ACCURACY), LABELS(binary)},
+    {.name = "MRPC", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary)},
+    {.name = "CoLA",
+     .metrics = TASK_MATTHEWS | TASK_ACCURACY,
+     .ranked_by = TASK_MATTHEWS,
+     LABELS(binary)},
+    {.name = "STSB", .head = MODEL_HEAD_REGRESSION, JUDGED(TASK_PEARSON | TASK_SPEARMAN)},
+    {.name = "Classification",
+     .is_own = true,
+     .metrics = TASK_ACCURACY | TASK_F1 | TASK_MATTHEWS,
+     .ranked_by = TASK_ACCURACY},
     {.name = "Regression",
      .is_own = true,
      .head = MODEL_HEAD_REGRESSION,
-     .metrics = TASK_PEARSON | TASK_SPEARMAN},
-    {.name = "MaskedLM", .is_own = true, .head = MODEL_HEAD_MASKED_LM, .metrics = TASK_ACCURACY},
-    {.name = "Pretraining",
-     .is_own = true,
-     .head = MODEL_HEAD_PRETRAINING,
-     .metrics = TASK_ACCURACY},
+     JUDGED(TASK_PEARSON | TASK_SPEARMAN)},
+    {.name = "MaskedLM", .is_own = true, .head = MODEL_HEAD_MASKED_LM, JUDGED(TASK_ACCURACY)},
+    {.name = "Pretraining", .is_own = true, .head = MODEL_HEAD_PRETRAINING, JUDGED(TASK_ACCURACY)},
 };
 
 const char *const task_names[] = {"MNLI",       "QNLI",     "QQP",         "RTE",  "WNLI",
@@ -41,4 +46,21 @@ const struct task *task_find(const char *name)
         if (strcmp(tasks[i].name, name) == 0)
             return &tasks[i];
     return NULL;
+}
+
+bool task_is_ranked_by(const struct task *t, const char *metric)
+{
+    static const struct {
+        unsigned bit;
+        const char *name;
+    } rows[] = {{TASK_ACCURACY, "accuracy"},
+                {TASK_F1, "f1"},
+                {TASK_MATTHEWS, "matthews"},
+                {TASK_PEARSON, "pearson"},
+                {TASK_SPEARMAN, "spearman"}};
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i].name, metric) == 0)
+            return (t->ranked_by & rows[i].bit) != 0;
+    return false;
 }

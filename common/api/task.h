@@ -29,10 +29,14 @@ struct task {
     int n_labels;              /* 0: from the spec, or the head has none */
     const char *const *labels; /* [n_labels] as the files write them, in the order of their ids */
     unsigned metrics;
+    unsigned ranked_by; /* those of `metrics` that results are compared by */
 };
 
 /* NULL when there is no such task. */
 const struct task *task_find(const char *name);
+
+/* `metric` as a progress document names it: "accuracy". False for names that nobody knows. */
+bool task_is_ranked_by(const struct task *t, const char *metric);
 
 /* All names, closed by NULL: the words of spec.data.task. */
 extern const char *const task_names[];

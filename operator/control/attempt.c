@@ -1,4 +1,5 @@
 /* From a plan to workers that know each other, and to their end. */
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -148,7 +149,8 @@ static void say_starting(struct round *r, int n_running)
             return;
         }
         if (p->is_unschedulable) {
-            (void)snprintf(text, sizeof text, "Pod %s waits for room: %s", p->name, p->message);
+            (void)snprintf(text, sizeof text, "Pod %s cannot be scheduled: %s", p->name,
+                           p->message);
             round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
         } else if (is_container_problem(p)) {
             (void)snprintf(text, sizeof text, "Pod %s cannot start: %s: %s", p->name, p->reason,
@@ -195,16 +197,54 @@ static void introduce(struct round *r)
 
 /* --- training --- */
 
+/* Also tells, once an attempt, what its user should know and would not look for. */
+static void take_progress(struct round *r, const struct progress *from)
+{
+    struct status_progress *p = &r->out->status.progress;
+    bool knows_start = p->initialised[0] != '\0';
+    bool knows_skips = p->skipped_steps > 0;
+    char text[STATUS_MESSAGE_BYTES];
+
+    status_take_progress(&r->out->status, from, r->seen->now_ms);
+    if (!knows_start && p->initialised[0]) {
+        (void)snprintf(text, sizeof text,
+                       "The model to start from has no weights for %s: these start at random.",
+                       p->initialised);
+        round_event(r, false, "PartlyInitialised", text);
+    }
+    if (!knows_skips && p->skipped_steps > 0) {
+        (void)snprintf(text, sizeof text,
+                       "%lld of the first %lld steps were left out because a loss or a gradient "
+                       "was not finite. If that goes on, lower "
+                       "spec.training.optimizer.learningRate.",
+                       (long long)p->skipped_steps, (long long)p->step);
+        round_event(r, true, "StepsSkipped", text);
+    }
+}
+
+__attribute__((format(printf, 2, 3))) static void add(char text[static STATUS_MESSAGE_BYTES],
+                                                      const char *fmt, ...)
+{
+    size_t n = strlen(text);
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text + n, STATUS_MESSAGE_BYTES - n, fmt, args);
+    va_end(args);
+}
+
 static void say_progress(struct round *r)
 {
     const struct status_progress *p = &r->out->status.progress;
-    char text[STATUS_MESSAGE_BYTES];
+    char text[STATUS_MESSAGE_BYTES] = "";
 
     if (p->step == 0 || p->total_steps == 0)
         return;
-    (void)snprintf(text, sizeof text, "Step %lld of %lld, loss %s, %lld tokens/s.",
-                   (long long)p->step, (long long)p->total_steps, p->loss,
-                   (long long)p->tokens_per_second);
+    add(text, "Step %lld of %lld, loss %s, %lld tokens/s", (long long)p->step,
+        (long long)p->total_steps, p->loss, (long long)p->tokens_per_second);
+    if (p->skipped_steps > 0)
+        add(text, ", %lld steps skipped", (long long)p->skipped_steps);
+    add(text, ".");
     round_say(r, "Running", text);
 }
 
@@ -221,7 +261,7 @@ static void follow(struct round *r)
         round_again(r, DECIDE_PROGRESS_MS - age_ms);
         return;
     }
-    status_take_progress(s, &r->seen->head, r->seen->now_ms);
+    take_progress(r, &r->seen->head);
     say_progress(r);
 }
 
@@ -236,29 +276,37 @@ static bool has_succeeded(const struct round *r, int stage)
     return strcmp(r->seen->status.stages[stage].state, "Succeeded") == 0;
 }
 
+static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct round *r,
+                        bool is_ranking)
+{
+    const struct status_progress *p = &r->out->status.progress;
+    const struct task *task = task_find(r->seen->plan.spec.data.task);
+
+    for (int i = 0; i < p->n_metrics; i++)
+        if (task_is_ranked_by(task, p->metrics[i].name) == is_ranking)
+            add(text, ", %s %s", p->metrics[i].name, p->metrics[i].value);
+}
+
 static void complete(struct round *r)
 {
     const struct seen_pod *head = round_stage_pod(r, 0);
     struct status *s = &r->out->status;
-    char text[STATUS_MESSAGE_BYTES];
-    size_t n;
+    char text[STATUS_MESSAGE_BYTES] = "";
 
     if (head && head->has_progress)
-        status_take_progress(s, &head->progress, r->seen->now_ms);
+        take_progress(r, &head->progress);
     s->progress.percentage = 100;
     s->progress.remaining_seconds = 0;
     s->completion_ms = r->seen->now_ms;
     if (s->start_ms == 0)
         s->start_ms = s->completion_ms;
-    (void)snprintf(text, sizeof text, "%lld steps in %lld s", (long long)s->progress.step,
-                   (long long)(s->completion_ms - s->start_ms) / 1000);
-    for (int i = 0; i < s->progress.n_metrics; i++) {
-        n = strlen(text);
-        (void)snprintf(text + n, sizeof text - n, ", %s %s", s->progress.metrics[i].name,
-                       s->progress.metrics[i].value);
-    }
-    n = strlen(text);
-    (void)snprintf(text + n, sizeof text - n, ".");
+    add(text, "%lld steps in %lld s", (long long)s->progress.step,
+        (long long)(s->completion_ms - s->start_ms) / 1000);
+    if (s->progress.skipped_steps > 0)
+        add(text, " (%lld skipped)", (long long)s->progress.skipped_steps);
+    add_metrics(text, r, true);
+    add_metrics(text, r, false);
+    add(text, ".");
     set_running(r, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
     round_set(
         r, NEWS_NORMAL,

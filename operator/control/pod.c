@@ -175,6 +175,8 @@ static void write_mounts(struct jsonw *w, const struct container *c, const struc
     if (has_data_volume(c, spec))
         write_mount(w, "data", "/data",
                     spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.path : "", true);
+    if (c->is_stage && spec->from.claim[0])
+        write_mount(w, "model", "/model", spec->from.path, true);
     if (c->is_stage && spec->output.claim[0])
         write_mount(w, "output", "/output", spec->output.path, false);
     jsonw_close(w);
@@ -213,6 +215,8 @@ static void write_volumes(struct jsonw *w, const struct container *c, const stru
         write_config_map_volume(w, "data", spec->data.config_map);
     if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CLAIM)
         write_claim_volume(w, "data", spec->data.claim);
+    if (c->is_stage && spec->from.claim[0])
+        write_claim_volume(w, "model", spec->from.claim);
     if (c->is_stage && spec->output.claim[0])
         write_claim_volume(w, "output", spec->output.claim);
     jsonw_close(w);
@@ -276,6 +280,10 @@ static void fill_stage_command(const struct plan *plan, int stage, char number[s
     if (stage == 0) {
         command[n++] = "--data";
         command[n++] = plan->spec.data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
+    }
+    if (plan->spec.from.claim[0]) {
+        command[n++] = "--model";
+        command[n++] = "/model";
     }
     if (plan->spec.output.claim[0]) {
         command[n++] = "--output";

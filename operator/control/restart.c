@@ -72,7 +72,7 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
         return;
     }
     if (p->phase == POD_PENDING && p->is_unschedulable && pending_ms > DECIDE_PENDING_MS) {
-        (void)snprintf(text, sizeof text, "Pod %s found no room: %s", p->name, p->message);
+        (void)snprintf(text, sizeof text, "Pod %s could not be scheduled: %s", p->name, p->message);
         accuse(v, VERDICT_UNSCHEDULABLE, p->stage, text);
     }
 }

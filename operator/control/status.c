@@ -78,8 +78,10 @@ static void read_progress(const struct json *v, struct status_progress *p)
     p->is_set = true;
     p->step = json_i64(json_get(v, "step"), 0);
     p->total_steps = json_i64(json_get(v, "totalSteps"), 0);
+    p->skipped_steps = json_i64(json_get(v, "skippedSteps"), 0);
     p->epoch = (int)json_i64(json_get(v, "epoch"), 0);
     COPY(p->loss, v, "loss");
+    COPY(p->initialised, v, "initialised");
     p->tokens_per_second = json_i64(json_get(v, "tokensPerSecond"), 0);
     p->percentage = (int)json_i64(json_get(v, "percentage"), 0);
     p->remaining_seconds = json_i64(json_get(v, "estimatedRemainingSeconds"), -1);
@@ -207,6 +209,7 @@ static void write_progress(const struct status_progress *p, struct jsonw *w)
     jsonw_open_object(w, "progress");
     jsonw_int(w, "step", p->step);
     jsonw_int(w, "totalSteps", p->total_steps);
+    write_count(w, "skippedSteps", p->skipped_steps);
     jsonw_int(w, "epoch", p->epoch);
     write_text(w, "loss", p->loss);
     jsonw_int(w, "tokensPerSecond", p->tokens_per_second);
@@ -216,6 +219,7 @@ static void write_progress(const struct status_progress *p, struct jsonw *w)
     else
         jsonw_null(w, "estimatedRemainingSeconds");
     write_time(w, "lastUpdatedTime", p->updated_ms);
+    write_text(w, "initialised", p->initialised);
     jsonw_open_array(w, "metrics");
     for (int i = 0; i < p->n_metrics; i++) {
         jsonw_open_object(w, NULL);
@@ -311,6 +315,7 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
     *to = (struct status_progress){.is_set = true, .remaining_seconds = -1};
     to->step = p->step > 0 ? p->step : 0;
     to->total_steps = p->total_steps > 0 ? p->total_steps : 0;
+    to->skipped_steps = p->skipped_steps;
     to->epoch = p->epoch > 0 ? p->epoch : 0;
     if (p->step > 0)
         write_figure(p->loss, to->loss);
@@ -322,6 +327,7 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
     if (p->eta_seconds >= 0)
         to->remaining_seconds = whole(p->eta_seconds);
     to->updated_ms = now_ms - now_ms % 1000;
+    memcpy(to->initialised, p->initialised, sizeof to->initialised);
     for (int i = 0; i < p->n_metrics && i < PROGRESS_METRICS_MAX; i++) {
         if (p->metrics[i].name[0] == '\0')
             continue; /* a list keyed by name has no place for it */

@@ -50,12 +50,14 @@ struct status_progress {
     bool is_set;
     int64_t step;
     int64_t total_steps;
+    int64_t skipped_steps;
     int epoch;
     char loss[STATUS_WORD_BYTES]; /* "" before the first step */
     int64_t tokens_per_second;
     int percentage;
     int64_t remaining_seconds; /* negative: not known */
     int64_t updated_ms;
+    char initialised[PROGRESS_INITIALISED_BYTES];
     int n_metrics;
     struct {
         char name[32];

@@ -15,6 +15,8 @@ static void check_row(void **state)
     assert_int_equal(c->value, row->value);
     if (row->state)
         assert_string_equal(w->decision.status.state, row->state);
+    if (row->message && !strstr(w->decision.status.message, row->message))
+        fail_msg("\"%s\" is not in \"%s\"", row->message, w->decision.status.message);
     if (row->event)
         assert_true(world_has_event(w, row->event));
     if (row->counts)

@@ -22,7 +22,8 @@ struct row {
     const char *reason;
     const char *state; /* NULL: not looked at, like the others below */
     const char *event;
-    bool counts; /* n_actions of kind `action` */
+    const char *message; /* a part of it */
+    bool counts;         /* n_actions of kind `action` */
     enum action_kind action;
     int n_actions;
     bool is_waiting;  /* asks to be called again */

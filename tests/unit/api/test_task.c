@@ -44,12 +44,30 @@ static void task_metrics_are_those_of_glue(void **state)
     assert_int_equal(task_find("STSB")->metrics, TASK_PEARSON | TASK_SPEARMAN);
 }
 
+static void task_ranks_by_official_metrics_only(void **state)
+{
+    (void)state;
+    assert_true(task_is_ranked_by(task_find("CoLA"), "matthews"));
+    assert_false(task_is_ranked_by(task_find("CoLA"), "accuracy"));
+    assert_true(task_is_ranked_by(task_find("MRPC"), "f1"));
+    assert_true(task_is_ranked_by(task_find("STSB"), "spearman"));
+    assert_false(task_is_ranked_by(task_find("MNLI"), "evalLoss"));
+    assert_false(task_is_ranked_by(task_find("MNLI"), ""));
+    for (const char *const *name = task_names; *name; name++) {
+        const struct task *t = task_find(*name);
+
+        assert_true(t->ranked_by != 0);
+        assert_int_equal(t->ranked_by & ~t->metrics, 0);
+    }
+}
+
 int main(void)
 {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(task_names_and_table_agree),
         cmocka_unit_test(task_labels_fit_their_limits),
         cmocka_unit_test(task_metrics_are_those_of_glue),
+        cmocka_unit_test(task_ranks_by_official_metrics_only),
     };
 
     return cmocka_run_group_tests_name("task", tests, NULL, NULL);

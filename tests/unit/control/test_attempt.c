@@ -45,6 +45,14 @@ static void image_missing(struct world *w)
     (void)snprintf(world_pod(w, 1)->reason, OBSERVED_WORD_BYTES, "ImagePullBackOff");
 }
 
+static void claim_missing(struct world *w)
+{
+    one_pod_pending(w);
+    world_pod(w, 1)->is_unschedulable = true;
+    (void)snprintf(world_pod(w, 1)->message, OBSERVED_TEXT_BYTES,
+                   "0/3 nodes are available: persistentvolumeclaim \"bert\" not found.");
+}
+
 static void unschedulable_for_long(struct world *w)
 {
     (void)world_settle(w);
@@ -65,6 +73,18 @@ static void stepped(struct world *w)
         .state = PROGRESS_TRAINING, .attempt = 1, .step = 7, .total_steps = 50, .loss = 1.1};
 }
 
+static void skipped(struct world *w)
+{
+    stepped(w);
+    w->seen.head.skipped_steps = 2;
+}
+
+static void head_is_new(struct world *w)
+{
+    stepped(w);
+    (void)snprintf(w->seen.head.initialised, PROGRESS_INITIALISED_BYTES, "classifier");
+}
+
 static void stepped_of_another_attempt(struct world *w)
 {
     stepped(w);
@@ -82,6 +102,20 @@ static void all_succeeded(struct world *w)
     world_start_training(w);
     for (int s = 0; s < w->seen.plan.n_stages; s++)
         world_end_pod(w, s, 0, PROGRESS_CAUSE_NONE);
+}
+
+static void succeeded_with_metrics(struct world *w)
+{
+    struct progress *p;
+
+    all_succeeded(w);
+    p = &world_pod(w, 0)->progress;
+    p->step = p->total_steps = 50;
+    p->skipped_steps = 1;
+    p->n_metrics = 3;
+    p->metrics[0] = (struct progress_metric){"evalLoss", 0.5};
+    p->metrics[1] = (struct progress_metric){"accuracyMismatched", 0.75};
+    p->metrics[2] = (struct progress_metric){"accuracy", 0.875};
 }
 
 static void succeeded_and_cleared_away(struct world *w)
@@ -136,6 +170,9 @@ static struct row rows[] = {
     ROW("decide_tells_that_the_image_cannot_be_pulled", image_missing, RUNNING, F,
         "ImagePullFailed", .state = "Starting", .event = "ImagePullFailed",
         COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_says_which_claim_a_pod_waits_for", claim_missing, RUNNING, F, "StartingWorkers",
+        .state = "Starting", .message = "persistentvolumeclaim \"bert\" not found",
+        COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_plans_anew_when_a_pod_finds_no_room", unschedulable_for_long, RUNNING, F,
         "Unschedulable", .state = "Restarting", .event = "Unschedulable",
         COUNT(ACTION_DELETE_POD, 0)),
@@ -143,12 +180,21 @@ static struct row rows[] = {
         COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_shows_the_first_step_at_once", stepped, RUNNING, T, "Training", .state = "Running",
         COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
+        .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
+        .event = "StepsSkipped", .is_waiting = true),
+    ROW("decide_tells_which_weights_start_at_random", head_is_new, RUNNING, T, "Training",
+        .event = "PartlyInitialised", COUNT(ACTION_EVENT, 1), .is_waiting = true),
     ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
     ROW("decide_replaces_a_pod_that_vanished_before_training", pod_vanished_before_training,
         RUNNING, F, "StartingWorkers", .state = "Starting", COUNT(ACTION_CREATE_STAGE_POD, 1)),
     ROW("decide_completes_when_all_have_succeeded", all_succeeded, COMPLETE, T, "TrainingFinished",
         .state = "Complete", .event = "TrainingFinished"),
+    ROW("decide_names_the_metric_of_the_task_first", succeeded_with_metrics, COMPLETE, T,
+        "TrainingFinished", .event = "TrainingFinished",
+        .message = "50 steps in 0 s (1 skipped), accuracy 0.8750, evalLoss 0.5000, "
+                   "accuracyMismatched 0.7500."),
     ROW("decide_remembers_who_succeeded", succeeded_and_cleared_away, COMPLETE, T,
         "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
     ROW("decide_keeps_ended_pods_of_a_complete_job_for_their_logs", complete, COMPLETE, T,
@@ -181,10 +227,26 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     world_free(w);
 }
 
+static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    skipped(w);
+    (void)world_settle(w);
+    w->seen.head.skipped_steps = 3;
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_decide(w);
+    assert_int_equal(w->decision.status.progress.skipped_steps, 3);
+    assert_false(world_has_event(w, "StepsSkipped"));
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
+        cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
     };
 
     return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);

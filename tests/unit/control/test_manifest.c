@@ -13,7 +13,8 @@
 #include "world.h"
 
 static const char spec_text[] =
-    "{\"model\":{\"preset\":\"BertTiny\"},"
+    "{\"model\":{\"preset\":\"BertTiny\","
+    "\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\",\"path\":\"tiny\"}}},"
     "\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"glue\",\"path\":\"mnli\"}}},"
     "\"placement\":{\"minStages\":2,\"maxStages\":2},\"worker\":{\"image\":\"mine:2\"},"
     "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"models\",\"path\":\"a/b\"}}}";
@@ -82,10 +83,10 @@ static void manifest_of_the_head_reads_the_data(void **state)
 
     (void)state;
     command_of(pod, command, sizeof command);
-    assert_string_equal(command,
-                        "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
-                        "--output /output --control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
-                        "--termination-log /dev/termination-log");
+    assert_string_equal(
+        command, "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
+                 "--model /model --output /output --control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
+                 "--termination-log /dev/termination-log");
     assert_string_equal(json_string(json_get(named(mounts, "data"), "subPath"), ""), "mnli");
     assert_true(json_bool(json_get(named(mounts, "data"), "readOnly"), false));
     assert_string_equal(
@@ -108,6 +109,47 @@ static void manifest_of_other_stages_has_no_data_but_the_output(void **state)
     assert_null(named(mounts, "data"));
     assert_null(named(json_path(pod, "spec.volumes"), "data"));
     assert_string_equal(json_string(json_get(named(mounts, "output"), "subPath"), ""), "a/b");
+    json_free(pod);
+    world_free(w);
+}
+
+/* A stage reads its own part of the weights, so each of them needs all of the folder. */
+static void manifest_of_every_stage_has_the_model_to_start_from(void **state)
+{
+    struct world *w = planned_world();
+
+    (void)state;
+    for (int s = 0; s < w->seen.plan.n_stages; s++) {
+        struct json *pod = stage_pod(w, s);
+        const struct json *mount = named(json_get(container(pod), "volumeMounts"), "model");
+        const struct json *volume = named(json_path(pod, "spec.volumes"), "model");
+        char command[512];
+
+        command_of(pod, command, sizeof command);
+        assert_non_null(strstr(command, " --model /model "));
+        assert_string_equal(json_string(json_get(mount, "mountPath"), ""), "/model");
+        assert_string_equal(json_string(json_get(mount, "subPath"), ""), "tiny");
+        assert_true(json_bool(json_get(mount, "readOnly"), false));
+        assert_string_equal(json_string(json_path(volume, "persistentVolumeClaim.claimName"), ""),
+                            "bert");
+        json_free(pod);
+    }
+    world_free(w);
+}
+
+static void manifest_of_random_weights_has_no_model(void **state)
+{
+    struct world *w = world_new(NULL);
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    (void)world_settle(w);
+    pod = stage_pod(w, 0);
+    command_of(pod, command, sizeof command);
+    assert_null(strstr(command, "--model"));
+    assert_null(named(json_get(container(pod), "volumeMounts"), "model"));
+    assert_null(named(json_path(pod, "spec.volumes"), "model"));
     json_free(pod);
     world_free(w);
 }
@@ -207,6 +249,7 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     command_of(pod, command, sizeof command);
     assert_string_equal(command, "skyjob-worker probe --spec /etc/skyjob/spec.json "
                                  "--termination-log /dev/termination-log");
+    assert_int_equal(json_count(json_path(pod, "spec.volumes")), 2); /* no claim holds it up */
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
                      MANIFEST_PROBE_SECONDS);
@@ -272,6 +315,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(manifest_of_the_head_reads_the_data),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_the_output),
+        cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
+        cmocka_unit_test(manifest_of_random_weights_has_no_model),
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
         cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
         cmocka_unit_test(manifest_owns_what_it_makes),

@@ -26,6 +26,7 @@ static void fill(struct status *s)
     struct progress p = {.attempt = 2,
                          .step = 30,
                          .total_steps = 90,
+                         .skipped_steps = 2,
                          .epoch = 1,
                          .loss = 0.123456,
                          .tokens_per_second = 1234.5,
@@ -33,7 +34,8 @@ static void fill(struct status *s)
                          .n_stage_ms = 2,
                          .stage_ms = {1.5, 2.25},
                          .n_metrics = 1,
-                         .metrics = {{"accuracy", 0.875}}};
+                         .metrics = {{"accuracy", 0.875}},
+                         .initialised = "classifier"};
 
     *s = (struct status){.state = "Running", .generation = 3, .attempt = 2, .restarts = 1};
     (void)snprintf(s->message, sizeof s->message, "all is \"well\"");
@@ -74,6 +76,64 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_string_equal(buf_text(&text), buf_text(&text_again));
     buf_deinit(&text);
     buf_deinit(&text_again);
+    free(s);
+    free(again);
+}
+
+/* A merge patch writes over what is there, so null takes away what an attempt before had. */
+static void status_shows_skipped_steps_only_when_there_are_some(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct progress p = {.step = 4, .total_steps = 9, .loss = 1};
+
+    (void)state;
+    for (int skipped = 0; skipped < 2; skipped++) {
+        struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+
+        p.skipped_steps = skipped;
+        status_take_progress(s, &p, NOW_MS);
+        write_status(s, &text);
+        assert_non_null(
+            strstr(buf_text(&text), skipped ? "\"skippedSteps\":1," : "\"skippedSteps\":null,"));
+        assert_non_null(strstr(buf_text(&text), "\"initialised\":null,"));
+        buf_deinit(&text);
+    }
+    free(s);
+}
+
+/* All that a worker may say about how good a model is, by name and value. */
+static void status_has_room_for_every_metric(void **state)
+{
+    static const char *const names[] = {"accuracy",
+                                        "f1",
+                                        "matthews",
+                                        "pearson",
+                                        "spearman",
+                                        "evalLoss",
+                                        "accuracyMismatched",
+                                        "evalLossMismatched",
+                                        "nextSentenceAccuracy"};
+    struct status *s = calloc(1, sizeof *s);
+    struct status *again = calloc(1, sizeof *again);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+    struct progress p = {.step = 9, .total_steps = 9, .n_metrics = 9};
+    struct json *json;
+
+    (void)state;
+    for (int i = 0; i < 9; i++) {
+        (void)snprintf(p.metrics[i].name, sizeof p.metrics[i].name, "%s", names[i]);
+        p.metrics[i].value = -i / 8.0;
+    }
+    status_take_progress(s, &p, NOW_MS);
+    write_status(s, &text);
+    assert_int_equal(json_parse(text.data, text.len, &json, NULL), ERR_OK);
+    status_read(json, again);
+    assert_int_equal(again->progress.n_metrics, 9);
+    for (int i = 0; i < 9; i++)
+        assert_string_equal(again->progress.metrics[i].name, names[i]);
+    assert_string_equal(again->progress.metrics[8].value, "-1.0000");
+    json_free(json);
+    buf_deinit(&text);
     free(s);
     free(again);
 }
@@ -160,6 +220,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_shows_skipped_steps_only_when_there_are_some),
+        cmocka_unit_test(status_has_room_for_every_metric),
         cmocka_unit_test(status_that_is_empty_reads_as_zero),
         cmocka_unit_test(status_shrugs_off_nonsense),
         cmocka_unit_test(status_set_keeps_the_time_of_the_last_change),
