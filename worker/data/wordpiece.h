@@ -1,9 +1,7 @@
 /* data/wordpiece.h - text to token ids, as BERT does it.
  *
- * Two steps, after google-research/bert tokenization.py: the basic tokenizer drops control
- * characters, puts every CJK ideograph on its own, splits at white space, lower-cases and strips
- * accents (Unicode NFD, then category Mn dropped) unless `keep_case`, and splits at punctuation;
- * WordPiece then takes the longest piece that the vocabulary knows, again and again ("##" marks a
+ * After google-research/bert tokenization.py: the text is cut into words (data/words.h), and of a
+ * word WordPiece takes the longest piece that the vocabulary knows, again and again ("##" marks a
  * piece that does not begin a word). A word with a rest that nothing matches, or of more than
  * WORDPIECE_WORD_MAX characters, becomes one [UNK] (100 characters as in every Hugging Face
  * tokenizer; tokenization.py has 200 today).
@@ -22,20 +20,14 @@
 #ifndef DATA_WORDPIECE_H
 #define DATA_WORDPIECE_H
 
-#include <stdbool.h>
-
 #include "data/vocab.h"
+#include "data/words.h"
 
-#define WORDPIECE_WORD_MAX       100        /* characters */
-#define WORDPIECE_TEXT_MAX_BYTES (1u << 20) /* of one text */
+#define WORDPIECE_WORD_MAX 100 /* characters */
 
 struct wordpiece {
     const struct vocab *vocab; /* borrowed */
-    bool keep_case;            /* a cased model: no lower case, accents stay */
-    /* private: scratch */
-    int32_t *chars;
-    size_t chars_cap;
-    char *word;
+    struct words words;        /* private: scratch */
 };
 
 /* Tokens of one text after another; the caller owns it and frees `ids`. Zeroed is empty. */
@@ -45,13 +37,13 @@ struct token_list {
     size_t cap;
 };
 
-/* Nothing to allocate yet. The caller calls wordpiece_deinit(). */
+/* `keep_case`: a cased model. Allocates nothing yet. The caller calls wordpiece_deinit(). */
 void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case);
 
 /* Append the tokens of `text` to `out`.
  *
  * Returns ERR_INVALID for text that is not UTF-8 (with the byte's offset), ERR_LIMIT for more than
- * WORDPIECE_TEXT_MAX_BYTES, ERR_NO_MEMORY; then `out` is as before.
+ * WORDS_TEXT_MAX_BYTES, ERR_NO_MEMORY; then `out` is as before.
  */
 MUST_CHECK enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len,
                                           struct token_list *out, struct err *err);

@@ -117,7 +117,7 @@ static void wordpiece_refuses_what_is_not_utf8_and_leaves_the_list_alone(void **
 
 static void wordpiece_survives_a_million_marks(void **state)
 {
-    size_t len = WORDPIECE_TEXT_MAX_BYTES / 6 * 6;
+    size_t len = WORDS_TEXT_MAX_BYTES / 6 * 6;
     char *text = malloc(len + 6);
     struct wordpiece w;
     struct token_list list = {0};
@@ -132,8 +132,7 @@ static void wordpiece_survives_a_million_marks(void **state)
     assert_int_equal(wordpiece_encode(&w, text, len, &list, NULL), ERR_OK);
     assert_int_equal(list.n, 1);
     assert_int_equal(list.ids[0], vocab.unk);
-    assert_int_equal(wordpiece_encode(&w, text, WORDPIECE_TEXT_MAX_BYTES + 1, &list, NULL),
-                     ERR_LIMIT);
+    assert_int_equal(wordpiece_encode(&w, text, WORDS_TEXT_MAX_BYTES + 1, &list, NULL), ERR_LIMIT);
     token_list_deinit(&list);
     wordpiece_deinit(&w);
     free(text);
