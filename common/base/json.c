@@ -1,12 +1,16 @@
 #include "base/json.h"
 
 #include <cJSON.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define JSON_INT_MAX       9007199254740992.0 /* 2^53: beyond it doubles skip integers */
-#define KEYS_QUADRATIC_MAX 32                 /* up to here comparing all pairs beats sorting */
+#define NUMBER_MAX_BYTES   63
+#define KEYS_QUADRATIC_MAX 32 /* up to here comparing all pairs beats sorting */
 
 static const cJSON *node_of(const struct json *v)
 {
@@ -18,31 +22,73 @@ static const struct json *value_of(const cJSON *node)
     return (const struct json *)(const void *)node;
 }
 
-/* Length of the UTF-8 sequence at `s`, or 0 when it is not valid. */
-static size_t utf8_step(const unsigned char *s, size_t left)
+static size_t count_digits(const char *s, size_t n)
 {
-    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
-    uint32_t code;
-    size_t n;
+    size_t i = 0;
 
-    if (s[0] < 0x80)
-        return 1;
-    n = s[0] >= 0xf0 && s[0] < 0xf8 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
-    if (n == 0 || n > left || s[0] >= 0xf8)
-        return 0;
-    code = s[0] & (0xffu >> (n + 1));
-    for (size_t i = 1; i < n; i++) {
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-        code = (code << 6) | (s[i] & 0x3fu);
-    }
-    if (code < lowest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
-        return 0;
-    return n;
+    while (i < n && s[i] >= '0' && s[i] <= '9')
+        i++;
+    return i;
 }
 
-/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters in
- * strings, \u0000. One pass over the text before it is parsed. */
+static bool is_at(const char *s, size_t n, size_t i, const char *any_of)
+{
+    return i < n && s[i] != '\0' && strchr(any_of, s[i]);
+}
+
+/* Length of the number in front, 0 when JSON does not write it so ("01", "1.", "1e"). */
+static size_t number_length(const char *s, size_t n)
+{
+    size_t i = is_at(s, n, 0, "-");
+    size_t digits = count_digits(s + i, n - i);
+
+    if (digits == 0 || (digits > 1 && s[i] == '0'))
+        return 0;
+    i += digits;
+    if (is_at(s, n, i, ".")) {
+        digits = count_digits(s + i + 1, n - i - 1);
+        if (digits == 0)
+            return 0;
+        i += 1 + digits;
+    }
+    if (is_at(s, n, i, "eE")) {
+        i += is_at(s, n, i + 1, "+-") ? 2 : 1;
+        digits = count_digits(s + i, n - i);
+        if (digits == 0)
+            return 0;
+        i += digits;
+    }
+    return is_at(s, n, i, "+-.eE0123456789") ? 0 : i;
+}
+
+/* The parser behind us reads 63 characters of a number and takes the rest for something else. */
+static enum err_code check_number(const char *text, size_t len, size_t at, size_t *out_n,
+                                  struct err *err)
+{
+    size_t n = number_length(text + at, len - at);
+
+    if (n == 0)
+        return err_set(err, ERR_INVALID, "byte %zu: not a number as JSON writes it", at);
+    if (n > NUMBER_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "byte %zu: a number of more than %d characters", at,
+                       NUMBER_MAX_BYTES);
+    *out_n = n;
+    return ERR_OK;
+}
+
+/* Is this a backslash and what may follow it? The parser behind us reads "\\uzzzz" as a NUL. */
+static bool is_escape(const char *s, size_t n)
+{
+    if (!is_at(s, n, 1, "\"\\/bfnrtu"))
+        return false;
+    for (size_t i = 2; s[1] == 'u' && i < 6; i++)
+        if (!is_at(s, n, i, "0123456789abcdefABCDEF"))
+            return false;
+    return true;
+}
+
+/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters, \u0000,
+ * numbers in other notations. One pass over the text before it is parsed. */
 static enum err_code check_text(const char *text, size_t len, struct err *err)
 {
     bool in_string = false;
@@ -52,17 +98,26 @@ static enum err_code check_text(const char *text, size_t len, struct err *err)
     for (size_t i = 0; i < len; i += step) {
         unsigned char c = (unsigned char)text[i];
 
-        step = utf8_step((const unsigned char *)text + i, len - i);
+        step = utf8_step(text + i, len - i);
         if (step == 0 || c == '\0')
             return err_set(err, ERR_INVALID, "byte %zu is not valid UTF-8 text", i);
-        if (in_string && c < 0x20)
-            return err_set(err, ERR_INVALID, "byte %zu: control character in a string", i);
+        if (!in_string && c >= 0x80)
+            return err_set(err, ERR_INVALID, "not JSON at byte %zu", i);
+        if (c < 0x20 && (in_string || !strchr("\t\r\n", c)))
+            return err_set(err, ERR_INVALID, "byte %zu: control character", i);
         if (in_string && c == '\\') {
+            if (!is_escape(text + i, len - i))
+                return err_set(err, ERR_INVALID, "byte %zu: nothing that a backslash escapes", i);
             if (len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
                 return err_set(err, ERR_INVALID, "byte %zu: a string holds \\u0000", i);
-            step = i + 1 < len ? 2 : 1;
+            step = 2;
         } else if (c == '"') {
             in_string = !in_string;
+        } else if (!in_string && (c == '-' || (c >= '0' && c <= '9'))) {
+            enum err_code rc = check_number(text, len, i, &step, err);
+
+            if (rc != ERR_OK)
+                return rc;
         } else if (!in_string && (c == '{' || c == '[')) {
             if (++depth > JSON_DEPTH_MAX)
                 return err_set(err, ERR_LIMIT, "byte %zu: more than %d levels", i, JSON_DEPTH_MAX);
@@ -99,17 +154,20 @@ static enum err_code many_keys_differ(const cJSON *object, size_t n, struct err 
     return rc;
 }
 
-/* No object holds a key twice: which one counts would be anybody's guess. */
-static enum err_code check_keys(const cJSON *node, struct err *err)
+/* No object holds a key twice: which one counts would be anybody's guess. And no number is too
+ * large for a double: infinity could not be written again. */
+static enum err_code check_values(const cJSON *node, struct err *err)
 {
     size_t n = 0;
 
     for (const cJSON *c = node->child; c; c = c->next, n++) {
-        enum err_code rc = check_keys(c, err);
+        enum err_code rc = check_values(c, err);
 
         if (rc != ERR_OK)
             return rc;
     }
+    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble))
+        return err_set(err, ERR_INVALID, "a number is too large");
     if (!cJSON_IsObject(node))
         return ERR_OK;
     if (n > KEYS_QUADRATIC_MAX)
@@ -129,6 +187,10 @@ enum err_code json_parse(const char *text, size_t len, struct json **out, struct
 
     if (len > JSON_TEXT_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "JSON text above %zu bytes", JSON_TEXT_MAX_BYTES);
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3;
+        len -= 3;
+    }
     rc = check_text(text, len, err);
     if (rc != ERR_OK)
         return rc;
@@ -141,7 +203,7 @@ enum err_code json_parse(const char *text, size_t len, struct json **out, struct
     if (end != text + len)
         rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));
     if (rc == ERR_OK)
-        rc = check_keys(root, err);
+        rc = check_values(root, err);
     if (rc != ERR_OK) {
         cJSON_Delete(root);
         return rc;
@@ -252,6 +314,13 @@ bool json_is_i64(const struct json *v)
 int64_t json_i64(const struct json *v, int64_t fallback)
 {
     return json_is_i64(v) ? (int64_t)json_double(v, 0) : fallback;
+}
+
+int json_int(const struct json *v, int fallback)
+{
+    int64_t i = json_i64(v, fallback);
+
+    return i >= INT_MIN && i <= INT_MAX ? (int)i : fallback;
 }
 
 char *json_print(const struct json *v)

@@ -1,13 +1,13 @@
 /* base/json.h - read JSON strictly; the only place that knows the parser behind it.
  *
  * Stricter than most parsers because what comes in is foreign: one document and nothing after it,
- * valid UTF-8, no duplicate keys, no embedded NUL, no raw control characters, at most
- * JSON_DEPTH_MAX levels. Values are borrowed from the document that json_parse() made and live
- * until json_free(). Every reader accepts NULL for "not there" and answers with the default, so
- * lookups chain without checks: json_string(json_path(pod, "status.podIP"), "").
- * Objects of the API server are only read, never written back whole: numbers above 2^53 do not
- * survive the parser.
- * Layer: base. Threads: a document belongs to one thread at a time.
+ * valid UTF-8, no duplicate keys, no embedded NUL, no raw control characters, numbers in JSON's own
+ * notation that a double can hold, at most JSON_DEPTH_MAX levels. Values are borrowed from the
+ * document that json_parse() made and live until json_free(). Every reader accepts NULL for "not
+ * there" and answers with the default, so lookups chain without checks: json_string(json_path(pod,
+ * "status.podIP"), ""). Objects of the API server are only read, never written back whole: numbers
+ * above 2^53 do not survive the parser. Layer: base. Threads: a document belongs to one thread at a
+ * time.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -32,7 +32,8 @@ enum json_kind {
     JSON_OBJECT,
 };
 
-/* Parse `len` bytes. On ERR_OK the caller owns *out: json_free(). ERR_INVALID names the place. */
+/* Parse `len` bytes; a byte order mark in front is skipped. On ERR_OK the caller owns *out:
+ * json_free(). ERR_INVALID and ERR_LIMIT name the place. */
 MUST_CHECK enum err_code json_parse(const char *text, size_t len, struct json **out,
                                     struct err *err);
 void json_free(struct json *root);
@@ -57,6 +58,8 @@ bool json_bool(const struct json *v, bool fallback);
 double json_double(const struct json *v, double fallback);
 /* A whole number within +-2^53, else the fallback. */
 int64_t json_i64(const struct json *v, int64_t fallback);
+/* A whole number that is an int, else the fallback. */
+int json_int(const struct json *v, int fallback);
 /* Is it a number without a fraction within +-2^53? */
 bool json_is_i64(const struct json *v);
 

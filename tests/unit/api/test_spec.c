@@ -90,7 +90,7 @@ static void check_number(const struct spec_field *f)
     assert_true(takes_number(f, f->max));
     assert_false(takes_number(f, f->min - step));
     assert_false(takes_number(f, f->max + step));
-    assert_false(takes(f, "1e999"));
+    assert_false(takes(f, "1e300"));
     assert_false(takes(f, f->kind == SPEC_DECIMAL ? "0.5" : "\"1\""));
     if (f->kind != SPEC_DECIMAL) {
         assert_false(takes(f, "1.5"));

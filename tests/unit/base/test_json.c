@@ -48,6 +48,27 @@ static struct row rows[] = {
     {"json_parse_takes_four_byte_utf8", "\"\xf0\x9f\x98\x80\"", 0, ERR_OK},
     {"json_parse_refuses_single_quotes", "{'a':1}", 0, ERR_INVALID},
     {"json_parse_refuses_a_trailing_comma", "[1,]", 0, ERR_INVALID},
+    {"json_parse_refuses_a_control_character_between_values", "[1,\x01 2]", 0, ERR_INVALID},
+    {"json_parse_takes_a_number_with_all_its_parts", "[-0,0.5,-12.25e+3,1E-2]", 0, ERR_OK},
+    {"json_parse_refuses_a_number_with_a_leading_zero", "[01]", 0, ERR_INVALID},
+    {"json_parse_refuses_a_minus_without_a_number", "[-]", 0, ERR_INVALID},
+    {"json_parse_refuses_a_number_that_begins_with_its_point", "-.5", 0, ERR_INVALID},
+    {"json_parse_refuses_a_number_that_ends_with_its_point", "[1.]", 0, ERR_INVALID},
+    {"json_parse_refuses_a_number_with_an_empty_exponent", "1e", 0, ERR_INVALID},
+    {"json_parse_refuses_two_numbers_in_one", "1.2.3", 0, ERR_INVALID},
+    {"json_parse_refuses_a_number_that_no_double_holds", "[1e999]", 0, ERR_INVALID},
+    {"json_parse_takes_63_characters_of_a_number",
+     "100000000000000000000000000000000000000000000000000000000000000", 0, ERR_OK},
+    {"json_parse_refuses_64_characters_of_a_number",
+     "1000000000000000000000000000000000000000000000000000000000000000", 0, ERR_LIMIT},
+    {"json_parse_skips_one_byte_order_mark",
+     "\xef\xbb\xbf"
+     "0",
+     0, ERR_OK},
+    {"json_parse_refuses_a_second_byte_order_mark", "\xef\xbb\xbf\xef\xbb\xbf{}", 0, ERR_INVALID},
+    {"json_parse_refuses_an_escape_without_four_digits", "\"\\u-3d8\"", 0, ERR_INVALID},
+    {"json_parse_refuses_an_escape_cut_short", "\"\\u12", 0, ERR_INVALID},
+    {"json_parse_refuses_an_escape_it_does_not_know", "\"\\x41\"", 0, ERR_INVALID},
     {"json_parse_refuses_a_word_it_does_not_know", "[nil]", 0, ERR_INVALID},
 };
 
@@ -137,7 +158,7 @@ static void json_readers_do_not_convert_between_kinds(void **state)
 
 static void json_i64_holds_exactly_up_to_2_to_the_53(void **state)
 {
-    struct json *root = parse("[9007199254740992, -9007199254740992, 9007199254740994, 1e999]");
+    struct json *root = parse("[9007199254740992, -9007199254740992, 9007199254740994, 1e300]");
     const struct json *v = json_first(root);
 
     (void)state;
@@ -149,6 +170,22 @@ static void json_i64_holds_exactly_up_to_2_to_the_53(void **state)
     v = json_next(v);
     assert_int_equal(json_i64(v, -1), -1);
     assert_null(json_next(v));
+    json_free(root);
+}
+
+static void json_int_does_not_wrap_around(void **state)
+{
+    struct json *root = parse("[2147483647, -2147483648, 2147483648, 4294967296]");
+    const struct json *v = json_first(root);
+
+    (void)state;
+    assert_int_equal(json_int(v, -1), INT32_MAX);
+    v = json_next(v);
+    assert_int_equal(json_int(v, -1), INT32_MIN);
+    v = json_next(v);
+    assert_int_equal(json_int(v, -1), -1);
+    v = json_next(v);
+    assert_int_equal(json_int(v, -1), -1);
     json_free(root);
 }
 
@@ -206,6 +243,7 @@ int main(void)
         cmocka_unit_test(json_readers_answer_absence_with_the_default),
         cmocka_unit_test(json_readers_do_not_convert_between_kinds),
         cmocka_unit_test(json_i64_holds_exactly_up_to_2_to_the_53),
+        cmocka_unit_test(json_int_does_not_wrap_around),
         cmocka_unit_test(json_path_follows_dots_and_stops_at_gaps),
         cmocka_unit_test(json_equal_ignores_the_order_of_members_only),
         cmocka_unit_test(json_print_gives_text_that_reads_back_equal),
