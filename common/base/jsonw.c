@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #define STRINGF_MAX_BYTES 4096
 
 void jsonw_init(struct jsonw *w, struct buf *out)
@@ -21,20 +23,25 @@ static void put(struct jsonw *w, const char *bytes, size_t n)
 
 static void put_quoted(struct jsonw *w, const char *s)
 {
+    size_t left = strlen(s);
+    size_t step;
     char code[8];
 
     put(w, "\"", 1);
-    for (const char *p = s; *p; p++) {
-        unsigned char c = (unsigned char)*p;
+    for (; left > 0; s += step, left -= step) {
+        unsigned char c = (unsigned char)*s;
+        size_t n = utf8_step(s, left);
 
-        if (c == '"' || c == '\\') {
+        step = n > 0 ? n : 1;
+        if (c == '"' || c == '\\')
             put(w, "\\", 1);
-            put(w, p, 1);
-        } else if (c < 0x20) {
+        if (c < 0x20) {
             (void)snprintf(code, sizeof code, "\\u%04x", c);
             put(w, code, 6);
+        } else if (n > 0) {
+            put(w, s, n);
         } else {
-            put(w, p, 1);
+            put(w, "\xef\xbf\xbd", 3);
         }
     }
     put(w, "\"", 1);

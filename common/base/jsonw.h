@@ -3,7 +3,8 @@
  * Errors stick: after the first one every call does nothing and jsonw_finish() reports it, so a
  * document is written without a check a line. `key` names the member inside an object and is NULL
  * inside an array and for the root. A number that is not finite is refused: JSON has no word for
- * it. Strings are written as they are, so hand in UTF-8. Layer: base. Threads: one.
+ * it. A byte of a string that is not UTF-8 becomes U+FFFD: sentences are cut at a number of bytes,
+ * and half a character must not make the whole document unreadable. Layer: base. Threads: one.
  */
 #ifndef BASE_JSONW_H
 #define BASE_JSONW_H

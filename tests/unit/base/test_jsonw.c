@@ -54,6 +54,19 @@ static void jsonw_escapes_what_json_does_not_take(void **state)
     buf_deinit(&out);
 }
 
+static void jsonw_puts_a_replacement_for_bytes_that_are_not_utf8(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_string(&w, NULL, "a\xff z\xc3\xb6 cut: \xe2\x82");
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_string_equal(out.data, "\"a\xef\xbf\xbd z\xc3\xb6 cut: \xef\xbf\xbd\xef\xbf\xbd\"");
+    buf_deinit(&out);
+}
+
 static void jsonw_double_reads_back_as_the_same_double(void **state)
 {
     static const double values[] = {0, -0.5, 0.1, 1.0 / 3, 2e-5, 1e300, 5e-324, 123456789.123};
@@ -171,6 +184,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jsonw_writes_nested_objects_and_arrays),
         cmocka_unit_test(jsonw_escapes_what_json_does_not_take),
+        cmocka_unit_test(jsonw_puts_a_replacement_for_bytes_that_are_not_utf8),
         cmocka_unit_test(jsonw_double_reads_back_as_the_same_double),
         cmocka_unit_test(jsonw_refuses_a_number_that_is_not_finite),
         cmocka_unit_test(jsonw_reports_the_first_error_and_not_the_last),
