@@ -89,7 +89,7 @@ int watched_attempt(const struct json *object)
 {
     if (json_count(json_path(object, "status.stages")) == 0)
         return 0;
-    return (int)json_i64(json_path(object, "status.attempt"), 1);
+    return json_int(json_path(object, "status.attempt"), 1);
 }
 
 static void print_ms(FILE *out, const struct json *v)

@@ -31,7 +31,7 @@ enum err_code node_probe_read(const char *text, struct node_probe *out, struct e
         return err_wrap(err, rc, "probe result");
     p.gflops = json_double(json_get(root, "gflops"), -1);
     p.unit_ms = json_double(json_get(root, "unitMs"), -1);
-    p.threads = (int)json_i64(json_get(root, "threads"), 0);
+    p.threads = json_int(json_get(root, "threads"), 0);
     (void)snprintf(p.blas_core, sizeof p.blas_core, "%s",
                    json_string(json_get(root, "blasCore"), ""));
     (void)snprintf(p.cpu_model, sizeof p.cpu_model, "%s",

@@ -66,9 +66,9 @@ static enum err_code read_stage(const struct json *v, struct plan *p, int next_u
 
     if (rc != ERR_OK)
         return err_wrap(err, rc, "stage %d", p->n_stages);
-    s->first_unit = (int)json_i64(json_get(v, "firstUnit"), -1);
-    s->n_units = (int)json_i64(json_get(v, "units"), -1);
-    s->cpu_milli = (int)json_i64(json_get(v, "cpuMilli"), 0);
+    s->first_unit = json_int(json_get(v, "firstUnit"), -1);
+    s->n_units = json_int(json_get(v, "units"), -1);
+    s->cpu_milli = json_int(json_get(v, "cpuMilli"), 0);
     s->memory_bytes = json_i64(json_get(v, "memoryBytes"), 0);
     s->predicted_ms = json_double(json_get(v, "predictedMs"), 0);
     if (s->first_unit != next_unit || s->n_units < 1 || s->n_units > left)
@@ -105,7 +105,7 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
 
     if (json_i64(json_get(root, "version"), 0) != PLAN_VERSION)
         return err_set(err, ERR_INVALID, "version: must be %d", PLAN_VERSION);
-    p->attempt = (int)json_i64(json_get(root, "attempt"), 0);
+    p->attempt = json_int(json_get(root, "attempt"), 0);
     p->predicted_step_ms = json_double(json_get(root, "predictedStepMs"), 0);
     p->bound_ms = json_double(json_get(root, "boundMs"), 0);
     rc = copy_text(root, "namespace", p->namespace, sizeof p->namespace, err);

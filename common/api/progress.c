@@ -130,13 +130,13 @@ static enum err_code read_progress(const struct json *root, struct progress *p, 
         return err_set(err, ERR_INVALID, "state or cause is missing or unknown");
     p->state = (enum progress_state)state;
     p->cause = (enum progress_cause)cause;
-    p->stage = (int)json_i64(json_get(root, "stage"), 0);
-    p->attempt = (int)json_i64(json_get(root, "attempt"), 0);
+    p->stage = json_int(json_get(root, "stage"), 0);
+    p->attempt = json_int(json_get(root, "attempt"), 0);
     p->has_peers = json_bool(json_get(root, "hasPeers"), false);
     p->step = json_i64(json_get(root, "step"), 0);
     p->total_steps = json_i64(json_get(root, "totalSteps"), 0);
     p->skipped_steps = json_i64(json_get(root, "skippedSteps"), 0);
-    p->epoch = (int)json_i64(json_get(root, "epoch"), 0);
+    p->epoch = json_int(json_get(root, "epoch"), 0);
     p->loss = json_double(json_get(root, "loss"), NAN);
     p->tokens_per_second = json_double(json_get(root, "tokensPerSecond"), 0);
     p->eta_seconds = json_double(json_get(root, "etaSeconds"), -1);
@@ -185,7 +185,7 @@ enum err_code peers_write(const struct peers *p, struct buf *out, struct err *er
 
 static enum err_code read_peers(const struct json *root, struct peers *p, struct err *err)
 {
-    p->attempt = (int)json_i64(json_get(root, "attempt"), 0);
+    p->attempt = json_int(json_get(root, "attempt"), 0);
     for (const struct json *v = json_first(json_get(root, "stages")); v; v = json_next(v)) {
         const char *host = json_string(json_get(v, "host"), "");
         int64_t port = json_i64(json_get(v, "port"), 0);

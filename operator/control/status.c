@@ -79,11 +79,11 @@ static void read_progress(const struct json *v, struct status_progress *p)
     p->step = json_i64(json_get(v, "step"), 0);
     p->total_steps = json_i64(json_get(v, "totalSteps"), 0);
     p->skipped_steps = json_i64(json_get(v, "skippedSteps"), 0);
-    p->epoch = (int)json_i64(json_get(v, "epoch"), 0);
+    p->epoch = json_int(json_get(v, "epoch"), 0);
     COPY(p->loss, v, "loss");
     COPY(p->initialised, v, "initialised");
     p->tokens_per_second = json_i64(json_get(v, "tokensPerSecond"), 0);
-    p->percentage = (int)json_i64(json_get(v, "percentage"), 0);
+    p->percentage = json_int(json_get(v, "percentage"), 0);
     p->remaining_seconds = json_i64(json_get(v, "estimatedRemainingSeconds"), -1);
     p->updated_ms = read_time(json_get(v, "lastUpdatedTime"));
     for (const struct json *m = json_first(json_get(v, "metrics")); m; m = json_next(m)) {
@@ -126,10 +126,10 @@ void status_read(const struct json *json, struct status *out)
     s.generation = json_i64(json_get(json, "observedGeneration"), 0);
     for (const struct json *v = json_first(json_get(json, "conditions")); v; v = json_next(v))
         read_condition(v, &s);
-    s.attempt = (int)json_i64(json_get(json, "attempt"), 0);
-    s.restarts = (int)json_i64(json_get(json, "restarts"), 0);
+    s.attempt = json_int(json_get(json, "attempt"), 0);
+    s.restarts = json_int(json_get(json, "restarts"), 0);
     s.next_attempt_ms = read_time(json_get(json, "nextAttemptTime"));
-    s.memory_percent = (int)json_i64(json_get(json, "memoryPercent"), 0);
+    s.memory_percent = json_int(json_get(json, "memoryPercent"), 0);
     s.start_ms = read_time(json_get(json, "startTime"));
     s.completion_ms = read_time(json_get(json, "completionTime"));
     read_progress(json_get(json, "progress"), &s.progress);

@@ -79,7 +79,7 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     COPY(out->version, metadata(object, "resourceVersion"));
     out->generation = json_i64(metadata(object, "generation"), 0);
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
-    out->attempt = (int)json_i64(json_get(status, "attempt"), 0);
+    out->attempt = json_int(json_get(status, "attempt"), 0);
     out->is_final = false;
     for (const struct json *c = json_first(json_get(status, "conditions")); c; c = json_next(c)) {
         const char *type = json_string(json_get(c, "type"), "");
@@ -155,7 +155,7 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
     const char *message = json_string(json_get(ended, "message"), "");
 
     out->has_exit_code = json_is_i64(json_get(ended, "exitCode"));
-    out->exit_code = (int)json_i64(json_get(ended, "exitCode"), 0);
+    out->exit_code = json_int(json_get(ended, "exitCode"), 0);
     out->finished_ms = read_time(json_get(ended, "finishedAt"));
     COPY(out->reason, json_get(ended, "reason"));
     out->is_out_of_memory = strcmp(out->reason, "OOMKilled") == 0;
