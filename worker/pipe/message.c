@@ -1,6 +1,7 @@
 #include "pipe/message.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define STEPS_MAX (INT64_C(1) << 40)
@@ -53,7 +54,8 @@ double message_loss_mean(const struct message_loss *l)
 
 static char *put(char *p, const void *bytes, size_t n)
 {
-    memcpy(p, bytes, n);
+    if (n > 0) /* what a batch does not have is NULL */
+        memcpy(p, bytes, n);
     return p + n;
 }
 
@@ -185,6 +187,17 @@ size_t message_sum_write(const struct message_sum *s, void *out)
     return sizeof *s;
 }
 
+/* A NaN would stay in every mean that it gets into. */
+static bool are_times(const double *ms, int n, int n_max)
+{
+    if (n < 0 || n > n_max)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!isfinite(ms[i]) || ms[i] < 0)
+            return false;
+    return true;
+}
+
 enum err_code message_sum_read(const void *in, size_t n, struct message_sum *out, struct err *err)
 {
     struct message_sum s;
@@ -192,8 +205,8 @@ enum err_code message_sum_read(const void *in, size_t n, struct message_sum *out
     if (n != sizeof s)
         return err_set(err, ERR_PROTOCOL, "sum of a step: %zu bytes, not %zu", n, sizeof s);
     memcpy(&s, in, sizeof s);
-    if (s.n_stages < 0 || s.n_stages >= SPEC_STAGES_MAX)
-        return err_set(err, ERR_PROTOCOL, "sum of a step: %d stages", s.n_stages);
+    if (!are_times(s.stage_ms, s.n_stages, SPEC_STAGES_MAX - 1))
+        return err_set(err, ERR_PROTOCOL, "sum of a step: no times of %d stages", s.n_stages);
     *out = s;
     return ERR_OK;
 }
@@ -211,9 +224,10 @@ enum err_code message_end_read(const void *in, size_t n, struct message_end *out
     if (n != sizeof e)
         return err_set(err, ERR_PROTOCOL, "end of a step: %zu bytes, not %zu", n, sizeof e);
     memcpy(&e, in, sizeof e);
-    if (e.n_stages < 0 || e.n_stages > SPEC_STAGES_MAX || e.n_metrics < 0 ||
+    if (!are_times(e.stage_ms, e.n_stages, SPEC_STAGES_MAX) || e.n_metrics < 0 ||
         e.n_metrics > MESSAGE_METRICS_MAX || e.loss.n < 0 || e.loss.n_seqs < 0)
-        return err_set(err, ERR_PROTOCOL, "end of a step: %d stages, %d metrics, %lld sequences",
+        return err_set(err, ERR_PROTOCOL,
+                       "end of a step: no times of %d stages, or %d metrics, %lld sequences",
                        e.n_stages, e.n_metrics, (long long)e.loss.n_seqs);
     *out = e;
     return ERR_OK;

@@ -136,6 +136,9 @@ static void message_sums_read_back_and_check_their_stage_count(void **state)
     assert_int_equal(message_sum_read(bytes, n, &got, NULL), ERR_OK);
     assert_memory_equal(&got, &sum, sizeof sum);
     assert_int_equal(message_sum_read(bytes, n - 1, &got, NULL), ERR_PROTOCOL);
+    sum.stage_ms[1] = (double)NAN;
+    n = message_sum_write(&sum, bytes);
+    assert_int_equal(message_sum_read(bytes, n, &got, NULL), ERR_PROTOCOL);
     sum.n_stages = SPEC_STAGES_MAX;
     n = message_sum_write(&sum, bytes);
     assert_int_equal(message_sum_read(bytes, n, &got, NULL), ERR_PROTOCOL);
@@ -159,6 +162,10 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
                      ERR_PROTOCOL);
     end.n_metrics = 0;
+    end.stage_ms[0] = (double)INFINITY;
+    assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
+                     ERR_PROTOCOL);
+    end.stage_ms[0] = 0;
     end.n_stages = -1;
     assert_int_equal(message_end_read(bytes, message_end_write(&end, bytes), &got_end, NULL),
                      ERR_PROTOCOL);
