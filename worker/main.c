@@ -17,7 +17,7 @@
 #define PROBE_MS 1500
 
 static const char usage[] =
-    "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--output DIR]\n"
+    "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--termination-log FILE]\n"
     "       skyjob-worker version\n"
@@ -91,6 +91,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"plan", required_argument, NULL, 'p'},
         {"stage", required_argument, NULL, 's'},
         {"data", required_argument, NULL, 'd'},
+        {"model", required_argument, NULL, 'm'},
         {"output", required_argument, NULL, 'o'},
         {"control", required_argument, NULL, 'c'},
         {"tensor", required_argument, NULL, 't'},
@@ -114,6 +115,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             break;
         case 'd':
             out->stage.data_dir = optarg;
+            break;
+        case 'm':
+            out->stage.model_dir = optarg;
             break;
         case 'o':
             out->stage.output_dir = optarg;

@@ -14,6 +14,7 @@
 #include "nn/gemm.h"
 #include "pipe/control.h"
 #include "pipe/cpu.h"
+#include "pipe/start.h"
 #include "pipe/train.h"
 
 #define PEERS_WAIT_MS   600000 /* pods may wait for each other's image for minutes */
@@ -39,7 +40,6 @@ struct worker {
 static enum err_code check_supported(const struct spec *spec, struct err *err)
 {
     const char *what = strcmp(spec->data.task, "MNLI") != 0 ? "spec.data.task"
-                       : spec->from.claim[0]                ? "spec.model.from"
                        : spec->letters == SPEC_CASE_CASED   ? "case: Cased"
                                                             : NULL;
 
@@ -61,6 +61,8 @@ static enum err_code load_plan(struct worker *w, struct err *err)
                      w->plan.n_stages - 1);
     if (rc == ERR_OK && w->params->stage == 0 && !w->params->data_dir)
         rc = err_set(err, ERR_INVALID, "--data: stage 0 needs the folder with the data");
+    if (rc == ERR_OK && w->plan.spec.from.claim[0] && !w->params->model_dir)
+        rc = err_set(err, ERR_INVALID, "--model: spec.model.from needs the folder with the model");
     if (rc == ERR_OK)
         rc = check_supported(&w->plan.spec, err);
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
@@ -105,6 +107,35 @@ static enum err_code open_link(struct worker *w, struct err *err)
     return link_open(&p, &w->link, err);
 }
 
+/* A file that is not there may still come; what is wrong stays wrong. */
+static enum progress_cause cause_of_reading(enum err_code rc)
+{
+    if (rc == ERR_NOT_FOUND)
+        return PROGRESS_CAUSE_DATA_MISSING;
+    return err_is_transient(rc) ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_CONFIG;
+}
+
+static enum err_code load_model(struct worker *w, struct err *err)
+{
+    struct progress *progress = &w->train.progress;
+    struct pretrained *model = NULL;
+    enum err_code rc;
+
+    if (!w->params->model_dir)
+        return ERR_OK;
+    rc = start_open(w->params->model_dir, &w->plan, &model, err);
+    if (rc == ERR_OK)
+        rc = start_load(&w->stage, model, progress->initialised, err);
+    if (rc == ERR_OK) {
+        board_set_progress(&w->board, progress);
+        LOG(LOG_INFO, "started from a trained model", LOG_S("folder", w->params->model_dir),
+            LOG_S("initialised", progress->initialised[0] ? progress->initialised : "nothing"));
+    }
+    pretrained_close(model);
+    w->cause = cause_of_reading(rc);
+    return rc;
+}
+
 /* Everything that takes memory or reads files, before anybody waits for us. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
@@ -119,14 +150,12 @@ static enum err_code prepare(struct worker *w, struct err *err)
         rc = open_link(w, err);
     if (rc == ERR_OK && !(w->meta = malloc(train_meta_bytes(&w->plan))))
         rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
+    if (rc == ERR_OK)
+        rc = load_model(w, err);
     if (rc != ERR_OK || w->params->stage > 0)
         return rc;
-    w->cause = PROGRESS_CAUSE_CONFIG;
     rc = feed_init(&w->feed, &w->plan.spec, w->params->data_dir, err);
-    if (rc == ERR_NOT_FOUND)
-        w->cause = PROGRESS_CAUSE_DATA_MISSING;
-    else if (rc != ERR_OK && err_is_transient(rc))
-        w->cause = PROGRESS_CAUSE_OTHER;
+    w->cause = cause_of_reading(rc);
     return rc;
 }
 

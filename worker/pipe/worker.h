@@ -18,6 +18,7 @@ struct worker_params {
     const char *plan_path;
     int stage;
     const char *data_dir;   /* the head's; NULL for others */
+    const char *model_dir;  /* a trained model to start from; NULL: random weights */
     const char *output_dir; /* NULL: weights are not kept */
     const char *control_host;
     int control_port;
