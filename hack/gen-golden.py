@@ -168,8 +168,8 @@ def golden(head, seed, model):
         tensors |= {f"{optimizer}.{name}": p.detach().clone() for name, p in named.items()}
     save_file({name: t.detach().float().contiguous() for name, t in tensors.items()},
               OUT / f"{head}.safetensors",
-              metadata={"torch": torch.__version__.split("+")[0],
-                        "transformers": transformers.__version__})
+              metadata={"made with": f"torch {torch.__version__.split('+')[0]}, "
+                                     f"transformers {transformers.__version__}"})
 
 
 def main():
