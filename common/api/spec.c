@@ -413,3 +413,19 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         *out = s;
     return rc;
 }
+
+const char *spec_train_file(const struct spec *s)
+{
+    if (s->data.files.train[0])
+        return s->data.files.train;
+    return model_is_tied(&s->model) ? "train.txt" : "train.tsv"; /* language models read text */
+}
+
+const char *spec_dev_file(const struct spec *s)
+{
+    if (s->data.files.dev[0])
+        return s->data.files.dev;
+    if (strcmp(s->data.task, "MNLI") == 0)
+        return "dev_matched.tsv";
+    return model_is_tied(&s->model) ? "dev.txt" : "dev.tsv";
+}

@@ -68,9 +68,11 @@ static bool waits_for_data(struct round *r)
     if (seen->data != DATA_MISSING)
         return true;
     (void)snprintf(text, sizeof text,
-                   "%s. It must have the keys train.tsv, dev_matched.tsv and vocab.txt; this is "
-                   "looked at again every %d seconds.",
-                   seen->data_problem, DECIDE_DATA_RETRY_MS / 1000);
+                   "%s. It must have the keys %.120s, %.120s%s; this is looked at again every %d "
+                   "seconds.",
+                   seen->data_problem, spec_train_file(&r->spec), spec_dev_file(&r->spec),
+                   r->spec.from.claim[0] ? "" : " and " SPEC_VOCAB_FILE,
+                   DECIDE_DATA_RETRY_MS / 1000);
     wait_with(r, "Waiting", NEWS_WARNING, "DataNotFound", text);
     return true;
 }

@@ -176,9 +176,11 @@ static void label_node(struct apply *a, const struct action *action)
     buf_deinit(&body);
 }
 
-static void note_data(struct store_job *job, const struct json *object, const char *name)
+static void note_data(struct store_job *job, const struct json *object, const struct spec *spec)
 {
-    static const char *const files[] = {"train.tsv", "dev_matched.tsv", "vocab.txt"};
+    const char *name = spec->data.config_map;
+    const char *files[] = {spec_train_file(spec), spec_dev_file(spec), SPEC_VOCAB_FILE};
+    int n_files = spec->from.claim[0] ? 2 : 3; /* the model to start from may have the words */
 
     job->data = DATA_PRESENT;
     if (!object) {
@@ -186,33 +188,36 @@ static void note_data(struct store_job *job, const struct json *object, const ch
         (void)snprintf(job->data_problem, sizeof job->data_problem,
                        "There is no ConfigMap \"%.120s\" in the job's namespace", name);
     }
-    for (int i = 0; i < 3 && job->data == DATA_PRESENT; i++) {
+    for (int i = 0; i < n_files && job->data == DATA_PRESENT; i++) {
         if (json_get(json_get(object, "data"), files[i]) ||
             json_get(json_get(object, "binaryData"), files[i]))
             continue;
         job->data = DATA_MISSING;
         (void)snprintf(job->data_problem, sizeof job->data_problem,
-                       "ConfigMap \"%.120s\" has no key \"%s\"", name, files[i]);
+                       "ConfigMap \"%.90s\" has no key \"%.90s\"", name, files[i]);
     }
     job->data_checked_ms = clock_wall_ms();
 }
 
 static enum err_code read_data(struct apply *a, const struct observed *seen, struct err *err)
 {
-    const char *name = json_string(json_path(seen->spec, "data.source.configMap"), "");
+    struct spec spec;
     struct kube_ref ref = {
-        .resource = &kube_config_maps, .namespace = seen->namespace, .name = name};
+        .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec.data.config_map};
     char key[QUEUE_KEY_BYTES];
     struct json *object = NULL;
     struct store_job *job;
-    enum err_code rc = kube_get(a->client, &ref, &object, err);
+    enum err_code rc = spec_parse(seen->spec, &spec, err);
 
+    if (rc != ERR_OK)
+        return rc;
+    rc = kube_get(a->client, &ref, &object, err);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(a->store, key);
     if (job)
-        note_data(job, object, name);
+        note_data(job, object, &spec);
     json_free(object);
     if (job && a->store->listener.on_touch)
         a->store->listener.on_touch(a->store->listener.ctx, key);

@@ -339,6 +339,31 @@ static void check_refused(void **state)
     assert_int_equal(s.max_restarts, 77);
 }
 
+static void spec_names_the_files_of_its_task(void **state)
+{
+    static const struct {
+        const char *data, *train, *dev;
+    } want[] = {
+        {"", "train.tsv", "dev_matched.tsv"},
+        {", \"task\": \"QQP\"", "train.tsv", "dev.tsv"},
+        {", \"task\": \"MaskedLM\"", "train.txt", "dev.txt"},
+        {", \"task\": \"RTE\", \"files\": {\"dev\": \"b.jsonl\"}", "train.tsv", "b.jsonl"},
+        {", \"task\": \"Pretraining\", \"files\": {\"train\": \"wiki\"}", "wiki", "dev.txt"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        char text[256];
+        struct spec s;
+
+        (void)snprintf(text, sizeof text, "{\"data\": {\"source\": {\"configMap\": \"a\"}%s}}",
+                       want[i].data);
+        assert_int_equal(parse(text, &s, NULL), ERR_OK);
+        assert_string_equal(spec_train_file(&s), want[i].train);
+        assert_string_equal(spec_dev_file(&s), want[i].dev);
+    }
+}
+
 static void spec_path_with_dots_in_names_is_fine(void **state)
 {
     struct spec s;
@@ -374,6 +399,7 @@ int main(void)
         cmocka_unit_test(spec_fills_in_every_default),
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
+        cmocka_unit_test(spec_names_the_files_of_its_task),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
         cmocka_unit_test(spec_names_follow_rfc_1123),
     };

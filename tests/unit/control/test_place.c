@@ -11,6 +11,9 @@
 
 #define CONFIG_MAP_SPEC                                                                            \
     "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"configMap\":\"nli\"}}}"
+#define STARTED_FROM_SPEC                                                                          \
+    "{\"model\":{\"preset\":\"BertTiny\",\"from\":{\"persistentVolumeClaim\":{\"claimName\":"      \
+    "\"bert\"}}},\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":\"rte\"}}}"
 
 static void fresh(struct world *w)
 {
@@ -140,7 +143,10 @@ static struct row rows[] = {
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_waits_for_missing_data_with_an_event", data_missing, PLACED, F, "DataNotFound",
         .state = "Waiting", .event = "DataNotFound", COUNT(ACTION_CREATE_PLAN, 0),
+        .message = "It must have the keys train.tsv, dev_matched.tsv and vocab.txt;",
         .is_waiting = true, .spec = CONFIG_MAP_SPEC),
+    ROW("decide_needs_no_vocabulary_beside_a_model", data_missing, PLACED, F, "DataNotFound",
+        .message = "It must have the keys train.tsv, dev.tsv;", .spec = STARTED_FROM_SPEC),
     ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",
