@@ -69,13 +69,17 @@ static void job_that_kubectl_printed_is_taken_with_its_status(void **state)
     job_deinit(&job);
 }
 
-static void job_of_the_repository_is_read(void **state)
+static void job_samples_of_the_repository_are_read(void **state)
 {
     struct job job;
 
     (void)state;
     assert_int_equal(job_load("manifests/samples/mnli.yaml", &job, NULL), ERR_OK);
     assert_string_equal(job.name, "mnli");
+    job_deinit(&job);
+    assert_int_equal(job_load("manifests/samples/finetune.yaml", &job, NULL), ERR_OK);
+    assert_string_equal(job.spec.from.claim, "finetune");
+    assert_int_equal(job.spec.data.labels.n, 5);
     job_deinit(&job);
 }
 
@@ -130,7 +134,7 @@ int main(void)
         cmocka_unit_test(job_of_the_smallest_file_has_name_and_defaults),
         cmocka_unit_test(job_is_found_among_documents_of_other_kinds),
         cmocka_unit_test(job_that_kubectl_printed_is_taken_with_its_status),
-        cmocka_unit_test(job_of_the_repository_is_read),
+        cmocka_unit_test(job_samples_of_the_repository_are_read),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_ROWS];
