@@ -70,9 +70,10 @@ kind: SkyJob
 metadata: {name: $1}
 spec:
 $(printf '%s\n' "${2:-}")
-  model: {preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
+  model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
   data: {source: {${source:-configMap: nli}}}
-  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxLength: 48, optimizer: {learningRate: "5e-4"}}
+  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxLength: 48, nonFinite: ${skip:-Fail},
+    optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
 stages3='  placement: {minStages: 3, maxStages: 3}'
@@ -109,7 +110,12 @@ bad_specs() {
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: 1e999}}}" &&
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"NaN\"}}}" &&
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"-1\"}}}" &&
-        refused spec.training.optimizer.type "{$d, training: {optimizer: {type: SGD}}}" &&
+        refused spec.training.optimizer.type "{$d, training: {optimizer: {type: Adam}}}" &&
+        refused spec.training.nonFinite "{$d, training: {nonFinite: Ignore}}" &&
+        refused spec.data.task '{data: {task: SQuAD, source: {configMap: x}}}' &&
+        refused spec.data.labels "{data: {task: Classification, columns: {text: a, label: b}, labels: [x, y, x], source: {configMap: x}}}" &&
+        refused spec.model.from.persistentVolumeClaim.claimName "{$d, model: {from: {persistentVolumeClaim: {}}}}" &&
+        refused spec.model.from.persistentVolumeClaim.path "{$d, model: {from: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
         refused spec.training.dropout "{$d, training: {dropout: \"1\"}}" &&
         refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, heads: 12}}" &&
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
@@ -132,6 +138,10 @@ metadata: {name: odd}
 spec: {model: {preset: BertTiny, hiddenSize: 129}, data: {source: {sample: MNLI}}}
 Y
     until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*hiddenSize'
+}
+samples() { # what the repository shows is what the API server takes
+    local file
+    for file in manifests/samples/*.yaml; do kubectl create --dry-run=server -f "$file" || return; done
 }
 explained() { kubectl explain sj.spec.training.microBatches | grep -q 'Parts that a batch is cut into'; }
 
@@ -244,6 +254,25 @@ same_name() { # a new job of the same name has nothing to do with the old one's 
     steps=4000 job twin "$stages3" && trains twin && kubectl delete sj twin --wait=false && until_true 10 test -z "$(field twin '{.metadata.name}' 2>/dev/null)"
     job twin "$stages3" && completes twin && [ "$(field twin '{.status.attempt} {.status.restarts}')" = '1 0' ]
 }
+starts_from_model() { # every stage gets the volume, read-only, and is told where it is
+    model='from: {persistentVolumeClaim: {claimName: models, path: bert}},' job from "$stages3
+  worker: {image: 'missing:1'}" && until_true 20 has_pods from 3 || return
+    local pods='{range .items[*]}{.spec.volumes[?(@.name=="model")].persistentVolumeClaim.claimName}'
+    pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].mountPath}'
+    pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].subPath}'
+    pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].readOnly} {.spec.containers[0].command}{"\n"}{end}'
+    pods=$(kubectl get pods -l skyjob.dev/job=from,skyjob.dev/stage -o "jsonpath=$pods")
+    echo "$pods"
+    [ "$(grep -c '^models /model bert true .*"--model","/model"' <<<"$pods")" = 3 ]
+}
+has_pods() { [ "$(kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/stage" -o name | wc -l)" = "$2" ]; }
+skips_steps() { # a decay of ten times the weights lets them grow until they overflow
+    skip=Skip rate=10 decay=1 job wild "$stages3" && completes wild || return
+    kubectl describe sj wild >"$dir/text"
+    cat "$dir/text"
+    grep -qE 'Skipped Steps: +[1-9]' "$dir/text" && grep -qE 'Warning +StepsSkipped' "$dir/text" &&
+        grep -qE '^ +Message: .* skipped' "$dir/text"
+}
 cut_off_output() { # a job's own files, and weights that are kept
     job keeps "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes keeps && [ -s "$dir/agent/claims/out/model/config.json" ] &&
@@ -312,6 +341,7 @@ kill -0 "$operator" || { cat "$dir/operator.log"; exit 1; }
 check 'a spec that breaks a rule is refused with the name of its field' bad_specs
 check 'model, data and training cannot be changed, the rest can' immutable
 check 'a spec that only the parser can see to be wrong is not accepted' invalid_for_the_parser
+check 'the samples are accepted' samples
 check 'kubectl explain describes the fields' explained
 until_true 90 collects_garbage || exit 1
 check 'workers are introduced within 5 s of the last pod' first_step_in_time
@@ -330,6 +360,8 @@ check 'the operator may be killed at any moment' loses_operator
 check 'what happens while the operator is away is seen afterwards' operator_away
 check 'deleting a job leaves nothing behind' deleted
 check 'a job of the same name as a deleted one starts afresh' same_name
+check 'every stage gets the model to start from' starts_from_model
+check 'steps that are left out are counted, and kubectl describe shows it' skips_steps
 check 'the weights are kept in the output volume' cut_off_output
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'the operator idles below 1% of a core and 50 MiB' idles
