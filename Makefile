@@ -2,7 +2,7 @@
 #
 # Every folder is one static library, and a program or test links only the libraries that its
 # folder may use (LIBS_<folder>, section 2 of the design), so a call against the direction does
-# not link. Output goes to build/<variant>/: release (default), clang, asan.
+# not link. Output goes to build/<variant>/: release (default), clang, asan, fuzz.
 
 VARIANT ?= release
 OUT     := build/$(VARIANT)
@@ -11,9 +11,11 @@ Q       := $(if $(V),,@)
 CC.release := gcc
 CC.clang   := clang-14
 CC.asan    := gcc
+CC.fuzz    := clang-14
 OPT.release := -O2 -g
 OPT.clang   := -O2 -g
 OPT.asan    := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+OPT.fuzz    := $(OPT.asan) -fsanitize=fuzzer-no-link
 CC       := $(CC.$(VARIANT))
 # Text that does not fit is cut off on purpose (base/err.h); clang has no such warning.
 WARN.gcc := -Wno-format-truncation
@@ -23,11 +25,12 @@ OPT      := $(OPT.$(VARIANT))
 
 WARN := -std=c11 -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
         -Wmissing-prototypes -Wcast-qual -Wwrite-strings -Wvla -Wformat=2 -Wundef -Werror $(WARN.$(CC))
-HARDEN := $(if $(filter asan,$(VARIANT)),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
+SANITIZED := $(filter asan fuzz,$(VARIANT))
+HARDEN := $(if $(SANITIZED),,-D_FORTIFY_SOURCE=2 -fstack-protector-strong -fPIE)
 CPPFLAGS := -D_GNU_SOURCE -Icommon -Iworker -Ioperator -I. -Itests/support -Itests/bench \
             -isystem /usr/include/cjson -DSKYJOB_VERSION='"$(shell cat VERSION)"'
 CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
-LDFLAGS  := $(OPT) -pthread $(if $(filter asan,$(VARIANT)),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
+LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
 DIRS := common/base common/api common/balance common/http common/kube common/fleet \
@@ -84,7 +87,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration e2e asan bench try demo demo-down sample support check format \
+.PHONY: all help test unit integration e2e asan fuzz fuzzers bench try demo demo-down sample support check format \
         format-check lint layers purity size clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -146,6 +149,19 @@ e2e: deps-cluster all sample ## a real multi-node cluster, Helm, kubectl, a job 
 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan unit
+
+# --- fuzzing: one libFuzzer target a parser of foreign bytes ---
+FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+LIBS_fuzzers := pipe data wire api base
+FUZZ_SECONDS ?= 60
+fuzzers: $(FUZZERS)
+$(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(call syslib,$(LIBS_fuzzers))
+
+fuzz: deps-check ## libFuzzer on every parser, FUZZ_SECONDS=60 each, two at a time
+	@$(MAKE) --no-print-directory VARIANT=fuzz fuzzers
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) hack/fuzz.sh $(FUZZERS)
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))

@@ -102,6 +102,10 @@ missing=()
 for entry in "${entries[@]}"; do
     one_is_installed "$entry" || [[ $entry == *\? ]] || missing+=("$entry")
 done
+# Where clang's runtime for fuzzing comes from differs; that it is there can be seen.
+if [ "$1" = check ] && ! compgen -G '/usr/lib/llvm-*/lib/clang/*/lib/linux/libclang_rt.fuzzer-*' >/dev/null; then
+    missing+=(libclang-rt)
+fi
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 started=$SECONDS

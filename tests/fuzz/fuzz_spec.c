@@ -1,0 +1,137 @@
+/* The JSON documents that our programs hand each other: spec, plan, progress, peer table. What a
+ * reader accepts lies within its bounds, is written again and reads back as the same. */
+#include <string.h>
+
+#include "api/plan.h"
+#include "api/progress.h"
+#include "fuzz.h"
+
+#define TEXT_MAX_BYTES ((size_t)1 << 20)
+
+/* The number that `json` has at this field's place, if it has one. */
+static void check_field(const struct spec_field *f, const struct json *json, const struct spec *s)
+{
+    const struct json *v = json_path(json, f->path);
+    const char *place = (const char *)s + f->offset;
+    int whole;
+    int64_t wide;
+    double real;
+
+    memcpy(&whole, place, sizeof whole);
+    switch (f->kind) {
+    case SPEC_INT:
+        MUST(!json_is_i64(v) || (whole == json_i64(v, 0) && whole >= f->min && whole <= f->max));
+        break;
+    case SPEC_INT64:
+        memcpy(&wide, place, sizeof wide);
+        MUST(!json_is_i64(v) || wide == json_i64(v, 0));
+        break;
+    case SPEC_DECIMAL:
+        memcpy(&real, place, sizeof real);
+        MUST(real >= f->min && real <= f->max);
+        break;
+    case SPEC_ENUM:
+        MUST(whole >= 0 && f->words[whole]);
+        break;
+    case SPEC_WORD:
+    case SPEC_TEXT:
+        MUST(memchr(place, '\0', f->bytes));
+        MUST(json_kind_of(v) != JSON_STRING || strcmp(json_string(v, ""), place) == 0);
+        break;
+    case SPEC_LIST:
+        break;
+    }
+}
+
+static void check_spec(const struct json *root)
+{
+    struct spec s;
+    struct err err = {0};
+    enum err_code rc = spec_parse(root, &s, &err);
+
+    if (rc != ERR_OK) {
+        MUST(rc == ERR_INVALID && err.code == rc);
+        return;
+    }
+    MUST(model_check(&s.model, NULL) == ERR_OK);
+    MUST(s.training.batch_size % s.training.micro_batches == 0);
+    MUST(s.training.max_length <= s.model.positions);
+    MUST(s.placement.min_stages <= s.placement.max_stages);
+    for (const struct spec_field *f = spec_fields(); f->path; f++)
+        check_field(f, root, &s);
+}
+
+static void check_plan(const struct json *root, const char *text, size_t n)
+{
+    struct buf first = {.max = TEXT_MAX_BYTES}, second = {.max = TEXT_MAX_BYTES};
+    const struct json *spec = json_get(root, "spec");
+    const struct json *stage = json_first(json_get(root, "stages"));
+    struct plan p, back;
+    int next = 0;
+
+    if (plan_parse(text, n, &p, NULL) != ERR_OK)
+        return;
+    for (int s = 0; s < p.n_stages; s++, stage = json_next(stage)) {
+        MUST(p.stages[s].first_unit == next && p.stages[s].n_units >= 1);
+        MUST(json_i64(json_get(stage, "firstUnit"), -1) == next);
+        next += p.stages[s].n_units;
+    }
+    MUST(next == model_units(&p.spec.model));
+    MUST(plan_write(&p, spec, &first, NULL) == ERR_OK);
+    MUST(plan_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
+    MUST(plan_hash(&p) == plan_hash(&back));
+    MUST(plan_write(&back, spec, &second, NULL) == ERR_OK);
+    MUST(strcmp(buf_text(&first), buf_text(&second)) == 0);
+    buf_deinit(&first);
+    buf_deinit(&second);
+}
+
+static void check_progress(const char *text, size_t n)
+{
+    struct buf first = {.max = TEXT_MAX_BYTES}, second = {.max = TEXT_MAX_BYTES};
+    struct progress p, back;
+
+    if (progress_parse(text, n, &p, NULL) != ERR_OK)
+        return;
+    MUST(p.state <= PROGRESS_FAILED && p.cause <= PROGRESS_CAUSE_OTHER);
+    MUST(p.n_stage_ms <= SPEC_STAGES_MAX && p.n_metrics <= PROGRESS_METRICS_MAX);
+    MUST(progress_write(&p, &first, NULL) == ERR_OK);
+    MUST(progress_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
+    MUST(progress_write(&back, &second, NULL) == ERR_OK);
+    MUST(strcmp(buf_text(&first), buf_text(&second)) == 0);
+    buf_deinit(&first);
+    buf_deinit(&second);
+}
+
+static void check_peers(const char *text, size_t n)
+{
+    struct buf first = {.max = TEXT_MAX_BYTES};
+    struct peers p, back;
+
+    if (peers_parse(text, n, &p, NULL) != ERR_OK)
+        return;
+    MUST(p.n_stages <= SPEC_STAGES_MAX);
+    MUST(peers_write(&p, &first, NULL) == ERR_OK);
+    MUST(peers_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
+    MUST(back.n_stages == p.n_stages && back.attempt == p.attempt);
+    for (int i = 0; i < p.n_stages; i++) {
+        MUST(strcmp(p.stages[i].host, back.stages[i].host) == 0);
+        MUST(p.stages[i].port == back.stages[i].port && p.stages[i].port > 0);
+    }
+    buf_deinit(&first);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    const char *text = (const char *)bytes;
+    struct json *root = NULL;
+
+    if (json_parse(text, n, &root, NULL) != ERR_OK)
+        return 0; /* fuzz_json is about those */
+    check_spec(root);
+    check_plan(root, text, n);
+    check_progress(text, n);
+    check_peers(text, n);
+    json_free(root);
+    return 0;
+}
