@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "data/alias.h"
+#include "data/bundle.h"
 #include "data/folder.h"
 #include "data/shards.h"
 #include "data/weight.h"
@@ -15,7 +16,8 @@ struct pretrained {
     char folder[PATH_MAX];
     char config_path[PATH_MAX];
     struct bert_config config;
-    struct shards *shards;
+    struct shards *shards; /* one of these two is there */
+    struct bundle *bundle;
 };
 
 static enum err_code open_config(struct pretrained *p, struct err *err)
@@ -40,17 +42,27 @@ static enum err_code open_config(struct pretrained *p, struct err *err)
 
 static enum err_code open_weights(struct pretrained *p, struct err *err)
 {
+    char prefix[PATH_MAX];
+    enum err_code rc;
+
     if (shards_in(p->folder))
         return shards_open(p->folder, &p->shards, err);
+    rc = bundle_prefix(p->folder, prefix, err);
+    if (rc == ERR_OK)
+        return bundle_open(prefix, &p->bundle, err);
+    if (rc != ERR_NOT_FOUND)
+        return rc;
     if (folder_has(p->folder, "pytorch_model.bin") ||
         folder_has(p->folder, "pytorch_model.bin.index.json"))
         return err_set(err, ERR_INVALID,
                        "%s: pytorch_model.bin may run code and is not read; load it in "
                        "transformers and save_pretrained() it, which writes model.safetensors",
                        p->folder);
-    return err_set(err, ERR_INVALID,
-                   "%s: no model.safetensors and no index of shards; copy the whole folder",
-                   p->folder);
+    return err_set(
+        err, ERR_INVALID,
+        "%s: no model.safetensors, no index of shards and no checkpoint of TensorFlow; copy "
+        "the whole folder",
+        p->folder);
 }
 
 enum err_code pretrained_open(const char *folder, struct pretrained **out, struct err *err)
@@ -112,16 +124,21 @@ struct found {
     bool is_transposed;
 };
 
-static struct found find_tensor(const struct pretrained *p, const char *name)
+static enum err_code find_tensor(const struct pretrained *p, const char *name, struct found *out,
+                                 struct err *err)
 {
-    struct found found = {0};
     char alias[MODEL_NAME_BYTES];
 
-    for (int i = 0; i < ALIAS_MAX && !found.weight; i++) {
-        if (alias_make(name, i, alias))
-            found.weight = shards_find(p->shards, alias);
+    *out = (struct found){0};
+    if (p->bundle) {
+        alias_tensorflow(name, alias, &out->is_transposed);
+        return bundle_find(p->bundle, alias, &out->weight, err);
     }
-    return found;
+    for (int i = 0; i < ALIAS_MAX && !out->weight; i++) {
+        if (alias_make(name, i, alias))
+            out->weight = shards_find(p->shards, alias);
+    }
+    return ERR_OK;
 }
 
 static bool has_shape(const struct found *f, const struct model_tensor *t)
@@ -166,10 +183,13 @@ static void shape_of(const struct model_tensor *t, char out[static WEIGHT_SHAPE_
 static enum err_code load_tensor(const struct pretrained *p, const struct model_tensor *t,
                                  float *out, struct pretrained_missing *missing, struct err *err)
 {
-    struct found f = find_tensor(p, t->name);
+    struct found f;
     char has[WEIGHT_SHAPE_BYTES];
     char needs[WEIGHT_SHAPE_BYTES];
+    enum err_code rc = find_tensor(p, t->name, &f, err);
 
+    if (rc != ERR_OK)
+        return rc;
     if (!f.weight && is_of_head(t)) {
         missing->n_tensors++;
         (void)snprintf(missing->why, sizeof missing->why, "%s is not there", t->name);
@@ -228,5 +248,6 @@ void pretrained_close(struct pretrained *p)
     if (!p)
         return;
     shards_close(p->shards);
+    bundle_close(p->bundle);
     free(p);
 }

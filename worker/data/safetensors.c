@@ -1,16 +1,11 @@
 #include "data/safetensors.h"
 
 #include <endian.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "base/json.h"
+#include "data/mapping.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 
@@ -20,8 +15,7 @@ struct safetensors {
     struct weight *tensors;
     struct weight **by_name;
     int n;
-    void *map; /* NULL: the caller's memory */
-    size_t map_bytes;
+    struct mapping map; /* zeroed: the caller's memory */
 };
 
 /* What is being read, for errors and bounds. */
@@ -229,29 +223,16 @@ enum err_code safetensors_open_memory(const char *name, const void *bytes, size_
 
 enum err_code safetensors_open(const char *path, struct safetensors **out, struct err *err)
 {
-    struct stat st;
-    void *map = MAP_FAILED;
-    enum err_code rc = ERR_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct mapping map;
+    enum err_code rc = mapping_open(path, &map, err);
 
-    if (fd < 0)
-        return file_error(err, "open", path);
-    if (fstat(fd, &st) != 0)
-        rc = file_error(err, "stat", path);
-    else if (!S_ISREG(st.st_mode) || st.st_size < LENGTH_BYTES)
-        rc = err_set(err, ERR_INVALID, "%s: cut off, or not a safetensors file; copy it again",
-                     path);
-    else if ((map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-        rc = file_error(err, "map", path);
-    close(fd);
+    if (rc != ERR_OK)
+        return rc;
+    rc = safetensors_open_memory(path, map.bytes, map.n, out, err);
     if (rc == ERR_OK)
-        rc = safetensors_open_memory(path, map, (size_t)st.st_size, out, err);
-    if (rc == ERR_OK) {
         (*out)->map = map;
-        (*out)->map_bytes = (size_t)st.st_size;
-    } else if (map != MAP_FAILED) {
-        munmap(map, (size_t)st.st_size);
-    }
+    else
+        mapping_close(&map);
     return rc;
 }
 
@@ -282,7 +263,6 @@ void safetensors_close(struct safetensors *s)
     free(s->name);
     free(s->tensors);
     free(s->by_name);
-    if (s->map)
-        munmap(s->map, s->map_bytes);
+    mapping_close(&s->map);
     free(s);
 }

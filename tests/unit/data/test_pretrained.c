@@ -7,6 +7,7 @@
 #include "scratch.h"
 
 #define GOLDEN "tests/golden/pretrained/"
+#define BUNDLE "tests/golden/bundle/"
 
 static struct pretrained *open_folder(const char *folder)
 {
@@ -49,7 +50,7 @@ static int check_all(const struct pretrained *p, const struct model *m)
     return n_missing;
 }
 
-/* --- what transformers writes --- */
+/* --- what transformers and TensorFlow write --- */
 
 static struct golden {
     const char *name;
@@ -71,6 +72,9 @@ static struct golden {
     {"pretrained_reads_a_masked_lm", GOLDEN "masked-lm", MODEL_HEAD_MASKED_LM, 3, 0},
     {"pretrained_starts_the_pooler_that_a_masked_lm_lacks", GOLDEN "masked-lm",
      MODEL_HEAD_CLASSIFIER, 3, 4},
+    {"pretrained_reads_a_checkpoint_of_tensorflow", BUNDLE "one", MODEL_HEAD_PRETRAINING, 3, 0},
+    {"pretrained_reads_a_checkpoint_in_two_files", BUNDLE "two", MODEL_HEAD_MASKED_LM, 3, 0},
+    {"pretrained_fine_tunes_from_a_checkpoint", BUNDLE "two", MODEL_HEAD_CLASSIFIER, 3, 2},
 };
 
 static void pretrained_golden(void **state)
