@@ -13,8 +13,10 @@ void store_key(const char *namespace, const char *name, char out[static QUEUE_KE
 
 /* --- freeing --- */
 
-static void free_job(struct store_job *j)
+static void free_job(void *value)
 {
+    struct store_job *j = value;
+
     if (!j)
         return;
     free(j->spec);
@@ -22,8 +24,10 @@ static void free_job(struct store_job *j)
     free(j);
 }
 
-static void free_pod(struct store_pod *p)
+static void free_pod(void *value)
 {
+    struct store_pod *p = value;
+
     if (!p)
         return;
     free(p->node);
@@ -31,8 +35,10 @@ static void free_pod(struct store_pod *p)
     free(p);
 }
 
-static void free_plan(struct store_plan *p)
+static void free_plan(void *value)
 {
+    struct store_plan *p = value;
+
     if (!p)
         return;
     free(p->text);
@@ -40,23 +46,22 @@ static void free_plan(struct store_plan *p)
     free(p);
 }
 
-void store_deinit(struct store *s)
+static void empty(struct table *t, void (*free_value)(void *value))
 {
     size_t place = 0;
     void *v;
 
-    while ((v = table_next(&s->jobs, &place, NULL)) != NULL)
-        free_job(v);
-    for (place = 0; (v = table_next(&s->pods, &place, NULL)) != NULL;)
-        free_pod(v);
-    for (place = 0; (v = table_next(&s->nodes, &place, NULL)) != NULL;)
-        free(v);
-    for (place = 0; (v = table_next(&s->plans, &place, NULL)) != NULL;)
-        free_plan(v);
-    table_deinit(&s->jobs);
-    table_deinit(&s->pods);
-    table_deinit(&s->nodes);
-    table_deinit(&s->plans);
+    while ((v = table_next(t, &place, NULL)) != NULL)
+        free_value(v);
+    table_deinit(t);
+}
+
+void store_deinit(struct store *s)
+{
+    empty(&s->jobs, free_job);
+    empty(&s->pods, free_pod);
+    empty(&s->nodes, free);
+    empty(&s->plans, free_plan);
     free(s->scratch);
     *s = (struct store){0};
 }
@@ -81,51 +86,40 @@ static void touch_waiting(struct store *s)
             touch(s, key);
 }
 
-static enum err_code key_of(const struct json *object, char out[static QUEUE_KEY_BYTES],
-                            struct err *err)
+/* A zeroed value at a key that is free; NULL when there is no memory for it. */
+static void *add(struct table *t, const char *key, size_t bytes, struct err *err)
 {
-    const struct json *metadata = json_get(object, "metadata");
-    const char *namespace = json_string(json_get(metadata, "namespace"), "");
-    const char *name = json_string(json_get(metadata, "name"), "");
+    void *value = calloc(1, bytes);
 
-    if (*name == '\0' || strlen(namespace) >= OBSERVED_WORD_BYTES || strlen(name) > 253)
-        return err_set(err, ERR_INVALID, "an object without a usable name");
-    store_key(namespace, name, out);
-    return ERR_OK;
+    if (!value) {
+        (void)err_set(err, ERR_NO_MEMORY, "no memory for %s", key);
+        return NULL;
+    }
+    if (table_put(t, key, value, err) == ERR_OK)
+        return value;
+    free(value);
+    return NULL;
 }
 
-enum err_code store_change_job(struct store *s, enum kube_change change, const struct json *object,
-                               struct err *err)
+static enum err_code take_job(struct store *s, const char *key, const struct json *object,
+                              struct err *err)
 {
-    char key[QUEUE_KEY_BYTES];
-    struct store_job *j;
+    struct store_job *j = table_find(&s->jobs, key);
     enum err_code rc;
 
-    if (change == KUBE_SYNCED)
-        return ERR_OK;
-    rc = key_of(object, key, err);
-    if (rc != ERR_OK)
-        return rc;
-    if (change == KUBE_DELETED) {
+    if (!object) {
         free_job(table_take(&s->jobs, key));
         touch_waiting(s); /* what its plan promised is free again */
         return ERR_OK;
     }
-    j = table_find(&s->jobs, key);
     if (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0) {
         free_job(table_take(&s->jobs, key)); /* another one of the same name */
         j = NULL;
     }
-    if (!j) {
-        j = calloc(1, sizeof *j);
-        if (!j)
-            return err_set(err, ERR_NO_MEMORY, "no memory for SkyJob %s", key);
-        rc = table_put(&s->jobs, key, j, err);
-        if (rc != ERR_OK) {
-            free_job(j);
-            return rc;
-        }
-    }
+    if (!j)
+        j = add(&s->jobs, key, sizeof *j, err);
+    if (!j)
+        return ERR_NO_MEMORY;
     rc = parse_job(object, j, err);
     touch(s, key);
     return rc;
@@ -140,21 +134,15 @@ static void keep_own(struct store_pod *to, const struct store_pod *from)
     to->own->seen.knows_peers = from->own->seen.knows_peers;
 }
 
-enum err_code store_change_pod(struct store *s, enum kube_change change, const struct json *object,
-                               struct err *err)
+static enum err_code take_pod(struct store *s, const char *key, const struct json *object,
+                              struct err *err)
 {
-    char key[QUEUE_KEY_BYTES];
     struct store_pod *old;
     struct store_pod *new = NULL;
     bool frees_room;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
-    if (change == KUBE_SYNCED)
-        return ERR_OK;
-    rc = key_of(object, key, err);
-    if (rc != ERR_OK)
-        return rc;
-    if (change != KUBE_DELETED) {
+    if (object) {
         new = calloc(1, sizeof *new);
         rc = new ? parse_pod(object, new, err) : err_set(err, ERR_NO_MEMORY, "no memory for a pod");
         if (rc != ERR_OK) {
@@ -193,64 +181,34 @@ static bool is_same_node(const struct seen_node *a, const struct seen_node *b)
            strcmp(a->measured_for, b->measured_for) == 0;
 }
 
-enum err_code store_change_node(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err)
+static enum err_code take_node(struct store *s, const char *key, const struct json *object,
+                               struct err *err)
 {
-    const char *name = json_string(json_path(object, "metadata.name"), "");
+    struct seen_node *n = table_find(&s->nodes, key);
     struct seen_node new;
-    struct seen_node *n;
 
-    if (change == KUBE_SYNCED)
-        return ERR_OK;
-    if (*name == '\0' || strlen(name) >= NODE_NAME_BYTES)
-        return err_set(err, ERR_INVALID, "a node without a usable name");
-    if (change == KUBE_DELETED) {
-        free(table_take(&s->nodes, name));
-        touch_waiting(s);
-        return ERR_OK;
-    }
-    parse_node(object, &new);
-    n = table_find(&s->nodes, name);
-    if (n && is_same_node(n, &new))
-        return ERR_OK;
-    if (!n) {
-        enum err_code rc;
-
-        n = malloc(sizeof *n);
+    if (object) {
+        parse_node(object, &new);
+        if (n && is_same_node(n, &new))
+            return ERR_OK;
         if (!n)
-            return err_set(err, ERR_NO_MEMORY, "no memory for node %s", name);
-        rc = table_put(&s->nodes, name, n, err);
-        if (rc != ERR_OK) {
-            free(n);
-            return rc;
-        }
+            n = add(&s->nodes, key, sizeof *n, err);
+        if (!n)
+            return ERR_NO_MEMORY;
+        *n = new;
+    } else {
+        free(table_take(&s->nodes, key));
     }
-    *n = new;
     touch_waiting(s);
     return ERR_OK;
 }
 
-enum err_code store_change_plan(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err)
+static enum err_code add_plan(struct store *s, const char *key, const struct json *object,
+                              struct err *err)
 {
-    char key[QUEUE_KEY_BYTES];
-    struct store_plan *p;
+    struct store_plan *p = calloc(1, sizeof *p);
     enum err_code rc;
 
-    if (change == KUBE_SYNCED)
-        return ERR_OK;
-    rc = key_of(object, key, err);
-    if (rc != ERR_OK)
-        return rc;
-    p = table_take(&s->plans, key);
-    if (p)
-        touch(s, p->job_key);
-    free_plan(p);
-    if (change == KUBE_DELETED) {
-        touch_waiting(s);
-        return ERR_OK;
-    }
-    p = calloc(1, sizeof *p);
     if (!p)
         return err_set(err, ERR_NO_MEMORY, "no memory for plan %s", key);
     if (!parse_owner(object, p->job_uid, p->job_key)) {
@@ -260,12 +218,83 @@ enum err_code store_change_plan(struct store *s, enum kube_change change, const 
     rc = parse_plan(object, p, err);
     if (rc == ERR_OK)
         rc = table_put(&s->plans, key, p, err);
-    if (rc != ERR_OK) {
+    if (rc == ERR_OK)
+        touch(s, p->job_key);
+    else
         free_plan(p);
-        return rc;
-    }
-    touch(s, p->job_key);
+    return rc;
+}
+
+static enum err_code take_plan(struct store *s, const char *key, const struct json *object,
+                               struct err *err)
+{
+    struct store_plan *old = table_take(&s->plans, key);
+
+    if (old)
+        touch(s, old->job_key);
+    free_plan(old);
+    if (object)
+        return add_plan(s, key, object, err);
+    touch_waiting(s);
     return ERR_OK;
+}
+
+/* "namespace/name", or the name alone of what has no namespace. */
+static enum err_code key_of(const struct json *object, char out[static QUEUE_KEY_BYTES],
+                            struct err *err)
+{
+    const struct json *metadata = json_get(object, "metadata");
+    const char *namespace = json_string(json_get(metadata, "namespace"), "");
+    const char *name = json_string(json_get(metadata, "name"), "");
+
+    if (*name == '\0' || strlen(namespace) >= OBSERVED_WORD_BYTES || strlen(name) > 253)
+        return err_set(err, ERR_INVALID, "an object without a usable name");
+    if (*namespace)
+        store_key(namespace, name, out);
+    else
+        memcpy(out, name, strlen(name) + 1);
+    return ERR_OK;
+}
+
+/* The same for every kind; `take` gets NULL for an object that has been deleted. */
+static enum err_code take_over(struct store *s, enum kube_change change, const struct json *object,
+                               enum err_code (*take)(struct store *s, const char *key,
+                                                     const struct json *object, struct err *err),
+                               struct err *err)
+{
+    char key[QUEUE_KEY_BYTES];
+    enum err_code rc;
+
+    if (change == KUBE_SYNCED)
+        return ERR_OK;
+    rc = key_of(object, key, err);
+    if (rc != ERR_OK)
+        return rc;
+    return take(s, key, change == KUBE_DELETED ? NULL : object, err);
+}
+
+enum err_code store_change_job(struct store *s, enum kube_change change, const struct json *object,
+                               struct err *err)
+{
+    return take_over(s, change, object, take_job, err);
+}
+
+enum err_code store_change_pod(struct store *s, enum kube_change change, const struct json *object,
+                               struct err *err)
+{
+    return take_over(s, change, object, take_pod, err);
+}
+
+enum err_code store_change_node(struct store *s, enum kube_change change, const struct json *object,
+                                struct err *err)
+{
+    return take_over(s, change, object, take_node, err);
+}
+
+enum err_code store_change_plan(struct store *s, enum kube_change change, const struct json *object,
+                                struct err *err)
+{
+    return take_over(s, change, object, take_plan, err);
 }
 
 /* --- looking --- */
