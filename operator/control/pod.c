@@ -182,22 +182,21 @@ static void write_mounts(struct jsonw *w, const struct container *c, const struc
     jsonw_close(w);
 }
 
-static void write_config_map_volume(struct jsonw *w, const char *name, const char *config_map)
-{
-    jsonw_open_object(w, NULL);
-    jsonw_string(w, "name", name);
-    jsonw_open_object(w, "configMap");
-    jsonw_string(w, "name", config_map);
-    jsonw_close(w);
-    jsonw_close(w);
-}
+/* Where a volume comes from, and what a manifest calls it. */
+struct volume_source {
+    const char *kind;
+    const char *key;
+};
+static const struct volume_source config_map_source = {"configMap", "name"};
+static const struct volume_source claim_source = {"persistentVolumeClaim", "claimName"};
 
-static void write_claim_volume(struct jsonw *w, const char *name, const char *claim)
+static void write_volume(struct jsonw *w, const char *name, const struct volume_source *from,
+                         const char *source)
 {
     jsonw_open_object(w, NULL);
     jsonw_string(w, "name", name);
-    jsonw_open_object(w, "persistentVolumeClaim");
-    jsonw_string(w, "claimName", claim);
+    jsonw_open_object(w, from->kind);
+    jsonw_string(w, from->key, source);
     jsonw_close(w);
     jsonw_close(w);
 }
@@ -205,20 +204,20 @@ static void write_claim_volume(struct jsonw *w, const char *name, const char *cl
 static void write_volumes(struct jsonw *w, const struct container *c, const struct spec *spec)
 {
     jsonw_open_array(w, "volumes");
-    write_config_map_volume(w, "job", c->config_map);
+    write_volume(w, "job", &config_map_source, c->config_map);
     jsonw_open_object(w, NULL);
     jsonw_string(w, "name", "tmp");
     jsonw_open_object(w, "emptyDir");
     jsonw_close(w);
     jsonw_close(w);
     if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CONFIG_MAP)
-        write_config_map_volume(w, "data", spec->data.config_map);
+        write_volume(w, "data", &config_map_source, spec->data.config_map);
     if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CLAIM)
-        write_claim_volume(w, "data", spec->data.claim);
+        write_volume(w, "data", &claim_source, spec->data.claim);
     if (c->is_stage && spec->from.claim[0])
-        write_claim_volume(w, "model", spec->from.claim);
+        write_volume(w, "model", &claim_source, spec->from.claim);
     if (c->is_stage && spec->output.claim[0])
-        write_claim_volume(w, "output", spec->output.claim);
+        write_volume(w, "output", &claim_source, spec->output.claim);
     jsonw_close(w);
 }
 
