@@ -298,28 +298,27 @@ static void partition_of_many_nodes_is_no_slower_than_of_the_first_ten(void **st
     }
 }
 
-static struct instance three_unequal(void)
+static void three_unequal(struct instance *in)
 {
-    struct instance in = {
+    *in = (struct instance){
         .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
                  .placement = {.min_stages = 1, .max_stages = 8}},
         .nodes = {{.name = "slow", .gflops = 25, .memory_bytes = 4096 * MIB},
                   {.name = "middle", .gflops = 50, .memory_bytes = 4096 * MIB},
                   {.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB}},
         .request = {.n_nodes = 3, .link = COST_LINK_DEFAULT}};
-
-    assert_int_equal(model_preset("BertBase", &in.spec.model, NULL), ERR_OK);
-    return in;
+    in->request.spec = &in->spec;
+    in->request.nodes = in->nodes;
+    assert_int_equal(model_preset("BertBase", &in->spec.model, NULL), ERR_OK);
 }
 
 static void partition_even_gives_every_node_the_same_layers(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     in.spec.placement.strategy = SPEC_STRATEGY_EVEN;
     assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
     assert_int_equal(p.n_stages, 3);
@@ -334,12 +333,11 @@ static void partition_even_gives_every_node_the_same_layers(void **state)
 
 static void partition_optimal_beats_even_on_unequal_nodes(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
     assert_true(p.even_step_ms > 1.5 * p.predicted_step_ms);
     assert_true(p.bound_ms >= p.predicted_step_ms * (1 - 1e-8));
@@ -347,12 +345,11 @@ static void partition_optimal_beats_even_on_unequal_nodes(void **state)
 
 static void partition_leaves_out_a_node_that_would_only_slow_down(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     in.nodes[0].gflops = 0.05;
     in.nodes[1].memory_bytes = 64 * MIB;
     assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
@@ -365,13 +362,12 @@ static void partition_leaves_out_a_node_that_would_only_slow_down(void **state)
 
 static void partition_names_the_unit_that_fits_nowhere(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
     struct err err;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     for (int i = 0; i < 3; i++)
         in.nodes[i].memory_bytes = 300 * MIB;
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
@@ -382,13 +378,12 @@ static void partition_names_the_unit_that_fits_nowhere(void **state)
 
 static void partition_says_when_all_nodes_together_are_too_small(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
     struct err err;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     for (int i = 0; i < 3; i++)
         in.nodes[i].memory_bytes = 600 * MIB;
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
@@ -403,13 +398,12 @@ static void partition_says_when_all_nodes_together_are_too_small(void **state)
 
 static void partition_says_where_even_does_not_fit(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
     struct err err;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     in.spec.placement.strategy = SPEC_STRATEGY_EVEN;
     in.nodes[1].memory_bytes = 300 * MIB;
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
@@ -421,13 +415,12 @@ static void partition_says_where_even_does_not_fit(void **state)
 
 static void partition_refuses_a_node_without_speed(void **state)
 {
-    struct instance in = three_unequal();
+    struct instance in;
     struct placement p;
     struct err err;
 
     (void)state;
-    in.request.spec = &in.spec;
-    in.request.nodes = in.nodes;
+    three_unequal(&in);
     in.nodes[2].gflops = NAN;
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_INVALID);
     assert_string_equal(err.text, "node fast: its speed is not known");
