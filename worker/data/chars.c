@@ -1,5 +1,7 @@
 #include "data/chars.h"
 
+#include <string.h>
+
 #include <utf8proc.h>
 
 #define CAPITAL_SIGMA 0x3a3
@@ -62,14 +64,31 @@ size_t chars_encode(int32_t c, char *out)
     return (size_t)utf8proc_encode_char(c, (utf8proc_uint8_t *)out);
 }
 
-size_t chars_check(const char *text, size_t len)
+/* Bytes of ASCII at the front, in eights: most text is, and files are checked whole. */
+static size_t skip_ascii(const char *text, size_t len)
 {
     size_t i = 0;
+    uint64_t eight;
+
+    for (; i + sizeof eight <= len; i += sizeof eight) {
+        memcpy(&eight, text + i, sizeof eight);
+        if (eight & UINT64_C(0x8080808080808080))
+            break;
+    }
+    return i;
+}
+
+size_t chars_check(const char *text, size_t len)
+{
+    size_t i = skip_ascii(text, len);
     size_t n;
     int32_t c;
 
-    while (i < len && (n = chars_decode(text + i, len - i, &c)) > 0)
+    while (i < len && (n = chars_decode(text + i, len - i, &c)) > 0) {
         i += n;
+        if (n > 1)
+            i += skip_ascii(text + i, len - i);
+    }
     return i;
 }
 

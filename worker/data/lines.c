@@ -4,91 +4,95 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "data/chars.h"
 
 struct lines {
-    int fd;
-    bool at_end; /* of the file; what is in `data` is all that is left */
-    int64_t number;
-    size_t from; /* data[from .. to) is not handed out yet */
-    size_t to;
     char *path;
-    char data[LINES_MAX_BYTES + 2]; /* the longest line and its line end */
+    char *data; /* the file, mapped; NULL when it is empty */
+    size_t n;
+    size_t from;    /* the line that was read last begins here ... */
+    size_t to;      /* ... and the next one here */
+    int64_t number; /* of the line that was read last */
 };
 
-static enum err_code refill(struct lines *l, struct err *err)
+static enum err_code map(struct lines *l, int fd, struct err *err)
 {
-    ssize_t n;
+    struct stat st;
+    void *data;
 
-    memmove(l->data, l->data + l->from, l->to - l->from);
-    l->to -= l->from;
-    l->from = 0;
-    do
-        n = read(l->fd, l->data + l->to, sizeof l->data - l->to);
-    while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return file_error(err, "read", l->path);
-    l->at_end = n == 0;
-    l->to += (size_t)n;
+    if (fstat(fd, &st) != 0)
+        return file_error(err, "look at", l->path);
+    if (!S_ISREG(st.st_mode))
+        return err_set(err, ERR_IO, "%s is no file", l->path);
+    if (st.st_size == 0)
+        return ERR_OK;
+    data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (data == MAP_FAILED)
+        return file_error(err, "map", l->path);
+    l->data = data;
+    l->n = (size_t)st.st_size;
+    (void)madvise(data, l->n, MADV_SEQUENTIAL);
     return ERR_OK;
 }
 
 enum err_code lines_open(const char *path, struct lines **out, struct err *err)
 {
-    struct lines *l = malloc(sizeof *l);
+    struct lines *l = calloc(1, sizeof *l);
     enum err_code rc;
+    int fd;
 
-    if (!l)
+    if (!l || !(l->path = strdup(path))) {
+        free(l);
         return err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
-    l->at_end = false;
-    l->number = 0;
-    l->from = l->to = 0;
-    l->path = strdup(path);
-    l->fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (l->fd < 0)
-        rc = file_error(err, "open", path);
-    else if (!l->path)
-        rc = err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
-    else
-        rc = refill(l, err);
+    }
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to must not hang */
+    rc = fd < 0 ? file_error(err, "open", path) : map(l, fd, err);
+    if (fd >= 0)
+        close(fd);
     if (rc != ERR_OK) {
         lines_close(l);
         return rc;
     }
-    if (l->to >= 3 && memcmp(l->data, "\xef\xbb\xbf", 3) == 0)
-        l->from = 3;
+    if (l->n >= 3 && memcmp(l->data, "\xef\xbb\xbf", 3) == 0)
+        l->to = 3;
     *out = l;
     return ERR_OK;
+}
+
+uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len)
+{
+    const char *text = l->data + offset;
+    size_t left = l->n - (size_t)offset;
+    size_t look = left < LINES_MAX_BYTES + 2 ? left : LINES_MAX_BYTES + 2;
+    const char *end = memchr(text, '\n', look);
+    size_t len = end ? (size_t)(end - text) : look;
+    size_t next = (size_t)offset + len + (end ? 1 : 0);
+
+    if (end && len > 0 && text[len - 1] == '\r')
+        len--;
+    *out_text = text;
+    *out_len = len;
+    return next;
 }
 
 enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len, bool *out_end,
                          struct err *err)
 {
     const char *text;
-    const char *end;
     size_t len;
     size_t bad;
-    enum err_code rc;
 
-    while (!(end = memchr(l->data + l->from, '\n', l->to - l->from)) && !l->at_end) {
-        if (l->to - l->from > LINES_MAX_BYTES)
-            break;
-        rc = refill(l, err);
-        if (rc != ERR_OK)
-            return rc;
-    }
-    text = l->data + l->from;
-    len = end ? (size_t)(end - text) : l->to - l->from;
-    *out_end = !end && len == 0;
+    *out_end = l->to == l->n;
     if (*out_end)
         return ERR_OK;
+    l->from = l->to;
     l->number++;
-    l->from += end ? len + 1 : len;
-    if (end && len > 0 && text[len - 1] == '\r')
-        len--;
+    l->to = (size_t)lines_at(l, l->from, &text, &len);
     if (len > LINES_MAX_BYTES)
         return err_set(err, ERR_INVALID,
                        "%s line %lld: longer than %zu bytes; is a line end missing?", l->path,
@@ -108,17 +112,28 @@ int64_t lines_number(const struct lines *l)
     return l->number;
 }
 
+uint64_t lines_offset(const struct lines *l)
+{
+    return l->from;
+}
+
 const char *lines_path(const struct lines *l)
 {
     return l->path;
+}
+
+void lines_settle(const struct lines *l)
+{
+    if (l->data)
+        (void)madvise(l->data, l->n, MADV_RANDOM);
 }
 
 void lines_close(struct lines *l)
 {
     if (!l)
         return;
-    if (l->fd >= 0)
-        close(l->fd);
+    if (l->data)
+        (void)munmap(l->data, l->n);
     free(l->path);
     free(l);
 }

@@ -1,6 +1,8 @@
 /* data/lines.h - a text file line by line, of any size, each line of a bounded one.
  *
- * Layer: data (may use base). Threads: one.
+ * The file is mapped, so that it may be larger than memory: a pass over it takes none, and a line
+ * that was seen can be had again by its offset. It must not be cut short while it is open.
+ * Layer: data (may use base). Threads: one; lines_at() any.
  */
 #ifndef DATA_LINES_H
 #define DATA_LINES_H
@@ -20,18 +22,26 @@ struct lines; /* on the heap; all fields private */
  * path. */
 MUST_CHECK enum err_code lines_open(const char *path, struct lines **out, struct err *err);
 
-/* The next line, without its "\n" or "\r\n", valid UTF-8 and borrowed until the next call. The
+/* The next line, without its "\n" or "\r\n", valid UTF-8 and borrowed until lines_close(). The
  * last line needs no line end.
  *
  * Returns ERR_OK with *out_text and *out_len set, or with *out_end true after the last line;
- * ERR_INVALID with path and line number for one that is too long or not UTF-8; ERR_IO.
+ * ERR_INVALID with path and line number for one that is too long or not UTF-8.
  */
 MUST_CHECK enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len,
                                     bool *out_end, struct err *err);
 
-/* Number of the line that was read last, from 1. */
+/* Number of the line that was read last, from 1, and where it begins in the file. */
 int64_t lines_number(const struct lines *l);
+uint64_t lines_offset(const struct lines *l);
 const char *lines_path(const struct lines *l);
+
+/* The line that begins at `offset`, which lines_offset() has said, like lines_next(); only UTF-8
+ * is not looked at again. Returns where the line behind it begins. */
+uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len);
+
+/* The pass is over: from now on lines are asked for in no order. */
+void lines_settle(const struct lines *l);
 
 void lines_close(struct lines *l); /* NULL is fine */
 

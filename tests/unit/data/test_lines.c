@@ -57,7 +57,7 @@ static void lines_refuse_bytes_that_are_not_utf8_and_name_the_place(void **state
     buf_deinit(&got);
 }
 
-/* Lines of every length around the buffer's ends. */
+/* Lines of every length around the limit. */
 static void lines_of_up_to_1_mib_pass_and_longer_ones_do_not(void **state)
 {
     size_t max = LINES_MAX_BYTES;
@@ -101,6 +101,36 @@ static void lines_refuse_ten_megabytes_without_a_line_end(void **state)
     free(text);
 }
 
+static void lines_are_found_again_by_their_offset(void **state)
+{
+    struct lines *l;
+    uint64_t offsets[3];
+    const char *text;
+    size_t len;
+    bool end;
+
+    (void)state;
+    assert_int_equal(lines_open(scratch_text("l", "\xef\xbb\xbf"
+                                                  "ab\r\n\ncde"),
+                                &l, NULL),
+                     ERR_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lines_next(l, &text, &len, &end, NULL), ERR_OK);
+        assert_false(end);
+        offsets[i] = lines_offset(l);
+    }
+    lines_settle(l);
+    assert_int_equal(lines_at(l, offsets[2], &text, &len), 11);
+    assert_int_equal(len, 3);
+    assert_memory_equal(text, "cde", 3);
+    assert_int_equal(lines_at(l, offsets[0], &text, &len), offsets[1]);
+    assert_int_equal(len, 2);
+    assert_memory_equal(text, "ab", 2);
+    assert_int_equal(lines_at(l, offsets[1], &text, &len), offsets[2]);
+    assert_int_equal(len, 0);
+    lines_close(l);
+}
+
 static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
 {
     struct buf got = {.max = 1024};
@@ -112,11 +142,12 @@ static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 4 };
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 5 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
         cmocka_unit_test(lines_refuse_bytes_that_are_not_utf8_and_name_the_place),
         cmocka_unit_test(lines_of_up_to_1_mib_pass_and_longer_ones_do_not),
         cmocka_unit_test(lines_refuse_ten_megabytes_without_a_line_end),
+        cmocka_unit_test(lines_are_found_again_by_their_offset),
         cmocka_unit_test(lines_of_a_folder_or_of_nothing_are_an_error),
     };
 
