@@ -1,54 +1,71 @@
-/* data/batch.h - the sequences of a micro-batch, end to end, without padding.
+/* data/batch.h - sequences end to end, without padding: a micro-batch, or all of a step.
  *
- * A batch is arrays in memory that the caller gives once; packing allocates nothing. T is the
- * number of tokens and Q that of sequences.
- * Layer: data (may use base). Threads: one a batch; the data set is only read.
+ * A batch is arrays in memory that the caller gives once; filling it allocates nothing. T is the
+ * number of tokens, Q that of sequences and K that of masked tokens, the targets.
+ * Layer: data (may use base). Threads: one.
  */
 #ifndef DATA_BATCH_H
 #define DATA_BATCH_H
 
-#include "data/dataset.h"
+#include <stdbool.h>
+
+#include "base/err.h"
+#include "data/sequence.h"
 
 #define BATCH_MICRO_MAX 1024 /* micro-batches of a step */
 
-struct batch {
-    int n_seqs;         /* Q */
-    int n_tokens;       /* T */
-    int32_t *ids;       /* [T] */
-    int32_t *types;     /* [T] 0 or 1 */
-    int32_t *positions; /* [T] from 0 in every sequence */
-    int32_t *starts;    /* [Q + 1]; sequence q is starts[q] .. starts[q + 1] - 1 */
-    int32_t *labels;    /* [Q] */
-    uint64_t *samples;  /* [Q] number in the data set: what dropout is a function of */
-    int seqs_max;       /* limits given to batch_init() */
-    int tokens_max;
+/* What a batch is made for. */
+struct batch_limits {
+    int n_seqs;
+    int max_length;   /* tokens of a sequence; n_seqs * max_length fits an int */
+    bool has_targets; /* up to one a token, else none */
 };
 
-/* Bytes that batch_init() needs for `seqs_max` sequences of up to `max_length` tokens. */
-size_t batch_bytes(int seqs_max, int max_length);
+struct batch {
+    int n_seqs;             /* Q */
+    int n_tokens;           /* T */
+    int n_targets;          /* K */
+    int32_t *ids;           /* [T] */
+    int32_t *types;         /* [T] 0 or 1 */
+    int32_t *positions;     /* [T] from 0 in every sequence */
+    int32_t *starts;        /* [Q + 1]; sequence q is starts[q] .. starts[q + 1] - 1 */
+    int32_t *labels;        /* [Q] */
+    float *scores;          /* [Q] */
+    uint32_t *samples;      /* [Q] number in the data set */
+    int32_t *target_starts; /* [Q + 1] of every sequence's targets */
+    int32_t *rows;          /* [K] rising, in T */
+    int32_t *target_ids;    /* [K] */
+    struct batch_limits limits;
+};
+
+/* Bytes that batch_init() needs. */
+size_t batch_bytes(const struct batch_limits *limits);
 
 /* Lay the arrays out in `memory`, 64-byte aligned and batch_bytes() large, which stays the
- * caller's and must outlive the batch. */
-void batch_init(struct batch *b, void *memory, int seqs_max, int max_length);
+ * caller's and must outlive the batch. It is empty then. */
+void batch_init(struct batch *b, void *memory, const struct batch_limits *limits);
 
-/* Pack `n` samples in the order given.
- *
- * ERR_LIMIT when they are more than the batch was made for (our caller's mistake, but also data
- * tokenised with another max_length), ERR_INVALID for a sample that the data set does not have;
- * then the batch is empty.
- */
-MUST_CHECK enum err_code batch_pack(struct batch *b, const struct dataset *d,
-                                    const uint64_t *samples, int n, struct err *err);
+/* Empty it. */
+void batch_reset(struct batch *b);
 
-/* Order the samples of a step so that its micro-batches have about the same number of tokens.
+/* Append a sequence. ERR_LIMIT when it is more than the batch was made for, which is our caller's
+ * mistake; then nothing changed. */
+MUST_CHECK enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *err);
+
+/* Append sequence `q` of another batch. Errors as above. */
+MUST_CHECK enum err_code batch_copy(struct batch *b, const struct batch *from, int q,
+                                    struct err *err);
+
+/* Deal the sequences of a step to micro-batches with about the same number of tokens.
  *
- * Afterwards micro-batch k is samples[k * n / m] .. samples[(k + 1) * n / m - 1]: equal counts of
- * sequences, `n` a multiple of `m`, m at most BATCH_MICRO_MAX. A pipeline waits for its largest
- * micro-batch, so the longest sequence left always goes to the micro-batch with the fewest tokens
- * so far that has room (Graham's LPT rule with equal counts). The set of samples of the step, hence
- * the gradient in exact arithmetic, is unchanged; ties are broken by sample number, so the order is
- * a function of the set alone. `scratch` holds n elements.
+ * Afterwards micro-batch k is the sequences order[k * n / m] .. order[(k + 1) * n / m - 1] of
+ * `step`: equal counts, n = step->n_seqs a multiple of `m`, m at most BATCH_MICRO_MAX. A pipeline
+ * waits for its largest micro-batch, so the longest sequence left always goes to the micro-batch
+ * with the fewest tokens so far that has room (Graham's LPT rule with equal counts). The set of
+ * samples of the step, hence the gradient in exact arithmetic, is unchanged; ties are broken by
+ * sample number, so the samples of each micro-batch are a function of the set alone. `scratch`
+ * holds n elements.
  */
-void batch_balance(const struct dataset *d, uint64_t *samples, uint64_t *scratch, int n, int m);
+void batch_balance(const struct batch *step, int32_t *order, int32_t *scratch, int m);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/jsonw.h"
 #include "data/folder.h"
 #include "data/safetensors.h"
-#include "data/tsv.h"
 
 #define JSON_MAX_BYTES ((size_t)16 << 20)
 #define INDEX_FILE     "model.safetensors.index.json"
@@ -84,19 +83,19 @@ enum err_code export_shard(const struct model *m, const char *folder,
 
 /* --- the files that exist once --- */
 
-static void write_labels(struct jsonw *json)
+static void write_labels(const struct export_extras *x, struct jsonw *json)
 {
     char number[12];
 
     jsonw_open_object(json, "id2label");
-    for (int i = 0; i < TSV_LABELS; i++) {
+    for (int i = 0; i < x->n_labels; i++) {
         (void)snprintf(number, sizeof number, "%d", i);
-        jsonw_string(json, number, tsv_label_name(i));
+        jsonw_string(json, number, x->labels[i]);
     }
     jsonw_close(json);
     jsonw_open_object(json, "label2id");
-    for (int i = 0; i < TSV_LABELS; i++)
-        jsonw_int(json, tsv_label_name(i), i);
+    for (int i = 0; i < x->n_labels; i++)
+        jsonw_int(json, x->labels[i], i);
     jsonw_close(json);
 }
 
@@ -130,8 +129,8 @@ static enum err_code write_config(const struct model *m, const char *folder,
     jsonw_double(&json, "initializer_range", 0.02);
     jsonw_double(&json, "hidden_dropout_prob", x->dropout);
     jsonw_double(&json, "attention_probs_dropout_prob", x->dropout);
-    if (m->labels == TSV_LABELS)
-        write_labels(&json);
+    if (x->n_labels > 0)
+        write_labels(x, &json);
     jsonw_close(&json);
     rc = jsonw_finish(&json, err);
     if (rc == ERR_OK)

@@ -28,7 +28,9 @@ struct export_plan {
 
 struct export_extras {
     const struct vocab *vocab; /* borrowed; becomes vocab.txt */
-    double dropout;            /* goes into config.json */
+    int n_labels;
+    const char *const *labels; /* [n_labels]; go into config.json, like: */
+    double dropout;
 };
 
 /* Write the shard of stage `stage`.

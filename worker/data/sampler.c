@@ -1,5 +1,7 @@
 #include "data/sampler.h"
 
+#include "data/random.h"
+
 #define ROUNDS 8
 
 enum err_code sampler_init(struct sampler *s, uint64_t seed, uint64_t n_samples,
@@ -28,16 +30,6 @@ uint64_t sampler_steps_per_epoch(const struct sampler *s)
     return s->n_samples / s->batch_size;
 }
 
-/* SplitMix64's finaliser: every bit of the input reaches every bit of the output. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= UINT64_C(0xbf58476d1ce4e5b9);
-    x ^= x >> 27;
-    x *= UINT64_C(0x94d049bb133111eb);
-    return x ^ (x >> 31);
-}
-
 /* One permutation of 0 .. 4^half_bits - 1 for each key. */
 static uint64_t feistel(uint64_t x, uint64_t key, int half_bits)
 {
@@ -47,7 +39,7 @@ static uint64_t feistel(uint64_t x, uint64_t key, int half_bits)
 
     for (int round = 0; round < ROUNDS; round++) {
         uint64_t keyed = right + key + UINT64_C(0x9e3779b97f4a7c15) * (uint64_t)(round + 1);
-        uint64_t next = left ^ (mix(keyed) >> (64 - half_bits));
+        uint64_t next = left ^ (random_mix(keyed) >> (64 - half_bits));
 
         left = right;
         right = next;
@@ -57,7 +49,7 @@ static uint64_t feistel(uint64_t x, uint64_t key, int half_bits)
 
 uint64_t sampler_at(const struct sampler *s, uint64_t epoch, uint64_t position)
 {
-    uint64_t key = mix(mix(s->seed + UINT64_C(0x9e3779b97f4a7c15)) + epoch);
+    uint64_t key = random_key(s->seed, epoch);
     uint64_t x = position;
 
     /* The domain is below 4 n, so four turns do on average; it ends because a permutation's

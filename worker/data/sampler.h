@@ -3,8 +3,8 @@
  * Every epoch is a permutation of the samples. It is never stored: position p of epoch e is
  * computed by a small Feistel network keyed with (seed, e) over the next power of four, walked on
  * until it falls inside n (format-preserving encryption by cycle walking: Black and Rogaway,
- * "Ciphers with Arbitrary Finite Domains", 2002; the round function is the finaliser of
- * SplitMix64: Steele, Lea and Flood 2014). So a job that resumes at step s, on any number of
+ * "Ciphers with Arbitrary Finite Domains", 2002;
+ * the round function is data/random.h's). So a job that resumes at step s, on any number of
  * stages, needs nothing but s.
  *
  * The rest of an epoch that does not fill a batch is dropped; every epoch drops different ones.

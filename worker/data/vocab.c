@@ -98,6 +98,7 @@ static enum err_code find_specials(const char *name, struct vocab *v, struct err
         rc = find_special(name, v, "[CLS]", &v->cls, err);
     if (rc == ERR_OK)
         rc = find_special(name, v, "[SEP]", &v->sep, err);
+    v->mask = vocab_find(v, "[MASK]", strlen("[MASK]"));
     return rc;
 }
 

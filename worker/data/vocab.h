@@ -19,6 +19,7 @@
 struct vocab {
     int n_tokens;
     int32_t pad, unk, cls, sep; /* ids */
+    int32_t mask;               /* [MASK]; -1: there is none */
     size_t token_max_bytes;     /* of the longest token */
     /* private */
     char *text;

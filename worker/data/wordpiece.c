@@ -12,21 +12,6 @@ void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_ca
     words_init(&w->words, keep_case);
 }
 
-static enum err_code add_token(struct token_list *out, int32_t id, struct err *err)
-{
-    if (out->n == out->cap) {
-        size_t cap = out->cap ? 2 * out->cap : 64;
-        int32_t *grown = realloc(out->ids, cap * sizeof *grown);
-
-        if (!grown)
-            return err_set(err, ERR_NO_MEMORY, "no memory for %zu tokens", cap);
-        out->ids = grown;
-        out->cap = cap;
-    }
-    out->ids[out->n++] = id;
-    return ERR_OK;
-}
-
 /* The longest piece that begins at chars[0]; -1 when there is none. *out_n: its characters. */
 static int32_t longest_piece(const struct wordpiece *w, const int32_t *chars, size_t n,
                              bool is_first, size_t *out_n)
@@ -65,15 +50,15 @@ static enum err_code add_word(struct wordpiece *w, const int32_t *chars, size_t 
     enum err_code rc;
 
     if (n > WORDPIECE_WORD_MAX)
-        return add_token(out, w->vocab->unk, err);
+        return token_list_add(out, w->vocab->unk, err);
     for (size_t at = 0; at < n; at += taken) {
         int32_t id = longest_piece(w, chars + at, n - at, at == 0, &taken);
 
         if (id < 0) {
             out->n = before; /* one unknown piece makes the whole word unknown */
-            return add_token(out, w->vocab->unk, err);
+            return token_list_add(out, w->vocab->unk, err);
         }
-        rc = add_token(out, id, err);
+        rc = token_list_add(out, id, err);
         if (rc != ERR_OK)
             return rc;
     }
@@ -99,6 +84,21 @@ void wordpiece_deinit(struct wordpiece *w)
 {
     words_deinit(&w->words);
     wordpiece_init(w, NULL, false);
+}
+
+enum err_code token_list_add(struct token_list *out, int32_t id, struct err *err)
+{
+    if (out->n == out->cap) {
+        size_t cap = out->cap ? 2 * out->cap : 64;
+        int32_t *grown = realloc(out->ids, cap * sizeof *grown);
+
+        if (!grown)
+            return err_set(err, ERR_NO_MEMORY, "no memory for %zu tokens", cap);
+        out->ids = grown;
+        out->cap = cap;
+    }
+    out->ids[out->n++] = id;
+    return ERR_OK;
 }
 
 void token_list_deinit(struct token_list *t)

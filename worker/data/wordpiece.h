@@ -49,6 +49,9 @@ MUST_CHECK enum err_code wordpiece_encode(struct wordpiece *w, const char *text,
                                           struct token_list *out, struct err *err);
 
 void wordpiece_deinit(struct wordpiece *w);
+
+/* Append one token. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code token_list_add(struct token_list *t, int32_t id, struct err *err);
 void token_list_deinit(struct token_list *t);
 
 #endif

@@ -2,49 +2,118 @@
 
 #include <stdlib.h>
 
-static enum err_code load(struct feed *f, const struct spec *spec, const char *folder,
-                          struct err *err)
-{
-    struct dataset_params params = {.vocab = &f->vocab, .max_length = spec->training.max_length};
-    enum err_code rc = dataset_vocab(folder, &f->vocab, err);
+#include "base/log.h"
+#include "data/folder.h"
 
-    if (rc == ERR_OK && (int64_t)f->vocab.n_tokens > spec->model.vocab)
+static enum err_code load_vocab(struct feed *f, const struct feed_params *p, struct err *err)
+{
+    const char *folder = p->vocab_folder ? p->vocab_folder : p->folder;
+    int model_vocab = p->spec->model.vocab;
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(folder, LAYOUT_VOCAB_FILE, path, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = vocab_load(path, &f->vocab, err);
+    if (rc == ERR_NOT_FOUND)
+        return err_set(err, rc,
+                       "%s is not there; the model's words must lie beside the data, or beside the "
+                       "weights that spec.model.from names",
+                       path);
+    if (rc == ERR_OK && f->vocab.n_tokens > model_vocab)
         rc = err_set(err, ERR_INVALID,
-                     "%s/%s has %lld tokens but spec.model.vocabSize is %d: set it to at least "
-                     "%lld",
-                     folder, DATASET_VOCAB_FILE, (long long)f->vocab.n_tokens, spec->model.vocab,
-                     (long long)f->vocab.n_tokens);
+                     "%s has %d tokens but spec.model.vocabSize is %d: set it to at least %d", path,
+                     f->vocab.n_tokens, model_vocab, f->vocab.n_tokens);
+    return rc;
+}
+
+/* Rows that are left out are the data's own, yet people should know. */
+static void report(const struct layout_split *split, const struct dataset *d)
+{
+    LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)d->n_samples),
+        LOG_I("withoutLabel", (int64_t)d->n_unlabelled),
+        LOG_I("brokenRowsLeftOut", (int64_t)d->n_broken));
+}
+
+static enum err_code load_split(struct feed *f, const struct feed_params *p,
+                                const struct layout_split *split, struct dataset *out,
+                                struct err *err)
+{
+    struct dataset_params params = {.layout = &f->layout,
+                                    .vocab = &f->vocab,
+                                    .max_length = p->spec->training.max_length,
+                                    .keep_case = p->spec->letters == SPEC_CASE_CASED};
+    enum err_code rc = dataset_load(&params, p->folder, split, out, err);
+
     if (rc == ERR_OK)
-        rc = dataset_load(&params, folder, DATASET_TRAIN_FILE, &f->train, err);
+        report(split, out);
+    return rc;
+}
+
+/* Append a split to those that are evaluated or predicted, unless it is missing and may be. */
+static enum err_code add_split(struct feed *f, const struct feed_params *p,
+                               const struct layout_split *split, int place, struct err *err)
+{
+    bool is_named = split->is_test && p->spec->data.files.test[0];
+    bool is_optional = (split->is_test && !is_named) || place > 0;
+    struct feed_split *next = &f->splits[f->n_splits];
+    enum err_code rc = load_split(f, p, split, &next->rows, err);
+
+    if (rc == ERR_NOT_FOUND && is_optional) {
+        LOG(LOG_INFO, "no such data, left out", LOG_S("file", split->file));
+        return ERR_OK;
+    }
+    if (rc != ERR_OK)
+        return rc;
+    next->layout = split;
+    next->place = place;
+    f->n_splits++;
+    return ERR_OK;
+}
+
+static enum err_code load(struct feed *f, const struct feed_params *p, struct err *err)
+{
+    enum err_code rc = load_vocab(f, p, err);
+
     if (rc == ERR_OK)
-        rc = dataset_load(&params, folder, DATASET_DEV_FILE, &f->dev, err);
+        rc = load_split(f, p, &f->layout.train, &f->train, err);
+    for (int i = 0; rc == ERR_OK && i < f->layout.n_dev; i++)
+        rc = add_split(f, p, &f->layout.dev[i], i, err);
+    for (int i = 0; rc == ERR_OK && p->wants_predictions && i < f->layout.n_test; i++)
+        rc = add_split(f, p, &f->layout.test[i], i, err);
     return rc;
 }
 
 static enum err_code reserve(struct feed *f, const struct spec *spec, struct err *err)
 {
     size_t batch_size = (size_t)spec->training.batch_size;
-    size_t bytes = batch_bytes(f->n_seqs, spec->training.max_length);
+    struct batch_limits whole = {.n_seqs = spec->training.batch_size,
+                                 .max_length = spec->training.max_length};
+    struct batch_limits micro = whole;
+    size_t whole_bytes = batch_bytes(&whole);
 
-    f->memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    micro.n_seqs = f->n_seqs;
+    f->memory = aligned_alloc(64, whole_bytes + batch_bytes(&micro));
+    f->samples = calloc(batch_size, sizeof *f->samples);
     f->order = calloc(batch_size, sizeof *f->order);
     f->scratch = calloc(batch_size, sizeof *f->scratch);
-    f->samples = calloc((size_t)f->n_seqs, sizeof *f->samples);
-    if (!f->memory || !f->order || !f->scratch || !f->samples)
+    if (!f->memory || !f->samples || !f->order || !f->scratch)
         return err_set(err, ERR_NO_MEMORY, "no memory for batches of %zu sequences", batch_size);
-    batch_init(&f->batch, f->memory, f->n_seqs, spec->training.max_length);
+    batch_init(&f->step, f->memory, &whole);
+    batch_init(&f->batch, (char *)f->memory + whole_bytes, &micro);
     return ERR_OK;
 }
 
-enum err_code feed_init(struct feed *f, const struct spec *spec, const char *folder,
-                        struct err *err)
+enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err *err)
 {
+    const struct spec *spec = p->spec;
     enum err_code rc;
 
     *f = (struct feed){.order_step = -1,
                        .n_micro = spec->training.micro_batches,
                        .n_seqs = spec->training.batch_size / spec->training.micro_batches};
-    rc = load(f, spec, folder, err);
+    layout_init(&f->layout, spec);
+    rc = load(f, p, err);
     if (rc == ERR_OK)
         rc = sampler_init(&f->sampler, (uint64_t)spec->training.seed, f->train.n_samples,
                           (uint32_t)spec->training.batch_size, err);
@@ -59,69 +128,110 @@ void feed_deinit(struct feed *f)
 {
     vocab_deinit(&f->vocab);
     dataset_deinit(&f->train);
-    dataset_deinit(&f->dev);
+    for (int i = 0; i < f->n_splits; i++)
+        dataset_deinit(&f->splits[i].rows);
     free(f->memory);
+    free(f->samples);
     free(f->order);
     free(f->scratch);
-    free(f->samples);
     *f = (struct feed){0};
 }
 
 void feed_facts(const struct feed *f, const struct spec *spec, struct message_facts *out)
 {
     int64_t per_epoch = (int64_t)sampler_steps_per_epoch(&f->sampler);
-    int64_t n_dev = (int64_t)f->dev.n_samples;
 
     *out = (struct message_facts){
         .steps_per_epoch = per_epoch,
         .total_steps =
             spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch,
-        .n_splits = 1,
-        .splits = {{.n_samples = n_dev, .n_batches = (n_dev + f->n_seqs - 1) / f->n_seqs}},
+        .n_splits = f->n_splits,
+    };
+    for (int i = 0; i < f->n_splits; i++) {
+        const struct feed_split *split = &f->splits[i];
+        int64_t n = (int64_t)split->rows.n_samples;
+
+        out->splits[i] = (struct message_split){.n_batches = (n + f->n_seqs - 1) / f->n_seqs,
+                                                .n_samples = n,
+                                                .is_test = split->layout->is_test,
+                                                .place = split->place};
+    }
+}
+
+static void show(const struct feed *f, int step_targets, struct feed_batch *out)
+{
+    const struct batch *b = &f->batch;
+    bool is_regression = f->layout.task->head == MODEL_HEAD_REGRESSION;
+
+    *out = (struct feed_batch){
+        .batch = {.n_seqs = b->n_seqs,
+                  .n_tokens = b->n_tokens,
+                  .n_targets = b->n_targets,
+                  .step_targets = step_targets,
+                  .starts = b->starts,
+                  .labels = is_regression ? NULL : b->labels,
+                  .scores = is_regression ? b->scores : NULL,
+                  .samples = b->samples,
+                  .rows = b->rows,
+                  .target_ids = b->target_ids},
+        .ids = b->ids,
+        .types = b->types,
+        .positions = b->positions,
     };
 }
 
-static enum err_code pack(struct feed *f, const struct dataset *d, const uint64_t *samples, int n,
-                          struct feed_batch *out, struct err *err)
+/* Make all sequences of a step: how they are dealt out depends on all their lengths. */
+static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
 {
-    enum err_code rc = batch_pack(&f->batch, d, samples, n, err);
+    enum err_code rc = ERR_OK;
 
+    f->order_step = -1;
+    batch_reset(&f->step);
+    sampler_step(&f->sampler, (uint64_t)step, f->samples);
+    for (int i = 0; rc == ERR_OK && i < f->n_seqs * f->n_micro; i++) {
+        struct sequence s;
+
+        rc = dataset_get(&f->train, (size_t)f->samples[i], &s, err);
+        if (rc == ERR_OK)
+            rc = batch_add(&f->step, &s, err);
+    }
     if (rc != ERR_OK)
         return rc;
-    for (int i = 0; i < n; i++)
-        f->samples[i] = (uint32_t)samples[i];
-    *out = (struct feed_batch){
-        .batch = {.n_seqs = n,
-                  .n_tokens = f->batch.n_tokens,
-                  .starts = f->batch.starts,
-                  .labels = f->batch.labels,
-                  .samples = f->samples},
-        .ids = f->batch.ids,
-        .types = f->batch.types,
-        .positions = f->batch.positions,
-    };
+    batch_balance(&f->step, f->order, f->scratch, f->n_micro);
+    f->order_step = step;
     return ERR_OK;
 }
 
 enum err_code feed_train(struct feed *f, int64_t step, int microbatch, struct feed_batch *out,
                          struct err *err)
 {
-    if (f->order_step != step) {
-        sampler_step(&f->sampler, (uint64_t)step, f->order);
-        batch_balance(&f->train, f->order, f->scratch, f->n_seqs * f->n_micro, f->n_micro);
-        f->order_step = step;
-    }
-    return pack(f, &f->train, f->order + (size_t)microbatch * (size_t)f->n_seqs, f->n_seqs, out,
-                err);
+    const int32_t *order = f->order + (size_t)microbatch * (size_t)f->n_seqs;
+    enum err_code rc = f->order_step == step ? ERR_OK : make_step(f, step, err);
+
+    batch_reset(&f->batch);
+    for (int i = 0; rc == ERR_OK && i < f->n_seqs; i++)
+        rc = batch_copy(&f->batch, &f->step, order[i], err);
+    if (rc == ERR_OK)
+        show(f, f->step.n_targets, out);
+    return rc;
 }
 
-enum err_code feed_eval(struct feed *f, int64_t index, struct feed_batch *out, struct err *err)
+enum err_code feed_eval(struct feed *f, int split, int64_t index, struct feed_batch *out,
+                        struct err *err)
 {
-    uint64_t first = (uint64_t)index * (uint64_t)f->n_seqs;
-    uint64_t left = f->dev.n_samples - first;
-    int n = left < (uint64_t)f->n_seqs ? (int)left : f->n_seqs;
+    struct dataset *d = &f->splits[split].rows;
+    size_t first = (size_t)index * (size_t)f->n_seqs;
+    enum err_code rc = ERR_OK;
 
-    for (int i = 0; i < n; i++)
-        f->scratch[i] = first + (uint64_t)i;
-    return pack(f, &f->dev, f->scratch, n, out, err);
+    batch_reset(&f->batch);
+    for (size_t i = first; rc == ERR_OK && i < first + (size_t)f->n_seqs && i < d->n_samples; i++) {
+        struct sequence s;
+
+        rc = dataset_get(d, i, &s, err);
+        if (rc == ERR_OK)
+            rc = batch_add(&f->batch, &s, err);
+    }
+    if (rc == ERR_OK)
+        show(f, f->batch.n_targets, out);
+    return rc;
 }

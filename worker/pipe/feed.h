@@ -1,27 +1,47 @@
-/* pipe/feed.h - the head's supply of micro-batches: data set, order and packing in one place.
+/* pipe/feed.h - the head's supply of micro-batches: data, order and packing in one place.
  *
- * Reads the task's folder once; afterwards a micro-batch is a function of (step, micro-batch) for
- * training and of its number for evaluation. Nothing is allocated after feed_init().
- * Layer: pipe (may use data api base). Threads: one.
+ * Checks the task's files once; afterwards a micro-batch is a function of (step, micro-batch) for
+ * training, and of (split, its number) for evaluation. Sequences are made when they are asked for,
+ * so data may be larger than memory. Batches lie in memory taken by feed_init(); only scratch of
+ * the tokenizer grows, up to the longest row.
+ * Layer: pipe (may use data api base). Threads: one. A feed points into itself: it stays where it
+ * was made.
  */
 #ifndef PIPE_FEED_H
 #define PIPE_FEED_H
 
-#include "api/spec.h"
 #include "data/batch.h"
+#include "data/dataset.h"
 #include "data/sampler.h"
 #include "pipe/message.h"
 
+struct feed_params {
+    const struct spec *spec;  /* borrowed as long as the feed lives */
+    const char *folder;       /* with the task's files */
+    const char *vocab_folder; /* with vocab.txt; NULL: the same */
+    bool wants_predictions;   /* read the test files too, if they are there */
+};
+
+/* A split that is evaluated or predicted. */
+struct feed_split {
+    const struct layout_split *layout;
+    int place; /* in layout.dev or layout.test */
+    struct dataset rows;
+};
+
 struct feed {
     struct vocab vocab;
+    struct layout layout;
     struct dataset train;
-    struct dataset dev;
+    int n_splits;
+    struct feed_split splits[MESSAGE_SPLITS_MAX];
     struct sampler sampler;
-    struct batch batch; /* of the micro-batch that was packed last */
+    struct batch step;  /* all sequences of `order_step` */
+    struct batch batch; /* the micro-batch that was packed last */
     void *memory;
-    uint64_t *order;   /* [batchSize] samples of `order_step`, balanced */
-    uint64_t *scratch; /* [batchSize] */
-    uint32_t *samples; /* [sequences of a micro-batch] */
+    uint64_t *samples; /* [batchSize] of the step, as the sampler gave them */
+    int32_t *order;    /* [batchSize] sequences of `step`, dealt to micro-batches */
+    int32_t *scratch;  /* [batchSize] */
     int64_t order_step;
     int n_seqs; /* of a micro-batch */
     int n_micro;
@@ -35,21 +55,21 @@ struct feed_batch {
     const int32_t *positions; /* [T] */
 };
 
-/* Read vocabulary, training and dev split from `folder`.
+/* Read vocabulary, training, dev and, when they are wanted, test splits.
  *
+ * MNLI's mismatched files and test files that the spec does not name may be missing. Otherwise
  * ERR_NOT_FOUND: a file is missing and may come later; ERR_INVALID: what is there does not fit the
  * job (a broken row, a vocabulary larger than the model's, fewer samples than a batch).
  */
-MUST_CHECK enum err_code feed_init(struct feed *f, const struct spec *spec, const char *folder,
-                                   struct err *err);
+MUST_CHECK enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err *err);
 void feed_deinit(struct feed *f);
 
 void feed_facts(const struct feed *f, const struct spec *spec, struct message_facts *out);
 
 MUST_CHECK enum err_code feed_train(struct feed *f, int64_t step, int microbatch,
                                     struct feed_batch *out, struct err *err);
-/* Micro-batch `index` of the dev split, in file order; the last may be smaller. */
-MUST_CHECK enum err_code feed_eval(struct feed *f, int64_t index, struct feed_batch *out,
+/* Micro-batch `index` of split `split` of the facts, in file order; the last may be smaller. */
+MUST_CHECK enum err_code feed_eval(struct feed *f, int split, int64_t index, struct feed_batch *out,
                                    struct err *err);
 
 #endif

@@ -174,7 +174,8 @@ enum err_code message_facts_read(const void *in, size_t n, struct message_facts 
     for (int i = 0; i < f.n_splits; i++)
         if (f.splits[i].n_batches < 1 || f.splits[i].n_samples < f.splits[i].n_batches ||
             f.splits[i].n_samples > SAMPLES_MAX || f.splits[i].is_test < 0 ||
-            f.splits[i].is_test > 1)
+            f.splits[i].is_test > 1 || f.splits[i].place < 0 ||
+            f.splits[i].place >= MESSAGE_SPLITS_MAX / 2)
             return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
                            (long long)f.splits[i].n_samples, (long long)f.splits[i].n_batches);
     *out = f;

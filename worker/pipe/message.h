@@ -49,7 +49,8 @@ struct message_limits message_limits_of(const struct spec *spec);
 struct message_split {
     int64_t n_samples;
     int64_t n_batches; /* micro-batches; the last may be smaller */
-    int64_t is_test;   /* 1: no labels; it is predicted, once, after the last step */
+    int32_t is_test;   /* 1: no labels; it is predicted, once, after the last step */
+    int32_t place; /* among the dev or the test files of data/layout.h: 1 is MNLI's mismatched */
 };
 
 /* What only the head knows of the run, sent once before the first step (COMMAND). */

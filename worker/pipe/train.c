@@ -81,7 +81,7 @@ static enum err_code forward_from_feed(struct train *t, const struct exchange_ke
     bool is_eval = key->flags & FRAME_EVAL;
     struct stage_input in = {.is_eval = is_eval};
     struct feed_batch batch;
-    enum err_code rc = is_eval ? feed_eval(t->feed, key->microbatch, &batch, err)
+    enum err_code rc = is_eval ? feed_eval(t->feed, 0, key->microbatch, &batch, err)
                                : feed_train(t->feed, key->step, key->microbatch, &batch, err);
 
     if (rc != ERR_OK)

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/export.h"
+#include "data/folder.h"
 #include "nn/gemm.h"
 #include "pipe/control.h"
 #include "pipe/cpu.h"
@@ -139,6 +140,8 @@ static enum err_code load_model(struct worker *w, struct err *err)
 /* Everything that takes memory or reads files, before anybody waits for us. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
+    const char *model_dir = w->params->model_dir;
+    struct feed_params feed = {.spec = &w->plan.spec, .folder = w->params->data_dir};
     enum err_code rc;
 
     w->cause = PROGRESS_CAUSE_OTHER;
@@ -154,7 +157,9 @@ static enum err_code prepare(struct worker *w, struct err *err)
         rc = load_model(w, err);
     if (rc != ERR_OK || w->params->stage > 0)
         return rc;
-    rc = feed_init(&w->feed, &w->plan.spec, w->params->data_dir, err);
+    if (model_dir && folder_has(model_dir, LAYOUT_VOCAB_FILE))
+        feed.vocab_folder = model_dir; /* the words that the model was trained with */
+    rc = feed_init(&w->feed, &feed, err);
     w->cause = cause_of_reading(rc);
     return rc;
 }
@@ -220,7 +225,10 @@ static enum err_code export_weights(struct worker *w, struct err *err)
     const float *params[MODEL_UNITS_MAX];
     struct export_stage cut[SPEC_STAGES_MAX];
     struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
-    struct export_extras extras = {.vocab = &w->feed.vocab, .dropout = plan->spec.training.dropout};
+    struct export_extras extras = {.vocab = &w->feed.vocab,
+                                   .n_labels = w->feed.layout.n_labels,
+                                   .labels = w->feed.layout.labels,
+                                   .dropout = plan->spec.training.dropout};
     enum err_code rc;
 
     for (int s = 0; s < plan->n_stages; s++)

@@ -6,23 +6,36 @@
 #define HEADER "sentence1\tsentence2\tgold_label\n"
 
 static struct vocab vocab;
+static struct spec spec;
+static struct layout layout;
 
 static enum err_code load(const char *text, int max_length, struct dataset *out, struct err *err)
 {
-    struct dataset_params p = {.vocab = &vocab, .max_length = max_length};
+    struct dataset_params p = {.layout = &layout, .vocab = &vocab, .max_length = max_length};
 
     scratch_text("train.tsv", text);
-    return dataset_load(&p, scratch, DATASET_TRAIN_FILE, out, err);
+    return dataset_load(&p, scratch, &layout.train, out, err);
 }
 
-static void check_sample(const struct dataset *d, size_t i, const char *want)
+static struct sequence get(struct dataset *d, size_t i)
+{
+    struct sequence s;
+
+    assert_int_equal(dataset_get(d, i, &s, NULL), ERR_OK);
+    assert_int_equal(s.sample, i);
+    assert_int_equal(s.n_targets, 0);
+    return s;
+}
+
+static void check_sample(struct dataset *d, size_t i, const char *want)
 {
     struct buf got = {.max = 4096};
+    struct sequence s = get(d, i);
 
-    for (uint64_t k = d->starts[i]; k < d->starts[i + 1]; k++)
-        assert_int_equal(buf_addf(&got, NULL, "%s%s", k == d->starts[i] + d->second[i] ? "|" : " ",
-                                  vocab_token(&vocab, d->ids[k])),
-                         ERR_OK);
+    for (int k = 0; k < s.length; k++)
+        assert_int_equal(
+            buf_addf(&got, NULL, "%s%s", k == s.n_first ? "|" : " ", vocab_token(&vocab, s.ids[k])),
+            ERR_OK);
     assert_string_equal(buf_text(&got), want);
     buf_deinit(&got);
 }
@@ -34,13 +47,45 @@ static void dataset_puts_special_tokens_around_both_sentences(void **state)
     (void)state;
     assert_int_equal(load(HEADER "A b\tc.\tneutral\nx\tf\tcontradiction\n", 128, &d, NULL), ERR_OK);
     assert_int_equal(d.n_samples, 2);
-    check_sample(&d, 0, " [CLS] a b [SEP]|c . [SEP]");
     check_sample(&d, 1, " [CLS] [UNK] [SEP]|f [SEP]");
-    assert_int_equal(d.labels[0], 2);
-    assert_int_equal(d.labels[1], 0);
-    assert_int_equal(dataset_length(&d, 0), 7);
-    assert_int_equal(d.length_max, 7);
-    assert_int_equal(d.n_truncated, 0);
+    check_sample(&d, 0, " [CLS] a b [SEP]|c . [SEP]");
+    assert_int_equal(get(&d, 0).label, 2);
+    assert_int_equal(get(&d, 1).label, 0);
+    dataset_deinit(&d);
+}
+
+static void dataset_puts_one_sentence_into_one_segment(void **state)
+{
+    struct spec own = {.data.task = "SST2"};
+    struct layout single;
+    struct dataset_params p = {.layout = &single, .vocab = &vocab, .max_length = 8};
+    struct dataset d;
+
+    (void)state;
+    layout_init(&single, &own);
+    scratch_text("dev.tsv", "sentence\tlabel\na b\t1\na b c d e f a\t0\n");
+    assert_int_equal(dataset_load(&p, scratch, &single.dev[0], &d, NULL), ERR_OK);
+    check_sample(&d, 0, " [CLS] a b [SEP]");
+    check_sample(&d, 1, " [CLS] a b c d e f [SEP]");
+    assert_int_equal(get(&d, 0).label, 1);
+    dataset_deinit(&d);
+}
+
+static void dataset_keeps_the_scores_of_a_regression(void **state)
+{
+    struct spec own = {.data.task = "STSB", .model.head = MODEL_HEAD_REGRESSION};
+    struct layout scored;
+    struct dataset_params p = {
+        .layout = &scored, .vocab = &vocab, .max_length = 8, .keep_case = true};
+    struct dataset d;
+
+    (void)state;
+    layout_init(&scored, &own);
+    scratch_text("dev.tsv", "sentence1\tsentence2\tscore\na\tB\t1.25\na\tb\t0.5\n");
+    assert_int_equal(dataset_load(&p, scratch, &scored.dev[0], &d, NULL), ERR_OK);
+    assert_true(get(&d, 0).score == 1.25f);
+    assert_true(get(&d, 1).score == 0.5f);
+    check_sample(&d, 0, " [CLS] a [SEP]|[UNK] [SEP]"); /* a cased model */
     dataset_deinit(&d);
 }
 
@@ -69,7 +114,6 @@ static void dataset_truncates(void **state)
     (void)snprintf(text, sizeof text, HEADER "%s\tneutral\n", row->pair);
     assert_int_equal(load(text, row->max_length, &d, NULL), ERR_OK);
     check_sample(&d, 0, row->tokens);
-    assert_int_equal(d.n_truncated, dataset_length(&d, 0) == 8 && strlen(row->pair) == 9 ? 0 : 1);
     dataset_deinit(&d);
 }
 
@@ -95,8 +139,8 @@ static void dataset_truncates_as_the_reference_does(void **state)
             while (left_a + left_b > 11 - 3)
                 *(left_a > left_b ? &left_a : &left_b) -= 1;
             assert_int_equal(load(text, 11, &d, NULL), ERR_OK);
-            assert_int_equal(d.second[0], left_a + 2);
-            assert_int_equal(dataset_length(&d, 0), left_a + left_b + 3);
+            assert_int_equal(get(&d, 0).n_first, left_a + 2);
+            assert_int_equal(get(&d, 0).length, left_a + left_b + 3);
             dataset_deinit(&d);
         }
     }
@@ -109,7 +153,7 @@ static void dataset_counts_rows_without_a_label(void **state)
     (void)state;
     assert_int_equal(load(HEADER "a\tb\t-\na\tb\tneutral\n", 16, &d, NULL), ERR_OK);
     assert_int_equal(d.n_samples, 1);
-    assert_int_equal(d.n_skipped, 1);
+    assert_int_equal(d.n_unlabelled, 1);
     dataset_deinit(&d);
 }
 
@@ -127,29 +171,37 @@ static void dataset_holds_many_rows(void **state)
     assert_int_equal(load(text.data, 16, &d, NULL), ERR_OK);
     assert_int_equal(d.n_samples, 5000);
     for (size_t i = 0; i < 5000; i++) {
-        assert_int_equal(dataset_length(&d, i), 6 + i % 2);
-        assert_int_equal(d.labels[i], i % 3 ? 2 : 1);
+        assert_int_equal(get(&d, i).length, 6 + i % 2);
+        assert_int_equal(get(&d, i).label, i % 3 ? 2 : 1);
     }
     dataset_deinit(&d);
     buf_deinit(&text);
 }
 
+static void dataset_has_no_sample_behind_the_last(void **state)
+{
+    struct sequence s;
+    struct dataset d;
+
+    (void)state;
+    assert_int_equal(load(HEADER "a\tb\tneutral\n", 16, &d, NULL), ERR_OK);
+    assert_int_equal(dataset_get(&d, 1, &s, NULL), ERR_INVALID);
+    dataset_deinit(&d);
+}
+
 static void dataset_tells_a_missing_file_from_a_broken_one(void **state)
 {
-    struct dataset_params p = {.vocab = &vocab, .max_length = 16};
+    struct dataset_params p = {.layout = &layout, .vocab = &vocab, .max_length = 16};
     struct dataset d;
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(dataset_load(&p, scratch, DATASET_DEV_FILE, &d, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "dev_matched.tsv"));
-    assert_non_null(strstr(err.text, "add what is missing"));
+    assert_int_equal(dataset_load(&p, scratch, &layout.dev[0], &d, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "must hold train.tsv and dev_matched.tsv"));
     assert_int_equal(load(HEADER "a\tb\tperhaps\n", 16, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "train.tsv line 2"));
     assert_int_equal(load(HEADER "a\tb\t-\n", 16, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "no row with a label"));
-    assert_int_equal(dataset_load(&p, scratch_path("none"), DATASET_DEV_FILE, &d, NULL),
-                     ERR_NOT_FOUND);
 }
 
 static void dataset_refuses_lengths_without_room(void **state)
@@ -161,34 +213,24 @@ static void dataset_refuses_lengths_without_room(void **state)
     assert_int_equal(load(HEADER "a\tb\tneutral\n", 8193, &d, NULL), ERR_INVALID);
 }
 
-static void dataset_vocab_comes_from_the_same_folder(void **state)
-{
-    struct vocab v;
-    struct err err = {0};
-
-    (void)state;
-    scratch_text("vocab.txt", VOCAB);
-    assert_int_equal(dataset_vocab(scratch, &v, NULL), ERR_OK);
-    assert_int_equal(v.n_tokens, 11);
-    vocab_deinit(&v);
-    assert_int_equal(dataset_vocab(scratch_path("none"), &v, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "vocab.txt"));
-}
-
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 7 };
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 9 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
         cmocka_unit_test(dataset_puts_special_tokens_around_both_sentences),
+        cmocka_unit_test(dataset_puts_one_sentence_into_one_segment),
+        cmocka_unit_test(dataset_keeps_the_scores_of_a_regression),
         cmocka_unit_test(dataset_truncates_as_the_reference_does),
         cmocka_unit_test(dataset_counts_rows_without_a_label),
         cmocka_unit_test(dataset_holds_many_rows),
+        cmocka_unit_test(dataset_has_no_sample_behind_the_last),
         cmocka_unit_test(dataset_tells_a_missing_file_from_a_broken_one),
         cmocka_unit_test(dataset_refuses_lengths_without_room),
-        cmocka_unit_test(dataset_vocab_comes_from_the_same_folder),
     };
     int failed;
 
+    (void)snprintf(spec.data.task, sizeof spec.data.task, "MNLI");
+    layout_init(&layout, &spec);
     if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &vocab, NULL) != ERR_OK)
         return 1;
     for (size_t i = 0; i < N_ROWS; i++)

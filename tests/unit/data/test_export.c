@@ -40,7 +40,9 @@ static int free_params(void **state)
 static void export_all(const char *folder, const struct export_plan *plan)
 {
     struct vocab vocab;
-    struct export_extras extras = {.vocab = &vocab, .dropout = 0.1};
+    const char *const labels[] = {"contradiction", "entailment", "neutral"};
+    struct export_extras extras = {
+        .vocab = &vocab, .n_labels = 3, .labels = labels, .dropout = 0.1};
     const char *text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n##s\n";
     struct err err;
 

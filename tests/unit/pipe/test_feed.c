@@ -48,20 +48,16 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"vocab.txt", "train.tsv", "dev_matched.tsv"};
-    char path[128];
+    char command[64];
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
-        (void)unlink(path);
-    }
-    return rmdir(folder);
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
 }
 
 static struct spec make_spec(void)
 {
-    struct spec s = {0};
+    struct spec s = {.data.task = "MNLI"};
 
     s.model.vocab = 7;
     s.training.batch_size = 4;
@@ -71,6 +67,13 @@ static struct spec make_spec(void)
     return s;
 }
 
+static enum err_code open_feed(struct feed *f, const struct spec *spec, struct err *err)
+{
+    struct feed_params p = {.spec = spec, .folder = folder};
+
+    return feed_init(f, &p, err);
+}
+
 static void feed_facts_follow_from_the_data_and_the_spec(void **state)
 {
     struct spec spec = make_spec();
@@ -78,13 +81,14 @@ static void feed_facts_follow_from_the_data_and_the_spec(void **state)
     struct feed f;
 
     (void)state;
-    assert_int_equal(feed_init(&f, &spec, folder, NULL), ERR_OK);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     feed_facts(&f, &spec, &facts);
     assert_int_equal(facts.steps_per_epoch, N_TRAIN / 4);
     assert_int_equal(facts.total_steps, 3 * (N_TRAIN / 4));
-    assert_int_equal(facts.n_splits, 1);
+    assert_int_equal(facts.n_splits, 1); /* the mismatched one is not there */
     assert_int_equal(facts.splits[0].n_batches, 3);
     assert_int_equal(facts.splits[0].n_samples, N_DEV);
+    assert_int_equal(facts.splits[0].is_test, 0);
     spec.training.steps = 7;
     feed_facts(&f, &spec, &facts);
     assert_int_equal(facts.total_steps, 7);
@@ -98,7 +102,7 @@ static void feed_train_gives_every_sample_of_a_step_once(void **state)
     struct feed f;
 
     (void)state;
-    assert_int_equal(feed_init(&f, &spec, folder, NULL), ERR_OK);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     for (int64_t step = 0; step < 2; step++) {
         for (int m = 0; m < 2; m++) {
             struct feed_batch b;
@@ -122,7 +126,7 @@ static void feed_train_is_a_function_of_the_step(void **state)
     uint32_t first[2];
 
     (void)state;
-    assert_int_equal(feed_init(&f, &spec, folder, NULL), ERR_OK);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     assert_int_equal(feed_train(&f, 1, 1, &b, NULL), ERR_OK);
     memcpy(first, b.batch.samples, sizeof first);
     assert_int_equal(feed_train(&f, 0, 0, &b, NULL), ERR_OK);
@@ -138,28 +142,106 @@ static void feed_eval_ends_with_a_smaller_batch(void **state)
     struct feed f;
 
     (void)state;
-    assert_int_equal(feed_init(&f, &spec, folder, NULL), ERR_OK);
-    assert_int_equal(feed_eval(&f, 2, &b, NULL), ERR_OK);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    assert_int_equal(feed_eval(&f, 0, 2, &b, NULL), ERR_OK);
     assert_int_equal(b.batch.n_seqs, 1);
     assert_int_equal(b.batch.samples[0], N_DEV - 1);
+    feed_deinit(&f);
+}
+
+/* Balancing may deal them out in any way, but each keeps its own text and label. */
+static void feed_train_gives_every_sample_its_own_words(void **state)
+{
+    struct spec spec = make_spec();
+    struct feed_batch b;
+    struct feed f;
+
+    (void)state;
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    for (int m = 0; m < 2; m++) {
+        assert_int_equal(feed_train(&f, 5, m, &b, NULL), ERR_OK);
+        for (int i = 0; i < b.batch.n_seqs; i++) {
+            uint32_t sample = b.batch.samples[i];
+
+            assert_int_equal(b.batch.labels[i], 2 - (int)sample % 3); /* write_rows() */
+            assert_int_equal(b.batch.starts[i + 1] - b.batch.starts[i], sample % 2 ? 8 : 6);
+        }
+        assert_null(b.batch.scores);
+        assert_int_equal(b.batch.step_targets, 0);
+    }
+    feed_deinit(&f);
+}
+
+static void feed_reads_mismatched_and_test_splits_where_they_are(void **state)
+{
+    struct spec spec = make_spec();
+    struct feed_params p = {.spec = &spec, .folder = folder, .wants_predictions = true};
+    struct message_facts facts;
+    struct feed_batch b;
+    struct feed f;
+
+    (void)state;
+    write_rows("dev_mismatched.tsv", 2);
+    write_text("test_mismatched.tsv", "sentence1\tsentence2\na\tc\nb\tc\nc\tc\n");
+    assert_int_equal(feed_init(&f, &p, NULL), ERR_OK);
+    feed_facts(&f, &spec, &facts);
+    assert_int_equal(facts.n_splits, 3);
+    assert_int_equal(facts.splits[1].n_samples, 2);
+    assert_int_equal(facts.splits[1].place, 1);
+    assert_int_equal(facts.splits[2].n_samples, 3);
+    assert_int_equal(facts.splits[2].is_test, 1);
+    assert_int_equal(facts.splits[2].place, 1);
+    assert_string_equal(f.splits[2].layout->submission, "MNLI-mm.tsv");
+    assert_int_equal(feed_eval(&f, 2, 1, &b, NULL), ERR_OK);
+    assert_int_equal(b.batch.n_seqs, 1);
+    assert_int_equal(b.ids[1], 6); /* "c", the third row's */
+    feed_deinit(&f);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    feed_facts(&f, &spec, &facts);
+    assert_int_equal(facts.n_splits, 2); /* predictions were not asked for */
+    feed_deinit(&f);
+}
+
+static void feed_gives_scores_for_a_regression(void **state)
+{
+    struct spec spec = make_spec();
+    struct feed_batch b;
+    struct feed f;
+
+    (void)state;
+    (void)snprintf(spec.data.task, sizeof spec.data.task, "STSB");
+    (void)snprintf(spec.data.files.train, sizeof spec.data.files.train, "s.tsv");
+    (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "s.tsv");
+    spec.model.head = MODEL_HEAD_REGRESSION;
+    write_text("s.tsv", "sentence1\tsentence2\tscore\na\tb\t0\na\tb\t1.5\na\tb\t3\na\tb\t4.5\n");
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    assert_int_equal(feed_eval(&f, 0, 1, &b, NULL), ERR_OK);
+    assert_null(b.batch.labels);
+    assert_true(b.batch.scores[0] == 3.0f && b.batch.scores[1] == 4.5f);
     feed_deinit(&f);
 }
 
 static void feed_init_names_what_does_not_fit(void **state)
 {
     struct spec spec = make_spec();
+    struct feed_params p = {.spec = &spec};
     struct feed f;
     struct err err;
 
     (void)state;
     spec.model.vocab = 6;
-    assert_int_equal(feed_init(&f, &spec, folder, &err), ERR_INVALID);
+    assert_int_equal(open_feed(&f, &spec, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "spec.model.vocabSize"));
     spec = make_spec();
     spec.training.batch_size = 16;
-    assert_int_equal(feed_init(&f, &spec, folder, &err), ERR_INVALID);
-    assert_int_equal(feed_init(&f, &spec, "/nonexistent", &err), ERR_NOT_FOUND);
+    assert_int_equal(open_feed(&f, &spec, &err), ERR_INVALID);
+    spec = make_spec();
+    p.folder = "/nonexistent";
+    assert_int_equal(feed_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "vocab.txt"));
+    p.vocab_folder = folder;
+    assert_int_equal(feed_init(&f, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "train.tsv"));
 }
 
 int main(void)
@@ -169,6 +251,9 @@ int main(void)
         cmocka_unit_test(feed_train_gives_every_sample_of_a_step_once),
         cmocka_unit_test(feed_train_is_a_function_of_the_step),
         cmocka_unit_test(feed_eval_ends_with_a_smaller_batch),
+        cmocka_unit_test(feed_train_gives_every_sample_its_own_words),
+        cmocka_unit_test(feed_reads_mismatched_and_test_splits_where_they_are),
+        cmocka_unit_test(feed_gives_scores_for_a_regression),
         cmocka_unit_test(feed_init_names_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -176,6 +176,11 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
         ERR_PROTOCOL);
     facts.splits[0].n_batches = 2;
+    facts.splits[0].place = MESSAGE_SPLITS_MAX / 2;
+    assert_int_equal(
+        message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
+        ERR_PROTOCOL);
+    facts.splits[0].place = 0;
     facts.total_steps = 0;
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),

@@ -1,0 +1,31 @@
+/* data/sequence.h - one sample as the model sees it.
+ *
+ * Layer: data (may use base). Threads: any; pure.
+ */
+#ifndef DATA_SEQUENCE_H
+#define DATA_SEQUENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SEQUENCE_LENGTH_MIN 8 /* tokens: [CLS] a [SEP] b [SEP] and a little to say */
+#define SEQUENCE_LENGTH_MAX 8192
+#define SEQUENCE_SPECIALS   3 /* [CLS], [SEP], [SEP] */
+
+struct sequence {
+    uint32_t sample;           /* number in its data set: what dropout is a function of */
+    int length;                /* tokens */
+    int n_first;               /* of them of type 0; the rest is of type 1 */
+    const int32_t *ids;        /* [length], borrowed */
+    int32_t label;             /* of a classification, else 0 */
+    float score;               /* of a regression, else 0 */
+    int n_targets;             /* masked tokens of a language model, else 0 */
+    const int32_t *rows;       /* [n_targets] rising, 0 <= row < length; borrowed */
+    const int32_t *target_ids; /* [n_targets] what stood there */
+};
+
+/* Shorten two sentences to `room` tokens together: always the longer one loses its last, the
+ * second if both are equally long. Does in one step what the reference does token by token. */
+void sequence_truncate(size_t *n_a, size_t *n_b, size_t room);
+
+#endif

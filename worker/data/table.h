@@ -1,0 +1,66 @@
+/* data/table.h - the rows of one split: TSV as GLUE publishes it, or JSON objects one a line.
+ *
+ * In a TSV file the first line names the columns (data/layout.h knows where there is none), and
+ * columns are found by name; what else there is does not matter. Tabs separate, nothing quotes.
+ * In a file that ends in .jsonl every line is an object with the columns as members: texts are
+ * strings, a label is a string or a whole number, a score a number. A pass over the file checks
+ * every row; afterwards a row can be had again by its offset.
+ * Layer: data (may use api base). Threads: one.
+ */
+#ifndef DATA_TABLE_H
+#define DATA_TABLE_H
+
+#include "data/layout.h"
+
+#define TABLE_COLUMNS_MAX 64
+
+/* One row; the texts are borrowed until the next call, valid UTF-8, not NUL-terminated. */
+struct table_row {
+    const char *text;
+    size_t text_bytes;
+    const char *pair; /* NULL: one sentence a row */
+    size_t pair_bytes;
+    int label;       /* of a classification; 0 in a test split */
+    float score;     /* of a regression; 0 in a test split */
+    int64_t line;    /* in the file, from 1 */
+    uint64_t offset; /* in the file */
+};
+
+struct table; /* on the heap; all fields private */
+
+/* Open a split and read its header. On ERR_OK the caller owns *out: table_close(). `layout` and
+ * `split` are borrowed for as long.
+ *
+ * Every error text names the file, and the line where there is one, and says what to do:
+ * ERR_NOT_FOUND no such file; ERR_INVALID it is empty, a column is missing, or the header is not a
+ * header; ERR_IO, ERR_DENIED, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code table_open(const char *path, const struct layout *layout,
+                                    const struct layout_split *split, struct table **out,
+                                    struct err *err);
+
+/* The next row that has a label.
+ *
+ * Returns ERR_OK with *out set, or with *out_end true and *out untouched after the last row.
+ * ERR_INVALID: an unknown label, a row with more or fewer columns than the header, an empty
+ * sentence, an empty line that is not the last, a line that is not UTF-8 or longer than
+ * LINES_MAX_BYTES. After an error only table_close() is allowed.
+ */
+MUST_CHECK enum err_code table_next(struct table *t, struct table_row *out, bool *out_end,
+                                    struct err *err);
+
+/* The texts of the row at `offset`, which table_next() gave; the rest of *out is 0. TSV allocates
+ * nothing. ERR_INVALID when it is no row any more: somebody wrote into the file. */
+MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out,
+                                  struct err *err);
+
+/* The pass is over: from now on only table_at() is called. */
+void table_settle(const struct table *t);
+
+/* Rows left out so far: without a label (MNLI's "-"), and broken ones (QQP). */
+int64_t table_unlabelled(const struct table *t);
+int64_t table_broken(const struct table *t);
+
+void table_close(struct table *t); /* NULL is fine */
+
+#endif
