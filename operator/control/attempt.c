@@ -300,7 +300,8 @@ static void complete(struct round *r)
     s->completion_ms = r->seen->now_ms;
     if (s->start_ms == 0)
         s->start_ms = s->completion_ms;
-    add(text, "%lld steps in %lld s", (long long)s->progress.step,
+    add(text, "%lld %s in %lld s", (long long)s->progress.step,
+        s->progress.step == 1 ? "step" : "steps",
         (long long)(s->completion_ms - s->start_ms) / 1000);
     if (s->progress.skipped_steps > 0)
         add(text, " (%lld skipped)", (long long)s->progress.skipped_steps);
