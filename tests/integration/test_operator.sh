@@ -278,6 +278,16 @@ cut_off_output() { # a job's own files, and weights that are kept
 $stages3" && completes keeps && [ -s "$dir/agent/claims/out/model/config.json" ] &&
         [ -s "$dir/agent/claims/out/model/model.safetensors.index.json" ]
 }
+goes_on() { # a job that hardly learns judges like the one it starts from, cut another way
+    local from='from: {persistentVolumeClaim: {claimName: out, path: model}},'
+    job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+$stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  placement: {minStages: 2, maxStages: 2}' && completes more || return
+    field more '{.status.progress}'
+    [ "$(judged begins)" = "$(judged more)" ] && [ -n "$(judged more)" ] && [ -z "$(field more '{.status.progress.initialised}')" ] || return
+    model=${from/model/nothing} job lost && kubectl wait --for=condition=Failed sj/lost --timeout=30s &&
+        is lost Failed 'True InvalidConfiguration' && field lost '{.status.message}' | grep config.json
+}
+judged() { field "$1" '{.status.progress.metrics}'; }
 idles() {
     local before after
     read_cpu() { awk '{print $14 + $15}' "/proc/$operator/stat"; }
@@ -363,6 +373,7 @@ check 'a job of the same name as a deleted one starts afresh' same_name
 check 'every stage gets the model to start from' starts_from_model
 check 'steps that are left out are counted, and kubectl describe shows it' skips_steps
 check 'the weights are kept in the output volume' cut_off_output
+check 'a job goes on from the model that another has left' goes_on
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'the operator idles below 1% of a core and 50 MiB' idles
 echo "$n_passed passed, $n_failed failed"

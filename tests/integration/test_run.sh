@@ -63,6 +63,16 @@ has_shards() { [ "$(find "$work/three" -name 'model-*.safetensors' | wc -l)" = 3
     grep -q 'classifier.weight' "$work/three/model.safetensors.index.json"; }
 check 'every stage writes its shard and the head the index' has_shards
 
+goes_on() { # a run that hardly learns judges like the one whose model it starts from
+    sed -e 's/steps: 30/steps: 1/' -e 's/"1e-3"/"1e-9"/' "$work/job.yaml" >"$work/more.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/more.yaml" --workers cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --model "$work/one" >"$work/more.log" 2>&1
+    cat "$work/more.log"
+    [ "$(judged one)" = "$(judged more)" ] && [ -n "$(judged more)" ]
+}
+judged() { grep -E '^  (accuracy|evalLoss) ' "$work/$1.log"; }
+check 'a run goes on from the model that another has left' goes_on
+
 killed() {
     local pid rc
     sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
