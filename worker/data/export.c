@@ -83,20 +83,60 @@ enum err_code export_shard(const struct model *m, const char *folder,
 
 /* --- the files that exist once --- */
 
-static void write_labels(const struct export_extras *x, struct jsonw *json)
+/* From the number of these names transformers knows how many labels there are. */
+static void write_labels(struct jsonw *json, const struct model *m, const struct export_extras *x)
 {
     char number[12];
+    char own[24];
 
-    jsonw_open_object(json, "id2label");
-    for (int i = 0; i < x->n_labels; i++) {
-        (void)snprintf(number, sizeof number, "%d", i);
-        jsonw_string(json, number, x->labels[i]);
+    for (int is_back = 0; is_back < 2; is_back++) {
+        jsonw_open_object(json, is_back ? "label2id" : "id2label");
+        for (int i = 0; i < m->labels; i++) {
+            const char *label = i < x->n_labels ? x->labels[i] : own;
+
+            (void)snprintf(number, sizeof number, "%d", i);
+            (void)snprintf(own, sizeof own, "LABEL_%d", i);
+            if (is_back)
+                jsonw_int(json, label, i);
+            else
+                jsonw_string(json, number, label);
+        }
+        jsonw_close(json);
     }
+}
+
+/* Which class of transformers it is. */
+static void write_kind(struct jsonw *json, const struct model *m, const struct export_extras *x)
+{
+    static const struct {
+        const char *class_name;
+        const char *problem; /* NULL: not said */
+    } kinds[] = {
+        [MODEL_HEAD_CLASSIFIER] = {"BertForSequenceClassification", "single_label_classification"},
+        [MODEL_HEAD_REGRESSION] = {"BertForSequenceClassification", "regression"},
+        [MODEL_HEAD_MASKED_LM] = {"BertForMaskedLM", NULL},
+        [MODEL_HEAD_PRETRAINING] = {"BertForPreTraining", NULL},
+    };
+
+    jsonw_open_array(json, "architectures");
+    jsonw_string(json, NULL, x->is_headless ? "BertModel" : kinds[m->head].class_name);
     jsonw_close(json);
-    jsonw_open_object(json, "label2id");
-    for (int i = 0; i < x->n_labels; i++)
-        jsonw_int(json, x->labels[i], i);
-    jsonw_close(json);
+    jsonw_string(json, "model_type", "bert");
+    if (x->is_headless || !kinds[m->head].problem)
+        return;
+    jsonw_string(json, "problem_type", kinds[m->head].problem);
+    write_labels(json, m, x);
+}
+
+static enum err_code write_json(struct jsonw *json, const char *folder, const char *file,
+                                struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = jsonw_finish(json, err);
+
+    if (rc == ERR_OK)
+        rc = folder_path(folder, file, path, err);
+    return rc == ERR_OK ? file_write(path, json->out->data, json->out->len, err) : rc;
 }
 
 static enum err_code write_config(const struct model *m, const char *folder,
@@ -104,17 +144,12 @@ static enum err_code write_config(const struct model *m, const char *folder,
 {
     struct buf text = {.max = JSON_MAX_BYTES};
     struct jsonw json;
-    char path[PATH_MAX];
     enum err_code rc;
 
     jsonw_init(&json, &text);
     jsonw_open_object(&json, NULL);
-    jsonw_open_array(&json, "architectures");
-    jsonw_string(&json, NULL, "BertForSequenceClassification");
-    jsonw_close(&json);
-    jsonw_string(&json, "model_type", "bert");
+    write_kind(&json, m, x);
     jsonw_string(&json, "torch_dtype", "float32");
-    jsonw_string(&json, "problem_type", "single_label_classification");
     jsonw_int(&json, "vocab_size", m->vocab);
     jsonw_int(&json, "hidden_size", m->hidden);
     jsonw_int(&json, "num_hidden_layers", m->layers);
@@ -125,18 +160,31 @@ static enum err_code write_config(const struct model *m, const char *folder,
     jsonw_int(&json, "pad_token_id", x->vocab->pad);
     jsonw_string(&json, "hidden_act", "gelu");
     jsonw_string(&json, "position_embedding_type", "absolute");
+    jsonw_bool(&json, "tie_word_embeddings", true);
     jsonw_double(&json, "layer_norm_eps", m->norm_eps);
     jsonw_double(&json, "initializer_range", 0.02);
     jsonw_double(&json, "hidden_dropout_prob", x->dropout);
     jsonw_double(&json, "attention_probs_dropout_prob", x->dropout);
-    if (x->n_labels > 0)
-        write_labels(x, &json);
     jsonw_close(&json);
-    rc = jsonw_finish(&json, err);
-    if (rc == ERR_OK)
-        rc = folder_path(folder, "config.json", path, err);
-    if (rc == ERR_OK)
-        rc = file_write(path, text.data, text.len, err);
+    rc = write_json(&json, folder, "config.json", err);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code write_tokenizer(const struct model *m, const char *folder,
+                                     const struct export_extras *x, struct err *err)
+{
+    struct buf text = {.max = JSON_MAX_BYTES};
+    struct jsonw json;
+    enum err_code rc;
+
+    jsonw_init(&json, &text);
+    jsonw_open_object(&json, NULL);
+    jsonw_string(&json, "tokenizer_class", "BertTokenizer");
+    jsonw_bool(&json, "do_lower_case", !x->is_cased);
+    jsonw_int(&json, "model_max_length", m->positions);
+    jsonw_close(&json);
+    rc = write_json(&json, folder, "tokenizer_config.json", err);
     buf_deinit(&text);
     return rc;
 }
@@ -161,7 +209,6 @@ static enum err_code write_index(const struct model *m, const char *folder,
     struct buf text = {.max = JSON_MAX_BYTES};
     struct jsonw json;
     char shard[EXPORT_SHARD_BYTES];
-    char path[PATH_MAX];
     int64_t bytes = 0;
     enum err_code rc;
 
@@ -184,11 +231,7 @@ static enum err_code write_index(const struct model *m, const char *folder,
     }
     jsonw_close(&json);
     jsonw_close(&json);
-    rc = jsonw_finish(&json, err);
-    if (rc == ERR_OK)
-        rc = folder_path(folder, INDEX_FILE, path, err);
-    if (rc == ERR_OK)
-        rc = file_write(path, text.data, text.len, err);
+    rc = write_json(&json, folder, INDEX_FILE, err);
     buf_deinit(&text);
     return rc;
 }
@@ -217,6 +260,8 @@ enum err_code export_rest(const struct model *m, const char *folder, const struc
         rc = write_config(m, folder, x, err);
     if (rc == ERR_OK)
         rc = write_vocab(folder, x->vocab, err);
+    if (rc == ERR_OK)
+        rc = write_tokenizer(m, folder, x, err);
     if (rc == ERR_OK && plan->n_stages > 1)
         rc = write_index(m, folder, plan, err);
     return rc;

@@ -2,10 +2,10 @@
  *
  * `from_pretrained(folder)` of transformers loads what is written here: every stage writes its own
  * shard, model-0000i-of-0000S.safetensors, at the same time as the others; the first stage adds
- * the index that says which tensor lies where, config.json and vocab.txt. One stage alone writes
- * model.safetensors and needs no index. The index comes last: a folder with it is complete as soon
- * as all shards are.
- * Layer: data (may use api base). Threads: one a call; stages are different processes.
+ * the index that says which tensor lies where, config.json, vocab.txt and tokenizer_config.json.
+ * One stage alone writes model.safetensors and needs no index. The index comes last: a folder with
+ * it is complete as soon as all shards are. Layer: data (may use api base). Threads: one a call;
+ * stages are different processes.
  */
 #ifndef DATA_EXPORT_H
 #define DATA_EXPORT_H
@@ -28,9 +28,11 @@ struct export_plan {
 
 struct export_extras {
     const struct vocab *vocab; /* borrowed; becomes vocab.txt */
-    int n_labels;
-    const char *const *labels; /* [n_labels]; go into config.json, like: */
+    bool is_cased;             /* the tokenizer keeps capitals and accents */
+    int n_labels;              /* whose names are known; the rest is LABEL_i */
+    const char *const *labels; /* [n_labels] by id, borrowed; go into config.json, like: */
     double dropout;
+    bool is_headless; /* an encoder: its head is not written */
 };
 
 /* Write the shard of stage `stage`.
@@ -43,8 +45,8 @@ MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
                                       const struct export_plan *plan, int stage,
                                       const float *const *params, struct err *err);
 
-/* Write what there is only once: config.json, vocab.txt, and the index when there is more than
- * one stage. Errors as above. */
+/* Write what there is only once: config.json, vocab.txt, tokenizer_config.json, and the index
+ * when there is more than one stage. Errors as above. */
 MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
                                      const struct export_plan *plan,
                                      const struct export_extras *extras, struct err *err);

@@ -228,6 +228,7 @@ static enum err_code export_weights(struct worker *w, struct err *err)
     struct export_extras extras = {.vocab = &w->feed.vocab,
                                    .n_labels = w->feed.layout.n_labels,
                                    .labels = w->feed.layout.labels,
+                                   .is_cased = plan->spec.letters == SPEC_CASE_CASED,
                                    .dropout = plan->spec.training.dropout};
     enum err_code rc;
 

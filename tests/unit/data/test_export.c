@@ -171,6 +171,74 @@ static void export_config_is_what_transformers_reads(void **state)
     buf_deinit(&vocab);
 }
 
+/* --- the heads --- */
+
+static struct head {
+    const char *name;
+    enum model_head head;
+    int labels;
+    const char *class_name;
+    const char *problem;  /* "": not said */
+    const char *label[3]; /* what the config says of them */
+} heads[] = {
+    {"export_names_the_labels_of_a_classifier",
+     MODEL_HEAD_CLASSIFIER,
+     3,
+     "BertForSequenceClassification",
+     "single_label_classification",
+     {"no", "yes", "LABEL_2"}},
+    {"export_says_that_a_regression_has_one_number",
+     MODEL_HEAD_REGRESSION,
+     1,
+     "BertForSequenceClassification",
+     "regression",
+     {"no"}},
+    {"export_says_that_it_is_a_masked_lm", MODEL_HEAD_MASKED_LM, 3, "BertForMaskedLM", "", {NULL}},
+    {"export_says_that_it_is_a_pretraining",
+     MODEL_HEAD_PRETRAINING,
+     3,
+     "BertForPreTraining",
+     "",
+     {NULL}},
+};
+
+static void export_head(void **state)
+{
+    const struct head *head = *state;
+    const char *text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n";
+    const struct export_plan plan = {.n_stages = 1, .stages = whole};
+    const char *const labels[] = {"no", "yes"};
+    struct export_extras extras = {.is_cased = true, .n_labels = 2, .labels = labels};
+    struct model m = model;
+    struct vocab vocab;
+    struct json *json;
+
+    m.head = head->head;
+    m.labels = head->labels;
+    assert_int_equal(vocab_parse("v", text, strlen(text), &vocab, NULL), ERR_OK);
+    extras.vocab = &vocab;
+    assert_int_equal(export_rest(&m, scratch_path("head"), &plan, &extras, NULL), ERR_OK);
+    vocab_deinit(&vocab);
+    json = read_json(scratch_path("head/config.json"));
+    assert_string_equal(json_string(json_first(json_get(json, "architectures")), ""),
+                        head->class_name);
+    assert_string_equal(json_string(json_get(json, "problem_type"), ""), head->problem);
+    assert_int_equal(json_count(json_get(json, "id2label")), head->label[0] ? head->labels : 0);
+    for (int i = 0; i < head->labels && head->label[0]; i++) {
+        char id[12];
+
+        (void)snprintf(id, sizeof id, "%d", i);
+        assert_string_equal(json_string(json_get(json_get(json, "id2label"), id), ""),
+                            head->label[i]);
+        assert_int_equal(json_i64(json_get(json_get(json, "label2id"), head->label[i]), -1), i);
+    }
+    json_free(json);
+    json = read_json(scratch_path("head/tokenizer_config.json"));
+    assert_false(json_bool(json_get(json, "do_lower_case"), true));
+    assert_int_equal(json_i64(json_get(json, "model_max_length"), 0), 6);
+    json_free(json);
+}
+
 static void export_says_where_it_cannot_write(void **state)
 {
     const struct export_plan plan = {.n_stages = 1, .stages = whole};
@@ -185,12 +253,16 @@ static void export_says_where_it_cannot_write(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    enum { N_HEADS = sizeof heads / sizeof heads[0], N_OWN = 5 };
+    struct CMUnitTest tests[N_OWN + N_HEADS] = {
         cmocka_unit_test(export_writes_a_shard_for_each_stage_and_an_index),
         cmocka_unit_test(export_of_one_stage_is_one_file_without_an_index),
         cmocka_unit_test(export_removes_what_another_number_of_stages_left),
         cmocka_unit_test(export_config_is_what_transformers_reads),
         cmocka_unit_test(export_says_where_it_cannot_write),
     };
-    return cmocka_run_group_tests(tests, make_params, free_params);
+
+    for (size_t i = 0; i < N_HEADS; i++)
+        tests[N_OWN + i] = (struct CMUnitTest){heads[i].name, export_head, NULL, NULL, &heads[i]};
+    return _cmocka_run_group_tests("export", tests, N_OWN + N_HEADS, make_params, free_params);
 }
