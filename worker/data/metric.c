@@ -1,0 +1,271 @@
+#include "data/metric.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    unsigned bit; /* in task.metrics; 0: follows from the head */
+} kinds[METRIC_KINDS] = {
+    [METRIC_ACCURACY] = {"accuracy", TASK_ACCURACY},
+    [METRIC_F1] = {"f1", TASK_F1},
+    [METRIC_MATTHEWS] = {"matthews", TASK_MATTHEWS},
+    [METRIC_PEARSON] = {"pearson", TASK_PEARSON},
+    [METRIC_SPEARMAN] = {"spearman", TASK_SPEARMAN},
+    [METRIC_NEXT_SENTENCE] = {"nextSentenceAccuracy", 0},
+    [METRIC_EVAL_LOSS] = {"evalLoss", 0},
+};
+
+enum err_code metric_init(struct metric *m, const struct task *task, size_t n_max, struct err *err)
+{
+    *m = (struct metric){.task = task};
+    if (task->head != MODEL_HEAD_REGRESSION)
+        return ERR_OK;
+    m->pairs = calloc(n_max, sizeof *m->pairs);
+    m->order = calloc(n_max, sizeof *m->order);
+    for (int i = 0; i < 2; i++)
+        m->ranks[i] = calloc(n_max, sizeof *m->ranks[i]);
+    if (!m->pairs || !m->order || !m->ranks[0] || !m->ranks[1]) {
+        metric_deinit(m);
+        return err_set(err, ERR_NO_MEMORY, "no memory to score %zu samples", n_max);
+    }
+    m->pairs_max = n_max;
+    return ERR_OK;
+}
+
+void metric_deinit(struct metric *m)
+{
+    free(m->pairs);
+    free(m->order);
+    free(m->ranks[0]);
+    free(m->ranks[1]);
+    *m = (struct metric){0};
+}
+
+void metric_reset(struct metric *m)
+{
+    memset(m->counts, 0, sizeof m->counts);
+    m->n_words = m->n_right_words = 0;
+    m->n_pairs = 0;
+}
+
+void metric_add_class(struct metric *m, int answer, int truth)
+{
+    m->counts[truth][answer]++;
+}
+
+void metric_add_score(struct metric *m, float answer, float truth)
+{
+    if (m->n_pairs < m->pairs_max)
+        m->pairs[m->n_pairs++] = (struct metric_pair){answer, truth};
+}
+
+void metric_add_word(struct metric *m, int32_t answer, int32_t truth)
+{
+    m->n_words++;
+    m->n_right_words += answer == truth;
+}
+
+/* --- classes --- */
+
+/* Totals of the table: all, right, of every truth, of every answer. */
+struct totals {
+    double all, right;
+    double truths[TASK_LABELS_MAX], answers[TASK_LABELS_MAX];
+};
+
+static void add_up(const struct metric *m, struct totals *t)
+{
+    *t = (struct totals){0};
+    for (int i = 0; i < TASK_LABELS_MAX; i++) {
+        for (int j = 0; j < TASK_LABELS_MAX; j++) {
+            double n = (double)m->counts[i][j];
+
+            t->all += n;
+            t->right += i == j ? n : 0;
+            t->truths[i] += n;
+            t->answers[j] += n;
+        }
+    }
+}
+
+static double ratio(double part, double whole)
+{
+    return whole > 0 ? part / whole : 0;
+}
+
+/* Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN). */
+static double f1_of(const struct metric *m, const struct totals *t)
+{
+    return ratio(2 * (double)m->counts[1][1], t->truths[1] + t->answers[1]);
+}
+
+/* The correlation of two variables that say which label it is, over all labels. */
+static double matthews_of(const struct totals *t)
+{
+    double truths = t->all * t->all; /* variances, times all^2 */
+    double answers = t->all * t->all;
+    double both = t->right * t->all;
+
+    for (int i = 0; i < TASK_LABELS_MAX; i++) {
+        truths -= t->truths[i] * t->truths[i];
+        answers -= t->answers[i] * t->answers[i];
+        both -= t->truths[i] * t->answers[i];
+    }
+    return ratio(both, sqrt(truths) * sqrt(answers));
+}
+
+/* --- scores --- */
+
+static double side(const struct metric *m, size_t i, int which)
+{
+    return (double)(which == 0 ? m->pairs[i].answer : m->pairs[i].truth);
+}
+
+/* Of `get`'s two sides; two passes, so that large means do no harm. */
+static double correlation(const struct metric *m,
+                          double (*get)(const struct metric *m, size_t i, int which))
+{
+    double means[2] = {0, 0};
+    double squares[2] = {0, 0};
+    double both = 0;
+    double r;
+
+    for (size_t i = 0; i < m->n_pairs; i++)
+        for (int w = 0; w < 2; w++)
+            means[w] += get(m, i, w) / (double)m->n_pairs;
+    for (size_t i = 0; i < m->n_pairs; i++) {
+        double a = get(m, i, 0) - means[0];
+        double b = get(m, i, 1) - means[1];
+
+        squares[0] += a * a;
+        squares[1] += b * b;
+        both += a * b;
+    }
+    r = ratio(both, sqrt(squares[0]) * sqrt(squares[1]));
+    return isfinite(r) ? fmax(-1, fmin(1, r)) : 0;
+}
+
+static double rank_of(const struct metric *m, size_t i, int which)
+{
+    return m->ranks[which][i];
+}
+
+/* Heap sort of `order` by one side; NaN counts as the least, so that the order is one. */
+static bool is_less(const struct metric *m, uint32_t a, uint32_t b, int which)
+{
+    double x = side(m, a, which);
+    double y = side(m, b, which);
+
+    return isnan(x) ? !isnan(y) : x < y;
+}
+
+static void sift(struct metric *m, size_t root, size_t n, int which)
+{
+    uint32_t *s = m->order;
+
+    for (size_t child; (child = 2 * root + 1) < n; root = child) {
+        uint32_t moved = s[root];
+
+        if (child + 1 < n && is_less(m, s[child], s[child + 1], which))
+            child++;
+        if (!is_less(m, moved, s[child], which))
+            return;
+        s[root] = s[child];
+        s[child] = moved;
+    }
+}
+
+static void sort(struct metric *m, int which)
+{
+    size_t n = m->n_pairs;
+
+    for (size_t i = 0; i < n; i++)
+        m->order[i] = (uint32_t)i;
+    for (size_t root = n / 2; root-- > 0;)
+        sift(m, root, n, which);
+    for (size_t last = n; last-- > 1;) {
+        uint32_t moved = m->order[0];
+
+        m->order[0] = m->order[last];
+        m->order[last] = moved;
+        sift(m, 0, last, which);
+    }
+}
+
+/* Ranks from 1; equal values share the mean of theirs. */
+static void rank(struct metric *m, int which)
+{
+    size_t end;
+
+    sort(m, which);
+    for (size_t i = 0; i < m->n_pairs; i = end) {
+        for (end = i + 1; end < m->n_pairs && !is_less(m, m->order[i], m->order[end], which);)
+            end++;
+        for (size_t k = i; k < end; k++)
+            m->ranks[which][m->order[k]] = (double)(i + 1 + end) / 2;
+    }
+}
+
+/* --- all of them --- */
+
+int metric_list(const struct task *task, enum metric_kind out[static METRIC_KINDS])
+{
+    const unsigned rounds[] = {task->ranked_by, task->metrics & ~task->ranked_by};
+    int n = 0;
+
+    for (size_t r = 0; r < 2; r++) {
+        for (int k = 0; k < METRIC_KINDS; k++) {
+            if (rounds[r] & kinds[k].bit)
+                out[n++] = (enum metric_kind)k;
+        }
+    }
+    if (task->head == MODEL_HEAD_PRETRAINING)
+        out[n++] = METRIC_NEXT_SENTENCE;
+    out[n++] = METRIC_EVAL_LOSS;
+    return n;
+}
+
+static double value_of(struct metric *m, enum metric_kind kind, const struct totals *t)
+{
+    bool has_words =
+        m->task->head == MODEL_HEAD_MASKED_LM || m->task->head == MODEL_HEAD_PRETRAINING;
+
+    switch (kind) {
+    case METRIC_ACCURACY:
+        return has_words ? ratio((double)m->n_right_words, (double)m->n_words)
+                         : ratio(t->right, t->all);
+    case METRIC_F1:
+        return f1_of(m, t);
+    case METRIC_MATTHEWS:
+        return matthews_of(t);
+    case METRIC_PEARSON:
+        return correlation(m, side);
+    case METRIC_SPEARMAN:
+        rank(m, 0);
+        rank(m, 1);
+        return correlation(m, rank_of);
+    case METRIC_NEXT_SENTENCE:
+    default:
+        return ratio(t->right, t->all);
+    }
+}
+
+int metric_values(struct metric *m, double loss, double out[static METRIC_KINDS])
+{
+    enum metric_kind list[METRIC_KINDS];
+    struct totals totals;
+    int n = metric_list(m->task, list);
+
+    add_up(m, &totals);
+    for (int i = 0; i < n; i++)
+        out[i] = list[i] == METRIC_EVAL_LOSS ? loss : value_of(m, list[i], &totals);
+    return n;
+}
+
+void metric_name(enum metric_kind kind, const char *suffix, char out[static METRIC_NAME_BYTES])
+{
+    (void)snprintf(out, METRIC_NAME_BYTES, "%s%s", kinds[kind].name, suffix);
+}

@@ -1,0 +1,69 @@
+/* data/metric.h - how good the answers for a split are: GLUE's metrics.
+ *
+ * A collector takes (answer, truth) pairs of one pass and says the task's metrics, as scikit-learn
+ * and scipy compute them, with one difference: where those give NaN because one side is constant,
+ * a correlation is 0 here. Classes are counted, so only a regression needs memory: it is taken by
+ * metric_init(). Layer: data (may use api base). Threads: one a collector.
+ */
+#ifndef DATA_METRIC_H
+#define DATA_METRIC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api/task.h"
+#include "base/err.h"
+
+#define METRIC_NAME_BYTES 40 /* with a suffix and the NUL */
+
+enum metric_kind {
+    METRIC_ACCURACY, /* of a language model: of masked tokens */
+    METRIC_F1,       /* of label 1 */
+    METRIC_MATTHEWS, /* with more than two labels: R_K (Gorodkin 2004) */
+    METRIC_PEARSON,
+    METRIC_SPEARMAN,
+    METRIC_NEXT_SENTENCE, /* accuracy */
+    METRIC_EVAL_LOSS,
+    METRIC_KINDS,
+};
+
+struct metric_pair {
+    float answer, truth;
+};
+
+struct metric {
+    const struct task *task;
+    int64_t counts[TASK_LABELS_MAX][TASK_LABELS_MAX]; /* [truth][answer] */
+    int64_t n_words, n_right_words;                   /* of a language model */
+    /* private: of a regression */
+    size_t n_pairs, pairs_max;
+    struct metric_pair *pairs; /* [pairs_max] */
+    double *ranks[2];          /* [pairs_max] of answers, of truths */
+    uint32_t *order;           /* [pairs_max] */
+};
+
+/* `n_max` samples a pass. ERR_NO_MEMORY. The caller calls metric_deinit(). */
+MUST_CHECK enum err_code metric_init(struct metric *m, const struct task *task, size_t n_max,
+                                     struct err *err);
+void metric_deinit(struct metric *m);
+
+/* Forget what was collected: a new pass begins. */
+void metric_reset(struct metric *m);
+
+/* A classification, or whether the next sentence follows: 0 <= label < TASK_LABELS_MAX. */
+void metric_add_class(struct metric *m, int answer, int truth);
+/* A regression; more than n_max pairs are not taken. */
+void metric_add_score(struct metric *m, float answer, float truth);
+/* A masked token. */
+void metric_add_word(struct metric *m, int32_t answer, int32_t truth);
+
+/* The metrics of a task, what it is ranked by first, the loss last. Returns how many. */
+int metric_list(const struct task *task, enum metric_kind out[static METRIC_KINDS]);
+
+/* Their values in that order; `loss` is the pass's mean. Never NaN, unless `loss` is. */
+int metric_values(struct metric *m, double loss, double out[static METRIC_KINDS]);
+
+/* As the status has it: "accuracy", "evalLossMismatched". `suffix` is the split's. */
+void metric_name(enum metric_kind kind, const char *suffix, char out[static METRIC_NAME_BYTES]);
+
+#endif
