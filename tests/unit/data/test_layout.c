@@ -35,6 +35,22 @@ static void layout_knows_every_task(void **state)
     }
 }
 
+/* The operator looks for these in a ConfigMap before it lets a worker read them. */
+static void layout_has_the_files_that_the_spec_names(void **state)
+{
+    (void)state;
+    assert_string_equal(LAYOUT_VOCAB_FILE, SPEC_VOCAB_FILE);
+    for (int i = 0; task_names[i]; i++) {
+        struct spec spec = spec_of(task_names[i]);
+        struct layout l;
+
+        spec.model.head = task_find(task_names[i])->head;
+        layout_init(&l, &spec);
+        assert_string_equal(l.train.file, spec_train_file(&spec));
+        assert_string_equal(l.dev[0].file, spec_dev_file(&spec));
+    }
+}
+
 static void layout_of_mnli_has_two_of_each(void **state)
 {
     struct spec spec = spec_of("MNLI");
@@ -97,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layout_knows_every_task),
+        cmocka_unit_test(layout_has_the_files_that_the_spec_names),
         cmocka_unit_test(layout_of_mnli_has_two_of_each),
         cmocka_unit_test(layout_takes_files_and_columns_from_the_spec),
         cmocka_unit_test(layout_lets_one_dev_file_replace_both_of_mnli),
