@@ -24,6 +24,13 @@ struct exchange_key {
     int microbatch;
 };
 
+static inline struct exchange_key exchange_key(enum link_edge edge, enum frame_kind kind,
+                                               int64_t step, int microbatch)
+{
+    return (struct exchange_key){
+        .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
+}
+
 /* Send `meta` and `floats` of `tensor`; both may be empty. The buffers are the caller's again. */
 MUST_CHECK enum err_code exchange_send(struct exchange *x, const struct exchange_key *key,
                                        const void *meta, size_t meta_bytes, const float *tensor,

@@ -26,8 +26,7 @@ void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size
 
 static struct exchange_key key_of(enum link_edge edge, int64_t step, size_t piece)
 {
-    return (struct exchange_key){
-        .edge = edge, .kind = FRAME_TIE, .step = step, .microbatch = (int)piece};
+    return exchange_key(edge, FRAME_TIE, step, (int)piece);
 }
 
 static size_t floats_of(const struct tie *t, size_t piece)

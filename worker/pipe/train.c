@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "pipe/optimizer.h"
+#include "pipe/pass.h"
 #include "pipe/schedule.h"
 
 #define SMOOTHING 0.1 /* share of the newest step in the averages that are shown */
@@ -23,148 +24,13 @@ static bool has_link(const struct train *t)
     return t->plan->n_stages > 1;
 }
 
-static struct exchange_key key_of(enum link_edge edge, enum frame_kind kind, int64_t step,
-                                  int microbatch)
-{
-    return (struct exchange_key){
-        .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
-}
-
-/* --- forward and backward of one micro-batch --- */
-
-static enum err_code pass_on(struct train *t, const struct exchange_key *key,
-                             const struct message_batch *batch, const struct stage_result *result,
-                             struct err *err)
-{
-    size_t n = message_batch_write(batch, t->meta);
-
-    return exchange_send(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
-}
-
-static void add_result(struct train *t, const struct message_batch *batch,
-                       const struct stage_result *result)
-{
-    const int32_t *right = batch->n_targets > 0 ? batch->target_ids : batch->labels;
-
-    t->loss.sum += result->loss.sum;
-    t->loss.n += result->loss.n;
-    t->loss.next_sum += result->loss.next_sum;
-    t->loss.n_seqs += result->loss.n_seqs;
-    for (int64_t i = 0; result->predictions && i < result->loss.n; i++)
-        t->n_correct += result->predictions[i] == right[i];
-}
-
-/* Run `in` through the stage and hand the result on, or score it. */
-static enum err_code compute(struct train *t, struct exchange_key key, struct stage_input *in,
-                             struct err *err)
-{
-    struct stage_result result = {0};
-    int slot = in->is_eval ? 0 : key.microbatch % t->stage->n_slots;
-    int64_t start_ns = clock_now_ns();
-    enum err_code rc;
-
-    in->step = key.step;
-    rc = stage_forward(t->stage, slot, in, &result, err);
-    t->compute_ns += clock_now_ns() - start_ns;
-    if (rc != ERR_OK)
-        return rc;
-    t->tokens += in->batch.n_tokens;
-    if (t->stage->is_last)
-        add_result(t, &in->batch, &result);
-    key.edge = LINK_FORWARD_OUT;
-    return t->stage->is_last ? ERR_OK : pass_on(t, &key, &in->batch, &result, err);
-}
-
-static enum err_code forward_from_feed(struct train *t, const struct exchange_key *key,
-                                       struct err *err)
-{
-    bool is_eval = key->flags & FRAME_EVAL;
-    struct stage_input in = {.is_eval = is_eval};
-    struct feed_batch batch;
-    enum err_code rc = is_eval ? feed_eval(t->feed, 0, key->microbatch, &batch, err)
-                               : feed_train(t->feed, key->step, key->microbatch, &batch, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    in.batch = batch.batch;
-    in.ids = batch.ids;
-    in.types = batch.types;
-    in.positions = batch.positions;
-    return compute(t, *key, &in, err);
-}
-
-static enum err_code forward_from_peer(struct train *t, const struct exchange_key *key,
-                                       struct err *err)
-{
-    const struct message_limits limits = message_limits_of(&t->plan->spec);
-    struct stage_input in = {.is_eval = key->flags & FRAME_EVAL};
-    struct link_message msg;
-    enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &in.batch, err);
-    if (rc == ERR_OK)
-        rc = exchange_check_floats(&msg, stage_input_floats(t->stage, &in.batch), err);
-    in.tensor = msg.tensor;
-    if (rc == ERR_OK)
-        rc = compute(t, *key, &in, err);
-    exchange_release(&t->exchange, key, &msg);
-    return rc;
-}
-
-static enum err_code forward(struct train *t, int64_t step, int microbatch, uint32_t flags,
-                             struct err *err)
-{
-    struct exchange_key key = key_of(LINK_FORWARD_IN, FRAME_FORWARD, step, microbatch);
-
-    key.flags = flags;
-    return t->stage->is_first ? forward_from_feed(t, &key, err) : forward_from_peer(t, &key, err);
-}
-
-/* Back through the stage, and the gradient of the input to the stage before. */
-static enum err_code push_back(struct train *t, int64_t step, int microbatch, const float *dout,
-                               struct err *err)
-{
-    int slot = microbatch % t->stage->n_slots;
-    struct exchange_key key = key_of(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch);
-    int64_t start_ns = clock_now_ns();
-    const float *din = stage_backward(t->stage, slot, dout);
-
-    t->compute_ns += clock_now_ns() - start_ns;
-    if (!din)
-        return ERR_OK;
-    return exchange_send(&t->exchange, &key, NULL, 0, din,
-                         stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
-}
-
-static enum err_code backward(struct train *t, int64_t step, int microbatch, struct err *err)
-{
-    struct exchange_key key = key_of(LINK_BACKWARD_IN, FRAME_BACKWARD, step, microbatch);
-    int slot = microbatch % t->stage->n_slots;
-    struct link_message msg;
-    enum err_code rc;
-
-    if (t->stage->is_last)
-        return push_back(t, step, microbatch, NULL, err);
-    rc = exchange_recv(&t->exchange, &key, &msg, err);
-    if (rc != ERR_OK)
-        return rc;
-    rc = exchange_check_floats(&msg, stage_output_floats(t->stage, stage_batch(t->stage, slot)),
-                               err);
-    if (rc == ERR_OK)
-        rc = push_back(t, step, microbatch, msg.tensor, err);
-    exchange_release(&t->exchange, &key, &msg);
-    return rc;
-}
-
 /* --- the end of a step --- */
 
 /* Receive the sum of the stages in front, add this stage's, pass it on. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
-    struct exchange_key in = key_of(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
-    struct exchange_key out = key_of(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
+    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
+    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
     struct link_message msg;
     int64_t start_ns;
     enum err_code rc = ERR_OK;
@@ -194,8 +60,8 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
 static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struct message_end *end,
                             struct err *err)
 {
-    struct exchange_key in = key_of(LINK_BACKWARD_IN, FRAME_STEP_END, step, 0);
-    struct exchange_key out = key_of(LINK_BACKWARD_OUT, FRAME_STEP_END, step, 0);
+    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STEP_END, step, 0);
+    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STEP_END, step, 0);
     struct link_message msg;
     enum err_code rc;
 
@@ -343,8 +209,8 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     for (int i = 0; rc == ERR_OK && i < schedule_length(n_micro); i++) {
         struct schedule_op op = schedule_op(t->stage->index, t->plan->n_stages, n_micro, i);
 
-        rc = op.is_backward ? backward(t, step, op.microbatch, err)
-                            : forward(t, step, op.microbatch, 0, err);
+        rc = op.is_backward ? pass_backward(t, step, op.microbatch, err)
+                            : pass_forward(t, step, PASS_TRAINING, op.microbatch, err);
     }
     if (rc == ERR_OK)
         rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
@@ -373,7 +239,7 @@ static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
         board_set_progress(t->board, &t->progress);
     }
     for (int64_t i = 0; rc == ERR_OK && i < t->facts.splits[0].n_batches; i++)
-        rc = forward(t, step, (int)i, FRAME_EVAL, err);
+        rc = pass_forward(t, step, 0, i, err);
     if (rc == ERR_OK && t->stage->is_last)
         end_of_last_stage(t, &nothing, &end);
     if (rc == ERR_OK)
@@ -386,8 +252,8 @@ static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
 /* The head tells all stages how long the run is. */
 static enum err_code agree(struct train *t, struct err *err)
 {
-    struct exchange_key in = key_of(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0);
-    struct exchange_key out = key_of(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0);
+    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0);
+    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0);
     struct link_message msg;
     enum err_code rc;
 
