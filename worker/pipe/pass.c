@@ -83,8 +83,7 @@ static enum err_code forward_from_peer(struct train *t, const struct exchange_ke
     return rc;
 }
 
-enum err_code pass_forward(struct train *t, int64_t step, int split, int64_t index,
-                           struct err *err)
+enum err_code pass_forward(struct train *t, int64_t step, int split, int64_t index, struct err *err)
 {
     struct exchange_key key = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, step, (int)index);
 

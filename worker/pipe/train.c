@@ -175,15 +175,19 @@ static void show_metric(struct progress *p, const char *name, double value)
     p->n_metrics = i == p->n_metrics ? i + 1 : p->n_metrics;
 }
 
-static void show_evaluation(struct train *t, const struct message_end *end)
+static void show_evaluation(struct train *t, int split, const struct message_end *end)
 {
+    const char *suffix = t->facts.splits[split].place == 1 ? "Mismatched" : "";
     double loss = message_loss_mean(&end->loss);
+    char name[32];
 
-    show_metric(&t->progress, "accuracy", end->metrics[0]);
-    show_metric(&t->progress, "evalLoss", loss);
+    (void)snprintf(name, sizeof name, "accuracy%s", suffix);
+    show_metric(&t->progress, name, end->metrics[0]);
+    (void)snprintf(name, sizeof name, "evalLoss%s", suffix);
+    show_metric(&t->progress, name, loss);
     board_set_progress(t->board, &t->progress);
-    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step), LOG_F("accuracy", end->metrics[0]),
-        LOG_F("loss", loss));
+    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step), LOG_I("split", split),
+        LOG_F("accuracy", end->metrics[0]), LOG_F("loss", loss));
 }
 
 /* --- the loop --- */
@@ -227,25 +231,36 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     return rc;
 }
 
-static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
+static enum err_code evaluate_split(struct train *t, int64_t step, int split, struct err *err)
 {
     const struct message_sum nothing = {0};
     struct message_end end;
     enum err_code rc = ERR_OK;
 
     start_counting(t);
-    if (t->stage->is_first) {
-        t->progress.state = PROGRESS_EVALUATING;
-        board_set_progress(t->board, &t->progress);
-    }
-    for (int64_t i = 0; rc == ERR_OK && i < t->facts.splits[0].n_batches; i++)
-        rc = pass_forward(t, step, 0, i, err);
+    for (int64_t i = 0; rc == ERR_OK && i < t->facts.splits[split].n_batches; i++)
+        rc = pass_forward(t, step, split, i, err);
     if (rc == ERR_OK && t->stage->is_last)
         end_of_last_stage(t, &nothing, &end);
     if (rc == ERR_OK)
         rc = spread(t, step, FRAME_EVAL, &end, err);
-    if (rc == ERR_OK && t->stage->is_first)
-        show_evaluation(t, &end);
+    if (rc == ERR_OK && t->stage->is_first && !t->facts.splits[split].is_test)
+        show_evaluation(t, split, &end);
+    return rc;
+}
+
+static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
+{
+    bool is_end = step + 1 == t->facts.total_steps;
+    enum err_code rc = ERR_OK;
+
+    if (t->stage->is_first) {
+        t->progress.state = PROGRESS_EVALUATING;
+        board_set_progress(t->board, &t->progress);
+    }
+    for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
+        if (is_end || !t->facts.splits[i].is_test)
+            rc = evaluate_split(t, step, i, err);
     return rc;
 }
 

@@ -37,18 +37,6 @@ struct worker {
     enum progress_cause cause; /* of a failure in what runs now */
 };
 
-/* What the spec can say before this worker can do it. */
-static enum err_code check_supported(const struct spec *spec, struct err *err)
-{
-    const char *what = strcmp(spec->data.task, "MNLI") != 0 ? "spec.data.task"
-                       : spec->letters == SPEC_CASE_CASED   ? "case: Cased"
-                                                            : NULL;
-
-    if (!what)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID, "%s: this version of the worker cannot do that yet", what);
-}
-
 static enum err_code load_plan(struct worker *w, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
@@ -64,8 +52,6 @@ static enum err_code load_plan(struct worker *w, struct err *err)
         rc = err_set(err, ERR_INVALID, "--data: stage 0 needs the folder with the data");
     if (rc == ERR_OK && w->plan.spec.from.claim[0] && !w->params->model_dir)
         rc = err_set(err, ERR_INVALID, "--model: spec.model.from needs the folder with the model");
-    if (rc == ERR_OK)
-        rc = check_supported(&w->plan.spec, err);
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
 }
 
