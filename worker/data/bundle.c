@@ -162,7 +162,8 @@ static bool read_shape(struct weight *w, struct message m)
     bool is_bad;
 
     while (next_field(&m, &f, &is_bad)) {
-        if (f.number == DIM && !read_dim(w, (struct message){f.bytes, f.bytes + f.len}))
+        if (f.number == DIM &&
+            (!f.bytes || !read_dim(w, (struct message){f.bytes, f.bytes + f.len})))
             return false;
         if (f.number == UNKNOWN_RANK && f.value != 0)
             return false;

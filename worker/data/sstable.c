@@ -128,6 +128,9 @@ static enum err_code read_block(struct table *t, const unsigned char *at, const 
     struct block b;
     enum err_code rc = open_block(t, &at, end, &b, err);
 
+    /* Else the index could name a large block again and again, and each time it is summed up. */
+    if (rc == ERR_OK && b.at == b.end)
+        rc = damaged(t, b.offset, "it has no entries", err);
     while (rc == ERR_OK && b.at < b.end) {
         rc = next_entry(t, &b, err);
         if (rc == ERR_OK && !is_above_last(t, &b))

@@ -47,7 +47,7 @@ struct entry {
     uint64_t type, shard, offset, size;
     uint64_t dims[9];
     int n_dims;
-    bool has_wrong_crc, is_sliced;
+    bool has_wrong_crc, is_sliced, has_bare_dims;
 };
 static const struct entry good = {.type = 1, .size = 8, .dims = {2}, .n_dims = 1};
 
@@ -75,7 +75,9 @@ static size_t put_entry(unsigned char *at, const struct entry *e)
     size_t n;
 
     for (int i = 0; i < e->n_dims; i++)
-        n_shape += put_message(shape + n_shape, 2, dim, put_number(dim, 1, e->dims[i]));
+        n_shape += e->has_bare_dims
+                       ? put_number(shape + n_shape, 2, e->dims[i])
+                       : put_message(shape + n_shape, 2, dim, put_number(dim, 1, e->dims[i]));
     n = put_number(at, 1, e->type);
     n += put_message(at + n, 2, shape, n_shape);
     n += put_number(at + n, 3, e->shard);
@@ -191,6 +193,12 @@ static struct row {
      1,
      0,
      {{.type = 1, .size = 8, .dims = {1u << 31, 1u << 31, 1u << 31}, .n_dims = 3}},
+     1,
+     "its entry is damaged"},
+    {"bundle_refuses_a_dimension_that_is_no_message",
+     1,
+     0,
+     {{.type = 1, .size = 8, .dims = {2}, .n_dims = 1, .has_bare_dims = true}},
      1,
      "its entry is damaged"},
     {"bundle_refuses_nine_dimensions",

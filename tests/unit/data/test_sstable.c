@@ -92,6 +92,11 @@ static void make_many_restarts(struct table *t)
     table_end_with(t, UINT32_MAX, 0);
 }
 
+static void make_no_entries(struct table *t)
+{
+    table_end_block(t);
+}
+
 static void make_no_restart(struct table *t)
 {
     table_add(t, 0, "a", "1", 1);
@@ -193,6 +198,7 @@ static struct row {
 } rows[] = {
     {"sstable_refuses_compression", make_compressed, "byte 0 is compressed"},
     {"sstable_refuses_more_restarts_than_bytes", make_many_restarts, "restart points"},
+    {"sstable_refuses_a_block_without_entries", make_no_entries, "it has no entries"},
     {"sstable_refuses_no_restart", make_no_restart, "restart points"},
     {"sstable_refuses_keys_that_fall", make_falling_keys, "keys do not rise"},
     {"sstable_refuses_a_key_twice", make_a_key_twice, "keys do not rise"},
