@@ -1,5 +1,6 @@
-/* skyjob-worker: one stage of a pipeline, or the probe of a machine. */
+/* skyjob-worker: one stage of a pipeline, the probe of a machine, or a vocabulary. */
 #include <getopt.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,8 @@
 #include "api/plan.h"
 #include "api/progress.h"
 #include "base/file.h"
+#include "data/vocab.h"
+#include "data/vocab_build.h"
 #include "nn/gemm.h"
 #include "pipe/cpu.h"
 #include "pipe/probe.h"
@@ -20,10 +23,14 @@ static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--termination-log FILE]\n"
+    "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
     "       skyjob-worker version\n"
     "\n"
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
-    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON)\n";
+    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON)\n"
+    "vocab  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, a sentence a "
+    "line;\n"
+    "       --cased for a model that tells capitals and accents apart\n";
 
 /* Weights are written whole or not at all, so a stop needs no clean-up: leave at once. As the
  * first process of a container nothing would happen on SIGTERM without a handler. */
@@ -83,7 +90,21 @@ struct arguments {
     char *control;
     char *tensor;
     const char *spec_path;
+    int vocab_size;
+    bool keep_case;
+    const char *vocab_path;
+    char **texts;
+    int n_texts;
 };
+
+static bool read_number(const char *text, int *out)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    *out = (int)n;
+    return end != text && *end == '\0' && n >= 0 && n <= INT_MAX;
+}
 
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
@@ -97,9 +118,11 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"tensor", required_argument, NULL, 't'},
         {"spec", required_argument, NULL, 'j'},
         {"termination-log", required_argument, NULL, 'l'},
+        {"size", required_argument, NULL, 'n'},
+        {"cased", no_argument, NULL, 'k'},
+        {"out", required_argument, NULL, 'v'},
         {NULL, 0, NULL, 0},
     };
-    char *end = NULL;
     int c;
 
     *out = (struct arguments){.stage = {.stage = -1}};
@@ -109,8 +132,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             out->stage.plan_path = optarg;
             break;
         case 's':
-            out->stage.stage = (int)strtol(optarg, &end, 10);
-            if (*end != '\0')
+            if (!read_number(optarg, &out->stage.stage))
                 return false;
             break;
         case 'd':
@@ -134,11 +156,23 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         case 'l':
             out->stage.termination_path = optarg;
             break;
+        case 'n':
+            if (!read_number(optarg, &out->vocab_size))
+                return false;
+            break;
+        case 'k':
+            out->keep_case = true;
+            break;
+        case 'v':
+            out->vocab_path = optarg;
+            break;
         default:
             return false;
         }
     }
-    return optind == argc;
+    out->texts = argv + optind;
+    out->n_texts = argc - optind;
+    return true;
 }
 
 static int run_stage(struct arguments *a)
@@ -205,6 +239,46 @@ static int print_probe(const struct arguments *a)
                                : WORKER_EXIT_FAILED;
 }
 
+static enum err_code build_vocab(const struct arguments *a, struct err *err)
+{
+    struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
+    struct word_counts counts;
+    int n_tokens = 0;
+    enum err_code rc = word_counts_init(&counts, a->keep_case, WORD_COUNTS_WORDS_MAX, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    for (int i = 0; rc == ERR_OK && i < a->n_texts; i++)
+        rc = word_counts_add_file(&counts, a->texts[i], err);
+    if (rc == ERR_OK)
+        rc = vocab_build(&counts, a->vocab_size, &text, &n_tokens, err);
+    if (rc == ERR_OK)
+        rc = file_write(a->vocab_path, text.data, text.len, err);
+    if (rc == ERR_OK)
+        (void)printf("%s: %d tokens from %llu words, %zu different%s\n", a->vocab_path, n_tokens,
+                     (unsigned long long)counts.n_seen, counts.n_words,
+                     n_tokens < a->vocab_size ? "; the corpus has no more pairs to join" : "");
+    word_counts_deinit(&counts);
+    buf_deinit(&text);
+    return rc;
+}
+
+static int run_vocab(const struct arguments *a)
+{
+    struct err err;
+    enum err_code rc;
+
+    if (a->vocab_size == 0 || !a->vocab_path || a->n_texts == 0) {
+        (void)fputs(usage, stderr);
+        return WORKER_EXIT_CONFIG;
+    }
+    rc = build_vocab(a, &err);
+    if (rc == ERR_OK)
+        return WORKER_EXIT_DONE;
+    (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
+    return rc == ERR_IO || rc == ERR_NO_MEMORY ? WORKER_EXIT_FAILED : WORKER_EXIT_CONFIG;
+}
+
 int main(int argc, char **argv)
 {
     struct arguments a;
@@ -216,9 +290,11 @@ int main(int argc, char **argv)
     }
     start_with_right_settings(argv);
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
-        if (strcmp(argv[1], "stage") == 0)
+        if (strcmp(argv[1], "vocab") == 0)
+            return run_vocab(&a);
+        if (strcmp(argv[1], "stage") == 0 && a.n_texts == 0)
             return run_stage(&a);
-        if (strcmp(argv[1], "probe") == 0)
+        if (strcmp(argv[1], "probe") == 0 && a.n_texts == 0)
             return print_probe(&a);
     }
     (void)fputs(usage, stderr);

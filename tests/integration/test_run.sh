@@ -125,4 +125,20 @@ check 'every worker is told where the model is' told
 check 'a folder without data is named' refused 1 vocab.txt -f "$work/job.yaml" --workers cpu=1 --data "$work/empty"
 sed 's/vocabSize: 512/vocabSize: 20/' "$work/job.yaml" >"$work/small.yaml"
 check 'a vocabulary larger than the model is refused with the number to set' refused 2 spec.model.vocabSize -f "$work/small.yaml" --workers cpu=1 --data build/sample/mnli
+
+# A vocabulary of one's own: every word of the corpus can be spelt with it.
+own() {
+    mkdir "$work/own" && cp build/sample/mnli/*.tsv "$work/own" &&
+        cut -f9,10 build/sample/mnli/train.tsv | tr '\t' '\n' >"$work/corpus.txt" &&
+        "$bin/skyjob-worker" vocab --size 150 --out "$work/own/vocab.txt" "$work/corpus.txt" || return
+    [ "$(wc -l <"$work/own/vocab.txt")" = 150 ] || return
+    run trained cpu=1 --data "$work/own" || { cat "$work/trained.log"; return 1; }
+}
+check 'a job trains on a vocabulary built from its text' own
+too_few() {
+    local out
+    out=$("$bin/skyjob-worker" vocab --size 10 --out "$work/none.txt" "$work/corpus.txt" 2>&1)
+    [ $? = 2 ] && [ ! -e "$work/none.txt" ] && grep 'ask for at least' <<<"$out"
+}
+check 'a vocabulary smaller than the alphabet is refused' too_few
 echo "1..$n"
