@@ -74,20 +74,21 @@ judged() { grep -E '^  (accuracy|evalLoss) ' "$work/$1.log"; }
 check 'a run goes on from the model that another has left' goes_on
 
 killed() {
-    local pid rc
+    local pid run rc
     sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/long.yaml" --workers cpu=1,cpu=1 \
         --strategy Even --data build/sample/mnli >"$work/killed.log" 2>&1 &
     pid=$!
     for _ in $(seq 200); do
-        grep -q 'step' "$work/killed.log" && break
+        grep -q '^step ' "$work/killed.log" && break
         sleep 0.1
     done
-    pkill -KILL -P "$pid" -f 'stage 1' || pkill -KILL -f "skyjob-worker stage.*--stage 1" -n
+    run=$(pgrep -P "$pid") # $pid is timeout's
+    pkill -KILL -P "$run" -f -- '--stage 1'
     wait "$pid"
     rc=$?
     cat "$work/killed.log"
-    [ "$rc" -eq 1 ] && ! pgrep -P "$pid" >/dev/null
+    [ "$rc" -eq 1 ] && ! pgrep -P "$run" >/dev/null
 }
 check 'a worker that dies ends the run with exit code 1' killed
 
