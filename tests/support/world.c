@@ -212,6 +212,12 @@ bool world_is_idle(const struct world *w)
     return is_same && w->decision.n_actions == 0;
 }
 
+void world_round(struct world *w)
+{
+    world_decide(w);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+}
+
 int world_settle(struct world *w)
 {
     for (int round = 0; round < WORLD_ROUNDS_MAX; round++) {

@@ -30,6 +30,8 @@ void world_free(struct world *w);
 void world_decide(struct world *w);
 /* Take the first `n_steps` of the last decision, and its status only when all of them. */
 void world_apply(struct world *w, int n_steps);
+/* Decide, and take all of it. */
+void world_round(struct world *w);
 /* Returns how many rounds it took until a decision changed nothing; fails beyond the limit. */
 int world_settle(struct world *w);
 /* Does the last decision change anything? */

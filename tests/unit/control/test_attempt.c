@@ -9,17 +9,10 @@
 
 #include "row.h"
 
-static void planned(struct world *w)
-{
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX); /* the attempt is written down */
-}
-
 static void plan_there(struct world *w)
 {
-    planned(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w); /* the attempt is written down */
+    world_round(w);
 }
 
 static void pods_pending(struct world *w)

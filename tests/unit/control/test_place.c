@@ -42,15 +42,13 @@ static void deleting(struct world *w)
 
 static void planned(struct world *w)
 {
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX); /* the attempt is written down */
+    world_round(w); /* the attempt is written down */
 }
 
 static void plan_there(struct world *w)
 {
     planned(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w);
 }
 
 static void data_missing(struct world *w)
@@ -62,8 +60,7 @@ static void data_missing(struct world *w)
 static void data_came(struct world *w)
 {
     data_missing(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w);
     w->has_data = true;
     w->seen.now_ms += DECIDE_DATA_RETRY_MS;
 }

@@ -87,23 +87,20 @@ static void culprit_and_victim(struct world *w)
 static void restarting(struct world *w)
 {
     pod_failed(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w);
 }
 
 static void pause_over(struct world *w)
 {
     restarting(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX); /* the old pods go */
+    world_round(w); /* the old pods go */
     w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
 }
 
 static void old_pod_stays(struct world *w)
 {
     pod_deleted(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w);
 }
 
 static void old_pod_stays_on_dead_node(struct world *w)
@@ -117,8 +114,7 @@ static void old_pod_stays_on_dead_node(struct world *w)
 static void failed_with_others_running(struct world *w)
 {
     pod_says_config(w);
-    world_decide(w);
-    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_round(w);
 }
 
 static struct row rows[] = {
