@@ -26,13 +26,17 @@ struct entry {
     bool is_sliced;
 };
 
+struct shard {
+    struct mapping map;
+    char path[PATH_MAX];
+};
+
 struct bundle {
     char index_path[PATH_MAX];
     bool has_header;
     uint64_t n_shards;
     bool is_big_endian;
-    struct mapping shards[BUNDLE_SHARDS_MAX];
-    char shard_paths[BUNDLE_SHARDS_MAX][PATH_MAX];
+    struct shard *shards;  /* [n_shards]; NULL before they are opened */
     struct entry *entries; /* in the order of their names */
     int n;
     int n_max;
@@ -299,13 +303,16 @@ static enum err_code open_shards(struct bundle *b, const char *prefix, struct er
 {
     enum err_code rc = ERR_OK;
 
+    b->shards = calloc((size_t)b->n_shards, sizeof *b->shards);
+    if (!b->shards)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %d data files", (int)b->n_shards);
     for (uint64_t i = 0; i < b->n_shards && rc == ERR_OK; i++) {
-        char *path = b->shard_paths[i];
+        char *path = b->shards[i].path;
 
         if (snprintf(path, PATH_MAX, "%s.data-%05llu-of-%05llu", prefix, (unsigned long long)i,
                      (unsigned long long)b->n_shards) >= PATH_MAX)
             return err_set(err, ERR_INVALID, "the path %.80s is too long", prefix);
-        rc = mapping_open(path, &b->shards[i], err);
+        rc = mapping_open(path, &b->shards[i].map, err);
         if (rc == ERR_NOT_FOUND)
             rc = err_set(err, ERR_INVALID,
                          "%s: the index asks for this file, but it is not there; copy the whole "
@@ -318,7 +325,7 @@ static enum err_code open_shards(struct bundle *b, const char *prefix, struct er
 static enum err_code place_entry(struct bundle *b, struct entry *e, struct err *err)
 {
     const struct type *type = type_of(e->type);
-    const struct mapping *shard;
+    const struct shard *shard;
 
     if (e->shard >= b->n_shards)
         return err_set(err, ERR_INVALID,
@@ -327,21 +334,21 @@ static enum err_code place_entry(struct bundle *b, struct entry *e, struct err *
                        b->index_path, e->name, (unsigned long long)e->shard,
                        (unsigned long long)b->n_shards);
     shard = &b->shards[e->shard];
-    if (e->offset > shard->n || e->bytes > shard->n - e->offset)
+    if (e->offset > shard->map.n || e->bytes > shard->map.n - e->offset)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\" lies outside of %zu bytes; the file "
                        "is cut off, copy it again",
-                       b->shard_paths[e->shard], e->name, shard->n);
+                       shard->path, e->name, shard->map.n);
     if (type->bytes > 0 && !e->is_sliced && e->bytes != type->bytes * e->weight.count)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\" has %llu bytes, unlike its shape; "
                        "copy the checkpoint again",
                        b->index_path, e->name, (unsigned long long)e->bytes);
-    e->weight.file = b->shard_paths[e->shard];
+    e->weight.file = shard->path;
     e->weight.name = e->name;
     e->weight.type_name = type->name;
     e->weight.type = type->type;
-    e->weight.data = shard->bytes + e->offset;
+    e->weight.data = shard->map.bytes + e->offset;
     return ERR_OK;
 }
 
@@ -433,8 +440,9 @@ void bundle_close(struct bundle *b)
 {
     if (!b)
         return;
-    for (int i = 0; i < BUNDLE_SHARDS_MAX; i++)
-        mapping_close(&b->shards[i]);
+    for (uint64_t i = 0; b->shards && i < b->n_shards; i++)
+        mapping_close(&b->shards[i].map);
+    free(b->shards);
     free(b->entries);
     free(b);
 }
