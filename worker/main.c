@@ -1,4 +1,4 @@
-/* skyjob-worker: one stage of a pipeline, the probe of a machine, or a vocabulary. */
+/* skyjob-worker: one stage of a pipeline, the probe of a machine, or a tool for its files. */
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include "api/plan.h"
 #include "api/progress.h"
 #include "base/file.h"
+#include "data/import.h"
 #include "data/vocab.h"
 #include "data/vocab_build.h"
 #include "nn/gemm.h"
@@ -24,13 +25,15 @@ static const char usage[] =
     "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--termination-log FILE]\n"
     "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
+    "       skyjob-worker import --from DIR --out DIR\n"
     "       skyjob-worker version\n"
     "\n"
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
     "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON)\n"
     "vocab  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, a sentence a "
     "line;\n"
-    "       --cased for a model that tells capitals and accents apart\n";
+    "       --cased for a model that tells capitals and accents apart\n"
+    "import write a model, TensorFlow's checkpoints too, as a Hugging Face directory in F32\n";
 
 /* Weights are written whole or not at all, so a stop needs no clean-up: leave at once. As the
  * first process of a container nothing would happen on SIGTERM without a handler. */
@@ -92,9 +95,10 @@ struct arguments {
     const char *spec_path;
     int vocab_size;
     bool keep_case;
-    const char *vocab_path;
+    const char *out_path;
     char **texts;
     int n_texts;
+    const char *from_dir;
 };
 
 static bool read_number(const char *text, int *out)
@@ -109,19 +113,13 @@ static bool read_number(const char *text, int *out)
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"plan", required_argument, NULL, 'p'},
-        {"stage", required_argument, NULL, 's'},
-        {"data", required_argument, NULL, 'd'},
-        {"model", required_argument, NULL, 'm'},
-        {"output", required_argument, NULL, 'o'},
-        {"control", required_argument, NULL, 'c'},
-        {"tensor", required_argument, NULL, 't'},
-        {"spec", required_argument, NULL, 'j'},
-        {"termination-log", required_argument, NULL, 'l'},
-        {"size", required_argument, NULL, 'n'},
-        {"cased", no_argument, NULL, 'k'},
-        {"out", required_argument, NULL, 'v'},
-        {NULL, 0, NULL, 0},
+        {"plan", required_argument, NULL, 'p'},   {"stage", required_argument, NULL, 's'},
+        {"data", required_argument, NULL, 'd'},   {"model", required_argument, NULL, 'm'},
+        {"output", required_argument, NULL, 'o'}, {"control", required_argument, NULL, 'c'},
+        {"tensor", required_argument, NULL, 't'}, {"spec", required_argument, NULL, 'j'},
+        {"from", required_argument, NULL, 'f'},   {"termination-log", required_argument, NULL, 'l'},
+        {"size", required_argument, NULL, 'n'},   {"cased", no_argument, NULL, 'k'},
+        {"out", required_argument, NULL, 'v'},    {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -153,6 +151,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         case 'j':
             out->spec_path = optarg;
             break;
+        case 'f':
+            out->from_dir = optarg;
+            break;
         case 'l':
             out->stage.termination_path = optarg;
             break;
@@ -164,7 +165,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             out->keep_case = true;
             break;
         case 'v':
-            out->vocab_path = optarg;
+            out->out_path = optarg;
             break;
         default:
             return false;
@@ -253,9 +254,9 @@ static enum err_code build_vocab(const struct arguments *a, struct err *err)
     if (rc == ERR_OK)
         rc = vocab_build(&counts, a->vocab_size, &text, &n_tokens, err);
     if (rc == ERR_OK)
-        rc = file_write(a->vocab_path, text.data, text.len, err);
+        rc = file_write(a->out_path, text.data, text.len, err);
     if (rc == ERR_OK)
-        (void)printf("%s: %d tokens from %llu words, %zu different%s\n", a->vocab_path, n_tokens,
+        (void)printf("%s: %d tokens from %llu words, %zu different%s\n", a->out_path, n_tokens,
                      (unsigned long long)counts.n_seen, counts.n_words,
                      n_tokens < a->vocab_size ? "; the corpus has no more pairs to join" : "");
     word_counts_deinit(&counts);
@@ -268,7 +269,7 @@ static int run_vocab(const struct arguments *a)
     struct err err;
     enum err_code rc;
 
-    if (a->vocab_size == 0 || !a->vocab_path || a->n_texts == 0) {
+    if (a->vocab_size == 0 || !a->out_path || a->n_texts == 0) {
         (void)fputs(usage, stderr);
         return WORKER_EXIT_CONFIG;
     }
@@ -277,6 +278,27 @@ static int run_vocab(const struct arguments *a)
         return WORKER_EXIT_DONE;
     (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
     return rc == ERR_IO || rc == ERR_NO_MEMORY ? WORKER_EXIT_FAILED : WORKER_EXIT_CONFIG;
+}
+
+static int run_import(const struct arguments *a)
+{
+    struct import_report r;
+    struct err err;
+    enum err_code rc;
+
+    if (!a->from_dir || !a->out_path) {
+        (void)fputs(usage, stderr);
+        return WORKER_EXIT_CONFIG;
+    }
+    rc = import_folder(a->from_dir, a->out_path, &r, &err);
+    if (rc != ERR_OK) {
+        (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
+        return err_is_transient(rc) ? WORKER_EXIT_FAILED : WORKER_EXIT_CONFIG;
+    }
+    (void)printf("%s: %d layers of %d, %d words, %s, %d tensors%s\n", a->out_path, r.model.layers,
+                 r.model.hidden, r.model.vocab, r.is_cased ? "cased" : "uncased", r.n_tensors,
+                 r.is_headless ? ", no head" : "");
+    return WORKER_EXIT_DONE;
 }
 
 int main(int argc, char **argv)
@@ -296,6 +318,8 @@ int main(int argc, char **argv)
             return run_stage(&a);
         if (strcmp(argv[1], "probe") == 0 && a.n_texts == 0)
             return print_probe(&a);
+        if (strcmp(argv[1], "import") == 0 && a.n_texts == 0)
+            return run_import(&a);
     }
     (void)fputs(usage, stderr);
     return WORKER_EXIT_CONFIG;

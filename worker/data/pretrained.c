@@ -141,6 +141,14 @@ static enum err_code find_tensor(const struct pretrained *p, const char *name, s
     return ERR_OK;
 }
 
+bool pretrained_has(const struct pretrained *p, const char *name)
+{
+    struct found found;
+
+    /* A damaged one is there; whoever reads it gets the error. */
+    return find_tensor(p, name, &found, NULL) != ERR_OK || found.weight;
+}
+
 static bool has_shape(const struct found *f, const struct model_tensor *t)
 {
     const struct weight *w = f->weight;

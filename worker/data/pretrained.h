@@ -39,6 +39,9 @@ MUST_CHECK enum err_code pretrained_check(const struct pretrained *p, const stru
 MUST_CHECK enum err_code pretrained_check_vocab(const struct pretrained *p,
                                                 const struct vocab *vocab, struct err *err);
 
+/* Is the tensor that model_tensor() calls `name` there? */
+bool pretrained_has(const struct pretrained *p, const char *name);
+
 /* What a unit did not find in the folder. */
 struct pretrained_missing {
     int n_tensors;
