@@ -5,18 +5,6 @@
 
 #include "data/folder.h"
 
-/* A missing file is the error people meet most: say what belongs there. */
-static enum err_code explain(enum err_code rc, const struct layout *l, struct err *err)
-{
-    struct err cause;
-
-    if (rc != ERR_NOT_FOUND || !err)
-        return rc;
-    cause = *err;
-    return err_set(err, rc, "%s; for %s the data folder must hold %s and %s: add what is missing",
-                   cause.text, l->task->name, l->train.file, l->dev[0].file);
-}
-
 /* Change an array to `need` elements. */
 static enum err_code grow(void *array, size_t element_bytes, size_t need, struct err *err)
 {
@@ -102,7 +90,7 @@ enum err_code dataset_load(const struct dataset_params *p, const char *folder,
     if (rc != ERR_OK)
         return rc;
     wordpiece_init(&d.wordpiece, p->vocab, p->keep_case);
-    rc = explain(read_rows(&d, path, split, err), p->layout, err);
+    rc = layout_explain(p->layout, read_rows(&d, path, split, err), err);
     if (rc == ERR_OK) {
         *out = d;
         d = (struct dataset){0};
@@ -129,35 +117,20 @@ static enum err_code encode(struct dataset *d, size_t i, struct err *err)
 
 enum err_code dataset_get(struct dataset *d, size_t i, struct sequence *out, struct err *err)
 {
-    bool is_pair = d->params.layout->train.pair.name;
-    size_t room = (size_t)d->params.max_length - SEQUENCE_SPECIALS + (is_pair ? 0 : 1);
-    int32_t sep = d->params.vocab->sep;
-    size_t n_a;
-    size_t n_b;
+    const struct dataset_params *p = &d->params;
+    bool is_pair = p->layout->train.pair.name;
     enum err_code rc;
 
     if (i >= d->n_samples)
         return err_set(err, ERR_INVALID, "sample %zu of a data set of %zu", i, d->n_samples);
     rc = encode(d, i, err);
+    if (rc == ERR_OK)
+        rc = sequence_join(&d->a, is_pair ? &d->b : NULL, p->vocab, p->max_length, out, err);
     if (rc != ERR_OK)
         return rc;
-    n_a = d->a.n - 1; /* behind [CLS] */
-    n_b = d->b.n;
-    sequence_truncate(&n_a, &n_b, room);
-    d->a.n = n_a + 1;
-    rc = token_list_add(&d->a, sep, err);
-    for (size_t k = 0; rc == ERR_OK && k < n_b; k++)
-        rc = token_list_add(&d->a, d->b.ids[k], err);
-    if (rc == ERR_OK && is_pair)
-        rc = token_list_add(&d->a, sep, err);
-    if (rc != ERR_OK)
-        return rc;
-    *out = (struct sequence){.sample = (uint32_t)i,
-                             .length = (int)d->a.n,
-                             .n_first = (int)n_a + 2,
-                             .ids = d->a.ids,
-                             .label = d->labels ? d->labels[i] : 0,
-                             .score = d->scores ? d->scores[i] : 0};
+    out->sample = (uint32_t)i;
+    out->label = d->labels ? d->labels[i] : 0;
+    out->score = d->scores ? d->scores[i] : 0;
     return ERR_OK;
 }
 

@@ -180,3 +180,14 @@ bool layout_is_json(const struct layout_split *split)
 
     return end && strcmp(end, ".jsonl") == 0;
 }
+
+enum err_code layout_explain(const struct layout *l, enum err_code rc, struct err *err)
+{
+    struct err cause;
+
+    if (rc != ERR_NOT_FOUND || !err)
+        return rc;
+    cause = *err;
+    return err_set(err, rc, "%s; for %s the data folder must hold %s and %s: add what is missing",
+                   cause.text, l->task->name, l->train.file, l->dev[0].file);
+}

@@ -5,8 +5,7 @@
 #ifndef DATA_SEQUENCE_H
 #define DATA_SEQUENCE_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "data/wordpiece.h"
 
 #define SEQUENCE_LENGTH_MIN 8 /* tokens: [CLS] a [SEP] b [SEP] and a little to say */
 #define SEQUENCE_LENGTH_MAX 8192
@@ -27,5 +26,12 @@ struct sequence {
 /* Shorten two sentences to `room` tokens together: always the longer one loses its last, the
  * second if both are equally long. Does in one step what the reference does token by token. */
 void sequence_truncate(size_t *n_a, size_t *n_b, size_t room);
+
+/* [CLS] a [SEP] b [SEP], or [CLS] a [SEP] when `b` is NULL: `a` comes with [CLS] and gets the
+ * rest, cut to `max_length`. Sets *out but for the sample, label and targets; its ids are a's.
+ * ERR_NO_MEMORY. */
+MUST_CHECK enum err_code sequence_join(struct token_list *a, const struct token_list *b,
+                                       const struct vocab *vocab, int max_length,
+                                       struct sequence *out, struct err *err);
 
 #endif

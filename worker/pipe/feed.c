@@ -27,23 +27,31 @@ static enum err_code load_vocab(struct feed *f, const struct feed_params *p, str
     return rc;
 }
 
-/* Rows that are left out are the data's own, yet people should know. */
-static void report(const struct layout_split *split, const struct dataset *d)
+/* What is left out or cut is the data's own, yet people should know. */
+static void report(const struct layout_split *split, const struct source *s)
 {
-    LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)d->n_samples),
-        LOG_I("withoutLabel", (int64_t)d->n_unlabelled),
-        LOG_I("brokenRowsLeftOut", (int64_t)d->n_broken));
+    LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)s->n_samples),
+        LOG_I("rowsWithoutLabel", (int64_t)s->rows.n_unlabelled),
+        LOG_I("brokenRowsLeftOut", (int64_t)s->rows.n_broken),
+        LOG_I("documents", (int64_t)s->text.n_documents),
+        LOG_I("sentencesCut", (int64_t)s->text.n_cut));
 }
 
+/* Masks of what is only looked at are the same in every job, so that losses can be compared. */
 static enum err_code load_split(struct feed *f, const struct feed_params *p,
-                                const struct layout_split *split, struct dataset *out,
+                                const struct layout_split *split, struct source *out,
                                 struct err *err)
 {
-    struct dataset_params params = {.layout = &f->layout,
-                                    .vocab = &f->vocab,
-                                    .max_length = p->spec->training.max_length,
-                                    .keep_case = p->spec->letters == SPEC_CASE_CASED};
-    enum err_code rc = dataset_load(&params, p->folder, split, out, err);
+    const struct spec *spec = p->spec;
+    struct source_params params = {
+        .layout = &f->layout,
+        .vocab = &f->vocab,
+        .max_length = spec->training.max_length,
+        .keep_case = spec->letters == SPEC_CASE_CASED,
+        .mask_probability = spec->data.mask_probability,
+        .seed = split == &f->layout.train ? (uint64_t)spec->training.seed : 0,
+    };
+    enum err_code rc = source_load(&params, p->folder, split, out, err);
 
     if (rc == ERR_OK)
         report(split, out);
@@ -57,7 +65,7 @@ static enum err_code add_split(struct feed *f, const struct feed_params *p,
     bool is_named = split->is_test && p->spec->data.files.test[0];
     bool is_optional = (split->is_test && !is_named) || place > 0;
     struct feed_split *next = &f->splits[f->n_splits];
-    enum err_code rc = load_split(f, p, split, &next->rows, err);
+    enum err_code rc = load_split(f, p, split, &next->source, err);
 
     if (rc == ERR_NOT_FOUND && is_optional) {
         LOG(LOG_INFO, "no such data, left out", LOG_S("file", split->file));
@@ -88,7 +96,8 @@ static enum err_code reserve(struct feed *f, const struct spec *spec, struct err
 {
     size_t batch_size = (size_t)spec->training.batch_size;
     struct batch_limits whole = {.n_seqs = spec->training.batch_size,
-                                 .max_length = spec->training.max_length};
+                                 .max_length = spec->training.max_length,
+                                 .has_targets = model_is_tied(&spec->model)};
     struct batch_limits micro = whole;
     size_t whole_bytes = batch_bytes(&whole);
 
@@ -127,9 +136,9 @@ enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err 
 void feed_deinit(struct feed *f)
 {
     vocab_deinit(&f->vocab);
-    dataset_deinit(&f->train);
+    source_deinit(&f->train);
     for (int i = 0; i < f->n_splits; i++)
-        dataset_deinit(&f->splits[i].rows);
+        source_deinit(&f->splits[i].source);
     free(f->memory);
     free(f->samples);
     free(f->order);
@@ -149,7 +158,7 @@ void feed_facts(const struct feed *f, const struct spec *spec, struct message_fa
     };
     for (int i = 0; i < f->n_splits; i++) {
         const struct feed_split *split = &f->splits[i];
-        int64_t n = (int64_t)split->rows.n_samples;
+        int64_t n = (int64_t)split->source.n_samples;
 
         out->splits[i] = (struct message_split){.n_batches = (n + f->n_seqs - 1) / f->n_seqs,
                                                 .n_samples = n,
@@ -183,6 +192,7 @@ static void show(const struct feed *f, int step_targets, struct feed_batch *out)
 /* Make all sequences of a step: how they are dealt out depends on all their lengths. */
 static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
 {
+    uint64_t epoch = (uint64_t)step / sampler_steps_per_epoch(&f->sampler);
     enum err_code rc = ERR_OK;
 
     f->order_step = -1;
@@ -191,7 +201,7 @@ static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
     for (int i = 0; rc == ERR_OK && i < f->n_seqs * f->n_micro; i++) {
         struct sequence s;
 
-        rc = dataset_get(&f->train, (size_t)f->samples[i], &s, err);
+        rc = source_get(&f->train, (size_t)f->samples[i], epoch, &s, err);
         if (rc == ERR_OK)
             rc = batch_add(&f->step, &s, err);
     }
@@ -219,15 +229,16 @@ enum err_code feed_train(struct feed *f, int64_t step, int microbatch, struct fe
 enum err_code feed_eval(struct feed *f, int split, int64_t index, struct feed_batch *out,
                         struct err *err)
 {
-    struct dataset *d = &f->splits[split].rows;
+    struct source *source = &f->splits[split].source;
     size_t first = (size_t)index * (size_t)f->n_seqs;
     enum err_code rc = ERR_OK;
 
     batch_reset(&f->batch);
-    for (size_t i = first; rc == ERR_OK && i < first + (size_t)f->n_seqs && i < d->n_samples; i++) {
+    for (size_t i = first; rc == ERR_OK && i < first + (size_t)f->n_seqs && i < source->n_samples;
+         i++) {
         struct sequence s;
 
-        rc = dataset_get(d, i, &s, err);
+        rc = source_get(source, i, 0, &s, err);
         if (rc == ERR_OK)
             rc = batch_add(&f->batch, &s, err);
     }

@@ -11,8 +11,8 @@
 #define PIPE_FEED_H
 
 #include "data/batch.h"
-#include "data/dataset.h"
 #include "data/sampler.h"
+#include "data/source.h"
 #include "pipe/message.h"
 
 struct feed_params {
@@ -26,13 +26,13 @@ struct feed_params {
 struct feed_split {
     const struct layout_split *layout;
     int place; /* in layout.dev or layout.test */
-    struct dataset rows;
+    struct source source;
 };
 
 struct feed {
     struct vocab vocab;
     struct layout layout;
-    struct dataset train;
+    struct source train;
     int n_splits;
     struct feed_split splits[MESSAGE_SPLITS_MAX];
     struct sampler sampler;

@@ -13,6 +13,7 @@
 
 #define N_TRAIN 10
 #define N_DEV   5
+#define VOCAB   "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
 
 static char folder[] = "/tmp/test_feed.XXXXXX";
 
@@ -40,7 +41,7 @@ static int set_up(void **state)
     (void)state;
     if (!mkdtemp(folder))
         return -1;
-    write_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n");
+    write_text("vocab.txt", VOCAB);
     write_rows("train.tsv", N_TRAIN);
     write_rows("dev_matched.tsv", N_DEV);
     return 0;
@@ -221,6 +222,90 @@ static void feed_gives_scores_for_a_regression(void **state)
     feed_deinit(&f);
 }
 
+/* Documents of three sentences each, so that a chunk has about two. */
+static struct spec make_text_spec(void)
+{
+    struct spec s = make_spec();
+    char text[2048] = "";
+
+    for (int i = 0; i < 20; i++)
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "a b c\nc b%s\nb a c c\n\n",
+                       i % 2 ? " a a a" : "");
+    write_text("train.txt", text);
+    write_text("dev.txt", text);
+    write_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n[MASK]\n");
+    (void)snprintf(s.data.task, sizeof s.data.task, "Pretraining");
+    s.model.head = MODEL_HEAD_PRETRAINING;
+    s.model.vocab = 8;
+    s.data.mask_probability = 0.3;
+    s.training.max_length = 12;
+    return s;
+}
+
+static void feed_counts_the_targets_of_a_whole_step(void **state)
+{
+    struct spec spec = make_text_spec();
+    struct message_limits limits = message_limits_of(&spec);
+    struct feed f;
+
+    (void)state;
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    for (int64_t step = 0; step < 40; step++) {
+        int64_t n = 0, n_step = 0;
+
+        for (int m = 0; m < 2; m++) {
+            struct feed_batch b;
+
+            assert_int_equal(feed_train(&f, step, m, &b, NULL), ERR_OK);
+            assert_in_range(b.batch.n_targets, 2, limits.targets);
+            assert_null(b.batch.scores);
+            for (int i = 0; i < b.batch.n_targets; i++)
+                assert_in_range(b.batch.target_ids[i], 4, 6); /* a, b, c */
+            n += b.batch.n_targets;
+            n_step = b.batch.step_targets;
+        }
+        assert_int_equal(n, n_step);
+    }
+    feed_deinit(&f);
+}
+
+/* The same chunk is masked anew in every epoch; what is evaluated never changes. */
+static void feed_masks_anew_in_every_epoch(void **state)
+{
+    struct spec spec = make_text_spec();
+    struct message_facts facts;
+    struct feed_batch b;
+    struct feed f;
+    int32_t before[24];
+    int n_differ = 0;
+
+    (void)state;
+    spec.training.batch_size = spec.training.micro_batches = 1;
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    feed_facts(&f, &spec, &facts);
+    assert_int_equal(facts.splits[0].n_samples, facts.steps_per_epoch);
+    for (int64_t epoch = 0; epoch < 10; epoch++) {
+        for (int64_t step = 0; step < facts.steps_per_epoch; step++) {
+            assert_int_equal(feed_train(&f, epoch * facts.steps_per_epoch + step, 0, &b, NULL),
+                             ERR_OK);
+            if (b.batch.samples[0] != 3)
+                continue;
+            n_differ += epoch > 0 && memcmp(before, b.ids, 6 * sizeof *before) != 0;
+            memcpy(before, b.ids, 6 * sizeof *before);
+        }
+    }
+    assert_true(n_differ > 4);
+    assert_int_equal(feed_eval(&f, 0, 3, &b, NULL), ERR_OK);
+    memcpy(before, b.ids, 6 * sizeof *before);
+    feed_deinit(&f);
+    spec.training.seed = 99;
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    assert_int_equal(feed_eval(&f, 0, 3, &b, NULL), ERR_OK);
+    assert_memory_equal(b.ids, before, 6 * sizeof *before);
+    feed_deinit(&f);
+    write_text("vocab.txt", VOCAB);
+}
+
 static void feed_init_names_what_does_not_fit(void **state)
 {
     struct spec spec = make_spec();
@@ -254,6 +339,8 @@ int main(void)
         cmocka_unit_test(feed_train_gives_every_sample_its_own_words),
         cmocka_unit_test(feed_reads_mismatched_and_test_splits_where_they_are),
         cmocka_unit_test(feed_gives_scores_for_a_regression),
+        cmocka_unit_test(feed_counts_the_targets_of_a_whole_step),
+        cmocka_unit_test(feed_masks_anew_in_every_epoch),
         cmocka_unit_test(feed_init_names_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,0 +1,38 @@
+/* data/source.h - the samples of one split, from rows with labels or from plain text.
+ *
+ * Layer: data (may use api base). Threads: one a source.
+ */
+#ifndef DATA_SOURCE_H
+#define DATA_SOURCE_H
+
+#include "data/corpus.h"
+#include "data/dataset.h"
+
+struct source_params {
+    const struct layout *layout; /* borrowed, like the vocabulary, as long as the source lives */
+    const struct vocab *vocab;
+    int max_length; /* tokens, SEQUENCE_LENGTH_MIN..SEQUENCE_LENGTH_MAX */
+    bool keep_case;
+    double mask_probability; /* these two for plain text */
+    uint64_t seed;
+};
+
+struct source {
+    size_t n_samples;
+    struct dataset rows; /* zeroed when it is plain text */
+    struct corpus text;  /* zeroed when it is not */
+};
+
+/* Errors of dataset_load() and corpus_load(). On ERR_OK the caller owns *out: source_deinit(). */
+MUST_CHECK enum err_code source_load(const struct source_params *p, const char *folder,
+                                     const struct layout_split *split, struct source *out,
+                                     struct err *err);
+
+/* Sample i; what is masked, and which sentences are a pair, depends on `epoch` too. Borrowed until
+ * the next call. Errors of dataset_get() and corpus_get(). */
+MUST_CHECK enum err_code source_get(struct source *s, size_t i, uint64_t epoch,
+                                    struct sequence *out, struct err *err);
+
+void source_deinit(struct source *s); /* a zeroed one is fine */
+
+#endif
