@@ -103,20 +103,21 @@ static void feed(struct sink *sink, const uint8_t *bytes, size_t n)
     MUST(sink->outcome.rc == ERR_PROTOCOL || (sink->outcome.rc == ERR_OK && n == 0));
 }
 
-/* In pieces of `part` bytes, each in memory of its own size. */
+/* In pieces of `part` bytes, each in memory that ends where it does. */
 static struct outcome feed_cut(const uint8_t *bytes, size_t n, size_t part)
 {
     struct sink sink = {0};
+    size_t last = n % part;
+    uint8_t *piece = malloc(part);
+    uint8_t *rest = malloc(last);
 
-    for (size_t at = 0; at < n; at += part) {
-        size_t size = n - at < part ? n - at : part;
-        uint8_t *piece = malloc(size);
-
-        MUST(piece);
-        memcpy(piece, bytes + at, size);
-        feed(&sink, piece, size);
-        free(piece);
-    }
+    MUST(piece && rest);
+    for (size_t at = 0; at + part <= n; at += part)
+        feed(&sink, memcpy(piece, bytes + at, part), part);
+    if (last > 0)
+        feed(&sink, memcpy(rest, bytes + n - last, last), last);
+    free(piece);
+    free(rest);
     return sink.outcome;
 }
 
