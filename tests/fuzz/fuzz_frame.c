@@ -1,7 +1,7 @@
 /* Frames and the HELLO: the same bytes give the same frames, however they are cut.
  *
- * The first byte says whether the magic number and the checksums are put right, so that the fuzzer
- * gets behind them; the second one where the bytes are cut.
+ * The first byte says whether the magic number and the checksums, of headers and of payloads, are
+ * put right, so that the fuzzer gets behind them; the second one where the bytes are cut.
  */
 #include "wire/reader.h"
 
@@ -12,14 +12,15 @@
 #include "fuzz.h"
 #include "wire/hello.h"
 
-#define META_MAX     96
-#define TENSOR_MAX   512
-#define AT_TENSOR    32 /* in a header, as wire/frame.c has it */
-#define AT_META      40
-#define AT_CRC       44
-#define AT_HEAD_CRC  60
-#define MEND_MASK    3 /* of the first byte: three inputs in four are put right */
-#define OPTION_BYTES 2
+#define META_MAX      96
+#define TENSOR_MAX    512
+#define AT_TENSOR     32 /* in a header, as wire/frame.c has it */
+#define AT_META       40
+#define AT_CRC        44
+#define AT_HEAD_CRC   60
+#define MEND_HEADERS  1 /* bits of the first byte */
+#define MEND_PAYLOADS 2
+#define OPTION_BYTES  2
 
 static const struct frame_limits limits = {.kinds = FRAME_KINDS_OF_DATA | FRAME_KINDS_OF_LINK,
                                            .meta_max_bytes = META_MAX,
@@ -122,7 +123,7 @@ static struct outcome feed_cut(const uint8_t *bytes, size_t n, size_t part)
 }
 
 /* Make frames of the bytes wherever their lengths allow it: magic number and checksums. */
-static void mend(uint8_t *bytes, size_t n)
+static void mend(uint8_t *bytes, size_t n, bool with_payloads)
 {
     for (size_t at = 0; n - at >= FRAME_HEADER_BYTES;) {
         uint8_t *head = bytes + at;
@@ -130,7 +131,7 @@ static void mend(uint8_t *bytes, size_t n)
         size_t left = n - at - FRAME_HEADER_BYTES;
 
         memcpy(head, "SKJ\1", 4);
-        if (payload <= left)
+        if (with_payloads && payload <= left)
             bytes_put(head + AT_CRC, crc32c(0, head + FRAME_HEADER_BYTES, (size_t)payload), 4);
         bytes_put(head + AT_HEAD_CRC, crc32c(0, head, AT_HEAD_CRC), 4);
         if (payload > left)
@@ -157,8 +158,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     memcpy(stream, bytes + OPTION_BYTES, n - OPTION_BYTES);
     part = 1 + bytes[1];
     check_hello(stream, (uint32_t)(n - OPTION_BYTES));
-    if ((bytes[0] & MEND_MASK) != 0)
-        mend(stream, n - OPTION_BYTES);
+    if ((bytes[0] & MEND_HEADERS) != 0)
+        mend(stream, n - OPTION_BYTES, (bytes[0] & MEND_PAYLOADS) != 0);
     whole = feed_cut(stream, n - OPTION_BYTES, n);
     MUST(is_same(whole, feed_cut(stream, n - OPTION_BYTES, part)));
     MUST(is_same(whole, feed_cut(stream, n - OPTION_BYTES, 1)));
