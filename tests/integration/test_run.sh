@@ -142,4 +142,20 @@ too_few() {
     [ $? = 2 ] && [ ! -e "$work/none.txt" ] && grep 'ask for at least' <<<"$out"
 }
 check 'a vocabulary smaller than the alphabet is refused' too_few
+
+# A checkpoint of TensorFlow, here the tiny one that its own Saver wrote.
+imported() {
+    cp -r tests/golden/bundle/two "$work/tf" && head -n 11 build/sample/mnli/vocab.txt >"$work/tf/vocab.txt" &&
+        "$bin/skyjob-worker" import --from "$work/tf" --out "$work/hf" || return
+    [ -s "$work/hf/model.safetensors" ] && grep BertForPreTraining "$work/hf/config.json"
+}
+check 'a checkpoint of TensorFlow becomes a Hugging Face directory' imported
+not_imported() { # one line, and nothing that looks like a model
+    local out
+    truncate -s -1 "$work/tf/bert_model.ckpt.data-00001-of-00002"
+    out=$("$bin/skyjob-worker" import --from "$work/tf" --out "$work/hf-none" 2>&1)
+    [ $? = 2 ] && [ ! -e "$work/hf-none/model.safetensors" ] && [ "$(wc -l <<<"$out")" = 1 ] &&
+        grep 'data-00001-of-00002: tensor ".*" lies outside of 379 bytes; the file is cut off' <<<"$out"
+}
+check 'a checkpoint that is cut off is refused by file and tensor' not_imported
 echo "1..$n"

@@ -313,6 +313,25 @@ static void pretrained_change(void **state)
     }
 }
 
+/* The pages of another stage's tensors are never looked at. */
+static void pretrained_reads_only_the_tensors_that_are_asked_for(void **state)
+{
+    const struct change change = {.nan = "bert.encoder.layer.0.intermediate.dense.bias"};
+    struct pretrained_missing missing;
+    struct pretrained *p;
+    float params[256];
+
+    (void)state;
+    make_folder(scratch_path("made"));
+    write_config(NULL);
+    write_weights(scratch_path("made/model.safetensors"), &golden_model, &change);
+    p = open_folder(scratch_path("made"));
+    for (int unit = 0; unit < model_units(&golden_model); unit++)
+        assert_int_equal(pretrained_load_unit(p, &golden_model, unit, params, &missing, NULL),
+                         model_unit_kind(&golden_model, unit) == UNIT_FFN ? ERR_INVALID : ERR_OK);
+    pretrained_close(p);
+}
+
 /* --- folders that are none --- */
 
 static struct row {
@@ -418,7 +437,7 @@ int main(void)
         N_GOLDEN = sizeof goldens / sizeof goldens[0],
         N_CHANGES = sizeof changes / sizeof changes[0],
         N_ROWS = sizeof rows / sizeof rows[0],
-        N_OWN = 6,
+        N_OWN = 7,
     };
     struct CMUnitTest tests[N_OWN + N_GOLDEN + N_CHANGES + N_ROWS] = {
         cmocka_unit_test(pretrained_config_is_the_folders),
@@ -427,6 +446,7 @@ int main(void)
         cmocka_unit_test(pretrained_wants_a_vocabulary_that_fits),
         cmocka_unit_test(pretrained_refuses_a_shard_without_its_tensor),
         cmocka_unit_test(pretrained_of_no_folder_is_not_found),
+        cmocka_unit_test(pretrained_reads_only_the_tensors_that_are_asked_for),
     };
     struct CMUnitTest *next = tests + N_OWN;
 
