@@ -35,7 +35,8 @@ struct layout_split {
 struct layout {
     const struct task *task;
     /* QQP as published has rows broken by line ends and a few empty questions; the usual
-     * processors leave the former out and keep the latter, and so do we. */
+     * processors leave the former out and keep the latter, and so do we. In a test set a broken
+     * row is an error, as every row wants its prediction. */
     bool is_lenient;
     const char *no_label; /* rows with it are left out: MNLI's "-". NULL: none */
     int n_labels;

@@ -18,7 +18,7 @@ void predictions_deinit(struct predictions *p)
 
 static enum err_code add_header(struct predictions *p, struct err *err)
 {
-    return p->n > 0 ? ERR_OK : buf_addf(&p->text, err, "index\tprediction\n");
+    return p->text.len > 0 ? ERR_OK : buf_addf(&p->text, err, "index\tprediction\n");
 }
 
 enum err_code predictions_add_label(struct predictions *p, int label, struct err *err)

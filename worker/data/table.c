@@ -162,6 +162,12 @@ static void pick_fields(const struct table *t, const char *line, size_t len,
     }
 }
 
+/* Are rows that line ends or tabs broke left out? */
+static bool leaves_out_broken(const struct table *t)
+{
+    return t->layout->is_lenient && !t->split->is_test;
+}
+
 /* *out_broken: the row is one that a lenient layout leaves out. */
 static enum err_code read_tsv(struct table *t, const char *line, size_t len,
                               struct field out[static N_COLUMNS], bool *out_broken, struct err *err)
@@ -169,8 +175,7 @@ static enum err_code read_tsv(struct table *t, const char *line, size_t len,
     int n;
 
     pick_fields(t, line, len, out, &n);
-    *out_broken =
-        t->n_columns > 0 && n != t->n_columns && t->layout->is_lenient && !t->split->is_test;
+    *out_broken = t->n_columns > 0 && n != t->n_columns && leaves_out_broken(t);
     if (*out_broken)
         return ERR_OK;
     if (t->n_columns > 0 && n != t->n_columns)
@@ -333,7 +338,8 @@ static enum err_code read_row(const struct table *t, const struct field *f, stru
 static enum err_code next_line(struct table *t, const char **out_line, size_t *out_len,
                                bool *out_end, struct err *err)
 {
-    long long empty = 0; /* number of the first */
+    long long first = 0; /* number of the first empty one */
+    int64_t n = 0;
 
     for (;;) {
         enum err_code rc = lines_next(t->lines, out_line, out_len, out_end, err);
@@ -342,11 +348,12 @@ static enum err_code next_line(struct table *t, const char **out_line, size_t *o
             return rc;
         if (*out_len > 0)
             break;
-        if (empty == 0)
-            empty = line_of(t);
+        if (n++ == 0)
+            first = line_of(t);
     }
-    if (empty > 0)
-        return err_set(err, ERR_INVALID, "%s line %lld: empty; remove the line", path_of(t), empty);
+    if (n > 0 && !leaves_out_broken(t))
+        return err_set(err, ERR_INVALID, "%s line %lld: empty; remove the line", path_of(t), first);
+    t->n_broken += n;
     return ERR_OK;
 }
 

@@ -155,8 +155,8 @@ static struct good goods[] = {
      "index\tsentence1\tsentence2\tscore\n0\tA\tB\t3.800\n1\tC\tD\t5\n", "A|B|3.8 C|D|5 broken 0"},
     {"table_leaves_out_broken_rows_of_qqp_and_keeps_empty_questions", "QQP", TRAIN, "train.tsv",
      "id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate\n"
-     "0\t1\t2\tA\tB\t1\n1\t3\t4\tC is\nD\tE\t0\n2\t5\t6\tF\t\t0\n",
-     "A|B|1 F||0 broken 2"},
+     "0\t1\t2\tA\tB\t1\n1\t3\t4\tC is\n\nD\tE\t0\n2\t5\t6\tF\t\t0\n",
+     "A|B|1 F||0 broken 3"},
     {"table_reads_qnli", "QNLI", DEV, "dev.tsv",
      "index\tquestion\tsentence\tlabel\n0\tA\tB\tnot_entailment\n", "A|B|1 broken 0"},
     {"table_reads_rte_and_ends_at_empty_lines", "RTE", DEV, "dev.tsv",

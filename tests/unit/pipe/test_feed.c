@@ -15,6 +15,32 @@
 #define N_DEV   5
 #define VOCAB   "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
 
+/* Counts what is allocated; the sanitizer has allocators of its own. */
+static int n_allocations;
+#ifndef __SANITIZE_ADDRESS__
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t bytes);
+void *__libc_realloc(void *p, size_t n);
+
+void *malloc(size_t n)
+{
+    n_allocations++;
+    return __libc_malloc(n);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    n_allocations++;
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *p, size_t n)
+{
+    n_allocations++;
+    return __libc_realloc(p, n);
+}
+#endif
+
 static char folder[] = "/tmp/test_feed.XXXXXX";
 
 static void write_text(const char *name, const char *text)
@@ -306,6 +332,42 @@ static void feed_masks_anew_in_every_epoch(void **state)
     write_text("vocab.txt", VOCAB);
 }
 
+/* Rows of a TSV file, then plain text, long after the longest of them. */
+static void feed_allocates_nothing_once_every_row_was_seen(void **state)
+{
+    struct spec specs[2];
+
+    (void)state;
+    specs[0] = make_spec();
+    for (int k = 0; k < 2; k++) {
+        struct message_facts facts;
+        struct feed_batch b;
+        struct feed f;
+        int before = n_allocations;
+
+        if (k == 1)
+            specs[1] = make_text_spec();
+        assert_int_equal(open_feed(&f, &specs[k], NULL), ERR_OK);
+#ifndef __SANITIZE_ADDRESS__
+        assert_true(n_allocations > before); /* they are counted at all */
+#endif
+        feed_facts(&f, &specs[k], &facts);
+        for (int64_t i = 0; i < facts.splits[0].n_batches; i++)
+            assert_int_equal(feed_eval(&f, 0, i, &b, NULL), ERR_OK);
+        for (int64_t step = 0; step < 40 * facts.steps_per_epoch; step++) {
+            if (step == 20 * facts.steps_per_epoch)
+                before = n_allocations;
+            for (int m = 0; m < 2; m++)
+                assert_int_equal(feed_train(&f, step, m, &b, NULL), ERR_OK);
+        }
+        for (int64_t i = 0; i < facts.splits[0].n_batches; i++)
+            assert_int_equal(feed_eval(&f, 0, i, &b, NULL), ERR_OK);
+        assert_int_equal(n_allocations, before);
+        feed_deinit(&f);
+    }
+    write_text("vocab.txt", VOCAB);
+}
+
 static void feed_init_names_what_does_not_fit(void **state)
 {
     struct spec spec = make_spec();
@@ -341,6 +403,7 @@ int main(void)
         cmocka_unit_test(feed_gives_scores_for_a_regression),
         cmocka_unit_test(feed_counts_the_targets_of_a_whole_step),
         cmocka_unit_test(feed_masks_anew_in_every_epoch),
+        cmocka_unit_test(feed_allocates_nothing_once_every_row_was_seen),
         cmocka_unit_test(feed_init_names_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
