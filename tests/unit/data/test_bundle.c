@@ -49,7 +49,10 @@ struct entry {
     int n_dims;
     bool has_wrong_crc, is_sliced, has_bare_dims;
 };
-static const struct entry good = {.type = 1, .size = 8, .dims = {2}, .n_dims = 1};
+#define GOOD                                                                                       \
+    {                                                                                              \
+        .type = 1, .size = 8, .dims = {2}, .n_dims = 1                                             \
+    }
 
 static size_t put_number(unsigned char *at, int field, uint64_t v)
 {
@@ -137,7 +140,7 @@ static struct row {
     int n;
     const char *says; /* NULL: it is good */
 } rows[] = {
-    {"bundle_accepts_what_is_good", 1, 0, {good}, 1, NULL},
+    {"bundle_accepts_what_is_good", 1, 0, {GOOD}, 1, NULL},
     {"bundle_refuses_a_wrong_checksum",
      1,
      0,
@@ -150,13 +153,13 @@ static struct row {
      {{.type = 1, .dims = {2}, .n_dims = 1, .is_sliced = true}},
      1,
      "tensor \"w\" is kept in slices; save the checkpoint without"},
-    {"bundle_refuses_big_endian", 1, 1, {good}, 1, "big-endian"},
-    {"bundle_refuses_no_data_file", 0, 0, {good}, 1, "1..256 data files"},
-    {"bundle_refuses_too_many_data_files", 257, 0, {good}, 1, "1..256 data files"},
+    {"bundle_refuses_big_endian", 1, 1, {GOOD}, 1, "big-endian"},
+    {"bundle_refuses_no_data_file", 0, 0, {GOOD}, 1, "1..256 data files"},
+    {"bundle_refuses_too_many_data_files", 257, 0, {GOOD}, 1, "1..256 data files"},
     {"bundle_names_a_missing_data_file",
      2,
      0,
-     {good},
+     {GOOD},
      1,
      "m.data-00000-of-00002: the index asks for this file, but it is not there"},
     {"bundle_refuses_a_data_file_beyond",
@@ -216,7 +219,7 @@ static struct row {
     {"bundle_refuses_overlap",
      1,
      0,
-     {good, {.type = 1, .offset = 4, .size = 8, .dims = {2}, .n_dims = 1}},
+     {GOOD, {.type = 1, .offset = 4, .size = 8, .dims = {2}, .n_dims = 1}},
      2,
      "tensors \"w\" and \"x\" overlap"},
 };
