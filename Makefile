@@ -166,10 +166,12 @@ fuzz: deps-check ## libFuzzer on every parser, FUZZ_SECONDS=60 each, two at a ti
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
 LIBS_bench := pipe nn data wire balance api base
+# The time within matrix products is taken around these.
+LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/bench/bench.o \
-        $(call lib,$(LIBS_bench))
+        $(OUT)/obj/tests/bench/step.o $(call lib,$(LIBS_bench))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bench))
+	$(Q)$(CC) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $^ $(call syslib,$(LIBS_bench))
 
 bench: deps-cluster all sample $(BENCH) ## print a table of measured ratios, write build/bench.json
 	@hack/bench.sh $(BENCH) $(wildcard tests/bench/bench_*.sh)

@@ -6,20 +6,29 @@
 #include "base/jsonw.h"
 #include "pipe/cpu.h"
 
+static char note[64];
+
+void bench_note(const char *text)
+{
+    (void)snprintf(note, sizeof note, "; %s", text);
+}
+
 void bench_print(const char *name, double value, const char *unit, const char *against)
 {
     struct buf line = {.max = 4096};
     char cpu[128];
+    char with_note[sizeof cpu + sizeof note];
     struct jsonw w;
 
     cpu_model(cpu, sizeof cpu);
+    (void)snprintf(with_note, sizeof with_note, "%s%s", cpu, note);
     jsonw_init(&w, &line);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "name", name);
     jsonw_double(&w, "value", value);
     jsonw_string(&w, "unit", unit);
     jsonw_string(&w, "against", against);
-    jsonw_string(&w, "cpu", cpu);
+    jsonw_string(&w, "cpu", with_note);
     jsonw_close(&w);
     if (jsonw_finish(&w, NULL) == ERR_OK)
         (void)printf("%s\n", buf_text(&line));

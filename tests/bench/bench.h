@@ -9,6 +9,9 @@
 /* `value` in `unit`; `against` says in words what the other side was. */
 void bench_print(const char *name, double value, const char *unit, const char *against);
 
+/* What every row says behind the processor's name from now on, such as the kernels in use. */
+void bench_note(const char *text);
+
 /* The middle of `n` values (sorted in place). */
 double bench_median(double *values, int n);
 

@@ -2,18 +2,17 @@
  * backward with dropout 0.1, fp32, one core. A share, not a time, since the machine is shared. */
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "bench.h"
 #include "nn/adamw.h"
 #include "nn/attention.h"
 #include "nn/gelu.h"
-#include "nn/gemm.h"
 #include "nn/init.h"
 #include "nn/layernorm.h"
 #include "nn/squares.h"
 #include "nn/unit.h"
+#include "step.h"
 
 #define REPEATS 9
 #define SEQS    8
@@ -220,13 +219,8 @@ static void bench_shape(const char *preset, const struct unit_shape *shape)
 
 int main(int argc, char **argv)
 {
-    const char *core = gemm_core_wanted();
-
     (void)argc;
-    if (core && !getenv("OPENBLAS_CORETYPE") && setenv("OPENBLAS_CORETYPE", core, 1) == 0)
-        (void)execv("/proc/self/exe", argv);
-    if (gemm_setup(1, NULL) != ERR_OK)
-        return 1;
+    step_setup(argv, 1);
     bench_shape("BertMini", &(struct unit_shape){256, 4, 1024, 30522, 512, 3, 1e-12f, false});
     bench_shape("BertBase", &(struct unit_shape){768, 12, 3072, 30522, 512, 3, 1e-12f, false});
     return 0;

@@ -1,177 +1,129 @@
-/* A whole training step (forward, backward, AdamW, dropout 0.1, fp32) on one core, in model FLOPs,
- * as a share of what the same BLAS gives for a large matrix product in the same run. */
+/* Whole training steps (forward, backward, AdamW, dropout 0.1, fp32) on one core: useful tokens a
+ * second, model FLOPs as a share of what the same BLAS gives for a large matrix product in the same
+ * run, and the share of a step that is not a matrix product. Best of some rounds in turn, in CPU
+ * time: neighbours on a shared machine make a round slower and never faster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/clock.h"
 #include "bench.h"
 #include "nn/gemm.h"
-#include "pipe/optimizer.h"
-#include "pipe/stage.h"
+#include "step.h"
 
-#define PEAK_SIZE   1024
-#define PEAK_ROUNDS 24
-#define N_ROUNDS    3
-#define LENGTH      128
+#define N_ROUNDS      3
+#define PEAK_ROUNDS   16
+#define LARGE_BYTES   ((double)9e9) /* that all 24 layers of BERT-large need to be free */
+#define PEAK_AGAINST  "SGEMM M=N=K=1024 on the same core in the same run"
+#define SPEED_AGAINST "useful tokens; one core"
 
-struct input {
-    struct stage_input in;
-    int32_t *ids, *types, *positions, *starts, *labels;
-    uint32_t *samples;
+/* Every product of the kernels goes through these two (-Wl,--wrap): the time spent in them. */
+static struct {
+    bool is_on;
+    double seconds;
+} products;
+
+void __real_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                 struct gemm_in b, struct gemm_out c);
+void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                 struct gemm_in b, struct gemm_out c);
+void __real_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                       struct gemm_in b, struct gemm_out c);
+void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                       struct gemm_in b, struct gemm_out c);
+
+void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                 struct gemm_in b, struct gemm_out c)
+{
+    double start = products.is_on ? step_cpu_seconds() : 0;
+
+    __real_gemm(kind, m, n, k, alpha, a, b, c);
+    if (products.is_on)
+        products.seconds += step_cpu_seconds() - start;
+}
+
+void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                       struct gemm_in b, struct gemm_out c)
+{
+    double start = products.is_on ? step_cpu_seconds() : 0;
+
+    __real_gemm_alone(kind, m, n, k, alpha, a, b, c);
+    if (products.is_on)
+        products.seconds += step_cpu_seconds() - start;
+}
+
+static const struct {
+    const char *name;
+    struct step_case what;
+} cases[] = {
+    {"BertMini.128", {"BertMini", 0, 32, 1, STEP_FULL, false}},
+    {"BertMini.mix", {"BertMini", 0, 32, 1, STEP_MIX, false}},
+    {"BertBase.128", {"BertBase", 0, 8, 1, STEP_FULL, false}},
+    {"BertBase.mix", {"BertBase", 0, 32, 1, STEP_MIX, false}},
+    {"BertBase.MaskedLM", {"BertBase", 0, 8, 1, STEP_FULL, true}},
+    {"BertLarge.128", {"BertLarge", 0, 8, 1, STEP_FULL, false}},
 };
 
-static void *take(size_t count, size_t size)
+static void row(const char *name, const char *what, double value, const char *unit,
+                const char *against)
 {
-    void *p = calloc(count, size);
+    char text[64];
 
-    if (!p) {
-        (void)fputs("bench_step: out of memory\n", stderr);
-        exit(1);
-    }
-    return p;
+    (void)snprintf(text, sizeof text, "step.%s.%s", name, what);
+    bench_print(text, value, unit, against);
 }
 
-static double peak_gflops(void)
+static double min(double a, double b)
 {
-    size_t n = (size_t)PEAK_SIZE * PEAK_SIZE;
-    float *a = take(n, sizeof *a);
-    float *b = take(n, sizeof *b);
-    float *c = take(n, sizeof *c);
-    double best = 0;
-
-    for (size_t i = 0; i < n; i++)
-        a[i] = b[i] = 1e-3f * (float)(i % 97);
-    for (int i = 0; i < PEAK_ROUNDS; i++) {
-        int64_t start_ns = clock_now_ns();
-        double gflops;
-
-        gemm(GEMM_NN, PEAK_SIZE, PEAK_SIZE, PEAK_SIZE, 1, (struct gemm_in){a, PEAK_SIZE},
-             (struct gemm_in){b, PEAK_SIZE}, (struct gemm_out){c, PEAK_SIZE, 0});
-        gflops = 2.0 * (double)n * PEAK_SIZE / (double)(clock_now_ns() - start_ns);
-        best = gflops > best ? gflops : best;
-    }
-    free(a);
-    free(b);
-    free(c);
-    return best;
+    return a < b ? a : b;
 }
 
-static void make_input(struct input *x, const struct plan *plan)
+static void bench_case(const char *name, const struct step_case *what)
 {
-    int n_seqs = plan->spec.training.batch_size;
-    int T = n_seqs * LENGTH;
+    static struct step s;
+    double peak = 0, seconds = 1e9, share = 1, start;
 
-    *x = (struct input){.ids = take((size_t)T, 4),
-                        .types = take((size_t)T, 4),
-                        .positions = take((size_t)T, 4),
-                        .starts = take((size_t)n_seqs + 1, 4),
-                        .labels = take((size_t)n_seqs, 4),
-                        .samples = take((size_t)n_seqs, 4)};
-    for (int t = 0; t < T; t++) {
-        x->ids[t] = (t * 7919) % plan->spec.model.vocab;
-        x->positions[t] = t % LENGTH;
-    }
-    for (int i = 0; i <= n_seqs; i++)
-        x->starts[i] = i * LENGTH;
-    x->in = (struct stage_input){.batch = {.n_seqs = n_seqs,
-                                           .n_tokens = T,
-                                           .starts = x->starts,
-                                           .labels = x->labels,
-                                           .samples = x->samples},
-                                 .ids = x->ids,
-                                 .types = x->types,
-                                 .positions = x->positions};
-}
-
-static void free_input(struct input *x)
-{
-    free(x->ids);
-    free(x->types);
-    free(x->positions);
-    free(x->starts);
-    free(x->labels);
-    free(x->samples);
-}
-
-static double step_seconds(struct stage *s, struct stage_input *in, int64_t step)
-{
-    struct weights_step how = {.rate = 1e-5, .decay = 0.01, .updates = step};
-    struct stage_result result;
-    int64_t start_ns = clock_now_ns();
-
-    in->step = step;
-    if (stage_forward(s, 0, in, &result, NULL) != ERR_OK)
-        exit(1);
-    (void)stage_backward(s, 0, NULL);
-    how.scale = optimizer_scale(weights_square_sum(&s->weights, 0), 1.0);
-    weights_update(&s->weights, &how);
-    return (double)(clock_now_ns() - start_ns) / 1e9;
-}
-
-static double step_flops(const struct model *m, int n_seqs)
-{
-    struct model_load load = {.n_seqs = n_seqs,
-                              .tokens = (double)n_seqs * LENGTH,
-                              .tokens_squared = (double)n_seqs * LENGTH * LENGTH};
-    double flops = 0;
-
-    for (int u = 0; u < model_units(m); u++)
-        flops += model_unit_flops(m, u, &load);
-    return flops;
-}
-
-static void bench_model(const char *preset, int n_seqs)
-{
-    struct plan *plan = take(1, sizeof *plan);
-    struct stage *s = take(1, sizeof *s);
-    double shares[N_ROUNDS];
-    double speeds[N_ROUNDS];
-    char name[64];
-    struct input x;
-
-    if (model_preset(preset, &plan->spec.model, NULL) != ERR_OK)
-        exit(1);
-    plan->spec.training.batch_size = n_seqs;
-    plan->spec.training.micro_batches = 1;
-    plan->spec.training.max_length = LENGTH;
-    plan->spec.training.dropout = 0.1;
-    plan->n_stages = 1;
-    plan->stages[0].n_units = model_units(&plan->spec.model);
-    make_input(&x, plan);
-    if (stage_init(s, plan, 0, NULL) != ERR_OK)
-        exit(1);
-    (void)step_seconds(s, &x.in, 0);
+    step_init(&s, what);
+    step_run(&s);
     for (int i = 0; i < N_ROUNDS; i++) {
-        double peak = peak_gflops();
-        double seconds = step_seconds(s, &x.in, i + 1);
-
-        shares[i] = 100 * step_flops(&plan->spec.model, n_seqs) / seconds / 1e9 / peak;
-        speeds[i] = n_seqs * LENGTH / seconds;
+        peak = -min(-peak, -step_peak_gflops(PEAK_ROUNDS));
+        start = step_cpu_seconds();
+        step_run(&s);
+        seconds = min(seconds, step_cpu_seconds() - start);
+        products.is_on = true;
+        products.seconds = 0;
+        start = step_cpu_seconds();
+        step_run(&s);
+        share = min(share, 1 - products.seconds / (step_cpu_seconds() - start));
+        products.is_on = false;
     }
-    (void)snprintf(name, sizeof name, "step.%s.share", preset);
-    bench_print(name, bench_median(shares, N_ROUNDS), "%",
-                "SGEMM M=N=K=1024 on the same core, best of 24");
-    (void)snprintf(name, sizeof name, "step.%s.speed", preset);
-    bench_print(name, bench_median(speeds, N_ROUNDS), "tokens/s", "one core, sequence 128");
-    stage_deinit(s);
-    free_input(&x);
-    free(s);
-    free(plan);
+    row(name, "share", 100 * s.flops / seconds / 1e9 / peak, "%", PEAK_AGAINST);
+    row(name, "speed", s.tokens / seconds, "tokens/s", SPEED_AGAINST);
+    row(name, "rest", 100 * share, "%", "the whole step; what is not a matrix product");
+    step_deinit(&s);
 }
 
+static double free_bytes(void)
+{
+    return (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+}
+
+/* With a name as the argument: that case only. */
 int main(int argc, char **argv)
 {
-    const char *core = gemm_core_wanted();
+    step_setup(argv, 1);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct step_case what = cases[i].what;
+        char name[64];
 
-    (void)argc;
-    if (core && !getenv("OPENBLAS_CORETYPE") && setenv("OPENBLAS_CORETYPE", core, 1) == 0)
-        (void)execv("/proc/self/exe", argv);
-    if (gemm_setup(1, NULL) != ERR_OK)
-        return 1;
-    (void)fprintf(stderr, "bench_step: OpenBLAS %s, one core\n", gemm_core_name());
-    bench_model("BertMini", 32);
-    bench_model("BertBase", 8);
+        (void)snprintf(name, sizeof name, "%s", cases[i].name);
+        if (argc > 1 && strcmp(argv[1], name) != 0)
+            continue;
+        if (strcmp(what.preset, "BertLarge") == 0 && free_bytes() < LARGE_BYTES) {
+            what.layers = 2;
+            (void)snprintf(name, sizeof name, "%s.2layers", cases[i].name);
+        }
+        bench_case(name, &what);
+    }
     return 0;
 }
