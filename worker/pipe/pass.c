@@ -11,17 +11,16 @@ static enum err_code pass_on(struct train *t, const struct exchange_key *key,
     return exchange_send(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
 }
 
-static void add_result(struct train *t, const struct message_batch *batch,
-                       const struct stage_result *result)
+static enum err_code add_result(struct train *t, const struct stage_input *in,
+                                const struct stage_result *result, struct err *err)
 {
-    const int32_t *right = batch->n_targets > 0 ? batch->target_ids : batch->labels;
-
     t->loss.sum += result->loss.sum;
     t->loss.n += result->loss.n;
     t->loss.next_sum += result->loss.next_sum;
     t->loss.n_seqs += result->loss.n_seqs;
-    for (int64_t i = 0; result->predictions && i < result->loss.n; i++)
-        t->n_correct += result->predictions[i] == right[i];
+    if (t->split == TRAIN_STEP)
+        return ERR_OK;
+    return score_add(&t->score, t->facts.splits[t->split].is_test, &in->batch, result, err);
 }
 
 /* Run `in` through the stage and hand the result on, or score it. */
@@ -40,18 +39,18 @@ static enum err_code compute(struct train *t, struct exchange_key key, struct st
         return rc;
     t->tokens += in->batch.n_tokens;
     if (t->stage->is_last)
-        add_result(t, &in->batch, &result);
+        return add_result(t, in, &result, err);
     key.edge = LINK_FORWARD_OUT;
-    return t->stage->is_last ? ERR_OK : pass_on(t, &key, &in->batch, &result, err);
+    return pass_on(t, &key, &in->batch, &result, err);
 }
 
-static enum err_code forward_from_feed(struct train *t, const struct exchange_key *key, int split,
+static enum err_code forward_from_feed(struct train *t, const struct exchange_key *key,
                                        struct err *err)
 {
-    bool is_eval = split != PASS_TRAINING;
+    bool is_eval = t->split != TRAIN_STEP;
     struct stage_input in = {.is_eval = is_eval};
     struct feed_batch batch;
-    enum err_code rc = is_eval ? feed_eval(t->feed, split, key->microbatch, &batch, err)
+    enum err_code rc = is_eval ? feed_eval(t->feed, t->split, key->microbatch, &batch, err)
                                : feed_train(t->feed, key->step, key->microbatch, &batch, err);
 
     if (rc != ERR_OK)
@@ -83,13 +82,12 @@ static enum err_code forward_from_peer(struct train *t, const struct exchange_ke
     return rc;
 }
 
-enum err_code pass_forward(struct train *t, int64_t step, int split, int64_t index, struct err *err)
+enum err_code pass_forward(struct train *t, int64_t step, int64_t index, struct err *err)
 {
     struct exchange_key key = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, step, (int)index);
 
-    key.flags = split == PASS_TRAINING ? 0 : FRAME_EVAL;
-    return t->stage->is_first ? forward_from_feed(t, &key, split, err)
-                              : forward_from_peer(t, &key, err);
+    key.flags = t->split == TRAIN_STEP ? 0 : FRAME_EVAL;
+    return t->stage->is_first ? forward_from_feed(t, &key, err) : forward_from_peer(t, &key, err);
 }
 
 /* Back through the stage, and the gradient of the input to the stage before. */

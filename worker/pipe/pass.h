@@ -7,11 +7,9 @@
 
 #include "pipe/train.h"
 
-#define PASS_TRAINING (-1) /* instead of a split: a backward pass follows */
-
-/* Forward of micro-batch `index` of a step, or of an evaluated split. The head takes it from the
- * feed, the others from their neighbour; the last stage adds its result to the train's sums. */
-MUST_CHECK enum err_code pass_forward(struct train *t, int64_t step, int split, int64_t index,
+/* Forward of micro-batch `index` of the step, or of the split that the train is at. The head takes
+ * it from the feed, the others from their neighbour; the last stage adds the result to its sums. */
+MUST_CHECK enum err_code pass_forward(struct train *t, int64_t step, int64_t index,
                                       struct err *err);
 
 /* Backward of micro-batch `index` of a step, whose forward has been. */

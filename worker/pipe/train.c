@@ -86,11 +86,7 @@ static void end_of_last_stage(const struct train *t, const struct message_sum *s
                               struct message_end *end)
 {
     *end = (struct message_end){
-        .square_sum = sum->square_sum,
-        .loss = t->loss,
-        .n_metrics = 1,
-        .metrics = {(double)t->n_correct / (double)(t->loss.n > 0 ? t->loss.n : 1)},
-        .n_stages = sum->n_stages};
+        .square_sum = sum->square_sum, .loss = t->loss, .n_stages = sum->n_stages};
     for (int i = 0; i < sum->n_stages; i++)
         end->stage_ms[i] = sum->stage_ms[i];
 }
@@ -175,30 +171,32 @@ static void show_metric(struct progress *p, const char *name, double value)
     p->n_metrics = i == p->n_metrics ? i + 1 : p->n_metrics;
 }
 
-static void show_evaluation(struct train *t, int split, const struct message_end *end)
+static void show_evaluation(struct train *t, const struct message_end *end)
 {
-    const char *suffix = t->facts.splits[split].place == 1 ? "Mismatched" : "";
-    double loss = message_loss_mean(&end->loss);
-    char name[32];
+    const struct layout *layout = &t->feed->layout;
+    enum metric_kind kinds[METRIC_KINDS];
+    int n = metric_list(layout->task, kinds);
 
-    (void)snprintf(name, sizeof name, "accuracy%s", suffix);
-    show_metric(&t->progress, name, end->metrics[0]);
-    (void)snprintf(name, sizeof name, "evalLoss%s", suffix);
-    show_metric(&t->progress, name, loss);
+    for (int i = 0; i < n && i < end->n_metrics; i++) {
+        char name[METRIC_NAME_BYTES];
+
+        metric_name(kinds[i], layout->dev[t->facts.splits[t->split].place].suffix, name);
+        show_metric(&t->progress, name, end->metrics[i]);
+        LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step), LOG_S("metric", name),
+            LOG_F("value", end->metrics[i]));
+    }
     board_set_progress(t->board, &t->progress);
-    LOG(LOG_INFO, "evaluated", LOG_I("step", t->progress.step), LOG_I("split", split),
-        LOG_F("accuracy", end->metrics[0]), LOG_F("loss", loss));
 }
 
 /* --- the loop --- */
 
-static void start_counting(struct train *t)
+static void start_counting(struct train *t, int split)
 {
+    t->split = split;
     t->compute_ns = t->update_ns; /* it was not over when that step was summed up */
     t->update_ns = 0;
     t->tokens = 0;
     t->loss = (struct message_loss){0};
-    t->n_correct = 0;
 }
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
@@ -209,12 +207,12 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     struct message_end end;
     enum err_code rc = ERR_OK;
 
-    start_counting(t);
+    start_counting(t, TRAIN_STEP);
     for (int i = 0; rc == ERR_OK && i < schedule_length(n_micro); i++) {
         struct schedule_op op = schedule_op(t->stage->index, t->plan->n_stages, n_micro, i);
 
         rc = op.is_backward ? pass_backward(t, step, op.microbatch, err)
-                            : pass_forward(t, step, PASS_TRAINING, op.microbatch, err);
+                            : pass_forward(t, step, op.microbatch, err);
     }
     if (rc == ERR_OK)
         rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
@@ -233,19 +231,24 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 
 static enum err_code evaluate_split(struct train *t, int64_t step, int split, struct err *err)
 {
+    const struct message_split *s = &t->facts.splits[split];
     const struct message_sum nothing = {0};
     struct message_end end;
     enum err_code rc = ERR_OK;
 
-    start_counting(t);
-    for (int64_t i = 0; rc == ERR_OK && i < t->facts.splits[split].n_batches; i++)
-        rc = pass_forward(t, step, split, i, err);
-    if (rc == ERR_OK && t->stage->is_last)
+    start_counting(t, split);
+    if (t->stage->is_last)
+        score_reset(&t->score);
+    for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
+        rc = pass_forward(t, step, i, err);
+    if (rc == ERR_OK && t->stage->is_last) {
         end_of_last_stage(t, &nothing, &end);
+        rc = score_finish(&t->score, s, &end, err);
+    }
     if (rc == ERR_OK)
         rc = spread(t, step, FRAME_EVAL, &end, err);
-    if (rc == ERR_OK && t->stage->is_first && !t->facts.splits[split].is_test)
-        show_evaluation(t, split, &end);
+    if (rc == ERR_OK && t->stage->is_first && !s->is_test)
+        show_evaluation(t, &end);
     return rc;
 }
 
@@ -303,10 +306,13 @@ enum err_code train_run(struct train *t, struct err *err)
 {
     enum err_code rc = agree(t, err);
 
+    if (rc == ERR_OK && t->stage->is_last)
+        rc = score_init(&t->score, &t->plan->spec, &t->facts, t->predictions_dir, err);
     for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {
         rc = run_step(t, step, err);
         if (rc == ERR_OK && is_evaluation_due(t, step + 1))
             rc = evaluate(t, step, err);
     }
+    score_deinit(&t->score);
     return rc;
 }

@@ -11,12 +11,16 @@
 #include "pipe/board.h"
 #include "pipe/exchange.h"
 #include "pipe/feed.h"
+#include "pipe/score.h"
 #include "pipe/stage.h"
+
+#define TRAIN_STEP (-1) /* no split is evaluated: a step is trained */
 
 struct train {
     const struct plan *plan;
     struct stage *stage;
-    struct feed *feed; /* the head's; NULL for the others */
+    struct feed *feed;           /* the head's; NULL for the others */
+    const char *predictions_dir; /* of the last stage; NULL: they are not kept */
     struct board *board;
     struct exchange exchange;
     char *meta;                 /* message_max_bytes() for writing one message */
@@ -27,9 +31,10 @@ struct train {
     int64_t updates;            /* of the weights so far; less than steps where some were skipped */
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */
-    int64_t n_correct;
-    double seconds_per_step; /* smoothed; 0 before the first step */
-    double tokens_per_step;  /* smoothed */
+    int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
+    struct score score;         /* of the split that is evaluated; the last stage's */
+    double seconds_per_step;    /* smoothed; 0 before the first step */
+    double tokens_per_step;     /* smoothed */
 };
 
 /* Train and evaluate to the end. Before the call the link, if any, is ready.

@@ -127,7 +127,9 @@ static enum err_code load_model(struct worker *w, struct err *err)
 static enum err_code prepare(struct worker *w, struct err *err)
 {
     const char *model_dir = w->params->model_dir;
-    struct feed_params feed = {.spec = &w->plan.spec, .folder = w->params->data_dir};
+    struct feed_params feed = {.spec = &w->plan.spec,
+                               .folder = w->params->data_dir,
+                               .wants_predictions = w->params->output_dir};
     enum err_code rc;
 
     w->cause = PROGRESS_CAUSE_OTHER;
@@ -193,6 +195,7 @@ static enum err_code train(struct worker *w, struct err *err)
     w->train.stage = &w->stage;
     w->train.feed = w->params->stage == 0 ? &w->feed : NULL;
     w->train.board = &w->board;
+    w->train.predictions_dir = w->params->output_dir;
     w->train.exchange.link = w->link;
     w->train.meta = w->meta;
     board_set_ready(&w->board, true);
