@@ -1,0 +1,182 @@
+#!/bin/bash
+# What a job can learn, by the real worker binary over real websockets: every kind of head, cut in
+# every way, and files that are wrong. Prints TAP.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+bin=${OUT:-build/release}/bin
+sample=build/sample/mnli
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+n=0
+check() { # check SENTENCE COMMAND...
+    local name=$1 out
+    shift
+    n=$((n + 1))
+    if out=$("$@" 2>&1); then
+        echo "ok $n - $name"
+    else
+        echo "not ok $n - $name"
+        printf '# %s\n' "${out//$'\n'/$'\n'# }"
+    fi
+}
+
+# --- data: the sample's sentences as a corpus, as rows with a class, as rows with a number ---
+text=$work/text rows=$work/rows
+mkdir "$text" "$rows"
+for split in train dev; do
+    from=$sample/train.tsv
+    [ $split = train ] || from=$sample/dev_matched.tsv
+    awk -F'\t' 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+        { print $at["sentence1"]; print $at["sentence2"]; if (NR % 4 == 0) print "" }' \
+        "$from" | head -n 1500 >"$text/$split.txt"
+    awk -F'\t' -v OFS='\t' 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i
+            print "answer", "said", "claim", "grade"; next }
+        { grade = index("cne", substr($at["gold_label"], 1, 1)) * 1.5
+          print $at["gold_label"], $at["sentence1"], $at["sentence2"], grade }' \
+        "$from" | head -n 400 >"$rows/$split.tsv"
+done
+{ printf '[MASK]\n'; cat $sample/vocab.txt; } | awk '!seen[$0]++' >"$text/vocab.txt"
+cp $sample/vocab.txt "$rows/vocab.txt"
+cut -f 2,3 "$rows/dev.tsv" >"$rows/test.tsv"
+
+# job NAME FOLDER DATA [TRAINING]: dropout, warm-up and clipping are on by default.
+job() {
+    cat >"$work/$1.yaml" <<Y
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: short}
+spec:
+  model: {preset: BertTiny, hiddenSize: 64, vocabSize: 300, maxPositions: 64}
+  data: {source: {configMap: x}, $3}
+  training: {steps: 6, batchSize: 16, microBatches: 4, maxLength: 48, ${4:-"optimizer: {learningRate: \"1e-3\"}"}}
+Y
+    echo "$2" >"$work/$1.folder"
+}
+run() { # run JOB OUTPUT WORKERS
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/$1.yaml" --workers "$3" --strategy Even \
+        --data "$(cat "$work/$1.folder")" --output "$work/$2" >"$work/$2.log" 2>&1
+}
+# The data of all shards, one behind the other: the header is 8 bytes of length and the JSON.
+weights() {
+    local file length
+    for file in "$work/$1"/model*.safetensors; do
+        length=$(od -An -tu8 -N8 "$file")
+        tail -c +$((length + 9)) "$file"
+    done | sha256sum
+}
+judged() { sed -n '/^trained/,$p' "$work/$1.log" | grep -E '^  [a-z]'; }
+
+# The same losses, metrics and weights, to the last bit, on one worker and on 2, 3 and 5.
+cuts() { # cuts JOB
+    local workers
+    run "$1" "$1-1" cpu=1 || { cat "$work/$1-1.log"; return 1; }
+    for workers in cpu=1,cpu=1 cpu=0.5,cpu=1,cpu=0.7 cpu=1,cpu=1,cpu=1,cpu=1,cpu=1; do
+        run "$1" "$1-n" "$workers" || { cat "$work/$1-n.log"; return 1; }
+        echo "$workers: $(weights "$1-1") $(weights "$1-n")"
+        judged "$1-1"
+        judged "$1-n"
+        [ "$(weights "$1-1")" = "$(weights "$1-n")" ] || return 1
+        [ "$(judged "$1-1")" = "$(judged "$1-n")" ] || return 1
+        mv "$work/$1-n" "$work/$1-kept" 2>/dev/null || rm -rf "$work/$1-n"
+    done
+}
+says() { # says LOG WORD...
+    local log=$1 word
+    shift
+    judged "$log"
+    for word; do judged "$log" | grep -q "^  $word " || return 1; done
+}
+
+own='columns: {text: said, pair: claim, label: answer}, labels: [contradiction, neutral, entailment]'
+job pretraining "$text" 'task: Pretraining'
+check 'pre-training gives the same bits on 1, 2, 3 and 5 workers' cuts pretraining
+check 'pre-training is judged by both of its tasks' says pretraining-1 accuracy nextSentenceAccuracy evalLoss
+job masked "$text" 'task: MaskedLM' 'microBatches: 2, optimizer: {learningRate: "1e-3"}'
+sed -i 's/microBatches: 4, //' "$work/masked.yaml"
+check 'masked words with other micro-batches give the same bits on all of them' cuts masked
+job regression "$rows" 'task: Regression, columns: {text: said, label: grade}'
+check 'a regression gives the same bits on all of them' cuts regression
+check 'a regression is judged by its correlations' says regression-1 pearson spearman evalLoss
+job classes "$rows" "task: Classification, files: {test: test.tsv}, $own" \
+    'optimizer: {type: SGD, learningRate: "0.05"}'
+check 'classes learnt by SGD are the same bits on all of them' cuts classes
+predicted() { # as many answers as there are rows, the same whatever the cut
+    local row
+    row=$(wc -l <"$rows/test.tsv")
+    head -n 3 "$work/classes-1/predictions.tsv"
+    [ "$(wc -l <"$work/classes-1/predictions.tsv")" = "$row" ] &&
+        cmp "$work/classes-1/predictions.tsv" "$work/classes-kept/predictions.tsv" &&
+        tail -n +2 "$work/classes-1/predictions.tsv" |
+        awk -F'\t' '$1 != NR - 1 || $2 !~ /^(contradiction|neutral|entailment)$/ { exit 1 }'
+}
+check 'the test file gets a prediction a row' predicted
+
+# --- numbers that are not finite ---
+# One row whose error squared is no float any more, met about once an epoch of two steps.
+mkdir "$work/steep"
+cp "$rows/vocab.txt" "$rows/dev.tsv" "$work/steep"
+{ sed 33q "$rows/train.tsv" | cut -f 1-3 | awk -v OFS='\t' 'NR == 1 { print $0, "grade" } NR > 1 { print $0, NR % 3 }'
+  printf 'neutral\tA cat is here.\tA cat is here.\t1e30\n'; } >"$work/steep/train.tsv"
+job wild "$work/steep" 'task: Regression, columns: {text: said, label: grade}'
+ends() { # ends CODE WORDS JOB
+    local rc
+    run "$3" "$3-out" cpu=1
+    rc=$?
+    echo "exit $rc"
+    cat "$work/$3-out.log"
+    [ "$rc" -eq "$1" ] && grep -q -- "$2" "$work/$3-out.log"
+}
+ends_finite() { ! grep -Eqi 'nan|inf' <(judged skips-out); }
+check 'a loss that is not finite ends the run with a remedy' ends 2 'lower spec.training.optimizer.learningRate' wild
+sed 's/{steps/{nonFinite: Skip, steps/' "$work/wild.yaml" >"$work/skips.yaml"
+cp "$work/wild.folder" "$work/skips.folder"
+check 'or is left out and counted' ends 0 'skipped' skips
+check 'and what is learnt stays finite' ends_finite
+
+
+# --- files that are wrong: exit code 2, and a line that says what, where and what to do ---
+broken() { # broken WORDS FILE COMMAND...: the file as the command makes it from the good one
+    local words=$1 file=$2
+    shift 2
+    rm -rf "$work/bad"
+    cp -r "$rows" "$work/bad"
+    "$@" <"$rows/$file" >"$work/bad/$file"
+    job bad "$work/bad" "task: Classification, $own"
+    ends 2 "$words" bad
+}
+check 'a missing column is named with those there are' broken '"answer".*said' train.tsv sed 1s/answer/verdict/
+check 'an unknown label is named with its line' broken 'line 3.*"maybe"' train.tsv sed '3s/^[a-z]*/maybe/'
+check 'a row of too few columns is named' broken 'line 4' train.tsv sed '4s/\t.*//'
+check 'an empty line in the middle is named' broken 'line 5' train.tsv sed '5s/.*//'
+check 'text that is not UTF-8 is named with its line' broken 'line 6' dev.tsv sed '6s/\t/\t\xff/'
+long_line() { sed 2q; head -c 10000000 /dev/zero | tr '\0' a; echo; }
+check 'a line of 10 MB is refused' broken 'line 3' train.tsv long_line
+check 'an empty file is refused' broken 'train.tsv' train.tsv true
+check 'a vocabulary without [SEP] is refused' broken 'vocab.txt.*SEP' vocab.txt sed '/\[SEP\]/d'
+sed 's/hiddenSize: 64/hiddenSize: 60, heads: 7/' "$work/classes.yaml" >"$work/heads.yaml"
+cp "$work/classes.folder" "$work/heads.folder"
+check 'heads that do not divide the hidden size are refused' ends 2 'hiddenSize: 60 is not a multiple' heads
+
+from_model() { # from_model WORDS COMMAND...: start from the trained model after the command on it
+    local words=$1 rc
+    shift
+    rm -rf "$work/model"
+    cp -r "$work/classes-1" "$work/model"
+    "$@" || return 1
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/classes.yaml" --workers cpu=1 --data "$rows" \
+        --model "$work/model" >"$work/model.log" 2>&1
+    rc=$?
+    echo "exit $rc"
+    cat "$work/model.log"
+    [ "$rc" -eq 2 ] && grep -q -- "$words" "$work/model.log"
+}
+cut_short() { truncate -s -100 "$work/model/model.safetensors"; }
+too_long() { echo rest >>"$work/model/model.safetensors"; }
+no_number() { printf '\xff\xff\xff\x7f' | dd of="$work/model/model.safetensors" bs=1 conv=notrunc \
+    seek=$(($(stat -c %s "$work/model/model.safetensors") - 8)) status=none; }
+other_size() { sed -i 's/"hidden_size": *64/"hidden_size": 66/' "$work/model/config.json"; }
+check 'weights cut short are refused' from_model 'model.safetensors' cut_short
+check 'weights with a rest are refused' from_model 'model.safetensors' too_long
+check 'a weight that is no number is named by its tensor' from_model 'classifier.bias' no_number
+check 'a model of another size is refused with the field to set' from_model 'spec.model.hiddenSize' other_size
+echo "1..$n"
