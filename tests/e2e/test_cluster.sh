@@ -5,23 +5,13 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=hack/cluster/lib.sh
 . hack/cluster/lib.sh
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
 set +e
 export KUBECONFIG=$CLUSTER_KUBECONFIG
 ns=skyjob-e2e
-n=0
 
 k() { kubectl -n $ns "$@"; }
-check() { # check SENTENCE COMMAND...
-    local name=$1 out
-    shift
-    n=$((n + 1))
-    if out=$("$@" 2>&1); then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        printf '# %s\n' "${out//$'\n'/$'\n'# }"
-    fi
-}
 until_true() { # until_true SECONDS COMMAND...
     local end=$((SECONDS + $1))
     shift
@@ -141,4 +131,4 @@ k delete sj --all --timeout=60s >/dev/null 2>&1
 kubectl delete namespace $ns --wait >/dev/null 2>&1
 uninstalled() { helm uninstall skyjob -n skyjob-system --wait && kubectl get crd skyjobs.skyjob.dev; }
 check 'helm uninstall removes the operator and keeps the CRD' uninstalled
-echo "1..$n"
+tap_end

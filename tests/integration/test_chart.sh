@@ -6,9 +6,10 @@ cd "$(dirname "$0")/../.."
 dir=$(mktemp -d)
 # shellcheck source=hack/cluster/lib.sh
 . hack/cluster/lib.sh
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
 set +e
 export KUBECONFIG=$dir/api/kubeconfig
-n_passed=0 n_failed=0
 finish() {
     hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
     rm -rf "$dir"
@@ -16,14 +17,6 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-check() { # check SENTENCE COMMAND...
-    local sentence=$1 ok=0; shift
-    "$@" >"$dir/check.log" 2>&1 || ok=1
-    [ "$ok" = 0 ] && n_passed=$((n_passed + 1)) && echo "ok $((n_passed + n_failed)) - $sentence" && return
-    n_failed=$((n_failed + 1))
-    echo "not ok $((n_passed + n_failed)) - $sentence"
-    sed 's/^/# /' "$dir/check.log"
-}
 render() { helm template rel charts/skyjob --namespace ns --kube-version 1.34 "$@"; }
 refused() { # refused WORD HELM-ARGUMENT...: the values' schema says no and names what is wrong
     local word=$1; shift
@@ -94,5 +87,4 @@ check 'the operator has the rights it needs and no dangerous ones' rights
 check 'people with the view role may look at SkyJobs' users_may
 check 'the samples are accepted' samples
 check 'uninstalling leaves the CRD and nothing else' uninstalls
-echo "$n_passed passed, $n_failed failed"
-[ "$n_failed" = 0 ] && [ "$n_passed" -gt 0 ]
+tap_end

@@ -12,9 +12,11 @@ dir=$(mktemp -d)
 export KUBECONFIG=$dir/api/kubeconfig
 # shellcheck source=hack/cluster/lib.sh
 . hack/cluster/lib.sh
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
+tap_only=("$@")
 set +e
-only=("$@")
-n_passed=0 n_failed=0 operator=0 agent=0
+operator=0 agent=0
 
 start_operator() {
     "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
@@ -34,24 +36,10 @@ finish() {
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-check() { # check SENTENCE COMMAND...
-    local sentence=$1 word ok=0 start=$SECONDS; shift
-    [ "${#only[@]}" = 0 ] || {
-        for word in "${only[@]}"; do [ "${sentence#*"$word"}" = "$sentence" ] || break; done
-        [ "${sentence#*"$word"}" != "$sentence" ] || return
-    }
-    "$@" >"$dir/check.log" 2>&1 || ok=1
-    if [ "$ok" = 0 ]; then
-        echo "ok $((n_passed + n_failed + 1)) - $sentence # $((SECONDS - start)) s"
-        n_passed=$((n_passed + 1))
-    else
-        echo "not ok $((n_passed + n_failed + 1)) - $sentence"
-        n_failed=$((n_failed + 1))
-        sed 's/^/# /' "$dir/check.log"
-        { kubectl get sj,pods -A -o wide; tail -n 25 "$dir/operator.log"; } 2>&1 | cut -c1-400 | sed 's/^/# /'
-    fi
-    kubectl delete sj --all --wait=false >/dev/null 2>&1
-    until_true 20 no_pods || { n_failed=$((n_failed + 1)); echo "not ok - pods are left behind by: $sentence"; }
+after_failure() { { kubectl get sj,pods -A -o wide; tail -n 25 "$dir/operator.log"; } | cut -c1-400; }
+after_check() { # no check leaves anything to the next
+    kubectl delete sj --all --wait=false >/dev/null
+    until_true 20 no_pods
 }
 until_true() { # until_true SECONDS COMMAND...
     local end=$((SECONDS + $1)); shift
@@ -376,5 +364,4 @@ check 'the weights are kept in the output volume' cut_off_output
 check 'a job goes on from the model that another has left' goes_on
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'the operator idles below 1% of a core and 50 MiB' idles
-echo "$n_passed passed, $n_failed failed"
-[ "$n_failed" = 0 ] && [ "$n_passed" -gt 0 ]
+tap_end

@@ -3,21 +3,11 @@
 # Prints TAP.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
 bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-n=0
-check() { # check SENTENCE COMMAND...
-    local name=$1 out
-    shift
-    n=$((n + 1))
-    if out=$("$@" 2>&1); then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        printf '# %s\n' "${out//$'\n'/$'\n'# }"
-    fi
-}
 
 # A short job with everything that could depend on the cut: dropout, warm-up, clipping.
 cat >"$work/job.yaml" <<'E2'
@@ -41,21 +31,13 @@ run() { # run NAME WORKERS [ARGUMENT...]
         --data build/sample/mnli --output "$work/$name" "$@" >"$work/$name.log" 2>&1
 }
 
-# The data of all shards, one behind the other: the header is 8 bytes of length and the JSON.
-weights() {
-    local file length
-    for file in "$work/$1"/model*.safetensors; do
-        length=$(od -An -tu8 -N8 "$file")
-        tail -c +$((length + 9)) "$file"
-    done | sha256sum
-}
 last_loss() { grep -o '"loss":[^,}]*' "$work/$1.log" | tail -1; }
 one() { run one cpu=1 || { cat "$work/one.log"; return 1; }; }
 check 'a job runs on one worker' one
 same() { # same NAME WORKERS STRATEGY
     run "$1" "$2" --strategy "$3" || { cat "$work/$1.log"; return 1; }
-    echo "$(weights one) / $(weights "$1")"
-    [ "$(weights one)" = "$(weights "$1")" ]
+    echo "$(weights_of "$work/one") / $(weights_of "$work/$1")"
+    [ "$(weights_of "$work/one")" = "$(weights_of "$work/$1")" ]
 }
 check 'two workers give the same weights, bit for bit' same two cpu=1,cpu=1 Even
 check 'three uneven workers give the same weights, bit for bit' same three cpu=0.3,cpu=0.6,cpu=1 Even
@@ -158,4 +140,4 @@ not_imported() { # one line, and nothing that looks like a model
         grep 'data-00001-of-00002: tensor ".*" lies outside of 379 bytes; the file is cut off' <<<"$out"
 }
 check 'a checkpoint that is cut off is refused by file and tensor' not_imported
-echo "1..$n"
+tap_end

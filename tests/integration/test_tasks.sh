@@ -3,22 +3,12 @@
 # every way, and files that are wrong. Prints TAP.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
 bin=${OUT:-build/release}/bin
 sample=build/sample/mnli
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-n=0
-check() { # check SENTENCE COMMAND...
-    local name=$1 out
-    shift
-    n=$((n + 1))
-    if out=$("$@" 2>&1); then
-        echo "ok $n - $name"
-    else
-        echo "not ok $n - $name"
-        printf '# %s\n' "${out//$'\n'/$'\n'# }"
-    fi
-}
 
 # --- data: the sample's sentences as a corpus, as rows with a class, as rows with a number ---
 text=$work/text rows=$work/rows
@@ -56,14 +46,6 @@ run() { # run JOB OUTPUT WORKERS
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/$1.yaml" --workers "$3" --strategy Even \
         --data "$(cat "$work/$1.folder")" --output "$work/$2" >"$work/$2.log" 2>&1
 }
-# The data of all shards, one behind the other: the header is 8 bytes of length and the JSON.
-weights() {
-    local file length
-    for file in "$work/$1"/model*.safetensors; do
-        length=$(od -An -tu8 -N8 "$file")
-        tail -c +$((length + 9)) "$file"
-    done | sha256sum
-}
 judged() { sed -n '/^trained/,$p' "$work/$1.log" | grep -E '^  [a-z]'; }
 
 # The same losses, metrics and weights, to the last bit, on one worker and on 2, 3 and 5.
@@ -72,10 +54,10 @@ cuts() { # cuts JOB
     run "$1" "$1-1" cpu=1 || { cat "$work/$1-1.log"; return 1; }
     for workers in cpu=1,cpu=1 cpu=0.5,cpu=1,cpu=0.7 cpu=1,cpu=1,cpu=1,cpu=1,cpu=1; do
         run "$1" "$1-n" "$workers" || { cat "$work/$1-n.log"; return 1; }
-        echo "$workers: $(weights "$1-1") $(weights "$1-n")"
+        echo "$workers: $(weights_of "$work/$1-1") $(weights_of "$work/$1-n")"
         judged "$1-1"
         judged "$1-n"
-        [ "$(weights "$1-1")" = "$(weights "$1-n")" ] || return 1
+        [ "$(weights_of "$work/$1-1")" = "$(weights_of "$work/$1-n")" ] || return 1
         [ "$(judged "$1-1")" = "$(judged "$1-n")" ] || return 1
         mv "$work/$1-n" "$work/$1-kept" 2>/dev/null || rm -rf "$work/$1-n"
     done
@@ -179,4 +161,4 @@ check 'weights cut short are refused' from_model 'model.safetensors' cut_short
 check 'weights with a rest are refused' from_model 'model.safetensors' too_long
 check 'a weight that is no number is named by its tensor' from_model 'classifier.bias' no_number
 check 'a model of another size is refused with the field to set' from_model 'spec.model.hiddenSize' other_size
-echo "1..$n"
+tap_end
