@@ -72,25 +72,6 @@ static enum err_code recv_piece(const struct tie *t, struct exchange *x, enum li
     return rc;
 }
 
-/* A stage between the two passes on what is not for it. */
-static enum err_code relay(const struct tie *t, struct exchange *x, enum link_edge in,
-                           enum link_edge out, int64_t step, struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
-    for (size_t i = 0; rc == ERR_OK && i < n_pieces(t); i++) {
-        struct exchange_key key = key_of(in, step, i);
-        struct link_message msg;
-
-        rc = recv_piece(t, x, in, step, i, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = send_piece(t, x, out, step, i, msg.tensor, err);
-        exchange_release(x, &key, &msg);
-    }
-    return rc;
-}
-
 static enum err_code send_all(const struct tie *t, struct exchange *x, enum link_edge out,
                               int64_t step, const float *area, struct err *err)
 {
@@ -101,23 +82,50 @@ static enum err_code send_all(const struct tie *t, struct exchange *x, enum link
     return rc;
 }
 
-/* Into `to`: added to what is there, or in its place. */
-static enum err_code recv_all(const struct tie *t, struct exchange *x, enum link_edge in,
-                              int64_t step, float *to, bool adds, struct err *err)
+/* What becomes of the pieces that arrive. */
+enum fate {
+    FATE_ADD,   /* to what is in `to` */
+    FATE_COPY,  /* in its place */
+    FATE_RELAY, /* on to `out`: this stage is between the two */
+};
+
+struct arrival {
+    enum fate fate;
+    enum link_edge in, out;
+    float *to;
+};
+
+static enum err_code use_piece(const struct tie *t, struct exchange *x, const struct arrival *a,
+                               int64_t step, size_t piece, const float *from, struct err *err)
+{
+    size_t n = floats_of(t, piece);
+
+    switch (a->fate) {
+    case FATE_ADD:
+        add(a->to + piece * t->piece, from, n);
+        break;
+    case FATE_COPY:
+        memcpy(a->to + piece * t->piece, from, n * sizeof *from);
+        break;
+    case FATE_RELAY:
+        return send_piece(t, x, a->out, step, piece, from, err);
+    }
+    return ERR_OK;
+}
+
+static enum err_code recv_all(const struct tie *t, struct exchange *x, const struct arrival *a,
+                              int64_t step, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; rc == ERR_OK && i < n_pieces(t); i++) {
-        struct exchange_key key = key_of(in, step, i);
+        struct exchange_key key = key_of(a->in, step, i);
         struct link_message msg;
 
-        rc = recv_piece(t, x, in, step, i, &msg, err);
+        rc = recv_piece(t, x, a->in, step, i, &msg, err);
         if (rc != ERR_OK)
             return rc;
-        if (adds)
-            add(to + i * t->piece, msg.tensor, floats_of(t, i));
-        else
-            memcpy(to + i * t->piece, msg.tensor, floats_of(t, i) * sizeof(float));
+        rc = use_piece(t, x, a, step, i, msg.tensor, err);
         exchange_release(x, &key, &msg);
     }
     return rc;
@@ -125,14 +133,16 @@ static enum err_code recv_all(const struct tie *t, struct exchange *x, enum link
 
 enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
+    const struct arrival arrival = {.fate = t->is_first ? FATE_ADD : FATE_RELAY,
+                                    .in = LINK_BACKWARD_IN,
+                                    .out = LINK_BACKWARD_OUT,
+                                    .to = t->owned_grads};
     enum err_code rc = ERR_OK;
 
     if (!t->is_tied)
         return ERR_OK;
-    if (t->is_first && !t->is_last)
-        return recv_all(t, x, LINK_BACKWARD_IN, step, t->owned_grads, true, err);
     if (!t->is_last)
-        return relay(t, x, LINK_BACKWARD_IN, LINK_BACKWARD_OUT, step, err);
+        return recv_all(t, x, &arrival, step, err);
     if (t->is_first)
         add(t->owned_grads, t->grads, t->count);
     else
@@ -143,11 +153,14 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
 
 enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
+    const struct arrival arrival = {.fate = t->is_last ? FATE_COPY : FATE_RELAY,
+                                    .in = LINK_FORWARD_IN,
+                                    .out = LINK_FORWARD_OUT,
+                                    .to = t->words};
+
     if (!t->is_tied || (t->is_first && t->is_last))
         return ERR_OK;
     if (t->is_first)
         return send_all(t, x, LINK_FORWARD_OUT, step, t->owned, err);
-    if (t->is_last)
-        return recv_all(t, x, LINK_FORWARD_IN, step, t->words, false, err);
-    return relay(t, x, LINK_FORWARD_IN, LINK_FORWARD_OUT, step, err);
+    return recv_all(t, x, &arrival, step, err);
 }
