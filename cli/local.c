@@ -150,14 +150,17 @@ static void remove_folder(const char *path)
 
 static enum err_code set_strategy(const char *name, struct spec *spec, struct err *err)
 {
+    enum spec_strategy strategy;
+
     if (!name)
         return ERR_OK;
-    if (strcmp(name, "Optimal") == 0)
-        spec->placement.strategy = SPEC_STRATEGY_OPTIMAL;
-    else if (strcmp(name, "Even") == 0)
-        spec->placement.strategy = SPEC_STRATEGY_EVEN;
-    else
-        return err_set(err, ERR_INVALID, "--strategy: \"%.40s\" is neither Optimal nor Even", name);
+    if (!spec_strategy_find(name, &strategy))
+        return err_set(err, ERR_INVALID,
+                       "--strategy: \"%.40s\" is none of: Optimal, Even, Dynamic, Manual", name);
+    if (strategy == SPEC_STRATEGY_MANUAL && spec->placement.stages.n == 0)
+        return err_set(err, ERR_INVALID,
+                       "--strategy: Manual needs spec.placement.stages in the job's file");
+    spec->placement.strategy = strategy;
     return ERR_OK;
 }
 

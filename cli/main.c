@@ -22,7 +22,7 @@ static const struct {
 } commands[] = {
     {"run", command_run,
      "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--model DIR] [--output DIR]\n"
-     "        [--strategy Optimal|Even] [--json]",
+     "        [--strategy Optimal|Even|Dynamic|Manual] [--json]",
      "train on this machine, without a cluster: one process for each stage, held to\n"
      "        its share of the CPU. --data and --model stand for the volumes that the job\n"
      "        names; --json gives the result to programs"},

@@ -116,7 +116,7 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "job", l->job.name);
     jsonw_string(&w, "state", progress_state_name(head->state));
-    jsonw_string(&w, "strategy", l->placement.strategy == SPEC_STRATEGY_EVEN ? "Even" : "Optimal");
+    jsonw_string(&w, "strategy", spec_strategy_name(l->placement.strategy));
     jsonw_double(&w, "seconds", seconds);
     jsonw_int(&w, "steps", head->step);
     jsonw_int(&w, "skippedSteps", head->skipped_steps);

@@ -5,12 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/stages.h"
+
 #define AT(member) offsetof(struct spec, member), sizeof(((struct spec *)0)->member)
 
 static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
                                            "BertBase", "BertLarge", NULL};
 static const char *const sample_words[] = {"MNLI", NULL};
-static const char *const strategy_words[] = {"Optimal", "Even", NULL};
+static const char *const strategy_words[] = {"Optimal", "Even", "Dynamic", "Manual", NULL};
 static const char *const schedule_words[] = {"Linear", "Constant", NULL};
 static const char *const case_words[] = {"Uncased", "Cased", NULL};
 static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
@@ -63,6 +65,7 @@ static const struct spec_field fields[] = {
     {"placement.strategy", SPEC_ENUM, AT(placement.strategy), 0, 0, "Optimal", strategy_words},
     {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
     {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
+    {"placement.stages", SPEC_STAGES, AT(placement.stages), 1, SPEC_STAGES_MAX, NULL, NULL},
     {"worker.image", SPEC_TEXT, AT(worker.image), 1, 512, NULL, NULL},
     {"worker.imagePullPolicy", SPEC_WORD, AT(worker.pull_policy), 0, 0, "IfNotPresent", pull_words},
     {"output.persistentVolumeClaim.claimName", SPEC_TEXT, AT(output.claim), 1, 253, NULL, NULL},
@@ -158,7 +161,8 @@ static enum err_code set_text(const struct spec_field *f, const char *s, void *p
                            f->min, f->max);
         break;
     case SPEC_LIST:
-        break; /* has no default and is read by set_list() */
+    case SPEC_STAGES:
+        break; /* has no default and is read by its own function */
     }
     (void)snprintf(place, f->bytes, "%s", s);
     return ERR_OK;
@@ -199,6 +203,8 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
 
     if (f->kind == SPEC_LIST)
         return set_list(f, v, place, err);
+    if (f->kind == SPEC_STAGES)
+        return stages_read(v, place, err);
     if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
         return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
                        is_integer ? "a whole number"
@@ -376,7 +382,8 @@ static enum err_code check_spec(struct spec *s, struct err *err)
                        s->placement.min_stages, s->placement.max_stages);
     if (s->training.learning_rate <= 0)
         return err_set(err, ERR_INVALID, "spec.training.optimizer.learningRate: must be above 0");
-    return check_source(s, err);
+    rc = stages_check(s, err);
+    return rc == ERR_OK ? check_source(s, err) : rc;
 }
 
 enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
@@ -428,4 +435,33 @@ const char *spec_dev_file(const struct spec *s)
     if (strcmp(s->data.task, "MNLI") == 0)
         return "dev_matched.tsv";
     return model_is_tied(&s->model) ? "dev.txt" : "dev.tsv";
+}
+
+const char *spec_strategy_name(enum spec_strategy strategy)
+{
+    return strategy <= SPEC_STRATEGY_MANUAL ? strategy_words[strategy] : NULL;
+}
+
+bool spec_strategy_find(const char *name, enum spec_strategy *out)
+{
+    int i = word_index(strategy_words, name);
+
+    if (i < 0)
+        return false;
+    *out = (enum spec_strategy)i;
+    return true;
+}
+
+int spec_least_stages(const struct spec *s)
+{
+    return s->placement.strategy == SPEC_STRATEGY_MANUAL ? s->placement.stages.n
+                                                         : s->placement.min_stages;
+}
+
+bool spec_same_placement(const struct spec *a, const struct spec *b)
+{
+    return a->placement.strategy == b->placement.strategy &&
+           a->placement.min_stages == b->placement.min_stages &&
+           a->placement.max_stages == b->placement.max_stages &&
+           stages_equal(&a->placement.stages, &b->placement.stages);
 }

@@ -31,6 +31,8 @@ enum spec_source {
 enum spec_strategy {
     SPEC_STRATEGY_OPTIMAL,
     SPEC_STRATEGY_EVEN,
+    SPEC_STRATEGY_DYNAMIC, /* the published heuristic, balance/dynamic.h */
+    SPEC_STRATEGY_MANUAL,  /* spec.placement.stages */
 };
 
 enum spec_case {
@@ -58,6 +60,20 @@ enum spec_schedule {
 struct spec_labels {
     int n;
     char names[TASK_LABELS_MAX][TASK_LABEL_BYTES];
+};
+
+/* One entry of spec.placement.stages: how many, and on which node. It counts, and does not say from
+ * where to where, so that no list can leave a gap or give a unit to two stages: that the counts add
+ * up is all there is to check. */
+struct spec_stage {
+    char node[SPEC_NAME_BYTES]; /* "": the fastest that is left and has the memory */
+    int layers;                 /* the first stage has the embeddings, the last the head as well */
+    int units;                  /* either this or layers is above 0, the same in all entries */
+};
+
+struct spec_stages {
+    int n;
+    struct spec_stage list[SPEC_STAGES_MAX];
 };
 
 struct spec {
@@ -110,6 +126,7 @@ struct spec {
         enum spec_strategy strategy;
         int min_stages;
         int max_stages;
+        struct spec_stages stages; /* of Manual */
     } placement;
     struct {
         char image[SPEC_IMAGE_BYTES]; /* "" : the operator's default */
@@ -130,6 +147,7 @@ enum spec_kind {
     SPEC_ENUM,    /* enum: index into `words` */
     SPEC_TEXT,    /* char[] of at most `max` bytes */
     SPEC_LIST,    /* struct spec_labels: min..max different strings */
+    SPEC_STAGES,  /* struct spec_stages: min..max objects, see api/stages.h */
 };
 
 struct spec_field {
@@ -158,6 +176,14 @@ MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, s
 const char *spec_train_file(const struct spec *s);
 const char *spec_dev_file(const struct spec *s);
 #define SPEC_VOCAB_FILE "vocab.txt"
+
+/* "Optimal", as the spec has it; NULL: there is no such strategy. */
+const char *spec_strategy_name(enum spec_strategy strategy);
+/* The other way round; false: there is no such strategy. */
+bool spec_strategy_find(const char *name, enum spec_strategy *out);
+/* Nodes that a plan needs at least. */
+int spec_least_stages(const struct spec *s);
+bool spec_same_placement(const struct spec *a, const struct spec *b);
 
 /* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */
 bool spec_is_name(const char *s, size_t max);

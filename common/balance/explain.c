@@ -20,21 +20,33 @@ static void add(char out[static PLAN_REASON_BYTES], const char *fmt, ...)
     va_end(args);
 }
 
+static void add_other(const struct placement *p, const char *name, double ms,
+                      char out[static PLAN_REASON_BYTES])
+{
+    if (ms < 0)
+        add(out, " %s does not fit into memory or minStages.", name);
+    else
+        add(out, " %s would take %.0f ms, %.2f times as long.", name, ms,
+            ms / p->predicted_step_ms);
+}
+
 static void add_comparison(const struct placement *p, char out[static PLAN_REASON_BYTES])
 {
     double gap = p->predicted_step_ms / p->bound_ms - 1;
 
-    if (p->strategy == SPEC_STRATEGY_EVEN)
-        add(out, " Optimal could take %.0f ms.", p->bound_ms);
-    else if (gap < 1e-6)
+    if (gap < 1e-6)
         add(out, " No other cut, order or choice of these nodes is faster.");
+    else if (p->strategy == SPEC_STRATEGY_OPTIMAL)
+        add(out,
+            " No plan can be faster than %.0f ms, so this one is at most %.1f%% from the best.",
+            p->bound_ms, 100 * gap);
     else
-        add(out, " No plan can be faster than %.0f ms.", p->bound_ms);
-    if (p->strategy != SPEC_STRATEGY_EVEN && p->even_step_ms < 0)
-        add(out, " Even does not fit into memory or minStages.");
-    else if (p->strategy != SPEC_STRATEGY_EVEN)
-        add(out, " Even would take %.0f ms, %.2f times as long.", p->even_step_ms,
-            p->even_step_ms / p->predicted_step_ms);
+        add(out, " Strategy %s was asked for; Optimal could take %.0f ms.",
+            spec_strategy_name(p->strategy), p->bound_ms);
+    if (p->strategy != SPEC_STRATEGY_EVEN)
+        add_other(p, "Even", p->even_step_ms, out);
+    if (p->strategy != SPEC_STRATEGY_DYNAMIC)
+        add_other(p, "Dynamic", p->dynamic_step_ms, out);
 }
 
 void explain_placement(const struct partition_request *request, const struct placement *placement,

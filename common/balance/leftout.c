@@ -79,7 +79,11 @@ static enum err_code reason_for(const struct partition_request *request, const s
                        (long long)MIB(n->memory_bytes), (long long)MIB(least));
         return ERR_OK;
     }
-    if (p->strategy == SPEC_STRATEGY_EVEN || p->n_stages >= model_units(&request->spec->model)) {
+    if (p->strategy == SPEC_STRATEGY_MANUAL) {
+        (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.stages does not use it");
+        return ERR_OK;
+    }
+    if (p->strategy != SPEC_STRATEGY_OPTIMAL || p->n_stages >= model_units(&request->spec->model)) {
         (void)snprintf(out, PARTITION_REASON_BYTES, "there are stages for %d nodes", p->n_stages);
         return ERR_OK;
     }

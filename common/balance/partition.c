@@ -2,9 +2,8 @@
 
 #include <math.h>
 
-#include "balance/even.h"
+#include "balance/fixed.h"
 #include "balance/leftout.h"
-#include "balance/optimal.h"
 
 #define MIB(bytes) (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
 
@@ -18,30 +17,6 @@ static enum err_code check_nodes(const struct partition_request *r, struct err *
         if (!(n->gflops > 0 && isfinite(n->gflops)) || !(n->unit_ms >= 0 && isfinite(n->unit_ms)))
             return err_set(err, ERR_INVALID, "node %.60s: its speed is not known", n->name);
     }
-    return ERR_OK;
-}
-
-/* Even for as many nodes as come first. `out` is found only if every stage fits. */
-static enum err_code solve_even(const struct partition_request *r, struct solution *out,
-                                int *out_misfit, struct err *err)
-{
-    int n = r->n_nodes < SPEC_STAGES_MAX ? r->n_nodes : SPEC_STAGES_MAX;
-    int nodes[SPEC_STAGES_MAX];
-    struct cut_problem p;
-    struct search result = {.found = true};
-    enum err_code rc;
-
-    for (int i = 0; i < n; i++)
-        nodes[i] = i;
-    rc = cut_problem_init(r, nodes, n, &p, err);
-    if (rc != ERR_OK)
-        return rc;
-    even_cut(&p, r->spec->model.layers, &result.best);
-    result.best_ms = cut_step_ms(&p, &result.best);
-    solution_keep_better(&p, &result, out);
-    *out_misfit = cut_misfit(&p, &result.best);
-    out->found = *out_misfit < 0 && result.best.n_stages >= r->spec->placement.min_stages;
-    cut_problem_deinit(&p);
     return ERR_OK;
 }
 
@@ -103,22 +78,26 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                    (long long)MIB(largest), r->n_nodes, (long long)MIB(sum));
 }
 
-static enum err_code explain_no_even(const struct partition_request *r, const struct solution *even,
-                                     int misfit, struct err *err)
+static enum err_code explain_misfit(const struct partition_request *r, const struct solution *fixed,
+                                    int misfit, struct err *err)
 {
-    const struct cut *c = &even->cut;
+    const struct cut *c = &fixed->cut;
     const struct node *n;
+    int64_t lacks;
     char units[MODEL_NAME_BYTES];
 
     if (misfit < 0)
         return explain_no_cut(r, err);
     n = &r->nodes[c->node[misfit]];
+    lacks = fixed->bytes[misfit] - n->memory_bytes;
     model_range_name(&r->spec->model, c->first[misfit], c->first[misfit + 1] - c->first[misfit],
                      units);
     return err_set(err, ERR_NOT_FOUND,
-                   "strategy Even gives stage %d (%s) to node %.60s: it needs %lld MiB, the node "
-                   "offers %lld MiB: strategy Optimal may find a cut that fits, or " ADVICE,
-                   misfit, units, n->name, (long long)MIB(even->bytes[misfit]),
+                   "strategy %s gives stage %d (%s) to node %.60s, which lacks %lld MiB: the stage "
+                   "needs %lld MiB, the node offers %lld MiB: strategy Optimal may find a cut that "
+                   "fits, or " ADVICE,
+                   spec_strategy_name(r->spec->placement.strategy), misfit, units, n->name,
+                   (long long)MIB(lacks), (long long)MIB(fixed->bytes[misfit]),
                    (long long)MIB(n->memory_bytes));
 }
 
@@ -139,29 +118,51 @@ static void fill_placement(const struct solution *chosen, struct placement *out)
     }
 }
 
+/* Even and Dynamic beside what is asked for; a negative time where it does not fit. */
+static enum err_code compare(const struct partition_request *r, enum spec_strategy strategy,
+                             double *out_ms, struct err *err)
+{
+    struct solution other = {.found = false};
+    int misfit;
+    enum err_code rc = fixed_solve(r, strategy, &other, &misfit, err);
+
+    *out_ms = rc == ERR_OK && other.found ? other.step_ms : -1;
+    return rc;
+}
+
 enum err_code partition_solve(const struct partition_request *request, struct placement *out,
                               struct err *err)
 {
     struct placement p = {.strategy = request->spec->placement.strategy};
+    struct spec wide = *request->spec; /* Manual is held against all that could be */
+    struct partition_request open = *request;
     struct solution optimal = {.found = false};
-    struct solution even = {.found = false};
-    bool is_even = p.strategy == SPEC_STRATEGY_EVEN;
+    struct solution fixed = {.found = false};
+    bool is_fixed = p.strategy != SPEC_STRATEGY_OPTIMAL;
     int misfit = -1;
     enum err_code rc = check_nodes(request, err);
 
+    if (p.strategy == SPEC_STRATEGY_MANUAL) {
+        wide.placement.min_stages = 1;
+        wide.placement.max_stages = SPEC_STAGES_MAX;
+        open.spec = &wide;
+    }
+    if (rc == ERR_OK && is_fixed)
+        rc = fixed_solve(request, p.strategy, &fixed, &misfit, err);
+    if (rc == ERR_OK && is_fixed && !fixed.found)
+        return explain_misfit(request, &fixed, misfit, err);
     if (rc == ERR_OK)
-        rc = solve_even(request, &even, &misfit, err);
+        rc = compare(request, SPEC_STRATEGY_EVEN, &p.even_step_ms, err);
     if (rc == ERR_OK)
-        rc = optimal_solve(request, &optimal, err);
+        rc = compare(request, SPEC_STRATEGY_DYNAMIC, &p.dynamic_step_ms, err);
+    if (rc == ERR_OK)
+        rc = optimal_solve(&open, &optimal, err);
     if (rc != ERR_OK)
         return rc;
-    if (is_even && !even.found)
-        return explain_no_even(request, &even, misfit, err);
     if (!optimal.found)
         return explain_no_cut(request, err);
-    fill_placement(is_even ? &even : &optimal, &p);
+    fill_placement(is_fixed ? &fixed : &optimal, &p);
     p.bound_ms = optimal.bound_ms;
-    p.even_step_ms = even.found ? even.step_ms : -1;
     rc = leftout_list(request, &p, err);
     if (rc == ERR_OK)
         *out = p;

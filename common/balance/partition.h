@@ -12,8 +12,9 @@
  * all of them (which by themselves were 1.3% from the optimum on average and 18% at worst on 60
  * random instances of nine nodes), with a proven lower bound.
  *
- * Even gives every node as many layers as the others in the order given, as is usual elsewhere,
- * and is there to be compared with.
+ * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
+ * Dynamic goes on from there with a published heuristic (balance/dynamic.h). Both are there to be
+ * compared with. Manual obeys spec.placement.stages.
  *
  * Layer: balance (may use api base). Threads: any; pure but for the memory it works in.
  */
@@ -57,15 +58,16 @@ struct placement {
     double bound_ms;     /* no plan can be faster; equal to predicted_step_ms when it was exact */
     int bottleneck;      /* stage that takes longest */
     double even_step_ms; /* what Even is predicted to take; negative when it does not fit */
-    int n_left_out;      /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
+    double dynamic_step_ms; /* and Dynamic */
+    int n_left_out;         /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
     struct placement_left_out left_out[PARTITION_LEFT_OUT_MAX];
 };
 
 /* Make the placement that spec.placement.strategy asks for.
  *
  * Returns ERR_OK; ERR_NOT_FOUND when nothing fits, in words that tell what to change: "unit
- * embeddings needs 700 MiB, the largest node offers 512 MiB: ..."; ERR_INVALID for a node without
- * speed; ERR_NO_MEMORY.
+ * embeddings needs 700 MiB, the largest node offers 512 MiB: ...", or when Manual names a node that
+ * is not there; ERR_INVALID for a node without speed; ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
                                          struct placement *out, struct err *err);

@@ -43,7 +43,7 @@ static void show_plan(struct round *r)
     for (int i = 0; i < plan->n_stages; i++)
         show_stage(r, i);
     (void)snprintf(to->strategy, sizeof to->strategy, "%s",
-                   plan->spec.placement.strategy == SPEC_STRATEGY_EVEN ? "Even" : "Optimal");
+                   spec_strategy_name(plan->spec.placement.strategy));
     to->nodes[0] = '\0';
     for (int i = 0; i < plan->n_stages; i++) {
         size_t n = strlen(to->nodes);
@@ -79,10 +79,7 @@ bool attempt_is_outdated(const struct round *r)
     return strcmp(now->worker.image, then->worker.image) != 0 ||
            strcmp(now->worker.pull_policy, then->worker.pull_policy) != 0 ||
            strcmp(now->output.claim, then->output.claim) != 0 ||
-           strcmp(now->output.path, then->output.path) != 0 ||
-           now->placement.strategy != then->placement.strategy ||
-           now->placement.min_stages != then->placement.min_stages ||
-           now->placement.max_stages != then->placement.max_stages;
+           strcmp(now->output.path, then->output.path) != 0 || !spec_same_placement(now, then);
 }
 
 bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,

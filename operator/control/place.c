@@ -168,10 +168,13 @@ void place(struct round *r)
         say_measuring(r, &nodes);
         return;
     }
-    if (nodes.n_known < r->spec.placement.min_stages) {
-        (void)snprintf(why, sizeof why,
-                       "%d of %d nodes can be used and spec.placement.minStages is %d",
-                       nodes.n_known, r->seen->n_nodes, r->spec.placement.min_stages);
+    if (nodes.n_known < spec_least_stages(&r->spec)) {
+        (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d", nodes.n_known,
+                       r->seen->n_nodes,
+                       r->spec.placement.strategy == SPEC_STRATEGY_MANUAL
+                           ? "spec.placement.stages names"
+                           : "spec.placement.minStages is",
+                       spec_least_stages(&r->spec));
         say_insufficient(r, &nodes, why);
         return;
     }

@@ -109,6 +109,9 @@ bad_specs() {
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
         refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
+        refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
+        refused spec.placement.strategy "{$d, placement: {stages: [{layers: 4}]}}" &&
+        refused spec.placement.stages "{$d, placement: {strategy: Manual, stages: [{layers: 1, units: 2}]}}" &&
         refused spec.nonsense "{$d, nonsense: 1}" &&
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st

@@ -11,7 +11,11 @@
 
 #include <cmocka.h>
 
-#define SMALLEST "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
+#include "api/stages.h"
+
+#define WITH(rest)   "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
+#define STAGES(list) WITH("\"placement\": {\"strategy\": \"Manual\", \"stages\": " list "}")
+#define SMALLEST     "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
 
 static enum err_code parse(const char *text, struct spec *out, struct err *err)
 {
@@ -159,7 +163,7 @@ static void check_field(void **state)
         check_list(f);
     else if (f->words)
         check_words(f);
-    else
+    else if (f->kind != SPEC_STAGES) /* whose rules are all rows of `refused` */
         check_number(f);
     assert_true(takes(f, "null")); /* as if it were not there */
     assert_false(takes(f, "[]"));
@@ -206,6 +210,40 @@ static void spec_fills_in_every_default(void **state)
     assert_string_equal(s.worker.pull_policy, "IfNotPresent");
     assert_string_equal(s.output.claim, "");
     assert_int_equal(s.max_restarts, 3);
+}
+
+static void spec_stages_count_layers_or_units(void **state)
+{
+    struct spec s;
+    struct spec other;
+
+    (void)state;
+    assert_int_equal(parse(STAGES("[{\"layers\": 1, \"node\": \"a\"}, {\"layers\": 3}]"), &s, NULL),
+                     ERR_OK);
+    assert_int_equal(s.placement.strategy, SPEC_STRATEGY_MANUAL);
+    assert_int_equal(spec_least_stages(&s), 2);
+    assert_string_equal(s.placement.stages.list[0].node, "a");
+    assert_string_equal(s.placement.stages.list[1].node, "");
+    assert_int_equal(stages_units(&s, 0), 3);
+    assert_int_equal(stages_units(&s, 1), 8);
+    assert_true(spec_same_placement(&s, &s));
+    assert_int_equal(
+        parse(STAGES("[{\"units\": 3, \"node\": \"a\"}, {\"units\": 8}]"), &other, NULL), ERR_OK);
+    assert_int_equal(stages_units(&other, 0), 3);
+    assert_int_equal(stages_units(&other, 1), 8);
+    assert_false(spec_same_placement(&s, &other));
+}
+
+static void spec_strategies_have_names(void **state)
+{
+    enum spec_strategy strategy;
+
+    (void)state;
+    for (int i = 0; i <= SPEC_STRATEGY_MANUAL; i++) {
+        assert_true(spec_strategy_find(spec_strategy_name((enum spec_strategy)i), &strategy));
+        assert_int_equal(strategy, i);
+    }
+    assert_false(spec_strategy_find("Best", &strategy));
 }
 
 static void spec_own_sizes_override_the_preset(void **state)
@@ -260,7 +298,6 @@ struct refused {
     const char *says;
 };
 
-#define WITH(rest) "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
 #define TASK(name, rest)                                                                           \
     "{\"data\": {\"task\": \"" name "\", \"source\": {\"sample\": \"MNLI\"}" rest "}}"
 #define DATA(rest) "{\"data\": {\"source\": {" rest "}}}"
@@ -297,6 +334,36 @@ static struct refused refused[] = {
      WITH("\"model\": {\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\", "
           "\"path\": \"..\"}}}"),
      "spec.model.from.persistentVolumeClaim.path: must be a relative path"},
+    {"spec_manual_needs_stages", WITH("\"placement\": {\"strategy\": \"Manual\"}"),
+     "spec.placement.strategy: Manual needs spec.placement.stages"},
+    {"spec_stages_need_manual", WITH("\"placement\": {\"stages\": [{\"layers\": 4}]}"),
+     "spec.placement.stages: is read with strategy Manual only"},
+    {"spec_stages_are_a_list", STAGES("{\"layers\": 4}"),
+     "spec.placement.stages: must be a list of objects, found an object"},
+    {"spec_stages_are_not_empty", STAGES("[]"), "spec.placement.stages: must have 1..64 entries"},
+    {"spec_stages_are_objects", STAGES("[4]"),
+     "spec.placement.stages[0]: must be an object, found a number"},
+    {"spec_stages_have_no_other_fields", STAGES("[{\"layer\": 4}]"),
+     "spec.placement.stages[0].layer: there is no such field"},
+    {"spec_stages_nodes_are_names", STAGES("[{\"layers\": 4, \"node\": 7}]"),
+     "spec.placement.stages[0].node: must be a string of 1..253 bytes"},
+    {"spec_stages_count_whole_layers", STAGES("[{\"layers\": 2}, {\"layers\": 1.5}]"),
+     "spec.placement.stages[1].layers: must be a whole number in 1..512"},
+    {"spec_stages_count_from_one", STAGES("[{\"units\": 0}]"),
+     "spec.placement.stages[0].units: must be a whole number in 1..1027"},
+    {"spec_stages_say_how_many", STAGES("[{\"node\": \"a\"}]"),
+     "spec.placement.stages[0]: must have either layers or units"},
+    {"spec_stages_say_it_once", STAGES("[{\"units\": 1, \"layers\": 1}]"),
+     "spec.placement.stages[0]: must have either layers or units"},
+    {"spec_stages_count_all_alike", STAGES("[{\"units\": 1}, {\"layers\": 1}]"),
+     "spec.placement.stages[1]: counts layers, the entries before it units"},
+    {"spec_stages_layers_add_up", STAGES("[{\"layers\": 2}, {\"layers\": 1}]"),
+     "spec.placement.stages: their layers add up to 3, the model has 4"},
+    {"spec_stages_units_add_up", STAGES("[{\"units\": 7}, {\"units\": 5}]"),
+     "spec.placement.stages: their units add up to 12, the model has 11"},
+    {"spec_stages_are_on_different_nodes",
+     STAGES("[{\"layers\": 2, \"node\": \"a\"}, {\"layers\": 2, \"node\": \"a\"}]"),
+     "spec.placement.stages[1].node: \"a\" is there twice"},
     {"spec_objects_must_be_objects", WITH("\"training\": 3"),
      "spec.training: must be an object, found a number"},
     {"spec_batch_must_split_into_microbatches", WITH("\"training\": {\"batchSize\": 30}"),
@@ -398,6 +465,8 @@ int main(void)
     static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(spec_fills_in_every_default),
         cmocka_unit_test(spec_task_decides_about_the_head),
+        cmocka_unit_test(spec_stages_count_layers_or_units),
+        cmocka_unit_test(spec_strategies_have_names),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
         cmocka_unit_test(spec_names_the_files_of_its_task),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),

@@ -1,0 +1,22 @@
+/* api/stages.h - spec.placement.stages: the cut that a user gives strategy Manual.
+ *
+ * Layer: api (may use base). Threads: any.
+ */
+#ifndef API_STAGES_H
+#define API_STAGES_H
+
+#include "api/spec.h"
+
+/* Read the list as far as it can be judged by itself. ERR_INVALID with the entry's number. */
+MUST_CHECK enum err_code stages_read(const struct json *json, struct spec_stages *out,
+                                     struct err *err);
+
+/* Does the list belong to the strategy, and do its counts make the whole model? ERR_INVALID. */
+MUST_CHECK enum err_code stages_check(const struct spec *spec, struct err *err);
+
+bool stages_equal(const struct spec_stages *a, const struct spec_stages *b);
+
+/* Units of entry `s` of a list that has been checked. */
+int stages_units(const struct spec *spec, int s);
+
+#endif
