@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "bench.h"
+#include "step.h"
 #include "wire/link.h"
 
 #define TENSOR_BYTES     (3u << 20)
@@ -180,22 +181,48 @@ static double bare_mb_per_s(const uint8_t *tensor)
     return (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)(clock_now_ns() - start_ns);
 }
 
+/* What the activations and gradients of a step cost on one edge, in CPU time of both ends, beside
+ * the step itself. */
+static void bench_cost(double cpu_seconds_per_byte)
+{
+    static struct step s;
+    const struct step_case what = {"BertBase", 0, 16, 4, STEP_FULL, false};
+    double bytes;
+    double start;
+
+    step_init(&s, &what);
+    step_run(&s);
+    start = step_cpu_seconds();
+    step_run(&s);
+    bytes = 2 * s.tokens * s.plan.spec.model.hidden * sizeof(float);
+    bench_print("link.cost.BertBase",
+                100 * cpu_seconds_per_byte * bytes / (step_cpu_seconds() - start), "%",
+                "CPU time of a step of 4 x 4 x 128 tokens; of one edge, both ends and ways");
+    step_deinit(&s);
+}
+
 static void bench_throughput(struct bench *b)
 {
+    double cpu = step_cpu_seconds();
     int64_t ns = run(b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
     double mb_per_s = (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns;
-    double bare = bare_mb_per_s(b->tensor);
+    double bare;
 
+    cpu = (step_cpu_seconds() - cpu) / ((double)THROUGHPUT_COUNT * TENSOR_BYTES);
+    bare = bare_mb_per_s(b->tensor);
     bench_print("link.throughput", mb_per_s, "MB/s", "tensors of 3 MiB one way on loopback");
     bench_print("link.of_bare_tcp", mb_per_s / bare, "ratio",
                 "the same bytes over a bare TCP connection, no checksum, no copy");
+    bench_cost(cpu);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     struct bench b = {.tensor = malloc(TENSOR_BYTES),
                       .latencies_ns = calloc(THROUGHPUT_COUNT, sizeof(int64_t))};
 
+    (void)argc;
+    step_setup(argv, 1);
     if (!b.tensor || !b.latencies_ns)
         return 1;
     memset(b.tensor, 0x5a, TENSOR_BYTES);
