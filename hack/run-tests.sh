@@ -15,6 +15,7 @@ for program; do
     case $program in
     *.sh) # minutes long: show how far it is
         echo "--- $program"
+        : >"$out" # what the program before has printed is not this one's
         timeout "${TEST_TIMEOUT:-120}" "$program" >"$out" 2>&1 </dev/null &
         # Not a pipe: that would stay open as long as any daemon the script has started.
         tail --quiet --lines=+1 --follow --pid=$! "$out"

@@ -12,14 +12,6 @@ export KUBECONFIG=$CLUSTER_KUBECONFIG
 ns=skyjob-e2e
 
 k() { kubectl -n $ns "$@"; }
-until_true() { # until_true SECONDS COMMAND...
-    local end=$((SECONDS + $1))
-    shift
-    until "$@" >/dev/null 2>&1; do
-        [ $SECONDS -lt $end ] || { echo "not within the time: $*"; return 1; }
-        sleep 0.5
-    done
-}
 field() { k get sj "$1" -o jsonpath="$2"; } # field JOB JSONPATH
 reason() { field "$1" "{.status.conditions[?(@.type=='$2')].reason}"; }
 state_of() { field "$1" "{.status.conditions[?(@.type=='$2')].status}"; }

@@ -50,7 +50,7 @@ sets_values() {
 installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
         kubectl label namespace skyjob-system pod-security.kubernetes.io/enforce=restricted &&
-        kubectl wait --for=condition=Established crd/skyjobs.skyjob.dev --timeout=20s &&
+        until_true 20 kubectl get sj &&
         kubectl -n skyjob-system wait --for=jsonpath='{.status.replicas}'=1 deployment/skyjob-operator --timeout=20s &&
         [ -n "$(kubectl -n skyjob-system get pods -o name)" ]
 }

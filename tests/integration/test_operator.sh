@@ -41,13 +41,6 @@ after_check() { # no check leaves anything to the next
     kubectl delete sj --all --wait=false >/dev/null
     until_true 20 no_pods
 }
-until_true() { # until_true SECONDS COMMAND...
-    local end=$((SECONDS + $1)); shift
-    until "$@"; do
-        [ "$SECONDS" -lt "$end" ] || { echo "timed out: $*"; return 1; }
-        sleep 0.2
-    done
-}
 no_pods() { [ -z "$(kubectl get pods -o name 2>/dev/null)" ]; }
 
 # job NAME [EXTRA-SPEC]: a small one, EXTRA replaces parts of it. A few seconds of training.
@@ -325,7 +318,7 @@ Y
 collects_garbage() { ! kubectl get configmap owned >/dev/null 2>&1; }
 
 hack/cluster/envtest.sh start "$dir/api" || exit 1
-kubectl apply -f manifests/crd >/dev/null && kubectl wait --for=condition=Established crd/skyjobs.skyjob.dev >/dev/null || exit 1
+kubectl apply -f manifests/crd >/dev/null && until_true 20 kubectl get sj || exit 1
 make_account || exit 1
 mkdir "$dir/data"
 sample=${SAMPLE:-build/sample/mnli}

@@ -42,6 +42,15 @@ tap_end() {
     [ "$tap_failed" -eq 0 ] && [ "$tap_n" -gt 0 ]
 }
 
+until_true() { # until_true SECONDS COMMAND...
+    local end=$((SECONDS + $1))
+    shift
+    until "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$end" ] || { echo "not within the time: $*"; return 1; }
+        sleep 0.2
+    done
+}
+
 # For tests of training: the data of all shards in a folder, one behind the other. In front of each
 # are 8 bytes of length and that much JSON.
 weights_of() { # weights_of FOLDER
