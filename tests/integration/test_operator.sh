@@ -336,7 +336,7 @@ check 'a spec that breaks a rule is refused with the name of its field' bad_spec
 check 'model, data and training cannot be changed, the rest can' immutable
 check 'a spec that only the parser can see to be wrong is not accepted' invalid_for_the_parser
 check 'the samples are accepted' samples
-check 'kubectl explain describes the fields' explained
+check 'kubectl explain describes the fields' until_true 20 explained # soon after the CRD is there
 until_true 90 collects_garbage || exit 1
 check 'workers are introduced within 5 s of the last pod' first_step_in_time
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
