@@ -64,6 +64,7 @@ CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psab
 ifeq ($(shell uname -m),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
+CFLAGS_gemm_bf16    := -march=x86-64-v4 -mavx512bf16
 endif
 
 PROGRAMS := skyjob-operator skyjob-worker kubectl-skyjob

@@ -2,7 +2,9 @@
 
 #include <cblas.h>
 #include <stddef.h>
+#include <stdlib.h>
 
+#include "nn/gemm_bf16.h"
 #include "nn/threads.h"
 
 #define GEMM_WORK_MIN                                                                              \
@@ -10,13 +12,58 @@
                       */
 #define GEMM_EDGE 64 /* pieces start at multiples of it, whole tiles of every kernel */
 
+/* GEMM_BF16_PACK_BYTES a thread; NULL: factors are fp32. */
+static unsigned char *packs;
+
 enum err_code gemm_setup(int threads, struct err *err)
 {
     if (threads < 1 || threads > THREADS_MAX)
         return err_set(err, ERR_INVALID, "threads: %d is not in 1..%d", threads, THREADS_MAX);
     openblas_set_num_threads(1);
     threads_set(threads);
+    free(packs);
+    packs = NULL;
     return ERR_OK;
+}
+
+#if defined(__x86_64__)
+/* What Skylake servers brought, and all that came after has. */
+static bool has_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512cd");
+}
+#endif
+
+bool gemm_has_bf16(void)
+{
+#if defined(__x86_64__)
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+#else
+    return false;
+#endif
+}
+
+enum err_code gemm_use(enum gemm_precision precision, struct err *err)
+{
+    size_t bytes = (size_t)threads_count() * GEMM_BF16_PACK_BYTES;
+
+    free(packs);
+    packs = NULL;
+    if (precision == GEMM_FP32)
+        return ERR_OK;
+    if (!gemm_has_bf16())
+        return err_set(err, ERR_INVALID, "this processor has no AVX512_BF16");
+    packs = aligned_alloc(64, bytes);
+    if (!packs)
+        return err_set(err, ERR_NO_MEMORY, "%zu bytes to pack matrices in", bytes);
+    return ERR_OK;
+}
+
+enum gemm_precision gemm_precision(void)
+{
+    return packs ? GEMM_BF16 : GEMM_FP32;
 }
 
 const char *gemm_core_name(void)
@@ -29,9 +76,7 @@ const char *gemm_core_name(void)
 const char *gemm_core_wanted(void)
 {
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512cd"))
+    if (has_avx512())
         return "SkylakeX";
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         return "Haswell";
@@ -47,21 +92,31 @@ void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct ge
                 b.ld, c.beta, c.data, c.ld);
 }
 
+/* A piece of a product by one thread: with a pack, of factors rounded to bfloat16. */
+static void gemm_piece(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+                       struct gemm_in b, struct gemm_out c, void *pack)
+{
+    if (pack)
+        gemm_bf16(kind, m, n, k, alpha, a, b, c, pack);
+    else
+        gemm_alone(kind, m, n, k, alpha, a, b, c);
+}
+
 /* Rows from..to-1 of the result: the same rows of a, which are columns when it is transposed. */
 static void gemm_rows(enum gemm_kind kind, int from, int to, int n, int k, float alpha,
-                      struct gemm_in a, struct gemm_in b, struct gemm_out c)
+                      struct gemm_in a, struct gemm_in b, struct gemm_out c, void *pack)
 {
     a.data += kind == GEMM_TN ? (size_t)from : (size_t)from * (size_t)a.ld;
     c.data += (size_t)from * (size_t)c.ld;
-    gemm_alone(kind, to - from, n, k, alpha, a, b, c);
+    gemm_piece(kind, to - from, n, k, alpha, a, b, c, pack);
 }
 
 static void gemm_columns(enum gemm_kind kind, int from, int to, int m, int k, float alpha,
-                         struct gemm_in a, struct gemm_in b, struct gemm_out c)
+                         struct gemm_in a, struct gemm_in b, struct gemm_out c, void *pack)
 {
     b.data += kind == GEMM_NT ? (size_t)from * (size_t)b.ld : (size_t)from;
     c.data += from;
-    gemm_alone(kind, m, to - from, k, alpha, a, b, c);
+    gemm_piece(kind, m, to - from, k, alpha, a, b, c, pack);
 }
 
 /* Where piece `i` of `pieces` starts. */
@@ -79,18 +134,21 @@ void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in 
     double pieces_max = (double)m * n * k / GEMM_WORK_MIN;
     int pieces = pieces_max < threads_count() ? (int)pieces_max : threads_count();
     int length = m > n ? m : n;
+    /* By the size of the whole, so that bits do not depend on the number of pieces. */
+    bool is_bf16 = packs && m >= GEMM_BF16_MIN && n >= GEMM_BF16_MIN && k >= GEMM_BF16_MIN;
 
     if (pieces <= 1) {
-        gemm_alone(kind, m, n, k, alpha, a, b, c);
+        gemm_piece(kind, m, n, k, alpha, a, b, c, is_bf16 ? packs : NULL);
         return;
     }
 #pragma omp parallel for num_threads(pieces) schedule(static, 1)
     for (int i = 0; i < pieces; i++) {
         int from = piece_start(i, pieces, length), to = piece_start(i + 1, pieces, length);
+        void *pack = is_bf16 ? packs + (size_t)i * GEMM_BF16_PACK_BYTES : NULL;
 
         if (from < to && m > n)
-            gemm_rows(kind, from, to, n, k, alpha, a, b, c);
+            gemm_rows(kind, from, to, n, k, alpha, a, b, c, pack);
         else if (from < to)
-            gemm_columns(kind, from, to, m, k, alpha, a, b, c);
+            gemm_columns(kind, from, to, m, k, alpha, a, b, c, pack);
     }
 }

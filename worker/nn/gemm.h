@@ -2,7 +2,8 @@
  *
  * All matrices are row-major floats. A product is cut by rows or columns of the result among
  * threads_count() threads, and each piece is an OpenBLAS call on one thread: OpenBLAS's own
- * threads are switched off, since they count the host's cores and not the pod's.
+ * threads are switched off, since they count the host's cores and not the pod's. After
+ * gemm_use(GEMM_BF16) the pieces of large products are calls of nn/gemm_bf16.h instead.
  * Layer: nn. Threads: one caller at a time, except gemm_alone().
  */
 #ifndef NN_GEMM_H
@@ -29,9 +30,24 @@ struct gemm_out {
     float beta; /* 0: overwrite, whatever was there; 1: add */
 };
 
+/* How gemm() takes its factors; sums are fp32 in both. */
+enum gemm_precision {
+    GEMM_FP32,
+    GEMM_BF16, /* rounded to bfloat16, unless m, n or k is below GEMM_BF16_MIN */
+};
+#define GEMM_BF16_MIN 16
+
 /* Once, before the first product: threads of every kernel of this folder. ERR_INVALID when
- * `threads` is not in 1..THREADS_MAX. */
+ * `threads` is not in 1..THREADS_MAX. Factors are fp32 from then on. */
 MUST_CHECK enum err_code gemm_setup(int threads, struct err *err);
+
+/* After gemm_setup(). ERR_INVALID when the processor lacks what GEMM_BF16 needs, with what that is
+ * in the text; ERR_NO_MEMORY for the 2.6 MB that each thread packs factors in. */
+MUST_CHECK enum err_code gemm_use(enum gemm_precision precision, struct err *err);
+enum gemm_precision gemm_precision(void);
+
+/* Whether gemm_use(GEMM_BF16) can work on this processor. */
+bool gemm_has_bf16(void);
 
 /* The kernel set that OpenBLAS runs, such as "SkylakeX"; for logs. "Prescott" or "Nehalem" on a
  * processor with AVX2 means that gemm_core_wanted() was not heeded. Never NULL. */
@@ -43,11 +59,13 @@ const char *gemm_core_name(void);
  * library reads the variable when it is loaded: set it and exec the program again. */
 const char *gemm_core_wanted(void);
 
-/* The product `kind` of m, n, k > 0. `c` may not overlap a factor. */
+/* The product `kind` of m, n, k > 0. `c` may not overlap a factor. With bfloat16 factors the bits
+ * do not depend on the number of threads. */
 void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a, struct gemm_in b,
           struct gemm_out c);
 
-/* The same on the calling thread only, for use inside a parallel loop. */
+/* The same on the calling thread only, for use inside a parallel loop; always fp32: such products
+ * are small, and packing would cost them more than bfloat16 saves. */
 void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
                 struct gemm_in b, struct gemm_out c);
 

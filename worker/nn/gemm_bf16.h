@@ -1,0 +1,25 @@
+/* nn/gemm_bf16.h - matrix products with factors rounded to bfloat16.
+ *
+ * c = alpha a b + beta c as in nn/gemm.h, from floats to floats: both factors are rounded to
+ * bfloat16 (nearest, ties to even; numbers below 2^-126 become 0) while they are packed, products
+ * and sums are fp32. A sum runs over k in an order that depends on k alone, so an element of the
+ * result has the same bits however the result is cut among threads.
+ * Layer: nn, inside of nn/gemm. Threads: each with a pack of its own.
+ */
+#ifndef NN_GEMM_BF16_H
+#define NN_GEMM_BF16_H
+
+#include "nn/gemm.h"
+
+/* Room that one call works in: blocks of both factors as bfloat16. */
+#define GEMM_BF16_ROWS       192  /* of a block of a; a multiple of 48 */
+#define GEMM_BF16_COLUMNS    1536 /* of a block of b; a multiple of 64 */
+#define GEMM_BF16_DEPTH      768  /* of both; a multiple of 32 */
+#define GEMM_BF16_PACK_BYTES ((GEMM_BF16_ROWS + GEMM_BF16_COLUMNS) * GEMM_BF16_DEPTH * 2)
+
+/* Only where gemm_has_bf16(). `pack` has GEMM_BF16_PACK_BYTES, starts on 64 bytes and holds
+ * nothing between two calls. */
+void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
+               struct gemm_in b, struct gemm_out c, void *pack);
+
+#endif
