@@ -92,32 +92,44 @@ def torch_step(case, padding, is_best, rounds):
     return sum(lengths) / best
 
 
+def run(command, env):
+    """What a program prints, and the most memory it had resident, in MiB."""
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True)
+    text = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{' '.join(map(str, command))}: failed; run it by hand to see why")
+    return text, usage.ru_maxrss / 1024
+
+
 def ask_torch(case, padding, is_best, rounds):
     env = dict(os.environ, OMP_NUM_THREADS="1")
     if is_best:
         env["LD_PRELOAD"] = str(PRELOAD)
         env["MKL_ENABLE_INSTRUCTIONS"] = "AVX512"
-    out = subprocess.run([PYTHON, __file__, "--torch", case, padding, str(int(is_best)), str(rounds)],
-                         env=env, check=True, capture_output=True, text=True)
-    return float(out.stdout.split()[-1])
+    text, resident = run([PYTHON, __file__, "--torch", case, padding, str(int(is_best)),
+                          str(rounds)], env)
+    return float(text.split()[-1]), resident
 
 
 def ask_ours(case):
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    out = subprocess.run([OURS, case], env=env, check=True, capture_output=True, text=True)
-    rows = [json.loads(line) for line in out.stdout.splitlines()]
-    return next(r["value"] for r in rows if r["name"].endswith(".speed")), rows[0]["cpu"]
+    text, resident = run([OURS, case], env)
+    rows = [json.loads(line) for line in text.splitlines()]
+    speed = next(r["value"] for r in rows if r["name"].endswith(".speed"))
+    return speed, resident, rows[0]["cpu"]
 
 
 def compare(case, rounds):
     for padding in CASES[case][2]:
-        ours, cpu = ask_ours(case)
-        stock = ask_torch(case, padding, False, rounds)
-        best = ask_torch(case, padding, True, rounds)
-        again, _ = ask_ours(case)
-        ours = max(ours, again)
+        ours, our_mib, cpu = ask_ours(case)
+        stock, _ = ask_torch(case, padding, False, rounds)
+        best, its_mib = ask_torch(case, padding, True, rounds)
+        ours = max(ours, ask_ours(case)[0])
         print(f"{case:14} {padding:8} {ours:9.0f} {best:9.0f} {stock:9.0f} {ours / best:8.2f}x "
-              f"{ours / stock:8.2f}x   {cpu}", flush=True)
+              f"{ours / stock:8.2f}x {our_mib:9.0f} {its_mib:9.0f} {our_mib / its_mib:6.2f}x   {cpu}",
+              flush=True)
 
 
 def main():
@@ -138,7 +150,7 @@ def main():
         if not needed.exists():
             sys.exit(f"{needed} is missing: see --help")
     print(f"{'useful tokens/s':14} {'padding':8} {'ours':>8} {'its best':>9} {'stock':>9} "
-          f"{'vs best':>9} {'vs stock':>9}   CPU")
+          f"{'vs best':>9} {'vs stock':>9} {'our MiB':>9} {'its MiB':>9}   CPU")
     for case in args.case or CASES:
         if case not in CASES:
             sys.exit(f"{case}: not one of {', '.join(CASES)}")
