@@ -76,6 +76,7 @@ LIBS_skyjob-worker   := $(LIBS_pipe)
 LIBS_kubectl-skyjob  := $(LIBS_cli)
 
 # Helpers in tests/support that the unit tests of a folder are linked with.
+SUPPORT_balance := instances
 SUPPORT_http := loopback
 SUPPORT_kube := loopback
 SUPPORT_control := world row

@@ -2,19 +2,30 @@
  *
  * Dynamic programming from the back over (position in the order, stages used, first unit), with
  * the same argument as balance/subsets.h. A node that is added to the order can be skipped, so the
- * result never gets worse by it. Work: nodes * stages * units^2 / 2.
+ * result never gets worse by it.
+ *
+ * How many stages are used matters for memory, up to as many as there are micro-batches in flight,
+ * and for minStages and maxStages. From CHAIN's last level on it is no longer told apart: where
+ * every run under the cap fits into memory at any position and the limits are out of reach, one
+ * level is all. Work: nodes * levels * units * units of the longest run under the cap.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_CHAIN_H
 #define BALANCE_CHAIN_H
 
+#include "balance/bound.h"
 #include "balance/cut.h"
 
 struct chain {
     int n_nodes;
     int order[PARTITION_CANDIDATES_MAX]; /* candidates, first stage first; set before solving */
-    double *sum_ms;                      /* [max_stages+1][n_units+1] */
-    short *end;                          /* [n_nodes][max_stages+1][n_units+1]; 0: skipped */
+    double *sum_ms;                      /* [2][max_stages+1][n_units+1]: behind, and with a node */
+    struct chain_choice *choice;         /* [n_nodes][max_stages+1][n_units+1] */
+    struct bound *bound;                 /* borrowed; NULL: nothing is known */
+    double *rest_ms;                     /* [n_units+1], see bound_rest() */
+    int last_level;                      /* of the solve at hand */
+    bool is_roomy[PARTITION_CANDIDATES_MAX]; /* every run of it under the cap fits, by position */
+    int reach[PARTITION_CANDIDATES_MAX + 1]; /* units that the nodes before a position may run */
 };
 
 /* The order is the problem's own at first. */
@@ -23,6 +34,7 @@ MUST_CHECK enum err_code chain_init(const struct cut_problem *p, struct chain *o
 void chain_deinit(struct chain *c);
 
 /* As subsets_solve(). `chain` is a struct chain; it may hold fewer nodes than the problem. */
-bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, struct cut *out);
+bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double limit_ms,
+                 struct cut *out);
 
 #endif

@@ -135,6 +135,20 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
     };
 }
 
+void cost_of_units(const struct spec *spec, struct cost_unit *out)
+{
+    int n_units = model_units(&spec->model);
+
+    for (int u = 0; u < n_units; u++) {
+        bool is_alike = u > 2 && u <= 2 * spec->model.layers;
+
+        if (is_alike)
+            out[u] = out[u - 2];
+        else
+            cost_of_unit(spec, u, &out[u]);
+    }
+}
+
 double cost_unit_ms(const struct cost_unit *c, const struct node *n)
 {
     return c->flops / (n->gflops * 1e6) + n->unit_ms;

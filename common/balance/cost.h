@@ -68,6 +68,8 @@ struct model_load cost_load_full(const struct spec *spec);
 struct model_load cost_load_mean(const struct spec *spec);
 
 void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out);
+/* All of them, to out[model_units()]; the layers are alike, so this is no slower for many. */
+void cost_of_units(const struct spec *spec, struct cost_unit *out);
 
 /* Milliseconds of a unit, forward and backward of one micro-batch, on a node. */
 double cost_unit_ms(const struct cost_unit *c, const struct node *n);

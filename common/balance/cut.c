@@ -4,14 +4,16 @@
 
 static void fill_arrays(const struct partition_request *r, struct cut_problem *p)
 {
+    struct cost_unit costs[MODEL_UNITS_MAX];
+
+    cost_of_units(r->spec, costs);
     p->state_bytes[0] = 0;
     p->activation_bytes[0] = 0;
     for (int i = 0; i < p->n_nodes; i++)
         p->ms[i][0] = 0;
     for (int u = 0; u < p->n_units; u++) {
-        struct cost_unit c;
+        const struct cost_unit c = costs[u];
 
-        cost_of_unit(r->spec, u, &c);
         p->state_bytes[u + 1] = p->state_bytes[u] + c.state_bytes;
         p->activation_bytes[u + 1] = p->activation_bytes[u] + c.activation_bytes;
         p->scratch_bytes[u] = c.scratch_bytes;

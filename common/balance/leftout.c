@@ -1,9 +1,14 @@
 #include "balance/leftout.h"
 
+#include <math.h>
 #include <stdio.h>
 
 #include "balance/chain.h"
 #include "balance/search.h"
+
+/* Stages and units, both squared, up to which all is cut anew with the node. Above, it is given one
+ * unit of a stage: it does not have to be the best with the node, but takes no search. */
+#define RECUT_WORK 1e5
 
 #define MIB(bytes) (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
 
@@ -19,14 +24,71 @@ int64_t leftout_unit_bytes(const struct partition_request *request, int unit)
 int64_t leftout_least_bytes(const struct partition_request *request)
 {
     int64_t least = INT64_MAX;
+    int n_units = model_units(&request->spec->model);
 
-    for (int u = 0; u < model_units(&request->spec->model); u++) {
+    for (int u = 0; u < n_units; u++) { /* of the layers, which are alike, the first is enough */
+        if (u > 2 && u <= 2 * request->spec->model.layers)
+            continue;
+
         int64_t bytes = leftout_unit_bytes(request, u);
 
         if (bytes < least)
             least = bytes;
     }
     return least;
+}
+
+/* With the first or the last unit of stage `s` on the problem's last node. */
+static void keep_if_shorter(const struct cut_problem *p, const struct placement *placement, int s,
+                            bool is_before, double *best_ms)
+{
+    struct cut c = {.n_stages = placement->n_stages + 1};
+    int to = 0;
+
+    if (placement->stages[s].n_units < 2)
+        return;
+    for (int i = 0; i < placement->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+
+        if (i == s && is_before) {
+            c.node[to] = p->n_nodes - 1;
+            c.first[to++] = stage->first_unit;
+        }
+        c.node[to] = i;
+        c.first[to++] = stage->first_unit + (i == s && is_before);
+        if (i == s && !is_before) {
+            c.node[to] = p->n_nodes - 1;
+            c.first[to++] = stage->first_unit + stage->n_units - 1;
+        }
+    }
+    c.first[to] = p->n_units;
+    cut_measure(p, &c);
+    if (cut_misfit(p, &c) < 0 && (*best_ms < 0 || cut_step_ms(p, &c) < *best_ms))
+        *best_ms = cut_step_ms(p, &c);
+}
+
+/* The shortest step when `extra` takes one unit off one of the stages. */
+static enum err_code step_with_unit(const struct partition_request *request,
+                                    const struct placement *p, int extra, double *out_ms,
+                                    struct err *err)
+{
+    int nodes[PARTITION_CANDIDATES_MAX];
+    struct cut_problem problem;
+    enum err_code rc;
+
+    for (int i = 0; i < p->n_stages; i++)
+        nodes[i] = p->stages[i].node;
+    nodes[p->n_stages] = extra;
+    rc = cut_problem_init(request, nodes, p->n_stages + 1, &problem, err);
+    if (rc != ERR_OK)
+        return rc;
+    *out_ms = -1;
+    for (int s = 0; s < p->n_stages; s++) {
+        keep_if_shorter(&problem, p, s, true, out_ms);
+        keep_if_shorter(&problem, p, s, false, out_ms);
+    }
+    cut_problem_deinit(&problem);
+    return ERR_OK;
 }
 
 /* The shortest step of all stages' nodes in their order with `extra` put in somewhere. */
@@ -71,6 +133,7 @@ static enum err_code reason_for(const struct partition_request *request, const s
     int64_t least = leftout_least_bytes(request);
     int max_stages = request->spec->placement.max_stages;
     double with_ms;
+    bool is_small;
     enum err_code rc;
 
     if (n->memory_bytes < least) {
@@ -93,15 +156,18 @@ static enum err_code reason_for(const struct partition_request *request, const s
                        max_stages);
         return ERR_OK;
     }
-    rc = step_with(request, p, node, &with_ms, err);
+    is_small = RECUT_WORK >= pow(p->n_stages + 1, 2) * pow(model_units(&request->spec->model), 2);
+    rc = is_small ? step_with(request, p, node, &with_ms, err)
+                  : step_with_unit(request, p, node, &with_ms, err);
     if (rc != ERR_OK)
         return rc;
     if (with_ms < 0)
         (void)snprintf(out, PARTITION_REASON_BYTES, "no stage beside the chosen nodes fits it");
     else
         (void)snprintf(out, PARTITION_REASON_BYTES,
-                       "at %.3g GFLOP/s a step would take %.0f ms with it, %.0f ms without",
-                       n->gflops, with_ms, p->predicted_step_ms);
+                       "at %.3g GFLOP/s a step would take %.0f ms with %s, %.0f ms without",
+                       n->gflops, with_ms, is_small ? "it" : "one unit on it",
+                       p->predicted_step_ms);
     return ERR_OK;
 }
 

@@ -3,11 +3,15 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "balance/bound.h"
 #include "balance/chain.h"
 #include "balance/leftout.h"
 #include "balance/subsets.h"
 
 #define EXACT_NODES_MAX 16
+#define OPTIMAL_ENOUGH  1e-3 /* above the bound: not worth looking further */
+#define GAIN            1e-4 /* of a step: not worth another look */
+#define HINT            1.02 /* times the bound: where to look first */
 
 /* A node that can hold at least one unit. */
 struct ranked {
@@ -40,19 +44,20 @@ static int rank_nodes(const struct partition_request *r, struct ranked *out)
 {
     int64_t least = leftout_least_bytes(r);
     int n_units = model_units(&r->spec->model);
+    struct cost_unit costs[MODEL_UNITS_MAX];
+    double flops = 0;
     int n = 0;
 
+    cost_of_units(r->spec, costs);
+    for (int u = 0; u < n_units; u++)
+        flops += costs[u].flops;
     for (int i = 0; i < r->n_nodes; i++) {
-        if (r->nodes[i].memory_bytes < least)
-            continue;
-        out[n] = (struct ranked){.node = i, .memory_bytes = r->nodes[i].memory_bytes};
-        for (int u = 0; u < n_units; u++) {
-            struct cost_unit c;
+        const struct node *node = &r->nodes[i];
 
-            cost_of_unit(r->spec, u, &c);
-            out[n].ms += cost_unit_ms(&c, &r->nodes[i]);
-        }
-        n++;
+        if (node->memory_bytes >= least)
+            out[n++] = (struct ranked){.node = i,
+                                       .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
+                                       .memory_bytes = node->memory_bytes};
     }
     return n;
 }
@@ -102,20 +107,26 @@ static enum err_code problem_of(const struct partition_request *r, const struct 
     return cut_problem_init(r, index, n, out, err);
 }
 
-/* All orders and choices of these nodes. */
+/* All orders and choices of these nodes; `bound` may be NULL. */
 static enum err_code solve_subsets(const struct partition_request *r, const struct ranked *nodes,
-                                   int n, struct solution *out, struct err *err)
+                                   int n, const struct bound *bound, struct solution *out,
+                                   struct err *err)
 {
     struct cut_problem p;
     struct subsets subsets;
     struct search search = {.solve = subsets_solve, .workspace = &subsets};
-    enum err_code rc = problem_of(r, nodes, n, &p, err);
+    enum err_code rc;
 
+    if (bound && out->found && !bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms))
+        return ERR_OK;
+    rc = problem_of(r, nodes, n, &p, err);
     if (rc != ERR_OK)
         return rc;
     rc = subsets_init(&p, &subsets, err);
     if (rc == ERR_OK) {
         search.problem = &p;
+        search.found = out->found;
+        search.best_ms = out->step_ms;
         search_run(&search);
         solution_keep_better(&p, &search, out);
         out->bound_ms = fmin(search.best_ms, search.open_ms);
@@ -125,21 +136,39 @@ static enum err_code solve_subsets(const struct partition_request *r, const stru
     return rc;
 }
 
-/* One order of many nodes. */
+/* One order of many nodes, under what is known from the bound and from orders before. */
 static enum err_code solve_chain(const struct partition_request *r, const struct ranked *nodes,
-                                 int n, struct solution *out, struct err *err)
+                                 int n, struct bound *bound, struct solution *out, struct err *err)
 {
+    double enough_ms = bound_step_ms(bound) * (1 + OPTIMAL_ENOUGH);
+    double hint_ms = bound_step_ms(bound) * HINT;
     struct cut_problem p;
     struct chain chain;
-    struct search search = {.solve = chain_solve, .workspace = &chain};
-    enum err_code rc = problem_of(r, nodes, n, &p, err);
+    struct search search = {.solve = chain_solve,
+                            .workspace = &chain,
+                            .problem = &p,
+                            .gain = GAIN,
+                            .enough_ms = enough_ms};
+    enum err_code rc;
 
+    if (out->found && out->step_ms <= enough_ms)
+        return ERR_OK;
+    rc = problem_of(r, nodes, n, &p, err);
     if (rc != ERR_OK)
         return rc;
     rc = chain_init(&p, &chain, err);
     if (rc == ERR_OK) {
-        search.problem = &p;
-        search_run(&search);
+        chain.bound = bound;
+        /* First where the bound says that a good plan could be, then wherever a better one is. */
+        if (!out->found && bound_window(bound, hint_ms, &search.lo_ms, &search.hi_ms)) {
+            search_run(&search);
+            solution_keep_better(&p, &search, out);
+        }
+        search.lo_ms = search.hi_ms = 0;
+        search.found = out->found;
+        search.best_ms = out->step_ms;
+        if (!out->found || bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms))
+            search_run(&search);
         solution_keep_better(&p, &search, out);
         chain_deinit(&chain);
     }
@@ -147,71 +176,55 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
     return rc;
 }
 
-/* What no plan of `n_stages` can beat, memory and whole units aside: every unit on its fastest
- * node, and the work spread over the fastest nodes without a rest. `nodes` are sorted by speed. */
-static double relaxed_ms(const struct partition_request *r, const struct ranked *nodes,
-                         int n_stages)
+static void reverse(struct ranked *nodes, int n)
 {
-    double speed = 0;
-    double max_ms = 0;
-    double sum_ms = 0;
-    double edge_ms = INFINITY;
-    double flops = 0;
+    for (int i = 0; i < n / 2; i++) {
+        struct ranked other = nodes[i];
 
-    for (int i = 0; i < n_stages; i++)
-        speed += r->nodes[nodes[i].node].gflops * 1e6;
-    for (int u = 0; u < model_units(&r->spec->model); u++) {
-        const struct node *fast = &r->nodes[nodes[0].node];
-        struct cost_unit c;
-
-        cost_of_unit(r->spec, u, &c);
-        flops += c.flops;
-        edge_ms = fmin(edge_ms, cost_edge_ms(&c, &r->link));
-        sum_ms += c.flops / (fast->gflops * 1e6);
+        nodes[i] = nodes[n - 1 - i];
+        nodes[n - 1 - i] = other;
     }
-    max_ms = flops / speed;
-    return sum_ms + (r->spec->training.micro_batches - 1) * max_ms + 2 * (n_stages - 1) * edge_ms;
 }
 
-static double relaxed_bound(const struct partition_request *r, struct ranked *nodes, int n)
-{
-    const struct spec *spec = r->spec;
-    double best = INFINITY;
-
-    /* By GFLOP/s alone, which the bound counts: without the fixed cost of units. */
-    for (int i = 0; i < n; i++)
-        nodes[i].ms = 1 / r->nodes[nodes[i].node].gflops;
-    qsort(nodes, (size_t)n, sizeof *nodes, by_speed);
-    for (int s = spec->placement.min_stages; s <= spec->placement.max_stages && s <= n; s++)
-        best = fmin(best, relaxed_ms(r, nodes, s));
-    return best;
-}
-
-static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
-                                struct solution *out, struct err *err)
+static enum err_code solve_orders(const struct partition_request *r, struct ranked *nodes, int n,
+                                  struct bound *bound, struct solution *out, struct err *err)
 {
     int exact = exact_nodes_max(model_units(&r->spec->model));
     int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
     enum err_code rc;
 
-    select_nodes(nodes, n, exact);
-    rc = solve_subsets(r, nodes, exact, out, err);
     select_nodes(nodes, n, many);
-    if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, many, out, err);
+    rc = solve_chain(r, nodes, many, bound, out, err);
     qsort(nodes, (size_t)many, sizeof *nodes, by_memory);
     if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, many, out, err);
-    for (int i = 0; i < many / 2; i++) {
-        struct ranked other = nodes[i];
+        rc = solve_chain(r, nodes, many, bound, out, err);
+    reverse(nodes, many);
+    if (rc == ERR_OK)
+        rc = solve_chain(r, nodes, many, bound, out, err);
+    select_nodes(nodes, n, exact);
+    if (rc == ERR_OK)
+        rc = solve_subsets(r, nodes, exact, bound, out, err);
+    return rc;
+}
 
-        nodes[i] = nodes[many - 1 - i];
-        nodes[many - 1 - i] = other;
-    }
+static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
+                                struct solution *out, struct err *err)
+{
+    int *all = calloc((size_t)n, sizeof *all);
+    struct bound *bound = NULL;
+    enum err_code rc;
+
+    if (!all)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+    for (int i = 0; i < n; i++)
+        all[i] = nodes[i].node;
+    rc = bound_new(r, all, n, &bound, err);
     if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, many, out, err);
+        rc = solve_orders(r, nodes, n, bound, out, err);
     if (rc == ERR_OK)
-        out->bound_ms = relaxed_bound(r, nodes, n);
+        out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
+    bound_free(bound);
+    free(all);
     return rc;
 }
 
@@ -229,7 +242,7 @@ enum err_code optimal_solve(const struct partition_request *r, struct solution *
         rc = solve_many(r, nodes, n, out, err);
     } else if (n > 0) {
         select_nodes(nodes, n, n);
-        rc = solve_subsets(r, nodes, n, out, err);
+        rc = solve_subsets(r, nodes, n, NULL, out, err);
     }
     free(nodes);
     return rc;

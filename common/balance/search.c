@@ -5,12 +5,16 @@
 /* Just below: cuts that differ by less than this are the same to us. */
 #define BELOW (1 - 1e-9)
 
-static bool ask(struct search *s, double cap_ms, struct cut *out)
+/* For a cut with a max above `lo`. */
+static bool ask(struct search *s, double lo, double cap_ms, struct cut *out)
 {
+    double limit_ms = INFINITY;
     double ms;
 
     s->n_solves++;
-    if (!s->solve(s->problem, s->workspace, cap_ms, out))
+    if (s->found)
+        limit_ms = s->best_ms * (BELOW - s->gain) - (s->problem->n_microbatches - 1) * lo;
+    if (!s->solve(s->problem, s->workspace, cap_ms, limit_ms, out))
         return false;
     ms = cut_step_ms(s->problem, out);
     if (!s->found || ms < s->best_ms * BELOW) {
@@ -24,7 +28,8 @@ static bool ask(struct search *s, double cap_ms, struct cut *out)
 /* Can a cut with a max above `lo` and a sum of at least `sum_ms` still be the best? */
 static bool is_open(const struct search *s, double lo, double sum_ms)
 {
-    return sum_ms + (s->problem->n_microbatches - 1) * lo < s->best_ms * BELOW;
+    return s->best_ms > s->enough_ms &&
+           sum_ms + (s->problem->n_microbatches - 1) * lo < s->best_ms * (BELOW - s->gain);
 }
 
 /* Look at all cuts with max in (lo, hi), whose sums are at least `sum_ms`. Each level halves the
@@ -42,10 +47,10 @@ static void narrow(struct search *s, double lo, double hi, double sum_ms)
         s->open_ms = fmin(s->open_ms, sum_ms + (s->problem->n_microbatches - 1) * lo);
         return;
     }
-    if (!ask(s, hi * BELOW, &top) || !is_open(s, lo, top.sum_ms))
+    if (!ask(s, lo, hi * BELOW, &top) || !is_open(s, lo, top.sum_ms))
         return;
     middle = (lo + top.max_ms) / 2;
-    if (!ask(s, middle, &half)) {
+    if (!ask(s, lo, middle, &half)) {
         narrow(s, middle, top.max_ms, top.sum_ms);
         return;
     }
@@ -71,9 +76,10 @@ static double least_max(const struct cut_problem *p)
 void search_run(struct search *s)
 {
     struct cut first;
+    double lo = fmax(s->lo_ms, least_max(s->problem) * BELOW);
 
     s->n_solves = 0;
     s->open_ms = INFINITY;
-    if (ask(s, INFINITY, &first))
-        narrow(s, least_max(s->problem) * BELOW, first.max_ms, first.sum_ms);
+    if (ask(s, lo, s->hi_ms > 0 ? s->hi_ms : INFINITY, &first))
+        narrow(s, lo, first.max_ms, first.sum_ms);
 }

@@ -82,7 +82,8 @@ static void fill(const struct cut_problem *p, struct subsets *s, double cap_ms)
     }
 }
 
-bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, struct cut *out)
+bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, double limit_ms,
+                   struct cut *out)
 {
     struct subsets *s = subsets;
     size_t row = (size_t)p->n_units + 1;
@@ -100,7 +101,7 @@ bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, st
             (ms <= s->sum_ms[best * row] && n < __builtin_popcount(best)))
             best = set;
     }
-    if (best == 0)
+    if (best == 0 || s->sum_ms[best * row] >= limit_ms)
         return false;
     for (unsigned set = best; set;) {
         struct subsets_choice c = s->choice[set * row + (size_t)cut.first[cut.n_stages]];

@@ -31,6 +31,7 @@ void subsets_deinit(struct subsets *s);
 
 /* The cut with the least sum_ms among those whose max_ms is at most cap_ms; among equals one with
  * the fewest stages. False when there is none. `subsets` is a struct subsets. */
-bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, struct cut *out);
+bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, double limit_ms,
+                   struct cut *out);
 
 #endif

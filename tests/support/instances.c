@@ -1,0 +1,145 @@
+#include "instances.h"
+
+#include <math.h>
+#include <stdio.h>
+
+double roll(struct dice *d, double from, double to)
+{
+    d->state = d->state * 6364136223846793005u + 1442695040888963407u;
+    return from + (to - from) * (double)(d->state >> 11) / (double)(1ull << 53);
+}
+
+int roll_int(struct dice *d, int from, int to)
+{
+    return from + (int)roll(d, 0, to - from + 1 - 1e-9);
+}
+
+void make_instance(struct instance *in, struct dice *d, int n_layers, int n_nodes)
+{
+    static const int hidden[] = {128, 256, 512, 768};
+
+    *in = (struct instance){
+        .spec = {.model = {.vocab = roll_int(d, 100, 20000),
+                           .hidden = hidden[roll_int(d, 0, 3)],
+                           .layers = n_layers,
+                           .heads = 4,
+                           .positions = 512,
+                           .labels = 3},
+                 .training = {.micro_batches = 1 << roll_int(d, 0, 4), .max_length = 128},
+                 .placement = {.min_stages = 1, .max_stages = roll_int(d, 1, 8)}},
+        .request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
+    in->spec.model.ffn = 4 * in->spec.model.hidden;
+    in->spec.training.batch_size = in->spec.training.micro_batches * roll_int(d, 1, 8);
+    if (roll(d, 0, 1) < 0.3)
+        in->spec.placement.min_stages = roll_int(d, 1, in->spec.placement.max_stages);
+    for (int i = 0; i < n_nodes; i++) {
+        struct node *n = &in->nodes[i];
+
+        (void)snprintf(n->name, sizeof n->name, "n%d", i);
+        n->cpu_milli = 1000;
+        n->gflops = exp(roll(d, log(2), log(200)));
+        n->unit_ms = roll(d, 0, 0.2);
+        n->memory_bytes = (int64_t)(exp(roll(d, log(110), log(700))) * (double)MIB);
+    }
+    in->request.spec = &in->spec;
+    in->request.nodes = in->nodes;
+}
+
+/* --- the oracle: every order of every choice of nodes, every cut, formulas written again --- */
+
+struct oracle {
+    const struct instance *in;
+    struct cost_unit units[MODEL_UNITS_MAX];
+    int n_units;
+    bool ignores_memory;
+    enum oracle_order kind;
+    int order[INSTANCE_NODES_TRIED];
+    int first[INSTANCE_NODES_TRIED + 1];
+    double best_ms;
+};
+
+static bool stage_fits(const struct oracle *o, int s, int n_stages)
+{
+    int m = o->in->spec.training.micro_batches;
+    int in_flight = n_stages - s < m ? n_stages - s : m;
+    int64_t bytes = COST_PROCESS_BYTES + (s == 0 ? COST_DATA_BYTES : 0);
+    int64_t scratch = 0;
+
+    for (int u = o->first[s]; u < o->first[s + 1]; u++) {
+        const struct cost_unit *c = &o->units[u];
+
+        bytes += c->state_bytes + in_flight * c->activation_bytes;
+        scratch = c->scratch_bytes > scratch ? c->scratch_bytes : scratch;
+    }
+    if (s > 0)
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s] - 1].slot_bytes;
+    if (s < n_stages - 1)
+        bytes += 2 * COST_LINK_SLOTS * o->units[o->first[s + 1] - 1].slot_bytes;
+    return o->ignores_memory || bytes + scratch <= o->in->nodes[o->order[s]].memory_bytes;
+}
+
+static void measure_cut(struct oracle *o, int n_stages)
+{
+    double sum = 0;
+    double max = 0;
+    double step;
+
+    for (int s = 0; s < n_stages; s++) {
+        double ms = 0;
+        double edge = 0;
+
+        if (!stage_fits(o, s, n_stages))
+            return;
+        for (int u = o->first[s]; u < o->first[s + 1]; u++)
+            ms += cost_unit_ms(&o->units[u], &o->in->nodes[o->order[s]]);
+        if (s < n_stages - 1)
+            edge = cost_edge_ms(&o->units[o->first[s + 1] - 1], &o->in->request.link);
+        sum += ms + 2 * edge;
+        max = fmax(max, fmax(ms, edge));
+    }
+    step = sum + (o->in->spec.training.micro_batches - 1) * max;
+    o->best_ms = fmin(o->best_ms, step);
+}
+
+static void cut_from(struct oracle *o, int s, int n_stages)
+{
+    if (s == n_stages) {
+        o->first[s] = o->n_units;
+        measure_cut(o, n_stages);
+        return;
+    }
+    for (int u = s == 0 ? 0 : o->first[s - 1] + 1; u <= (s == 0 ? 0 : o->n_units - n_stages + s);
+         u++) {
+        o->first[s] = u;
+        cut_from(o, s + 1, n_stages);
+    }
+}
+
+static void choose_nodes(struct oracle *o, int n, unsigned used)
+{
+    const struct spec *spec = &o->in->spec;
+
+    if (n >= spec->placement.min_stages && n > 0)
+        cut_from(o, 0, n);
+    if (n == spec->placement.max_stages || n == o->n_units)
+        return;
+    for (int i = 0; i < o->in->request.n_nodes; i++)
+        if (!(used & 1u << i) && (o->kind == ORACLE_ANY_ORDER || used < 1u << i)) {
+            o->order[n] = i;
+            choose_nodes(o, n + 1, used | 1u << i);
+        }
+}
+
+double oracle_ms(const struct instance *in, enum oracle_order order, bool ignores_memory)
+{
+    struct oracle o = {.in = in,
+                       .n_units = model_units(&in->spec.model),
+                       .kind = order,
+                       .ignores_memory = ignores_memory,
+                       .best_ms = INFINITY};
+
+    for (int u = 0; u < o.n_units; u++)
+        cost_of_unit(&in->spec, u, &o.units[u]);
+    choose_nodes(&o, 0, 0);
+    return o.best_ms;
+}

@@ -1,0 +1,37 @@
+/* instances.h - random placement problems, the same in every run, and what trying everything finds.
+ */
+#ifndef INSTANCES_H
+#define INSTANCES_H
+
+#include "balance/partition.h"
+
+#define MIB                  ((int64_t)1 << 20)
+#define INSTANCE_NODES_TRIED 4 /* whose orders can all be tried */
+#define INSTANCE_NODES_MAX   80
+
+struct dice {
+    uint64_t state;
+};
+
+double roll(struct dice *d, double from, double to);
+int roll_int(struct dice *d, int from, int to);
+
+struct instance {
+    struct spec spec;
+    struct node nodes[INSTANCE_NODES_MAX];
+    struct partition_request request; /* points into the two above */
+};
+
+/* Memory, links, minStages and maxStages bite in many of them. */
+void make_instance(struct instance *in, struct dice *d, int n_layers, int n_nodes);
+
+enum oracle_order {
+    ORACLE_ANY_ORDER,
+    ORACLE_THIS_ORDER, /* the nodes as they stand, any of which may be left out */
+};
+
+/* The shortest step of every order of every choice of nodes and every cut, by formulas written
+ * again; INFINITY when nothing fits. */
+double oracle_ms(const struct instance *in, enum oracle_order order, bool ignores_memory);
+
+#endif

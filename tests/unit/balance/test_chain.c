@@ -1,0 +1,125 @@
+/* One order of nodes and the bound, each held against trying everything. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "balance/chain.h"
+#include "balance/search.h"
+#include "instances.h"
+
+#define INSTANCES 1000
+
+/* With a link that is as slow as a unit in one half, and shared memory of any size. */
+static void make(struct instance *in, struct dice *d, int i)
+{
+    make_instance(in, d, roll_int(d, 1, 3), roll_int(d, 1, INSTANCE_NODES_TRIED));
+    if (i % 2)
+        in->request.link = (struct cost_link){.bytes_per_s = exp(roll(d, log(1e5), log(1e8))),
+                                              .latency_ms = roll(d, 0, 20)};
+}
+
+static struct bound *bound_for(const struct instance *in, int *nodes)
+{
+    struct bound *bound;
+
+    for (int i = 0; i < in->request.n_nodes; i++)
+        nodes[i] = i;
+    assert_int_equal(bound_new(&in->request, nodes, in->request.n_nodes, &bound, NULL), ERR_OK);
+    return bound;
+}
+
+/* The best of the order as it stands; with what the bound knows, if there is one. */
+static double chain_ms(const struct instance *in, struct bound *bound)
+{
+    int nodes[INSTANCE_NODES_TRIED] = {0, 1, 2, 3};
+    struct cut_problem p;
+    struct chain chain;
+    struct search s = {.solve = chain_solve, .workspace = &chain, .problem = &p};
+
+    assert_int_equal(cut_problem_init(&in->request, nodes, in->request.n_nodes, &p, NULL), ERR_OK);
+    assert_int_equal(chain_init(&p, &chain, NULL), ERR_OK);
+    chain.bound = bound;
+    search_run(&s);
+    if (s.found) {
+        assert_int_equal(cut_misfit(&p, &s.best), -1);
+        assert_true(cut_step_ms(&p, &s.best) == s.best_ms);
+    }
+    chain_deinit(&chain);
+    cut_problem_deinit(&p);
+    return s.found ? s.best_ms : INFINITY;
+}
+
+static void chain_finds_the_best_cut_of_an_order(void **state)
+{
+    struct dice dice = {.state = 42};
+    int n_bitten = 0;
+    int n_links = 0;
+
+    (void)state;
+    for (int i = 0; i < INSTANCES; i++) {
+        struct instance in;
+        int nodes[INSTANCE_NODES_TRIED];
+        struct bound *bound;
+        double want;
+
+        make(&in, &dice, i);
+        want = oracle_ms(&in, ORACLE_THIS_ORDER, false);
+        bound = bound_for(&in, nodes);
+        if (isinf(want)) {
+            assert_true(isinf(chain_ms(&in, NULL)) && isinf(chain_ms(&in, bound)));
+        } else {
+            assert_true(fabs(chain_ms(&in, NULL) / want - 1) < 1e-8);
+            assert_true(fabs(chain_ms(&in, bound) / want - 1) < 1e-8);
+            n_bitten += want > oracle_ms(&in, ORACLE_THIS_ORDER, true) * (1 + 1e-9);
+            in.request.link = (struct cost_link){.bytes_per_s = 1e15};
+            n_links += want > oracle_ms(&in, ORACLE_THIS_ORDER, false) * 1.01;
+        }
+        bound_free(bound);
+    }
+    assert_in_range(n_bitten, INSTANCES / 6, INSTANCES);
+    assert_in_range(n_links, INSTANCES / 5, INSTANCES);
+}
+
+static void bound_is_never_above_the_best_plan(void **state)
+{
+    struct dice dice = {.state = 43};
+    double gaps = 0;
+    int n = 0;
+
+    (void)state;
+    for (int i = 0; i < INSTANCES; i++) {
+        struct instance in;
+        int nodes[INSTANCE_NODES_TRIED];
+        struct bound *bound;
+        double best;
+        double lo;
+        double hi;
+
+        make(&in, &dice, i);
+        best = oracle_ms(&in, ORACLE_ANY_ORDER, false);
+        bound = bound_for(&in, nodes);
+        assert_true(bound_step_ms(bound) <= best * (1 + 1e-9));
+        if (!isinf(best)) {
+            assert_true(bound_window(bound, best * (1 + 1e-9), &lo, &hi));
+            gaps += best / bound_step_ms(bound) - 1;
+            n++;
+        }
+        bound_free(bound);
+    }
+    print_message("%.1f%% below the best plan on average\n", 100 * gaps / n);
+    assert_true(gaps / n <
+                1); /* far from its use: few units and nodes, links and memory that bite */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chain_finds_the_best_cut_of_an_order),
+        cmocka_unit_test(bound_is_never_above_the_best_plan),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
