@@ -17,6 +17,7 @@ static const char *const schedule_words[] = {"Linear", "Constant", NULL};
 static const char *const case_words[] = {"Uncased", "Cased", NULL};
 static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
 static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
+static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
 /* A field without a default keeps what the preset gave, or stays empty. */
@@ -57,6 +58,7 @@ static const struct spec_field fields[] = {
     {"training.evaluateEverySteps", SPEC_INT, AT(training.evaluate_every), 1, 100000000, NULL,
      NULL},
     {"training.nonFinite", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail", non_finite_words},
+    {"training.precision", SPEC_ENUM, AT(training.precision), 0, 0, "FP32", precision_words},
     {"training.optimizer.type", SPEC_ENUM, AT(training.optimizer), 0, 0, "AdamW", optimizer_words},
     {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, "0.9", NULL},
     {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",

@@ -51,6 +51,13 @@ enum spec_non_finite {
     SPEC_NON_FINITE_SKIP, /* leave the step out, count it, go on */
 };
 
+/* What the factors of matrix products are rounded to. */
+enum spec_precision {
+    SPEC_PRECISION_FP32,
+    SPEC_PRECISION_BF16, /* a worker whose processor cannot do it refuses to start */
+    SPEC_PRECISION_AUTO, /* each worker: BF16 where its processor can */
+};
+
 enum spec_schedule {
     SPEC_SCHEDULE_LINEAR, /* to zero at the last step */
     SPEC_SCHEDULE_CONSTANT,
@@ -117,6 +124,7 @@ struct spec {
         double max_grad_norm; /* 0: no clipping */
         int evaluate_every;   /* steps between evaluations; 0: only at the end */
         enum spec_non_finite non_finite;
+        enum spec_precision precision;
         enum spec_optimizer optimizer;
         double momentum; /* of SGD */
         double learning_rate;

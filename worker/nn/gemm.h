@@ -42,7 +42,7 @@ enum gemm_precision {
 MUST_CHECK enum err_code gemm_setup(int threads, struct err *err);
 
 /* After gemm_setup(). ERR_INVALID when the processor lacks what GEMM_BF16 needs, with what that is
- * in the text; ERR_NO_MEMORY for the 2.6 MB that each thread packs factors in. */
+ * in the text; ERR_NO_MEMORY for the 3.5 MB that each thread packs factors in. */
 MUST_CHECK enum err_code gemm_use(enum gemm_precision precision, struct err *err);
 enum gemm_precision gemm_precision(void);
 

@@ -55,6 +55,21 @@ static enum err_code load_plan(struct worker *w, struct err *err)
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
 }
 
+/* What the job asks of matrix products, where this processor can do it. */
+static enum err_code choose_precision(const struct spec *spec, struct err *err)
+{
+    enum spec_precision asked = spec->training.precision;
+    bool is_bf16 =
+        asked == SPEC_PRECISION_BF16 || (asked == SPEC_PRECISION_AUTO && gemm_has_bf16());
+    enum err_code rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
+
+    if (rc != ERR_INVALID)
+        return rc;
+    return err_set(err, rc,
+                   "spec.training.precision: BF16 needs AVX512_BF16, which this node's processor "
+                   "lacks; set FP32 or Auto, or place the stage elsewhere");
+}
+
 /* What is the same in every progress document of this process. */
 static void introduce(struct worker *w)
 {
@@ -62,7 +77,8 @@ static void introduce(struct worker *w)
 
     *p = (struct progress){
         .stage = w->params->stage, .attempt = w->plan.attempt, .loss = NAN, .eta_seconds = -1};
-    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads", gemm_core_name(), cpu_threads());
+    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads%s", gemm_core_name(), cpu_threads(),
+                   gemm_precision() == GEMM_BF16 ? ", bf16" : "");
     board_set_progress(&w->board, p);
 }
 
@@ -254,6 +270,8 @@ static enum err_code live(struct worker *w, struct err *err)
     w->cause = PROGRESS_CAUSE_CONFIG;
     if (rc == ERR_OK)
         rc = load_plan(w, err);
+    if (rc == ERR_OK)
+        rc = choose_precision(&w->plan.spec, err);
     if (rc != ERR_OK)
         return rc;
     introduce(w);

@@ -45,7 +45,7 @@ struct row {
     float beta;
 };
 
-/* Tiles are 6 x 64 in vectors of 16, blocks 192 x 1536 x 768, k goes in pairs. */
+/* Tiles are 6 x 64 in vectors of 16, blocks 192 x 1536 x 1024, k goes in pairs. */
 static struct row rows[] = {
     {"gemm_bf16_nn_smallest", GEMM_NN, 16, 16, 16, 1, 0.0f},
     {"gemm_bf16_nt_smallest", GEMM_NT, 16, 16, 16, 1, 1.0f},
@@ -53,12 +53,12 @@ static struct row rows[] = {
     {"gemm_bf16_nn_tails", GEMM_NN, 17, 83, 33, 1, 1.0f},
     {"gemm_bf16_nt_tails", GEMM_NT, 17, 83, 33, 1, 0.0f},
     {"gemm_bf16_tn_tails", GEMM_TN, 17, 83, 33, 1, 1.0f},
-    {"gemm_bf16_nn_one_row_over_the_blocks", GEMM_NN, 193, 65, 769, 1, 0.5f},
-    {"gemm_bf16_nt_one_row_over_the_blocks", GEMM_NT, 193, 65, 769, 1, 1.0f},
-    {"gemm_bf16_tn_one_row_over_the_blocks", GEMM_TN, 193, 65, 769, 1, 0.0f},
-    {"gemm_bf16_nn_one_column_over_the_blocks", GEMM_NN, 20, 1537, 800, 1, 1.0f},
-    {"gemm_bf16_nt_one_column_over_the_blocks", GEMM_NT, 20, 1537, 800, 1, 0.0f},
-    {"gemm_bf16_tn_one_column_over_the_blocks", GEMM_TN, 20, 1537, 800, 1, 1.0f},
+    {"gemm_bf16_nn_one_row_over_the_blocks", GEMM_NN, 193, 65, 1025, 1, 0.5f},
+    {"gemm_bf16_nt_one_row_over_the_blocks", GEMM_NT, 193, 65, 1025, 1, 1.0f},
+    {"gemm_bf16_tn_one_row_over_the_blocks", GEMM_TN, 193, 65, 1025, 1, 0.0f},
+    {"gemm_bf16_nn_one_column_over_the_blocks", GEMM_NN, 20, 1537, 100, 1, 1.0f},
+    {"gemm_bf16_nt_one_column_over_the_blocks", GEMM_NT, 20, 1537, 100, 1, 0.0f},
+    {"gemm_bf16_tn_one_column_over_the_blocks", GEMM_TN, 20, 1537, 100, 1, 1.0f},
     {"gemm_bf16_nn_on_two_threads", GEMM_NN, 301, 129, 65, 2, 1.0f},
     {"gemm_bf16_nt_on_two_threads", GEMM_NT, 129, 301, 65, 2, 0.0f},
     {"gemm_bf16_tn_on_three_threads", GEMM_TN, 257, 255, 80, 3, 1.0f},

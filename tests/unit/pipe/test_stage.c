@@ -32,6 +32,7 @@ struct kind {
     enum model_head head;
     enum spec_optimizer optimizer;
     int n_micro; /* micro-batches of a step; N_SEQS * N_MICRO sequences in all */
+    enum gemm_precision precision;
 };
 
 static void make_plan(struct plan *plan, const struct kind *kind, const int *units, int n_stages)
@@ -221,15 +222,34 @@ static void assert_same_weights(const struct run *cut, const struct run *whole)
 }
 
 static const struct kind kinds[] = {
-    {"stage_cuts_change_no_bit_of_a_classifier", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_ADAMW, 4},
-    {"stage_cuts_change_no_bit_with_sgd", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_SGD, 4},
-    {"stage_cuts_change_no_bit_with_one_micro_batch", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_ADAMW,
-     1},
-    {"stage_cuts_change_no_bit_with_many_micro_batches", MODEL_HEAD_CLASSIFIER,
-     SPEC_OPTIMIZER_ADAMW, 12},
-    {"stage_cuts_change_no_bit_of_a_regression", MODEL_HEAD_REGRESSION, SPEC_OPTIMIZER_ADAMW, 4},
-    {"stage_cuts_change_no_bit_of_a_masked_lm", MODEL_HEAD_MASKED_LM, SPEC_OPTIMIZER_ADAMW, 4},
-    {"stage_cuts_change_no_bit_of_pretraining", MODEL_HEAD_PRETRAINING, SPEC_OPTIMIZER_ADAMW, 3},
+    {.name = "stage_cuts_change_no_bit_of_a_classifier",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .n_micro = 4},
+    {.name = "stage_cuts_change_no_bit_with_sgd",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .optimizer = SPEC_OPTIMIZER_SGD,
+     .n_micro = 4},
+    {.name = "stage_cuts_change_no_bit_with_one_micro_batch",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .n_micro = 1},
+    {.name = "stage_cuts_change_no_bit_with_many_micro_batches",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .n_micro = 12},
+    {.name = "stage_cuts_change_no_bit_in_bfloat16",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .n_micro = 1,
+     .precision = GEMM_BF16},
+    {.name = "stage_cuts_change_no_bit_of_a_masked_lm_in_bfloat16",
+     .head = MODEL_HEAD_MASKED_LM,
+     .n_micro = 2,
+     .precision = GEMM_BF16},
+    {.name = "stage_cuts_change_no_bit_of_a_regression",
+     .head = MODEL_HEAD_REGRESSION,
+     .n_micro = 4},
+    {.name = "stage_cuts_change_no_bit_of_a_masked_lm", .head = MODEL_HEAD_MASKED_LM, .n_micro = 4},
+    {.name = "stage_cuts_change_no_bit_of_pretraining",
+     .head = MODEL_HEAD_PRETRAINING,
+     .n_micro = 3},
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -241,8 +261,14 @@ static void check_cuts(void **state)
     static const int n_stages[] = {2, 2, 3, 5, 2};
     const struct kind *kind = *state;
     int units = kind->head == MODEL_HEAD_MASKED_LM || kind->head == MODEL_HEAD_PRETRAINING ? 6 : 7;
-    struct run *whole = run_cut(kind, &units, 1);
+    struct run *whole;
 
+    if (kind->precision == GEMM_BF16 && !gemm_has_bf16()) {
+        print_message("skipped: this processor has no AVX512_BF16\n");
+        skip();
+    }
+    assert_int_equal(gemm_use(kind->precision, NULL), ERR_OK);
+    whole = run_cut(kind, &units, 1);
     for (size_t c = 0; c < sizeof n_stages / sizeof n_stages[0]; c++) {
         int cut_units[STAGES_MAX];
         struct run *cut;
@@ -255,6 +281,7 @@ static void check_cuts(void **state)
         free_run(cut);
     }
     free_run(whole);
+    assert_int_equal(gemm_use(GEMM_FP32, NULL), ERR_OK);
 }
 
 static void stage_loss_starts_at_chance_and_moves(void **state)
