@@ -194,31 +194,50 @@ static enum err_code measure(struct local *l, const struct local_params *params,
     return rc;
 }
 
+static enum err_code make_plan(struct local *l, const struct node *nodes, int n_nodes,
+                               struct err *err)
+{
+    enum err_code rc;
+
+    l->request = (struct partition_request){
+        .spec = &l->job.spec, .nodes = nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
+    rc = partition_solve(&l->request, &l->placement, err);
+    if (rc != ERR_OK)
+        return rc;
+    l->plan = (struct plan){.attempt = 1};
+    (void)snprintf(l->plan.namespace, sizeof l->plan.namespace, "%s", l->job.namespace);
+    (void)snprintf(l->plan.job, sizeof l->plan.job, "%s", l->job.name);
+    (void)snprintf(l->plan.uid, sizeof l->plan.uid, "local-%ld", (long)getpid());
+    placement_to_plan(&l->request, &l->placement, &l->plan);
+    return ERR_OK;
+}
+
+static enum err_code read_job(struct local *l, const struct local_params *params, struct err *err)
+{
+    enum err_code rc = job_load(params->job_path, &l->job, err);
+
+    return rc == ERR_OK ? set_strategy(params->strategy, &l->job.spec, err) : rc;
+}
+
 enum err_code local_init(struct local *out, const struct local_params *params, struct err *err)
 {
-    enum err_code rc = job_load(params->job_path, &out->job, err);
+    enum err_code rc = read_job(out, params, err);
 
-    if (rc == ERR_OK)
-        rc = set_strategy(params->strategy, &out->job.spec, err);
     if (rc == ERR_OK)
         rc = machine_parse(params->workers, machine_free_bytes(), &out->machine, err);
     if (rc == ERR_OK)
         rc = measure(out, params, err);
     if (rc != ERR_OK)
         return rc;
-    out->request = (struct partition_request){.spec = &out->job.spec,
-                                              .nodes = out->machine.workers,
-                                              .n_nodes = out->machine.n_workers,
-                                              .link = COST_LINK_DEFAULT};
-    rc = partition_solve(&out->request, &out->placement, err);
-    if (rc != ERR_OK)
-        return rc;
-    out->plan = (struct plan){.attempt = 1};
-    (void)snprintf(out->plan.namespace, sizeof out->plan.namespace, "%s", out->job.namespace);
-    (void)snprintf(out->plan.job, sizeof out->plan.job, "%s", out->job.name);
-    (void)snprintf(out->plan.uid, sizeof out->plan.uid, "local-%ld", (long)getpid());
-    placement_to_plan(&out->request, &out->placement, &out->plan);
-    return ERR_OK;
+    return make_plan(out, out->machine.workers, out->machine.n_workers, err);
+}
+
+enum err_code local_plan(struct local *out, const struct local_params *params,
+                         const struct node *nodes, int n_nodes, struct err *err)
+{
+    enum err_code rc = read_job(out, params, err);
+
+    return rc == ERR_OK ? make_plan(out, nodes, n_nodes, err) : rc;
 }
 
 void local_deinit(struct local *l, bool keeps_folder)
@@ -227,6 +246,7 @@ void local_deinit(struct local *l, bool keeps_folder)
     if (l->folder[0] && !keeps_folder)
         remove_folder(l->folder);
     job_deinit(&l->job);
+    l->request = (struct partition_request){.spec = NULL};
     l->throttle = NULL;
     l->folder[0] = '\0';
 }

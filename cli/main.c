@@ -26,8 +26,14 @@ static const struct {
      "train on this machine, without a cluster: one process for each stage, held to\n"
      "        its share of the CPU. --data and --model stand for the volumes that the job\n"
      "        names; --json gives the result to programs"},
-    {"plan", command_plan, "-f FILE --workers " MACHINE_HELP " [--strategy Optimal|Even] [--json]",
-     "measure these workers and show who would run what, and why"},
+    {"plan", command_plan,
+     "-f FILE --workers " MACHINE_HELP
+     "\n        [--strategy Optimal|Even|Dynamic|Manual] [-o json|yaml] [--json]\n"
+     "  kubectl-skyjob plan -f FILE --nodes FILE ...",
+     "show who would run what, and why: on these workers, which it measures, or on\n"
+     "        nodes as `kubectl get nodes -o yaml` writes them, with their speed as a label\n"
+     "        skyjob.dev/gflops. Exits with 1 when nothing fits; --json prints the plan that\n"
+     "        workers read"},
     {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
      "how far a job in the cluster is; --follow stays until it is complete or failed"},
     {"version", command_version, "", "print the version"},

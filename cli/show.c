@@ -47,8 +47,8 @@ void show_plan(FILE *out, const struct partition_request *request,
 {
     double slowest = placement->stages[placement->bottleneck].predicted_ms;
 
-    (void)fprintf(out, "%-6s %-14s %5s %8s  %-34s %11s %9s\n", "STAGE", "NODE", "CPU", "GFLOP/S",
-                  "UNITS", "PREDICTED", "MEMORY");
+    (void)fprintf(out, "%-6s %-14s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", "NODE", "CPU",
+                  "GFLOP/S", "UNITS", "PREDICTED", "BUSY", "MEMORY");
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *stage = &placement->stages[s];
         const struct node *n = &request->nodes[stage->node];
@@ -56,8 +56,10 @@ void show_plan(FILE *out, const struct partition_request *request,
         char units[MODEL_NAME_BYTES];
 
         model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
-        (void)fprintf(out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %5lld MiB  %.*s\n", s, n->name,
-                      n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
+        (void)fprintf(out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s,
+                      n->name, n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
+                      100 * request->spec->training.micro_batches * stage->predicted_ms /
+                          placement->predicted_step_ms,
                       (long long)((stage->memory_bytes + MIB - 1) / MIB), bar,
                       "########################");
     }

@@ -14,7 +14,8 @@
 #define SHOW_LINE_BYTES 256
 #define SHOW_EVERY_MS   5000 /* between lines where they cannot be written over */
 
-/* Table: node, its CPU and speed, units in words, predicted time with a bar, memory. */
+/* Table: node, its CPU and speed, units in words, predicted time of a micro-batch with a
+ * bar, share of the step that it is busy, memory. */
 void show_plan(FILE *out, const struct partition_request *request,
                const struct placement *placement);
 

@@ -1,11 +1,13 @@
 #include "balance/partition.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "balance/fixed.h"
 #include "balance/leftout.h"
 
-#define MIB(bytes) (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
+#define NEAREST_BYTES 160
+#define MIB(bytes)    (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
 
 static enum err_code check_nodes(const struct partition_request *r, struct err *err)
 {
@@ -40,6 +42,23 @@ static int64_t largest_memory(const struct partition_request *r, int64_t *out_su
     return largest;
 }
 
+/* Where the cut that repairs memory as far as it can ends up short; "" when that is unknown. */
+static void explain_nearest(const struct partition_request *r, char out[static NEAREST_BYTES])
+{
+    struct solution nearest = {.found = false};
+    const struct cut *c = &nearest.cut;
+    char units[MODEL_NAME_BYTES];
+    int s = -1;
+
+    out[0] = '\0';
+    if (fixed_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) != ERR_OK || s < 0)
+        return;
+    model_range_name(&r->spec->model, c->first[s], c->first[s + 1] - c->first[s], units);
+    (void)snprintf(out, NEAREST_BYTES, "; nearest, stage %d (%.40s) lacks %lld MiB on %.40s", s,
+                   units, (long long)MIB(nearest.bytes[s] - r->nodes[c->node[s]].memory_bytes),
+                   r->nodes[c->node[s]].name);
+}
+
 static enum err_code explain_no_cut(const struct partition_request *r, struct err *err)
 {
     const struct spec *spec = r->spec;
@@ -47,6 +66,7 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
     int64_t sum;
     int64_t largest = largest_memory(r, &sum);
     int64_t all = COST_PROCESS_BYTES + COST_DATA_BYTES;
+    char nearest[NEAREST_BYTES];
 
     if (spec->placement.min_stages > r->n_nodes)
         return err_set(err, ERR_NOT_FOUND,
@@ -65,17 +85,19 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
         if (bytes > largest)
             return err_set(
                 err, ERR_NOT_FOUND,
-                "unit %s needs %lld MiB by itself, the largest node offers %lld MiB: " ADVICE, name,
-                (long long)MIB(bytes), (long long)MIB(largest));
+                "unit %s needs %lld MiB by itself, the largest node offers %lld MiB and lacks "
+                "%lld MiB: " ADVICE,
+                name, (long long)MIB(bytes), (long long)MIB(largest),
+                (long long)MIB(bytes - largest));
         cost_of_unit(spec, u, &c);
         all += c.state_bytes + c.activation_bytes;
     }
+    explain_nearest(r, nearest);
     return err_set(err, ERR_NOT_FOUND,
-                   "no cut into %d to %d stages fits: the model needs at least %lld MiB, the "
-                   "largest node offers %lld MiB and all %d together %lld MiB: " ADVICE
-                   ", or raise spec.placement.maxStages",
+                   "no cut into %d to %d stages fits: the model needs at least %lld MiB and all %d "
+                   "together offer %lld MiB%s: " ADVICE ", or raise spec.placement.maxStages",
                    spec->placement.min_stages, spec->placement.max_stages, (long long)MIB(all),
-                   (long long)MIB(largest), r->n_nodes, (long long)MIB(sum));
+                   r->n_nodes, (long long)MIB(sum), nearest);
 }
 
 static enum err_code explain_misfit(const struct partition_request *r, const struct solution *fixed,

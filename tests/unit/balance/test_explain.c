@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "balance/whatif.h"
+
 #define MIB     ((int64_t)1 << 20)
 #define N_NODES 40
 
@@ -106,12 +108,43 @@ static void placement_never_asks_for_more_memory_than_the_node_has(void **state)
     assert_int_equal(plan.stages[0].memory_bytes, s->nodes[node].memory_bytes);
 }
 
+static void whatif_tells_what_a_node_more_or_fewer_changes(void **state)
+{
+    struct setting *s = *state;
+    struct whatif w;
+
+    s->nodes[2].gflops = 40;
+    assert_int_equal(partition_solve(&s->request, &s->placement, NULL), ERR_OK);
+    assert_int_equal(whatif_solve(&s->request, &s->placement, &w, NULL), ERR_OK);
+    assert_int_equal(w.like, 1);
+    assert_true(w.more_ms < s->placement.predicted_step_ms);
+    assert_int_equal(w.n_fewer, s->placement.n_stages);
+    for (int i = 0; i < w.n_fewer; i++) {
+        assert_int_equal(w.fewer[i].node, s->placement.stages[i].node);
+        assert_true(w.fewer[i].step_ms > s->placement.predicted_step_ms);
+    }
+}
+
+static void whatif_says_when_nothing_fits_without_a_node(void **state)
+{
+    struct setting *s = *state;
+    struct whatif w;
+
+    s->nodes[0].memory_bytes = s->nodes[2].memory_bytes = 100 * MIB;
+    assert_int_equal(partition_solve(&s->request, &s->placement, NULL), ERR_OK);
+    assert_int_equal(whatif_solve(&s->request, &s->placement, &w, NULL), ERR_OK);
+    assert_int_equal(w.n_fewer, 1);
+    assert_true(w.fewer[0].step_ms < 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(explain_names_step_bottleneck_even_and_who_is_left_out, solve),
         cmocka_unit_test_setup(explain_fits_whatever_is_left_out, solve),
         cmocka_unit_test_setup(placement_becomes_a_plan_that_workers_accept, solve),
+        cmocka_unit_test_setup(whatif_tells_what_a_node_more_or_fewer_changes, solve),
+        cmocka_unit_test_setup(whatif_says_when_nothing_fits_without_a_node, solve),
         cmocka_unit_test_setup(placement_never_asks_for_more_memory_than_the_node_has, solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

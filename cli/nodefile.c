@@ -1,0 +1,191 @@
+#include "cli/nodefile.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/quantity.h"
+#include "base/file.h"
+#include "base/yaml.h"
+
+/* A label, or an annotation where there is no such label; NULL: neither. */
+static const char *mark_of(const struct json *node, const char *key)
+{
+    const char *label = json_string(json_get(json_path(node, "metadata.labels"), key), NULL);
+
+    return label ? label
+                 : json_string(json_get(json_path(node, "metadata.annotations"), key), NULL);
+}
+
+/* Digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). */
+static enum err_code read_mark(const char *name, const char *key, const char *text, double most,
+                               double *out, struct err *err)
+{
+    double d;
+    char *end = NULL;
+
+    d = *text && strspn(text, "0123456789.eE+-") == strlen(text) ? strtod(text, &end) : NAN;
+    if (!end || *end != '\0' || !(d >= 0 && d <= most))
+        return err_set(err, ERR_INVALID, "node %.60s: %s: \"%.40s\" is not a number in 0..%g", name,
+                       key, text, most);
+    *out = d;
+    return ERR_OK;
+}
+
+/* An amount, which YAML may hold as a string ("4", "8Gi") or as a number. */
+static enum err_code read_amount(const struct json *node, const char *name, const char *key,
+                                 int64_t *out, struct err *err)
+{
+    const struct json *v = json_get(json_path(node, "status.allocatable"), key);
+    bool is_cpu = strcmp(key, "cpu") == 0;
+    char text[64];
+    enum err_code rc;
+
+    if (json_kind_of(v) == JSON_NUMBER)
+        (void)snprintf(text, sizeof text, "%.15g", json_double(v, 0));
+    else
+        (void)snprintf(text, sizeof text, "%s", json_string(v, ""));
+    rc = is_cpu ? quantity_milli(text, out, err) : quantity_units(text, out, err);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "node %.60s: status.allocatable.%s", name, key);
+    if (*out < 1 || *out > (is_cpu ? 10000000 : INT64_MAX / 2))
+        return err_set(err, ERR_INVALID, "node %.60s: status.allocatable.%s: \"%s\" makes no sense",
+                       name, key, text);
+    return ERR_OK;
+}
+
+static bool takes_pods(const struct json *node)
+{
+    const struct json *taints = json_path(node, "spec.taints");
+
+    for (const struct json *t = json_first(taints); t; t = json_next(t))
+        if (strcmp(json_string(json_get(t, "effect"), ""), "PreferNoSchedule") != 0)
+            return false;
+    return !json_bool(json_path(node, "spec.unschedulable"), false);
+}
+
+static enum err_code read_node(const struct json *json, struct node *out, struct err *err)
+{
+    struct node n = {.unit_ms = 0};
+    const char *name = json_string(json_path(json, "metadata.name"), "");
+    const char *gflops = mark_of(json, NODEFILE_GFLOPS);
+    const char *unit_ms = mark_of(json, NODEFILE_UNIT_MS);
+    int64_t milli = 0;
+    enum err_code rc;
+
+    if (*name == '\0' || strlen(name) >= sizeof n.name)
+        return err_set(err, ERR_INVALID, "a Node has no metadata.name");
+    if (!gflops)
+        return err_set(err, ERR_INVALID,
+                       "node %.60s: has no label or annotation %s, so its speed is not known; "
+                       "measure it there with `skyjob-worker probe`",
+                       name, NODEFILE_GFLOPS);
+    (void)snprintf(n.name, sizeof n.name, "%s", name);
+    rc = read_mark(name, NODEFILE_GFLOPS, gflops, 1e9, &n.gflops, err);
+    if (rc == ERR_OK && n.gflops <= 0)
+        rc = err_set(err, ERR_INVALID, "node %.60s: %s: must be above 0", name, NODEFILE_GFLOPS);
+    if (rc == ERR_OK && unit_ms)
+        rc = read_mark(name, NODEFILE_UNIT_MS, unit_ms, 1e6, &n.unit_ms, err);
+    if (rc == ERR_OK)
+        rc = read_amount(json, name, "cpu", &milli, err);
+    if (rc == ERR_OK)
+        rc = read_amount(json, name, "memory", &n.memory_bytes, err);
+    n.cpu_milli = (int)milli;
+    if (rc == ERR_OK)
+        *out = n;
+    return rc;
+}
+
+static enum err_code take_node(const struct json *json, struct nodefile *f, struct err *err)
+{
+    struct node n;
+    enum err_code rc = read_node(json, &n, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    for (int i = 0; i < f->n_nodes; i++)
+        if (strcmp(f->nodes[i].name, n.name) == 0)
+            return err_set(err, ERR_INVALID, "node %.60s is there twice", n.name);
+    if (f->n_nodes == NODEFILE_NODES_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d nodes", NODEFILE_NODES_MAX);
+    f->nodes[f->n_nodes++] = n;
+    return ERR_OK;
+}
+
+static enum err_code take_object(const struct json *json, struct nodefile *f, struct err *err)
+{
+    const char *kind = json_string(json_get(json, "kind"), "");
+    enum err_code rc = ERR_OK;
+
+    if (strcmp(kind, "Node") == 0 && !takes_pods(json)) {
+        f->n_closed++;
+        return ERR_OK;
+    }
+    if (strcmp(kind, "Node") == 0)
+        return take_node(json, f, err);
+    if (strcmp(kind, "List") != 0 && strcmp(kind, "NodeList") != 0)
+        return ERR_OK;
+    /* Lists hold no lists, so one level is all there is to look into. */
+    for (const struct json *v = json_first(json_get(json, "items")); v && rc == ERR_OK;
+         v = json_next(v))
+        if (strcmp(json_string(json_get(v, "kind"), "Node"), "Node") == 0) {
+            if (takes_pods(v))
+                rc = take_node(v, f, err);
+            else
+                f->n_closed++;
+        }
+    return rc;
+}
+
+static enum err_code read_documents(const struct buf *text, struct nodefile *f, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK; i++) {
+        struct buf json = {.max = NODEFILE_MAX_BYTES};
+        struct json *root = NULL;
+
+        rc = yaml_to_json(buf_text(text), text->len, i, &json, err);
+        if (rc == ERR_OK)
+            rc = json_parse(buf_text(&json), json.len, &root, err);
+        if (rc == ERR_OK)
+            rc = take_object(root, f, err);
+        json_free(root);
+        buf_deinit(&json);
+    }
+    if (rc != ERR_NOT_FOUND) /* which says that all documents have been read */
+        return rc;
+    if (f->n_nodes + f->n_closed == 0)
+        return err_set(err, ERR_NOT_FOUND,
+                       "holds no Node; `kubectl get nodes -o yaml` prints them");
+    return ERR_OK;
+}
+
+enum err_code nodefile_load(const char *path, struct nodefile *out, struct err *err)
+{
+    struct buf text = {.max = NODEFILE_MAX_BYTES};
+    struct nodefile f = {.nodes = calloc(NODEFILE_NODES_MAX, sizeof *f.nodes)};
+    enum err_code rc;
+
+    if (!f.nodes)
+        return err_set(err, ERR_NO_MEMORY, "reading %.300s", path);
+    rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+    if (rc == ERR_OK) {
+        rc = read_documents(&text, &f, err);
+        if (rc != ERR_OK)
+            (void)err_wrap(err, rc, "%s", path);
+    }
+    buf_deinit(&text);
+    if (rc == ERR_OK)
+        *out = f;
+    else
+        nodefile_deinit(&f);
+    return rc;
+}
+
+void nodefile_deinit(struct nodefile *f)
+{
+    free(f->nodes);
+    *f = (struct nodefile){.nodes = NULL};
+}

@@ -1,0 +1,225 @@
+#include "cli/report.h"
+
+#include <stdlib.h>
+
+#include "base/jsonw.h"
+#include "cli/show.h"
+
+static double busy(const struct report *r, int s)
+{
+    return r->request->spec->training.micro_batches * r->placement->stages[s].predicted_ms /
+           r->placement->predicted_step_ms;
+}
+
+static double gap(const struct report *r)
+{
+    return r->placement->predicted_step_ms / r->placement->bound_ms - 1;
+}
+
+static const char *name_of(const struct report *r, int node)
+{
+    return r->request->nodes[node].name;
+}
+
+/* --- for people --- */
+
+static void print_strategy(const struct report *r, FILE *out, enum spec_strategy strategy,
+                           double ms)
+{
+    if (strategy == r->placement->strategy)
+        return;
+    if (ms < 0)
+        (void)fprintf(out, "%-11s does not fit into memory or minStages\n",
+                      spec_strategy_name(strategy));
+    else
+        (void)fprintf(out, "%-11s %.1f ms, %.2f times as long\n", spec_strategy_name(strategy), ms,
+                      ms / r->placement->predicted_step_ms);
+}
+
+static void print_whatif(const struct report *r, FILE *out)
+{
+    const struct whatif *w = r->whatif;
+    double now = r->placement->predicted_step_ms;
+
+    if (r->placement->strategy != SPEC_STRATEGY_OPTIMAL)
+        return;
+    (void)fprintf(out, "%-11s like %s: %.1f ms (%+.1f%%)\n", "one more", name_of(r, w->like),
+                  w->more_ms, 100 * (w->more_ms / now - 1));
+    for (int i = 0; i < w->n_fewer; i++) {
+        double ms = w->fewer[i].step_ms;
+
+        (void)fprintf(out, "%-11s without %s: ", i ? "" : "one fewer",
+                      name_of(r, w->fewer[i].node));
+        if (ms < 0)
+            (void)fprintf(out, "nothing fits\n");
+        else
+            (void)fprintf(out, "%.1f ms (%+.1f%%)\n", ms, 100 * (ms / now - 1));
+    }
+}
+
+static void print_left_out(const struct report *r, FILE *out)
+{
+    const struct placement *p = r->placement;
+
+    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
+        (void)fprintf(out, "%-11s %s: %s\n", i ? "" : "left out", name_of(r, p->left_out[i].node),
+                      p->left_out[i].reason);
+    if (p->n_left_out > PARTITION_LEFT_OUT_MAX)
+        (void)fprintf(out, "%-11s and %d more\n", "", p->n_left_out - PARTITION_LEFT_OUT_MAX);
+    if (r->n_closed > 0)
+        (void)fprintf(out, "%-11s %d %s or tainted\n", "not asked", r->n_closed,
+                      r->n_closed == 1 ? "node is cordoned" : "nodes are cordoned");
+}
+
+void report_text(const struct report *r, FILE *out)
+{
+    const struct placement *p = r->placement;
+    const struct placement_stage *slow = &p->stages[p->bottleneck];
+
+    show_plan(out, r->request, p);
+    (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", p->predicted_step_ms,
+                  spec_strategy_name(p->strategy));
+    if (gap(r) < 1e-6)
+        (void)fprintf(out, "no plan of these nodes is faster\n");
+    else
+        (void)fprintf(out, "no plan is faster than %.1f ms, so at most %.1f%% are left\n",
+                      p->bound_ms, 100 * gap(r));
+    (void)fprintf(out, "%-11s stage %d on %s: %.1f ms a micro-batch\n", "bottleneck", p->bottleneck,
+                  name_of(r, slow->node), slow->predicted_ms);
+    print_strategy(r, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
+    print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
+    print_whatif(r, out);
+    print_left_out(r, out);
+}
+
+/* --- for programs --- */
+
+static void write_stages(const struct report *r, struct jsonw *w)
+{
+    jsonw_open_array(w, "stages");
+    for (int s = 0; s < r->placement->n_stages; s++) {
+        const struct placement_stage *stage = &r->placement->stages[s];
+        char units[MODEL_NAME_BYTES];
+
+        model_range_name(&r->request->spec->model, stage->first_unit, stage->n_units, units);
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", name_of(r, stage->node));
+        jsonw_string(w, "units", units);
+        jsonw_int(w, "firstUnit", stage->first_unit);
+        jsonw_int(w, "unitCount", stage->n_units);
+        jsonw_double(w, "predictedMs", stage->predicted_ms);
+        jsonw_double(w, "busy", busy(r, s));
+        jsonw_int(w, "memoryBytes", stage->memory_bytes);
+        jsonw_int(w, "nodeMemoryBytes", r->request->nodes[stage->node].memory_bytes);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+/* A negative time means that there is no such plan. */
+static void write_ms(struct jsonw *w, const char *key, double ms)
+{
+    if (ms < 0)
+        jsonw_null(w, key);
+    else
+        jsonw_double(w, key, ms);
+}
+
+static void write_whatif(const struct report *r, struct jsonw *w)
+{
+    if (r->placement->strategy != SPEC_STRATEGY_OPTIMAL)
+        return;
+    jsonw_open_object(w, "oneMore");
+    jsonw_string(w, "like", name_of(r, r->whatif->like));
+    write_ms(w, "stepMs", r->whatif->more_ms);
+    jsonw_close(w);
+    jsonw_open_array(w, "oneFewer");
+    for (int i = 0; i < r->whatif->n_fewer; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "without", name_of(r, r->whatif->fewer[i].node));
+        write_ms(w, "stepMs", r->whatif->fewer[i].step_ms);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_left_out(const struct report *r, struct jsonw *w)
+{
+    const struct placement *p = r->placement;
+
+    jsonw_int(w, "leftOutCount", p->n_left_out);
+    jsonw_open_array(w, "leftOut");
+    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", name_of(r, p->left_out[i].node));
+        jsonw_string(w, "reason", p->left_out[i].reason);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+enum err_code report_json(const struct report *r, struct buf *out, struct err *err)
+{
+    const struct placement *p = r->placement;
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "strategy", spec_strategy_name(p->strategy));
+    jsonw_double(&w, "predictedStepMs", p->predicted_step_ms);
+    jsonw_double(&w, "boundMs", p->bound_ms);
+    jsonw_double(&w, "gap", gap(r));
+    jsonw_int(&w, "bottleneck", p->bottleneck);
+    write_ms(&w, "evenStepMs", p->even_step_ms);
+    write_ms(&w, "dynamicStepMs", p->dynamic_step_ms);
+    write_stages(r, &w);
+    write_whatif(r, &w);
+    write_left_out(r, &w);
+    jsonw_int(&w, "closedNodes", r->n_closed);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+/* --- YAML: a JSON scalar is one in YAML too --- */
+
+static bool is_nested(const struct json *v)
+{
+    return json_first(v) != NULL;
+}
+
+/* The members of `v`, each on a line of its own; the first may stand behind a "- ". */
+static enum err_code print_block(const struct json *v, int depth, bool is_behind_dash, FILE *out)
+{
+    bool is_list = json_kind_of(v) == JSON_ARRAY;
+    enum err_code rc = ERR_OK;
+
+    for (const struct json *m = json_first(v); m && rc == ERR_OK; m = json_next(m)) {
+        char *text;
+
+        (void)fprintf(out, "%*s", is_behind_dash ? 0 : 2 * depth, "");
+        is_behind_dash = false;
+        (void)fprintf(out, "%s%s", is_list ? "-" : json_key(m), is_list ? " " : ":");
+        if (is_nested(m)) {
+            (void)fprintf(out, "%s", is_list ? "" : "\n");
+            rc = print_block(m, depth + 1, is_list, out);
+            continue;
+        }
+        text = json_print(m);
+        if (!text)
+            return ERR_NO_MEMORY;
+        (void)fprintf(out, "%s%s\n", is_list ? "" : " ", text);
+        free(text);
+    }
+    return rc;
+}
+
+enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err)
+{
+    struct json *root = NULL;
+    enum err_code rc = json_parse(buf_text(json), json->len, &root, err);
+
+    if (rc == ERR_OK && print_block(root, 0, false, out) != ERR_OK)
+        rc = err_set(err, ERR_NO_MEMORY, "writing YAML");
+    json_free(root);
+    return rc;
+}

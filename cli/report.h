@@ -1,0 +1,33 @@
+/* cli/report.h - a placement explained: to people as text, to programs as JSON or YAML.
+ *
+ * Layer: cli. Threads: one.
+ */
+#ifndef CLI_REPORT_H
+#define CLI_REPORT_H
+
+#include <stdio.h>
+
+#include "balance/whatif.h"
+#include "base/buf.h"
+
+#define REPORT_MAX_BYTES ((size_t)1 << 20)
+
+struct report {
+    const struct partition_request *request;
+    const struct placement *placement;
+    const struct whatif *whatif;
+    int n_closed; /* nodes that take no pods */
+};
+
+/* The table of stages, then a line for each of: step, bottleneck, other strategies, one node more
+ * and fewer, nodes left out. */
+void report_text(const struct report *r, FILE *out);
+
+/* The same for programs. ERR_LIMIT or ERR_NO_MEMORY. */
+MUST_CHECK enum err_code report_json(const struct report *r, struct buf *out, struct err *err);
+
+/* Print a JSON text as YAML in blocks. Keys must be plain words, as all of ours are. ERR_INVALID.
+ */
+MUST_CHECK enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err);
+
+#endif

@@ -1,0 +1,56 @@
+#!/bin/bash
+# `kubectl-skyjob plan --nodes`: what it prints and with what it exits. Prints TAP.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+# shellcheck source=tests/support/tap.sh
+. tests/support/tap.sh
+bin=${OUT:-build/release}/bin
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+job() { # job FILE [LINE...]: a job with these lines in its spec
+    local file=$1
+    shift
+    printf '%s\n' 'apiVersion: skyjob.dev/v1alpha1' 'kind: SkyJob' 'metadata: {name: base}' 'spec:' \
+        '  model: {preset: BertBase}' '  data: {task: MNLI, source: {sample: MNLI}}' "$@" >"$work/$file"
+}
+node() { # node NAME GFLOPS MEMORY
+    printf -- '- {kind: Node, metadata: {name: %s, labels: {skyjob.dev/gflops: "%s"}}, ' "$1" "$2"
+    printf 'status: {allocatable: {cpu: "2", memory: %s}}}\n' "$3"
+}
+nodes() { # nodes FILE MEMORY
+    { echo 'kind: List'; echo 'items:'; node slow 25 "$2"; node middle 50 "$2"; node fast 100 "$2"; } >"$work/$1"
+}
+plan() { # plan CODE WORDS ARGUMENT...
+    local code=$1 words=$2 out rc
+    shift 2
+    out=$(timeout 60 "$bin/kubectl-skyjob" plan "$@" 2>&1)
+    rc=$?
+    echo "exit $rc: $out"
+    [ "$rc" -eq "$code" ] && grep -q -- "$words" <<<"$out"
+}
+job job.yaml
+job manual.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: slow}]}'
+job stranger.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: x}]}'
+nodes nodes.yaml 4Gi
+nodes small.yaml 600Mi
+j=(-f "$work/job.yaml")
+
+check 'a plan is explained to people' plan 0 'one fewer' "${j[@]}" --nodes "$work/nodes.yaml"
+check 'a plan is explained as YAML' plan 0 '^evenStepMs: ' "${j[@]}" --nodes "$work/nodes.yaml" -o yaml
+faster() { [ "$("$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o json |
+    jq '.gap == 0 and .evenStepMs > 1.8 * .predictedStepMs and (.stages | length) == 3')" = true ]; }
+check 'a plan is explained as JSON: optimal, and twice as fast as Even' faster
+from_pipe() { plan 0 'bottleneck' "${j[@]}" --nodes - <"$work/nodes.yaml"; }
+check 'nodes can come from a pipe' from_pipe
+check 'a manual plan is obeyed' plan 0 '^1 .*slow.*attention 6 to head' -f "$work/manual.yaml" --nodes "$work/nodes.yaml"
+check 'memory that is missing is exit 1, with stage, MiB and node' \
+    plan 1 'stage [0-9] (.*) lacks [0-9]* MiB on' "${j[@]}" --nodes "$work/small.yaml"
+check 'a manual stage that does not fit is exit 1' \
+    plan 1 'gives stage 0 (.*) to node fast, which lacks [0-9]* MiB' -f "$work/manual.yaml" --nodes "$work/small.yaml"
+check 'a manual node that is not there is exit 1' plan 1 'stages\[1\].node' -f "$work/stranger.yaml" --nodes "$work/nodes.yaml"
+check 'a file of nodes that is not there is exit 2' plan 2 none.yaml "${j[@]}" --nodes "$work/none.yaml"
+check 'a job that is not there is exit 2' plan 2 none.yaml -f "$work/none.yaml" --nodes "$work/nodes.yaml"
+check 'another format is exit 2' plan 2 'json or yaml' "${j[@]}" --nodes "$work/nodes.yaml" -o xml
+check 'no nodes at all is exit 2' plan 2 'either --workers or --nodes' "${j[@]}"
+check 'Manual without stages is exit 2' plan 2 'Manual needs' "${j[@]}" --nodes "$work/nodes.yaml" --strategy Manual
+tap_end

@@ -1,0 +1,109 @@
+#include "cli/report.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/yaml.h"
+
+static struct {
+    struct spec spec;
+    struct node nodes[3];
+    struct partition_request request;
+    struct placement placement;
+    struct whatif whatif;
+    struct report report;
+} at;
+
+static int solve(void **state)
+{
+    memset(&at, 0, sizeof at);
+    (void)state;
+    at.spec.training.batch_size = 32;
+    at.spec.training.micro_batches = 8;
+    at.spec.training.max_length = 128;
+    at.spec.placement.min_stages = 1;
+    at.spec.placement.max_stages = 8;
+    at.nodes[0] = (struct node){.name = "slow", .gflops = 25, .memory_bytes = (int64_t)4 << 30};
+    at.nodes[1] = (struct node){.name = "fast", .gflops = 100, .memory_bytes = (int64_t)4 << 30};
+    at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
+    at.request = (struct partition_request){
+        .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
+    at.report = (struct report){&at.request, &at.placement, &at.whatif, 2};
+    if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
+        partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
+        whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)
+        return -1;
+    return 0;
+}
+
+static void report_tells_people_all_there_is_to_know(void **state)
+{
+    static const char *const words[] = {"STAGE  NODE",
+                                        "####",
+                                        "step        ",
+                                        "no plan of these nodes is faster",
+                                        "bottleneck  ",
+                                        "Even        ",
+                                        "Dynamic     ",
+                                        "one more    like fast: ",
+                                        "one fewer   without ",
+                                        "left out    tiny: at 0.5 GFLOP/s",
+                                        "2 nodes are cordoned or tainted"};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    assert_non_null(out);
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (!strstr(text, words[i]))
+            fail_msg("\"%s\" is not in\n%s", words[i], text);
+    free(text);
+}
+
+static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
+{
+    struct buf json = {.max = REPORT_MAX_BYTES};
+    struct buf back = {.max = REPORT_MAX_BYTES};
+    struct json *first = NULL;
+    struct json *second = NULL;
+    char *yaml = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&yaml, &n);
+
+    (void)state;
+    assert_non_null(out);
+    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(report_yaml(&json, out, NULL), ERR_OK);
+    assert_int_equal(fclose(out), 0);
+    assert_int_equal(yaml_to_json(yaml, n, 0, &back, NULL), ERR_OK);
+    assert_int_equal(json_parse(buf_text(&json), json.len, &first, NULL), ERR_OK);
+    assert_int_equal(json_parse(buf_text(&back), back.len, &second, NULL), ERR_OK);
+    assert_true(json_equal(first, second));
+    assert_int_equal(json_count(json_get(first, "stages")), at.placement.n_stages);
+    assert_true(json_double(json_get(first, "gap"), -1) >= 0);
+    assert_string_equal(json_string(json_path(first, "oneMore.like"), ""), "fast");
+    assert_int_equal(json_int(json_get(first, "closedNodes"), 0), 2);
+    json_free(first);
+    json_free(second);
+    buf_deinit(&json);
+    buf_deinit(&back);
+    free(yaml);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
+        cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
