@@ -1,0 +1,76 @@
+/* Training steps with bfloat16 factors against the same steps in fp32, in turn on one core: the
+ * best CPU time of each. And the kernel alone against SGEMM. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench.h"
+#include "nn/gemm.h"
+#include "step.h"
+
+#define PEAK_ROUNDS 16
+
+static void use(enum gemm_precision precision)
+{
+    if (gemm_use(precision, NULL) != ERR_OK)
+        exit(1);
+}
+
+static void bench_case(const char *preset, const struct step_case *what, int n_rounds)
+{
+    static struct step s;
+    double best[] = {[GEMM_FP32] = 1e9, [GEMM_BF16] = 1e9};
+    char name[64];
+
+    step_init(&s, what);
+    step_run(&s);
+    for (int i = 0; i < n_rounds; i++)
+        for (enum gemm_precision p = GEMM_FP32; p <= GEMM_BF16; p++) {
+            double start;
+
+            use(p);
+            start = step_cpu_seconds();
+            step_run(&s);
+            start = step_cpu_seconds() - start;
+            best[p] = start < best[p] ? start : best[p];
+        }
+    (void)snprintf(name, sizeof name, "precision.bf16.%s", preset);
+    bench_print(name, best[GEMM_FP32] / best[GEMM_BF16], "x", "the same steps in fp32, in turn");
+    (void)snprintf(name, sizeof name, "precision.bf16.%s.speed", preset);
+    bench_print(name, s.tokens / best[GEMM_BF16], "tokens/s", "one core");
+    step_deinit(&s);
+}
+
+static void bench_kernel(void)
+{
+    double fp32 = 0, bf16 = 0;
+
+    for (int i = 0; i < 3; i++) {
+        double gflops;
+
+        use(GEMM_FP32);
+        gflops = step_peak_gflops(PEAK_ROUNDS);
+        fp32 = gflops > fp32 ? gflops : fp32;
+        use(GEMM_BF16);
+        gflops = step_peak_gflops(PEAK_ROUNDS);
+        bf16 = gflops > bf16 ? gflops : bf16;
+    }
+    bench_print("precision.bf16.product", bf16, "GFLOP/s", "M=N=K=1024, one core");
+    bench_print("precision.bf16.product.ratio", bf16 / fp32, "x", "SGEMM of that size, in turn");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argc;
+    step_setup(argv, 1);
+    if (!gemm_has_bf16()) {
+        (void)fputs("bench_precision: this processor has no AVX512_BF16\n", stderr);
+        return 0;
+    }
+    bench_kernel();
+    bench_case("BertMini.128", &(struct step_case){"BertMini", 0, 32, 1, STEP_FULL, false}, 9);
+    bench_case("BertMini.mix", &(struct step_case){"BertMini", 0, 32, 1, STEP_MIX, false}, 9);
+    bench_case("BertBase.128", &(struct step_case){"BertBase", 0, 8, 1, STEP_FULL, false}, 5);
+    bench_case("BertBase.mix", &(struct step_case){"BertBase", 0, 32, 1, STEP_MIX, false}, 5);
+    bench_case("BertBase.32x128", &(struct step_case){"BertBase", 0, 32, 1, STEP_FULL, false}, 3);
+    return 0;
+}
