@@ -89,7 +89,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration e2e asan fuzz fuzzers bench try demo demo-down sample support check format \
+.PHONY: all help test unit integration e2e asan milp fuzz fuzzers bench try demo demo-down sample support check format \
         format-check lint layers purity size clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -152,6 +152,14 @@ e2e: deps-cluster all sample ## a real multi-node cluster, Helm, kubectl, a job 
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(MAKE) --no-print-directory VARIANT=asan unit
 
+# --- the planner against a solver that is not ours ---
+MILP := $(OUT)/tests/milp/test_milp
+$(MILP): $(OUT)/obj/tests/milp/test_milp.o $(call support,balance) $(call lib,$(LIBS_balance))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_balance)) -lcmocka
+milp: deps-check $(MILP) ## the planner against a mixed-integer solver (a part of check)
+	@hack/run-tests.sh $(MILP)
+
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 LIBS_fuzzers := pipe data wire api base
@@ -210,6 +218,7 @@ check: deps-check ## what CI runs before the tests
 	@$(MAKE) --no-print-directory format-check lint layers purity size
 	@$(MAKE) --no-print-directory VARIANT=clang all unit
 	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory milp
 
 format: ## format all C with clang-format 14
 	clang-format-14 -i $(C_FILES)
