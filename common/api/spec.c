@@ -59,6 +59,7 @@ static const struct spec_field fields[] = {
      NULL},
     {"training.nonFinite", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail", non_finite_words},
     {"training.precision", SPEC_ENUM, AT(training.precision), 0, 0, "FP32", precision_words},
+    {"training.recompute", SPEC_BOOL, AT(training.recompute), 0, 0, "false", NULL},
     {"training.optimizer.type", SPEC_ENUM, AT(training.optimizer), 0, 0, "AdamW", optimizer_words},
     {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, "0.9", NULL},
     {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",
@@ -162,6 +163,9 @@ static enum err_code set_text(const struct spec_field *f, const char *s, void *p
             return err_set(err, ERR_INVALID, "spec.%s: its length is not in %.0f..%.0f", f->path,
                            f->min, f->max);
         break;
+    case SPEC_BOOL:
+        *(bool *)place = strcmp(s, "true") == 0;
+        return ERR_OK;
     case SPEC_LIST:
     case SPEC_STAGES:
         break; /* has no default and is read by its own function */
@@ -201,7 +205,8 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
                                struct err *err)
 {
     bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
-    enum json_kind want = is_integer ? JSON_NUMBER : JSON_STRING;
+    bool is_truth = f->kind == SPEC_BOOL;
+    enum json_kind want = is_integer ? JSON_NUMBER : is_truth ? JSON_BOOL : JSON_STRING;
 
     if (f->kind == SPEC_LIST)
         return set_list(f, v, place, err);
@@ -210,12 +215,15 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
     if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
         return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
                        is_integer ? "a whole number"
+                       : is_truth ? "true or false"
                        : f->kind == SPEC_DECIMAL
                            ? "a string that holds a decimal number, such as \"2e-5\""
                            : "a string",
                        json_kind_name(json_kind_of(v)));
     if (is_integer)
         return set_number(f, json_double(v, 0), place, err);
+    if (is_truth)
+        return set_text(f, json_bool(v, false) ? "true" : "false", place, err);
     return set_text(f, json_string(v, ""), place, err);
 }
 

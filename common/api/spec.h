@@ -125,6 +125,7 @@ struct spec {
         int evaluate_every;   /* steps between evaluations; 0: only at the end */
         enum spec_non_finite non_finite;
         enum spec_precision precision;
+        bool recompute; /* run forward again before backward instead of keeping what it needs */
         enum spec_optimizer optimizer;
         double momentum; /* of SGD */
         double learning_rate;
@@ -154,6 +155,7 @@ enum spec_kind {
     SPEC_WORD,    /* char[] that is one of `words` */
     SPEC_ENUM,    /* enum: index into `words` */
     SPEC_TEXT,    /* char[] of at most `max` bytes */
+    SPEC_BOOL,    /* bool */
     SPEC_LIST,    /* struct spec_labels: min..max different strings */
     SPEC_STAGES,  /* struct spec_stages: min..max objects, see api/stages.h */
 };

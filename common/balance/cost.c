@@ -63,6 +63,24 @@ static double activation_floats(const struct model *m, enum unit_kind kind,
     return load->n_seqs * (m->labels + 8);
 }
 
+static bool is_run_again(const struct spec *spec, enum unit_kind kind)
+{
+    return spec->training.recompute && kind != UNIT_LM_HEAD;
+}
+
+/* The same with training.recompute: what the unit gives, and of the batch what it needs again. */
+static double kept_floats(const struct spec *spec, enum unit_kind kind,
+                          const struct model_load *load)
+{
+    double hidden = spec->model.hidden;
+
+    if (!is_run_again(spec, kind) || kind == UNIT_HEAD)
+        return activation_floats(&spec->model, kind, load);
+    if (kind == UNIT_POOLER)
+        return load->n_seqs * hidden;
+    return load->tokens * (kind == UNIT_EMBEDDINGS ? hidden + 2 : hidden);
+}
+
 /* Floats that live only while the unit computes: its gradients, one head's probabilities a thread,
  * and the stage's output and gradients on their way. */
 static double scratch_floats(const struct spec *spec, enum unit_kind kind,
@@ -115,7 +133,9 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
     struct model_load full = cost_load_full(spec);
     struct model_load mean = cost_load_mean(spec);
     double params = (double)model_unit_params(m, unit);
-    double flops = model_unit_flops(m, unit, &mean);
+    double kept = kept_floats(spec, kind, &full);
+    double again = activation_floats(m, kind, &full) - kept;
+    double flops = model_unit_flops(m, unit, &mean) * (is_run_again(spec, kind) ? 4.0 / 3 : 1);
 
     if (kind == UNIT_EMBEDDINGS)
         flops += COST_ELEMENT_FLOPS * mean.tokens * m->hidden;
@@ -126,8 +146,8 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
     *out = (struct cost_unit){
         .flops = flops,
         .state_bytes = state_floats(spec, unit) * FLOAT_BYTES,
-        .activation_bytes = (int64_t)activation_floats(m, kind, &full) * FLOAT_BYTES,
-        .scratch_bytes = (int64_t)scratch_floats(spec, kind, &full) * FLOAT_BYTES,
+        .activation_bytes = (int64_t)kept * FLOAT_BYTES,
+        .scratch_bytes = (int64_t)(scratch_floats(spec, kind, &full) + again) * FLOAT_BYTES,
         .slot_bytes = kind == UNIT_HEAD || kind == UNIT_LM_HEAD
                           ? 0
                           : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,

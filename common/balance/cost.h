@@ -19,6 +19,8 @@
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + weights and gradients of the word embeddings once more on the LM head's stage
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
+ * With training.recompute, what a unit keeps is counted once as scratch, but for its output, and
+ * its products have 4 passes instead of 3 (the LM head is as without).
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
  * Held against the worker: within 1% of the slab and link areas of BERT-mini to BERT-large.
  * Layer: balance (may use api base). Threads: any; everything here is pure.

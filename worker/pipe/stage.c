@@ -13,7 +13,7 @@ struct stage_slot {
     int64_t step;
     float *input;  /* of the first unit, unless that is the embeddings */
     float **outs;  /* [n_units]: what each unit gave to the next */
-    float **saved; /* [n_units] */
+    float **saved; /* [n_units]; with training.recompute most are the stage's one */
     float *dlogits;
     int32_t *starts, *labels, *ids, *types, *rows, *target_ids;
     float *scores;
@@ -83,6 +83,12 @@ size_t stage_edge_floats(const struct plan *plan)
     return (size_t)room_of(&plan->spec).tokens * (size_t)plan->spec.model.hidden;
 }
 
+/* The LM head's forward has added to gradients already, so it can run only once. */
+static bool is_run_again(const struct spec *spec, enum unit_kind kind)
+{
+    return spec->training.recompute && kind != UNIT_LM_HEAD;
+}
+
 static void layout_slot(struct stage *s, struct stage_slot *slot, const struct unit_room *room,
                         struct slab *slab)
 {
@@ -111,7 +117,10 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
         layout.dlogits = slab_floats(slab, B * (size_t)m->labels);
     for (size_t i = 0; i < n_units; i++) {
         int unit = s->weights.first_unit + (int)i;
-        float *saved = slab_floats(slab, sizes_of(model_unit_kind(m, unit), &shape, room).saved);
+        enum unit_kind kind = model_unit_kind(m, unit);
+        float *saved = is_run_again(&s->plan->spec, kind)
+                           ? s->saved
+                           : slab_floats(slab, sizes_of(kind, &shape, room).saved);
         float *out = i + 1 < n_units
                          ? slab_floats(slab, out_floats(m, unit, room->tokens, room->seqs))
                          : s->out;
@@ -133,17 +142,20 @@ static void layout(struct stage *s, struct slab *slab)
     const struct unit_shape shape = shape_of(&spec->model);
     const struct unit_room room = room_of(spec);
     size_t answers = (size_t)(room.targets > room.seqs ? room.targets : room.seqs);
-    size_t scratch = 0;
+    size_t scratch = 0, saved = 0;
 
     weights_layout(&s->weights, spec, p->first_unit, p->n_units, slab);
     tie_layout(&s->tie, &s->weights, s->is_last, stage_edge_floats(s->plan), slab);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        size_t n = sizes_of(kind, &shape, &room).scratch;
+        struct unit_sizes n = sizes_of(kind, &shape, &room);
 
-        scratch = n > scratch ? n : scratch;
+        scratch = n.scratch > scratch ? n.scratch : scratch;
+        if (is_run_again(spec, kind))
+            saved = n.saved > saved ? n.saved : saved;
     }
     s->scratch = slab_floats(slab, scratch);
+    s->saved = slab_floats(slab, saved);
     s->out = slab_floats(slab, stage_edge_floats(s->plan));
     s->grads[0] = slab_floats(slab, stage_edge_floats(s->plan));
     s->grads[1] = slab_floats(slab, stage_edge_floats(s->plan));
@@ -319,7 +331,7 @@ static struct lm_targets targets_of(const struct stage *s, const struct stage_sl
     };
 }
 
-static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool is_eval)
+static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool is_eval, float *out)
 {
     const struct unit_call call = call_of(s, slot, i, is_eval);
     const float *in = input_of(slot, i);
@@ -327,19 +339,19 @@ static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool i
 
     switch (model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)) {
     case UNIT_EMBEDDINGS:
-        embedding_unit_forward(&call, slot->ids, slot->types, slot->outs[i]);
+        embedding_unit_forward(&call, slot->ids, slot->types, out);
         break;
     case UNIT_ATTENTION:
-        attention_unit_forward(&call, in, slot->outs[i]);
+        attention_unit_forward(&call, in, out);
         break;
     case UNIT_FFN:
-        ffn_unit_forward(&call, in, slot->outs[i]);
+        ffn_unit_forward(&call, in, out);
         break;
     case UNIT_POOLER:
-        pooler_unit_forward(&call, in, slot->outs[i]);
+        pooler_unit_forward(&call, in, out);
         break;
     case UNIT_HEAD:
-        head_unit_forward(&call, in, slot->outs[i]);
+        head_unit_forward(&call, in, out);
         break;
     case UNIT_LM_HEAD:
         lm = targets_of(s, slot, is_eval);
@@ -400,7 +412,7 @@ enum err_code stage_forward(struct stage *s, int slot_index, const struct stage_
         return rc;
     keep_input(s, slot, in);
     for (int i = 0; i < s->weights.n_units; i++)
-        forward_unit(s, slot, i, in->is_eval);
+        forward_unit(s, slot, i, in->is_eval, slot->outs[i]);
     result.floats = stage_output_floats(s, &in->batch);
     if (s->is_last)
         score(s, slot, in->is_eval, &result);
@@ -444,8 +456,11 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
     const float *gradient = s->is_last ? slot->dlogits : dout;
 
     for (int i = s->weights.n_units - 1; i >= 0; i--) {
+        enum unit_kind kind = model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
         float *din = s->grads[i % 2];
 
+        if (is_run_again(&s->plan->spec, kind))
+            forward_unit(s, slot, i, false, din); /* what it gives is there: only `saved` is not */
         backward_unit(s, slot, i, gradient, din);
         gradient = din;
     }

@@ -146,7 +146,9 @@ static void check_field(void **state)
         assert_same_stages(v, f);
         return;
     }
-    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer ? "integer" : "string");
+    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer             ? "integer"
+                                                              : f->kind == SPEC_BOOL ? "boolean"
+                                                                                     : "string");
     assert_same_bounds(v, f);
     assert_same_default(v, f);
     if (f->words)

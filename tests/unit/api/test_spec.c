@@ -161,6 +161,8 @@ static void check_field(void **state)
         check_text(f);
     else if (f->kind == SPEC_LIST)
         check_list(f);
+    else if (f->kind == SPEC_BOOL)
+        assert_true(takes(f, "false") && !takes(f, "\"true\"") && !takes(f, "1"));
     else if (f->words)
         check_words(f);
     else if (f->kind != SPEC_STAGES) /* whose rules are all rows of `refused` */
@@ -168,7 +170,7 @@ static void check_field(void **state)
     assert_true(takes(f, "null")); /* as if it were not there */
     assert_false(takes(f, "[]"));
     assert_false(takes(f, "{}"));
-    assert_false(takes(f, "true"));
+    assert_int_equal(takes(f, "true"), f->kind == SPEC_BOOL);
 }
 
 /* --- defaults and rules that span fields --- */
@@ -199,6 +201,8 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.model.labels, 3);
     assert_true(s.data.mask_probability == 0.15);
     assert_int_equal(s.training.non_finite, SPEC_NON_FINITE_FAIL);
+    assert_int_equal(s.training.precision, SPEC_PRECISION_FP32);
+    assert_false(s.training.recompute);
     assert_int_equal(s.training.optimizer, SPEC_OPTIMIZER_ADAMW);
     assert_true(s.training.momentum == 0.9);
     assert_true(s.training.learning_rate == 2e-5);

@@ -62,6 +62,30 @@ static void cost_of_every_unit_is_above_zero(void **state)
     }
 }
 
+static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state)
+{
+    struct spec spec = bert_base(), again = spec;
+    double passes = 0, kept = 0, kept_again = 0;
+
+    (void)state;
+    again.training.recompute = true;
+    for (int u = 1; u <= 24; u++) {
+        struct cost_unit a, b;
+
+        cost_of_unit(&spec, u, &a);
+        cost_of_unit(&again, u, &b);
+        passes += b.flops / a.flops / 24;
+        kept += (double)a.activation_bytes;
+        kept_again += (double)b.activation_bytes;
+        assert_int_equal(b.state_bytes, a.state_bytes);
+        /* With one micro-batch in flight a lone unit would take as much as before. */
+        assert_int_equal(b.activation_bytes + b.scratch_bytes,
+                         a.activation_bytes + a.scratch_bytes);
+    }
+    assert_true(passes > 1.25 && passes < 1.34); /* the optimizer's share stays */
+    assert_true(kept / kept_again > 5.9 && kept / kept_again < 6.1);
+}
+
 static void cost_sends_the_hidden_states_and_behind_the_pooler_a_vector(void **state)
 {
     struct spec spec = bert_base();
@@ -121,6 +145,7 @@ int main(void)
         cmocka_unit_test(cost_counts_six_flops_a_parameter_and_token),
         cmocka_unit_test(cost_of_attention_grows_with_the_square_of_a_sequence),
         cmocka_unit_test(cost_of_every_unit_is_above_zero),
+        cmocka_unit_test(cost_of_recomputing_is_a_pass_more_and_activations_once),
         cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),
         cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),
         cmocka_unit_test(cost_never_takes_sequences_to_be_longer_than_max_length),

@@ -33,6 +33,7 @@ struct kind {
     enum spec_optimizer optimizer;
     int n_micro; /* micro-batches of a step; N_SEQS * N_MICRO sequences in all */
     enum gemm_precision precision;
+    bool recompute;
 };
 
 static void make_plan(struct plan *plan, const struct kind *kind, const int *units, int n_stages)
@@ -53,6 +54,7 @@ static void make_plan(struct plan *plan, const struct kind *kind, const int *uni
     plan->spec.training.micro_batches = kind->n_micro;
     plan->spec.training.optimizer = kind->optimizer;
     plan->spec.training.momentum = 0.9;
+    plan->spec.training.recompute = kind->recompute;
     plan->spec.data.mask_probability = 0.15;
     plan->spec.training.max_length = LENGTH;
     plan->spec.training.seed = 7;
@@ -243,6 +245,14 @@ static const struct kind kinds[] = {
      .head = MODEL_HEAD_MASKED_LM,
      .n_micro = 2,
      .precision = GEMM_BF16},
+    {.name = "stage_cuts_change_no_bit_with_recompute",
+     .head = MODEL_HEAD_CLASSIFIER,
+     .n_micro = 4,
+     .recompute = true},
+    {.name = "stage_cuts_change_no_bit_of_a_masked_lm_with_recompute",
+     .head = MODEL_HEAD_MASKED_LM,
+     .n_micro = 4,
+     .recompute = true},
     {.name = "stage_cuts_change_no_bit_of_a_regression",
      .head = MODEL_HEAD_REGRESSION,
      .n_micro = 4},
@@ -292,6 +302,67 @@ static void stage_loss_starts_at_chance_and_moves(void **state)
     assert_true(fabs(r->losses[0] / (N_SEQS * N_MICRO) - log(3)) < 0.1);
     assert_true(r->losses[N_STEPS - 1] != r->losses[0]);
     free_run(r);
+}
+
+static void stage_recompute_changes_no_bit_and_takes_less_memory(void **state)
+{
+    static const enum model_head heads[] = {MODEL_HEAD_CLASSIFIER, MODEL_HEAD_PRETRAINING};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
+        struct kind kind = {.head = heads[i], .n_micro = 4};
+        const int units[] = {4, heads[i] == MODEL_HEAD_CLASSIFIER ? 3 : 2};
+        struct run *keeps = run_cut(&kind, units, 2), *again;
+        size_t all = stage_bytes(&keeps->plan, 0);
+
+        kind.recompute = true;
+        again = run_cut(&kind, units, 2);
+        assert_memory_equal(again->losses, keeps->losses, sizeof keeps->losses);
+        assert_same_weights(again, keeps);
+        assert_true(stage_bytes(&again->plan, 0) < all);
+        free_run(keeps);
+        free_run(again);
+    }
+}
+
+/* Two micro-batches forward, then both back, on the first of two stages. */
+static struct run *run_two_in_flight(bool recompute)
+{
+    const struct kind kind = {.head = MODEL_HEAD_CLASSIFIER, .n_micro = 4, .recompute = recompute};
+    struct run *r = calloc(1, sizeof *r);
+    float dout[N_SEQS * LENGTH * 32], sent[N_SEQS * LENGTH * 32];
+    struct stage_result result = {0};
+    struct stage_input in;
+
+    assert_non_null(r);
+    make_plan(&r->plan, &kind, (const int[]){4, 3}, 2);
+    assert_int_equal(stage_init(&r->stages[0], &r->plan, 0, NULL), ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        make_input(&r->plan.spec, 0, i, &in);
+        assert_int_equal(stage_forward(&r->stages[0], i, &in, &result, NULL), ERR_OK);
+    }
+    for (size_t i = 0; i < sizeof dout / sizeof dout[0]; i++)
+        dout[i] = (float)((int)(i * 37 % 101) - 50) / 1000;
+    memcpy(sent, result.tensor, result.floats * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        assert_null(stage_backward(&r->stages[0], i, dout));
+    assert_memory_equal(sent, result.tensor, result.floats * sizeof(float)); /* still borrowed */
+    return r;
+}
+
+static void stage_recompute_keeps_microbatches_in_flight_apart(void **state)
+{
+    struct run *keeps = run_two_in_flight(false), *again = run_two_in_flight(true);
+
+    (void)state;
+    assert_int_equal(keeps->stages[0].n_slots, 2);
+    for (int u = 0; u < 4; u++) {
+        const struct weights_unit *a = unit_of(keeps, u);
+
+        assert_memory_equal(a->grads, unit_of(again, u)->grads, a->count * sizeof(float));
+    }
+    free_run(keeps);
+    free_run(again);
 }
 
 static void stage_pretraining_starts_at_chance(void **state)
@@ -347,6 +418,8 @@ int main(void)
 {
     static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(stage_loss_starts_at_chance_and_moves),
+        cmocka_unit_test(stage_recompute_changes_no_bit_and_takes_less_memory),
+        cmocka_unit_test(stage_recompute_keeps_microbatches_in_flight_apart),
         cmocka_unit_test(stage_pretraining_starts_at_chance),
         cmocka_unit_test(stage_forward_refuses_tokens_outside_the_model),
         cmocka_unit_test(stage_bytes_grow_with_the_microbatches_in_flight),
