@@ -40,13 +40,9 @@ void chain_deinit(struct chain *c)
  * far do they get from `from`? */
 static int survey(const struct cut_problem *p, double cap_ms, int node, int from, bool *out_roomy)
 {
-    int64_t scratch = 0;
     int reach = from;
     int end = 0;
 
-    for (int u = 0; u < p->n_units; u++)
-        if (p->scratch_bytes[u] > scratch)
-            scratch = p->scratch_bytes[u];
     *out_roomy = true;
     for (int first = 0; first < p->n_units; first++) {
         if (end < first)
@@ -56,8 +52,9 @@ static int survey(const struct cut_problem *p, double cap_ms, int node, int from
         if (first <= from && end > reach)
             reach = end;
         /* With edges on both sides, so that a shorter run cannot take more. */
-        if (end > first &&
-            cut_run_bytes(p, first, end, scratch, cut_in_flight(p, p->n_microbatches)) +
+        if (*out_roomy && end > first &&
+            cut_run_bytes(p, first, end, p->max_scratch_bytes,
+                          cut_in_flight(p, p->n_microbatches)) +
                     4 * COST_LINK_SLOTS * p->slot_bytes[0] >
                 p->memory[node])
             *out_roomy = false;
@@ -77,11 +74,10 @@ static void prepare(const struct cut_problem *p, struct chain *c, double cap_ms)
         c->is_roomy[pos] = roomy;
         all_roomy = all_roomy && roomy;
     }
-    c->last_level = all_roomy ? 0 : p->n_microbatches - 1;
-    if (c->last_level < p->min_stages)
-        c->last_level = p->min_stages;
-    if (c->last_level > p->max_stages || p->max_stages < c->n_nodes)
-        c->last_level = p->max_stages;
+    c->last_level = p->max_stages < c->n_nodes ? p->max_stages : p->min_stages;
+    c->memory_level = all_roomy ? 0 : p->n_microbatches - 1;
+    if (c->memory_level > p->max_stages)
+        c->memory_level = p->max_stages;
 }
 
 /* Let the node at `pos` be the stage in front of those of `level` that begin at unit `end`. */
@@ -146,22 +142,16 @@ static const double *fill(const struct cut_problem *p, struct chain *c, double c
     return behind;
 }
 
-bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double limit_ms,
-                 struct cut *out)
+/* The best with stages told apart up to c->last_level. */
+static bool solve_levels(const struct cut_problem *p, struct chain *c, double cap_ms,
+                         double limit_ms, struct cut *out)
 {
-    struct chain *c = chain;
     size_t row = (size_t)p->n_units + 1;
     size_t layer = ((size_t)p->max_stages + 1) * row;
-    const double *sum_ms;
+    const double *sum_ms = fill(p, c, cap_ms, limit_ms);
     int level = -1;
     struct cut cut = {0};
 
-    prepare(p, c, cap_ms);
-    if (c->reach[c->n_nodes] < p->n_units || p->min_stages > p->max_stages)
-        return false;
-    if (c->bound)
-        bound_rest(c->bound, cap_ms, c->rest_ms);
-    sum_ms = fill(p, c, cap_ms, limit_ms);
     for (int n = p->min_stages < c->last_level ? p->min_stages : c->last_level; n <= c->last_level;
          n++)
         if (!isinf(sum_ms[(size_t)n * row]) &&
@@ -181,6 +171,30 @@ bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double
         level = choice.level;
     }
     cut_measure(p, &cut);
+    *out = cut;
+    return true;
+}
+
+bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double limit_ms,
+                 struct cut *out)
+{
+    struct chain *c = chain;
+    struct cut cut;
+
+    prepare(p, c, cap_ms);
+    if (c->reach[c->n_nodes] < p->n_units || p->min_stages > p->max_stages)
+        return false;
+    if (c->bound)
+        bound_rest(c->bound, cap_ms, c->rest_ms);
+    /* With few levels memory counts too little, never too much: when that finds nothing there is
+     * nothing, and when what it finds fits there is nothing better. */
+    if (!solve_levels(p, c, cap_ms, limit_ms, &cut))
+        return false;
+    if (c->memory_level > c->last_level && cut_misfit(p, &cut) >= 0) {
+        c->last_level = c->memory_level;
+        if (!solve_levels(p, c, cap_ms, limit_ms, &cut))
+            return false;
+    }
     *out = cut;
     return true;
 }

@@ -5,10 +5,10 @@
  * result never gets worse by it.
  *
  * How many stages are used matters for memory, up to as many as there are micro-batches in flight,
- * and for minStages and maxStages. From CHAIN's last level on it is no longer told apart: where
- * every run under the cap fits into memory at any position and the limits are out of reach, one
- * level is all. Work: nodes * levels * units * units of the longest run under the cap.
- * Layer: balance. Threads: any, each with its own workspace.
+ * and for minStages and maxStages. From a last level on it is no longer told apart: where every run
+ * under the cap fits into memory at any position and the limits are out of reach, one level is all,
+ * and where it does not, one level is tried first. Work: nodes * levels * units * units of the
+ * longest run under the cap. Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_CHAIN_H
 #define BALANCE_CHAIN_H
@@ -23,6 +23,7 @@ struct chain {
     struct chain_choice *choice;         /* [n_nodes][max_stages+1][n_units+1] */
     struct bound *bound;                 /* borrowed; NULL: nothing is known */
     double *rest_ms;                     /* [n_units+1], see bound_rest() */
+    int memory_level;                    /* up to which memory needs stages to be told apart */
     int last_level;                      /* of the solve at hand */
     bool is_roomy[PARTITION_CANDIDATES_MAX]; /* every run of it under the cap fits, by position */
     int reach[PARTITION_CANDIDATES_MAX + 1]; /* units that the nodes before a position may run */

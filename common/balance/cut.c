@@ -17,6 +17,8 @@ static void fill_arrays(const struct partition_request *r, struct cut_problem *p
         p->state_bytes[u + 1] = p->state_bytes[u] + c.state_bytes;
         p->activation_bytes[u + 1] = p->activation_bytes[u] + c.activation_bytes;
         p->scratch_bytes[u] = c.scratch_bytes;
+        if (c.scratch_bytes > p->max_scratch_bytes)
+            p->max_scratch_bytes = c.scratch_bytes;
         p->slot_bytes[u] = c.slot_bytes;
         p->edge_ms[u] = cost_edge_ms(&c, &r->link);
         for (int i = 0; i < p->n_nodes; i++)

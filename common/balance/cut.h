@@ -20,6 +20,7 @@ struct cut_problem {
     int64_t *state_bytes;                     /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                /* [n_units+1] prefix sums */
     int64_t *scratch_bytes;                   /* [n_units] */
+    int64_t max_scratch_bytes;                /* of all units */
     int64_t *slot_bytes;                      /* [n_units] behind each unit */
     double *edge_ms;                          /* [n_units] behind each unit, one way */
     void *memory_block;                       /* all arrays */

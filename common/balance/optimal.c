@@ -10,7 +10,8 @@
 
 #define EXACT_NODES_MAX 16
 #define OPTIMAL_ENOUGH  1e-3 /* above the bound: not worth looking further */
-#define GAIN            1e-4 /* of a step: not worth another look */
+#define NEAR            3e-3 /* above it: not worth another order */
+#define GAIN            1e-3 /* of a step: not worth another look */
 #define HINT            1.02 /* times the bound: where to look first */
 
 /* A node that can hold at least one unit. */
@@ -149,9 +150,10 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
                             .problem = &p,
                             .gain = GAIN,
                             .enough_ms = enough_ms};
+    bool is_settled;
     enum err_code rc;
 
-    if (out->found && out->step_ms <= enough_ms)
+    if (out->found && out->step_ms <= bound_step_ms(bound) * (1 + NEAR))
         return ERR_OK;
     rc = problem_of(r, nodes, n, &p, err);
     if (rc != ERR_OK)
@@ -159,15 +161,19 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
     rc = chain_init(&p, &chain, err);
     if (rc == ERR_OK) {
         chain.bound = bound;
-        /* First where the bound says that a good plan could be, then wherever a better one is. */
-        if (!out->found && bound_window(bound, hint_ms, &search.lo_ms, &search.hi_ms)) {
+        /* First where the bound says that a good plan could be; if none is, wherever a better one
+         * can be than the best so far. */
+        is_settled = !out->found && bound_window(bound, hint_ms, &search.lo_ms, &search.hi_ms);
+        if (is_settled) {
             search_run(&search);
             solution_keep_better(&p, &search, out);
+            is_settled = out->found && out->step_ms <= hint_ms;
         }
         search.lo_ms = search.hi_ms = 0;
         search.found = out->found;
         search.best_ms = out->step_ms;
-        if (!out->found || bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms))
+        if (!is_settled &&
+            (!out->found || bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms)))
             search_run(&search);
         solution_keep_better(&p, &search, out);
         chain_deinit(&chain);

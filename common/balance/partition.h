@@ -10,10 +10,10 @@
  * of BERT-base; then a node that is added never makes a plan slower, since it can be left out.
  * Above, it is the best of three orders of all nodes, each cut exactly with any of them left out,
  * and of an exact search over the most promising few; with a lower bound that is proven
- * (balance/bound.h) and the step within 0.01% of the best that those orders have, so that much a
- * node more may cost. 160 layers on 64 or 1,000 nodes up to seven times slower than the fastest
- * come to 0.1% to 0.7% above the bound; 5% with as many micro-batches as nodes, 11% where memory
- * leaves room for two layers a node.
+ * (balance/bound.h). It stops 0.3% above that bound or 0.1% above the best of those orders, so
+ * that much a node more may cost. 160 layers on 64 or 1,000 nodes up to seven times slower than the
+ * fastest come to 0.1% to 0.7% above the bound; 5% with as many micro-batches as nodes, 11% where
+ * memory leaves room for two layers a node.
  *
  * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
  * Dynamic goes on from there with a published heuristic (balance/dynamic.h). Both are there to be

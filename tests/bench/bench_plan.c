@@ -1,70 +1,171 @@
-/* How long the planner takes. */
+/* How long the planner takes, how far from its bound it ends, and what other strategies make of
+ * the same nodes. Predictions only: nothing is trained. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "balance/dynamic.h"
+#include "balance/even.h"
 #include "balance/partition.h"
-#include "base/clock.h"
 #include "bench.h"
 
-#define N_ROUNDS 5
+#define N_ROUNDS  5
+#define NODES_MAX 1000
+#define N_DRAWS   10
 
 static const struct {
     const char *name, *preset;
+    int layers; /* 0: the preset's */
     int n_nodes;
+    int max_stages;
 } cases[] = {
-    {"plan.BertMini.3nodes", "BertMini", 3},
-    {"plan.BertBase.8nodes", "BertBase", 8},
+    {"plan.BertMini.3nodes", "BertMini", 0, 3, 3},
+    {"plan.BertBase.8nodes", "BertBase", 0, 8, 8},
+    {"plan.160layers.64nodes", "BertLarge", 160, 64, 64},
+    {"plan.160layers.1000nodes", "BertLarge", 160, 1000, 64},
 };
 
-static void make_nodes(struct node *nodes, int n)
+/* Clusters like the published ones: one worker a node, times drawn as multiples of the fastest. */
+static const struct {
+    const char *name;
+    int n_nodes, layers;
+    bool is_integer; /* 2 to 7 times as long; else anything from 1 to 2 */
+} clusters[] = {
+    {"16nodes.24layers.2to7", 16, 24, true},   {"16nodes.24layers.1to2", 16, 24, false},
+    {"32nodes.80layers.2to7", 32, 80, true},   {"32nodes.80layers.1to2", 32, 80, false},
+    {"64nodes.160layers.2to7", 64, 160, true}, {"64nodes.160layers.1to2", 64, 160, false},
+};
+
+struct draw {
+    struct spec spec;
+    struct node nodes[NODES_MAX];
+    struct partition_request request;
+    uint64_t dice; /* the same in every run */
+};
+
+static double roll(struct draw *d, double from, double to)
 {
-    for (int i = 0; i < n; i++) {
-        nodes[i] = (struct node){.cpu_milli = 1000 * (1 + i % 4),
-                                 .memory_bytes = (int64_t)(4 + i % 3) << 30,
-                                 .gflops = 20.0 * (1 + (i * 5) % 7),
-                                 .unit_ms = 0.1};
-        (void)snprintf(nodes[i].name, sizeof nodes[i].name, "node-%d", i);
-    }
+    d->dice = d->dice * 6364136223846793005u + 1442695040888963407u;
+    return from + (to - from) * (double)(d->dice >> 11) / (double)(1ull << 53);
+}
+
+static void make_spec(struct draw *d, const char *preset, int layers, int n_nodes, int max_stages)
+{
+    d->spec = (struct spec){.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
+                            .placement = {.min_stages = 1, .max_stages = max_stages}};
+    if (model_preset(preset, &d->spec.model, NULL) != ERR_OK)
+        exit(1);
+    if (layers > 0)
+        d->spec.model.layers = layers;
+    d->request = (struct partition_request){
+        .spec = &d->spec, .nodes = d->nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
+}
+
+static void make_node(struct draw *d, int i, double slowness, int gib)
+{
+    d->nodes[i] = (struct node){.cpu_milli = 1000,
+                                .memory_bytes = (int64_t)gib << 30,
+                                .gflops = 200 / slowness,
+                                .unit_ms = 0.1};
+    (void)snprintf(d->nodes[i].name, sizeof d->nodes[i].name, "node-%d", i);
+}
+
+/* Of this process, so that others on the machine do not count. */
+static double cpu_ms(void)
+{
+    struct timespec now;
+
+    if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) != 0)
+        exit(1);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
 static double solve_ms(const struct partition_request *request, struct placement *out)
 {
-    int64_t start_ns = clock_now_ns();
+    double start_ms = cpu_ms();
     struct err err;
 
     if (partition_solve(request, out, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench_plan: %s\n", err.text);
         exit(1);
     }
-    return (double)(clock_now_ns() - start_ns) / 1e6;
+    return cpu_ms() - start_ms;
 }
 
-static void bench_case(const char *name, const char *preset, int n_nodes)
+static void bench_case(struct draw *d, size_t c)
 {
     static struct placement placement;
-    struct node nodes[8];
-    struct spec spec = {0};
-    struct partition_request request = {
-        .spec = &spec, .nodes = nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
     double times[N_ROUNDS];
+    double worst = 0;
+    char name[64];
 
-    if (model_preset(preset, &spec.model, NULL) != ERR_OK)
+    for (int i = 0; i < N_ROUNDS; i++) {
+        make_spec(d, cases[c].preset, cases[c].layers, cases[c].n_nodes, cases[c].max_stages);
+        for (int n = 0; n < cases[c].n_nodes; n++)
+            make_node(d, n, roll(d, 1, 7), 4 + n % 9);
+        times[i] = solve_ms(&d->request, &placement);
+        worst = fmax(worst, placement.predicted_step_ms / placement.bound_ms - 1);
+    }
+    bench_print(cases[c].name, bench_median(times, N_ROUNDS), "ms",
+                "CPU time; nodes 1 to 7 times slower than the fastest, 4 to 12 GiB");
+    (void)snprintf(name, sizeof name, "%s.gap", cases[c].name);
+    bench_print(name, 100 * worst, "%", "above what no plan can beat, at worst");
+}
+
+/* The step of Even, or of what a form of Dynamic makes of it, over nodes as they stand. */
+static double fixed_ms(const struct draw *d, const enum dynamic_form *form)
+{
+    int nodes[PARTITION_CANDIDATES_MAX];
+    struct cut_problem p;
+    struct cut cut;
+    double ms;
+
+    for (int i = 0; i < d->request.n_nodes; i++)
+        nodes[i] = i;
+    if (cut_problem_init(&d->request, nodes, d->request.n_nodes, &p, NULL) != ERR_OK)
         exit(1);
-    spec.training.batch_size = 32;
-    spec.training.micro_batches = 8;
-    spec.training.max_length = 128;
-    spec.placement.min_stages = 1;
-    spec.placement.max_stages = n_nodes;
-    make_nodes(nodes, n_nodes);
-    for (int i = 0; i < N_ROUNDS; i++)
-        times[i] = solve_ms(&request, &placement);
-    bench_print(name, bench_median(times, N_ROUNDS), "ms",
-                "exact search over cuts, orders and nodes left out");
+    even_cut(&p, d->spec.model.layers, &cut);
+    if (form)
+        dynamic_improve(&p, *form, &cut);
+    ms = cut_step_ms(&p, &cut);
+    cut_problem_deinit(&p);
+    return ms;
+}
+
+static void bench_cluster(struct draw *d, size_t c)
+{
+    static const enum dynamic_form forms[] = {DYNAMIC_AS_RELEASED, DYNAMIC_MENDED};
+    static const char *const names[] = {"Even", "DynamicAsReleased", "DynamicMended", "bound"};
+    static struct placement best;
+    double sums[4] = {0};
+
+    for (int i = 0; i < N_DRAWS; i++) {
+        make_spec(d, "BertLarge", clusters[c].layers, clusters[c].n_nodes, clusters[c].n_nodes);
+        for (int n = 0; n < clusters[c].n_nodes; n++)
+            make_node(d, n, clusters[c].is_integer ? 2 + floor(roll(d, 0, 6)) : roll(d, 1, 2), 64);
+        (void)solve_ms(&d->request, &best);
+        sums[0] += fixed_ms(d, NULL) / best.predicted_step_ms;
+        sums[1] += fixed_ms(d, &forms[0]) / best.predicted_step_ms;
+        sums[2] += fixed_ms(d, &forms[1]) / best.predicted_step_ms;
+        sums[3] += best.bound_ms / best.predicted_step_ms;
+    }
+    for (int s = 0; s < 4; s++) {
+        char name[96];
+
+        (void)snprintf(name, sizeof name, "plan.%s.%s", clusters[c].name, names[s]);
+        bench_print(name, sums[s] / N_DRAWS, "x",
+                    "predicted step over Optimal's, mean of 10 draws, 8 micro-batches");
+    }
 }
 
 int main(void)
 {
+    static struct draw draw = {.dice = 20261121};
+
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        bench_case(cases[i].name, cases[i].preset, cases[i].n_nodes);
+        bench_case(&draw, i);
+    for (size_t i = 0; i < sizeof clusters / sizeof clusters[0]; i++)
+        bench_cluster(&draw, i);
     return 0;
 }
