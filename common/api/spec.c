@@ -18,6 +18,7 @@ static const char *const case_words[] = {"Uncased", "Cased", NULL};
 static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
 static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
+static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
 /* A field without a default keeps what the preset gave, or stays empty. */
@@ -69,6 +70,7 @@ static const struct spec_field fields[] = {
     {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
     {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
     {"placement.stages", SPEC_STAGES, AT(placement.stages), 1, SPEC_STAGES_MAX, NULL, NULL},
+    {"wire.precision", SPEC_ENUM, AT(wire), 0, 0, "FP32", wire_words},
     {"worker.image", SPEC_TEXT, AT(worker.image), 1, 512, NULL, NULL},
     {"worker.imagePullPolicy", SPEC_WORD, AT(worker.pull_policy), 0, 0, "IfNotPresent", pull_words},
     {"output.persistentVolumeClaim.claimName", SPEC_TEXT, AT(output.claim), 1, 253, NULL, NULL},

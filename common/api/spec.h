@@ -45,6 +45,12 @@ enum spec_optimizer {
     SPEC_OPTIMIZER_SGD, /* with momentum */
 };
 
+/* How activations and gradients travel between stages. */
+enum spec_wire {
+    SPEC_WIRE_FP32,
+    SPEC_WIRE_BF16, /* half the bytes, 8 bits of precision */
+};
+
 /* What to do when a loss or a gradient is not finite. */
 enum spec_non_finite {
     SPEC_NON_FINITE_FAIL,
@@ -145,6 +151,7 @@ struct spec {
         char claim[SPEC_NAME_BYTES]; /* "": weights are not kept */
         char path[SPEC_PATH_BYTES];
     } output;
+    enum spec_wire wire;
     int max_restarts;
 };
 

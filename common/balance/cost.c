@@ -151,7 +151,8 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
         .slot_bytes = kind == UNIT_HEAD || kind == UNIT_LM_HEAD
                           ? 0
                           : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
-        .edge_mean_bytes = edge_floats(m, kind, &mean) * FLOAT_BYTES,
+        .edge_mean_bytes = edge_floats(m, kind, &mean) *
+                           (spec->wire == SPEC_WIRE_BF16 ? FLOAT_BYTES / 2 : FLOAT_BYTES),
     };
 }
 

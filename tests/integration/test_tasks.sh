@@ -93,6 +93,21 @@ predicted() { # as many answers as there are rows, the same whatever the cut
 }
 check 'the test file gets a prediction a row' predicted
 
+# --- a link that carries half the bytes ---
+sed 's/^  training:/  wire: {precision: BF16}\n  training:/' "$work/classes.yaml" >"$work/narrow.yaml"
+cp "$work/classes.folder" "$work/narrow.folder"
+narrow() { # on one worker nothing travels; on two the loss is another one, but hardly
+    run narrow narrow-1 cpu=1 && run narrow narrow-2 cpu=1,cpu=1 || return 1
+    judged narrow-1
+    judged narrow-2
+    [ "$(weights_of "$work/narrow-1")" = "$(weights_of "$work/classes-1")" ] &&
+        [ "$(weights_of "$work/narrow-2")" != "$(weights_of "$work/classes-1")" ] &&
+        awk 'NR == FNR { if ($1 == "evalLoss") was = $2; next }
+            $1 == "evalLoss" { exit !(($2 - was) ^ 2 < (was / 100) ^ 2) }' \
+            <(judged narrow-1) <(judged narrow-2)
+}
+check 'tensors that travel as bfloat16 change the loss by less than 1%' narrow
+
 # --- numbers that are not finite ---
 # One row whose error squared is no float any more, met about once an epoch of two steps.
 mkdir "$work/steep"

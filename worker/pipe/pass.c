@@ -8,7 +8,7 @@ static enum err_code pass_on(struct train *t, const struct exchange_key *key,
 {
     size_t n = message_batch_write(batch, t->meta);
 
-    return exchange_send(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
+    return exchange_send_tensor(&t->exchange, key, t->meta, n, result->tensor, result->floats, err);
 }
 
 static enum err_code add_result(struct train *t, const struct stage_input *in,
@@ -74,8 +74,8 @@ static enum err_code forward_from_peer(struct train *t, const struct exchange_ke
         return rc;
     rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &in.batch, err);
     if (rc == ERR_OK)
-        rc = exchange_check_floats(&msg, stage_input_floats(t->stage, &in.batch), err);
-    in.tensor = msg.tensor;
+        rc = exchange_tensor(&t->exchange, &msg, stage_input_floats(t->stage, &in.batch),
+                             &in.tensor, err);
     if (rc == ERR_OK)
         rc = compute(t, *key, &in, err);
     exchange_release(&t->exchange, key, &msg);
@@ -102,8 +102,8 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
     t->compute_ns += clock_now_ns() - start_ns;
     if (!din)
         return ERR_OK;
-    return exchange_send(&t->exchange, &key, NULL, 0, din,
-                         stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
+    return exchange_send_tensor(&t->exchange, &key, NULL, 0, din,
+                                stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
 }
 
 enum err_code pass_backward(struct train *t, int64_t step, int index, struct err *err)
@@ -111,6 +111,7 @@ enum err_code pass_backward(struct train *t, int64_t step, int index, struct err
     struct exchange_key key = exchange_key(LINK_BACKWARD_IN, FRAME_BACKWARD, step, index);
     int slot = index % t->stage->n_slots;
     struct link_message msg;
+    const float *dout;
     enum err_code rc;
 
     if (t->stage->is_last)
@@ -118,10 +119,10 @@ enum err_code pass_backward(struct train *t, int64_t step, int index, struct err
     rc = exchange_recv(&t->exchange, &key, &msg, err);
     if (rc != ERR_OK)
         return rc;
-    rc = exchange_check_floats(&msg, stage_output_floats(t->stage, stage_batch(t->stage, slot)),
-                               err);
+    rc = exchange_tensor(&t->exchange, &msg,
+                         stage_output_floats(t->stage, stage_batch(t->stage, slot)), &dout, err);
     if (rc == ERR_OK)
-        rc = push_back(t, step, index, msg.tensor, err);
+        rc = push_back(t, step, index, dout, err);
     exchange_release(&t->exchange, &key, &msg);
     return rc;
 }

@@ -32,6 +32,7 @@ struct worker {
     struct feed feed;
     struct link *link;
     void *link_area;
+    void *narrow_area; /* exchange.narrow and, behind it, exchange.wide */
     char *meta;
     struct train train;
     enum progress_cause cause; /* of a failure in what runs now */
@@ -82,6 +83,19 @@ static void introduce(struct worker *w)
     board_set_progress(&w->board, p);
 }
 
+static enum err_code take_narrow_area(struct worker *w, struct err *err)
+{
+    struct exchange *x = &w->train.exchange;
+    size_t floats = stage_edge_floats(&w->plan);
+
+    w->narrow_area = malloc(floats * (sizeof *x->wide + sizeof *x->narrow));
+    if (!w->narrow_area)
+        return err_set(err, ERR_NO_MEMORY, "no memory for tensors of %zu bfloat16", floats);
+    x->wide = w->narrow_area;
+    x->narrow = (uint16_t *)(void *)(x->wide + floats);
+    return ERR_OK;
+}
+
 static enum err_code open_link(struct worker *w, struct err *err)
 {
     struct link_params p = {
@@ -98,6 +112,7 @@ static enum err_code open_link(struct worker *w, struct err *err)
                    .n_send_slots = EDGE_SLOTS},
         .dial_timeout_ms = CONNECT_WAIT_MS,
     };
+    enum err_code rc;
 
     if (w->plan.n_stages == 1)
         return ERR_OK;
@@ -107,7 +122,10 @@ static enum err_code open_link(struct worker *w, struct err *err)
     if (!w->link_area)
         return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB of messages", p.area_bytes >> 20);
     p.area = w->link_area;
-    return link_open(&p, &w->link, err);
+    rc = link_open(&p, &w->link, err);
+    if (rc == ERR_OK && w->plan.spec.wire == SPEC_WIRE_BF16)
+        rc = take_narrow_area(w, err);
+    return rc;
 }
 
 /* A file that is not there may still come; what is wrong stays wrong. */
@@ -343,6 +361,7 @@ int worker_run(const struct worker_params *params)
     stage_deinit(&w->stage);
     board_deinit(&w->board);
     free(w->link_area);
+    free(w->narrow_area);
     free(w->meta);
     free(w);
     return code;
