@@ -101,6 +101,7 @@ int command_plan(int argc, char **argv)
     struct nodefile nodes = {.nodes = NULL};
     struct err err;
     bool is_infeasible;
+    int n_closed;
     enum err_code rc = ERR_OK;
 
     if (!read_arguments(argc, argv, &a))
@@ -116,10 +117,12 @@ int command_plan(int argc, char **argv)
     if (rc == ERR_OK)
         rc = strcmp(a.format, "plan") == 0 ? print_plan(&local, &err)
                                            : print_report(&local, &nodes, a.format, &err);
+    n_closed = nodes.n_closed;
     local_deinit(&local, false);
     nodefile_deinit(&nodes);
     if (is_infeasible) {
-        (void)fprintf(stderr, "kubectl-skyjob: %s\n", err.text);
+        (void)fprintf(stderr, "kubectl-skyjob: %s%s\n", err.text,
+                      n_closed > 0 ? "; nodes that are cordoned or tainted were not asked" : "");
         return EXIT_FAILED;
     }
     return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
