@@ -56,6 +56,7 @@ static enum err_code bench_init(struct bench *b, const struct spec *spec, struct
     memset(b, 0, sizeof *b);
     b->plan.spec = *spec;
     b->plan.spec.model.layers = 1;
+    b->plan.spec.training.recompute = false;
     cut(&b->plan);
     rc = stage_init(&b->stage, &b->plan, 1, err);
     if (rc != ERR_OK)
@@ -131,6 +132,7 @@ enum err_code probe_run(const struct spec *spec, int duration_ms, struct node_pr
 {
     struct node_probe p = {.threads = threads_count()};
     struct spec small = *spec;
+    bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
     double ms = 0;
     double flops = 0;
     double small_ms = 0;
@@ -140,7 +142,9 @@ enum err_code probe_run(const struct spec *spec, int duration_ms, struct node_pr
     small.model.hidden = SMALL_HIDDEN;
     small.model.heads = 1;
     small.model.ffn = SMALL_HIDDEN;
-    rc = measure(spec, duration_ms, &ms, &flops, err);
+    rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
+    if (rc == ERR_OK)
+        rc = measure(spec, duration_ms, &ms, &flops, err);
     if (rc == ERR_OK)
         rc = measure(&small, SMALL_MS, &small_ms, &small_flops, err);
     if (rc != ERR_OK)

@@ -29,10 +29,34 @@ static void probe_measures_something_that_node_probe_read_accepts(void **state)
     buf_deinit(&text);
 }
 
+/* As the job will compute there, or the plan would think too little of the node. */
+static void probe_measures_in_the_precision_of_the_job(void **state)
+{
+    static const enum spec_precision asked[] = {SPEC_PRECISION_BF16, SPEC_PRECISION_AUTO,
+                                                SPEC_PRECISION_FP32};
+    struct spec spec = {0};
+    struct node_probe probe;
+
+    (void)state;
+    assert_int_equal(model_preset("BertTiny", &spec.model, NULL), ERR_OK);
+    spec.training.batch_size = 8;
+    spec.training.micro_batches = 1;
+    spec.training.max_length = 32;
+    assert_int_equal(gemm_setup(1, NULL), ERR_OK);
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        bool is_bf16 = gemm_has_bf16() && asked[i] != SPEC_PRECISION_FP32;
+
+        spec.training.precision = asked[i];
+        assert_int_equal(probe_run(&spec, 1, &probe, NULL), ERR_OK);
+        assert_int_equal(gemm_precision(), is_bf16 ? GEMM_BF16 : GEMM_FP32);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(probe_measures_something_that_node_probe_read_accepts),
+        cmocka_unit_test(probe_measures_in_the_precision_of_the_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
