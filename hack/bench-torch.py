@@ -8,8 +8,9 @@ Both sides train the same BERT: forward, backward, AdamW, gradient norm clipped,
 one core, and take their best CPU time of some rounds in turn, so neighbours on a shared machine
 count for little. PyTorch is measured as it is installed ("stock") and at its best: AdamW fused and,
 on a processor where MKL leaves its AVX-512 kernels aside although it has AVX-512 (AMD's), with them
-forced by a preloaded library that answers MKL's question for the maker. At MNLI's lengths PyTorch
-pads, to 128 and to the longest of the batch; tokens are counted without padding on both sides.
+forced by a preloaded library that answers MKL's question for the maker. Cases in bf16 are autocast
+beside training.precision BF16. At MNLI's lengths PyTorch pads, to 128 and to the longest of the
+batch; tokens are counted without padding on both sides.
 Nothing here is part of the tests.
 """
 import argparse
@@ -25,6 +26,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCRATCH = ROOT / "build" / "torch"
 PYTHON = SCRATCH / "bin" / "python"
 OURS = ROOT / "build" / "release" / "tests" / "bench" / "bench_step"
+OURS_BF16 = OURS.with_name("bench_precision")
 PRELOAD = SCRATCH / "mkl_avx512.so"
 LENGTH = 128
 SIZES = {  # hidden, layers, heads, feed-forward
@@ -38,6 +40,8 @@ CASES = {  # as in tests/bench/bench_step.c: preset, sequences of a batch, how P
     "BertBase.128": ("BertBase", 8, ["full"]),
     "BertBase.mix": ("BertBase", 32, ["128", "longest"]),
     "BertLarge.128": ("BertLarge", 8, ["full"]),
+    "BertMini.128.bf16": ("BertMini", 32, ["full"]),
+    "BertBase.128.bf16": ("BertBase", 8, ["full"]),
 }
 
 
@@ -78,7 +82,9 @@ def torch_step(case, padding, is_best, rounds):
     adamw = torch.optim.AdamW(model.parameters(), lr=1e-5, **({"fused": True} if is_best else {}))
 
     def step():
-        model(**batch).loss.backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=case.endswith(".bf16")):
+            loss = model(**batch).loss
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adamw.step()
         adamw.zero_grad()
@@ -115,7 +121,8 @@ def ask_torch(case, padding, is_best, rounds):
 
 def ask_ours(case):
     env = {k: v for k, v in os.environ.items() if not k.startswith("OPENBLAS_")}
-    text, resident = run([OURS, case], env)
+    is_bf16 = case.endswith(".bf16")
+    text, resident = run([OURS_BF16 if is_bf16 else OURS, case.removesuffix(".bf16")], env)
     rows = [json.loads(line) for line in text.splitlines()]
     speed = next(r["value"] for r in rows if r["name"].endswith(".speed"))
     return speed, resident, rows[0]["cpu"]

@@ -2,6 +2,7 @@
  * best CPU time of each. And the kernel alone against SGEMM. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench.h"
 #include "nn/gemm.h"
@@ -15,7 +16,19 @@ static void use(enum gemm_precision precision)
         exit(1);
 }
 
-static void bench_case(const char *preset, const struct step_case *what, int n_rounds)
+static const struct {
+    const char *name;
+    struct step_case what;
+    int n_rounds;
+} cases[] = {
+    {"BertMini.128", {"BertMini", 0, 32, 1, STEP_FULL, false}, 9},
+    {"BertMini.mix", {"BertMini", 0, 32, 1, STEP_MIX, false}, 9},
+    {"BertBase.128", {"BertBase", 0, 8, 1, STEP_FULL, false}, 5},
+    {"BertBase.mix", {"BertBase", 0, 32, 1, STEP_MIX, false}, 5},
+    {"BertBase.32x128", {"BertBase", 0, 32, 1, STEP_FULL, false}, 3},
+};
+
+static void bench_case(const char *case_name, const struct step_case *what, int n_rounds)
 {
     static struct step s;
     double best[] = {[GEMM_FP32] = 1e9, [GEMM_BF16] = 1e9};
@@ -33,9 +46,9 @@ static void bench_case(const char *preset, const struct step_case *what, int n_r
             start = step_cpu_seconds() - start;
             best[p] = start < best[p] ? start : best[p];
         }
-    (void)snprintf(name, sizeof name, "precision.bf16.%s", preset);
+    (void)snprintf(name, sizeof name, "precision.bf16.%s", case_name);
     bench_print(name, best[GEMM_FP32] / best[GEMM_BF16], "x", "the same steps in fp32, in turn");
-    (void)snprintf(name, sizeof name, "precision.bf16.%s.speed", preset);
+    (void)snprintf(name, sizeof name, "precision.bf16.%s.speed", case_name);
     bench_print(name, s.tokens / best[GEMM_BF16], "tokens/s", "one core");
     step_deinit(&s);
 }
@@ -58,19 +71,18 @@ static void bench_kernel(void)
     bench_print("precision.bf16.product.ratio", bf16 / fp32, "x", "SGEMM of that size, in turn");
 }
 
+/* With a name as the argument: that case only. */
 int main(int argc, char **argv)
 {
-    (void)argc;
     step_setup(argv, 1);
     if (!gemm_has_bf16()) {
         (void)fputs("bench_precision: this processor has no AVX512_BF16\n", stderr);
         return 0;
     }
-    bench_kernel();
-    bench_case("BertMini.128", &(struct step_case){"BertMini", 0, 32, 1, STEP_FULL, false}, 9);
-    bench_case("BertMini.mix", &(struct step_case){"BertMini", 0, 32, 1, STEP_MIX, false}, 9);
-    bench_case("BertBase.128", &(struct step_case){"BertBase", 0, 8, 1, STEP_FULL, false}, 5);
-    bench_case("BertBase.mix", &(struct step_case){"BertBase", 0, 32, 1, STEP_MIX, false}, 5);
-    bench_case("BertBase.32x128", &(struct step_case){"BertBase", 0, 32, 1, STEP_FULL, false}, 3);
+    if (argc == 1)
+        bench_kernel();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (argc == 1 || strcmp(argv[1], cases[i].name) == 0)
+            bench_case(cases[i].name, &cases[i].what, cases[i].n_rounds);
     return 0;
 }
