@@ -87,7 +87,7 @@ static void chain_finds_the_best_cut_of_an_order(void **state)
 static void bound_is_never_above_the_best_plan(void **state)
 {
     struct dice dice = {.state = 43};
-    double gaps = 0;
+    int n_near = 0;
     int n = 0;
 
     (void)state;
@@ -105,14 +105,14 @@ static void bound_is_never_above_the_best_plan(void **state)
         assert_true(bound_step_ms(bound) <= best * (1 + 1e-9));
         if (!isinf(best)) {
             assert_true(bound_window(bound, best * (1 + 1e-9), &lo, &hi));
-            gaps += best / bound_step_ms(bound) - 1;
+            n_near += best < 2 * bound_step_ms(bound);
             n++;
         }
         bound_free(bound);
     }
-    print_message("%.1f%% below the best plan on average\n", 100 * gaps / n);
-    assert_true(gaps / n <
-                1); /* far from its use: few units and nodes, links and memory that bite */
+    /* Weak here, far from its use: few units and nodes, links and memory that bite. */
+    print_message("%d of %d best plans are below twice the bound\n", n_near, n);
+    assert_true(n_near > n / 2);
 }
 
 int main(void)
