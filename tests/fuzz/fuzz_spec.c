@@ -30,6 +30,9 @@ static void check_field(const struct spec_field *f, const struct json *json, con
         memcpy(&real, place, sizeof real);
         MUST(real >= f->min && real <= f->max);
         break;
+    case SPEC_BOOL:
+        MUST(*(const unsigned char *)place <= 1);
+        break;
     case SPEC_ENUM:
         MUST(whole >= 0 && f->words[whole]);
         break;
