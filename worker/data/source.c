@@ -1,17 +1,11 @@
 #include "data/source.h"
 
-static enum err_code load_text(const struct source_params *p, const char *folder,
+static enum err_code load_text(const struct corpus_params *p, const char *folder,
                                const struct layout_split *split, struct source *out,
                                struct err *err)
 {
-    struct corpus_params params = {.layout = p->layout,
-                                   .vocab = p->vocab,
-                                   .max_length = p->max_length,
-                                   .keep_case = p->keep_case,
-                                   .mask_probability = p->mask_probability,
-                                   .seed = p->seed};
     struct source s = {0};
-    enum err_code rc = corpus_load(&params, folder, split, &s.text, err);
+    enum err_code rc = corpus_load(p, folder, split, &s.text, err);
 
     if (rc != ERR_OK)
         return rc;
@@ -20,7 +14,7 @@ static enum err_code load_text(const struct source_params *p, const char *folder
     return ERR_OK;
 }
 
-enum err_code source_load(const struct source_params *p, const char *folder,
+enum err_code source_load(const struct corpus_params *p, const char *folder,
                           const struct layout_split *split, struct source *out, struct err *err)
 {
     enum model_head head = p->layout->task->head;

@@ -8,23 +8,15 @@
 #include "data/corpus.h"
 #include "data/dataset.h"
 
-struct source_params {
-    const struct layout *layout; /* borrowed, like the vocabulary, as long as the source lives */
-    const struct vocab *vocab;
-    int max_length; /* tokens, SEQUENCE_LENGTH_MIN..SEQUENCE_LENGTH_MAX */
-    bool keep_case;
-    double mask_probability; /* these two for plain text */
-    uint64_t seed;
-};
-
 struct source {
     size_t n_samples;
     struct dataset rows; /* zeroed when it is plain text */
     struct corpus text;  /* zeroed when it is not */
 };
 
-/* Errors of dataset_load() and corpus_load(). On ERR_OK the caller owns *out: source_deinit(). */
-MUST_CHECK enum err_code source_load(const struct source_params *p, const char *folder,
+/* `p` is for either; rows have no use for its masks and seed. Errors of dataset_load() and
+ * corpus_load(). On ERR_OK the caller owns *out: source_deinit(). */
+MUST_CHECK enum err_code source_load(const struct corpus_params *p, const char *folder,
                                      const struct layout_split *split, struct source *out,
                                      struct err *err);
 

@@ -43,7 +43,7 @@ static enum err_code load_split(struct feed *f, const struct feed_params *p,
                                 struct err *err)
 {
     const struct spec *spec = p->spec;
-    struct source_params params = {
+    struct corpus_params params = {
         .layout = &f->layout,
         .vocab = &f->vocab,
         .max_length = spec->training.max_length,
