@@ -9,37 +9,12 @@
 
 #include <cmocka.h>
 
+#include "allocations.h"
 #include "base/file.h"
 
 #define N_TRAIN 10
 #define N_DEV   5
 #define VOCAB   "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
-
-/* Counts what is allocated; the sanitizer has allocators of its own. */
-static int n_allocations;
-#ifndef __SANITIZE_ADDRESS__
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t n);
-
-void *malloc(size_t n)
-{
-    n_allocations++;
-    return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    n_allocations++;
-    return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *p, size_t n)
-{
-    n_allocations++;
-    return __libc_realloc(p, n);
-}
-#endif
 
 static char folder[] = "/tmp/test_feed.XXXXXX";
 

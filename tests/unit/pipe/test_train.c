@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "allocations.h"
 #include "base/file.h"
 #include "nn/gemm.h"
 
@@ -17,50 +18,6 @@
 #define EPOCH      (N_ROWS / BATCH)
 #define VOCAB      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
 #define VOCAB_SIZE 8
-
-/* Counts what is allocated, by our code and by the libraries; the sanitizer has allocators of its
- * own. */
-static _Atomic int n_allocations;
-#ifdef __SANITIZE_ADDRESS__
-#define COUNTS false
-#else
-#define COUNTS true
-void *__libc_malloc(size_t n);
-void *__libc_calloc(size_t n, size_t bytes);
-void *__libc_realloc(void *p, size_t n);
-void *__libc_memalign(size_t alignment, size_t n);
-
-void *malloc(size_t n)
-{
-    n_allocations++;
-    return __libc_malloc(n);
-}
-
-void *calloc(size_t n, size_t bytes)
-{
-    n_allocations++;
-    return __libc_calloc(n, bytes);
-}
-
-void *realloc(void *p, size_t n)
-{
-    n_allocations++;
-    return __libc_realloc(p, n);
-}
-
-void *aligned_alloc(size_t alignment, size_t n)
-{
-    n_allocations++;
-    return __libc_memalign(alignment, n);
-}
-
-int posix_memalign(void **out, size_t alignment, size_t n)
-{
-    n_allocations++;
-    *out = __libc_memalign(alignment, n);
-    return *out ? 0 : 12;
-}
-#endif
 
 static char folder[] = "/tmp/test_train.XXXXXX";
 
