@@ -9,6 +9,7 @@
 
 #include <stdint.h>
 
+#include "api/spec.h"
 #include "base/buf.h"
 #include "base/json.h"
 
@@ -27,6 +28,8 @@ struct node {
 struct node_probe {
     double gflops; /* under the limit it ran with */
     double unit_ms;
+    double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
+    struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
@@ -35,7 +38,8 @@ struct node_probe {
 /* Append as one JSON object. */
 MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,
                                           struct err *err);
-/* ERR_INVALID when a figure is missing, not finite or not above zero. */
+/* ERR_INVALID when the speed is missing, or a figure is not finite or makes no sense. Memory and
+ * lengths may be missing. */
 MUST_CHECK enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err);
 
 #endif

@@ -34,6 +34,7 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
     jsonw_string(&w, "job", p->job);
     jsonw_string(&w, "uid", p->uid);
     jsonw_int(&w, "attempt", p->attempt);
+    jsonw_int(&w, "microBatches", p->spec.training.micro_batches);
     jsonw_double(&w, "predictedStepMs", p->predicted_step_ms);
     jsonw_double(&w, "boundMs", p->bound_ms);
     jsonw_string(&w, "reason", p->reason);
@@ -99,6 +100,18 @@ static enum err_code read_stages(const struct json *root, struct plan *p, struct
     return ERR_OK;
 }
 
+/* M as it was planned, which the spec need not say. */
+static enum err_code read_micro_batches(const struct json *root, struct spec *spec, struct err *err)
+{
+    int m = json_int(json_get(root, "microBatches"), spec->training.micro_batches);
+
+    if (m < 1 || spec->training.batch_size % m != 0)
+        return err_set(err, ERR_INVALID, "microBatches: %d does not divide a batch of %d", m,
+                       spec->training.batch_size);
+    spec->training.micro_batches = m;
+    return ERR_OK;
+}
+
 static enum err_code read_plan(const struct json *root, struct plan *p, struct err *err)
 {
     enum err_code rc;
@@ -117,6 +130,8 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
         rc = copy_text(root, "reason", p->reason, sizeof p->reason, err);
     if (rc == ERR_OK)
         rc = spec_parse(json_get(root, "spec"), &p->spec, err);
+    if (rc == ERR_OK)
+        rc = read_micro_batches(root, &p->spec, err);
     if (rc == ERR_OK)
         rc = read_stages(root, p, err);
     return rc;

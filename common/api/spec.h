@@ -89,6 +89,13 @@ struct spec_stages {
     struct spec_stage list[SPEC_STAGES_MAX];
 };
 
+/* How long the sequences of the job's own data are, in tokens, each cut to maxLength. No field of
+ * the document: whoever can read the data says so before planning. */
+struct spec_lengths {
+    double mean; /* 0: nobody measured */
+    double mean_square;
+};
+
 struct spec {
     char preset[SPEC_WORD_BYTES];
     struct model model; /* head and labels follow from the task */
@@ -116,6 +123,7 @@ struct spec {
         char config_map[SPEC_NAME_BYTES];
         char claim[SPEC_NAME_BYTES];
         char path[SPEC_PATH_BYTES]; /* folder inside the claim, "" for its root */
+        struct spec_lengths lengths;
     } data;
     struct {
         int epochs;

@@ -29,8 +29,10 @@ struct model_load cost_load_mean(const struct spec *spec)
     double longest = spec->training.max_length;
     bool is_sample = spec->data.source == SPEC_SOURCE_SAMPLE && spec->data.sample[0];
     double usual = is_sample ? COST_SAMPLE_TOKENS : COST_MEAN_TOKENS;
-    double mean = longest < usual ? longest : usual;
-    double squared = COST_SPREAD * mean * mean;
+    bool is_measured = spec->data.lengths.mean > 0;
+    double tokens = is_measured ? spec->data.lengths.mean : usual;
+    double mean = longest < tokens ? longest : tokens;
+    double squared = is_measured ? spec->data.lengths.mean_square : COST_SPREAD * mean * mean;
 
     return (struct model_load){.n_seqs = sequences(spec),
                                .tokens = n * mean,

@@ -64,8 +64,8 @@ struct cost_unit {
     double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
-/* Sequences of full length and of the mean length. The planner never sees the data itself, so it
- * takes the mean of MNLI, or of the sample where that is the source. */
+/* Sequences of full length and of the mean length: that of spec.data.lengths, or where nobody
+ * measured the job's data the mean of MNLI, or of the sample where that is the source. */
 struct model_load cost_load_full(const struct spec *spec);
 struct model_load cost_load_mean(const struct spec *spec);
 

@@ -74,6 +74,7 @@ void placement_to_plan(const struct partition_request *request, const struct pla
                        struct plan *out)
 {
     out->spec = *request->spec;
+    out->spec.training.micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
     out->predicted_step_ms = placement->predicted_step_ms;
     out->bound_ms = placement->bound_ms;

@@ -155,7 +155,8 @@ static enum err_code compare(const struct partition_request *r, enum spec_strate
 enum err_code partition_solve(const struct partition_request *request, struct placement *out,
                               struct err *err)
 {
-    struct placement p = {.strategy = request->spec->placement.strategy};
+    struct placement p = {.strategy = request->spec->placement.strategy,
+                          .micro_batches = request->spec->training.micro_batches};
     struct spec wide = *request->spec; /* Manual is held against all that could be */
     struct partition_request open = *request;
     struct solution optimal = {.found = false};

@@ -55,6 +55,7 @@ struct placement_left_out {
 
 struct placement {
     enum spec_strategy strategy;
+    int micro_batches; /* the spec's, or chosen where that is 0 */
     int n_stages;
     struct placement_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;

@@ -63,6 +63,8 @@ static void node_probe_reads_back_what_was_written(void **state)
 {
     struct node_probe p = {.gflops = 100.0 / 3,
                            .unit_ms = 0,
+                           .memory_bytes_per_s = 1e11 / 7,
+                           .lengths = {.mean = 17.25, .mean_square = 333.5},
                            .threads = 2,
                            .blas_core = "SkylakeX",
                            .cpu_model = "Some \"CPU\" @ 3 GHz"};
@@ -73,10 +75,24 @@ static void node_probe_reads_back_what_was_written(void **state)
     assert_int_equal(node_probe_write(&p, &out, NULL), ERR_OK);
     assert_int_equal(node_probe_read(buf_text(&out), &back, NULL), ERR_OK);
     assert_true(back.gflops == p.gflops);
+    assert_true(back.memory_bytes_per_s == p.memory_bytes_per_s);
+    assert_true(back.lengths.mean == 17.25);
+    assert_true(back.lengths.mean_square == 333.5);
     assert_int_equal(back.threads, 2);
     assert_string_equal(back.blas_core, p.blas_core);
     assert_string_equal(back.cpu_model, p.cpu_model);
     buf_deinit(&out);
+}
+
+static void node_probe_may_know_neither_memory_nor_data(void **state)
+{
+    struct node_probe p;
+
+    (void)state;
+    assert_int_equal(node_probe_read("{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1}", &p, NULL),
+                     ERR_OK);
+    assert_true(p.memory_bytes_per_s == 0);
+    assert_true(p.lengths.mean == 0);
 }
 
 static void node_probe_refuses_figures_that_make_no_sense(void **state)
@@ -91,6 +107,10 @@ static void node_probe_refuses_figures_that_make_no_sense(void **state)
         "{\"gflops\": 1, \"unitMs\": -1, \"threads\": 1}",
         "{\"gflops\": \"1\", \"unitMs\": 0, \"threads\": 1}",
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 0}",
+        "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"memoryBytesPerSecond\": -1}",
+        "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"lengths\": {\"mean\": 9}}",
+        "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, "
+        "\"lengths\": {\"mean\": 1e9, \"meanSquare\": 1e18}}",
     };
 
     (void)state;
@@ -108,6 +128,7 @@ int main(void)
         cmocka_unit_test(names_of_children_fit_for_the_longest_job),
         cmocka_unit_test(names_of_probes_differ_by_node),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
+        cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),
         cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

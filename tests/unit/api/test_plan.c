@@ -19,6 +19,7 @@ static struct plan two_stages(void)
                          .job = "mnli",
                          .uid = "6f1c",
                          .attempt = 3,
+                         .spec.training.micro_batches = 16,
                          .n_stages = 2,
                          .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25},
                                     {3, 4, "b", 2000, (int64_t)1 << 40, 0.1}},
@@ -51,6 +52,7 @@ static void plan_reads_back_what_was_written(void **state)
     assert_string_equal(back.reason, p.reason);
     assert_int_equal(back.attempt, 3);
     assert_int_equal(back.spec.training.seed, 7);
+    assert_int_equal(back.spec.training.micro_batches, 16); /* planned; the spec has none */
     assert_int_equal(back.spec.model.layers, 2);
     assert_int_equal(back.n_stages, 2);
     for (int s = 0; s < 2; s++) {
@@ -118,6 +120,19 @@ static void plan_stages_must_cover_every_unit_once(void **state)
     refuse(&p, "stages: cover 0 of 7 units");
 }
 
+static void plan_micro_batches_must_divide_the_batch(void **state)
+{
+    struct plan p = two_stages();
+
+    (void)state;
+    p.spec.training.micro_batches = 0;
+    refuse(&p, "microBatches: 0 does not divide a batch of 32");
+    p.spec.training.micro_batches = -8;
+    refuse(&p, "microBatches: -8");
+    p.spec.training.micro_batches = 5;
+    refuse(&p, "microBatches: 5");
+}
+
 /* Whatever is cut off or garbled must end in an error, never in a crash. */
 static void plan_survives_every_cut_and_flip_of_its_text(void **state)
 {
@@ -168,6 +183,7 @@ int main(void)
         cmocka_unit_test(plan_reads_back_what_was_written),
         cmocka_unit_test(plan_hash_differs_by_job_attempt_and_cut_only),
         cmocka_unit_test(plan_stages_must_cover_every_unit_once),
+        cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
         cmocka_unit_test(plan_survives_every_cut_and_flip_of_its_text),
         cmocka_unit_test(plan_refuses_more_stages_than_there_may_be),
     };

@@ -123,6 +123,20 @@ static void cost_never_takes_sequences_to_be_longer_than_max_length(void **state
     assert_true(cost_load_full(&spec).tokens == 4 * 16);
 }
 
+static void cost_takes_lengths_that_were_measured(void **state)
+{
+    struct spec spec = bert_base();
+
+    (void)state;
+    spec.data.lengths = (struct spec_lengths){.mean = 90, .mean_square = 9000};
+    assert_true(cost_load_mean(&spec).tokens == 4 * 90);
+    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 9000);
+    assert_true(cost_load_full(&spec).tokens == 4 * 128);
+    spec.training.max_length = 64; /* measured for another maxLength: cut as the data will be */
+    assert_true(cost_load_mean(&spec).tokens == 4 * 64);
+    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 64 * 64);
+}
+
 /* BERT-base's weights, gradients and moments alone are 1.75 GB (109.5 M * 16 bytes). */
 static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
 {
@@ -149,6 +163,7 @@ int main(void)
         cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),
         cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),
         cmocka_unit_test(cost_never_takes_sequences_to_be_longer_than_max_length),
+        cmocka_unit_test(cost_takes_lengths_that_were_measured),
         cmocka_unit_test(cost_of_all_parameters_is_that_of_the_published_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
