@@ -6,6 +6,19 @@
 
 #include "base/jsonw.h"
 
+static void write_links(struct jsonw *w, const struct node_probe *p)
+{
+    jsonw_open_array(w, "links");
+    for (int i = 0; i < p->n_links && i < NODE_LINKS_MAX; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_line(w, "node", p->links[i].node);
+        jsonw_double(w, "bytesPerSecond", p->links[i].bytes_per_s);
+        jsonw_double(w, "latencyMs", p->links[i].latency_ms);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
 enum err_code node_probe_write(const struct node_probe *p, struct buf *out, struct err *err)
 {
     struct jsonw w;
@@ -20,8 +33,10 @@ enum err_code node_probe_write(const struct node_probe *p, struct buf *out, stru
     jsonw_double(&w, "meanSquare", p->lengths.mean_square);
     jsonw_close(&w);
     jsonw_int(&w, "threads", p->threads);
-    jsonw_string(&w, "blasCore", p->blas_core);
-    jsonw_string(&w, "cpuModel", p->cpu_model);
+    jsonw_line(&w, "blasCore", p->blas_core);
+    jsonw_line(&w, "cpuModel", p->cpu_model);
+    if (p->n_links > 0)
+        write_links(&w, p);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
 }
@@ -33,6 +48,29 @@ static bool are_lengths(const struct spec_lengths *l)
         return true;
     return l->mean >= 1 && l->mean <= 65536 && l->mean_square >= 0.999 * l->mean * l->mean &&
            l->mean_square <= 65536.0 * 65536.0;
+}
+
+static enum err_code read_links(const struct json *links, struct node_probe *out, struct err *err)
+{
+    if (json_count(links) > NODE_LINKS_MAX)
+        return err_set(err, ERR_INVALID, "probe result: %zu links, more than %d", json_count(links),
+                       NODE_LINKS_MAX);
+    for (const struct json *v = json_first(links); v; v = json_next(v)) {
+        struct node_link *to = &out->links[out->n_links++];
+        const char *node = json_string(json_get(v, "node"), "");
+
+        to->bytes_per_s = json_double(json_get(v, "bytesPerSecond"), -1);
+        to->latency_ms = json_double(json_get(v, "latencyMs"), -1);
+        if (*node == '\0' || strlen(node) >= sizeof to->node ||
+            !(to->bytes_per_s > 0 && to->bytes_per_s < 1e13) ||
+            !(to->latency_ms >= 0 && to->latency_ms < 1e5))
+            return err_set(err, ERR_INVALID,
+                           "probe result: a link to \"%.60s\" with %g bytes/s and %g ms makes no "
+                           "sense",
+                           node, to->bytes_per_s, to->latency_ms);
+        memcpy(to->node, node, strlen(node) + 1);
+    }
+    return ERR_OK;
 }
 
 enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err)
@@ -53,7 +91,10 @@ enum err_code node_probe_read(const char *text, struct node_probe *out, struct e
                    json_string(json_get(root, "blasCore"), ""));
     (void)snprintf(p.cpu_model, sizeof p.cpu_model, "%s",
                    json_string(json_get(root, "cpuModel"), ""));
+    rc = read_links(json_get(root, "links"), &p, err);
     json_free(root);
+    if (rc != ERR_OK)
+        return rc;
     if (!(p.gflops > 0 && p.gflops < 1e9) || !(p.unit_ms >= 0 && p.unit_ms < 1e6) || p.threads < 1)
         return err_set(err, ERR_INVALID,
                        "probe result: %g GFLOP/s, %g ms, %d threads make no sense", p.gflops,

@@ -15,6 +15,9 @@
 
 #define NODE_NAME_BYTES 254
 #define NODE_TEXT_BYTES 128
+#define NODE_LINKS_MAX  8 /* neighbours that a probe measures its links to */
+
+#define NODE_PROBE_MAX_BYTES 4096 /* of the document: a termination message has no more */
 
 struct node {
     char name[NODE_NAME_BYTES];
@@ -22,6 +25,13 @@ struct node {
     int64_t memory_bytes; /* free for a stage, and its ceiling */
     double gflops;        /* of BERT training, forward and backward, with cpu_milli */
     double unit_ms;       /* fixed cost of a unit's forward and backward, beside its FLOPs */
+};
+
+/* What a message from this machine to another one takes. */
+struct node_link {
+    char node[NODE_NAME_BYTES];
+    double bytes_per_s; /* of one large message after the other */
+    double latency_ms;  /* half a round trip of a small one */
 };
 
 /* What `skyjob-worker probe` prints and leaves as its termination message. */
@@ -33,13 +43,15 @@ struct node_probe {
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
+    int n_links; /* 0: it had no neighbour, or none answered */
+    struct node_link links[NODE_LINKS_MAX];
 };
 
-/* Append as one JSON object. */
+/* Append as one JSON object of at most NODE_PROBE_MAX_BYTES, whatever is in `p`. */
 MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,
                                           struct err *err);
-/* ERR_INVALID when the speed is missing, or a figure is not finite or makes no sense. Memory and
- * lengths may be missing. */
+/* ERR_INVALID when the speed is missing, a figure is not finite or makes no sense, or there are
+ * more than NODE_LINKS_MAX links. Memory, lengths and links may be missing. */
 MUST_CHECK enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err);
 
 #endif

@@ -45,18 +45,6 @@ static void write_measured(struct jsonw *w, const char *key, double value)
     write_double(w, key, strtod(text, NULL));
 }
 
-/* One line: control characters, of which each would take six bytes, become blanks. */
-static void write_line(struct jsonw *w, const char *key, const char *text)
-{
-    char line[PROGRESS_ERROR_BYTES];
-
-    (void)snprintf(line, sizeof line, "%s", text);
-    for (char *c = line; *c; c++)
-        if ((unsigned char)*c < ' ')
-            *c = ' ';
-    jsonw_string(w, key, line);
-}
-
 static void write_figures(struct jsonw *w, const struct progress *p)
 {
     jsonw_int(w, "step", p->step);
@@ -74,7 +62,7 @@ static void write_figures(struct jsonw *w, const struct progress *p)
     jsonw_open_array(w, "metrics");
     for (int i = 0; i < p->n_metrics; i++) {
         jsonw_open_object(w, NULL);
-        write_line(w, "name", p->metrics[i].name);
+        jsonw_line(w, "name", p->metrics[i].name);
         write_double(w, "value", p->metrics[i].value);
         jsonw_close(w);
     }
@@ -93,9 +81,9 @@ enum err_code progress_write(const struct progress *p, struct buf *out, struct e
     jsonw_int(&w, "attempt", p->attempt);
     jsonw_bool(&w, "hasPeers", p->has_peers);
     write_figures(&w, p);
-    write_line(&w, "initialised", p->initialised);
-    write_line(&w, "blas", p->blas);
-    write_line(&w, "error", p->error);
+    jsonw_line(&w, "initialised", p->initialised);
+    jsonw_line(&w, "blas", p->blas);
+    jsonw_line(&w, "error", p->error);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
 }

@@ -112,6 +112,17 @@ void jsonw_string(struct jsonw *w, const char *key, const char *value)
     put_quoted(w, value ? value : "");
 }
 
+void jsonw_line(struct jsonw *w, const char *key, const char *text)
+{
+    char line[512];
+
+    (void)snprintf(line, sizeof line, "%s", text);
+    for (char *c = line; *c; c++)
+        if ((unsigned char)*c < ' ')
+            *c = ' ';
+    jsonw_string(w, key, line);
+}
+
 void jsonw_stringf(struct jsonw *w, const char *key, const char *fmt, ...)
 {
     char text[STRINGF_MAX_BYTES];

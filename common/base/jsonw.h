@@ -29,6 +29,8 @@ void jsonw_open_array(struct jsonw *w, const char *key);
 void jsonw_close(struct jsonw *w);
 
 void jsonw_string(struct jsonw *w, const char *key, const char *value);
+/* Up to 511 bytes as one line: control characters, of which each would take six, become blanks. */
+void jsonw_line(struct jsonw *w, const char *key, const char *text);
 /* Up to 4095 bytes. */
 void jsonw_stringf(struct jsonw *w, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

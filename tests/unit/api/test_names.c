@@ -69,7 +69,7 @@ static void node_probe_reads_back_what_was_written(void **state)
                            .blas_core = "SkylakeX",
                            .cpu_model = "Some \"CPU\" @ 3 GHz"};
     struct node_probe back;
-    struct buf out = {.max = 4096};
+    struct buf out = {.max = NODE_PROBE_MAX_BYTES};
 
     (void)state;
     assert_int_equal(node_probe_write(&p, &out, NULL), ERR_OK);
@@ -95,6 +95,33 @@ static void node_probe_may_know_neither_memory_nor_data(void **state)
     assert_true(p.lengths.mean == 0);
 }
 
+static void node_probe_fits_a_termination_message(void **state)
+{
+    struct node_probe p = {
+        .gflops = 100.0 / 3, .unit_ms = 1.0 / 3, .threads = 1000000, .n_links = NODE_LINKS_MAX};
+    struct node_probe back;
+    struct buf out = {.max = NODE_PROBE_MAX_BYTES};
+
+    (void)state;
+    p.memory_bytes_per_s = 1e12 / 3;
+    p.lengths = (struct spec_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
+    memset(p.blas_core, '\n', sizeof p.blas_core - 1);
+    memset(p.cpu_model, '"', sizeof p.cpu_model - 1);
+    for (int i = 0; i < p.n_links; i++) {
+        memset(p.links[i].node, 'a' + i, sizeof p.links[i].node - 1);
+        p.links[i].bytes_per_s = 1e12 / 3;
+        p.links[i].latency_ms = 1e5 / 3;
+    }
+    assert_int_equal(node_probe_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(node_probe_read(buf_text(&out), &back, NULL), ERR_OK);
+    assert_int_equal(back.n_links, NODE_LINKS_MAX);
+    assert_memory_equal(back.links, p.links, sizeof p.links);
+    buf_deinit(&out);
+}
+
+#define GOOD "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, "
+#define LINK "{\"node\": \"b\", \"bytesPerSecond\": 1, \"latencyMs\": 0}"
+
 static void node_probe_refuses_figures_that_make_no_sense(void **state)
 {
     static const char *const bad[] = {
@@ -111,6 +138,14 @@ static void node_probe_refuses_figures_that_make_no_sense(void **state)
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"lengths\": {\"mean\": 9}}",
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, "
         "\"lengths\": {\"mean\": 1e9, \"meanSquare\": 1e18}}",
+        GOOD "\"links\": [{}]}",
+        GOOD "\"links\": [{\"node\": \"\", \"bytesPerSecond\": 1, \"latencyMs\": 1}]}",
+        GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 0, \"latencyMs\": 1}]}",
+        GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 1e999, \"latencyMs\": 1}]}",
+        GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 1, \"latencyMs\": -1}]}",
+        GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 1}]}",
+        GOOD "\"links\": [" LINK "," LINK "," LINK "," LINK "," LINK "," LINK "," LINK "," LINK
+             "," LINK "]}",
     };
 
     (void)state;
@@ -119,6 +154,8 @@ static void node_probe_refuses_figures_that_make_no_sense(void **state)
 
         assert_int_equal(node_probe_read(bad[i], &p, NULL), ERR_INVALID);
     }
+    assert_int_equal(node_probe_read(GOOD "\"links\": [" LINK "]}", &(struct node_probe){0}, NULL),
+                     ERR_OK);
 }
 
 int main(void)
@@ -129,6 +166,7 @@ int main(void)
         cmocka_unit_test(names_of_probes_differ_by_node),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
         cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),
+        cmocka_unit_test(node_probe_fits_a_termination_message),
         cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,26 @@ static void jsonw_escapes_what_json_does_not_take(void **state)
     buf_deinit(&out);
 }
 
+static void jsonw_makes_a_line_of_what_has_control_characters(void **state)
+{
+    char text[600];
+    struct buf out = {.max = 600};
+    struct jsonw w;
+
+    (void)state;
+    memset(text, '\a', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    jsonw_init(&w, &out);
+    jsonw_open_array(&w, NULL);
+    jsonw_line(&w, NULL, "two\nlines\t\"a\"");
+    jsonw_line(&w, NULL, text); /* cut at 511 */
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_int_equal(strncmp(out.data, "[\"two lines \\\"a\\\"\",\"   ", 22), 0);
+    assert_int_equal(out.len, 20 + 511 + 2);
+    buf_deinit(&out);
+}
+
 static void jsonw_puts_a_replacement_for_bytes_that_are_not_utf8(void **state)
 {
     struct buf out = {.max = 1000};
@@ -184,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(jsonw_writes_nested_objects_and_arrays),
         cmocka_unit_test(jsonw_escapes_what_json_does_not_take),
+        cmocka_unit_test(jsonw_makes_a_line_of_what_has_control_characters),
         cmocka_unit_test(jsonw_puts_a_replacement_for_bytes_that_are_not_utf8),
         cmocka_unit_test(jsonw_double_reads_back_as_the_same_double),
         cmocka_unit_test(jsonw_refuses_a_number_that_is_not_finite),
