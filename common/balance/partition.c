@@ -22,6 +22,41 @@ static enum err_code check_nodes(const struct partition_request *r, struct err *
     return ERR_OK;
 }
 
+static bool is_link(const struct cost_link *l)
+{
+    return l->bytes_per_s > 0 && isfinite(l->bytes_per_s) && l->latency_ms >= 0 &&
+           isfinite(l->latency_ms);
+}
+
+static enum err_code check_links(const struct partition_request *r, struct err *err)
+{
+    if (!r->links)
+        return is_link(&r->link) ? ERR_OK
+                                 : err_set(err, ERR_INVALID,
+                                           "the link between nodes: %g bytes/s and %g ms are not "
+                                           "possible",
+                                           r->link.bytes_per_s, r->link.latency_ms);
+    for (int a = 0; a < r->n_nodes; a++)
+        for (int b = 0; b < a; b++) {
+            const struct cost_link *there = partition_link(r, a, b);
+            const struct cost_link *back = partition_link(r, b, a);
+
+            if (!is_link(there))
+                return err_set(err, ERR_INVALID,
+                               "the link between %.60s and %.60s: %g bytes/s and %g ms are not "
+                               "possible",
+                               r->nodes[a].name, r->nodes[b].name, there->bytes_per_s,
+                               there->latency_ms);
+            if (there->bytes_per_s != back->bytes_per_s || there->latency_ms != back->latency_ms)
+                return err_set(err, ERR_INVALID,
+                               "the link between %.60s and %.60s: %g bytes/s and %g ms one way, "
+                               "%g bytes/s and %g ms the other; both ways must be given alike",
+                               r->nodes[a].name, r->nodes[b].name, there->bytes_per_s,
+                               there->latency_ms, back->bytes_per_s, back->latency_ms);
+        }
+    return ERR_OK;
+}
+
 /* What every message about memory ends with. */
 #define ADVICE                                                                                     \
     "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
@@ -165,6 +200,8 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
     int misfit = -1;
     enum err_code rc = check_nodes(request, err);
 
+    if (rc == ERR_OK)
+        rc = check_links(request, err);
     if (p.strategy == SPEC_STRATEGY_MANUAL) {
         wide.placement.min_stages = 1;
         wide.placement.max_stages = SPEC_STAGES_MAX;

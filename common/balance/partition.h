@@ -37,8 +37,16 @@ struct partition_request {
     const struct spec *spec; /* model, training, placement */
     const struct node *nodes;
     int n_nodes;
-    struct cost_link link; /* COST_LINK_DEFAULT when nobody measured */
+    struct cost_link link;         /* COST_LINK_DEFAULT when nobody measured */
+    const struct cost_link *links; /* [n_nodes][n_nodes], symmetrical; NULL: every pair is `link` */
 };
+
+/* Between two nodes of the request. */
+static inline const struct cost_link *partition_link(const struct partition_request *r, int a,
+                                                     int b)
+{
+    return r->links ? &r->links[(size_t)a * (size_t)r->n_nodes + (size_t)b] : &r->link;
+}
 
 struct placement_stage {
     int node; /* index into the request's nodes */
@@ -71,7 +79,7 @@ struct placement {
  *
  * Returns ERR_OK; ERR_NOT_FOUND when nothing fits, in words that tell what to change: "unit
  * embeddings needs 700 MiB, the largest node offers 512 MiB: ...", or when Manual names a node that
- * is not there; ERR_INVALID for a node without speed; ERR_NO_MEMORY.
+ * is not there; ERR_INVALID for a node without speed and for a link that cannot be; ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
                                          struct placement *out, struct err *err);
