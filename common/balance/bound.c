@@ -2,8 +2,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "balance/cut.h"
+#include "balance/groups.h"
 
 #define HALVINGS_MAX  96
 #define PRICES        20     /* tried for maxStages */
@@ -12,9 +14,10 @@
 
 /* A node that is being filled. */
 struct vessel {
-    int node;
-    double flops; /* that it can take under T */
-    double price; /* ms a FLOP */
+    int at;         /* index into bound.nodes */
+    double flops;   /* that it can take under T */
+    double edge_ms; /* that no edge of it is below */
+    double price;   /* ms a FLOP */
 };
 
 /* What a run is held against. */
@@ -37,10 +40,15 @@ struct bound {
     double flops[MODEL_UNITS_MAX + 1]; /* prefix sums */
     int64_t state_bytes[MODEL_UNITS_MAX + 1];
     int64_t activation_bytes[MODEL_UNITS_MAX + 1];
+    double least_rate;     /* ms a FLOP, of the fastest node */
     double largest_flops;  /* of a layer unit */
     int64_t scratch_bytes; /* of a layer unit, at least */
-    double edge_ms, least_edge_ms;
-    double bonus_flops;     /* that the last stages can take beyond their vessels */
+    struct groups groups;
+    int *group_of[GROUPS_SCALES_MAX]; /* [n] at each scale of the groups */
+    int *island_of;                   /* [n] who can reach whom under the T at hand */
+    double *group_flops;              /* [n] that those of a group can take */
+    double bonus_flops;               /* that the last stages can take beyond their vessels */
+    int n_vessels;
     struct vessel *vessels; /* [n] */
     int n_intervals;
     struct interval list[HALVINGS_MAX + 1];
@@ -54,10 +62,8 @@ static void sum_up(struct bound *b)
     cost_of_units(spec, costs);
     b->n_units = model_units(&spec->model);
     b->n_layer_units = 2 * spec->model.layers;
-    b->edge_ms = b->least_edge_ms = INFINITY;
     for (int u = 0; u < b->n_units; u++) {
         const struct cost_unit c = costs[u];
-        double edge_ms;
 
         b->flops[u + 1] = b->flops[u] + c.flops;
         b->state_bytes[u + 1] = b->state_bytes[u] + c.state_bytes;
@@ -67,11 +73,6 @@ static void sum_up(struct bound *b)
             if (u == 1 || c.scratch_bytes < b->scratch_bytes)
                 b->scratch_bytes = c.scratch_bytes;
         }
-        edge_ms = cost_edge_ms(&c, &b->request->link);
-        if (u < b->n_units - 1)
-            b->least_edge_ms = fmin(b->least_edge_ms, edge_ms);
-        if (u <= b->n_layer_units - 1)
-            b->edge_ms = fmin(b->edge_ms, edge_ms);
     }
 }
 
@@ -87,9 +88,9 @@ static bool fits(const struct bound *b, const struct node *n, int first, int end
 }
 
 /* Layers are alike, so a run may as well begin in the first one. */
-static double most_flops(const struct bound *b, int node, const struct limit *limit)
+static double most_flops(const struct bound *b, int at, const struct limit *limit)
 {
-    const struct node *n = &b->request->nodes[node];
+    const struct node *n = &b->request->nodes[b->nodes[at]];
     double most = 0;
 
     for (int first = 1; first <= 2; first++) {
@@ -116,7 +117,7 @@ static int by_price(const void *a, const void *b)
 
     if (x->price != y->price)
         return x->price < y->price ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
+    return x->at < y->at ? -1 : x->at > y->at;
 }
 
 static int by_flops(const void *a, const void *b)
@@ -133,42 +134,67 @@ static bool is_enough(struct bound *b)
     int max_stages = b->request->spec->placement.max_stages;
     double left = (b->flops[b->n_layer_units + 1] - b->flops[1]) * (1 - 1e-9) - b->bonus_flops;
 
-    qsort(b->vessels, (size_t)b->n, sizeof *b->vessels, by_flops);
-    for (int i = 0; i < b->n && i < max_stages; i++)
+    qsort(b->vessels, (size_t)b->n_vessels, sizeof *b->vessels, by_flops);
+    for (int i = 0; i < b->n_vessels && i < max_stages; i++)
         left -= b->vessels[i].flops;
     return left <= 0;
 }
 
-/* Returns the least time of a FLOP. */
-static double sort_by_price(struct bound *b, double stage_ms)
+/* What a stage costs beside its FLOPs. */
+struct toll {
+    double stage_ms;
+    int scale;           /* of the groups; -1: all nodes are one */
+    double most_edge_ms; /* an edge within a group counts as at most this */
+    double group_ms;     /* for each group but one: another edge that long joins it */
+};
+
+static double edge_price_ms(const struct vessel *v, const struct toll *t)
 {
-    double rate = INFINITY;
-
-    for (int i = 0; i < b->n; i++) {
-        struct vessel *v = &b->vessels[i];
-        const struct node *n = &b->request->nodes[v->node];
-        double own = 1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops;
-
-        rate = fmin(rate, 1 / (n->gflops * 1e6));
-        v->price = v->flops > 0 ? own + stage_ms / v->flops : INFINITY;
-    }
-    qsort(b->vessels, (size_t)b->n, sizeof *b->vessels, by_price);
-    return rate;
+    return 2 * fmin(v->edge_ms, t->most_edge_ms);
 }
 
-/* Least time of all stages and edges when every stage costs `stage_ms` as well; how many stages
- * that takes. INFINITY: it does not go in. */
-static double pour(struct bound *b, double stage_ms, double *out_stages)
+/* A group is paid for by those in it as they are filled. */
+static void sum_groups(struct bound *b, const struct toll *t)
+{
+    for (int i = 0; i < b->n; i++)
+        b->group_flops[i] = 0;
+    for (int i = 0; i < b->n_vessels; i++)
+        b->group_flops[b->group_of[t->scale][b->vessels[i].at]] += b->vessels[i].flops;
+    for (int i = 0; i < b->n; i++)
+        b->group_flops[i] = fmin(b->group_flops[i], b->flops[b->n_units]);
+}
+
+static void sort_by_price(struct bound *b, const struct toll *t)
+{
+    for (int i = 0; i < b->n_vessels; i++) {
+        struct vessel *v = &b->vessels[i];
+        const struct node *n = &b->request->nodes[b->nodes[v->at]];
+        double own = 1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops;
+
+        if (v->flops <= 0) {
+            v->price = INFINITY;
+            continue;
+        }
+        v->price = own + (t->stage_ms + edge_price_ms(v, t)) / v->flops;
+        if (t->scale >= 0)
+            v->price += t->group_ms / b->group_flops[b->group_of[t->scale][v->at]];
+    }
+    qsort(b->vessels, (size_t)b->n_vessels, sizeof *b->vessels, by_price);
+}
+
+/* Least time of all stages and edges at this toll, which is paid for the last stage and group as
+ * well; how many stages that takes. INFINITY: it does not go in. */
+static double pour(struct bound *b, const struct toll *t, double *out_stages)
 {
     double left = b->flops[b->n_layer_units + 1] - b->flops[1];
     double beside = b->flops[b->n_units] - left;
     double bonus = fmin(b->bonus_flops, left);
     double sum_ms = 0;
-    double rate = sort_by_price(b, stage_ms);
 
+    sort_by_price(b, t);
     *out_stages = 0;
     left -= bonus;
-    for (int i = 0; i < b->n && left > 0; i++) {
+    for (int i = 0; i < b->n_vessels && left > 0; i++) {
         const struct vessel *v = &b->vessels[i];
         double part = fmin(v->flops, left);
 
@@ -178,50 +204,76 @@ static double pour(struct bound *b, double stage_ms, double *out_stages)
         *out_stages += part / v->flops;
         left -= part;
     }
-    return left > 1e-9 * b->flops[b->n_units] ? INFINITY : sum_ms + (beside + bonus) * rate;
+    return left > 1e-9 * b->flops[b->n_units] ? INFINITY
+                                              : sum_ms + (beside + bonus) * b->least_rate;
 }
 
-/* Least time with the vessels as they are. One of the edges may be the cheap one behind the pooler,
- * and S stages have S - 1 edges. */
-static double price_stages(struct bound *b, double cap_ms)
+/* Least time with the vessels as they are. S stages that have layers have S - 1 edges between
+ * them, so the greatest toll of an edge is spared once. */
+static double price_stages(struct bound *b, double cap_ms, struct toll toll)
 {
     int max_stages = b->request->spec->placement.max_stages;
-    double spared = 2 * b->edge_ms + 2 * fmax(0, b->edge_ms - b->least_edge_ms);
-    double stages;
-    double best;
     double low = 0;
     double high = cap_ms;
+    double spared = 0;
+    double stages;
+    double best;
 
-    if (!is_enough(b))
-        return INFINITY;
-    best = pour(b, 2 * b->edge_ms, &stages) - spared;
+    for (int i = 0; i < b->n_vessels; i++)
+        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll));
+    spared += toll.group_ms;
+    best = pour(b, &toll, &stages) - spared;
+    if (isinf(best) || stages <= max_stages)
+        return best;
     /* The price of a stage at which so many are enough; every price gives a bound. */
-    for (int i = 0; i < PRICES && !isinf(best) && stages != max_stages; i++) {
-        double price = (low + high) / 2;
-        double sum_ms;
-
-        if (i == 0 && stages < max_stages)
-            break;
-        sum_ms = pour(b, 2 * b->edge_ms + price, &stages) - price * max_stages - spared;
-        best = fmax(best, sum_ms);
+    for (int i = 0; i < PRICES && stages != max_stages; i++) {
+        toll.stage_ms = (low + high) / 2;
+        best = fmax(best, pour(b, &toll, &stages) - toll.stage_ms * max_stages - spared);
         if (stages > max_stages)
-            low = price;
+            low = toll.stage_ms;
         else
-            high = price;
+            high = toll.stage_ms;
     }
     return best;
 }
 
-/* Set the vessels to what nodes can take with so much in flight. */
-static double set_vessels(struct bound *b, const struct limit *limit)
+/* The best of what is known when groups are told apart at some scale, or not. */
+static double price_groups(struct bound *b, double cap_ms)
+{
+    const struct groups *g = &b->groups;
+    double best;
+
+    if (!is_enough(b))
+        return INFINITY;
+    best = price_stages(b, cap_ms, (struct toll){.scale = -1, .most_edge_ms = cap_ms});
+    for (int k = 0; k < g->n_scales && !isinf(best); k++) {
+        struct toll toll = {.scale = k,
+                            .most_edge_ms = g->scale_ms[k],
+                            .group_ms = 2 * (g->next_ms[k] - g->scale_ms[k])};
+
+        if (g->next_ms[k] > cap_ms)
+            continue;
+        sum_groups(b, &toll);
+        best = fmax(best, price_stages(b, cap_ms, toll));
+    }
+    return best;
+}
+
+/* Set the vessels to what the nodes of an island can take with so much in flight. */
+static double set_vessels(struct bound *b, int island, const struct limit *limit)
 {
     double sum = 0;
 
     b->bonus_flops = 0;
+    b->n_vessels = 0;
     for (int i = 0; i < b->n; i++) {
-        b->vessels[i].node = b->nodes[i];
-        b->vessels[i].flops = most_flops(b, b->nodes[i], limit);
-        sum += b->vessels[i].flops;
+        struct vessel *v = &b->vessels[b->n_vessels];
+
+        if (b->island_of[i] != island)
+            continue;
+        b->n_vessels++;
+        *v = (struct vessel){i, most_flops(b, i, limit), b->groups.least_ms[i], 0};
+        sum += v->flops;
     }
     return sum;
 }
@@ -233,28 +285,39 @@ static void set_bonus(struct bound *b, double cap_ms, int most)
     for (int j = 1; j < most; j++) {
         double bonus = 0;
 
-        for (int i = 0; i < b->n; i++) {
+        for (int i = 0; i < b->n_vessels; i++) {
             const struct vessel *v = &b->vessels[i];
 
-            bonus = fmax(bonus, most_flops(b, v->node, &(struct limit){cap_ms, j}) - v->flops);
+            bonus = fmax(bonus, most_flops(b, v->at, &(struct limit){cap_ms, j}) - v->flops);
         }
         b->bonus_flops += bonus;
     }
 }
 
-/* f(T). Two bounds, of which the better counts: one micro-batch in flight everywhere; and as many
- * as there are, but for the last stages. */
-static double least_sum(struct bound *b, double cap_ms)
+/* f(T) for the nodes of an island. Two bounds, of which the better counts: one micro-batch in
+ * flight everywhere; and as many as there are, but for the last stages. */
+static double least_of_island(struct bound *b, int island, double cap_ms)
 {
     int m = b->request->spec->training.micro_batches;
     int most = m < IN_FLIGHT_MAX ? m : IN_FLIGHT_MAX;
-    double roomy = set_vessels(b, &(struct limit){cap_ms, 1});
-    double best = price_stages(b, cap_ms);
+    double roomy = set_vessels(b, island, &(struct limit){cap_ms, 1});
+    double best = price_groups(b, cap_ms);
 
-    if (isinf(best) || set_vessels(b, &(struct limit){cap_ms, most}) >= roomy)
+    if (isinf(best) || set_vessels(b, island, &(struct limit){cap_ms, most}) >= roomy)
         return best;
     set_bonus(b, cap_ms, most);
-    return fmax(best, price_stages(b, cap_ms));
+    return fmax(best, price_groups(b, cap_ms));
+}
+
+/* f(T): no edge is above T either, so all stages with layers are on one island. */
+static double least_sum(struct bound *b, double cap_ms)
+{
+    int n_islands = groups_at(&b->groups, cap_ms, b->island_of);
+    double least = INFINITY;
+
+    for (int island = 0; island < n_islands; island++)
+        least = fmin(least, least_of_island(b, island, cap_ms));
+    return least;
 }
 
 static double bound_of(const struct bound *b, const struct interval *i)
@@ -280,35 +343,57 @@ static void halve_intervals(struct bound *b)
     }
 }
 
+static enum err_code init_groups(struct bound *b, struct err *err)
+{
+    size_t n = (size_t)b->n;
+    enum err_code rc = groups_init(b->request, b->nodes, b->n, &b->groups, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    b->vessels = calloc(n, sizeof *b->vessels);
+    b->group_flops = calloc(n, sizeof *b->group_flops);
+    b->island_of = calloc(n * (1 + GROUPS_SCALES_MAX), sizeof *b->island_of);
+    if (!b->vessels || !b->group_flops || !b->island_of)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", b->n);
+    for (int k = 0; k < b->groups.n_scales; k++) {
+        b->group_of[k] = b->island_of + (size_t)(k + 1) * n;
+        (void)groups_at(&b->groups, b->groups.scale_ms[k], b->group_of[k]);
+    }
+    return ERR_OK;
+}
+
 enum err_code bound_new(const struct partition_request *request, const int *nodes, int n,
                         struct bound **out, struct err *err)
 {
     struct bound *b = calloc(1, sizeof *b);
-    struct vessel *vessels = calloc((size_t)n, sizeof *vessels);
-    double fastest = 0;
     double slowest = INFINITY;
     double unit_ms = 0;
     double largest = 0;
     double lo;
     double hi;
+    enum err_code rc;
 
-    if (!b || !vessels) {
-        free(b);
-        free(vessels);
+    if (!b)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+    *b = (struct bound){.request = request, .nodes = nodes, .n = n, .least_rate = INFINITY};
+    rc = init_groups(b, err);
+    if (rc != ERR_OK) {
+        bound_free(b);
+        return rc;
     }
-    *b = (struct bound){.request = request, .nodes = nodes, .n = n, .vessels = vessels};
     sum_up(b);
     for (int i = 0; i < n; i++) {
-        fastest = fmax(fastest, request->nodes[nodes[i]].gflops * 1e6);
-        slowest = fmin(slowest, request->nodes[nodes[i]].gflops * 1e6);
-        unit_ms = fmax(unit_ms, request->nodes[nodes[i]].unit_ms);
+        const struct node *node = &request->nodes[nodes[i]];
+
+        b->least_rate = fmin(b->least_rate, 1 / (node->gflops * 1e6));
+        slowest = fmin(slowest, node->gflops * 1e6);
+        unit_ms = fmax(unit_ms, node->unit_ms);
     }
     /* Some stage has the largest unit, and none has more than all of them. */
     for (int u = 0; u < b->n_units; u++)
         largest = fmax(largest, b->flops[u + 1] - b->flops[u]);
-    lo = largest / fastest;
-    hi = fmax(b->flops[b->n_units] / slowest + b->n_units * unit_ms, 2 * b->edge_ms);
+    lo = largest * b->least_rate;
+    hi = fmax(b->flops[b->n_units] / slowest + b->n_units * unit_ms, b->groups.most_ms);
     b->list[0] = (struct interval){lo, hi, least_sum(b, hi)};
     b->n_intervals = 1;
     halve_intervals(b);
@@ -318,9 +403,18 @@ enum err_code bound_new(const struct partition_request *request, const int *node
 
 void bound_free(struct bound *b)
 {
-    if (b)
-        free(b->vessels);
+    if (!b)
+        return;
+    groups_deinit(&b->groups);
+    free(b->vessels);
+    free(b->group_flops);
+    free(b->island_of);
     free(b);
+}
+
+const struct groups *bound_groups(const struct bound *b)
+{
+    return &b->groups;
 }
 
 double bound_step_ms(const struct bound *b)
@@ -349,14 +443,17 @@ bool bound_window(const struct bound *b, double step_ms, double *out_lo_ms, doub
 
 void bound_rest(struct bound *b, double cap_ms, double *out_ms)
 {
-    double slack = 2 * fmax(0, b->edge_ms - b->least_edge_ms);
+    const struct toll toll = {.scale = -1, .most_edge_ms = cap_ms};
+    double spared = 0; /* behind the pooler an edge is shorter, and behind the head there is none */
     double sum_ms = 0;
-    double rate;
     double room;
     int at = 0;
 
-    (void)set_vessels(b, &(struct limit){cap_ms, 1});
-    rate = sort_by_price(b, 2 * b->edge_ms);
+    memset(b->island_of, 0, (size_t)b->n * sizeof *b->island_of);
+    (void)set_vessels(b, 0, &(struct limit){cap_ms, 1});
+    for (int i = 0; i < b->n_vessels; i++)
+        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll));
+    sort_by_price(b, &toll);
     room = b->vessels[0].flops;
     out_ms[0] = 0;
     for (int u = 0; u < b->n_units; u++) {
@@ -364,7 +461,7 @@ void bound_rest(struct bound *b, double cap_ms, double *out_ms)
         bool is_layer = u >= 1 && u <= b->n_layer_units;
 
         if (!is_layer)
-            sum_ms += left * rate;
+            sum_ms += left * b->least_rate;
         while (is_layer && left > 0 && at < b->n) {
             double part = fmin(left, room);
 
@@ -375,6 +472,6 @@ void bound_rest(struct bound *b, double cap_ms, double *out_ms)
             if (left > 0 && ++at < b->n)
                 room = b->vessels[at].flops;
         }
-        out_ms[u + 1] = fmax(0, sum_ms - slack);
+        out_ms[u + 1] = u <= b->n_layer_units ? sum_ms : fmax(0, sum_ms - spared);
     }
 }

@@ -15,7 +15,7 @@
 #ifndef BALANCE_BOUND_H
 #define BALANCE_BOUND_H
 
-#include "balance/partition.h"
+#include "balance/groups.h"
 
 struct bound;
 
@@ -24,6 +24,9 @@ struct bound;
 MUST_CHECK enum err_code bound_new(const struct partition_request *request, const int *nodes, int n,
                                    struct bound **out, struct err *err);
 void bound_free(struct bound *b);
+
+/* Of those nodes; kept by the bound. */
+const struct groups *bound_groups(const struct bound *b);
 
 /* Milliseconds that no step can be shorter than. */
 double bound_step_ms(const struct bound *b);

@@ -4,17 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage that a node was given: the unit behind its run, and the level behind that. */
+/* The stage that a node was given: the unit behind its run, and level and class behind that. */
 struct chain_choice {
     short end; /* 0: skipped */
     short level;
+    short class;
+};
+
+/* What a solve is held against. */
+struct limits {
+    double cap_ms;   /* stages and edges */
+    double limit_ms; /* sum */
 };
 
 enum err_code chain_init(const struct cut_problem *p, struct chain *out, struct err *err)
 {
     size_t layer = ((size_t)p->max_stages + 1) * ((size_t)p->n_units + 1);
     struct chain c = {.n_nodes = p->n_nodes,
-                      .sum_ms = calloc(2 * layer, sizeof *c.sum_ms),
+                      .sum_ms = calloc(((size_t)p->n_classes + 1) * layer, sizeof *c.sum_ms),
                       .rest_ms = calloc((size_t)p->n_units + 1, sizeof *c.rest_ms),
                       .choice = calloc(layer * (size_t)p->n_nodes, sizeof *c.choice)};
 
@@ -24,6 +31,9 @@ enum err_code chain_init(const struct cut_problem *p, struct chain *out, struct 
     }
     for (int i = 0; i < p->n_nodes; i++)
         c.order[i] = i;
+    for (int class = 0; class < p->n_classes; class ++)
+        c.behind[class] = c.sum_ms + (size_t) class * layer;
+    c.with = c.sum_ms + (size_t)p->n_classes * layer;
     *out = c;
     return ERR_OK;
 }
@@ -80,19 +90,43 @@ static void prepare(const struct cut_problem *p, struct chain *c, double cap_ms)
         c->memory_level = p->max_stages;
 }
 
-/* Let the node at `pos` be the stage in front of those of `level` that begin at unit `end`. */
-static void extend(const struct cut_problem *p, struct chain *c, double cap_ms, int pos, int level,
-                   int end, const double *behind, double *with)
+/* Least time of the stages of choice->level that begin at unit choice->end, and of the edge to them
+ * from a node of link class `from`; INFINITY when that leads nowhere. */
+static double join_ms(const struct cut_problem *p, const struct chain *c,
+                      const struct limits *limits, int from, struct chain_choice *choice)
+{
+    const double *edges_ms = cut_edges_ms(p, from, choice->end);
+    size_t state = (size_t)choice->level * ((size_t)p->n_units + 1) + (size_t)choice->end;
+    double least = INFINITY;
+
+    for (int class = 0; class < p->n_classes; class ++) {
+        double behind_ms = c->behind[class][state];
+        double ms = behind_ms + 2 * edges_ms[class];
+
+        if (ms >= least || edges_ms[class] > limits->cap_ms ||
+            behind_ms + c->rest_ms[choice->end] >= limits->limit_ms)
+            continue;
+        least = ms;
+        choice->class = (short)class;
+    }
+    return least;
+}
+
+/* Let the node at `pos` be the stage in front of those that `found` tells, which take `behind_ms`
+ * with the edge to them. */
+static void extend(const struct cut_problem *p, struct chain *c, double cap_ms, int pos,
+                   double behind_ms, struct chain_choice found)
 {
     size_t row = (size_t)p->n_units + 1;
-    int to = level < c->last_level ? level + 1 : level;
+    int to = found.level < c->last_level ? found.level + 1 : found.level;
     int node = c->order[pos];
     const double *ms = p->ms[node];
-    double base_ms = behind[(size_t)level * row + (size_t)end] + cut_edge_sum_ms(p, end) + ms[end];
-    double *best = with + (size_t)to * row;
+    int end = found.end;
+    double base_ms = behind_ms + ms[end];
+    double *best = c->with + (size_t)to * row;
     struct chain_choice *choice =
         c->choice + ((size_t)pos * ((size_t)p->max_stages + 1) + (size_t)to) * row;
-    int in_flight = cut_in_flight(p, level);
+    int in_flight = cut_in_flight(p, found.level);
     int64_t scratch = 0;
 
     for (int first = end - 1; first >= 0; first--) {
@@ -105,70 +139,91 @@ static void extend(const struct cut_problem *p, struct chain *c, double cap_ms, 
         if (!c->is_roomy[pos] && cut_run_bytes(p, first, end, scratch, in_flight) > p->memory[node])
             continue;
         best[first] = base_ms - ms[first];
-        choice[first] = (struct chain_choice){.end = (short)end, .level = (short)level};
+        choice[first] = found;
     }
 }
 
-/* Returns the sums with all nodes. */
-static const double *fill(const struct cut_problem *p, struct chain *c, double cap_ms,
-                          double limit_ms)
+/* Every stage that the node at `pos` may be. Only the states whose first stage is of its link class
+ * can get better by it. */
+static void add_node(const struct cut_problem *p, struct chain *c, const struct limits *limits,
+                     int pos)
 {
     size_t row = (size_t)p->n_units + 1;
-    size_t layer = ((size_t)p->max_stages + 1) * row;
     size_t used = ((size_t)c->last_level + 1) * row;
-    double *behind = c->sum_ms;
-    double *with = c->sum_ms + layer;
+    int class = p->class_of[c->order[pos]];
+    double *before = c->behind[class];
 
-    for (size_t i = 0; i < used; i++)
-        behind[i] = INFINITY;
-    behind[p->n_units] = 0;
-    for (int pos = c->n_nodes - 1; pos >= 0; pos--) {
-        double *other = behind;
+    memcpy(c->with, before, used * sizeof *before);
+    memset(c->choice + (size_t)pos * ((size_t)p->max_stages + 1) * row, 0,
+           used * sizeof *c->choice);
+    for (int level = 0; level <= c->last_level && level < p->max_stages; level++)
+        for (int end = c->reach[pos + 1]; end > 0; end--) {
+            struct chain_choice found = {.end = (short)end, .level = (short)level};
+            double behind_ms = join_ms(p, c, limits, class, &found);
 
-        memcpy(with, behind, used * sizeof *with);
-        memset(c->choice + (size_t)pos * layer, 0, used * sizeof *c->choice);
-        for (int level = 0; level <= c->last_level; level++) {
-            if (level == p->max_stages)
-                break;
-            for (int end = p->n_units; end > 0; end--)
-                if (end <= c->reach[pos + 1] && /* INFINITY is no state at all */
-                    behind[(size_t)level * row + (size_t)end] + c->rest_ms[end] < limit_ms &&
-                    cut_edge_sum_ms(p, end) / 2 <= cap_ms)
-                    extend(p, c, cap_ms, pos, level, end, behind, with);
+            if (!isinf(behind_ms))
+                extend(p, c, limits->cap_ms, pos, behind_ms, found);
         }
-        behind = with;
-        with = other;
-    }
-    return behind;
+    c->behind[class] = c->with;
+    c->with = before;
+}
+
+static void fill(const struct cut_problem *p, struct chain *c, const struct limits *limits)
+{
+    size_t used = ((size_t)c->last_level + 1) * ((size_t)p->n_units + 1);
+
+    for (int class = 0; class < p->n_classes; class ++)
+        for (size_t i = 0; i < used; i++)
+            c->behind[class][i] = INFINITY;
+    c->behind[0][p->n_units] = 0; /* nobody runs nothing */
+    for (int pos = c->n_nodes - 1; pos >= 0; pos--)
+        add_node(p, c, limits, pos);
+}
+
+/* The best of all that run every unit: level and class of the first stage. */
+static double find_best(const struct cut_problem *p, const struct chain *c,
+                        struct chain_choice *out)
+{
+    size_t row = (size_t)p->n_units + 1;
+    int least = p->min_stages < c->last_level ? p->min_stages : c->last_level;
+    double best_ms = INFINITY;
+
+    for (int level = least; level <= c->last_level; level++)
+        for (int class = 0; class < p->n_classes; class ++) {
+            double ms = c->behind[class][(size_t)level * row];
+
+            if (ms >= best_ms)
+                continue;
+            best_ms = ms;
+            *out = (struct chain_choice){.level = (short)level, .class = (short)class};
+        }
+    return best_ms;
 }
 
 /* The best with stages told apart up to c->last_level. */
-static bool solve_levels(const struct cut_problem *p, struct chain *c, double cap_ms,
-                         double limit_ms, struct cut *out)
+static bool solve_levels(const struct cut_problem *p, struct chain *c, const struct limits *limits,
+                         struct cut *out)
 {
     size_t row = (size_t)p->n_units + 1;
-    size_t layer = ((size_t)p->max_stages + 1) * row;
-    const double *sum_ms = fill(p, c, cap_ms, limit_ms);
-    int level = -1;
+    struct chain_choice next = {.end = 0};
     struct cut cut = {0};
+    double best_ms;
 
-    for (int n = p->min_stages < c->last_level ? p->min_stages : c->last_level; n <= c->last_level;
-         n++)
-        if (!isinf(sum_ms[(size_t)n * row]) &&
-            (level < 0 || sum_ms[(size_t)n * row] < sum_ms[(size_t)level * row]))
-            level = n;
-    if (level < 0 || sum_ms[(size_t)level * row] >= limit_ms)
+    fill(p, c, limits);
+    best_ms = find_best(p, c, &next);
+    if (isinf(best_ms) || best_ms >= limits->limit_ms)
         return false;
     /* The earliest position that improved a state is the one that counts. */
-    for (int pos = 0; cut.first[cut.n_stages] < p->n_units; pos++) {
-        struct chain_choice choice =
-            c->choice[(size_t)pos * layer + (size_t)level * row + (size_t)cut.first[cut.n_stages]];
+    for (int pos = 0; next.end < p->n_units; pos++) {
+        int node = c->order[pos];
+        size_t level = (size_t)pos * ((size_t)p->max_stages + 1) + (size_t)next.level;
+        struct chain_choice choice = c->choice[level * row + (size_t)next.end];
 
-        if (choice.end == 0)
+        if (choice.end == 0 || p->class_of[node] != next.class)
             continue;
-        cut.node[cut.n_stages] = c->order[pos];
+        cut.node[cut.n_stages] = node;
         cut.first[++cut.n_stages] = choice.end;
-        level = choice.level;
+        next = choice;
     }
     cut_measure(p, &cut);
     *out = cut;
@@ -179,6 +234,7 @@ bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double
                  struct cut *out)
 {
     struct chain *c = chain;
+    struct limits limits = {cap_ms, limit_ms};
     struct cut cut;
 
     prepare(p, c, cap_ms);
@@ -188,11 +244,11 @@ bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double
         bound_rest(c->bound, cap_ms, c->rest_ms);
     /* With few levels memory counts too little, never too much: when that finds nothing there is
      * nothing, and when what it finds fits there is nothing better. */
-    if (!solve_levels(p, c, cap_ms, limit_ms, &cut))
+    if (!solve_levels(p, c, &limits, &cut))
         return false;
     if (c->memory_level > c->last_level && cut_misfit(p, &cut) >= 0) {
         c->last_level = c->memory_level;
-        if (!solve_levels(p, c, cap_ms, limit_ms, &cut))
+        if (!solve_levels(p, c, &limits, &cut))
             return false;
     }
     *out = cut;

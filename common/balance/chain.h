@@ -1,14 +1,15 @@
 /* balance/chain.h - the shortest sum of times for one order of nodes, any of which may be skipped.
  *
- * Dynamic programming from the back over (position in the order, stages used, first unit), with
- * the same argument as balance/subsets.h. A node that is added to the order can be skipped, so the
- * result never gets worse by it.
+ * Dynamic programming from the back over (position in the order, stages used, link class of the
+ * first stage, first unit), with the same argument as balance/subsets.h. A node that is added to
+ * the order can be skipped, so the result never gets worse by it.
  *
  * How many stages are used matters for memory, up to as many as there are micro-batches in flight,
  * and for minStages and maxStages. From a last level on it is no longer told apart: where every run
  * under the cap fits into memory at any position and the limits are out of reach, one level is all,
  * and where it does not, one level is tried first. Work: nodes * levels * units * units of the
- * longest run under the cap. Layer: balance. Threads: any, each with its own workspace.
+ * longest run under the cap, and nodes * levels * units * link classes.
+ * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_CHAIN_H
 #define BALANCE_CHAIN_H
@@ -19,14 +20,16 @@
 struct chain {
     int n_nodes;
     int order[PARTITION_CANDIDATES_MAX]; /* candidates, first stage first; set before solving */
-    double *sum_ms;                      /* [2][max_stages+1][n_units+1]: behind, and with a node */
-    struct chain_choice *choice;         /* [n_nodes][max_stages+1][n_units+1] */
-    struct bound *bound;                 /* borrowed; NULL: nothing is known */
-    double *rest_ms;                     /* [n_units+1], see bound_rest() */
-    int memory_level;                    /* up to which memory needs stages to be told apart */
-    int last_level;                      /* of the solve at hand */
-    bool is_roomy[PARTITION_CANDIDATES_MAX]; /* every run of it under the cap fits, by position */
-    int reach[PARTITION_CANDIDATES_MAX + 1]; /* units that the nodes before a position may run */
+    double *sum_ms;                      /* [n_classes+1][max_stages+1][n_units+1] */
+    double *behind[PARTITION_CANDIDATES_MAX]; /* parts of it, by class of the first stage */
+    double *with;                             /* part of it: with the node at hand */
+    struct chain_choice *choice;              /* [n_nodes][max_stages+1][n_units+1] */
+    struct bound *bound;                      /* borrowed; NULL: nothing is known */
+    double *rest_ms;                          /* [n_units+1], see bound_rest() */
+    int memory_level;                         /* up to which memory needs stages to be told apart */
+    int last_level;                           /* of the solve at hand */
+    bool is_roomy[PARTITION_CANDIDATES_MAX];  /* every run of it under the cap fits, by position */
+    int reach[PARTITION_CANDIDATES_MAX + 1];  /* units that the nodes before a position may run */
 };
 
 /* The order is the problem's own at first. */

@@ -1,12 +1,11 @@
 #include "balance/cut.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-static void fill_arrays(const struct partition_request *r, struct cut_problem *p)
+static void fill_arrays(const struct partition_request *r, const struct cost_unit *costs,
+                        struct cut_problem *p)
 {
-    struct cost_unit costs[MODEL_UNITS_MAX];
-
-    cost_of_units(r->spec, costs);
     p->state_bytes[0] = 0;
     p->activation_bytes[0] = 0;
     for (int i = 0; i < p->n_nodes; i++)
@@ -20,10 +19,93 @@ static void fill_arrays(const struct partition_request *r, struct cut_problem *p
         if (c.scratch_bytes > p->max_scratch_bytes)
             p->max_scratch_bytes = c.scratch_bytes;
         p->slot_bytes[u] = c.slot_bytes;
-        p->edge_ms[u] = cost_edge_ms(&c, &r->link);
         for (int i = 0; i < p->n_nodes; i++)
             p->ms[i][u + 1] = p->ms[i][u] + cost_unit_ms(&c, &r->nodes[p->nodes[i]]);
     }
+}
+
+/* Candidates whose link stands for that between two classes; false when there is but one node. */
+static bool find_pair(const struct cut_problem *p, int from, int to, int *out_a, int *out_b)
+{
+    int a = 0;
+    int b = 0;
+
+    while (p->class_of[a] != from)
+        a++;
+    while (b < p->n_nodes && (b == a || p->class_of[b] != to))
+        b++;
+    *out_a = a;
+    *out_b = b;
+    return b < p->n_nodes;
+}
+
+static void fill_table(const struct partition_request *r, const struct cut_problem *p,
+                       const struct cost_unit *c, double *table)
+{
+    for (int from = 0; from < p->n_classes; from++)
+        for (int to = 0; to < p->n_classes; to++) {
+            int a;
+            int b;
+
+            *table++ = find_pair(p, from, to, &a, &b)
+                           ? cost_edge_ms(c, partition_link(r, p->nodes[a], p->nodes[b]))
+                           : INFINITY;
+        }
+}
+
+/* The first unit that sends messages as large as `unit`. */
+static int first_alike(const struct cost_unit *costs, int unit)
+{
+    int first = 0;
+
+    while (costs[first].edge_mean_bytes != costs[unit].edge_mean_bytes)
+        first++;
+    return first;
+}
+
+/* One table for every size of message: nearly all edges carry the same. */
+static enum err_code init_edges(const struct partition_request *r, const struct cost_unit *costs,
+                                struct cut_problem *p, struct err *err)
+{
+    int64_t table = (int64_t)p->n_classes * p->n_classes;
+    int n_tables = 1;
+
+    for (int u = 0; u < p->n_units - 1; u++)
+        n_tables += first_alike(costs, u) == u;
+    p->edge_ms = calloc((size_t)(n_tables * table), sizeof *p->edge_ms);
+    if (!p->edge_ms)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", p->n_nodes);
+    p->edge_at[p->n_units] = --n_tables * table;
+    for (int u = 0; u < p->n_units - 1; u++) {
+        int first = first_alike(costs, u);
+
+        if (first == u) {
+            p->edge_at[u + 1] = --n_tables * table;
+            fill_table(r, p, &costs[u], p->edge_ms + p->edge_at[u + 1]);
+        }
+        p->edge_at[u + 1] = p->edge_at[first + 1];
+    }
+    return ERR_OK;
+}
+
+/* All arrays but edge_ms. */
+static enum err_code init_block(struct cut_problem *p, struct err *err)
+{
+    size_t row = (size_t)p->n_units + 1;
+    int64_t *block = calloc(row * (size_t)(p->n_nodes + 5), sizeof *block);
+
+    _Static_assert(sizeof(double) == sizeof(int64_t), "one block holds both");
+    if (!block)
+        return err_set(err, ERR_NO_MEMORY, "planning %d units on %d nodes", p->n_units, p->n_nodes);
+    p->memory_block = block;
+    p->state_bytes = block;
+    p->activation_bytes = block + row;
+    p->scratch_bytes = block + 2 * row;
+    p->slot_bytes = block + 3 * row;
+    p->edge_at = block + 4 * row;
+    for (int i = 0; i < p->n_nodes; i++)
+        p->ms[i] = (double *)(block + (size_t)(i + 5) * row);
+    return ERR_OK;
 }
 
 enum err_code cut_problem_init(const struct partition_request *request, const int *nodes,
@@ -35,28 +117,27 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
                             .n_microbatches = spec->training.micro_batches,
                             .min_stages = spec->placement.min_stages,
                             .max_stages = spec->placement.max_stages};
-    size_t row = (size_t)p.n_units + 1;
-    int64_t *block = calloc(row * (size_t)(n_nodes + 5), sizeof *block);
+    struct cost_unit costs[MODEL_UNITS_MAX];
+    enum err_code rc = init_block(&p, err);
 
-    _Static_assert(sizeof(double) == sizeof(int64_t), "one block holds both");
-    if (!block)
-        return err_set(err, ERR_NO_MEMORY, "planning %d units on %d nodes", p.n_units, n_nodes);
-    p.memory_block = block;
-    p.state_bytes = block;
-    p.activation_bytes = block + row;
-    p.scratch_bytes = block + 2 * row;
-    p.slot_bytes = block + 3 * row;
-    p.edge_ms = (double *)(block + 4 * row);
+    cost_of_units(spec, costs);
+    p.n_classes = alike_links(request, nodes, n_nodes, p.class_of);
+    alike_nodes(request, nodes, n_nodes, p.class_of, &p.kinds);
     for (int i = 0; i < n_nodes; i++) {
         p.nodes[i] = nodes[i];
         p.memory[i] = request->nodes[nodes[i]].memory_bytes;
-        p.ms[i] = (double *)(block + (size_t)(i + 5) * row);
     }
     if (p.max_stages > n_nodes)
         p.max_stages = n_nodes;
     if (p.max_stages > p.n_units)
         p.max_stages = p.n_units;
-    fill_arrays(request, &p);
+    if (rc == ERR_OK)
+        rc = init_edges(request, costs, &p, err);
+    if (rc != ERR_OK) {
+        cut_problem_deinit(&p);
+        return rc;
+    }
+    fill_arrays(request, costs, &p);
     *out = p;
     return ERR_OK;
 }
@@ -64,6 +145,7 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
 void cut_problem_deinit(struct cut_problem *p)
 {
     free(p->memory_block);
+    free(p->edge_ms);
     *p = (struct cut_problem){0};
 }
 
@@ -73,14 +155,21 @@ void cut_measure(const struct cut_problem *p, struct cut *c)
     c->max_ms = 0;
     for (int s = 0; s < c->n_stages; s++) {
         double ms = cut_run_ms(p, c->node[s], c->first[s], c->first[s + 1]);
-        double edge_ms = cut_edge_sum_ms(p, c->first[s + 1]);
+        double edge_ms = cut_edge_ms(p, c, s);
 
-        c->sum_ms += ms + edge_ms;
+        c->sum_ms += ms + 2 * edge_ms;
         if (ms > c->max_ms)
             c->max_ms = ms;
-        if (edge_ms / 2 > c->max_ms)
-            c->max_ms = edge_ms / 2;
+        if (edge_ms > c->max_ms)
+            c->max_ms = edge_ms;
     }
+}
+
+double cut_edge_ms(const struct cut_problem *p, const struct cut *c, int s)
+{
+    if (s == c->n_stages - 1)
+        return 0;
+    return cut_edges_ms(p, p->class_of[c->node[s]], c->first[s + 1])[p->class_of[c->node[s + 1]]];
 }
 
 int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s)

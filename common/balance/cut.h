@@ -7,6 +7,7 @@
 #ifndef BALANCE_CUT_H
 #define BALANCE_CUT_H
 
+#include "balance/alike.h"
 #include "balance/partition.h"
 
 struct cut_problem {
@@ -22,8 +23,12 @@ struct cut_problem {
     int64_t *scratch_bytes;                   /* [n_units] */
     int64_t max_scratch_bytes;                /* of all units */
     int64_t *slot_bytes;                      /* [n_units] behind each unit */
-    double *edge_ms;                          /* [n_units] behind each unit, one way */
-    void *memory_block;                       /* all arrays */
+    int n_classes;                            /* of links, see balance/alike.h */
+    int class_of[PARTITION_CANDIDATES_MAX];   /* each node's */
+    struct kinds kinds;                       /* of nodes */
+    int64_t *edge_at;   /* [n_units+1] where in edge_ms the table in front of each unit is */
+    double *edge_ms;    /* tables [n_classes][n_classes], one way; the last one is of zeros */
+    void *memory_block; /* all arrays but edge_ms */
 };
 
 /* A way to cut: stage s is units first[s] .. first[s+1]-1 on candidate node[s]. */
@@ -64,14 +69,18 @@ static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int 
            2 * COST_LINK_SLOTS * edges;
 }
 
-/* Cost of the edge behind unit end-1 in the step's sum: there and back; none behind the last. */
-static inline double cut_edge_sum_ms(const struct cut_problem *p, int end)
+/* Milliseconds, one way, of the edge behind unit end-1 from a node of link class `from` to one of
+ * each class; zeros behind the last unit. A class of one node is infinitely far from itself. */
+static inline const double *cut_edges_ms(const struct cut_problem *p, int from, int end)
 {
-    return end < p->n_units ? 2 * p->edge_ms[end - 1] : 0;
+    return p->edge_ms + p->edge_at[end] + (size_t)from * (size_t)p->n_classes;
 }
 
 /* Fill in sum_ms and max_ms from the stages. */
 void cut_measure(const struct cut_problem *p, struct cut *c);
+
+/* One way, of the edge behind stage s; 0 behind the last. */
+double cut_edge_ms(const struct cut_problem *p, const struct cut *c, int s);
 
 /* Bytes of stage s; the step that the cut is predicted to take. */
 int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s);

@@ -49,19 +49,46 @@ static void add_comparison(const struct placement *p, char out[static PLAN_REASO
         add_other(p, "Dynamic", p->dynamic_step_ms, out);
 }
 
+int explain_slow_edge(const struct placement *p)
+{
+    int slow = 0;
+
+    for (int s = 1; s < p->n_stages; s++)
+        if (p->stages[s].edge_ms > p->stages[slow].edge_ms)
+            slow = s;
+    return p->stages[slow].edge_ms > p->stages[p->bottleneck].predicted_ms ? slow : -1;
+}
+
+static void add_link(const struct partition_request *r, const struct placement *p, int s,
+                     char out[static PLAN_REASON_BYTES])
+{
+    int from = p->stages[s].node;
+    int to = p->stages[s + 1].node;
+
+    add(out,
+        " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms a micro-batch each "
+        "way.",
+        r->nodes[from].name, r->nodes[to].name, partition_link(r, from, to)->bytes_per_s / 1e6,
+        p->stages[s].edge_ms);
+}
+
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES])
 {
     const struct placement_stage *slow = &placement->stages[placement->bottleneck];
     const struct node *node = &request->nodes[slow->node];
+    int edge = explain_slow_edge(placement);
     char units[MODEL_NAME_BYTES];
 
     out[0] = '\0';
     model_range_name(&request->spec->model, slow->first_unit, slow->n_units, units);
     add(out, "A step is predicted to take %.0f ms with %d %s.", placement->predicted_step_ms,
         placement->n_stages, placement->n_stages == 1 ? "stage" : "stages");
-    add(out, " The bottleneck is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
-        placement->bottleneck, units, node->name, slow->predicted_ms, node->gflops);
+    if (edge >= 0)
+        add_link(request, placement, edge, out);
+    add(out, " The %s is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
+        edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
+        slow->predicted_ms, node->gflops);
     add_comparison(placement, out);
     for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
         add(out, " Left out: %.60s (%s).", request->nodes[placement->left_out[i].node].name,

@@ -8,6 +8,10 @@
 #include "api/plan.h"
 #include "balance/partition.h"
 
+/* The stage behind which an edge takes longer than every stage, so that its link sets the pace; -1
+ * when none does. */
+int explain_slow_edge(const struct placement *p);
+
 /* A few sentences: predicted step, the bottleneck, Even beside it, who is left out and why. */
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);

@@ -5,80 +5,41 @@
 
 #include "balance/bound.h"
 #include "balance/chain.h"
-#include "balance/leftout.h"
+#include "balance/order.h"
 #include "balance/subsets.h"
 
-#define EXACT_NODES_MAX 16
-#define OPTIMAL_ENOUGH  1e-3 /* above the bound: not worth looking further */
-#define NEAR            3e-3 /* above it: not worth another order */
-#define GAIN            1e-3 /* of a step: not worth another look */
-#define HINT            1.02 /* times the bound: where to look first */
+#define OPTIMAL_ENOUGH 1e-3 /* above the bound: not worth looking further */
+#define NEAR           3e-3 /* above it: not worth another order */
+#define GAIN           1e-3 /* of a step: not worth another look */
+#define HINT           1.02 /* times the bound: where to look first */
 
-/* A node that can hold at least one unit. */
-struct ranked {
-    int node;
-    double ms; /* of the whole model on it */
-    int64_t memory_bytes;
-};
-
-static int by_speed(const void *a, const void *b)
+static void take_index(const struct ranked *nodes, int n, int *out)
 {
-    const struct ranked *x = a;
-    const struct ranked *y = b;
-
-    if (x->ms != y->ms)
-        return x->ms < y->ms ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
+    for (int i = 0; i < n; i++)
+        out[i] = nodes[i].node;
 }
 
-static int by_memory(const void *a, const void *b)
+/* How many of the nodes, in their order, can all orders and choices be tried of? */
+static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n)
 {
-    const struct ranked *x = a;
-    const struct ranked *y = b;
-
-    if (x->memory_bytes != y->memory_bytes)
-        return x->memory_bytes > y->memory_bytes ? -1 : 1;
-    return by_speed(a, b);
-}
-
-static int rank_nodes(const struct partition_request *r, struct ranked *out)
-{
-    int64_t least = leftout_least_bytes(r);
     int n_units = model_units(&r->spec->model);
-    struct cost_unit costs[MODEL_UNITS_MAX];
-    double flops = 0;
-    int n = 0;
+    int max_stages = r->spec->placement.max_stages;
+    int index[PARTITION_CANDIDATES_MAX];
+    int link_class[PARTITION_CANDIDATES_MAX];
+    int counts[PARTITION_CANDIDATES_MAX] = {0};
+    struct kinds kinds;
+    int k = 0;
 
-    cost_of_units(r->spec, costs);
-    for (int u = 0; u < n_units; u++)
-        flops += costs[u].flops;
-    for (int i = 0; i < r->n_nodes; i++) {
-        const struct node *node = &r->nodes[i];
-
-        if (node->memory_bytes >= least)
-            out[n++] = (struct ranked){.node = i,
-                                       .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
-                                       .memory_bytes = node->memory_bytes};
+    if (n > PARTITION_CANDIDATES_MAX)
+        n = PARTITION_CANDIDATES_MAX;
+    take_index(nodes, n, index);
+    (void)alike_links(r, index, n, link_class);
+    alike_nodes(r, index, n, link_class, &kinds);
+    for (; k < n; k++) {
+        counts[kinds.of[k]]++;
+        if (subsets_work(counts, kinds.n, n_units, max_stages) > PARTITION_EXACT_WORK)
+            break;
     }
-    return n;
-}
-
-/* Put the `k` most promising nodes first: mostly fast ones, and some with much memory. */
-static void select_nodes(struct ranked *nodes, int n, int k)
-{
-    int n_fast = k - k / 4;
-
-    qsort(nodes, (size_t)n, sizeof *nodes, by_speed);
-    if (n > k)
-        qsort(nodes + n_fast, (size_t)(n - n_fast), sizeof *nodes, by_memory);
-}
-
-static int exact_nodes_max(int n_units)
-{
-    int k = 1;
-
-    while (k < EXACT_NODES_MAX && subsets_work(k + 1, n_units) <= PARTITION_EXACT_WORK)
-        k++;
     return k;
 }
 
@@ -94,6 +55,7 @@ void solution_keep_better(const struct cut_problem *p, const struct search *s, s
 
         out->bytes[i] = cut_stage_bytes(p, c, i);
         out->stage_ms[i] = cut_run_ms(p, c->node[i], c->first[i], c->first[i + 1]);
+        out->edge_ms[i] = cut_edge_ms(p, c, i);
         out->cut.node[i] = p->nodes[c->node[i]];
     }
 }
@@ -103,8 +65,7 @@ static enum err_code problem_of(const struct partition_request *r, const struct 
 {
     int index[PARTITION_CANDIDATES_MAX];
 
-    for (int i = 0; i < n; i++)
-        index[i] = nodes[i].node;
+    take_index(nodes, n, index);
     return cut_problem_init(r, index, n, out, err);
 }
 
@@ -182,34 +143,49 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
     return rc;
 }
 
-static void reverse(struct ranked *nodes, int n)
-{
-    for (int i = 0; i < n / 2; i++) {
-        struct ranked other = nodes[i];
-
-        nodes[i] = nodes[n - 1 - i];
-        nodes[n - 1 - i] = other;
-    }
-}
-
+/* Three orders of these nodes; where links differ, a fourth. */
 static enum err_code solve_orders(const struct partition_request *r, struct ranked *nodes, int n,
                                   struct bound *bound, struct solution *out, struct err *err)
 {
-    int exact = exact_nodes_max(model_units(&r->spec->model));
-    int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
     enum err_code rc;
 
-    select_nodes(nodes, n, many);
-    rc = solve_chain(r, nodes, many, bound, out, err);
-    qsort(nodes, (size_t)many, sizeof *nodes, by_memory);
+    order_keep_groups(nodes, n);
+    rc = solve_chain(r, nodes, n, bound, out, err);
+    order_by_memory(nodes, n);
+    order_keep_groups(nodes, n);
     if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, many, bound, out, err);
-    reverse(nodes, many);
+        rc = solve_chain(r, nodes, n, bound, out, err);
+    order_reverse(nodes, n);
     if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, many, bound, out, err);
-    select_nodes(nodes, n, exact);
+        rc = solve_chain(r, nodes, n, bound, out, err);
+    if (rc != ERR_OK || !r->links)
+        return rc;
+    order_select(nodes, n, n);
+    order_by_distance(r, nodes, n);
+    return solve_chain(r, nodes, n, bound, out, err);
+}
+
+static enum err_code solve_selections(const struct partition_request *r, struct ranked *nodes,
+                                      int n, struct bound *bound, struct solution *out,
+                                      struct err *err)
+{
+    int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
+    bool has_districts = bound_groups(bound)->n_scales > 0;
+    enum err_code rc;
+
+    order_select(nodes, n, many);
+    rc = solve_orders(r, nodes, many, bound, out, err);
+    if (rc == ERR_OK && has_districts && n > many) {
+        order_select_near(nodes, n);
+        rc = solve_orders(r, nodes, many, bound, out, err);
+    }
+    order_select(nodes, n, n);
+    order_select(nodes, n, exact_nodes(r, nodes, n));
     if (rc == ERR_OK)
-        rc = solve_subsets(r, nodes, exact, bound, out, err);
+        rc = solve_subsets(r, nodes, exact_nodes(r, nodes, n), bound, out, err);
+    order_select_near(nodes, n);
+    if (rc == ERR_OK && has_districts)
+        rc = solve_subsets(r, nodes, exact_nodes(r, nodes, n), bound, out, err);
     return rc;
 }
 
@@ -226,7 +202,9 @@ static enum err_code solve_many(const struct partition_request *r, struct ranked
         all[i] = nodes[i].node;
     rc = bound_new(r, all, n, &bound, err);
     if (rc == ERR_OK)
-        rc = solve_orders(r, nodes, n, bound, out, err);
+        rc = order_group(bound_groups(bound), nodes, n, err);
+    if (rc == ERR_OK)
+        rc = solve_selections(r, nodes, n, bound, out, err);
     if (rc == ERR_OK)
         out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
     bound_free(bound);
@@ -243,13 +221,12 @@ enum err_code optimal_solve(const struct partition_request *r, struct solution *
 
     if (!nodes)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
-    n = rank_nodes(r, nodes);
-    if (n > exact_nodes_max(model_units(&r->spec->model))) {
+    n = order_rank(r, nodes);
+    order_select(nodes, n, n);
+    if (exact_nodes(r, nodes, n) < n)
         rc = solve_many(r, nodes, n, out, err);
-    } else if (n > 0) {
-        select_nodes(nodes, n, n);
+    else if (n > 0)
         rc = solve_subsets(r, nodes, n, NULL, out, err);
-    }
     free(nodes);
     return rc;
 }

@@ -1,8 +1,8 @@
 /* balance/optimal.h - the shortest step over cuts, orders and nodes left out. Private to balance.
  *
  * Up to as many nodes as PARTITION_EXACT_WORK allows: all of them by balance/subsets.h. Above:
- * the best of that for the most promising nodes (three quarters fast ones, one quarter with much
- * memory) and of balance/chain.h for three orders of all of them.
+ * the best of that for the most promising nodes and of balance/chain.h for a few orders of all of
+ * them, see balance/order.h.
  * Layer: balance. Threads: any.
  */
 #ifndef BALANCE_OPTIMAL_H
@@ -16,6 +16,7 @@ struct solution {
     struct cut cut; /* its nodes are indices into the request */
     int64_t bytes[SPEC_STAGES_MAX];
     double stage_ms[SPEC_STAGES_MAX];
+    double edge_ms[SPEC_STAGES_MAX]; /* behind each stage, one way */
     double step_ms;
     double bound_ms; /* no plan can be faster */
 };

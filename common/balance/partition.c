@@ -169,7 +169,8 @@ static void fill_placement(const struct solution *chosen, struct placement *out)
                                                   .first_unit = c->first[s],
                                                   .n_units = c->first[s + 1] - c->first[s],
                                                   .predicted_ms = chosen->stage_ms[s],
-                                                  .memory_bytes = chosen->bytes[s]};
+                                                  .memory_bytes = chosen->bytes[s],
+                                                  .edge_ms = chosen->edge_ms[s]};
         if (chosen->stage_ms[s] > chosen->stage_ms[out->bottleneck])
             out->bottleneck = s;
     }

@@ -3,22 +3,56 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The first stage of a set: which node, and the unit behind its run. */
+/* The first stage of a set: which kind of node, the unit behind its run, and the link class of the
+ * stage there. */
 struct subsets_choice {
-    short node;
+    short kind;
     short end;
+    short behind;
 };
 
-double subsets_work(int n_nodes, int n_units)
+/* A set, counted up one by one. */
+struct members {
+    size_t set;
+    int n;
+    int count[PARTITION_CANDIDATES_MAX]; /* of each kind */
+};
+
+static int lesser(int a, int b)
 {
-    return ldexp(1, n_nodes) * (n_units + 1) * n_nodes * n_units / 2;
+    return a < b ? a : b;
+}
+
+double subsets_work(const int *counts, int n_kinds, int n_units, int max_stages)
+{
+    double sets = 1;
+    int n = 0;
+
+    for (int k = 0; k < n_kinds; k++) {
+        sets *= lesser(counts[k], max_stages) + 1;
+        n += counts[k] > 0;
+    }
+    return sets * (n_units + 1) * n * n_units / 2;
+}
+
+static size_t row_of(const struct cut_problem *p, size_t set, int class)
+{
+    return (set * (size_t)p->n_classes + (size_t) class) * ((size_t)p->n_units + 1);
 }
 
 enum err_code subsets_init(const struct cut_problem *p, struct subsets *out, struct err *err)
 {
-    size_t n = ((size_t)1 << p->n_nodes) * ((size_t)p->n_units + 1);
-    struct subsets s = {calloc(n, sizeof *s.sum_ms), calloc(n, sizeof *s.choice)};
+    struct subsets s = {.n_sets = 1};
+    size_t n;
 
+    for (int k = 0; k < p->kinds.n; k++) {
+        s.step[k] = s.n_sets;
+        s.most[k] = lesser(p->kinds.count[k], p->max_stages);
+        s.n_sets *= (size_t)s.most[k] + 1;
+    }
+    n = row_of(p, s.n_sets, 0);
+    s.sum_ms = calloc(n, sizeof *s.sum_ms);
+    s.choice = calloc(n, sizeof *s.choice);
     if (!s.sum_ms || !s.choice) {
         subsets_deinit(&s);
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", p->n_nodes);
@@ -34,81 +68,152 @@ void subsets_deinit(struct subsets *s)
     *s = (struct subsets){0};
 }
 
-/* Put `node` in front of the stages of `set`, which begin at unit `end`, with every run it can. */
-static void extend(const struct cut_problem *p, struct subsets *s, double cap_ms, unsigned set,
-                   int end, int node)
+static void next_set(const struct cut_problem *p, const struct subsets *s, struct members *m)
 {
-    size_t row = (size_t)p->n_units + 1;
-    unsigned with = set | 1u << node;
-    double behind_ms = s->sum_ms[set * row + (size_t)end] + cut_edge_sum_ms(p, end);
-    int in_flight = cut_in_flight(p, __builtin_popcount(set));
+    m->set++;
+    m->n++;
+    for (int k = 0; k < p->kinds.n && ++m->count[k] > s->most[k]; k++) {
+        m->n -= m->count[k] - 1;
+        m->count[k] = 0;
+    }
+}
+
+/* Least time of the stages of `set`, which begin at unit `end`, and of the edge to them from a node
+ * of link class `from`; the class of the first of them. */
+static double join_ms(const struct cut_problem *p, const struct subsets *s, size_t set, int from,
+                      int end, short *out_behind)
+{
+    const double *edges_ms = cut_edges_ms(p, from, end);
+    double least = INFINITY;
+
+    for (int class = 0; class < p->n_classes; class ++) {
+        double ms = s->sum_ms[row_of(p, set, class) + (size_t)end] + 2 * edges_ms[class];
+
+        if (edges_ms[class] > s->cap_ms || ms >= least)
+            continue;
+        least = ms;
+        *out_behind = (short)class;
+    }
+    return least;
+}
+
+/* Put a node of `kind` in front of the stages of a set, with every run it can. */
+static void extend(const struct cut_problem *p, struct subsets *s, const struct members *m,
+                   double behind_ms, struct subsets_choice choice)
+{
+    const struct kinds *kinds = &p->kinds;
+    int node = kinds->first[choice.kind];
+    size_t row = row_of(p, m->set + s->step[choice.kind], kinds->link_class[choice.kind]);
+    int in_flight = cut_in_flight(p, m->n);
     int64_t scratch = 0;
 
-    for (int first = end - 1; first >= 0; first--) {
-        double ms = cut_run_ms(p, node, first, end);
-        double *best = &s->sum_ms[with * row + (size_t)first];
+    for (int first = choice.end - 1; first >= 0; first--) {
+        double ms = cut_run_ms(p, node, first, choice.end);
+        double *best = &s->sum_ms[row + (size_t)first];
 
-        if (ms > cap_ms)
+        if (ms > s->cap_ms)
             return; /* a longer run takes longer still */
         if (p->scratch_bytes[first] > scratch)
             scratch = p->scratch_bytes[first];
         if (behind_ms + ms >= *best ||
-            cut_run_bytes(p, first, end, scratch, in_flight) > p->memory[node])
+            cut_run_bytes(p, first, choice.end, scratch, in_flight) > p->memory[node])
             continue;
         *best = behind_ms + ms;
-        s->choice[with * row + (size_t)first] =
-            (struct subsets_choice){.node = (short)node, .end = (short)end};
+        s->choice[row + (size_t)first] = choice;
     }
 }
 
-static void fill(const struct cut_problem *p, struct subsets *s, double cap_ms)
+/* Kinds come class by class, and what is behind is the same for all of a class. */
+static void extend_all(const struct cut_problem *p, struct subsets *s, const struct members *m,
+                       int end)
 {
-    size_t row = (size_t)p->n_units + 1;
-    unsigned n_sets = 1u << p->n_nodes;
+    const struct kinds *kinds = &p->kinds;
+    struct subsets_choice choice = {.end = (short)end};
+    double behind_ms = INFINITY;
+    int class = -1;
 
-    for (size_t i = 0; i < n_sets * row; i++)
+    for (int k = 0; k < kinds->n; k++) {
+        if (m->count[k] == s->most[k])
+            continue;
+        if (kinds->link_class[k] != class) {
+            class = kinds->link_class[k];
+            behind_ms = join_ms(p, s, m->set, class, end, &choice.behind);
+        }
+        choice.kind = (short)k;
+        if (!isinf(behind_ms))
+            extend(p, s, m, behind_ms, choice);
+    }
+}
+
+static void fill(const struct cut_problem *p, struct subsets *s)
+{
+    struct members m = {.set = 0};
+    size_t n = row_of(p, s->n_sets, 0);
+
+    for (size_t i = 0; i < n; i++)
         s->sum_ms[i] = INFINITY;
     s->sum_ms[p->n_units] = 0; /* nobody runs nothing */
-    for (unsigned set = 0; set < n_sets; set++) {
-        if (__builtin_popcount(set) >= p->max_stages)
-            continue;
-        for (int end = p->n_units; end > 0; end--) {
-            if (isinf(s->sum_ms[set * row + (size_t)end]) || cut_edge_sum_ms(p, end) / 2 > cap_ms)
+    for (; m.set < s->n_sets; next_set(p, s, &m))
+        for (int end = p->n_units; end > 0 && m.n < p->max_stages; end--)
+            extend_all(p, s, &m, end);
+}
+
+/* The best of all sets that run every unit, and the class of its first stage. */
+static double find_best(const struct cut_problem *p, const struct subsets *s, size_t *out_set,
+                        int *out_class)
+{
+    struct members m = {.set = 0};
+    double best_ms = INFINITY;
+    int best_n = 0;
+
+    for (; m.set < s->n_sets; next_set(p, s, &m))
+        for (int class = 0; class < p->n_classes; class ++) {
+            double ms = s->sum_ms[row_of(p, m.set, class)];
+
+            if (isinf(ms) || m.n < p->min_stages || ms > best_ms ||
+                (ms == best_ms && m.n >= best_n))
                 continue;
-            for (int node = 0; node < p->n_nodes; node++)
-                if (!(set & 1u << node))
-                    extend(p, s, cap_ms, set, end, node);
+            best_ms = ms;
+            best_n = m.n;
+            *out_set = m.set;
+            *out_class = class;
         }
-    }
+    return best_ms;
+}
+
+/* The candidate of a kind that has `n` of it before it. */
+static int node_of(const struct cut_problem *p, int kind, int n)
+{
+    int node = p->kinds.first[kind];
+
+    while (p->kinds.of[node] != kind || n-- > 0)
+        node++;
+    return node;
 }
 
 bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, double limit_ms,
                    struct cut *out)
 {
     struct subsets *s = subsets;
-    size_t row = (size_t)p->n_units + 1;
-    unsigned best = 0;
+    int taken[PARTITION_CANDIDATES_MAX] = {0};
     struct cut cut = {0};
+    double best_ms;
+    size_t set = 0;
+    int class = 0;
 
-    fill(p, s, cap_ms);
-    for (unsigned set = 1; set < 1u << p->n_nodes; set++) {
-        double ms = s->sum_ms[set * row];
-        int n = __builtin_popcount(set);
-
-        if (isinf(ms) || n < p->min_stages)
-            continue;
-        if (best == 0 || ms < s->sum_ms[best * row] ||
-            (ms <= s->sum_ms[best * row] && n < __builtin_popcount(best)))
-            best = set;
-    }
-    if (best == 0 || s->sum_ms[best * row] >= limit_ms)
+    s->cap_ms = cap_ms;
+    fill(p, s);
+    best_ms = find_best(p, s, &set, &class);
+    if (isinf(best_ms) || best_ms >= limit_ms)
         return false;
-    for (unsigned set = best; set;) {
-        struct subsets_choice c = s->choice[set * row + (size_t)cut.first[cut.n_stages]];
+    while (set > 0) {
+        struct subsets_choice c =
+            s->choice[row_of(p, set, class) + (size_t)cut.first[cut.n_stages]];
 
-        cut.node[cut.n_stages] = c.node;
+        cut.node[cut.n_stages] = node_of(p, c.kind, taken[c.kind]++);
         cut.first[++cut.n_stages] = c.end;
-        set &= ~(1u << c.node);
+        set -= s->step[c.kind];
+        class = c.behind;
     }
     cut_measure(p, &cut);
     *out = cut;

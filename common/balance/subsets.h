@@ -1,15 +1,22 @@
 /* balance/subsets.h - the shortest sum of times over all cuts, orders and choices of nodes.
  *
- * Dynamic programming over (set of nodes, first unit). Let g(D, u) be the least sum of times in
- * which the nodes of D, in any order, run units u..n-1, with no stage or edge above cap_ms. The
- * first of those stages is some node d of D with a run u..v-1, and then
+ * Dynamic programming over (set of nodes, link class of the first of them, first unit). Let
+ * g(D, c, u) be the least sum of times in which the nodes of D, in any order but with one of class
+ * c first, run units u..n-1, with no stage or edge above cap_ms. The first of those stages is some
+ * node d of class c in D with a run u..v-1, and the class c' of the next decides what the edge
+ * between them takes, so
  *
- *     g(D, u) = min over d, v of  time(d, u, v) + edges behind v-1 + g(D - d, v)
+ *     g(D, c, u) = min over d, v of  time(d, u, v) + m(D - d, c, v)
+ *     m(D, c, v) = min over c' of    edge(c, c', v), there and back + g(D, c', v)
  *
  * because nothing about the stages behind depends on d or on the run: their times are their own,
  * and the memory of a stage depends only on how many stages are behind it, which is |D| - 1 for
  * this one and counted within D - d for the others. So an optimal solution holds an optimal
- * solution of the rest. Work: 2^nodes * (units + 1) states with nodes * units / 2 choices.
+ * solution of the rest. m is the same for every d of a class, so classes add little work.
+ *
+ * Nodes of one kind (balance/alike.h) may change places, so a set is how many it has of each kind:
+ * 2^nodes sets when all nodes differ, 17^4 for 64 nodes of 4 kinds. Work: sets * (units + 1) states
+ * with kinds * units / 2 choices.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_SUBSETS_H
@@ -18,12 +25,16 @@
 #include "balance/cut.h"
 
 struct subsets {
-    double *sum_ms; /* [2^n_nodes][n_units+1] */
+    size_t n_sets;
+    size_t step[PARTITION_CANDIDATES_MAX]; /* from a set to the one with a node of a kind more */
+    int most[PARTITION_CANDIDATES_MAX];    /* nodes of each kind that a set has */
+    double *sum_ms;                        /* [n_sets][n_classes][n_units+1] */
     struct subsets_choice *choice;
+    double cap_ms; /* of the solve at hand */
 };
 
-/* What a search would take, in choices looked at. */
-double subsets_work(int n_nodes, int n_units);
+/* What a search over so many nodes of each kind would take, in choices looked at; some may be 0. */
+double subsets_work(const int *counts, int n_kinds, int n_units, int max_stages);
 
 MUST_CHECK enum err_code subsets_init(const struct cut_problem *p, struct subsets *out,
                                       struct err *err);

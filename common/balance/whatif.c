@@ -3,59 +3,119 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Nodes and links to plan with instead. */
+struct trial {
+    struct node *nodes;
+    struct cost_link *links; /* NULL: the request has none either */
+    int n;
+};
+
 /* The step with these nodes; negative when nothing fits. */
-static enum err_code step_of(const struct partition_request *request, const struct node *nodes,
-                             int n_nodes, double *out_ms, struct err *err)
+static enum err_code step_of(const struct partition_request *request, const struct trial *t,
+                             double *out_ms, struct err *err)
 {
     struct partition_request other = *request;
     struct placement *p = calloc(1, sizeof *p);
     enum err_code rc;
 
     if (!p)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n_nodes);
-    other.nodes = nodes;
-    other.n_nodes = n_nodes;
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
+    other.nodes = t->nodes;
+    other.links = t->links;
+    other.n_nodes = t->n;
     rc = partition_solve(&other, p, err);
     *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
     free(p);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-static enum err_code without(const struct partition_request *r, int node, struct node *nodes,
-                             double *out_ms, struct err *err)
+/* The fastest link of a node for a message of a megabyte; what all have when it is alone. */
+static const struct cost_link *best_link(const struct partition_request *r, int node)
 {
-    memcpy(nodes, r->nodes, (size_t)node * sizeof *nodes);
-    memcpy(nodes + node, r->nodes + node + 1, (size_t)(r->n_nodes - node - 1) * sizeof *nodes);
-    return step_of(r, nodes, r->n_nodes - 1, out_ms, err);
+    const struct cost_unit megabyte = {.edge_mean_bytes = 1e6};
+    const struct cost_link *best = NULL;
+
+    for (int i = 0; i < r->n_nodes; i++) {
+        const struct cost_link *link = partition_link(r, node, i);
+
+        if (i != node && (!best || cost_edge_ms(&megabyte, link) < cost_edge_ms(&megabyte, best)))
+            best = link;
+    }
+    return best ? best : &r->link;
+}
+
+/* Let node i of the trial be node pick[i] of the request. A node that is there twice is as near to
+ * itself as to its nearest neighbour. */
+static void take(const struct partition_request *r, const int *pick, struct trial *t)
+{
+    for (int i = 0; i < t->n; i++) {
+        t->nodes[i] = r->nodes[pick[i]];
+        for (int k = 0; t->links && k < t->n; k++)
+            t->links[(size_t)i * (size_t)t->n + (size_t)k] =
+                pick[i] == pick[k] ? *best_link(r, pick[i]) : *partition_link(r, pick[i], pick[k]);
+    }
+}
+
+static enum err_code with_another(const struct partition_request *r, int like, int *pick,
+                                  struct trial *t, double *out_ms, struct err *err)
+{
+    t->n = r->n_nodes + 1;
+    for (int i = 0; i < r->n_nodes; i++)
+        pick[i] = i;
+    pick[r->n_nodes] = like;
+    take(r, pick, t);
+    return step_of(r, t, out_ms, err);
+}
+
+static enum err_code without(const struct partition_request *r, int node, int *pick,
+                             struct trial *t, double *out_ms, struct err *err)
+{
+    t->n = r->n_nodes - 1;
+    for (int i = 0; i < t->n; i++)
+        pick[i] = i + (i >= node);
+    take(r, pick, t);
+    return step_of(r, t, out_ms, err);
+}
+
+static int fastest(const struct partition_request *r, const struct placement *p)
+{
+    int node = p->stages[0].node;
+
+    for (int s = 1; s < p->n_stages; s++)
+        if (r->nodes[p->stages[s].node].gflops > r->nodes[node].gflops)
+            node = p->stages[s].node;
+    return node;
 }
 
 enum err_code whatif_solve(const struct partition_request *request,
                            const struct placement *placement, struct whatif *out, struct err *err)
 {
-    struct whatif w = {.like = placement->stages[0].node};
+    struct whatif w = {.like = fastest(request, placement)};
     bool has_all = placement->n_stages <= WHATIF_FEWER_MAX;
-    struct node *nodes;
+    size_t n = (size_t)request->n_nodes + 1;
+    struct trial trial = {.n = 0};
+    int *pick;
     enum err_code rc;
 
     *out = (struct whatif){.n_fewer = 0};
     if (placement->strategy != SPEC_STRATEGY_OPTIMAL)
         return ERR_OK;
-    nodes = calloc((size_t)request->n_nodes + 1, sizeof *nodes);
-    if (!nodes)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes + 1);
-    for (int s = 1; s < placement->n_stages; s++)
-        if (request->nodes[placement->stages[s].node].gflops > request->nodes[w.like].gflops)
-            w.like = placement->stages[s].node;
-    memcpy(nodes, request->nodes, (size_t)request->n_nodes * sizeof *nodes);
-    nodes[request->n_nodes] = request->nodes[w.like];
-    rc = step_of(request, nodes, request->n_nodes + 1, &w.more_ms, err);
+    pick = calloc(n, sizeof *pick);
+    trial.nodes = calloc(n, sizeof *trial.nodes);
+    trial.links = request->links ? calloc(n * n, sizeof *trial.links) : NULL;
+    if (!pick || !trial.nodes || (request->links && !trial.links))
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes + 1);
+    else
+        rc = with_another(request, w.like, pick, &trial, &w.more_ms, err);
     for (int s = 0; s < (has_all ? placement->n_stages : 1) && rc == ERR_OK; s++) {
         int node = placement->stages[has_all ? s : placement->bottleneck].node;
 
         w.fewer[w.n_fewer].node = node;
-        rc = without(request, node, nodes, &w.fewer[w.n_fewer++].step_ms, err);
+        rc = without(request, node, pick, &trial, &w.fewer[w.n_fewer++].step_ms, err);
     }
-    free(nodes);
+    free(pick);
+    free(trial.nodes);
+    free(trial.links);
     if (rc == ERR_OK)
         *out = w;
     return rc;

@@ -19,11 +19,18 @@ static const struct {
     int layers; /* 0: the preset's */
     int n_nodes;
     int max_stages;
+    int zones; /* fast inside, slow between; 0: all links are alike */
+    int least_mib, most_mib;
 } cases[] = {
-    {"plan.BertMini.3nodes", "BertMini", 0, 3, 3},
-    {"plan.BertBase.8nodes", "BertBase", 0, 8, 8},
-    {"plan.160layers.64nodes", "BertLarge", 160, 64, 64},
-    {"plan.160layers.1000nodes", "BertLarge", 160, 1000, 64},
+    {"plan.BertMini.3nodes", "BertMini", 0, 3, 3, 0, 4096, 12288},
+    {"plan.BertBase.8nodes", "BertBase", 0, 8, 8, 0, 4096, 12288},
+    {"plan.BertBase.8nodes.4zones", "BertBase", 0, 8, 8, 4, 4096, 12288},
+    {"plan.160layers.64nodes", "BertLarge", 160, 64, 64, 0, 4096, 12288},
+    {"plan.160layers.64nodes.4zones", "BertLarge", 160, 64, 64, 4, 4096, 12288},
+    {"plan.160layers.64nodes.tight", "BertLarge", 160, 64, 64, 0, 1536, 2560},
+    {"plan.160layers.64nodes.tight.4zones", "BertLarge", 160, 64, 64, 4, 1536, 2560},
+    {"plan.160layers.1000nodes", "BertLarge", 160, 1000, 64, 0, 4096, 12288},
+    {"plan.160layers.1000nodes.4zones", "BertLarge", 160, 1000, 64, 4, 4096, 12288},
 };
 
 /* Clusters like the published ones: one worker a node, times drawn as multiples of the fastest. */
@@ -40,6 +47,7 @@ static const struct {
 struct draw {
     struct spec spec;
     struct node nodes[NODES_MAX];
+    struct cost_link links[NODES_MAX * NODES_MAX];
     struct partition_request request;
     uint64_t dice; /* the same in every run */
 };
@@ -62,10 +70,22 @@ static void make_spec(struct draw *d, const char *preset, int layers, int n_node
         .spec = &d->spec, .nodes = d->nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
 }
 
-static void make_node(struct draw *d, int i, double slowness, int gib)
+/* As buildings of one site: 8 Gbit/s in each, 100 Mbit/s to the others. */
+static void make_zones(struct draw *d, int zones)
+{
+    static const struct cost_link inside = {.bytes_per_s = 1e9, .latency_ms = 0.1};
+    static const struct cost_link between = {.bytes_per_s = 12e6, .latency_ms = 2};
+    int n = d->request.n_nodes;
+
+    for (int i = 0; i < n * n; i++)
+        d->links[i] = i / n % zones == i % n % zones ? inside : between;
+    d->request.links = d->links;
+}
+
+static void make_node(struct draw *d, int i, double slowness, int mib)
 {
     d->nodes[i] = (struct node){.cpu_milli = 1000,
-                                .memory_bytes = (int64_t)gib << 30,
+                                .memory_bytes = (int64_t)mib << 20,
                                 .gflops = 200 / slowness,
                                 .unit_ms = 0.1};
     (void)snprintf(d->nodes[i].name, sizeof d->nodes[i].name, "node-%d", i);
@@ -103,12 +123,16 @@ static void bench_case(struct draw *d, size_t c)
     for (int i = 0; i < N_ROUNDS; i++) {
         make_spec(d, cases[c].preset, cases[c].layers, cases[c].n_nodes, cases[c].max_stages);
         for (int n = 0; n < cases[c].n_nodes; n++)
-            make_node(d, n, roll(d, 1, 7), 4 + n % 9);
+            make_node(d, n, roll(d, 1, 7),
+                      cases[c].least_mib + n % 9 * (cases[c].most_mib - cases[c].least_mib) / 8);
+        if (cases[c].zones)
+            make_zones(d, cases[c].zones);
         times[i] = solve_ms(&d->request, &placement);
         worst = fmax(worst, placement.predicted_step_ms / placement.bound_ms - 1);
     }
     bench_print(cases[c].name, bench_median(times, N_ROUNDS), "ms",
-                "CPU time; nodes 1 to 7 times slower than the fastest, 4 to 12 GiB");
+                "CPU time; nodes 1 to 7 times slower than the fastest, 4 to 12 GiB, tight: 1.5 to "
+                "2.5 GiB; zones: 8 Gbit/s inside, 0.1 between");
     (void)snprintf(name, sizeof name, "%s.gap", cases[c].name);
     bench_print(name, 100 * worst, "%", "above what no plan can beat, at worst");
 }
@@ -143,7 +167,8 @@ static void bench_cluster(struct draw *d, size_t c)
     for (int i = 0; i < N_DRAWS; i++) {
         make_spec(d, "BertLarge", clusters[c].layers, clusters[c].n_nodes, clusters[c].n_nodes);
         for (int n = 0; n < clusters[c].n_nodes; n++)
-            make_node(d, n, clusters[c].is_integer ? 2 + floor(roll(d, 0, 6)) : roll(d, 1, 2), 64);
+            make_node(d, n, clusters[c].is_integer ? 2 + floor(roll(d, 0, 6)) : roll(d, 1, 2),
+                      65536);
         (void)solve_ms(&d->request, &best);
         sums[0] += fixed_ms(d, NULL) / best.predicted_step_ms;
         sums[1] += fixed_ms(d, &forms[0]) / best.predicted_step_ms;

@@ -45,6 +45,49 @@ void make_instance(struct instance *in, struct dice *d, int n_layers, int n_node
     in->request.nodes = in->nodes;
 }
 
+static struct cost_link make_link(struct dice *d, double from, double to)
+{
+    return (struct cost_link){.bytes_per_s = exp(roll(d, log(from), log(to))),
+                              .latency_ms = roll(d, 0, 5)};
+}
+
+static struct cost_link slower(struct cost_link a, struct cost_link b)
+{
+    return a.bytes_per_s < b.bytes_per_s ? a : b;
+}
+
+void make_links(struct instance *in, struct dice *d, enum link_style style)
+{
+    int n = in->request.n_nodes;
+    int n_buildings = roll_int(d, 2, 3);
+    int kind[INSTANCE_NODES_MAX];
+    struct cost_link fast = make_link(d, 1e7, 1e9);
+    struct cost_link slow = make_link(d, 2e5, 1e7);
+    struct cost_link uplinks[3] = {fast, slow, make_link(d, 1e6, 1e8)};
+
+    for (int i = 0; i < n; i++)
+        kind[i] = roll_int(d, 0, style == LINKS_UPLINKS ? 2 : n_buildings - 1);
+    for (int a = 0; a < n; a++)
+        for (int b = 0; b <= a; b++) {
+            struct cost_link link = make_link(d, 3e5, 1e9);
+
+            if (style == LINKS_BUILDINGS)
+                link = kind[a] == kind[b] ? fast : slow;
+            else if (style == LINKS_UPLINKS)
+                link = slower(uplinks[kind[a]], uplinks[kind[b]]);
+            in->links[a * n + b] = in->links[b * n + a] = link;
+        }
+    in->request.links = in->links;
+}
+
+void drop_node(struct instance *in)
+{
+    int n = --in->request.n_nodes;
+
+    for (int i = 0; i < n * n; i++) /* never behind what is still to be read */
+        in->links[i] = in->links[i / n * (n + 1) + i % n];
+}
+
 /* --- the oracle: every order of every choice of nodes, every cut, formulas written again --- */
 
 struct oracle {
@@ -93,7 +136,8 @@ static void measure_cut(struct oracle *o, int n_stages)
         for (int u = o->first[s]; u < o->first[s + 1]; u++)
             ms += cost_unit_ms(&o->units[u], &o->in->nodes[o->order[s]]);
         if (s < n_stages - 1)
-            edge = cost_edge_ms(&o->units[o->first[s + 1] - 1], &o->in->request.link);
+            edge = cost_edge_ms(&o->units[o->first[s + 1] - 1],
+                                partition_link(&o->in->request, o->order[s], o->order[s + 1]));
         sum += ms + 2 * edge;
         max = fmax(max, fmax(ms, edge));
     }

@@ -19,11 +19,25 @@ int roll_int(struct dice *d, int from, int to);
 struct instance {
     struct spec spec;
     struct node nodes[INSTANCE_NODES_MAX];
-    struct partition_request request; /* points into the two above */
+    struct partition_request request; /* points into these */
+    struct cost_link links[INSTANCE_NODES_MAX * INSTANCE_NODES_MAX];
 };
 
 /* Memory, links, minStages and maxStages bite in many of them. */
 void make_instance(struct instance *in, struct dice *d, int n_layers, int n_nodes);
+
+enum link_style {
+    LINKS_OWN,       /* every pair has a link of its own */
+    LINKS_BUILDINGS, /* fast within a building, slow between two */
+    LINKS_UPLINKS,   /* the slower of two nodes' own connections, of which there are three kinds */
+    LINK_STYLES,
+};
+
+/* Links that differ, for the nodes that there are. */
+void make_links(struct instance *in, struct dice *d, enum link_style style);
+
+/* Forget the last node and its links. */
+void drop_node(struct instance *in);
 
 enum oracle_order {
     ORACLE_ANY_ORDER,

@@ -13,13 +13,15 @@
 
 #define INSTANCES 1000
 
-/* With a link that is as slow as a unit in one half, and shared memory of any size. */
+/* With a link that is as slow as a unit in one half, with links that differ in a quarter. */
 static void make(struct instance *in, struct dice *d, int i)
 {
     make_instance(in, d, roll_int(d, 1, 3), roll_int(d, 1, INSTANCE_NODES_TRIED));
     if (i % 2)
         in->request.link = (struct cost_link){.bytes_per_s = exp(roll(d, log(1e5), log(1e8))),
                                               .latency_ms = roll(d, 0, 20)};
+    if (i % 4 == 2)
+        make_links(in, d, (enum link_style)(i / 4 % LINK_STYLES));
 }
 
 static struct bound *bound_for(const struct instance *in, int *nodes)
@@ -76,6 +78,7 @@ static void chain_finds_the_best_cut_of_an_order(void **state)
             assert_true(fabs(chain_ms(&in, bound) / want - 1) < 1e-8);
             n_bitten += want > oracle_ms(&in, ORACLE_THIS_ORDER, true) * (1 + 1e-9);
             in.request.link = (struct cost_link){.bytes_per_s = 1e15};
+            in.request.links = NULL;
             n_links += want > oracle_ms(&in, ORACLE_THIS_ORDER, false) * 1.01;
         }
         bound_free(bound);
