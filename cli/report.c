@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "balance/explain.h"
 #include "base/jsonw.h"
 #include "cli/show.h"
 
@@ -71,10 +72,26 @@ static void print_left_out(const struct report *r, FILE *out)
                       r->n_closed == 1 ? "node is cordoned" : "nodes are cordoned");
 }
 
-void report_text(const struct report *r, FILE *out)
+/* The slowest stage, or a link that is slower still. */
+static void print_bottleneck(const struct report *r, FILE *out)
 {
     const struct placement *p = r->placement;
     const struct placement_stage *slow = &p->stages[p->bottleneck];
+    int s = explain_slow_edge(p);
+
+    if (s < 0) {
+        (void)fprintf(out, "%-11s stage %d on %s: %.1f ms a micro-batch\n", "bottleneck",
+                      p->bottleneck, name_of(r, slow->node), slow->predicted_ms);
+        return;
+    }
+    (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms a micro-batch each way\n",
+                  "bottleneck", name_of(r, p->stages[s].node), name_of(r, p->stages[s + 1].node),
+                  p->stages[s].edge_ms);
+}
+
+void report_text(const struct report *r, FILE *out)
+{
+    const struct placement *p = r->placement;
 
     show_plan(out, r->request, p);
     (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", p->predicted_step_ms,
@@ -84,8 +101,7 @@ void report_text(const struct report *r, FILE *out)
     else
         (void)fprintf(out, "no plan is faster than %.1f ms, so at most %.1f%% are left\n",
                       p->bound_ms, 100 * gap(r));
-    (void)fprintf(out, "%-11s stage %d on %s: %.1f ms a micro-batch\n", "bottleneck", p->bottleneck,
-                  name_of(r, slow->node), slow->predicted_ms);
+    print_bottleneck(r, out);
     print_strategy(r, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
     print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);

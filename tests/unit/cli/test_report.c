@@ -69,6 +69,23 @@ static void report_tells_people_all_there_is_to_know(void **state)
     free(text);
 }
 
+static void report_names_a_link_that_is_slower_than_every_stage(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    assert_non_null(out);
+    assert_int_equal(at.placement.n_stages, 2);
+    at.placement.stages[0].edge_ms = 1e5;
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "bottleneck  the link between "));
+    assert_non_null(strstr(text, ": 100000.0 ms a micro-batch each way"));
+    free(text);
+}
+
 static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
 {
     struct buf json = {.max = REPORT_MAX_BYTES};
@@ -103,6 +120,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
+        cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
