@@ -1,37 +1,14 @@
 #include "cli/nodefile.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/mark.h"
+#include "api/names.h"
 #include "api/quantity.h"
 #include "base/file.h"
 #include "base/yaml.h"
-
-/* A label, or an annotation where there is no such label; NULL: neither. */
-static const char *mark_of(const struct json *node, const char *key)
-{
-    const char *label = json_string(json_get(json_path(node, "metadata.labels"), key), NULL);
-
-    return label ? label
-                 : json_string(json_get(json_path(node, "metadata.annotations"), key), NULL);
-}
-
-/* Digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). */
-static enum err_code read_mark(const char *name, const char *key, const char *text, double most,
-                               double *out, struct err *err)
-{
-    double d;
-    char *end = NULL;
-
-    d = *text && strspn(text, "0123456789.eE+-") == strlen(text) ? strtod(text, &end) : NAN;
-    if (!end || *end != '\0' || !(d >= 0 && d <= most))
-        return err_set(err, ERR_INVALID, "node %.60s: %s: \"%.40s\" is not a number in 0..%g", name,
-                       key, text, most);
-    *out = d;
-    return ERR_OK;
-}
 
 /* An amount, which YAML may hold as a string ("4", "8Gi") or as a number. */
 static enum err_code read_amount(const struct json *node, const char *name, const char *key,
@@ -65,33 +42,41 @@ static bool takes_pods(const struct json *node)
     return !json_bool(json_path(node, "spec.unschedulable"), false);
 }
 
+/* What is declared, else what was measured there for whatever job: no image and no clock here to
+ * judge it by, and better than nothing. */
+static enum err_code read_speed(const struct mark *m, struct node *n, struct err *err)
+{
+    if (m->bad[0])
+        return err_set(err, ERR_INVALID, "node %.60s: %s", n->name, m->bad);
+    if (m->gflops <= 0 && !m->has_probe)
+        return err_set(err, ERR_INVALID,
+                       "node %.60s: has no label or annotation %s, so its speed is not known; "
+                       "measure it there with `skyjob-worker probe`",
+                       n->name, LABEL_GFLOPS);
+    n->gflops = m->gflops > 0 ? m->gflops
+                              : m->probe.found.gflops * n->cpu_milli / (double)m->probe.cpu_milli;
+    n->unit_ms = m->gflops > 0 ? m->unit_ms : m->probe.found.unit_ms;
+    return ERR_OK;
+}
+
 static enum err_code read_node(const struct json *json, struct node *out, struct err *err)
 {
     struct node n = {.unit_ms = 0};
+    struct mark mark;
     const char *name = json_string(json_path(json, "metadata.name"), "");
-    const char *gflops = mark_of(json, NODEFILE_GFLOPS);
-    const char *unit_ms = mark_of(json, NODEFILE_UNIT_MS);
     int64_t milli = 0;
     enum err_code rc;
 
     if (*name == '\0' || strlen(name) >= sizeof n.name)
         return err_set(err, ERR_INVALID, "a Node has no metadata.name");
-    if (!gflops)
-        return err_set(err, ERR_INVALID,
-                       "node %.60s: has no label or annotation %s, so its speed is not known; "
-                       "measure it there with `skyjob-worker probe`",
-                       name, NODEFILE_GFLOPS);
     (void)snprintf(n.name, sizeof n.name, "%s", name);
-    rc = read_mark(name, NODEFILE_GFLOPS, gflops, 1e9, &n.gflops, err);
-    if (rc == ERR_OK && n.gflops <= 0)
-        rc = err_set(err, ERR_INVALID, "node %.60s: %s: must be above 0", name, NODEFILE_GFLOPS);
-    if (rc == ERR_OK && unit_ms)
-        rc = read_mark(name, NODEFILE_UNIT_MS, unit_ms, 1e6, &n.unit_ms, err);
-    if (rc == ERR_OK)
-        rc = read_amount(json, name, "cpu", &milli, err);
+    rc = read_amount(json, name, "cpu", &milli, err);
     if (rc == ERR_OK)
         rc = read_amount(json, name, "memory", &n.memory_bytes, err);
     n.cpu_milli = (int)milli;
+    mark_read(json, &mark);
+    if (rc == ERR_OK)
+        rc = read_speed(&mark, &n, err);
     if (rc == ERR_OK)
         *out = n;
     return rc;

@@ -1,5 +1,6 @@
 /* cli/nodefile.h - machines that are written down: Node objects, as `kubectl get nodes -o yaml`
- * prints them, with their speed as a label or annotation skyjob.dev/gflops.
+ * prints them, with their speed as a label or annotation skyjob.dev/gflops, or as an earlier job
+ * in a cluster has measured it (annotation skyjob.dev/probe; see api/mark.h).
  *
  * Layer: cli. Threads: one.
  */
@@ -10,8 +11,6 @@
 
 #define NODEFILE_MAX_BYTES ((size_t)64 << 20)
 #define NODEFILE_NODES_MAX 5000
-#define NODEFILE_GFLOPS    "skyjob.dev/gflops"
-#define NODEFILE_UNIT_MS   "skyjob.dev/unit-ms" /* 0 when it is not there */
 
 struct nodefile {
     struct node *nodes; /* that take pods */

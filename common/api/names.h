@@ -18,14 +18,18 @@
 #define LABEL_STAGE   "skyjob.dev/stage"
 #define LABEL_ROLE    "skyjob.dev/role" /* "stage" or "probe" */
 
-/* On nodes. Declared by an administrator: GFLOP/s of BERT training with all allocatable CPU. */
-#define LABEL_GFLOPS "skyjob.dev/gflops"
-/* Measured by us: the same figure, and a hash of what it was measured for (CPU, image). */
-#define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
-#define LABEL_MEASURED_FOR    "skyjob.dev/measured-for"
-
-/* Annotation beside them: fixed cost of a unit in milliseconds (struct node, unit_ms). */
+/* On nodes, declared by an administrator; see struct mark. Numbers without a unit. */
+#define LABEL_GFLOPS          "skyjob.dev/gflops"      /* BERT training with all allocatable CPU */
+#define LABEL_UNIT_MS         "skyjob.dev/unit-ms"     /* fixed cost of a unit */
+#define LABEL_MEMORY_GBPS     "skyjob.dev/memory-gbps" /* 10^9 bytes a second */
+#define LABEL_LINK_MBIT       "skyjob.dev/link-mbit"   /* its network, 10^6 bits a second */
+#define LABEL_LINK_LATENCY_MS "skyjob.dev/link-latency-ms" /* one way */
+/* Measured by us, for people and selectors; and all that was found, for the planner. */
+#define LABEL_MEASURED_GFLOPS       "skyjob.dev/measured-gflops"
+#define LABEL_MEASURED_FOR          "skyjob.dev/measured-for"
 #define ANNOTATION_MEASURED_UNIT_MS "skyjob.dev/measured-unit-ms"
+#define ANNOTATION_PROBE            "skyjob.dev/probe"
+
 /* On a probe's pod: the node that it measures. */
 #define ANNOTATION_PROBED_NODE "skyjob.dev/probed-node"
 

@@ -35,6 +35,8 @@ enum err_code node_probe_write(const struct node_probe *p, struct buf *out, stru
     jsonw_int(&w, "threads", p->threads);
     jsonw_line(&w, "blasCore", p->blas_core);
     jsonw_line(&w, "cpuModel", p->cpu_model);
+    if (p->has_bf16 != NODE_UNKNOWN)
+        jsonw_bool(&w, "bf16", p->has_bf16 == NODE_YES);
     if (p->n_links > 0)
         write_links(&w, p);
     jsonw_close(&w);
@@ -91,6 +93,8 @@ enum err_code node_probe_read(const char *text, struct node_probe *out, struct e
                    json_string(json_get(root, "blasCore"), ""));
     (void)snprintf(p.cpu_model, sizeof p.cpu_model, "%s",
                    json_string(json_get(root, "cpuModel"), ""));
+    if (json_kind_of(json_get(root, "bf16")) == JSON_BOOL)
+        p.has_bf16 = json_bool(json_get(root, "bf16"), false) ? NODE_YES : NODE_NO;
     rc = read_links(json_get(root, "links"), &p, err);
     json_free(root);
     if (rc != ERR_OK)

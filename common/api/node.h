@@ -27,6 +27,12 @@ struct node {
     double unit_ms;       /* fixed cost of a unit's forward and backward, beside its FLOPs */
 };
 
+enum node_answer {
+    NODE_UNKNOWN,
+    NODE_YES,
+    NODE_NO,
+};
+
 /* What a message from this machine to another one takes. */
 struct node_link {
     char node[NODE_NAME_BYTES];
@@ -43,7 +49,8 @@ struct node_probe {
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
-    int n_links; /* 0: it had no neighbour, or none answered */
+    enum node_answer has_bf16; /* can its processor? whatever precision was measured */
+    int n_links;               /* 0: it had no neighbour, or none answered */
     struct node_link links[NODE_LINKS_MAX];
 };
 

@@ -156,6 +156,7 @@ enum err_code probe_run(const struct spec *spec, int duration_ms, struct node_pr
     p.gflops = flops / (ms - 2 * p.unit_ms) / 1e6;
     (void)snprintf(p.blas_core, sizeof p.blas_core, "%s", gemm_core_name());
     cpu_model(p.cpu_model, sizeof p.cpu_model);
+    p.has_bf16 = gemm_has_bf16() ? NODE_YES : NODE_NO;
     *out = p;
     return ERR_OK;
 }

@@ -67,6 +67,7 @@ static void node_probe_reads_back_what_was_written(void **state)
                            .lengths = {.mean = 17.25, .mean_square = 333.5},
                            .threads = 2,
                            .blas_core = "SkylakeX",
+                           .has_bf16 = NODE_NO,
                            .cpu_model = "Some \"CPU\" @ 3 GHz"};
     struct node_probe back;
     struct buf out = {.max = NODE_PROBE_MAX_BYTES};
@@ -79,6 +80,7 @@ static void node_probe_reads_back_what_was_written(void **state)
     assert_true(back.lengths.mean == 17.25);
     assert_true(back.lengths.mean_square == 333.5);
     assert_int_equal(back.threads, 2);
+    assert_int_equal(back.has_bf16, NODE_NO);
     assert_string_equal(back.blas_core, p.blas_core);
     assert_string_equal(back.cpu_model, p.cpu_model);
     buf_deinit(&out);
@@ -103,6 +105,7 @@ static void node_probe_fits_a_termination_message(void **state)
     struct buf out = {.max = NODE_PROBE_MAX_BYTES};
 
     (void)state;
+    p.has_bf16 = NODE_NO;
     p.memory_bytes_per_s = 1e12 / 3;
     p.lengths = (struct spec_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
     memset(p.blas_core, '\n', sizeof p.blas_core - 1);

@@ -55,6 +55,25 @@ static void nodefile_reads_lists_and_single_nodes(void **state)
     nodefile_deinit(&f);
 }
 
+#define FOUND                                                                                      \
+    "annotations: {skyjob.dev/probe: '{\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":500,"        \
+    "\"for\":{\"cpuMilli\":2000},\"found\":{\"gflops\":10,\"unitMs\":0.5,\"threads\":1}}'}"
+
+static void nodefile_takes_what_was_measured_in_a_cluster(void **state)
+{
+    static const char text[] =
+        NODE("a", FOUND, "2", "4Gi") "\n---\n" NODE("b", SPEED("\"7\"") ", " FOUND, "2", "4Gi");
+    struct nodefile f;
+
+    (void)state;
+    assert_int_equal(load(text, &f, NULL), ERR_OK);
+    assert_true(f.nodes[0].gflops == 40);
+    assert_true(f.nodes[0].unit_ms == 0.5);
+    assert_true(f.nodes[1].gflops == 7); /* declared */
+    assert_true(f.nodes[1].unit_ms == 0);
+    nodefile_deinit(&f);
+}
+
 struct refused {
     const char *name;
     const char *text;
@@ -106,11 +125,12 @@ static void check_refused(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[N_REFUSED + 1] = {
-        cmocka_unit_test(nodefile_reads_lists_and_single_nodes)};
+    struct CMUnitTest tests[N_REFUSED + 2] = {
+        cmocka_unit_test(nodefile_reads_lists_and_single_nodes),
+        cmocka_unit_test(nodefile_takes_what_was_measured_in_a_cluster)};
 
     for (size_t i = 0; i < N_REFUSED; i++)
-        tests[i + 1] = (struct CMUnitTest){
+        tests[i + 2] = (struct CMUnitTest){
             .name = refused[i].name, .test_func = check_refused, .initial_state = &refused[i]};
-    return _cmocka_run_group_tests("nodefile", tests, N_REFUSED + 1, NULL, NULL);
+    return _cmocka_run_group_tests("nodefile", tests, N_REFUSED + 2, NULL, NULL);
 }

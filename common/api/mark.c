@@ -1,0 +1,293 @@
+#include "api/mark.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/names.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/jsonw.h"
+
+#define MARK_AHEAD_MS (INT64_C(24) * 60 * 60 * 1000) /* clocks of nodes may be so far off */
+
+#define NFD     "feature.node.kubernetes.io/"
+#define NFD_CPU NFD "cpu-cpuid."
+
+/* --- declared --- */
+
+static const struct json *labels_of(const struct json *node)
+{
+    return json_path(node, "metadata.labels");
+}
+
+static const char *label_of(const struct json *node, const char *key)
+{
+    return json_string(json_get(labels_of(node), key), "");
+}
+
+/* A label, or an annotation where there is no such label; NULL: neither. */
+static const char *text_of(const struct json *node, const char *key)
+{
+    const struct json *label = json_get(labels_of(node), key);
+    const struct json *v =
+        label ? label : json_get(json_path(node, "metadata.annotations"), key);
+
+    return v ? json_string(v, "") : NULL;
+}
+
+/* Digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). Returns whether
+ * there is a figure. */
+static bool read_figure(const struct json *node, const char *key, double most, double *out,
+                        struct mark *m)
+{
+    const char *text = text_of(node, key);
+    char *end = NULL;
+    double d;
+
+    if (!text)
+        return false;
+    d = *text && strspn(text, "0123456789.eE+-") == strlen(text) ? strtod(text, &end) : NAN;
+    if (end && *end == '\0' && d >= 0 && d <= most) {
+        *out = d;
+        return true;
+    }
+    if (m->bad[0] == '\0')
+        (void)snprintf(m->bad, sizeof m->bad, "%s: \"%.40s\" is not a number in 0..%g", key, text,
+                       most);
+    return false;
+}
+
+/* A speed of 0 would be a machine that never gets done. */
+static double read_speed(const struct json *node, const char *key, double most, struct mark *m)
+{
+    double d = 0;
+
+    if (read_figure(node, key, most, &d, m) && d <= 0 && m->bad[0] == '\0')
+        (void)snprintf(m->bad, sizeof m->bad, "%s: must be above 0", key);
+    return d;
+}
+
+/* --- Node Feature Discovery --- */
+
+/* Without any flag of that kind it was not asked, or told not to tell. */
+static enum node_answer read_bf16(const struct json *node)
+{
+    bool knows_avx = false;
+
+    for (const struct json *v = json_first(labels_of(node)); v; v = json_next(v)) {
+        const char *key = json_key(v);
+
+        if (strcmp(key, NFD_CPU "AVX512BF16") == 0 || strcmp(key, NFD_CPU "AMXBF16") == 0)
+            return NODE_YES;
+        knows_avx = knows_avx || strncmp(key, NFD_CPU "AVX", strlen(NFD_CPU "AVX")) == 0;
+    }
+    return knows_avx ? NODE_NO : NODE_UNKNOWN;
+}
+
+static void read_cpu(const struct json *node, char *out, size_t bytes)
+{
+    const char *vendor = label_of(node, NFD "cpu-model.vendor_id");
+
+    if (*vendor)
+        (void)snprintf(out, bytes, "%.40s-%.20s-%.20s", vendor,
+                       label_of(node, NFD "cpu-model.family"), label_of(node, NFD "cpu-model.id"));
+}
+
+/* --- measured --- */
+
+static void write_subject(struct jsonw *w, const struct mark_probe *p)
+{
+    const struct mark_subject *s = &p->subject;
+    char time[CLOCK_TEXT_BYTES];
+
+    clock_format(p->time_ms, time);
+    jsonw_string(w, "time", time);
+    jsonw_int(w, "cpuMilli", p->cpu_milli);
+    jsonw_open_object(w, "for");
+    jsonw_int(w, "cpuMilli", s->cpu_milli);
+    jsonw_int(w, "memoryBytes", s->memory_bytes);
+    jsonw_line(w, "cpu", s->cpu);
+    jsonw_line(w, "image", s->image);
+    jsonw_string(w, "digest", s->digest);
+    jsonw_string(w, "work", s->work);
+    jsonw_close(w);
+}
+
+enum err_code mark_probe_write(const struct mark_probe *p, struct buf *out, struct err *err)
+{
+    struct buf text = {.max = NODE_PROBE_MAX_BYTES};
+    struct json *found = NULL;
+    struct jsonw w;
+    enum err_code rc = node_probe_write(&p->found, &text, err);
+
+    if (rc == ERR_OK)
+        rc = json_parse(text.data, text.len, &found, err);
+    if (rc == ERR_OK) {
+        jsonw_init(&w, out);
+        jsonw_open_object(&w, NULL);
+        write_subject(&w, p);
+        jsonw_value(&w, "found", found);
+        jsonw_close(&w);
+        rc = jsonw_finish(&w, err);
+    }
+    json_free(found);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code read_text(const struct json *v, const char *key, char *out, size_t bytes,
+                               struct err *err)
+{
+    const char *text = json_string(json_get(v, key), "");
+
+    if (strlen(text) >= bytes)
+        return err_set(err, ERR_INVALID, "%s: longer than %zu bytes", key, bytes - 1);
+    memcpy(out, text, strlen(text) + 1);
+    return ERR_OK;
+}
+
+static enum err_code read_subject(const struct json *v, struct mark_subject *s, struct err *err)
+{
+    enum err_code rc = read_text(v, "cpu", s->cpu, sizeof s->cpu, err);
+
+    s->cpu_milli = json_i64(json_get(v, "cpuMilli"), 0);
+    s->memory_bytes = json_i64(json_get(v, "memoryBytes"), 0);
+    if (rc == ERR_OK)
+        rc = read_text(v, "image", s->image, sizeof s->image, err);
+    if (rc == ERR_OK)
+        rc = read_text(v, "digest", s->digest, sizeof s->digest, err);
+    if (rc == ERR_OK)
+        rc = read_text(v, "work", s->work, sizeof s->work, err);
+    return rc;
+}
+
+static enum err_code read_found(const struct json *root, struct mark_probe *p, struct err *err)
+{
+    char *text = json_print(json_get(root, "found"));
+    enum err_code rc = ERR_OK;
+
+    if (!text)
+        return err_set(err, ERR_INVALID, "found: missing");
+    rc = node_probe_read(text, &p->found, err);
+    free(text);
+    if (rc == ERR_OK)
+        rc = clock_parse(json_string(json_get(root, "time"), ""), &p->time_ms, err);
+    p->cpu_milli = json_int(json_get(root, "cpuMilli"), 0);
+    if (rc == ERR_OK)
+        rc = read_subject(json_get(root, "for"), &p->subject, err);
+    if (rc == ERR_OK && (p->cpu_milli < 1 || p->subject.cpu_milli < 1))
+        rc = err_set(err, ERR_INVALID, "cpuMilli: missing or not above 0");
+    return rc;
+}
+
+static void read_probe(const struct json *node, struct mark *m)
+{
+    const char *text =
+        json_string(json_get(json_path(node, "metadata.annotations"), ANNOTATION_PROBE), NULL);
+    struct json *root = NULL;
+    struct mark_probe p = {.cpu_milli = 0};
+    struct err err = {0};
+
+    if (!text)
+        return;
+    if (json_parse(text, strlen(text), &root, &err) == ERR_OK &&
+        read_found(root, &p, &err) == ERR_OK) {
+        m->has_probe = true;
+        m->probe = p;
+    } else if (m->bad[0] == '\0') {
+        (void)snprintf(m->bad, sizeof m->bad, "%s: %.100s", ANNOTATION_PROBE, err.text);
+    }
+    json_free(root);
+}
+
+void mark_read(const struct json *node, struct mark *out)
+{
+    memset(out, 0, sizeof *out); /* padding too: marks are compared as a whole */
+    out->gflops = read_speed(node, LABEL_GFLOPS, 1e9, out);
+    (void)read_figure(node, LABEL_UNIT_MS, 1e6, &out->unit_ms, out);
+    out->memory_bytes_per_s = 1e9 * read_speed(node, LABEL_MEMORY_GBPS, 1e6, out);
+    out->link_bytes_per_s = 1e6 / 8 * read_speed(node, LABEL_LINK_MBIT, 1e8, out);
+    out->has_latency = read_figure(node, LABEL_LINK_LATENCY_MS, 1e5, &out->link_latency_ms, out);
+    out->has_bf16 = read_bf16(node);
+    read_cpu(node, out->cpu, sizeof out->cpu);
+    read_probe(node, out);
+}
+
+/* --- what it is worth --- */
+
+static bool differ(const char *then, const char *now)
+{
+    return *then && *now && strcmp(then, now) != 0;
+}
+
+const char *mark_stale(const struct mark_probe *p, const struct mark_subject *now, int64_t now_ms)
+{
+    const struct mark_subject *then = &p->subject;
+
+    if (strcmp(then->work, now->work) != 0)
+        return "measured for other shapes or data";
+    if (then->cpu_milli != now->cpu_milli || then->memory_bytes != now->memory_bytes)
+        return "measured with other allocatable CPU or memory";
+    if (differ(then->cpu, now->cpu))
+        return "measured on another processor";
+    if (strcmp(then->image, now->image) != 0 || differ(then->digest, now->digest))
+        return "measured with another worker image";
+    if (p->time_ms - now_ms > MARK_AHEAD_MS)
+        return "measured at a time that is still to come";
+    if (now_ms - p->time_ms > MARK_FRESH_MS)
+        return "measured more than 30 days ago";
+    return NULL;
+}
+
+double mark_gflops(const struct mark_probe *p)
+{
+    return p->found.gflops * (double)p->subject.cpu_milli / p->cpu_milli;
+}
+
+static uint64_t add_text(uint64_t h, const char *text)
+{
+    return hash_bytes(h, text, strlen(text) + 1); /* with the NUL, so that ends count */
+}
+
+void mark_work(const struct spec *spec, const char *namespace, char out[static MARK_WORK_BYTES])
+{
+    const struct model *m = &spec->model;
+    int shapes[] = {m->hidden,
+                    m->heads,
+                    m->ffn,
+                    m->positions,
+                    spec->training.max_length,
+                    spec->training.batch_size,
+                    spec->training.micro_batches,
+                    (int)spec->training.precision,
+                    (int)spec->data.source};
+    uint64_t h = hash_bytes(HASH_START, shapes, sizeof shapes);
+
+    if (spec->data.source != SPEC_SOURCE_SAMPLE)
+        h = add_text(h, namespace);
+    h = add_text(h, spec->data.task);
+    h = add_text(h, spec->data.sample);
+    h = add_text(h, spec->data.config_map);
+    h = add_text(h, spec->data.claim);
+    h = add_text(h, spec->data.path);
+    h = add_text(h, spec->data.files.train);
+    h = add_text(h, spec->data.columns.text);
+    h = add_text(h, spec->data.columns.pair);
+    (void)snprintf(out, MARK_WORK_BYTES, "%016llx", (unsigned long long)h);
+}
+
+void mark_digest(const char *image_id, char out[static MARK_DIGEST_BYTES])
+{
+    const char *at = strrchr(image_id, '@');
+    const char *digest = at ? at + 1 : image_id;
+    bool is_digest = strncmp(digest, "sha256:", 7) == 0;
+
+    (void)snprintf(out, MARK_DIGEST_BYTES, "%s", is_digest ? digest : "");
+}
+
+enum node_answer mark_bf16(const struct mark *m, const struct node_probe *probe)
+{
+    return probe && probe->has_bf16 != NODE_UNKNOWN ? probe->has_bf16 : m->has_bf16;
+}
