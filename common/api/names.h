@@ -25,10 +25,8 @@
 #define LABEL_LINK_MBIT       "skyjob.dev/link-mbit"   /* its network, 10^6 bits a second */
 #define LABEL_LINK_LATENCY_MS "skyjob.dev/link-latency-ms" /* one way */
 /* Measured by us, for people and selectors; and all that was found, for the planner. */
-#define LABEL_MEASURED_GFLOPS       "skyjob.dev/measured-gflops"
-#define LABEL_MEASURED_FOR          "skyjob.dev/measured-for"
-#define ANNOTATION_MEASURED_UNIT_MS "skyjob.dev/measured-unit-ms"
-#define ANNOTATION_PROBE            "skyjob.dev/probe"
+#define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
+#define ANNOTATION_PROBE      "skyjob.dev/probe"
 
 /* On a probe's pod: the node that it measures. */
 #define ANNOTATION_PROBED_NODE "skyjob.dev/probed-node"

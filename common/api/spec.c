@@ -13,6 +13,7 @@ static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall",
                                            "BertBase", "BertLarge", NULL};
 static const char *const sample_words[] = {"MNLI", NULL};
 static const char *const strategy_words[] = {"Optimal", "Even", "Dynamic", "Manual", NULL};
+static const char *const probe_words[] = {"IfUnknown", "Always", "Never", NULL};
 static const char *const schedule_words[] = {"Linear", "Constant", NULL};
 static const char *const case_words[] = {"Uncased", "Cased", NULL};
 static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
@@ -67,6 +68,7 @@ static const struct spec_field fields[] = {
      NULL},
     {"training.optimizer.weightDecay", SPEC_DECIMAL, AT(training.weight_decay), 0, 1, "0.01", NULL},
     {"placement.strategy", SPEC_ENUM, AT(placement.strategy), 0, 0, "Optimal", strategy_words},
+    {"placement.probe", SPEC_ENUM, AT(placement.probe), 0, 0, "IfUnknown", probe_words},
     {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
     {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
     {"placement.stages", SPEC_STAGES, AT(placement.stages), 1, SPEC_STAGES_MAX, NULL, NULL},

@@ -35,6 +35,13 @@ enum spec_strategy {
     SPEC_STRATEGY_MANUAL,  /* spec.placement.stages */
 };
 
+/* When a node is measured before a job is cut. */
+enum spec_probe {
+    SPEC_PROBE_IF_UNKNOWN, /* nobody declared its speed, and no earlier measurement holds */
+    SPEC_PROBE_ALWAYS,     /* once a job, whatever is declared */
+    SPEC_PROBE_NEVER,      /* what is not known is assumed from its CPU */
+};
+
 enum spec_case {
     SPEC_CASE_UNCASED, /* the tokenizer lower-cases and strips accents */
     SPEC_CASE_CASED,
@@ -147,6 +154,7 @@ struct spec {
     } training;
     struct {
         enum spec_strategy strategy;
+        enum spec_probe probe;
         int min_stages;
         int max_stages;
         struct spec_stages stages; /* of Manual */

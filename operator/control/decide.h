@@ -41,7 +41,7 @@ enum action_kind {
     ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
     ACTION_DELETE_POD,        /* `name` with `uid` */
-    ACTION_LABEL_NODE,        /* `node` with `gflops`, `unit_ms` and `hash` */
+    ACTION_LABEL_NODE,        /* `node` with what probe pod `name` found there */
     ACTION_POST_PEERS,        /* to the worker of `stage` */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
 };
@@ -55,9 +55,6 @@ struct action {
     char node[NODE_NAME_BYTES];
     int cpu_milli;
     int64_t memory_bytes;
-    double gflops; /* with all allocatable CPU */
-    double unit_ms;
-    char hash[OBSERVED_HASH_BYTES];
     bool is_warning;
     char reason[STATUS_REASON_BYTES];
     char text[STATUS_MESSAGE_BYTES];

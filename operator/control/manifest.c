@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "control/manifest_parts.h"
+#include "control/parts.h"
 
 const char *manifest_image(const struct observed *seen, const struct spec *spec)
 {
@@ -147,23 +148,54 @@ enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, 
     return rc;
 }
 
-enum err_code manifest_node_patch(const struct action *action, struct buf *out, struct err *err)
+static enum err_code mark_of(const struct observed *seen, const struct action *action,
+                             struct mark_probe *out, struct err *err)
 {
-    struct jsonw w;
+    struct spec spec;
+    const struct seen_node *node = NULL;
+    const struct seen_pod *pod = NULL;
+    enum err_code rc = spec_parse(seen->spec, &spec, err);
 
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    jsonw_open_object(&w, "metadata");
-    jsonw_open_object(&w, "labels");
-    jsonw_stringf(&w, LABEL_MEASURED_GFLOPS, "%.3f", action->gflops);
-    jsonw_string(&w, LABEL_MEASURED_FOR, action->hash);
-    jsonw_close(&w);
-    jsonw_open_object(&w, "annotations");
-    jsonw_stringf(&w, ANNOTATION_MEASURED_UNIT_MS, "%.6f", action->unit_ms);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
+    if (rc != ERR_OK)
+        return rc;
+    for (int i = 0; i < seen->n_nodes; i++)
+        if (strcmp(seen->nodes[i].name, action->node) == 0)
+            node = &seen->nodes[i];
+    for (int i = 0; i < seen->n_pods; i++)
+        if (strcmp(seen->pods[i].name, action->name) == 0)
+            pod = &seen->pods[i];
+    if (!node || !pod)
+        return err_set(err, ERR_NOT_FOUND, "node %.60s or its probe is gone", action->node);
+    nodes_mark(seen, &spec, node, pod, out);
+    return ERR_OK;
+}
+
+enum err_code manifest_node_patch(const struct observed *seen, const struct action *action,
+                                  struct buf *out, struct err *err)
+{
+    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
+    struct mark_probe mark;
+    struct jsonw w;
+    enum err_code rc = mark_of(seen, action, &mark, err);
+
+    if (rc == ERR_OK)
+        rc = mark_probe_write(&mark, &text, err);
+    if (rc == ERR_OK) {
+        jsonw_init(&w, out);
+        jsonw_open_object(&w, NULL);
+        jsonw_open_object(&w, "metadata");
+        jsonw_open_object(&w, "labels");
+        jsonw_stringf(&w, LABEL_MEASURED_GFLOPS, "%.3f", mark_gflops(&mark));
+        jsonw_close(&w);
+        jsonw_open_object(&w, "annotations");
+        jsonw_string(&w, ANNOTATION_PROBE, buf_text(&text));
+        jsonw_close(&w);
+        jsonw_close(&w);
+        jsonw_close(&w);
+        rc = jsonw_finish(&w, err);
+    }
+    buf_deinit(&text);
+    return rc;
 }
 
 enum err_code manifest_status_patch(const struct status *status, const char *resource_version,

@@ -31,8 +31,10 @@ MUST_CHECK enum err_code manifest_probe_spec(const struct observed *seen, struct
 MUST_CHECK enum err_code manifest_probe_pod(const struct observed *seen,
                                             const struct action *action, struct buf *out,
                                             struct err *err);
-/* A merge patch for a node, of ACTION_LABEL_NODE. */
-MUST_CHECK enum err_code manifest_node_patch(const struct action *action, struct buf *out,
+/* A merge patch for a node, of ACTION_LABEL_NODE. ERR_NOT_FOUND when the node or the probe that
+ * it names is not among what was seen. */
+MUST_CHECK enum err_code manifest_node_patch(const struct observed *seen,
+                                             const struct action *action, struct buf *out,
                                              struct err *err);
 /* A merge patch for the job's status; refused when the job is not `resource_version` any more. */
 MUST_CHECK enum err_code manifest_status_patch(const struct status *status,

@@ -1,11 +1,11 @@
 /* Which nodes can take a stage, and how fast they are: what an administrator declared, else what
- * one of our own probes found, else what an earlier job's probe left as labels, else a new probe.
+ * one of our own probes found, else what an earlier job's probe left on the node as long as that
+ * holds, else a new probe. With spec.placement.probe Always only what was measured since the job
+ * was created counts; with Never nothing is measured, and CPU has to do where nothing is known.
  */
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/hash.h"
 #include "control/manifest.h"
 #include "control/parts.h"
 
@@ -13,6 +13,8 @@
 #define STAGE_MEMORY_MIN_BYTES ((int64_t)160 << 20)
 #define PROBE_MEMORY_MAX_BYTES ((int64_t)2 << 30)
 #define PROBE_RETRY_MS         60000
+/* Of one CPU when no node is known. Only ratios matter then, so any figure is as good. */
+#define ASSUMED_GFLOPS 20.0
 /* A little more than its own deadline, which the kubelet keeps when it has the pod at all. */
 #define PROBE_LATE_MS ((MANIFEST_PROBE_SECONDS + 20) * 1000)
 
@@ -27,6 +29,7 @@ enum why_not {
     NO_MEMORY,
     SURPLUS,
     NOT_MEASURED,
+    NO_BF16,
     WHY_COUNT,
 };
 
@@ -41,6 +44,7 @@ static const char *const why_words[WHY_COUNT] = {
     "with less than 160Mi of memory free",
     "beyond the 64 largest",
     "that could not be measured",
+    "whose processor cannot do spec.training.precision BF16",
 };
 
 static enum why_not why_not(const struct seen_node *n)
@@ -105,18 +109,6 @@ static void sort_candidates(struct candidates *c)
     }
 }
 
-/* What a measurement depends on: the node's size, the program, and the shape of the products. */
-static void measured_for(const struct round *r, const struct seen_node *node,
-                         char out[static OBSERVED_HASH_BYTES])
-{
-    const struct model *m = &r->spec.model;
-    int64_t parts[] = {node->cpu_milli, m->hidden, m->heads, m->ffn, r->spec.training.max_length};
-    uint64_t h = hash_text(manifest_image(r->seen, &r->spec));
-
-    h = hash_bytes(h, parts, sizeof parts);
-    (void)snprintf(out, OBSERVED_HASH_BYTES, "%016llx", (unsigned long long)h);
-}
-
 static const struct seen_pod *probe_of(const struct round *r, const struct seen_node *node)
 {
     for (int i = 0; i < r->seen->n_pods; i++)
@@ -150,63 +142,154 @@ static void want_probe(struct round *r, const struct seen_node *node)
     a->memory_bytes = memory < PROBE_MEMORY_MAX_BYTES ? memory : PROBE_MEMORY_MAX_BYTES;
 }
 
-/* For the next job, which then need not measure. */
-static void want_label(struct round *r, const struct seen_node *node, const struct seen_pod *probe,
-                       double gflops)
-{
-    struct action *a;
-    char hash[OBSERVED_HASH_BYTES];
+/* --- what is known of a node --- */
 
-    measured_for(r, node, hash);
-    if (strcmp(node->measured_for, hash) == 0 && fabs(node->measured_gflops - gflops) < 1e-3)
+struct figures {
+    double gflops; /* with all allocatable CPU */
+    double unit_ms;
+    const struct node_probe *probe; /* all that was found there; NULL: nobody looked */
+};
+
+enum known {
+    KNOWN,
+    ASSUMED,   /* nobody measured it, and nobody may */
+    MEASURING, /* by a probe that is under way, or just asked for */
+    FAILED,
+    INCAPABLE,
+};
+
+/* The digest that this job's probes have met, `then` if one of them did: an image's name may stand
+ * for several, one for each kind of processor. */
+static void digest_now(const struct observed *seen, const char *then,
+                       char out[static MARK_DIGEST_BYTES])
+{
+    out[0] = '\0';
+    for (int i = 0; i < seen->n_pods; i++) {
+        const struct seen_pod *p = &seen->pods[i];
+
+        if (p->role != POD_PROBE || p->digest[0] == '\0' || strcmp(out, then) == 0)
+            continue;
+        memcpy(out, p->digest, MARK_DIGEST_BYTES);
+    }
+}
+
+static void subject_now(const struct observed *seen, const struct spec *spec,
+                        const struct seen_node *node, struct mark_subject *out)
+{
+    memset(out, 0, sizeof *out);
+    out->cpu_milli = node->cpu_milli;
+    out->memory_bytes = node->memory_bytes;
+    memcpy(out->cpu, node->mark.cpu, sizeof out->cpu);
+    (void)snprintf(out->image, sizeof out->image, "%s", manifest_image(seen, spec));
+    mark_work(spec, seen->namespace, out->work);
+}
+
+void nodes_mark(const struct observed *seen, const struct spec *spec, const struct seen_node *node,
+                const struct seen_pod *pod, struct mark_probe *out)
+{
+    int64_t time_ms = pod->finished_ms > 0 ? pod->finished_ms : pod->created_ms;
+
+    memset(out, 0, sizeof *out);
+    subject_now(seen, spec, node, &out->subject);
+    memcpy(out->subject.digest, pod->digest, sizeof out->subject.digest);
+    out->found = pod->probe;
+    out->cpu_milli = pod->cpu_milli;
+    out->time_ms = time_ms / 1000 * 1000; /* as it is written */
+}
+
+/* For the next job, which then need not measure. Of two jobs that did, the later one is right. */
+static void want_label(struct round *r, const struct seen_node *node, const struct seen_pod *pod,
+                       const struct mark_probe *mine)
+{
+    int64_t time_ms = node->mark.probe.time_ms;
+    struct action *a;
+
+    if (node->mark.has_probe &&
+        (time_ms == mine->time_ms || (time_ms > mine->time_ms && time_ms <= r->seen->now_ms)))
         return;
     a = round_want(r, ACTION_LABEL_NODE);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
-    memcpy(a->hash, hash, sizeof a->hash);
-    a->gflops = gflops;
-    a->unit_ms = probe->probe.unit_ms;
+    memcpy(a->name, pod->name, sizeof a->name);
 }
 
-/* Speed with all allocatable CPU; 0 when it has to be measured, negative when it cannot be. */
-static double speed_of(struct round *r, const struct seen_node *node, double *out_unit_ms)
+/* Does what an earlier probe left on the node still count? */
+static bool holds(const struct round *r, const struct seen_node *node)
 {
-    const struct seen_pod *probe = probe_of(r, node);
-    char hash[OBSERVED_HASH_BYTES];
-    double gflops;
+    const struct mark_probe *p = &node->mark.probe;
+    struct mark_subject now;
 
-    *out_unit_ms = node->measured_unit_ms;
-    if (node->declared_gflops > 0)
-        return node->declared_gflops;
-    if (probe && probe->has_probe && probe->cpu_milli > 0) {
-        /* Rounded as the label is, so that now and later the same is planned with. */
-        gflops = probe->probe.gflops * (double)node->cpu_milli / probe->cpu_milli;
-        gflops = round(gflops * 1000) / 1000;
-        *out_unit_ms = probe->probe.unit_ms;
-        want_label(r, node, probe, gflops);
-        return gflops > 0 ? gflops : -1;
+    if (!node->mark.has_probe || r->spec.placement.probe == SPEC_PROBE_NEVER)
+        return node->mark.has_probe;
+    if (r->spec.placement.probe == SPEC_PROBE_ALWAYS && p->time_ms < r->seen->created_ms)
+        return false;
+    subject_now(r->seen, &r->spec, node, &now);
+    digest_now(r->seen, p->subject.digest, now.digest);
+    return mark_stale(p, &now, r->seen->now_ms) == NULL;
+}
+
+/* What this job's probe found, or an earlier one that holds. */
+static bool take_measured(struct round *r, const struct seen_node *node, struct figures *f)
+{
+    const struct seen_pod *pod = probe_of(r, node);
+    struct mark_probe mine;
+
+    if (pod && pod->has_probe && pod->cpu_milli > 0) {
+        nodes_mark(r->seen, &r->spec, node, pod, &mine);
+        want_label(r, node, pod, &mine);
+        *f = (struct figures){mark_gflops(&mine), pod->probe.unit_ms, &pod->probe};
+        return true;
     }
-    measured_for(r, node, hash);
-    if (node->measured_gflops > 0 && strcmp(node->measured_for, hash) == 0)
-        return node->measured_gflops;
-    if (!probe)
+    if (!holds(r, node))
+        return false;
+    *f = (struct figures){mark_gflops(&node->mark.probe), node->mark.probe.found.unit_ms,
+                          &node->mark.probe.found};
+    return true;
+}
+
+static enum known know(struct round *r, const struct seen_node *node, struct figures *f)
+{
+    bool is_measured = take_measured(r, node, f);
+    const struct seen_pod *pod = probe_of(r, node);
+
+    if (r->spec.training.precision == SPEC_PRECISION_BF16 &&
+        mark_bf16(&node->mark, f->probe) == NODE_NO)
+        return INCAPABLE;
+    if (node->mark.gflops > 0 && r->spec.placement.probe != SPEC_PROBE_ALWAYS) {
+        f->gflops = node->mark.gflops;
+        f->unit_ms = node->mark.unit_ms;
+        return KNOWN;
+    }
+    if (is_measured)
+        return KNOWN;
+    if (r->spec.placement.probe == SPEC_PROBE_NEVER)
+        return ASSUMED;
+    if (!pod)
         want_probe(r, node);
-    return probe && has_failed(r, probe) ? -1 : 0;
+    return pod && has_failed(r, pod) ? FAILED : MEASURING;
+}
+
+/* A mark that is wrong is somebody's mistake, who should hear of it. */
+static void note_bad_mark(const struct seen_node *node, struct nodes *out)
+{
+    if (node->mark.bad[0] && out->n_bad_marks++ == 0)
+        (void)snprintf(out->bad_mark, sizeof out->bad_mark, "node %.60s: %s, and is not used",
+                       node->name, node->mark.bad);
 }
 
 static void take_node(struct round *r, const struct seen_node *from, struct candidates *c,
                       struct nodes *out)
 {
-    double unit_ms;
-    double gflops = speed_of(r, from, &unit_ms);
     struct node *to = &out->list[out->n_known];
+    struct figures f = {.gflops = 0};
+    enum known known = know(r, from, &f);
+    const struct seen_pod *probe = probe_of(r, from);
 
-    if (gflops < 0) {
-        c->n_why[NOT_MEASURED]++;
+    note_bad_mark(from, out);
+    if (known == FAILED || known == INCAPABLE) {
+        c->n_why[known == FAILED ? NOT_MEASURED : NO_BF16]++;
         return;
     }
-    if (gflops == 0) {
-        const struct seen_pod *probe = probe_of(r, from);
-
+    if (known == MEASURING) {
         out->n_measuring++;
         if (probe)
             (void)attempt_image_problem(r, probe, out->image_problem);
@@ -215,9 +298,31 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     (void)snprintf(to->name, sizeof to->name, "%s", from->name);
     to->cpu_milli = free_milli(from);
     to->memory_bytes = from->memory_bytes - from->memory_used_bytes;
-    to->gflops = gflops * to->cpu_milli / (double)from->cpu_milli;
-    to->unit_ms = unit_ms;
+    to->gflops = f.gflops * to->cpu_milli / (double)from->cpu_milli; /* 0: see assume_speeds() */
+    to->unit_ms = f.unit_ms;
+    out->marks[out->n_known] = &from->mark;
+    out->probes[out->n_known] = f.probe;
     out->n_known++;
+}
+
+/* Without a figure a CPU counts as much as the others' do on average. */
+static void assume_speeds(struct nodes *out)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int i = 0; i < out->n_known; i++) {
+        sum += out->list[i].gflops / out->list[i].cpu_milli;
+        n += out->list[i].gflops > 0;
+    }
+    for (int i = 0; i < out->n_known; i++) {
+        struct node *to = &out->list[i];
+
+        if (to->gflops > 0)
+            continue;
+        to->gflops = to->cpu_milli * (n > 0 ? sum / n : ASSUMED_GFLOPS / 1000);
+        out->n_assumed++;
+    }
 }
 
 static void write_left_out(const struct candidates *c, char *out, size_t bytes)
@@ -247,6 +352,7 @@ void nodes_survey(struct round *r, struct nodes *out)
     sort_candidates(&c);
     for (int i = 0; i < c.n; i++)
         take_node(r, c.list[i], &c, out);
+    assume_speeds(out);
     write_left_out(&c, out->left_out, sizeof out->left_out);
     if (out->n_measuring > 0)
         round_again(r, PROBE_LATE_MS);

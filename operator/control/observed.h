@@ -7,6 +7,7 @@
 #ifndef CONTROL_OBSERVED_H
 #define CONTROL_OBSERVED_H
 
+#include "api/mark.h"
 #include "api/names.h"
 #include "api/node.h"
 #include "api/plan.h"
@@ -18,7 +19,6 @@
 #define OBSERVED_UID_BYTES   40
 #define OBSERVED_WORD_BYTES  64
 #define OBSERVED_TEXT_BYTES  240
-#define OBSERVED_HASH_BYTES  20
 #define OBSERVED_TAINT_BYTES 96
 
 enum pod_role {
@@ -61,6 +61,7 @@ struct seen_pod {
     struct progress progress;
     bool has_probe; /* a probe's result */
     struct node_probe probe;
+    char digest[MARK_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 
 /* A node, and what other pods leave of it. */
@@ -75,10 +76,7 @@ struct seen_node {
     int64_t memory_bytes;
     int64_t cpu_used_milli; /* requested by others, or promised to them by a plan */
     int64_t memory_used_bytes;
-    double declared_gflops; /* 0: nobody did. For all allocatable CPU, like the next */
-    double measured_gflops;
-    double measured_unit_ms;
-    char measured_for[OBSERVED_HASH_BYTES];
+    struct mark mark;
 };
 
 enum data_state {
@@ -101,6 +99,7 @@ struct observed {
     char name[OBSERVED_WORD_BYTES];
     char uid[OBSERVED_UID_BYTES];
     int64_t generation;
+    int64_t created_ms;
     bool is_deleting;
     const struct json *spec; /* as the user wrote it; borrowed */
     struct status status;

@@ -43,12 +43,20 @@ bool round_has_started(const struct round *r);
 struct nodes {
     int n_known; /* nodes whose speed is known: those in `list`, by name */
     struct node list[PARTITION_CANDIDATES_MAX];
+    const struct mark *marks[PARTITION_CANDIDATES_MAX];        /* of each; borrowed */
+    const struct node_probe *probes[PARTITION_CANDIDATES_MAX]; /* NULL: nobody looked */
+    int n_assumed; /* of them, neither declared nor measured: all that is known is their CPU */
+    int n_bad_marks;
+    char bad_mark[STATUS_MESSAGE_BYTES / 2]; /* the first node's, in words */
     int n_measuring;                         /* still being measured: no plan before that */
     char left_out[STATUS_MESSAGE_BYTES / 2]; /* "2 not ready, 1 cordoned"; "" if none is */
     char image_problem[OBSERVED_TEXT_BYTES]; /* a probe's image cannot be pulled; "" if it can */
 };
 /* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */
 void nodes_survey(struct round *r, struct nodes *out);
+/* What a probe pod with a result says of its node, as it is kept on the node. */
+void nodes_mark(const struct observed *seen, const struct spec *spec, const struct seen_node *node,
+                const struct seen_pod *pod, struct mark_probe *out);
 /* There will be no plan this time: measure again what could not be measured a while ago. */
 void nodes_retry(struct round *r);
 

@@ -77,6 +77,20 @@ static bool waits_for_data(struct round *r)
     return true;
 }
 
+/* A figure that an administrator declared in vain must not be passed over in silence. */
+static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
+{
+    size_t n = strlen(text);
+
+    if (nodes->n_bad_marks == 0)
+        return;
+    (void)snprintf(text + n, bytes - n, "%sA mark cannot be read: %s.", n ? " " : "",
+                   nodes->bad_mark);
+    n = strlen(text);
+    if (nodes->n_bad_marks > 1)
+        (void)snprintf(text + n, bytes - n, " %d nodes have such marks.", nodes->n_bad_marks);
+}
+
 static void say_measuring(struct round *r, const struct nodes *nodes)
 {
     char text[STATUS_MESSAGE_BYTES];
@@ -87,6 +101,7 @@ static void say_measuring(struct round *r, const struct nodes *nodes)
     }
     (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
                    nodes->n_measuring == 1 ? "node" : "nodes");
+    add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
 
@@ -97,6 +112,7 @@ static void say_insufficient(struct round *r, const struct nodes *nodes, const c
     (void)snprintf(text, sizeof text, "%s%s%s%s. Looked at again whenever a node changes.", why,
                    nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
                    nodes->left_out[0] ? " nodes" : "");
+    add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
     nodes_retry(r);
     round_again(r, DECIDE_NODES_RETRY_MS);
@@ -138,6 +154,21 @@ static void make_plan(struct round *r, const struct partition_request *request,
     (void)round_want(r, ACTION_CREATE_PLAN);
 }
 
+/* A plan whose figures nobody measured says so before anything else. */
+static void say_assumed(const struct nodes *nodes, char reason[static PLAN_REASON_BYTES])
+{
+    char rest[PLAN_REASON_BYTES];
+
+    if (nodes->n_assumed == 0)
+        return;
+    memcpy(rest, reason, sizeof rest);
+    (void)snprintf(
+        reason, PLAN_REASON_BYTES,
+        "%d of %d nodes were never measured (spec.placement.probe is Never): their speed "
+        "is assumed from their CPU alone. %.*s",
+        nodes->n_assumed, nodes->n_known, PLAN_REASON_BYTES - 160, rest);
+}
+
 static void solve(struct round *r, struct nodes *nodes)
 {
     int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
@@ -146,6 +177,7 @@ static void solve(struct round *r, struct nodes *nodes)
                                         .n_nodes = nodes->n_known,
                                         .link = COST_LINK_DEFAULT};
     struct placement placement;
+    char bad_marks[STATUS_MESSAGE_BYTES] = "";
     struct err err = {0};
 
     scale_memory(nodes->list, nodes->n_known, percent);
@@ -154,6 +186,10 @@ static void solve(struct round *r, struct nodes *nodes)
         return;
     }
     make_plan(r, &request, &placement, percent);
+    say_assumed(nodes, r->out->plan.reason);
+    add_bad_marks(nodes, bad_marks, sizeof bad_marks);
+    if (nodes->n_bad_marks > 0)
+        round_event(r, true, "BadNodeMark", bad_marks);
 }
 
 void place(struct round *r)

@@ -158,13 +158,13 @@ static enum err_code delete_plan(struct apply *a, const struct observed *seen, i
 }
 
 /* A courtesy to later jobs: a cluster that does not let us label its nodes still trains. */
-static void label_node(struct apply *a, const struct action *action)
+static void label_node(struct apply *a, const struct observed *seen, const struct action *action)
 {
     struct kube_ref ref = {.resource = &kube_nodes, .name = action->node};
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
     struct err err;
-    enum err_code rc = manifest_node_patch(action, &body, &err);
+    enum err_code rc = manifest_node_patch(seen, action, &body, &err);
 
     if (rc == ERR_OK)
         rc = kube_merge(a->client, &ref, buf_text(&body), &object, &err);
@@ -245,7 +245,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_DELETE_POD:
         return delete_object(a, &pod, action->uid, err);
     case ACTION_LABEL_NODE:
-        label_node(a, action);
+        label_node(a, seen, action);
         return ERR_OK;
     case ACTION_POST_PEERS:
         return workers_tell(a->workers, seen, action->stage, err);

@@ -181,6 +181,7 @@ static void observe_job(const struct store_job *j, struct observed *out)
     memcpy(out->name, j->name, sizeof out->name);
     memcpy(out->uid, j->uid, sizeof out->uid);
     out->generation = j->generation;
+    out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
     out->data = j->data;
     memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);

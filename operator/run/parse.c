@@ -1,6 +1,5 @@
 #include "run/parse.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,15 +25,6 @@ static int64_t read_time(const struct json *v)
     int64_t ms;
 
     return clock_parse(json_string(v, ""), &ms, NULL) == ERR_OK ? ms : 0;
-}
-
-/* Numbers in labels are written by people: what is not a positive number is no number. */
-static double read_number(const char *text)
-{
-    char *end;
-    double d = strtod(text, &end);
-
-    return *text && *end == '\0' && isfinite(d) && d > 0 && d < 1e9 ? d : 0;
 }
 
 bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYTES],
@@ -78,6 +68,7 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     COPY(out->uid, metadata(object, "uid"));
     COPY(out->version, metadata(object, "resourceVersion"));
     out->generation = json_i64(metadata(object, "generation"), 0);
+    out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
     out->attempt = json_int(json_get(status, "attempt"), 0);
     out->is_final = false;
@@ -171,10 +162,11 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
 
 static void read_container(const struct json *pod, struct seen_pod *out)
 {
-    const struct json *state =
-        json_get(json_first(json_path(pod, "status.containerStatuses")), "state");
+    const struct json *status = json_first(json_path(pod, "status.containerStatuses"));
+    const struct json *state = json_get(status, "state");
     const struct json *waiting = json_get(state, "waiting");
 
+    mark_digest(json_string(json_get(status, "imageID"), ""), out->digest);
     if (json_get(state, "terminated")) {
         read_termination(json_get(state, "terminated"), out);
     } else if (waiting) {
@@ -282,8 +274,6 @@ static void read_node_conditions(const struct json *node, struct seen_node *out)
 
 void parse_node(const struct json *object, struct seen_node *out)
 {
-    const struct json *unit_ms =
-        json_get(metadata(object, "annotations"), ANNOTATION_MEASURED_UNIT_MS);
     struct seen_node n = {0};
 
     COPY(n.name, metadata(object, "name"));
@@ -295,10 +285,7 @@ void parse_node(const struct json *object, struct seen_node *out)
             COPY(n.taint, json_get(t, "key"));
     n.cpu_milli = read_quantity(json_path(object, "status.allocatable.cpu"), true);
     n.memory_bytes = read_quantity(json_path(object, "status.allocatable.memory"), false);
-    n.declared_gflops = read_number(label(object, LABEL_GFLOPS));
-    n.measured_gflops = read_number(label(object, LABEL_MEASURED_GFLOPS));
-    n.measured_unit_ms = read_number(json_string(unit_ms, ""));
-    (void)snprintf(n.measured_for, sizeof n.measured_for, "%s", label(object, LABEL_MEASURED_FOR));
+    mark_read(object, &n.mark);
     *out = n;
 }
 

@@ -176,9 +176,7 @@ static bool is_same_node(const struct seen_node *a, const struct seen_node *b)
     return a->is_ready == b->is_ready && a->is_unschedulable == b->is_unschedulable &&
            a->is_deleting == b->is_deleting && a->has_pressure == b->has_pressure &&
            a->cpu_milli == b->cpu_milli && a->memory_bytes == b->memory_bytes &&
-           a->declared_gflops == b->declared_gflops && a->measured_gflops == b->measured_gflops &&
-           a->measured_unit_ms == b->measured_unit_ms && strcmp(a->taint, b->taint) == 0 &&
-           strcmp(a->measured_for, b->measured_for) == 0;
+           strcmp(a->taint, b->taint) == 0 && memcmp(&a->mark, &b->mark, sizeof a->mark) == 0;
 }
 
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,

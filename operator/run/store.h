@@ -24,6 +24,7 @@ struct store_job {
     char uid[OBSERVED_UID_BYTES];
     char version[STORE_VERSION_BYTES]; /* resourceVersion */
     int64_t generation;
+    int64_t created_ms;
     bool is_deleting;
     char *spec;   /* JSON text */
     char *status; /* JSON text, or NULL */

@@ -272,6 +272,32 @@ $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  place
         is lost Failed 'True InvalidConfiguration' && field lost '{.status.message}' | grep config.json
 }
 judged() { field "$1" '{.status.progress.metrics}'; }
+probes_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-probe-"; } # pods
+marks() { kubectl "$1" nodes --overwrite "${@:2}" >/dev/null; }
+measures_once() { # the next job believes what the first one left, until the node is another
+    job again "$stages3" && completes again && [ "$(probes_of again)" = 0 ] || return
+    kubectl patch node n3 --subresource=status --type merge -p '{"status":{"allocatable":{"cpu":"400m"}}}' >/dev/null
+    job other "$stages3" && completes other && [ "$(probes_of other)" = 1 ] &&
+        kubectl get node n3 -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' | grep '"for":{"cpuMilli":400,'
+}
+measures_always() {
+    marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probe: Always\}}" && completes always &&
+        [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.reason}' | grep 'at 999 GFLOP/s' || return
+    job declared "$stages3" && completes declared && [ "$(probes_of declared)" = 0 ] &&
+        field declared '{.status.placement.reason}' | grep '999 GFLOP/s' && marks label n1 n2 n3 skyjob.dev/gflops-
+}
+measures_never() {
+    marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probe: Never\}}" && completes never &&
+        [ "$(probes_of never)" = 0 ] && field never '{.status.placement.reason}' | grep '^3 of 3 nodes were never measured'
+}
+bad_marks() { # figures that make no sense are not used, and told of with node and text
+    marks label n1 skyjob.dev/gflops=inf && marks annotate n2 skyjob.dev/gflops=-3 && marks label n3 skyjob.dev/gflops=1e300 &&
+        job marks "$stages3" && completes marks && [ "$(probes_of marks)" = 3 ] &&
+        has_event 'BadNodeMark: .*node n1: skyjob.dev/gflops: "inf" is not a number.* 3 nodes have such marks' || return
+    marks label n1 n3 skyjob.dev/gflops- && marks annotate n2 skyjob.dev/gflops='12 GFLOPS' && job unit "$stages3" && completes unit &&
+        [ "$(probes_of unit)" = 0 ] && has_event 'BadNodeMark: .*node n2: skyjob.dev/gflops: "12 GFLOPS" is not a number' &&
+        marks annotate n2 skyjob.dev/gflops-
+}
 idles() {
     local before after
     read_cpu() { awk '{print $14 + $15}' "/proc/$operator/stat"; }
@@ -359,5 +385,9 @@ check 'steps that are left out are counted, and kubectl describe shows it' skips
 check 'the weights are kept in the output volume' cut_off_output
 check 'a job goes on from the model that another has left' goes_on
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
+check 'a node is measured once, and again when it has changed' measures_once
+check 'with probe Always nodes are measured whatever is declared' measures_always
+check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
+check 'declared figures that make no sense are not used, and told' bad_marks
 check 'the operator idles below 1% of a core and 50 MiB' idles
 tap_end

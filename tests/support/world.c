@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "control/manifest.h"
+
 static const char smallest[] = "{\"model\":{\"preset\":\"BertTiny\"},"
                                "\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
                                "\"placement\":{\"maxStages\":3}}";
@@ -36,7 +38,7 @@ struct world *world_new(const char *spec)
         n->is_ready = true;
         n->cpu_milli = 1000 * (i + 1);
         n->memory_bytes = (int64_t)4 << 30;
-        n->declared_gflops = 20.0 * (i + 1);
+        n->mark.gflops = 20.0 * (i + 1);
     }
     w->seen.nodes = w->nodes;
     w->seen.n_nodes = WORLD_NODES;
@@ -133,13 +135,22 @@ static void delete_plan(struct world *w, int attempt)
 static void label_node(struct world *w, const struct action *a)
 {
     for (int i = 0; i < WORLD_NODES; i++) {
+        struct buf patch = {.max = MANIFEST_MAX_BYTES};
         struct seen_node *n = &w->nodes[i];
+        struct json *node = NULL;
+        struct mark mark;
 
         if (strcmp(n->name, a->node) != 0)
             continue;
-        n->measured_gflops = a->gflops;
-        n->measured_unit_ms = a->unit_ms;
-        memcpy(n->measured_for, a->hash, sizeof n->measured_for);
+        if (manifest_node_patch(&w->seen, a, &patch, NULL) == ERR_OK) {
+            assert_int_equal(json_parse(patch.data, patch.len, &node, NULL), ERR_OK);
+            mark_read(node, &mark);
+            assert_true(mark.has_probe);
+            n->mark.has_probe = true;
+            n->mark.probe = mark.probe;
+        }
+        json_free(node);
+        buf_deinit(&patch);
     }
 }
 

@@ -114,7 +114,9 @@ static void random_pod(struct world *w, int number)
                            .has_progress = one_in(2),
                            .has_probe = one_in(2)};
     p->progress.cause = (enum progress_cause)random_below(5);
-    p->probe = (struct node_probe){.gflops = 5, .unit_ms = 0.1};
+    p->probe = (struct node_probe){.gflops = 5, .unit_ms = 0.1, .threads = 1};
+    p->probe.has_bf16 = (enum node_answer)random_below(3);
+    (void)snprintf(p->digest, sizeof p->digest, "sha256:%u", 1 + random_below(2));
     p->created_ms = w->seen.now_ms - random_below(200000);
     p->finished_ms = w->seen.now_ms - random_below(20000);
     (void)snprintf(p->uid, sizeof p->uid, "random-%d", number);
@@ -155,7 +157,27 @@ static void random_status(struct world *w)
                        one_in(3) ? "Succeeded" : "Running");
 }
 
-static void random_node(struct seen_node *n)
+/* Of this job's shapes and other ones, old and new, and with a probe's pod of the same time. */
+static void random_mark(const struct world *w, const struct spec *spec, struct seen_node *n)
+{
+    struct mark_probe *p = &n->mark.probe;
+
+    n->mark.has_probe = true;
+    *p = (struct mark_probe){.found = {.gflops = 7, .threads = 1}, .cpu_milli = 500};
+    p->found.has_bf16 = (enum node_answer)random_below(3);
+    p->subject.cpu_milli = n->cpu_milli;
+    p->subject.memory_bytes = n->memory_bytes;
+    p->time_ms = w->seen.now_ms + 10000 - (int64_t)random_below(20) * 1000;
+    if (one_in(4))
+        p->time_ms -= MARK_FRESH_MS;
+    (void)snprintf(p->subject.image, sizeof p->subject.image, "worker:%u", 1 + random_below(2));
+    (void)snprintf(p->subject.digest, sizeof p->subject.digest, "%s", one_in(2) ? "sha256:1" : "");
+    if (one_in(2))
+        mark_work(spec, w->seen.namespace, p->subject.work);
+    (void)snprintf(n->mark.bad, sizeof n->mark.bad, "%s", one_in(2) ? "a mark: is bad" : "");
+}
+
+static void random_node(const struct world *w, const struct spec *spec, struct seen_node *n)
 {
     n->is_ready = !one_in(4);
     n->is_unschedulable = one_in(6);
@@ -164,23 +186,37 @@ static void random_node(struct seen_node *n)
     n->cpu_used_milli = (int64_t)random_below(3000);
     n->memory_used_bytes = (int64_t)random_below(4096) << 20;
     if (one_in(2))
-        n->declared_gflops = 0;
+        n->mark.gflops = 0;
+    n->mark.has_bf16 = (enum node_answer)random_below(3);
     if (one_in(3))
-        n->measured_gflops = 7;
+        random_mark(w, spec, n);
 }
+
+#define TINY       "{\"model\":{\"preset\":\"BertTiny\"},"
+#define SAMPLE     "\"data\":{\"source\":{\"sample\":\"MNLI\"}}"
+#define CONFIG_MAP "\"data\":{\"source\":{\"configMap\":\"nli\"}}"
 
 static struct world *random_world(uint64_t seed)
 {
-    static const char with_map[] = "{\"model\":{\"preset\":\"BertTiny\"},"
-                                   "\"data\":{\"source\":{\"configMap\":\"nli\"}}}";
+    static const char *const specs[] = {
+        NULL,
+        NULL,
+        TINY CONFIG_MAP "}",
+        TINY CONFIG_MAP ",\"training\":{\"precision\":\"BF16\"}}",
+        TINY SAMPLE ",\"placement\":{\"probe\":\"Always\"}}",
+        TINY SAMPLE ",\"placement\":{\"probe\":\"Never\"}}",
+    };
+    struct spec spec;
     struct world *w;
 
     seed_now = seed * UINT64_C(0x9e3779b97f4a7c15);
-    w = world_new(one_in(2) ? with_map : NULL);
+    w = world_new(specs[random_below(6)]);
+    w->seen.created_ms = w->seen.now_ms - random_below(20000);
+    assert_int_equal(spec_parse(w->spec, &spec, NULL), ERR_OK);
     if (one_in(2))
         (void)world_settle(w); /* so that there is a plan with real stages */
     for (int i = 0; i < WORLD_NODES; i++)
-        random_node(&w->nodes[i]);
+        random_node(w, &spec, &w->nodes[i]);
     if (w->seen.has_plan && one_in(3)) {
         w->seen.plan.attempt = 1 + (int)random_below(3);
         w->seen.plan_attempts[0] = w->seen.plan.attempt;
@@ -245,7 +281,7 @@ static void live(struct world *w, int *n_troubles)
         if (p->role == POD_PROBE && p->phase == POD_PENDING && one_in(3)) {
             p->phase = POD_SUCCEEDED;
             p->has_probe = true;
-            p->probe = (struct node_probe){.gflops = 9, .unit_ms = 0.1};
+            p->probe = (struct node_probe){.gflops = 9, .unit_ms = 0.1, .threads = 1};
         } else if (p->role == POD_STAGE && p->phase == POD_PENDING && one_in(3)) {
             p->phase = POD_RUNNING;
             (void)snprintf(p->ip, sizeof p->ip, "10.0.2.%d", p->stage + 1);
@@ -292,7 +328,7 @@ static void decide_brings_every_life_to_its_end(void **state)
         n_troubles = (int)random_below(5);
         w->has_data = one_in(2);
         for (int i = 0; i < WORLD_NODES; i++)
-            w->nodes[i].declared_gflops = one_in(2) ? 0 : 10;
+            w->nodes[i].mark.gflops = one_in(2) ? 0 : 10;
         for (; tick < TICKS_MAX && !status_is_final(&w->seen.status); tick++) {
             w->seen.now_ms += TICK_MS;
             w->has_data = w->has_data || one_in(20);

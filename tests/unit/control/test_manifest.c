@@ -286,8 +286,10 @@ static void manifest_pull_policy_goes_with_the_image(void **state)
 static void manifest_of_the_other_objects_is_whole_json(void **state)
 {
     struct world *w = planned_world();
-    struct action action = {.kind = ACTION_LABEL_NODE, .gflops = 12.3456, .unit_ms = 0.01};
+    struct action action = {.kind = ACTION_LABEL_NODE, .node = "node-2", .name = "probe"};
+    struct seen_pod *probe = &w->seen.pods[w->seen.n_pods++];
     struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct mark mark;
     struct json *json;
 
     (void)state;
@@ -297,11 +299,21 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     json_free(json);
     assert_int_equal(manifest_probe_spec(&w->seen, &text, NULL), ERR_OK);
     json_free(parse(&text));
-    assert_int_equal(manifest_node_patch(&action, &text, NULL), ERR_OK);
+    *probe = (struct seen_pod){.name = "probe",
+                               .role = POD_PROBE,
+                               .cpu_milli = 1500,
+                               .digest = "sha256:12",
+                               .probe = {.gflops = 6.1728, .unit_ms = 0.01, .threads = 1}};
+    assert_int_equal(manifest_node_patch(&w->seen, &action, &text, NULL), ERR_OK);
     json = parse(&text);
     assert_string_equal(
         json_string(json_get(json_path(json, "metadata.labels"), LABEL_MEASURED_GFLOPS), ""),
         "12.346");
+    mark_read(json, &mark);
+    assert_true(mark.has_probe);
+    assert_true(mark.probe.subject.cpu_milli == 3000);
+    assert_string_equal(mark.probe.subject.image, "mine:2");
+    assert_string_equal(mark.probe.subject.digest, "sha256:12");
     json_free(json);
     assert_int_equal(manifest_status_patch(&w->seen.status, "77", &text, NULL), ERR_OK);
     json = parse(&text);

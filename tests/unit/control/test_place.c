@@ -83,7 +83,7 @@ static void full_nodes(struct world *w)
 static void unknown_speed(struct world *w)
 {
     for (int i = 0; i < 2; i++)
-        w->nodes[i].declared_gflops = 0;
+        w->nodes[i].mark.gflops = 0;
     planned(w);
     w->seen.n_pods = 0;
 }
@@ -91,7 +91,7 @@ static void unknown_speed(struct world *w)
 static void probes_run(struct world *w)
 {
     for (int i = 0; i < 2; i++)
-        w->nodes[i].declared_gflops = 0;
+        w->nodes[i].mark.gflops = 0;
     (void)world_settle(w);
 }
 
@@ -103,7 +103,7 @@ static void probes_done(struct world *w)
 
         p->phase = POD_SUCCEEDED;
         p->has_probe = true;
-        p->probe = (struct node_probe){.gflops = 10 * (i + 1), .unit_ms = 0.1};
+        p->probe = (struct node_probe){.gflops = 10 * (i + 1), .unit_ms = 0.1, .threads = 1};
     }
 }
 
@@ -181,25 +181,6 @@ static void decide_plans_with_speed_by_free_cpu(void **state)
     world_free(w);
 }
 
-static void decide_reads_measured_labels_only_for_the_same_shape(void **state)
-{
-    struct world *w = world_new(NULL);
-
-    (void)state;
-    probes_done(w);
-    (void)world_settle(w);
-    assert_true(w->nodes[0].measured_gflops > 0);
-    world_free(w);
-    w = world_new("{\"model\":{\"preset\":\"BertMini\"},"
-                  "\"data\":{\"source\":{\"sample\":\"MNLI\"}}}");
-    w->nodes[0].declared_gflops = 0;
-    w->nodes[0].measured_gflops = 10;
-    (void)snprintf(w->nodes[0].measured_for, OBSERVED_HASH_BYTES, "0123456789abcdef");
-    world_decide(w);
-    assert_int_equal(world_count(w, ACTION_CREATE_PROBE_POD), 1);
-    world_free(w);
-}
-
 static void decide_never_labels_twice(void **state)
 {
     struct world *w = world_new(NULL);
@@ -217,7 +198,6 @@ int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_plans_with_speed_by_free_cpu),
-        cmocka_unit_test(decide_reads_measured_labels_only_for_the_same_shape),
         cmocka_unit_test(decide_never_labels_twice),
     };
 

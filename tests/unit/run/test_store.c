@@ -81,7 +81,7 @@ static void add_node(const char *name, const char *cpu)
 
     (void)snprintf(text, sizeof text,
                    "{\"metadata\":{\"name\":\"%s\",\"labels\":{\"skyjob.dev/gflops\":\"12.5\","
-                   "\"skyjob.dev/measured-gflops\":\"nonsense\"}},\"spec\":{\"taints\":["
+                   "\"skyjob.dev/unit-ms\":\"nonsense\"}},\"spec\":{\"taints\":["
                    "{\"key\":\"node.kubernetes.io/unreachable\",\"effect\":\"NoExecute\"},"
                    "{\"key\":\"soft\",\"effect\":\"PreferNoSchedule\"}]},\"status\":{"
                    "\"allocatable\":{\"cpu\":\"%s\",\"memory\":\"4Gi\"},\"conditions\":["
@@ -214,7 +214,8 @@ static void store_counts_what_others_request_of_a_node(void **state)
     assert_int_equal(seen->nodes[0].cpu_used_milli, 510 + 1500);
     assert_true(seen->nodes[0].is_ready && !seen->nodes[0].has_pressure);
     assert_string_equal(seen->nodes[0].taint, "");
-    assert_true(seen->nodes[0].declared_gflops == 12.5 && seen->nodes[0].measured_gflops == 0);
+    assert_true(seen->nodes[0].mark.gflops == 12.5 && seen->nodes[0].mark.unit_ms == 0);
+    assert_non_null(strstr(seen->nodes[0].mark.bad, "\"nonsense\" is not a number"));
 }
 
 /* The smallest plan, of job mnli and attempt 1, with one stage on n1. */
