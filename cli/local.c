@@ -194,8 +194,8 @@ static enum err_code measure(struct local *l, const struct local_params *params,
     return rc;
 }
 
-static enum err_code make_plan(struct local *l, const struct node *nodes, int n_nodes,
-                               struct err *err)
+static enum err_code make_plan(struct local *l, const struct local_params *params,
+                               const struct node *nodes, int n_nodes, struct err *err)
 {
     enum err_code rc;
 
@@ -204,7 +204,7 @@ static enum err_code make_plan(struct local *l, const struct node *nodes, int n_
     rc = partition_solve(&l->request, &l->placement, err);
     if (rc != ERR_OK)
         return rc;
-    l->plan = (struct plan){.attempt = 1};
+    l->plan = (struct plan){.attempt = 1, .is_serial = params->is_serial};
     (void)snprintf(l->plan.namespace, sizeof l->plan.namespace, "%s", l->job.namespace);
     (void)snprintf(l->plan.job, sizeof l->plan.job, "%s", l->job.name);
     (void)snprintf(l->plan.uid, sizeof l->plan.uid, "local-%ld", (long)getpid());
@@ -229,7 +229,7 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
         rc = measure(out, params, err);
     if (rc != ERR_OK)
         return rc;
-    return make_plan(out, out->machine.workers, out->machine.n_workers, err);
+    return make_plan(out, params, out->machine.workers, out->machine.n_workers, err);
 }
 
 enum err_code local_plan(struct local *out, const struct local_params *params,
@@ -237,7 +237,7 @@ enum err_code local_plan(struct local *out, const struct local_params *params,
 {
     enum err_code rc = read_job(out, params, err);
 
-    return rc == ERR_OK ? make_plan(out, nodes, n_nodes, err) : rc;
+    return rc == ERR_OK ? make_plan(out, params, nodes, n_nodes, err) : rc;
 }
 
 void local_deinit(struct local *l, bool keeps_folder)

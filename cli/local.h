@@ -18,6 +18,7 @@ struct local_params {
     const char *job_path;
     const char *workers;  /* as machine_parse() reads it */
     const char *strategy; /* NULL: the job's own */
+    bool is_serial;       /* one micro-batch at a time, to be compared with */
     FILE *talk;           /* where to tell people what is going on */
 };
 

@@ -22,10 +22,11 @@ static const struct {
 } commands[] = {
     {"run", command_run,
      "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--model DIR] [--output DIR]\n"
-     "        [--strategy Optimal|Even|Dynamic|Manual] [--json]",
+     "        [--strategy Optimal|Even|Dynamic|Manual] [--serial] [--json]",
      "train on this machine, without a cluster: one process for each stage, held to\n"
      "        its share of the CPU. --data and --model stand for the volumes that the job\n"
-     "        names; --json gives the result to programs"},
+     "        names; --serial has one micro-batch at a time under way, to compare with;\n"
+     "        --json gives the result to programs"},
     {"plan", command_plan,
      "-f FILE --workers " MACHINE_HELP
      "\n        [--strategy Optimal|Even|Dynamic|Manual] [-o json|yaml] [--json]\n"

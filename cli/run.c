@@ -19,10 +19,15 @@
 #define RESULT_MAX_BYTES ((size_t)1 << 20)
 
 static const struct option options[] = {
-    {"file", required_argument, NULL, 'f'},     {"workers", required_argument, NULL, 'w'},
-    {"strategy", required_argument, NULL, 's'}, {"data", required_argument, NULL, 'd'},
-    {"model", required_argument, NULL, 'm'},    {"output", required_argument, NULL, 'o'},
-    {"json", no_argument, NULL, 'j'},           {NULL, 0, NULL, 0},
+    {"file", required_argument, NULL, 'f'},
+    {"workers", required_argument, NULL, 'w'},
+    {"strategy", required_argument, NULL, 's'},
+    {"data", required_argument, NULL, 'd'},
+    {"model", required_argument, NULL, 'm'},
+    {"output", required_argument, NULL, 'o'},
+    {"json", no_argument, NULL, 'j'},
+    {"serial", no_argument, NULL, 'e'},
+    {NULL, 0, NULL, 0},
 };
 
 struct arguments {
@@ -56,6 +61,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
             break;
         case 'o':
             a->output = optarg;
+            break;
+        case 'e':
+            a->local.is_serial = true;
             break;
         case 'j':
             a->wants_json = true;
@@ -256,6 +264,11 @@ int command_run(int argc, char **argv)
     if (rc == ERR_OK) {
         show_plan(a.local.talk, &local.request, &local.placement);
         (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.reason);
+        if (local.plan.is_serial)
+            (void)fprintf(a.local.talk,
+                          "one micro-batch at a time: the step will take longer than "
+                          "the %.4g ms of the pipeline\n\n",
+                          local.plan.predicted_step_ms);
         show_init(&show, a.local.talk);
         rc = train(&local, &a, &show, &head, &err);
         show_end(&show);

@@ -35,6 +35,8 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
     jsonw_string(&w, "uid", p->uid);
     jsonw_int(&w, "attempt", p->attempt);
     jsonw_int(&w, "microBatches", p->spec.training.micro_batches);
+    if (p->is_serial)
+        jsonw_bool(&w, "serial", true);
     jsonw_double(&w, "predictedStepMs", p->predicted_step_ms);
     jsonw_double(&w, "boundMs", p->bound_ms);
     jsonw_string(&w, "reason", p->reason);
@@ -119,6 +121,7 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
     if (json_i64(json_get(root, "version"), 0) != PLAN_VERSION)
         return err_set(err, ERR_INVALID, "version: must be %d", PLAN_VERSION);
     p->attempt = json_int(json_get(root, "attempt"), 0);
+    p->is_serial = json_bool(json_get(root, "serial"), false);
     p->predicted_step_ms = json_double(json_get(root, "predictedStepMs"), 0);
     p->bound_ms = json_double(json_get(root, "boundMs"), 0);
     rc = copy_text(root, "namespace", p->namespace, sizeof p->namespace, err);

@@ -29,6 +29,7 @@ struct plan {
     char job[64];
     char uid[64];
     int attempt;
+    bool is_serial; /* one micro-batch at a time, to be compared with */
     struct spec spec;
     int n_stages;
     struct plan_stage stages[SPEC_STAGES_MAX];

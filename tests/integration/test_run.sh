@@ -34,13 +34,14 @@ run() { # run NAME WORKERS [ARGUMENT...]
 last_loss() { grep -o '"loss":[^,}]*' "$work/$1.log" | tail -1; }
 one() { run one cpu=1 || { cat "$work/one.log"; return 1; }; }
 check 'a job runs on one worker' one
-same() { # same NAME WORKERS STRATEGY
-    run "$1" "$2" --strategy "$3" || { cat "$work/$1.log"; return 1; }
+same() { # same NAME WORKERS STRATEGY [ARGUMENT...]
+    run "$1" "$2" --strategy "${@:3}" || { cat "$work/$1.log"; return 1; }
     echo "$(weights_of "$work/one") / $(weights_of "$work/$1")"
     [ "$(weights_of "$work/one")" = "$(weights_of "$work/$1")" ]
 }
 check 'two workers give the same weights, bit for bit' same two cpu=1,cpu=1 Even
 check 'three uneven workers give the same weights, bit for bit' same three cpu=0.3,cpu=0.6,cpu=1 Even
+check 'three workers, one micro-batch at a time, give the same weights' same serial cpu=1,cpu=1,cpu=1 Even --serial
 has_shards() { [ "$(find "$work/three" -name 'model-*.safetensors' | wc -l)" = 3 ] &&
     grep -q 'classifier.weight' "$work/three/model.safetensors.index.json"; }
 check 'every stage writes its shard and the head the index' has_shards

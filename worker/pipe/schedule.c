@@ -5,20 +5,27 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-int schedule_in_flight(int stage, int n_stages, int n_microbatches)
+struct schedule schedule_of(const struct plan *plan)
 {
-    return min_int(n_microbatches, n_stages - stage);
+    return (struct schedule){.n_stages = plan->n_stages,
+                             .n_microbatches = plan->spec.training.micro_batches,
+                             .is_serial = plan->is_serial};
 }
 
-int schedule_length(int n_microbatches)
+int schedule_in_flight(const struct schedule *s, int stage)
 {
-    return 2 * n_microbatches;
+    return s->is_serial ? 1 : min_int(s->n_microbatches, s->n_stages - stage);
 }
 
-struct schedule_op schedule_op(int stage, int n_stages, int n_microbatches, int i)
+int schedule_length(const struct schedule *s)
 {
-    int warm_up = min_int(n_microbatches, n_stages - 1 - stage);
-    int steady = n_microbatches - warm_up; /* pairs of one forward and one backward */
+    return 2 * s->n_microbatches;
+}
+
+struct schedule_op schedule_op(const struct schedule *s, int stage, int i)
+{
+    int warm_up = schedule_in_flight(s, stage) - 1;
+    int steady = s->n_microbatches - warm_up; /* pairs of one forward and one backward */
     int in_steady = i - warm_up;
 
     if (i < warm_up)

@@ -172,12 +172,14 @@ static void layout(struct stage *s, struct slab *slab)
 
 static void describe(struct stage *s, const struct plan *plan, int index)
 {
+    const struct schedule schedule = schedule_of(plan);
+
     memset(s, 0, sizeof *s);
     s->plan = plan;
     s->index = index;
     s->is_first = index == 0;
     s->is_last = index == plan->n_stages - 1;
-    s->n_slots = schedule_in_flight(index, plan->n_stages, plan->spec.training.micro_batches);
+    s->n_slots = schedule_in_flight(&schedule, index);
 }
 
 size_t stage_bytes(const struct plan *plan, int index)

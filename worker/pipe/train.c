@@ -201,15 +201,15 @@ static void start_counting(struct train *t, int split)
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
-    int n_micro = t->plan->spec.training.micro_batches;
+    const struct schedule schedule = schedule_of(t->plan);
     int64_t start_ns = clock_now_ns();
     struct message_sum sum;
     struct message_end end;
     enum err_code rc = ERR_OK;
 
     start_counting(t, TRAIN_STEP);
-    for (int i = 0; rc == ERR_OK && i < schedule_length(n_micro); i++) {
-        struct schedule_op op = schedule_op(t->stage->index, t->plan->n_stages, n_micro, i);
+    for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
+        struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
 
         rc = op.is_backward ? pass_backward(t, step, op.microbatch, err)
                             : pass_forward(t, step, op.microbatch, err);

@@ -133,6 +133,23 @@ static void plan_micro_batches_must_divide_the_batch(void **state)
     refuse(&p, "microBatches: 5");
 }
 
+static void plan_is_pipelined_unless_it_says_serial(void **state)
+{
+    struct plan p = two_stages();
+    struct plan back = {.is_serial = true};
+
+    (void)state;
+    for (int serial = 0; serial < 2; serial++) {
+        struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+
+        p.is_serial = serial;
+        write_plan(&p, &out);
+        assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
+        assert_int_equal(back.is_serial, serial);
+        buf_deinit(&out);
+    }
+}
+
 /* Whatever is cut off or garbled must end in an error, never in a crash. */
 static void plan_survives_every_cut_and_flip_of_its_text(void **state)
 {
@@ -184,6 +201,7 @@ int main(void)
         cmocka_unit_test(plan_hash_differs_by_job_attempt_and_cut_only),
         cmocka_unit_test(plan_stages_must_cover_every_unit_once),
         cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
+        cmocka_unit_test(plan_is_pipelined_unless_it_says_serial),
         cmocka_unit_test(plan_survives_every_cut_and_flip_of_its_text),
         cmocka_unit_test(plan_refuses_more_stages_than_there_may_be),
     };

@@ -325,44 +325,107 @@ static void stage_recompute_changes_no_bit_and_takes_less_memory(void **state)
     }
 }
 
-/* Two micro-batches forward, then both back, on the first of two stages. */
-static struct run *run_two_in_flight(bool recompute)
+/* What travels between the stages of a step. */
+struct edge {
+    float forward[N_MICRO][N_SEQS * LENGTH * 32], backward[N_MICRO][N_SEQS * LENGTH * 32];
+    int n_forward, n_backward; /* sent so far */
+    struct stage_result sent;  /* the newest forward, borrowed */
+};
+
+static void do_forward(struct run *r, struct edge *edges, int s, int micro)
 {
-    const struct kind kind = {.head = MODEL_HEAD_CLASSIFIER, .n_micro = 4, .recompute = recompute};
-    struct run *r = calloc(1, sizeof *r);
-    float dout[N_SEQS * LENGTH * 32], sent[N_SEQS * LENGTH * 32];
+    int slot = micro % r->stages[s].n_slots;
     struct stage_result result = {0};
     struct stage_input in;
 
+    make_input(&r->plan.spec, 0, micro, &in);
+    in.tensor = s > 0 ? edges[s - 1].forward[micro] : NULL;
+    assert_int_equal(stage_forward(&r->stages[s], slot, &in, &result, NULL), ERR_OK);
+    r->losses[0] += result.loss.sum;
+    if (s == r->plan.n_stages - 1)
+        return;
+    memcpy(edges[s].forward[micro], result.tensor, result.floats * sizeof(float));
+    edges[s].sent = result;
+    edges[s].n_forward++;
+}
+
+static void do_backward(struct run *r, struct edge *edges, int s, int micro)
+{
+    const struct stage *stage = &r->stages[s];
+    int slot = micro % stage->n_slots;
+    const float *dout = s < r->plan.n_stages - 1 ? edges[s].backward[micro] : NULL;
+    const float *din = stage_backward(&r->stages[s], slot, dout);
+
+    if (s < r->plan.n_stages - 1) /* the sender may not have finished */
+        assert_memory_equal(edges[s].sent.tensor, edges[s].forward[edges[s].n_forward - 1],
+                            edges[s].sent.floats * sizeof(float));
+    if (s == 0)
+        return;
+    memcpy(edges[s - 1].backward[micro], din,
+           stage_input_floats(stage, stage_batch(stage, slot)) * sizeof(float));
+    edges[s - 1].n_backward++;
+}
+
+/* One step's gradients of three stages that keep to the plan's schedule, each as far as it gets. */
+static struct run *run_schedule(bool is_serial, bool recompute)
+{
+    const struct kind kind = {.head = MODEL_HEAD_CLASSIFIER, .n_micro = 4, .recompute = recompute};
+    struct edge edges[2] = {{.n_forward = 0}};
+    struct run *r = calloc(1, sizeof *r);
+    struct schedule schedule;
+    int at[3] = {0};
+
     assert_non_null(r);
-    make_plan(&r->plan, &kind, (const int[]){4, 3}, 2);
-    assert_int_equal(stage_init(&r->stages[0], &r->plan, 0, NULL), ERR_OK);
-    for (int i = 0; i < 2; i++) {
-        make_input(&r->plan.spec, 0, i, &in);
-        assert_int_equal(stage_forward(&r->stages[0], i, &in, &result, NULL), ERR_OK);
-    }
-    for (size_t i = 0; i < sizeof dout / sizeof dout[0]; i++)
-        dout[i] = (float)((int)(i * 37 % 101) - 50) / 1000;
-    memcpy(sent, result.tensor, result.floats * sizeof(float));
-    for (int i = 0; i < 2; i++)
-        assert_null(stage_backward(&r->stages[0], i, dout));
-    assert_memory_equal(sent, result.tensor, result.floats * sizeof(float)); /* still borrowed */
+    make_plan(&r->plan, &kind, (const int[]){3, 2, 2}, 3);
+    r->plan.is_serial = is_serial;
+    schedule = schedule_of(&r->plan);
+    for (int s = 0; s < 3; s++)
+        assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
+    while (at[0] < schedule_length(&schedule))
+        for (int s = 0; s < 3; s++) {
+            struct schedule_op op = schedule_op(&schedule, s, at[s]);
+
+            if (at[s] == schedule_length(&schedule) ||
+                (op.is_backward ? s < 2 && edges[s].n_backward <= op.microbatch
+                                : s > 0 && edges[s - 1].n_forward <= op.microbatch))
+                continue;
+            (op.is_backward ? do_backward : do_forward)(r, edges, s, op.microbatch);
+            at[s]++;
+        }
     return r;
+}
+
+static void assert_same_step(const struct run *a, const struct run *b)
+{
+    assert_true(a->losses[0] > 0 && a->losses[0] == b->losses[0]);
+    for (int u = 0; u < model_units(&a->plan.spec.model); u++) {
+        const struct weights_unit *unit = unit_of(a, u);
+
+        assert_memory_equal(unit->grads, unit_of(b, u)->grads, unit->count * sizeof(float));
+    }
 }
 
 static void stage_recompute_keeps_microbatches_in_flight_apart(void **state)
 {
-    struct run *keeps = run_two_in_flight(false), *again = run_two_in_flight(true);
+    struct run *keeps = run_schedule(false, false), *again = run_schedule(false, true);
 
     (void)state;
-    assert_int_equal(keeps->stages[0].n_slots, 2);
-    for (int u = 0; u < 4; u++) {
-        const struct weights_unit *a = unit_of(keeps, u);
-
-        assert_memory_equal(a->grads, unit_of(again, u)->grads, a->count * sizeof(float));
-    }
+    assert_int_equal(again->stages[0].n_slots, 3);
+    assert_same_step(keeps, again);
     free_run(keeps);
     free_run(again);
+}
+
+static void stage_serial_steps_have_the_same_bits_and_take_less_memory(void **state)
+{
+    struct run *piped = run_schedule(false, false), *serial = run_schedule(true, false);
+
+    (void)state;
+    assert_same_step(piped, serial);
+    assert_true(stage_bytes(&serial->plan, 0) < stage_bytes(&piped->plan, 0));
+    assert_true(stage_bytes(&serial->plan, 2) == stage_bytes(&piped->plan, 2));
+    free_run(piped);
+    free_run(serial);
 }
 
 static void stage_pretraining_starts_at_chance(void **state)
@@ -420,6 +483,7 @@ int main(void)
         cmocka_unit_test(stage_loss_starts_at_chance_and_moves),
         cmocka_unit_test(stage_recompute_changes_no_bit_and_takes_less_memory),
         cmocka_unit_test(stage_recompute_keeps_microbatches_in_flight_apart),
+        cmocka_unit_test(stage_serial_steps_have_the_same_bits_and_take_less_memory),
         cmocka_unit_test(stage_pretraining_starts_at_chance),
         cmocka_unit_test(stage_forward_refuses_tokens_outside_the_model),
         cmocka_unit_test(stage_bytes_grow_with_the_microbatches_in_flight),
