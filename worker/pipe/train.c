@@ -134,17 +134,21 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
 
 /* --- what is shown --- */
 
-static void smooth(double *average, double value)
+/* The mean of the first steps, then one that forgets: the first step, which also touches all memory
+ * for the first time, is to weigh no more than another. */
+static void smooth(double *average, double value, int64_t step)
 {
-    *average = *average > 0 ? *average + SMOOTHING * (value - *average) : value;
+    double share = 1.0 / (double)(step + 1);
+
+    *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
 }
 
 static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
 {
     struct progress *p = &t->progress;
 
-    smooth(&t->seconds_per_step, seconds);
-    smooth(&t->tokens_per_step, (double)t->tokens);
+    smooth(&t->seconds_per_step, seconds, step);
+    smooth(&t->tokens_per_step, (double)t->tokens, step);
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
     p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
@@ -154,7 +158,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
     p->n_stage_ms = end->n_stages;
     for (int i = 0; i < end->n_stages; i++)
-        smooth(&p->stage_ms[i], end->stage_ms[i]);
+        smooth(&p->stage_ms[i], end->stage_ms[i], step);
     board_set_progress(t->board, p);
 }
 
