@@ -102,19 +102,45 @@ static void print_ms(FILE *out, const struct json *v)
         (void)fprintf(out, " %11s", "-");
 }
 
+static void print_percent(FILE *out, const struct json *v)
+{
+    int percent = json_int(v, 0);
+
+    if (percent > 0)
+        (void)fprintf(out, " %4d%%", percent);
+    else
+        (void)fprintf(out, " %5s", "-");
+}
+
+static void print_step(FILE *out, const struct json *object)
+{
+    double predicted = json_double(json_path(object, "status.placement.predictedStepMs"), 0);
+    double measured = json_double(json_path(object, "status.progress.stepMs"), 0);
+
+    if (predicted <= 0)
+        return;
+    (void)fprintf(out, "a step: %.1f ms predicted", predicted);
+    if (measured > 0)
+        (void)fprintf(out, ", %.1f ms measured (%+.0f%%)", measured,
+                      100 * (measured / predicted - 1));
+    (void)fprintf(out, "\n");
+}
+
 void watched_print_stages(FILE *out, const struct json *object)
 {
     const struct json *stages = json_path(object, "status.stages");
 
-    (void)fprintf(out, "%-6s %-24s %-36s %11s %11s  %s\n", "STAGE", "NODE", "UNITS", "PREDICTED",
-                  "MEASURED", "STATE");
+    (void)fprintf(out, "%-6s %-24s %-36s %11s %11s %5s  %s\n", "STAGE", "NODE", "UNITS",
+                  "PREDICTED", "MEASURED", "BUSY", "STATE");
     for (const struct json *v = json_first(stages); v; v = json_next(v)) {
         (void)fprintf(out, "%-6lld %-24s %-36s", (long long)json_i64(json_get(v, "stage"), 0),
                       json_string(json_get(v, "node"), ""), json_string(json_get(v, "units"), ""));
         print_ms(out, json_get(v, "predictedMs"));
         print_ms(out, json_get(v, "measuredMs"));
+        print_percent(out, json_get(v, "busyPercent"));
         (void)fprintf(out, "  %s\n", json_string(json_get(v, "state"), ""));
     }
+    print_step(out, object);
 }
 
 void watched_print_reason(FILE *out, const struct json *object)

@@ -22,6 +22,19 @@ static void write_stage(struct jsonw *w, const struct plan *p, int s)
     jsonw_close(w);
 }
 
+static void write_left_out(struct jsonw *w, const struct plan *p)
+{
+    jsonw_int(w, "leftOutCount", p->n_left_out);
+    jsonw_open_array(w, "leftOut");
+    for (int i = 0; i < p->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", p->left_out[i].node);
+        jsonw_string(w, "reason", p->left_out[i].reason);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
 enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                          struct err *err)
 {
@@ -39,6 +52,10 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
         jsonw_bool(&w, "serial", true);
     jsonw_double(&w, "predictedStepMs", p->predicted_step_ms);
     jsonw_double(&w, "boundMs", p->bound_ms);
+    jsonw_double(&w, "evenStepMs", p->even_step_ms);
+    jsonw_double(&w, "dynamicStepMs", p->dynamic_step_ms);
+    jsonw_int(&w, "bottleneck", p->bottleneck);
+    write_left_out(&w, p);
     jsonw_string(&w, "reason", p->reason);
     jsonw_open_array(&w, "stages");
     for (int s = 0; s < p->n_stages; s++)
@@ -114,6 +131,26 @@ static enum err_code read_micro_batches(const struct json *root, struct spec *sp
     return ERR_OK;
 }
 
+/* Only shown to people, so what is not there or not right does no harm. */
+static void read_comparison(const struct json *root, struct plan *p)
+{
+    int n_listed = 0;
+
+    p->even_step_ms = json_double(json_get(root, "evenStepMs"), 0);
+    p->dynamic_step_ms = json_double(json_get(root, "dynamicStepMs"), 0);
+    p->bottleneck = json_int(json_get(root, "bottleneck"), 0);
+    for (const struct json *v = json_first(json_get(root, "leftOut"));
+         v && n_listed < PLAN_LEFT_OUT_MAX; v = json_next(v)) {
+        struct plan_left_out *to = &p->left_out[n_listed++];
+
+        (void)snprintf(to->node, sizeof to->node, "%s", json_string(json_get(v, "node"), ""));
+        (void)snprintf(to->reason, sizeof to->reason, "%s", json_string(json_get(v, "reason"), ""));
+    }
+    p->n_left_out = json_int(json_get(root, "leftOutCount"), 0);
+    if (p->n_left_out < n_listed || n_listed < PLAN_LEFT_OUT_MAX)
+        p->n_left_out = n_listed;
+}
+
 static enum err_code read_plan(const struct json *root, struct plan *p, struct err *err)
 {
     enum err_code rc;
@@ -124,6 +161,7 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
     p->is_serial = json_bool(json_get(root, "serial"), false);
     p->predicted_step_ms = json_double(json_get(root, "predictedStepMs"), 0);
     p->bound_ms = json_double(json_get(root, "boundMs"), 0);
+    read_comparison(root, p);
     rc = copy_text(root, "namespace", p->namespace, sizeof p->namespace, err);
     if (rc == ERR_OK)
         rc = copy_text(root, "job", p->job, sizeof p->job, err);

@@ -14,6 +14,8 @@
 #define PLAN_VERSION        1
 #define PLAN_TEXT_MAX_BYTES (256 * 1024)
 #define PLAN_REASON_BYTES   1024
+#define PLAN_LEFT_OUT_MAX   8
+#define PLAN_LEFT_OUT_BYTES 160
 
 struct plan_stage {
     int first_unit;
@@ -22,6 +24,11 @@ struct plan_stage {
     int cpu_milli;        /* CPU limit and request of the pod */
     int64_t memory_bytes; /* memory limit and request of the pod */
     double predicted_ms;  /* forward and backward of one micro-batch */
+};
+
+struct plan_left_out {
+    char node[NODE_NAME_BYTES];
+    char reason[PLAN_LEFT_OUT_BYTES];
 };
 
 struct plan {
@@ -34,7 +41,12 @@ struct plan {
     int n_stages;
     struct plan_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;
-    double bound_ms;                /* no plan can be faster than this */
+    double bound_ms;        /* no plan can be faster than this */
+    double even_step_ms;    /* what Even was predicted to take; 0: it does not fit */
+    double dynamic_step_ms; /* and Dynamic */
+    int bottleneck;         /* stage that takes longest */
+    int n_left_out;         /* nodes, all of them; the first few are listed */
+    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
     char reason[PLAN_REASON_BYTES]; /* in words: the bottleneck, who is left out and why */
 };
 

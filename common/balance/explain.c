@@ -97,14 +97,31 @@ void explain_placement(const struct partition_request *request, const struct pla
         add(out, " And %d more.", placement->n_left_out - PARTITION_LEFT_OUT_MAX);
 }
 
+static void compare(const struct partition_request *request, const struct placement *placement,
+                    struct plan *out)
+{
+    out->predicted_step_ms = placement->predicted_step_ms;
+    out->bound_ms = placement->bound_ms;
+    out->even_step_ms = placement->even_step_ms > 0 ? placement->even_step_ms : 0;
+    out->dynamic_step_ms = placement->dynamic_step_ms > 0 ? placement->dynamic_step_ms : 0;
+    out->bottleneck = placement->bottleneck;
+    out->n_left_out = placement->n_left_out;
+    for (int i = 0; i < placement->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
+        const struct placement_left_out *from = &placement->left_out[i];
+        struct plan_left_out *to = &out->left_out[i];
+
+        (void)snprintf(to->node, sizeof to->node, "%s", request->nodes[from->node].name);
+        (void)snprintf(to->reason, sizeof to->reason, "%s", from->reason);
+    }
+}
+
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
                        struct plan *out)
 {
     out->spec = *request->spec;
     out->spec.training.micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
-    out->predicted_step_ms = placement->predicted_step_ms;
-    out->bound_ms = placement->bound_ms;
+    compare(request, placement, out);
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];

@@ -53,6 +53,11 @@ static void show_plan(struct round *r)
     }
     to->predicted_step_ms = plan->predicted_step_ms;
     to->bound_ms = plan->bound_ms;
+    to->even_step_ms = plan->even_step_ms;
+    to->dynamic_step_ms = plan->dynamic_step_ms;
+    to->bottleneck = plan->bottleneck;
+    to->n_left_out = plan->n_left_out;
+    memcpy(to->left_out, plan->left_out, sizeof to->left_out);
     memcpy(to->reason, plan->reason, sizeof to->reason);
     round_set(r, NEWS_NORMAL,
               &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade", plan->reason});
@@ -203,6 +208,7 @@ static void take_progress(struct round *r, const struct progress *from)
     char text[STATUS_MESSAGE_BYTES];
 
     status_take_progress(&r->out->status, from, r->seen->now_ms);
+    drift_watch(r, from);
     if (!knows_start && p->initialised[0]) {
         (void)snprintf(text, sizeof text,
                        "The model to start from has no weights for %s: these start at random.",

@@ -71,6 +71,12 @@ bool attempt_is_outdated(const struct round *r);
 bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
 
+/* drift.c: what the workers measure against what the plan says. Fills in how busy every stage is,
+ * and tells of one whose time has been off the plan for DRIFT_STEPS, once an attempt. */
+#define DRIFT_SHARE 0.25
+#define DRIFT_STEPS 20
+void drift_watch(struct round *r, const struct progress *from);
+
 /* restart.c: what the end of a pod means. */
 enum verdict_kind {
     VERDICT_NONE,          /* all is well, as far as one can see */

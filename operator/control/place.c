@@ -169,6 +169,14 @@ static void say_assumed(const struct nodes *nodes, char reason[static PLAN_REASO
         nodes->n_assumed, nodes->n_known, PLAN_REASON_BYTES - 160, rest);
 }
 
+static void add_not_considered(struct plan *p, const char *nodes)
+{
+    size_t n = strlen(p->reason);
+
+    if (*nodes)
+        (void)snprintf(p->reason + n, sizeof p->reason - n, " Not considered: %s.", nodes);
+}
+
 static void solve(struct round *r, struct nodes *nodes)
 {
     int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
@@ -187,6 +195,7 @@ static void solve(struct round *r, struct nodes *nodes)
     }
     make_plan(r, &request, &placement, percent);
     say_assumed(nodes, r->out->plan.reason);
+    add_not_considered(&r->out->plan, nodes->left_out);
     add_bad_marks(nodes, bad_marks, sizeof bad_marks);
     if (nodes->n_bad_marks > 0)
         round_event(r, true, "BadNodeMark", bad_marks);

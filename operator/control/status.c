@@ -83,6 +83,7 @@ static void read_progress(const struct json *v, struct status_progress *p)
     COPY(p->loss, v, "loss");
     COPY(p->initialised, v, "initialised");
     p->tokens_per_second = json_i64(json_get(v, "tokensPerSecond"), 0);
+    p->step_ms = json_double(json_get(v, "stepMs"), 0);
     p->percentage = json_int(json_get(v, "percentage"), 0);
     p->remaining_seconds = json_i64(json_get(v, "estimatedRemainingSeconds"), -1);
     p->updated_ms = read_time(json_get(v, "lastUpdatedTime"));
@@ -109,6 +110,9 @@ static void read_stages(const struct json *list, struct status *s)
         COPY(to->units, v, "units");
         to->predicted_ms = json_double(json_get(v, "predictedMs"), 0);
         to->measured_ms = json_double(json_get(v, "measuredMs"), 0);
+        to->busy_percent = json_int(json_get(v, "busyPercent"), 0);
+        to->off_since_step = json_i64(json_get(v, "offSinceStep"), 0);
+        to->is_off_told = json_bool(json_get(v, "offReported"), false);
         to->is_ready = json_bool(json_get(v, "ready"), false);
         COPY(to->state, v, "state");
         if (s->n_stages < stage + 1)
@@ -116,10 +120,27 @@ static void read_stages(const struct json *list, struct status *s)
     }
 }
 
+static void read_placement(const struct json *v, struct status_placement *p)
+{
+    COPY(p->strategy, v, "strategy");
+    COPY(p->nodes, v, "nodes");
+    p->predicted_step_ms = json_double(json_get(v, "predictedStepMs"), 0);
+    p->bound_ms = json_double(json_get(v, "boundMs"), 0);
+    p->even_step_ms = json_double(json_get(v, "evenStepMs"), 0);
+    p->dynamic_step_ms = json_double(json_get(v, "dynamicStepMs"), 0);
+    p->bottleneck = json_int(json_get(v, "bottleneck"), 0);
+    COPY(p->reason, v, "reason");
+    p->n_left_out = json_int(json_get(v, "leftOutCount"), 0);
+    v = json_first(json_get(v, "leftOut"));
+    for (int i = 0; v && i < PLAN_LEFT_OUT_MAX; i++, v = json_next(v)) {
+        COPY(p->left_out[i].node, v, "node");
+        COPY(p->left_out[i].reason, v, "reason");
+    }
+}
+
 void status_read(const struct json *json, struct status *out)
 {
     struct status s = {0};
-    const struct json *placement = json_get(json, "placement");
 
     COPY(s.state, json, "state");
     COPY(s.message, json, "message");
@@ -134,11 +155,7 @@ void status_read(const struct json *json, struct status *out)
     s.completion_ms = read_time(json_get(json, "completionTime"));
     read_progress(json_get(json, "progress"), &s.progress);
     read_stages(json_get(json, "stages"), &s);
-    COPY(s.placement.strategy, placement, "strategy");
-    COPY(s.placement.nodes, placement, "nodes");
-    s.placement.predicted_step_ms = json_double(json_get(placement, "predictedStepMs"), 0);
-    s.placement.bound_ms = json_double(json_get(placement, "boundMs"), 0);
-    COPY(s.placement.reason, placement, "reason");
+    read_placement(json_get(json, "placement"), &s.placement);
     *out = s;
 }
 
@@ -180,6 +197,15 @@ static void write_ms(struct jsonw *w, const char *key, double ms)
         jsonw_double(w, key, round(ms * 1000) / 1000);
 }
 
+/* Outside of lists, where it does. */
+static void write_ms_or_null(struct jsonw *w, const char *key, double ms)
+{
+    if (isfinite(ms) && ms > 0)
+        write_ms(w, key, ms);
+    else
+        jsonw_null(w, key);
+}
+
 static void write_conditions(const struct status *s, struct jsonw *w)
 {
     jsonw_open_array(w, "conditions");
@@ -213,6 +239,7 @@ static void write_progress(const struct status_progress *p, struct jsonw *w)
     jsonw_int(w, "epoch", p->epoch);
     write_text(w, "loss", p->loss);
     jsonw_int(w, "tokensPerSecond", p->tokens_per_second);
+    write_ms_or_null(w, "stepMs", p->step_ms);
     jsonw_int(w, "percentage", p->percentage);
     if (p->remaining_seconds >= 0)
         jsonw_int(w, "estimatedRemainingSeconds", p->remaining_seconds);
@@ -231,6 +258,18 @@ static void write_progress(const struct status_progress *p, struct jsonw *w)
     jsonw_close(w);
 }
 
+static void write_times(const struct status_stage *s, struct jsonw *w)
+{
+    write_ms(w, "predictedMs", s->predicted_ms);
+    write_ms(w, "measuredMs", s->measured_ms);
+    if (s->busy_percent > 0)
+        jsonw_int(w, "busyPercent", s->busy_percent);
+    if (s->off_since_step > 0)
+        jsonw_int(w, "offSinceStep", s->off_since_step);
+    if (s->is_off_told)
+        jsonw_bool(w, "offReported", true);
+}
+
 static void write_stages(const struct status *s, struct jsonw *w)
 {
     int n_ready = 0;
@@ -245,8 +284,7 @@ static void write_stages(const struct status *s, struct jsonw *w)
         jsonw_string(w, "pod", t->pod);
         jsonw_string(w, "node", t->node);
         jsonw_string(w, "units", t->units);
-        write_ms(w, "predictedMs", t->predicted_ms);
-        write_ms(w, "measuredMs", t->measured_ms);
+        write_times(t, w);
         jsonw_bool(w, "ready", t->is_ready);
         jsonw_string(w, "state", t->state);
         jsonw_close(w);
@@ -258,6 +296,19 @@ static void write_stages(const struct status *s, struct jsonw *w)
         jsonw_null(w, "stagesReady");
 }
 
+static void write_left_out(const struct status_placement *p, struct jsonw *w)
+{
+    write_count(w, "leftOutCount", p->n_left_out);
+    jsonw_open_array(w, "leftOut");
+    for (int i = 0; i < p->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", p->left_out[i].node);
+        jsonw_string(w, "reason", p->left_out[i].reason);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
 static void write_placement(const struct status_placement *p, struct jsonw *w)
 {
     if (p->strategy[0] == '\0') {
@@ -267,8 +318,12 @@ static void write_placement(const struct status_placement *p, struct jsonw *w)
     jsonw_open_object(w, "placement");
     jsonw_string(w, "strategy", p->strategy);
     jsonw_string(w, "nodes", p->nodes);
-    write_ms(w, "predictedStepMs", p->predicted_step_ms);
-    write_ms(w, "boundMs", p->bound_ms);
+    write_ms_or_null(w, "predictedStepMs", p->predicted_step_ms);
+    write_ms_or_null(w, "boundMs", p->bound_ms);
+    write_ms_or_null(w, "evenStepMs", p->even_step_ms);
+    write_ms_or_null(w, "dynamicStepMs", p->dynamic_step_ms);
+    jsonw_int(w, "bottleneck", p->bottleneck);
+    write_left_out(p, w);
     jsonw_string(w, "reason", p->reason);
     jsonw_close(w);
 }
@@ -320,6 +375,7 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
     if (p->step > 0)
         write_figure(p->loss, to->loss);
     to->tokens_per_second = whole(p->tokens_per_second);
+    to->step_ms = p->step_ms > 0 ? p->step_ms : 0;
     if (to->total_steps > 0)
         to->percentage = to->step >= to->total_steps
                              ? 100

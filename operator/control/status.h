@@ -54,6 +54,7 @@ struct status_progress {
     int epoch;
     char loss[STATUS_WORD_BYTES]; /* "" before the first step */
     int64_t tokens_per_second;
+    double step_ms; /* 0: not known yet */
     int percentage;
     int64_t remaining_seconds; /* negative: not known */
     int64_t updated_ms;
@@ -70,7 +71,10 @@ struct status_stage {
     char node[NODE_NAME_BYTES];
     char units[MODEL_NAME_BYTES];
     double predicted_ms;
-    double measured_ms; /* 0: not known yet */
+    double measured_ms;     /* 0: not known yet */
+    int busy_percent;       /* share of a step that it computes; 0: not known yet */
+    int64_t off_since_step; /* first of the steps in a row that are off the plan; 0: it is not */
+    bool is_off_told;       /* in an Event, once an attempt */
     bool is_ready;
     char state[STATUS_WORD_BYTES]; /* a pod's phase */
 };
@@ -80,6 +84,11 @@ struct status_placement {
     char nodes[STATUS_NODES_BYTES];
     double predicted_step_ms;
     double bound_ms;
+    double even_step_ms; /* 0: Even does not fit */
+    double dynamic_step_ms;
+    int bottleneck;
+    int n_left_out; /* all of them; the first few are listed */
+    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
     char reason[PLAN_REASON_BYTES];
 };
 

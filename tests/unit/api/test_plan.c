@@ -25,6 +25,11 @@ static struct plan two_stages(void)
                                     {3, 4, "b", 2000, (int64_t)1 << 40, 0.1}},
                          .predicted_step_ms = 12.5,
                          .bound_ms = 11.75,
+                         .even_step_ms = 20,
+                         .dynamic_step_ms = 15.5,
+                         .bottleneck = 1,
+                         .n_left_out = 2,
+                         .left_out = {{"tiny", "it would slow the rest"}, {"far", "no memory"}},
                          .reason = "because"};
 }
 
@@ -65,6 +70,11 @@ static void plan_reads_back_what_was_written(void **state)
     }
     assert_true(back.predicted_step_ms == 12.5);
     assert_true(back.bound_ms == 11.75);
+    assert_true(back.even_step_ms == 20);
+    assert_true(back.dynamic_step_ms == 15.5);
+    assert_int_equal(back.bottleneck, 1);
+    assert_int_equal(back.n_left_out, 2);
+    assert_memory_equal(back.left_out, p.left_out, sizeof back.left_out);
     buf_deinit(&out);
 }
 

@@ -70,6 +70,24 @@ static void explain_fits_whatever_is_left_out(void **state)
     assert_int_equal(strlen(text), PLAN_REASON_BYTES - 1);
 }
 
+static void placement_hands_the_comparison_on_to_the_plan(void **state)
+{
+    struct setting *s = *state;
+    static struct plan plan;
+
+    s->placement.dynamic_step_ms = -1;
+    placement_to_plan(&s->request, &s->placement, &plan);
+    assert_true(plan.even_step_ms == s->placement.even_step_ms);
+    assert_true(plan.dynamic_step_ms == 0);
+    assert_int_equal(plan.bottleneck, s->placement.bottleneck);
+    assert_int_equal(plan.n_left_out, s->placement.n_left_out);
+    assert_in_range(plan.n_left_out, 1, PLAN_LEFT_OUT_MAX);
+    for (int i = 0; i < plan.n_left_out; i++) {
+        assert_string_equal(plan.left_out[i].node, s->nodes[s->placement.left_out[i].node].name);
+        assert_string_equal(plan.left_out[i].reason, s->placement.left_out[i].reason);
+    }
+}
+
 static void placement_becomes_a_plan_that_workers_accept(void **state)
 {
     struct setting *s = *state;
@@ -142,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(explain_names_step_bottleneck_even_and_who_is_left_out, solve),
         cmocka_unit_test_setup(explain_fits_whatever_is_left_out, solve),
+        cmocka_unit_test_setup(placement_hands_the_comparison_on_to_the_plan, solve),
         cmocka_unit_test_setup(placement_becomes_a_plan_that_workers_accept, solve),
         cmocka_unit_test_setup(whatif_tells_what_a_node_more_or_fewer_changes, solve),
         cmocka_unit_test_setup(whatif_says_when_nothing_fits_without_a_node, solve),

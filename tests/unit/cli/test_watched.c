@@ -11,11 +11,13 @@
 
 #define STAGES                                                                                     \
     "\"attempt\": 2, \"stages\": [{\"stage\": 0, \"node\": \"small\", \"units\": \"embeddings to " \
-    "attention 0\", \"predictedMs\": 3.25, \"measuredMs\": 3.5, \"state\": \"Running\"}, "         \
+    "attention 0\", \"predictedMs\": 3.25, \"measuredMs\": 3.5, \"busyPercent\": 87, \"state\": "  \
+    "\"Running\"}, "                                                                               \
     "{\"stage\": 1, \"node\": \"large\", \"units\": \"head\", \"predictedMs\": 4}], "              \
-    "\"placement\": {\"reason\": \"Because.\"}, "
+    "\"placement\": {\"reason\": \"Because.\", \"predictedStepMs\": 20}, "
 #define PROGRESS                                                                                   \
-    "\"progress\": {\"step\": 12, \"totalSteps\": 40, \"loss\": \"0.5000\", \"tokensPerSecond\": " \
+    "\"progress\": {\"step\": 12, \"stepMs\": 25, \"totalSteps\": 40, \"loss\": \"0.5000\", "      \
+    "\"tokensPerSecond\": "                                                                        \
     "1234, \"estimatedRemainingSeconds\": 9, \"metrics\": [{\"name\": \"accuracy\", \"value\": "   \
     "\"0.9100\"}]}"
 
@@ -92,8 +94,9 @@ static void watched_placement_lists_stages_and_the_reason(void **state)
     watched_print_reason(out, object);
     (void)fclose(out);
     assert_non_null(strstr(text, "small                    embeddings to attention 0"));
-    assert_non_null(strstr(text, "3.2 ms      3.5 ms  Running"));
-    assert_non_null(strstr(text, "4.0 ms           -"));
+    assert_non_null(strstr(text, "3.2 ms      3.5 ms   87%  Running"));
+    assert_non_null(strstr(text, "4.0 ms           -     -"));
+    assert_non_null(strstr(text, "\na step: 20.0 ms predicted, 25.0 ms measured (+25%)\n"));
     assert_non_null(strstr(text, "\nBecause.\n"));
     free(text);
     json_free(object);

@@ -220,6 +220,107 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     world_free(w);
 }
 
+/* The head says so much of stage 1, at this step; the others take what was predicted. */
+static void measured(struct world *w, int64_t step, double share)
+{
+    struct progress *head = &w->seen.head;
+
+    head->step = step;
+    head->step_ms = 0;
+    head->n_stage_ms = w->seen.plan.n_stages;
+    for (int s = 0; s < head->n_stage_ms; s++) {
+        head->stage_ms[s] = w->seen.plan.stages[s].predicted_ms * (s == 1 ? share : 1);
+        head->step_ms += 4 * head->stage_ms[s];
+    }
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_round(w);
+}
+
+static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
+{
+    static const struct {
+        double share;
+        const char *event;
+    } cases[] = {{1.3, "StageSlower"}, {0.7, "StageFaster"}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world *w = world_new(NULL);
+
+        stepped(w);
+        measured(w, 7, cases[i].share);
+        assert_int_equal(w->seen.status.stages[1].off_since_step, 7);
+        assert_int_equal(w->seen.status.stages[0].off_since_step, 0);
+        measured(w, 26, cases[i].share);
+        assert_int_equal(world_count(w, ACTION_EVENT), 0);
+        measured(w, 27, cases[i].share);
+        assert_int_equal(world_count(w, ACTION_EVENT), 1);
+        assert_true(world_has_event(w, cases[i].event));
+        assert_true(world_find(w, ACTION_EVENT)->is_warning);
+        assert_non_null(strstr(world_find(w, ACTION_EVENT)->text, "Stage 1 ("));
+        assert_non_null(strstr(world_find(w, ACTION_EVENT)->text, w->seen.status.stages[1].node));
+        measured(w, 90, cases[i].share); /* once is enough */
+        assert_int_equal(world_count(w, ACTION_EVENT), 0);
+        world_free(w);
+    }
+}
+
+static void decide_forgets_what_was_off_for_a_moment(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    measured(w, 7, 3);
+    measured(w, 20, 1.2);
+    assert_int_equal(w->seen.status.stages[1].off_since_step, 0);
+    measured(w, 30, 3);
+    measured(w, 49, 3);
+    assert_int_equal(world_count(w, ACTION_EVENT), 0);
+    world_free(w);
+}
+
+static void decide_tells_again_of_another_attempt(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    measured(w, 7, 2);
+    measured(w, 27, 2);
+    assert_true(w->seen.status.stages[1].is_off_told);
+    world_remove_pod(w, world_pod(w, 1));
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.attempt, 2);
+    assert_false(w->seen.status.stages[1].is_off_told);
+    assert_int_equal(w->seen.status.stages[1].off_since_step, 0);
+    world_free(w);
+}
+
+static void decide_shows_how_busy_every_stage_is(void **state)
+{
+    struct world *w = world_new(NULL);
+    const struct status *s = &w->seen.status;
+
+    (void)state;
+    stepped(w);
+    measured(w, 7, 1);
+    w->seen.head.step_ms = 2 * w->seen.plan.spec.training.micro_batches * s->stages[1].measured_ms;
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_round(w);
+    assert_int_equal(s->stages[1].busy_percent, 50);
+    assert_true(s->progress.step_ms == w->seen.head.step_ms);
+    w->seen.head.step_ms = 1e-9;
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_round(w);
+    assert_int_equal(s->stages[1].busy_percent, 100);
+    w->seen.head.step_ms = 0;
+    w->seen.now_ms += DECIDE_PROGRESS_MS;
+    world_round(w);
+    assert_int_equal(s->stages[1].busy_percent, 0);
+    world_free(w);
+}
+
 static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
 {
     struct world *w = world_new(NULL);
@@ -240,6 +341,10 @@ int main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
+        cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),
+        cmocka_unit_test(decide_forgets_what_was_off_for_a_moment),
+        cmocka_unit_test(decide_tells_again_of_another_attempt),
+        cmocka_unit_test(decide_shows_how_busy_every_stage_is),
     };
 
     return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);

@@ -30,6 +30,7 @@ static void fill(struct status *s)
                          .epoch = 1,
                          .loss = 0.123456,
                          .tokens_per_second = 1234.5,
+                         .step_ms = 33.125,
                          .eta_seconds = 61.2,
                          .n_stage_ms = 2,
                          .stage_ms = {1.5, 2.25},
@@ -51,10 +52,18 @@ static void fill(struct status *s)
         (void)snprintf(s->stages[i].node, sizeof s->stages[i].node, "n%d", i);
         (void)snprintf(s->stages[i].state, sizeof s->stages[i].state, "Running");
         s->stages[i].predicted_ms = 1.25;
+        s->stages[i].busy_percent = 60 + i;
+        s->stages[i].off_since_step = 12 * i;
+        s->stages[i].is_off_told = i;
         s->stages[i].is_ready = true;
     }
     (void)snprintf(s->placement.strategy, sizeof s->placement.strategy, "Optimal");
     s->placement.predicted_step_ms = 12.5;
+    s->placement.even_step_ms = 20;
+    s->placement.bottleneck = 1;
+    s->placement.n_left_out = PLAN_LEFT_OUT_MAX + 3;
+    for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++)
+        s->placement.left_out[i] = (struct plan_left_out){.node = "tiny", .reason = "is \"slow\""};
     status_take_progress(s, &p, NOW_MS);
 }
 
@@ -78,6 +87,41 @@ static void status_reads_back_what_it_wrote(void **state)
     buf_deinit(&text_again);
     free(s);
     free(again);
+}
+
+static void fill_text(char *text, size_t bytes)
+{
+    memset(text, '"', bytes - 1); /* two bytes each in JSON */
+    text[bytes - 1] = '\0';
+}
+#define FILL(array) fill_text((array), sizeof(array))
+
+static void status_has_an_end_however_much_there_is_to_say(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+
+    (void)state;
+    fill(s);
+    FILL(s->message);
+    FILL(s->placement.reason);
+    FILL(s->placement.nodes);
+    for (int t = 0; t < CONDITION_COUNT; t++)
+        FILL(s->conditions[t].message);
+    s->n_stages = SPEC_STAGES_MAX;
+    for (int i = 0; i < SPEC_STAGES_MAX; i++) {
+        s->stages[i] = s->stages[1];
+        FILL(s->stages[i].pod);
+        FILL(s->stages[i].node);
+        FILL(s->stages[i].units);
+    }
+    for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++) {
+        FILL(s->placement.left_out[i].node);
+        FILL(s->placement.left_out[i].reason);
+    }
+    write_status(s, &text); /* not more than .max, or it fails */
+    buf_deinit(&text);
+    free(s);
 }
 
 /* A merge patch writes over what is there, so null takes away what an attempt before had. */
@@ -220,6 +264,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_has_an_end_however_much_there_is_to_say),
         cmocka_unit_test(status_shows_skipped_steps_only_when_there_are_some),
         cmocka_unit_test(status_has_room_for_every_metric),
         cmocka_unit_test(status_that_is_empty_reads_as_zero),
