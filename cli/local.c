@@ -212,16 +212,16 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
     return ERR_OK;
 }
 
-static enum err_code read_job(struct local *l, const struct local_params *params, struct err *err)
+enum err_code local_read(struct local *out, const struct local_params *params, struct err *err)
 {
-    enum err_code rc = job_load(params->job_path, &l->job, err);
+    enum err_code rc = out->job.document ? ERR_OK : job_load(params->job_path, &out->job, err);
 
-    return rc == ERR_OK ? set_strategy(params->strategy, &l->job.spec, err) : rc;
+    return rc == ERR_OK ? set_strategy(params->strategy, &out->job.spec, err) : rc;
 }
 
 enum err_code local_init(struct local *out, const struct local_params *params, struct err *err)
 {
-    enum err_code rc = read_job(out, params, err);
+    enum err_code rc = local_read(out, params, err);
 
     if (rc == ERR_OK)
         rc = machine_parse(params->workers, machine_free_bytes(), &out->machine, err);
@@ -235,7 +235,7 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
 enum err_code local_plan(struct local *out, const struct local_params *params,
                          const struct node *nodes, int n_nodes, struct err *err)
 {
-    enum err_code rc = read_job(out, params, err);
+    enum err_code rc = local_read(out, params, err);
 
     return rc == ERR_OK ? make_plan(out, params, nodes, n_nodes, err) : rc;
 }

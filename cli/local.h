@@ -38,6 +38,9 @@ struct local {
  * ERR_IO, ERR_GONE when interrupted, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code local_init(struct local *out, const struct local_params *params,
                                     struct err *err);
+/* Read the job alone; what comes next does not read it again. As local_init(). */
+MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
+                                    struct err *err);
 /* Read and plan for these nodes, which `out` borrows, without measuring anything; params->workers
  * is not looked at. As local_init(). out->request.spec is set once there is a job to plan for. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,

@@ -32,14 +32,16 @@ static enum err_code read_amount(const struct json *node, const char *name, cons
     return ERR_OK;
 }
 
-static bool takes_pods(const struct json *node)
+const char *nodefile_why_closed(const struct json *node)
 {
     const struct json *taints = json_path(node, "spec.taints");
 
+    if (json_bool(json_path(node, "spec.unschedulable"), false))
+        return "is cordoned";
     for (const struct json *t = json_first(taints); t; t = json_next(t))
         if (strcmp(json_string(json_get(t, "effect"), ""), "PreferNoSchedule") != 0)
-            return false;
-    return !json_bool(json_path(node, "spec.unschedulable"), false);
+            return "has a taint that keeps pods away";
+    return NULL;
 }
 
 /* What is declared, else what was measured there for whatever job: no image and no clock here to
@@ -49,17 +51,14 @@ static enum err_code read_speed(const struct mark *m, struct node *n, struct err
     if (m->bad[0])
         return err_set(err, ERR_INVALID, "node %.60s: %s", n->name, m->bad);
     if (m->gflops <= 0 && !m->has_probe)
-        return err_set(err, ERR_INVALID,
-                       "node %.60s: has no label or annotation %s, so its speed is not known; "
-                       "measure it there with `skyjob-worker probe`",
-                       n->name, LABEL_GFLOPS);
+        return ERR_OK;
     n->gflops = m->gflops > 0 ? m->gflops
                               : m->probe.found.gflops * n->cpu_milli / (double)m->probe.cpu_milli;
     n->unit_ms = m->gflops > 0 ? m->unit_ms : m->probe.found.unit_ms;
     return ERR_OK;
 }
 
-static enum err_code read_node(const struct json *json, struct node *out, struct err *err)
+enum err_code nodefile_read(const struct json *json, struct node *out, struct err *err)
 {
     struct node n = {.unit_ms = 0};
     struct mark mark;
@@ -85,10 +84,15 @@ static enum err_code read_node(const struct json *json, struct node *out, struct
 static enum err_code take_node(const struct json *json, struct nodefile *f, struct err *err)
 {
     struct node n;
-    enum err_code rc = read_node(json, &n, err);
+    enum err_code rc = nodefile_read(json, &n, err);
 
     if (rc != ERR_OK)
         return rc;
+    if (n.gflops <= 0)
+        return err_set(err, ERR_INVALID,
+                       "node %.60s: has no label or annotation %s, so its speed is not known; "
+                       "measure it there with `skyjob-worker probe`",
+                       n.name, LABEL_GFLOPS);
     for (int i = 0; i < f->n_nodes; i++)
         if (strcmp(f->nodes[i].name, n.name) == 0)
             return err_set(err, ERR_INVALID, "node %.60s is there twice", n.name);
@@ -103,7 +107,7 @@ static enum err_code take_object(const struct json *json, struct nodefile *f, st
     const char *kind = json_string(json_get(json, "kind"), "");
     enum err_code rc = ERR_OK;
 
-    if (strcmp(kind, "Node") == 0 && !takes_pods(json)) {
+    if (strcmp(kind, "Node") == 0 && nodefile_why_closed(json)) {
         f->n_closed++;
         return ERR_OK;
     }
@@ -115,10 +119,10 @@ static enum err_code take_object(const struct json *json, struct nodefile *f, st
     for (const struct json *v = json_first(json_get(json, "items")); v && rc == ERR_OK;
          v = json_next(v))
         if (strcmp(json_string(json_get(v, "kind"), "Node"), "Node") == 0) {
-            if (takes_pods(v))
-                rc = take_node(v, f, err);
-            else
+            if (nodefile_why_closed(v))
                 f->n_closed++;
+            else
+                rc = take_node(v, f, err);
         }
     return rc;
 }

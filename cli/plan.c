@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "cli/cluster.h"
 #include "cli/command.h"
+#include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/local.h"
 #include "cli/nodefile.h"
@@ -20,13 +22,24 @@ static const struct option options[] = {
     {"output", required_argument, NULL, 'o'},
     {"strategy", required_argument, NULL, 's'},
     {"json", no_argument, NULL, 'j'},
+    {"kubeconfig", required_argument, NULL, 'k'},
+    {"context", required_argument, NULL, 'c'},
     {NULL, 0, NULL, 0},
 };
 
 struct arguments {
-    struct local_params params; /* workers: NULL with --nodes */
-    const char *nodes;
+    struct local_params params; /* workers: NULL unless they are given */
+    const char *nodes;          /* a file; without it and without workers the cluster is asked */
+    const char *kubeconfig;
+    const char *context;
     const char *format; /* "text", "json", "yaml", or "plan" for what workers read */
+};
+
+/* Where the nodes come from. */
+struct source {
+    struct nodefile file;
+    struct cluster cluster;
+    bool is_cluster;
 };
 
 static enum err_code print_plan(const struct local *l, struct err *err)
@@ -40,14 +53,15 @@ static enum err_code print_plan(const struct local *l, struct err *err)
     return rc;
 }
 
-static enum err_code print_report(const struct local *l, const struct nodefile *nodes,
+static enum err_code print_report(const struct local *l, const struct source *from,
                                   const char *format, struct err *err)
 {
     struct whatif whatif;
     struct report report = {.request = &l->request,
                             .placement = &l->placement,
                             .whatif = &whatif,
-                            .n_closed = nodes->n_closed};
+                            .n_closed = from->file.n_closed,
+                            .cluster = from->is_cluster ? &from->cluster : NULL};
     struct buf json = {.max = REPORT_MAX_BYTES};
     enum err_code rc = whatif_solve(&l->request, &l->placement, &whatif, err);
 
@@ -80,6 +94,10 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
             a->params.strategy = optarg;
         else if (c == 'j')
             a->format = "plan";
+        else if (c == 'k')
+            a->kubeconfig = optarg;
+        else if (c == 'c')
+            a->context = optarg;
         else
             return false;
     }
@@ -88,42 +106,82 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         (void)fprintf(stderr, "kubectl-skyjob: -o is json or yaml, not \"%.40s\"\n", a->format);
         return false;
     }
-    if ((a->params.workers != NULL) == (a->nodes != NULL))
-        (void)fprintf(stderr, "kubectl-skyjob: name either --workers or --nodes\n");
-    return optind == argc && a->params.job_path &&
-           (a->params.workers != NULL) != (a->nodes != NULL);
+    if (a->params.workers && a->nodes) {
+        (void)fprintf(stderr, "kubectl-skyjob: name --workers or --nodes, not both\n");
+        return false;
+    }
+    return optind == argc && a->params.job_path;
+}
+
+static enum err_code ask_cluster(const struct arguments *a, const struct job *job,
+                                 struct cluster *out, struct err *err)
+{
+    struct connection c;
+    enum err_code rc = connection_open(a->kubeconfig, a->context, &c, err);
+
+    if (rc == ERR_OK)
+        rc = cluster_load(c.client, job, out, err);
+    connection_close(&c);
+    return rc == ERR_OK ? ERR_OK
+                        : err_wrap(err, rc, "ask the cluster (or name --workers or --nodes)");
+}
+
+static enum err_code make_plan(const struct arguments *a, struct source *from, struct local *out,
+                               struct err *err)
+{
+    enum err_code rc;
+
+    if (a->params.workers)
+        return local_init(out, &a->params, err);
+    if (a->nodes) {
+        rc = nodefile_load(a->nodes, &from->file, err);
+        if (rc == ERR_OK)
+            rc = local_plan(out, &a->params, from->file.nodes, from->file.n_nodes, err);
+        return rc;
+    }
+    rc = local_read(out, &a->params, err);
+    if (rc == ERR_OK)
+        rc = ask_cluster(a, &out->job, &from->cluster, err);
+    from->is_cluster = rc == ERR_OK;
+    if (rc == ERR_OK)
+        rc = local_plan(out, &a->params, from->cluster.nodes, from->cluster.n_nodes, err);
+    return rc;
+}
+
+/* Nothing fits: that is an answer, and the nodes that were not asked are a part of it. */
+static int say_infeasible(const struct source *from, const struct err *err)
+{
+    (void)fprintf(stderr, "kubectl-skyjob: %s%s\n", err->text,
+                  from->file.n_closed > 0 ? "; nodes that are cordoned or tainted were not asked"
+                                          : "");
+    if (from->is_cluster)
+        report_unusable(&from->cluster, stderr);
+    return EXIT_FAILED;
 }
 
 int command_plan(int argc, char **argv)
 {
     static struct local local;
     struct arguments a = {.params = {.talk = stderr}, .format = "text"};
-    struct nodefile nodes = {.nodes = NULL};
+    struct source from = {.is_cluster = false};
     struct err err;
-    bool is_infeasible;
-    int n_closed;
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
+    int code;
 
     if (!read_arguments(argc, argv, &a))
         return command_usage(argv[0]);
     interrupt_catch();
-    if (a.nodes)
-        rc = nodefile_load(a.nodes, &nodes, &err);
-    if (rc == ERR_OK && a.nodes)
-        rc = local_plan(&local, &a.params, nodes.nodes, nodes.n_nodes, &err);
-    else if (rc == ERR_OK)
-        rc = local_init(&local, &a.params, &err);
-    is_infeasible = rc == ERR_NOT_FOUND && local.request.spec;
-    if (rc == ERR_OK)
-        rc = strcmp(a.format, "plan") == 0 ? print_plan(&local, &err)
-                                           : print_report(&local, &nodes, a.format, &err);
-    n_closed = nodes.n_closed;
-    local_deinit(&local, false);
-    nodefile_deinit(&nodes);
-    if (is_infeasible) {
-        (void)fprintf(stderr, "kubectl-skyjob: %s%s\n", err.text,
-                      n_closed > 0 ? "; nodes that are cordoned or tainted were not asked" : "");
-        return EXIT_FAILED;
+    rc = make_plan(&a, &from, &local, &err);
+    if (rc == ERR_NOT_FOUND && local.request.spec) {
+        code = say_infeasible(&from, &err);
+    } else {
+        if (rc == ERR_OK)
+            rc = strcmp(a.format, "plan") == 0 ? print_plan(&local, &err)
+                                               : print_report(&local, &from, a.format, &err);
+        code = rc == ERR_OK ? EXIT_DONE : command_failed(&err);
     }
-    return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
+    local_deinit(&local, false);
+    cluster_deinit(&from.cluster);
+    nodefile_deinit(&from.file);
+    return code;
 }

@@ -72,6 +72,21 @@ static void print_left_out(const struct report *r, FILE *out)
                       r->n_closed == 1 ? "node is cordoned" : "nodes are cordoned");
 }
 
+void report_unusable(const struct cluster *c, FILE *out)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_machines; i++) {
+        const struct cluster_machine *m = &c->machines[i];
+
+        if (m->why_not[0] && n++ < REPORT_UNUSABLE_MAX)
+            (void)fprintf(out, "%-11s %s %s\n", n == 1 ? "not usable" : "", m->node.name,
+                          m->why_not);
+    }
+    if (n > REPORT_UNUSABLE_MAX)
+        (void)fprintf(out, "%-11s and %d more\n", "", n - REPORT_UNUSABLE_MAX);
+}
+
 /* The slowest stage, or a link that is slower still. */
 static void print_bottleneck(const struct report *r, FILE *out)
 {
@@ -106,6 +121,8 @@ void report_text(const struct report *r, FILE *out)
     print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);
     print_left_out(r, out);
+    if (r->cluster)
+        report_unusable(r->cluster, out);
 }
 
 /* --- for programs --- */
@@ -174,6 +191,23 @@ static void write_left_out(const struct report *r, struct jsonw *w)
     jsonw_close(w);
 }
 
+static void write_unusable(const struct cluster *c, struct jsonw *w)
+{
+    int n = 0;
+
+    jsonw_open_array(w, "unusable");
+    for (int i = 0; i < c->n_machines; i++) {
+        if (c->machines[i].why_not[0] == '\0' || n++ >= REPORT_UNUSABLE_MAX)
+            continue;
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", c->machines[i].node.name);
+        jsonw_string(w, "reason", c->machines[i].why_not);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+    jsonw_int(w, "unusableCount", n);
+}
+
 enum err_code report_json(const struct report *r, struct buf *out, struct err *err)
 {
     const struct placement *p = r->placement;
@@ -192,6 +226,8 @@ enum err_code report_json(const struct report *r, struct buf *out, struct err *e
     write_whatif(r, &w);
     write_left_out(r, &w);
     jsonw_int(&w, "closedNodes", r->n_closed);
+    if (r->cluster)
+        write_unusable(r->cluster, &w);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
 }

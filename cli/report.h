@@ -9,14 +9,17 @@
 
 #include "balance/whatif.h"
 #include "base/buf.h"
+#include "cli/cluster.h"
 
-#define REPORT_MAX_BYTES ((size_t)1 << 20)
+#define REPORT_MAX_BYTES    ((size_t)1 << 20)
+#define REPORT_UNUSABLE_MAX 16 /* nodes that are listed; more are only counted */
 
 struct report {
     const struct partition_request *request;
     const struct placement *placement;
     const struct whatif *whatif;
-    int n_closed; /* nodes that take no pods */
+    int n_closed;                  /* nodes of a file that take no pods */
+    const struct cluster *cluster; /* whose nodes they are; NULL: not a cluster's */
 };
 
 /* The table of stages, then a line for each of: step, bottleneck, other strategies, one node more
@@ -29,5 +32,8 @@ MUST_CHECK enum err_code report_json(const struct report *r, struct buf *out, st
 /* Print a JSON text as YAML in blocks. Keys must be plain words, as all of ours are. ERR_INVALID.
  */
 MUST_CHECK enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err);
+
+/* The nodes of a cluster that cannot take a stage, a line each: "  n1 is cordoned". */
+void report_unusable(const struct cluster *c, FILE *out);
 
 #endif

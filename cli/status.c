@@ -7,9 +7,9 @@
 #include "api/spec.h"
 #include "base/clock.h"
 #include "cli/command.h"
+#include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/watched.h"
-#include "kube/client.h"
 
 #define LOOK_MS 1000
 
@@ -57,21 +57,6 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         return false;
     a->name = argv[optind];
     return true;
-}
-
-static enum err_code connect(const struct arguments *a, struct http **out_http,
-                             struct kube_client **out, struct err *err)
-{
-    struct kube_options how = {.user_agent = "kubectl-skyjob"};
-    struct kube_config config = {.server = NULL};
-    enum err_code rc = kube_config_load(a->kubeconfig, a->context, &config, err);
-
-    if (rc == ERR_OK)
-        rc = http_new(out_http, err);
-    if (rc == ERR_OK)
-        rc = kube_client_new(*out_http, &config, &how, out, err);
-    kube_config_deinit(&config);
-    return rc;
 }
 
 /* Sleep, but not through a Ctrl-C. */
@@ -173,8 +158,7 @@ static enum err_code look_once(struct kube_client *client, const struct kube_ref
 int command_status(int argc, char **argv)
 {
     struct arguments a = {.name = NULL};
-    struct http *http = NULL;
-    struct kube_client *client = NULL;
+    struct connection c;
     enum watched_end end = WATCHED_GOES_ON;
     struct err err;
     enum err_code rc;
@@ -182,17 +166,16 @@ int command_status(int argc, char **argv)
     if (!read_arguments(argc, argv, &a))
         return command_usage(argv[0]);
     interrupt_catch();
-    rc = connect(&a, &http, &client, &err);
+    rc = connection_open(a.kubeconfig, a.context, &c, &err);
     if (rc == ERR_OK) {
         struct kube_ref ref = {.resource = &skyjobs,
                                .namespace =
-                                   a.namespace ? a.namespace : kube_client_namespace(client),
+                                   a.namespace ? a.namespace : kube_client_namespace(c.client),
                                .name = a.name};
 
-        rc = a.follows ? follow(client, &ref, &end, &err) : look_once(client, &ref, &end, &err);
+        rc = a.follows ? follow(c.client, &ref, &end, &err) : look_once(c.client, &ref, &end, &err);
     }
-    kube_client_free(client);
-    http_free(http);
+    connection_close(&c);
     if (rc != ERR_OK)
         return command_failed(&err);
     return end == WATCHED_FAILED ? EXIT_FAILED : EXIT_DONE;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "api/quantity.h"
+#include "api/request.h"
 #include "base/clock.h"
 #include "control/manifest.h"
 
@@ -91,22 +92,6 @@ static int64_t read_quantity(const struct json *v, bool is_milli)
     enum err_code rc = is_milli ? quantity_milli(text, &n, NULL) : quantity_units(text, &n, NULL);
 
     return rc == ERR_OK ? n : 0;
-}
-
-/* What the scheduler counts: the sum of all containers, or the largest init container. */
-static int64_t requests(const struct json *pod, const char *resource, bool is_milli)
-{
-    const struct json *spec = json_get(pod, "spec");
-    int64_t sum = 0;
-
-    for (const struct json *c = json_first(json_get(spec, "containers")); c; c = json_next(c))
-        sum += read_quantity(json_get(json_path(c, "resources.requests"), resource), is_milli);
-    for (const struct json *c = json_first(json_get(spec, "initContainers")); c; c = json_next(c)) {
-        int64_t n = read_quantity(json_get(json_path(c, "resources.requests"), resource), is_milli);
-
-        sum = n > sum ? n : sum;
-    }
-    return sum + read_quantity(json_get(json_get(spec, "overhead"), resource), is_milli);
 }
 
 static enum pod_phase phase_of(const struct json *pod)
@@ -220,13 +205,12 @@ enum err_code parse_pod(const struct json *object, struct store_pod *out, struct
     const char *node = json_string(json_path(object, "spec.nodeName"), "");
     char uid[OBSERVED_UID_BYTES];
     char key[QUEUE_KEY_BYTES];
-    enum pod_phase phase = phase_of(object);
 
     COPY(out->uid, metadata(object, "uid"));
     COPY(out->version, metadata(object, "resourceVersion"));
-    out->cpu_milli = requests(object, "cpu", true);
-    out->memory_bytes = requests(object, "memory", false);
-    out->has_ended = phase == POD_SUCCEEDED || phase == POD_FAILED;
+    out->cpu_milli = request_cpu_milli(object);
+    out->memory_bytes = request_memory_bytes(object);
+    out->has_ended = request_is_over(object);
     if (*node) {
         out->node = strdup(node);
         if (!out->node)

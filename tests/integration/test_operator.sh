@@ -141,6 +141,18 @@ to_the_end() {
         is plain Failed 'False NotFailed' && has_event TrainingFinished &&
         kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$'
 }
+same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to the same plan
+    local plan="$OUT/bin/kubectl-skyjob plan -f $dir/planned.yaml"
+    job planned "$stages3" && trains planned && kubectl get sj planned -o yaml >"$dir/planned.yaml" || return
+    [ "$($plan -o json | jq -r '[.stages[].node] | join(",")')" = "$(field planned '{.status.placement.nodes}')" ] || return
+    kubectl delete sj planned >/dev/null && until_true 20 no_pods
+    kubectl cordon n1 >/dev/null && kubectl label node n2 skyjob.dev/gflops- >/dev/null
+    $plan >"$dir/text" 2>&1
+    local rc=$?
+    kubectl uncordon n1 >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 >/dev/null
+    cat "$dir/text"
+    [ "$rc" = 1 ] && grep -q 'n1 is cordoned' "$dir/text" && grep -q 'n2 is not measured yet' "$dir/text"
+}
 first_step_in_time() { # Running is said at most 5 s after the last pod has started
     job prompt "$stages3" && until_true 30 is prompt Running 'True Training' || return
     local last running
@@ -365,6 +377,7 @@ check 'the samples are accepted' samples
 check 'kubectl explain describes the fields' until_true 20 explained # soon after the CRD is there
 until_true 90 collects_garbage || exit 1
 check 'workers are introduced within 5 s of the last pod' first_step_in_time
+check 'a plan made on the command line is the one that the operator makes' same_plan
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
 check 'a job completes when a worker crashes, after a pause' loses_process
 check 'a job that may not restart fails, and leaves nothing running' gives_up

@@ -54,6 +54,7 @@ check 'nodes that are all cordoned are exit 1' \
 check 'a file of nodes that is not there is exit 2' plan 2 none.yaml "${j[@]}" --nodes "$work/none.yaml"
 check 'a job that is not there is exit 2' plan 2 none.yaml -f "$work/none.yaml" --nodes "$work/nodes.yaml"
 check 'another format is exit 2' plan 2 'json or yaml' "${j[@]}" --nodes "$work/nodes.yaml" -o xml
-check 'no nodes at all is exit 2' plan 2 'either --workers or --nodes' "${j[@]}"
+check 'two kinds of nodes are exit 2' plan 2 'not both' "${j[@]}" --nodes "$work/nodes.yaml" --workers cpu=1
+check 'no cluster is exit 2' plan 2 'none.yaml' "${j[@]}" --kubeconfig "$work/none.yaml"
 check 'Manual without stages is exit 2' plan 2 'Manual needs' "${j[@]}" --nodes "$work/nodes.yaml" --strategy Manual
 tap_end

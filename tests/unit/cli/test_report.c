@@ -34,7 +34,7 @@ static int solve(void **state)
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
     at.request = (struct partition_request){
         .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
-    at.report = (struct report){&at.request, &at.placement, &at.whatif, 2};
+    at.report = (struct report){&at.request, &at.placement, &at.whatif, 2, NULL};
     if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
         partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
         whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)

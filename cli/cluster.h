@@ -1,0 +1,49 @@
+/* cli/cluster.h - the machines of a cluster as a plan sees them: its Nodes, less what the pods on
+ * them have requested.
+ *
+ * A Node that cannot take a stage, or whose speed nobody knows yet, is kept with the reason. What a
+ * Node says is read as in a file (cli/nodefile.h), but nonsense on one costs only that one.
+ * Layer: cli. Threads: one.
+ */
+#ifndef CLI_CLUSTER_H
+#define CLI_CLUSTER_H
+
+#include "api/node.h"
+#include "cli/job.h"
+#include "kube/client.h"
+
+#define CLUSTER_NODES_MAX        5000
+#define CLUSTER_CPU_MIN_MILLI    100 /* less is no room for a stage: as the operator has it */
+#define CLUSTER_MEMORY_MIN_BYTES ((int64_t)160 << 20)
+
+struct cluster_machine {
+    struct node node;       /* before cluster_close() all that is allocatable, then what is free */
+    int64_t cpu_used_milli; /* requested by pods */
+    int64_t memory_used_bytes;
+    char why_not[ERR_TEXT_BYTES]; /* "is cordoned"; "": a stage can be put there */
+};
+
+/* Only the job is set before the first call. */
+struct cluster {
+    const struct job *job; /* that is planned; borrowed */
+    int n_machines;
+    bool is_sorted;
+    struct cluster_machine *machines; /* all; by name from the first pod on */
+    int n_nodes;
+    struct node *nodes; /* those that can take a stage */
+};
+
+/* Ask for all Nodes and Pods. Pods of the job itself do not count: a new plan has their room. Call
+ * cluster_deinit() whatever it returns: the errors of kube_list(), ERR_LIMIT beyond
+ * CLUSTER_NODES_MAX, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code cluster_load(struct kube_client *client, const struct job *job,
+                                      struct cluster *out, struct err *err);
+void cluster_deinit(struct cluster *c);
+
+/* The steps of it: all Nodes, all Pods, and the end. */
+MUST_CHECK enum err_code cluster_add_node(struct cluster *c, const struct json *node,
+                                          struct err *err);
+void cluster_add_pod(struct cluster *c, const struct json *pod);
+MUST_CHECK enum err_code cluster_close(struct cluster *c, struct err *err);
+
+#endif
