@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/front.h"
+
 /* The stage that a node was given: the unit behind its run, and level and class behind that. */
 struct chain_choice {
     short end; /* 0: skipped */
@@ -21,19 +23,23 @@ enum err_code chain_init(const struct cut_problem *p, struct chain *out, struct 
 {
     size_t layer = ((size_t)p->max_stages + 1) * ((size_t)p->n_units + 1);
     struct chain c = {.n_nodes = p->n_nodes,
-                      .sum_ms = calloc(((size_t)p->n_classes + 1) * layer, sizeof *c.sum_ms),
+                      .sum_ms = calloc(((size_t)p->n_classes + 2) * layer, sizeof *c.sum_ms),
+                      .least_begin = calloc((size_t)p->max_stages + 1, sizeof *c.least_begin),
                       .rest_ms = calloc((size_t)p->n_units + 1, sizeof *c.rest_ms),
                       .choice = calloc(layer * (size_t)p->n_nodes, sizeof *c.choice)};
 
-    if (!c.sum_ms || !c.choice || !c.rest_ms) {
+    if (!c.sum_ms || !c.choice || !c.rest_ms || !c.least_begin) {
         chain_deinit(&c);
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", p->n_nodes);
     }
-    for (int i = 0; i < p->n_nodes; i++)
+    for (int i = 0; i < p->n_nodes; i++) {
         c.order[i] = i;
+        c.tight_ms[i] = INFINITY;
+    }
     for (int class = 0; class < p->n_classes; class ++)
         c.behind[class] = c.sum_ms + (size_t) class * layer;
     c.with = c.sum_ms + (size_t)p->n_classes * layer;
+    c.least_ms = c.with + layer;
     *out = c;
     return ERR_OK;
 }
@@ -43,33 +49,74 @@ void chain_deinit(struct chain *c)
     free(c->sum_ms);
     free(c->choice);
     free(c->rest_ms);
+    free(c->least_begin);
     *c = (struct chain){0};
 }
 
-/* Look at the longest runs of a node under the cap: do they fit with everything in flight, and how
- * far do they get from `from`? */
-static int survey(const struct cut_problem *p, double cap_ms, int node, int from, bool *out_roomy)
+/* Does every run of a candidate under the cap fit with everything in flight? */
+static bool survey(const struct cut_problem *p, double cap_ms, int node)
 {
-    int reach = from;
+    int in_flight = cut_in_flight(p, p->n_microbatches);
     int end = 0;
 
-    *out_roomy = true;
     for (int first = 0; first < p->n_units; first++) {
         if (end < first)
             end = first;
         while (end < p->n_units && cut_run_ms(p, node, first, end + 1) <= cap_ms)
             end++;
-        if (first <= from && end > reach)
-            reach = end;
         /* With edges on both sides, so that a shorter run cannot take more. */
-        if (*out_roomy && end > first &&
-            cut_run_bytes(p, first, end, p->max_scratch_bytes,
-                          cut_in_flight(p, p->n_microbatches)) +
-                    4 * COST_LINK_SLOTS * p->slot_bytes[0] >
+        if (end > first &&
+            cut_run_bytes(p, first, end, in_flight) + 4 * COST_LINK_SLOTS * p->slot_bytes[0] >
                 p->memory[node])
-            *out_roomy = false;
+            return false;
     }
-    return reach;
+    return true;
+}
+
+/* What fits under a cap does under a lower one. */
+static bool is_roomy(const struct cut_problem *p, struct chain *c, double cap_ms, int node)
+{
+    if (cap_ms > c->roomy_ms[node] && cap_ms < c->tight_ms[node]) {
+        if (survey(p, cap_ms, node))
+            c->roomy_ms[node] = cap_ms;
+        else
+            c->tight_ms[node] = cap_ms;
+    }
+    return cap_ms <= c->roomy_ms[node];
+}
+
+/* The end of a node's longest run under the cap from unit `first`, and the beginning of that to
+ * unit `end`. */
+static int furthest(const struct cut_problem *p, double cap_ms, int node, int first)
+{
+    int least = first;
+    int most = p->n_units;
+
+    while (least < most) {
+        int end = (least + most + 1) / 2;
+
+        if (cut_run_ms(p, node, first, end) <= cap_ms)
+            least = end;
+        else
+            most = end - 1;
+    }
+    return least;
+}
+
+static int earliest(const struct cut_problem *p, double cap_ms, int node, int end)
+{
+    int least = 0;
+    int most = end;
+
+    while (least < most) {
+        int first = (least + most) / 2;
+
+        if (cut_run_ms(p, node, first, end) <= cap_ms)
+            most = first;
+        else
+            least = first + 1;
+    }
+    return least;
 }
 
 static void prepare(const struct cut_problem *p, struct chain *c, double cap_ms)
@@ -78,68 +125,92 @@ static void prepare(const struct cut_problem *p, struct chain *c, double cap_ms)
 
     c->reach[0] = 0;
     for (int pos = 0; pos < c->n_nodes; pos++) {
-        bool roomy;
-
-        c->reach[pos + 1] = survey(p, cap_ms, c->order[pos], c->reach[pos], &roomy);
-        c->is_roomy[pos] = roomy;
-        all_roomy = all_roomy && roomy;
+        c->reach[pos + 1] = furthest(p, cap_ms, c->order[pos], c->reach[pos]);
+        all_roomy = is_roomy(p, c, cap_ms, c->order[pos]) && all_roomy;
     }
+    c->begin[c->n_nodes] = p->n_units;
+    for (int pos = c->n_nodes - 1; pos >= 0; pos--)
+        c->begin[pos] = earliest(p, cap_ms, c->order[pos], c->begin[pos + 1]);
     c->last_level = p->max_stages < c->n_nodes ? p->max_stages : p->min_stages;
     c->memory_level = all_roomy ? 0 : p->n_microbatches - 1;
     if (c->memory_level > p->max_stages)
         c->memory_level = p->max_stages;
 }
 
-/* Least time of the stages of choice->level that begin at unit choice->end, and of the edge to them
- * from a node of link class `from`; INFINITY when that leads nowhere. */
-static double join_ms(const struct cut_problem *p, const struct chain *c,
-                      const struct limits *limits, int from, struct chain_choice *choice)
+/* Least time of the stages of a state and of the edge to them, from whose class on are edges_ms;
+ * INFINITY when that is above the cap. */
+static double join_ms(const struct cut_problem *p, const struct chain *c, const double *edges_ms,
+                      double cap_ms, size_t state, short *out_class)
 {
-    const double *edges_ms = cut_edges_ms(p, from, choice->end);
-    size_t state = (size_t)choice->level * ((size_t)p->n_units + 1) + (size_t)choice->end;
     double least = INFINITY;
 
     for (int class = 0; class < p->n_classes; class ++) {
-        double behind_ms = c->behind[class][state];
-        double ms = behind_ms + 2 * edges_ms[class];
+        double ms = c->behind[class][state] + 2 * edges_ms[class];
 
-        if (ms >= least || edges_ms[class] > limits->cap_ms ||
-            behind_ms + c->rest_ms[choice->end] >= limits->limit_ms)
+        if (ms >= least || edges_ms[class] > cap_ms)
             continue;
         least = ms;
-        choice->class = (short)class;
+        *out_class = (short)class;
     }
     return least;
 }
 
-/* Let the node at `pos` be the stage in front of those that `found` tells, which take `behind_ms`
- * with the edge to them. */
-static void extend(const struct cut_problem *p, struct chain *c, double cap_ms, int pos,
-                   double behind_ms, struct chain_choice found)
+/* What can be behind a node at position pos, to c->front_ms and front_class, and where in `front`.
+ * False when nothing can. */
+static bool join(const struct cut_problem *p, struct chain *c, int pos, int level,
+                 struct front *front)
 {
-    size_t row = (size_t)p->n_units + 1;
-    int to = found.level < c->last_level ? found.level + 1 : found.level;
-    int node = c->order[pos];
-    const double *ms = p->ms[node];
-    int end = found.end;
-    double base_ms = behind_ms + ms[end];
-    double *best = c->with + (size_t)to * row;
-    struct chain_choice *choice =
-        c->choice + ((size_t)pos * ((size_t)p->max_stages + 1) + (size_t)to) * row;
-    int in_flight = cut_in_flight(p, found.level);
-    int64_t scratch = 0;
+    size_t states = (size_t)level * ((size_t)p->n_units + 1);
+    int from = p->class_of[front->node];
+    int least =
+        c->begin[pos + 1] > c->least_begin[level] ? c->begin[pos + 1] : c->least_begin[level];
 
-    for (int first = end - 1; first >= 0; first--) {
-        if (ms[end] - ms[first] > cap_ms)
-            return;
-        if (p->scratch_bytes[first] > scratch)
-            scratch = p->scratch_bytes[first];
-        if (base_ms - ms[first] >= best[first] || first > c->reach[pos])
+    front->least_end = p->n_units + 1;
+    front->most_end = 0;
+    for (int end = c->reach[pos + 1]; end >= least && end > 0; end--) {
+        c->front_ms[end] = INFINITY;
+        if (isinf(c->least_ms[states + (size_t)end]))
             continue;
-        if (!c->is_roomy[pos] && cut_run_bytes(p, first, end, scratch, in_flight) > p->memory[node])
+        c->front_ms[end] = join_ms(p, c, cut_edges_ms(p, from, end), front->cap_ms,
+                                   states + (size_t)end, &c->front_class[end]);
+        if (isinf(c->front_ms[end]))
             continue;
-        best[first] = base_ms - ms[first];
-        choice[first] = found;
+        front->least_end = end;
+        if (front->most_end == 0)
+            front->most_end = end;
+    }
+    front->least_first = c->begin[pos];
+    front->most_first = c->reach[pos] < front->most_end ? c->reach[pos] : front->most_end - 1;
+    return front->most_end > 0;
+}
+
+/* Let the node at `pos` be the stage in front of those of `level`. What cannot get below the limit
+ * any more is no state. */
+static void extend(const struct cut_problem *p, struct chain *c, const struct front *front,
+                   double limit_ms, int pos, int level)
+{
+    int to = level < c->last_level ? level + 1 : level;
+    size_t states = (size_t)to * ((size_t)p->n_units + 1);
+    double *best = c->with + states;
+    double *least = c->least_ms + states;
+    struct chain_choice *choice =
+        c->choice + (size_t)pos * ((size_t)p->max_stages + 1) * ((size_t)p->n_units + 1) + states;
+    struct front_run runs[MODEL_UNITS_MAX];
+
+    front_runs(p, front, runs);
+    for (int first = front->most_first; first >= front->least_first; first--) {
+        int end = runs[first].end;
+        double ms = runs[first].ms;
+
+        if (ms >= best[first] || ms + c->rest_ms[first] >= limit_ms)
+            continue;
+        best[first] = ms;
+        choice[first] = (struct chain_choice){
+            .end = (short)end, .level = (short)level, .class = c->front_class[end]};
+        if (ms < least[first])
+            least[first] = ms;
+        if (first < c->least_begin[to])
+            c->least_begin[to] = first;
     }
 }
 
@@ -149,22 +220,27 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
                      int pos)
 {
     size_t row = (size_t)p->n_units + 1;
-    size_t used = ((size_t)c->last_level + 1) * row;
-    int class = p->class_of[c->order[pos]];
-    double *before = c->behind[class];
+    size_t n = (size_t)(c->reach[pos] + 1); /* further ones are not looked at any more */
+    int node = c->order[pos];
+    double **behind = &c->behind[p->class_of[node]];
+    double *before = *behind;
+    struct front front = {.node = node,
+                          .is_roomy = is_roomy(p, c, limits->cap_ms, node),
+                          .cap_ms = limits->cap_ms,
+                          .behind_ms = c->front_ms};
 
-    memcpy(c->with, before, used * sizeof *before);
-    memset(c->choice + (size_t)pos * ((size_t)p->max_stages + 1) * row, 0,
-           used * sizeof *c->choice);
-    for (int level = 0; level <= c->last_level && level < p->max_stages; level++)
-        for (int end = c->reach[pos + 1]; end > 0; end--) {
-            struct chain_choice found = {.end = (short)end, .level = (short)level};
-            double behind_ms = join_ms(p, c, limits, class, &found);
+    for (size_t level = 0; level <= (size_t)c->last_level; level++) {
+        size_t choices = (size_t)pos * ((size_t)p->max_stages + 1) + level;
 
-            if (!isinf(behind_ms))
-                extend(p, c, limits->cap_ms, pos, behind_ms, found);
-        }
-    c->behind[class] = c->with;
+        memcpy(c->with + level * row, before + level * row, n * sizeof *before);
+        memset(c->choice + choices * row, 0, n * sizeof *c->choice);
+    }
+    for (int level = 0; level <= c->last_level && level < p->max_stages; level++) {
+        front.in_flight = cut_in_flight(p, level);
+        if (level < c->n_nodes - pos && join(p, c, pos, level, &front))
+            extend(p, c, &front, limits->limit_ms, pos, level);
+    }
+    *behind = c->with;
     c->with = before;
 }
 
@@ -175,7 +251,12 @@ static void fill(const struct cut_problem *p, struct chain *c, const struct limi
     for (int class = 0; class < p->n_classes; class ++)
         for (size_t i = 0; i < used; i++)
             c->behind[class][i] = INFINITY;
+    for (size_t i = 0; i < used; i++)
+        c->least_ms[i] = INFINITY;
+    for (int level = 0; level <= c->last_level; level++)
+        c->least_begin[level] = p->n_units;
     c->behind[0][p->n_units] = 0; /* nobody runs nothing */
+    c->least_ms[p->n_units] = 0;
     for (int pos = c->n_nodes - 1; pos >= 0; pos--)
         add_node(p, c, limits, pos);
 }

@@ -3,6 +3,24 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define POWERS 11 /* of two, up to MODEL_UNITS_MAX */
+
+/* Each row from the one before: twice as many units. */
+static void fill_scratch(struct cut_problem *p)
+{
+    size_t row = (size_t)p->n_units + 1;
+
+    for (int k = 1; 1 << k <= p->n_units; k++) {
+        const int64_t *half = p->scratch_bytes + (size_t)(k - 1) * row;
+
+        for (int u = 0; u + (1 << k) <= p->n_units; u++) {
+            int64_t back = half[u + (1 << (k - 1))];
+
+            p->scratch_bytes[(size_t)k * row + (size_t)u] = half[u] > back ? half[u] : back;
+        }
+    }
+}
+
 static void fill_arrays(const struct partition_request *r, const struct cost_unit *costs,
                         struct cut_problem *p)
 {
@@ -22,6 +40,7 @@ static void fill_arrays(const struct partition_request *r, const struct cost_uni
         for (int i = 0; i < p->n_nodes; i++)
             p->ms[i][u + 1] = p->ms[i][u] + cost_unit_ms(&c, &r->nodes[p->nodes[i]]);
     }
+    fill_scratch(p);
 }
 
 /* Candidates whose link stands for that between two classes; false when there is but one node. */
@@ -92,19 +111,20 @@ static enum err_code init_edges(const struct partition_request *r, const struct 
 static enum err_code init_block(struct cut_problem *p, struct err *err)
 {
     size_t row = (size_t)p->n_units + 1;
-    int64_t *block = calloc(row * (size_t)(p->n_nodes + 5), sizeof *block);
+    int64_t *block = calloc(row * (size_t)(p->n_nodes + 4 + POWERS), sizeof *block);
 
     _Static_assert(sizeof(double) == sizeof(int64_t), "one block holds both");
+    _Static_assert(MODEL_UNITS_MAX < 1 << POWERS, "a row for every power of two");
     if (!block)
         return err_set(err, ERR_NO_MEMORY, "planning %d units on %d nodes", p->n_units, p->n_nodes);
     p->memory_block = block;
     p->state_bytes = block;
     p->activation_bytes = block + row;
-    p->scratch_bytes = block + 2 * row;
-    p->slot_bytes = block + 3 * row;
-    p->edge_at = block + 4 * row;
+    p->slot_bytes = block + 2 * row;
+    p->edge_at = block + 3 * row;
+    p->scratch_bytes = block + 4 * row;
     for (int i = 0; i < p->n_nodes; i++)
-        p->ms[i] = (double *)(block + (size_t)(i + 5) * row);
+        p->ms[i] = (double *)(block + (size_t)(i + 4 + POWERS) * row);
     return ERR_OK;
 }
 
@@ -174,13 +194,7 @@ double cut_edge_ms(const struct cut_problem *p, const struct cut *c, int s)
 
 int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s)
 {
-    int64_t scratch = 0;
-
-    for (int u = c->first[s]; u < c->first[s + 1]; u++)
-        if (p->scratch_bytes[u] > scratch)
-            scratch = p->scratch_bytes[u];
-    return cut_run_bytes(p, c->first[s], c->first[s + 1], scratch,
-                         cut_in_flight(p, c->n_stages - 1 - s));
+    return cut_run_bytes(p, c->first[s], c->first[s + 1], cut_in_flight(p, c->n_stages - 1 - s));
 }
 
 double cut_step_ms(const struct cut_problem *p, const struct cut *c)

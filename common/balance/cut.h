@@ -20,7 +20,7 @@ struct cut_problem {
     double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
     int64_t *state_bytes;                     /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                /* [n_units+1] prefix sums */
-    int64_t *scratch_bytes;                   /* [n_units] */
+    int64_t *scratch_bytes;                   /* [k][n_units+1] largest of 2^k units from each */
     int64_t max_scratch_bytes;                /* of all units */
     int64_t *slot_bytes;                      /* [n_units] behind each unit */
     int n_classes;                            /* of links, see balance/alike.h */
@@ -56,17 +56,27 @@ static inline double cut_run_ms(const struct cut_problem *p, int node, int first
     return p->ms[node][end] - p->ms[node][first];
 }
 
-/* Bytes of units first..end-1; `scratch` is the largest scratch among them. */
-static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end,
-                                    int64_t scratch, int in_flight)
+/* The largest scratch among units first..end-1: of the 2^k first and the 2^k last of them. */
+static inline int64_t cut_run_scratch(const struct cut_problem *p, int first, int end)
+{
+    int k = 31 - __builtin_clz((unsigned)(end - first));
+    const int64_t *largest = p->scratch_bytes + (size_t)k * ((size_t)p->n_units + 1);
+    int64_t front = largest[first];
+    int64_t back = largest[end - (1 << k)];
+
+    return front > back ? front : back;
+}
+
+/* Bytes of units first..end-1. */
+static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end, int in_flight)
 {
     int64_t edges = (first > 0 ? p->slot_bytes[first - 1] : 0) +
                     (end < p->n_units ? p->slot_bytes[end - 1] : 0);
 
     return COST_PROCESS_BYTES + (first == 0 ? COST_DATA_BYTES : 0) +
            (p->state_bytes[end] - p->state_bytes[first]) +
-           in_flight * (p->activation_bytes[end] - p->activation_bytes[first]) + scratch +
-           2 * COST_LINK_SLOTS * edges;
+           in_flight * (p->activation_bytes[end] - p->activation_bytes[first]) +
+           cut_run_scratch(p, first, end) + 2 * COST_LINK_SLOTS * edges;
 }
 
 /* Milliseconds, one way, of the edge behind unit end-1 from a node of link class `from` to one of

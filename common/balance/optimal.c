@@ -10,8 +10,9 @@
 
 #define OPTIMAL_ENOUGH 1e-3 /* above the bound: not worth looking further */
 #define NEAR           3e-3 /* above it: not worth another order */
-#define GAIN           1e-3 /* of a step: not worth another look */
-#define HINT           1.02 /* times the bound: where to look first */
+#define GAIN           2e-3 /* of a step: not worth another look */
+#define AROUND         1.1  /* times the slowest stage of the best order, for others */
+#define HINT           1.04 /* times the bound: where to look first */
 
 static void take_index(const struct ranked *nodes, int n, int *out)
 {
@@ -98,20 +99,49 @@ static enum err_code solve_subsets(const struct partition_request *r, const stru
     return rc;
 }
 
+/* Where nothing is known yet: first where the bound says that a good plan could be, and if none is,
+ * wherever there can be a better one. */
+static void search_first(struct search *search, const struct bound *bound, struct solution *out)
+{
+    double hint_ms = bound_step_ms(bound) * HINT;
+
+    if (bound_window(bound, hint_ms, &search->lo_ms, &search->hi_ms)) {
+        search_run(search);
+        solution_keep_better(search->problem, search, out);
+        if (out->found && out->step_ms <= hint_ms)
+            return;
+    }
+    search->lo_ms = search->hi_ms = 0;
+    if (!out->found || bound_window(bound, out->step_ms, &search->lo_ms, &search->hi_ms))
+        search_run(search);
+}
+
+/* Another order has its best plan with a slowest stage much like that of the best plan so far. */
+static void search_again(struct search *search, const struct bound *bound,
+                         const struct solution *best)
+{
+    double max_ms = best->cut.max_ms;
+
+    search->found = true;
+    search->best_ms = best->step_ms;
+    if (!bound_window(bound, best->step_ms, &search->lo_ms, &search->hi_ms))
+        return;
+    search->lo_ms = fmax(search->lo_ms, max_ms / AROUND);
+    search->hi_ms = fmin(search->hi_ms, max_ms * AROUND);
+    search_run(search);
+}
+
 /* One order of many nodes, under what is known from the bound and from orders before. */
 static enum err_code solve_chain(const struct partition_request *r, const struct ranked *nodes,
                                  int n, struct bound *bound, struct solution *out, struct err *err)
 {
-    double enough_ms = bound_step_ms(bound) * (1 + OPTIMAL_ENOUGH);
-    double hint_ms = bound_step_ms(bound) * HINT;
     struct cut_problem p;
     struct chain chain;
     struct search search = {.solve = chain_solve,
                             .workspace = &chain,
                             .problem = &p,
                             .gain = GAIN,
-                            .enough_ms = enough_ms};
-    bool is_settled;
+                            .enough_ms = bound_step_ms(bound) * (1 + OPTIMAL_ENOUGH)};
     enum err_code rc;
 
     if (out->found && out->step_ms <= bound_step_ms(bound) * (1 + NEAR))
@@ -122,20 +152,10 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
     rc = chain_init(&p, &chain, err);
     if (rc == ERR_OK) {
         chain.bound = bound;
-        /* First where the bound says that a good plan could be; if none is, wherever a better one
-         * can be than the best so far. */
-        is_settled = !out->found && bound_window(bound, hint_ms, &search.lo_ms, &search.hi_ms);
-        if (is_settled) {
-            search_run(&search);
-            solution_keep_better(&p, &search, out);
-            is_settled = out->found && out->step_ms <= hint_ms;
-        }
-        search.lo_ms = search.hi_ms = 0;
-        search.found = out->found;
-        search.best_ms = out->step_ms;
-        if (!is_settled &&
-            (!out->found || bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms)))
-            search_run(&search);
+        if (out->found)
+            search_again(&search, bound, out);
+        else
+            search_first(&search, bound, out);
         solution_keep_better(&p, &search, out);
         chain_deinit(&chain);
     }

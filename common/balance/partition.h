@@ -7,11 +7,11 @@
  * (fill and drain once, the bottleneck M - 1 times more), where an edge takes what the link between
  * its two nodes takes. Optimal minimises that over the cut, the order of nodes and the nodes left
  * out, under every node's memory and the spec's minStages and maxStages. It is exact (to 1e-9) up
- * to PARTITION_EXACT_WORK, which is 10 different nodes for the 27 units of BERT-base, or 24 of
+ * to PARTITION_EXACT_WORK, which is 11 different nodes for the 27 units of BERT-base, or 64 of
  * three kinds; then a node that is added never makes a plan slower, since it can be left out.
  * Above, it is the best of a few orders of all nodes, each cut exactly with any of them left out,
  * and of an exact search over the most promising few; with a lower bound that is proven
- * (balance/bound.h). It stops 0.3% above that bound or 0.1% above the best of those orders, so that
+ * (balance/bound.h). It stops 0.3% above that bound or 0.2% above the best of those orders, so that
  * much a node more may cost. 160 layers on 64 or 1,000 nodes up to seven times slower than the
  * fastest come to 0.1% to 0.9% above the bound, to 3% in four buildings that are far from each
  * other; 5% with as many micro-batches as nodes, 11% where memory leaves room for two layers a
@@ -30,7 +30,7 @@
 #include "api/spec.h"
 #include "balance/cost.h"
 
-#define PARTITION_EXACT_WORK     5e6 /* states times choices of one search, see subsets.c */
+#define PARTITION_EXACT_WORK     1e6 /* states times choices of one search, see subsets.c */
 #define PARTITION_REASON_BYTES   160
 #define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
 #define PARTITION_CANDIDATES_MAX 64 /* nodes that are looked at; the most promising ones */

@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "balance/front.h"
+
 /* The first stage of a set: which kind of node, the unit behind its run, and the link class of the
  * stage there. */
 struct subsets_choice {
@@ -32,7 +34,7 @@ double subsets_work(const int *counts, int n_kinds, int n_units, int max_stages)
         sets *= lesser(counts[k], max_stages) + 1;
         n += counts[k] > 0;
     }
-    return sets * (n_units + 1) * n * n_units / 2;
+    return sets * (n_units + 1) * n;
 }
 
 static size_t row_of(const struct cut_problem *p, size_t set, int class)
@@ -97,51 +99,63 @@ static double join_ms(const struct cut_problem *p, const struct subsets *s, size
     return least;
 }
 
+/* Least times of all that can be behind a node of link class `from`, and what comes first there. */
+static void join(const struct cut_problem *p, struct subsets *s, const struct members *m, int from)
+{
+    s->least_end = p->n_units + 1;
+    s->most_end = 0;
+    for (int end = p->n_units; end > 0; end--) {
+        s->behind_ms[end] = join_ms(p, s, m->set, from, end, &s->behind[end]);
+        if (isinf(s->behind_ms[end]))
+            continue;
+        s->least_end = end;
+        if (s->most_end == 0)
+            s->most_end = end;
+    }
+}
+
 /* Put a node of `kind` in front of the stages of a set, with every run it can. */
 static void extend(const struct cut_problem *p, struct subsets *s, const struct members *m,
-                   double behind_ms, struct subsets_choice choice)
+                   int kind)
 {
-    const struct kinds *kinds = &p->kinds;
-    int node = kinds->first[choice.kind];
-    size_t row = row_of(p, m->set + s->step[choice.kind], kinds->link_class[choice.kind]);
-    int in_flight = cut_in_flight(p, m->n);
-    int64_t scratch = 0;
+    size_t row = row_of(p, m->set + s->step[kind], p->kinds.link_class[kind]);
+    const struct front front = {.node = p->kinds.first[kind],
+                                .in_flight = cut_in_flight(p, m->n),
+                                .cap_ms = s->cap_ms,
+                                .behind_ms = s->behind_ms,
+                                .least_end = s->least_end,
+                                .most_end = s->most_end,
+                                .most_first = s->most_end - 1};
+    struct front_run runs[MODEL_UNITS_MAX];
 
-    for (int first = choice.end - 1; first >= 0; first--) {
-        double ms = cut_run_ms(p, node, first, choice.end);
+    front_runs(p, &front, runs);
+    for (int first = 0; first < s->most_end; first++) {
         double *best = &s->sum_ms[row + (size_t)first];
 
-        if (ms > s->cap_ms)
-            return; /* a longer run takes longer still */
-        if (p->scratch_bytes[first] > scratch)
-            scratch = p->scratch_bytes[first];
-        if (behind_ms + ms >= *best ||
-            cut_run_bytes(p, first, choice.end, scratch, in_flight) > p->memory[node])
+        if (runs[first].ms >= *best)
             continue;
-        *best = behind_ms + ms;
-        s->choice[row + (size_t)first] = choice;
+        *best = runs[first].ms;
+        s->choice[row + (size_t)first] =
+            (struct subsets_choice){.kind = (short)kind,
+                                    .end = (short)runs[first].end,
+                                    .behind = s->behind[runs[first].end]};
     }
 }
 
 /* Kinds come class by class, and what is behind is the same for all of a class. */
-static void extend_all(const struct cut_problem *p, struct subsets *s, const struct members *m,
-                       int end)
+static void extend_all(const struct cut_problem *p, struct subsets *s, const struct members *m)
 {
-    const struct kinds *kinds = &p->kinds;
-    struct subsets_choice choice = {.end = (short)end};
-    double behind_ms = INFINITY;
     int class = -1;
 
-    for (int k = 0; k < kinds->n; k++) {
+    for (int k = 0; k < p->kinds.n; k++) {
         if (m->count[k] == s->most[k])
             continue;
-        if (kinds->link_class[k] != class) {
-            class = kinds->link_class[k];
-            behind_ms = join_ms(p, s, m->set, class, end, &choice.behind);
+        if (p->kinds.link_class[k] != class) {
+            class = p->kinds.link_class[k];
+            join(p, s, m, class);
         }
-        choice.kind = (short)k;
-        if (!isinf(behind_ms))
-            extend(p, s, m, behind_ms, choice);
+        if (s->most_end > 0)
+            extend(p, s, m, k);
     }
 }
 
@@ -154,8 +168,8 @@ static void fill(const struct cut_problem *p, struct subsets *s)
         s->sum_ms[i] = INFINITY;
     s->sum_ms[p->n_units] = 0; /* nobody runs nothing */
     for (; m.set < s->n_sets; next_set(p, s, &m))
-        for (int end = p->n_units; end > 0 && m.n < p->max_stages; end--)
-            extend_all(p, s, &m, end);
+        if (m.n < p->max_stages)
+            extend_all(p, s, &m);
 }
 
 /* The best of all sets that run every unit, and the class of its first stage. */

@@ -16,7 +16,7 @@
  *
  * Nodes of one kind (balance/alike.h) may change places, so a set is how many it has of each kind:
  * 2^nodes sets when all nodes differ, 17^4 for 64 nodes of 4 kinds. Work: sets * (units + 1) states
- * with kinds * units / 2 choices.
+ * with kinds choices of a node, all runs of which balance/front.h looks at together.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_SUBSETS_H
@@ -30,10 +30,14 @@ struct subsets {
     int most[PARTITION_CANDIDATES_MAX];    /* nodes of each kind that a set has */
     double *sum_ms;                        /* [n_sets][n_classes][n_units+1] */
     struct subsets_choice *choice;
-    double cap_ms; /* of the solve at hand */
+    double cap_ms;                         /* of the solve at hand */
+    double behind_ms[MODEL_UNITS_MAX + 1]; /* the set at hand, with the edge in front of it */
+    short behind[MODEL_UNITS_MAX + 1];     /* and the link class of its first stage */
+    int least_end, most_end;               /* where it may begin */
 };
 
-/* What a search over so many nodes of each kind would take, in choices looked at; some may be 0. */
+/* What a search over so many nodes of each kind would take, in states times kinds; some may be 0.
+ */
 double subsets_work(const int *counts, int n_kinds, int n_units, int max_stages);
 
 MUST_CHECK enum err_code subsets_init(const struct cut_problem *p, struct subsets *out,

@@ -16,7 +16,7 @@
 /* With a link that is as slow as a unit in one half, with links that differ in a quarter. */
 static void make(struct instance *in, struct dice *d, int i)
 {
-    make_instance(in, d, roll_int(d, 1, 3), roll_int(d, 1, INSTANCE_NODES_TRIED));
+    make_instance(in, d, roll_int(d, 1, 5), roll_int(d, 1, INSTANCE_NODES_TRIED));
     if (i % 2)
         in->request.link = (struct cost_link){.bytes_per_s = exp(roll(d, log(1e5), log(1e8))),
                                               .latency_ms = roll(d, 0, 20)};
