@@ -219,6 +219,7 @@ check: deps-check ## what CI runs before the tests
 	@$(MAKE) --no-print-directory format-check lint layers purity size
 	@$(MAKE) --no-print-directory VARIANT=clang all unit
 	@$(MAKE) --no-print-directory asan
+	@$(MAKE) --no-print-directory VARIANT=fuzz fuzzers
 	@$(MAKE) --no-print-directory milp
 
 format: ## format all C with clang-format 14
