@@ -31,8 +31,7 @@ static const char *label_of(const struct json *node, const char *key)
 static const char *text_of(const struct json *node, const char *key)
 {
     const struct json *label = json_get(labels_of(node), key);
-    const struct json *v =
-        label ? label : json_get(json_path(node, "metadata.annotations"), key);
+    const struct json *v = label ? label : json_get(json_path(node, "metadata.annotations"), key);
 
     return v ? json_string(v, "") : NULL;
 }
