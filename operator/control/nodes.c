@@ -148,6 +148,7 @@ struct figures {
     double gflops; /* with all allocatable CPU */
     double unit_ms;
     const struct node_probe *probe; /* all that was found there; NULL: nobody looked */
+    bool is_same_work;              /* it was at this job's shapes and with its data */
 };
 
 enum known {
@@ -232,17 +233,20 @@ static bool take_measured(struct round *r, const struct seen_node *node, struct 
 {
     const struct seen_pod *pod = probe_of(r, node);
     struct mark_probe mine;
+    char work[MARK_WORK_BYTES];
 
     if (pod && pod->has_probe && pod->cpu_milli > 0) {
         nodes_mark(r->seen, &r->spec, node, pod, &mine);
         want_label(r, node, pod, &mine);
-        *f = (struct figures){mark_gflops(&mine), pod->probe.unit_ms, &pod->probe};
+        *f = (struct figures){mark_gflops(&mine), pod->probe.unit_ms, &pod->probe, true};
         return true;
     }
     if (!holds(r, node))
         return false;
-    *f = (struct figures){mark_gflops(&node->mark.probe), node->mark.probe.found.unit_ms,
-                          &node->mark.probe.found};
+    mark_work(&r->spec, r->seen->namespace, work);
+    *f =
+        (struct figures){mark_gflops(&node->mark.probe), node->mark.probe.found.unit_ms,
+                         &node->mark.probe.found, strcmp(node->mark.probe.subject.work, work) == 0};
     return true;
 }
 
@@ -302,6 +306,8 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     to->unit_ms = f.unit_ms;
     out->marks[out->n_known] = &from->mark;
     out->probes[out->n_known] = f.probe;
+    if (f.probe && f.is_same_work && f.probe->lengths.mean > 0)
+        out->lengths = f.probe->lengths; /* the data are the same everywhere */
     out->n_known++;
 }
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "balance/explain.h"
+#include "balance/network.h"
 #include "control/parts.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -177,6 +178,16 @@ static void add_not_considered(struct plan *p, const char *nodes)
         (void)snprintf(p->reason + n, sizeof p->reason - n, " Not considered: %s.", nodes);
 }
 
+/* Returns `links` filled in, or NULL when no node says anything about its links. */
+static const struct cost_link *find_links(const struct nodes *nodes, struct cost_link *links)
+{
+    struct network_node network[PARTITION_CANDIDATES_MAX];
+
+    for (int i = 0; i < nodes->n_known; i++)
+        network[i] = (struct network_node){nodes->list[i].name, nodes->marks[i], nodes->probes[i]};
+    return network_links(network, nodes->n_known, links) ? links : NULL;
+}
+
 static void solve(struct round *r, struct nodes *nodes)
 {
     int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
@@ -184,10 +195,13 @@ static void solve(struct round *r, struct nodes *nodes)
                                         .nodes = nodes->list,
                                         .n_nodes = nodes->n_known,
                                         .link = COST_LINK_DEFAULT};
+    struct cost_link links[PARTITION_CANDIDATES_MAX * PARTITION_CANDIDATES_MAX];
     struct placement placement;
     char bad_marks[STATUS_MESSAGE_BYTES] = "";
     struct err err = {0};
 
+    request.links = find_links(nodes, links);
+    r->spec.data.lengths = nodes->lengths;
     scale_memory(nodes->list, nodes->n_known, percent);
     if (partition_solve(&request, &placement, &err) != ERR_OK) {
         say_insufficient(r, nodes, err.text);

@@ -283,6 +283,41 @@ static void nodes_are_labelled_with_what_they_are_judged_by_next_time(void **sta
     world_free(w);
 }
 
+/* Three alike, of which two have a slow network: no message goes there. */
+static void nodes_behind_slow_links_are_left_out(void **state)
+{
+    struct world *w = world_new(WITH("\"placement\":{\"maxStages\":2}"));
+
+    (void)state;
+    for (int i = 0; i < WORLD_NODES; i++) {
+        w->nodes[i].cpu_milli = 1000;
+        w->nodes[i].mark.gflops = 1;
+        w->nodes[i].mark.link_bytes_per_s = i == 1 ? 1e6 : 1e10;
+    }
+    (void)world_settle(w);
+    assert_int_equal(w->seen.plan.n_stages, 2);
+    for (int s = 0; s < 2; s++)
+        assert_string_not_equal(w->seen.plan.stages[s].node, "node-1");
+    world_free(w);
+}
+
+static void nodes_hand_on_how_long_the_data_are(void **state)
+{
+    struct world *w = world_new(NULL);
+    double shorter_ms;
+
+    (void)state;
+    measure_before(w)->found.lengths = (struct spec_lengths){.mean = 10, .mean_square = 110};
+    (void)world_settle(w);
+    shorter_ms = w->seen.plan.predicted_step_ms;
+    world_free(w);
+    w = world_new(NULL);
+    measure_before(w)->found.lengths = (struct spec_lengths){.mean = 40, .mean_square = 1700};
+    (void)world_settle(w);
+    assert_true(w->seen.plan.predicted_step_ms > 2 * shorter_ms);
+    world_free(w);
+}
+
 static void nodes_keep_the_newer_of_two_measurements(void **state)
 {
     struct world *w = world_new(NULL);
@@ -305,6 +340,8 @@ int main(void)
         cmocka_unit_test(nodes_count_what_was_measured_more_than_declared_with_probe_always),
         cmocka_unit_test(nodes_assumed_from_their_cpu_are_told_of_in_the_plan),
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
+        cmocka_unit_test(nodes_behind_slow_links_are_left_out),
+        cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
         cmocka_unit_test(nodes_keep_the_newer_of_two_measurements),
     };
 

@@ -1,0 +1,27 @@
+/* balance/network.h - what a message takes between any two nodes, from what each says of itself.
+ *
+ * Layer: balance (may use api base). Threads: any; pure.
+ */
+#ifndef BALANCE_NETWORK_H
+#define BALANCE_NETWORK_H
+
+#include "api/mark.h"
+#include "balance/cost.h"
+
+struct network_node {
+    const char *name;
+    const struct mark *mark;        /* what is declared; NULL: nothing is */
+    const struct node_probe *probe; /* what was measured; NULL: nothing was */
+};
+
+/* Fill in out[n][n], symmetrical, for partition_request.links.
+ *
+ * A node's end of a link is what is declared for it, else what was measured between the two, else
+ * the median of what it measured to others. The link is as slow as its slower end, and
+ * COST_LINK_DEFAULT where neither end says anything. When both ends have measured each other, a
+ * message there and one back take as long as over the link: that is what a stage does.
+ *
+ * Returns false, with `out` as it was, when no node says anything about its links. */
+bool network_links(const struct network_node *nodes, int n, struct cost_link *out);
+
+#endif
