@@ -90,7 +90,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration e2e asan milp fuzz fuzzers bench try demo demo-down sample support check format \
+.PHONY: all help test unit integration e2e asan milp fuzz fuzzers bench bench-placement try demo demo-down sample support check format \
         format-check lint layers purity size clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -186,6 +186,14 @@ $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/benc
 
 bench: deps-cluster all sample $(BENCH) ## print a table of measured ratios, write build/bench.json
 	@hack/bench.sh $(BENCH) $(wildcard tests/bench/bench_*.sh)
+
+# The published experiment in simulation, which takes a minute.
+PLACEMENT := $(OUT)/tests/bench/placement/placement
+$(PLACEMENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/bench/placement/*.c)) $(call lib,$(LIBS_bench))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bench))
+bench-placement: $(PLACEMENT) ## cuts against the published ones, simulated; write build/bench-placement.json
+	@$(PLACEMENT) build/bench-placement.json
 
 # --- trying it ---
 try: deps-build all sample ## train on this machine without a cluster, about a minute

@@ -131,16 +131,25 @@ static enum err_code init_block(struct cut_problem *p, struct err *err)
 enum err_code cut_problem_init(const struct partition_request *request, const int *nodes,
                                int n_nodes, struct cut_problem *out, struct err *err)
 {
+    struct cost_unit units[MODEL_UNITS_MAX];
+
+    cost_of_units(request->spec, units);
+    return cut_problem_init_units(request, nodes, n_nodes, units,
+                                  model_units(&request->spec->model), out, err);
+}
+
+enum err_code cut_problem_init_units(const struct partition_request *request, const int *nodes,
+                                     int n_nodes, const struct cost_unit *units, int n_units,
+                                     struct cut_problem *out, struct err *err)
+{
     const struct spec *spec = request->spec;
-    struct cut_problem p = {.n_units = model_units(&spec->model),
+    struct cut_problem p = {.n_units = n_units,
                             .n_nodes = n_nodes,
                             .n_microbatches = spec->training.micro_batches,
                             .min_stages = spec->placement.min_stages,
                             .max_stages = spec->placement.max_stages};
-    struct cost_unit costs[MODEL_UNITS_MAX];
     enum err_code rc = init_block(&p, err);
 
-    cost_of_units(spec, costs);
     p.n_classes = alike_links(request, nodes, n_nodes, p.class_of);
     alike_nodes(request, nodes, n_nodes, p.class_of, &p.kinds);
     for (int i = 0; i < n_nodes; i++) {
@@ -152,12 +161,12 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
     if (p.max_stages > p.n_units)
         p.max_stages = p.n_units;
     if (rc == ERR_OK)
-        rc = init_edges(request, costs, &p, err);
+        rc = init_edges(request, units, &p, err);
     if (rc != ERR_OK) {
         cut_problem_deinit(&p);
         return rc;
     }
-    fill_arrays(request, costs, &p);
+    fill_arrays(request, units, &p);
     *out = p;
     return ERR_OK;
 }

@@ -40,9 +40,14 @@ struct cut {
     double max_ms; /* slowest stage or edge */
 };
 
-/* Take over all nodes of the request; n_nodes must not be above PARTITION_CANDIDATES_MAX. */
+/* Take over `n_nodes` nodes of the request, at most PARTITION_CANDIDATES_MAX. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code cut_problem_init(const struct partition_request *request, const int *nodes,
                                           int n_nodes, struct cut_problem *out, struct err *err);
+/* The same for a model that is cut into other units than ours, n_units of them. */
+MUST_CHECK enum err_code cut_problem_init_units(const struct partition_request *request,
+                                                const int *nodes, int n_nodes,
+                                                const struct cost_unit *units, int n_units,
+                                                struct cut_problem *out, struct err *err);
 void cut_problem_deinit(struct cut_problem *p);
 
 /* How many micro-batches are in flight in a stage that has `behind` stages behind it. */

@@ -1,0 +1,135 @@
+#include "method.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "balance/chain.h"
+#include "balance/dynamic.h"
+#include "balance/search.h"
+
+#define GAIN 2e-3 /* of a step, as the planner itself */
+
+const char *method_name(enum method m)
+{
+    static const char *const names[METHODS] = {"Even",  "Released", "Mended",
+                                               "Mixed", "Ours",     "OursAll"};
+
+    return names[m];
+}
+
+static double clock_ms(clockid_t clock)
+{
+    struct timespec now;
+
+    if (clock_gettime(clock, &now) != 0)
+        exit(1);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
+}
+
+/* As balance/even.h, for any number of units a layer. */
+static void even(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out)
+{
+    struct cut c = {.n_stages = p->max_stages};
+    bool by_layers = c.n_stages <= n_layers;
+    int n = by_layers ? n_layers : p->n_units;
+
+    for (int s = 0; s < c.n_stages; s++) {
+        int before = s * (n / c.n_stages) + (s < n % c.n_stages ? s : n % c.n_stages);
+
+        c.node[s] = s;
+        c.first[s] = by_layers && s > 0 ? 1 + per_layer * before : before;
+    }
+    c.first[c.n_stages] = p->n_units;
+    cut_measure(p, &c);
+    *out = c;
+}
+
+/* Shares of layers' units, in the nodes' order; the embeddings go to the first, pooler and head to
+ * the last. */
+static bool mixed(const struct cut_problem *p, int n_layer_units, struct cut *out)
+{
+    int units[PARTITION_CANDIDATES_MAX] = {0};
+    struct cut c = {.n_stages = 0};
+    int at = 1;
+
+    if (!mixed_solve(p, n_layer_units, units))
+        return false;
+    for (int i = 0; i < p->n_nodes; i++) {
+        if (units[i] == 0)
+            continue;
+        c.node[c.n_stages] = i;
+        c.first[c.n_stages++] = at;
+        at += units[i];
+    }
+    c.first[0] = 0;
+    c.first[c.n_stages] = p->n_units;
+    cut_measure(p, &c);
+    *out = c;
+    return true;
+}
+
+/* One order is enough where all links are alike and memory is ample. */
+static bool search(const struct cut_problem *p, struct cut *out)
+{
+    struct chain chain;
+    struct search s = {.problem = p, .solve = chain_solve, .workspace = &chain, .gain = GAIN};
+
+    if (chain_init(p, &chain, NULL) != ERR_OK)
+        exit(1);
+    search_run(&s);
+    chain_deinit(&chain);
+    *out = s.best;
+    return s.found;
+}
+
+static bool cut_by(enum method m, const struct draw *d, const struct cut_problem *p, int per_layer,
+                   struct cut *out)
+{
+    int n_layers = d->spec.model.layers;
+
+    if (m == METHOD_MIXED)
+        return mixed(p, per_layer * n_layers, out);
+    if (m == METHOD_OURS || m == METHOD_OURS_ALL)
+        return search(p, out);
+    even(p, n_layers, per_layer, out);
+    if (m != METHOD_EVEN)
+        dynamic_improve(p, m == METHOD_RELEASED ? DYNAMIC_AS_RELEASED : DYNAMIC_MENDED, out);
+    return true;
+}
+
+static struct outcome run_planner(const struct draw *d, double *out_bound_ms)
+{
+    static struct placement placement;
+    double start_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    struct err err;
+
+    if (partition_solve(&d->request, &placement, &err) != ERR_OK) {
+        (void)fprintf(stderr, "bench-placement: %s\n", err.text);
+        exit(1);
+    }
+    *out_bound_ms = placement.bound_ms;
+    return (struct outcome){true, placement.predicted_step_ms,
+                            clock_ms(CLOCK_PROCESS_CPUTIME_ID) - start_ms};
+}
+
+struct outcome method_run(enum method m, const struct draw *d, int per_layer, double *out_bound_ms)
+{
+    struct outcome result = {.is_there = false};
+    clockid_t clock = m == METHOD_MIXED ? CLOCK_MONOTONIC : CLOCK_PROCESS_CPUTIME_ID;
+    struct cut_problem p;
+    struct cut cut;
+    double start_ms;
+
+    if (m == METHOD_OURS && per_layer == 2)
+        return run_planner(d, out_bound_ms);
+    draw_problem(d, per_layer, m >= METHOD_OURS, &p);
+    if (m == METHOD_OURS_ALL)
+        p.min_stages = p.max_stages;
+    start_ms = clock_ms(clock);
+    if (cut_by(m, d, &p, per_layer, &cut) && cut_misfit(&p, &cut) < 0)
+        result = (struct outcome){true, cut_step_ms(&p, &cut), clock_ms(clock) - start_ms};
+    cut_problem_deinit(&p);
+    return result;
+}
