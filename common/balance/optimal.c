@@ -8,9 +8,11 @@
 #include "balance/order.h"
 #include "balance/subsets.h"
 
-#define OPTIMAL_ENOUGH 1e-3 /* above the bound: not worth looking further */
-#define NEAR           3e-3 /* above it: not worth another order */
-#define GAIN           2e-3 /* of a step: not worth another look */
+#define QUICK_WORK     5e4                        /* up to which all is tried at once */
+#define PROMISING_WORK (PARTITION_EXACT_WORK / 2) /* for the most promising nodes of many */
+#define OPTIMAL_ENOUGH 1e-3                       /* above the bound: not worth looking further */
+#define NEAR           3e-3                       /* above it: not worth another order */
+#define GAIN           2e-3                       /* of a step: not worth another look */
 #define AROUND         1.1  /* times the slowest stage of the best order, for others */
 #define HINT           1.04 /* times the bound: where to look first */
 
@@ -21,7 +23,8 @@ static void take_index(const struct ranked *nodes, int n, int *out)
 }
 
 /* How many of the nodes, in their order, can all orders and choices be tried of? */
-static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n)
+static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n,
+                       double most_work)
 {
     int n_units = model_units(&r->spec->model);
     int max_stages = r->spec->placement.max_stages;
@@ -38,7 +41,7 @@ static int exact_nodes(const struct partition_request *r, const struct ranked *n
     alike_nodes(r, index, n, link_class, &kinds);
     for (; k < n; k++) {
         counts[kinds.of[k]]++;
-        if (subsets_work(counts, kinds.n, n_units, max_stages) > PARTITION_EXACT_WORK)
+        if (subsets_work(counts, kinds.n, n_units, max_stages) > most_work)
             break;
     }
     return k;
@@ -70,18 +73,26 @@ static enum err_code problem_of(const struct partition_request *r, const struct 
     return cut_problem_init(r, index, n, out, err);
 }
 
-/* All orders and choices of these nodes; `bound` may be NULL. */
+static bool is_near(const struct bound *bound, const struct solution *best)
+{
+    return best->found && best->step_ms <= bound_step_ms(bound) * (1 + NEAR);
+}
+
+/* All orders and choices of these nodes, to a part of the step, and where the bound leaves room for
+ * something better; it may be NULL. Sets out->bound_ms to what no plan of these nodes beats. */
 static enum err_code solve_subsets(const struct partition_request *r, const struct ranked *nodes,
-                                   int n, const struct bound *bound, struct solution *out,
-                                   struct err *err)
+                                   int n, double gain, const struct bound *bound,
+                                   struct solution *out, struct err *err)
 {
     struct cut_problem p;
     struct subsets subsets;
-    struct search search = {.solve = subsets_solve, .workspace = &subsets};
+    struct search search = {.solve = subsets_solve, .workspace = &subsets, .gain = gain};
     enum err_code rc;
 
-    if (bound && out->found && !bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms))
+    if (bound && out->found && !bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms)) {
+        out->bound_ms = out->step_ms;
         return ERR_OK;
+    }
     rc = problem_of(r, nodes, n, &p, err);
     if (rc != ERR_OK)
         return rc;
@@ -144,7 +155,7 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
                             .enough_ms = bound_step_ms(bound) * (1 + OPTIMAL_ENOUGH)};
     enum err_code rc;
 
-    if (out->found && out->step_ms <= bound_step_ms(bound) * (1 + NEAR))
+    if (is_near(bound, out))
         return ERR_OK;
     rc = problem_of(r, nodes, n, &p, err);
     if (rc != ERR_OK)
@@ -185,6 +196,25 @@ static enum err_code solve_orders(const struct partition_request *r, struct rank
     return solve_chain(r, nodes, n, bound, out, err);
 }
 
+static enum err_code solve_all(const struct partition_request *r, struct ranked *nodes, int n,
+                               struct bound *bound, struct solution *out, struct err *err)
+{
+    enum err_code rc = solve_orders(r, nodes, n, bound, out, err);
+
+    order_select(nodes, n, n);
+    return rc == ERR_OK ? solve_subsets(r, nodes, n, 0, bound, out, err) : rc;
+}
+
+/* The most promising nodes of many, as they stand. */
+static enum err_code solve_promising(const struct partition_request *r, const struct ranked *nodes,
+                                     int n, const struct bound *bound, struct solution *out,
+                                     struct err *err)
+{
+    if (is_near(bound, out))
+        return ERR_OK;
+    return solve_subsets(r, nodes, exact_nodes(r, nodes, n, PROMISING_WORK), GAIN, bound, out, err);
+}
+
 static enum err_code solve_selections(const struct partition_request *r, struct ranked *nodes,
                                       int n, struct bound *bound, struct solution *out,
                                       struct err *err)
@@ -200,18 +230,23 @@ static enum err_code solve_selections(const struct partition_request *r, struct 
         rc = solve_orders(r, nodes, many, bound, out, err);
     }
     order_select(nodes, n, n);
-    order_select(nodes, n, exact_nodes(r, nodes, n));
+    order_select(nodes, n, exact_nodes(r, nodes, n, PROMISING_WORK));
     if (rc == ERR_OK)
-        rc = solve_subsets(r, nodes, exact_nodes(r, nodes, n), bound, out, err);
+        rc = solve_promising(r, nodes, n, bound, out, err);
     order_select_near(nodes, n);
     if (rc == ERR_OK && has_districts)
-        rc = solve_subsets(r, nodes, exact_nodes(r, nodes, n), bound, out, err);
+        rc = solve_promising(r, nodes, n, bound, out, err);
+    if (rc == ERR_OK)
+        out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
     return rc;
 }
 
+/* The best of a few orders; and if all can be tried, of all, between what bound and orders leave.
+ */
 static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
                                 struct solution *out, struct err *err)
 {
+    bool is_exact = exact_nodes(r, nodes, n, PARTITION_EXACT_WORK) == n;
     int *all = calloc((size_t)n, sizeof *all);
     struct bound *bound = NULL;
     enum err_code rc;
@@ -223,10 +258,10 @@ static enum err_code solve_many(const struct partition_request *r, struct ranked
     rc = bound_new(r, all, n, &bound, err);
     if (rc == ERR_OK)
         rc = order_group(bound_groups(bound), nodes, n, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && is_exact)
+        rc = solve_all(r, nodes, n, bound, out, err);
+    else if (rc == ERR_OK)
         rc = solve_selections(r, nodes, n, bound, out, err);
-    if (rc == ERR_OK)
-        out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
     bound_free(bound);
     free(all);
     return rc;
@@ -243,10 +278,10 @@ enum err_code optimal_solve(const struct partition_request *r, struct solution *
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
     n = order_rank(r, nodes);
     order_select(nodes, n, n);
-    if (exact_nodes(r, nodes, n) < n)
+    if (exact_nodes(r, nodes, n, QUICK_WORK) < n)
         rc = solve_many(r, nodes, n, out, err);
     else if (n > 0)
-        rc = solve_subsets(r, nodes, n, NULL, out, err);
+        rc = solve_subsets(r, nodes, n, 0, NULL, out, err);
     free(nodes);
     return rc;
 }

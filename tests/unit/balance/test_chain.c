@@ -8,7 +8,8 @@
 #include <cmocka.h>
 
 #include "balance/chain.h"
-#include "balance/search.h"
+#include "balance/optimal.h"
+#include "balance/subsets.h"
 #include "instances.h"
 
 #define INSTANCES 1000
@@ -118,11 +119,57 @@ static void bound_is_never_above_the_best_plan(void **state)
     assert_true(n_near > n / 2);
 }
 
+/* All nodes at once, with no bound and no orders tried before. */
+static double subsets_ms(const struct instance *in)
+{
+    int nodes[PARTITION_CANDIDATES_MAX];
+    struct cut_problem p;
+    struct subsets subsets;
+    struct search s = {.solve = subsets_solve, .workspace = &subsets, .problem = &p};
+
+    for (int i = 0; i < in->request.n_nodes; i++)
+        nodes[i] = i;
+    assert_int_equal(cut_problem_init(&in->request, nodes, in->request.n_nodes, &p, NULL), ERR_OK);
+    assert_int_equal(subsets_init(&p, &subsets, NULL), ERR_OK);
+    search_run(&s);
+    subsets_deinit(&subsets);
+    cut_problem_deinit(&p);
+    return s.found ? s.best_ms : INFINITY;
+}
+
+/* Where all can be tried but it takes long, only what bound and orders leave is looked at. */
+static void optimal_loses_nothing_to_the_bound(void **state)
+{
+    struct dice dice = {.state = 44};
+    int n_found = 0;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        static struct instance in;
+        struct solution best = {.found = false};
+        double want;
+
+        make_instance(&in, &dice, roll_int(&dice, 8, 12), 10);
+        if (i % 3)
+            make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
+        want = subsets_ms(&in);
+        assert_int_equal(optimal_solve(&in.request, &best, NULL), ERR_OK);
+        assert_true(best.found == !isinf(want));
+        if (!best.found)
+            continue;
+        assert_true(fabs(best.step_ms / want - 1) < 1e-8);
+        assert_true(fabs(best.bound_ms / want - 1) < 1e-8);
+        n_found++;
+    }
+    assert_in_range(n_found, 30, 60);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chain_finds_the_best_cut_of_an_order),
         cmocka_unit_test(bound_is_never_above_the_best_plan),
+        cmocka_unit_test(optimal_loses_nothing_to_the_bound),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
