@@ -13,7 +13,7 @@
 #define OPTIMAL_ENOUGH 1e-3                       /* above the bound: not worth looking further */
 #define NEAR           3e-3                       /* above it: not worth another order */
 #define GAIN           2e-3                       /* of a step: not worth another look */
-#define AROUND         1.1  /* times the slowest stage of the best order, for others */
+#define AROUND         1.07 /* times the slowest stage of the best order, for others */
 #define HINT           1.04 /* times the bound: where to look first */
 
 static void take_index(const struct ranked *nodes, int n, int *out)
