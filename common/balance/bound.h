@@ -1,10 +1,13 @@
 /* balance/bound.h - what no plan can beat, for any number of nodes. Private to balance.
  *
- * Let T be the time of a plan's slowest stage. Under T a node runs at most the longest run of layer
- * units that takes it no more than T and fits into its memory, so it has a capacity in FLOPs that
- * knows about whole units. The layers' FLOPs have to go somewhere: filling the cheapest nodes
- * first, each to its capacity, takes the least time in all, f(T), where a node's price is its time
- * and two ways of an edge for each stage. maxStages has a price too (a Lagrange multiplier). What
+ * Let T be the time of a plan's slowest stage or edge. Under T a node runs at most the longest run
+ * of layer units that takes it no more than T and fits into its memory, so it has a capacity in
+ * FLOPs that knows about whole units. The layers' FLOPs have to go somewhere: filling the cheapest
+ * nodes first, each to its capacity, takes the least time in all, f(T), where a node's price is its
+ * time and, for its stage, two ways of its shortest edge. maxStages has a price too (a Lagrange
+ * multiplier). Where links differ, nodes that are not joined by edges up to T are not in one plan,
+ * so f(T) is the least of any island; and a plan of several groups of near nodes (balance/groups.h)
+ * has a long edge for each but the first, which those in the group pay as they are filled. What
  * this leaves out is the order of nodes, how runs fit together and most of what memory depends on,
  * so it can only be too low.
  *

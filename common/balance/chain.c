@@ -220,7 +220,8 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
                      int pos)
 {
     size_t row = (size_t)p->n_units + 1;
-    size_t n = (size_t)(c->reach[pos] + 1); /* further ones are not looked at any more */
+    size_t from = (size_t)c->begin[pos]; /* there are no states before, and none behind `reach` */
+    size_t n = (size_t)(c->reach[pos] + 1) > from ? (size_t)(c->reach[pos] + 1) - from : 0;
     int node = c->order[pos];
     double **behind = &c->behind[p->class_of[node]];
     double *before = *behind;
@@ -232,8 +233,8 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
     for (size_t level = 0; level <= (size_t)c->last_level; level++) {
         size_t choices = (size_t)pos * ((size_t)p->max_stages + 1) + level;
 
-        memcpy(c->with + level * row, before + level * row, n * sizeof *before);
-        memset(c->choice + choices * row, 0, n * sizeof *c->choice);
+        memcpy(c->with + level * row + from, before + level * row + from, n * sizeof *before);
+        memset(c->choice + choices * row + from, 0, n * sizeof *c->choice);
     }
     for (int level = 0; level <= c->last_level && level < p->max_stages; level++) {
         front.in_flight = cut_in_flight(p, level);
@@ -252,7 +253,7 @@ static void fill(const struct cut_problem *p, struct chain *c, const struct limi
         for (size_t i = 0; i < used; i++)
             c->behind[class][i] = INFINITY;
     for (size_t i = 0; i < used; i++)
-        c->least_ms[i] = INFINITY;
+        c->with[i] = c->least_ms[i] = INFINITY;
     for (int level = 0; level <= c->last_level; level++)
         c->least_begin[level] = p->n_units;
     c->behind[0][p->n_units] = 0; /* nobody runs nothing */

@@ -13,8 +13,8 @@
  * and of an exact search over the most promising few; with a lower bound that is proven
  * (balance/bound.h). It stops 0.3% above that bound or 0.2% above the best of those orders, so that
  * much a node more may cost. 160 layers on 64 or 1,000 nodes up to seven times slower than the
- * fastest come to 0.1% to 0.9% above the bound, to 3% in four buildings that are far from each
- * other; 5% with as many micro-batches as nodes, 11% where memory leaves room for two layers a
+ * fastest come to 0.2% to 1% above the bound, to 3% in four buildings that are far from each
+ * other; 5% with as many micro-batches as nodes, 12% where memory leaves room for two layers a
  * node.
  *
  * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
