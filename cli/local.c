@@ -177,20 +177,52 @@ static void warn_if_too_many(const struct machine *m, FILE *talk)
                       sum / 1000.0, machine_cpu_milli() / 1000.0);
 }
 
+/* Probe l->machine. Without data the workers say how fast they are all the same. */
 static enum err_code measure(struct local *l, const struct local_params *params, struct err *err)
 {
+    char data[LOCAL_PATH_BYTES];
+    struct machine_measure how = {
+        .job = &l->job, .worker = l->worker, .folder = l->folder, .model = params->model};
     enum err_code rc = find_worker(l->worker, err);
 
+    if (local_find_data(&l->job.spec, params->data, data, NULL) == ERR_OK)
+        how.data = data;
     if (rc == ERR_OK)
         rc = make_folder(l->folder, err);
     if (rc == ERR_OK)
         rc = throttle_new(&l->throttle, err);
-    if (rc == ERR_OK) {
-        warn_if_too_many(&l->machine, params->talk);
-        (void)fprintf(params->talk, "measuring %d workers ...\n", l->machine.n_workers);
-        (void)fflush(params->talk);
-        rc = machine_probe(&l->machine, &l->job, l->worker, l->folder, l->throttle, err);
-    }
+    if (rc == ERR_OK)
+        rc = machine_probe(&l->machine, &how, l->throttle, err);
+    return rc;
+}
+
+static enum err_code measure_workers(struct local *l, const struct local_params *params,
+                                     struct err *err)
+{
+    enum err_code rc;
+
+    warn_if_too_many(&l->machine, params->talk);
+    (void)fprintf(params->talk, "measuring %d workers ...\n", l->machine.n_workers);
+    (void)fflush(params->talk);
+    rc = measure(l, params, err);
+    if (rc == ERR_OK)
+        node_probes_tell(l->machine.probes, l->machine.n_workers, &l->job.spec);
+    return rc;
+}
+
+/* This machine reads the data; how fast it is does not matter. */
+static enum err_code measure_lengths(struct local *l, const struct local_params *params,
+                                     struct err *err)
+{
+    enum err_code rc = machine_parse("cpu=1", machine_free_bytes(), &l->machine, err);
+
+    if (rc == ERR_OK)
+        rc = measure(l, params, err);
+    if (rc == ERR_OK && l->machine.probes[0].lengths.mean == 0)
+        rc = err_set(err, ERR_INVALID, "--data: %.200s has no training data that can be read",
+                     params->data);
+    if (rc == ERR_OK)
+        l->job.spec.data.lengths = l->machine.probes[0].lengths;
     return rc;
 }
 
@@ -226,7 +258,7 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
     if (rc == ERR_OK)
         rc = machine_parse(params->workers, machine_free_bytes(), &out->machine, err);
     if (rc == ERR_OK)
-        rc = measure(out, params, err);
+        rc = measure_workers(out, params, err);
     if (rc != ERR_OK)
         return rc;
     return make_plan(out, params, out->machine.workers, out->machine.n_workers, err);
@@ -237,6 +269,8 @@ enum err_code local_plan(struct local *out, const struct local_params *params,
 {
     enum err_code rc = local_read(out, params, err);
 
+    if (rc == ERR_OK && params->data)
+        rc = measure_lengths(out, params, err);
     return rc == ERR_OK ? make_plan(out, params, nodes, n_nodes, err) : rc;
 }
 

@@ -19,6 +19,8 @@ struct local_params {
     const char *workers;  /* as machine_parse() reads it */
     const char *strategy; /* NULL: the job's own */
     bool is_serial;       /* one micro-batch at a time, to be compared with */
+    const char *data;     /* folder of the job's data; NULL: the sample if that is what it is */
+    const char *model;    /* folder of the model to start from, or NULL */
     FILE *talk;           /* where to tell people what is going on */
 };
 
@@ -41,8 +43,9 @@ MUST_CHECK enum err_code local_init(struct local *out, const struct local_params
 /* Read the job alone; what comes next does not read it again. As local_init(). */
 MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
                                     struct err *err);
-/* Read and plan for these nodes, which `out` borrows, without measuring anything; params->workers
- * is not looked at. As local_init(). out->request.spec is set once there is a job to plan for. */
+/* Read and plan for these nodes, which `out` borrows, without measuring anything but, with
+ * params->data, how long the sequences are; params->workers is not looked at. As local_init().
+ * out->request.spec is set once there is a job to plan for. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,
                                     const struct node *nodes, int n_nodes, struct err *err);
 /* Removes the folder unless it is to be kept for people to look at. */

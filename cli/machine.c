@@ -20,6 +20,7 @@
 #define PROBE_MAX_MS    120000
 #define PATH_BYTES      512
 #define PROBE_MAX_BYTES 4096
+#define PROBE_ARGUMENTS 8
 
 static enum err_code read_item(char *item, struct node *n, struct err *err)
 {
@@ -187,16 +188,26 @@ static enum err_code read_result(struct machine *m, int i, const struct child *c
     return ERR_OK;
 }
 
-enum err_code machine_probe(struct machine *m, const struct job *job, const char *worker,
-                            const char *folder, struct throttle *t, struct err *err)
+enum err_code machine_probe(struct machine *m, const struct machine_measure *how,
+                            struct throttle *t, struct err *err)
 {
     struct child children[MACHINE_WORKERS_MAX] = {{.pid = 0}};
+    const char *folder = how->folder;
     char spec[PATH_BYTES];
-    const char *const argv[] = {worker, "probe", "--spec", spec, NULL};
+    const char *argv[PROBE_ARGUMENTS + 1] = {how->worker, "probe", "--spec", spec};
+    int n = 4;
     enum err_code rc;
 
+    if (how->data) {
+        argv[n++] = "--data";
+        argv[n++] = how->data;
+    }
+    if (how->model) {
+        argv[n++] = "--model";
+        argv[n++] = how->model;
+    }
     (void)snprintf(spec, sizeof spec, "%s/spec.json", folder);
-    rc = write_spec(job, spec, err);
+    rc = write_spec(how->job, spec, err);
     for (int i = 0; i < m->n_workers && rc == ERR_OK; i++) {
         char out[PATH_BYTES];
         char log[PATH_BYTES];

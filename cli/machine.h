@@ -28,9 +28,17 @@ int64_t machine_free_bytes(void);
 /* Thousandths of a core that this process may use. */
 int machine_cpu_milli(void);
 
+struct machine_measure {
+    const struct job *job;
+    const char *worker; /* the binary */
+    const char *folder; /* takes the files */
+    const char *data;   /* folder of the job's data; NULL: nobody knows */
+    const char *model;  /* folder of the model to start from, or NULL */
+};
+
 /* Measure all workers at the same time, as they will run, with `skyjob-worker probe` under their
- * limits; fills in gflops and unit_ms. `folder` takes the files. */
-MUST_CHECK enum err_code machine_probe(struct machine *m, const struct job *job, const char *worker,
-                                       const char *folder, struct throttle *t, struct err *err);
+ * limits; fills in probes, gflops and unit_ms. */
+MUST_CHECK enum err_code machine_probe(struct machine *m, const struct machine_measure *how,
+                                       struct throttle *t, struct err *err);
 
 #endif

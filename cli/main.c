@@ -29,13 +29,15 @@ static const struct {
      "        --json gives the result to programs"},
     {"plan", command_plan,
      "-f FILE --workers " MACHINE_HELP
-     "\n        [--strategy Optimal|Even|Dynamic|Manual] [-o json|yaml] [--json]\n"
+     "\n        [--strategy Optimal|Even|Dynamic|Manual] [--data DIR] [--model DIR]\n"
+     "        [-o json|yaml] [--json]\n"
      "  kubectl-skyjob plan -f FILE --nodes FILE ...\n"
      "  kubectl-skyjob plan -f FILE [--kubeconfig FILE] [--context NAME] ...",
      "show who would run what, and why: on these workers, which it measures; on nodes\n"
      "        as `kubectl get nodes -o yaml` writes them, with their speed as a label\n"
-     "        skyjob.dev/gflops; or on the cluster's nodes as they are now. Exits with 1 when\n"
-     "        nothing fits; --json prints the plan that workers read"},
+     "        skyjob.dev/gflops; or on the cluster's nodes as they are now. With --data for\n"
+     "        sequences as long as the job's own. Exits with 1 when nothing fits; --json prints\n"
+     "        the plan that workers read"},
     {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
      "how far a job in the cluster is; --follow stays until it is complete or failed"},
     {"version", command_version, "", "print the version"},

@@ -19,6 +19,8 @@ static const struct option options[] = {
     {"file", required_argument, NULL, 'f'},
     {"workers", required_argument, NULL, 'w'},
     {"nodes", required_argument, NULL, 'n'},
+    {"data", required_argument, NULL, 'd'},
+    {"model", required_argument, NULL, 'm'},
     {"output", required_argument, NULL, 'o'},
     {"strategy", required_argument, NULL, 's'},
     {"json", no_argument, NULL, 'j'},
@@ -88,6 +90,10 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
             a->params.workers = optarg;
         else if (c == 'n')
             a->nodes = optarg;
+        else if (c == 'd')
+            a->params.data = optarg;
+        else if (c == 'm')
+            a->params.model = optarg;
         else if (c == 'o')
             a->format = optarg;
         else if (c == 's')

@@ -32,8 +32,6 @@ static const struct option options[] = {
 
 struct arguments {
     struct local_params local;
-    const char *data;
-    const char *model;
     const char *output;
     bool wants_json;
 };
@@ -54,10 +52,10 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
             a->local.strategy = optarg;
             break;
         case 'd':
-            a->data = optarg;
+            a->local.data = optarg;
             break;
         case 'm':
-            a->model = optarg;
+            a->local.model = optarg;
             break;
         case 'o':
             a->output = optarg;
@@ -208,13 +206,13 @@ static enum err_code train(const struct local *l, const struct arguments *a, str
                                      .plan_path = plan_path,
                                      .worker = l->worker,
                                      .data_dir = data,
-                                     .model_dir = a->model,
+                                     .model_dir = a->local.model,
                                      .output_dir = a->output,
                                      .folder = l->folder,
                                      .throttle = l->throttle,
                                      .ctx = show,
                                      .on_progress = on_progress};
-    enum err_code rc = local_find_data(&l->job.spec, a->data, data, err);
+    enum err_code rc = local_find_data(&l->job.spec, a->local.data, data, err);
 
     (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->folder);
     if (rc == ERR_OK)
@@ -233,9 +231,9 @@ static enum err_code check_early(const struct arguments *a, struct err *err)
 
     if (rc != ERR_OK)
         return rc;
-    rc = local_find_data(&job.spec, a->data, data, err);
+    rc = local_find_data(&job.spec, a->local.data, data, err);
     if (rc == ERR_OK)
-        rc = local_check_model(&job.spec, a->model, err);
+        rc = local_check_model(&job.spec, a->local.model, err);
     if (rc == ERR_OK)
         rc = make_output(a->output, err);
     job_deinit(&job);

@@ -10,6 +10,7 @@
 #include "api/plan.h"
 #include "api/progress.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "data/import.h"
 #include "data/vocab.h"
 #include "data/vocab_build.h"
@@ -18,18 +19,20 @@
 #include "pipe/probe.h"
 #include "pipe/worker.h"
 
-#define PROBE_MS 1500
+#define PROBE_MS 2000
 
 static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
-    "       skyjob-worker probe [--spec FILE] [--termination-log FILE]\n"
+    "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
     "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
     "       skyjob-worker import --from DIR --out DIR\n"
     "       skyjob-worker version\n"
     "\n"
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
-    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON)\n"
+    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON), with "
+    "sequences\n"
+    "       as long as those in DIR\n"
     "vocab  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, a sentence a "
     "line;\n"
     "       --cased for a model that tells capitals and accents apart\n"
@@ -203,16 +206,34 @@ static enum err_code load_spec(const char *path, struct spec *out, struct err *e
     return rc;
 }
 
+/* The job's data if they are there; a machine's speed is worth knowing without. */
+static void find_sequences(const struct arguments *a, const struct spec *spec,
+                           struct sequences *out)
+{
+    struct err err;
+
+    if (a->stage.data_dir &&
+        sequences_read(spec, a->stage.data_dir, a->stage.model_dir, out, &err) == ERR_OK)
+        return;
+    if (a->stage.data_dir)
+        LOG(LOG_WARN, "the data cannot be read: measuring with sequences of the usual lengths",
+            LOG_S("error", err.text));
+    sequences_make(spec, out);
+}
+
 static enum err_code run_probe(const struct arguments *a, struct buf *out, struct err *err)
 {
+    struct sequences sequences;
     struct node_probe probe;
     struct spec spec;
     enum err_code rc = load_spec(a->spec_path, &spec, err);
 
     if (rc == ERR_OK)
         rc = gemm_setup(cpu_threads(), err);
-    if (rc == ERR_OK)
-        rc = probe_run(&spec, PROBE_MS, &probe, err);
+    if (rc == ERR_OK) {
+        find_sequences(a, &spec, &sequences);
+        rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
+    }
     if (rc == ERR_OK)
         rc = node_probe_write(&probe, out, err);
     return rc;

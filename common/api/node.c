@@ -6,6 +6,21 @@
 
 #include "base/jsonw.h"
 
+void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec)
+{
+    double gflops = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!(probes[i].gflops > gflops))
+            continue;
+        gflops = probes[i].gflops;
+        if (probes[i].lengths.mean > 0)
+            spec->data.lengths = probes[i].lengths;
+        if (probes[i].pace.attention > 0)
+            spec->pace = probes[i].pace;
+    }
+}
+
 static void write_links(struct jsonw *w, const struct node_probe *p)
 {
     jsonw_open_array(w, "links");
@@ -16,6 +31,17 @@ static void write_links(struct jsonw *w, const struct node_probe *p)
         jsonw_double(w, "latencyMs", p->links[i].latency_ms);
         jsonw_close(w);
     }
+    jsonw_close(w);
+}
+
+static void write_pace(struct jsonw *w, const struct spec_pace *p)
+{
+    jsonw_open_object(w, "pace");
+    jsonw_double(w, "attention", p->attention);
+    jsonw_double(w, "feedForward", p->ffn);
+    jsonw_double(w, "parameter", p->parameter);
+    jsonw_double(w, "element", p->element);
+    jsonw_double(w, "update", p->update);
     jsonw_close(w);
 }
 
@@ -32,6 +58,8 @@ enum err_code node_probe_write(const struct node_probe *p, struct buf *out, stru
     jsonw_double(&w, "mean", p->lengths.mean);
     jsonw_double(&w, "meanSquare", p->lengths.mean_square);
     jsonw_close(&w);
+    if (p->pace.attention > 0)
+        write_pace(&w, &p->pace);
     jsonw_int(&w, "threads", p->threads);
     jsonw_line(&w, "blasCore", p->blas_core);
     jsonw_line(&w, "cpuModel", p->cpu_model);
@@ -75,6 +103,26 @@ static enum err_code read_links(const struct json *links, struct node_probe *out
     return ERR_OK;
 }
 
+static enum err_code read_pace(const struct json *json, struct spec_pace *out, struct err *err)
+{
+    struct spec_pace p = {.attention = json_double(json_get(json, "attention"), -1),
+                          .ffn = json_double(json_get(json, "feedForward"), -1),
+                          .parameter = json_double(json_get(json, "parameter"), -1),
+                          .element = json_double(json_get(json, "element"), -1),
+                          .update = json_double(json_get(json, "update"), -1)};
+
+    if (!json)
+        return ERR_OK;
+    if (!(p.attention > 0 && p.attention < 1e6) || !(p.ffn > 0 && p.ffn < 1e6) ||
+        !(p.parameter >= 0 && p.parameter < 1e9) || !(p.element >= 0 && p.element < 1e9) ||
+        !(p.update >= 0 && p.update < 1e9))
+        return err_set(err, ERR_INVALID,
+                       "probe result: a pace of %g, %g, %g, %g, %g makes no sense", p.attention,
+                       p.ffn, p.parameter, p.element, p.update);
+    *out = p;
+    return ERR_OK;
+}
+
 enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err)
 {
     struct node_probe p = {0};
@@ -96,6 +144,8 @@ enum err_code node_probe_read(const char *text, struct node_probe *out, struct e
     if (json_kind_of(json_get(root, "bf16")) == JSON_BOOL)
         p.has_bf16 = json_bool(json_get(root, "bf16"), false) ? NODE_YES : NODE_NO;
     rc = read_links(json_get(root, "links"), &p, err);
+    if (rc == ERR_OK)
+        rc = read_pace(json_get(root, "pace"), &p.pace, err);
     json_free(root);
     if (rc != ERR_OK)
         return rc;

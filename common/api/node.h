@@ -46,6 +46,7 @@ struct node_probe {
     double unit_ms;
     double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
     struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
+    struct spec_pace pace;       /* attention 0: an older probe, which did not look */
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
@@ -53,6 +54,10 @@ struct node_probe {
     int n_links;               /* 0: it had no neighbour, or none answered */
     struct node_link links[NODE_LINKS_MAX];
 };
+
+/* Tell a job's spec what probes found out about its data and its block: what the fastest of them
+ * says, as it was timed most often. Without a figure the spec stays as it is. */
+void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec);
 
 /* Append as one JSON object of at most NODE_PROBE_MAX_BYTES, whatever is in `p`. */
 MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,

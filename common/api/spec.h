@@ -103,6 +103,16 @@ struct spec_lengths {
     double mean_square;
 };
 
+/* How the parts of a step compare on a machine, in FLOPs of the job's own block, which GFLOP/s
+ * counts. No field of the document either. */
+struct spec_pace {
+    double attention; /* as how many FLOPs one of an attention unit counts; 0: nobody measured */
+    double ffn;       /* likewise; with the next, the block as it was measured counts as its own */
+    double parameter; /* FLOPs of a weight in every micro-batch, whose bytes come and go */
+    double element;   /* of one hidden element of a token in the embeddings */
+    double update;    /* of a parameter in the optimizer, once a step */
+};
+
 struct spec {
     char preset[SPEC_WORD_BYTES];
     struct model model; /* head and labels follow from the task */
@@ -169,6 +179,7 @@ struct spec {
     } output;
     enum spec_wire wire;
     int max_restarts;
+    struct spec_pace pace;
 };
 
 enum spec_kind {

@@ -1,5 +1,7 @@
 #include "balance/cost.h"
 
+#include "api/lengths.h"
+
 #define FLOAT_BYTES 4
 
 static int sequences(const struct spec *spec)
@@ -26,19 +28,12 @@ struct model_load cost_load_full(const struct spec *spec)
 struct model_load cost_load_mean(const struct spec *spec)
 {
     double n = sequences(spec);
-    double longest = spec->training.max_length;
-    bool is_sample = spec->data.source == SPEC_SOURCE_SAMPLE && spec->data.sample[0];
-    double usual = is_sample ? COST_SAMPLE_TOKENS : COST_MEAN_TOKENS;
-    bool is_measured = spec->data.lengths.mean > 0;
-    double tokens = is_measured ? spec->data.lengths.mean : usual;
-    double mean = longest < tokens ? longest : tokens;
-    double squared = is_measured ? spec->data.lengths.mean_square : COST_SPREAD * mean * mean;
+    struct spec_lengths l = lengths_of(spec);
 
     return (struct model_load){.n_seqs = sequences(spec),
-                               .tokens = n * mean,
-                               .tokens_squared =
-                                   n * (squared < longest * longest ? squared : longest * longest),
-                               .targets = masked(spec, n * mean)};
+                               .tokens = n * l.mean,
+                               .tokens_squared = n * l.mean_square,
+                               .targets = masked(spec, n * l.mean)};
 }
 
 /* Floats kept from forward to backward with the unit's output: inputs of products, and what a
@@ -128,25 +123,55 @@ static int64_t state_floats(const struct spec *spec, int unit)
     return areas * (int64_t)model_unit_params(m, unit) + words;
 }
 
+static struct spec_pace pace_of(const struct spec *spec)
+{
+    const struct spec_pace usual = {.attention = 1,
+                                    .ffn = 1,
+                                    .parameter = COST_PARAMETER_FLOPS,
+                                    .element = COST_ELEMENT_FLOPS,
+                                    .update = COST_UPDATE_FLOPS};
+
+    return spec->pace.attention > 0 ? spec->pace : usual;
+}
+
+/* Forward and backward of a micro-batch. */
+static double passes_flops(const struct spec *spec, int unit, const struct model_load *load)
+{
+    const struct model *m = &spec->model;
+    enum unit_kind kind = model_unit_kind(m, unit);
+    struct spec_pace pace = pace_of(spec);
+    double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
+    double words = kind == UNIT_LM_HEAD ? (double)model_word_floats(m) : 0;
+    double weights = (double)model_unit_params(m, unit) + words;
+    double flops = factor * model_unit_flops(m, unit, load) + pace.parameter * weights;
+
+    if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights */
+        flops = pace.element * load->tokens * m->hidden;
+    return flops * (is_run_again(spec, kind) ? 4.0 / 3 : 1);
+}
+
+/* A micro-batch's share of what is done once a step. */
+static double step_flops(const struct spec *spec, int unit)
+{
+    const struct model *m = &spec->model;
+    bool is_tied = model_unit_kind(m, unit) == UNIT_LM_HEAD;
+    double words = is_tied ? (double)model_word_floats(m) / 4 : 0; /* gradient away, weights back */
+
+    return pace_of(spec).update * ((double)model_unit_params(m, unit) + words) /
+           spec->training.micro_batches;
+}
+
 void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
 {
     const struct model *m = &spec->model;
     enum unit_kind kind = model_unit_kind(m, unit);
     struct model_load full = cost_load_full(spec);
     struct model_load mean = cost_load_mean(spec);
-    double params = (double)model_unit_params(m, unit);
     double kept = kept_floats(spec, kind, &full);
     double again = activation_floats(m, kind, &full) - kept;
-    double flops = model_unit_flops(m, unit, &mean) * (is_run_again(spec, kind) ? 4.0 / 3 : 1);
 
-    if (kind == UNIT_EMBEDDINGS)
-        flops += COST_ELEMENT_FLOPS * mean.tokens * m->hidden;
-    if (kind == UNIT_LM_HEAD) /* the decoder's gradient goes away and its weights come back */
-        flops +=
-            COST_UPDATE_FLOPS / 4 * (double)model_word_floats(m) / spec->training.micro_batches;
-    flops += COST_UPDATE_FLOPS * params / spec->training.micro_batches;
     *out = (struct cost_unit){
-        .flops = flops,
+        .flops = passes_flops(spec, unit, &mean) + step_flops(spec, unit),
         .state_bytes = state_floats(spec, unit) * FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * FLOAT_BYTES,
         .scratch_bytes = (int64_t)(scratch_floats(spec, kind, &full) + again) * FLOAT_BYTES,

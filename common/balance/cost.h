@@ -9,10 +9,16 @@
  *   feed-forward  3 * 4 T C F
  *   pooler, head  3 * 2 B C^2 and 3 * 2 B C N      only the first token of each sequence
  *   LM head       3 * 2 t C (C + V)                t masked tokens; and a pooler for pre-training
- *   embeddings    COST_ELEMENT_FLOPS * T C         bound by memory, so as FLOPs that take as long
- *   every unit    COST_UPDATE_FLOPS * params / M   its share of the optimizer's pass, likewise
  *
- * The products are model_unit_flops(), which the probe divides by its time to get GFLOP/s.
+ * What is bound by something else counts as so many FLOPs that it takes as long (struct spec_pace,
+ * as a probe measured it, else the constants below):
+ *
+ *   embeddings    element * T C
+ *   all others    parameter * params    the weights come, and a gradient comes and goes
+ *   every unit    update * params / M   its share of the optimizer's pass
+ *
+ * and a FLOP of attention and one of feed-forward by factors of their own, since narrow heads are
+ * slower. The products are model_unit_flops(), which the probe divides by its time.
  *
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
  *   params * (1 weights + 1 gradients + 2 moments, 1 for SGD) + min(M, S - s) * activations kept
@@ -31,13 +37,14 @@
 #include "api/node.h"
 #include "api/spec.h"
 
-#define COST_ELEMENT_FLOPS 400.0 /* embeddings: about 40 bytes an element at 0.1 bytes a FLOP */
-#define COST_UPDATE_FLOPS  360.0 /* AdamW: about 36 bytes a parameter */
+/* As `skyjob-worker probe` printed them for BERT-base, 4 sequences of 16 tokens, on one core of an
+ * AMD EPYC (OpenBLAS for AVX-512, fp32). */
+#define COST_ELEMENT_FLOPS   200.0 /* 1.5 ns at 137 GFLOP/s */
+#define COST_PARAMETER_FLOPS 135.0 /* 1.0 ns */
+#define COST_UPDATE_FLOPS    100.0 /* 0.7 ns, AdamW and the gradients' norm */
+
 #define COST_PROCESS_BYTES ((int64_t)64 << 20) /* measured 20 MiB; more with BLAS threads */
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */
-#define COST_MEAN_TOKENS   39.0                /* of a sequence of MNLI */
-#define COST_SAMPLE_TOKENS 17.0                /* of a sequence of the built-in sample */
-#define COST_SPREAD        1.25                /* mean of l^2 over square of the mean of l */
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
@@ -64,8 +71,7 @@ struct cost_unit {
     double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
-/* Sequences of full length and of the mean length: that of spec.data.lengths, or where nobody
- * measured the job's data the mean of MNLI, or of the sample where that is the source. */
+/* Sequences of full length, and of the length that they have in the mean (api/lengths.h). */
 struct model_load cost_load_full(const struct spec *spec);
 struct model_load cost_load_mean(const struct spec *spec);
 

@@ -16,6 +16,7 @@
 
 int64_t clock_now_ms(void);  /* monotonic */
 int64_t clock_now_ns(void);  /* monotonic */
+int64_t clock_cpu_ns(void);  /* that this process used, all threads */
 int64_t clock_wall_ms(void); /* since 1970, UTC */
 
 /* RFC 3339 in UTC with whole seconds: "2026-11-21T08:00:00Z". */

@@ -308,6 +308,8 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     out->probes[out->n_known] = f.probe;
     if (f.probe && f.is_same_work && f.probe->lengths.mean > 0)
         out->lengths = f.probe->lengths; /* the data are the same everywhere */
+    if (f.probe && f.is_same_work && f.probe->pace.attention > 0)
+        out->pace = f.probe->pace; /* and so are the shapes */
     out->n_known++;
 }
 

@@ -46,6 +46,7 @@ struct nodes {
     const struct mark *marks[PARTITION_CANDIDATES_MAX];        /* of each; borrowed */
     const struct node_probe *probes[PARTITION_CANDIDATES_MAX]; /* NULL: nobody looked */
     struct spec_lengths lengths; /* of the job's data; 0: no probe that holds had seen them */
+    struct spec_pace pace;       /* likewise */
     int n_assumed; /* of them, neither declared nor measured: all that is known is their CPU */
     int n_bad_marks;
     char bad_mark[STATUS_MESSAGE_BYTES / 2]; /* the first node's, in words */

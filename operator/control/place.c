@@ -202,6 +202,7 @@ static void solve(struct round *r, struct nodes *nodes)
 
     request.links = find_links(nodes, links);
     r->spec.data.lengths = nodes->lengths;
+    r->spec.pace = nodes->pace;
     scale_memory(nodes->list, nodes->n_known, percent);
     if (partition_solve(&request, &placement, &err) != ERR_OK) {
         say_insufficient(r, nodes, err.text);

@@ -11,7 +11,7 @@
 
 #include "control/manifest.h"
 
-static const char smallest[] = "{\"model\":{\"preset\":\"BertTiny\"},"
+static const char smallest[] = "{\"model\":{\"preset\":\"BertMini\"},"
                                "\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
                                "\"placement\":{\"maxStages\":3}}";
 

@@ -112,6 +112,13 @@ static bool is_blank(const char *text, size_t len)
     return i == len;
 }
 
+/* With pairs, not before there are two documents. */
+static bool is_enough(const struct corpus *c)
+{
+    return c->params.most_samples > 0 && c->n_samples >= c->params.most_samples &&
+           (!c->has_pairs || c->n_documents > 1);
+}
+
 static enum err_code read_text(struct corpus *c, const char *path, struct err *err)
 {
     struct build b = {.c = c};
@@ -120,7 +127,8 @@ static enum err_code read_text(struct corpus *c, const char *path, struct err *e
     bool end = false;
     enum err_code rc = lines_open(path, &c->lines, err);
 
-    while (rc == ERR_OK && (rc = lines_next(c->lines, &text, &len, &end, err)) == ERR_OK && !end)
+    while (rc == ERR_OK && !is_enough(c) &&
+           (rc = lines_next(c->lines, &text, &len, &end, err)) == ERR_OK && !end)
         rc = is_blank(text, len) ? close_document(&b, err) : add_sentence(&b, text, len, err);
     if (rc == ERR_OK)
         rc = close_document(&b, err);

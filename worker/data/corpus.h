@@ -27,6 +27,7 @@ struct corpus_params {
     bool keep_case;
     double mask_probability;
     uint64_t seed;
+    size_t most_samples; /* stop reading soon after so many; 0: read all */
 };
 
 struct corpus_chunk {

@@ -21,7 +21,8 @@ enum err_code source_load(const struct corpus_params *p, const char *folder,
     struct dataset_params params = {.layout = p->layout,
                                     .vocab = p->vocab,
                                     .max_length = p->max_length,
-                                    .keep_case = p->keep_case};
+                                    .keep_case = p->keep_case,
+                                    .most_samples = p->most_samples};
     struct source s = {0};
     enum err_code rc;
 

@@ -1,162 +1,264 @@
 #include "pipe/probe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
+#include "nn/triad.h"
 #include "pipe/cpu.h"
-#include "pipe/stage.h"
+#include "pipe/piece.h"
 
-#define WARM_UP_ROUNDS 2
-#define MEAN_SHARE     3  /* a sentence pair is about a third of the longest that is allowed */
-#define SMALL_HIDDEN   16 /* a block so small that only the fixed cost of its calls is left */
-#define SMALL_MS       100
+#define ROUNDS_MIN       2    /* timed, however long one takes */
+#define UPDATES          3    /* the first one meets memory that nobody has touched */
+#define SMALL            4    /* the smaller micro-batch is so much smaller */
+#define CALL_HIDDEN      16   /* a unit so small that only the cost of its calls is left */
+#define CALL_SHARE_MAX   0.25 /* of a block's time */
+#define WEIGHT_SHARE_MAX 0.5  /* of a block's time; more is noise */
+#define CROWDED          0.9  /* got less than this much of what the limit allows */
+#define TRIAD_FLOATS     ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
+#define TRIAD_ROUNDS     4
 
-/* One stage that owns only the attention and feed-forward of a one-layer model. */
-struct bench {
-    struct plan plan;
-    struct stage stage;
-    struct stage_input in;
-    int32_t *starts;
-    int32_t *labels;
-    uint32_t *samples;
-    float *tensor;
-    double flops; /* of a round */
+/* Milliseconds of a round; on the CPU's clock with one thread. */
+struct times {
+    double block, small, attention, ffn, embeddings, update, call;
 };
 
-static void bench_deinit(struct bench *b)
+struct probe {
+    const struct spec *spec;
+    const struct sequences *sequences;
+    int n_seqs; /* of a micro-batch */
+    struct piece piece;
+    struct times ms;
+    struct model_load load; /* of a whole micro-batch */
+    double small_flops;
+    double params;
+    int64_t wall_ns, cpu_ns; /* of all that was timed */
+};
+
+/* --- times --- */
+
+static int64_t now_ns(void)
 {
-    free(b->starts);
-    free(b->labels);
-    free(b->samples);
-    free(b->tensor);
-    stage_deinit(&b->stage);
+    return threads_count() == 1 ? clock_cpu_ns() : clock_now_ns();
 }
 
-/* Three stages, of which the middle one is measured: it has neither data nor loss. */
-static void cut(struct plan *plan)
+static enum err_code time_rounds(struct probe *p, int duration_ms, double *out_ms, struct err *err)
 {
-    plan->n_stages = 3;
-    plan->stages[0] = (struct plan_stage){.first_unit = 0, .n_units = 1};
-    plan->stages[1] = (struct plan_stage){.first_unit = 1, .n_units = 2};
-    plan->stages[2] = (struct plan_stage){.first_unit = 3, .n_units = 2};
-}
-
-static enum err_code bench_init(struct bench *b, const struct spec *spec, struct err *err)
-{
-    int n_seqs = spec->training.batch_size / spec->training.micro_batches;
-    int length = spec->training.max_length / MEAN_SHARE;
-    struct model_load load = {.n_seqs = n_seqs, .tokens = (double)n_seqs * length};
-    size_t floats;
-    enum err_code rc;
-
-    memset(b, 0, sizeof *b);
-    b->plan.spec = *spec;
-    b->plan.spec.model.layers = 1;
-    b->plan.spec.training.recompute = false;
-    cut(&b->plan);
-    rc = stage_init(&b->stage, &b->plan, 1, err);
-    if (rc != ERR_OK)
-        return rc;
-    floats = (size_t)n_seqs * (size_t)length * (size_t)spec->model.hidden;
-    b->starts = calloc((size_t)n_seqs + 1, sizeof *b->starts);
-    b->labels = calloc((size_t)n_seqs, sizeof *b->labels);
-    b->samples = calloc((size_t)n_seqs, sizeof *b->samples);
-    b->tensor = calloc(floats, sizeof *b->tensor);
-    if (!b->starts || !b->labels || !b->samples || !b->tensor) {
-        bench_deinit(b);
-        return err_set(err, ERR_NO_MEMORY, "no memory for a micro-batch of %d tokens",
-                       n_seqs * length);
-    }
-    for (int i = 0; i <= n_seqs; i++)
-        b->starts[i] = i * length;
-    for (size_t i = 0; i < floats; i++)
-        b->tensor[i] = (float)((i * 2654435761u) % 2001u) / 1000.0f - 1.0f;
-    b->in = (struct stage_input){.batch = {.n_seqs = n_seqs,
-                                           .n_tokens = n_seqs * length,
-                                           .starts = b->starts,
-                                           .labels = b->labels,
-                                           .samples = b->samples},
-                                 .tensor = b->tensor};
-    load.tokens_squared = load.tokens * length;
-    for (int u = 1; u <= 2; u++)
-        b->flops += model_unit_flops(&b->plan.spec.model, u, &load);
-    return ERR_OK;
-}
-
-static enum err_code round_trip(struct bench *b, struct err *err)
-{
-    struct stage_result result;
-    enum err_code rc = stage_forward(&b->stage, 0, &b->in, &result, err);
-
-    if (rc == ERR_OK)
-        (void)stage_backward(&b->stage, 0, result.tensor);
-    return rc;
-}
-
-/* Mean milliseconds of a round over `duration_ms`. */
-static enum err_code measure(const struct spec *spec, int duration_ms, double *out_ms,
-                             double *out_flops, struct err *err)
-{
-    struct bench *b = malloc(sizeof *b); /* too large for a stack */
-    int64_t start_ns;
+    enum err_code rc = piece_round(&p->piece, err); /* warm up */
+    int64_t wall_ns = clock_now_ns();
+    int64_t cpu_ns = clock_cpu_ns();
+    int64_t start_ns = now_ns();
     int rounds = 0;
-    enum err_code rc;
 
-    if (!b)
-        return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
-    rc = bench_init(b, spec, err);
-    if (rc != ERR_OK) {
-        free(b);
-        return rc;
-    }
-    for (int i = 0; rc == ERR_OK && i < WARM_UP_ROUNDS; i++)
-        rc = round_trip(b, err);
-    start_ns = clock_now_ns();
-    while (rc == ERR_OK && (rounds == 0 || clock_now_ns() - start_ns < duration_ms * 1000000LL)) {
-        rc = round_trip(b, err);
+    while (rc == ERR_OK &&
+           (rounds < ROUNDS_MIN || clock_now_ns() - wall_ns < duration_ms * 1000000LL)) {
+        rc = piece_round(&p->piece, err);
         rounds++;
     }
-    *out_ms = (double)(clock_now_ns() - start_ns) / 1e6 / rounds;
-    *out_flops = b->flops;
-    bench_deinit(b);
-    free(b);
+    *out_ms = rounds > 0 ? (double)(now_ns() - start_ns) / 1e6 / rounds : 0;
+    p->wall_ns += clock_now_ns() - wall_ns;
+    p->cpu_ns += clock_cpu_ns() - cpu_ns;
     return rc;
 }
 
-enum err_code probe_run(const struct spec *spec, int duration_ms, struct node_probe *out,
-                        struct err *err)
+static enum err_code open_piece(struct probe *p, const struct spec *spec, int first, int n,
+                                int n_seqs, struct err *err)
 {
-    struct node_probe p = {.threads = threads_count()};
-    struct spec small = *spec;
-    bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
-    double ms = 0;
-    double flops = 0;
-    double small_ms = 0;
-    double small_flops = 0;
+    struct piece_params params = {.spec = spec,
+                                  .sequences = p->sequences,
+                                  .first_unit = first,
+                                  .n_units = n,
+                                  .n_seqs = n_seqs};
+
+    return piece_init(&p->piece, &params, err);
+}
+
+/* A run of units with micro-batches of `n_seqs`. */
+static enum err_code time_units(struct probe *p, int first, int n, int duration_ms, double *out_ms,
+                                struct err *err)
+{
+    enum err_code rc = open_piece(p, p->spec, first, n, p->n_seqs, err);
+
+    if (rc == ERR_OK)
+        rc = time_rounds(p, duration_ms, out_ms, err);
+    piece_deinit(&p->piece);
+    return rc;
+}
+
+static enum err_code time_block(struct probe *p, int duration_ms, struct err *err)
+{
+    enum err_code rc = open_piece(p, p->spec, 1, 2, p->n_seqs, err);
+
+    if (rc == ERR_OK)
+        rc = time_rounds(p, duration_ms, &p->ms.block, err);
+    if (rc == ERR_OK) {
+        int64_t start_ns;
+
+        p->load = p->piece.load;
+        p->params = piece_params(&p->piece);
+        piece_update(&p->piece);
+        start_ns = now_ns();
+        for (int i = 0; i < UPDATES; i++)
+            piece_update(&p->piece);
+        p->ms.update = (double)(now_ns() - start_ns) / 1e6 / UPDATES;
+    }
+    piece_deinit(&p->piece);
+    return rc;
+}
+
+/* The block once more with another size of micro-batch, to tell apart what grows with it. */
+static enum err_code time_small(struct probe *p, int duration_ms, struct err *err)
+{
+    int n_seqs = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
+    enum err_code rc = open_piece(p, p->spec, 1, 2, n_seqs, err);
+
+    if (rc == ERR_OK)
+        rc = time_rounds(p, duration_ms, &p->ms.small, err);
+    if (rc == ERR_OK)
+        p->small_flops = piece_flops(&p->piece);
+    piece_deinit(&p->piece);
+    return rc;
+}
+
+static enum err_code time_calls(struct probe *p, int duration_ms, struct err *err)
+{
+    static const struct sequences one = {.n = 1, .tokens = {1}};
+    const struct sequences *own = p->sequences;
+    struct spec tiny = *p->spec;
     enum err_code rc;
 
-    small.model.hidden = SMALL_HIDDEN;
-    small.model.heads = 1;
-    small.model.ffn = SMALL_HIDDEN;
+    tiny.model.hidden = CALL_HIDDEN;
+    tiny.model.heads = 1;
+    tiny.model.ffn = CALL_HIDDEN;
+    p->sequences = &one;
+    rc = open_piece(p, &tiny, 1, 2, 1, err);
+    if (rc == ERR_OK)
+        rc = time_rounds(p, duration_ms, &p->ms.call, err);
+    piece_deinit(&p->piece);
+    p->sequences = own;
+    p->ms.call = fmin(p->ms.call, CALL_SHARE_MAX * p->ms.block) / 2;
+    return rc;
+}
+
+static enum err_code time_all(struct probe *p, int duration_ms, struct err *err)
+{
+    enum err_code rc = time_block(p, duration_ms * 5 / 10, err);
+
+    if (rc == ERR_OK)
+        rc = time_small(p, duration_ms * 2 / 10, err);
+    if (rc == ERR_OK)
+        rc = time_units(p, 1, 1, duration_ms / 10, &p->ms.attention, err);
+    if (rc == ERR_OK)
+        rc = time_units(p, 2, 1, duration_ms / 10, &p->ms.ffn, err);
+    if (rc == ERR_OK)
+        rc = time_units(p, 0, 1, duration_ms / 20, &p->ms.embeddings, err);
+    if (rc == ERR_OK)
+        rc = time_calls(p, duration_ms / 20, err);
+    return rc;
+}
+
+/* --- what they mean --- */
+
+/* Of a core, for each thread. */
+static double share(const struct probe *p)
+{
+    int threads = threads_count();
+    double allowed = fmin(1, cpu_allowed_milli() / 1000.0 / threads);
+    double got = (double)p->cpu_ns / (double)p->wall_ns;
+
+    if (threads > 1)
+        return 1; /* on the wall's clock, so it is in there */
+    return got < CROWDED * allowed ? got : allowed;
+}
+
+static double unit_flops(const struct probe *p, int unit)
+{
+    return model_unit_flops(&p->spec->model, unit, &p->load);
+}
+
+/* Milliseconds in which a block's weights come and go once: a straight line through the two sizes
+ * of micro-batch, at size 0. */
+static double weights_ms(const struct probe *p, double flops, double block_ms)
+{
+    double slope = (p->ms.block - p->ms.small) / (flops - p->small_flops);
+
+    return fmax(0, fmin(block_ms - slope * flops, WEIGHT_SHARE_MAX * block_ms));
+}
+
+/* As how many FLOPs one of `unit` counts, which takes `part` of the block. */
+static double weigh(const struct probe *p, int unit, double part, double flops_per_ms,
+                    double parameter)
+{
+    double params = (double)model_unit_params(&p->spec->model, unit);
+    double flops = (part * p->ms.block - p->ms.call) * flops_per_ms - parameter * params;
+
+    return fmax(0.1, flops / unit_flops(p, unit));
+}
+
+static void explain(const struct probe *p, struct node_probe *out)
+{
+    const struct times *t = &p->ms;
+    double flops = unit_flops(p, 1) + unit_flops(p, 2);
+    double block_ms = t->block - 2 * t->call;
+    double flops_per_ms = flops / block_ms;
+    double attention = t->attention / (t->attention + t->ffn);
+    double elements = p->load.tokens * p->spec->model.hidden;
+    double parameter = weights_ms(p, flops, block_ms) * flops_per_ms / p->params;
+
+    out->gflops = flops_per_ms / 1e6 * share(p);
+    out->unit_ms = t->call / share(p);
+    out->pace = (struct spec_pace){
+        .attention = weigh(p, 1, attention, flops_per_ms, parameter),
+        .ffn = weigh(p, 2, 1 - attention, flops_per_ms, parameter),
+        .parameter = parameter,
+        .element = fmax(0, t->embeddings - t->call) * flops_per_ms / elements,
+        .update = t->update * flops_per_ms / p->params,
+    };
+}
+
+/* 0 where there is no memory to ask. */
+static double memory_bytes_per_s(void)
+{
+    float *memory = calloc(3 * TRIAD_FLOATS, sizeof *memory);
+    double best = 0;
+
+    for (int i = 0; memory && i < TRIAD_ROUNDS; i++) {
+        int64_t start_ns = now_ns();
+
+        triad(memory, memory + TRIAD_FLOATS, memory + 2 * TRIAD_FLOATS, 0.5f, TRIAD_FLOATS);
+        best = fmax(best, TRIAD_BYTES * (double)TRIAD_FLOATS / (double)(now_ns() - start_ns) * 1e9);
+    }
+    free(memory);
+    return best;
+}
+
+enum err_code probe_run(const struct spec *spec, const struct sequences *sequences, int duration_ms,
+                        struct node_probe *out, struct err *err)
+{
+    struct probe *p = calloc(1, sizeof *p); /* too large for a stack */
+    struct node_probe found = {.threads = threads_count(), .lengths = sequences_lengths(sequences)};
+    bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
+    enum err_code rc;
+
+    if (!p)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
+    p->spec = spec;
+    p->sequences = sequences;
+    p->n_seqs = spec->training.batch_size / spec->training.micro_batches;
     rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
     if (rc == ERR_OK)
-        rc = measure(spec, duration_ms, &ms, &flops, err);
-    if (rc == ERR_OK)
-        rc = measure(&small, SMALL_MS, &small_ms, &small_flops, err);
-    if (rc != ERR_OK)
-        return err_wrap(err, rc, "probe");
-    p.gflops = flops / ms / 1e6;
-    p.unit_ms = small_ms / 2;
-    if (p.unit_ms > ms / 4)
-        p.unit_ms = ms / 4;
-    p.gflops = flops / (ms - 2 * p.unit_ms) / 1e6;
-    (void)snprintf(p.blas_core, sizeof p.blas_core, "%s", gemm_core_name());
-    cpu_model(p.cpu_model, sizeof p.cpu_model);
-    p.has_bf16 = gemm_has_bf16() ? NODE_YES : NODE_NO;
-    *out = p;
-    return ERR_OK;
+        rc = time_all(p, duration_ms, err);
+    if (rc == ERR_OK) {
+        explain(p, &found);
+        found.memory_bytes_per_s = memory_bytes_per_s() * share(p);
+        (void)snprintf(found.blas_core, sizeof found.blas_core, "%s", gemm_core_name());
+        cpu_model(found.cpu_model, sizeof found.cpu_model);
+        found.has_bf16 = gemm_has_bf16() ? NODE_YES : NODE_NO;
+        *out = found;
+    }
+    free(p);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "probe");
 }

@@ -1,21 +1,25 @@
-/* pipe/probe.h - how fast this machine trains BERT, under the limits it has right now.
+/* pipe/probe.h - how fast this machine trains the job's model, under the limits it has right now.
  *
- * Times forward and backward of one attention and one feed-forward unit at the job's own shapes
- * (not a convolution, not the peak of a matrix product), long enough that a CPU quota, which acts
- * in periods of 100 ms, shows as what it is. In the job's precision where this processor can do
- * it, else in fp32 (the stage itself refuses); without training.recompute, whose arithmetic the
- * cost model adds.
- * Layer: pipe (may use nn api base). Threads: one caller.
+ * Times what training does, at the job's own shapes, with sequences as long as its own: forward and
+ * backward of a block (attention and feed-forward) with whole micro-batches and with a quarter of
+ * one, of either by itself, of the embeddings, and the optimizer. From that follow the speed and
+ * how the parts of a step compare (struct spec_pace). In the job's precision where this processor
+ * can do it, else in fp32 (the stage itself refuses).
+ *
+ * One thread's work is timed on the clock of its CPU and divided by the share of a core that the
+ * limit leaves it: a quota lets it run and stops it by turns of 100 ms, which a wall clock sees as
+ * noise in so short a time. Where others take even that share away, the share that it got counts.
+ * Layer: pipe (may use nn data api base). Threads: one caller.
  */
 #ifndef PIPE_PROBE_H
 #define PIPE_PROBE_H
 
 #include "api/node.h"
-#include "api/spec.h"
+#include "pipe/sequences.h"
 
-/* Measure for about `duration_ms` of wall time after a warm-up. ERR_NO_MEMORY. gemm_precision() is
- * the job's afterwards. */
-MUST_CHECK enum err_code probe_run(const struct spec *spec, int duration_ms, struct node_probe *out,
-                                   struct err *err);
+/* Measure for about `duration_ms` of wall time. ERR_NO_MEMORY. gemm_precision() is the job's
+ * afterwards. */
+MUST_CHECK enum err_code probe_run(const struct spec *spec, const struct sequences *sequences,
+                                   int duration_ms, struct node_probe *out, struct err *err);
 
 #endif

@@ -65,6 +65,7 @@ static void node_probe_reads_back_what_was_written(void **state)
                            .unit_ms = 0,
                            .memory_bytes_per_s = 1e11 / 7,
                            .lengths = {.mean = 17.25, .mean_square = 333.5},
+                           .pace = {1.5, 0.75, 40, 200.5, 100},
                            .threads = 2,
                            .blas_core = "SkylakeX",
                            .has_bf16 = NODE_NO,
@@ -79,11 +80,29 @@ static void node_probe_reads_back_what_was_written(void **state)
     assert_true(back.memory_bytes_per_s == p.memory_bytes_per_s);
     assert_true(back.lengths.mean == 17.25);
     assert_true(back.lengths.mean_square == 333.5);
+    assert_memory_equal(&back.pace, &p.pace, sizeof p.pace);
     assert_int_equal(back.threads, 2);
     assert_int_equal(back.has_bf16, NODE_NO);
     assert_string_equal(back.blas_core, p.blas_core);
     assert_string_equal(back.cpu_model, p.cpu_model);
     buf_deinit(&out);
+}
+
+static void node_probes_tell_what_the_fastest_found(void **state)
+{
+    struct node_probe probes[3] = {{.gflops = 5, .lengths.mean = 1},
+                                   {.gflops = 20, .lengths.mean = 2, .pace.attention = 3},
+                                   {.gflops = 10, .lengths.mean = 4, .pace.attention = 5}};
+    struct spec spec = {.data.lengths.mean = 9};
+
+    (void)state;
+    node_probes_tell(probes, 3, &spec);
+    assert_true(spec.data.lengths.mean == 2);
+    assert_true(spec.pace.attention == 3);
+    probes[1] = (struct node_probe){.gflops = 30}; /* saw neither: what is known stays */
+    node_probes_tell(probes + 1, 1, &spec);
+    assert_true(spec.data.lengths.mean == 2);
+    assert_true(spec.pace.attention == 3);
 }
 
 static void node_probe_may_know_neither_memory_nor_data(void **state)
@@ -139,6 +158,7 @@ static void node_probe_refuses_figures_that_make_no_sense(void **state)
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 0}",
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"memoryBytesPerSecond\": -1}",
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"lengths\": {\"mean\": 9}}",
+        "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, \"pace\": {\"attention\": 1}}",
         "{\"gflops\": 1, \"unitMs\": 0, \"threads\": 1, "
         "\"lengths\": {\"mean\": 1e9, \"meanSquare\": 1e18}}",
         GOOD "\"links\": [{}]}",
@@ -168,6 +188,7 @@ int main(void)
         cmocka_unit_test(names_of_children_fit_for_the_longest_job),
         cmocka_unit_test(names_of_probes_differ_by_node),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
+        cmocka_unit_test(node_probes_tell_what_the_fastest_found),
         cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),
         cmocka_unit_test(node_probe_fits_a_termination_message),
         cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),

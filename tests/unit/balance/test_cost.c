@@ -137,6 +137,31 @@ static void cost_takes_lengths_that_were_measured(void **state)
     assert_true(cost_load_mean(&spec).tokens_squared == 4 * 64 * 64);
 }
 
+/* As a probe measured it: every part of a step by its own factor. */
+static void cost_counts_each_part_at_its_measured_pace(void **state)
+{
+    struct spec spec = bert_base();
+    struct model_load load = cost_load_mean(&spec);
+    struct cost_unit attention, ffn, embeddings, pooler;
+
+    (void)state;
+    spec.pace =
+        (struct spec_pace){.attention = 2, .ffn = 0.5, .parameter = 10, .element = 7, .update = 80};
+    cost_of_unit(&spec, 0, &embeddings);
+    cost_of_unit(&spec, 1, &attention);
+    cost_of_unit(&spec, 2, &ffn);
+    cost_of_unit(&spec, 25, &pooler);
+    /* 80 a parameter and step are 10 a micro-batch of 8. */
+    assert_true(embeddings.flops ==
+                7 * load.tokens * 768 + 10.0 * (double)model_unit_params(&spec.model, 0));
+    assert_true(attention.flops == 2 * model_unit_flops(&spec.model, 1, &load) +
+                                       20.0 * (double)model_unit_params(&spec.model, 1));
+    assert_true(ffn.flops == 0.5 * model_unit_flops(&spec.model, 2, &load) +
+                                 20.0 * (double)model_unit_params(&spec.model, 2));
+    assert_true(pooler.flops == model_unit_flops(&spec.model, 25, &load) +
+                                    20.0 * (double)model_unit_params(&spec.model, 25));
+}
+
 /* BERT-base's weights, gradients and moments alone are 1.75 GB (109.5 M * 16 bytes). */
 static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
 {
@@ -164,6 +189,7 @@ int main(void)
         cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),
         cmocka_unit_test(cost_never_takes_sequences_to_be_longer_than_max_length),
         cmocka_unit_test(cost_takes_lengths_that_were_measured),
+        cmocka_unit_test(cost_counts_each_part_at_its_measured_pace),
         cmocka_unit_test(cost_of_all_parameters_is_that_of_the_published_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -240,10 +240,31 @@ static void corpus_says_what_is_missing(void **state)
     assert_non_null(strstr(err.text, "must hold train.txt and dev.txt"));
 }
 
+/* For pairs it takes a second document to have enough. */
+static void corpus_stops_reading_when_it_has_enough(void **state)
+{
+    static const char *const tasks[] = {"MaskedLM", "Pretraining"};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct corpus_params p = {
+            .layout = &layout, .vocab = &vocab, .max_length = LENGTH, .most_samples = 1};
+        struct corpus c;
+
+        load_well(tasks[i], "a1\n\nb1\n\na2\n\nb2\n", &c); /* sets task and text */
+        assert_int_equal(c.n_samples, 4);
+        corpus_deinit(&c);
+        assert_int_equal(corpus_load(&p, scratch, &layout.train, &c, NULL), ERR_OK);
+        assert_int_equal(c.n_samples, i + 1);
+        corpus_deinit(&c);
+    }
+}
+
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 7 };
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 8 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
+        cmocka_unit_test(corpus_stops_reading_when_it_has_enough),
         cmocka_unit_test(corpus_groups_sentences_of_a_document),
         cmocka_unit_test(corpus_cuts_a_sentence_that_is_too_long),
         cmocka_unit_test(corpus_passes_over_lines_without_tokens),

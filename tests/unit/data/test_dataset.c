@@ -178,6 +178,20 @@ static void dataset_holds_many_rows(void **state)
     buf_deinit(&text);
 }
 
+static void dataset_stops_reading_when_it_has_enough(void **state)
+{
+    struct dataset_params p = {
+        .layout = &layout, .vocab = &vocab, .max_length = 16, .most_samples = 2};
+    struct dataset d;
+
+    (void)state;
+    scratch_text("train.tsv", HEADER "a\tb\tneutral\na\tc\tneutral\nbroken\n");
+    assert_int_equal(dataset_load(&p, scratch, &layout.train, &d, NULL), ERR_OK);
+    assert_int_equal(d.n_samples, 2);
+    (void)get(&d, 1);
+    dataset_deinit(&d);
+}
+
 static void dataset_has_no_sample_behind_the_last(void **state)
 {
     struct sequence s;
@@ -215,7 +229,7 @@ static void dataset_refuses_lengths_without_room(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 9 };
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 10 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
         cmocka_unit_test(dataset_puts_special_tokens_around_both_sentences),
         cmocka_unit_test(dataset_puts_one_sentence_into_one_segment),
@@ -223,6 +237,7 @@ int main(void)
         cmocka_unit_test(dataset_truncates_as_the_reference_does),
         cmocka_unit_test(dataset_counts_rows_without_a_label),
         cmocka_unit_test(dataset_holds_many_rows),
+        cmocka_unit_test(dataset_stops_reading_when_it_has_enough),
         cmocka_unit_test(dataset_has_no_sample_behind_the_last),
         cmocka_unit_test(dataset_tells_a_missing_file_from_a_broken_one),
         cmocka_unit_test(dataset_refuses_lengths_without_room),

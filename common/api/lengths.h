@@ -1,0 +1,19 @@
+/* api/lengths.h - how long a job's sequences are, measured or as is usual for such data.
+ *
+ * The planner predicts with it, and a probe without the data measures with it.
+ * Layer: api (may use base). Threads: any; pure.
+ */
+#ifndef API_LENGTHS_H
+#define API_LENGTHS_H
+
+#include "api/spec.h"
+
+/* Tokens of a sequence where nobody looked at the data. */
+#define LENGTHS_MEAN   39.0 /* MNLI */
+#define LENGTHS_SAMPLE 17.0 /* the built-in sample */
+#define LENGTHS_SPREAD 1.25 /* mean of the square over square of the mean; MNLI */
+
+/* spec.data.lengths if somebody measured them. Never above maxLength. */
+struct spec_lengths lengths_of(const struct spec *spec);
+
+#endif
