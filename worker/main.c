@@ -9,6 +9,7 @@
 
 #include "api/plan.h"
 #include "api/progress.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "data/import.h"
@@ -17,14 +18,18 @@
 #include "nn/gemm.h"
 #include "pipe/cpu.h"
 #include "pipe/probe.h"
+#include "pipe/probe_link.h"
 #include "pipe/worker.h"
 
-#define PROBE_MS 2000
+#define PROBE_MS       2000
+#define PROBE_TOTAL_MS 19000 /* with its links, whatever happens */
+#define PROBE_TABLE_MS 8000  /* others start later, and are waited for a while */
 
 static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
+    "                           [--control HOST:PORT --tensor HOST:PORT]\n"
     "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
     "       skyjob-worker import --from DIR --out DIR\n"
     "       skyjob-worker version\n"
@@ -32,7 +37,9 @@ static const char usage[] =
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
     "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON), with "
     "sequences\n"
-    "       as long as those in DIR\n"
+    "       as long as those in DIR; with ports also its links to the probes on other machines "
+    "that\n"
+    "       the operator names\n"
     "vocab  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, a sentence a "
     "line;\n"
     "       --cased for a model that tells capitals and accents apart\n"
@@ -179,6 +186,15 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
     return true;
 }
 
+/* Of a probe: both or none. */
+static bool has_ports(struct arguments *a)
+{
+    if (!a->control && !a->tensor)
+        return true;
+    return split_address(a->control, &a->stage.control_host, &a->stage.control_port) &&
+           split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port);
+}
+
 static int run_stage(struct arguments *a)
 {
     if (!a->stage.plan_path || a->stage.stage < 0 ||
@@ -221,8 +237,26 @@ static void find_sequences(const struct arguments *a, const struct spec *spec,
     sequences_make(spec, out);
 }
 
-static enum err_code run_probe(const struct arguments *a, struct buf *out, struct err *err)
+/* Without links when their ports cannot be had: the rest is worth more. */
+static struct probe_link *open_links(struct arguments *a)
 {
+    struct probe_link_params params = {.control_host = a->stage.control_host,
+                                       .control_port = a->stage.control_port,
+                                       .tensor_host = a->stage.tensor_host,
+                                       .tensor_port = a->stage.tensor_port,
+                                       .end_ms = clock_now_ms() + PROBE_TOTAL_MS,
+                                       .table_ms = PROBE_TABLE_MS};
+    struct probe_link *links = NULL;
+    struct err err;
+
+    if (a->control && probe_link_open(&params, &links, &err) != ERR_OK)
+        LOG(LOG_WARN, "no links measured", LOG_S("reason", err.text));
+    return links;
+}
+
+static enum err_code run_probe(struct arguments *a, struct buf *out, struct err *err)
+{
+    struct probe_link *links = open_links(a);
     struct sequences sequences;
     struct node_probe probe;
     struct spec spec;
@@ -234,14 +268,17 @@ static enum err_code run_probe(const struct arguments *a, struct buf *out, struc
         find_sequences(a, &spec, &sequences);
         rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
     }
+    if (rc == ERR_OK && links)
+        probe_link_run(links, &probe);
+    probe_link_close(links);
     if (rc == ERR_OK)
         rc = node_probe_write(&probe, out, err);
     return rc;
 }
 
-static int print_probe(const struct arguments *a)
+static int print_probe(struct arguments *a)
 {
-    struct buf text = {.max = PROGRESS_TEXT_MAX_BYTES};
+    struct buf text = {.max = NODE_PROBE_MAX_BYTES};
     struct err err;
     enum err_code rc = run_probe(a, &text, &err);
     const char *path = a->stage.termination_path;
@@ -337,7 +374,7 @@ int main(int argc, char **argv)
             return run_vocab(&a);
         if (strcmp(argv[1], "stage") == 0 && a.n_texts == 0)
             return run_stage(&a);
-        if (strcmp(argv[1], "probe") == 0 && a.n_texts == 0)
+        if (strcmp(argv[1], "probe") == 0 && a.n_texts == 0 && has_ports(&a))
             return print_probe(&a);
         if (strcmp(argv[1], "import") == 0 && a.n_texts == 0)
             return run_import(&a);

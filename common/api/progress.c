@@ -164,6 +164,8 @@ enum err_code peers_write(const struct peers *p, struct buf *out, struct err *er
         jsonw_open_object(&w, NULL);
         jsonw_string(&w, "host", p->stages[i].host);
         jsonw_int(&w, "port", p->stages[i].port);
+        if (p->stages[i].node[0])
+            jsonw_line(&w, "node", p->stages[i].node);
         jsonw_close(&w);
     }
     jsonw_close(&w);
@@ -176,13 +178,16 @@ static enum err_code read_peers(const struct json *root, struct peers *p, struct
     p->attempt = json_int(json_get(root, "attempt"), 0);
     for (const struct json *v = json_first(json_get(root, "stages")); v; v = json_next(v)) {
         const char *host = json_string(json_get(v, "host"), "");
+        const char *node = json_string(json_get(v, "node"), "");
         int64_t port = json_i64(json_get(v, "port"), 0);
 
         if (p->n_stages == SPEC_STAGES_MAX)
             return err_set(err, ERR_LIMIT, "more than %d stages", SPEC_STAGES_MAX);
-        if (*host == '\0' || strlen(host) >= PEERS_HOST_BYTES || port < 1 || port > 65535)
+        if (*host == '\0' || strlen(host) >= PEERS_HOST_BYTES || port < 1 || port > 65535 ||
+            strlen(node) >= NODE_NAME_BYTES)
             return err_set(err, ERR_INVALID, "stage %d: no host and port", p->n_stages);
         memcpy(p->stages[p->n_stages].host, host, strlen(host) + 1);
+        memcpy(p->stages[p->n_stages].node, node, strlen(node) + 1);
         p->stages[p->n_stages++].port = (int)port;
     }
     return ERR_OK;

@@ -8,6 +8,7 @@
 #ifndef API_PROGRESS_H
 #define API_PROGRESS_H
 
+#include "api/node.h"
 #include "api/spec.h"
 #include "base/jsonw.h"
 
@@ -76,12 +77,15 @@ MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *ou
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 
+/* To a worker: all stages in order. To a probe, of attempt 0: itself, then those that it is to
+ * measure its links to, in that order; and these with the names of their nodes. */
 struct peers {
     int attempt;
     int n_stages;
     struct {
         char host[PEERS_HOST_BYTES]; /* an IP address */
         int port;                    /* of tensors */
+        char node[NODE_NAME_BYTES];  /* "" between workers */
     } stages[SPEC_STAGES_MAX];
 };
 

@@ -59,7 +59,7 @@ enum err_code board_post_peers(struct board *b, const struct peers *peers, int n
     enum err_code rc = ERR_OK;
 
     pthread_mutex_lock(&b->lock);
-    if (peers->attempt != b->progress.attempt || peers->n_stages != n_stages) {
+    if (peers->attempt != b->progress.attempt || (n_stages > 0 && peers->n_stages != n_stages)) {
         rc = err_set(err, ERR_CONFLICT,
                      "peer table of attempt %d with %d stages, but this is attempt %d with %d",
                      peers->attempt, peers->n_stages, b->progress.attempt, n_stages);

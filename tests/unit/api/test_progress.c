@@ -249,6 +249,26 @@ static void peers_read_back_what_was_written(void **state)
     buf_deinit(&out);
 }
 
+static void peers_of_a_probe_have_the_names_of_their_nodes(void **state)
+{
+    struct peers p = {.n_stages = NODE_LINKS_MAX + 1};
+    struct peers back;
+    struct buf out = {.max = PEERS_TEXT_MAX_BYTES};
+
+    (void)state;
+    for (int i = 0; i < p.n_stages; i++) {
+        (void)snprintf(p.stages[i].host, sizeof p.stages[i].host, "10.0.0.%d", i);
+        memset(p.stages[i].node, 'a' + i, NODE_NAME_BYTES - 1);
+        p.stages[i].port = 7071;
+    }
+    assert_int_equal(peers_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(peers_parse(out.data, out.len, &back, NULL), ERR_OK);
+    assert_int_equal(back.attempt, 0);
+    for (int i = 0; i < p.n_stages; i++)
+        assert_string_equal(back.stages[i].node, p.stages[i].node);
+    buf_deinit(&out);
+}
+
 static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
 {
     static const char *const bad[] = {
@@ -284,6 +304,7 @@ int main(void)
         cmocka_unit_test(progress_takes_missing_members_but_not_a_strange_state),
         cmocka_unit_test(progress_keeps_no_more_than_it_has_room_for),
         cmocka_unit_test(peers_read_back_what_was_written),
+        cmocka_unit_test(peers_of_a_probe_have_the_names_of_their_nodes),
         cmocka_unit_test(peers_refuse_hosts_and_ports_that_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
