@@ -364,6 +364,7 @@ void nodes_survey(struct round *r, struct nodes *out)
     write_left_out(&c, out->left_out, sizeof out->left_out);
     if (out->n_measuring > 0)
         round_again(r, PROBE_LATE_MS);
+    tour_begin(r);
 }
 
 void nodes_retry(struct round *r)

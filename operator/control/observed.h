@@ -56,6 +56,7 @@ struct seen_pod {
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
     char message[OBSERVED_TEXT_BYTES]; /* the sentence to it */
     int64_t created_ms;
+    int64_t started_ms;  /* its container; 0: has not, or nobody said when */
     int64_t finished_ms; /* 0: has not, or nobody said when */
     bool has_progress;   /* a worker's last words */
     struct progress progress;

@@ -62,6 +62,9 @@ void nodes_mark(const struct observed *seen, const struct spec *spec, const stru
 /* There will be no plan this time: measure again what could not be measured a while ago. */
 void nodes_retry(struct round *r);
 
+/* tour.c: let the probes that run meet each other, once all of them do or after a while. */
+void tour_begin(struct round *r);
+
 /* place.c: from data and nodes to a plan. */
 void place(struct round *r);
 

@@ -8,6 +8,7 @@
 #define NODE_GONE_S      30 /* how long a pod stays on a node that does not answer */
 #define TERMINATION_S    10
 #define PLAN_FOLDER      "/etc/skyjob"
+#define DATA_FOLDER      "/data"
 #define TERMINATION_FILE "/dev/termination-log"
 
 static const char *pull_policy(const struct observed *seen, const struct spec *spec)
@@ -23,7 +24,7 @@ struct container {
     int64_t memory_bytes;
     const char *config_map; /* mounted at PLAN_FOLDER */
     bool is_stage;
-    bool reads_data; /* the head */
+    bool reads_data; /* the head, and probes, which look at how long its sequences are */
 };
 
 static void write_affinity(struct jsonw *w, const char *node)
@@ -173,7 +174,7 @@ static void write_mounts(struct jsonw *w, const struct container *c, const struc
     write_mount(w, "job", PLAN_FOLDER, "", true);
     write_mount(w, "tmp", "/tmp", "", false);
     if (has_data_volume(c, spec))
-        write_mount(w, "data", "/data",
+        write_mount(w, "data", DATA_FOLDER,
                     spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.path : "", true);
     if (c->is_stage && spec->from.claim[0])
         write_mount(w, "model", "/model", spec->from.path, true);
@@ -235,8 +236,8 @@ static void write_container(struct jsonw *w, const struct container *c, const st
     jsonw_close(w);
     write_environment(w, c);
     write_resources(w, c);
+    write_ports(w);
     if (c->is_stage) {
-        write_ports(w);
         write_health(w, "readinessProbe", "/readyz", 1);
         write_health(w, "livenessProbe", "/healthz", 10);
     }
@@ -278,7 +279,7 @@ static void fill_stage_command(const struct plan *plan, int stage, char number[s
     command[n++] = number;
     if (stage == 0) {
         command[n++] = "--data";
-        command[n++] = plan->spec.data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
+        command[n++] = plan->spec.data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : DATA_FOLDER;
     }
     if (plan->spec.from.claim[0]) {
         command[n++] = "--model";
@@ -336,12 +337,33 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
     return jsonw_finish(&w, err);
 }
 
+/* A volume may be bound to one node, and a probe that waits for it on another one would cost the
+ * job that node. So lengths of data in a volume stay unknown. */
+static void fill_probe_command(const struct spec *spec, const char *command[static 20])
+{
+    int n = 0;
+
+    command[n++] = "skyjob-worker";
+    command[n++] = "probe";
+    command[n++] = "--spec";
+    command[n++] = PLAN_FOLDER "/" MANIFEST_SPEC_KEY;
+    if (spec->data.source != SPEC_SOURCE_CLAIM) {
+        command[n++] = "--data";
+        command[n++] = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : DATA_FOLDER;
+    }
+    command[n++] = "--control";
+    command[n++] = "0.0.0.0:7070";
+    command[n++] = "--tensor";
+    command[n++] = "0.0.0.0:7071";
+    command[n++] = "--termination-log";
+    command[n++] = TERMINATION_FILE;
+    command[n] = NULL;
+}
+
 enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
                                  struct buf *out, struct err *err)
 {
-    static const char *const command[] = {
-        "skyjob-worker",     "probe",          "--spec", PLAN_FOLDER "/" MANIFEST_SPEC_KEY,
-        "--termination-log", TERMINATION_FILE, NULL};
+    const char *command[20];
     char name[NAMES_BYTES];
     char spec_name[NAMES_BYTES];
     struct container c = {.command = command,
@@ -354,6 +376,8 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
 
     if (rc != ERR_OK)
         return rc;
+    c.reads_data = spec.data.source != SPEC_SOURCE_CLAIM;
+    fill_probe_command(&spec, command);
     names_probe_pod(seen->name, action->node, name);
     names_probe_spec(seen->name, spec_name);
     jsonw_init(&w, out);

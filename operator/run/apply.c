@@ -249,6 +249,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
         return ERR_OK;
     case ACTION_POST_PEERS:
         return workers_tell(a->workers, seen, action->stage, err);
+    case ACTION_POST_PROBE_PEERS:
+        return workers_tell_probe(a->workers, seen, action->name, err);
     case ACTION_EVENT:
         post_event(a, seen, action);
         return ERR_OK;

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "control/tour.h"
 #include "fleet/fleet.h"
 
 /* One call under way; a list, so that workers_free() finds them. */
@@ -137,33 +138,111 @@ static enum err_code fill_peers(const struct observed *seen, struct peers *out, 
     return ERR_OK;
 }
 
-enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
-                           struct err *err)
+static enum err_code tell(struct workers *w, const struct observed *seen,
+                          const struct seen_pod *pod, struct store_own *own,
+                          const struct peers *peers, struct err *err)
 {
-    const struct seen_pod *pod = pod_of(seen, stage);
-    struct store_own *own =
-        pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
-    struct fleet_address to;
-    struct peers peers;
-    struct call *c;
+    struct fleet_address to = address_of(pod);
+    struct call *c = begin_call(w, seen, pod);
     enum err_code rc;
 
-    if (!own || own->is_being_told || own->seen.knows_peers)
-        return ERR_OK;
-    rc = fill_peers(seen, &peers, err);
-    if (rc != ERR_OK)
-        return rc;
-    c = begin_call(w, seen, pod);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", pod->name);
-    to = address_of(pod);
-    rc = fleet_post_peers(w->fleet, &to, &peers,
+    rc = fleet_post_peers(w->fleet, &to, peers,
                           (struct fleet_handler){.ctx = c, .on_answer = on_told}, err);
     if (rc != ERR_OK)
         end_call(c);
     else
         own->is_being_told = true;
     return rc;
+}
+
+/* What the store knows of a pod that is still to be told; NULL when there is none. */
+static struct store_own *own_to_tell(struct workers *w, const struct observed *seen,
+                                     const struct seen_pod *pod)
+{
+    struct store_own *own =
+        pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
+
+    return own && !own->is_being_told && !own->seen.knows_peers ? own : NULL;
+}
+
+enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
+                           struct err *err)
+{
+    const struct seen_pod *pod = pod_of(seen, stage);
+    struct store_own *own = own_to_tell(w, seen, pod);
+    struct peers peers;
+    enum err_code rc;
+
+    if (!own)
+        return ERR_OK;
+    rc = fill_peers(seen, &peers, err);
+    return rc == ERR_OK ? tell(w, seen, pod, own, &peers, err) : rc;
+}
+
+/* --- probes --- */
+
+/* All that run, by the names of their nodes, which is the same order whoever asks. */
+struct probes {
+    int n;
+    const struct seen_pod *list[SPEC_STAGES_MAX];
+};
+
+static void find_probes(const struct observed *seen, struct probes *out)
+{
+    out->n = 0;
+    for (int i = 0; i < seen->n_pods && out->n < SPEC_STAGES_MAX; i++) {
+        const struct seen_pod *p = &seen->pods[i];
+        int k = out->n;
+
+        if (p->role != POD_PROBE || p->is_deleting || p->phase != POD_RUNNING || p->ip[0] == '\0')
+            continue;
+        for (; k > 0 && strcmp(out->list[k - 1]->node, p->node) > 0; k--)
+            out->list[k] = out->list[k - 1];
+        out->list[k] = p;
+        out->n++;
+    }
+}
+
+static void add_probe(struct peers *to, const struct seen_pod *p)
+{
+    int i = to->n_stages++;
+
+    memcpy(to->stages[i].host, p->ip, sizeof to->stages[i].host);
+    memcpy(to->stages[i].node, p->node, sizeof to->stages[i].node);
+    to->stages[i].port = PORT_TENSOR;
+}
+
+static void fill_tour(const struct probes *probes, int self, struct peers *out)
+{
+    *out = (struct peers){.attempt = 0};
+    add_probe(out, probes->list[self]);
+    for (int round = 0; round < tour_rounds(probes->n) && out->n_stages <= NODE_LINKS_MAX;
+         round++) {
+        int partner = tour_partner(probes->n, round, self);
+
+        if (partner >= 0)
+            add_probe(out, probes->list[partner]);
+    }
+}
+
+enum err_code workers_tell_probe(struct workers *w, const struct observed *seen, const char *pod,
+                                 struct err *err)
+{
+    struct probes probes;
+    struct peers peers;
+
+    find_probes(seen, &probes);
+    for (int i = 0; i < probes.n; i++) {
+        struct store_own *own = own_to_tell(w, seen, probes.list[i]);
+
+        if (!own || strcmp(probes.list[i]->name, pod) != 0)
+            continue;
+        fill_tour(&probes, i, &peers);
+        return tell(w, seen, probes.list[i], own, &peers, err);
+    }
+    return ERR_OK;
 }
 
 /* --- the head --- */

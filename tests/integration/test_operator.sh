@@ -129,6 +129,12 @@ samples() { # what the repository shows is what the API server takes
 }
 explained() { kubectl explain sj.spec.training.microBatches | grep -q 'Parts that a batch is cut into'; }
 
+knows_links() { # knows_links NODE OTHER...: its probe has met the others
+    local found other
+    found=$(kubectl get node "$1" -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}')
+    echo "$found"
+    for other in "${@:2}"; do [[ $found =~ \"node\":\"$other\",\"bytesPerSecond\":[1-9] ]] || return; done
+}
 to_the_end() {
     kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,2,4Gi' 'n2,1,2Gi' 'n3,500m,1Gi' # no speeds: measured
     job plain "$stages3" && completes plain || return
@@ -139,7 +145,8 @@ to_the_end() {
         field plain '{.status.stages[*].measuredMs}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
         is plain Accepted 'True SpecAccepted' && is plain Placed 'True PlanMade' && is plain Running 'False Finished' &&
         is plain Failed 'False NotFailed' && has_event TrainingFinished &&
-        kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$'
+        kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
+        knows_links n1 n2 n3 && knows_links n2 n1 n3 && knows_links n3 n1 n2
 }
 same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to the same plan
     local plan="$OUT/bin/kubectl-skyjob plan -f $dir/planned.yaml"

@@ -248,8 +248,10 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     pod = parse(&text);
     command_of(pod, command, sizeof command);
     assert_string_equal(command, "skyjob-worker probe --spec /etc/skyjob/spec.json "
+                                 "--control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
                                  "--termination-log /dev/termination-log");
     assert_int_equal(json_count(json_path(pod, "spec.volumes")), 2); /* no claim holds it up */
+    assert_int_equal(json_count(json_get(container(pod), "ports")), 2);
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
                      MANIFEST_PROBE_SECONDS);
@@ -258,6 +260,31 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
         "node-1");
     json_free(pod);
     world_free(w);
+}
+
+static void manifest_of_a_probe_reads_data_that_are_everywhere(void **state)
+{
+    static const char *const sources[][3] = {
+        {"{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}", " --data /usr/share/skyjob/mnli ", "2"},
+        {"{\"data\":{\"source\":{\"configMap\":\"nli\"}}}", " --data /data ", "3"},
+    };
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world *w = world_new(sources[i][0]);
+        struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+        struct buf text = {.max = MANIFEST_MAX_BYTES};
+        struct json *pod;
+        char command[512];
+
+        assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+        pod = parse(&text);
+        command_of(pod, command, sizeof command);
+        assert_non_null(strstr(command, sources[i][1]));
+        assert_int_equal(json_count(json_path(pod, "spec.volumes")), atoi(sources[i][2]));
+        json_free(pod);
+        world_free(w);
+    }
 }
 
 static void manifest_pull_policy_goes_with_the_image(void **state)
@@ -334,6 +361,7 @@ int main(void)
         cmocka_unit_test(manifest_owns_what_it_makes),
         cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
         cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
+        cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
         cmocka_unit_test(manifest_of_the_other_objects_is_whole_json),
     };
