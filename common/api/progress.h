@@ -77,8 +77,8 @@ MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *ou
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 
-/* To a worker: all stages in order. To a probe, of attempt 0: itself, then those that it is to
- * measure its links to, in that order; and these with the names of their nodes. */
+/* To a worker: all stages in order. To a probe, of attempt 0 and with the names of the nodes:
+ * itself, then the one that it is to measure its link to in each round, or itself. */
 struct peers {
     int attempt;
     int n_stages;

@@ -218,12 +218,10 @@ static void fill_tour(const struct probes *probes, int self, struct peers *out)
 {
     *out = (struct peers){.attempt = 0};
     add_probe(out, probes->list[self]);
-    for (int round = 0; round < tour_rounds(probes->n) && out->n_stages <= NODE_LINKS_MAX;
-         round++) {
+    for (int round = 0; round < tour_rounds(probes->n) && round < NODE_LINKS_MAX; round++) {
         int partner = tour_partner(probes->n, round, self);
 
-        if (partner >= 0)
-            add_probe(out, probes->list[partner]);
+        add_probe(out, probes->list[partner >= 0 ? partner : self]);
     }
 }
 

@@ -12,7 +12,8 @@
 #include "pipe/control.h"
 #include "wire/link.h"
 
-#define MEET_MS       4000 /* the other one may still be busy with somebody else, or itself */
+#define MEET_MS       4000 /* the first one may still be busy with its own machine ... */
+#define MEET_MORE_MS  2500 /* ... and each next one may have waited in vain for one before */
 #define SESSION_MS    3000 /* both turns */
 #define CLOSE_MS      300
 #define PINGS         21 /* odd: there is a median */
@@ -206,7 +207,8 @@ static uint64_t meeting(const char *first, const char *second)
 }
 
 static enum err_code session_open(struct session *s, const struct probe_link_params *p,
-                                  const struct peers *table, int other, struct err *err)
+                                  const struct peers *table, int other, int patience_ms,
+                                  struct err *err)
 {
     const char *mine = table->stages[0].node;
     const char *its = table->stages[other].node;
@@ -219,7 +221,7 @@ static enum err_code session_open(struct session *s, const struct probe_link_par
                                  .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
                                             .n_receive_slots = 2,
                                             .n_send_slots = 2},
-                                 .dial_timeout_ms = MEET_MS};
+                                 .dial_timeout_ms = patience_ms};
     struct link_peer peer = {.port = table->stages[other].port};
     enum err_code rc;
 
@@ -252,11 +254,11 @@ static void session_close(struct session *s)
 
 /* The one whose name comes first measures first. Sets what it could find out. */
 static enum err_code meet(const struct probe_link_params *p, const struct peers *table, int other,
-                          struct node_link *out, struct err *err)
+                          struct node_link *out, int64_t patience_end_ms, struct err *err)
 {
     struct session s = {.link = NULL};
-    int patience_ms = left_ms(p->end_ms) < MEET_MS ? left_ms(p->end_ms) : MEET_MS;
-    enum err_code rc = session_open(&s, p, table, other, err);
+    int patience_ms = left_ms(patience_end_ms < p->end_ms ? patience_end_ms : p->end_ms);
+    enum err_code rc = session_open(&s, p, table, other, patience_ms, err);
 
     if (rc == ERR_OK)
         rc = link_wait_ready(s.link, patience_ms, err);
@@ -275,6 +277,7 @@ static enum err_code meet(const struct probe_link_params *p, const struct peers 
 
 void probe_link_run(struct probe_link *p, struct node_probe *out)
 {
+    int64_t begin_ms;
     struct peers table;
     struct err err;
 
@@ -282,13 +285,17 @@ void probe_link_run(struct probe_link *p, struct node_probe *out)
         LOG(LOG_INFO, "no links measured", LOG_S("reason", err.text));
         return;
     }
+    begin_ms = clock_now_ms();
     for (int i = 1; i < table.n_stages && out->n_links < NODE_LINKS_MAX; i++) {
         struct node_link link = {.bytes_per_s = 0};
+        int64_t patience_end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS;
 
         if (left_ms(p->params.end_ms) == 0)
             return;
         (void)snprintf(link.node, sizeof link.node, "%s", table.stages[i].node);
-        if (meet(&p->params, &table, i, &link, &err) != ERR_OK)
+        if (strcmp(link.node, table.stages[0].node) == 0)
+            continue;
+        if (meet(&p->params, &table, i, &link, patience_end_ms, &err) != ERR_OK)
             LOG(LOG_INFO, "link not measured to its end", LOG_S("node", link.node),
                 LOG_S("reason", err.text));
         if (link.bytes_per_s > 0)

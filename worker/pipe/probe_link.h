@@ -1,8 +1,8 @@
 /* pipe/probe_link.h - what a message from this machine to others takes, measured between probes.
  *
  * The probes of a job run side by side, one a node. Each has the two ports of a worker and is given
- * a peer table (struct peers, attempt 0) over the control port: itself, then the others that it
- * meets, one after the other. Two that meet open the links of two neighbouring stages, so
+ * a peer table (struct peers, attempt 0) over the control port: itself, then whom it meets in each
+ * round; itself again when it is left over. Two that meet open the links of two neighbouring stages, so
  * every message goes the way that training's go, and take turns: small messages that are answered
  * for the latency, then large ones, each answered before the next, for the bandwidth.
  *

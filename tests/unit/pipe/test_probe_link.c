@@ -185,6 +185,7 @@ static void probe_link_passes_over_who_does_not_come(void **state)
     begin(&parties[2], 2, 30000);
     add_peer(&parties[0], &parties[2], free_port()); /* nobody is there */
     add_peer(&parties[0], &parties[1], 0);
+    add_peer(&parties[1], &parties[1], 0); /* left over in the first round */
     add_peer(&parties[1], &parties[0], 0);
     run_all(2);
     probe_link_close(parties[2].probe);
