@@ -186,8 +186,8 @@ static bool join(const struct cut_problem *p, struct chain *c, int pos, int leve
 
 /* Let the node at `pos` be the stage in front of those of `level`. What cannot get below the limit
  * any more is no state. */
-static void extend(const struct cut_problem *p, struct chain *c, const struct front *front,
-                   double limit_ms, int pos, int level)
+static void extend(const struct cut_problem *p, struct chain *c, struct front *front, int pos,
+                   int level)
 {
     int to = level < c->last_level ? level + 1 : level;
     size_t states = (size_t)to * ((size_t)p->n_units + 1);
@@ -195,20 +195,21 @@ static void extend(const struct cut_problem *p, struct chain *c, const struct fr
     double *least = c->least_ms + states;
     struct chain_choice *choice =
         c->choice + (size_t)pos * ((size_t)p->max_stages + 1) * ((size_t)p->n_units + 1) + states;
-    struct front_run runs[MODEL_UNITS_MAX];
+    struct front_run runs[FRONT_RUNS_MAX];
+    int n;
 
-    front_runs(p, front, runs);
-    for (int first = front->most_first; first >= front->least_first; first--) {
-        int end = runs[first].end;
-        double ms = runs[first].ms;
+    front->best_ms = best;
+    n = front_runs(p, front, runs);
+    for (int i = 0; i < n; i++) {
+        int first = runs[i].first;
 
-        if (ms >= best[first] || ms + c->rest_ms[first] >= limit_ms)
+        if (runs[i].ms >= best[first])
             continue;
-        best[first] = ms;
+        best[first] = runs[i].ms;
         choice[first] = (struct chain_choice){
-            .end = (short)end, .level = (short)level, .class = c->front_class[end]};
-        if (ms < least[first])
-            least[first] = ms;
+            .end = runs[i].end, .level = (short)level, .class = c->front_class[runs[i].end]};
+        if (runs[i].ms < least[first])
+            least[first] = runs[i].ms;
         if (first < c->least_begin[to])
             c->least_begin[to] = first;
     }
@@ -228,7 +229,9 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
     struct front front = {.node = node,
                           .is_roomy = is_roomy(p, c, limits->cap_ms, node),
                           .cap_ms = limits->cap_ms,
-                          .behind_ms = c->front_ms};
+                          .behind_ms = c->front_ms,
+                          .rest_ms = c->rest_ms,
+                          .limit_ms = limits->limit_ms};
 
     for (size_t level = 0; level <= (size_t)c->last_level; level++) {
         size_t choices = (size_t)pos * ((size_t)p->max_stages + 1) + level;
@@ -239,7 +242,7 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
     for (int level = 0; level <= c->last_level && level < p->max_stages; level++) {
         front.in_flight = cut_in_flight(p, level);
         if (level < c->n_nodes - pos && join(p, c, pos, level, &front))
-            extend(p, c, &front, limits->limit_ms, pos, level);
+            extend(p, c, &front, pos, level);
     }
     *behind = c->with;
     c->with = before;

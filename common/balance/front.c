@@ -25,27 +25,36 @@ static bool fits(const struct cut_problem *p, const struct front *f, int first, 
            (f->is_roomy || cut_run_bytes(p, first, end, f->in_flight) <= p->memory[f->node]);
 }
 
-static void slide(const struct cut_problem *p, const struct front *f, struct front_run *out)
+static bool is_better(const struct front *f, int first, double ms)
+{
+    return ms < f->best_ms[first] && (f->rest_ms ? f->rest_ms[first] : 0) + ms < f->limit_ms;
+}
+
+static int slide(const struct cut_problem *p, const struct front *f, struct front_run *out)
 {
     const double *ms = p->ms[f->node];
     int next = f->most_end < p->n_units ? f->most_end : p->n_units - 1;
-    int limit = next;
     int least = f->least_first > 1 ? f->least_first : 1;
+    int n = 0;
     struct queue q;
 
     q.head = q.tail = 0;
     for (int first = f->most_first; first >= least; first--) {
         for (; next > first && next >= f->least_end; next--)
             push(&q, next, f->behind_ms[next] + ms[next]);
-        while (limit > first && !fits(p, f, first, limit))
-            limit--;
-        while (q.head < q.tail && q.end[q.head] > limit)
+        /* What does not fit now will not with a unit more. */
+        while (q.head < q.tail && is_better(f, first, q.ms[q.head] - ms[first])) {
+            if (fits(p, f, first, q.end[q.head])) {
+                out[n++] =
+                    (struct front_run){q.ms[q.head] - ms[first], (short)first, q.end[q.head]};
+                break;
+            }
             q.head++;
-        if (q.head < q.tail)
-            out[first] = (struct front_run){q.ms[q.head] - ms[first], q.end[q.head]};
-        else if (next < f->least_end)
-            return; /* all ends are out of reach */
+        }
+        if (q.head == q.tail && next < f->least_end)
+            break; /* all ends are out of reach */
     }
+    return n;
 }
 
 static void keep_better(const struct cut_problem *p, const struct front *f, int first, int end,
@@ -53,26 +62,41 @@ static void keep_better(const struct cut_problem *p, const struct front *f, int 
 {
     double ms = f->behind_ms[end] + cut_run_ms(p, f->node, first, end);
 
-    if (ms <= run->ms && !isinf(ms) && fits(p, f, first, end))
-        *run = (struct front_run){ms, end};
+    if (ms <= run->ms && is_better(f, first, ms) && fits(p, f, first, end))
+        *run = (struct front_run){ms, (short)first, (short)end};
 }
 
-void front_runs(const struct cut_problem *p, const struct front *f, struct front_run *out_runs)
+/* All units up to the last one. */
+static int end_all(const struct cut_problem *p, const struct front *f, struct front_run *out)
 {
     int last = p->n_units;
+    int n = 0;
 
-    for (int first = f->least_first; first <= f->most_first; first++)
-        out_runs[first] = (struct front_run){INFINITY, 0};
-    slide(p, f, out_runs);
-    if (f->least_first == 0)
-        for (int end = f->least_end; end <= f->most_end && end < last; end++)
-            keep_better(p, f, 0, end, &out_runs[0]);
     if (f->most_end < last || isinf(f->behind_ms[last]))
-        return;
+        return 0;
     for (int first = last - 1; first >= f->least_first; first--) {
+        struct front_run run = {INFINITY, 0, 0};
+
         if (cut_run_ms(p, f->node, first, last) > f->cap_ms)
-            return;
+            break;
         if (first <= f->most_first)
-            keep_better(p, f, first, last, &out_runs[first]);
+            keep_better(p, f, first, last, &run);
+        if (run.end > 0)
+            out[n++] = run;
     }
+    return n;
+}
+
+int front_runs(const struct cut_problem *p, const struct front *f,
+               struct front_run out_runs[static FRONT_RUNS_MAX])
+{
+    struct front_run whole = {INFINITY, 0, 0};
+    int n = end_all(p, f, out_runs);
+
+    if (f->least_first == 0)
+        for (int end = f->least_end; end <= f->most_end && end < p->n_units; end++)
+            keep_better(p, f, 0, end, &whole);
+    if (whole.end > 0)
+        out_runs[n++] = whole;
+    return n + slide(p, f, out_runs + n);
 }

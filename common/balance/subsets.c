@@ -125,20 +125,20 @@ static void extend(const struct cut_problem *p, struct subsets *s, const struct 
                                 .behind_ms = s->behind_ms,
                                 .least_end = s->least_end,
                                 .most_end = s->most_end,
-                                .most_first = s->most_end - 1};
-    struct front_run runs[MODEL_UNITS_MAX];
+                                .most_first = s->most_end - 1,
+                                .best_ms = s->sum_ms + row,
+                                .limit_ms = s->limit_ms};
+    struct front_run runs[FRONT_RUNS_MAX];
+    int n = front_runs(p, &front, runs);
 
-    front_runs(p, &front, runs);
-    for (int first = 0; first < s->most_end; first++) {
-        double *best = &s->sum_ms[row + (size_t)first];
+    for (int i = 0; i < n; i++) {
+        size_t state = row + (size_t)runs[i].first;
 
-        if (runs[first].ms >= *best)
+        if (runs[i].ms >= s->sum_ms[state])
             continue;
-        *best = runs[first].ms;
-        s->choice[row + (size_t)first] =
-            (struct subsets_choice){.kind = (short)kind,
-                                    .end = (short)runs[first].end,
-                                    .behind = s->behind[runs[first].end]};
+        s->sum_ms[state] = runs[i].ms;
+        s->choice[state] = (struct subsets_choice){
+            .kind = (short)kind, .end = runs[i].end, .behind = s->behind[runs[i].end]};
     }
 }
 
@@ -216,6 +216,7 @@ bool subsets_solve(const struct cut_problem *p, void *subsets, double cap_ms, do
     int class = 0;
 
     s->cap_ms = cap_ms;
+    s->limit_ms = limit_ms;
     fill(p, s);
     best_ms = find_best(p, s, &set, &class);
     if (isinf(best_ms) || best_ms >= limit_ms)

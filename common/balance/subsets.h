@@ -30,7 +30,7 @@ struct subsets {
     int most[PARTITION_CANDIDATES_MAX];    /* nodes of each kind that a set has */
     double *sum_ms;                        /* [n_sets][n_classes][n_units+1] */
     struct subsets_choice *choice;
-    double cap_ms;                         /* of the solve at hand */
+    double cap_ms, limit_ms;               /* of the solve at hand */
     double behind_ms[MODEL_UNITS_MAX + 1]; /* the set at hand, with the edge in front of it */
     short behind[MODEL_UNITS_MAX + 1];     /* and the link class of its first stage */
     int least_end, most_end;               /* where it may begin */
