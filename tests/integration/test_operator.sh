@@ -160,6 +160,17 @@ same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to
     cat "$dir/text"
     [ "$rc" = 1 ] && grep -q 'n1 is cordoned' "$dir/text" && grep -q 'n2 is not measured yet' "$dir/text"
 }
+off_the_plan() { # what the nodes declare has nothing to do with what they can
+    kubectl label node n1 n2 n3 skyjob.dev/gflops=3 --overwrite >/dev/null
+    steps=4000 job drifts "$stages3" && until_true 40 has_event 'Stage[SF][a-z]*: Stage [0-2] (.*) on node n[1-3] has taken'
+    local rc=$?
+    kubectl label node n1 skyjob.dev/gflops=80 --overwrite >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 --overwrite >/dev/null &&
+        kubectl label node n3 skyjob.dev/gflops=20 --overwrite >/dev/null
+    kubectl get sj drifts -o yaml | tail -n 60
+    [ "$rc" = 0 ] && field drifts '{.status.stages[*].busyPercent}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
+        field drifts '{.status.stages[*].offReported}' | grep -q true && field drifts '{.status.progress.stepMs}' | grep -q '^[0-9]' &&
+        "$OUT/bin/kubectl-skyjob" status drifts | grep -q 'a step: .* ms predicted, .* ms measured'
+}
 first_step_in_time() { # Running is said at most 5 s after the last pod has started
     job prompt "$stages3" && until_true 30 is prompt Running 'True Training' || return
     local last running
@@ -385,6 +396,7 @@ check 'kubectl explain describes the fields' until_true 20 explained # soon afte
 until_true 90 collects_garbage || exit 1
 check 'workers are introduced within 5 s of the last pod' first_step_in_time
 check 'a plan made on the command line is the one that the operator makes' same_plan
+check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
 check 'a job completes when a worker crashes, after a pause' loses_process
 check 'a job that may not restart fails, and leaves nothing running' gives_up
