@@ -134,11 +134,11 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
 
 /* --- what is shown --- */
 
-/* The mean of the first steps, then one that forgets: the first step, which also touches all memory
- * for the first time, is to weigh no more than another. */
+/* The mean of the first steps, then one that forgets. Step 0 touches all memory for the first time,
+ * which nobody else has to do: it counts only until there is another. */
 static void smooth(double *average, double value, int64_t step)
 {
-    double share = 1.0 / (double)(step + 1);
+    double share = step > 1 ? 1.0 / (double)step : 1;
 
     *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
 }
