@@ -137,6 +137,9 @@ static void write_stages(const struct report *r, struct jsonw *w)
         model_range_name(&r->request->spec->model, stage->first_unit, stage->n_units, units);
         jsonw_open_object(w, NULL);
         jsonw_string(w, "node", name_of(r, stage->node));
+        jsonw_int(w, "cpuMilli", r->request->nodes[stage->node].cpu_milli);
+        jsonw_double(w, "gflops", r->request->nodes[stage->node].gflops);
+        jsonw_double(w, "unitMs", r->request->nodes[stage->node].unit_ms);
         jsonw_string(w, "units", units);
         jsonw_int(w, "firstUnit", stage->first_unit);
         jsonw_int(w, "unitCount", stage->n_units);

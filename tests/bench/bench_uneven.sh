@@ -1,34 +1,102 @@
 #!/bin/bash
-# The plan that fits the nodes against the even one, trained for real: three workers at 1 : 2 : 4,
-# the two plans in turn, and the middle one of the ratios.
+# Plans trained for real on workers with CPU quotas: three at 1 : 2 : 4, four at 1 : 2 : 3 : 6, three
+# alike. Even, Dynamic and Optimal, all planned with the same measurement of the workers, and the cut
+# of Optimal with one micro-batch at a time, as Sky Computing ran. Each twice in turn, and the faster
+# one counts: whatever else a machine does only ever slows a run. MiniLM's layers, 8 micro-batches of
+# 32 sequences, so that a stage computes for longer than a quota's period of 100 ms. With less to do
+# a serial stage saves up CPU time while it waits, then computes at full speed, and a quarter of a CPU
+# is not slow. About 4 minutes.
+#
+#   tests/bench/bench_uneven.sh [CLUSTER...]    only these: three, four, alike
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=${OUT:-build/release}
-workers=cpu=0.25,cpu=0.5,cpu=1
-job=$(mktemp --suffix=.yaml)
-trap 'rm -f "$job"' EXIT
-cat >"$job" <<'E2'
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+mkdir "$work/data"
+cp build/sample/mnli/{train.tsv,vocab.txt} "$work/data/"
+head -n 40 build/sample/mnli/dev_matched.tsv >"$work/data/dev_matched.tsv"
+
+# job PLACEMENT
+job() {
+    cat >"$work/job.yaml" <<E3
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: uneven}
 spec:
-  model: {preset: BertMini, vocabSize: 512, maxPositions: 64}
+  model: {preset: BertBase, hiddenSize: 384, heads: 6, vocabSize: 512, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: 60, batchSize: 64, microBatches: 8, maxLength: 64}
-  placement: {minStages: 3, maxStages: 3}
-E2
-speed() { # speed STRATEGY: tokens a second
-    "$out/bin/kubectl-skyjob" run -f "$job" --workers $workers --data build/sample/mnli \
-        --strategy "$1" --json 2>/dev/null | jq .tokensPerSecond
+  training: {steps: 3, batchSize: 256, microBatches: 8, maxLength: 64}
+  placement: {$1}
+E3
 }
-for _ in 1 2 3; do
-    echo "$(speed Optimal) $(speed Even)"
-done | awk -v cpu="$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)" '
-    { ratio[NR] = $1 / $2; print "bench_uneven: Optimal", $1, "Even", $2, "tokens/s" >"/dev/stderr" }
-    END {
-        for (i = 1; i <= NR; i++) for (j = i + 1; j <= NR; j++) if (ratio[j] < ratio[i]) {
-            t = ratio[i]; ratio[i] = ratio[j]; ratio[j] = t
-        }
-        printf "{\"name\":\"uneven.optimal\",\"value\":%.3f,\"unit\":\"x\",", ratio[2]
-        printf "\"against\":\"Even on the same workers, cpu 0.25 0.5 1, in turn\",\"cpu\":\"%s\"}\n", cpu
-    }'
+skyjob() { # skyjob COMMAND ARGUMENT...: what it says goes to the screen only if it fails
+    "$out/bin/kubectl-skyjob" "$1" -f "$work/job.yaml" "${@:2}" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
+}
+# measure NAME WORKERS: as Node objects, each with its best of three figures
+measure() {
+    local n=$(($(tr -cd , <<<"$2" | wc -c) + 1))
+    job "minStages: $n, maxStages: $n"
+    for _ in 1 2 3; do skyjob plan --workers "$2" -o json; done |
+        jq -s '{kind: "List", items: [[.[].stages[]] | group_by(.node)[] | {kind: "Node", metadata: {name: .[0].node, labels:
+            {"skyjob.dev/gflops": (map(.gflops) | max | tostring), "skyjob.dev/unit-ms": (map(.unitMs) | min | tostring)}},
+            status: {allocatable: {cpu: "\(.[0].cpuMilli)m", memory: "4Gi"}}}]}' >"$work/$1.nodes"
+}
+# train NAME WORKERS PLAN [ARGUMENT...]: the result of the fastest run so far is kept as NAME
+train() {
+    local name=$1 workers=$2 plan=$3
+    shift 3
+    job "strategy: Manual, stages: $(jq -c '[.stages[] | {units: .unitCount, node}]' "$plan")"
+    skyjob run --workers "$workers" --data "$work/data" --json "$@" >"$work/result"
+    jq -rs --arg name "$name" '"bench_uneven: \($name): a step \(.[0].stepMs | round) ms, planned \(.[1].predictedStepMs
+        | round); stages \([.[0].stages, .[1].stages] | transpose | map("\(.[0].units) units on \(.[0].cpuMilli)m \(.[0].measuredMs
+        | round) ms, planned \(.[1].predictedMs | round)") | join("; "))"' "$work/result" "$plan" >&2
+    if [ ! -e "$work/$name" ] || jq -es '.[0].stepMs < .[1].stepMs' "$work/result" "$work/$name" >/dev/null; then
+        mv "$work/result" "$work/$name"
+    fi
+}
+# cluster NAME WORKERS STRATEGY...
+cluster() {
+    local name=$1 workers=$2 strategy n
+    shift 2
+    n=$(($(tr -cd , <<<"$workers" | wc -c) + 1))
+    [ -e "$work/$name.nodes" ] || measure "$name" "$workers"
+    for strategy; do
+        job "minStages: $n, maxStages: $n"
+        skyjob plan --nodes "$work/$name.nodes" --strategy "$strategy" -o json >"$work/$strategy.plan"
+        train "$name.${strategy,,}" "$workers" "$work/$strategy.plan"
+    done
+}
+row() { # row NAME OTHER AGAINST: how many times as fast NAME.optimal is as NAME.OTHER
+    jq -cs --arg name "uneven.$1.$2" --arg against "$3" --arg cpu "$cpu" \
+        '{$name, value: (.[0].stepMs / .[1].stepMs), unit: "x", $against, $cpu}' "$work/$1.$2" "$work/$1.optimal"
+}
+run_three() {
+    cluster three cpu=0.25,cpu=0.5,cpu=1 Even Dynamic Optimal
+    train three.serial cpu=0.25,cpu=0.5,cpu=1 "$work/Optimal.plan" --serial
+}
+run_four() { cluster four cpu=0.15,cpu=0.3,cpu=0.45,cpu=0.9 Even Dynamic Optimal; }
+run_alike() {
+    cluster alike cpu=0.6,cpu=0.6,cpu=0.6 Even Optimal
+    train alike.serial cpu=0.6,cpu=0.6,cpu=0.6 "$work/Optimal.plan" --serial
+}
+rows_three() {
+    row three even 'Even on the same workers, cpu 0.25 0.5 1'
+    row three dynamic 'Dynamic on the same workers, cpu 0.25 0.5 1'
+    row three serial 'the same cut, one micro-batch at a time, cpu 0.25 0.5 1'
+}
+rows_four() {
+    row four even 'Even on the same workers, cpu 0.15 0.3 0.45 0.9'
+    row four dynamic 'Dynamic on the same workers, cpu 0.15 0.3 0.45 0.9'
+}
+rows_alike() {
+    row alike even 'Even on the same workers, cpu 0.6 0.6 0.6'
+    row alike serial 'the same cut, one micro-batch at a time, cpu 0.6 0.6 0.6'
+}
+
+[ $# -gt 0 ] || set -- three four alike
+for which; do
+    for _ in $(seq "${TURNS:-2}"); do "run_$which"; done
+    "rows_$which"
+done
