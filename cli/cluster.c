@@ -60,10 +60,10 @@ static void look_at_speed(const struct cluster *c, const struct json *node,
                           struct cluster_machine *m)
 {
     const struct spec *spec = &c->job->spec;
-    struct mark mark;
+    const struct mark *mark = &m->mark;
     struct err why;
 
-    mark_read(node, &mark);
+    mark_read(node, &m->mark);
     if (nodefile_read(node, &m->node, &why) != ERR_OK) {
         (void)snprintf(m->node.name, sizeof m->node.name, "%s",
                        json_string(json_path(node, "metadata.name"), ""));
@@ -75,7 +75,7 @@ static void look_at_speed(const struct cluster *c, const struct json *node,
                          : "is not measured yet: the operator will when the job is submitted");
     }
     if (spec->training.precision == SPEC_PRECISION_BF16 &&
-        mark_bf16(&mark, mark.has_probe ? &mark.probe.found : NULL) == NODE_NO)
+        mark_bf16(mark, mark->has_probe ? &mark->probe.found : NULL) == NODE_NO)
         leave_out(m, "has a processor that cannot do spec.training.precision BF16");
 }
 
@@ -160,13 +160,16 @@ static void take_used(struct cluster_machine *m)
 enum err_code cluster_close(struct cluster *c, struct err *err)
 {
     c->nodes = calloc((size_t)c->n_machines + 1, sizeof *c->nodes);
-    if (!c->nodes)
+    c->marks = calloc((size_t)c->n_machines + 1, sizeof *c->marks);
+    if (!c->nodes || !c->marks)
         return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", c->n_machines);
     sort(c);
     for (int i = 0; i < c->n_machines; i++) {
         take_used(&c->machines[i]);
-        if (c->machines[i].why_not[0] == '\0')
-            c->nodes[c->n_nodes++] = c->machines[i].node;
+        if (c->machines[i].why_not[0])
+            continue;
+        c->marks[c->n_nodes] = c->machines[i].mark;
+        c->nodes[c->n_nodes++] = c->machines[i].node;
     }
     return ERR_OK;
 }
@@ -202,5 +205,6 @@ void cluster_deinit(struct cluster *c)
 {
     free(c->machines);
     free(c->nodes);
+    free(c->marks);
     *c = (struct cluster){.n_machines = 0};
 }

@@ -8,6 +8,7 @@
 #ifndef CLI_CLUSTER_H
 #define CLI_CLUSTER_H
 
+#include "api/mark.h"
 #include "api/node.h"
 #include "cli/job.h"
 #include "kube/client.h"
@@ -17,6 +18,7 @@
 #define CLUSTER_MEMORY_MIN_BYTES ((int64_t)160 << 20)
 
 struct cluster_machine {
+    struct mark mark;       /* what it says of itself */
     struct node node;       /* before cluster_close() all that is allocatable, then what is free */
     int64_t cpu_used_milli; /* requested by pods */
     int64_t memory_used_bytes;
@@ -31,6 +33,7 @@ struct cluster {
     struct cluster_machine *machines; /* all; by name from the first pod on */
     int n_nodes;
     struct node *nodes; /* those that can take a stage */
+    struct mark *marks; /* of each of them */
 };
 
 /* Ask for all Nodes and Pods. Pods of the job itself do not count: a new plan has their room. Call

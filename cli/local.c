@@ -9,8 +9,11 @@
 
 #include "api/names.h"
 #include "balance/explain.h"
+#include "balance/network.h"
 
 #define WORKER_NAME "skyjob-worker"
+/* Beyond, all links are alike: a table for more would take more memory than it is worth. */
+#define LINKS_NODES_MAX 1024
 
 /* --- files that belong to this program --- */
 
@@ -226,13 +229,47 @@ static enum err_code measure_lengths(struct local *l, const struct local_params 
     return rc;
 }
 
+/* What the nodes say of their links, and of this job's data. */
+static enum err_code heed_marks(struct local *l, const struct mark *marks, const struct node *nodes,
+                                int n_nodes, struct err *err)
+{
+    struct network_node *network = calloc((size_t)n_nodes + 1, sizeof *network);
+    struct cost_link *links = calloc((size_t)n_nodes * (size_t)n_nodes + 1, sizeof *links);
+    char work[MARK_WORK_BYTES];
+
+    mark_work(&l->job.spec, l->job.namespace, work);
+    for (int i = 0; network && i < n_nodes; i++) {
+        const struct node_probe *found = marks[i].has_probe ? &marks[i].probe.found : NULL;
+
+        network[i] = (struct network_node){nodes[i].name, &marks[i], found};
+        if (found && found->lengths.mean > 0 && strcmp(marks[i].probe.subject.work, work) == 0)
+            l->job.spec.data.lengths = found->lengths;
+    }
+    if (network && links && network_links(network, n_nodes, links)) {
+        l->links = links;
+        links = NULL;
+    }
+    free(links);
+    if (!network)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", n_nodes);
+    free(network);
+    return ERR_OK;
+}
+
 static enum err_code make_plan(struct local *l, const struct local_params *params,
                                const struct node *nodes, int n_nodes, struct err *err)
 {
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
-    l->request = (struct partition_request){
-        .spec = &l->job.spec, .nodes = nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
+    if (params->marks && n_nodes <= LINKS_NODES_MAX)
+        rc = heed_marks(l, params->marks, nodes, n_nodes, err);
+    if (rc != ERR_OK)
+        return rc;
+    l->request = (struct partition_request){.spec = &l->job.spec,
+                                            .nodes = nodes,
+                                            .n_nodes = n_nodes,
+                                            .link = COST_LINK_DEFAULT,
+                                            .links = l->links};
     rc = partition_solve(&l->request, &l->placement, err);
     if (rc != ERR_OK)
         return rc;
@@ -277,6 +314,8 @@ enum err_code local_plan(struct local *out, const struct local_params *params,
 void local_deinit(struct local *l, bool keeps_folder)
 {
     throttle_free(l->throttle);
+    free(l->links);
+    l->links = NULL;
     if (l->folder[0] && !keeps_folder)
         remove_folder(l->folder);
     job_deinit(&l->job);

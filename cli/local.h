@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "api/mark.h"
 #include "api/plan.h"
 #include "balance/partition.h"
 #include "cli/job.h"
@@ -16,18 +17,20 @@
 
 struct local_params {
     const char *job_path;
-    const char *workers;  /* as machine_parse() reads it */
-    const char *strategy; /* NULL: the job's own */
-    bool is_serial;       /* one micro-batch at a time, to be compared with */
-    const char *data;     /* folder of the job's data; NULL: the sample if that is what it is */
-    const char *model;    /* folder of the model to start from, or NULL */
-    FILE *talk;           /* where to tell people what is going on */
+    const char *workers;      /* as machine_parse() reads it */
+    const char *strategy;     /* NULL: the job's own */
+    bool is_serial;           /* one micro-batch at a time, to be compared with */
+    const char *data;         /* folder of the job's data; NULL: the sample if that is what it is */
+    const char *model;        /* folder of the model to start from, or NULL */
+    const struct mark *marks; /* of the nodes of local_plan(); NULL: they say nothing */
+    FILE *talk;               /* where to tell people what is going on */
 };
 
 struct local {
     struct job job;
     struct machine machine;
     struct partition_request request; /* points into the two above */
+    struct cost_link *links;          /* of the request, when somebody knows of any */
     struct placement placement;
     struct plan plan;
     struct throttle *throttle;

@@ -98,6 +98,7 @@ static enum err_code take_node(const struct json *json, struct nodefile *f, stru
             return err_set(err, ERR_INVALID, "node %.60s is there twice", n.name);
     if (f->n_nodes == NODEFILE_NODES_MAX)
         return err_set(err, ERR_LIMIT, "more than %d nodes", NODEFILE_NODES_MAX);
+    mark_read(json, &f->marks[f->n_nodes]);
     f->nodes[f->n_nodes++] = n;
     return ERR_OK;
 }
@@ -154,12 +155,14 @@ static enum err_code read_documents(const struct buf *text, struct nodefile *f, 
 enum err_code nodefile_load(const char *path, struct nodefile *out, struct err *err)
 {
     struct buf text = {.max = NODEFILE_MAX_BYTES};
-    struct nodefile f = {.nodes = calloc(NODEFILE_NODES_MAX, sizeof *f.nodes)};
-    enum err_code rc;
+    struct nodefile f = {.nodes = calloc(NODEFILE_NODES_MAX, sizeof *f.nodes),
+                         .marks = calloc(NODEFILE_NODES_MAX, sizeof *f.marks)};
+    enum err_code rc = ERR_OK;
 
-    if (!f.nodes)
-        return err_set(err, ERR_NO_MEMORY, "reading %.300s", path);
-    rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+    if (!f.nodes || !f.marks)
+        rc = err_set(err, ERR_NO_MEMORY, "reading %.300s", path);
+    if (rc == ERR_OK)
+        rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
     if (rc == ERR_OK) {
         rc = read_documents(&text, &f, err);
         if (rc != ERR_OK)
@@ -176,5 +179,6 @@ enum err_code nodefile_load(const char *path, struct nodefile *out, struct err *
 void nodefile_deinit(struct nodefile *f)
 {
     free(f->nodes);
+    free(f->marks);
     *f = (struct nodefile){.nodes = NULL};
 }

@@ -7,6 +7,7 @@
 #ifndef CLI_NODEFILE_H
 #define CLI_NODEFILE_H
 
+#include "api/mark.h"
 #include "api/node.h"
 
 #define NODEFILE_MAX_BYTES ((size_t)64 << 20)
@@ -14,6 +15,7 @@
 
 struct nodefile {
     struct node *nodes; /* that take pods */
+    struct mark *marks; /* what each of them says besides */
     int n_nodes;
     int n_closed; /* nodefile_why_closed() */
 };

@@ -132,7 +132,7 @@ static enum err_code ask_cluster(const struct arguments *a, const struct job *jo
                         : err_wrap(err, rc, "ask the cluster (or name --workers or --nodes)");
 }
 
-static enum err_code make_plan(const struct arguments *a, struct source *from, struct local *out,
+static enum err_code make_plan(struct arguments *a, struct source *from, struct local *out,
                                struct err *err)
 {
     enum err_code rc;
@@ -141,6 +141,7 @@ static enum err_code make_plan(const struct arguments *a, struct source *from, s
         return local_init(out, &a->params, err);
     if (a->nodes) {
         rc = nodefile_load(a->nodes, &from->file, err);
+        a->params.marks = from->file.marks;
         if (rc == ERR_OK)
             rc = local_plan(out, &a->params, from->file.nodes, from->file.n_nodes, err);
         return rc;
@@ -149,6 +150,7 @@ static enum err_code make_plan(const struct arguments *a, struct source *from, s
     if (rc == ERR_OK)
         rc = ask_cluster(a, &out->job, &from->cluster, err);
     from->is_cluster = rc == ERR_OK;
+    a->params.marks = from->cluster.marks;
     if (rc == ERR_OK)
         rc = local_plan(out, &a->params, from->cluster.nodes, from->cluster.n_nodes, err);
     return rc;

@@ -206,12 +206,19 @@ static uint64_t meeting(const char *first, const char *second)
     return hash_bytes(h, second, strlen(second) + 1);
 }
 
-static enum err_code session_open(struct session *s, const struct probe_link_params *p,
-                                  const struct peers *table, int other, int patience_ms,
-                                  struct err *err)
+struct appointment {
+    const struct probe_link_params *params;
+    const struct peers *table;
+    int other;      /* in the table */
+    int64_t end_ms; /* of waiting for it */
+};
+
+static enum err_code session_open(struct session *s, const struct appointment *with,
+                                  int patience_ms, struct err *err)
 {
-    const char *mine = table->stages[0].node;
-    const char *its = table->stages[other].node;
+    const struct probe_link_params *p = with->params;
+    const char *mine = with->table->stages[0].node;
+    const char *its = with->table->stages[with->other].node;
     bool is_first = strcmp(mine, its) < 0;
     struct link_params params = {.listen_address = p->tensor_host,
                                  .listen_port = p->tensor_port,
@@ -222,7 +229,7 @@ static enum err_code session_open(struct session *s, const struct probe_link_par
                                             .n_receive_slots = 2,
                                             .n_send_slots = 2},
                                  .dial_timeout_ms = patience_ms};
-    struct link_peer peer = {.port = table->stages[other].port};
+    struct link_peer peer = {.port = with->table->stages[with->other].port};
     enum err_code rc;
 
     s->in = is_first ? LINK_BACKWARD_IN : LINK_FORWARD_IN;
@@ -234,7 +241,7 @@ static enum err_code session_open(struct session *s, const struct probe_link_par
     if (!s->area || !s->bytes)
         return err_set(err, ERR_NO_MEMORY, "no memory for messages");
     params.area = s->area;
-    (void)snprintf(peer.host, sizeof peer.host, "%s", table->stages[other].host);
+    (void)snprintf(peer.host, sizeof peer.host, "%s", with->table->stages[with->other].host);
     rc = link_open(&params, &s->link, err);
     if (rc == ERR_OK)
         rc = link_set_peers(s->link, is_first ? &peer : NULL, is_first ? NULL : &peer, err);
@@ -253,18 +260,18 @@ static void session_close(struct session *s)
 }
 
 /* The one whose name comes first measures first. Sets what it could find out. */
-static enum err_code meet(const struct probe_link_params *p, const struct peers *table, int other,
-                          struct node_link *out, int64_t patience_end_ms, struct err *err)
+static enum err_code meet(const struct appointment *with, struct node_link *out, struct err *err)
 {
     struct session s = {.link = NULL};
-    int patience_ms = left_ms(patience_end_ms < p->end_ms ? patience_end_ms : p->end_ms);
-    enum err_code rc = session_open(&s, p, table, other, patience_ms, err);
+    int64_t end_ms = with->params->end_ms;
+    int patience_ms = left_ms(with->end_ms < end_ms ? with->end_ms : end_ms);
+    enum err_code rc = session_open(&s, with, patience_ms, err);
 
     if (rc == ERR_OK)
         rc = link_wait_ready(s.link, patience_ms, err);
     s.end_ms = clock_now_ms() + SESSION_MS;
-    if (s.end_ms > p->end_ms)
-        s.end_ms = p->end_ms;
+    if (s.end_ms > end_ms)
+        s.end_ms = end_ms;
     if (rc == ERR_OK && s.out == LINK_BACKWARD_OUT)
         rc = serve(&s, err);
     if (rc == ERR_OK)
@@ -288,14 +295,17 @@ void probe_link_run(struct probe_link *p, struct node_probe *out)
     begin_ms = clock_now_ms();
     for (int i = 1; i < table.n_stages && out->n_links < NODE_LINKS_MAX; i++) {
         struct node_link link = {.bytes_per_s = 0};
-        int64_t patience_end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS;
+        struct appointment with = {.params = &p->params,
+                                   .table = &table,
+                                   .other = i,
+                                   .end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS};
 
         if (left_ms(p->params.end_ms) == 0)
             return;
         (void)snprintf(link.node, sizeof link.node, "%s", table.stages[i].node);
         if (strcmp(link.node, table.stages[0].node) == 0)
             continue;
-        if (meet(&p->params, &table, i, &link, patience_end_ms, &err) != ERR_OK)
+        if (meet(&with, &link, &err) != ERR_OK)
             LOG(LOG_INFO, "link not measured to its end", LOG_S("node", link.node),
                 LOG_S("reason", err.text));
         if (link.bytes_per_s > 0)

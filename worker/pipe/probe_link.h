@@ -2,9 +2,9 @@
  *
  * The probes of a job run side by side, one a node. Each has the two ports of a worker and is given
  * a peer table (struct peers, attempt 0) over the control port: itself, then whom it meets in each
- * round; itself again when it is left over. Two that meet open the links of two neighbouring stages, so
- * every message goes the way that training's go, and take turns: small messages that are answered
- * for the latency, then large ones, each answered before the next, for the bandwidth.
+ * round; itself again when it is left over. Two that meet open the links of two neighbouring
+ * stages, so every message goes the way that training's go, and take turns: small messages that are
+ * answered for the latency, then large ones, each answered before the next, for the bandwidth.
  *
  * Whoever does not come, or not in time, is passed over: a probe without links is a probe.
  * Layer: pipe (may use wire api base). Threads: one caller; the control port and each link have

@@ -71,6 +71,8 @@ static void nodefile_takes_what_was_measured_in_a_cluster(void **state)
     assert_true(f.nodes[0].unit_ms == 0.5);
     assert_true(f.nodes[1].gflops == 7); /* declared */
     assert_true(f.nodes[1].unit_ms == 0);
+    assert_true(f.marks[0].has_probe);
+    assert_true(f.marks[1].gflops == 7);
     nodefile_deinit(&f);
 }
 
