@@ -42,6 +42,7 @@ static void write_pace(struct jsonw *w, const struct spec_pace *p)
     jsonw_double(w, "parameter", p->parameter);
     jsonw_double(w, "element", p->element);
     jsonw_double(w, "update", p->update);
+    jsonw_double(w, "sequence", p->sequence);
     jsonw_close(w);
 }
 
@@ -109,16 +110,17 @@ static enum err_code read_pace(const struct json *json, struct spec_pace *out, s
                           .ffn = json_double(json_get(json, "feedForward"), -1),
                           .parameter = json_double(json_get(json, "parameter"), -1),
                           .element = json_double(json_get(json, "element"), -1),
-                          .update = json_double(json_get(json, "update"), -1)};
+                          .update = json_double(json_get(json, "update"), -1),
+                          .sequence = json_double(json_get(json, "sequence"), 0)};
 
     if (!json)
         return ERR_OK;
     if (!(p.attention > 0 && p.attention < 1e6) || !(p.ffn > 0 && p.ffn < 1e6) ||
         !(p.parameter >= 0 && p.parameter < 1e9) || !(p.element >= 0 && p.element < 1e9) ||
-        !(p.update >= 0 && p.update < 1e9))
+        !(p.update >= 0 && p.update < 1e9) || !(p.sequence >= 0 && p.sequence < 1e15))
         return err_set(err, ERR_INVALID,
-                       "probe result: a pace of %g, %g, %g, %g, %g makes no sense", p.attention,
-                       p.ffn, p.parameter, p.element, p.update);
+                       "probe result: a pace of %g, %g, %g, %g, %g, %g makes no sense", p.attention,
+                       p.ffn, p.parameter, p.element, p.update, p.sequence);
     *out = p;
     return ERR_OK;
 }

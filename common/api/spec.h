@@ -111,6 +111,7 @@ struct spec_pace {
     double parameter; /* FLOPs of a weight in every micro-batch, whose bytes come and go */
     double element;   /* of one hidden element of a token in the embeddings */
     double update;    /* of a parameter in the optimizer, once a step */
+    double sequence;  /* of a sequence that is made from its text, on the first stage */
 };
 
 struct spec {
@@ -146,7 +147,7 @@ struct spec {
         int epochs;
         int steps;         /* 0: as many as the epochs have */
         int batch_size;    /* sequences in an optimizer step, a multiple of micro_batches */
-        int micro_batches; /* M */
+        int micro_batches; /* M; 0 before the planner chose, which a plan's spec never has */
         int max_length;    /* tokens of a sequence; longer pairs are cut */
         int64_t seed;
         double dropout;

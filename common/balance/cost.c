@@ -129,7 +129,8 @@ static struct spec_pace pace_of(const struct spec *spec)
                                     .ffn = 1,
                                     .parameter = COST_PARAMETER_FLOPS,
                                     .element = COST_ELEMENT_FLOPS,
-                                    .update = COST_UPDATE_FLOPS};
+                                    .update = COST_UPDATE_FLOPS,
+                                    .sequence = COST_SEQUENCE_FLOPS};
 
     return spec->pace.attention > 0 ? spec->pace : usual;
 }
@@ -145,9 +146,10 @@ static double passes_flops(const struct spec *spec, int unit, const struct model
     double weights = (double)model_unit_params(m, unit) + words;
     double flops = factor * model_unit_flops(m, unit, load) + pace.parameter * weights;
 
-    if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights */
+    if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights, and the head makes the sequences */
         flops = pace.element * load->tokens * m->hidden;
-    return flops * (is_run_again(spec, kind) ? 4.0 / 3 : 1);
+    flops *= is_run_again(spec, kind) ? 4.0 / 3 : 1;
+    return kind == UNIT_EMBEDDINGS ? flops + pace.sequence * load->n_seqs : flops;
 }
 
 /* A micro-batch's share of what is done once a step. */

@@ -13,7 +13,7 @@
  * What is bound by something else counts as so many FLOPs that it takes as long (struct spec_pace,
  * as a probe measured it, else the constants below):
  *
- *   embeddings    element * T C
+ *   embeddings    element * T C + sequence * B   the head makes the sequences from their texts
  *   all others    parameter * params    the weights come, and a gradient comes and goes
  *   every unit    update * params / M   its share of the optimizer's pass
  *
@@ -42,6 +42,7 @@
 #define COST_ELEMENT_FLOPS   200.0 /* 1.5 ns at 137 GFLOP/s */
 #define COST_PARAMETER_FLOPS 135.0 /* 1.0 ns */
 #define COST_UPDATE_FLOPS    100.0 /* 0.7 ns, AdamW and the gradients' norm */
+#define COST_SEQUENCE_FLOPS  1e6   /* 8 us, sequences of the sample */
 
 #define COST_PROCESS_BYTES ((int64_t)64 << 20) /* measured 20 MiB; more with BLAS threads */
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */

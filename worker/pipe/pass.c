@@ -50,9 +50,11 @@ static enum err_code forward_from_feed(struct train *t, const struct exchange_ke
     bool is_eval = t->split != TRAIN_STEP;
     struct stage_input in = {.is_eval = is_eval};
     struct feed_batch batch;
+    int64_t start_ns = clock_now_ns();
     enum err_code rc = is_eval ? feed_eval(t->feed, t->split, key->microbatch, &batch, err)
                                : feed_train(t->feed, key->step, key->microbatch, &batch, err);
 
+    t->compute_ns += clock_now_ns() - start_ns;
     if (rc != ERR_OK)
         return rc;
     in.batch = batch.batch;

@@ -39,7 +39,7 @@ static void make_plan(const struct piece_params *params, struct plan *plan)
     const struct spec *spec = params->spec;
 
     plan->spec = *spec;
-    plan->spec.model.layers = 1;
+    plan->spec.model.layers = params->layers;
     plan->spec.training.recompute = false;
     plan->spec.training.micro_batches = PIECE_MICRO_MAX;
     plan->spec.training.batch_size = params->n_seqs * PIECE_MICRO_MAX;

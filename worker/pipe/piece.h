@@ -1,7 +1,7 @@
 /* pipe/piece.h - a few units of the job's model, to be timed on made up micro-batches.
  *
- * One stage of a model with one layer (so units are 0 embeddings, 1 attention, 2 feed-forward), at
- * the job's shapes, with sequences as long as the job's. Without training.recompute, whose
+ * One stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward ...),
+ * at the job's shapes, with sequences as long as the job's. Without training.recompute, whose
  * arithmetic the cost model adds.
  * Layer: pipe (may use nn data api base). Threads: one caller.
  */
@@ -17,7 +17,8 @@
 struct piece_params {
     const struct spec *spec;
     const struct sequences *sequences;
-    int first_unit, n_units; /* of the first three */
+    int layers;              /* of the model, as few as will do */
+    int first_unit, n_units; /* in front of the pooler */
     int n_seqs;              /* of a micro-batch */
 };
 

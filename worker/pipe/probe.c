@@ -11,15 +11,17 @@
 #include "pipe/cpu.h"
 #include "pipe/piece.h"
 
-#define ROUNDS_MIN       2    /* timed, however long one takes */
-#define UPDATES          3    /* the first one meets memory that nobody has touched */
-#define SMALL            4    /* the smaller micro-batch is so much smaller */
-#define CALL_HIDDEN      16   /* a unit so small that only the cost of its calls is left */
-#define CALL_SHARE_MAX   0.25 /* of a block's time */
-#define WEIGHT_SHARE_MAX 0.5  /* of a block's time; more is noise */
-#define CROWDED          0.9  /* got less than this much of what the limit allows */
-#define TRIAD_FLOATS     ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
-#define TRIAD_ROUNDS     4
+#define ROUNDS_MIN          2    /* timed, however long one takes */
+#define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
+#define UPDATES             3    /* the first one meets memory that nobody has touched */
+#define SMALL               4    /* the smaller micro-batch is so much smaller */
+#define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
+#define CALL_SHARE_MAX      0.25 /* of a block's time */
+#define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
+#define CROWDED             0.9  /* got less than this much of what the limit allows */
+#define USUAL_MICRO_BATCHES 8
+#define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
+#define TRIAD_ROUNDS        4
 
 /* Milliseconds of a round; on the CPU's clock with one thread. */
 struct times {
@@ -30,6 +32,7 @@ struct probe {
     const struct spec *spec;
     const struct sequences *sequences;
     int n_seqs; /* of a micro-batch */
+    int blocks; /* that are timed together; times and figures are of one */
     struct piece piece;
     struct times ms;
     struct model_load load; /* of a whole micro-batch */
@@ -69,6 +72,7 @@ static enum err_code open_piece(struct probe *p, const struct spec *spec, int fi
 {
     struct piece_params params = {.spec = spec,
                                   .sequences = p->sequences,
+                                  .layers = n > 1 ? n / 2 : 1,
                                   .first_unit = first,
                                   .n_units = n,
                                   .n_seqs = n_seqs};
@@ -88,22 +92,33 @@ static enum err_code time_units(struct probe *p, int first, int n, int duration_
     return rc;
 }
 
+/* As many blocks as the model has, or enough that their weights and gradients come from memory: in
+ * a cache they would be there for the next round, which those of a whole stage are not. */
+static int blocks_of(const struct model *m)
+{
+    double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
+    int enough = (int)ceil(CACHE_BYTES / bytes);
+
+    return enough < m->layers ? enough : m->layers;
+}
+
 static enum err_code time_block(struct probe *p, int duration_ms, struct err *err)
 {
-    enum err_code rc = open_piece(p, p->spec, 1, 2, p->n_seqs, err);
+    enum err_code rc = open_piece(p, p->spec, 1, 2 * p->blocks, p->n_seqs, err);
 
     if (rc == ERR_OK)
         rc = time_rounds(p, duration_ms, &p->ms.block, err);
+    p->ms.block /= p->blocks;
     if (rc == ERR_OK) {
         int64_t start_ns;
 
         p->load = p->piece.load;
-        p->params = piece_params(&p->piece);
+        p->params = piece_params(&p->piece) / p->blocks;
         piece_update(&p->piece);
         start_ns = now_ns();
         for (int i = 0; i < UPDATES; i++)
             piece_update(&p->piece);
-        p->ms.update = (double)(now_ns() - start_ns) / 1e6 / UPDATES;
+        p->ms.update = (double)(now_ns() - start_ns) / 1e6 / UPDATES / p->blocks;
     }
     piece_deinit(&p->piece);
     return rc;
@@ -113,12 +128,13 @@ static enum err_code time_block(struct probe *p, int duration_ms, struct err *er
 static enum err_code time_small(struct probe *p, int duration_ms, struct err *err)
 {
     int n_seqs = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
-    enum err_code rc = open_piece(p, p->spec, 1, 2, n_seqs, err);
+    enum err_code rc = open_piece(p, p->spec, 1, 2 * p->blocks, n_seqs, err);
 
     if (rc == ERR_OK)
         rc = time_rounds(p, duration_ms, &p->ms.small, err);
+    p->ms.small /= p->blocks;
     if (rc == ERR_OK)
-        p->small_flops = piece_flops(&p->piece);
+        p->small_flops = piece_flops(&p->piece) / p->blocks;
     piece_deinit(&p->piece);
     return rc;
 }
@@ -216,7 +232,18 @@ static void explain(const struct probe *p, struct node_probe *out)
         .parameter = parameter,
         .element = fmax(0, t->embeddings - t->call) * flops_per_ms / elements,
         .update = t->update * flops_per_ms / p->params,
+        .sequence = p->sequences->make_ms * flops_per_ms,
     };
+}
+
+/* The job's; where the planner is to choose, as many as there are of usual. */
+static int micro_batches(const struct spec *spec)
+{
+    int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
+
+    while (spec->training.batch_size % m != 0)
+        m--;
+    return m;
 }
 
 /* 0 where there is no memory to ask. */
@@ -247,7 +274,8 @@ enum err_code probe_run(const struct spec *spec, const struct sequences *sequenc
         return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
     p->spec = spec;
     p->sequences = sequences;
-    p->n_seqs = spec->training.batch_size / spec->training.micro_batches;
+    p->n_seqs = spec->training.batch_size / micro_batches(spec);
+    p->blocks = blocks_of(&spec->model);
     rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
     if (rc == ERR_OK)
         rc = time_all(p, duration_ms, err);

@@ -21,6 +21,7 @@ static enum err_code load_vocab(const char *folder, struct vocab *out, struct er
 static enum err_code read_all(struct source *source, struct sequences *out, struct err *err)
 {
     int64_t until_ms = clock_now_ms() + SEQUENCES_READ_MS;
+    int64_t start_ns = clock_cpu_ns();
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; rc == ERR_OK && i < source->n_samples && i < SEQUENCES_MAX; i++) {
@@ -32,6 +33,8 @@ static enum err_code read_all(struct source *source, struct sequences *out, stru
         if (clock_now_ms() > until_ms)
             break;
     }
+    if (out->n > 0)
+        out->make_ms = (double)(clock_cpu_ns() - start_ns) / 1e6 / out->n;
     return rc;
 }
 

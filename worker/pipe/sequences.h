@@ -14,6 +14,7 @@ struct sequences {
     int n;
     int tokens[SEQUENCES_MAX]; /* [n] each cut to maxLength, in the order they were read in */
     bool are_read;             /* of the job's own data */
+    double make_ms;            /* of CPU time, to make one of them; 0: not measured */
 };
 
 /* The first ones of the job's training file, made as training makes them. `folder` and

@@ -158,7 +158,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
     p->n_stage_ms = end->n_stages;
     for (int i = 0; i < end->n_stages; i++)
-        smooth(&p->stage_ms[i], end->stage_ms[i], step);
+        smooth(&p->stage_ms[i], end->stage_ms[i], step - 1); /* with the update before: see above */
     board_set_progress(t->board, p);
 }
 

@@ -65,7 +65,7 @@ static void node_probe_reads_back_what_was_written(void **state)
                            .unit_ms = 0,
                            .memory_bytes_per_s = 1e11 / 7,
                            .lengths = {.mean = 17.25, .mean_square = 333.5},
-                           .pace = {1.5, 0.75, 40, 200.5, 100},
+                           .pace = {1.5, 0.75, 40, 200.5, 100, 1e6},
                            .threads = 2,
                            .blas_core = "SkylakeX",
                            .has_bf16 = NODE_NO,

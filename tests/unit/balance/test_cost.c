@@ -145,15 +145,15 @@ static void cost_counts_each_part_at_its_measured_pace(void **state)
     struct cost_unit attention, ffn, embeddings, pooler;
 
     (void)state;
-    spec.pace =
-        (struct spec_pace){.attention = 2, .ffn = 0.5, .parameter = 10, .element = 7, .update = 80};
+    spec.pace = (struct spec_pace){
+        .attention = 2, .ffn = 0.5, .parameter = 10, .element = 7, .update = 80, .sequence = 900};
     cost_of_unit(&spec, 0, &embeddings);
     cost_of_unit(&spec, 1, &attention);
     cost_of_unit(&spec, 2, &ffn);
     cost_of_unit(&spec, 25, &pooler);
     /* 80 a parameter and step are 10 a micro-batch of 8. */
     assert_true(embeddings.flops ==
-                7 * load.tokens * 768 + 10.0 * (double)model_unit_params(&spec.model, 0));
+                7 * load.tokens * 768 + 900 * 4 + 10.0 * (double)model_unit_params(&spec.model, 0));
     assert_true(attention.flops == 2 * model_unit_flops(&spec.model, 1, &load) +
                                        20.0 * (double)model_unit_params(&spec.model, 1));
     assert_true(ffn.flops == 0.5 * model_unit_flops(&spec.model, 2, &load) +
