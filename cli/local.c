@@ -242,8 +242,12 @@ static enum err_code heed_marks(struct local *l, const struct mark *marks, const
         const struct node_probe *found = marks[i].has_probe ? &marks[i].probe.found : NULL;
 
         network[i] = (struct network_node){nodes[i].name, &marks[i], found};
-        if (found && found->lengths.mean > 0 && strcmp(marks[i].probe.subject.work, work) == 0)
+        if (!found || strcmp(marks[i].probe.subject.work, work) != 0)
+            continue;
+        if (found->lengths.mean > 0)
             l->job.spec.data.lengths = found->lengths;
+        if (found->pace.attention > 0)
+            l->job.spec.pace = found->pace;
     }
     if (network && links && network_links(network, n_nodes, links)) {
         l->links = links;
@@ -270,7 +274,7 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
                                             .n_nodes = n_nodes,
                                             .link = COST_LINK_DEFAULT,
                                             .links = l->links};
-    rc = partition_solve(&l->request, &l->placement, err);
+    rc = choose_solve(&l->request, &l->job.spec, &l->placement, err);
     if (rc != ERR_OK)
         return rc;
     l->plan = (struct plan){.attempt = 1, .is_serial = params->is_serial};

@@ -9,7 +9,7 @@
 
 #include "api/mark.h"
 #include "api/plan.h"
-#include "balance/partition.h"
+#include "balance/choose.h"
 #include "cli/job.h"
 #include "cli/machine.h"
 

@@ -8,7 +8,7 @@
 
 static double busy(const struct report *r, int s)
 {
-    return r->request->spec->training.micro_batches * r->placement->stages[s].predicted_ms /
+    return r->placement->micro_batches * r->placement->stages[s].predicted_ms /
            r->placement->predicted_step_ms;
 }
 

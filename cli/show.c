@@ -56,12 +56,11 @@ void show_plan(FILE *out, const struct partition_request *request,
         char units[MODEL_NAME_BYTES];
 
         model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
-        (void)fprintf(out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s,
-                      n->name, n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
-                      100 * request->spec->training.micro_batches * stage->predicted_ms /
-                          placement->predicted_step_ms,
-                      (long long)((stage->memory_bytes + MIB - 1) / MIB), bar,
-                      "########################");
+        (void)fprintf(
+            out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s, n->name,
+            n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
+            100 * placement->micro_batches * stage->predicted_ms / placement->predicted_step_ms,
+            (long long)((stage->memory_bytes + MIB - 1) / MIB), bar, "########################");
     }
 }
 

@@ -50,7 +50,7 @@ static const struct spec_field fields[] = {
     {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, "3", NULL},
     {"training.steps", SPEC_INT, AT(training.steps), 1, 100000000, NULL, NULL},
     {"training.batchSize", SPEC_INT, AT(training.batch_size), 1, 65536, "32", NULL},
-    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 1, 1024, "8", NULL},
+    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 0, 1024, "0", NULL},
     {"training.maxLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
     {"training.seed", SPEC_INT64, AT(training.seed), 0, 9007199254740991.0, "42", NULL},
     {"training.dropout", SPEC_DECIMAL, AT(training.dropout), 0, 0.9, "0.1", NULL},
@@ -381,7 +381,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
         rc = model_check(&s->model, err);
     if (rc != ERR_OK)
         return rc;
-    if (s->training.batch_size % s->training.micro_batches != 0)
+    if (s->training.micro_batches > 0 && s->training.batch_size % s->training.micro_batches != 0)
         return err_set(err, ERR_INVALID,
                        "spec.training.batchSize: %d is not a multiple of "
                        "spec.training.microBatches, %d",

@@ -78,12 +78,16 @@ void explain_placement(const struct partition_request *request, const struct pla
     const struct placement_stage *slow = &placement->stages[placement->bottleneck];
     const struct node *node = &request->nodes[slow->node];
     int edge = explain_slow_edge(placement);
+    int each = request->spec->training.batch_size / placement->micro_batches;
     char units[MODEL_NAME_BYTES];
 
     out[0] = '\0';
     model_range_name(&request->spec->model, slow->first_unit, slow->n_units, units);
-    add(out, "A step is predicted to take %.0f ms with %d %s.", placement->predicted_step_ms,
-        placement->n_stages, placement->n_stages == 1 ? "stage" : "stages");
+    add(out, "A step is predicted to take %.0f ms with %d %s and %d %s of %d %s.",
+        placement->predicted_step_ms, placement->n_stages,
+        placement->n_stages == 1 ? "stage" : "stages", placement->micro_batches,
+        placement->micro_batches == 1 ? "micro-batch" : "micro-batches", each,
+        each == 1 ? "sequence" : "sequences");
     if (edge >= 0)
         add_link(request, placement, edge, out);
     add(out, " The %s is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "balance/choose.h"
 #include "balance/explain.h"
 #include "balance/network.h"
 #include "control/parts.h"
@@ -204,7 +205,7 @@ static void solve(struct round *r, struct nodes *nodes)
     r->spec.data.lengths = nodes->lengths;
     r->spec.pace = nodes->pace;
     scale_memory(nodes->list, nodes->n_known, percent);
-    if (partition_solve(&request, &placement, &err) != ERR_OK) {
+    if (choose_solve(&request, &r->spec, &placement, &err) != ERR_OK) {
         say_insufficient(r, nodes, err.text);
         return;
     }

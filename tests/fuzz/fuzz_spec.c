@@ -58,7 +58,7 @@ static void check_spec(const struct json *root)
         return;
     }
     MUST(model_check(&s.model, NULL) == ERR_OK);
-    MUST(s.training.batch_size % s.training.micro_batches == 0);
+    MUST(s.training.micro_batches == 0 || s.training.batch_size % s.training.micro_batches == 0);
     MUST(s.training.max_length <= s.model.positions);
     MUST(s.placement.min_stages <= s.placement.max_stages);
     for (const struct spec_field *f = spec_fields(); f->path; f++)

@@ -188,11 +188,12 @@ static void plan_refuses_more_stages_than_there_may_be(void **state)
     struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
 
     (void)state;
-    assert_int_equal(buf_addf(&out, NULL,
-                              "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
-                              "\"reason\": \"\", \"spec\": {\"model\": {\"layers\": 100}, "
-                              "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
-                     ERR_OK);
+    assert_int_equal(
+        buf_addf(&out, NULL,
+                 "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
+                 "\"reason\": \"\", \"microBatches\": 8, \"spec\": {\"model\": {\"layers\": 100}, "
+                 "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
+        ERR_OK);
     for (int s = 0; s <= SPEC_STAGES_MAX; s++)
         assert_int_equal(buf_addf(&out, NULL,
                                   "%s{\"node\": \"a\", \"firstUnit\": %d, \"units\": 1}",

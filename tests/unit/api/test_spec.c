@@ -188,7 +188,7 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.training.epochs, 3);
     assert_int_equal(s.training.steps, 0);
     assert_int_equal(s.training.batch_size, 32);
-    assert_int_equal(s.training.micro_batches, 8);
+    assert_int_equal(s.training.micro_batches, 0); /* the planner chooses */
     assert_int_equal(s.training.max_length, 128);
     assert_int_equal(s.training.seed, 42);
     assert_true(s.training.dropout == 0.1);
@@ -370,7 +370,8 @@ static struct refused refused[] = {
      "spec.placement.stages[1].node: \"a\" is there twice"},
     {"spec_objects_must_be_objects", WITH("\"training\": 3"),
      "spec.training: must be an object, found a number"},
-    {"spec_batch_must_split_into_microbatches", WITH("\"training\": {\"batchSize\": 30}"),
+    {"spec_batch_must_split_into_microbatches",
+     WITH("\"training\": {\"batchSize\": 30, \"microBatches\": 8}"),
      "spec.training.batchSize: 30 is not a multiple of spec.training.microBatches, 8"},
     {"spec_max_length_must_fit_the_positions",
      WITH("\"model\": {\"maxPositions\": 64}, \"training\": {\"maxLength\": 65}"),

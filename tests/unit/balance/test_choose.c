@@ -1,0 +1,172 @@
+#include "balance/choose.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "balance/explain.h"
+
+#define MIB       ((int64_t)1 << 20)
+#define INSTANCES 200
+
+static struct spec spec_of(int batch_size, int max_stages)
+{
+    struct spec spec = {.training = {.batch_size = batch_size, .max_length = 128},
+                        .placement = {.min_stages = 1, .max_stages = max_stages}};
+
+    assert_int_equal(model_preset("BertMini", &spec.model, NULL), ERR_OK);
+    return spec;
+}
+
+static struct partition_request request_of(const struct node *nodes, int n)
+{
+    return (struct partition_request){.nodes = nodes, .n_nodes = n, .link = COST_LINK_DEFAULT};
+}
+
+static double step_with(struct spec spec, struct partition_request request, int micro_batches)
+{
+    struct placement p;
+
+    spec.training.micro_batches = micro_batches;
+    request.spec = &spec;
+    return partition_solve(&request, &p, NULL) == ERR_OK ? p.predicted_step_ms : -1;
+}
+
+/* Over batch sizes with few and with many divisors, and nodes of all speeds. */
+static void choose_is_never_slower_than_any_fixed_number(void **state)
+{
+    static const int batches[] = {1, 2, 12, 31, 32, 97, 128, 512};
+    struct node nodes[3];
+
+    (void)state;
+    for (int i = 0; i < INSTANCES; i++) {
+        int batch = batches[i % 8];
+        struct spec spec = spec_of(batch, 3);
+        struct partition_request request = request_of(nodes, 1 + i % 3);
+        struct placement p;
+
+        for (int k = 0; k < 3; k++)
+            nodes[k] = (struct node){.name = "node",
+                                     .gflops = 1 + (i * 7 + k * 31) % 100,
+                                     .unit_ms = 0.001 * ((i * 13 + k) % 100),
+                                     .memory_bytes = 4096 * MIB};
+        assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+        assert_int_equal(spec.training.micro_batches, p.micro_batches);
+        assert_int_equal(batch % p.micro_batches, 0);
+        for (int m = 1; m <= batch; m++)
+            if (batch % m == 0)
+                assert_true(p.predicted_step_ms <= step_with(spec, request, m) * (1 + 1e-9));
+    }
+}
+
+static void choose_keeps_what_the_user_says(void **state)
+{
+    struct node node = {.name = "node", .gflops = 50, .memory_bytes = 4096 * MIB};
+    struct partition_request request = request_of(&node, 1);
+    struct spec spec = spec_of(32, 3);
+    struct placement p;
+
+    (void)state;
+    spec.training.micro_batches = 4;
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(p.micro_batches, 4);
+}
+
+/* One stage has nothing to wait for: every further micro-batch only costs. */
+static void choose_does_not_cut_the_batch_of_a_single_stage(void **state)
+{
+    struct node node = {.name = "node", .gflops = 50, .unit_ms = 0.1, .memory_bytes = 8192 * MIB};
+    struct partition_request request = request_of(&node, 1);
+    struct spec spec = spec_of(32, 3);
+    struct placement p;
+
+    (void)state;
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(p.micro_batches, 1);
+}
+
+static void choose_cuts_a_batch_that_does_not_fit_into_memory(void **state)
+{
+    struct node node = {.name = "node", .gflops = 50, .unit_ms = 0.1, .memory_bytes = 700 * MIB};
+    struct partition_request request = request_of(&node, 1);
+    struct spec spec = spec_of(128, 3);
+    struct placement p;
+
+    (void)state;
+    assert_true(step_with(spec, request, 1) < 0);
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_true(p.micro_batches > 1);
+    assert_true(p.stages[0].memory_bytes <= 700 * MIB);
+}
+
+static void choose_says_what_lacks_with_the_least_memory_and_leaves_the_spec_open(void **state)
+{
+    struct node node = {.name = "node", .gflops = 50, .memory_bytes = 100 * MIB};
+    struct partition_request request = request_of(&node, 1);
+    struct spec spec = spec_of(32, 3);
+    struct spec least = spec;
+    struct placement p;
+    struct err err, last;
+
+    (void)state;
+    assert_int_equal(choose_solve(&request, &spec, &p, &err), ERR_NOT_FOUND);
+    assert_int_equal(spec.training.micro_batches, 0);
+    least.training.micro_batches = 32;
+    request.spec = &least;
+    assert_int_equal(partition_solve(&request, &p, &last), ERR_NOT_FOUND);
+    assert_string_equal(err.text, last.text);
+}
+
+/* 5040 has 60 divisors, 43 of them up to 1024. */
+static void choose_looks_at_a_bounded_number_of_divisors(void **state)
+{
+    struct node nodes[2] = {{.name = "a", .gflops = 50, .memory_bytes = 65536 * MIB},
+                            {.name = "b", .gflops = 40, .memory_bytes = 65536 * MIB}};
+    struct partition_request request = request_of(nodes, 2);
+    struct spec spec = spec_of(5040, 2);
+    struct placement p;
+
+    (void)state;
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(5040 % p.micro_batches, 0);
+    assert_in_range(p.micro_batches, 2, CHOOSE_MICRO_MAX);
+    spec = spec_of(65521, 2); /* a prime above the most there may be */
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_NOT_FOUND);
+    spec = spec_of(1021, 2); /* one below */
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(p.micro_batches, 1021);
+}
+
+static void choose_is_explained(void **state)
+{
+    struct node nodes[2] = {{.name = "a", .gflops = 5, .memory_bytes = 4096 * MIB},
+                            {.name = "b", .gflops = 4, .memory_bytes = 4096 * MIB}};
+    struct partition_request request = request_of(nodes, 2);
+    struct spec spec = spec_of(31, 2);
+    struct placement p;
+    char text[PLAN_REASON_BYTES];
+
+    (void)state;
+    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    explain_placement(&request, &p, text);
+    if (!strstr(text, "2 stages and 31 micro-batches of 1 sequence."))
+        fail_msg("%s", text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(choose_is_never_slower_than_any_fixed_number),
+        cmocka_unit_test(choose_keeps_what_the_user_says),
+        cmocka_unit_test(choose_does_not_cut_the_batch_of_a_single_stage),
+        cmocka_unit_test(choose_cuts_a_batch_that_does_not_fit_into_memory),
+        cmocka_unit_test(choose_says_what_lacks_with_the_least_memory_and_leaves_the_spec_open),
+        cmocka_unit_test(choose_looks_at_a_bounded_number_of_divisors),
+        cmocka_unit_test(choose_is_explained),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
