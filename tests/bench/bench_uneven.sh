@@ -5,7 +5,7 @@
 # one counts: whatever else a machine does only ever slows a run. MiniLM's layers, 8 micro-batches of
 # 32 sequences, so that a stage computes for longer than a quota's period of 100 ms. With less to do
 # a serial stage saves up CPU time while it waits, then computes at full speed, and a quarter of a CPU
-# is not slow. About 4 minutes.
+# is not slow. About 6 minutes, with TURNS=1 half of that.
 #
 #   tests/bench/bench_uneven.sh [CLUSTER...]    only these: three, four, alike
 set -euo pipefail
