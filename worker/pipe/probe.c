@@ -13,6 +13,7 @@
 
 #define ROUNDS_MIN          2    /* timed, however long one takes */
 #define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
+#define ROUNDS_MAX          100000
 #define UPDATES             3    /* the first one meets memory that nobody has touched */
 #define SMALL               4    /* the smaller micro-batch is so much smaller */
 #define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
@@ -39,6 +40,7 @@ struct probe {
     double small_flops;
     double params;
     int64_t wall_ns, cpu_ns; /* of all that was timed */
+    double rounds_ms[ROUNDS_MAX];
 };
 
 /* --- times --- */
@@ -48,20 +50,31 @@ static int64_t now_ns(void)
     return threads_count() == 1 ? clock_cpu_ns() : clock_now_ns();
 }
 
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* The median: what disturbs a round on a shared machine makes it longer and never shorter. */
 static enum err_code time_rounds(struct probe *p, int duration_ms, double *out_ms, struct err *err)
 {
     enum err_code rc = piece_round(&p->piece, err); /* warm up */
     int64_t wall_ns = clock_now_ns();
     int64_t cpu_ns = clock_cpu_ns();
-    int64_t start_ns = now_ns();
     int rounds = 0;
 
-    while (rc == ERR_OK &&
+    while (rc == ERR_OK && rounds < ROUNDS_MAX &&
            (rounds < ROUNDS_MIN || clock_now_ns() - wall_ns < duration_ms * 1000000LL)) {
+        int64_t start_ns = now_ns();
+
         rc = piece_round(&p->piece, err);
-        rounds++;
+        p->rounds_ms[rounds++] = (double)(now_ns() - start_ns) / 1e6;
     }
-    *out_ms = rounds > 0 ? (double)(now_ns() - start_ns) / 1e6 / rounds : 0;
+    qsort(p->rounds_ms, (size_t)rounds, sizeof *p->rounds_ms, by_size);
+    *out_ms = p->rounds_ms[rounds / 2];
     p->wall_ns += clock_now_ns() - wall_ns;
     p->cpu_ns += clock_cpu_ns() - cpu_ns;
     return rc;
