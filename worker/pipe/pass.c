@@ -1,7 +1,5 @@
 #include "pipe/pass.h"
 
-#include "base/clock.h"
-
 static enum err_code pass_on(struct train *t, const struct exchange_key *key,
                              const struct message_batch *batch, const struct stage_result *result,
                              struct err *err)
@@ -29,12 +27,12 @@ static enum err_code compute(struct train *t, struct exchange_key key, struct st
 {
     struct stage_result result = {0};
     int slot = in->is_eval ? 0 : key.microbatch % t->stage->n_slots;
-    int64_t start_ns = clock_now_ns();
     enum err_code rc;
 
     in->step = key.step;
+    stopwatch_start(&t->compute);
     rc = stage_forward(t->stage, slot, in, &result, err);
-    t->compute_ns += clock_now_ns() - start_ns;
+    stopwatch_stop(&t->compute);
     if (rc != ERR_OK)
         return rc;
     t->tokens += in->batch.n_tokens;
@@ -50,11 +48,12 @@ static enum err_code forward_from_feed(struct train *t, const struct exchange_ke
     bool is_eval = t->split != TRAIN_STEP;
     struct stage_input in = {.is_eval = is_eval};
     struct feed_batch batch;
-    int64_t start_ns = clock_now_ns();
-    enum err_code rc = is_eval ? feed_eval(t->feed, t->split, key->microbatch, &batch, err)
-                               : feed_train(t->feed, key->step, key->microbatch, &batch, err);
+    enum err_code rc;
 
-    t->compute_ns += clock_now_ns() - start_ns;
+    stopwatch_start(&t->compute);
+    rc = is_eval ? feed_eval(t->feed, t->split, key->microbatch, &batch, err)
+                 : feed_train(t->feed, key->step, key->microbatch, &batch, err);
+    stopwatch_stop(&t->compute);
     if (rc != ERR_OK)
         return rc;
     in.batch = batch.batch;
@@ -98,10 +97,11 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
 {
     int slot = microbatch % t->stage->n_slots;
     struct exchange_key key = exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch);
-    int64_t start_ns = clock_now_ns();
-    const float *din = stage_backward(t->stage, slot, dout);
+    const float *din;
 
-    t->compute_ns += clock_now_ns() - start_ns;
+    stopwatch_start(&t->compute);
+    din = stage_backward(t->stage, slot, dout);
+    stopwatch_stop(&t->compute);
     if (!din)
         return ERR_OK;
     return exchange_send_tensor(&t->exchange, &key, NULL, 0, din,

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "pipe/cpu.h"
 #include "pipe/optimizer.h"
 #include "pipe/pass.h"
 #include "pipe/schedule.h"
@@ -26,13 +27,32 @@ static bool has_link(const struct train *t)
 
 /* --- the end of a step --- */
 
+/* The mean of the first steps, then one that forgets. Step 0 touches all memory for the first time,
+ * which nobody else has to do: it counts only until there is another. */
+static void smooth(double *average, double value, int64_t step)
+{
+    double share = step > 1 ? 1.0 / (double)step : 1;
+
+    *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
+}
+
+/* Milliseconds a micro-batch, of the steps so far. */
+static double stage_ms(struct train *t, int64_t step)
+{
+    int n = t->plan->spec.training.micro_batches;
+
+    smooth(&t->wall_ms, (double)t->compute.wall_ns / 1e6 / n,
+           step - 1); /* with the update before */
+    smooth(&t->cpu_ms, (double)t->compute.cpu_ns / 1e6 / n, step - 1);
+    return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
+}
+
 /* Receive the sum of the stages in front, add this stage's, pass it on. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
     struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
     struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
     struct link_message msg;
-    int64_t start_ns;
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){0};
@@ -45,11 +65,10 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     }
     if (rc != ERR_OK)
         return rc;
-    start_ns = clock_now_ns();
+    stopwatch_start(&t->compute);
     sum->square_sum = weights_square_sum(&t->stage->weights, sum->square_sum);
-    t->compute_ns += clock_now_ns() - start_ns;
-    sum->stage_ms[sum->n_stages++] =
-        (double)t->compute_ns / 1e6 / t->plan->spec.training.micro_batches;
+    stopwatch_stop(&t->compute);
+    sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
     if (t->stage->is_last)
         return ERR_OK;
     return exchange_send(&t->exchange, &out, t->meta, message_sum_write(sum, t->meta), NULL, 0,
@@ -121,27 +140,17 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
         .optimizer = spec->training.optimizer,
         .updates = t->updates,
     };
-    int64_t start_ns;
 
     if (!isfinite(loss) || !isfinite(end->square_sum))
         return skip(t, step, err);
-    start_ns = clock_now_ns();
+    stopwatch_start(&t->update);
     weights_update(&t->stage->weights, &how);
     t->updates++;
-    t->update_ns = clock_now_ns() - start_ns;
+    stopwatch_stop(&t->update);
     return tie_spread(&t->stage->tie, &t->exchange, step, err);
 }
 
 /* --- what is shown --- */
-
-/* The mean of the first steps, then one that forgets. Step 0 touches all memory for the first time,
- * which nobody else has to do: it counts only until there is another. */
-static void smooth(double *average, double value, int64_t step)
-{
-    double share = step > 1 ? 1.0 / (double)step : 1;
-
-    *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
-}
 
 static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
 {
@@ -158,7 +167,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
     p->n_stage_ms = end->n_stages;
     for (int i = 0; i < end->n_stages; i++)
-        smooth(&p->stage_ms[i], end->stage_ms[i], step - 1); /* with the update before: see above */
+        p->stage_ms[i] = end->stage_ms[i];
     board_set_progress(t->board, p);
 }
 
@@ -197,8 +206,8 @@ static void show_evaluation(struct train *t, const struct message_end *end)
 static void start_counting(struct train *t, int split)
 {
     t->split = split;
-    t->compute_ns = t->update_ns; /* it was not over when that step was summed up */
-    t->update_ns = 0;
+    t->compute = t->update; /* it was not over when that step was summed up */
+    t->update = (struct stopwatch){0};
     t->tokens = 0;
     t->loss = (struct message_loss){0};
 }
@@ -310,6 +319,7 @@ enum err_code train_run(struct train *t, struct err *err)
 {
     enum err_code rc = agree(t, err);
 
+    t->cpu_milli = cpu_allowed_milli();
     if (rc == ERR_OK && t->stage->is_last)
         rc = score_init(&t->score, &t->plan->spec, &t->facts, t->predictions_dir, err);
     for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {

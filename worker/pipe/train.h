@@ -13,6 +13,7 @@
 #include "pipe/feed.h"
 #include "pipe/score.h"
 #include "pipe/stage.h"
+#include "pipe/stopwatch.h"
 
 #define TRAIN_STEP (-1) /* no split is evaluated: a step is trained */
 
@@ -26,8 +27,10 @@ struct train {
     char *meta;                 /* message_max_bytes() for writing one message */
     struct progress progress;   /* what was posted last */
     struct message_facts facts; /* of the run */
-    int64_t compute_ns;         /* in this step, with the update of the step before */
-    int64_t update_ns;          /* of the weights, in the step before */
+    struct stopwatch compute;   /* in this step, with the update of the step before */
+    struct stopwatch update;    /* of the weights, in the step before */
+    double wall_ms, cpu_ms;     /* computing, a micro-batch; smoothed */
+    int cpu_milli;              /* that may be used */
     int64_t updates;            /* of the weights so far; less than steps where some were skipped */
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */

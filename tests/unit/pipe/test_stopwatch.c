@@ -1,0 +1,71 @@
+#include "pipe/stopwatch.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+
+static void a_stage_under_a_quota_takes_its_cpu_time_over_the_quota(void **state)
+{
+    (void)state;
+    assert_true(stopwatch_ms(10, 9, 250) == 36);
+}
+
+static void a_stage_that_others_slow_down_takes_its_wall_time(void **state)
+{
+    (void)state;
+    assert_true(stopwatch_ms(10, 4, 1000) == 10);
+}
+
+static void two_threads_do_not_count_twice_where_two_cores_are_allowed(void **state)
+{
+    (void)state;
+    assert_true(stopwatch_ms(10, 19, 2000) == 10);
+}
+
+static void sleep_between_a_stop_and_a_start_does_not_count(void **state)
+{
+    struct timespec pause = {.tv_nsec = 20000000};
+    struct stopwatch w = {0};
+    int64_t from_ns = clock_now_ns();
+
+    (void)state;
+    stopwatch_start(&w);
+    stopwatch_stop(&w);
+    (void)nanosleep(&pause, NULL);
+    stopwatch_start(&w);
+    stopwatch_stop(&w);
+    assert_true(w.wall_ns >= 0 && w.wall_ns <= clock_now_ns() - from_ns - pause.tv_nsec);
+    assert_true(w.cpu_ns >= 0);
+}
+
+static void sleep_is_wall_time_and_no_cpu_time(void **state)
+{
+    struct timespec pause = {.tv_nsec = 20000000};
+    struct stopwatch w = {0};
+
+    (void)state;
+    stopwatch_start(&w);
+    (void)nanosleep(&pause, NULL);
+    stopwatch_stop(&w);
+    assert_true(w.wall_ns >= pause.tv_nsec);
+    assert_true(w.cpu_ns < w.wall_ns);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_stage_under_a_quota_takes_its_cpu_time_over_the_quota),
+        cmocka_unit_test(a_stage_that_others_slow_down_takes_its_wall_time),
+        cmocka_unit_test(two_threads_do_not_count_twice_where_two_cores_are_allowed),
+        cmocka_unit_test(sleep_between_a_stop_and_a_start_does_not_count),
+        cmocka_unit_test(sleep_is_wall_time_and_no_cpu_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

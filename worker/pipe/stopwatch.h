@@ -1,0 +1,28 @@
+/* pipe/stopwatch.h - how long a stage computes, on the clock of the wall and on that of its CPU.
+ *
+ * Under a quota the two tell different things. A stage that waits for others half of the time runs
+ * its micro-batches at the full speed of a core and is stopped for the rest of a period of 100 ms,
+ * or not at all: its wall clock says what the core can do, not what the node gives. The CPU time
+ * that it used, divided by what it may use, is what it would take if it never waited, which is what
+ * a plan is made with. Where others take the core away, the wall's clock is the one that knows.
+ * Layer: pipe (may use base). Threads: one; the CPU time is the whole process's.
+ */
+#ifndef PIPE_STOPWATCH_H
+#define PIPE_STOPWATCH_H
+
+#include <stdint.h>
+
+struct stopwatch {
+    int64_t wall_ns; /* between starts and stops; zeroed by the owner */
+    int64_t cpu_ns;
+    int64_t wall_from_ns;
+    int64_t cpu_from_ns;
+};
+
+void stopwatch_start(struct stopwatch *w);
+void stopwatch_stop(struct stopwatch *w);
+
+/* The longer of wall time and of CPU time under a limit of so many thousandths of a core. */
+double stopwatch_ms(double wall_ms, double cpu_ms, int allowed_milli);
+
+#endif
