@@ -229,7 +229,7 @@ static enum err_code measure_lengths(struct local *l, const struct local_params 
     return rc;
 }
 
-/* What the nodes say of their links, and of this job's data. */
+/* What the nodes say of their links, and of this job's data and shapes. */
 static enum err_code heed_marks(struct local *l, const struct mark *marks, const struct node *nodes,
                                 int n_nodes, struct err *err)
 {

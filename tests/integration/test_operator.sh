@@ -310,6 +310,16 @@ measures_once() { # the next job believes what the first one left, until the nod
     job other "$stages3" && completes other && [ "$(probes_of other)" = 1 ] &&
         kubectl get node n3 -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' | grep '"for":{"cpuMilli":400,'
 }
+same_measured() { # speeds, lengths, pace and links from probes: the same plan, to the millisecond
+    local file=$dir/measured.yaml
+    job alike "$stages3" && completes alike && [ "$(probes_of alike)" = 0 ] && kubectl get sj alike -o yaml >"$file" || return
+    kubectl delete sj alike >/dev/null && until_true 20 no_pods
+    "$OUT/bin/kubectl-skyjob" plan -f "$file" -o json >"$dir/text" || return
+    jq -r '.stages[].node, .predictedStepMs' "$dir/text"
+    grep -E '^    (nodes|predictedStepMs): ' "$file"
+    [ "$(jq -r '[.stages[].node] | join(",")' "$dir/text")" = "$(sed -n 's/^    nodes: //p' "$file")" ] &&
+        [ "$(jq '.predictedStepMs | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMs: //p' "$file" | jq round)" ]
+}
 measures_always() {
     marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probe: Always\}}" && completes always &&
         [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.reason}' | grep 'at 999 GFLOP/s' || return
@@ -418,6 +428,7 @@ check 'the weights are kept in the output volume' cut_off_output
 check 'a job goes on from the model that another has left' goes_on
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'a node is measured once, and again when it has changed' measures_once
+check 'a plan made on the command line takes what probes have measured' same_measured
 check 'with probe Always nodes are measured whatever is declared' measures_always
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
 check 'declared figures that make no sense are not used, and told' bad_marks

@@ -125,6 +125,12 @@ static void node_probe_fits_a_termination_message(void **state)
 
     (void)state;
     p.has_bf16 = NODE_NO;
+    p.pace = (struct spec_pace){.attention = 1.0 / 3,
+                                .ffn = 2.0 / 3,
+                                .parameter = 100.0 / 3,
+                                .element = 200.0 / 3,
+                                .sequence = 1e6 / 3,
+                                .update = 400.0 / 3};
     p.memory_bytes_per_s = 1e12 / 3;
     p.lengths = (struct spec_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
     memset(p.blas_core, '\n', sizeof p.blas_core - 1);
