@@ -90,7 +90,9 @@ static struct heard ask(void)
 }
 
 static const struct peers two = {
-    .attempt = 3, .n_stages = 2, .stages = {{"10.0.0.1", 7071}, {"fd00::2", 7071}}};
+    .attempt = 3,
+    .n_stages = 2,
+    .stages = {{.host = "10.0.0.1", .port = 7071}, {.host = "fd00::2", .port = 7071}}};
 
 static struct heard post(void)
 {

@@ -8,7 +8,9 @@
 #include <cmocka.h>
 
 static const struct peers peers = {
-    .attempt = 3, .n_stages = 2, .stages = {{"127.0.0.1", 1}, {"127.0.0.2", 2}}};
+    .attempt = 3,
+    .n_stages = 2,
+    .stages = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.2", .port = 2}}};
 
 static void set_attempt(struct board *b, int attempt)
 {
