@@ -84,7 +84,7 @@ bad_specs() {
         refused spec.data.source '{data: {source: {sample: MNLI, configMap: x}}}' &&
         refused spec.data.source.configMap '{data: {source: {configMap: ../x}}}' &&
         refused spec.data.source.persistentVolumeClaim.path '{data: {source: {persistentVolumeClaim: {claimName: a, path: ../b}}}}' &&
-        refused spec.training.batchSize "{$d, training: {batchSize: 30}}" &&
+        refused spec.training.batchSize "{$d, training: {batchSize: 30, microBatches: 8}}" &&
         refused spec.training.batchSize "{$d, training: {batchSize: 0}}" &&
         refused spec.training.microBatches "{$d, training: {microBatches: '8'}}" &&
         refused spec.training.maxLength "{$d, training: {maxLength: 128}, model: {maxPositions: 64}}" &&
