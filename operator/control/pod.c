@@ -1,5 +1,6 @@
 /* The pods of stages and probes: what they run, what they may use, and what they must not. */
 #include <stdio.h>
+#include <string.h>
 
 #include "control/manifest.h"
 #include "control/manifest_parts.h"
@@ -265,6 +266,16 @@ static void open_pod_spec(struct jsonw *w, const struct container *c, const stru
     write_volumes(w, c, spec);
 }
 
+/* What every command of a worker ends with: where it listens, and where its last words go. */
+static void end_command(const char *command[static 7])
+{
+    static const char *const tail[] = {
+        "--control",         "0.0.0.0:7070",   "--tensor", "0.0.0.0:7071",
+        "--termination-log", TERMINATION_FILE, NULL};
+
+    memcpy(command, tail, sizeof tail);
+}
+
 static void fill_stage_command(const struct plan *plan, int stage, char number[static 12],
                                const char *command[static 20])
 {
@@ -289,13 +300,7 @@ static void fill_stage_command(const struct plan *plan, int stage, char number[s
         command[n++] = "--output";
         command[n++] = "/output";
     }
-    command[n++] = "--control";
-    command[n++] = "0.0.0.0:7070";
-    command[n++] = "--tensor";
-    command[n++] = "0.0.0.0:7071";
-    command[n++] = "--termination-log";
-    command[n++] = TERMINATION_FILE;
-    command[n] = NULL;
+    end_command(command + n);
 }
 
 _Static_assert(PORT_CONTROL == 7070 && PORT_TENSOR == 7071, "the command line above says so too");
@@ -351,13 +356,7 @@ static void fill_probe_command(const struct spec *spec, const char *command[stat
         command[n++] = "--data";
         command[n++] = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : DATA_FOLDER;
     }
-    command[n++] = "--control";
-    command[n++] = "0.0.0.0:7070";
-    command[n++] = "--tensor";
-    command[n++] = "0.0.0.0:7071";
-    command[n++] = "--termination-log";
-    command[n++] = TERMINATION_FILE;
-    command[n] = NULL;
+    end_command(command + n);
 }
 
 enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
