@@ -143,13 +143,13 @@ static void take_used(struct cluster_machine *m)
     int64_t milli = m->node.cpu_milli - m->cpu_used_milli;
     int64_t bytes = m->node.memory_bytes - m->memory_used_bytes;
 
-    if (milli < CLUSTER_CPU_MIN_MILLI)
+    if (milli < NODE_CPU_MIN_MILLI)
         leave_out(m, "has %lldm of CPU free, less than %dm", (long long)(milli > 0 ? milli : 0),
-                  CLUSTER_CPU_MIN_MILLI);
-    if (bytes < CLUSTER_MEMORY_MIN_BYTES)
+                  NODE_CPU_MIN_MILLI);
+    if (bytes < NODE_MEMORY_MIN_BYTES)
         leave_out(m, "has %lld MiB of memory free, less than %lld MiB",
                   (long long)(bytes > 0 ? bytes / MIB : 0),
-                  (long long)(CLUSTER_MEMORY_MIN_BYTES / MIB));
+                  (long long)(NODE_MEMORY_MIN_BYTES / MIB));
     if (m->why_not[0])
         return;
     m->node.gflops *= (double)milli / m->node.cpu_milli;

@@ -13,9 +13,7 @@
 #include "cli/job.h"
 #include "kube/client.h"
 
-#define CLUSTER_NODES_MAX        5000
-#define CLUSTER_CPU_MIN_MILLI    100 /* less is no room for a stage: as the operator has it */
-#define CLUSTER_MEMORY_MIN_BYTES ((int64_t)160 << 20)
+#define CLUSTER_NODES_MAX 5000
 
 struct cluster_machine {
     struct mark mark;       /* what it says of itself */

@@ -19,6 +19,10 @@
 
 #define NODE_PROBE_MAX_BYTES 4096 /* of the document: a termination message has no more */
 
+/* A node with less than this free is no room for a stage. */
+#define NODE_CPU_MIN_MILLI    100
+#define NODE_MEMORY_MIN_BYTES ((int64_t)160 << 20)
+
 struct node {
     char name[NODE_NAME_BYTES];
     int cpu_milli;        /* free for a stage, and its CPU limit */

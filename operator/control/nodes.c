@@ -9,8 +9,6 @@
 #include "control/manifest.h"
 #include "control/parts.h"
 
-#define STAGE_CPU_MIN_MILLI    100
-#define STAGE_MEMORY_MIN_BYTES ((int64_t)160 << 20)
 #define PROBE_MEMORY_MAX_BYTES ((int64_t)2 << 30)
 #define PROBE_RETRY_MS         60000
 /* Of one CPU when no node is known. Only ratios matter then, so any figure is as good. */
@@ -59,9 +57,9 @@ static enum why_not why_not(const struct seen_node *n)
         return PRESSURE;
     if (n->taint[0])
         return TAINTED;
-    if (n->cpu_milli - n->cpu_used_milli < STAGE_CPU_MIN_MILLI)
+    if (n->cpu_milli - n->cpu_used_milli < NODE_CPU_MIN_MILLI)
         return NO_CPU;
-    if (n->memory_bytes - n->memory_used_bytes < STAGE_MEMORY_MIN_BYTES)
+    if (n->memory_bytes - n->memory_used_bytes < NODE_MEMORY_MIN_BYTES)
         return NO_MEMORY;
     return USABLE;
 }
