@@ -134,6 +134,8 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
                        "micro-batch: %d sequences and %d masked tokens in %zu bytes, at most %d "
                        "and %d",
                        head.n_seqs, head.n_targets, n, limits->seqs, limits->targets);
+    if (head.reserved != 0) /* one micro-batch has one form */
+        return err_set(err, ERR_PROTOCOL, "micro-batch: reserved bytes are not zero");
     b.n_seqs = head.n_seqs;
     b.n_tokens = head.n_tokens;
     b.n_targets = head.n_targets;

@@ -100,6 +100,7 @@ static void message_batch_with_any_wrong_number_is_refused_or_in_bounds(void **s
     static const int32_t hostile[] = {-1, 0, 1, 2, 5, 100, INT32_MAX, INT32_MIN};
     size_t n = write_good();
     char good[256];
+    char back[256];
 
     (void)state;
     memcpy(good, bytes, n);
@@ -122,6 +123,8 @@ static void message_batch_with_any_wrong_number_is_refused_or_in_bounds(void **s
                 assert_in_range(b.rows[i], i > 0 ? b.rows[i - 1] + 1 : 0, b.n_tokens - 1);
                 assert_in_range(b.target_ids[i], 0, VOCAB - 1);
             }
+            assert_int_equal(message_batch_write(&b, back), n);
+            assert_memory_equal(back, bytes, n); /* each has one form */
         }
     }
 }
