@@ -12,6 +12,8 @@
 
 #define MARK_AHEAD_MS (INT64_C(24) * 60 * 60 * 1000) /* clocks of nodes may be so far off */
 
+#define MARK_GFLOPS_MAX 1e9 /* of one machine; the fastest has a thousandth of it */
+
 #define NFD     "feature.node.kubernetes.io/"
 #define NFD_CPU NFD "cpu-cpuid."
 
@@ -178,6 +180,10 @@ static enum err_code read_found(const struct json *root, struct mark_probe *p, s
         rc = read_subject(json_get(root, "for"), &p->subject, err);
     if (rc == ERR_OK && (p->cpu_milli < 1 || p->subject.cpu_milli < 1))
         rc = err_set(err, ERR_INVALID, "cpuMilli: missing or not above 0");
+    if (rc == ERR_OK && p->subject.memory_bytes < 0)
+        rc = err_set(err, ERR_INVALID, "memoryBytes: below 0");
+    if (rc == ERR_OK && mark_gflops(p) > MARK_GFLOPS_MAX)
+        rc = err_set(err, ERR_INVALID, "%g GFLOP/s with all its CPU make no sense", mark_gflops(p));
     return rc;
 }
 
@@ -204,7 +210,7 @@ static void read_probe(const struct json *node, struct mark *m)
 void mark_read(const struct json *node, struct mark *out)
 {
     memset(out, 0, sizeof *out); /* padding too: marks are compared as a whole */
-    out->gflops = read_speed(node, LABEL_GFLOPS, 1e9, out);
+    out->gflops = read_speed(node, LABEL_GFLOPS, MARK_GFLOPS_MAX, out);
     (void)read_figure(node, LABEL_UNIT_MS, 1e6, &out->unit_ms, out);
     out->memory_bytes_per_s = 1e9 * read_speed(node, LABEL_MEMORY_GBPS, 1e6, out);
     out->link_bytes_per_s = 1e6 / 8 * read_speed(node, LABEL_LINK_MBIT, 1e8, out);

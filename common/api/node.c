@@ -72,6 +72,14 @@ enum err_code node_probe_write(const struct node_probe *p, struct buf *out, stru
     return jsonw_finish(&w, err);
 }
 
+/* As the API server has them: a name that needs escapes would not fit a termination message. */
+static bool is_node_name(const char *s)
+{
+    size_t n = strlen(s);
+
+    return n > 0 && n < NODE_NAME_BYTES && strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == n;
+}
+
 /* The mean square is at least the square of the mean, but for rounding. */
 static bool are_lengths(const struct spec_lengths *l)
 {
@@ -92,8 +100,7 @@ static enum err_code read_links(const struct json *links, struct node_probe *out
 
         to->bytes_per_s = json_double(json_get(v, "bytesPerSecond"), -1);
         to->latency_ms = json_double(json_get(v, "latencyMs"), -1);
-        if (*node == '\0' || strlen(node) >= sizeof to->node ||
-            !(to->bytes_per_s > 0 && to->bytes_per_s < 1e13) ||
+        if (!is_node_name(node) || !(to->bytes_per_s > 0 && to->bytes_per_s < 1e13) ||
             !(to->latency_ms >= 0 && to->latency_ms < 1e5))
             return err_set(err, ERR_INVALID,
                            "probe result: a link to \"%.60s\" with %g bytes/s and %g ms makes no "

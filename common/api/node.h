@@ -63,11 +63,13 @@ struct node_probe {
  * says, as it was timed most often. Without a figure the spec stays as it is. */
 void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec);
 
-/* Append as one JSON object of at most NODE_PROBE_MAX_BYTES, whatever is in `p`. */
+/* Append as one JSON object of at most NODE_PROBE_MAX_BYTES, whatever is in `p` if links are to
+ * names that a Node can have. */
 MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,
                                           struct err *err);
-/* ERR_INVALID when the speed is missing, a figure is not finite or makes no sense, or there are
- * more than NODE_LINKS_MAX links. Memory, lengths and links may be missing. */
+/* ERR_INVALID when the speed is missing, a figure is not finite or makes no sense, a link
+ * is to what is no Node's name, or there are more than NODE_LINKS_MAX links. Memory, lengths and
+ * links may be missing. */
 MUST_CHECK enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err);
 
 #endif

@@ -221,13 +221,24 @@ static void mark_passes_over_an_annotation_that_makes_no_sense(void **state)
     static const char found[] = "{\"gflops\":1,\"unitMs\":0,\"threads\":1}";
     char no_time[200];
     char no_cpu[200];
-    const char *const texts[] = {"", "{", "[]", "{}", "{\"found\":{}}", no_time, no_cpu};
+    char no_memory[200];
+    char too_fast[200];
+    const char *const texts[] = {"",      "{",    "[]",      "{}",    "{\"found\":{}}",
+                                 no_time, no_cpu, no_memory, too_fast};
 
     (void)state;
     (void)snprintf(no_time, sizeof no_time, "{\"found\":%s,\"cpuMilli\":1}", found);
     (void)snprintf(no_cpu, sizeof no_cpu,
                    "{\"found\":%s,\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
                    "\"for\":{\"cpuMilli\":-4}}",
+                   found);
+    (void)snprintf(no_memory, sizeof no_memory,
+                   "{\"found\":%s,\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
+                   "\"for\":{\"cpuMilli\":1,\"memoryBytes\":-1}}",
+                   found);
+    (void)snprintf(too_fast, sizeof too_fast,
+                   "{\"found\":%s,\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
+                   "\"for\":{\"cpuMilli\":9000000000000000}}",
                    found);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct mark m;

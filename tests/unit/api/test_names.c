@@ -169,6 +169,7 @@ static void node_probe_refuses_figures_that_make_no_sense(void **state)
         "\"lengths\": {\"mean\": 1e9, \"meanSquare\": 1e18}}",
         GOOD "\"links\": [{}]}",
         GOOD "\"links\": [{\"node\": \"\", \"bytesPerSecond\": 1, \"latencyMs\": 1}]}",
+        GOOD "\"links\": [{\"node\": \"\\\"\", \"bytesPerSecond\": 1, \"latencyMs\": 1}]}",
         GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 0, \"latencyMs\": 1}]}",
         GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 1e999, \"latencyMs\": 1}]}",
         GOOD "\"links\": [{\"node\": \"b\", \"bytesPerSecond\": 1, \"latencyMs\": -1}]}",
