@@ -106,11 +106,19 @@ bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
     return false;
 }
 
-static bool is_container_problem(const struct seen_pod *pod)
+bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes)
 {
-    return pod->phase == POD_PENDING && pod->reason[0] &&
-           strcmp(pod->reason, "ContainerCreating") != 0 &&
-           strcmp(pod->reason, "PodInitializing") != 0;
+    if (pod->phase != POD_PENDING)
+        return false;
+    if (pod->is_unschedulable) {
+        (void)snprintf(out, bytes, "Pod %s cannot be scheduled: %s", pod->name, pod->message);
+        return true;
+    }
+    if (pod->reason[0] == '\0' || strcmp(pod->reason, "ContainerCreating") == 0 ||
+        strcmp(pod->reason, "PodInitializing") == 0)
+        return false;
+    (void)snprintf(out, bytes, "Pod %s cannot start: %s: %s", pod->name, pod->reason, pod->message);
+    return true;
 }
 
 static void create_missing(struct round *r)
@@ -150,14 +158,9 @@ static void say_starting(struct round *r, int n_running)
             round_say(r, "Starting", image);
             return;
         }
-        if (p->is_unschedulable) {
-            (void)snprintf(text, sizeof text, "Pod %s cannot be scheduled: %s", p->name,
-                           p->message);
+        (void)attempt_start_problem(p, text, sizeof text);
+        if (p->is_unschedulable)
             round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
-        } else if (is_container_problem(p)) {
-            (void)snprintf(text, sizeof text, "Pod %s cannot start: %s: %s", p->name, p->reason,
-                           p->message);
-        }
     }
     set_running(r, CONDITION_FALSE, NEWS_QUIET, "StartingWorkers", text);
     round_say(r, "Starting", text);

@@ -278,6 +278,38 @@ static void note_bad_mark(const struct seen_node *node, struct nodes *out)
                        node->name, node->mark.bad);
 }
 
+/* Why a probe has no result, in a few words. */
+static void describe_failure(const struct seen_pod *probe, char *out, size_t bytes)
+{
+    const char *why = probe->reason[0] ? probe->reason : "no reason given";
+
+    if (probe->phase == POD_PENDING)
+        (void)snprintf(out, bytes, "its probe did not start (%s)",
+                       probe->is_unschedulable ? "Unschedulable" : why);
+    else if (probe->phase == POD_RUNNING)
+        (void)snprintf(out, bytes, "its probe does not end");
+    else if (probe->phase == POD_SUCCEEDED)
+        (void)snprintf(out, bytes, "its probe left no result that makes sense");
+    else if (probe->has_exit_code)
+        (void)snprintf(out, bytes, "its probe ended with code %d (%s)", probe->exit_code, why);
+    else
+        (void)snprintf(out, bytes, "its probe failed (%s)", why);
+}
+
+static void note_failure(const struct seen_pod *probe, struct nodes *out)
+{
+    char why[OBSERVED_TEXT_BYTES];
+    size_t n;
+
+    if (out->n_failed++ > 0)
+        return;
+    describe_failure(probe, why, sizeof why);
+    (void)snprintf(out->failed, sizeof out->failed, "node %.60s: %s", probe->node, why);
+    n = strlen(out->failed);
+    if (probe->message[0])
+        (void)snprintf(out->failed + n, sizeof out->failed - n, ": %s", probe->message);
+}
+
 static void take_node(struct round *r, const struct seen_node *from, struct candidates *c,
                       struct nodes *out)
 {
@@ -287,14 +319,16 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     const struct seen_pod *probe = probe_of(r, from);
 
     note_bad_mark(from, out);
+    if (known == FAILED)
+        note_failure(probe, out);
     if (known == FAILED || known == INCAPABLE) {
         c->n_why[known == FAILED ? NOT_MEASURED : NO_BF16]++;
         return;
     }
     if (known == MEASURING) {
         out->n_measuring++;
-        if (probe)
-            (void)attempt_image_problem(r, probe, out->image_problem);
+        if (probe && !attempt_image_problem(r, probe, out->image_problem))
+            (void)attempt_start_problem(probe, out->waits_for, sizeof out->waits_for);
         return;
     }
     (void)snprintf(to->name, sizeof to->name, "%s", from->name);

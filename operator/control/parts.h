@@ -49,10 +49,13 @@ struct nodes {
     struct spec_pace pace;       /* likewise */
     int n_assumed; /* of them, neither declared nor measured: all that is known is their CPU */
     int n_bad_marks;
-    char bad_mark[STATUS_MESSAGE_BYTES / 2]; /* the first node's, in words */
-    int n_measuring;                         /* still being measured: no plan before that */
-    char left_out[STATUS_MESSAGE_BYTES / 2]; /* "2 not ready, 1 cordoned"; "" if none is */
-    char image_problem[OBSERVED_TEXT_BYTES]; /* a probe's image cannot be pulled; "" if it can */
+    char bad_mark[STATUS_MESSAGE_BYTES / 2];  /* the first node's, in words */
+    int n_measuring;                          /* still being measured: no plan before that */
+    char left_out[STATUS_MESSAGE_BYTES / 2];  /* "2 not ready, 1 cordoned"; "" if none is */
+    char image_problem[OBSERVED_TEXT_BYTES];  /* a probe's image cannot be pulled; "" if it can */
+    char waits_for[STATUS_MESSAGE_BYTES / 2]; /* what else keeps a probe from starting */
+    int n_failed;
+    char failed[STATUS_MESSAGE_BYTES / 2]; /* the first node whose probe failed, and how */
 };
 /* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */
 void nodes_survey(struct round *r, struct nodes *out);
@@ -75,6 +78,8 @@ bool attempt_is_outdated(const struct round *r);
 /* Is it the image that keeps this pod waiting? Then the sentence to it is in `out`. */
 bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
+/* What else keeps it, in the words of whoever says so? */
+bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
 
 /* drift.c: what the workers measure against what the plan says. Fills in how busy every stage is,
  * and tells of one whose time has been off the plan for DRIFT_STEPS, once an attempt. */

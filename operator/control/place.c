@@ -93,9 +93,23 @@ static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
         (void)snprintf(text + n, bytes - n, " %d nodes have such marks.", nodes->n_bad_marks);
 }
 
+/* Why a node that is there does not count. */
+static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
+{
+    size_t n = strlen(text);
+
+    if (nodes->n_failed == 0)
+        return;
+    (void)snprintf(text + n, bytes - n, "%sNot measured: %s.", n ? " " : "", nodes->failed);
+    n = strlen(text);
+    if (nodes->n_failed > 1)
+        (void)snprintf(text + n, bytes - n, " %d nodes could not be measured.", nodes->n_failed);
+}
+
 static void say_measuring(struct round *r, const struct nodes *nodes)
 {
     char text[STATUS_MESSAGE_BYTES];
+    size_t n;
 
     if (nodes->image_problem[0]) {
         wait_with(r, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
@@ -103,6 +117,9 @@ static void say_measuring(struct round *r, const struct nodes *nodes)
     }
     (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
                    nodes->n_measuring == 1 ? "node" : "nodes");
+    n = strlen(text);
+    if (nodes->waits_for[0])
+        (void)snprintf(text + n, sizeof text - n, " %s", nodes->waits_for);
     add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
@@ -111,9 +128,10 @@ static void say_insufficient(struct round *r, const struct nodes *nodes, const c
 {
     char text[STATUS_MESSAGE_BYTES];
 
-    (void)snprintf(text, sizeof text, "%s%s%s%s. Looked at again whenever a node changes.", why,
+    (void)snprintf(text, sizeof text, "%s%s%s. Looked at again whenever a node changes%s.", why,
                    nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
-                   nodes->left_out[0] ? " nodes" : "");
+                   nodes->n_failed > 0 ? ", and measured again every minute" : "");
+    add_failed(nodes, text, sizeof text);
     add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
     nodes_retry(r);
@@ -198,6 +216,7 @@ static void solve(struct round *r, struct nodes *nodes)
                                         .link = COST_LINK_DEFAULT};
     struct cost_link links[PARTITION_CANDIDATES_MAX * PARTITION_CANDIDATES_MAX];
     struct placement placement;
+    char failed[STATUS_MESSAGE_BYTES] = "";
     char bad_marks[STATUS_MESSAGE_BYTES] = "";
     struct err err = {0};
 
@@ -212,6 +231,9 @@ static void solve(struct round *r, struct nodes *nodes)
     make_plan(r, &request, &placement, percent);
     say_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);
+    add_failed(nodes, failed, sizeof failed);
+    if (nodes->n_failed > 0)
+        round_event(r, true, "NodeNotMeasured", failed);
     add_bad_marks(nodes, bad_marks, sizeof bad_marks);
     if (nodes->n_bad_marks > 0)
         round_event(r, true, "BadNodeMark", bad_marks);

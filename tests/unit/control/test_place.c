@@ -15,6 +15,10 @@
     "{\"model\":{\"preset\":\"BertTiny\",\"from\":{\"persistentVolumeClaim\":{\"claimName\":"      \
     "\"bert\"}}},\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":\"rte\"}}}"
 
+#define ALL_NODES                                                                                  \
+    "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"            \
+    "\"placement\":{\"minStages\":3}}"
+
 static void fresh(struct world *w)
 {
     (void)w;
@@ -114,6 +118,66 @@ static void a_probe_failed(struct world *w)
     world_probe(w, "node-0")->has_probe = false;
 }
 
+static void crash_probe(struct world *w, const char *node)
+{
+    struct seen_pod *p = world_probe(w, node);
+
+    p->phase = POD_FAILED;
+    p->has_exit_code = true;
+    p->exit_code = 139;
+    p->has_probe = false;
+    (void)snprintf(p->reason, sizeof p->reason, "Error");
+    (void)snprintf(p->message, sizeof p->message, "segmentation fault");
+}
+
+static void a_probe_crashed(struct world *w)
+{
+    probes_done(w);
+    crash_probe(w, "node-0");
+}
+
+static void two_probes_crashed(struct world *w)
+{
+    a_probe_crashed(w);
+    crash_probe(w, "node-1");
+}
+
+static void a_probe_told_nonsense(struct world *w)
+{
+    probes_done(w);
+    world_probe(w, "node-0")->has_probe = false;
+    (void)snprintf(world_probe(w, "node-0")->message, OBSERVED_TEXT_BYTES, "fast");
+}
+
+static void a_probe_cannot_start(struct world *w)
+{
+    struct seen_pod *p;
+
+    probes_run(w);
+    p = world_probe(w, "node-0");
+    p->phase = POD_PENDING;
+    (void)snprintf(p->reason, sizeof p->reason, "CreateContainerError");
+    (void)snprintf(p->message, sizeof p->message, "no space left");
+}
+
+static void a_probe_never_started(struct world *w)
+{
+    a_probe_cannot_start(w);
+    crash_probe(w, "node-1"); /* too few are left to go on without it */
+    w->seen.now_ms += 200000;
+}
+
+static void a_probe_has_no_place(struct world *w)
+{
+    struct seen_pod *p;
+
+    probes_run(w);
+    p = world_probe(w, "node-0");
+    p->phase = POD_PENDING;
+    p->is_unschedulable = true;
+    (void)snprintf(p->message, sizeof p->message, "too many pods");
+}
+
 static void image_missing_for_probes(struct world *w)
 {
     probes_run(w);
@@ -163,6 +227,25 @@ static struct row rows[] = {
         COUNT(ACTION_CREATE_PLAN, 1)),
     ROW("decide_plans_without_a_node_whose_probe_failed", a_probe_failed, PLACED, F,
         "MeasuringNodes", COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_tells_of_a_probe_that_crashed_when_it_goes_on_without_it", a_probe_crashed, PLACED,
+        F, "MeasuringNodes", .event = "NodeNotMeasured", COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_tells_how_a_probe_ended_while_it_waits_for_its_node", a_probe_crashed, PLACED, F,
+        "InsufficientNodes", .state = "Waiting", .event = "InsufficientNodes", .spec = ALL_NODES,
+        .message = "Not measured: node node-0: its probe ended with code 139 (Error): segmentation "
+                   "fault."),
+    ROW("decide_counts_nodes_that_could_not_be_measured", two_probes_crashed, PLACED, F,
+        "InsufficientNodes", .message = "2 nodes could not be measured.", .spec = ALL_NODES),
+    ROW("decide_tells_of_a_probe_that_reports_nonsense", a_probe_told_nonsense, PLACED, F,
+        "InsufficientNodes", .message = "its probe left no result that makes sense: fast.",
+        .spec = ALL_NODES),
+    ROW("decide_tells_what_keeps_a_probe_from_starting", a_probe_cannot_start, PLACED, F,
+        "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true,
+        .message = " cannot start: CreateContainerError: no space left"),
+    ROW("decide_gives_a_probe_up_that_never_starts", a_probe_never_started, PLACED, F,
+        "InsufficientNodes", .spec = ALL_NODES,
+        .message = "node node-0: its probe did not start (CreateContainerError): no space left."),
+    ROW("decide_tells_that_a_probe_has_no_place", a_probe_has_no_place, PLACED, F, "MeasuringNodes",
+        .message = " cannot be scheduled: too many pods"),
     ROW("decide_tells_that_probes_have_no_image", image_missing_for_probes, PLACED, F,
         "ImagePullFailed", .state = "Waiting", .event = "ImagePullFailed",
         COUNT(ACTION_DELETE_POD, 0)),
