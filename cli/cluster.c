@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/closed.h"
 #include "api/mark.h"
 #include "api/names.h"
 #include "api/request.h"
@@ -22,25 +23,6 @@ __attribute__((format(printf, 2, 3))) static void leave_out(struct cluster_machi
     va_start(args, fmt);
     (void)vsnprintf(m->why_not, sizeof m->why_not, fmt, args);
     va_end(args);
-}
-
-/* "Ready" is missing or not "True", or one of the pressures is. */
-static void look_at_conditions(const struct json *node, struct cluster_machine *m)
-{
-    const struct json *list = json_path(node, "status.conditions");
-    bool is_ready = false;
-
-    for (const struct json *c = json_first(list); c; c = json_next(c)) {
-        const char *type = json_string(json_get(c, "type"), "");
-        bool is_true = strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
-
-        if (strcmp(type, "Ready") == 0)
-            is_ready = is_true;
-        else if (is_true && strstr(type, "Pressure"))
-            leave_out(m, "has %.40s", type);
-    }
-    if (!is_ready)
-        leave_out(m, "is not ready");
 }
 
 static enum err_code add_machine(struct cluster *c, struct cluster_machine **out, struct err *err)
@@ -82,14 +64,13 @@ static void look_at_speed(const struct cluster *c, const struct json *node,
 enum err_code cluster_add_node(struct cluster *c, const struct json *node, struct err *err)
 {
     struct cluster_machine *m = NULL;
-    const char *closed = nodefile_why_closed(node);
+    enum closed closed = closed_read(node, CLOSED_NOT_READY);
     enum err_code rc = add_machine(c, &m, err);
 
     if (rc != ERR_OK)
         return rc;
-    if (closed)
-        leave_out(m, "%s", closed);
-    look_at_conditions(node, m);
+    if (closed != CLOSED_NOT)
+        leave_out(m, "is %s", closed_word(closed));
     look_at_speed(c, node, m);
     return ERR_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/closed.h"
 #include "api/mark.h"
 #include "api/names.h"
 #include "api/quantity.h"
@@ -30,18 +31,6 @@ static enum err_code read_amount(const struct json *node, const char *name, cons
         return err_set(err, ERR_INVALID, "node %.60s: status.allocatable.%s: \"%s\" makes no sense",
                        name, key, text);
     return ERR_OK;
-}
-
-const char *nodefile_why_closed(const struct json *node)
-{
-    const struct json *taints = json_path(node, "spec.taints");
-
-    if (json_bool(json_path(node, "spec.unschedulable"), false))
-        return "is cordoned";
-    for (const struct json *t = json_first(taints); t; t = json_next(t))
-        if (strcmp(json_string(json_get(t, "effect"), ""), "PreferNoSchedule") != 0)
-            return "has a taint that keeps pods away";
-    return NULL;
 }
 
 /* What is declared, else what was measured there for whatever job: no image and no clock here to
@@ -84,8 +73,13 @@ enum err_code nodefile_read(const struct json *json, struct node *out, struct er
 static enum err_code take_node(const struct json *json, struct nodefile *f, struct err *err)
 {
     struct node n;
-    enum err_code rc = nodefile_read(json, &n, err);
+    enum err_code rc;
 
+    if (closed_read(json, CLOSED_NOT) != CLOSED_NOT) {
+        f->n_closed++;
+        return ERR_OK;
+    }
+    rc = nodefile_read(json, &n, err);
     if (rc != ERR_OK)
         return rc;
     if (n.gflops <= 0)
@@ -108,10 +102,6 @@ static enum err_code take_object(const struct json *json, struct nodefile *f, st
     const char *kind = json_string(json_get(json, "kind"), "");
     enum err_code rc = ERR_OK;
 
-    if (strcmp(kind, "Node") == 0 && nodefile_why_closed(json)) {
-        f->n_closed++;
-        return ERR_OK;
-    }
     if (strcmp(kind, "Node") == 0)
         return take_node(json, f, err);
     if (strcmp(kind, "List") != 0 && strcmp(kind, "NodeList") != 0)
@@ -119,12 +109,8 @@ static enum err_code take_object(const struct json *json, struct nodefile *f, st
     /* Lists hold no lists, so one level is all there is to look into. */
     for (const struct json *v = json_first(json_get(json, "items")); v && rc == ERR_OK;
          v = json_next(v))
-        if (strcmp(json_string(json_get(v, "kind"), "Node"), "Node") == 0) {
-            if (nodefile_why_closed(v))
-                f->n_closed++;
-            else
-                rc = take_node(v, f, err);
-        }
+        if (strcmp(json_string(json_get(v, "kind"), "Node"), "Node") == 0)
+            rc = take_node(v, f, err);
     return rc;
 }
 

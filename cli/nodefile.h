@@ -17,14 +17,12 @@ struct nodefile {
     struct node *nodes; /* that take pods */
     struct mark *marks; /* what each of them says besides */
     int n_nodes;
-    int n_closed; /* nodefile_why_closed() */
+    int n_closed; /* closed_read() */
 };
 
 /* Read one Node, whose gflops are 0 when nobody says how fast it is: neither an administrator nor a
  * probe. ERR_INVALID with its name. */
 MUST_CHECK enum err_code nodefile_read(const struct json *node, struct node *out, struct err *err);
-/* Why no pods are put there, in words ("is cordoned"); NULL when they are. */
-const char *nodefile_why_closed(const struct json *node);
 
 /* Read all Nodes, and Lists of them, in a YAML or JSON file ("-" is stdin); other kinds are passed
  * over. The caller owns *out: nodefile_deinit(). ERR_INVALID with the node's name, ERR_NOT_FOUND

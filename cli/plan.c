@@ -160,8 +160,9 @@ static enum err_code make_plan(struct arguments *a, struct source *from, struct 
 static int say_infeasible(const struct source *from, const struct err *err)
 {
     (void)fprintf(stderr, "kubectl-skyjob: %s%s\n", err->text,
-                  from->file.n_closed > 0 ? "; nodes that are cordoned or tainted were not asked"
-                                          : "");
+                  from->file.n_closed > 0
+                      ? "; nodes that are not ready, cordoned or tainted were not asked"
+                      : "");
     if (from->is_cluster)
         report_unusable(&from->cluster, stderr);
     return EXIT_FAILED;

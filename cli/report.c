@@ -68,8 +68,8 @@ static void print_left_out(const struct report *r, FILE *out)
     if (p->n_left_out > PARTITION_LEFT_OUT_MAX)
         (void)fprintf(out, "%-11s and %d more\n", "", p->n_left_out - PARTITION_LEFT_OUT_MAX);
     if (r->n_closed > 0)
-        (void)fprintf(out, "%-11s %d %s or tainted\n", "not asked", r->n_closed,
-                      r->n_closed == 1 ? "node is cordoned" : "nodes are cordoned");
+        (void)fprintf(out, "%-11s %d %s not ready, cordoned or tainted\n", "not asked", r->n_closed,
+                      r->n_closed == 1 ? "node is" : "nodes are");
 }
 
 void report_unusable(const struct cluster *c, FILE *out)

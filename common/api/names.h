@@ -31,6 +31,10 @@
 /* On a probe's pod: the node that it measures. */
 #define ANNOTATION_PROBED_NODE "skyjob.dev/probed-node"
 
+/* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
+#define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
+#define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"
+
 #define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers, /healthz, /readyz */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 

@@ -17,13 +17,8 @@
 #define PROBE_LATE_MS ((MANIFEST_PROBE_SECONDS + 20) * 1000)
 
 enum why_not {
-    USABLE,
-    NOT_READY,
-    CORDONED,
-    DELETED,
-    PRESSURE,
-    TAINTED,
-    NO_CPU,
+    USABLE = CLOSED_NOT, /* and the other reasons of that, then: */
+    NO_CPU = CLOSED_COUNT,
     NO_MEMORY,
     SURPLUS,
     NOT_MEASURED,
@@ -31,13 +26,7 @@ enum why_not {
     WHY_COUNT,
 };
 
-static const char *const why_words[WHY_COUNT] = {
-    "usable",
-    "not ready",
-    "cordoned",
-    "being deleted",
-    "short of memory, disk or processes",
-    "with a taint that workers do not tolerate",
+static const char *const why_words[WHY_COUNT - CLOSED_COUNT] = {
     "with less than 100m of CPU free",
     "with less than 160Mi of memory free",
     "beyond the 64 largest",
@@ -45,18 +34,15 @@ static const char *const why_words[WHY_COUNT] = {
     "whose processor cannot do spec.training.precision BF16",
 };
 
+static const char *why_word(int why)
+{
+    return why < CLOSED_COUNT ? closed_word((enum closed)why) : why_words[why - CLOSED_COUNT];
+}
+
 static enum why_not why_not(const struct seen_node *n)
 {
-    if (n->is_deleting)
-        return DELETED;
-    if (!n->is_ready)
-        return NOT_READY;
-    if (n->is_unschedulable)
-        return CORDONED;
-    if (n->has_pressure)
-        return PRESSURE;
-    if (n->taint[0])
-        return TAINTED;
+    if (n->closed != CLOSED_NOT)
+        return (enum why_not)n->closed;
     if (n->cpu_milli - n->cpu_used_milli < NODE_CPU_MIN_MILLI)
         return NO_CPU;
     if (n->memory_bytes - n->memory_used_bytes < NODE_MEMORY_MIN_BYTES)
@@ -372,7 +358,7 @@ static void write_left_out(const struct candidates *c, char *out, size_t bytes)
         size_t n = strlen(out);
 
         if (c->n_why[i] > 0)
-            (void)snprintf(out + n, bytes - n, "%s%d %s", n ? ", " : "", c->n_why[i], why_words[i]);
+            (void)snprintf(out + n, bytes - n, "%s%d %s", n ? ", " : "", c->n_why[i], why_word(i));
     }
 }
 

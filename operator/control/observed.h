@@ -7,6 +7,7 @@
 #ifndef CONTROL_OBSERVED_H
 #define CONTROL_OBSERVED_H
 
+#include "api/closed.h"
 #include "api/mark.h"
 #include "api/names.h"
 #include "api/node.h"
@@ -14,12 +15,11 @@
 #include "api/progress.h"
 #include "control/status.h"
 
-#define OBSERVED_PODS_MAX    (3 * SPEC_STAGES_MAX)
-#define OBSERVED_PLANS_MAX   16
-#define OBSERVED_UID_BYTES   40
-#define OBSERVED_WORD_BYTES  64
-#define OBSERVED_TEXT_BYTES  240
-#define OBSERVED_TAINT_BYTES 96
+#define OBSERVED_PODS_MAX   (3 * SPEC_STAGES_MAX)
+#define OBSERVED_PLANS_MAX  16
+#define OBSERVED_UID_BYTES  40
+#define OBSERVED_WORD_BYTES 64
+#define OBSERVED_TEXT_BYTES 240
 
 enum pod_role {
     POD_STAGE,
@@ -68,12 +68,8 @@ struct seen_pod {
 /* A node, and what other pods leave of it. */
 struct seen_node {
     char name[NODE_NAME_BYTES];
-    bool is_ready;
-    bool is_unschedulable; /* cordoned */
-    bool is_deleting;
-    bool has_pressure;                /* of memory, disk or processes */
-    char taint[OBSERVED_TAINT_BYTES]; /* the first that keeps workers away; "" if none does */
-    int64_t cpu_milli;                /* allocatable */
+    enum closed closed; /* CLOSED_NOT: takes workers */
+    int64_t cpu_milli;  /* allocatable */
     int64_t memory_bytes;
     int64_t cpu_used_milli; /* requested by others, or promised to them by a plan */
     int64_t memory_used_bytes;

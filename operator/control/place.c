@@ -35,7 +35,7 @@ static bool is_in_the_way(const struct observed *seen, const struct seen_pod *p)
         return false;
     for (int i = 0; i < seen->n_nodes; i++)
         if (strcmp(seen->nodes[i].name, p->node) == 0)
-            return seen->nodes[i].is_ready;
+            return seen->nodes[i].closed != CLOSED_NOT_READY;
     return false;
 }
 

@@ -48,8 +48,7 @@ static void write_affinity(struct jsonw *w, const char *node)
 
 static void write_tolerations(struct jsonw *w)
 {
-    static const char *const keys[] = {"node.kubernetes.io/not-ready",
-                                       "node.kubernetes.io/unreachable"};
+    static const char *const keys[] = {TAINT_NOT_READY, TAINT_UNREACHABLE};
 
     jsonw_open_array(w, "tolerations");
     for (int i = 0; i < 2; i++) {

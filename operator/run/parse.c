@@ -231,43 +231,12 @@ enum err_code parse_pod(const struct json *object, struct store_pod *out, struct
 /* --- nodes --- */
 
 /* Workers tolerate for a while that their node does not answer, and nothing else. */
-static bool keeps_workers_away(const struct json *taint)
-{
-    const char *key = json_string(json_get(taint, "key"), "");
-    const char *effect = json_string(json_get(taint, "effect"), "");
-
-    if (strcmp(effect, "NoSchedule") == 0)
-        return true;
-    return strcmp(effect, "NoExecute") == 0 && strcmp(key, "node.kubernetes.io/not-ready") != 0 &&
-           strcmp(key, "node.kubernetes.io/unreachable") != 0;
-}
-
-static void read_node_conditions(const struct json *node, struct seen_node *out)
-{
-    const struct json *c = json_first(json_path(node, "status.conditions"));
-
-    for (; c; c = json_next(c)) {
-        const char *type = json_string(json_get(c, "type"), "");
-        bool is_true = strcmp(json_string(json_get(c, "status"), ""), "True") == 0;
-
-        if (strcmp(type, "Ready") == 0)
-            out->is_ready = is_true;
-        else if (is_true && strstr(type, "Pressure"))
-            out->has_pressure = true;
-    }
-}
-
 void parse_node(const struct json *object, struct seen_node *out)
 {
     struct seen_node n = {0};
 
     COPY(n.name, metadata(object, "name"));
-    n.is_unschedulable = json_bool(json_path(object, "spec.unschedulable"), false);
-    n.is_deleting = metadata(object, "deletionTimestamp") != NULL;
-    read_node_conditions(object, &n);
-    for (const struct json *t = json_first(json_path(object, "spec.taints")); t; t = json_next(t))
-        if (n.taint[0] == '\0' && keeps_workers_away(t))
-            COPY(n.taint, json_get(t, "key"));
+    n.closed = closed_read(object, CLOSED_NOT_READY);
     n.cpu_milli = read_quantity(json_path(object, "status.allocatable.cpu"), true);
     n.memory_bytes = read_quantity(json_path(object, "status.allocatable.memory"), false);
     mark_read(object, &n.mark);

@@ -173,10 +173,8 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
 /* Heartbeats change nothing that matters here. */
 static bool is_same_node(const struct seen_node *a, const struct seen_node *b)
 {
-    return a->is_ready == b->is_ready && a->is_unschedulable == b->is_unschedulable &&
-           a->is_deleting == b->is_deleting && a->has_pressure == b->has_pressure &&
-           a->cpu_milli == b->cpu_milli && a->memory_bytes == b->memory_bytes &&
-           strcmp(a->taint, b->taint) == 0 && memcmp(&a->mark, &b->mark, sizeof a->mark) == 0;
+    return a->closed == b->closed && a->cpu_milli == b->cpu_milli &&
+           a->memory_bytes == b->memory_bytes && memcmp(&a->mark, &b->mark, sizeof a->mark) == 0;
 }
 
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,

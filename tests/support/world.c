@@ -35,7 +35,6 @@ struct world *world_new(const char *spec)
         struct seen_node *n = &w->nodes[i];
 
         (void)snprintf(n->name, sizeof n->name, "node-%d", i);
-        n->is_ready = true;
         n->cpu_milli = 1000 * (i + 1);
         n->memory_bytes = (int64_t)4 << 30;
         n->mark.gflops = 20.0 * (i + 1);

@@ -89,12 +89,12 @@ static const struct {
     {"{\"metadata\": {\"name\": \"n\", " SPEED("80") "}, \"spec\": {\"taints\": [{\"effect\": "
                                                      "\"NoExecute\"}]}, \"status\": {" SIZE(
                                                          "2", "4Gi") ", " READY "}}",
-     "has a taint"},
+     "is kept from workers by a taint"},
     {NODE("n", SPEED("80"), SIZE("2", "4Gi")), "is not ready"},
     {NODE("n", SPEED("80"),
           SIZE("2", "4Gi") ", \"conditions\": [{\"type\": \"Ready\", \"status\": "
                            "\"True\"}, {\"type\": \"DiskPressure\", \"status\": \"True\"}]"),
-     "has DiskPressure"},
+     "is short of memory, disk or processes"},
     {NODE("n", "\"labels\": {}", SIZE("2", "4Gi") ", " READY), "is not measured yet: the operator"},
     {NODE("n", SPEED("inf"), SIZE("2", "4Gi") ", " READY), "is not a number in"},
     {NODE("n", SPEED("80"), SIZE("99m", "4Gi") ", " READY), "has 99m of CPU free, less than 100m"},

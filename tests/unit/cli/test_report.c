@@ -54,7 +54,7 @@ static void report_tells_people_all_there_is_to_know(void **state)
                                         "one more    like fast: ",
                                         "one fewer   without ",
                                         "left out    tiny: at 0.5 GFLOP/s",
-                                        "2 nodes are cordoned or tainted"};
+                                        "2 nodes are not ready, cordoned or tainted"};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);

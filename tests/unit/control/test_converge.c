@@ -179,10 +179,7 @@ static void random_mark(const struct world *w, const struct spec *spec, struct s
 
 static void random_node(const struct world *w, const struct spec *spec, struct seen_node *n)
 {
-    n->is_ready = !one_in(4);
-    n->is_unschedulable = one_in(6);
-    n->has_pressure = one_in(10);
-    n->is_deleting = one_in(10);
+    n->closed = one_in(2) ? (enum closed)random_below(CLOSED_COUNT) : CLOSED_NOT;
     n->cpu_used_milli = (int64_t)random_below(3000);
     n->memory_used_bytes = (int64_t)random_below(4096) << 20;
     if (one_in(2))

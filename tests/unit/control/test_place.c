@@ -72,9 +72,9 @@ static void data_came(struct world *w)
 static void no_nodes(struct world *w)
 {
     planned(w);
-    w->nodes[0].is_ready = false;
-    w->nodes[1].is_unschedulable = true;
-    (void)snprintf(w->nodes[2].taint, sizeof w->nodes[2].taint, "gpu");
+    w->nodes[0].closed = CLOSED_NOT_READY;
+    w->nodes[1].closed = CLOSED_CORDONED;
+    w->nodes[2].closed = CLOSED_TAINTED;
 }
 
 static void full_nodes(struct world *w)
