@@ -22,17 +22,33 @@ static void write_stage(struct jsonw *w, const struct plan *p, int s)
     jsonw_close(w);
 }
 
-static void write_left_out(struct jsonw *w, const struct plan *p)
+void plan_left_out_write(const struct plan_left_out list[static PLAN_LEFT_OUT_MAX], int n,
+                         struct jsonw *w)
 {
-    jsonw_int(w, "leftOutCount", p->n_left_out);
+    jsonw_int(w, "leftOutCount", n);
     jsonw_open_array(w, "leftOut");
-    for (int i = 0; i < p->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
+    for (int i = 0; i < n && i < PLAN_LEFT_OUT_MAX; i++) {
         jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", p->left_out[i].node);
-        jsonw_string(w, "reason", p->left_out[i].reason);
+        jsonw_string(w, "node", list[i].node);
+        jsonw_string(w, "reason", list[i].reason);
         jsonw_close(w);
     }
     jsonw_close(w);
+}
+
+int plan_left_out_read(const struct json *root, struct plan_left_out out[static PLAN_LEFT_OUT_MAX])
+{
+    int n = json_int(json_get(root, "leftOutCount"), 0);
+    int n_listed = 0;
+
+    for (const struct json *v = json_first(json_get(root, "leftOut"));
+         v && n_listed < PLAN_LEFT_OUT_MAX; v = json_next(v)) {
+        struct plan_left_out *to = &out[n_listed++];
+
+        (void)snprintf(to->node, sizeof to->node, "%s", json_string(json_get(v, "node"), ""));
+        (void)snprintf(to->reason, sizeof to->reason, "%s", json_string(json_get(v, "reason"), ""));
+    }
+    return n_listed < PLAN_LEFT_OUT_MAX || n < n_listed ? n_listed : n;
 }
 
 enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
@@ -55,7 +71,7 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
     jsonw_double(&w, "evenStepMs", p->even_step_ms);
     jsonw_double(&w, "dynamicStepMs", p->dynamic_step_ms);
     jsonw_int(&w, "bottleneck", p->bottleneck);
-    write_left_out(&w, p);
+    plan_left_out_write(p->left_out, p->n_left_out, &w);
     jsonw_string(&w, "reason", p->reason);
     jsonw_open_array(&w, "stages");
     for (int s = 0; s < p->n_stages; s++)
@@ -134,21 +150,10 @@ static enum err_code read_micro_batches(const struct json *root, struct spec *sp
 /* Only shown to people, so what is not there or not right does no harm. */
 static void read_comparison(const struct json *root, struct plan *p)
 {
-    int n_listed = 0;
-
     p->even_step_ms = json_double(json_get(root, "evenStepMs"), 0);
     p->dynamic_step_ms = json_double(json_get(root, "dynamicStepMs"), 0);
     p->bottleneck = json_int(json_get(root, "bottleneck"), 0);
-    for (const struct json *v = json_first(json_get(root, "leftOut"));
-         v && n_listed < PLAN_LEFT_OUT_MAX; v = json_next(v)) {
-        struct plan_left_out *to = &p->left_out[n_listed++];
-
-        (void)snprintf(to->node, sizeof to->node, "%s", json_string(json_get(v, "node"), ""));
-        (void)snprintf(to->reason, sizeof to->reason, "%s", json_string(json_get(v, "reason"), ""));
-    }
-    p->n_left_out = json_int(json_get(root, "leftOutCount"), 0);
-    if (p->n_left_out < n_listed || n_listed < PLAN_LEFT_OUT_MAX)
-        p->n_left_out = n_listed;
+    p->n_left_out = plan_left_out_read(root, p->left_out);
 }
 
 static enum err_code read_plan(const struct json *root, struct plan *p, struct err *err)

@@ -54,6 +54,12 @@ struct plan {
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
 
+/* Members "leftOutCount" and "leftOut" of the object that is open, as a plan and a job's status
+ * both have them; and back from it. Returns how many there are, of which the list has the first. */
+void plan_left_out_write(const struct plan_left_out list[static PLAN_LEFT_OUT_MAX], int n,
+                         struct jsonw *w);
+int plan_left_out_read(const struct json *root, struct plan_left_out out[static PLAN_LEFT_OUT_MAX]);
+
 /* Read it back and check that the stages cover every unit once, in order. */
 MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,
                                     struct err *err);

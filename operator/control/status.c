@@ -130,12 +130,7 @@ static void read_placement(const struct json *v, struct status_placement *p)
     p->dynamic_step_ms = json_double(json_get(v, "dynamicStepMs"), 0);
     p->bottleneck = json_int(json_get(v, "bottleneck"), 0);
     COPY(p->reason, v, "reason");
-    p->n_left_out = json_int(json_get(v, "leftOutCount"), 0);
-    v = json_first(json_get(v, "leftOut"));
-    for (int i = 0; v && i < PLAN_LEFT_OUT_MAX; i++, v = json_next(v)) {
-        COPY(p->left_out[i].node, v, "node");
-        COPY(p->left_out[i].reason, v, "reason");
-    }
+    p->n_left_out = plan_left_out_read(v, p->left_out);
 }
 
 void status_read(const struct json *json, struct status *out)
@@ -296,19 +291,6 @@ static void write_stages(const struct status *s, struct jsonw *w)
         jsonw_null(w, "stagesReady");
 }
 
-static void write_left_out(const struct status_placement *p, struct jsonw *w)
-{
-    write_count(w, "leftOutCount", p->n_left_out);
-    jsonw_open_array(w, "leftOut");
-    for (int i = 0; i < p->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", p->left_out[i].node);
-        jsonw_string(w, "reason", p->left_out[i].reason);
-        jsonw_close(w);
-    }
-    jsonw_close(w);
-}
-
 static void write_placement(const struct status_placement *p, struct jsonw *w)
 {
     if (p->strategy[0] == '\0') {
@@ -323,7 +305,7 @@ static void write_placement(const struct status_placement *p, struct jsonw *w)
     write_ms_or_null(w, "evenStepMs", p->even_step_ms);
     write_ms_or_null(w, "dynamicStepMs", p->dynamic_step_ms);
     jsonw_int(w, "bottleneck", p->bottleneck);
-    write_left_out(p, w);
+    plan_left_out_write(p->left_out, p->n_left_out, w);
     jsonw_string(w, "reason", p->reason);
     jsonw_close(w);
 }
