@@ -212,7 +212,6 @@ void mark_read(const struct json *node, struct mark *out)
     memset(out, 0, sizeof *out); /* padding too: marks are compared as a whole */
     out->gflops = read_speed(node, LABEL_GFLOPS, MARK_GFLOPS_MAX, out);
     (void)read_figure(node, LABEL_UNIT_MS, 1e6, &out->unit_ms, out);
-    out->memory_bytes_per_s = 1e9 * read_speed(node, LABEL_MEMORY_GBPS, 1e6, out);
     out->link_bytes_per_s = 1e6 / 8 * read_speed(node, LABEL_LINK_MBIT, 1e8, out);
     out->has_latency = read_figure(node, LABEL_LINK_LATENCY_MS, 1e5, &out->link_latency_ms, out);
     out->has_bf16 = read_bf16(node);

@@ -43,7 +43,6 @@ struct mark {
     /* Declared; 0: not. gflops, like struct node's, but with all allocatable CPU. */
     double gflops;
     double unit_ms;
-    double memory_bytes_per_s;
     double link_bytes_per_s; /* of the machine's network */
     double link_latency_ms;
     bool has_latency;

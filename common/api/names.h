@@ -19,10 +19,9 @@
 #define LABEL_ROLE    "skyjob.dev/role" /* "stage" or "probe" */
 
 /* On nodes, declared by an administrator; see struct mark. Numbers without a unit. */
-#define LABEL_GFLOPS          "skyjob.dev/gflops"      /* BERT training with all allocatable CPU */
-#define LABEL_UNIT_MS         "skyjob.dev/unit-ms"     /* fixed cost of a unit */
-#define LABEL_MEMORY_GBPS     "skyjob.dev/memory-gbps" /* 10^9 bytes a second */
-#define LABEL_LINK_MBIT       "skyjob.dev/link-mbit"   /* its network, 10^6 bits a second */
+#define LABEL_GFLOPS          "skyjob.dev/gflops"    /* BERT training with all allocatable CPU */
+#define LABEL_UNIT_MS         "skyjob.dev/unit-ms"   /* fixed cost of a unit */
+#define LABEL_LINK_MBIT       "skyjob.dev/link-mbit" /* its network, 10^6 bits a second */
 #define LABEL_LINK_LATENCY_MS "skyjob.dev/link-latency-ms" /* one way */
 /* Measured by us, for people and selectors; and all that was found, for the planner. */
 #define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"

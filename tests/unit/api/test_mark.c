@@ -41,12 +41,11 @@ static void mark_reads_what_was_declared(void **state)
 
     (void)state;
     read_labels("\"skyjob.dev/gflops\":\"85.5\",\"skyjob.dev/unit-ms\":\"2e-1\","
-                "\"skyjob.dev/memory-gbps\":\"20\",\"skyjob.dev/link-mbit\":\"1000\","
+                "\"skyjob.dev/link-mbit\":\"1000\","
                 "\"skyjob.dev/link-latency-ms\":\"0\"",
                 &m);
     assert_true(m.gflops == 85.5);
     assert_true(m.unit_ms == 0.2);
-    assert_true(m.memory_bytes_per_s == 20e9);
     assert_true(m.link_bytes_per_s == 125e6);
     assert_true(m.has_latency && m.link_latency_ms == 0);
     assert_string_equal(m.bad, "");
