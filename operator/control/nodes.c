@@ -282,18 +282,20 @@ static void describe_failure(const struct seen_pod *probe, char *out, size_t byt
         (void)snprintf(out, bytes, "its probe failed (%s)", why);
 }
 
+/* As many as there is room for; the others are counted. */
 static void note_failure(const struct seen_pod *probe, struct nodes *out)
 {
     char why[OBSERVED_TEXT_BYTES];
-    size_t n;
+    char text[sizeof out->failed];
+    size_t n = strlen(out->failed);
 
-    if (out->n_failed++ > 0)
-        return;
     describe_failure(probe, why, sizeof why);
-    (void)snprintf(out->failed, sizeof out->failed, "node %.60s: %s", probe->node, why);
-    n = strlen(out->failed);
-    if (probe->message[0])
-        (void)snprintf(out->failed + n, sizeof out->failed - n, ": %s", probe->message);
+    (void)snprintf(text, sizeof text, "%snode %.60s: %s%s%s", n ? "; " : "", probe->node, why,
+                   probe->message[0] ? ": " : "", probe->message);
+    if (n + strlen(text) < sizeof out->failed)
+        memcpy(out->failed + n, text, strlen(text) + 1);
+    else
+        out->n_failed_more++;
 }
 
 static void take_node(struct round *r, const struct seen_node *from, struct candidates *c,

@@ -54,8 +54,8 @@ struct nodes {
     char left_out[STATUS_MESSAGE_BYTES / 2];  /* "2 not ready, 1 cordoned"; "" if none is */
     char image_problem[OBSERVED_TEXT_BYTES];  /* a probe's image cannot be pulled; "" if it can */
     char waits_for[STATUS_MESSAGE_BYTES / 2]; /* what else keeps a probe from starting */
-    int n_failed;
-    char failed[STATUS_MESSAGE_BYTES / 2]; /* the first node whose probe failed, and how */
+    char failed[STATUS_MESSAGE_BYTES / 2];    /* "node a: its probe ..."; "" if none failed */
+    int n_failed_more;                        /* of which there is no room to tell */
 };
 /* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */
 void nodes_survey(struct round *r, struct nodes *out);

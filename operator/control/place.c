@@ -98,12 +98,13 @@ static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
 {
     size_t n = strlen(text);
 
-    if (nodes->n_failed == 0)
+    if (nodes->failed[0] == '\0')
         return;
     (void)snprintf(text + n, bytes - n, "%sNot measured: %s.", n ? " " : "", nodes->failed);
     n = strlen(text);
-    if (nodes->n_failed > 1)
-        (void)snprintf(text + n, bytes - n, " %d nodes could not be measured.", nodes->n_failed);
+    if (nodes->n_failed_more > 0)
+        (void)snprintf(text + n, bytes - n, " %d more could not be measured.",
+                       nodes->n_failed_more);
 }
 
 static void say_measuring(struct round *r, const struct nodes *nodes)
@@ -130,7 +131,7 @@ static void say_insufficient(struct round *r, const struct nodes *nodes, const c
 
     (void)snprintf(text, sizeof text, "%s%s%s. Looked at again whenever a node changes%s.", why,
                    nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
-                   nodes->n_failed > 0 ? ", and measured again every minute" : "");
+                   nodes->failed[0] ? ", and measured again every minute" : "");
     add_failed(nodes, text, sizeof text);
     add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
@@ -232,7 +233,7 @@ static void solve(struct round *r, struct nodes *nodes)
     say_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);
     add_failed(nodes, failed, sizeof failed);
-    if (nodes->n_failed > 0)
+    if (nodes->failed[0])
         round_event(r, true, "NodeNotMeasured", failed);
     add_bad_marks(nodes, bad_marks, sizeof bad_marks);
     if (nodes->n_bad_marks > 0)

@@ -142,6 +142,18 @@ static void two_probes_crashed(struct world *w)
     crash_probe(w, "node-1");
 }
 
+static void two_probes_said_much(struct world *w)
+{
+    static const char *const names[] = {"node-0", "node-1"};
+
+    two_probes_crashed(w);
+    for (int i = 0; i < 2; i++) {
+        struct seen_pod *p = world_probe(w, names[i]);
+
+        memset(p->message, 'x', sizeof p->message - 1);
+    }
+}
+
 static void a_probe_told_nonsense(struct world *w)
 {
     probes_done(w);
@@ -233,8 +245,13 @@ static struct row rows[] = {
         "InsufficientNodes", .state = "Waiting", .event = "InsufficientNodes", .spec = ALL_NODES,
         .message = "Not measured: node node-0: its probe ended with code 139 (Error): segmentation "
                    "fault."),
-    ROW("decide_counts_nodes_that_could_not_be_measured", two_probes_crashed, PLACED, F,
-        "InsufficientNodes", .message = "2 nodes could not be measured.", .spec = ALL_NODES),
+    ROW("decide_tells_of_every_probe_that_failed", two_probes_crashed, PLACED, F,
+        "InsufficientNodes", .spec = ALL_NODES,
+        .message = "Not measured: node node-0: its probe ended with code 139 (Error): segmentation "
+                   "fault; node node-1: its probe ended with code 139 (Error): segmentation "
+                   "fault."),
+    ROW("decide_counts_failed_probes_that_it_has_no_room_for", two_probes_said_much, PLACED, F,
+        "InsufficientNodes", .message = " 1 more could not be measured.", .spec = ALL_NODES),
     ROW("decide_tells_of_a_probe_that_reports_nonsense", a_probe_told_nonsense, PLACED, F,
         "InsufficientNodes", .message = "its probe left no result that makes sense: fast.",
         .spec = ALL_NODES),
@@ -243,7 +260,7 @@ static struct row rows[] = {
         .message = " cannot start: CreateContainerError: no space left"),
     ROW("decide_gives_a_probe_up_that_never_starts", a_probe_never_started, PLACED, F,
         "InsufficientNodes", .spec = ALL_NODES,
-        .message = "node node-0: its probe did not start (CreateContainerError): no space left."),
+        .message = "node node-0: its probe did not start (CreateContainerError): no space left;"),
     ROW("decide_tells_that_a_probe_has_no_place", a_probe_has_no_place, PLACED, F, "MeasuringNodes",
         .message = " cannot be scheduled: too many pods"),
     ROW("decide_tells_that_probes_have_no_image", image_missing_for_probes, PLACED, F,
