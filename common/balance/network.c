@@ -1,6 +1,25 @@
 #include "balance/network.h"
 
+#include <math.h>
 #include <string.h>
+
+/* Figures that lie within one step of their smallest one count as the same, which is their mean.
+ * There cannot be more of them between the bounds of what a probe may have found. */
+#define LEVEL_STEP     1.25
+#define LEVELS_MAX     144
+#define SPEED_MIN      1.0  /* bytes a second */
+#define LATENCY_MIN_MS 0.05 /* what is shorter is lost beside a stage's time, and mostly noise */
+
+struct levels {
+    int n;
+    double from[LEVELS_MAX]; /* rising */
+    double value[LEVELS_MAX];
+};
+
+struct scale {
+    struct levels ms_per_byte; /* a time, like latency: its mean is what many messages see */
+    struct levels latency_ms;
+};
 
 /* A figure below 0 is not known. */
 struct end {
@@ -8,6 +27,70 @@ struct end {
     double latency_ms;
 };
 static const struct end unknown = {-1, -1};
+
+/* --- levels --- */
+
+static double ms_per_byte(const struct node_link *l)
+{
+    return 1e3 / fmax(l->bytes_per_s, SPEED_MIN);
+}
+
+static double latency_ms(const struct node_link *l)
+{
+    return fmax(l->latency_ms, LATENCY_MIN_MS);
+}
+
+/* The mean of all figures from the smallest that is above `above` on to a step more; false: there
+ * is none. */
+static bool next_level(const struct network_node *nodes, int n,
+                       double (*figure)(const struct node_link *), double above, double *out_from,
+                       double *out_value)
+{
+    double from = INFINITY;
+    double sum = 0;
+    int count = 0;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
+            double f = figure(&nodes[i].probe->links[k]);
+
+            from = f > above && f < from ? f : from;
+        }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
+            double f = figure(&nodes[i].probe->links[k]);
+
+            if (f < from || f > from * LEVEL_STEP)
+                continue;
+            sum += f;
+            count++;
+        }
+    *out_from = from;
+    *out_value = sum / count;
+    return count > 0;
+}
+
+static void find_levels(const struct network_node *nodes, int n,
+                        double (*figure)(const struct node_link *), struct levels *out)
+{
+    double above = 0;
+
+    out->n = 0;
+    while (out->n < LEVELS_MAX &&
+           next_level(nodes, n, figure, above, &out->from[out->n], &out->value[out->n]))
+        above = out->from[out->n++] * LEVEL_STEP;
+}
+
+static double level_of(const struct levels *l, double figure)
+{
+    int i = l->n - 1;
+
+    while (i > 0 && l->from[i] > figure)
+        i--;
+    return l->value[i];
+}
+
+/* --- the ends of a link --- */
 
 static const struct node_link *link_to(const struct network_node *from,
                                        const struct network_node *to)
@@ -18,17 +101,27 @@ static const struct node_link *link_to(const struct network_node *from,
     return NULL;
 }
 
-static struct end measured_between(const struct network_node *a, const struct network_node *b)
+static struct end figures_of(const struct scale *scale, const struct node_link *l)
+{
+    return (struct end){1e3 / level_of(&scale->ms_per_byte, ms_per_byte(l)),
+                        level_of(&scale->latency_ms, latency_ms(l))};
+}
+
+static struct end measured_between(const struct scale *scale, const struct network_node *a,
+                                   const struct network_node *b)
 {
     const struct node_link *there = link_to(a, b);
     const struct node_link *back = link_to(b, a);
+    struct end ends[2];
 
     if (!there || !back)
         there = back = there ? there : back;
     if (!there)
         return unknown;
-    return (struct end){2 / (1 / there->bytes_per_s + 1 / back->bytes_per_s),
-                        (there->latency_ms + back->latency_ms) / 2};
+    ends[0] = figures_of(scale, there);
+    ends[1] = figures_of(scale, back);
+    return (struct end){2 / (1 / ends[0].bytes_per_s + 1 / ends[1].bytes_per_s),
+                        (ends[0].latency_ms + ends[1].latency_ms) / 2};
 }
 
 static void insert(double *sorted, int n, double value)
@@ -41,23 +134,26 @@ static void insert(double *sorted, int n, double value)
 }
 
 /* The usual link of a node. Of an even number, the slower one of the middle. */
-static struct end median_of(const struct network_node *node)
+static struct end median_of(const struct scale *scale, const struct network_node *node)
 {
     double speeds[NODE_LINKS_MAX];
     double latencies[NODE_LINKS_MAX];
     int n = node->probe ? node->probe->n_links : 0;
 
     for (int i = 0; i < n; i++) {
-        insert(speeds, i, node->probe->links[i].bytes_per_s);
-        insert(latencies, i, node->probe->links[i].latency_ms);
+        struct end e = figures_of(scale, &node->probe->links[i]);
+
+        insert(speeds, i, e.bytes_per_s);
+        insert(latencies, i, e.latency_ms);
     }
     return n > 0 ? (struct end){speeds[(n - 1) / 2], latencies[n / 2]} : unknown;
 }
 
 /* How this node sees the link, with what was measured on it. */
-static struct end end_of(const struct network_node *node, const struct end *measured)
+static struct end end_of(const struct scale *scale, const struct network_node *node,
+                         const struct end *measured)
 {
-    struct end e = measured->bytes_per_s > 0 ? *measured : median_of(node);
+    struct end e = measured->bytes_per_s > 0 ? *measured : median_of(scale, node);
 
     if (node->mark && node->mark->link_bytes_per_s > 0)
         e.bytes_per_s = node->mark->link_bytes_per_s;
@@ -66,10 +162,11 @@ static struct end end_of(const struct network_node *node, const struct end *meas
     return e;
 }
 
-static struct cost_link link_between(const struct network_node *a, const struct network_node *b)
+static struct cost_link link_between(const struct scale *scale, const struct network_node *a,
+                                     const struct network_node *b)
 {
-    struct end measured = measured_between(a, b);
-    struct end ends[2] = {end_of(a, &measured), end_of(b, &measured)};
+    struct end measured = measured_between(scale, a, b);
+    struct end ends[2] = {end_of(scale, a, &measured), end_of(scale, b, &measured)};
     struct cost_link link = COST_LINK_DEFAULT;
     struct end slower = unknown;
 
@@ -95,16 +192,20 @@ static bool says_something(const struct network_node *node)
 
 bool network_links(const struct network_node *nodes, int n, struct cost_link *out)
 {
+    struct scale scale;
     bool is_known = false;
 
     for (int i = 0; i < n; i++)
         is_known = is_known || says_something(&nodes[i]);
     if (!is_known)
         return false;
+    find_levels(nodes, n, ms_per_byte, &scale.ms_per_byte);
+    find_levels(nodes, n, latency_ms, &scale.latency_ms);
     for (size_t i = 0; i < (size_t)n; i++) {
         out[i * (size_t)n + i] = (struct cost_link)COST_LINK_DEFAULT; /* never asked for */
         for (size_t k = 0; k < i; k++)
-            out[i * (size_t)n + k] = out[k * (size_t)n + i] = link_between(&nodes[i], &nodes[k]);
+            out[i * (size_t)n + k] = out[k * (size_t)n + i] =
+                link_between(&scale, &nodes[i], &nodes[k]);
     }
     return true;
 }

@@ -21,6 +21,13 @@ struct network_node {
  * COST_LINK_DEFAULT where neither end says anything. When both ends have measured each other, a
  * message there and one back take as long as over the link: that is what a stage does.
  *
+ * No two measurements of one and the same link agree, so without more each pair of nodes would seem
+ * to be another one: a plan would follow what is noise, and the search over orders of nodes, which
+ * is quick when links are alike, would have to look at all of them. So measured figures within a
+ * quarter of the smallest one are taken for the same, for their mean; and so on from the next that
+ * is larger. Steps at fixed places would part two equal links that happen to lie on both sides of
+ * one. What is declared is taken as it is.
+ *
  * Returns false, with `out` as it was, when no node says anything about its links. */
 bool network_links(const struct network_node *nodes, int n, struct cost_link *out);
 

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "balance/alike.h"
+
 static struct mark marks[4];
 static struct node_probe probes[4];
 static struct network_node nodes[4];
@@ -82,9 +84,9 @@ static void network_takes_the_slower_median_of_two_that_never_met(void **state)
     add_link(0, 2, 1e8, 0.1);
     add_link(0, 3, 5e8, 0.2);
     add_link(1, 2, 2e8, 0.4);
-    add_link(1, 3, 3e8, 0.5);
+    add_link(1, 3, 3e8, 0.8);
     assert_true(network_links(nodes, 4, &links[0][0]));
-    check_link(0, 1, 1e8, 0.5);
+    check_link(0, 1, 1e8, 0.8);
     check_link(2, 3, 200e6, 0.3);
     check_link(0, 2, 1e8, 0.1);
 }
@@ -105,6 +107,77 @@ static void network_believes_what_is_declared_more(void **state)
     check_link(2, 3, 200e6, 0.3);
 }
 
+/* Every pair has met, both ways, and each figure is off by up to 10% either way. */
+static void add_noisy_links(const double bytes_per_s[4][4])
+{
+    unsigned random = 7;
+
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) {
+            double off[2];
+
+            for (int j = 0; j < 2; j++) {
+                random = random * 1664525 + 1013904223;
+                off[j] = 0.9 + 0.2 * (random >> 8) / (1 << 24);
+            }
+            if (i != k)
+                add_link(i, k, bytes_per_s[i][k] * off[0], 0.4 * off[1]);
+        }
+}
+
+static int count_classes(void)
+{
+    struct node all[4] = {{.name = "a"}, {.name = "b"}, {.name = "c"}, {.name = "d"}};
+    struct partition_request r = {.nodes = all, .n_nodes = 4, .links = &links[0][0]};
+    int order[] = {0, 1, 2, 3};
+    int classes[4];
+
+    return alike_links(&r, order, 4, classes);
+}
+
+static void network_takes_what_differs_by_noise_for_alike(void **state)
+{
+    static const double speed[4][4] = {
+        {0, 1e8, 1e8, 1e8}, {1e8, 0, 1e8, 1e8}, {1e8, 1e8, 0, 1e8}, {1e8, 1e8, 1e8, 0}};
+
+    (void)state;
+    add_noisy_links(speed);
+    assert_true(network_links(nodes, 4, &links[0][0]));
+    assert_int_equal(count_classes(), 1);
+    assert_true(links[0][1].bytes_per_s > 0.95e8 && links[0][1].bytes_per_s < 1.05e8);
+    assert_true(links[0][1].latency_ms > 0.38 && links[0][1].latency_ms < 0.42);
+}
+
+/* Two racks: fast within, half as fast between. */
+static void network_still_tells_apart_what_differs(void **state)
+{
+    static const double speed[4][4] = {
+        {0, 2e8, 1e8, 1e8}, {2e8, 0, 1e8, 1e8}, {1e8, 1e8, 0, 2e8}, {1e8, 1e8, 2e8, 0}};
+
+    (void)state;
+    add_noisy_links(speed);
+    assert_true(network_links(nodes, 4, &links[0][0]));
+    assert_int_equal(count_classes(), 2);
+    assert_true(links[0][1].bytes_per_s > 1.8e8 && links[0][2].bytes_per_s < 1.1e8);
+    assert_true(links[0][2].bytes_per_s == links[1][3].bytes_per_s);
+}
+
+/* Whatever a probe may have found: the extremes of node_probe_read(). */
+static void network_stays_within_its_bounds(void **state)
+{
+    (void)state;
+    for (int i = 0; i < NODE_LINKS_MAX; i++) {
+        add_link(0, 1, i % 2 ? 1e-300 : 0.999e13, i % 2 ? 0 : 0.999e5);
+        add_link(1, 2, 1e3 * (i + 1), 1e-9 * (i + 1));
+    }
+    assert_true(network_links(nodes, 4, &links[0][0]));
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < 4; k++) {
+            assert_true(links[i][k].bytes_per_s > 0.5 && links[i][k].bytes_per_s < 1.01e13);
+            assert_true(links[i][k].latency_ms >= 0 && links[i][k].latency_ms < 1e5);
+        }
+}
+
 #define WITH_SET_UP(test) cmocka_unit_test_setup(test, set_up)
 
 int main(void)
@@ -115,6 +188,9 @@ int main(void)
         WITH_SET_UP(network_takes_the_mean_time_of_both_directions),
         WITH_SET_UP(network_takes_the_slower_median_of_two_that_never_met),
         WITH_SET_UP(network_believes_what_is_declared_more),
+        WITH_SET_UP(network_takes_what_differs_by_noise_for_alike),
+        WITH_SET_UP(network_still_tells_apart_what_differs),
+        WITH_SET_UP(network_stays_within_its_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
