@@ -274,6 +274,7 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
                                             .n_nodes = n_nodes,
                                             .link = COST_LINK_DEFAULT,
                                             .links = l->links};
+    l->is_micro_open = l->job.spec.training.micro_batches == 0;
     rc = choose_solve(&l->request, &l->job.spec, &l->placement, err);
     if (rc != ERR_OK)
         return rc;

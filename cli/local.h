@@ -30,7 +30,8 @@ struct local {
     struct job job;
     struct machine machine;
     struct partition_request request; /* points into the two above */
-    struct cost_link *links;          /* of the request, when somebody knows of any */
+    bool is_micro_open;      /* the job leaves open how many micro-batches: choose_solve() */
+    struct cost_link *links; /* of the request, when somebody knows of any */
     struct placement placement;
     struct plan plan;
     struct throttle *throttle;

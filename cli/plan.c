@@ -59,14 +59,20 @@ static enum err_code print_report(const struct local *l, const struct source *fr
                                   const char *format, struct err *err)
 {
     struct whatif whatif;
+    struct spec asked = l->job.spec; /* as it was before it was planned */
+    struct partition_request request = l->request;
     struct report report = {.request = &l->request,
                             .placement = &l->placement,
                             .whatif = &whatif,
                             .n_closed = from->file.n_closed,
                             .cluster = from->is_cluster ? &from->cluster : NULL};
     struct buf json = {.max = REPORT_MAX_BYTES};
-    enum err_code rc = whatif_solve(&l->request, &l->placement, &whatif, err);
+    enum err_code rc;
 
+    if (l->is_micro_open)
+        asked.training.micro_batches = 0;
+    request.spec = &asked;
+    rc = whatif_solve(&request, &l->placement, &whatif, err);
     if (rc == ERR_OK && strcmp(format, "text") == 0)
         report_text(&report, stdout);
     else if (rc == ERR_OK)

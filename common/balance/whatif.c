@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "balance/choose.h"
+
 /* Nodes and links to plan with instead. */
 struct trial {
     struct node *nodes;
@@ -16,15 +18,20 @@ static enum err_code step_of(const struct partition_request *request, const stru
 {
     struct partition_request other = *request;
     struct placement *p = calloc(1, sizeof *p);
-    enum err_code rc;
+    struct spec *spec = malloc(sizeof *spec); /* choose_solve() writes into it */
+    enum err_code rc = ERR_OK;
 
-    if (!p)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
-    other.nodes = t->nodes;
-    other.links = t->links;
-    other.n_nodes = t->n;
-    rc = partition_solve(&other, p, err);
-    *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
+    if (!p || !spec)
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
+    if (rc == ERR_OK) {
+        *spec = *request->spec;
+        other.nodes = t->nodes;
+        other.links = t->links;
+        other.n_nodes = t->n;
+        rc = choose_solve(&other, spec, p, err);
+        *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
+    }
+    free(spec);
     free(p);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }

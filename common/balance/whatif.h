@@ -19,8 +19,9 @@ struct whatif {
     } fewer[WHATIF_FEWER_MAX];
 };
 
-/* Plan again with a node more and with each chosen one away. Only strategy Optimal has a choice;
- * for the others all is left zero. ERR_NO_MEMORY. */
+/* Plan again with a node more and with each chosen one away. Where the spec's micro_batches is 0,
+ * not what choose_solve() made of it, M is chosen anew each time as well. Only strategy Optimal has
+ * a choice; for the others all is left zero. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code whatif_solve(const struct partition_request *request,
                                       const struct placement *placement, struct whatif *out,
                                       struct err *err);

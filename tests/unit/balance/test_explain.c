@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "balance/choose.h"
 #include "balance/whatif.h"
 
 #define MIB     ((int64_t)1 << 20)
@@ -143,6 +144,34 @@ static void whatif_tells_what_a_node_more_or_fewer_changes(void **state)
     }
 }
 
+/* One node alone needs no micro-batches, two keep each other busier with many. What is said of one
+ * fewer must be what a plan without it would be, not that with as many micro-batches as now. */
+static void whatif_chooses_the_micro_batches_again_where_they_are_open(void **state)
+{
+    struct setting *s = *state;
+    struct partition_request one = s->request;
+    struct spec open;
+    struct placement alone;
+    struct whatif held, w;
+
+    s->nodes[0] = s->nodes[1];
+    s->request.n_nodes = 2;
+    s->spec.training.micro_batches = 0;
+    open = s->spec;
+    assert_int_equal(choose_solve(&s->request, &s->spec, &s->placement, NULL), ERR_OK);
+    assert_int_equal(whatif_solve(&s->request, &s->placement, &held, NULL), ERR_OK);
+    s->request.spec = &open;
+    assert_int_equal(whatif_solve(&s->request, &s->placement, &w, NULL), ERR_OK);
+    assert_int_equal(open.training.micro_batches, 0);
+    one.n_nodes = 1;
+    assert_int_equal(choose_solve(&one, &open, &alone, NULL), ERR_OK);
+    assert_true(alone.micro_batches < s->placement.micro_batches);
+    assert_int_equal(w.n_fewer, 2);
+    assert_true(w.fewer[0].step_ms == alone.predicted_step_ms);
+    assert_true(w.fewer[0].step_ms < held.fewer[0].step_ms);
+    assert_true(w.more_ms <= held.more_ms);
+}
+
 static void whatif_says_when_nothing_fits_without_a_node(void **state)
 {
     struct setting *s = *state;
@@ -163,6 +192,7 @@ int main(void)
         cmocka_unit_test_setup(placement_hands_the_comparison_on_to_the_plan, solve),
         cmocka_unit_test_setup(placement_becomes_a_plan_that_workers_accept, solve),
         cmocka_unit_test_setup(whatif_tells_what_a_node_more_or_fewer_changes, solve),
+        cmocka_unit_test_setup(whatif_chooses_the_micro_batches_again_where_they_are_open, solve),
         cmocka_unit_test_setup(whatif_says_when_nothing_fits_without_a_node, solve),
         cmocka_unit_test_setup(placement_never_asks_for_more_memory_than_the_node_has, solve),
     };
