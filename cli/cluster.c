@@ -9,7 +9,9 @@
 #include "api/mark.h"
 #include "api/names.h"
 #include "api/request.h"
+#include "base/clock.h"
 #include "cli/nodefile.h"
+#include "cli/stale.h"
 
 #define MIB ((int64_t)1 << 20)
 
@@ -37,7 +39,6 @@ static enum err_code add_machine(struct cluster *c, struct cluster_machine **out
     return ERR_OK;
 }
 
-/* As the operator does, but for what only a clock or an image could tell. */
 static void look_at_speed(const struct cluster *c, const struct json *node,
                           struct cluster_machine *m)
 {
@@ -56,6 +57,7 @@ static void look_at_speed(const struct cluster *c, const struct json *node,
                            "operator will judge it by its CPU"
                          : "is not measured yet: the operator will when the job is submitted");
     }
+    m->stale = stale_reason(c->job, &m->node, mark, c->now_ms);
     if (spec->training.precision == SPEC_PRECISION_BF16 &&
         mark_bf16(mark, mark->has_probe ? &mark->probe.found : NULL) == NODE_NO)
         leave_out(m, "has a processor that cannot do spec.training.precision BF16");
@@ -142,7 +144,8 @@ enum err_code cluster_close(struct cluster *c, struct err *err)
 {
     c->nodes = calloc((size_t)c->n_machines + 1, sizeof *c->nodes);
     c->marks = calloc((size_t)c->n_machines + 1, sizeof *c->marks);
-    if (!c->nodes || !c->marks)
+    c->stale = calloc((size_t)c->n_machines + 1, sizeof *c->stale);
+    if (!c->nodes || !c->marks || !c->stale)
         return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", c->n_machines);
     sort(c);
     for (int i = 0; i < c->n_machines; i++) {
@@ -150,6 +153,7 @@ enum err_code cluster_close(struct cluster *c, struct err *err)
         if (c->machines[i].why_not[0])
             continue;
         c->marks[c->n_nodes] = c->machines[i].mark;
+        c->stale[c->n_nodes] = c->machines[i].stale;
         c->nodes[c->n_nodes++] = c->machines[i].node;
     }
     return ERR_OK;
@@ -174,7 +178,7 @@ enum err_code cluster_load(struct kube_client *client, const struct job *job, st
     const struct kube_ref pods = {.resource = &kube_pods};
     enum err_code rc;
 
-    *out = (struct cluster){.job = job};
+    *out = (struct cluster){.job = job, .now_ms = clock_wall_ms()};
     rc = kube_list(client, &nodes, (struct kube_lister){out, on_node}, err);
 
     if (rc == ERR_OK)
@@ -187,5 +191,6 @@ void cluster_deinit(struct cluster *c)
     free(c->machines);
     free(c->nodes);
     free(c->marks);
+    free(c->stale);
     *c = (struct cluster){.n_machines = 0};
 }

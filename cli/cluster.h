@@ -20,18 +20,21 @@ struct cluster_machine {
     struct node node;       /* before cluster_close() all that is allocatable, then what is free */
     int64_t cpu_used_milli; /* requested by pods */
     int64_t memory_used_bytes;
+    const char *stale;            /* why the operator would not believe that; NULL: it would */
     char why_not[ERR_TEXT_BYTES]; /* "is cordoned"; "": a stage can be put there */
 };
 
-/* Only the job is set before the first call. */
+/* Only the job and the time are set before the first call. */
 struct cluster {
     const struct job *job; /* that is planned; borrowed */
+    int64_t now_ms;        /* wall clock */
     int n_machines;
     bool is_sorted;
     struct cluster_machine *machines; /* all; by name from the first pod on */
     int n_nodes;
     struct node *nodes; /* those that can take a stage */
-    struct mark *marks; /* of each of them */
+    struct mark *marks; /* of each of them ... */
+    const char **stale; /* ... and its cluster_machine's */
 };
 
 /* Ask for all Nodes and Pods. Pods of the job itself do not count: a new plan has their room. Call

@@ -33,8 +33,8 @@ static enum err_code read_amount(const struct json *node, const char *name, cons
     return ERR_OK;
 }
 
-/* What is declared, else what was measured there for whatever job: no image and no clock here to
- * judge it by, and better than nothing. */
+/* What is declared, else what was measured there for whatever job, as that is better than nothing:
+ * whether it holds is for cli/stale.h to say. */
 static enum err_code read_speed(const struct mark *m, struct node *n, struct err *err)
 {
     if (m->bad[0])

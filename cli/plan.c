@@ -4,9 +4,11 @@
  */
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
 #include "cli/connect.h"
@@ -14,6 +16,7 @@
 #include "cli/local.h"
 #include "cli/nodefile.h"
 #include "cli/report.h"
+#include "cli/stale.h"
 
 static const struct option options[] = {
     {"file", required_argument, NULL, 'f'},
@@ -42,6 +45,7 @@ struct source {
     struct nodefile file;
     struct cluster cluster;
     bool is_cluster;
+    const char **stale; /* of the file's nodes: stale_reason() */
 };
 
 static enum err_code print_plan(const struct local *l, struct err *err)
@@ -64,6 +68,7 @@ static enum err_code print_report(const struct local *l, const struct source *fr
     struct report report = {.request = &l->request,
                             .placement = &l->placement,
                             .whatif = &whatif,
+                            .stale = from->is_cluster ? from->cluster.stale : from->stale,
                             .n_closed = from->file.n_closed,
                             .cluster = from->is_cluster ? &from->cluster : NULL};
     struct buf json = {.max = REPORT_MAX_BYTES};
@@ -138,6 +143,19 @@ static enum err_code ask_cluster(const struct arguments *a, const struct job *jo
                         : err_wrap(err, rc, "ask the cluster (or name --workers or --nodes)");
 }
 
+/* The job must have been read. */
+static enum err_code judge_file(const struct job *job, struct source *from, struct err *err)
+{
+    const struct nodefile *f = &from->file;
+
+    from->stale = calloc((size_t)f->n_nodes + 1, sizeof *from->stale);
+    if (!from->stale)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", f->n_nodes);
+    for (int i = 0; i < f->n_nodes; i++)
+        from->stale[i] = stale_reason(job, &f->nodes[i], &f->marks[i], clock_wall_ms());
+    return ERR_OK;
+}
+
 static enum err_code make_plan(struct arguments *a, struct source *from, struct local *out,
                                struct err *err)
 {
@@ -148,6 +166,10 @@ static enum err_code make_plan(struct arguments *a, struct source *from, struct 
     if (a->nodes) {
         rc = nodefile_load(a->nodes, &from->file, err);
         a->params.marks = from->file.marks;
+        if (rc == ERR_OK)
+            rc = local_read(out, &a->params, err);
+        if (rc == ERR_OK)
+            rc = judge_file(&out->job, from, err);
         if (rc == ERR_OK)
             rc = local_plan(out, &a->params, from->file.nodes, from->file.n_nodes, err);
         return rc;
@@ -198,5 +220,6 @@ int command_plan(int argc, char **argv)
     local_deinit(&local, false);
     cluster_deinit(&from.cluster);
     nodefile_deinit(&from.file);
+    free(from.stale);
     return code;
 }

@@ -1,6 +1,7 @@
 #include "cli/report.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "balance/explain.h"
 #include "base/jsonw.h"
@@ -104,11 +105,45 @@ static void print_bottleneck(const struct report *r, FILE *out)
                   p->stages[s].edge_ms);
 }
 
+static const char *stale_of(const struct report *r, int node)
+{
+    return r->stale ? r->stale[node] : NULL;
+}
+
+static bool is_stale_for(const struct report *r, int node, const char *reason)
+{
+    return stale_of(r, node) && strcmp(stale_of(r, node), reason) == 0;
+}
+
+/* The nodes whose figures do not hold for this reason, which node `first` is the first to have. */
+static void print_stale(const struct report *r, int first, FILE *out)
+{
+    const char *reason = stale_of(r, first);
+    int n = 0;
+
+    for (int i = 0; i < first; i++)
+        if (is_stale_for(r, i, reason))
+            return; /* told with that one */
+    (void)fprintf(out, "%-11s %s: ", "note", reason);
+    for (int i = first; i < r->request->n_nodes; i++)
+        if (is_stale_for(r, i, reason) && n++ < REPORT_STALE_MAX)
+            (void)fprintf(out, "%s%s", n == 1 ? "" : ", ", name_of(r, i));
+    if (n > REPORT_STALE_MAX)
+        (void)fprintf(out, " and %d more", n - REPORT_STALE_MAX);
+    (void)fprintf(out, "; %s\n",
+                  r->request->spec->placement.probe == SPEC_PROBE_NEVER
+                      ? "the operator takes it as it is, since spec.placement.probe is Never"
+                      : "the operator will measure before it starts, and may plan otherwise");
+}
+
 void report_text(const struct report *r, FILE *out)
 {
     const struct placement *p = r->placement;
 
     show_plan(out, r->request, p);
+    for (int i = 0; i < r->request->n_nodes; i++)
+        if (stale_of(r, i))
+            print_stale(r, i, out);
     (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", p->predicted_step_ms,
                   spec_strategy_name(p->strategy));
     if (gap(r) < 1e-6)
@@ -147,6 +182,8 @@ static void write_stages(const struct report *r, struct jsonw *w)
         jsonw_double(w, "busy", busy(r, s));
         jsonw_int(w, "memoryBytes", stage->memory_bytes);
         jsonw_int(w, "nodeMemoryBytes", r->request->nodes[stage->node].memory_bytes);
+        if (stale_of(r, stage->node))
+            jsonw_string(w, "stale", stale_of(r, stage->node));
         jsonw_close(w);
     }
     jsonw_close(w);
@@ -211,6 +248,24 @@ static void write_unusable(const struct cluster *c, struct jsonw *w)
     jsonw_int(w, "unusableCount", n);
 }
 
+/* Of the nodes that are no stage, too. */
+static void write_stale(const struct report *r, struct jsonw *w)
+{
+    int n = 0;
+
+    jsonw_open_array(w, "stale");
+    for (int i = 0; i < r->request->n_nodes; i++) {
+        if (!stale_of(r, i) || n++ >= REPORT_STALE_MAX)
+            continue;
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "node", name_of(r, i));
+        jsonw_string(w, "reason", stale_of(r, i));
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+    jsonw_int(w, "staleCount", n);
+}
+
 enum err_code report_json(const struct report *r, struct buf *out, struct err *err)
 {
     const struct placement *p = r->placement;
@@ -228,6 +283,7 @@ enum err_code report_json(const struct report *r, struct buf *out, struct err *e
     write_stages(r, &w);
     write_whatif(r, &w);
     write_left_out(r, &w);
+    write_stale(r, &w);
     jsonw_int(&w, "closedNodes", r->n_closed);
     if (r->cluster)
         write_unusable(r->cluster, &w);

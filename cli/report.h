@@ -13,17 +13,19 @@
 
 #define REPORT_MAX_BYTES    ((size_t)1 << 20)
 #define REPORT_UNUSABLE_MAX 16 /* nodes that are listed; more are only counted */
+#define REPORT_STALE_MAX    16 /* likewise, for each reason */
 
 struct report {
     const struct partition_request *request;
     const struct placement *placement;
     const struct whatif *whatif;
+    const char *const *stale;      /* of each node: stale_reason(); NULL: all were measured now */
     int n_closed;                  /* nodes of a file that take no pods */
     const struct cluster *cluster; /* whose nodes they are; NULL: not a cluster's */
 };
 
-/* The table of stages, then a line for each of: step, bottleneck, other strategies, one node more
- * and fewer, nodes left out. */
+/* The table of stages, notes on whose figures do not hold, then a line for each of: step,
+ * bottleneck, other strategies, one node more and fewer, nodes left out. */
 void report_text(const struct report *r, FILE *out);
 
 /* The same for programs. ERR_LIMIT or ERR_NO_MEMORY. */

@@ -236,7 +236,7 @@ const char *mark_stale(const struct mark_probe *p, const struct mark_subject *no
         return "measured with other allocatable CPU or memory";
     if (differ(then->cpu, now->cpu))
         return "measured on another processor";
-    if (strcmp(then->image, now->image) != 0 || differ(then->digest, now->digest))
+    if (differ(then->image, now->image) || differ(then->digest, now->digest))
         return "measured with another worker image";
     if (p->time_ms - now_ms > MARK_AHEAD_MS)
         return "measured at a time that is still to come";

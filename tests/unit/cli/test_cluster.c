@@ -142,6 +142,83 @@ static void cluster_plans_with_what_was_measured_before(void **state)
     buf_deinit(&text);
 }
 
+/* A node with 2 CPUs and 4 GiB that was measured at MEASURED_MS, with all of it, for `work`. */
+#define MEASURED      "2026-11-21T08:00:00Z"
+#define MEASURED_MS   INT64_C(1795248000000)
+#define MIB_4096      "4294967296"
+#define DAY_MS        (INT64_C(24) * 60 * 60 * 1000)
+#define OTHER_SHAPES  "measured for other shapes or data"
+#define OTHER_MACHINE "measured with other allocatable CPU or memory"
+
+static void add_measured(struct cluster *c, const char *name, const char *memory, const char *work)
+{
+    struct buf text = {.max = 4096};
+
+    assert_int_equal(
+        buf_addf(&text, NULL,
+                 "{\"metadata\": {\"name\": \"%s\", \"annotations\": {\"skyjob.dev/probe\": "
+                 "\"{\\\"time\\\":\\\"" MEASURED "\\\",\\\"cpuMilli\\\":2000,\\\"for\\\":"
+                 "{\\\"cpuMilli\\\":2000,\\\"memoryBytes\\\":%s,\\\"image\\\":\\\"worker:1\\\","
+                 "\\\"work\\\":\\\"%s\\\"},\\\"found\\\":{\\\"gflops\\\":20,\\\"unitMs\\\":0,"
+                 "\\\"threads\\\":1}}\"}}, \"status\": {" SIZE("2", "4Gi") ", " READY "}}",
+                 name, memory, work),
+        ERR_OK);
+    add_node(c, buf_text(&text));
+    buf_deinit(&text);
+}
+
+static const char *stale_after(const struct job *job, int64_t age_ms, const char *memory,
+                               const char *work)
+{
+    struct cluster c = {.job = job, .now_ms = MEASURED_MS + age_ms};
+    const char *stale;
+
+    add_measured(&c, "n", memory, work);
+    add_pod(&c, "n", "Running", ""); /* what is free now is not what was measured */
+    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
+    assert_int_equal(c.n_nodes, 1); /* the figures are used all the same */
+    stale = c.stale[0];
+    cluster_deinit(&c);
+    return stale;
+}
+
+static void cluster_knows_which_figures_the_operator_would_not_take(void **state)
+{
+    struct job job = mine;
+    char work[MARK_WORK_BYTES];
+
+    (void)state;
+    job.spec.placement.probe = SPEC_PROBE_IF_UNKNOWN;
+    mark_work(&job.spec, job.namespace, work);
+    assert_null(stale_after(&job, DAY_MS, MIB_4096, work));
+    assert_string_equal(stale_after(&job, DAY_MS, MIB_4096, "another"), OTHER_SHAPES);
+    assert_string_equal(stale_after(&job, DAY_MS, "7", work), OTHER_MACHINE);
+    assert_non_null(strstr(stale_after(&job, 31 * DAY_MS, MIB_4096, work), "30 days ago"));
+    strcpy(job.spec.worker.image, "worker:1");
+    assert_null(stale_after(&job, DAY_MS, MIB_4096, work));
+    strcpy(job.spec.worker.image, "worker:2");
+    assert_string_equal(stale_after(&job, DAY_MS, MIB_4096, work),
+                        "measured with another worker image");
+    job.spec.placement.probe = SPEC_PROBE_ALWAYS;
+    assert_non_null(strstr(stale_after(&job, 0, MIB_4096, work), "probe is Always"));
+}
+
+static void cluster_believes_what_is_declared_unless_all_is_to_be_measured(void **state)
+{
+    struct job job = mine;
+    struct cluster c = {.job = &job};
+
+    (void)state;
+    job.spec.placement.probe = SPEC_PROBE_IF_UNKNOWN;
+    add_node(&c, GOOD("a"));
+    job.spec.placement.probe = SPEC_PROBE_ALWAYS;
+    add_node(&c, GOOD("b"));
+    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
+    assert_null(c.stale[0]);
+    assert_string_equal(c.stale[1], "declared, and spec.placement.probe is Always");
+    cluster_deinit(&c);
+}
+
 static void cluster_leaves_out_what_this_job_cannot_use(void **state)
 {
     struct job job = mine;
@@ -209,6 +286,8 @@ int main(void)
         cmocka_unit_test(cluster_takes_away_what_pods_have_requested),
         cmocka_unit_test(cluster_says_why_a_node_cannot_be_used),
         cmocka_unit_test(cluster_plans_with_what_was_measured_before),
+        cmocka_unit_test(cluster_knows_which_figures_the_operator_would_not_take),
+        cmocka_unit_test(cluster_believes_what_is_declared_unless_all_is_to_be_measured),
         cmocka_unit_test(cluster_leaves_out_what_this_job_cannot_use),
         cmocka_unit_test(cluster_without_nodes_or_full_of_pods_is_empty),
         cmocka_unit_test(cluster_lists_the_first_nodes_that_cannot_be_used),

@@ -34,7 +34,7 @@ static int solve(void **state)
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
     at.request = (struct partition_request){
         .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
-    at.report = (struct report){&at.request, &at.placement, &at.whatif, 2, NULL};
+    at.report = (struct report){&at.request, &at.placement, &at.whatif, NULL, 2, NULL};
     if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
         partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
         whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)
@@ -86,6 +86,42 @@ static void report_names_a_link_that_is_slower_than_every_stage(void **state)
     free(text);
 }
 
+static void report_says_whose_figures_do_not_hold(void **state)
+{
+    static const char *const stale[] = {"measured long ago", NULL, "measured long ago"};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    struct buf json = {.max = REPORT_MAX_BYTES};
+    struct json *root = NULL;
+    int n_stale = 0;
+
+    (void)state;
+    assert_non_null(out);
+    at.report.stale = stale;
+    report_text(&at.report, out);
+    at.spec.placement.probe = SPEC_PROBE_NEVER;
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "note        measured long ago: slow, tiny; the operator will "
+                                 "measure before it starts, and may plan otherwise\n"));
+    assert_non_null(strstr(text, "slow, tiny; the operator takes it as it is"));
+    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
+    assert_int_equal(json_int(json_get(root, "staleCount"), 0), 2);
+    assert_int_equal(json_count(json_get(root, "stale")), 2);
+    for (const struct json *v = json_first(json_get(root, "stages")); v; v = json_next(v)) {
+        bool is_slow = strcmp(json_string(json_get(v, "node"), ""), "slow") == 0;
+
+        assert_string_equal(json_string(json_get(v, "stale"), ""), is_slow ? stale[0] : "");
+        n_stale += is_slow;
+    }
+    assert_int_equal(n_stale, 1);
+    json_free(root);
+    buf_deinit(&json);
+    free(text);
+}
+
 static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
 {
     struct buf json = {.max = REPORT_MAX_BYTES};
@@ -121,6 +157,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
+        cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
