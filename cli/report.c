@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/lengths.h"
 #include "balance/explain.h"
 #include "base/jsonw.h"
 #include "cli/show.h"
@@ -136,11 +137,21 @@ static void print_stale(const struct report *r, int first, FILE *out)
                       : "the operator will measure before it starts, and may plan otherwise");
 }
 
+static void print_guess(const struct report *r, FILE *out)
+{
+    char guess[LENGTHS_TEXT_BYTES];
+
+    lengths_guess(r->request->spec, guess);
+    if (guess[0])
+        (void)fprintf(out, "%-11s lengths are a guess: %s\n", "note", guess);
+}
+
 void report_text(const struct report *r, FILE *out)
 {
     const struct placement *p = r->placement;
 
     show_plan(out, r->request, p);
+    print_guess(r, out);
     for (int i = 0; i < r->request->n_nodes; i++)
         if (stale_of(r, i))
             print_stale(r, i, out);
@@ -266,6 +277,17 @@ static void write_stale(const struct report *r, struct jsonw *w)
     jsonw_int(w, "staleCount", n);
 }
 
+static void write_lengths(const struct report *r, struct jsonw *w)
+{
+    char guess[LENGTHS_TEXT_BYTES];
+
+    lengths_guess(r->request->spec, guess);
+    jsonw_open_object(w, "lengths");
+    jsonw_double(w, "mean", lengths_of(r->request->spec).mean);
+    jsonw_bool(w, "guessed", guess[0] != '\0');
+    jsonw_close(w);
+}
+
 enum err_code report_json(const struct report *r, struct buf *out, struct err *err)
 {
     const struct placement *p = r->placement;
@@ -283,6 +305,7 @@ enum err_code report_json(const struct report *r, struct buf *out, struct err *e
     write_stages(r, &w);
     write_whatif(r, &w);
     write_left_out(r, &w);
+    write_lengths(r, &w);
     write_stale(r, &w);
     jsonw_int(&w, "closedNodes", r->n_closed);
     if (r->cluster)

@@ -13,7 +13,13 @@
 #define LENGTHS_SAMPLE 17.0 /* the built-in sample */
 #define LENGTHS_SPREAD 1.25 /* mean of the square over square of the mean; MNLI */
 
+#define LENGTHS_TEXT_BYTES 160
+
 /* spec.data.lengths if somebody measured them. Never above maxLength. */
 struct spec_lengths lengths_of(const struct spec *spec);
+
+/* What people should know when a plan rests on a guess: "sequences are taken to have 39 tokens, as
+ * is usual, since nobody has read the data"; "" when they are measured, or those of the sample. */
+void lengths_guess(const struct spec *spec, char out[static LENGTHS_TEXT_BYTES]);
 
 #endif

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/lengths.h"
 #include "balance/choose.h"
 #include "balance/explain.h"
 #include "balance/network.h"
@@ -198,6 +199,17 @@ static void add_not_considered(struct plan *p, const char *nodes)
         (void)snprintf(p->reason + n, sizeof p->reason - n, " Not considered: %s.", nodes);
 }
 
+/* As when only a pod on one node can read the data, or all speeds were declared. */
+static void add_guess(const struct spec *spec, struct plan *p)
+{
+    char guess[LENGTHS_TEXT_BYTES];
+    size_t n = strlen(p->reason);
+
+    lengths_guess(spec, guess);
+    if (guess[0])
+        (void)snprintf(p->reason + n, sizeof p->reason - n, " Lengths are a guess: %s.", guess);
+}
+
 /* Returns `links` filled in, or NULL when no node says anything about its links. */
 static const struct cost_link *find_links(const struct nodes *nodes, struct cost_link *links)
 {
@@ -232,6 +244,7 @@ static void solve(struct round *r, struct nodes *nodes)
     make_plan(r, &request, &placement, percent);
     say_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);
+    add_guess(&r->spec, &r->out->plan);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
         round_event(r, true, "NodeNotMeasured", failed);

@@ -46,6 +46,8 @@ static void report_tells_people_all_there_is_to_know(void **state)
 {
     static const char *const words[] = {"STAGE  NODE",
                                         "####",
+                                        "note        lengths are a guess: sequences are",
+                                        "taken to have 39 tokens, as is usual, since",
                                         "step        ",
                                         "no plan of these nodes is faster",
                                         "bottleneck  ",
@@ -145,6 +147,8 @@ static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
     assert_true(json_double(json_get(first, "gap"), -1) >= 0);
     assert_string_equal(json_string(json_path(first, "oneMore.like"), ""), "fast");
     assert_int_equal(json_int(json_get(first, "closedNodes"), 0), 2);
+    assert_true(json_double(json_path(first, "lengths.mean"), 0) == 39);
+    assert_true(json_bool(json_path(first, "lengths.guessed"), false));
     json_free(first);
     json_free(second);
     buf_deinit(&json);

@@ -318,6 +318,23 @@ static void nodes_hand_on_how_long_the_data_are(void **state)
     world_free(w);
 }
 
+static void nodes_that_saw_no_data_leave_lengths_a_guess(void **state)
+{
+    struct world *w = world_new("{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{"
+                                "\"persistentVolumeClaim\":{\"claimName\":\"glue\"}}}}");
+
+    (void)state;
+    (void)world_settle(w);
+    assert_true(w->seen.has_plan);
+    assert_non_null(
+        strstr(w->seen.plan.reason, "Lengths are a guess: sequences are taken to have 39 tokens"));
+    world_free(w);
+    w = world_new(NULL); /* the sample's are known */
+    (void)world_settle(w);
+    assert_null(strstr(w->seen.plan.reason, "guess"));
+    world_free(w);
+}
+
 static void nodes_keep_the_newer_of_two_measurements(void **state)
 {
     struct world *w = world_new(NULL);
@@ -342,6 +359,7 @@ int main(void)
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
         cmocka_unit_test(nodes_behind_slow_links_are_left_out),
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
+        cmocka_unit_test(nodes_that_saw_no_data_leave_lengths_a_guess),
         cmocka_unit_test(nodes_keep_the_newer_of_two_measurements),
     };
 
