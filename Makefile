@@ -147,7 +147,7 @@ unit: $(UNIT_TESTS) ## unit tests (seconds)
 integration: deps-cluster all sample support ## real etcd, API server and workers as processes
 	@TEST_TIMEOUT=900 hack/run-tests.sh $(INTEGRATION)
 
-e2e: deps-cluster all sample ## a real multi-node cluster, Helm, kubectl, a job to its end
+e2e: deps-cluster all sample ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
 	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
 
 asan: ## unit tests under AddressSanitizer and UBSan
