@@ -51,6 +51,7 @@ enum unit_kind {
     UNIT_HEAD,
     UNIT_LM_HEAD, /* its decoder [V,C] is the word embeddings, which are not its own */
 };
+#define UNIT_KINDS (UNIT_LM_HEAD + 1)
 
 /* One parameter tensor of a unit; within a unit they lie one behind the other in this order. */
 struct model_tensor {

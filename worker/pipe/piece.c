@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
+#include "nn/threads.h"
 #include "pipe/optimizer.h"
 
 #define WORD_STRIDE 7919 /* a prime: ids spread over the vocabulary */
@@ -15,28 +17,14 @@ void piece_deinit(struct piece *p)
     free(p->positions);
     free(p->labels);
     free(p->samples);
-    free(p->tensor);
     stage_deinit(&p->stage);
     memset(p, 0, sizeof *p);
-}
-
-/* What is in front and behind is another stage's: this one has neither data nor loss, unless it has
- * the embeddings. Returns its number. */
-static int cut(struct plan *plan, int first, int n)
-{
-    int n_units = model_units(&plan->spec.model);
-
-    if (first > 0)
-        plan->stages[plan->n_stages++] = (struct plan_stage){.n_units = first};
-    plan->stages[plan->n_stages++] = (struct plan_stage){.first_unit = first, .n_units = n};
-    plan->stages[plan->n_stages++] =
-        (struct plan_stage){.first_unit = first + n, .n_units = n_units - first - n};
-    return first > 0 ? 1 : 0;
 }
 
 static void make_plan(const struct piece_params *params, struct plan *plan)
 {
     const struct spec *spec = params->spec;
+    int n_units = 1 + 2 * params->layers;
 
     plan->spec = *spec;
     plan->spec.model.layers = params->layers;
@@ -45,11 +33,15 @@ static void make_plan(const struct piece_params *params, struct plan *plan)
     plan->spec.training.batch_size = params->n_seqs * PIECE_MICRO_MAX;
     if (spec->model.vocab > PIECE_WORDS_MAX)
         plan->spec.model.vocab = PIECE_WORDS_MAX;
+    plan->n_stages = 2; /* the loss is another stage's */
+    plan->stages[0] = (struct plan_stage){.n_units = n_units};
+    plan->stages[1] = (struct plan_stage){.first_unit = n_units,
+                                          .n_units = model_units(&plan->spec.model) - n_units};
 }
 
-static enum err_code reserve(struct piece *p, int n_seqs, int most_tokens, struct err *err)
+static enum err_code reserve(struct piece *p, int most_tokens, struct err *err)
 {
-    size_t B = (size_t)n_seqs;
+    size_t B = (size_t)p->n_seqs;
     size_t T = (size_t)most_tokens;
 
     p->ids = calloc(T, sizeof *p->ids);
@@ -57,60 +49,102 @@ static enum err_code reserve(struct piece *p, int n_seqs, int most_tokens, struc
     p->positions = calloc(T, sizeof *p->positions);
     p->labels = calloc(B, sizeof *p->labels);
     p->samples = calloc(B, sizeof *p->samples);
-    p->tensor = calloc(T * (size_t)p->plan.spec.model.hidden, sizeof *p->tensor);
-    if (!p->ids || !p->types || !p->positions || !p->labels || !p->samples || !p->tensor)
+    if (!p->ids || !p->types || !p->positions || !p->labels || !p->samples)
         return err_set(err, ERR_NO_MEMORY, "no memory for a micro-batch of %d tokens", most_tokens);
     for (size_t i = 0; i < T; i++)
         p->ids[i] = (int32_t)(i * WORD_STRIDE % (size_t)p->plan.spec.model.vocab);
-    for (size_t i = 0; i < T * (size_t)p->plan.spec.model.hidden; i++)
-        p->tensor[i] = (float)((i * 2654435761u) % 2001u) / 1000.0f - 1.0f;
     return ERR_OK;
 }
 
-/* Sum up the mean micro-batch; returns the tokens of the largest. */
-static int weigh(struct piece *p, int n_seqs)
+static const int32_t *starts_of(const struct piece *p, int round)
+{
+    return p->starts + (size_t)(round % p->n_micro) * (size_t)(p->n_seqs + 1);
+}
+
+static void add_load(struct model_load *sum, const struct model_load *load, double share)
+{
+    sum->tokens += share * load->tokens;
+    sum->tokens_squared += share * load->tokens_squared;
+}
+
+static struct model_load load_of(const int32_t *starts, int n_seqs)
+{
+    struct model_load load = {.n_seqs = n_seqs, .tokens = starts[n_seqs]};
+
+    for (int i = 0; i < n_seqs; i++) {
+        double length = starts[i + 1] - starts[i];
+
+        load.tokens_squared += length * length;
+    }
+    return load;
+}
+
+struct model_load piece_load(const struct piece *p, int n_seqs)
+{
+    struct model_load mean = {.n_seqs = n_seqs};
+
+    for (int k = 0; k < p->n_micro; k++) {
+        struct model_load load = load_of(starts_of(p, k), n_seqs);
+
+        add_load(&mean, &load, 1.0 / p->n_micro);
+    }
+    return mean;
+}
+
+static int most_tokens(const struct piece *p)
 {
     int most = 0;
 
-    p->load = (struct model_load){.n_seqs = n_seqs};
-    for (int k = 0; k < p->n_micro; k++) {
-        const int32_t *starts = p->starts + (size_t)k * (size_t)(n_seqs + 1);
-
-        most = starts[n_seqs] > most ? starts[n_seqs] : most;
-        p->load.tokens += (double)starts[n_seqs] / p->n_micro;
-        for (int i = 0; i < n_seqs; i++) {
-            double length = starts[i + 1] - starts[i];
-
-            p->load.tokens_squared += length * length / p->n_micro;
-        }
-    }
+    for (int k = 0; k < p->n_micro; k++)
+        if (starts_of(p, k)[p->n_seqs] > most)
+            most = starts_of(p, k)[p->n_seqs];
     return most;
+}
+
+int64_t piece_now_ns(void)
+{
+    return threads_count() == 1 ? clock_cpu_ns() : clock_now_ns();
 }
 
 enum err_code piece_init(struct piece *p, const struct piece_params *params, struct err *err)
 {
-    int n_seqs = params->n_seqs;
-    int index;
     enum err_code rc;
 
     memset(p, 0, sizeof *p);
     make_plan(params, &p->plan);
-    index = cut(&p->plan, params->first_unit, params->n_units);
+    p->n_seqs = params->n_seqs;
     p->n_micro = PIECE_MICRO_MAX;
-    p->starts = calloc((size_t)p->n_micro * (size_t)(n_seqs + 1), sizeof *p->starts);
+    p->starts = calloc((size_t)p->n_micro * (size_t)(p->n_seqs + 1), sizeof *p->starts);
     if (!p->starts)
         return err_set(err, ERR_NO_MEMORY, "no memory for %d micro-batches", p->n_micro);
-    rc = sequences_deal(params->sequences, p->n_micro, n_seqs, p->starts, err);
+    rc = sequences_deal(params->sequences, p->n_micro, p->n_seqs, p->starts, err);
     if (rc == ERR_OK)
-        rc = reserve(p, n_seqs, weigh(p, n_seqs), err);
-    return rc == ERR_OK ? stage_init(&p->stage, &p->plan, index, err) : rc;
+        rc = reserve(p, most_tokens(p), err);
+    if (rc == ERR_OK)
+        rc = stage_init(&p->stage, &p->plan, 0, err);
+    p->watch.clock_ns = piece_now_ns;
+    p->stage.watch = &p->watch;
+    return rc;
 }
 
-enum err_code piece_round(struct piece *p, struct err *err)
+/* A forward is a third of the arithmetic, of one micro-batch; the backward is of another. */
+static void add_round(struct piece *p, const struct model_load *load, struct piece_sum *sum)
 {
-    int n_seqs = p->load.n_seqs;
+    add_load(&sum->load, load, 1.0 / 3);
+    add_load(&sum->load, p->last_load.n_seqs > 0 ? &p->last_load : load, 2.0 / 3);
+    sum->load.n_seqs += load->n_seqs;
+    for (int k = 0; k < UNIT_KINDS; k++)
+        sum->kind_ms[k] += (double)p->watch.kind_ns[k] / 1e6;
+    sum->n++;
+    p->last_load = *load;
+}
+
+enum err_code piece_round(struct piece *p, int n_seqs, struct piece_sum *sum, struct err *err)
+{
     int slot = p->next % p->stage.n_slots;
-    const int32_t *starts = p->starts + (size_t)(p->next % p->n_micro) * (size_t)(n_seqs + 1);
+    int slot_before = (p->next + p->stage.n_slots - 1) % p->stage.n_slots;
+    const int32_t *starts = starts_of(p, p->next);
+    struct model_load load = load_of(starts, n_seqs);
     struct stage_input in = {.batch = {.n_seqs = n_seqs,
                                        .n_tokens = starts[n_seqs],
                                        .starts = starts,
@@ -119,15 +153,18 @@ enum err_code piece_round(struct piece *p, struct err *err)
                              .ids = p->ids,
                              .types = p->types,
                              .positions = p->positions,
-                             .tensor = p->tensor,
                              .step = p->next};
     struct stage_result result;
-    enum err_code rc = stage_forward(&p->stage, slot, &in, &result, err);
+    enum err_code rc;
 
+    memset(p->watch.kind_ns, 0, sizeof p->watch.kind_ns);
+    rc = stage_forward(&p->stage, slot, &in, &result, err);
+    if (rc != ERR_OK)
+        return rc;
+    (void)stage_backward(&p->stage, p->next > 0 ? slot_before : slot, result.tensor);
     p->next++;
-    if (rc == ERR_OK)
-        (void)stage_backward(&p->stage, slot, result.tensor);
-    return rc;
+    add_round(p, &load, sum);
+    return ERR_OK;
 }
 
 void piece_update(struct piece *p)
@@ -141,16 +178,6 @@ void piece_update(struct piece *p)
                                .optimizer = spec->training.optimizer};
 
     weights_update(&p->stage.weights, &how);
-}
-
-double piece_flops(const struct piece *p)
-{
-    const struct weights *w = &p->stage.weights;
-    double flops = 0;
-
-    for (int i = 0; i < w->n_units; i++)
-        flops += model_unit_flops(w->model, w->first_unit + i, &p->load);
-    return flops;
 }
 
 double piece_params(const struct piece *p)

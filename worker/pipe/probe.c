@@ -11,10 +11,13 @@
 #include "pipe/cpu.h"
 #include "pipe/piece.h"
 
-#define ROUNDS_MIN          2    /* timed, however long one takes */
+#define WARM_SHARE          0.15 /* of the time */
+#define CALL_SHARE          0.05
+#define WINDOW_MS           200 /* two periods of a quota */
+#define WINDOWS_MIN         6   /* however long they take: three of whole micro-batches */
+#define WINDOWS_MAX         64
 #define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
-#define ROUNDS_MAX          100000
-#define UPDATES             3    /* the first one meets memory that nobody has touched */
+#define UPDATES             3    /* that count */
 #define SMALL               4    /* the smaller micro-batch is so much smaller */
 #define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
 #define CALL_SHARE_MAX      0.25 /* of a block's time */
@@ -24,85 +27,110 @@
 #define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
 #define TRIAD_ROUNDS        4
 
-/* Milliseconds of a round; on the CPU's clock with one thread. */
+/* Milliseconds of one unit, forward and backward of the mean micro-batch; on the CPU's clock with
+ * one thread. */
 struct times {
-    double block, small, attention, ffn, embeddings, update, call;
+    double attention, ffn, embeddings;
+};
+
+/* Of one size of micro-batch. */
+struct windows {
+    int n;
+    struct times times[WINDOWS_MAX];
 };
 
 struct probe {
     const struct spec *spec;
     const struct sequences *sequences;
     int n_seqs; /* of a micro-batch */
-    int blocks; /* that are timed together; times and figures are of one */
+    int n_small;
+    int blocks; /* that are timed together */
     struct piece piece;
-    struct times ms;
-    struct model_load load; /* of a whole micro-batch */
-    double small_flops;
-    double params;
+    struct model_load load, small_load;
+    struct times whole, small;
+    double call_ms;          /* of a unit */
+    double update_ms;        /* of a parameter */
     int64_t wall_ns, cpu_ns; /* of all that was timed */
-    double rounds_ms[ROUNDS_MAX];
 };
 
 /* --- times --- */
 
-static int64_t now_ns(void)
+static double block_ms(const struct times *t)
 {
-    return threads_count() == 1 ? clock_cpu_ns() : clock_now_ns();
+    return t->attention + t->ffn;
 }
 
-static int by_size(const void *a, const void *b)
+static double block_flops(const struct probe *p, const struct model_load *load)
 {
-    double x = *(const double *)a;
-    double y = *(const double *)b;
+    return model_unit_flops(&p->spec->model, 1, load) + model_unit_flops(&p->spec->model, 2, load);
+}
+
+/* What the rounds took, had they been of the mean micro-batch. */
+static struct times times_of(const struct probe *p, const struct piece_sum *sum,
+                             const struct model_load *mean)
+{
+    int blocks = p->piece.plan.spec.model.layers;
+    double flops = block_flops(p, mean) / block_flops(p, &sum->load);
+
+    return (struct times){
+        .attention = sum->kind_ms[UNIT_ATTENTION] * flops / blocks,
+        .ffn = sum->kind_ms[UNIT_FFN] * flops / blocks,
+        .embeddings = sum->kind_ms[UNIT_EMBEDDINGS] * mean->tokens / sum->load.tokens,
+    };
+}
+
+static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, struct times *out,
+                                struct err *err)
+{
+    struct model_load mean = piece_load(&p->piece, n_seqs);
+    struct piece_sum sum = {0};
+    int64_t wall_ns = clock_now_ns();
+    int64_t cpu_ns = clock_cpu_ns();
+    enum err_code rc;
+
+    do {
+        rc = piece_round(&p->piece, n_seqs, &sum, err);
+    } while (rc == ERR_OK && clock_now_ns() - wall_ns < duration_ms * 1000000LL);
+    p->wall_ns += clock_now_ns() - wall_ns;
+    p->cpu_ns += clock_cpu_ns() - cpu_ns;
+    *out = times_of(p, &sum, &mean);
+    return rc;
+}
+
+/* A window after a round that no longer goes back over another size. */
+static enum err_code run_window(struct probe *p, int n_seqs, struct windows *w, struct err *err)
+{
+    struct times times;
+    enum err_code rc = run_rounds(p, n_seqs, 0, &times, err);
+
+    if (rc == ERR_OK)
+        rc = run_rounds(p, n_seqs, WINDOW_MS, &times, err);
+    if (rc == ERR_OK && w->n < WINDOWS_MAX)
+        w->times[w->n++] = times;
+    return rc;
+}
+
+static int by_block(const void *a, const void *b)
+{
+    double x = block_ms(a);
+    double y = block_ms(b);
 
     return x < y ? -1 : x > y;
 }
 
-/* The median: what disturbs a round on a shared machine makes it longer and never shorter. */
-static enum err_code time_rounds(struct probe *p, int duration_ms, double *out_ms, struct err *err)
+/* The mean of the faster half: the others may have been disturbed. */
+static struct times faster_half(struct windows *w)
 {
-    enum err_code rc = piece_round(&p->piece, err); /* warm up */
-    int64_t wall_ns = clock_now_ns();
-    int64_t cpu_ns = clock_cpu_ns();
-    int rounds = 0;
+    struct times mean = {0};
+    int n = (w->n + 1) / 2;
 
-    while (rc == ERR_OK && rounds < ROUNDS_MAX &&
-           (rounds < ROUNDS_MIN || clock_now_ns() - wall_ns < duration_ms * 1000000LL)) {
-        int64_t start_ns = now_ns();
-
-        rc = piece_round(&p->piece, err);
-        p->rounds_ms[rounds++] = (double)(now_ns() - start_ns) / 1e6;
+    qsort(w->times, (size_t)w->n, sizeof *w->times, by_block);
+    for (int i = 0; i < n; i++) {
+        mean.attention += w->times[i].attention / n;
+        mean.ffn += w->times[i].ffn / n;
+        mean.embeddings += w->times[i].embeddings / n;
     }
-    qsort(p->rounds_ms, (size_t)rounds, sizeof *p->rounds_ms, by_size);
-    *out_ms = p->rounds_ms[rounds / 2];
-    p->wall_ns += clock_now_ns() - wall_ns;
-    p->cpu_ns += clock_cpu_ns() - cpu_ns;
-    return rc;
-}
-
-static enum err_code open_piece(struct probe *p, const struct spec *spec, int first, int n,
-                                int n_seqs, struct err *err)
-{
-    struct piece_params params = {.spec = spec,
-                                  .sequences = p->sequences,
-                                  .layers = n > 1 ? n / 2 : 1,
-                                  .first_unit = first,
-                                  .n_units = n,
-                                  .n_seqs = n_seqs};
-
-    return piece_init(&p->piece, &params, err);
-}
-
-/* A run of units with micro-batches of `n_seqs`. */
-static enum err_code time_units(struct probe *p, int first, int n, int duration_ms, double *out_ms,
-                                struct err *err)
-{
-    enum err_code rc = open_piece(p, p->spec, first, n, p->n_seqs, err);
-
-    if (rc == ERR_OK)
-        rc = time_rounds(p, duration_ms, out_ms, err);
-    piece_deinit(&p->piece);
-    return rc;
+    return mean;
 }
 
 /* As many blocks as the model has, or enough that their weights and gradients come from memory: in
@@ -115,39 +143,46 @@ static int blocks_of(const struct model *m)
     return enough < m->layers ? enough : m->layers;
 }
 
-static enum err_code time_block(struct probe *p, int duration_ms, struct err *err)
+static void time_updates(struct probe *p)
 {
-    enum err_code rc = open_piece(p, p->spec, 1, 2 * p->blocks, p->n_seqs, err);
+    double best = INFINITY;
 
-    if (rc == ERR_OK)
-        rc = time_rounds(p, duration_ms, &p->ms.block, err);
-    p->ms.block /= p->blocks;
-    if (rc == ERR_OK) {
-        int64_t start_ns;
+    for (int i = 0; i <= UPDATES; i++) {
+        int64_t start_ns = piece_now_ns();
 
-        p->load = p->piece.load;
-        p->params = piece_params(&p->piece) / p->blocks;
         piece_update(&p->piece);
-        start_ns = now_ns();
-        for (int i = 0; i < UPDATES; i++)
-            piece_update(&p->piece);
-        p->ms.update = (double)(now_ns() - start_ns) / 1e6 / UPDATES / p->blocks;
+        if (i > 0) /* the first one meets memory that nobody has touched */
+            best = fmin(best, (double)(piece_now_ns() - start_ns) / 1e6);
     }
-    piece_deinit(&p->piece);
-    return rc;
+    p->update_ms = best / piece_params(&p->piece);
 }
 
-/* The block once more with another size of micro-batch, to tell apart what grows with it. */
-static enum err_code time_small(struct probe *p, int duration_ms, struct err *err)
+static enum err_code time_units(struct probe *p, int duration_ms, struct err *err)
 {
-    int n_seqs = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
-    enum err_code rc = open_piece(p, p->spec, 1, 2 * p->blocks, n_seqs, err);
+    struct piece_params params = {.spec = p->spec,
+                                  .sequences = p->sequences,
+                                  .layers = p->blocks,
+                                  .n_seqs = p->n_seqs > p->n_small ? p->n_seqs : p->n_small};
+    struct windows whole = {.n = 0};
+    struct windows small = {.n = 0};
+    struct times warm;
+    int64_t end_ms;
+    enum err_code rc = piece_init(&p->piece, &params, err);
 
+    end_ms = clock_now_ms() + duration_ms;
     if (rc == ERR_OK)
-        rc = time_rounds(p, duration_ms, &p->ms.small, err);
-    p->ms.small /= p->blocks;
-    if (rc == ERR_OK)
-        p->small_flops = piece_flops(&p->piece) / p->blocks;
+        rc = run_rounds(p, p->n_seqs, (int)(WARM_SHARE * duration_ms), &warm, err);
+    p->wall_ns = p->cpu_ns = 0;
+    for (int i = 0; rc == ERR_OK && (i < WINDOWS_MIN || clock_now_ms() < end_ms); i++)
+        rc = i % 2 == 0 ? run_window(p, p->n_seqs, &whole, err)
+                        : run_window(p, p->n_small, &small, err);
+    if (rc == ERR_OK) {
+        p->whole = faster_half(&whole);
+        p->small = faster_half(&small);
+        p->load = piece_load(&p->piece, p->n_seqs);
+        p->small_load = piece_load(&p->piece, p->n_small);
+        time_updates(p);
+    }
     piece_deinit(&p->piece);
     return rc;
 }
@@ -155,37 +190,19 @@ static enum err_code time_small(struct probe *p, int duration_ms, struct err *er
 static enum err_code time_calls(struct probe *p, int duration_ms, struct err *err)
 {
     static const struct sequences one = {.n = 1, .tokens = {1}};
-    const struct sequences *own = p->sequences;
     struct spec tiny = *p->spec;
+    struct piece_params params = {.spec = &tiny, .sequences = &one, .layers = 1, .n_seqs = 1};
+    struct times times = {0};
     enum err_code rc;
 
     tiny.model.hidden = CALL_HIDDEN;
     tiny.model.heads = 1;
     tiny.model.ffn = CALL_HIDDEN;
-    p->sequences = &one;
-    rc = open_piece(p, &tiny, 1, 2, 1, err);
+    rc = piece_init(&p->piece, &params, err);
     if (rc == ERR_OK)
-        rc = time_rounds(p, duration_ms, &p->ms.call, err);
+        rc = run_rounds(p, 1, duration_ms, &times, err);
     piece_deinit(&p->piece);
-    p->sequences = own;
-    p->ms.call = fmin(p->ms.call, CALL_SHARE_MAX * p->ms.block) / 2;
-    return rc;
-}
-
-static enum err_code time_all(struct probe *p, int duration_ms, struct err *err)
-{
-    enum err_code rc = time_block(p, duration_ms * 5 / 10, err);
-
-    if (rc == ERR_OK)
-        rc = time_small(p, duration_ms * 2 / 10, err);
-    if (rc == ERR_OK)
-        rc = time_units(p, 1, 1, duration_ms / 10, &p->ms.attention, err);
-    if (rc == ERR_OK)
-        rc = time_units(p, 2, 1, duration_ms / 10, &p->ms.ffn, err);
-    if (rc == ERR_OK)
-        rc = time_units(p, 0, 1, duration_ms / 20, &p->ms.embeddings, err);
-    if (rc == ERR_OK)
-        rc = time_calls(p, duration_ms / 20, err);
+    p->call_ms = fmin(block_ms(&times), CALL_SHARE_MAX * block_ms(&p->whole)) / 2;
     return rc;
 }
 
@@ -203,48 +220,46 @@ static double share(const struct probe *p)
     return got < CROWDED * allowed ? got : allowed;
 }
 
-static double unit_flops(const struct probe *p, int unit)
-{
-    return model_unit_flops(&p->spec->model, unit, &p->load);
-}
-
 /* Milliseconds in which a block's weights come and go once: a straight line through the two sizes
  * of micro-batch, at size 0. */
-static double weights_ms(const struct probe *p, double flops, double block_ms)
+static double weights_ms(const struct probe *p, double own_ms)
 {
-    double slope = (p->ms.block - p->ms.small) / (flops - p->small_flops);
+    double flops = block_flops(p, &p->load);
+    double slope =
+        (block_ms(&p->whole) - block_ms(&p->small)) / (flops - block_flops(p, &p->small_load));
 
-    return fmax(0, fmin(block_ms - slope * flops, WEIGHT_SHARE_MAX * block_ms));
+    return fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
 }
 
-/* As how many FLOPs one of `unit` counts, which takes `part` of the block. */
-static double weigh(const struct probe *p, int unit, double part, double flops_per_ms,
+/* As how many FLOPs one of `unit` counts, which takes `ms`. */
+static double weigh(const struct probe *p, int unit, double ms, double flops_per_ms,
                     double parameter)
 {
-    double params = (double)model_unit_params(&p->spec->model, unit);
-    double flops = (part * p->ms.block - p->ms.call) * flops_per_ms - parameter * params;
+    const struct model *m = &p->spec->model;
+    double flops =
+        (ms - p->call_ms) * flops_per_ms - parameter * (double)model_unit_params(m, unit);
 
-    return fmax(0.1, flops / unit_flops(p, unit));
+    return fmax(0.1, flops / model_unit_flops(m, unit, &p->load));
 }
 
 static void explain(const struct probe *p, struct node_probe *out)
 {
-    const struct times *t = &p->ms;
-    double flops = unit_flops(p, 1) + unit_flops(p, 2);
-    double block_ms = t->block - 2 * t->call;
-    double flops_per_ms = flops / block_ms;
-    double attention = t->attention / (t->attention + t->ffn);
-    double elements = p->load.tokens * p->spec->model.hidden;
-    double parameter = weights_ms(p, flops, block_ms) * flops_per_ms / p->params;
+    const struct times *t = &p->whole;
+    const struct model *m = &p->spec->model;
+    double own_ms = block_ms(t) - 2 * p->call_ms;
+    double flops_per_ms = block_flops(p, &p->load) / own_ms;
+    double elements = p->load.tokens * m->hidden;
+    double params = (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
+    double parameter = weights_ms(p, own_ms) * flops_per_ms / params;
 
     out->gflops = flops_per_ms / 1e6 * share(p);
-    out->unit_ms = t->call / share(p);
+    out->unit_ms = p->call_ms / share(p);
     out->pace = (struct spec_pace){
-        .attention = weigh(p, 1, attention, flops_per_ms, parameter),
-        .ffn = weigh(p, 2, 1 - attention, flops_per_ms, parameter),
+        .attention = weigh(p, 1, t->attention, flops_per_ms, parameter),
+        .ffn = weigh(p, 2, t->ffn, flops_per_ms, parameter),
         .parameter = parameter,
-        .element = fmax(0, t->embeddings - t->call) * flops_per_ms / elements,
-        .update = t->update * flops_per_ms / p->params,
+        .element = fmax(0, t->embeddings - p->call_ms) * flops_per_ms / elements,
+        .update = p->update_ms * flops_per_ms,
         .sequence = p->sequences->make_ms * flops_per_ms,
     };
 }
@@ -266,10 +281,11 @@ static double memory_bytes_per_s(void)
     double best = 0;
 
     for (int i = 0; memory && i < TRIAD_ROUNDS; i++) {
-        int64_t start_ns = now_ns();
+        int64_t start_ns = piece_now_ns();
 
         triad(memory, memory + TRIAD_FLOATS, memory + 2 * TRIAD_FLOATS, 0.5f, TRIAD_FLOATS);
-        best = fmax(best, TRIAD_BYTES * (double)TRIAD_FLOATS / (double)(now_ns() - start_ns) * 1e9);
+        best = fmax(best,
+                    TRIAD_BYTES * (double)TRIAD_FLOATS / (double)(piece_now_ns() - start_ns) * 1e9);
     }
     free(memory);
     return best;
@@ -288,10 +304,13 @@ enum err_code probe_run(const struct spec *spec, const struct sequences *sequenc
     p->spec = spec;
     p->sequences = sequences;
     p->n_seqs = spec->training.batch_size / micro_batches(spec);
+    p->n_small = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
     p->blocks = blocks_of(&spec->model);
     rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
     if (rc == ERR_OK)
-        rc = time_all(p, duration_ms, err);
+        rc = time_units(p, (int)((1 - CALL_SHARE) * duration_ms), err);
+    if (rc == ERR_OK)
+        rc = time_calls(p, (int)(CALL_SHARE * duration_ms), err);
     if (rc == ERR_OK) {
         explain(p, &found);
         found.memory_bytes_per_s = memory_bytes_per_s() * share(p);

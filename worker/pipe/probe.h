@@ -1,10 +1,15 @@
 /* pipe/probe.h - how fast this machine trains the job's model, under the limits it has right now.
  *
  * Times what training does, at the job's own shapes, with sequences as long as its own: forward and
- * backward of a block (attention and feed-forward) with whole micro-batches and with a quarter of
- * one, of either by itself, of the embeddings, and the optimizer. From that follow the speed and
- * how the parts of a step compare (struct spec_pace). In the job's precision where this processor
- * can do it, else in fp32 (the stage itself refuses).
+ * backward of embeddings, attention and feed-forward with whole micro-batches and with a quarter of
+ * one, and the optimizer. From that follow the speed and how the parts of a step compare (struct
+ * spec_pace). In the job's precision where this processor can do it, else in fp32 (the stage itself
+ * refuses).
+ *
+ * Machines are disturbed for seconds, by whoever else is on the same host, and then take a third
+ * more time; right after a rest they have not come up to their speed yet. So it warms up, looks at
+ * windows of two periods of a quota, in turn for whole and small micro-batches, and believes the
+ * faster half of each: their mean, with the cold caches that a turn under a quota begins with.
  *
  * One thread's work is timed on the clock of its CPU and divided by the share of a core that the
  * limit leaves it: a quota lets it run and stops it by turns of 100 ms, which a wall clock sees as

@@ -362,6 +362,18 @@ static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool i
     }
 }
 
+static int64_t watch_ns(const struct stage *s)
+{
+    return s->watch ? s->watch->clock_ns() : 0;
+}
+
+static void watch_add(struct stage *s, int i, int64_t start_ns)
+{
+    if (s->watch)
+        s->watch->kind_ns[model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)] +=
+            watch_ns(s) - start_ns;
+}
+
 static double sum_of(const float *x, int n)
 {
     double sum = 0;
@@ -413,8 +425,12 @@ enum err_code stage_forward(struct stage *s, int slot_index, const struct stage_
     if (rc != ERR_OK)
         return rc;
     keep_input(s, slot, in);
-    for (int i = 0; i < s->weights.n_units; i++)
+    for (int i = 0; i < s->weights.n_units; i++) {
+        int64_t start_ns = watch_ns(s);
+
         forward_unit(s, slot, i, in->is_eval, slot->outs[i]);
+        watch_add(s, i, start_ns);
+    }
     result.floats = stage_output_floats(s, &in->batch);
     if (s->is_last)
         score(s, slot, in->is_eval, &result);
@@ -460,10 +476,12 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
     for (int i = s->weights.n_units - 1; i >= 0; i--) {
         enum unit_kind kind = model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
         float *din = s->grads[i % 2];
+        int64_t start_ns = watch_ns(s);
 
         if (is_run_again(&s->plan->spec, kind))
             forward_unit(s, slot, i, false, din); /* what it gives is there: only `saved` is not */
         backward_unit(s, slot, i, gradient, din);
+        watch_add(s, i, start_ns);
         gradient = din;
     }
     return s->is_first ? NULL : gradient;

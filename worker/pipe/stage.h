@@ -21,6 +21,12 @@
 
 struct stage_slot; /* private: activations of one micro-batch */
 
+/* Time spent in the units of each kind, forward and backward, added up. */
+struct stage_watch {
+    int64_t (*clock_ns)(void);
+    int64_t kind_ns[UNIT_KINDS];
+};
+
 struct stage {
     const struct plan *plan; /* borrowed */
     int index;
@@ -34,7 +40,8 @@ struct stage {
     float *scratch;
     float *saved; /* with training.recompute: of whichever unit computes, for all micro-batches */
     float *out;   /* of the last unit */
-    float *grads[2];         /* gradients between units, in turn */
+    float *grads[2];           /* gradients between units, in turn */
+    struct stage_watch *watch; /* borrowed; NULL, as at first: nobody wants to know */
     struct lm_scores scores; /* the last stage's: [sequences, or masked tokens of a micro-batch] */
 };
 
