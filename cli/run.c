@@ -131,6 +131,8 @@ static enum err_code print_json(const struct local *l, const struct progress *he
         jsonw_double(&w, "loss", head->loss);
     jsonw_double(&w, "tokensPerSecond", head->tokens_per_second);
     jsonw_double(&w, "stepMs", head->step_ms);
+    if (head->best_step_ms > 0)
+        jsonw_double(&w, "bestStepMs", head->best_step_ms);
     jsonw_double(&w, "predictedStepMs", l->placement.predicted_step_ms);
     jsonw_double(&w, "boundMs", l->placement.bound_ms);
     jsonw_double(&w, "evenStepMs", l->placement.even_step_ms);

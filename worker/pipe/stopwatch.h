@@ -19,6 +19,17 @@ struct stopwatch {
     int64_t cpu_from_ns;
 };
 
+/* What something takes while nobody disturbs the machine: the least mean of stretches that are so
+ * many periods of a quota long that what was saved up in one more hardly counts. */
+#define STRETCH_MS 1500
+struct stretch {
+    double best_ms; /* 0: no stretch was long enough yet */
+    double sum_ms;  /* of the stretch at hand */
+    int n;
+};
+
+void stretch_add(struct stretch *s, double ms);
+
 void stopwatch_start(struct stopwatch *w);
 void stopwatch_stop(struct stopwatch *w);
 

@@ -157,12 +157,15 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     struct progress *p = &t->progress;
 
     smooth(&t->seconds_per_step, seconds, step);
+    if (step > 0) /* see smooth() */
+        stretch_add(&t->stretch, seconds * 1000);
     smooth(&t->tokens_per_step, (double)t->tokens, step);
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
     p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
     p->loss = message_loss_mean(&end->loss);
     p->step_ms = t->seconds_per_step * 1000;
+    p->best_step_ms = t->stretch.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
     p->n_stage_ms = end->n_stages;

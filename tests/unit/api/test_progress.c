@@ -29,6 +29,7 @@ static struct progress training(void)
                              .n_stage_ms = 2,
                              .stage_ms = {1.5, 2.25},
                              .step_ms = 31,
+                             .best_step_ms = 29,
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
                              .initialised = "classifier",
@@ -53,7 +54,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.epoch, 4);
     assert_true(back.loss == p.loss);
     assert_true(back.tokens_per_second == p.tokens_per_second);
-    assert_true(back.eta_seconds == 12 && back.step_ms == 31);
+    assert_true(back.eta_seconds == 12 && back.step_ms == 31 && back.best_step_ms == 29);
     assert_int_equal(back.n_stage_ms, 2);
     assert_true(back.stage_ms[0] == 1.5 && back.stage_ms[1] == 2.25);
     assert_int_equal(back.n_metrics, 1);
@@ -100,6 +101,7 @@ static struct progress largest(char c)
                          .tokens_per_second = -DBL_MAX / 3,
                          .eta_seconds = -DBL_MAX / 3,
                          .step_ms = -DBL_MAX / 3,
+                         .best_step_ms = -DBL_MAX / 3,
                          .n_stage_ms = SPEC_STAGES_MAX,
                          .n_metrics = PROGRESS_METRICS_MAX};
 

@@ -57,6 +57,30 @@ static void sleep_is_wall_time_and_no_cpu_time(void **state)
     assert_true(w.cpu_ns < w.wall_ns);
 }
 
+static void the_best_stretch_is_the_fastest_that_was_long_enough(void **state)
+{
+    static const double ms[] = {600, 600, 600, 300, 450, 780, 30, 30};
+    static const double best[] = {0, 0, 600, 600, 600, 510, 510, 510};
+    struct stretch s = {0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof ms / sizeof ms[0]; i++) {
+        stretch_add(&s, ms[i]);
+        assert_true(s.best_ms == best[i]);
+    }
+}
+
+static void a_step_longer_than_a_stretch_is_one_by_itself(void **state)
+{
+    struct stretch s = {0};
+
+    (void)state;
+    stretch_add(&s, 3000);
+    stretch_add(&s, 2000);
+    stretch_add(&s, 2500);
+    assert_true(s.best_ms == 2000);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -65,6 +89,8 @@ int main(void)
         cmocka_unit_test(two_threads_do_not_count_twice_where_two_cores_are_allowed),
         cmocka_unit_test(sleep_between_a_stop_and_a_start_does_not_count),
         cmocka_unit_test(sleep_is_wall_time_and_no_cpu_time),
+        cmocka_unit_test(the_best_stretch_is_the_fastest_that_was_long_enough),
+        cmocka_unit_test(a_step_longer_than_a_stretch_is_one_by_itself),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
