@@ -24,6 +24,8 @@ extern const struct kube_resource kube_pods;
 extern const struct kube_resource kube_nodes;
 extern const struct kube_resource kube_services;
 extern const struct kube_resource kube_config_maps;
+extern const struct kube_resource kube_claims;
+extern const struct kube_resource kube_volumes;
 extern const struct kube_resource kube_secrets;
 extern const struct kube_resource kube_events;
 

@@ -110,8 +110,10 @@ struct observed {
     bool has_plan;
     struct plan plan;
 
-    /* Of a data ConfigMap: what reading it gave. */
+    /* Of a data ConfigMap: what reading it gave. Of a claim: DATA_PRESENT once it was looked at,
+     * there or not, as the scheduler tells of one that is missing. */
     enum data_state data;
+    bool is_data_everywhere; /* pods on any node can read the claim at the same time */
     char data_problem[OBSERVED_TEXT_BYTES]; /* "ConfigMap mnli has no key train.tsv" */
     int64_t data_checked_ms;
 

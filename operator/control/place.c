@@ -61,7 +61,7 @@ static bool waits_for_data(struct round *r)
     int64_t age_ms = seen->now_ms - seen->data_checked_ms;
     char text[STATUS_MESSAGE_BYTES];
 
-    if (r->spec.data.source != SPEC_SOURCE_CONFIG_MAP ||
+    if (r->spec.data.source == SPEC_SOURCE_SAMPLE ||
         (seen->data == DATA_PRESENT && age_ms < DECIDE_DATA_STALE_MS))
         return false;
     if (seen->data != DATA_MISSING || age_ms >= DECIDE_DATA_RETRY_MS)

@@ -342,8 +342,14 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
 }
 
 /* A volume may be bound to one node, and a probe that waits for it on another one would cost the
- * job that node. So lengths of data in a volume stay unknown. */
-static void fill_probe_command(const struct spec *spec, const char *command[static 20])
+ * job that node. Lengths of data in such a volume stay unknown. */
+static bool can_probes_read(const struct observed *seen, const struct spec *spec)
+{
+    return spec->data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
+}
+
+static void fill_probe_command(const struct spec *spec, bool reads_data,
+                               const char *command[static 20])
 {
     int n = 0;
 
@@ -351,7 +357,7 @@ static void fill_probe_command(const struct spec *spec, const char *command[stat
     command[n++] = "probe";
     command[n++] = "--spec";
     command[n++] = PLAN_FOLDER "/" MANIFEST_SPEC_KEY;
-    if (spec->data.source != SPEC_SOURCE_CLAIM) {
+    if (reads_data) {
         command[n++] = "--data";
         command[n++] = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : DATA_FOLDER;
     }
@@ -374,8 +380,8 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
 
     if (rc != ERR_OK)
         return rc;
-    c.reads_data = spec.data.source != SPEC_SOURCE_CLAIM;
-    fill_probe_command(&spec, command);
+    c.reads_data = can_probes_read(seen, &spec);
+    fill_probe_command(&spec, c.reads_data, command);
     names_probe_pod(seen->name, action->node, name);
     names_probe_spec(seen->name, spec_name);
     jsonw_init(&w, out);

@@ -199,24 +199,72 @@ static void note_data(struct store_job *job, const struct json *object, const st
     job->data_checked_ms = clock_wall_ms();
 }
 
+static void note_claim(struct store_job *job, bool is_everywhere)
+{
+    job->data = DATA_PRESENT;
+    job->is_data_everywhere = is_everywhere;
+    job->data_checked_ms = clock_wall_ms();
+}
+
+/* NULL, and ERR_OK, when there is none. */
+static enum err_code get_if_there(struct apply *a, const struct kube_ref *ref, struct json **out,
+                                  struct err *err)
+{
+    enum err_code rc = kube_get(a->client, ref, out, err);
+
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
+}
+
+/* A cluster that does not let us see its volumes still trains: then lengths are a guess. */
+static enum err_code look_at_claim(struct apply *a, const struct kube_ref *ref,
+                                   bool *out_is_everywhere, struct err *err)
+{
+    struct kube_ref to = {.resource = &kube_volumes};
+    struct json *claim = NULL;
+    struct json *volume = NULL;
+    enum err_code rc = get_if_there(a, ref, &claim, err);
+
+    if (rc == ERR_OK)
+        to.name = json_string(json_path(claim, "spec.volumeName"), NULL);
+    if (rc == ERR_OK && to.name && *to.name)
+        rc = get_if_there(a, &to, &volume, err);
+    if (rc == ERR_DENIED) {
+        LOG(LOG_WARN, "claim not looked at", LOG_S("claim", ref->name), LOG_S("error", err->text));
+        rc = ERR_OK;
+    }
+    if (rc == ERR_OK)
+        *out_is_everywhere = parse_is_everywhere(claim, volume);
+    json_free(claim);
+    json_free(volume);
+    return rc;
+}
+
 static enum err_code read_data(struct apply *a, const struct observed *seen, struct err *err)
 {
     struct spec spec;
-    struct kube_ref ref = {
+    struct kube_ref map = {
         .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec.data.config_map};
+    struct kube_ref claim = {
+        .resource = &kube_claims, .namespace = seen->namespace, .name = spec.data.claim};
     char key[QUEUE_KEY_BYTES];
     struct json *object = NULL;
+    bool is_everywhere = false;
     struct store_job *job;
     enum err_code rc = spec_parse(seen->spec, &spec, err);
 
     if (rc != ERR_OK)
         return rc;
-    rc = kube_get(a->client, &ref, &object, err);
-    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+    if (spec.data.source == SPEC_SOURCE_CLAIM)
+        rc = look_at_claim(a, &claim, &is_everywhere, err);
+    else
+        rc = get_if_there(a, &map, &object, err);
+    if (rc != ERR_OK)
         return rc;
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(a->store, key);
-    if (job)
+    if (job && spec.data.source == SPEC_SOURCE_CLAIM)
+        note_claim(job, is_everywhere);
+    else if (job)
         note_data(job, object, &spec);
     json_free(object);
     if (job && a->store->listener.on_touch)

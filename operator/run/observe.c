@@ -184,6 +184,7 @@ static void observe_job(const struct store_job *j, struct observed *out)
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
     out->data = j->data;
+    out->is_data_everywhere = j->is_data_everywhere;
     memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);
     out->data_checked_ms = j->data_checked_ms;
     out->has_head = j->has_head;

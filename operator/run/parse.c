@@ -243,6 +243,23 @@ void parse_node(const struct json *object, struct seen_node *out)
     *out = n;
 }
 
+/* --- volumes --- */
+
+bool parse_is_everywhere(const struct json *claim, const struct json *volume)
+{
+    bool is_for_many = false;
+
+    for (const struct json *m = json_first(json_path(claim, "spec.accessModes")); m;
+         m = json_next(m)) {
+        const char *mode = json_string(m, "");
+
+        is_for_many =
+            is_for_many || strcmp(mode, "ReadOnlyMany") == 0 || strcmp(mode, "ReadWriteMany") == 0;
+    }
+    return is_for_many && strcmp(json_string(json_path(claim, "status.phase"), ""), "Bound") == 0 &&
+           volume && !json_path(volume, "spec.nodeAffinity");
+}
+
 /* --- plans --- */
 
 static enum err_code read_shares(const struct plan *plan, struct store_plan *out, struct err *err)

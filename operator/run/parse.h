@@ -18,6 +18,10 @@ void parse_node(const struct json *object, struct seen_node *out);
 MUST_CHECK enum err_code parse_plan(const struct json *object, struct store_plan *out,
                                     struct err *err);
 
+/* Can pods on any node read this claim at the same time, without deciding where its volume is to
+ * be? It must be bound, for many readers, and its volume, which may be NULL, tied to no node. */
+bool parse_is_everywhere(const struct json *claim, const struct json *volume);
+
 /* The SkyJob that controls the object: its uid and name; false when none does. */
 bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYTES],
                  char out_key[static QUEUE_KEY_BYTES]);

@@ -33,6 +33,7 @@ struct store_job {
     /* Not in the API server: */
     bool wants_nodes; /* the last decision waited for nodes */
     enum data_state data;
+    bool is_data_everywhere;
     char data_problem[OBSERVED_TEXT_BYTES];
     int64_t data_checked_ms;
     bool has_head;

@@ -320,6 +320,34 @@ same_measured() { # speeds, lengths, pace and links from probes: the same plan, 
     [ "$(jq -r '[.stages[].node] | join(",")' "$dir/text")" = "$(sed -n 's/^    nodes: //p' "$file")" ] &&
         [ "$(jq '.predictedStepMs | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMs: //p' "$file" | jq round)" ]
 }
+claim() { # claim NAME MODE: bound to a volume of its own (nobody here does that)
+    kubectl apply -f - >/dev/null <<Y || return
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: $1}
+spec: {capacity: {storage: 1Gi}, accessModes: [$2], hostPath: {path: /nowhere}, storageClassName: none}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $1}
+spec: {accessModes: [$2], resources: {requests: {storage: 1Gi}}, storageClassName: none, volumeName: $1}
+Y
+    kubectl patch pvc "$1" --subresource=status --type merge -p '{"status":{"phase":"Bound"}}' >/dev/null
+    mkdir -p "$dir/agent/claims/$1/nli" && cp "$dir"/data/* "$dir/agent/claims/$1/nli/"
+}
+probe_volumes() { # probe_volumes JOB: each probe's claim and mount, a line each
+    kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/role=probe" \
+        -o 'jsonpath={range .items[*]}{.spec.volumes[?(@.name=="data")].persistentVolumeClaim.claimName} {.spec.containers[0].volumeMounts[?(@.name=="data")].readOnly}{"\n"}{end}'
+}
+probes_share() { [ "$(probe_volumes shares | grep -c '^shared true$')" = 3 ]; }
+measures_claims() { # a probe reads a volume that any node can mount, and leaves alone one that is for a single node
+    local reason='{.status.placement.reason}'
+    claim shared ReadWriteMany && source='persistentVolumeClaim: {claimName: shared, path: nli}' job shares "$stages3" || return
+    until_true 20 probes_share && completes shares && field shares "$reason" &&
+        ! field shares "$reason" | grep guess && kubectl get node n1 -o jsonpath='{.metadata.annotations}' | grep -q 'lengths..:{..mean..:[1-9]' || return
+    claim single ReadWriteOnce && source='persistentVolumeClaim: {claimName: single, path: nli}' job alone "$stages3" && completes alone &&
+        ! probe_volumes alone | grep single && field alone "$reason" | grep 'Lengths are a guess: sequences are taken to have 39 tokens'
+}
 measures_always() {
     marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probe: Always\}}" && completes always &&
         [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.reason}' | grep 'at 999 GFLOP/s' || return
@@ -429,6 +457,7 @@ check 'a job goes on from the model that another has left' goes_on
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'a node is measured once, and again when it has changed' measures_once
 check 'a plan made on the command line takes what probes have measured' same_measured
+check 'probes read data in a claim that any node can read, and no other' measures_claims
 check 'with probe Always nodes are measured whatever is declared' measures_always
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
 check 'declared figures that make no sense are not used, and told' bad_marks

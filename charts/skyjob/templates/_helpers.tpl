@@ -63,6 +63,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [configmaps]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
+  resources: [persistentvolumeclaims] # can probes read the data, on any node?
+  verbs: [get]
+- apiGroups: [""]
   resources: [services]
   verbs: [get, create]
 - apiGroups: [""]

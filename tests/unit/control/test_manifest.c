@@ -287,6 +287,33 @@ static void manifest_of_a_probe_reads_data_that_are_everywhere(void **state)
     }
 }
 
+static void manifest_of_a_probe_reads_a_claim_that_any_node_can_read(void **state)
+{
+    struct world *w = world_new("{\"data\":{\"source\":{\"persistentVolumeClaim\":{"
+                                "\"claimName\":\"glue\",\"path\":\"mnli\"}}}}");
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    const struct json *mount;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    w->seen.is_data_everywhere = true;
+    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    pod = parse(&text);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, " --data /data "));
+    mount = named(json_get(container(pod), "volumeMounts"), "data");
+    assert_true(json_bool(json_get(mount, "readOnly"), false));
+    assert_string_equal(json_string(json_get(mount, "subPath"), ""), "mnli");
+    assert_string_equal(json_string(json_path(named(json_path(pod, "spec.volumes"), "data"),
+                                              "persistentVolumeClaim.claimName"),
+                                    ""),
+                        "glue");
+    json_free(pod);
+    world_free(w);
+}
+
 static void manifest_pull_policy_goes_with_the_image(void **state)
 {
     struct world *w = world_new(NULL); /* names no image */
@@ -362,6 +389,7 @@ int main(void)
         cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
         cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
+        cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
         cmocka_unit_test(manifest_of_the_other_objects_is_whole_json),
     };

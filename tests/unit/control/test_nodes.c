@@ -318,6 +318,23 @@ static void nodes_hand_on_how_long_the_data_are(void **state)
     world_free(w);
 }
 
+static void nodes_are_measured_after_a_claim_was_looked_at(void **state)
+{
+    struct world *w = world_new("{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{"
+                                "\"persistentVolumeClaim\":{\"claimName\":\"glue\"}}}}");
+
+    (void)state;
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].mark.gflops = 0;
+    do { /* accept the spec first */
+        world_round(w);
+        assert_int_equal(world_count(w, ACTION_CREATE_PROBE_POD), 0);
+    } while (world_count(w, ACTION_READ_DATA) == 0);
+    (void)world_settle(w);
+    assert_non_null(world_probe(w, "node-0"));
+    world_free(w);
+}
+
 static void nodes_that_saw_no_data_leave_lengths_a_guess(void **state)
 {
     struct world *w = world_new("{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{"
@@ -359,6 +376,7 @@ int main(void)
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
         cmocka_unit_test(nodes_behind_slow_links_are_left_out),
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
+        cmocka_unit_test(nodes_are_measured_after_a_claim_was_looked_at),
         cmocka_unit_test(nodes_that_saw_no_data_leave_lengths_a_guess),
         cmocka_unit_test(nodes_keep_the_newer_of_two_measurements),
     };
