@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "balance/cut.h"
+#include "balance/fill.h"
 #include "balance/groups.h"
 
 #define HALVINGS_MAX  96
@@ -40,7 +41,8 @@ struct bound {
     double flops[MODEL_UNITS_MAX + 1]; /* prefix sums */
     int64_t state_bytes[MODEL_UNITS_MAX + 1];
     int64_t activation_bytes[MODEL_UNITS_MAX + 1];
-    double least_rate;     /* ms a FLOP, of the fastest node */
+    double least_rate;     /* ms a FLOP in the sum, of the fastest node */
+    double balanced_ms;    /* see balance/fill.h */
     double largest_flops;  /* of a layer unit */
     int64_t scratch_bytes; /* of a layer unit, at least */
     struct groups groups;
@@ -76,6 +78,16 @@ static void sum_up(struct bound *b)
     }
 }
 
+static double fill_of(const struct bound *b, const struct node *n)
+{
+    return fill_share(n, b->balanced_ms, b->request->spec->training.micro_batches);
+}
+
+static double busy_of(const struct bound *b, const struct node *n)
+{
+    return fill_busy(fill_of(b, n), b->request->spec->training.micro_batches);
+}
+
 static bool fits(const struct bound *b, const struct node *n, int first, int end,
                  const struct limit *limit)
 {
@@ -84,7 +96,7 @@ static bool fits(const struct bound *b, const struct node *n, int first, int end
                     b->state_bytes[first] +
                     limit->in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
-    return ms <= limit->cap_ms && bytes <= n->memory_bytes;
+    return busy_of(b, n) * ms <= limit->cap_ms && bytes <= n->memory_bytes;
 }
 
 /* Layers are alike, so a run may as well begin in the first one. */
@@ -169,7 +181,7 @@ static void sort_by_price(struct bound *b, const struct toll *t)
     for (int i = 0; i < b->n_vessels; i++) {
         struct vessel *v = &b->vessels[i];
         const struct node *n = &b->request->nodes[b->nodes[v->at]];
-        double own = 1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops;
+        double own = fill_of(b, n) * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops);
 
         if (v->flops <= 0) {
             v->price = INFINITY;
@@ -367,6 +379,8 @@ enum err_code bound_new(const struct partition_request *request, const int *node
 {
     struct bound *b = calloc(1, sizeof *b);
     double slowest = INFINITY;
+    double least_busy = INFINITY;
+    double most_busy = 1;
     double unit_ms = 0;
     double largest = 0;
     double lo;
@@ -382,18 +396,22 @@ enum err_code bound_new(const struct partition_request *request, const int *node
         return rc;
     }
     sum_up(b);
+    b->balanced_ms = fill_balanced_ms(request, b->flops[b->n_units]);
     for (int i = 0; i < n; i++) {
         const struct node *node = &request->nodes[nodes[i]];
 
-        b->least_rate = fmin(b->least_rate, 1 / (node->gflops * 1e6));
+        b->least_rate = fmin(b->least_rate, fill_of(b, node) / (node->gflops * 1e6));
+        least_busy = fmin(least_busy, busy_of(b, node) / (node->gflops * 1e6));
+        most_busy = fmax(most_busy, busy_of(b, node));
         slowest = fmin(slowest, node->gflops * 1e6);
         unit_ms = fmax(unit_ms, node->unit_ms);
     }
     /* Some stage has the largest unit, and none has more than all of them. */
     for (int u = 0; u < b->n_units; u++)
         largest = fmax(largest, b->flops[u + 1] - b->flops[u]);
-    lo = largest * b->least_rate;
-    hi = fmax(b->flops[b->n_units] / slowest + b->n_units * unit_ms, b->groups.most_ms);
+    lo = largest * least_busy;
+    hi = fmax(most_busy * (b->flops[b->n_units] / slowest + b->n_units * unit_ms),
+              b->groups.most_ms);
     b->list[0] = (struct interval){lo, hi, least_sum(b, hi)};
     b->n_intervals = 1;
     halve_intervals(b);

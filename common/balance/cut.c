@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "balance/fill.h"
+
 #define POWERS 11 /* of two, up to MODEL_UNITS_MAX */
 
 /* Each row from the one before: twice as many units. */
@@ -18,6 +20,21 @@ static void fill_scratch(struct cut_problem *p)
 
             p->scratch_bytes[(size_t)k * row + (size_t)u] = half[u] > back ? half[u] : back;
         }
+    }
+}
+
+static void fill_shares(const struct partition_request *r, const struct cost_unit *costs,
+                        struct cut_problem *p)
+{
+    double flops = 0;
+    double balanced_ms;
+
+    for (int u = 0; u < p->n_units; u++)
+        flops += costs[u].flops;
+    balanced_ms = fill_balanced_ms(r, flops);
+    for (int i = 0; i < p->n_nodes; i++) {
+        p->fill[i] = fill_share(&r->nodes[p->nodes[i]], balanced_ms, p->n_microbatches);
+        p->busy[i] = fill_busy(p->fill[i], p->n_microbatches);
     }
 }
 
@@ -167,6 +184,7 @@ enum err_code cut_problem_init_units(const struct partition_request *request, co
         return rc;
     }
     fill_arrays(request, units, &p);
+    fill_shares(request, units, &p);
     *out = p;
     return ERR_OK;
 }
@@ -183,12 +201,12 @@ void cut_measure(const struct cut_problem *p, struct cut *c)
     c->sum_ms = 0;
     c->max_ms = 0;
     for (int s = 0; s < c->n_stages; s++) {
-        double ms = cut_run_ms(p, c->node[s], c->first[s], c->first[s + 1]);
+        double busy_ms = cut_busy_ms(p, c->node[s], c->first[s], c->first[s + 1]);
         double edge_ms = cut_edge_ms(p, c, s);
 
-        c->sum_ms += ms + 2 * edge_ms;
-        if (ms > c->max_ms)
-            c->max_ms = ms;
+        c->sum_ms += cut_fill_ms(p, c->node[s], c->first[s], c->first[s + 1]) + 2 * edge_ms;
+        if (busy_ms > c->max_ms)
+            c->max_ms = busy_ms;
         if (edge_ms > c->max_ms)
             c->max_ms = edge_ms;
     }

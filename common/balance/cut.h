@@ -18,6 +18,8 @@ struct cut_problem {
     int nodes[PARTITION_CANDIDATES_MAX];      /* index into the request */
     int64_t memory[PARTITION_CANDIDATES_MAX]; /* bytes that each offers */
     double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
+    double fill[PARTITION_CANDIDATES_MAX];    /* share of a run's time in sum_ms: balance/fill.h */
+    double busy[PARTITION_CANDIDATES_MAX];    /* and in max_ms */
     int64_t *state_bytes;                     /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                /* [n_units+1] prefix sums */
     int64_t *scratch_bytes;                   /* [k][n_units+1] largest of 2^k units from each */
@@ -36,8 +38,8 @@ struct cut {
     int n_stages;
     int node[SPEC_STAGES_MAX];
     int first[SPEC_STAGES_MAX + 1];
-    double sum_ms; /* of stages, and of edges there and back */
-    double max_ms; /* slowest stage or edge */
+    double sum_ms; /* of stages as they fill the pipeline, and of edges there and back */
+    double max_ms; /* slowest stage, as it is busy, or edge */
 };
 
 /* Take over `n_nodes` nodes of the request, at most PARTITION_CANDIDATES_MAX. ERR_NO_MEMORY. */
@@ -59,6 +61,17 @@ static inline int cut_in_flight(const struct cut_problem *p, int behind)
 static inline double cut_run_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return p->ms[node][end] - p->ms[node][first];
+}
+
+/* What a run adds to sum_ms, and what it is for max_ms. */
+static inline double cut_fill_ms(const struct cut_problem *p, int node, int first, int end)
+{
+    return p->fill[node] * cut_run_ms(p, node, first, end);
+}
+
+static inline double cut_busy_ms(const struct cut_problem *p, int node, int first, int end)
+{
+    return p->busy[node] * cut_run_ms(p, node, first, end);
 }
 
 /* The largest scratch among units first..end-1: of the 2^k first and the 2^k last of them. */

@@ -21,7 +21,7 @@ static void push(struct queue *q, int end, double ms)
 
 static bool fits(const struct cut_problem *p, const struct front *f, int first, int end)
 {
-    return cut_run_ms(p, f->node, first, end) <= f->cap_ms &&
+    return cut_busy_ms(p, f->node, first, end) <= f->cap_ms &&
            (f->is_roomy || cut_run_bytes(p, first, end, f->in_flight) <= p->memory[f->node]);
 }
 
@@ -33,6 +33,7 @@ static bool is_better(const struct front *f, int first, double ms)
 static int slide(const struct cut_problem *p, const struct front *f, struct front_run *out)
 {
     const double *ms = p->ms[f->node];
+    double fill = p->fill[f->node];
     int next = f->most_end < p->n_units ? f->most_end : p->n_units - 1;
     int least = f->least_first > 1 ? f->least_first : 1;
     int n = 0;
@@ -41,12 +42,12 @@ static int slide(const struct cut_problem *p, const struct front *f, struct fron
     q.head = q.tail = 0;
     for (int first = f->most_first; first >= least; first--) {
         for (; next > first && next >= f->least_end; next--)
-            push(&q, next, f->behind_ms[next] + ms[next]);
+            push(&q, next, f->behind_ms[next] + fill * ms[next]);
         /* What does not fit now will not with a unit more. */
-        while (q.head < q.tail && is_better(f, first, q.ms[q.head] - ms[first])) {
+        while (q.head < q.tail && is_better(f, first, q.ms[q.head] - fill * ms[first])) {
             if (fits(p, f, first, q.end[q.head])) {
-                out[n++] =
-                    (struct front_run){q.ms[q.head] - ms[first], (short)first, q.end[q.head]};
+                out[n++] = (struct front_run){q.ms[q.head] - fill * ms[first], (short)first,
+                                              q.end[q.head]};
                 break;
             }
             q.head++;
@@ -60,7 +61,7 @@ static int slide(const struct cut_problem *p, const struct front *f, struct fron
 static void keep_better(const struct cut_problem *p, const struct front *f, int first, int end,
                         struct front_run *run)
 {
-    double ms = f->behind_ms[end] + cut_run_ms(p, f->node, first, end);
+    double ms = f->behind_ms[end] + cut_fill_ms(p, f->node, first, end);
 
     if (ms <= run->ms && is_better(f, first, ms) && fits(p, f, first, end))
         *run = (struct front_run){ms, (short)first, (short)end};
@@ -77,7 +78,7 @@ static int end_all(const struct cut_problem *p, const struct front *f, struct fr
     for (int first = last - 1; first >= f->least_first; first--) {
         struct front_run run = {INFINITY, 0, 0};
 
-        if (cut_run_ms(p, f->node, first, last) > f->cap_ms)
+        if (cut_busy_ms(p, f->node, first, last) > f->cap_ms)
             break;
         if (first <= f->most_first)
             keep_better(p, f, first, last, &run);

@@ -89,14 +89,17 @@ struct which {
 
 static void put_terms(const struct program *p, enum term term, struct which w)
 {
+    int m = p->in->spec.training.micro_batches;
+
     for (int i = 0; i < p->in->request.n_nodes; i++)
         for (int j = 0; j < p->n_stages; j++)
             for (int a = 0; a < p->n_units; a++)
                 for (int b = a + 1; b <= p->n_units; b++) {
                     double ms = run_ms(p, i, a, b);
-                    double factor = term == TERM_COST        ? ms + 2 * edge_ms(p, b)
-                                    : term == TERM_STAGE     ? ms
-                                    : term == TERM_EDGE      ? edge_ms(p, b)
+                    double fill = instance_fill(p->in, i);
+                    double factor = term == TERM_COST    ? fill * ms + 2 * edge_ms(p, b)
+                                    : term == TERM_STAGE ? (m > 1 ? (m - fill) / (m - 1) : 1) * ms
+                                    : term == TERM_EDGE  ? edge_ms(p, b)
                                     : term == TERM_MINUS_ONE ? -1
                                                              : 1;
 

@@ -36,7 +36,7 @@ void make_instance(struct instance *in, struct dice *d, int n_layers, int n_node
         struct node *n = &in->nodes[i];
 
         (void)snprintf(n->name, sizeof n->name, "n%d", i);
-        n->cpu_milli = 1000;
+        n->cpu_milli = i % 2 == 0 ? 1000 : 50 + (int)(d->state >> 40) % 1200;
         n->gflops = exp(roll(d, log(2), log(200)));
         n->unit_ms = roll(d, 0, 0.2);
         n->memory_bytes = (int64_t)(exp(roll(d, log(110), log(700))) * (double)MIB);
@@ -88,6 +88,33 @@ void drop_node(struct instance *in)
         in->links[i] = in->links[i / n * (n + 1) + i % n];
 }
 
+double instance_fill(const struct instance *in, int node)
+{
+    double q = in->nodes[node].cpu_milli / 1000.0;
+    double flops = 0;
+    double speed = 0;
+    double fill = 0;
+    double t;
+
+    if (q >= 1 || in->spec.training.micro_batches == 1)
+        return 1;
+    for (int u = 0; u < model_units(&in->spec.model); u++) {
+        struct cost_unit c;
+
+        cost_of_unit(&in->spec, u, &c);
+        flops += c.flops;
+    }
+    for (int i = 0; i < in->request.n_nodes; i++)
+        speed += in->nodes[i].gflops * 1e6;
+    t = flops / speed;
+    for (int part = 1; part <= 2; part++) {
+        double cpu = q * t * part / 3;
+
+        fill += cpu <= 100 * q ? cpu / t : (100 * q + (cpu - 100 * q) / q) / t;
+    }
+    return fill;
+}
+
 /* --- the oracle: every order of every choice of nodes, every cut, formulas written again --- */
 
 struct oracle {
@@ -98,6 +125,7 @@ struct oracle {
     enum oracle_order kind;
     int order[INSTANCE_NODES_TRIED];
     int first[INSTANCE_NODES_TRIED + 1];
+    double fill[INSTANCE_NODES_MAX];
     double best_ms;
 };
 
@@ -123,9 +151,9 @@ static bool stage_fits(const struct oracle *o, int s, int n_stages)
 
 static void measure_cut(struct oracle *o, int n_stages)
 {
+    int m = o->in->spec.training.micro_batches;
     double sum = 0;
-    double max = 0;
-    double step;
+    double more = 0;
 
     for (int s = 0; s < n_stages; s++) {
         double ms = 0;
@@ -138,11 +166,11 @@ static void measure_cut(struct oracle *o, int n_stages)
         if (s < n_stages - 1)
             edge = cost_edge_ms(&o->units[o->first[s + 1] - 1],
                                 partition_link(&o->in->request, o->order[s], o->order[s + 1]));
-        sum += ms + 2 * edge;
-        max = fmax(max, fmax(ms, edge));
+        sum += o->fill[o->order[s]] * ms + 2 * edge;
+        more = fmax(more, (m - o->fill[o->order[s]]) * ms);
+        more = fmax(more, (m - 1) * edge);
     }
-    step = sum + (o->in->spec.training.micro_batches - 1) * max;
-    o->best_ms = fmin(o->best_ms, step);
+    o->best_ms = fmin(o->best_ms, sum + more);
 }
 
 static void cut_from(struct oracle *o, int s, int n_stages)
@@ -184,6 +212,8 @@ double oracle_ms(const struct instance *in, enum oracle_order order, bool ignore
 
     for (int u = 0; u < o.n_units; u++)
         cost_of_unit(&in->spec, u, &o.units[u]);
+    for (int i = 0; i < in->request.n_nodes; i++)
+        o.fill[i] = instance_fill(in, i);
     choose_nodes(&o, 0, 0);
     return o.best_ms;
 }

@@ -23,7 +23,7 @@ struct instance {
     struct cost_link links[INSTANCE_NODES_MAX * INSTANCE_NODES_MAX];
 };
 
-/* Memory, links, minStages and maxStages bite in many of them. */
+/* Memory, links, quotas, minStages and maxStages bite in many of them. */
 void make_instance(struct instance *in, struct dice *d, int n_layers, int n_nodes);
 
 enum link_style {
@@ -38,6 +38,9 @@ void make_links(struct instance *in, struct dice *d, enum link_style style);
 
 /* Forget the last node and its links. */
 void drop_node(struct instance *in);
+
+/* What a micro-batch takes on a node that has waited, as a share: balance/fill.h, written again. */
+double instance_fill(const struct instance *in, int node);
 
 enum oracle_order {
     ORACLE_ANY_ORDER,
