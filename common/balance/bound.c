@@ -42,12 +42,12 @@ struct bound {
     int64_t state_bytes[MODEL_UNITS_MAX + 1];
     int64_t activation_bytes[MODEL_UNITS_MAX + 1];
     double least_rate;     /* ms a FLOP in the sum, of the fastest node */
-    double balanced_ms;    /* see balance/fill.h */
     double largest_flops;  /* of a layer unit */
     int64_t scratch_bytes; /* of a layer unit, at least */
     struct groups groups;
     int *group_of[GROUPS_SCALES_MAX]; /* [n] at each scale of the groups */
     int *island_of;                   /* [n] who can reach whom under the T at hand */
+    double *fill, *busy;              /* [n] see balance/fill.h */
     double *group_flops;              /* [n] that those of a group can take */
     double bonus_flops;               /* that the last stages can take beyond their vessels */
     int n_vessels;
@@ -78,31 +78,20 @@ static void sum_up(struct bound *b)
     }
 }
 
-static double fill_of(const struct bound *b, const struct node *n)
+static bool fits(const struct bound *b, int at, int first, int end, const struct limit *limit)
 {
-    return fill_share(n, b->balanced_ms, b->request->spec->training.micro_batches);
-}
-
-static double busy_of(const struct bound *b, const struct node *n)
-{
-    return fill_busy(fill_of(b, n), b->request->spec->training.micro_batches);
-}
-
-static bool fits(const struct bound *b, const struct node *n, int first, int end,
-                 const struct limit *limit)
-{
+    const struct node *n = &b->request->nodes[b->nodes[at]];
     double ms = (b->flops[end] - b->flops[first]) / (n->gflops * 1e6) + (end - first) * n->unit_ms;
     int64_t bytes = COST_PROCESS_BYTES + b->scratch_bytes + b->state_bytes[end] -
                     b->state_bytes[first] +
                     limit->in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
-    return busy_of(b, n) * ms <= limit->cap_ms && bytes <= n->memory_bytes;
+    return b->busy[at] * ms <= limit->cap_ms && bytes <= n->memory_bytes;
 }
 
 /* Layers are alike, so a run may as well begin in the first one. */
 static double most_flops(const struct bound *b, int at, const struct limit *limit)
 {
-    const struct node *n = &b->request->nodes[b->nodes[at]];
     double most = 0;
 
     for (int first = 1; first <= 2; first++) {
@@ -112,7 +101,7 @@ static double most_flops(const struct bound *b, int at, const struct limit *limi
         while (least < most_end) {
             int end = (least + most_end + 1) / 2;
 
-            if (fits(b, n, first, end, limit))
+            if (fits(b, at, first, end, limit))
                 least = end;
             else
                 most_end = end - 1;
@@ -181,7 +170,7 @@ static void sort_by_price(struct bound *b, const struct toll *t)
     for (int i = 0; i < b->n_vessels; i++) {
         struct vessel *v = &b->vessels[i];
         const struct node *n = &b->request->nodes[b->nodes[v->at]];
-        double own = fill_of(b, n) * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops);
+        double own = b->fill[v->at] * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops);
 
         if (v->flops <= 0) {
             v->price = INFINITY;
@@ -364,8 +353,10 @@ static enum err_code init_groups(struct bound *b, struct err *err)
         return rc;
     b->vessels = calloc(n, sizeof *b->vessels);
     b->group_flops = calloc(n, sizeof *b->group_flops);
+    b->fill = calloc(n, sizeof *b->fill);
+    b->busy = calloc(n, sizeof *b->busy);
     b->island_of = calloc(n * (1 + GROUPS_SCALES_MAX), sizeof *b->island_of);
-    if (!b->vessels || !b->group_flops || !b->island_of)
+    if (!b->vessels || !b->group_flops || !b->fill || !b->busy || !b->island_of)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", b->n);
     for (int k = 0; k < b->groups.n_scales; k++) {
         b->group_of[k] = b->island_of + (size_t)(k + 1) * n;
@@ -378,6 +369,8 @@ enum err_code bound_new(const struct partition_request *request, const int *node
                         struct bound **out, struct err *err)
 {
     struct bound *b = calloc(1, sizeof *b);
+    int m = request->spec->training.micro_batches;
+    double balanced_ms;
     double slowest = INFINITY;
     double least_busy = INFINITY;
     double most_busy = 1;
@@ -396,13 +389,15 @@ enum err_code bound_new(const struct partition_request *request, const int *node
         return rc;
     }
     sum_up(b);
-    b->balanced_ms = fill_balanced_ms(request, b->flops[b->n_units]);
+    balanced_ms = fill_balanced_ms(request, b->flops[b->n_units]);
     for (int i = 0; i < n; i++) {
         const struct node *node = &request->nodes[nodes[i]];
 
-        b->least_rate = fmin(b->least_rate, fill_of(b, node) / (node->gflops * 1e6));
-        least_busy = fmin(least_busy, busy_of(b, node) / (node->gflops * 1e6));
-        most_busy = fmax(most_busy, busy_of(b, node));
+        b->fill[i] = fill_share(node, balanced_ms, m);
+        b->busy[i] = fill_busy(b->fill[i], m);
+        b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
+        least_busy = fmin(least_busy, b->busy[i] / (node->gflops * 1e6));
+        most_busy = fmax(most_busy, b->busy[i]);
         slowest = fmin(slowest, node->gflops * 1e6);
         unit_ms = fmax(unit_ms, node->unit_ms);
     }
@@ -426,6 +421,8 @@ void bound_free(struct bound *b)
     groups_deinit(&b->groups);
     free(b->vessels);
     free(b->group_flops);
+    free(b->fill);
+    free(b->busy);
     free(b->island_of);
     free(b);
 }

@@ -132,7 +132,6 @@ static void add_round(struct piece *p, const struct model_load *load, struct pie
 {
     add_load(&sum->load, load, 1.0 / 3);
     add_load(&sum->load, p->last_load.n_seqs > 0 ? &p->last_load : load, 2.0 / 3);
-    sum->load.n_seqs += load->n_seqs;
     for (int k = 0; k < UNIT_KINDS; k++)
         sum->kind_ms[k] += (double)p->watch.kind_ns[k] / 1e6;
     sum->n++;

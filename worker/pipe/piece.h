@@ -42,7 +42,7 @@ struct piece {
 struct piece_sum {
     int n;
     double kind_ms[UNIT_KINDS];
-    struct model_load load;
+    struct model_load load; /* its tokens */
 };
 
 /* Nanoseconds on the clock that pieces are timed with: the process's CPU time where it computes
