@@ -112,13 +112,6 @@ static bool is_blank(const char *text, size_t len)
     return i == len;
 }
 
-/* With pairs, not before there are two documents. */
-static bool is_enough(const struct corpus *c)
-{
-    return c->params.most_samples > 0 && c->n_samples >= c->params.most_samples &&
-           (!c->has_pairs || c->n_documents > 1);
-}
-
 static enum err_code read_text(struct corpus *c, const char *path, struct err *err)
 {
     struct build b = {.c = c};
@@ -127,9 +120,14 @@ static enum err_code read_text(struct corpus *c, const char *path, struct err *e
     bool end = false;
     enum err_code rc = lines_open(path, &c->lines, err);
 
-    while (rc == ERR_OK && !is_enough(c) &&
-           (rc = lines_next(c->lines, &text, &len, &end, err)) == ERR_OK && !end)
-        rc = is_blank(text, len) ? close_document(&b, err) : add_sentence(&b, text, len, err);
+    if (rc == ERR_OK && c->params.most_bytes > 0)
+        lines_thin(c->lines, c->params.most_bytes);
+    while (rc == ERR_OK && (rc = lines_next(c->lines, &text, &len, &end, err)) == ERR_OK && !end) {
+        if (lines_skipped(c->lines) || is_blank(text, len))
+            rc = close_document(&b, err);
+        if (rc == ERR_OK && !is_blank(text, len))
+            rc = add_sentence(&b, text, len, err);
+    }
     if (rc == ERR_OK)
         rc = close_document(&b, err);
     if (rc != ERR_OK)

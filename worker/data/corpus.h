@@ -27,7 +27,7 @@ struct corpus_params {
     bool keep_case;
     double mask_probability;
     uint64_t seed;
-    size_t most_samples; /* stop reading soon after so many; 0: read all */
+    size_t most_bytes; /* about so many, from all over the text; 0: all */
 };
 
 struct corpus_chunk {

@@ -52,11 +52,6 @@ static enum err_code add_row(struct dataset *d, const struct table_row *row, siz
     return ERR_OK;
 }
 
-static bool is_enough(const struct dataset *d)
-{
-    return d->params.most_samples > 0 && d->n_samples >= d->params.most_samples;
-}
-
 static enum err_code read_rows(struct dataset *d, const char *path,
                                const struct layout_split *split, struct err *err)
 {
@@ -65,11 +60,12 @@ static enum err_code read_rows(struct dataset *d, const char *path,
     bool end = false;
     enum err_code rc = table_open(path, d->params.layout, split, &d->table, err);
 
-    while (rc == ERR_OK && !is_enough(d) &&
-           (rc = table_next(d->table, &row, &end, err)) == ERR_OK && !end) {
+    if (rc == ERR_OK && d->params.most_bytes > 0)
+        table_thin(d->table, d->params.most_bytes);
+    while (rc == ERR_OK && (rc = table_next(d->table, &row, &end, err)) == ERR_OK && !end) {
         rc = add_row(d, &row, &cap, err);
         if (rc != ERR_OK)
-            rc = err_wrap(err, rc, "%s line %lld", path, (long long)row.line);
+            rc = err_wrap(err, rc, "%s", path);
     }
     if (rc == ERR_OK && d->n_samples == 0)
         rc = err_set(err, ERR_INVALID, "%s: no row with a label; add rows%s", path,

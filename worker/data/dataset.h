@@ -20,7 +20,7 @@ struct dataset_params {
     const struct vocab *vocab;
     int max_length; /* tokens, SEQUENCE_LENGTH_MIN..SEQUENCE_LENGTH_MAX */
     bool keep_case;
-    size_t most_samples; /* stop reading after so many; 0: read all */
+    size_t most_bytes; /* about so many, from all over the file; 0: all */
 };
 
 struct dataset {

@@ -11,6 +11,8 @@
 #include "base/file.h"
 #include "data/chars.h"
 
+#define RUNS 64 /* that a thinned file is read in */
+
 struct lines {
     char *path;
     char *data; /* the file, mapped; NULL when it is empty */
@@ -18,6 +20,9 @@ struct lines {
     size_t from;    /* the line that was read last begins here ... */
     size_t to;      /* ... and the next one here */
     int64_t number; /* of the line that was read last */
+    size_t each;    /* bytes of a run; 0: not thinned */
+    size_t run;
+    bool skipped;
 };
 
 static enum err_code map(struct lines *l, int fd, struct err *err)
@@ -80,6 +85,29 @@ uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text,
     return next;
 }
 
+void lines_thin(struct lines *l, size_t most_bytes)
+{
+    if (most_bytes < l->n)
+        l->each = (most_bytes + RUNS - 1) / RUNS;
+}
+
+/* From behind the lines that begin in a run to the first one that begins in the next. */
+static void leave_out(struct lines *l)
+{
+    size_t begin = l->n * l->run / RUNS;
+    const char *end;
+
+    if (l->to < begin + l->each)
+        return;
+    while (l->run < RUNS && l->to >= begin + l->each)
+        begin = l->n * ++l->run / RUNS;
+    if (l->to >= begin)
+        return;
+    end = memchr(l->data + begin - 1, '\n', l->n - begin + 1);
+    l->to = end ? (size_t)(end - l->data) + 1 : l->n;
+    l->skipped = true;
+}
+
 enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len, bool *out_end,
                          struct err *err)
 {
@@ -87,6 +115,9 @@ enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len
     size_t len;
     size_t bad;
 
+    l->skipped = false;
+    if (l->each > 0)
+        leave_out(l);
     *out_end = l->to == l->n;
     if (*out_end)
         return ERR_OK;
@@ -96,20 +127,31 @@ enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len
     if (len > LINES_MAX_BYTES)
         return err_set(err, ERR_INVALID,
                        "%s line %lld: longer than %zu bytes; is a line end missing?", l->path,
-                       (long long)l->number, LINES_MAX_BYTES);
+                       (long long)lines_number(l), LINES_MAX_BYTES);
     bad = chars_check(text, len);
     if (bad < len)
         return err_set(err, ERR_INVALID,
                        "%s line %lld: byte %zu is not UTF-8; convert the file to UTF-8", l->path,
-                       (long long)l->number, bad + 1);
+                       (long long)lines_number(l), bad + 1);
     *out_text = text;
     *out_len = len;
     return ERR_OK;
 }
 
+bool lines_skipped(const struct lines *l)
+{
+    return l->skipped;
+}
+
 int64_t lines_number(const struct lines *l)
 {
-    return l->number;
+    int64_t n = 1;
+
+    if (l->each == 0)
+        return l->number;
+    for (size_t i = 0; i < l->from; i++) /* those that were left out count, too */
+        n += l->data[i] == '\n';
+    return n;
 }
 
 uint64_t lines_offset(const struct lines *l)

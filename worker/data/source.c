@@ -22,7 +22,7 @@ enum err_code source_load(const struct corpus_params *p, const char *folder,
                                     .vocab = p->vocab,
                                     .max_length = p->max_length,
                                     .keep_case = p->keep_case,
-                                    .most_samples = p->most_samples};
+                                    .most_bytes = p->most_bytes};
     struct source s = {0};
     enum err_code rc;
 

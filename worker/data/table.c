@@ -318,7 +318,6 @@ static enum err_code read_row(const struct table *t, const struct field *f, stru
     enum err_code rc = ERR_OK;
 
     take_texts(f, &row);
-    row.line = lines_number(t->lines);
     row.offset = lines_offset(t->lines);
     for (int c = TEXT; c <= PAIR; c++) {
         if (has_column(t, (enum column)c) && is_blank(f[c]) && !t->layout->is_lenient)
@@ -431,6 +430,11 @@ enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out, 
                        path_of(t));
     take_texts(fields, out);
     return ERR_OK;
+}
+
+void table_thin(struct table *t, size_t most_bytes)
+{
+    lines_thin(t->lines, most_bytes);
 }
 
 void table_settle(const struct table *t)

@@ -22,7 +22,6 @@ struct table_row {
     size_t pair_bytes;
     int label;       /* of a classification; 0 in a test split */
     float score;     /* of a regression; 0 in a test split */
-    int64_t line;    /* in the file, from 1 */
     uint64_t offset; /* in the file */
 };
 
@@ -53,6 +52,9 @@ MUST_CHECK enum err_code table_next(struct table *t, struct table_row *out, bool
  * nothing. ERR_INVALID when it is no row any more: somebody wrote into the file. */
 MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out,
                                   struct err *err);
+
+/* See lines_thin(); before the first row. */
+void table_thin(struct table *t, size_t most_bytes);
 
 /* The pass is over: from now on only table_at() is called. */
 void table_settle(const struct table *t);

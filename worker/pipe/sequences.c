@@ -10,6 +10,8 @@
 #include "data/folder.h"
 #include "data/source.h"
 
+#define BYTES ((size_t)4 << 20) /* of the file */
+
 static enum err_code load_vocab(const char *folder, struct vocab *out, struct err *err)
 {
     char path[PATH_MAX];
@@ -18,16 +20,37 @@ static enum err_code load_vocab(const char *folder, struct vocab *out, struct er
     return rc == ERR_OK ? vocab_load(path, out, err) : rc;
 }
 
+/* A step that meets each of `n` once and, before that, leaves no large part of them out. */
+static size_t stride_of(size_t n)
+{
+    size_t stride = (size_t)(0.618 * (double)n) + 1; /* the golden section */
+
+    for (;; stride++) {
+        size_t a = n;
+        size_t b = stride;
+
+        while (b > 0) {
+            size_t rest = a % b;
+
+            a = b;
+            b = rest;
+        }
+        if (a == 1)
+            return stride;
+    }
+}
+
 static enum err_code read_all(struct source *source, struct sequences *out, struct err *err)
 {
     int64_t until_ms = clock_now_ms() + SEQUENCES_READ_MS;
     int64_t start_ns = clock_cpu_ns();
+    size_t stride = stride_of(source->n_samples);
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; rc == ERR_OK && i < source->n_samples && i < SEQUENCES_MAX; i++) {
         struct sequence s;
 
-        rc = source_get(source, i, 0, &s, err);
+        rc = source_get(source, i * stride % source->n_samples, 0, &s, err);
         if (rc == ERR_OK)
             out->tokens[out->n++] = s.length;
         if (clock_now_ms() > until_ms)
@@ -51,7 +74,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
                                    .keep_case = spec->letters == SPEC_CASE_CASED,
                                    .mask_probability = spec->data.mask_probability,
                                    .seed = (uint64_t)spec->training.seed,
-                                   .most_samples = SEQUENCES_MAX};
+                                   .most_bytes = BYTES};
     enum err_code rc = load_vocab(vocab_folder ? vocab_folder : folder, &vocab, err);
 
     layout_init(&layout, spec);

@@ -17,7 +17,7 @@ struct sequences {
     double make_ms;            /* of CPU time, to make one of them; 0: not measured */
 };
 
-/* The first ones of the job's training file, made as training makes them. `folder` and
+/* Some from all over the job's training file, made as training makes them. `folder` and
  * `vocab_folder` as in pipe/feed.h. Errors of source_load(); *out is left alone then. */
 MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *folder,
                                         const char *vocab_folder, struct sequences *out,

@@ -178,18 +178,27 @@ static void dataset_holds_many_rows(void **state)
     buf_deinit(&text);
 }
 
-static void dataset_stops_reading_when_it_has_enough(void **state)
+static void dataset_takes_its_lines_from_all_over_when_it_need_not_have_all(void **state)
 {
     struct dataset_params p = {
-        .layout = &layout, .vocab = &vocab, .max_length = 16, .most_samples = 2};
+        .layout = &layout, .vocab = &vocab, .max_length = 16, .most_bytes = 20000};
+    struct buf text = {.max = 1 << 22};
     struct dataset d;
+    int n_late = 0;
 
     (void)state;
-    scratch_text("train.tsv", HEADER "a\tb\tneutral\na\tc\tneutral\nbroken\n");
+    assert_int_equal(buf_addf(&text, NULL, HEADER), ERR_OK);
+    for (int i = 0; i < 20000; i++)
+        assert_int_equal(buf_addf(&text, NULL, "a\tb\t%s\n", i < 10000 ? "neutral" : "entailment"),
+                         ERR_OK);
+    scratch_text("train.tsv", text.data);
     assert_int_equal(dataset_load(&p, scratch, &layout.train, &d, NULL), ERR_OK);
-    assert_int_equal(d.n_samples, 2);
-    (void)get(&d, 1);
+    assert_in_range(d.n_samples, 1000, 2000);
+    for (size_t i = 0; i < d.n_samples; i++)
+        n_late += get(&d, i).label == 1;
+    assert_in_range(n_late, d.n_samples * 45 / 100, d.n_samples * 55 / 100);
     dataset_deinit(&d);
+    buf_deinit(&text);
 }
 
 static void dataset_has_no_sample_behind_the_last(void **state)
@@ -237,7 +246,7 @@ int main(void)
         cmocka_unit_test(dataset_truncates_as_the_reference_does),
         cmocka_unit_test(dataset_counts_rows_without_a_label),
         cmocka_unit_test(dataset_holds_many_rows),
-        cmocka_unit_test(dataset_stops_reading_when_it_has_enough),
+        cmocka_unit_test(dataset_takes_its_lines_from_all_over_when_it_need_not_have_all),
         cmocka_unit_test(dataset_has_no_sample_behind_the_last),
         cmocka_unit_test(dataset_tells_a_missing_file_from_a_broken_one),
         cmocka_unit_test(dataset_refuses_lengths_without_room),

@@ -131,6 +131,63 @@ static void lines_are_found_again_by_their_offset(void **state)
     lines_close(l);
 }
 
+/* `n` lines, each its own number. */
+static struct lines *open_numbers(int n)
+{
+    struct buf text = {.max = 1 << 20};
+    struct lines *l;
+
+    for (int i = 1; i <= n; i++)
+        assert_int_equal(buf_addf(&text, NULL, "%d\n", i), ERR_OK);
+    assert_int_equal(lines_open(scratch_text("l", text.data), &l, NULL), ERR_OK);
+    buf_deinit(&text);
+    return l;
+}
+
+static void lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers(void **state)
+{
+    struct lines *l = open_numbers(20000);
+    const char *text;
+    size_t len;
+    bool end;
+    double sum = 0;
+    long before = 0;
+    int n = 0;
+
+    (void)state;
+    lines_thin(l, 4000);
+    while (lines_next(l, &text, &len, &end, NULL) == ERR_OK && !end) {
+        long number = strtol(text, NULL, 10);
+
+        assert_int_equal(lines_number(l), number);
+        assert_int_equal(lines_skipped(l), number != before + 1);
+        before = number;
+        sum += (double)number;
+        n++;
+    }
+    assert_in_range(n, 640, 768);
+    assert_true(sum / n > 9500 && sum / n < 10500);
+    lines_close(l);
+}
+
+static void lines_of_a_short_file_are_not_thinned(void **state)
+{
+    struct lines *l = open_numbers(600);
+    const char *text;
+    size_t len;
+    bool end;
+    int n = 0;
+
+    (void)state;
+    lines_thin(l, 600 * 4);
+    while (lines_next(l, &text, &len, &end, NULL) == ERR_OK && !end) {
+        assert_false(lines_skipped(l));
+        n++;
+    }
+    assert_int_equal(n, 600);
+    lines_close(l);
+}
+
 static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
 {
     struct buf got = {.max = 1024};
@@ -148,6 +205,8 @@ int main(void)
         cmocka_unit_test(lines_of_up_to_1_mib_pass_and_longer_ones_do_not),
         cmocka_unit_test(lines_refuse_ten_megabytes_without_a_line_end),
         cmocka_unit_test(lines_are_found_again_by_their_offset),
+        cmocka_unit_test(lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers),
+        cmocka_unit_test(lines_of_a_short_file_are_not_thinned),
         cmocka_unit_test(lines_of_a_folder_or_of_nothing_are_an_error),
     };
 

@@ -48,7 +48,6 @@ static void table_finds_columns_by_name(void **state)
     assert_memory_equal(row.text, "It \"rains.", 10);
     assert_memory_equal(row.pair, "It's wet", 8);
     assert_int_equal(row.label, 1);
-    assert_int_equal(row.line, 2);
     assert_int_equal(table_next(t, &row, &end, NULL), ERR_OK);
     assert_true(end);
     table_close(t);
@@ -78,7 +77,6 @@ static void table_skips_and_counts_rows_without_agreement(void **state)
     (void)state;
     assert_int_equal(table_next(t, &row, &end, NULL), ERR_OK);
     assert_memory_equal(row.text, "c", 1);
-    assert_int_equal(row.line, 3);
     assert_int_equal(table_next(t, &row, &end, NULL), ERR_OK);
     assert_true(end);
     assert_int_equal(table_unlabelled(t), 2);

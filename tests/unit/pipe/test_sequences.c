@@ -1,14 +1,17 @@
 #include "pipe/sequences.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 
 #define VOCAB "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
@@ -65,6 +68,29 @@ static void sequences_are_read_cut_as_training_cuts_them(void **state)
     assert_true(l.mean_square == (36 + 144) / 2.0);
 }
 
+/* Pairs of 5 tokens and, behind them, as many of 11. */
+static void sequences_come_from_all_over_a_file_that_is_sorted(void **state)
+{
+    struct spec spec = make_spec();
+    struct buf text = {.max = 1 << 22};
+    struct sequences s;
+    char sorted[64];
+
+    (void)state;
+    (void)snprintf(sorted, sizeof sorted, "%s/sorted", folder);
+    assert_int_equal(mkdir(sorted, 0700), 0);
+    assert_int_equal(buf_addf(&text, NULL, "index\tsentence1\tsentence2\tgold_label\n"), ERR_OK);
+    for (int i = 0; i < 40000; i++)
+        assert_int_equal(
+            buf_addf(&text, NULL, "%05d\t%s\tc\tneutral\n", i, i < 20000 ? "a" : "a b a b a b a"),
+            ERR_OK);
+    write_text("sorted/train.tsv", text.data);
+    assert_int_equal(sequences_read(&spec, sorted, folder, &s, NULL), ERR_OK);
+    assert_true(s.n > 1000);
+    assert_true(fabs(sequences_lengths(&s).mean - 8) < 0.5);
+    buf_deinit(&text);
+}
+
 static void sequences_of_missing_data_are_an_error_and_leave_the_result(void **state)
 {
     struct spec spec = make_spec();
@@ -113,6 +139,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sequences_are_read_cut_as_training_cuts_them),
+        cmocka_unit_test(sequences_come_from_all_over_a_file_that_is_sorted),
         cmocka_unit_test(sequences_of_missing_data_are_an_error_and_leave_the_result),
         cmocka_unit_test(sequences_that_are_made_up_have_the_usual_mean_and_spread),
         cmocka_unit_test(sequences_are_dealt_so_that_micro_batches_are_alike),
