@@ -1,7 +1,7 @@
 #!/bin/bash
 # Builds Kubernetes and its tools from their Go modules into $CACHE/bin, each once.
 #
-#   hack/cluster/build.sh envtest   etcd, API server, controller manager, kubectl
+#   hack/cluster/build.sh envtest   etcd, API server, controller manager, kubectl and helm
 #   hack/cluster/build.sh cluster   what a cluster made from packages needs, kind and helm
 #   hack/cluster/build.sh tools     kind, kubectl and helm, where the machine's own will not do
 #
@@ -30,8 +30,9 @@ wanted() {
     # the node image has a kubectl in it, so a cluster from packages needs ours in any case
     [ "$what" = cluster ] || tool_is_good kubectl || echo kubectl
     [ "$what" != cluster ] || echo kubectl
-    [ "$what" != envtest ] || return 0
-    for tool in kind helm; do tool_is_good "$tool" || echo "$tool"; done
+    for tool in kind helm; do
+        [ "$what $tool" = 'envtest kind' ] || tool_is_good "$tool" || echo "$tool"
+    done
 }
 
 is_built() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1.version" 2>/dev/null)" = "${version_of[$1]:-$K8S_VERSION}" ]; }
