@@ -70,7 +70,8 @@ static enum err_code print_report(const struct local *l, const struct source *fr
                             .whatif = &whatif,
                             .stale = from->is_cluster ? from->cluster.stale : from->stale,
                             .n_closed = from->file.n_closed,
-                            .cluster = from->is_cluster ? &from->cluster : NULL};
+                            .cluster = from->is_cluster ? &from->cluster : NULL,
+                            .is_micro_open = l->is_micro_open};
     struct buf json = {.max = REPORT_MAX_BYTES};
     enum err_code rc;
 

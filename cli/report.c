@@ -89,6 +89,18 @@ void report_unusable(const struct cluster *c, FILE *out)
         (void)fprintf(out, "%-11s and %d more\n", "", n - REPORT_UNUSABLE_MAX);
 }
 
+/* Who chose the number of micro-batches is told too: the planner's may change with the nodes. */
+static void print_batch(const struct report *r, FILE *out)
+{
+    int sequences = r->request->spec->training.batch_size;
+    int n = r->placement->micro_batches;
+
+    (void)fprintf(out, "%-11s %d %s in %d %s of %d, %s\n", "batch", sequences,
+                  sequences == 1 ? "sequence" : "sequences", n,
+                  n == 1 ? "micro-batch" : "micro-batches", sequences / n,
+                  r->is_micro_open ? "which the planner chose" : "as the job says");
+}
+
 /* The slowest stage, or a link that is slower still. */
 static void print_bottleneck(const struct report *r, FILE *out)
 {
@@ -162,6 +174,7 @@ void report_text(const struct report *r, FILE *out)
     else
         (void)fprintf(out, "no plan is faster than %.1f ms, so at most %.1f%% are left\n",
                       p->bound_ms, 100 * gap(r));
+    print_batch(r, out);
     print_bottleneck(r, out);
     print_strategy(r, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
     print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
@@ -300,6 +313,8 @@ enum err_code report_json(const struct report *r, struct buf *out, struct err *e
     jsonw_double(&w, "boundMs", p->bound_ms);
     jsonw_double(&w, "gap", gap(r));
     jsonw_int(&w, "bottleneck", p->bottleneck);
+    jsonw_int(&w, "microBatches", p->micro_batches);
+    jsonw_bool(&w, "microBatchesChosen", r->is_micro_open);
     write_ms(&w, "evenStepMs", p->even_step_ms);
     write_ms(&w, "dynamicStepMs", p->dynamic_step_ms);
     write_stages(r, &w);

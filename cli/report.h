@@ -22,10 +22,11 @@ struct report {
     const char *const *stale;      /* of each node: stale_reason(); NULL: all were measured now */
     int n_closed;                  /* nodes of a file that take no pods */
     const struct cluster *cluster; /* whose nodes they are; NULL: not a cluster's */
+    bool is_micro_open;            /* the job left the number of micro-batches to the planner */
 };
 
 /* The table of stages, notes on whose figures do not hold, then a line for each of: step,
- * bottleneck, other strategies, one node more and fewer, nodes left out. */
+ * batch, bottleneck, other strategies, one node more and fewer, nodes left out. */
 void report_text(const struct report *r, FILE *out);
 
 /* The same for programs. ERR_LIMIT or ERR_NO_MEMORY. */

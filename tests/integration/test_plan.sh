@@ -31,6 +31,7 @@ plan() { # plan CODE WORDS ARGUMENT...
 job job.yaml
 job manual.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: slow}]}'
 job stranger.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: x}]}'
+job two.yaml '  training: {microBatches: 2}'
 nodes nodes.yaml 4Gi
 nodes small.yaml 600Mi
 j=(-f "$work/job.yaml")
@@ -40,6 +41,14 @@ check 'a plan is explained as YAML' plan 0 '^evenStepMs: ' "${j[@]}" --nodes "$w
 faster() { [ "$("$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o json |
     jq '.gap == 0 and .evenStepMs > 1.8 * .predictedStepMs and (.stages | length) == 3')" = true ]; }
 check 'a plan is explained as JSON: optimal, and twice as fast as Even' faster
+check 'a number of micro-batches that is left open is told, and who chose it' \
+    plan 0 '^batch .* sequences in [0-9]* micro-batch.*, which the planner chose$' "${j[@]}" --nodes "$work/nodes.yaml"
+check 'one that the job names is told as such' \
+    plan 0 '^batch .* in 2 micro-batches of .*, as the job says$' -f "$work/two.yaml" --nodes "$work/nodes.yaml"
+chosen() { [ "$("$bin/kubectl-skyjob" plan -f "$work/$1" --nodes "$work/nodes.yaml" -o json |
+    jq -c '[.microBatches > 0, .microBatches == 2, .microBatchesChosen]')" = "$2" ]; }
+check 'JSON holds the number that was chosen' chosen job.yaml '[true,false,true]'
+check 'and the one that was asked for' chosen two.yaml '[true,true,false]'
 from_pipe() { plan 0 'bottleneck' "${j[@]}" --nodes - <"$work/nodes.yaml"; }
 check 'nodes can come from a pipe' from_pipe
 sed 's/skyjob.dev.gflops/skyjob.dev\/link-mbit: "1", &/' "$work/nodes.yaml" >"$work/far.yaml"

@@ -34,7 +34,7 @@ static int solve(void **state)
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
     at.request = (struct partition_request){
         .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
-    at.report = (struct report){&at.request, &at.placement, &at.whatif, NULL, 2, NULL};
+    at.report = (struct report){&at.request, &at.placement, &at.whatif, NULL, 2, NULL, false};
     if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
         partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
         whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)
@@ -50,6 +50,7 @@ static void report_tells_people_all_there_is_to_know(void **state)
                                         "taken to have 39 tokens, as is usual, since",
                                         "step        ",
                                         "no plan of these nodes is faster",
+                                        "batch       32 sequences in 8 micro-batches of 4, as the",
                                         "bottleneck  ",
                                         "Even        ",
                                         "Dynamic     ",
@@ -68,6 +69,31 @@ static void report_tells_people_all_there_is_to_know(void **state)
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!strstr(text, words[i]))
             fail_msg("\"%s\" is not in\n%s", words[i], text);
+    free(text);
+}
+
+static void report_says_when_the_planner_chose_the_micro_batches(void **state)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+    struct buf json = {.max = REPORT_MAX_BYTES};
+    struct json *root = NULL;
+
+    (void)state;
+    assert_non_null(out);
+    at.report.is_micro_open = true;
+    at.placement.micro_batches = 1;
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    assert_non_null(strstr(text, "\nbatch       32 sequences in 1 micro-batch of 32, which the "
+                                 "planner chose\n"));
+    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
+    assert_int_equal(json_int(json_get(root, "microBatches"), 0), 1);
+    assert_true(json_bool(json_get(root, "microBatchesChosen"), false));
+    json_free(root);
+    buf_deinit(&json);
     free(text);
 }
 
@@ -147,6 +173,8 @@ static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
     assert_true(json_double(json_get(first, "gap"), -1) >= 0);
     assert_string_equal(json_string(json_path(first, "oneMore.like"), ""), "fast");
     assert_int_equal(json_int(json_get(first, "closedNodes"), 0), 2);
+    assert_int_equal(json_int(json_get(first, "microBatches"), 0), 8);
+    assert_false(json_bool(json_get(first, "microBatchesChosen"), true));
     assert_true(json_double(json_path(first, "lengths.mean"), 0) == 39);
     assert_true(json_bool(json_path(first, "lengths.guessed"), false));
     json_free(first);
@@ -160,6 +188,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
+        cmocka_unit_test_setup(report_says_when_the_planner_chose_the_micro_batches, solve),
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),
