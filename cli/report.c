@@ -26,6 +26,24 @@ static const char *name_of(const struct report *r, int node)
 
 /* --- for people --- */
 
+/* The width of a list's names, one more of which is `name`. */
+static int widen(int width, const char *name)
+{
+    char text[SHOW_NAME_CHARS + 1];
+    int n = show_name(name, text);
+
+    return n > width ? n : width;
+}
+
+/* The name of a list's line, and room behind it so that what follows stands in a column. */
+static void print_name(FILE *out, const char *name, const char *end, int width)
+{
+    char text[SHOW_NAME_CHARS + 1];
+    int n = show_name(name, text);
+
+    (void)fprintf(out, "%s%s%*s ", text, end, width - n, "");
+}
+
 static void print_strategy(const struct report *r, FILE *out, enum spec_strategy strategy,
                            double ms)
 {
@@ -43,16 +61,19 @@ static void print_whatif(const struct report *r, FILE *out)
 {
     const struct whatif *w = r->whatif;
     double now = r->placement->predicted_step_ms;
+    int width = 0;
 
     if (r->placement->strategy != SPEC_STRATEGY_OPTIMAL)
         return;
     (void)fprintf(out, "%-11s like %s: %.1f ms (%+.1f%%)\n", "one more", name_of(r, w->like),
                   w->more_ms, 100 * (w->more_ms / now - 1));
+    for (int i = 0; i < w->n_fewer; i++)
+        width = widen(width, name_of(r, w->fewer[i].node));
     for (int i = 0; i < w->n_fewer; i++) {
         double ms = w->fewer[i].step_ms;
 
-        (void)fprintf(out, "%-11s without %s: ", i ? "" : "one fewer",
-                      name_of(r, w->fewer[i].node));
+        (void)fprintf(out, "%-11s without ", i ? "" : "one fewer");
+        print_name(out, name_of(r, w->fewer[i].node), ":", width);
         if (ms < 0)
             (void)fprintf(out, "nothing fits\n");
         else
@@ -63,10 +84,15 @@ static void print_whatif(const struct report *r, FILE *out)
 static void print_left_out(const struct report *r, FILE *out)
 {
     const struct placement *p = r->placement;
+    int width = 0;
 
     for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        (void)fprintf(out, "%-11s %s: %s\n", i ? "" : "left out", name_of(r, p->left_out[i].node),
-                      p->left_out[i].reason);
+        width = widen(width, name_of(r, p->left_out[i].node));
+    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
+        (void)fprintf(out, "%-11s ", i ? "" : "left out");
+        print_name(out, name_of(r, p->left_out[i].node), ":", width);
+        (void)fprintf(out, "%s\n", p->left_out[i].reason);
+    }
     if (p->n_left_out > PARTITION_LEFT_OUT_MAX)
         (void)fprintf(out, "%-11s and %d more\n", "", p->n_left_out - PARTITION_LEFT_OUT_MAX);
     if (r->n_closed > 0)
@@ -76,14 +102,21 @@ static void print_left_out(const struct report *r, FILE *out)
 
 void report_unusable(const struct cluster *c, FILE *out)
 {
+    int width = 0;
     int n = 0;
 
+    for (int i = 0; i < c->n_machines; i++)
+        if (c->machines[i].why_not[0] && n++ < REPORT_UNUSABLE_MAX)
+            width = widen(width, c->machines[i].node.name);
+    n = 0;
     for (int i = 0; i < c->n_machines; i++) {
         const struct cluster_machine *m = &c->machines[i];
 
-        if (m->why_not[0] && n++ < REPORT_UNUSABLE_MAX)
-            (void)fprintf(out, "%-11s %s %s\n", n == 1 ? "not usable" : "", m->node.name,
-                          m->why_not);
+        if (m->why_not[0] == '\0' || n++ >= REPORT_UNUSABLE_MAX)
+            continue;
+        (void)fprintf(out, "%-11s ", n == 1 ? "not usable" : "");
+        print_name(out, m->node.name, "", width);
+        (void)fprintf(out, "%s\n", m->why_not);
     }
     if (n > REPORT_UNUSABLE_MAX)
         (void)fprintf(out, "%-11s and %d more\n", "", n - REPORT_UNUSABLE_MAX);

@@ -42,22 +42,51 @@ void show_duration(double seconds, char out[static 32])
         (void)snprintf(out, 32, "%ld:%02ld", s / 60, s % 60);
 }
 
+int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1])
+{
+    static const char gap[] = "...";
+    int n_tail = (SHOW_NAME_CHARS - (int)strlen(gap)) / 2;
+    int n_head = SHOW_NAME_CHARS - (int)strlen(gap) - n_tail;
+    size_t n = strlen(name);
+
+    if (n <= SHOW_NAME_CHARS)
+        return snprintf(out, SHOW_NAME_CHARS + 1, "%s", name);
+    return snprintf(out, SHOW_NAME_CHARS + 1, "%.*s%s%s", n_head, name, gap, name + n - n_tail);
+}
+
+/* Of the column of nodes. */
+static int name_width(const struct partition_request *request, const struct placement *placement)
+{
+    int width = (int)strlen("NODE");
+
+    for (int s = 0; s < placement->n_stages; s++) {
+        char name[SHOW_NAME_CHARS + 1];
+        int n = show_name(request->nodes[placement->stages[s].node].name, name);
+
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
 void show_plan(FILE *out, const struct partition_request *request,
                const struct placement *placement)
 {
     double slowest = placement->stages[placement->bottleneck].predicted_ms;
+    int width = name_width(request, placement);
 
-    (void)fprintf(out, "%-6s %-14s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", "NODE", "CPU",
+    (void)fprintf(out, "%-6s %-*s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", width, "NODE", "CPU",
                   "GFLOP/S", "UNITS", "PREDICTED", "BUSY", "MEMORY");
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *stage = &placement->stages[s];
         const struct node *n = &request->nodes[stage->node];
         int bar = (int)lround(BAR_CHARS * stage->predicted_ms / slowest);
+        char name[SHOW_NAME_CHARS + 1];
         char units[MODEL_NAME_BYTES];
 
+        (void)show_name(n->name, name);
         model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
         (void)fprintf(
-            out, "%-6d %-14s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s, n->name,
+            out, "%-6d %-*s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s, width, name,
             n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
             100 * placement->micro_batches * stage->predicted_ms / placement->predicted_step_ms,
             (long long)((stage->memory_bytes + MIB - 1) / MIB), bar, "########################");

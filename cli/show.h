@@ -12,7 +12,13 @@
 #include "balance/partition.h"
 
 #define SHOW_LINE_BYTES 256
+#define SHOW_NAME_CHARS 40
 #define SHOW_EVERY_MS   5000 /* between lines where they cannot be written over */
+
+/* A node's name as lists and tables have it: of one longer than SHOW_NAME_CHARS the middle is
+ * "...", since some clouds tell their nodes apart at the front and others at the end. Returns its
+ * length. */
+int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1]);
 
 /* Table: node, its CPU and speed, units in words, predicted time of a micro-batch with a
  * bar, share of the step that it is busy, memory. */

@@ -269,11 +269,13 @@ static void cluster_lists_the_first_nodes_that_cannot_be_used(void **state)
     (void)state;
     add_node(&c, GOOD("good"));
     for (int i = 0; i < REPORT_UNUSABLE_MAX + 3; i++)
-        add_node(&c, NODE("late", SPEED("1"), SIZE("2", "4Gi")));
+        add_node(&c, i ? NODE("late", SPEED("1"), SIZE("2", "4Gi"))
+                       : NODE("belated", SPEED("1"), SIZE("2", "4Gi")));
     assert_int_equal(cluster_close(&c, NULL), ERR_OK);
     report_unusable(&c, out);
     (void)fclose(out);
-    assert_non_null(strstr(text, "not usable  late is not ready\n"));
+    assert_non_null(strstr(text, "not usable  belated is not ready\n"
+                                 "            late    is not ready\n"));
     assert_non_null(strstr(text, "and 3 more\n"));
     assert_null(strstr(text, "good"));
     free(text);

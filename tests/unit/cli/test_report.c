@@ -97,6 +97,35 @@ static void report_says_when_the_planner_chose_the_micro_batches(void **state)
     free(text);
 }
 
+static void report_lists_left_out_nodes_in_columns(void **state)
+{
+    static const char *const lines[] = {
+        "\nleft out    slow:                                     for its speed\n",
+        "\n            a-node-of-a-name-th...body-would-want-it: for its name\n",
+    };
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    assert_non_null(out);
+    (void)snprintf(at.nodes[2].name, sizeof at.nodes[2].name,
+                   "a-node-of-a-name-that-is-longer-than-anybody-would-want-it");
+    at.placement.n_left_out = 2;
+    at.placement.left_out[0].node = 0;
+    at.placement.left_out[1].node = 2;
+    (void)snprintf(at.placement.left_out[0].reason, sizeof at.placement.left_out[0].reason,
+                   "for its speed");
+    (void)snprintf(at.placement.left_out[1].reason, sizeof at.placement.left_out[1].reason,
+                   "for its name");
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
+        if (!strstr(text, lines[i]))
+            fail_msg("\"%s\" is not in\n%s", lines[i], text);
+    free(text);
+}
+
 static void report_names_a_link_that_is_slower_than_every_stage(void **state)
 {
     char *text = NULL;
@@ -189,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
         cmocka_unit_test_setup(report_says_when_the_planner_chose_the_micro_batches, solve),
+        cmocka_unit_test_setup(report_lists_left_out_nodes_in_columns, solve),
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),

@@ -136,13 +136,34 @@ static void show_lines_come_slowly_where_they_cannot_be_written_over(void **stat
     free(text);
 }
 
-static void show_plan_has_a_row_for_every_stage(void **state)
+#define LONG_HEAD "gke-training-east1-"
+#define LONG_TAIL "pool-2-7f3c9d1b-xk2"
+
+static void show_names_that_are_long_lose_their_middle(void **state)
+{
+    static const struct {
+        const char *name, *text;
+    } rows[] = {
+        {"worker-0", "worker-0"},
+        {LONG_HEAD LONG_TAIL "-4", LONG_HEAD LONG_TAIL "-4"}, /* as long as may be */
+        {LONG_HEAD "-of-the-" LONG_TAIL, "gke-training-east1-...ool-2-7f3c9d1b-xk2"},
+    };
+    char text[SHOW_NAME_CHARS + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(show_name(rows[i].name, text), strlen(rows[i].text));
+        assert_string_equal(text, rows[i].text);
+    }
+}
+
+/* The table for these names; free() it. */
+static char *plan_of(const char *first, const char *second)
 {
     struct spec spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
                         .placement = {.min_stages = 2, .max_stages = 2}};
-    struct node nodes[] = {
-        {.name = "worker-0", .cpu_milli = 500, .gflops = 20, .memory_bytes = (int64_t)4 << 30},
-        {.name = "worker-1", .cpu_milli = 2000, .gflops = 80, .memory_bytes = (int64_t)4 << 30}};
+    struct node nodes[] = {{.cpu_milli = 500, .gflops = 20, .memory_bytes = (int64_t)4 << 30},
+                           {.cpu_milli = 2000, .gflops = 80, .memory_bytes = (int64_t)4 << 30}};
     struct partition_request request = {
         .spec = &spec, .nodes = nodes, .n_nodes = 2, .link = COST_LINK_DEFAULT};
     struct placement placement;
@@ -150,16 +171,48 @@ static void show_plan_has_a_row_for_every_stage(void **state)
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
 
-    (void)state;
+    (void)snprintf(nodes[0].name, sizeof nodes[0].name, "%s", first);
+    (void)snprintf(nodes[1].name, sizeof nodes[1].name, "%s", second);
     assert_int_equal(model_preset("BertMini", &spec.model, NULL), ERR_OK);
     assert_int_equal(partition_solve(&request, &placement, NULL), ERR_OK);
     show_plan(out, &request, &placement);
     (void)fclose(out);
+    return text;
+}
+
+static void show_plan_has_a_row_for_every_stage(void **state)
+{
+    char *text = plan_of("worker-0", "worker-1");
+
+    (void)state;
+    assert_non_null(strstr(text, "STAGE  NODE       CPU  GFLOP/S  UNITS"));
     assert_non_null(strstr(text, "PREDICTED"));
-    assert_non_null(strstr(text, "worker-0         0.5     20.0"));
-    assert_non_null(strstr(text, "worker-1           2     80.0"));
+    assert_non_null(strstr(text, "worker-0   0.5     20.0"));
+    assert_non_null(strstr(text, "worker-1     2     80.0"));
     assert_non_null(strstr(text, "########################\n")); /* the bottleneck's bar */
     free(text);
+}
+
+static void show_plan_keeps_its_columns_whatever_nodes_are_called(void **state)
+{
+    static const char *const names[] = {"a", "worker-10-of-20", LONG_HEAD "-of-the-" LONG_TAIL};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *text = plan_of(names[i], "worker-1");
+        const char *header = strstr(text, "UNITS");
+        long column = header ? header - text : -1;
+        int n_rows = 0;
+
+        for (char *row = strchr(text, '\n'); row && row[1]; row = strchr(row + 1, '\n')) {
+            assert_true((long)strcspn(row + 1, "\n") > column);
+            assert_int_equal(row[column], ' ');
+            assert_int_not_equal(row[1 + column], ' ');
+            n_rows++;
+        }
+        assert_int_equal(n_rows, 2);
+        free(text);
+    }
 }
 
 int main(void)
@@ -171,7 +224,9 @@ int main(void)
         cmocka_unit_test(show_progress_says_what_is_going_on_before_the_first_step),
         cmocka_unit_test(show_result_has_metrics_and_what_one_should_know),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
+        cmocka_unit_test(show_names_that_are_long_lose_their_middle),
         cmocka_unit_test(show_plan_has_a_row_for_every_stage),
+        cmocka_unit_test(show_plan_keeps_its_columns_whatever_nodes_are_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
