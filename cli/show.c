@@ -5,15 +5,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/text.h"
+
 #define BAR_CHARS 24
 #define MIB       ((int64_t)1 << 20)
-
-static void add(char *out, size_t bytes, const char *text)
-{
-    size_t n = strlen(out);
-
-    (void)snprintf(out + n, bytes - n, "%s", text);
-}
 
 void show_number(double value, char out[static 32])
 {
@@ -97,20 +92,15 @@ static void add_stage_times(const struct progress *p, char *out, size_t bytes)
 {
     if (p->n_stage_ms == 0)
         return;
-    add(out, bytes, "  stages");
-    for (int i = 0; i < p->n_stage_ms; i++) {
-        char ms[32];
-
-        (void)snprintf(ms, sizeof ms, " %.1f", p->stage_ms[i]);
-        add(out, bytes, ms);
-    }
-    add(out, bytes, " ms");
+    text_add(out, bytes, "  stages");
+    for (int i = 0; i < p->n_stage_ms; i++)
+        text_add(out, bytes, " %.1f", p->stage_ms[i]);
+    text_add(out, bytes, " ms");
 }
 
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES])
 {
     char number[32];
-    char part[96];
 
     if (p->state != PROGRESS_TRAINING && p->state != PROGRESS_EVALUATING && p->step == 0) {
         (void)snprintf(out, SHOW_LINE_BYTES, "%s",
@@ -121,26 +111,20 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     }
     (void)snprintf(out, SHOW_LINE_BYTES, "step %lld/%lld", (long long)p->step,
                    (long long)p->total_steps);
-    if (isfinite(p->loss)) {
-        (void)snprintf(part, sizeof part, "  loss %.4f", p->loss);
-        add(out, SHOW_LINE_BYTES, part);
-    }
+    if (isfinite(p->loss))
+        text_add(out, SHOW_LINE_BYTES, "  loss %.4f", p->loss);
     if (p->tokens_per_second > 0) {
         show_number(p->tokens_per_second, number);
-        (void)snprintf(part, sizeof part, "  %s tokens/s", number);
-        add(out, SHOW_LINE_BYTES, part);
+        text_add(out, SHOW_LINE_BYTES, "  %s tokens/s", number);
     }
-    if (p->skipped_steps > 0) {
-        (void)snprintf(part, sizeof part, "  %lld skipped", (long long)p->skipped_steps);
-        add(out, SHOW_LINE_BYTES, part);
-    }
+    if (p->skipped_steps > 0)
+        text_add(out, SHOW_LINE_BYTES, "  %lld skipped", (long long)p->skipped_steps);
     add_stage_times(p, out, SHOW_LINE_BYTES);
     if (p->state == PROGRESS_EVALUATING) {
-        add(out, SHOW_LINE_BYTES, "  evaluating");
+        text_add(out, SHOW_LINE_BYTES, "  evaluating");
     } else if (p->eta_seconds >= 0) {
         show_duration(p->eta_seconds, number);
-        (void)snprintf(part, sizeof part, "  ETA %s", number);
-        add(out, SHOW_LINE_BYTES, part);
+        text_add(out, SHOW_LINE_BYTES, "  ETA %s", number);
     }
 }
 

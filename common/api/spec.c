@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/stages.h"
+#include "base/text.h"
 
 #define AT(member) offsetof(struct spec, member), sizeof(((struct spec *)0)->member)
 
@@ -108,8 +109,7 @@ static enum err_code wrong_word(const struct spec_field *f, const char *s, struc
     char list[160] = "";
 
     for (int i = 0; f->words[i]; i++)
-        (void)snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i ? ", " : "",
-                       f->words[i]);
+        text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
     return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is none of: %s", f->path, s, list);
 }
 

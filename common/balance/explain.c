@@ -1,33 +1,19 @@
 #include "balance/explain.h"
 
-#include <stdarg.h>
 #include <stdio.h>
-#include <string.h>
+
+#include "base/text.h"
 
 #define MIB ((int64_t)1 << 20)
-
-/* Append as long as it fits; what does not is cut off. */
-static void add(char out[static PLAN_REASON_BYTES], const char *fmt, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void add(char out[static PLAN_REASON_BYTES], const char *fmt, ...)
-{
-    size_t n = strlen(out);
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(out + n, PLAN_REASON_BYTES - n, fmt, args);
-    va_end(args);
-}
 
 static void add_other(const struct placement *p, const char *name, double ms,
                       char out[static PLAN_REASON_BYTES])
 {
     if (ms < 0)
-        add(out, " %s does not fit into memory or minStages.", name);
+        text_add(out, PLAN_REASON_BYTES, " %s does not fit into memory or minStages.", name);
     else
-        add(out, " %s would take %.0f ms, %.2f times as long.", name, ms,
-            ms / p->predicted_step_ms);
+        text_add(out, PLAN_REASON_BYTES, " %s would take %.0f ms, %.2f times as long.", name, ms,
+                 ms / p->predicted_step_ms);
 }
 
 static void add_comparison(const struct placement *p, char out[static PLAN_REASON_BYTES])
@@ -35,14 +21,16 @@ static void add_comparison(const struct placement *p, char out[static PLAN_REASO
     double gap = p->predicted_step_ms / p->bound_ms - 1;
 
     if (gap < 1e-6)
-        add(out, " No other cut, order or choice of these nodes is faster.");
+        text_add(out, PLAN_REASON_BYTES,
+                 " No other cut, order or choice of these nodes is faster.");
     else if (p->strategy == SPEC_STRATEGY_OPTIMAL)
-        add(out,
+        text_add(
+            out, PLAN_REASON_BYTES,
             " No plan can be faster than %.0f ms, so this one is at most %.1f%% from the best.",
             p->bound_ms, 100 * gap);
     else
-        add(out, " Strategy %s was asked for; Optimal could take %.0f ms.",
-            spec_strategy_name(p->strategy), p->bound_ms);
+        text_add(out, PLAN_REASON_BYTES, " Strategy %s was asked for; Optimal could take %.0f ms.",
+                 spec_strategy_name(p->strategy), p->bound_ms);
     if (p->strategy != SPEC_STRATEGY_EVEN)
         add_other(p, "Even", p->even_step_ms, out);
     if (p->strategy != SPEC_STRATEGY_DYNAMIC)
@@ -65,7 +53,8 @@ static void add_link(const struct partition_request *r, const struct placement *
     int from = p->stages[s].node;
     int to = p->stages[s + 1].node;
 
-    add(out,
+    text_add(
+        out, PLAN_REASON_BYTES,
         " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms a micro-batch each "
         "way.",
         r->nodes[from].name, r->nodes[to].name, partition_link(r, from, to)->bytes_per_s / 1e6,
@@ -83,22 +72,25 @@ void explain_placement(const struct partition_request *request, const struct pla
 
     out[0] = '\0';
     model_range_name(&request->spec->model, slow->first_unit, slow->n_units, units);
-    add(out, "A step is predicted to take %.0f ms with %d %s and %d %s of %d %s.",
-        placement->predicted_step_ms, placement->n_stages,
-        placement->n_stages == 1 ? "stage" : "stages", placement->micro_batches,
-        placement->micro_batches == 1 ? "micro-batch" : "micro-batches", each,
-        each == 1 ? "sequence" : "sequences");
+    text_add(out, PLAN_REASON_BYTES,
+             "A step is predicted to take %.0f ms with %d %s and %d %s of %d %s.",
+             placement->predicted_step_ms, placement->n_stages,
+             placement->n_stages == 1 ? "stage" : "stages", placement->micro_batches,
+             placement->micro_batches == 1 ? "micro-batch" : "micro-batches", each,
+             each == 1 ? "sequence" : "sequences");
     if (edge >= 0)
         add_link(request, placement, edge, out);
-    add(out, " The %s is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
-        edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
-        slow->predicted_ms, node->gflops);
+    text_add(out, PLAN_REASON_BYTES,
+             " The %s is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
+             edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
+             slow->predicted_ms, node->gflops);
     add_comparison(placement, out);
     for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        add(out, " Left out: %.60s (%s).", request->nodes[placement->left_out[i].node].name,
-            placement->left_out[i].reason);
+        text_add(out, PLAN_REASON_BYTES, " Left out: %.60s (%s).",
+                 request->nodes[placement->left_out[i].node].name, placement->left_out[i].reason);
     if (placement->n_left_out > PARTITION_LEFT_OUT_MAX)
-        add(out, " And %d more.", placement->n_left_out - PARTITION_LEFT_OUT_MAX);
+        text_add(out, PLAN_REASON_BYTES, " And %d more.",
+                 placement->n_left_out - PARTITION_LEFT_OUT_MAX);
 }
 
 static void compare(const struct partition_request *request, const struct placement *placement,

@@ -1,8 +1,8 @@
 /* From a plan to workers that know each other, and to their end. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "control/parts.h"
 
 static void set_running(struct round *r, enum condition_value value, enum round_news news,
@@ -45,12 +45,8 @@ static void show_plan(struct round *r)
     (void)snprintf(to->strategy, sizeof to->strategy, "%s",
                    spec_strategy_name(plan->spec.placement.strategy));
     to->nodes[0] = '\0';
-    for (int i = 0; i < plan->n_stages; i++) {
-        size_t n = strlen(to->nodes);
-
-        (void)snprintf(to->nodes + n, sizeof to->nodes - n, "%s%s", i ? "," : "",
-                       plan->stages[i].node);
-    }
+    for (int i = 0; i < plan->n_stages; i++)
+        text_add(to->nodes, sizeof to->nodes, "%s%s", i ? "," : "", plan->stages[i].node);
     to->predicted_step_ms = plan->predicted_step_ms;
     to->bound_ms = plan->bound_ms;
     to->even_step_ms = plan->even_step_ms;
@@ -228,17 +224,6 @@ static void take_progress(struct round *r, const struct progress *from)
     }
 }
 
-__attribute__((format(printf, 2, 3))) static void add(char text[static STATUS_MESSAGE_BYTES],
-                                                      const char *fmt, ...)
-{
-    size_t n = strlen(text);
-    va_list args;
-
-    va_start(args, fmt);
-    (void)vsnprintf(text + n, STATUS_MESSAGE_BYTES - n, fmt, args);
-    va_end(args);
-}
-
 static void say_progress(struct round *r)
 {
     const struct status_progress *p = &r->out->status.progress;
@@ -246,11 +231,11 @@ static void say_progress(struct round *r)
 
     if (p->step == 0 || p->total_steps == 0)
         return;
-    add(text, "Step %lld of %lld, loss %s, %lld tokens/s", (long long)p->step,
-        (long long)p->total_steps, p->loss, (long long)p->tokens_per_second);
+    text_add(text, sizeof text, "Step %lld of %lld, loss %s, %lld tokens/s", (long long)p->step,
+             (long long)p->total_steps, p->loss, (long long)p->tokens_per_second);
     if (p->skipped_steps > 0)
-        add(text, ", %lld steps skipped", (long long)p->skipped_steps);
-    add(text, ".");
+        text_add(text, sizeof text, ", %lld steps skipped", (long long)p->skipped_steps);
+    text_add(text, sizeof text, ".");
     round_say(r, "Running", text);
 }
 
@@ -290,7 +275,8 @@ static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct rou
 
     for (int i = 0; i < p->n_metrics; i++)
         if (task_is_ranked_by(task, p->metrics[i].name) == is_ranking)
-            add(text, ", %s %s", p->metrics[i].name, p->metrics[i].value);
+            text_add(text, STATUS_MESSAGE_BYTES, ", %s %s", p->metrics[i].name,
+                     p->metrics[i].value);
 }
 
 static void complete(struct round *r)
@@ -306,14 +292,14 @@ static void complete(struct round *r)
     s->completion_ms = r->seen->now_ms;
     if (s->start_ms == 0)
         s->start_ms = s->completion_ms;
-    add(text, "%lld %s in %lld s", (long long)s->progress.step,
-        s->progress.step == 1 ? "step" : "steps",
-        (long long)(s->completion_ms - s->start_ms) / 1000);
+    text_add(text, sizeof text, "%lld %s in %lld s", (long long)s->progress.step,
+             s->progress.step == 1 ? "step" : "steps",
+             (long long)(s->completion_ms - s->start_ms) / 1000);
     if (s->progress.skipped_steps > 0)
-        add(text, " (%lld skipped)", (long long)s->progress.skipped_steps);
+        text_add(text, sizeof text, " (%lld skipped)", (long long)s->progress.skipped_steps);
     add_metrics(text, r, true);
     add_metrics(text, r, false);
-    add(text, ".");
+    text_add(text, sizeof text, ".");
     set_running(r, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
     round_set(
         r, NEWS_NORMAL,

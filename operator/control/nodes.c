@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "control/manifest.h"
 #include "control/parts.h"
 
@@ -356,12 +357,9 @@ static void assume_speeds(struct nodes *out)
 static void write_left_out(const struct candidates *c, char *out, size_t bytes)
 {
     out[0] = '\0';
-    for (int i = USABLE + 1; i < WHY_COUNT; i++) {
-        size_t n = strlen(out);
-
+    for (int i = USABLE + 1; i < WHY_COUNT; i++)
         if (c->n_why[i] > 0)
-            (void)snprintf(out + n, bytes - n, "%s%d %s", n ? ", " : "", c->n_why[i], why_word(i));
-    }
+            text_add(out, bytes, "%s%d %s", out[0] ? ", " : "", c->n_why[i], why_word(i));
 }
 
 void nodes_survey(struct round *r, struct nodes *out)

@@ -6,6 +6,7 @@
 #include "balance/choose.h"
 #include "balance/explain.h"
 #include "balance/network.h"
+#include "base/text.h"
 #include "control/parts.h"
 
 #define MIB ((int64_t)1 << 20)
@@ -83,35 +84,26 @@ static bool waits_for_data(struct round *r)
 /* A figure that an administrator declared in vain must not be passed over in silence. */
 static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
 {
-    size_t n = strlen(text);
-
     if (nodes->n_bad_marks == 0)
         return;
-    (void)snprintf(text + n, bytes - n, "%sA mark cannot be read: %s.", n ? " " : "",
-                   nodes->bad_mark);
-    n = strlen(text);
+    text_add(text, bytes, "%sA mark cannot be read: %s.", text[0] ? " " : "", nodes->bad_mark);
     if (nodes->n_bad_marks > 1)
-        (void)snprintf(text + n, bytes - n, " %d nodes have such marks.", nodes->n_bad_marks);
+        text_add(text, bytes, " %d nodes have such marks.", nodes->n_bad_marks);
 }
 
 /* Why a node that is there does not count. */
 static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
 {
-    size_t n = strlen(text);
-
     if (nodes->failed[0] == '\0')
         return;
-    (void)snprintf(text + n, bytes - n, "%sNot measured: %s.", n ? " " : "", nodes->failed);
-    n = strlen(text);
+    text_add(text, bytes, "%sNot measured: %s.", text[0] ? " " : "", nodes->failed);
     if (nodes->n_failed_more > 0)
-        (void)snprintf(text + n, bytes - n, " %d more could not be measured.",
-                       nodes->n_failed_more);
+        text_add(text, bytes, " %d more could not be measured.", nodes->n_failed_more);
 }
 
 static void say_measuring(struct round *r, const struct nodes *nodes)
 {
     char text[STATUS_MESSAGE_BYTES];
-    size_t n;
 
     if (nodes->image_problem[0]) {
         wait_with(r, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
@@ -119,9 +111,8 @@ static void say_measuring(struct round *r, const struct nodes *nodes)
     }
     (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
                    nodes->n_measuring == 1 ? "node" : "nodes");
-    n = strlen(text);
     if (nodes->waits_for[0])
-        (void)snprintf(text + n, sizeof text - n, " %s", nodes->waits_for);
+        text_add(text, sizeof text, " %s", nodes->waits_for);
     add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
@@ -193,21 +184,18 @@ static void say_assumed(const struct nodes *nodes, char reason[static PLAN_REASO
 
 static void add_not_considered(struct plan *p, const char *nodes)
 {
-    size_t n = strlen(p->reason);
-
     if (*nodes)
-        (void)snprintf(p->reason + n, sizeof p->reason - n, " Not considered: %s.", nodes);
+        text_add(p->reason, sizeof p->reason, " Not considered: %s.", nodes);
 }
 
 /* As when only a pod on one node can read the data, or all speeds were declared. */
 static void add_guess(const struct spec *spec, struct plan *p)
 {
     char guess[LENGTHS_TEXT_BYTES];
-    size_t n = strlen(p->reason);
 
     lengths_guess(spec, guess);
     if (guess[0])
-        (void)snprintf(p->reason + n, sizeof p->reason - n, " Lengths are a guess: %s.", guess);
+        text_add(p->reason, sizeof p->reason, " Lengths are a guess: %s.", guess);
 }
 
 /* Returns `links` filled in, or NULL when no node says anything about its links. */

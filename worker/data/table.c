@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "data/lines.h"
 
 #define LIST_BYTES  120 /* of a list of names in an error */
@@ -63,9 +64,7 @@ static const char *column_name(const struct table *t, enum column which)
 /* Append to a list of names; what does not fit is left out. */
 static void list(char out[static LIST_BYTES], const char *name, size_t len)
 {
-    size_t at = strlen(out);
-
-    (void)snprintf(out + at, LIST_BYTES - at, "%s%.*s", at > 0 ? ", " : "", (int)len, name);
+    text_add(out, LIST_BYTES, "%s%.*s", out[0] ? ", " : "", (int)len, name);
 }
 
 /* --- TSV --- */

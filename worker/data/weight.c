@@ -3,8 +3,9 @@
 #include <assert.h>
 #include <endian.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 static float from_bits(uint32_t bits)
 {
@@ -107,12 +108,8 @@ enum err_code weight_read_transposed(const struct weight *w, float *out, struct 
 
 void weight_shape(const struct weight *w, char out[static WEIGHT_SHAPE_BYTES])
 {
-    size_t at = 0;
-
     out[0] = '\0';
-    for (int i = 0; i < w->n_dims && at < WEIGHT_SHAPE_BYTES; i++)
-        at += (size_t)snprintf(out + at, WEIGHT_SHAPE_BYTES - at, "%s%lld", i > 0 ? ", " : "[",
-                               (long long)w->dims[i]);
-    if (at < WEIGHT_SHAPE_BYTES)
-        (void)snprintf(out + at, WEIGHT_SHAPE_BYTES - at, "%s", w->n_dims > 0 ? "]" : "[]");
+    for (int i = 0; i < w->n_dims; i++)
+        text_add(out, WEIGHT_SHAPE_BYTES, "%s%lld", i > 0 ? ", " : "[", (long long)w->dims[i]);
+    text_add(out, WEIGHT_SHAPE_BYTES, "%s", w->n_dims > 0 ? "]" : "[]");
 }
