@@ -3,16 +3,10 @@
 # Prints TAP. Leaves the cluster up, so that a second run is quick; nothing of the test stays in it.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-# shellcheck source=hack/cluster/lib.sh
-. hack/cluster/lib.sh
-# shellcheck source=tests/support/tap.sh
-. tests/support/tap.sh
-set +e
-export KUBECONFIG=$CLUSTER_KUBECONFIG
 ns=skyjob-e2e
+# shellcheck source=tests/support/cluster.sh
+. tests/support/cluster.sh
 
-k() { kubectl -n $ns "$@"; }
-field() { k get sj "$1" -o jsonpath="$2"; } # field JOB JSONPATH
 reason() { field "$1" "{.status.conditions[?(@.type=='$2')].reason}"; }
 state_of() { field "$1" "{.status.conditions[?(@.type=='$2')].status}"; }
 complete() { k wait --for=condition=Complete "sj/$1" --timeout="${2:-300}s"; }

@@ -7,13 +7,9 @@
 # kubelet is told to offer just as much.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
-# shellcheck source=hack/cluster/lib.sh
-. hack/cluster/lib.sh
-# shellcheck source=tests/support/tap.sh
-. tests/support/tap.sh
-set +e
-export KUBECONFIG=$CLUSTER_KUBECONFIG
 ns=skyjob-limits
+# shellcheck source=tests/support/cluster.sh
+. tests/support/cluster.sh
 large=$CLUSTER_NAME-worker half=$CLUSTER_NAME-worker2 quarter=$CLUSTER_NAME-worker3
 control=$CLUSTER_NAME-control-plane # with a quarter of a CPU free, by the requests of a pod
 nodes=("$large" "$half" "$quarter" "$control")
@@ -21,8 +17,6 @@ worker=skyjob/worker:$(cat VERSION)
 odd=registry.invalid/worker:odd-$$ # nothing can be pulled from there
 work=$(mktemp -d)
 
-k() { kubectl -n $ns "$@"; }
-field() { k get sj "$1" -o jsonpath="$2"; } # field JOB JSONPATH
 placed() { field "$1" '{.status.conditions[?(@.type=="Placed")].reason}'; }
 is_placed() { [ "$(placed "$1")" = "$2" ]; }
 is_planned() { until_true 60 is_placed "$1" PlanMade; }
