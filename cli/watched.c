@@ -126,15 +126,33 @@ static void print_step(FILE *out, const struct json *object)
     (void)fprintf(out, "\n");
 }
 
+/* Of the column of nodes. */
+static int name_width(const struct json *stages)
+{
+    int width = (int)strlen("NODE");
+
+    for (const struct json *v = json_first(stages); v; v = json_next(v)) {
+        char name[SHOW_NAME_CHARS + 1];
+        int n = show_name(json_string(json_get(v, "node"), ""), name);
+
+        width = n > width ? n : width;
+    }
+    return width;
+}
+
 void watched_print_stages(FILE *out, const struct json *object)
 {
     const struct json *stages = json_path(object, "status.stages");
+    int width = name_width(stages);
 
-    (void)fprintf(out, "%-6s %-24s %-36s %11s %11s %5s  %s\n", "STAGE", "NODE", "UNITS",
+    (void)fprintf(out, "%-6s %-*s %-36s %11s %11s %5s  %s\n", "STAGE", width, "NODE", "UNITS",
                   "PREDICTED", "MEASURED", "BUSY", "STATE");
     for (const struct json *v = json_first(stages); v; v = json_next(v)) {
-        (void)fprintf(out, "%-6lld %-24s %-36s", (long long)json_i64(json_get(v, "stage"), 0),
-                      json_string(json_get(v, "node"), ""), json_string(json_get(v, "units"), ""));
+        char name[SHOW_NAME_CHARS + 1];
+
+        (void)show_name(json_string(json_get(v, "node"), ""), name);
+        (void)fprintf(out, "%-6lld %-*s %-36s", (long long)json_i64(json_get(v, "stage"), 0), width,
+                      name, json_string(json_get(v, "units"), ""));
         print_ms(out, json_get(v, "predictedMs"));
         print_ms(out, json_get(v, "measuredMs"));
         print_percent(out, json_get(v, "busyPercent"));

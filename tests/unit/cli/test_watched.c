@@ -93,7 +93,7 @@ static void watched_placement_lists_stages_and_the_reason(void **state)
     watched_print_stages(out, object);
     watched_print_reason(out, object);
     (void)fclose(out);
-    assert_non_null(strstr(text, "small                    embeddings to attention 0"));
+    assert_non_null(strstr(text, "\n0      small embeddings to attention 0"));
     assert_non_null(strstr(text, "3.2 ms      3.5 ms   87%  Running"));
     assert_non_null(strstr(text, "4.0 ms           -     -"));
     assert_non_null(strstr(text, "\na step: 20.0 ms predicted, 25.0 ms measured (+25%)\n"));
