@@ -1,8 +1,9 @@
 #include "pipe/start.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/text.h"
 
 enum err_code start_open(const char *folder, struct plan *plan, struct pretrained **out,
                          struct err *err)
@@ -58,14 +59,12 @@ enum err_code start_load(struct stage *s, const struct pretrained *p,
     for (int u = 0; rc == ERR_OK && u < model_units(m); u++) {
         struct pretrained_missing missing;
         char name[MODEL_NAME_BYTES];
-        size_t n = strlen(list);
 
         rc = load_unit(s, p, u, &missing, err);
         if (rc != ERR_OK || missing.n_tensors == 0)
             continue;
         model_unit_name(m, u, name);
-        (void)snprintf(list + n, sizeof list - n, "%s%s (%.60s)", n > 0 ? ", " : "", name,
-                       missing.why);
+        text_add(list, sizeof list, "%s%s (%.60s)", *list ? ", " : "", name, missing.why);
     }
     if (rc == ERR_OK && s->tie.words && s->tie.words != s->tie.owned)
         rc = pretrained_load_words(p, m, s->tie.words, err);
