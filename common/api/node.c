@@ -35,6 +35,7 @@ struct figure {
 static const struct figure found_figures[] = {
     {"gflops", FOUND(gflops), 1e9, ABOVE_0},
     {"unitMs", FOUND(unit_ms), 1e6, FROM_0},
+    {"blockMs", FOUND(block_ms), 1e9, OR_NONE},
     {"memoryBytesPerSecond", FOUND(memory_bytes_per_s), 1e15, OR_NONE},
     {NULL, 0, 0, OR_NONE},
 };

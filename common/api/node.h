@@ -48,6 +48,7 @@ struct node_link {
 struct node_probe {
     double gflops; /* under the limit it ran with */
     double unit_ms;
+    double block_ms; /* of a block, forward and backward of the mean micro-batch; 0: not said */
     double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
     struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
     struct spec_pace pace;       /* attention 0: an older probe, which did not look */

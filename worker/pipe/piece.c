@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
 #include "nn/threads.h"
 #include "pipe/optimizer.h"
 
@@ -101,11 +100,6 @@ static int most_tokens(const struct piece *p)
     return most;
 }
 
-int64_t piece_now_ns(void)
-{
-    return threads_count() == 1 ? clock_cpu_ns() : clock_now_ns();
-}
-
 enum err_code piece_init(struct piece *p, const struct piece_params *params, struct err *err)
 {
     enum err_code rc;
@@ -122,8 +116,6 @@ enum err_code piece_init(struct piece *p, const struct piece_params *params, str
         rc = reserve(p, most_tokens(p), err);
     if (rc == ERR_OK)
         rc = stage_init(&p->stage, &p->plan, 0, err);
-    p->watch.clock_ns = piece_now_ns;
-    p->stage.watch = &p->watch;
     return rc;
 }
 
@@ -133,7 +125,7 @@ static void add_round(struct piece *p, const struct model_load *load, struct pie
     add_load(&sum->load, load, 1.0 / 3);
     add_load(&sum->load, p->last_load.n_seqs > 0 ? &p->last_load : load, 2.0 / 3);
     for (int k = 0; k < UNIT_KINDS; k++)
-        sum->kind_ms[k] += (double)p->watch.kind_ns[k] / 1e6;
+        sum->kind_ms[k] += stopwatch_busy_ms(&p->stage.kinds[k], threads_count());
     sum->n++;
     p->last_load = *load;
 }
@@ -156,7 +148,7 @@ enum err_code piece_round(struct piece *p, int n_seqs, struct piece_sum *sum, st
     struct stage_result result;
     enum err_code rc;
 
-    memset(p->watch.kind_ns, 0, sizeof p->watch.kind_ns);
+    memset(p->stage.kinds, 0, sizeof p->stage.kinds);
     rc = stage_forward(&p->stage, slot, &in, &result, err);
     if (rc != ERR_OK)
         return rc;

@@ -25,7 +25,6 @@ struct piece_params {
 struct piece {
     struct plan plan;
     struct stage stage;
-    struct stage_watch watch;
     int n_seqs;
     int n_micro;
     int next;                    /* micro-batch of the next round */
@@ -44,10 +43,6 @@ struct piece_sum {
     double kind_ms[UNIT_KINDS];
     struct model_load load; /* its tokens */
 };
-
-/* Nanoseconds on the clock that pieces are timed with: the process's CPU time where it computes
- * with one thread, else the wall's. */
-int64_t piece_now_ns(void);
 
 /* Big: keep it off the stack. ERR_NO_MEMORY. piece_deinit() it whatever is returned. */
 MUST_CHECK enum err_code piece_init(struct piece *p, const struct piece_params *params,

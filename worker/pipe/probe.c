@@ -55,6 +55,11 @@ struct probe {
 
 /* --- times --- */
 
+static double busy_ms(const struct stopwatch *w)
+{
+    return stopwatch_busy_ms(w, threads_count());
+}
+
 static double block_ms(const struct times *t)
 {
     return t->attention + t->ffn;
@@ -148,11 +153,13 @@ static void time_updates(struct probe *p)
     double best = INFINITY;
 
     for (int i = 0; i <= UPDATES; i++) {
-        int64_t start_ns = piece_now_ns();
+        struct stopwatch watch = {0};
 
+        stopwatch_start(&watch);
         piece_update(&p->piece);
+        stopwatch_stop(&watch);
         if (i > 0) /* the first one meets memory that nobody has touched */
-            best = fmin(best, (double)(piece_now_ns() - start_ns) / 1e6);
+            best = fmin(best, busy_ms(&watch));
     }
     p->update_ms = best / piece_params(&p->piece);
 }
@@ -254,6 +261,7 @@ static void explain(const struct probe *p, struct node_probe *out)
 
     out->gflops = flops_per_ms / 1e6 * share(p);
     out->unit_ms = p->call_ms / share(p);
+    out->block_ms = block_ms(t) / share(p);
     out->pace = (struct spec_pace){
         .attention = weigh(p, 1, t->attention, flops_per_ms, parameter),
         .ffn = weigh(p, 2, t->ffn, flops_per_ms, parameter),
@@ -281,11 +289,12 @@ static double memory_bytes_per_s(void)
     double best = 0;
 
     for (int i = 0; memory && i < TRIAD_ROUNDS; i++) {
-        int64_t start_ns = piece_now_ns();
+        struct stopwatch watch = {0};
 
+        stopwatch_start(&watch);
         triad(memory, memory + TRIAD_FLOATS, memory + 2 * TRIAD_FLOATS, 0.5f, TRIAD_FLOATS);
-        best = fmax(best,
-                    TRIAD_BYTES * (double)TRIAD_FLOATS / (double)(piece_now_ns() - start_ns) * 1e9);
+        stopwatch_stop(&watch);
+        best = fmax(best, TRIAD_BYTES * (double)TRIAD_FLOATS / busy_ms(&watch) * 1e3);
     }
     free(memory);
     return best;

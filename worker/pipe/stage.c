@@ -333,13 +333,18 @@ static struct lm_targets targets_of(const struct stage *s, const struct stage_sl
     };
 }
 
+static enum unit_kind kind_of(const struct stage *s, int i)
+{
+    return model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
+}
+
 static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool is_eval, float *out)
 {
     const struct unit_call call = call_of(s, slot, i, is_eval);
     const float *in = input_of(slot, i);
     struct lm_targets lm;
 
-    switch (model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)) {
+    switch (kind_of(s, i)) {
     case UNIT_EMBEDDINGS:
         embedding_unit_forward(&call, slot->ids, slot->types, out);
         break;
@@ -360,18 +365,6 @@ static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool i
         lm_head_unit_forward(&call, &lm, in, &s->scores);
         break;
     }
-}
-
-static int64_t watch_ns(const struct stage *s)
-{
-    return s->watch ? s->watch->clock_ns() : 0;
-}
-
-static void watch_add(struct stage *s, int i, int64_t start_ns)
-{
-    if (s->watch)
-        s->watch->kind_ns[model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)] +=
-            watch_ns(s) - start_ns;
 }
 
 static double sum_of(const float *x, int n)
@@ -426,10 +419,11 @@ enum err_code stage_forward(struct stage *s, int slot_index, const struct stage_
         return rc;
     keep_input(s, slot, in);
     for (int i = 0; i < s->weights.n_units; i++) {
-        int64_t start_ns = watch_ns(s);
+        struct stopwatch *watch = &s->kinds[kind_of(s, i)];
 
+        stopwatch_start(watch);
         forward_unit(s, slot, i, in->is_eval, slot->outs[i]);
-        watch_add(s, i, start_ns);
+        stopwatch_stop(watch);
     }
     result.floats = stage_output_floats(s, &in->batch);
     if (s->is_last)
@@ -445,7 +439,7 @@ static void backward_unit(struct stage *s, struct stage_slot *slot, int i, const
     const float *in = input_of(slot, i);
     struct lm_targets lm;
 
-    switch (model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i)) {
+    switch (kind_of(s, i)) {
     case UNIT_EMBEDDINGS:
         embedding_unit_backward(&call, slot->ids, slot->types, dout);
         break;
@@ -474,14 +468,14 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
     const float *gradient = s->is_last ? slot->dlogits : dout;
 
     for (int i = s->weights.n_units - 1; i >= 0; i--) {
-        enum unit_kind kind = model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
+        struct stopwatch *watch = &s->kinds[kind_of(s, i)];
         float *din = s->grads[i % 2];
-        int64_t start_ns = watch_ns(s);
 
-        if (is_run_again(&s->plan->spec, kind))
+        stopwatch_start(watch);
+        if (is_run_again(&s->plan->spec, kind_of(s, i)))
             forward_unit(s, slot, i, false, din); /* what it gives is there: only `saved` is not */
         backward_unit(s, slot, i, gradient, din);
-        watch_add(s, i, start_ns);
+        stopwatch_stop(watch);
         gradient = din;
     }
     return s->is_first ? NULL : gradient;

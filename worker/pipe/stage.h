@@ -17,15 +17,10 @@
 #include "api/plan.h"
 #include "nn/unit.h"
 #include "pipe/message.h"
+#include "pipe/stopwatch.h"
 #include "pipe/tie.h"
 
 struct stage_slot; /* private: activations of one micro-batch */
-
-/* Time spent in the units of each kind, forward and backward, added up. */
-struct stage_watch {
-    int64_t (*clock_ns)(void);
-    int64_t kind_ns[UNIT_KINDS];
-};
 
 struct stage {
     const struct plan *plan; /* borrowed */
@@ -40,8 +35,8 @@ struct stage {
     float *scratch;
     float *saved; /* with training.recompute: of whichever unit computes, for all micro-batches */
     float *out;   /* of the last unit */
-    float *grads[2];           /* gradients between units, in turn */
-    struct stage_watch *watch; /* borrowed; NULL, as at first: nobody wants to know */
+    float *grads[2];                    /* gradients between units, in turn */
+    struct stopwatch kinds[UNIT_KINDS]; /* of all units of a kind; to be zeroed by who reads it */
     struct lm_scores scores; /* the last stage's: [sequences, or masked tokens of a micro-batch] */
 };
 

@@ -16,19 +16,25 @@ void stopwatch_stop(struct stopwatch *w)
     w->cpu_ns += clock_cpu_ns() - w->cpu_from_ns;
 }
 
+double stopwatch_busy_ms(const struct stopwatch *w, int threads)
+{
+    return (double)(threads == 1 ? w->cpu_ns : w->wall_ns) / 1e6;
+}
+
 double stopwatch_ms(double wall_ms, double cpu_ms, int allowed_milli)
 {
     return fmax(wall_ms, cpu_ms * 1000 / allowed_milli);
 }
 
-void stretch_add(struct stretch *s, double ms)
+void stretch_add(struct stretch *s, double step_ms, double ms)
 {
+    s->lasted_ms += step_ms;
     s->sum_ms += ms;
     s->n++;
-    if (s->sum_ms < STRETCH_MS)
+    if (s->lasted_ms < STRETCH_MS)
         return;
     if (s->best_ms == 0 || s->sum_ms / s->n < s->best_ms)
         s->best_ms = s->sum_ms / s->n;
-    s->sum_ms = 0;
+    s->lasted_ms = s->sum_ms = 0;
     s->n = 0;
 }

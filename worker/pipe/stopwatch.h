@@ -23,15 +23,21 @@ struct stopwatch {
  * many periods of a quota long that what was saved up in one more hardly counts. */
 #define STRETCH_MS 1500
 struct stretch {
-    double best_ms; /* 0: no stretch was long enough yet */
-    double sum_ms;  /* of the stretch at hand */
+    double best_ms;   /* 0: no stretch was long enough yet */
+    double lasted_ms; /* so far, the stretch at hand */
+    double sum_ms;    /* of what is timed in it */
     int n;
 };
 
-void stretch_add(struct stretch *s, double ms);
+/* It took `ms` in a step that lasted `step_ms`. */
+void stretch_add(struct stretch *s, double step_ms, double ms);
 
 void stopwatch_start(struct stopwatch *w);
 void stopwatch_stop(struct stopwatch *w);
+
+/* What it took where nobody else uses the machine: CPU time with one thread; with more of them,
+ * which wait for each other, the wall's. */
+double stopwatch_busy_ms(const struct stopwatch *w, int threads);
 
 /* The longer of wall time and of CPU time under a limit of so many thousandths of a core. */
 double stopwatch_ms(double wall_ms, double cpu_ms, int allowed_milli);

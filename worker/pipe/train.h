@@ -37,8 +37,9 @@ struct train {
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
     struct score score;         /* of the split that is evaluated; the last stage's */
     double seconds_per_step;    /* smoothed; 0 before the first step */
-    struct stretch stretch;     /* of steps */
-    double tokens_per_step;     /* smoothed */
+    struct stretch steps;
+    struct stretch blocks;  /* see progress.best_block_ms */
+    double tokens_per_step; /* smoothed */
 };
 
 /* Train and evaluate to the end. Before the call the link, if any, is ready.

@@ -28,6 +28,7 @@ static void probe_measures_something_that_node_probe_read_accepts(void **state)
     assert_int_equal(node_probe_write(&probe, &text, NULL), ERR_OK);
     assert_int_equal(node_probe_read(buf_text(&text), &again, NULL), ERR_OK);
     assert_true(again.gflops == probe.gflops);
+    assert_true(again.block_ms == probe.block_ms && probe.block_ms > 0);
     assert_true(again.pace.attention == probe.pace.attention);
     assert_true(again.memory_bytes_per_s > 0);
     assert_true(again.lengths.mean == 0); /* there was no data */

@@ -28,6 +28,15 @@ static void two_threads_do_not_count_twice_where_two_cores_are_allowed(void **st
     assert_true(stopwatch_ms(10, 19, 2000) == 10);
 }
 
+static void one_thread_is_busy_for_its_cpu_time_and_several_until_the_last_is_done(void **state)
+{
+    const struct stopwatch w = {.wall_ns = 30000000, .cpu_ns = 20000000};
+
+    (void)state;
+    assert_true(stopwatch_busy_ms(&w, 1) == 20);
+    assert_true(stopwatch_busy_ms(&w, 2) == 30);
+}
+
 static void sleep_between_a_stop_and_a_start_does_not_count(void **state)
 {
     struct timespec pause = {.tv_nsec = 20000000};
@@ -65,7 +74,7 @@ static void the_best_stretch_is_the_fastest_that_was_long_enough(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof ms / sizeof ms[0]; i++) {
-        stretch_add(&s, ms[i]);
+        stretch_add(&s, ms[i], ms[i]);
         assert_true(s.best_ms == best[i]);
     }
 }
@@ -75,10 +84,10 @@ static void a_step_longer_than_a_stretch_is_one_by_itself(void **state)
     struct stretch s = {0};
 
     (void)state;
-    stretch_add(&s, 3000);
-    stretch_add(&s, 2000);
-    stretch_add(&s, 2500);
-    assert_true(s.best_ms == 2000);
+    stretch_add(&s, 3000, 300);
+    stretch_add(&s, 2000, 200);
+    stretch_add(&s, 2500, 250);
+    assert_true(s.best_ms == 200);
 }
 
 int main(void)
@@ -87,6 +96,7 @@ int main(void)
         cmocka_unit_test(a_stage_under_a_quota_takes_its_cpu_time_over_the_quota),
         cmocka_unit_test(a_stage_that_others_slow_down_takes_its_wall_time),
         cmocka_unit_test(two_threads_do_not_count_twice_where_two_cores_are_allowed),
+        cmocka_unit_test(one_thread_is_busy_for_its_cpu_time_and_several_until_the_last_is_done),
         cmocka_unit_test(sleep_between_a_stop_and_a_start_does_not_count),
         cmocka_unit_test(sleep_is_wall_time_and_no_cpu_time),
         cmocka_unit_test(the_best_stretch_is_the_fastest_that_was_long_enough),
