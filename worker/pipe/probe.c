@@ -16,6 +16,7 @@
 #define WINDOW_MS           200 /* two periods of a quota */
 #define WINDOWS_MIN         6   /* however long they take: three of whole micro-batches */
 #define WINDOWS_MAX         64
+#define DISTURBED           1.1  /* took so many times as long as a window in the middle */
 #define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
 #define UPDATES             3    /* that count */
 #define SMALL               4    /* the smaller micro-batch is so much smaller */
@@ -123,13 +124,17 @@ static int by_block(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The mean of the faster half: the others may have been disturbed. */
-static struct times faster_half(struct windows *w)
+/* The mean of the windows that nobody has disturbed for long. */
+static struct times mean_of(struct windows *w)
 {
     struct times mean = {0};
-    int n = (w->n + 1) / 2;
+    double most_ms;
+    int n = 0;
 
     qsort(w->times, (size_t)w->n, sizeof *w->times, by_block);
+    most_ms = DISTURBED * block_ms(&w->times[(w->n - 1) / 2]);
+    while (n < w->n && block_ms(&w->times[n]) <= most_ms)
+        n++;
     for (int i = 0; i < n; i++) {
         mean.attention += w->times[i].attention / n;
         mean.ffn += w->times[i].ffn / n;
@@ -184,8 +189,8 @@ static enum err_code time_units(struct probe *p, int duration_ms, struct err *er
         rc = i % 2 == 0 ? run_window(p, p->n_seqs, &whole, err)
                         : run_window(p, p->n_small, &small, err);
     if (rc == ERR_OK) {
-        p->whole = faster_half(&whole);
-        p->small = faster_half(&small);
+        p->whole = mean_of(&whole);
+        p->small = mean_of(&small);
         p->load = piece_load(&p->piece, p->n_seqs);
         p->small_load = piece_load(&p->piece, p->n_small);
         time_updates(p);
