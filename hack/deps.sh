@@ -23,7 +23,8 @@ die() { # die WHAT-HAPPENED WHAT-TO-DO
     exit 1
 }
 
-is_offered() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+# Not by grep -q, which does not read to the end: that apt-cache cannot say all then, is a failure.
+is_offered() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
 as_root() {
     if [ "$(id -u)" -eq 0 ]; then
