@@ -12,7 +12,7 @@
 #include "pipe/control.h"
 #include "wire/link.h"
 
-#define MEET_MS       4000 /* the first one may still be busy with its own machine ... */
+#define MEET_MS       8000 /* the first one may have started last, and be busy with itself ... */
 #define MEET_MORE_MS  2500 /* ... and each next one may have waited in vain for one before */
 #define SESSION_MS    3000 /* both turns */
 #define CLOSE_MS      300
