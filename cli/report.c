@@ -26,15 +26,6 @@ static const char *name_of(const struct report *r, int node)
 
 /* --- for people --- */
 
-/* The width of a list's names, one more of which is `name`. */
-static int widen(int width, const char *name)
-{
-    char text[SHOW_NAME_CHARS + 1];
-    int n = show_name(name, text);
-
-    return n > width ? n : width;
-}
-
 /* The name of a list's line, and room behind it so that what follows stands in a column. */
 static void print_name(FILE *out, const char *name, const char *end, int width)
 {
@@ -68,7 +59,7 @@ static void print_whatif(const struct report *r, FILE *out)
     (void)fprintf(out, "%-11s like %s: %.1f ms (%+.1f%%)\n", "one more", name_of(r, w->like),
                   w->more_ms, 100 * (w->more_ms / now - 1));
     for (int i = 0; i < w->n_fewer; i++)
-        width = widen(width, name_of(r, w->fewer[i].node));
+        width = show_widen(width, name_of(r, w->fewer[i].node));
     for (int i = 0; i < w->n_fewer; i++) {
         double ms = w->fewer[i].step_ms;
 
@@ -87,7 +78,7 @@ static void print_left_out(const struct report *r, FILE *out)
     int width = 0;
 
     for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        width = widen(width, name_of(r, p->left_out[i].node));
+        width = show_widen(width, name_of(r, p->left_out[i].node));
     for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
         (void)fprintf(out, "%-11s ", i ? "" : "left out");
         print_name(out, name_of(r, p->left_out[i].node), ":", width);
@@ -107,7 +98,7 @@ void report_unusable(const struct cluster *c, FILE *out)
 
     for (int i = 0; i < c->n_machines; i++)
         if (c->machines[i].why_not[0] && n++ < REPORT_UNUSABLE_MAX)
-            width = widen(width, c->machines[i].node.name);
+            width = show_widen(width, c->machines[i].node.name);
     n = 0;
     for (int i = 0; i < c->n_machines; i++) {
         const struct cluster_machine *m = &c->machines[i];

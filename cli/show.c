@@ -49,17 +49,21 @@ int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1])
     return snprintf(out, SHOW_NAME_CHARS + 1, "%.*s%s%s", n_head, name, gap, name + n - n_tail);
 }
 
+int show_widen(int width, const char *name)
+{
+    char text[SHOW_NAME_CHARS + 1];
+    int n = show_name(name, text);
+
+    return n > width ? n : width;
+}
+
 /* Of the column of nodes. */
 static int name_width(const struct partition_request *request, const struct placement *placement)
 {
     int width = (int)strlen("NODE");
 
-    for (int s = 0; s < placement->n_stages; s++) {
-        char name[SHOW_NAME_CHARS + 1];
-        int n = show_name(request->nodes[placement->stages[s].node].name, name);
-
-        width = n > width ? n : width;
-    }
+    for (int s = 0; s < placement->n_stages; s++)
+        width = show_widen(width, request->nodes[placement->stages[s].node].name);
     return width;
 }
 

@@ -19,6 +19,8 @@
  * "...", since some clouds tell their nodes apart at the front and others at the end. Returns its
  * length. */
 int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1]);
+/* The width of a column of such names, one more of which is `name`. */
+int show_widen(int width, const char *name);
 
 /* Table: node, its CPU and speed, units in words, predicted time of a micro-batch with a
  * bar, share of the step that it is busy, memory. */

@@ -131,12 +131,8 @@ static int name_width(const struct json *stages)
 {
     int width = (int)strlen("NODE");
 
-    for (const struct json *v = json_first(stages); v; v = json_next(v)) {
-        char name[SHOW_NAME_CHARS + 1];
-        int n = show_name(json_string(json_get(v, "node"), ""), name);
-
-        width = n > width ? n : width;
-    }
+    for (const struct json *v = json_first(stages); v; v = json_next(v))
+        width = show_widen(width, json_string(json_get(v, "node"), ""));
     return width;
 }
 

@@ -42,6 +42,22 @@ static int solve(void **state)
     return 0;
 }
 
+/* In the report for people. */
+static void expect_in_text(const char *const *words, size_t n_words)
+{
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    assert_non_null(out);
+    report_text(&at.report, out);
+    assert_int_equal(fclose(out), 0);
+    for (size_t i = 0; i < n_words; i++)
+        if (!strstr(text, words[i]))
+            fail_msg("\"%s\" is not in\n%s", words[i], text);
+    free(text);
+}
+
 static void report_tells_people_all_there_is_to_know(void **state)
 {
     static const char *const words[] = {"STAGE  NODE",
@@ -58,43 +74,28 @@ static void report_tells_people_all_there_is_to_know(void **state)
                                         "one fewer   without ",
                                         "left out    tiny: at 0.5 GFLOP/s",
                                         "2 nodes are not ready, cordoned or tainted"};
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
 
     (void)state;
-    assert_non_null(out);
-    report_text(&at.report, out);
-    assert_int_equal(fclose(out), 0);
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
-        if (!strstr(text, words[i]))
-            fail_msg("\"%s\" is not in\n%s", words[i], text);
-    free(text);
+    expect_in_text(words, sizeof words / sizeof words[0]);
 }
 
 static void report_says_when_the_planner_chose_the_micro_batches(void **state)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
+    static const char *const line =
+        "\nbatch       32 sequences in 1 micro-batch of 32, which the planner chose\n";
     struct buf json = {.max = REPORT_MAX_BYTES};
     struct json *root = NULL;
 
     (void)state;
-    assert_non_null(out);
     at.report.is_micro_open = true;
     at.placement.micro_batches = 1;
-    report_text(&at.report, out);
-    assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text, "\nbatch       32 sequences in 1 micro-batch of 32, which the "
-                                 "planner chose\n"));
+    expect_in_text(&line, 1);
     assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
     assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
     assert_int_equal(json_int(json_get(root, "microBatches"), 0), 1);
     assert_true(json_bool(json_get(root, "microBatchesChosen"), false));
     json_free(root);
     buf_deinit(&json);
-    free(text);
 }
 
 static void report_lists_left_out_nodes_in_columns(void **state)
@@ -103,12 +104,8 @@ static void report_lists_left_out_nodes_in_columns(void **state)
         "\nleft out    slow:                                     for its speed\n",
         "\n            a-node-of-a-name-th...body-would-want-it: for its name\n",
     };
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
 
     (void)state;
-    assert_non_null(out);
     (void)snprintf(at.nodes[2].name, sizeof at.nodes[2].name,
                    "a-node-of-a-name-that-is-longer-than-anybody-would-want-it");
     at.placement.n_left_out = 2;
@@ -118,51 +115,36 @@ static void report_lists_left_out_nodes_in_columns(void **state)
                    "for its speed");
     (void)snprintf(at.placement.left_out[1].reason, sizeof at.placement.left_out[1].reason,
                    "for its name");
-    report_text(&at.report, out);
-    assert_int_equal(fclose(out), 0);
-    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
-        if (!strstr(text, lines[i]))
-            fail_msg("\"%s\" is not in\n%s", lines[i], text);
-    free(text);
+    expect_in_text(lines, sizeof lines / sizeof lines[0]);
 }
 
 static void report_names_a_link_that_is_slower_than_every_stage(void **state)
 {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
+    static const char *const words[] = {"bottleneck  the link between ",
+                                        ": 100000.0 ms a micro-batch each way"};
 
     (void)state;
-    assert_non_null(out);
     assert_int_equal(at.placement.n_stages, 2);
     at.placement.stages[0].edge_ms = 1e5;
-    report_text(&at.report, out);
-    assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text, "bottleneck  the link between "));
-    assert_non_null(strstr(text, ": 100000.0 ms a micro-batch each way"));
-    free(text);
+    expect_in_text(words, sizeof words / sizeof words[0]);
 }
 
 static void report_says_whose_figures_do_not_hold(void **state)
 {
     static const char *const stale[] = {"measured long ago", NULL, "measured long ago"};
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
+    static const char *const measures =
+        "note        measured long ago: slow, tiny; the operator will measure before it starts, "
+        "and may plan otherwise\n";
+    static const char *const takes = "slow, tiny; the operator takes it as it is";
     struct buf json = {.max = REPORT_MAX_BYTES};
     struct json *root = NULL;
     int n_stale = 0;
 
     (void)state;
-    assert_non_null(out);
     at.report.stale = stale;
-    report_text(&at.report, out);
+    expect_in_text(&measures, 1);
     at.spec.placement.probe = SPEC_PROBE_NEVER;
-    report_text(&at.report, out);
-    assert_int_equal(fclose(out), 0);
-    assert_non_null(strstr(text, "note        measured long ago: slow, tiny; the operator will "
-                                 "measure before it starts, and may plan otherwise\n"));
-    assert_non_null(strstr(text, "slow, tiny; the operator takes it as it is"));
+    expect_in_text(&takes, 1);
     assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
     assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
     assert_int_equal(json_int(json_get(root, "staleCount"), 0), 2);
@@ -176,7 +158,6 @@ static void report_says_whose_figures_do_not_hold(void **state)
     assert_int_equal(n_stale, 1);
     json_free(root);
     buf_deinit(&json);
-    free(text);
 }
 
 static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
