@@ -176,9 +176,11 @@ fuzz: deps-check ## libFuzzer on every parser, FUZZ_SECONDS=60 each, two at a ti
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := pipe nn data wire balance api base
+LIBS_bench := cli fleet kube http pipe nn data wire balance api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
+# Training has its turns around these.
+LDFLAGS_bench_block := -Wl,--wrap=piece_round,--wrap=clock_now_ns,--wrap=clock_now_ms,--wrap=clock_cpu_ns
 $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/bench/bench.o \
         $(OUT)/obj/tests/bench/step.o $(call lib,$(LIBS_bench))
 	@mkdir -p $(@D)

@@ -105,7 +105,6 @@ static void write_nodes(struct jsonw *w, const struct local *l)
         jsonw_int(w, "cpuMilli", n->cpu_milli);
         jsonw_double(w, "gflops", n->gflops);
         jsonw_double(w, "unitMs", n->unit_ms);
-        jsonw_double(w, "blockMs", l->machine.probes[i].block_ms);
         jsonw_string(w, "blasCore", l->machine.probes[i].blas_core);
         jsonw_close(w);
     }
@@ -134,8 +133,6 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_double(&w, "stepMs", head->step_ms);
     if (head->best_step_ms > 0)
         jsonw_double(&w, "bestStepMs", head->best_step_ms);
-    if (head->best_block_ms > 0)
-        jsonw_double(&w, "bestBlockMs", head->best_block_ms);
     jsonw_double(&w, "predictedStepMs", l->placement.predicted_step_ms);
     jsonw_double(&w, "boundMs", l->placement.bound_ms);
     jsonw_double(&w, "evenStepMs", l->placement.even_step_ms);

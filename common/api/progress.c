@@ -56,7 +56,6 @@ static void write_figures(struct jsonw *w, const struct progress *p)
     write_measured(w, "etaSeconds", p->eta_seconds);
     write_measured(w, "stepMs", p->step_ms);
     write_measured(w, "bestStepMs", p->best_step_ms);
-    write_measured(w, "bestBlockMs", p->best_block_ms);
     jsonw_open_array(w, "stageMs");
     for (int i = 0; i < p->n_stage_ms; i++)
         write_measured(w, NULL, p->stage_ms[i]);
@@ -132,7 +131,6 @@ static enum err_code read_progress(const struct json *root, struct progress *p, 
     p->eta_seconds = json_double(json_get(root, "etaSeconds"), -1);
     p->step_ms = json_double(json_get(root, "stepMs"), 0);
     p->best_step_ms = json_double(json_get(root, "bestStepMs"), 0);
-    p->best_block_ms = json_double(json_get(root, "bestBlockMs"), 0);
     read_text(root, "initialised", p->initialised, sizeof p->initialised);
     read_text(root, "blas", p->blas, sizeof p->blas);
     read_text(root, "error", p->error, sizeof p->error);

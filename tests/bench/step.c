@@ -109,6 +109,10 @@ static void make_plan(struct plan *plan, const struct step_case *c)
         die("no such preset");
     if (c->layers > 0)
         spec->model.layers = c->layers;
+    if (c->heads > 0)
+        spec->model.heads = c->heads;
+    if (c->ffn > 0)
+        spec->model.ffn = c->ffn;
     if (c->masked_lm)
         spec->model.head = MODEL_HEAD_MASKED_LM;
     spec->data.mask_probability = MASKED_SHARE;
@@ -173,21 +177,35 @@ void step_deinit(struct step *s)
     free(s->owned);
 }
 
-void step_run(struct step *s)
+static void update(struct step *s)
 {
     struct weights_step how = {.rate = LEARNING_RATE, .decay = 0.01, .updates = s->at};
-    struct stage_result result;
-    struct err err;
 
-    for (int i = 0; i < s->plan.spec.training.micro_batches; i++) {
-        s->inputs[i].step = s->at;
-        if (stage_forward(&s->stage, 0, &s->inputs[i], &result, &err) != ERR_OK)
-            die(err.text);
-        (void)stage_backward(&s->stage, 0, NULL);
-    }
     how.scale = optimizer_scale(weights_square_sum(&s->stage.weights, 0), 1.0);
     weights_update(&s->stage.weights, &how);
     s->at++;
+    s->next = 0;
+}
+
+void step_advance(struct step *s)
+{
+    struct stage_result result;
+    struct err err;
+
+    s->inputs[s->next].step = s->at;
+    if (stage_forward(&s->stage, 0, &s->inputs[s->next], &result, &err) != ERR_OK)
+        die(err.text);
+    (void)stage_backward(&s->stage, 0, NULL);
+    s->next++;
+    if (s->next == s->plan.spec.training.micro_batches)
+        update(s);
+}
+
+void step_run(struct step *s)
+{
+    do {
+        step_advance(s);
+    } while (s->next > 0);
 }
 
 void step_setup(char **argv, int threads)

@@ -22,6 +22,7 @@ struct step_case {
     int micro_batches;
     enum step_lengths lengths;
     bool masked_lm; /* else a classifier; a masked LM predicts 15% of the tokens */
+    int heads, ffn; /* 0: the preset's */
 };
 
 struct step {
@@ -30,6 +31,7 @@ struct step {
     struct stage_input *inputs; /* [micro_batches] */
     void *owned;                /* what the inputs point into */
     int64_t at;                 /* optimizer steps done */
+    int next;                   /* micro-batch of the step at hand */
     double tokens, flops;       /* of one step */
 };
 
@@ -39,6 +41,8 @@ void step_deinit(struct step *s);
 
 /* Forward and backward of every micro-batch, gradient norm, AdamW. */
 void step_run(struct step *s);
+/* Of the next micro-batch; behind the last one the rest of the step. */
+void step_advance(struct step *s);
 
 /* Start the program again with the kernels this processor should have, unless the user chose; take
  * `threads` threads. Sets what every row says of the kernels, and warns when they are generic. */

@@ -132,7 +132,7 @@ static struct times mean_of(struct windows *w)
     int n = 0;
 
     qsort(w->times, (size_t)w->n, sizeof *w->times, by_block);
-    most_ms = DISTURBED * block_ms(&w->times[(w->n - 1) / 2]);
+    most_ms = DISTURBED * (block_ms(&w->times[(w->n - 1) / 2]) + block_ms(&w->times[w->n / 2])) / 2;
     while (n < w->n && block_ms(&w->times[n]) <= most_ms)
         n++;
     for (int i = 0; i < n; i++) {
@@ -229,7 +229,7 @@ static double share(const struct probe *p)
 
     if (threads > 1)
         return 1; /* on the wall's clock, so it is in there */
-    return got < CROWDED * allowed ? got : allowed;
+    return allowed == 1 || got < CROWDED * allowed ? got : allowed;
 }
 
 /* Milliseconds in which a block's weights come and go once: a straight line through the two sizes

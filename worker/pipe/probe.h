@@ -8,12 +8,14 @@
  *
  * Machines are disturbed for seconds, by whoever else is on the same host, and then take a third
  * more time; right after a rest they have not come up to their speed yet. So it warms up, looks at
- * windows of two periods of a quota, in turn for whole and small micro-batches, and believes the
- * faster half of each: their mean, with the cold caches that a turn under a quota begins with.
+ * windows of two periods of a quota, in turn for whole and small micro-batches, and leaves out
+ * those that took much longer than the middle one: the mean of the others has the cold caches that
+ * a turn under a quota begins with.
  *
- * One thread's work is timed on the clock of its CPU and divided by the share of a core that the
- * limit leaves it: a quota lets it run and stops it by turns of 100 ms, which a wall clock sees as
- * noise in so short a time. Where others take even that share away, the share that it got counts.
+ * One thread's work is timed on the clock of its CPU and divided by the share of a core that it
+ * gets. Without a quota below a core that is what it got. A quota lets it run and stops it by turns
+ * of 100 ms, which a wall clock sees as noise in so short a time: there the limit's share counts,
+ * unless others take even that away.
  * Layer: pipe (may use nn data api base). Threads: one caller.
  */
 #ifndef PIPE_PROBE_H

@@ -26,15 +26,14 @@ double stopwatch_ms(double wall_ms, double cpu_ms, int allowed_milli)
     return fmax(wall_ms, cpu_ms * 1000 / allowed_milli);
 }
 
-void stretch_add(struct stretch *s, double step_ms, double ms)
+void stretch_add(struct stretch *s, double step_ms)
 {
-    s->lasted_ms += step_ms;
-    s->sum_ms += ms;
+    s->sum_ms += step_ms;
     s->n++;
-    if (s->lasted_ms < STRETCH_MS)
+    if (s->sum_ms < STRETCH_MS)
         return;
     if (s->best_ms == 0 || s->sum_ms / s->n < s->best_ms)
         s->best_ms = s->sum_ms / s->n;
-    s->lasted_ms = s->sum_ms = 0;
+    s->sum_ms = 0;
     s->n = 0;
 }

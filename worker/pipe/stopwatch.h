@@ -19,18 +19,16 @@ struct stopwatch {
     int64_t cpu_from_ns;
 };
 
-/* What something takes while nobody disturbs the machine: the least mean of stretches that are so
- * many periods of a quota long that what was saved up in one more hardly counts. */
+/* What a step takes while nobody disturbs the machine: the least mean of stretches that are so many
+ * periods of a quota long that what was saved up in one more hardly counts. */
 #define STRETCH_MS 1500
 struct stretch {
-    double best_ms;   /* 0: no stretch was long enough yet */
-    double lasted_ms; /* so far, the stretch at hand */
-    double sum_ms;    /* of what is timed in it */
+    double best_ms; /* 0: no stretch was long enough yet */
+    double sum_ms;  /* of the stretch at hand */
     int n;
 };
 
-/* It took `ms` in a step that lasted `step_ms`. */
-void stretch_add(struct stretch *s, double step_ms, double ms);
+void stretch_add(struct stretch *s, double step_ms);
 
 void stopwatch_start(struct stopwatch *w);
 void stopwatch_stop(struct stopwatch *w);

@@ -153,38 +153,13 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
 
 /* --- what is shown --- */
 
-/* Of a micro-batch in this step, in the mean unit of that kind; 0 where there is none. */
-static double unit_ms(const struct train *t, enum unit_kind kind)
-{
-    const struct weights *w = &t->stage->weights;
-    const struct stopwatch *watch = &t->stage->kinds[kind];
-    int threads = threads_count();
-    double share = threads == 1 ? fmin(1, t->cpu_milli / 1000.0) : 1;
-    int n = 0;
-
-    for (int i = 0; i < w->n_units; i++)
-        n += model_unit_kind(&t->plan->spec.model, w->first_unit + i) == kind;
-    n *= t->plan->spec.training.micro_batches;
-    return n == 0 ? 0 : stopwatch_busy_ms(watch, threads) / share / n;
-}
-
-static double block_ms(const struct train *t)
-{
-    double attention = unit_ms(t, UNIT_ATTENTION);
-    double ffn = unit_ms(t, UNIT_FFN);
-
-    return attention > 0 && ffn > 0 ? attention + ffn : 0;
-}
-
 static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
 {
     struct progress *p = &t->progress;
 
     smooth(&t->seconds_per_step, seconds, step);
-    if (step > 0) { /* see smooth() */
-        stretch_add(&t->steps, seconds * 1000, seconds * 1000);
-        stretch_add(&t->blocks, seconds * 1000, block_ms(t));
-    }
+    if (step > 0) /* see smooth() */
+        stretch_add(&t->steps, seconds * 1000);
     smooth(&t->tokens_per_step, (double)t->tokens, step);
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
@@ -192,7 +167,6 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->loss = message_loss_mean(&end->loss);
     p->step_ms = t->seconds_per_step * 1000;
     p->best_step_ms = t->steps.best_ms;
-    p->best_block_ms = t->blocks.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
     p->n_stage_ms = end->n_stages;
@@ -238,7 +212,6 @@ static void start_counting(struct train *t, int split)
     t->split = split;
     t->compute = t->update; /* it was not over when that step was summed up */
     t->update = (struct stopwatch){0};
-    memset(t->stage->kinds, 0, sizeof t->stage->kinds);
     t->tokens = 0;
     t->loss = (struct message_loss){0};
 }

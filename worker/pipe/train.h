@@ -38,7 +38,6 @@ struct train {
     struct score score;         /* of the split that is evaluated; the last stage's */
     double seconds_per_step;    /* smoothed; 0 before the first step */
     struct stretch steps;
-    struct stretch blocks;  /* see progress.best_block_ms */
     double tokens_per_step; /* smoothed */
 };
 

@@ -30,7 +30,6 @@ static struct progress training(void)
                              .stage_ms = {1.5, 2.25},
                              .step_ms = 31,
                              .best_step_ms = 29,
-                             .best_block_ms = 1.5,
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
                              .initialised = "classifier",
@@ -56,7 +55,6 @@ static void progress_reads_back_what_was_written(void **state)
     assert_true(back.loss == p.loss);
     assert_true(back.tokens_per_second == p.tokens_per_second);
     assert_true(back.eta_seconds == 12 && back.step_ms == 31 && back.best_step_ms == 29);
-    assert_true(back.best_block_ms == 1.5);
     assert_int_equal(back.n_stage_ms, 2);
     assert_true(back.stage_ms[0] == 1.5 && back.stage_ms[1] == 2.25);
     assert_int_equal(back.n_metrics, 1);
@@ -104,7 +102,6 @@ static struct progress largest(char c)
                          .eta_seconds = -DBL_MAX / 3,
                          .step_ms = -DBL_MAX / 3,
                          .best_step_ms = -DBL_MAX / 3,
-                         .best_block_ms = -DBL_MAX / 3,
                          .n_stage_ms = SPEC_STAGES_MAX,
                          .n_metrics = PROGRESS_METRICS_MAX};
 
