@@ -21,7 +21,6 @@
 #include "pipe/probe_link.h"
 #include "pipe/worker.h"
 
-#define PROBE_MS       2500
 #define PROBE_TOTAL_MS 19000 /* with its links, whatever happens */
 #define PROBE_TABLE_MS 8000  /* others start later, and are waited for a while */
 

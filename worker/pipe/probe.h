@@ -24,6 +24,8 @@
 #include "api/node.h"
 #include "pipe/sequences.h"
 
+#define PROBE_MS 2500 /* of a worker's */
+
 /* Measure for about `duration_ms` of wall time. ERR_NO_MEMORY. gemm_precision() is the job's
  * afterwards. */
 MUST_CHECK enum err_code probe_run(const struct spec *spec, const struct sequences *sequences,

@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "nn/threads.h"
 #include "pipe/cpu.h"
 #include "pipe/optimizer.h"
 #include "pipe/pass.h"
