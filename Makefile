@@ -91,7 +91,7 @@ MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
 .PHONY: all help test unit integration e2e asan milp fuzz fuzzers bench bench-placement try demo demo-down sample support check format \
-        format-check lint layers purity size clean deps-build deps-cluster deps-check
+        format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -226,7 +226,7 @@ C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 check: deps-check ## what CI runs before the tests
-	@$(MAKE) --no-print-directory format-check lint layers purity size
+	@$(MAKE) --no-print-directory format-check lint layers purity
 	@$(MAKE) --no-print-directory VARIANT=clang all unit
 	@$(MAKE) --no-print-directory asan
 	@$(MAKE) --no-print-directory VARIANT=fuzz fuzzers
@@ -256,10 +256,6 @@ $(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
 purity: $(call lib,control balance api base)
 	@hack/check-purity.sh $(call lib,control balance api base)
 	@hack/check-purity.sh --memory $(call lib,balance api base)
-
-size:
-	@wc -l $(C_FILES) | awk '$$2 != "total" && $$1 > 500 \
-	    { print $$2 ": " $$1 " lines; a file has at most 500"; bad = 1 } END { exit bad }'
 
 clean: ## remove build/
 	rm -rf build
