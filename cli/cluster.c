@@ -135,8 +135,8 @@ static void take_used(struct cluster_machine *m)
                   (long long)(NODE_MEMORY_MIN_BYTES / MIB));
     if (m->why_not[0])
         return;
-    m->node.gflops *= (double)milli / m->node.cpu_milli;
-    m->node.cpu_milli = (int)milli;
+    m->node.gflops *= (double)node_useful_milli(milli) / node_useful_milli(m->node.cpu_milli);
+    m->node.cpu_milli = node_useful_milli(milli);
     m->node.memory_bytes = bytes;
 }
 

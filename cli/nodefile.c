@@ -42,7 +42,8 @@ static enum err_code read_speed(const struct mark *m, struct node *n, struct err
     if (m->gflops <= 0 && !m->has_probe)
         return ERR_OK;
     n->gflops = m->gflops > 0 ? m->gflops
-                              : m->probe.found.gflops * n->cpu_milli / (double)m->probe.cpu_milli;
+                              : m->probe.found.gflops * node_useful_milli(n->cpu_milli) /
+                                    node_useful_milli(m->probe.cpu_milli);
     n->unit_ms = m->gflops > 0 ? m->unit_ms : m->probe.found.unit_ms;
     return ERR_OK;
 }

@@ -247,7 +247,8 @@ const char *mark_stale(const struct mark_probe *p, const struct mark_subject *no
 
 double mark_gflops(const struct mark_probe *p)
 {
-    return p->found.gflops * (double)p->subject.cpu_milli / p->cpu_milli;
+    return p->found.gflops * node_useful_milli(p->subject.cpu_milli) /
+           node_useful_milli(p->cpu_milli);
 }
 
 static uint64_t add_text(uint64_t h, const char *text)

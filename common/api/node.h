@@ -23,6 +23,15 @@
 #define NODE_CPU_MIN_MILLI    100
 #define NODE_MEMORY_MIN_BYTES ((int64_t)160 << 20)
 
+/* A worker starts no more threads than this, so more CPU makes it no faster, and is not asked for.
+ */
+#define NODE_CPU_USEFUL_MILLI 64000
+
+static inline int node_useful_milli(int64_t cpu_milli)
+{
+    return cpu_milli < NODE_CPU_USEFUL_MILLI ? (int)cpu_milli : NODE_CPU_USEFUL_MILLI;
+}
+
 struct node {
     char name[NODE_NAME_BYTES];
     int cpu_milli;        /* free for a stage, and its CPU limit */

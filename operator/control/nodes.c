@@ -123,7 +123,7 @@ static void want_probe(struct round *r, const struct seen_node *node)
         (void)round_want(r, ACTION_CREATE_PROBE_SPEC);
     a = round_want(r, ACTION_CREATE_PROBE_POD);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
-    a->cpu_milli = free_milli(node);
+    a->cpu_milli = node_useful_milli(free_milli(node));
     a->memory_bytes = memory < PROBE_MEMORY_MAX_BYTES ? memory : PROBE_MEMORY_MAX_BYTES;
 }
 
@@ -321,9 +321,10 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
         return;
     }
     (void)snprintf(to->name, sizeof to->name, "%s", from->name);
-    to->cpu_milli = free_milli(from);
+    to->cpu_milli = node_useful_milli(free_milli(from));
     to->memory_bytes = from->memory_bytes - from->memory_used_bytes;
-    to->gflops = f.gflops * to->cpu_milli / (double)from->cpu_milli; /* 0: see assume_speeds() */
+    to->gflops =
+        f.gflops * to->cpu_milli / node_useful_milli(from->cpu_milli); /* 0: assumed below */
     to->unit_ms = f.unit_ms;
     out->marks[out->n_known] = &from->mark;
     out->probes[out->n_known] = f.probe;

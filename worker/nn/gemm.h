@@ -37,8 +37,9 @@ enum gemm_precision {
 };
 #define GEMM_BF16_MIN 16
 
-/* Once, before the first product: threads of every kernel of this folder. ERR_INVALID when
- * `threads` is not in 1..THREADS_MAX. Factors are fp32 from then on. */
+/* Once, before the first product: threads of every kernel of this folder, of which there are at
+ * most THREADS_MAX, see threads_count(). ERR_INVALID when `threads` is below 1. Factors are fp32
+ * from then on. */
 MUST_CHECK enum err_code gemm_setup(int threads, struct err *err);
 
 /* After gemm_setup(). ERR_INVALID when the processor lacks what GEMM_BF16 needs, with what that is

@@ -8,7 +8,7 @@
 #ifndef NN_THREADS_H
 #define NN_THREADS_H
 
-#define THREADS_MAX        64
+#define THREADS_MAX        64 /* as many as OpenBLAS is usually built for; more cores stay idle */
 #define THREADS_CHUNK_ROWS 64 /* rows of a packed batch that one thread takes at a time */
 
 /* `n` is clamped to 1..THREADS_MAX; 1 where the compiler has no OpenMP. */

@@ -63,7 +63,7 @@ struct unit_room {
     int tokens;  /* T */
     int seqs;    /* B */
     int longest; /* tokens of one sequence */
-    int threads; /* as given to gemm_setup() */
+    int threads; /* threads_count() */
     int targets; /* masked tokens of the LM head, else 0 */
 };
 

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "api/node.h"
+#include "nn/threads.h"
 
 #define CPU_MILLI_MAX 4096000
 
@@ -50,10 +54,13 @@ static int cgroup_milli(void)
 static int affinity_milli(void)
 {
     cpu_set_t set;
+    long online;
 
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1000;
-    return 1000 * CPU_COUNT(&set);
+    if (sched_getaffinity(0, sizeof set, &set) == 0)
+        return 1000 * CPU_COUNT(&set);
+    online =
+        sysconf(_SC_NPROCESSORS_ONLN); /* the mask of this machine is longer than a cpu_set_t */
+    return online < 1 ? 1000 : online > CPU_MILLI_MAX / 1000 ? CPU_MILLI_MAX : (int)online * 1000;
 }
 
 int cpu_allowed_milli(void)
@@ -71,7 +78,8 @@ int cpu_threads(void)
 {
     int n = cpu_allowed_milli() / 1000;
 
-    return n < 1 ? 1 : n;
+    _Static_assert(NODE_CPU_USEFUL_MILLI == 1000 * THREADS_MAX, "pods ask for what is used");
+    return n < 1 ? 1 : min_int(n, THREADS_MAX);
 }
 
 void cpu_model(char *out, int bytes)

@@ -13,6 +13,7 @@
 #include "data/export.h"
 #include "data/folder.h"
 #include "nn/gemm.h"
+#include "nn/threads.h"
 #include "pipe/control.h"
 #include "pipe/cpu.h"
 #include "pipe/start.h"
@@ -78,7 +79,7 @@ static void introduce(struct worker *w)
 
     *p = (struct progress){
         .stage = w->params->stage, .attempt = w->plan.attempt, .loss = NAN, .eta_seconds = -1};
-    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads%s", gemm_core_name(), cpu_threads(),
+    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads%s", gemm_core_name(), threads_count(),
                    gemm_precision() == GEMM_BF16 ? ", bf16" : "");
     board_set_progress(&w->board, p);
 }
@@ -285,6 +286,9 @@ static enum err_code live(struct worker *w, struct err *err)
 {
     enum err_code rc = gemm_setup(cpu_threads(), err);
 
+    if (cpu_allowed_milli() / 1000 > THREADS_MAX)
+        LOG(LOG_INFO, "more cores than threads", LOG_I("cores", cpu_allowed_milli() / 1000),
+            LOG_I("threads", THREADS_MAX));
     w->cause = PROGRESS_CAUSE_CONFIG;
     if (rc == ERR_OK)
         rc = load_plan(w, err);

@@ -236,9 +236,9 @@ static void mark_passes_over_an_annotation_that_makes_no_sense(void **state)
                    "\"for\":{\"cpuMilli\":1,\"memoryBytes\":-1}}",
                    found);
     (void)snprintf(too_fast, sizeof too_fast,
-                   "{\"found\":%s,\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
-                   "\"for\":{\"cpuMilli\":9000000000000000}}",
-                   found);
+                   "{\"found\":{\"gflops\":9e8,\"unitMs\":0,\"threads\":1},"
+                   "\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
+                   "\"for\":{\"cpuMilli\":9000000000000000}}");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         struct mark m;
 

@@ -78,6 +78,20 @@ static void cluster_takes_away_what_pods_have_requested(void **state)
     cluster_deinit(&c);
 }
 
+static void cluster_counts_as_many_cores_as_are_useful(void **state)
+{
+    struct cluster c = {.job = &mine};
+
+    (void)state;
+    add_node(&c, NODE("a", SPEED("800"), SIZE("128", "64Gi") ", " READY));
+    add_pod(&c, "a", "Running", "other");
+    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
+    assert_int_equal(c.n_nodes, 1);
+    assert_int_equal(c.nodes[0].cpu_milli, NODE_CPU_USEFUL_MILLI);
+    assert_true(c.nodes[0].gflops == 800);
+    cluster_deinit(&c);
+}
+
 /* Each row is a node that cannot be used, and why. */
 static const struct {
     const char *node, *why;
@@ -286,6 +300,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cluster_takes_away_what_pods_have_requested),
+        cmocka_unit_test(cluster_counts_as_many_cores_as_are_useful),
         cmocka_unit_test(cluster_says_why_a_node_cannot_be_used),
         cmocka_unit_test(cluster_plans_with_what_was_measured_before),
         cmocka_unit_test(cluster_knows_which_figures_the_operator_would_not_take),

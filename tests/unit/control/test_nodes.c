@@ -283,6 +283,36 @@ static void nodes_are_labelled_with_what_they_are_judged_by_next_time(void **sta
     world_free(w);
 }
 
+/* The plan gives a stage what a worker can use, and counts on no more speed than that. */
+static void nodes_of_128_cores_are_used_with_as_many_as_are_useful(void **state)
+{
+    struct world *w = world_new(WITH("\"placement\":{\"maxStages\":1}"));
+
+    (void)state;
+    w->nodes[0].cpu_milli = 128000;
+    w->nodes[0].cpu_used_milli = 10000;
+    w->nodes[0].mark.gflops = 1000;
+    w->nodes[0].memory_bytes = (int64_t)8 << 30;
+    (void)world_settle(w);
+    assert_true(w->seen.has_plan);
+    assert_string_equal(w->seen.plan.stages[0].node, w->nodes[0].name);
+    assert_int_equal(w->seen.plan.stages[0].cpu_milli, NODE_CPU_USEFUL_MILLI);
+    world_free(w);
+}
+
+static void nodes_of_128_cores_are_measured_with_as_many_as_are_useful(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    w->nodes[0].cpu_milli = 128000;
+    w->nodes[0].mark.gflops = 0;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_pods, 1);
+    assert_int_equal(w->seen.pods[0].cpu_milli, NODE_CPU_USEFUL_MILLI);
+    world_free(w);
+}
+
 /* Three alike, of which two have a slow network: no message goes there. */
 static void nodes_behind_slow_links_are_left_out(void **state)
 {
@@ -374,6 +404,8 @@ int main(void)
         cmocka_unit_test(nodes_count_what_was_measured_more_than_declared_with_probe_always),
         cmocka_unit_test(nodes_assumed_from_their_cpu_are_told_of_in_the_plan),
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
+        cmocka_unit_test(nodes_of_128_cores_are_used_with_as_many_as_are_useful),
+        cmocka_unit_test(nodes_of_128_cores_are_measured_with_as_many_as_are_useful),
         cmocka_unit_test(nodes_behind_slow_links_are_left_out),
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
         cmocka_unit_test(nodes_are_measured_after_a_claim_was_looked_at),
