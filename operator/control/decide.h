@@ -7,7 +7,7 @@
  *
  *   Accepted --> Placed (data there, nodes measured, plan kept) --> Running --> Complete
  *                  ^                                                  |
- *                  +---- next attempt, after a pause if it counts ----+--> Failed
+ *                  +---- next attempt, after a growing pause ---------+--> Failed
  *
  * The order that makes a restart of the operator harmless at any point: the attempt's number is
  * written to the status before anything of that attempt is made; the plan is an immutable object
@@ -21,7 +21,7 @@
 
 #define DECIDE_ACTIONS_MAX 256
 
-#define DECIDE_BACKOFF_MS     10000  /* after the first failure, then doubled ... */
+#define DECIDE_BACKOFF_MS     10000  /* after the first restart in a row, then doubled ... */
 #define DECIDE_BACKOFF_MAX_MS 300000 /* ... up to this */
 #define DECIDE_DATA_RETRY_MS  10000
 #define DECIDE_DATA_STALE_MS  60000 /* what was there so long ago is looked for again */

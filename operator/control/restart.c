@@ -4,10 +4,10 @@
 
 #include "control/parts.h"
 
-#define SHORT_PAUSE_MS     10000
-#define NO_DATA_PAUSE_MS   30000
-#define EXIT_CONFIG        2
-#define MEMORY_PERCENT_MAX 1000
+#define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
+#define EXIT_CONFIG           2
+#define MEMORY_PERCENT_MAX    1000
+#define RESTARTS_IN_A_ROW_MAX 1000 /* the pause has long stopped growing */
 
 static void accuse(struct verdict *v, enum verdict_kind kind, int stage, const char *text)
 {
@@ -151,9 +151,34 @@ static int64_t backoff_ms(int n_restarts)
 {
     int64_t ms = DECIDE_BACKOFF_MS;
 
+    if (n_restarts < 1)
+        return 0;
     for (int i = 1; i < n_restarts && ms < DECIDE_BACKOFF_MAX_MS; i++)
         ms *= 2;
     return ms < DECIDE_BACKOFF_MAX_MS ? ms : DECIDE_BACKOFF_MAX_MS;
+}
+
+/* Every cause of a restart takes part in the same row: a job that is restarted again and again
+ * must not keep the cluster busy, whether or not that is its own fault. */
+static int64_t next_pause_ms(struct round *r, bool is_first_free)
+{
+    struct status *s = &r->out->status;
+    int64_t trained_ms = r->seen->now_ms - s->conditions[CONDITION_RUNNING].changed_ms;
+
+    if (round_has_started(r) && trained_ms >= HEALTHY_MS)
+        s->restarts_in_a_row = 0;
+    if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
+        s->restarts_in_a_row++;
+    return backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0));
+}
+
+/* A restart that does not count, after a pause. */
+static void pause_and_restart(struct round *r, const char *reason, const struct verdict *v)
+{
+    /* A worker that was lost in training is replaced at once, the first time. */
+    bool is_first_free = v->kind == VERDICT_DISRUPTED && round_has_started(r);
+
+    restart_next(r, reason, v->text, next_pause_ms(r, is_first_free));
 }
 
 /* A failure that counts. */
@@ -171,7 +196,7 @@ static void count(struct round *r, const char *reason, const char *text)
         return;
     }
     s->restarts++;
-    restart_next(r, reason, text, backoff_ms(s->restarts));
+    restart_next(r, reason, text, next_pause_ms(r, false));
 }
 
 static void more_memory(struct round *r, const struct verdict *v)
@@ -207,17 +232,16 @@ void restart_apply(struct round *r, const struct verdict *v)
         count(r, "WorkerFailed", v->text);
         break;
     case VERDICT_DISRUPTED:
-        /* Who cannot even start should not try all the time. */
-        restart_next(r, "WorkerLost", v->text, round_has_started(r) ? 0 : SHORT_PAUSE_MS);
+        pause_and_restart(r, "WorkerLost", v);
         break;
     case VERDICT_DATA_MISSING:
-        restart_next(r, "DataMissing", v->text, NO_DATA_PAUSE_MS);
+        pause_and_restart(r, "DataMissing", v);
         break;
     case VERDICT_PEER_LOST:
-        restart_next(r, "ConnectionLost", v->text, SHORT_PAUSE_MS);
+        pause_and_restart(r, "ConnectionLost", v);
         break;
     case VERDICT_UNSCHEDULABLE:
-        restart_next(r, "Unschedulable", v->text, SHORT_PAUSE_MS);
+        pause_and_restart(r, "Unschedulable", v);
         break;
     }
 }

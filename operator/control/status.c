@@ -144,6 +144,7 @@ void status_read(const struct json *json, struct status *out)
         read_condition(v, &s);
     s.attempt = json_int(json_get(json, "attempt"), 0);
     s.restarts = json_int(json_get(json, "restarts"), 0);
+    s.restarts_in_a_row = json_int(json_get(json, "restartsInARow"), 0);
     s.next_attempt_ms = read_time(json_get(json, "nextAttemptTime"));
     s.memory_percent = json_int(json_get(json, "memoryPercent"), 0);
     s.start_ms = read_time(json_get(json, "startTime"));
@@ -319,6 +320,7 @@ void status_write(const struct status *s, struct jsonw *w, const char *key)
     write_conditions(s, w);
     write_count(w, "attempt", s->attempt);
     jsonw_int(w, "restarts", s->restarts);
+    write_count(w, "restartsInARow", s->restarts_in_a_row);
     write_time(w, "nextAttemptTime", s->next_attempt_ms);
     write_count(w, "memoryPercent", s->memory_percent);
     write_time(w, "startTime", s->start_ms);

@@ -99,6 +99,7 @@ struct status {
     struct condition conditions[CONDITION_COUNT];
     int attempt;             /* 0: before the first */
     int restarts;            /* those that count */
+    int restarts_in_a_row;   /* of any kind, without ten minutes of training between them */
     int64_t next_attempt_ms; /* not before */
     int memory_percent;      /* of what the plan thinks is needed; 0 is 100 */
     int64_t start_ms;

@@ -141,6 +141,7 @@ static void random_status(struct world *w)
 
     s->attempt = (int)random_below(4);
     s->restarts = (int)random_below(5);
+    s->restarts_in_a_row = (int)random_below(3);
     s->memory_percent = one_in(3) ? 150 : 0;
     s->next_attempt_ms = one_in(3) ? w->seen.now_ms + 5000 - (int64_t)random_below(10) * 1000 : 0;
     s->generation = 1;

@@ -173,20 +173,86 @@ static void decide_doubles_the_pause_after_each_failure(void **state)
     world_free(w);
 }
 
-static void decide_does_not_count_disruptions_and_does_not_pause_for_them(void **state)
-{
-    struct world *w = world_new(NULL);
+/* --- the pause before the next attempt --- */
 
+static void lose_worker(struct world *w)
+{
+    world_remove_pod(w, world_pod(w, 2));
+}
+
+static void lose_connection(struct world *w)
+{
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
+    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+}
+
+static void miss_data(struct world *w)
+{
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_DATA_MISSING);
+}
+
+static void be_turned_away(struct world *w)
+{
+    world_end_pod(w, 1, 1, PROGRESS_CAUSE_NONE);
+    world_pod(w, 1)->has_exit_code = false;
+}
+
+static const struct pauses {
+    void (*break_it)(struct world *w);
+    const char *reason;
+    int64_t first_ms;
+    int64_t second_ms;
+} uncounted[] = {
+    {lose_worker, "WorkerLost", 0, DECIDE_BACKOFF_MS},
+    {lose_connection, "ConnectionLost", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
+    {miss_data, "DataMissing", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
+    {be_turned_away, "Unschedulable", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
+};
+
+/* Train for `trained_ms`, break, and return the pause that follows; then let it pass. */
+static int64_t pause_after(struct world *w, const struct pauses *how, int64_t trained_ms)
+{
+    int64_t pause_ms;
+
+    world_start_training(w);
+    w->seen.now_ms += trained_ms;
+    how->break_it(w);
+    world_round(w);
+    assert_string_equal(w->seen.status.conditions[CONDITION_RUNNING].reason, how->reason);
+    assert_int_equal(w->seen.status.restarts, 0);
+    pause_ms = w->seen.status.next_attempt_ms ? w->seen.status.next_attempt_ms - w->seen.now_ms : 0;
+    w->seen.now_ms += pause_ms;
+    return pause_ms;
+}
+
+static void decide_doubles_the_pause_of_restarts_that_do_not_count(void **state)
+{
     (void)state;
-    for (int i = 0; i < 6; i++) {
-        world_start_training(w);
-        world_remove_pod(w, world_pod(w, 2));
-        (void)world_settle(w);
-        assert_int_equal(w->seen.status.restarts, 0);
-        assert_int_equal(w->seen.status.attempt, i + 2);
-        assert_int_equal(w->seen.n_plans, 1);
+    for (size_t i = 0; i < sizeof uncounted / sizeof uncounted[0]; i++) {
+        struct world *w = world_new(NULL);
+        int64_t pause_ms = uncounted[i].second_ms;
+
+        assert_int_equal(pause_after(w, &uncounted[i], 1000), uncounted[i].first_ms);
+        for (int k = 0; k < 6; k++) {
+            assert_int_equal(pause_after(w, &uncounted[i], 1000), pause_ms);
+            pause_ms = 2 * pause_ms < DECIDE_BACKOFF_MAX_MS ? 2 * pause_ms : DECIDE_BACKOFF_MAX_MS;
+        }
+        assert_int_equal(pause_after(w, &uncounted[i], 1000), DECIDE_BACKOFF_MAX_MS);
+        world_free(w);
     }
-    world_free(w);
+}
+
+static void decide_starts_with_a_short_pause_after_ten_minutes_of_training(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof uncounted / sizeof uncounted[0]; i++) {
+        struct world *w = world_new(NULL);
+
+        for (int k = 0; k < 4; k++)
+            (void)pause_after(w, &uncounted[i], 1000);
+        assert_int_equal(pause_after(w, &uncounted[i], 600000), uncounted[i].first_ms);
+        world_free(w);
+    }
 }
 
 static void decide_gives_half_as_much_memory_again(void **state)
@@ -214,7 +280,8 @@ int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_doubles_the_pause_after_each_failure),
-        cmocka_unit_test(decide_does_not_count_disruptions_and_does_not_pause_for_them),
+        cmocka_unit_test(decide_doubles_the_pause_of_restarts_that_do_not_count),
+        cmocka_unit_test(decide_starts_with_a_short_pause_after_ten_minutes_of_training),
         cmocka_unit_test(decide_gives_half_as_much_memory_again),
     };
 

@@ -38,7 +38,8 @@ static void fill(struct status *s)
                          .metrics = {{"accuracy", 0.875}},
                          .initialised = "classifier"};
 
-    *s = (struct status){.state = "Running", .generation = 3, .attempt = 2, .restarts = 1};
+    *s = (struct status){
+        .state = "Running", .generation = 3, .attempt = 2, .restarts = 1, .restarts_in_a_row = 3};
     (void)snprintf(s->message, sizeof s->message, "all is \"well\"");
     for (int t = 0; t < CONDITION_COUNT; t++)
         (void)status_set(
@@ -81,6 +82,7 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_int_equal(json_parse(text.data, text.len, &json, NULL), ERR_OK);
     status_read(json, again);
     json_free(json);
+    assert_int_equal(again->restarts_in_a_row, 3);
     write_status(again, &text_again);
     assert_string_equal(buf_text(&text), buf_text(&text_again));
     buf_deinit(&text);
