@@ -94,19 +94,36 @@ static void read_text(const struct json *root, const char *key, char *out, size_
     (void)snprintf(out, bytes, "%s", json_string(json_get(root, key), ""));
 }
 
+/* 0, "not known", for what no clock can have measured. */
+static double read_ms(const struct json *v)
+{
+    double ms = json_double(v, 0);
+
+    return ms >= 0 && ms <= PROGRESS_MS_MAX ? ms : 0;
+}
+
+static bool has_metric(const struct progress *p, const char *name)
+{
+    for (int i = 0; i < p->n_metrics; i++)
+        if (strcmp(p->metrics[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 static void read_lists(const struct json *root, struct progress *p)
 {
     for (const struct json *v = json_first(json_get(root, "stageMs")); v; v = json_next(v))
         if (p->n_stage_ms < SPEC_STAGES_MAX)
-            p->stage_ms[p->n_stage_ms++] = json_double(v, 0);
+            p->stage_ms[p->n_stage_ms++] = read_ms(v);
     for (const struct json *v = json_first(json_get(root, "metrics")); v; v = json_next(v)) {
-        struct progress_metric *m = &p->metrics[p->n_metrics];
+        struct progress_metric m;
 
         if (p->n_metrics == PROGRESS_METRICS_MAX)
             break;
-        read_text(v, "name", m->name, sizeof m->name);
-        m->value = json_double(json_get(v, "value"), NAN);
-        p->n_metrics++;
+        read_text(v, "name", m.name, sizeof m.name);
+        m.value = json_double(json_get(v, "value"), NAN);
+        if (!has_metric(p, m.name)) /* the status keeps them in a list keyed by name */
+            p->metrics[p->n_metrics++] = m;
     }
 }
 
@@ -129,8 +146,8 @@ static enum err_code read_progress(const struct json *root, struct progress *p, 
     p->loss = json_double(json_get(root, "loss"), NAN);
     p->tokens_per_second = json_double(json_get(root, "tokensPerSecond"), 0);
     p->eta_seconds = json_double(json_get(root, "etaSeconds"), -1);
-    p->step_ms = json_double(json_get(root, "stepMs"), 0);
-    p->best_step_ms = json_double(json_get(root, "bestStepMs"), 0);
+    p->step_ms = read_ms(json_get(root, "stepMs"));
+    p->best_step_ms = read_ms(json_get(root, "bestStepMs"));
     read_text(root, "initialised", p->initialised, sizeof p->initialised);
     read_text(root, "blas", p->blas, sizeof p->blas);
     read_text(root, "error", p->error, sizeof p->error);

@@ -14,6 +14,7 @@
 
 #define PROGRESS_TEXT_MAX_BYTES    4096 /* the kubelet keeps no more of a termination message */
 #define PROGRESS_METRICS_MAX       12
+#define PROGRESS_MS_MAX            1e9 /* eleven days for a step: nothing takes longer */
 #define PROGRESS_ERROR_BYTES       512
 #define PROGRESS_INITIALISED_BYTES 160
 #define PEERS_TEXT_MAX_BYTES       16384
@@ -73,8 +74,9 @@ const char *progress_cause_name(enum progress_cause cause);
 /* Fits PROGRESS_TEXT_MAX_BYTES whatever is in `p`: texts become one line, times keep six digits.
  * What is not finite is null. */
 MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err);
-/* Tolerant: what an older worker does not say, or says in another kind, counts as missing. Only
- * the state must be a known one. */
+/* Tolerant: what is missing, of another kind or out of bounds counts as not known, and of two
+ * metrics of one name the first is kept, so that a status can be made from all that is accepted.
+ * Only the state must be a known one. */
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 

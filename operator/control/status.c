@@ -337,7 +337,7 @@ void status_write(const struct status *s, struct jsonw *w, const char *key)
 static void write_figure(double value, char out[static STATUS_WORD_BYTES])
 {
     if (isfinite(value))
-        (void)snprintf(out, STATUS_WORD_BYTES, "%.4f", value);
+        (void)snprintf(out, STATUS_WORD_BYTES, fabs(value) < 1e15 ? "%.4f" : "%.4e", value);
     else
         (void)snprintf(out, STATUS_WORD_BYTES, "NaN");
 }

@@ -135,6 +135,9 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
     out->finished_ms = read_time(json_get(ended, "finishedAt"));
     COPY(out->reason, json_get(ended, "reason"));
     out->is_out_of_memory = strcmp(out->reason, "OOMKilled") == 0;
+    /* The kubelet lost the container, as when its node was reset: not the worker's doing. */
+    if (strcmp(out->reason, "ContainerStatusUnknown") == 0 || strcmp(out->reason, "Unknown") == 0)
+        out->is_disrupted = true;
     if (out->role == POD_PROBE)
         out->has_probe =
             out->exit_code == 0 && node_probe_read(message, &out->probe, NULL) == ERR_OK;

@@ -79,6 +79,34 @@ static void progress_without_a_loss_yet_has_none_when_read_back(void **state)
     buf_deinit(&out);
 }
 
+static void progress_takes_no_time_that_no_clock_can_measure(void **state)
+{
+    static const char text[] = "{\"state\":\"Training\",\"cause\":\"\",\"stepMs\":1e306,"
+                               "\"bestStepMs\":-1,\"stageMs\":[2.5,1e306,-3,\"x\",1e9]}";
+    struct progress p;
+
+    (void)state;
+    assert_int_equal(progress_parse(text, sizeof text - 1, &p, NULL), ERR_OK);
+    assert_true(p.step_ms == 0 && p.best_step_ms == 0);
+    assert_int_equal(p.n_stage_ms, 5);
+    assert_true(p.stage_ms[0] == 2.5 && p.stage_ms[1] == 0 && p.stage_ms[2] == 0);
+    assert_true(p.stage_ms[3] == 0 && p.stage_ms[4] == 1e9);
+}
+
+static void progress_keeps_the_first_of_two_metrics_of_one_name(void **state)
+{
+    static const char text[] = "{\"state\":\"Training\",\"cause\":\"\",\"metrics\":["
+                               "{\"name\":\"f1\",\"value\":0.5},{\"name\":\"f1\",\"value\":0.7},"
+                               "{\"name\":\"accuracy\",\"value\":0.9}]}";
+    struct progress p;
+
+    (void)state;
+    assert_int_equal(progress_parse(text, sizeof text - 1, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_metrics, 2);
+    assert_true(p.metrics[0].value == 0.5);
+    assert_string_equal(p.metrics[1].name, "accuracy");
+}
+
 static void fill_text(char *text, size_t bytes, char c)
 {
     memset(text, c, bytes - 1);
@@ -109,6 +137,7 @@ static struct progress largest(char c)
         p.stage_ms[i] = -DBL_MAX / 3;
     for (int i = 0; i < p.n_metrics; i++) {
         fill_text(p.metrics[i].name, sizeof p.metrics[i].name, c);
+        p.metrics[i].name[0] = (char)('a' + i);
         p.metrics[i].value = -DBL_MAX / 3;
     }
     fill_text(p.initialised, sizeof p.initialised, c);
@@ -219,7 +248,7 @@ static void progress_keeps_no_more_than_it_has_room_for(void **state)
         assert_int_equal(buf_addf(&text, NULL, ",1"), ERR_OK);
     assert_int_equal(buf_addf(&text, NULL, "], \"metrics\": [{\"name\": \"%0200d\"}", 1), ERR_OK);
     for (int i = 0; i < 500; i++)
-        assert_int_equal(buf_addf(&text, NULL, ",{}"), ERR_OK);
+        assert_int_equal(buf_addf(&text, NULL, ",{\"name\": \"m%d\"}", i), ERR_OK);
     assert_int_equal(buf_addf(&text, NULL, "], \"error\": \"%0900d\"}", 1), ERR_OK);
     assert_int_equal(progress_parse(text.data, text.len, &p, NULL), ERR_OK);
     assert_int_equal(p.n_stage_ms, SPEC_STAGES_MAX);
@@ -297,6 +326,8 @@ static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(progress_takes_no_time_that_no_clock_can_measure),
+        cmocka_unit_test(progress_keeps_the_first_of_two_metrics_of_one_name),
         cmocka_unit_test(progress_reads_back_what_was_written),
         cmocka_unit_test(progress_without_a_loss_yet_has_none_when_read_back),
         cmocka_unit_test(progress_of_the_largest_job_fits_its_limit),

@@ -147,6 +147,25 @@ static void store_reads_the_last_words_of_a_worker(void **state)
     assert_int_equal(seen->pods[0].finished_ms, 1795248009000);
 }
 
+static void store_takes_a_lost_container_for_a_disruption(void **state)
+{
+    static const char *const ends[] = {
+        POD_HEAD
+        "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
+        "\"exitCode\":137,\"reason\":\"ContainerStatusUnknown\",\"message\":\"The container "
+        "could not be located when the pod was terminated\"}}}]}}",
+        POD_HEAD "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
+                 "\"exitCode\":255,\"reason\":\"Unknown\"}}}]}}"};
+
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    for (size_t i = 0; i < 2; i++) {
+        change(store_change_pod, KUBE_MODIFIED, ends[i]);
+        observe();
+        assert_true(seen->pods[0].is_disrupted);
+    }
+}
+
 static void store_tells_the_ends_of_pods_apart(void **state)
 {
     (void)state;
@@ -315,6 +334,7 @@ int main(void)
         TEST(store_shows_a_job_and_its_status),
         TEST(store_shows_a_running_pod),
         TEST(store_reads_the_last_words_of_a_worker),
+        TEST(store_takes_a_lost_container_for_a_disruption),
         TEST(store_tells_the_ends_of_pods_apart),
         TEST(store_remembers_who_has_the_peer_table),
         TEST(store_counts_what_others_request_of_a_node),
