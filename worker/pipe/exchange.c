@@ -5,6 +5,14 @@
 
 #define WAIT_MS 60000 /* one round of waiting; there is another one after it */
 
+/* Only what the link itself reports is a lost neighbour; ERR_INVALID is a mistake on this side. */
+static enum err_code note_loss(struct exchange *x, enum err_code rc)
+{
+    if (rc != ERR_OK && rc != ERR_INVALID)
+        x->is_lost = true;
+    return rc;
+}
+
 static enum err_code send_bytes(struct exchange *x, const struct exchange_key *key,
                                 struct link_message *msg, struct err *err)
 {
@@ -19,7 +27,7 @@ static enum err_code send_bytes(struct exchange *x, const struct exchange_key *k
         rc = link_send(x->link, key->edge, msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT);
     x->blocked_ns += clock_now_ns() - start_ns;
-    return rc;
+    return note_loss(x, rc);
 }
 
 enum err_code exchange_send(struct exchange *x, const struct exchange_key *key, const void *meta,
@@ -60,7 +68,7 @@ enum err_code exchange_recv(struct exchange *x, const struct exchange_key *key,
     } while (rc == ERR_TIMEOUT);
     x->blocked_ns += clock_now_ns() - start_ns;
     if (rc != ERR_OK)
-        return rc;
+        return note_loss(x, rc);
     if (msg.kind != key->kind || msg.flags != key->flags || msg.step != (uint64_t)key->step ||
         msg.microbatch != (uint32_t)key->microbatch) {
         link_release(x->link, key->edge, &msg);

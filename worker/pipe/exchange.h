@@ -15,6 +15,7 @@ struct exchange {
     uint16_t *narrow;   /* activations and gradients travel as bfloat16: room for the largest */
     float *wide;        /* and for what came in; both NULL when they travel as floats */
     int64_t blocked_ns; /* waited in calls so far */
+    bool is_lost;       /* the link to a neighbour has failed in a call */
 };
 
 /* What a message is about: the same on both ends. */

@@ -237,7 +237,10 @@ static enum err_code train(struct worker *w, struct err *err)
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
         LOG_I("memoryMiB", w->stage.slab.size >> 20), LOG_S("blas", w->train.progress.blas));
     rc = train_run(&w->train, err);
-    w->cause = rc == ERR_INVALID ? PROGRESS_CAUSE_CONFIG : PROGRESS_CAUSE_PEER_LOST;
+    if (rc == ERR_INVALID)
+        w->cause = PROGRESS_CAUSE_CONFIG;
+    else
+        w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OTHER;
     return rc;
 }
 
