@@ -1,11 +1,13 @@
 /* kubectl-skyjob run: train a SkyJob on this machine, without a cluster. */
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -194,8 +196,15 @@ static enum err_code write_plan(const struct local *l, const char *path, struct 
 
 static enum err_code make_output(const char *path, struct err *err)
 {
-    if (path && mkdir(path, 0777) != 0 && errno != EEXIST)
+    char folder[PATH_MAX];
+
+    if (!path)
+        return ERR_OK;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST)
         return err_set(err, ERR_INVALID, "--output: make %.300s: %s", path, strerror(errno));
+    (void)snprintf(folder, sizeof folder, "%s/.", path); /* an error for anything but a folder */
+    if (access(folder, W_OK | X_OK) != 0)
+        return err_set(err, ERR_INVALID, "--output: write to %.300s: %s", path, strerror(errno));
     return ERR_OK;
 }
 

@@ -91,6 +91,17 @@ sed 's/maxPositions: 64/&, from: {persistentVolumeClaim: {claimName: bert}}/' "$
 check 'a model that is in a cluster is asked for' refused 2 '"bert" .* --model DIR' -f "$work/from.yaml" --workers cpu=1
 check 'a model folder that is not there is named' refused 2 "--model: $work/nowhere" -f "$work/from.yaml" --workers cpu=1 --model "$work/nowhere"
 mkdir "$work/empty"
+touch "$work/file"
+check 'an output that is not a folder is refused at once' refused 2 "--output: write to $work/file" -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --output "$work/file"
+too_small() { # found before the first step; only root can mount a small file system
+    mkdir "$work/small"
+    mount -t tmpfs -o size=8m none "$work/small" || return 0
+    refused 1 "$work/small: . MiB are free, .* MiB are needed" -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --output "$work/small"
+    local rc=$?
+    umount "$work/small"
+    return $rc
+}
+check 'an output without enough space is found before the first step' too_small
 # A worker that only measures, and then writes down how it was started.
 cat >"$work/worker" <<E2
 #!/bin/sh

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "data/export.h"
 #include "data/folder.h"
+#include "data/output.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
 #include "pipe/control.h"
@@ -36,6 +37,7 @@ struct worker {
     void *narrow_area; /* exchange.narrow and, behind it, exchange.wide */
     char *meta;
     struct train train;
+    struct output output;
     enum progress_cause cause; /* of a failure in what runs now */
 };
 
@@ -129,6 +131,26 @@ static enum err_code open_link(struct worker *w, struct err *err)
     return rc;
 }
 
+/* An output that cannot be written is better found now than after the training. */
+static enum err_code open_output(struct worker *w, struct err *err)
+{
+    const struct model *model = &w->plan.spec.model;
+    struct output_params p = {.folder = w->params->output_dir,
+                              .uid = w->plan.uid,
+                              .attempt = w->plan.attempt,
+                              .stage = w->params->stage};
+    enum err_code rc;
+
+    if (!w->params->output_dir)
+        return ERR_OK;
+    for (int unit = 0; unit < model_units(model); unit++)
+        p.bytes += (int64_t)(model_unit_params(model, unit) * sizeof(float));
+    rc = output_open(&w->output, &p, err);
+    if (rc == ERR_DENIED || rc == ERR_NOT_FOUND || rc == ERR_INVALID)
+        w->cause = PROGRESS_CAUSE_CONFIG;
+    return rc;
+}
+
 /* A file that is not there may still come; what is wrong stays wrong. */
 static enum progress_cause cause_of_reading(enum err_code rc)
 {
@@ -170,6 +192,8 @@ static enum err_code prepare(struct worker *w, struct err *err)
     w->cause = PROGRESS_CAUSE_OTHER;
     rc = control_open(w->params->control_host, w->params->control_port, w->plan.n_stages, &w->board,
                       &w->control, err);
+    if (rc == ERR_OK)
+        rc = open_output(w, err);
     if (rc == ERR_OK)
         rc = stage_init(&w->stage, &w->plan, w->params->stage, err);
     if (rc == ERR_OK)
