@@ -8,6 +8,10 @@ VARIANT ?= release
 OUT     := build/$(VARIANT)
 Q       := $(if $(V),,@)
 
+# Packages come first, so what compiles is a make of its own, and that one is parallel.
+JOBS    ?= $(shell nproc)
+SUBMAKE  = $(MAKE) --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(JOBS))
+
 CC.release := gcc
 CC.clang   := clang-14
 CC.asan    := gcc
@@ -90,8 +94,8 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all help test unit integration e2e asan milp fuzz fuzzers bench bench-placement try demo demo-down sample support check format \
-        format-check lint layers purity clean deps-build deps-cluster deps-check
+.PHONY: all programs help test unit integration e2e asan milp fuzz fuzzers bench bench-smoke bench-placement \
+        try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
 help: ## list the targets
@@ -137,28 +141,31 @@ INTEGRATION := $(wildcard tests/integration/test_*.sh)
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
-test: deps-cluster all sample support ## unit and integration tests (real API server, real workers)
-	@$(MAKE) --no-print-directory $(UNIT_TESTS)
+test: deps-cluster ## unit and integration tests (real API server, real workers)
+	@$(SUBMAKE) all sample support $(UNIT_TESTS)
 	@TEST_TIMEOUT=900 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
 
-integration: deps-cluster all sample support ## real etcd, API server and workers as processes
+integration: deps-cluster ## real etcd, API server and workers as processes
+	@$(SUBMAKE) all sample support
 	@TEST_TIMEOUT=900 hack/run-tests.sh $(INTEGRATION)
 
-e2e: deps-cluster all sample ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
+e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
+	@$(SUBMAKE) all sample
 	@TEST_TIMEOUT=3000 hack/run-tests.sh $(E2E)
 
 asan: ## unit tests under AddressSanitizer and UBSan
-	@$(MAKE) --no-print-directory VARIANT=asan unit
+	@$(SUBMAKE) VARIANT=asan unit
 
 # --- the planner against a solver that is not ours ---
 MILP := $(OUT)/tests/milp/test_milp
 $(MILP): $(OUT)/obj/tests/milp/test_milp.o $(call support,balance) $(call lib,$(LIBS_balance))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_balance)) -lcmocka
-milp: deps-check $(MILP) ## the planner against a mixed-integer solver (a part of check)
+milp: deps-check ## the planner against a mixed-integer solver (a part of check)
+	@$(SUBMAKE) $(MILP)
 	@hack/run-tests.sh $(MILP)
 
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
@@ -171,7 +178,7 @@ $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
 	$(Q)$(CC) $(LDFLAGS) -fsanitize=fuzzer -o $@ $^ $(call syslib,$(LIBS_fuzzers))
 
 fuzz: deps-check ## libFuzzer on every parser, FUZZ_SECONDS=60 each, two at a time
-	@$(MAKE) --no-print-directory VARIANT=fuzz fuzzers
+	@$(SUBMAKE) VARIANT=fuzz fuzzers
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) hack/fuzz.sh $(FUZZERS)
 
 # --- benchmarks: ratios of two things in one run, never a test ---
@@ -186,8 +193,14 @@ $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/benc
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $^ $(call syslib,$(LIBS_bench))
 
-bench: deps-cluster all sample $(BENCH) ## print a table of measured ratios, write build/bench.json
+bench: deps-cluster ## print a table of measured ratios, write build/bench.json
+	@$(SUBMAKE) all sample $(BENCH)
 	@hack/bench.sh $(BENCH) $(wildcard tests/bench/bench_*.sh)
+
+# Without the one that needs a cluster.
+bench-smoke: deps-cluster ## every benchmark for some seconds: does it still work?
+	@$(SUBMAKE) all sample $(BENCH)
+	@BENCH_SMOKE=1 hack/bench.sh $(BENCH) $(filter-out %/bench_cluster.sh,$(wildcard tests/bench/bench_*.sh))
 
 # The published experiment in simulation, which takes a minute.
 PLACEMENT := $(OUT)/tests/bench/placement/placement
@@ -198,7 +211,8 @@ bench-placement: $(PLACEMENT) ## cuts against the published ones, simulated; wri
 	@$(PLACEMENT) build/bench-placement.json
 
 # --- trying it ---
-try: deps-build all sample ## train on this machine without a cluster, about a minute
+try: deps-build ## train on this machine without a cluster, about a minute
+	@$(SUBMAKE) all sample
 	$(OUT)/bin/kubectl-skyjob run -f manifests/samples/mnli.yaml --workers cpu=0.25,cpu=0.5,cpu=1
 
 demo: deps-cluster ## a local cluster, the operator, a job to its end
@@ -206,6 +220,9 @@ demo: deps-cluster ## a local cluster, the operator, a job to its end
 
 demo-down: ## remove everything that `make demo` made
 	@hack/cluster/down.sh
+
+# --- everything that compiles, so that nothing rots unseen ---
+programs: all $(UNIT_TESTS) $(AGENT) $(MILP) $(BENCH) $(PLACEMENT) build/gen-nli
 
 # --- what the worker's image and the tests train on ---
 sample: build/sample ## generate the sample data
@@ -226,11 +243,12 @@ C_FILES := $(shell git ls-files '*.c' '*.h' 2>/dev/null)
 SCRIPTS := $(shell git ls-files '*.sh' .ci/run 2>/dev/null)
 
 check: deps-check ## what CI runs before the tests
-	@$(MAKE) --no-print-directory format-check lint layers purity
-	@$(MAKE) --no-print-directory VARIANT=clang all unit
-	@$(MAKE) --no-print-directory asan
-	@$(MAKE) --no-print-directory VARIANT=fuzz fuzzers
-	@$(MAKE) --no-print-directory milp
+	@$(SUBMAKE) format-check lint layers purity programs
+	@$(SUBMAKE) VARIANT=clang programs
+	@$(SUBMAKE) VARIANT=clang unit
+	@$(SUBMAKE) VARIANT=asan unit
+	@$(SUBMAKE) VARIANT=fuzz fuzzers
+	@$(SUBMAKE) milp
 
 format: ## format all C with clang-format 14
 	clang-format-14 -i $(C_FILES)

@@ -13,6 +13,16 @@ void bench_note(const char *text)
     (void)snprintf(note, sizeof note, "; %s", text);
 }
 
+bool bench_is_smoke(void)
+{
+    return getenv("BENCH_SMOKE") != NULL;
+}
+
+int bench_rounds(int n)
+{
+    return bench_is_smoke() ? 1 : n;
+}
+
 void bench_print(const char *name, double value, const char *unit, const char *against)
 {
     struct buf line = {.max = 4096};
@@ -30,9 +40,11 @@ void bench_print(const char *name, double value, const char *unit, const char *a
     jsonw_string(&w, "against", against);
     jsonw_string(&w, "cpu", with_note);
     jsonw_close(&w);
-    if (jsonw_finish(&w, NULL) == ERR_OK)
-        (void)printf("%s\n", buf_text(&line));
-    (void)fflush(stdout);
+    if (jsonw_finish(&w, NULL) != ERR_OK || printf("%s\n", buf_text(&line)) < 0 ||
+        fflush(stdout) != 0) {
+        (void)fprintf(stderr, "bench: %s: cannot print the value %g\n", name, value);
+        exit(1);
+    }
     buf_deinit(&line);
 }
 

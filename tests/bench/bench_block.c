@@ -20,13 +20,21 @@
 #include "step.h"
 
 #define PROBES    11
+#define SMOKE_MS  400 /* of a probe, when that is all */
 #define TURN_NS   200000000
 #define TURNS_MAX 64   /* in a probe */
 #define SHARE     0.05 /* that a probe may be wrong by */
 
-static const struct step_case sample = {"BertTiny", 3, 128, 8, STEP_MIX, false, 16, 64};
+static const struct step_case sample = {.preset = "BertTiny",
+                                        .layers = 3,
+                                        .n_seqs = 128,
+                                        .micro_batches = 8,
+                                        .lengths = STEP_MIX,
+                                        .heads = 16,
+                                        .ffn = 64};
 /* With as many layers as make no turn long. */
-static const struct step_case base = {"BertBase", 4, 32, 8, STEP_MIX, false, 0, 0};
+static const struct step_case base = {
+    .preset = "BertBase", .layers = 4, .n_seqs = 32, .micro_batches = 8, .lengths = STEP_MIX};
 
 static const struct row {
     const char *name;
@@ -139,11 +147,12 @@ static void take_sequences(const struct step *s, struct sequences *out)
 static double probe_over_training(const struct sequences *sequences)
 {
     struct step *s = &training.step;
+    int ms = bench_is_smoke() ? SMOKE_MS : PROBE_MS;
     struct node_probe probe;
     struct err err;
 
     training.n = 0;
-    if (probe_run(&s->plan.spec, sequences, PROBE_MS, &probe, &err) != ERR_OK)
+    if (probe_run(&s->plan.spec, sequences, ms, &probe, &err) != ERR_OK)
         die(err.text);
     return probe.block_ms / trained_block_ms();
 }
@@ -158,15 +167,15 @@ static void run_row(const struct row *row)
     step_init(&training.step, row->what);
     step_run(&training.step);
     take_sequences(&training.step, &sequences);
-    for (int i = 0; i < PROBES; i++) {
+    for (int i = 0; i < bench_rounds(PROBES); i++) {
         ratios[i] = probe_over_training(&sequences);
         n_within += ratios[i] >= 1 - SHARE && ratios[i] <= 1 + SHARE;
     }
     (void)snprintf(name, sizeof name, "block.%s", row->name);
     (void)snprintf(against, sizeof against,
                    "the block in training, in turn; %d of %d probes within %.0f%%", n_within,
-                   PROBES, SHARE * 100);
-    bench_print(name, bench_median(ratios, PROBES), "x", against);
+                   bench_rounds(PROBES), SHARE * 100);
+    bench_print(name, bench_median(ratios, bench_rounds(PROBES)), "x", against);
     step_deinit(&training.step);
 }
 

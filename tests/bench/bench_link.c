@@ -125,11 +125,12 @@ static int by_value(const void *a, const void *b)
 static void bench_latency(struct bench *b, const char *p50, const char *p99, uint64_t tensor_bytes)
 {
     const char *what = "from link_send() to link_recv(), one at a time";
+    int n = bench_rounds(LATENCY_COUNT);
 
-    (void)run(b, LATENCY_COUNT, tensor_bytes, true);
-    qsort(b->latencies_ns, LATENCY_COUNT, sizeof *b->latencies_ns, by_value);
-    bench_print(p50, (double)b->latencies_ns[LATENCY_COUNT / 2] / 1e6, "ms", what);
-    bench_print(p99, (double)b->latencies_ns[LATENCY_COUNT * 99 / 100] / 1e6, "ms", what);
+    (void)run(b, n, tensor_bytes, true);
+    qsort(b->latencies_ns, (size_t)n, sizeof *b->latencies_ns, by_value);
+    bench_print(p50, (double)b->latencies_ns[n / 2] / 1e6, "ms", what);
+    bench_print(p99, (double)b->latencies_ns[n * 99 / 100] / 1e6, "ms", what);
 }
 
 /* --- the same bytes over bare TCP --- */
@@ -162,7 +163,7 @@ static void connect_pair(int fds[2])
     close(listener);
 }
 
-static double bare_mb_per_s(const uint8_t *tensor)
+static double bare_mb_per_s(const uint8_t *tensor, int n)
 {
     int64_t start_ns = clock_now_ns();
     pthread_t reader;
@@ -171,14 +172,14 @@ static double bare_mb_per_s(const uint8_t *tensor)
     connect_pair(fds);
     if (pthread_create(&reader, NULL, read_all, &fds[1]) != 0)
         exit(1);
-    for (int i = 0; i < THROUGHPUT_COUNT; i++)
+    for (int i = 0; i < n; i++)
         for (size_t at = 0; at < TENSOR_BYTES; at += BARE_CHUNK_BYTES)
             if (send(fds[0], tensor + at, BARE_CHUNK_BYTES, 0) != BARE_CHUNK_BYTES)
                 exit(1);
     close(fds[0]);
     pthread_join(reader, NULL);
     close(fds[1]);
-    return (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)(clock_now_ns() - start_ns);
+    return (double)n * TENSOR_BYTES * 1e3 / (double)(clock_now_ns() - start_ns);
 }
 
 /* What the activations and gradients of a step cost on one edge, in CPU time of both ends, beside
@@ -186,7 +187,7 @@ static double bare_mb_per_s(const uint8_t *tensor)
 static void bench_cost(double cpu_seconds_per_byte)
 {
     static struct step s;
-    const struct step_case what = {"BertBase", 0, 16, 4, STEP_FULL, false};
+    const struct step_case what = {.preset = "BertBase", .n_seqs = 16, .micro_batches = 4};
     double bytes;
     double start;
 
@@ -203,13 +204,14 @@ static void bench_cost(double cpu_seconds_per_byte)
 
 static void bench_throughput(struct bench *b)
 {
+    int n = bench_rounds(THROUGHPUT_COUNT);
     double cpu = step_cpu_seconds();
-    int64_t ns = run(b, THROUGHPUT_COUNT, TENSOR_BYTES, false);
-    double mb_per_s = (double)THROUGHPUT_COUNT * TENSOR_BYTES * 1e3 / (double)ns;
+    int64_t ns = run(b, n, TENSOR_BYTES, false);
+    double mb_per_s = (double)n * TENSOR_BYTES * 1e3 / (double)ns;
     double bare;
 
-    cpu = (step_cpu_seconds() - cpu) / ((double)THROUGHPUT_COUNT * TENSOR_BYTES);
-    bare = bare_mb_per_s(b->tensor);
+    cpu = (step_cpu_seconds() - cpu) / ((double)n * TENSOR_BYTES);
+    bare = bare_mb_per_s(b->tensor, n);
     bench_print("link.throughput", mb_per_s, "MB/s", "tensors of 3 MiB one way on loopback");
     bench_print("link.of_bare_tcp", mb_per_s / bare, "ratio",
                 "the same bytes over a bare TCP connection, no checksum, no copy");

@@ -36,7 +36,7 @@ static double seconds_of(void (*work)(struct bench *), struct bench *b)
     double best = 1e9;
 
     work(b);
-    for (int i = 0; i < REPEATS; i++) {
+    for (int i = 0; i < bench_rounds(REPEATS); i++) {
         double start = step_cpu_seconds(), seconds;
 
         work(b);

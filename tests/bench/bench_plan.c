@@ -123,7 +123,7 @@ static void bench_case(struct draw *d, size_t c)
     double worst = 0;
     char name[64];
 
-    for (int i = 0; i < N_ROUNDS; i++) {
+    for (int i = 0; i < bench_rounds(N_ROUNDS); i++) {
         make_spec(d, cases[c].preset, cases[c].layers, cases[c].n_nodes, cases[c].max_stages);
         for (int n = 0; n < cases[c].n_nodes; n++)
             make_node(d, n, roll(d, 1, 7),
@@ -135,7 +135,7 @@ static void bench_case(struct draw *d, size_t c)
         times[i] = solve_ms(&d->request, &placement);
         worst = fmax(worst, placement.predicted_step_ms / placement.bound_ms - 1);
     }
-    bench_print(cases[c].name, bench_median(times, N_ROUNDS), "ms",
+    bench_print(cases[c].name, bench_median(times, bench_rounds(N_ROUNDS)), "ms",
                 "CPU time; nodes 1 to 7 times slower than the fastest, 4 to 12 GiB, tight: 1.5 to "
                 "2.5 GiB; zones: 8 Gbit/s inside, 0.1 between");
     (void)snprintf(name, sizeof name, "%s.gap", cases[c].name);
@@ -169,7 +169,7 @@ static void bench_cluster(struct draw *d, size_t c)
     static struct placement best;
     double sums[4] = {0};
 
-    for (int i = 0; i < N_DRAWS; i++) {
+    for (int i = 0; i < bench_rounds(N_DRAWS); i++) {
         make_spec(d, "BertLarge", clusters[c].layers, clusters[c].n_nodes, clusters[c].n_nodes);
         for (int n = 0; n < clusters[c].n_nodes; n++)
             make_node(d, n, clusters[c].is_integer ? 2 + floor(roll(d, 0, 6)) : roll(d, 1, 2),
@@ -184,7 +184,7 @@ static void bench_cluster(struct draw *d, size_t c)
         char name[96];
 
         (void)snprintf(name, sizeof name, "plan.%s.%s", clusters[c].name, names[s]);
-        bench_print(name, sums[s] / N_DRAWS, "x",
+        bench_print(name, sums[s] / bench_rounds(N_DRAWS), "x",
                     "predicted step over Optimal's, mean of 10 draws, 8 micro-batches");
     }
 }

@@ -21,11 +21,15 @@ static const struct {
     struct step_case what;
     int n_rounds;
 } cases[] = {
-    {"BertMini.128", {"BertMini", 0, 32, 1, STEP_FULL, false}, 9},
-    {"BertMini.mix", {"BertMini", 0, 32, 1, STEP_MIX, false}, 9},
-    {"BertBase.128", {"BertBase", 0, 8, 1, STEP_FULL, false}, 5},
-    {"BertBase.mix", {"BertBase", 0, 32, 1, STEP_MIX, false}, 5},
-    {"BertBase.32x128", {"BertBase", 0, 32, 1, STEP_FULL, false}, 3},
+    {"BertMini.128", {.preset = "BertMini", .n_seqs = 32, .micro_batches = 1}, 9},
+    {"BertMini.mix",
+     {.preset = "BertMini", .n_seqs = 32, .micro_batches = 1, .lengths = STEP_MIX},
+     9},
+    {"BertBase.128", {.preset = "BertBase", .n_seqs = 8, .micro_batches = 1}, 5},
+    {"BertBase.mix",
+     {.preset = "BertBase", .n_seqs = 32, .micro_batches = 1, .lengths = STEP_MIX},
+     5},
+    {"BertBase.32x128", {.preset = "BertBase", .n_seqs = 32, .micro_batches = 1}, 3},
 };
 
 static void bench_case(const char *case_name, const struct step_case *what, int n_rounds)
@@ -36,7 +40,7 @@ static void bench_case(const char *case_name, const struct step_case *what, int 
 
     step_init(&s, what);
     step_run(&s);
-    for (int i = 0; i < n_rounds; i++)
+    for (int i = 0; i < bench_rounds(n_rounds); i++)
         for (enum gemm_precision p = GEMM_FP32; p <= GEMM_BF16; p++) {
             double start;
 
@@ -57,7 +61,7 @@ static void bench_kernel(void)
 {
     double fp32 = 0, bf16 = 0;
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < bench_rounds(3); i++) {
         double gflops;
 
         use(GEMM_FP32);
@@ -77,7 +81,7 @@ int main(int argc, char **argv)
     step_setup(argv, 1);
     if (!gemm_has_bf16()) {
         (void)fputs("bench_precision: this processor has no AVX512_BF16\n", stderr);
-        return 0;
+        return BENCH_SKIPPED;
     }
     if (argc == 1)
         bench_kernel();

@@ -62,11 +62,13 @@ int main(int argc, char **argv)
     (void)argc;
     step_setup(argv, 1);
     for (int i = 0; i < 2; i++)
-        step_init(&steps[i], &(struct step_case){"BertBase", 4, 8, 1, STEP_FULL, false});
+        step_init(&steps[i],
+                  &(struct step_case){
+                      .preset = "BertBase", .layers = 4, .n_seqs = 8, .micro_batches = 1});
     start_with_recompute(&steps[1]);
     step_run(&steps[0]);
     step_run(&steps[1]);
-    for (int round = 0; round < N_ROUNDS; round++)
+    for (int round = 0; round < bench_rounds(N_ROUNDS); round++)
         for (int i = 0; i < 2; i++) {
             double start = step_cpu_seconds();
 

@@ -56,12 +56,13 @@ static const struct {
     const char *name;
     struct step_case what;
 } cases[] = {
-    {"BertMini.128", {"BertMini", 0, 32, 1, STEP_FULL, false}},
-    {"BertMini.mix", {"BertMini", 0, 32, 1, STEP_MIX, false}},
-    {"BertBase.128", {"BertBase", 0, 8, 1, STEP_FULL, false}},
-    {"BertBase.mix", {"BertBase", 0, 32, 1, STEP_MIX, false}},
-    {"BertBase.MaskedLM", {"BertBase", 0, 8, 1, STEP_FULL, true}},
-    {"BertLarge.128", {"BertLarge", 0, 8, 1, STEP_FULL, false}},
+    {"BertMini.128", {.preset = "BertMini", .n_seqs = 32, .micro_batches = 1}},
+    {"BertMini.mix", {.preset = "BertMini", .n_seqs = 32, .micro_batches = 1, .lengths = STEP_MIX}},
+    {"BertBase.128", {.preset = "BertBase", .n_seqs = 8, .micro_batches = 1}},
+    {"BertBase.mix", {.preset = "BertBase", .n_seqs = 32, .micro_batches = 1, .lengths = STEP_MIX}},
+    {"BertBase.MaskedLM",
+     {.preset = "BertBase", .n_seqs = 8, .micro_batches = 1, .masked_lm = true}},
+    {"BertLarge.128", {.preset = "BertLarge", .n_seqs = 8, .micro_batches = 1}},
 };
 
 static void row(const char *name, const char *what, double value, const char *unit,
@@ -85,7 +86,7 @@ static void bench_case(const char *name, const struct step_case *what)
 
     step_init(&s, what);
     step_run(&s);
-    for (int i = 0; i < N_ROUNDS; i++) {
+    for (int i = 0; i < bench_rounds(N_ROUNDS); i++) {
         peak = -min(-peak, -step_peak_gflops(PEAK_ROUNDS));
         start = step_cpu_seconds();
         step_run(&s);

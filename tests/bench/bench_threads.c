@@ -25,7 +25,7 @@ static void bench_case(const char *name, const struct step_case *what, int n_rou
 
     step_init(&s, what);
     step_run(&s);
-    for (int i = 0; i < n_rounds; i++)
+    for (int i = 0; i < bench_rounds(n_rounds); i++)
         for (int t = 0; t < 2; t++) {
             double seconds = wall_of_step(&s, t + 1);
 
@@ -40,10 +40,12 @@ int main(int argc, char **argv)
     (void)argc;
     if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
         (void)fputs("bench_threads: one core, nothing to compare\n", stderr);
-        return 0;
+        return BENCH_SKIPPED;
     }
     step_setup(argv, 2);
-    bench_case("threads.BertMini", &(struct step_case){"BertMini", 0, 32, 1, STEP_FULL, false}, 12);
-    bench_case("threads.BertBase", &(struct step_case){"BertBase", 0, 8, 1, STEP_FULL, false}, 5);
+    bench_case("threads.BertMini",
+               &(struct step_case){.preset = "BertMini", .n_seqs = 32, .micro_batches = 1}, 12);
+    bench_case("threads.BertBase",
+               &(struct step_case){.preset = "BertBase", .n_seqs = 8, .micro_batches = 1}, 5);
     return 0;
 }

@@ -14,6 +14,11 @@ out=${OUT:-build/release}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
+model='preset: BertBase, hiddenSize: 384, heads: 6, vocabSize: 512, maxPositions: 64' batch=256
+if [ -n "${BENCH_SMOKE:-}" ]; then
+    model='preset: BertTiny, layers: 4, vocabSize: 512, maxPositions: 64' batch=32 TURNS=1
+    [ $# -gt 0 ] || set -- three
+fi
 mkdir "$work/data"
 cp build/sample/mnli/{train.tsv,vocab.txt} "$work/data/"
 head -n 40 build/sample/mnli/dev_matched.tsv >"$work/data/dev_matched.tsv"
@@ -25,9 +30,9 @@ apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: uneven}
 spec:
-  model: {preset: BertBase, hiddenSize: 384, heads: 6, vocabSize: 512, maxPositions: 64}
+  model: {$model}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: 3, batchSize: 256, microBatches: 8, maxLength: 64}
+  training: {steps: 3, batchSize: $batch, microBatches: 8, maxLength: 64}
   placement: {$1}
 E3
 }

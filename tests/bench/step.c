@@ -105,9 +105,9 @@ static void make_plan(struct plan *plan, const struct step_case *c)
 {
     struct spec *spec = &plan->spec;
 
-    if (model_preset(c->preset, &spec->model, NULL) != ERR_OK)
+    if (model_preset(bench_is_smoke() ? "BertTiny" : c->preset, &spec->model, NULL) != ERR_OK)
         die("no such preset");
-    if (c->layers > 0)
+    if (c->layers > 0 && !bench_is_smoke())
         spec->model.layers = c->layers;
     if (c->heads > 0)
         spec->model.heads = c->heads;
@@ -255,7 +255,7 @@ double step_peak_gflops(int rounds)
 
     for (size_t i = 0; i < n; i++)
         a[i] = b[i] = 1e-3f * (float)(i % 97);
-    for (int i = 0; i < rounds; i++) {
+    for (int i = 0; i < bench_rounds(rounds); i++) {
         double start = step_cpu_seconds(), gflops;
 
         gemm(GEMM_NN, PEAK_SIZE, PEAK_SIZE, PEAK_SIZE, 1, (struct gemm_in){a, PEAK_SIZE},
