@@ -32,7 +32,7 @@ static const struct spec_field fields[] = {
     {"model.heads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
     {"model.feedForwardSize", SPEC_INT, AT(model.ffn), 1, 65536, NULL, NULL},
     {"model.maxPositions", SPEC_INT, AT(model.positions), 8, 8192, NULL, NULL},
-    {"model.case", SPEC_ENUM, AT(letters), 0, 0, "Uncased", case_words},
+    {"model.case", SPEC_ENUM, AT(letters), 0, 0, NULL, case_words},
     {"model.from.persistentVolumeClaim.claimName", SPEC_TEXT, AT(from.claim), 1, 253, NULL, NULL},
     {"model.from.persistentVolumeClaim.path", SPEC_TEXT, AT(from.path), 0, 256, NULL, NULL},
     {"data.task", SPEC_WORD, AT(data.task), 0, 0, "MNLI", task_names},
@@ -402,7 +402,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
 
 enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
 {
-    struct spec s = {0};
+    struct spec s = {.letters = SPEC_CASE_ABSENT};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
 

@@ -45,6 +45,7 @@ enum spec_probe {
 enum spec_case {
     SPEC_CASE_UNCASED, /* the tokenizer lower-cases and strips accents */
     SPEC_CASE_CASED,
+    SPEC_CASE_ABSENT, /* as the model's own files state, see data/tokenizer.h */
 };
 
 enum spec_optimizer {

@@ -8,11 +8,12 @@
 #include "data/export.h"
 #include "data/folder.h"
 #include "data/safetensors.h"
+#include "data/tokenizer.h"
 
 struct import {
     const char *from;
     struct pretrained *source;
-    struct vocab vocab;
+    struct tokenizer tokenizer;
     struct json *config; /* owns the labels' names; NULL: it is not Hugging Face's */
     const char *labels[TASK_LABELS_MAX];
     int n_labels;
@@ -37,40 +38,6 @@ static void choose_head(struct import *im)
         m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
 }
 
-static bool is_capital(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
-/* [PAD] and its like are in capitals everywhere. */
-static bool has_capitals(const struct vocab *vocab)
-{
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        const char *token = vocab_token(vocab, id);
-
-        if (token[0] != '[' && (is_capital(token[0]) || (token[0] == '#' && is_capital(token[2]))))
-            return true;
-    }
-    return false;
-}
-
-static enum err_code find_case(struct import *im, struct err *err)
-{
-    struct json *root = NULL;
-    const struct json *lower;
-    enum err_code rc;
-
-    im->report.is_cased = has_capitals(&im->vocab);
-    if (!folder_has(im->from, "tokenizer_config.json"))
-        return ERR_OK;
-    rc = folder_json(im->from, "tokenizer_config.json", &root, err);
-    lower = json_get(root, "do_lower_case");
-    if (rc == ERR_OK && lower)
-        im->report.is_cased = !json_bool(lower, true);
-    json_free(root);
-    return rc;
-}
-
 /* id2label, as far as it is in order and says texts. */
 static enum err_code find_labels(struct import *im, struct err *err)
 {
@@ -91,21 +58,17 @@ static enum err_code find_labels(struct import *im, struct err *err)
 
 static enum err_code open_source(struct import *im, struct err *err)
 {
-    char path[PATH_MAX];
     enum err_code rc = pretrained_open(im->from, &im->source, err);
 
     if (rc == ERR_OK)
-        rc = folder_path(im->from, "vocab.txt", path, err);
+        rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
-        rc = vocab_load(path, &im->vocab, err);
-    if (rc == ERR_OK)
-        rc = pretrained_check_vocab(im->source, &im->vocab, err);
+        rc = pretrained_check_vocab(im->source, &im->tokenizer.vocab, err);
     if (rc == ERR_OK)
         rc = find_labels(im, err);
-    if (rc == ERR_OK)
-        rc = find_case(im, err);
     if (rc != ERR_OK)
         return rc;
+    im->report.is_cased = im->tokenizer.is_cased;
     choose_head(im);
     return pretrained_check(im->source, &im->report.model, err);
 }
@@ -200,7 +163,7 @@ static enum err_code write_rest(const struct import *im, const char *to, struct 
     const struct export_stage whole = {0, model_units(&im->report.model)};
     const struct export_plan plan = {.n_stages = 1, .stages = &whole};
     const struct export_extras extras = {
-        .vocab = &im->vocab,
+        .vocab = &im->tokenizer.vocab,
         .is_cased = im->report.is_cased,
         .n_labels = im->n_labels,
         .labels = im->labels,
@@ -224,7 +187,7 @@ enum err_code import_folder(const char *from, const char *to, struct import_repo
     if (rc == ERR_OK)
         *out = im.report;
     pretrained_close(im.source);
-    vocab_deinit(&im.vocab);
+    tokenizer_deinit(&im.tokenizer);
     json_free(im.config);
     return rc;
 }

@@ -17,10 +17,10 @@ struct import_report {
     int n_tensors; /* written */
 };
 
-/* Read the model in `from`, with its vocab.txt, and write it to `to`, which is made when it is not
- * there. Case comes from tokenizer_config.json, else a vocabulary with capitals is cased.
+/* Read the model in `from`, with its tokenizer, and write it to `to`, which is made when it is not
+ * there.
  *
- * Errors are those of pretrained_open(), pretrained_load_unit(), vocab_load(), export_rest().
+ * Errors are those of pretrained_open(), pretrained_load_unit(), tokenizer_load(), export_rest().
  */
 MUST_CHECK enum err_code import_folder(const char *from, const char *to, struct import_report *out,
                                        struct err *err);

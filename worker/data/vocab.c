@@ -81,8 +81,8 @@ static enum err_code find_special(const char *name, const struct vocab *v, const
 
     if (id < 0)
         return err_set(err, ERR_INVALID,
-                       "%s: no line \"%s\"; take the vocab.txt that belongs to the model, or add "
-                       "the line",
+                       "%s: no token \"%s\"; take the vocabulary that belongs to the model, or add "
+                       "it",
                        name, token);
     *out_id = id;
     return ERR_OK;

@@ -3,28 +3,24 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "data/folder.h"
 
-static enum err_code load_vocab(struct feed *f, const struct feed_params *p, struct err *err)
+static enum err_code load_tokenizer(struct feed *f, const struct feed_params *p, struct err *err)
 {
-    const char *folder = p->vocab_folder ? p->vocab_folder : p->folder;
     int model_vocab = p->spec->model.vocab;
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, LAYOUT_VOCAB_FILE, path, err);
+    enum err_code rc =
+        tokenizer_load(p->folder, p->model_folder, p->spec->letters, &f->tokenizer, err);
+    int n_tokens = f->tokenizer.vocab.n_tokens;
 
     if (rc != ERR_OK)
         return rc;
-    rc = vocab_load(path, &f->vocab, err);
-    if (rc == ERR_NOT_FOUND)
-        return err_set(err, rc,
-                       "%s is not there; the model's words must lie beside the data, or beside the "
-                       "weights that spec.model.from names",
-                       path);
-    if (rc == ERR_OK && f->vocab.n_tokens > model_vocab)
-        rc = err_set(err, ERR_INVALID,
-                     "%s has %d tokens but spec.model.vocabSize is %d: set it to at least %d", path,
-                     f->vocab.n_tokens, model_vocab, f->vocab.n_tokens);
-    return rc;
+    if (n_tokens > model_vocab)
+        return err_set(
+            err, ERR_INVALID,
+            "the vocabulary has %d tokens but spec.model.vocabSize is %d: set it to at least %d",
+            n_tokens, model_vocab, n_tokens);
+    LOG(LOG_INFO, "vocabulary read", LOG_I("tokens", n_tokens),
+        LOG_S("case", f->tokenizer.is_cased ? "Cased" : "Uncased"));
+    return ERR_OK;
 }
 
 /* What is left out or cut is the data's own, yet people should know. */
@@ -45,9 +41,9 @@ static enum err_code load_split(struct feed *f, const struct feed_params *p,
     const struct spec *spec = p->spec;
     struct corpus_params params = {
         .layout = &f->layout,
-        .vocab = &f->vocab,
+        .vocab = &f->tokenizer.vocab,
         .max_length = spec->training.max_length,
-        .keep_case = spec->letters == SPEC_CASE_CASED,
+        .keep_case = f->tokenizer.is_cased,
         .mask_probability = spec->data.mask_probability,
         .seed = split == &f->layout.train ? (uint64_t)spec->training.seed : 0,
     };
@@ -81,7 +77,7 @@ static enum err_code add_split(struct feed *f, const struct feed_params *p,
 
 static enum err_code load(struct feed *f, const struct feed_params *p, struct err *err)
 {
-    enum err_code rc = load_vocab(f, p, err);
+    enum err_code rc = load_tokenizer(f, p, err);
 
     if (rc == ERR_OK)
         rc = load_split(f, p, &f->layout.train, &f->train, err);
@@ -135,7 +131,7 @@ enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err 
 
 void feed_deinit(struct feed *f)
 {
-    vocab_deinit(&f->vocab);
+    tokenizer_deinit(&f->tokenizer);
     source_deinit(&f->train);
     for (int i = 0; i < f->n_splits; i++)
         source_deinit(&f->splits[i].source);

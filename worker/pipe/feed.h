@@ -13,12 +13,13 @@
 #include "data/batch.h"
 #include "data/sampler.h"
 #include "data/source.h"
+#include "data/tokenizer.h"
 #include "pipe/message.h"
 
 struct feed_params {
     const struct spec *spec;  /* borrowed as long as the feed lives */
     const char *folder;       /* with the task's files */
-    const char *vocab_folder; /* with vocab.txt; NULL: the same */
+    const char *model_folder; /* of the model to start from; NULL: from scratch */
     bool wants_predictions;   /* read the test files too, if they are there */
 };
 
@@ -30,7 +31,7 @@ struct feed_split {
 };
 
 struct feed {
-    struct vocab vocab;
+    struct tokenizer tokenizer;
     struct layout layout;
     struct source train;
     int n_splits;

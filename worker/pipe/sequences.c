@@ -1,24 +1,15 @@
 #include "pipe/sequences.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "api/lengths.h"
 #include "base/clock.h"
 #include "data/batch.h"
-#include "data/folder.h"
 #include "data/source.h"
+#include "data/tokenizer.h"
 
 #define BYTES ((size_t)4 << 20) /* of the file */
-
-static enum err_code load_vocab(const char *folder, struct vocab *out, struct err *err)
-{
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, LAYOUT_VOCAB_FILE, path, err);
-
-    return rc == ERR_OK ? vocab_load(path, out, err) : rc;
-}
 
 /* A step that meets each of `n` once and, before that, leaves no large part of them out. */
 static size_t stride_of(size_t n)
@@ -61,22 +52,22 @@ static enum err_code read_all(struct source *source, struct sequences *out, stru
     return rc;
 }
 
-enum err_code sequences_read(const struct spec *spec, const char *folder, const char *vocab_folder,
+enum err_code sequences_read(const struct spec *spec, const char *folder, const char *model_folder,
                              struct sequences *out, struct err *err)
 {
     struct sequences s = {.are_read = true};
     struct layout layout;
-    struct vocab vocab = {0};
+    struct tokenizer tokenizer = {0};
     struct source source = {0};
     struct corpus_params params = {.layout = &layout,
-                                   .vocab = &vocab,
+                                   .vocab = &tokenizer.vocab,
                                    .max_length = spec->training.max_length,
-                                   .keep_case = spec->letters == SPEC_CASE_CASED,
                                    .mask_probability = spec->data.mask_probability,
                                    .seed = (uint64_t)spec->training.seed,
                                    .most_bytes = BYTES};
-    enum err_code rc = load_vocab(vocab_folder ? vocab_folder : folder, &vocab, err);
+    enum err_code rc = tokenizer_load(folder, model_folder, spec->letters, &tokenizer, err);
 
+    params.keep_case = tokenizer.is_cased;
     layout_init(&layout, spec);
     if (rc == ERR_OK)
         rc = source_load(&params, folder, &layout.train, &source, err);
@@ -85,7 +76,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     if (rc == ERR_OK)
         *out = s;
     source_deinit(&source);
-    vocab_deinit(&vocab);
+    tokenizer_deinit(&tokenizer);
     return rc;
 }
 

@@ -18,9 +18,9 @@ struct sequences {
 };
 
 /* Some from all over the job's training file, made as training makes them. `folder` and
- * `vocab_folder` as in pipe/feed.h. Errors of source_load(); *out is left alone then. */
+ * `model_folder` as in pipe/feed.h. Errors of source_load(); *out is left alone then. */
 MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *folder,
-                                        const char *vocab_folder, struct sequences *out,
+                                        const char *model_folder, struct sequences *out,
                                         struct err *err);
 
 /* Without data: some whose lengths have the mean and the spread of lengths_of(). */

@@ -11,7 +11,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "data/export.h"
-#include "data/folder.h"
 #include "data/output.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
@@ -183,9 +182,9 @@ static enum err_code load_model(struct worker *w, struct err *err)
 /* Everything that takes memory or reads files, before anybody waits for us. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
-    const char *model_dir = w->params->model_dir;
     struct feed_params feed = {.spec = &w->plan.spec,
                                .folder = w->params->data_dir,
+                               .model_folder = w->params->model_dir,
                                .wants_predictions = w->params->output_dir};
     enum err_code rc;
 
@@ -204,8 +203,6 @@ static enum err_code prepare(struct worker *w, struct err *err)
         rc = load_model(w, err);
     if (rc != ERR_OK || w->params->stage > 0)
         return rc;
-    if (model_dir && folder_has(model_dir, LAYOUT_VOCAB_FILE))
-        feed.vocab_folder = model_dir; /* the words that the model was trained with */
     rc = feed_init(&w->feed, &feed, err);
     w->cause = cause_of_reading(rc);
     return rc;
@@ -276,10 +273,10 @@ static enum err_code export_weights(struct worker *w, struct err *err)
     const float *params[MODEL_UNITS_MAX];
     struct export_stage cut[SPEC_STAGES_MAX];
     struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
-    struct export_extras extras = {.vocab = &w->feed.vocab,
+    struct export_extras extras = {.vocab = &w->feed.tokenizer.vocab,
                                    .n_labels = w->feed.layout.n_labels,
                                    .labels = w->feed.layout.labels,
-                                   .is_cased = plan->spec.letters == SPEC_CASE_CASED,
+                                   .is_cased = w->feed.tokenizer.is_cased,
                                    .dropout = plan->spec.training.dropout};
     enum err_code rc;
 

@@ -196,7 +196,7 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.training.schedule, SPEC_SCHEDULE_LINEAR);
     assert_true(s.training.max_grad_norm == 1.0);
     assert_int_equal(s.training.evaluate_every, 0);
-    assert_int_equal(s.letters, SPEC_CASE_UNCASED);
+    assert_int_equal(s.letters, SPEC_CASE_ABSENT);
     assert_int_equal(s.model.head, MODEL_HEAD_CLASSIFIER);
     assert_int_equal(s.model.labels, 3);
     assert_true(s.data.mask_probability == 0.15);

@@ -79,7 +79,7 @@ struct row {
 static struct row rows[] = {
     {"vocab_refuses_an_empty_file", "", 0, ERR_INVALID, "v.txt: empty"},
     {"vocab_names_the_special_token_that_is_missing", "[PAD]\n[UNK]\n[SEP]\n", 0, ERR_INVALID,
-     "no line \"[CLS]\""},
+     "no token \"[CLS]\""},
     {"vocab_refuses_text_that_is_not_utf8", SPECIAL "a\n\xff\n", 0, ERR_INVALID, "v.txt line 6"},
     {"vocab_refuses_an_overlong_encoding", SPECIAL "\xc0\xaf\n", 0, ERR_INVALID, "v.txt line 5"},
     {"vocab_refuses_a_nul", SPECIAL "a\0b\n", sizeof SPECIAL + 3, ERR_INVALID, "v.txt line 5"},

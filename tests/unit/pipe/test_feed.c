@@ -343,6 +343,26 @@ static void feed_allocates_nothing_once_every_row_was_seen(void **state)
     write_text("vocab.txt", VOCAB);
 }
 
+static void feed_keeps_the_case_of_the_model(void **state)
+{
+    struct spec spec = make_spec();
+    struct feed_params p = {.spec = &spec, .folder = folder, .model_folder = folder};
+    struct feed f;
+    struct err err;
+
+    (void)state;
+    spec.letters = SPEC_CASE_ABSENT;
+    write_text("tokenizer_config.json", "{\"do_lower_case\":false}");
+    assert_int_equal(feed_init(&f, &p, NULL), ERR_OK);
+    assert_true(f.tokenizer.is_cased);
+    assert_true(f.train.rows.params.keep_case);
+    feed_deinit(&f);
+    spec.letters = SPEC_CASE_UNCASED;
+    assert_int_equal(feed_init(&f, &p, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "leave spec.model.case out"));
+    write_text("tokenizer_config.json", "{}");
+}
+
 static void feed_init_names_what_does_not_fit(void **state)
 {
     struct spec spec = make_spec();
@@ -361,7 +381,7 @@ static void feed_init_names_what_does_not_fit(void **state)
     p.folder = "/nonexistent";
     assert_int_equal(feed_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "vocab.txt"));
-    p.vocab_folder = folder;
+    p.model_folder = folder;
     assert_int_equal(feed_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "train.tsv"));
 }
@@ -379,6 +399,7 @@ int main(void)
         cmocka_unit_test(feed_counts_the_targets_of_a_whole_step),
         cmocka_unit_test(feed_masks_anew_in_every_epoch),
         cmocka_unit_test(feed_allocates_nothing_once_every_row_was_seen),
+        cmocka_unit_test(feed_keeps_the_case_of_the_model),
         cmocka_unit_test(feed_init_names_what_does_not_fit),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

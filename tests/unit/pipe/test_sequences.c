@@ -52,6 +52,24 @@ static struct spec make_spec(void)
     return (struct spec){.data.task = "MNLI", .training.max_length = 12};
 }
 
+/* "A" is a word of the vocabulary only when capitals count; else it is "a", and two tokens long. */
+static void sequences_have_the_case_of_the_model(void **state)
+{
+    struct spec spec = make_spec();
+    struct sequences s;
+
+    (void)state;
+    spec.letters = SPEC_CASE_ABSENT;
+    write_text("vocab.txt", VOCAB "Ab\n##b\n");
+    write_text("train.tsv", "index\tsentence1\tsentence2\tgold_label\n0\tAb\tc\tneutral\n");
+    write_text("tokenizer_config.json", "{\"do_lower_case\":false}");
+    assert_int_equal(sequences_read(&spec, folder, folder, &s, NULL), ERR_OK);
+    assert_int_equal(s.tokens[0], 5); /* [CLS] Ab [SEP] c [SEP] */
+    write_text("tokenizer_config.json", "{\"do_lower_case\":true}");
+    assert_int_equal(sequences_read(&spec, folder, folder, &s, NULL), ERR_OK);
+    assert_int_equal(s.tokens[0], 6);
+}
+
 static void sequences_are_read_cut_as_training_cuts_them(void **state)
 {
     struct spec spec = make_spec();
@@ -143,6 +161,7 @@ int main(void)
         cmocka_unit_test(sequences_of_missing_data_are_an_error_and_leave_the_result),
         cmocka_unit_test(sequences_that_are_made_up_have_the_usual_mean_and_spread),
         cmocka_unit_test(sequences_are_dealt_so_that_micro_batches_are_alike),
+        cmocka_unit_test(sequences_have_the_case_of_the_model), /* changes the files */
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
