@@ -1,6 +1,10 @@
 #include "api/bert_config.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "base/text.h"
 
 #define DROPOUT_DEFAULT 0.1
 #define EPS_DEFAULT     1e-12
@@ -110,19 +114,42 @@ static enum err_code check_kind(const char *file, const struct json *root, struc
     return ERR_OK;
 }
 
-static enum err_code read_labels(const char *file, const struct json *root, int *out,
+/* By id, whatever their order in the file. */
+static enum err_code read_names(const char *file, const struct json *names, struct bert_config *out,
+                                struct err *err)
+{
+    for (int i = 0; i < out->n_names; i++) {
+        char key[12];
+        const struct json *v;
+
+        (void)snprintf(key, sizeof key, "%d", i);
+        v = json_get(names, key);
+        if (json_kind_of(v) != JSON_STRING && !json_is_i64(v))
+            return err_set(err, ERR_INVALID, "%s: id2label must name every label from 0 to %d",
+                           file, out->n_names - 1);
+        if (json_kind_of(v) == JSON_STRING)
+            (void)snprintf(out->names[i], sizeof out->names[i], "%s", json_string(v, ""));
+        else
+            (void)snprintf(out->names[i], sizeof out->names[i], "%lld", (long long)json_i64(v, 0));
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_labels(const char *file, const struct json *root, struct bert_config *out,
                                  struct err *err)
 {
     const struct json *names = json_get(root, "id2label");
     const struct json *count = json_get(root, "num_labels");
-    int64_t n = json_kind_of(names) == JSON_OBJECT ? (int64_t)json_count(names)
-                                                   : json_i64(count, count ? 0 : LABELS_DEFAULT);
+    bool has_names = json_kind_of(names) == JSON_OBJECT;
+    int64_t n =
+        has_names ? (int64_t)json_count(names) : json_i64(count, count ? 0 : LABELS_DEFAULT);
 
     if (n < 1 || n > LABELS_MAX)
         return err_set(err, ERR_INVALID, "%s: id2label or num_labels must say 1..%d labels", file,
                        LABELS_MAX);
-    *out = (int)n;
-    return ERR_OK;
+    out->model.labels = (int)n;
+    out->n_names = has_names && n <= TASK_LABELS_MAX ? (int)n : 0;
+    return read_names(file, names, out, err);
 }
 
 enum err_code bert_config_parse(const char *file, const struct json *root, struct bert_config *out,
@@ -139,7 +166,7 @@ enum err_code bert_config_parse(const char *file, const struct json *root, struc
     if (rc == ERR_OK)
         rc = read_numbers(file, root, &c, err);
     if (rc == ERR_OK)
-        rc = read_labels(file, root, &c.model.labels, err);
+        rc = read_labels(file, root, &c, err);
     if (rc == ERR_OK)
         *out = c;
     return rc;
@@ -167,4 +194,93 @@ enum err_code bert_config_check(const char *file, const struct bert_config *conf
                            file, sizes[i].key, has, sizes[i].spec, wants, sizes[i].spec, has);
     }
     return ERR_OK;
+}
+
+/* --- labels --- */
+
+static char plain(char c)
+{
+    return c == '-' || c == ' ' ? '_' : (char)tolower((unsigned char)c);
+}
+
+static bool is_same_name(const char *a, const char *b)
+{
+    while (*a && plain(*a) == plain(*b)) {
+        a++;
+        b++;
+    }
+    return *a == '\0' && *b == '\0';
+}
+
+/* Every label is one name, and none is left. */
+static bool match_names(const struct bert_config *c, const char *const *labels, int n, int *rows)
+{
+    if (c->n_names != n)
+        return false;
+    for (int i = 0; i < n; i++) {
+        int n_found = 0;
+
+        for (int k = 0; k < n; k++) {
+            if (is_same_name(labels[i], c->names[k])) {
+                rows[i] = k;
+                n_found++;
+            }
+        }
+        if (n_found != 1)
+            return false;
+    }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++)
+            if (rows[i] == rows[k])
+                return false;
+    return true;
+}
+
+static bool match_positions(const struct bert_config *c, int n, int *rows)
+{
+    for (int i = 0; i < n; i++) {
+        char name[24];
+
+        (void)snprintf(name, sizeof name, "LABEL_%d", i);
+        if (c->n_names > 0 && (c->n_names != n || strcmp(c->names[i], name) != 0))
+            return false;
+        rows[i] = i;
+    }
+    return true;
+}
+
+/* At most the first few: an error has room for a line. */
+static void list_names(char out[static 80], const char *name, int i)
+{
+    size_t used = strlen(out);
+
+    if (used > 0 && out[used - 1] == '.')
+        return;
+    if (used + strlen(name) > 60)
+        text_add(out, 80, ", ...");
+    else
+        text_add(out, 80, "%s%s", i > 0 ? ", " : "", name);
+}
+
+enum err_code bert_config_match(const char *file, const struct bert_config *config,
+                                const struct task *task, const char *const *labels, int n,
+                                int out_rows[static TASK_LABELS_MAX], struct err *err)
+{
+    int rows[TASK_LABELS_MAX];
+    char has[80] = "";
+    char wants[80] = "";
+
+    if (match_names(config, labels, n, rows) ||
+        (task->names && match_names(config, task->names, n, rows)) ||
+        match_positions(config, n, rows)) {
+        memcpy(out_rows, rows, (size_t)n * sizeof *rows);
+        return ERR_OK;
+    }
+    for (int i = 0; i < config->n_names; i++)
+        list_names(has, config->names[i], i);
+    for (int i = 0; i < n; i++)
+        list_names(wants, labels[i], i);
+    return err_set(err, ERR_INVALID,
+                   "%s: id2label has the labels %s; the task has %s: name them alike there", file,
+                   has, wants);
 }

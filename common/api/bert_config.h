@@ -8,14 +8,18 @@
 #ifndef API_BERT_CONFIG_H
 #define API_BERT_CONFIG_H
 
-#include "api/model.h"
+#include "api/task.h"
 #include "base/json.h"
+
+#define BERT_CONFIG_LABEL_BYTES (TASK_LABEL_BYTES + 8) /* a name that is cut equals no label */
 
 struct bert_config {
     struct model
         model; /* labels: num_labels or the count of id2label, else 2 as transformers has */
     double hidden_dropout;
     double attention_dropout;
+    int n_names; /* of id2label; 0: it is not there, or too long for any task */
+    char names[TASK_LABELS_MAX][BERT_CONFIG_LABEL_BYTES]; /* [n_names] by id */
     bool is_tied; /* the decoder of a masked LM is the word embeddings */
 };
 
@@ -28,5 +32,15 @@ MUST_CHECK enum err_code bert_config_parse(const char *file, const struct json *
  * new; norm_eps is not the spec's to say: take it over. */
 MUST_CHECK enum err_code bert_config_check(const char *file, const struct bert_config *config,
                                            const struct model *wanted, struct err *err);
+
+/* Which row of the model's head is which label of the task: out_rows[i] is that of labels[i].
+ *
+ * Matched by name, in any case and with '-' or ' ' for '_': a label's own or the task's
+ * `names`. Without names, or with transformers' "LABEL_0", "LABEL_1", ..., by position. ERR_INVALID
+ * with both lists where neither holds. */
+MUST_CHECK enum err_code bert_config_match(const char *file, const struct bert_config *config,
+                                           const struct task *task, const char *const *labels,
+                                           int n, int out_rows[static TASK_LABELS_MAX],
+                                           struct err *err);
 
 #endif

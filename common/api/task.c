@@ -7,6 +7,13 @@ static const char *const inference[] = {"contradiction", "entailment", "neutral"
 static const char *const entailment[] = {"entailment", "not_entailment"};
 static const char *const binary[] = {"0", "1"};
 
+/* What the labels "0" and "1" mean, as Hugging Face's data sets and so its models call them. */
+static const char *const duplicate[] = {"not_duplicate", "duplicate"};
+static const char *const entailed[] = {"not_entailment", "entailment"};
+static const char *const sentiment[] = {"negative", "positive"};
+static const char *const equivalent[] = {"not_equivalent", "equivalent"};
+static const char *const acceptable[] = {"unacceptable", "acceptable"};
+
 #define LABELS(list) .n_labels = (int)(sizeof(list) / sizeof(list)[0]), .labels = (list)
 
 #define JUDGED(by) .metrics = (by), .ranked_by = (by)
@@ -14,15 +21,16 @@ static const char *const binary[] = {"0", "1"};
 static const struct task tasks[] = {
     {.name = "MNLI", JUDGED(TASK_ACCURACY), LABELS(inference)},
     {.name = "QNLI", JUDGED(TASK_ACCURACY), LABELS(entailment)},
-    {.name = "QQP", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary)},
+    {.name = "QQP", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary), .names = duplicate},
     {.name = "RTE", JUDGED(TASK_ACCURACY), LABELS(entailment)},
-    {.name = "WNLI", JUDGED(TASK_ACCURACY), LABELS(binary)},
-    {.name = "SST2", JUDGED(TASK_ACCURACY), LABELS(binary)},
-    {.name = "MRPC", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary)},
+    {.name = "WNLI", JUDGED(TASK_ACCURACY), LABELS(binary), .names = entailed},
+    {.name = "SST2", JUDGED(TASK_ACCURACY), LABELS(binary), .names = sentiment},
+    {.name = "MRPC", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary), .names = equivalent},
     {.name = "CoLA",
      .metrics = TASK_MATTHEWS | TASK_ACCURACY,
      .ranked_by = TASK_MATTHEWS,
-     LABELS(binary)},
+     LABELS(binary),
+     .names = acceptable},
     {.name = "STSB", .head = MODEL_HEAD_REGRESSION, JUDGED(TASK_PEARSON | TASK_SPEARMAN)},
     {.name = "Classification",
      .is_own = true,

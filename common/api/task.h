@@ -28,6 +28,7 @@ struct task {
     bool is_own;               /* files, columns and labels come from the spec */
     int n_labels;              /* 0: from the spec, or the head has none */
     const char *const *labels; /* [n_labels] as the files write them, in the order of their ids */
+    const char *const *names;  /* [n_labels] what transformers calls those; NULL: the same */
     unsigned metrics;
     unsigned ranked_by; /* those of `metrics` that results are compared by */
 };

@@ -16,7 +16,9 @@ struct pretrained {
     char folder[PATH_MAX];
     char config_path[PATH_MAX];
     struct bert_config config;
-    struct shards *shards; /* one of these two is there */
+    bool has_rows;             /* the classifier's are not in the task's order: */
+    int rows[TASK_LABELS_MAX]; /* label i is row rows[i] */
+    struct shards *shards;     /* one of these two is there */
     struct bundle *bundle;
 };
 
@@ -172,6 +174,43 @@ static bool is_of_head(const struct model_tensor *t)
     return false;
 }
 
+enum err_code pretrained_match_labels(struct pretrained *p, const struct layout *layout,
+                                      struct err *err)
+{
+    struct found head;
+    enum err_code rc;
+
+    if (layout->n_labels == 0)
+        return ERR_OK;
+    rc = find_tensor(p, "classifier.weight", &head, err);
+    if (rc != ERR_OK || !head.weight || head.weight->n_dims != 2 ||
+        (int64_t)head.weight->dims[head.is_transposed] != layout->n_labels)
+        return rc;
+    rc = bert_config_match(p->config_path, &p->config, layout->task, layout->labels,
+                           layout->n_labels, p->rows, err);
+    p->has_rows = rc == ERR_OK;
+    return rc;
+}
+
+/* Put the rows of a classifier's tensor into the task's order. */
+static enum err_code order_rows(const struct pretrained *p, const struct model_tensor *t,
+                                float *tensor, struct err *err)
+{
+    size_t each = t->count / (size_t)t->dims[0];
+    float *rows;
+
+    if (!p->has_rows || strncmp(t->name, "classifier.", strlen("classifier.")) != 0)
+        return ERR_OK;
+    rows = malloc(t->count * sizeof *rows);
+    if (!rows)
+        return err_set(err, ERR_NO_MEMORY, "no memory to order the labels of a model");
+    memcpy(rows, tensor, t->count * sizeof *rows);
+    for (int i = 0; i < t->dims[0]; i++)
+        memcpy(tensor + (size_t)i * each, rows + (size_t)p->rows[i] * each, each * sizeof *rows);
+    free(rows);
+    return ERR_OK;
+}
+
 /* Only the number of labels is another task's. */
 static bool has_other_labels(const struct found *f, const struct model_tensor *t)
 {
@@ -208,9 +247,11 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
                        "%s: no tensor \"%s\"; the folder is not complete or not of a BERT: copy "
                        "it again",
                        p->folder, t->name);
-    if (has_shape(&f, t))
-        return f.is_transposed ? weight_read_transposed(f.weight, out, err)
-                               : weight_read(f.weight, out, err);
+    if (has_shape(&f, t)) {
+        rc = f.is_transposed ? weight_read_transposed(f.weight, out, err)
+                             : weight_read(f.weight, out, err);
+        return rc == ERR_OK ? order_rows(p, t, out, err) : rc;
+    }
     weight_shape(f.weight, has);
     shape_of(t, needs);
     if (has_other_labels(&f, t)) {

@@ -14,6 +14,7 @@
 #define DATA_PRETRAINED_H
 
 #include "api/bert_config.h"
+#include "data/layout.h"
 #include "data/vocab.h"
 
 struct pretrained; /* on the heap; all fields private */
@@ -34,6 +35,12 @@ const struct bert_config *pretrained_config(const struct pretrained *p);
  * Labels may differ; norm_eps may, and the caller takes it over from the config. */
 MUST_CHECK enum err_code pretrained_check(const struct pretrained *p, const struct model *wanted,
                                           struct err *err);
+
+/* Find out which row of the model's classifier is which label of the task, so that
+ * pretrained_load_unit() reads them in the task's order. A folder without a classifier of so many
+ * labels is fine: the head is new. ERR_INVALID with both lists where names cannot be matched. */
+MUST_CHECK enum err_code pretrained_match_labels(struct pretrained *p, const struct layout *layout,
+                                                 struct err *err);
 
 /* Does it know every word? A model may know more than the vocabulary has. */
 MUST_CHECK enum err_code pretrained_check_vocab(const struct pretrained *p,

@@ -9,10 +9,14 @@ enum err_code start_open(const char *folder, struct plan *plan, struct pretraine
                          struct err *err)
 {
     struct pretrained *p = NULL;
+    struct layout layout;
     enum err_code rc = pretrained_open(folder, &p, err);
 
+    layout_init(&layout, &plan->spec);
     if (rc == ERR_OK)
         rc = pretrained_check(p, &plan->spec.model, err);
+    if (rc == ERR_OK)
+        rc = pretrained_match_labels(p, &layout, err);
     if (rc != ERR_OK) {
         pretrained_close(p);
         return rc;

@@ -72,6 +72,9 @@ static struct row {
     {"bert_config_refuses_an_attention_dropout_that_is_a_list",
      "{" GOOD ",\"attention_probs_dropout_prob\":[]}", "attention_probs_dropout_prob"},
     {"bert_config_refuses_no_labels", "{" GOOD ",\"id2label\":{}}", "1..4096 labels"},
+    {"bert_config_refuses_a_label_without_a_name",
+     "{" GOOD ",\"id2label\":{\"0\":\"a\",\"2\":\"b\"}}",
+     "id2label must name every label from 0 to 1"},
     {"bert_config_refuses_a_count_of_labels_in_quotes", "{" GOOD ",\"num_labels\":\"3\"}",
      "1..4096 labels"},
 };
@@ -148,10 +151,142 @@ static void bert_config_says_what_to_set_in_the_spec(void **state)
     assert_non_null(strstr(err.text, "set spec.model.maxPositions to 512"));
 }
 
+/* --- labels --- */
+
+static struct match {
+    const char *name;
+    const char *config; /* behind the sizes */
+    const char *task;
+    int n;
+    const char *labels[3];
+    int rows[3]; /* -1 in the first: refused */
+    const char *says;
+} matches[] = {
+    {"bert_config_matches_labels_by_name",
+     ",\"id2label\":{\"0\":\"c\",\"1\":\"b\",\"2\":\"a\"}",
+     "Classification",
+     3,
+     {"a", "b", "c"},
+     {2, 1, 0},
+     NULL},
+    {"bert_config_matches_names_in_any_order_of_the_file",
+     ",\"id2label\":{\"2\":\"a\",\"0\":\"b\",\"1\":\"c\"}",
+     "Classification",
+     3,
+     {"a", "b", "c"},
+     {2, 0, 1},
+     NULL},
+    {"bert_config_matches_names_in_any_case",
+     ",\"id2label\":{\"0\":\"ENTAILMENT\",\"1\":\"NEUTRAL\",\"2\":\"CONTRADICTION\"}",
+     "MNLI",
+     3,
+     {"contradiction", "entailment", "neutral"},
+     {2, 0, 1},
+     NULL},
+    {"bert_config_matches_names_with_other_hyphens",
+     ",\"id2label\":{\"0\":\"not entailment\",\"1\":\"entailment\"}",
+     "RTE",
+     2,
+     {"entailment", "not_entailment"},
+     {1, 0},
+     NULL},
+    {"bert_config_knows_the_names_of_published_tasks",
+     ",\"id2label\":{\"0\":\"POSITIVE\",\"1\":\"NEGATIVE\"}",
+     "SST2",
+     2,
+     {"0", "1"},
+     {1, 0},
+     NULL},
+    {"bert_config_matches_the_files_own_labels_of_published_tasks",
+     ",\"id2label\":{\"0\":\"1\",\"1\":\"0\"}",
+     "SST2",
+     2,
+     {"0", "1"},
+     {1, 0},
+     NULL},
+    {"bert_config_takes_numbers_for_names",
+     ",\"id2label\":{\"0\":5,\"1\":4}",
+     "Classification",
+     2,
+     {"4", "5"},
+     {1, 0},
+     NULL},
+    {"bert_config_takes_unnamed_labels_by_position",
+     ",\"id2label\":{\"0\":\"LABEL_0\",\"1\":\"LABEL_1\"}",
+     "RTE",
+     2,
+     {"entailment", "not_entailment"},
+     {0, 1},
+     NULL},
+    {"bert_config_takes_absent_names_by_position",
+     "",
+     "RTE",
+     2,
+     {"entailment", "not_entailment"},
+     {0, 1},
+     NULL},
+    {"bert_config_refuses_other_labels_and_lists_both",
+     ",\"id2label\":{\"0\":\"good\",\"1\":\"bad\"}",
+     "RTE",
+     2,
+     {"entailment", "not_entailment"},
+     {-1},
+     "config.json: id2label has the labels good, bad; the task has entailment, not_entailment:"},
+    {"bert_config_refuses_a_name_for_two_labels",
+     ",\"id2label\":{\"0\":\"a\",\"1\":\"b\"}",
+     "Classification",
+     2,
+     {"a", "A"},
+     {-1},
+     "the task has a, A"},
+    {"bert_config_refuses_a_name_that_stands_twice",
+     ",\"id2label\":{\"0\":\"a\",\"1\":\"A\"}",
+     "Classification",
+     2,
+     {"a", "b"},
+     {-1},
+     "id2label has the labels a, A"},
+    {"bert_config_refuses_another_number_of_names",
+     ",\"id2label\":{\"0\":\"a\",\"1\":\"b\",\"2\":\"c\"}",
+     "Classification",
+     2,
+     {"a", "b"},
+     {-1},
+     "id2label has the labels a, b, c; the task has a, b"},
+    {"bert_config_cuts_long_lists",
+     ",\"id2label\":{\"0\":\"abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\","
+     "\"1\":\"abcdefghijklmnopqrstuvwxyz\",\"2\":\"x\"}",
+     "Classification",
+     2,
+     {"a", "b"},
+     {-1},
+     "wxyz, ...; the task has a, b"},
+};
+
+static void match_row(void **state)
+{
+    const struct match *row = *state;
+    struct bert_config c;
+    struct err err = {0};
+    int rows_of[TASK_LABELS_MAX] = {-1, -1, -1};
+    char text[512];
+
+    (void)snprintf(text, sizeof text, "{%s%s}", GOOD, row->config);
+    assert_int_equal(parse(text, &c, &err), ERR_OK);
+    assert_int_equal(bert_config_match("config.json", &c, task_find(row->task), row->labels, row->n,
+                                       rows_of, &err),
+                     row->says ? ERR_INVALID : ERR_OK);
+    if (row->says && !strstr(err.text, row->says))
+        fail_msg("%s", err.text);
+    for (int i = 0; i < row->n; i++)
+        assert_int_equal(rows_of[i], row->says ? -1 : row->rows[i]);
+}
+
 int main(void)
 {
     enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 3 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    enum { N_MATCHES = sizeof matches / sizeof matches[0] };
+    struct CMUnitTest tests[N_ROWS + N_OWN + N_MATCHES] = {
         cmocka_unit_test(bert_config_reads_every_number),
         cmocka_unit_test(bert_config_has_the_defaults_of_bert),
         cmocka_unit_test(bert_config_says_what_to_set_in_the_spec),
@@ -159,5 +294,8 @@ int main(void)
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, bert_config_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("bert_config", tests, N_OWN + N_ROWS, NULL, NULL);
+    for (size_t i = 0; i < N_MATCHES; i++)
+        tests[N_OWN + N_ROWS + i] =
+            (struct CMUnitTest){matches[i].name, match_row, NULL, NULL, &matches[i]};
+    return _cmocka_run_group_tests("bert_config", tests, N_OWN + N_ROWS + N_MATCHES, NULL, NULL);
 }

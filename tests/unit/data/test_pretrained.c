@@ -94,6 +94,68 @@ static void pretrained_golden(void **state)
     pretrained_close(p);
 }
 
+/* The golden classifier with other names of its labels. */
+static struct pretrained *open_with_labels(const char *id2label)
+{
+    char command[PATH_MAX];
+    char config[512];
+
+    (void)snprintf(command, sizeof command,
+                   "rm -rf %s/named && cp -r " GOLDEN "classifier %s/named", scratch, scratch);
+    assert_int_equal(system(command), 0);
+    (void)snprintf(config, sizeof config,
+                   "{\"vocab_size\":11,\"hidden_size\":4,\"num_hidden_layers\":1,"
+                   "\"num_attention_heads\":2,\"intermediate_size\":8,"
+                   "\"max_position_embeddings\":6,\"id2label\":%s}",
+                   id2label);
+    scratch_text("named/config.json", config);
+    return open_folder(scratch_path("named"));
+}
+
+static void pretrained_puts_the_head_into_the_order_of_the_labels(void **state)
+{
+    const struct spec spec = {.data.task = "MNLI"};
+    struct pretrained *p =
+        open_with_labels("{\"0\":\"neutral\",\"1\":\"contradiction\",\"2\":\"entailment\"}");
+    const int rows[] = {1, 2, 0}; /* contradiction, entailment, neutral */
+    struct model m = golden_model;
+    struct pretrained_missing missing;
+    struct layout layout;
+    float head[3 * 4 + 3];
+
+    (void)state;
+    m.labels = 3;
+    layout_init(&layout, &spec);
+    assert_int_equal(pretrained_match_labels(p, &layout, NULL), ERR_OK);
+    assert_int_equal(pretrained_load_unit(p, &m, model_units(&m) - 1, head, &missing, NULL),
+                     ERR_OK);
+    for (size_t i = 0; i < 3; i++) {
+        for (size_t k = 0; k < 4; k++)
+            assert_true(head[4 * i + k] ==
+                        golden_element("classifier.weight", 4 * (size_t)rows[i] + k));
+        assert_true(head[12 + i] == golden_element("classifier.bias", (size_t)rows[i]));
+    }
+    pretrained_close(p);
+}
+
+static void pretrained_refuses_labels_that_cannot_be_matched(void **state)
+{
+    const struct spec spec = {.data.task = "MNLI"};
+    const struct spec binary = {.data.task = "RTE"};
+    struct pretrained *p = open_with_labels("{\"0\":\"red\",\"1\":\"green\",\"2\":\"blue\"}");
+    struct layout layout;
+    struct err err;
+
+    (void)state;
+    layout_init(&layout, &spec);
+    assert_int_equal(pretrained_match_labels(p, &layout, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "id2label has the labels red, green, blue; the task has "
+                                     "contradiction, entailment, neutral"));
+    layout_init(&layout, &binary); /* another number of labels: the head is new */
+    assert_int_equal(pretrained_match_labels(p, &layout, NULL), ERR_OK);
+    pretrained_close(p);
+}
+
 static void pretrained_config_is_the_folders(void **state)
 {
     struct pretrained *p = open_folder(GOLDEN "masked-lm");
@@ -437,9 +499,11 @@ int main(void)
         N_GOLDEN = sizeof goldens / sizeof goldens[0],
         N_CHANGES = sizeof changes / sizeof changes[0],
         N_ROWS = sizeof rows / sizeof rows[0],
-        N_OWN = 7,
+        N_OWN = 9,
     };
     struct CMUnitTest tests[N_OWN + N_GOLDEN + N_CHANGES + N_ROWS] = {
+        cmocka_unit_test(pretrained_puts_the_head_into_the_order_of_the_labels),
+        cmocka_unit_test(pretrained_refuses_labels_that_cannot_be_matched),
         cmocka_unit_test(pretrained_config_is_the_folders),
         cmocka_unit_test(pretrained_says_why_a_head_is_new),
         cmocka_unit_test(pretrained_refuses_a_model_unlike_the_spec),
