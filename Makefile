@@ -84,6 +84,7 @@ LIBS_kubectl-skyjob  := $(LIBS_cli)
 SUPPORT_balance := instances
 SUPPORT_http := loopback
 SUPPORT_kube := loopback
+SUPPORT_run  := loopback
 SUPPORT_control := world row
 SUPPORT_fleet := loopback
 

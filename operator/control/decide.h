@@ -33,7 +33,7 @@
 #define DECIDE_FIRST_POLL_MS  1000  /* ... and before it has done its first step */
 
 enum action_kind {
-    ACTION_READ_DATA,         /* look at the data ConfigMap or claim */
+    ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
     ACTION_CREATE_SERVICE,    /* the headless one */
     ACTION_CREATE_PLAN,       /* decision.plan as ConfigMap; everything else waits for it */
     ACTION_DELETE_PLAN,       /* of `attempt` */

@@ -80,6 +80,7 @@ enum data_state {
     DATA_UNKNOWN, /* not looked at yet */
     DATA_PRESENT,
     DATA_MISSING,
+    DATA_NO_CLAIM, /* a claim of the data, the model or the output is not there */
 };
 
 /* How the operator was started. */
@@ -110,8 +111,8 @@ struct observed {
     bool has_plan;
     struct plan plan;
 
-    /* Of a data ConfigMap: what reading it gave. Of a claim: DATA_PRESENT once it was looked at,
-     * there or not, as the scheduler tells of one that is missing. */
+    /* What a look at the data ConfigMap and at all claims has found. The files in a claim are not
+     * looked at. */
     enum data_state data;
     bool is_data_everywhere; /* pods on any node can read the claim at the same time */
     char data_problem[OBSERVED_TEXT_BYTES]; /* "ConfigMap mnli has no key train.tsv" */

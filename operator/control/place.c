@@ -56,28 +56,36 @@ static bool waits_for_pods(struct round *r)
     return false;
 }
 
+static bool needs_a_look(const struct spec *spec)
+{
+    return spec->data.source != SPEC_SOURCE_SAMPLE || spec->from.claim[0] || spec->output.claim[0];
+}
+
+/* Before any pod is made, so that a job that cannot start holds no node meanwhile. */
 static bool waits_for_data(struct round *r)
 {
     const struct observed *seen = r->seen;
+    bool is_missing = seen->data == DATA_MISSING || seen->data == DATA_NO_CLAIM;
     int64_t age_ms = seen->now_ms - seen->data_checked_ms;
     char text[STATUS_MESSAGE_BYTES];
 
-    if (r->spec.data.source == SPEC_SOURCE_SAMPLE ||
-        (seen->data == DATA_PRESENT && age_ms < DECIDE_DATA_STALE_MS))
+    if (!needs_a_look(&r->spec) || (seen->data == DATA_PRESENT && age_ms < DECIDE_DATA_STALE_MS))
         return false;
-    if (seen->data != DATA_MISSING || age_ms >= DECIDE_DATA_RETRY_MS)
+    if (!is_missing || age_ms >= DECIDE_DATA_RETRY_MS)
         (void)round_want(r, ACTION_READ_DATA);
     else
         round_again(r, DECIDE_DATA_RETRY_MS - age_ms);
-    if (seen->data != DATA_MISSING)
+    if (!is_missing)
         return true;
-    (void)snprintf(text, sizeof text,
-                   "%s. It must have the keys %.120s, %.120s%s; this is looked at again every %d "
-                   "seconds.",
-                   seen->data_problem, spec_train_file(&r->spec), spec_dev_file(&r->spec),
-                   r->spec.from.claim[0] ? "" : " and " SPEC_VOCAB_FILE,
-                   DECIDE_DATA_RETRY_MS / 1000);
-    wait_with(r, "Waiting", NEWS_WARNING, "DataNotFound", text);
+    text[0] = '\0';
+    text_add(text, sizeof text, "%s. ", seen->data_problem);
+    if (seen->data == DATA_MISSING)
+        text_add(text, sizeof text, "It must have the keys %.120s, %.120s%s. ",
+                 spec_train_file(&r->spec), spec_dev_file(&r->spec),
+                 r->spec.from.claim[0] ? "" : " and " SPEC_VOCAB_FILE);
+    text_add(text, sizeof text, "Checked again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
+    wait_with(r, "Waiting", NEWS_WARNING,
+              seen->data == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);
     return true;
 }
 

@@ -182,7 +182,6 @@ static void note_data(struct store_job *job, const struct json *object, const st
     const char *files[] = {spec_train_file(spec), spec_dev_file(spec), SPEC_VOCAB_FILE};
     int n_files = spec->from.claim[0] ? 2 : 3; /* the model to start from may have the words */
 
-    job->data = DATA_PRESENT;
     if (!object) {
         job->data = DATA_MISSING;
         (void)snprintf(job->data_problem, sizeof job->data_problem,
@@ -196,14 +195,6 @@ static void note_data(struct store_job *job, const struct json *object, const st
         (void)snprintf(job->data_problem, sizeof job->data_problem,
                        "ConfigMap \"%.90s\" has no key \"%.90s\"", name, files[i]);
     }
-    job->data_checked_ms = clock_wall_ms();
-}
-
-static void note_claim(struct store_job *job, bool is_everywhere)
-{
-    job->data = DATA_PRESENT;
-    job->is_data_everywhere = is_everywhere;
-    job->data_checked_ms = clock_wall_ms();
 }
 
 /* NULL, and ERR_OK, when there is none. */
@@ -215,27 +206,62 @@ static enum err_code get_if_there(struct apply *a, const struct kube_ref *ref, s
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* A cluster that does not let us see its volumes still trains: then lengths are a guess. */
-static enum err_code look_at_claim(struct apply *a, const struct kube_ref *ref,
-                                   bool *out_is_everywhere, struct err *err)
+/* What a job wants to mount. */
+struct wanted_claim {
+    const char *name; /* "": nothing */
+    const char *field;
+    bool is_data;
+};
+
+static enum err_code look_at_claim(struct apply *a, const struct observed *seen,
+                                   const struct wanted_claim *wanted, struct store_job *job,
+                                   struct err *err)
 {
+    struct kube_ref ref = {
+        .resource = &kube_claims, .namespace = seen->namespace, .name = wanted->name};
     struct kube_ref to = {.resource = &kube_volumes};
     struct json *claim = NULL;
     struct json *volume = NULL;
-    enum err_code rc = get_if_there(a, ref, &claim, err);
+    enum err_code rc = get_if_there(a, &ref, &claim, err);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !claim) {
+        job->data = DATA_NO_CLAIM;
+        (void)snprintf(job->data_problem, sizeof job->data_problem,
+                       "There is no PersistentVolumeClaim \"%.100s\" (%s) in the job's namespace",
+                       wanted->name, wanted->field);
+    }
+    if (rc == ERR_OK && wanted->is_data)
         to.name = json_string(json_path(claim, "spec.volumeName"), NULL);
     if (rc == ERR_OK && to.name && *to.name)
         rc = get_if_there(a, &to, &volume, err);
-    if (rc == ERR_DENIED) {
-        LOG(LOG_WARN, "claim not looked at", LOG_S("claim", ref->name), LOG_S("error", err->text));
-        rc = ERR_OK;
-    }
-    if (rc == ERR_OK)
-        *out_is_everywhere = parse_is_everywhere(claim, volume);
+    if (rc == ERR_OK && wanted->is_data)
+        job->is_data_everywhere = parse_is_everywhere(claim, volume);
     json_free(claim);
     json_free(volume);
+    return rc;
+}
+
+/* A cluster that does not let us see its volumes still trains: then lengths are a guess. */
+static enum err_code look_at_claims(struct apply *a, const struct observed *seen,
+                                    const struct spec *spec, struct store_job *job, struct err *err)
+{
+    const struct wanted_claim wanted[] = {
+        {spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.claim : "",
+         "spec.data.source.persistentVolumeClaim", true},
+        {spec->from.claim, "spec.model.from.persistentVolumeClaim", false},
+        {spec->output.claim, "spec.output.persistentVolumeClaim", false}};
+    enum err_code rc = ERR_OK;
+
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
+        if (wanted[i].name[0] == '\0' || rc != ERR_OK || job->data != DATA_PRESENT)
+            continue;
+        rc = look_at_claim(a, seen, &wanted[i], job, err);
+        if (rc != ERR_DENIED)
+            continue;
+        LOG(LOG_WARN, "claim not looked at", LOG_S("claim", wanted[i].name),
+            LOG_S("error", err->text));
+        rc = ERR_OK;
+    }
     return rc;
 }
 
@@ -244,30 +270,31 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
     struct spec spec;
     struct kube_ref map = {
         .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec.data.config_map};
-    struct kube_ref claim = {
-        .resource = &kube_claims, .namespace = seen->namespace, .name = spec.data.claim};
+    struct store_job found = {.data = DATA_PRESENT};
     char key[QUEUE_KEY_BYTES];
     struct json *object = NULL;
-    bool is_everywhere = false;
     struct store_job *job;
     enum err_code rc = spec_parse(seen->spec, &spec, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    if (spec.data.source == SPEC_SOURCE_CLAIM)
-        rc = look_at_claim(a, &claim, &is_everywhere, err);
-    else
+    if (rc == ERR_OK)
+        rc = look_at_claims(a, seen, &spec, &found, err);
+    if (rc == ERR_OK && spec.data.source == SPEC_SOURCE_CONFIG_MAP && found.data == DATA_PRESENT) {
         rc = get_if_there(a, &map, &object, err);
+        if (rc == ERR_OK)
+            note_data(&found, object, &spec);
+        json_free(object);
+    }
     if (rc != ERR_OK)
         return rc;
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(a->store, key);
-    if (job && spec.data.source == SPEC_SOURCE_CLAIM)
-        note_claim(job, is_everywhere);
-    else if (job)
-        note_data(job, object, &spec);
-    json_free(object);
-    if (job && a->store->listener.on_touch)
+    if (!job)
+        return ERR_OK;
+    job->data = found.data;
+    job->is_data_everywhere = found.is_data_everywhere;
+    memcpy(job->data_problem, found.data_problem, sizeof job->data_problem);
+    job->data_checked_ms = clock_wall_ms();
+    if (a->store->listener.on_touch)
         a->store->listener.on_touch(a->store->listener.ctx, key);
     return ERR_OK;
 }

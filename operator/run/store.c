@@ -120,6 +120,8 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
         j = add(&s->jobs, key, sizeof *j, err);
     if (!j)
         return ERR_NO_MEMORY;
+    if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
+        j->data = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
     touch(s, key);
     return rc;

@@ -217,6 +217,12 @@ half_data() {
         until_true 10 is half Placed 'False DataNotFound' && field half '{.status.message}' | grep dev_matched.tsv &&
         kubectl delete configmap half
 }
+late_claim() { # nothing is made before all claims are there, so that no node is held
+    job unkept "  output: {persistentVolumeClaim: {claimName: late, path: model}}" &&
+        until_true 10 is unkept Placed 'False ClaimNotFound' && has_event 'ClaimNotFound: .*"late" (spec.output.persistentVolumeClaim)' &&
+        [ -z "$(kubectl get pods -l skyjob.dev/job=unkept -o name)" ] || return
+    claim late ReadWriteMany && completes unkept
+}
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
     kubectl patch sj image --type merge -p '{"spec":{"worker":{"image":"worker:test"}}}' && completes image
@@ -269,7 +275,7 @@ same_name() { # a new job of the same name has nothing to do with the old one's 
     job twin "$stages3" && completes twin && [ "$(field twin '{.status.attempt} {.status.restarts}')" = '1 0' ]
 }
 starts_from_model() { # every stage gets the volume, read-only, and is told where it is
-    model='from: {persistentVolumeClaim: {claimName: models, path: bert}},' job from "$stages3
+    claim models ReadOnlyMany && model='from: {persistentVolumeClaim: {claimName: models, path: bert}},' job from "$stages3
   worker: {image: 'missing:1'}" && until_true 20 has_pods from 3 || return
     local pods='{range .items[*]}{.spec.volumes[?(@.name=="model")].persistentVolumeClaim.claimName}'
     pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].mountPath}'
@@ -288,13 +294,13 @@ skips_steps() { # a decay of ten times the weights lets them grow until they ove
         grep -qE '^ +Message: .* skipped' "$dir/text"
 }
 cut_off_output() { # a job's own files, and weights that are kept
-    job keeps "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+    claim out ReadWriteMany && job keeps "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes keeps && [ -s "$dir/agent/claims/out/model/config.json" ] &&
         [ -s "$dir/agent/claims/out/model/model.safetensors.index.json" ]
 }
 goes_on() { # a job that hardly learns judges like the one it starts from, cut another way
     local from='from: {persistentVolumeClaim: {claimName: out, path: model}},'
-    job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+    claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  placement: {minStages: 2, maxStages: 2}' && completes more || return
     field more '{.status.progress}'
     [ "$(judged begins)" = "$(judged more)" ] && [ -n "$(judged more)" ] && [ -z "$(field more '{.status.progress.initialised}')" ] || return
@@ -442,6 +448,7 @@ check 'a worker out of memory gets half as much again' out_of_memory
 check 'a configuration that can never work fails at once with the reason' wrong_configuration
 check 'a job waits for its ConfigMap and goes on when it is there' late_data
 check 'a ConfigMap without one of the files is named with the file' half_data
+check 'a job waits for its claims without holding a node' late_claim
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned

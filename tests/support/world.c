@@ -183,7 +183,7 @@ static void take_step(struct world *w, const struct action *a)
                 w->seen.pods[i].knows_peers = true;
         break;
     case ACTION_READ_DATA:
-        w->seen.data = w->has_data ? DATA_PRESENT : DATA_MISSING;
+        w->seen.data = w->lacks_claim ? DATA_NO_CLAIM : w->has_data ? DATA_PRESENT : DATA_MISSING;
         w->seen.data_checked_ms = w->seen.now_ms;
         break;
     case ACTION_EVENT:

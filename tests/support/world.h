@@ -18,8 +18,9 @@ struct world {
     struct decision decision; /* the last one */
     struct seen_node nodes[WORLD_NODES];
     struct json *spec;
-    bool has_data; /* what looking at the data ConfigMap finds */
-    int n_events;  /* so far */
+    bool has_data;    /* what looking at the data ConfigMap finds */
+    bool lacks_claim; /* what looking at the claims finds */
+    int n_events;     /* so far */
     char last_event[STATUS_REASON_BYTES];
 };
 

@@ -61,6 +61,22 @@ static void data_missing(struct world *w)
     planned(w);
 }
 
+static void claim_missing(struct world *w)
+{
+    w->lacks_claim = true;
+    (void)snprintf(w->seen.data_problem, sizeof w->seen.data_problem, "There is no claim \"out\"");
+    planned(w);
+}
+
+static void claim_came(struct world *w)
+{
+    claim_missing(w);
+    world_round(w);
+    w->lacks_claim = false;
+    w->seen.now_ms += DECIDE_DATA_RETRY_MS;
+    world_round(w);
+}
+
 static void data_came(struct world *w)
 {
     data_missing(w);
@@ -196,6 +212,9 @@ static void image_missing_for_probes(struct world *w)
     (void)snprintf(world_probe(w, "node-0")->reason, OBSERVED_WORD_BYTES, "ErrImagePull");
 }
 
+static const char to_claim[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
+                               "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"out\"}}}";
+
 static struct row rows[] = {
     ROW("decide_accepts_a_valid_spec", fresh, ACCEPTED, T, "SpecAccepted", .state = "Pending"),
     ROW("decide_sets_every_condition_at_once", fresh, FAILED, F, "NotFailed",
@@ -216,10 +235,16 @@ static struct row rows[] = {
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_waits_for_missing_data_with_an_event", data_missing, PLACED, F, "DataNotFound",
         .state = "Waiting", .event = "DataNotFound", COUNT(ACTION_CREATE_PLAN, 0),
-        .message = "It must have the keys train.tsv, dev_matched.tsv and vocab.txt;",
+        .message = "It must have the keys train.tsv, dev_matched.tsv and vocab.txt.",
         .is_waiting = true, .spec = CONFIG_MAP_SPEC),
     ROW("decide_needs_no_vocabulary_beside_a_model", data_missing, PLACED, F, "DataNotFound",
-        .message = "It must have the keys train.tsv, dev.tsv;", .spec = STARTED_FROM_SPEC),
+        .message = "It must have the keys train.tsv, dev.tsv.", .spec = STARTED_FROM_SPEC),
+    ROW("decide_makes_no_pod_while_a_claim_is_missing", claim_missing, PLACED, F, "ClaimNotFound",
+        .state = "Waiting", .event = "ClaimNotFound",
+        .message = "There is no claim \"out\". Checked again every 10 seconds.", .spec = to_claim,
+        COUNT(ACTION_CREATE_PROBE_POD, 0), .is_waiting = true),
+    ROW("decide_plans_once_the_claim_is_there", claim_came, PLACED, F, "ClaimNotFound",
+        .spec = to_claim, COUNT(ACTION_CREATE_PLAN, 1)),
     ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",

@@ -1,0 +1,157 @@
+/* The steps of a decision against an API server that answers what a test wants. */
+#include "run/apply.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "loopback.h"
+
+#define KEY "team/mnli"
+
+static struct http *loop;
+static struct loopback *server;
+static struct kube_client *client;
+static struct kube_recorder *recorder;
+static struct store store;
+static struct observed *seen;
+static struct decision *decision;
+static struct json *spec;
+
+/* A job of this spec in the store, and an API server that gives these replies. */
+static void begin(const char *spec_text, const struct loopback_reply *replies, size_t n)
+{
+    struct kube_config config = {.namespace = strdup("default")};
+    struct json *job = NULL;
+    char text[1024];
+    struct err err = {0};
+
+    server = loopback_start(replies, n);
+    assert_non_null(server);
+    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_int_equal(http_new(&loop, &err), ERR_OK);
+    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    assert_int_equal(kube_recorder_new(client, "tester", &recorder, &err), ERR_OK);
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","
+                   "\"resourceVersion\":\"5\",\"generation\":2},\"spec\":%s}",
+                   spec_text);
+    assert_int_equal(json_parse(text, strlen(text), &job, &err), ERR_OK);
+    assert_int_equal(store_change_job(&store, KUBE_ADDED, job, &err), ERR_OK);
+    json_free(job);
+    assert_int_equal(json_parse(spec_text, strlen(spec_text), &spec, &err), ERR_OK);
+    seen = calloc(1, sizeof *seen);
+    decision = calloc(1, sizeof *decision);
+    assert_true(seen && decision);
+    assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
+    seen->spec = spec;
+    decision->ask_head_ms = -1;
+    decision->status = seen->status;
+}
+#define BEGIN(spec, ...)                                                                           \
+    static const struct loopback_reply replies[] = {__VA_ARGS__};                                  \
+    begin(spec, replies, sizeof replies / sizeof *replies)
+
+static int end(void **state)
+{
+    (void)state;
+    store_deinit(&store);
+    kube_recorder_free(recorder);
+    kube_client_free(client);
+    http_free(loop);
+    loopback_stop(server);
+    json_free(spec);
+    free(seen);
+    free(decision);
+    return 0;
+}
+
+/* Take this one step. */
+static enum err_code take(enum action_kind kind, struct err *err)
+{
+    struct apply apply = {.client = client, .recorder = recorder, .store = &store};
+
+    decision->n_actions = 1;
+    decision->actions[0] = (struct action){.kind = kind};
+    return apply_decision(&apply, seen, decision, "5", err);
+}
+
+static void assert_data(enum data_state want, const char *problem)
+{
+    const struct store_job *job = store_find_job(&store, KEY);
+
+    assert_int_equal(job->data, want);
+    if (!strstr(job->data_problem, problem))
+        fail_msg("\"%s\" is not in \"%s\"", problem, job->data_problem);
+}
+
+#define CLAIMS "GET /api/v1/namespaces/team/persistentvolumeclaims/"
+#define OUTPUT                                                                                     \
+    "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"                                                \
+    "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"out\"}}}"
+#define MODEL                                                                                      \
+    "{\"model\":{\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\"}}},"                  \
+    "\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"texts\"}}}}"
+
+static void apply_finds_that_the_output_claim_is_missing(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(OUTPUT, {.expect = CLAIMS "out ", .status = 404, .body = "{}"});
+    assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
+    assert_data(DATA_NO_CLAIM, "There is no PersistentVolumeClaim \"out\" "
+                               "(spec.output.persistentVolumeClaim)");
+}
+
+static void apply_finds_that_the_model_claim_is_missing(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(MODEL, {.expect = CLAIMS "texts ", .body = "{}"},
+          {.expect = CLAIMS "bert ", .status = 404, .body = "{}"});
+    assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
+    assert_data(DATA_NO_CLAIM, "\"bert\" (spec.model.from.persistentVolumeClaim)");
+}
+
+static void apply_goes_on_when_it_may_not_read_claims(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(OUTPUT, {.expect = CLAIMS "out ", .status = 403, .body = "{}"});
+    assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
+    assert_data(DATA_PRESENT, "");
+}
+
+static void apply_finds_all_claims(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(MODEL, {.expect = CLAIMS "texts ", .body = "{\"spec\":{\"volumeName\":\"v\"}}"},
+          {.expect = "GET /api/v1/persistentvolumes/v ", .body = "{}"},
+          {.expect = CLAIMS "bert ", .body = "{}"});
+    assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
+    assert_data(DATA_PRESENT, "");
+    assert_int_equal(loopback_unused(server), 0);
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(apply_finds_that_the_output_claim_is_missing),
+        TEST(apply_finds_that_the_model_claim_is_missing),
+        TEST(apply_goes_on_when_it_may_not_read_claims),
+        TEST(apply_finds_all_claims),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
