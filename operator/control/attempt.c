@@ -110,11 +110,20 @@ bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes)
         (void)snprintf(out, bytes, "Pod %s cannot be scheduled: %s", pod->name, pod->message);
         return true;
     }
-    if (pod->reason[0] == '\0' || strcmp(pod->reason, "ContainerCreating") == 0 ||
-        strcmp(pod->reason, "PodInitializing") == 0)
+    if (pod->message[0] == '\0' &&
+        (pod->reason[0] == '\0' || strcmp(pod->reason, "ContainerCreating") == 0 ||
+         strcmp(pod->reason, "PodInitializing") == 0))
         return false;
     (void)snprintf(out, bytes, "Pod %s cannot start: %s: %s", pod->name, pod->reason, pod->message);
     return true;
+}
+
+int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod)
+{
+    char text[OBSERVED_TEXT_BYTES];
+    bool has_problem = attempt_start_problem(pod, text, sizeof text);
+
+    return pod->created_ms + (has_problem ? DECIDE_START_MS : DECIDE_CREATING_MS) - r->seen->now_ms;
 }
 
 static void create_missing(struct round *r)
@@ -150,6 +159,7 @@ static void say_starting(struct round *r, int n_running)
         if (!p || p->phase != POD_PENDING)
             continue;
         if (attempt_image_problem(r, p, image)) {
+            round_again(r, attempt_start_left_ms(r, p) + 1);
             set_running(r, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);
             round_say(r, "Starting", image);
             return;
@@ -157,6 +167,8 @@ static void say_starting(struct round *r, int n_running)
         (void)attempt_start_problem(p, text, sizeof text);
         if (p->is_unschedulable)
             round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
+        else
+            round_again(r, attempt_start_left_ms(r, p) + 1);
     }
     set_running(r, CONDITION_FALSE, NEWS_QUIET, "StartingWorkers", text);
     round_say(r, "Starting", text);

@@ -27,6 +27,8 @@
 #define DECIDE_DATA_STALE_MS  60000 /* what was there so long ago is looked for again */
 #define DECIDE_NODES_RETRY_MS 30000
 #define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
+#define DECIDE_START_MS       120000 /* a pod with a problem gives back its node after so long ... */
+#define DECIDE_CREATING_MS    600000 /* ... and one without, as when a large image is pulled */
 #define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
 #define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
 #define DECIDE_POLL_MS        5000  /* between two questions to the head ... */

@@ -102,13 +102,21 @@ static const struct seen_pod *probe_of(const struct round *r, const struct seen_
     return NULL;
 }
 
+/* It holds a node and does not begin to measure it. */
+static bool is_stuck(const struct round *r, const struct seen_pod *probe)
+{
+    return probe->phase == POD_PENDING && !probe->is_unschedulable &&
+           attempt_start_left_ms(r, probe) < 0;
+}
+
 static bool has_failed(const struct round *r, const struct seen_pod *probe)
 {
     int64_t age_ms = r->seen->now_ms - probe->created_ms;
 
     if (probe->phase == POD_SUCCEEDED || probe->phase == POD_FAILED)
         return !probe->has_probe;
-    return age_ms > PROBE_LATE_MS || (probe->is_unschedulable && age_ms > PROBE_RETRY_MS / 2);
+    return age_ms > PROBE_LATE_MS || is_stuck(r, probe) ||
+           (probe->is_unschedulable && age_ms > PROBE_RETRY_MS / 2);
 }
 
 static void want_probe(struct round *r, const struct seen_node *node)
@@ -382,21 +390,26 @@ void nodes_survey(struct round *r, struct nodes *out)
     assume_speeds(out);
     write_left_out(&c, out->left_out, sizeof out->left_out);
     if (out->n_measuring > 0)
-        round_again(r, PROBE_LATE_MS);
+        round_again(r, DECIDE_NODES_RETRY_MS); /* some of them may be late by then */
     tour_begin(r);
 }
 
 void nodes_retry(struct round *r)
 {
+    bool has_stuck = false;
+
     for (int i = 0; i < r->seen->n_pods; i++) {
         const struct seen_pod *p = &r->seen->pods[i];
         int64_t age_ms = r->seen->now_ms - p->created_ms;
 
         if (p->role != POD_PROBE || !has_failed(r, p))
             continue;
+        has_stuck = has_stuck || is_stuck(r, p);
         if (age_ms >= PROBE_RETRY_MS)
             round_delete_pod(r, p);
         else
             round_again(r, PROBE_RETRY_MS - age_ms);
     }
+    if (has_stuck)
+        restart_pause(r); /* others may have the nodes meanwhile */
 }

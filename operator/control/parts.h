@@ -80,6 +80,9 @@ bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
 /* What else keeps it, in the words of whoever says so? */
 bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
+/* How long a pod that has a node may go on trying to start; below 0: its node is better given back
+ * to others, and all is tried again after a pause. */
+int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod);
 
 /* drift.c: what the workers measure against what the plan says. Fills in how busy every stage is,
  * and tells of one whose time has been off the plan for DRIFT_STEPS, once an attempt. */
@@ -93,6 +96,7 @@ enum verdict_kind {
     VERDICT_WAIT,          /* somebody lost a neighbour: look for the culprit a little longer */
     VERDICT_PEER_LOST,     /* nobody to blame */
     VERDICT_UNSCHEDULABLE, /* nobody has room for a pod: plan anew */
+    VERDICT_START_TIMEOUT, /* a pod holds a node and cannot start there */
     VERDICT_FAILED,
     VERDICT_DATA_MISSING,
     VERDICT_DISRUPTED, /* deleted, evicted, its node gone */
@@ -109,5 +113,7 @@ void restart_judge(const struct round *r, struct verdict *out);
 void restart_apply(struct round *r, const struct verdict *v);
 /* Go on to the next attempt without counting. `reason` and `text` end up in Running. */
 void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms);
+/* Stay in this attempt, which has no plan yet, and do nothing for a pause. */
+void restart_pause(struct round *r);
 
 #endif

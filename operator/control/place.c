@@ -21,13 +21,14 @@ static void wait_with(struct round *r, const char *state, enum round_news news, 
 static bool waits_for_time(struct round *r)
 {
     int64_t left_ms = r->seen->status.next_attempt_ms - r->seen->now_ms;
+    bool is_edited = r->seen->status.generation != r->seen->generation; /* perhaps the remedy */
 
-    if (left_ms <= 0) {
+    if (left_ms <= 0 || is_edited) {
         r->out->status.next_attempt_ms = 0;
         return false;
     }
     round_again(r, left_ms);
-    return true; /* what restart_next() said still holds */
+    return true; /* what was said before the pause still holds */
 }
 
 /* A pod on a node that does not answer may stay for ever, and holds nothing that we want. */
@@ -131,7 +132,7 @@ static void say_insufficient(struct round *r, const struct nodes *nodes, const c
 
     (void)snprintf(text, sizeof text, "%s%s%s. Looked at again whenever a node changes%s.", why,
                    nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
-                   nodes->failed[0] ? ", and measured again every minute" : "");
+                   nodes->failed[0] ? ", and measured again after a pause" : "");
     add_failed(nodes, text, sizeof text);
     add_bad_marks(nodes, text, sizeof text);
     wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);

@@ -75,6 +75,14 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
         (void)snprintf(text, sizeof text, "Pod %s could not be scheduled: %s", p->name, p->message);
         accuse(v, VERDICT_UNSCHEDULABLE, p->stage, text);
     }
+    if (p->phase == POD_PENDING && !p->is_unschedulable && attempt_start_left_ms(r, p) < 0) {
+        (void)snprintf(text, sizeof text,
+                       "Pod %s on node %.100s did not start within %lld minutes: %s%s%s", p->name,
+                       p->node, (long long)pending_ms / 60000,
+                       p->reason[0] ? p->reason : "no reason reported", p->message[0] ? ": " : ".",
+                       p->message);
+        accuse(v, VERDICT_START_TIMEOUT, p->stage, text);
+    }
 }
 
 /* Who only lost a neighbour waits a little for the one who is to blame. */
@@ -126,6 +134,14 @@ static void give_up(struct round *r, const char *reason, const char *text)
     s->completion_ms = r->seen->now_ms;
 }
 
+/* Whole seconds is what is kept, and never earlier than was meant. */
+static void write_pause(struct round *r, int64_t pause_ms)
+{
+    r->out->status.next_attempt_ms =
+        pause_ms > 0 ? (r->seen->now_ms + pause_ms + 999) / 1000 * 1000 : 0;
+    round_again(r, pause_ms);
+}
+
 void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms)
 {
     struct status *s = &r->out->status;
@@ -138,8 +154,7 @@ void restart_next(struct round *r, const char *reason, const char *text, int64_t
     round_event(r, true, reason, text);
     round_say(r, "Restarting", text);
     s->attempt = r->attempt + 1;
-    /* Whole seconds is what is kept, and never earlier than was meant. */
-    s->next_attempt_ms = pause_ms > 0 ? (r->seen->now_ms + pause_ms + 999) / 1000 * 1000 : 0;
+    write_pause(r, pause_ms);
     s->progress = (struct status_progress){.remaining_seconds = -1};
     s->n_stages = 0;
     memset(s->stages, 0, sizeof s->stages);
@@ -170,6 +185,11 @@ static int64_t next_pause_ms(struct round *r, bool is_first_free)
     if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
         s->restarts_in_a_row++;
     return backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0));
+}
+
+void restart_pause(struct round *r)
+{
+    write_pause(r, next_pause_ms(r, false));
 }
 
 /* A restart that does not count, after a pause. */
@@ -239,6 +259,9 @@ void restart_apply(struct round *r, const struct verdict *v)
         break;
     case VERDICT_PEER_LOST:
         pause_and_restart(r, "ConnectionLost", v);
+        break;
+    case VERDICT_START_TIMEOUT:
+        pause_and_restart(r, "StartTimeout", v);
         break;
     case VERDICT_UNSCHEDULABLE:
         pause_and_restart(r, "Unschedulable", v);

@@ -53,6 +53,36 @@ static void unschedulable_for_long(struct world *w)
     w->seen.now_ms += DECIDE_PENDING_MS + 1;
 }
 
+/* Pod 1 has had this much time to start, and its kubelet reports this. */
+static void start_for(struct world *w, int64_t ms, const char *reason, const char *message)
+{
+    pods_running(w);
+    world_pod(w, 1)->phase = POD_PENDING;
+    (void)snprintf(world_pod(w, 1)->reason, OBSERVED_WORD_BYTES, "%s", reason);
+    (void)snprintf(world_pod(w, 1)->message, OBSERVED_TEXT_BYTES, "%s", message);
+    w->seen.now_ms += ms;
+}
+
+static void image_missing_for_long(struct world *w)
+{
+    start_for(w, DECIDE_START_MS + 1, "ImagePullBackOff", "Back-off pulling image \"x\"");
+}
+
+static void image_pulled_for_a_while(struct world *w)
+{
+    start_for(w, DECIDE_START_MS + 1, "ContainerCreating", "");
+}
+
+static void container_created_for_long(struct world *w)
+{
+    start_for(w, DECIDE_CREATING_MS + 1, "ContainerCreating", "");
+}
+
+static void volume_missing_for_long(struct world *w)
+{
+    start_for(w, DECIDE_START_MS + 1, "ContainerCreating", "FailedMount: no such secret");
+}
+
 static void training(struct world *w)
 {
     world_start_training(w);
@@ -169,6 +199,17 @@ static struct row rows[] = {
     ROW("decide_plans_anew_when_a_pod_finds_no_room", unschedulable_for_long, RUNNING, F,
         "Unschedulable", .state = "Restarting", .event = "Unschedulable",
         COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_gives_back_the_nodes_of_a_job_without_an_image", image_missing_for_long, RUNNING, F,
+        "StartTimeout", .state = "Restarting", .event = "StartTimeout",
+        .message = "Pod mnli-r0-s1-a1 on node node-1 did not start within 2 minutes: "
+                   "ImagePullBackOff: Back-off pulling image \"x\"",
+        .is_waiting = true),
+    ROW("decide_is_patient_with_a_large_image", image_pulled_for_a_while, RUNNING, F,
+        "StartingWorkers", .state = "Starting", .is_waiting = true),
+    ROW("decide_is_not_patient_for_ever", container_created_for_long, RUNNING, F, "StartTimeout",
+        .message = "did not start within 10 minutes: ContainerCreating."),
+    ROW("decide_gives_back_the_nodes_of_a_job_without_its_volume", volume_missing_for_long, RUNNING,
+        F, "StartTimeout", .message = "2 minutes: ContainerCreating: FailedMount: no such secret"),
     ROW("decide_follows_training", training, RUNNING, T, "Training", .state = "Running",
         COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_shows_the_first_step_at_once", stepped, RUNNING, T, "Training", .state = "Running",
@@ -217,6 +258,36 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     w->seen.now_ms += 1000;
     (void)world_settle(w);
     assert_int_equal(w->seen.status.progress.step, 8);
+    world_free(w);
+}
+
+static void decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        image_missing_for_long(w);
+        (void)world_settle(w);
+        assert_int_equal(w->seen.n_pods, 0);
+        assert_in_range(w->seen.status.next_attempt_ms - w->seen.now_ms, DECIDE_BACKOFF_MS << i,
+                        (DECIDE_BACKOFF_MS << i) + 999);
+        assert_int_equal(w->seen.status.restarts, 0);
+        w->seen.now_ms = w->seen.status.next_attempt_ms;
+    }
+    world_free(w);
+}
+
+static void decide_does_not_pause_once_the_spec_was_edited(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    image_missing_for_long(w);
+    (void)world_settle(w);
+    w->seen.generation++;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_pods, w->seen.plan.n_stages);
     world_free(w);
 }
 
@@ -339,6 +410,8 @@ static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
 int main(void)
 {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start),
+        cmocka_unit_test(decide_does_not_pause_once_the_spec_was_edited),
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),

@@ -313,6 +313,30 @@ static void nodes_of_128_cores_are_measured_with_as_many_as_are_useful(void **st
     world_free(w);
 }
 
+static void nodes_are_given_back_by_probes_that_cannot_start(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].mark.gflops = 0;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_pods, WORLD_NODES);
+    for (int i = 0; i < WORLD_NODES; i++)
+        (void)snprintf(w->seen.pods[i].reason, OBSERVED_WORD_BYTES, "ErrImagePull");
+    w->seen.now_ms += DECIDE_START_MS + 1;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_pods, 0);
+    assert_string_equal(w->seen.status.conditions[CONDITION_PLACED].reason, "InsufficientNodes");
+    assert_non_null(strstr(w->seen.status.message, "its probe did not start (ErrImagePull)"));
+    assert_in_range(w->seen.status.next_attempt_ms - w->seen.now_ms, DECIDE_BACKOFF_MS,
+                    DECIDE_BACKOFF_MS + 999);
+    w->seen.now_ms = w->seen.status.next_attempt_ms;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_pods, WORLD_NODES);
+    world_free(w);
+}
+
 /* Three alike, of which two have a slow network: no message goes there. */
 static void nodes_behind_slow_links_are_left_out(void **state)
 {
@@ -406,6 +430,7 @@ int main(void)
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
         cmocka_unit_test(nodes_of_128_cores_are_used_with_as_many_as_are_useful),
         cmocka_unit_test(nodes_of_128_cores_are_measured_with_as_many_as_are_useful),
+        cmocka_unit_test(nodes_are_given_back_by_probes_that_cannot_start),
         cmocka_unit_test(nodes_behind_slow_links_are_left_out),
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
         cmocka_unit_test(nodes_are_measured_after_a_claim_was_looked_at),
