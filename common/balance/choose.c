@@ -3,8 +3,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "balance/leftout.h"
+
 #define PER_STAGE 4 /* micro-batches: the pipeline is then idle for a fifth of the time at most */
-#define SHORTER   (1 - 1e-9)
+#define LONGER    (1 + 1e-9)
 
 static int most_stages(const struct partition_request *r)
 {
@@ -43,43 +45,143 @@ static int list_tries(const struct partition_request *r, int n_max, int out[stat
     return n;
 }
 
-/* The best of all tries. ERR_NOT_FOUND in the words of the last one, which needs least memory. */
-static enum err_code solve_all(struct partition_request *request, struct spec *spec,
-                               struct placement *best, struct err *err)
+/* What is solved for: the numbers of micro-batches, and what was found for each of them. */
+struct tries {
+    int n;
+    int micro_batches[CHOOSE_TRIES];
+    double even_ms[CHOOSE_TRIES], dynamic_ms[CHOOSE_TRIES];
+    double step_ms;  /* of the fastest plan of all ... */
+    int n_stages;    /* ... which has this many */
+    double bound_ms; /* that no plan of them is below */
+};
+
+/* Find the fastest plan of all tries. ERR_NOT_FOUND with the text of the last one, which needs
+ * least memory. */
+static enum err_code find_fastest(struct partition_request *request, struct spec *spec,
+                                  struct tries *t, struct placement *p, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    t->step_ms = t->bound_ms = INFINITY;
+    for (int i = 0; i < t->n && (rc == ERR_OK || rc == ERR_NOT_FOUND); i++) {
+        spec->training.micro_batches = t->micro_batches[i];
+        rc = partition_solve(request, p, err);
+        if (rc != ERR_OK)
+            continue;
+        t->even_ms[i] = p->even_step_ms;
+        t->dynamic_ms[i] = p->dynamic_step_ms;
+        if (p->predicted_step_ms < t->step_ms) {
+            t->step_ms = p->predicted_step_ms;
+            t->n_stages = p->n_stages;
+        }
+        t->bound_ms = fmin(t->bound_ms, p->bound_ms);
+    }
+    return rc == ERR_NOT_FOUND && !isinf(t->step_ms) ? ERR_OK : rc;
+}
+
+/* The try with the number of micro-batches that is usual for so many stages. */
+static int usual_try(const struct tries *t, int n_stages)
+{
+    double typical = n_stages > 1 ? PER_STAGE * n_stages : 1;
+    int usual = 0;
+
+    for (int i = 1; i < t->n; i++)
+        if (distance(t->micro_batches[i], typical) < distance(t->micro_batches[usual], typical))
+            usual = i;
+    return usual;
+}
+
+/* Take a plan of at most spec.placement.maxStages stages whose step is at most `limit_ms`: with the
+ * number of micro-batches that is usual for `n_stages`, else with the fewest. ERR_NOT_FOUND when
+ * there is none. */
+static enum err_code take_first(struct partition_request *request, struct spec *spec,
+                                const struct tries *t, int n_stages, double limit_ms,
+                                struct placement *out, struct err *err)
+{
+    enum err_code rc = ERR_NOT_FOUND;
+    int usual = usual_try(t, n_stages);
+
+    for (int k = 0; k < t->n && rc == ERR_NOT_FOUND; k++) {
+        int i = k == 0 ? usual : k - (k <= usual); /* all others in rising order */
+
+        spec->training.micro_batches = t->micro_batches[i];
+        rc = partition_solve(request, out, err);
+        if (rc == ERR_OK && out->predicted_step_ms > limit_ms * LONGER)
+            rc = ERR_NOT_FOUND;
+        out->even_step_ms = t->even_ms[i];
+        out->dynamic_step_ms = t->dynamic_ms[i];
+    }
+    out->bound_ms = fmin(t->bound_ms, out->predicted_step_ms);
+    return rc;
+}
+
+/* Do without nodes that gain too little. The least time of k nodes only falls as k grows, so the
+ * first number of them that is too slow ends it. */
+static enum err_code spare_nodes(struct partition_request *request, struct spec *spec,
+                                 const struct tries *all, struct placement *best, struct err *err)
 {
     struct placement *p = calloc(1, sizeof *p);
-    int tries[CHOOSE_TRIES];
-    int n = list_tries(
-        request, request->n_nodes > CHOOSE_FEW_NODES ? CHOOSE_FEW_TRIES : CHOOSE_TRIES, tries);
+    struct tries tries = *all;
+    int most = spec->placement.max_stages;
+    int least = spec->placement.min_stages > 1 ? spec->placement.min_stages : 1;
+    bool is_spared = false;
     enum err_code rc = ERR_OK;
 
     if (!p)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes);
-    best->micro_batches = 0;
-    for (int i = 0; i < n && (rc == ERR_OK || rc == ERR_NOT_FOUND); i++) {
-        spec->training.micro_batches = tries[i];
-        rc = partition_solve(request, p, err);
-        if (rc == ERR_OK &&
-            (best->micro_batches == 0 || p->predicted_step_ms < SHORTER * best->predicted_step_ms))
-            *best = *p;
+    for (int i = 0; request->n_nodes > CHOOSE_FEW_NODES && i < all->n; i++)
+        if (all->micro_batches[i] == best->micro_batches) { /* one solve takes long enough */
+            tries.n = 1;
+            tries.micro_batches[0] = all->micro_batches[i];
+            tries.even_ms[0] = all->even_ms[i];
+            tries.dynamic_ms[0] = all->dynamic_ms[i];
+        }
+    while (rc == ERR_OK && best->n_stages > least) {
+        spec->placement.max_stages = best->n_stages - 1;
+        rc = take_first(request, spec, &tries, best->n_stages - 1,
+                        all->step_ms * (1 + CHOOSE_NODE_GAIN), p, err);
+        if (rc != ERR_OK)
+            continue;
+        *best = *p;
+        is_spared = true;
     }
+    spec->placement.max_stages = most;
+    spec->training.micro_batches = best->micro_batches;
     free(p);
-    return rc == ERR_NOT_FOUND && best->micro_batches > 0 ? ERR_OK : rc;
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        return rc;
+    return is_spared ? leftout_list(request, best, err) : ERR_OK;
+}
+
+static enum err_code solve_all(struct partition_request *request, struct spec *spec,
+                               struct tries *tries, struct placement *best, struct err *err)
+{
+    enum err_code rc = find_fastest(request, spec, tries, best, err);
+
+    if (rc == ERR_OK)
+        rc = take_first(request, spec, tries, tries->n_stages,
+                        tries->step_ms * (1 + CHOOSE_MICRO_GAIN), best, err);
+    if (rc == ERR_OK && spec->placement.strategy == SPEC_STRATEGY_OPTIMAL)
+        rc = spare_nodes(request, spec, tries, best, err);
+    return rc;
 }
 
 enum err_code choose_solve(struct partition_request *request, struct spec *spec,
                            struct placement *out, struct err *err)
 {
-    struct placement *best;
+    int asked = spec->training.micro_batches;
+    struct tries tries = {.n = 1, .micro_batches = {asked}};
+    struct placement *best = calloc(1, sizeof *best);
     enum err_code rc;
 
     request->spec = spec;
-    if (spec->training.micro_batches > 0)
-        return partition_solve(request, out, err);
-    best = calloc(1, sizeof *best);
-    rc = best ? solve_all(request, spec, best, err)
+    if (asked == 0)
+        tries.n = list_tries(request,
+                             request->n_nodes > CHOOSE_FEW_NODES ? CHOOSE_FEW_TRIES : CHOOSE_TRIES,
+                             tries.micro_batches);
+    rc = best ? solve_all(request, spec, &tries, best, err)
               : err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes);
-    spec->training.micro_batches = rc == ERR_OK ? best->micro_batches : 0;
+    spec->training.micro_batches = rc == ERR_OK ? best->micro_batches : asked;
     if (rc == ERR_OK)
         *out = *best;
     free(best);

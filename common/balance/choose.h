@@ -15,10 +15,18 @@
 #define CHOOSE_FEW_TRIES 4    /* with more than CHOOSE_FEW_NODES nodes */
 #define CHOOSE_FEW_NODES 16
 
+/* Shares of the shortest predicted step. What a prediction is worth is less than the first, so a
+ * choice by less would change with the noise of the figures that it is made from. */
+#define CHOOSE_MICRO_GAIN 0.02 /* that another number of micro-batches must gain */
+#define CHOOSE_NODE_GAIN  0.01 /* and a node more */
+
 /* partition_solve() for `spec`, which request->spec becomes. If its training.micro_batches is 0, it
- * becomes the one with the shortest predicted step, of equal ones the smallest; of all divisors of
- * the batch size if they are no more than CHOOSE_TRIES, else of those nearest to four times as many
- * as there may be stages. Errors are those of partition_solve(); then it stays 0. */
+ * becomes the usual one, four times the stages of the shortest step, or 1 with one stage. Where
+ * that is more than CHOOSE_MICRO_GAIN slower, it becomes the smallest one that is not. Tried are
+ * all divisors of the batch size if they are no more than CHOOSE_TRIES, else those nearest to four
+ * times as many as there may be stages. With strategy Optimal the plan then has as few nodes as can
+ * be with a step at most CHOOSE_NODE_GAIN longer than the shortest. out->bound_ms is a bound for
+ * all of these. Errors are those of partition_solve(); then micro_batches stays 0. */
 MUST_CHECK enum err_code choose_solve(struct partition_request *request, struct spec *spec,
                                       struct placement *out, struct err *err);
 

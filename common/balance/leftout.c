@@ -163,6 +163,11 @@ static enum err_code reason_for(const struct partition_request *request, const s
         return rc;
     if (with_ms < 0)
         (void)snprintf(out, PARTITION_REASON_BYTES, "no stage beside the chosen nodes fits it");
+    else if (with_ms < p->predicted_step_ms)
+        (void)snprintf(out, PARTITION_REASON_BYTES,
+                       "at %.3g GFLOP/s a step would take %.1f ms with it, %.1f ms without: too "
+                       "small a gain for another node",
+                       n->gflops, with_ms, p->predicted_step_ms);
     else
         (void)snprintf(out, PARTITION_REASON_BYTES,
                        "at %.3g GFLOP/s a step would take %.0f ms with %s, %.0f ms without",

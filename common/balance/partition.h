@@ -71,7 +71,8 @@ struct placement {
     int n_stages;
     struct placement_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;
-    double bound_ms;     /* no plan can be faster; equal to predicted_step_ms when it was exact */
+    double bound_ms;     /* no plan can be faster; equal to predicted_step_ms when it was exact, and
+                          * neither nodes nor micro-batches were saved (balance/choose.h) */
     int bottleneck;      /* stage that takes longest */
     double even_step_ms; /* what Even is predicted to take; negative when it does not fit */
     double dynamic_step_ms; /* and Dynamic */
