@@ -56,12 +56,11 @@ LIBS_pipe    := pipe nn data wire api base
 LIBS_cli     := cli fleet kube http balance api base
 
 # What a folder needs from outside; each is met in one place only.
-SYS_base := -lcjson -lyaml -lm
+SYS_base := -lcjson -lyaml -lcrypto -lm
 SYS_http := -lcurl
 SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
 SYS_data := -lutf8proc
 SYS_wire := -lwebsockets
-SYS_pipe := -lwebsockets
 
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
 CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
