@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -17,7 +18,7 @@
 #define LAST_WORDS_MS   1500 /* for others to say why they ended, once one has */
 #define LOG_MAX_BYTES   ((size_t)16 << 20)
 #define ARGUMENT_BYTES  64
-#define STAGE_ARGUMENTS 18
+#define STAGE_ARGUMENTS 20
 
 struct pipeline {
     const struct pipeline_params *params;
@@ -82,6 +83,34 @@ static void path_of(const struct pipeline *p, int stage, const char *suffix,
     (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/stage-%d.%s", p->params->folder, stage, suffix);
 }
 
+static void path_of_key(const struct pipeline *p, char out[static PIPELINE_PATH_BYTES])
+{
+    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/key", p->params->folder);
+}
+
+/* The key that the workers share with us, in a file that only this user can read. */
+static enum err_code make_key(struct pipeline *p, struct err *err)
+{
+    char path[PIPELINE_PATH_BYTES];
+    char text[HMAC_TEXT_BYTES];
+    struct hmac_key key;
+    enum err_code rc = hmac_key_make(&key, err);
+    int fd;
+
+    if (rc != ERR_OK)
+        return rc;
+    for (int s = 0; s < p->n_stages; s++)
+        p->control[s].key = key;
+    hmac_to_text(key.bytes, text);
+    path_of_key(p, path);
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        rc = file_error(err, "write", path);
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
 /* `argv` has room for two more and ends with NULL. */
 static void add_folder(const char **argv, const char *option, const char *folder)
 {
@@ -101,11 +130,12 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
     char tensor[ARGUMENT_BYTES];
     char last_words[PIPELINE_PATH_BYTES];
     char log[PIPELINE_PATH_BYTES];
+    char key[PIPELINE_PATH_BYTES];
     const char *argv[STAGE_ARGUMENTS + 1] = {
-        q->worker,           "stage",   "--plan",   q->plan_path,
-        "--stage",           stage,     "--data",   q->data_dir,
-        "--control",         control,   "--tensor", tensor,
-        "--termination-log", last_words};
+        q->worker,           "stage",    "--plan",   q->plan_path,
+        "--stage",           stage,      "--data",   q->data_dir,
+        "--control",         control,    "--tensor", tensor,
+        "--termination-log", last_words, "--key",    key};
     struct child_params params = {
         .argv = argv, .out_path = log, .log_path = log, .cpu_milli = q->plan->stages[s].cpu_milli};
 
@@ -116,6 +146,7 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
     (void)snprintf(tensor, sizeof tensor, "127.0.0.1:%d", p->peers.stages[s].port);
     path_of(p, s, "json", last_words);
     path_of(p, s, "log", log);
+    path_of_key(p, key);
     return child_start(&p->children[s], &params, q->throttle, err);
 }
 
@@ -123,6 +154,8 @@ static enum err_code start(struct pipeline *p, struct err *err)
 {
     enum err_code rc = choose_ports(p, err);
 
+    if (rc == ERR_OK)
+        rc = make_key(p, err);
     if (rc == ERR_OK)
         rc = http_new(&p->http, err);
     if (rc == ERR_OK)

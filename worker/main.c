@@ -26,9 +26,10 @@
 
 static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
-    "                           --control HOST:PORT --tensor HOST:PORT [--termination-log FILE]\n"
+    "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
+    "                           [--health HOST:PORT] [--termination-log FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
-    "                           [--control HOST:PORT --tensor HOST:PORT]\n"
+    "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
     "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
     "       skyjob-worker import --from DIR --out DIR\n"
     "       skyjob-worker version\n"
@@ -101,6 +102,7 @@ struct arguments {
     struct worker_params stage;
     char *control;
     char *tensor;
+    char *health;
     const char *spec_path;
     int vocab_size;
     bool keep_case;
@@ -128,7 +130,8 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"tensor", required_argument, NULL, 't'}, {"spec", required_argument, NULL, 'j'},
         {"from", required_argument, NULL, 'f'},   {"termination-log", required_argument, NULL, 'l'},
         {"size", required_argument, NULL, 'n'},   {"cased", no_argument, NULL, 'k'},
-        {"out", required_argument, NULL, 'v'},    {NULL, 0, NULL, 0},
+        {"out", required_argument, NULL, 'v'},    {"key", required_argument, NULL, 'y'},
+        {"health", required_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -156,6 +159,12 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             break;
         case 't':
             out->tensor = optarg;
+            break;
+        case 'y':
+            out->stage.key_path = optarg;
+            break;
+        case 'h':
+            out->health = optarg;
             break;
         case 'j':
             out->spec_path = optarg;
@@ -185,18 +194,20 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
     return true;
 }
 
-/* Of a probe: both or none. */
+/* Of a probe: both, and the key to them, or none. */
 static bool has_ports(struct arguments *a)
 {
     if (!a->control && !a->tensor)
         return true;
-    return split_address(a->control, &a->stage.control_host, &a->stage.control_port) &&
+    return a->stage.key_path &&
+           split_address(a->control, &a->stage.control_host, &a->stage.control_port) &&
            split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port);
 }
 
 static int run_stage(struct arguments *a)
 {
-    if (!a->stage.plan_path || a->stage.stage < 0 ||
+    if (!a->stage.plan_path || a->stage.stage < 0 || !a->stage.key_path ||
+        (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
         (void)fputs(usage, stderr);
@@ -239,7 +250,8 @@ static void find_sequences(const struct arguments *a, const struct spec *spec,
 /* Without links when their ports cannot be had: the rest is worth more. */
 static struct probe_link *open_links(struct arguments *a)
 {
-    struct probe_link_params params = {.control_host = a->stage.control_host,
+    struct probe_link_params params = {.key_path = a->stage.key_path,
+                                       .control_host = a->stage.control_host,
                                        .control_port = a->stage.control_port,
                                        .tensor_host = a->stage.tensor_host,
                                        .tensor_port = a->stage.tensor_port,

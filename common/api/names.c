@@ -25,6 +25,11 @@ void names_plan(const char *job, int attempt, char out[static NAMES_BYTES])
     (void)snprintf(out, NAMES_BYTES, "%.*s-plan-a%d", NAMES_JOB_MAX, job, attempt);
 }
 
+void names_key(const char *job, char out[static NAMES_BYTES])
+{
+    (void)snprintf(out, NAMES_BYTES, "%.*s-key", NAMES_JOB_MAX, job);
+}
+
 void names_service(const char *job, char out[static NAMES_BYTES])
 {
     (void)snprintf(out, NAMES_BYTES, "%.*s-workers", NAMES_JOB_MAX, job);

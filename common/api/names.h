@@ -34,8 +34,9 @@
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
 #define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"
 
-#define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers, /healthz, /readyz */
+#define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
+#define PORT_HEALTH  7072 /* HTTP: /healthz, /readyz */
 
 #define SAMPLE_DIR "/usr/share/skyjob/mnli" /* in the worker image */
 
@@ -47,6 +48,8 @@ void names_probe_pod(const char *job, const char *node, char out[static NAMES_BY
 void names_probe_spec(const char *job, char out[static NAMES_BYTES]);
 /* ConfigMap with the plan of an attempt: "<job>-plan-a<attempt>". */
 void names_plan(const char *job, int attempt, char out[static NAMES_BYTES]);
+/* Secret with the key that the job's pods share with the operator: "<job>-key". */
+void names_key(const char *job, char out[static NAMES_BYTES]);
 /* Headless service of a job: "<job>-workers". */
 void names_service(const char *job, char out[static NAMES_BYTES]);
 

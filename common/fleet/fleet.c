@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define URL_BYTES 128
+#include "api/signature.h"
+
+#define URL_BYTES            128
+#define SIGNATURE_LINE_BYTES (sizeof SIGNATURE_HEADER + 2 + HMAC_TEXT_BYTES)
 
 /* A call under way, in a list so that fleet_free() finds it. */
 struct call {
@@ -55,6 +58,7 @@ void fleet_free(struct fleet *f)
 static enum err_code refused(const struct http_response *r, struct err *err)
 {
     enum err_code code = r->status == 409   ? ERR_CONFLICT
+                         : r->status == 403 ? ERR_DENIED
                          : r->status >= 500 ? ERR_IO
                          : r->status >= 400 ? ERR_INVALID
                                             : ERR_PROTOCOL;
@@ -82,22 +86,40 @@ static void on_done(void *ctx, struct http_response *response, const struct err 
     handler.on_answer(handler.ctx, is_status && answer.code == ERR_OK ? &progress : NULL, &answer);
 }
 
+static enum err_code sign(const struct fleet_address *to, const struct http_request *request,
+                          const char *path, char out[static SIGNATURE_LINE_BYTES], struct err *err)
+{
+    struct signature_request signs = {request->method, path, request->body, request->body_bytes};
+    char text[HMAC_TEXT_BYTES];
+    enum err_code rc = signature_make(&to->key, &signs, text, err);
+
+    if (rc == ERR_OK)
+        (void)snprintf(out, SIGNATURE_LINE_BYTES, SIGNATURE_HEADER ": %s", text);
+    return rc;
+}
+
 static enum err_code start(struct fleet *f, const struct fleet_address *to, const char *path,
                            const struct buf *body, struct fleet_handler handler, struct err *err)
 {
     bool is_ipv6 = strchr(to->host, ':') != NULL;
     char url[URL_BYTES];
+    char signature[SIGNATURE_LINE_BYTES];
+    const char *headers[] = {signature, NULL};
     struct http_request request = {.method = body ? "POST" : "GET",
                                    .url = url,
+                                   .headers = headers,
                                    .content_type = body ? "application/json" : NULL,
                                    .body = body ? body->data : NULL,
                                    .body_bytes = body ? body->len : 0,
                                    .deadline_ms = FLEET_CALL_MS,
                                    .connect_ms = FLEET_CALL_MS,
                                    .response_max_bytes = PROGRESS_TEXT_MAX_BYTES};
-    struct call *c = calloc(1, sizeof *c);
-    enum err_code rc;
+    struct call *c;
+    enum err_code rc = sign(to, &request, path, signature, err);
 
+    if (rc != ERR_OK)
+        return rc;
+    c = calloc(1, sizeof *c);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", to->host);
     (void)snprintf(url, sizeof url, "http://%s%s%s:%d%s", is_ipv6 ? "[" : "", to->host,

@@ -2,30 +2,32 @@
  *
  * A call is started and its answer comes to the handler from inside http_poll(); nothing here ever
  * waits, so a worker that hangs delays only its own answer, and that by FLEET_CALL_MS at most.
- * Workers speak plain HTTP on their control port (worker/pipe/control.h).
+ * Workers speak plain HTTP on their control port (worker/pipe/control.h); every call is signed.
  * Layer: fleet (may use http api base). Threads: one, that of the http loop.
  */
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
 
 #include "api/progress.h"
+#include "base/hmac.h"
 #include "http/http.h"
 
 #define FLEET_CALL_MS 2000
 
-/* A worker's control port. */
+/* A worker's control port, and the key of its job, with which calls are signed. */
 struct fleet_address {
     char host[PEERS_HOST_BYTES]; /* an IP address, of either kind, without brackets */
     int port;
+    struct hmac_key key;
 };
 
 /* Told once for every call that was started, unless fleet_free() came first.
  *
- * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt; ERR_INVALID when
- * it refused for another reason; ERR_IO, ERR_TIMEOUT when it could not be reached or not answer,
- * which is usual while it starts; ERR_PROTOCOL, ERR_LIMIT when that was no answer of a worker.
- * `progress` is what a worker that was asked says; NULL for a peer table and for every error.
- * The handler may start calls. */
+ * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt or has taken another
+ * peer table; ERR_DENIED when it has another key; ERR_INVALID when it refused for another reason;
+ * ERR_IO, ERR_TIMEOUT when it could not be reached or not answer, which is usual while it starts;
+ * ERR_PROTOCOL, ERR_LIMIT when that was no answer of a worker. `progress` is what a worker that was
+ * asked says; NULL for a peer table and for every error. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
     void (*on_answer)(void *ctx, const struct progress *progress, const struct err *err);

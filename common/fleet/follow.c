@@ -58,7 +58,8 @@ static void note_trouble(struct line *line, const struct err *err)
 static void on_told(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct line *line = ctx;
-    bool is_refused = err->code == ERR_CONFLICT || err->code == ERR_INVALID;
+    bool is_refused =
+        err->code == ERR_CONFLICT || err->code == ERR_INVALID || err->code == ERR_DENIED;
 
     (void)progress;
     line->is_busy = false;

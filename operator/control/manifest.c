@@ -76,6 +76,26 @@ enum err_code manifest_service(const struct observed *seen, struct buf *out, str
     return jsonw_finish(&w, err);
 }
 
+enum err_code manifest_key(const struct observed *seen, const char *key, struct buf *out,
+                           struct err *err)
+{
+    char name[NAMES_BYTES];
+    struct jsonw w;
+
+    names_key(seen->name, name);
+    jsonw_init(&w, out);
+    manifest_open(&w, seen, "Secret", name, "key");
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_bool(&w, "immutable", true);
+    jsonw_string(&w, "type", "Opaque");
+    jsonw_open_object(&w, "stringData");
+    jsonw_string(&w, MANIFEST_KEY_KEY, key);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
 struct config_map {
     const char *name;
     const char *component;

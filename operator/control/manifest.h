@@ -14,12 +14,16 @@
 
 #define MANIFEST_PLAN_KEY "plan.json"
 #define MANIFEST_SPEC_KEY "spec.json"
+#define MANIFEST_KEY_KEY  "key"
 
 /* The image that workers run: the spec's, else the operator's. Borrowed from either. */
 const char *manifest_image(const struct observed *seen, const struct spec *spec);
 
 MUST_CHECK enum err_code manifest_service(const struct observed *seen, struct buf *out,
                                           struct err *err);
+/* The Secret with the key of the job's workers, as text; its name goes with names_key(). */
+MUST_CHECK enum err_code manifest_key(const struct observed *seen, const char *key, struct buf *out,
+                                      struct err *err);
 MUST_CHECK enum err_code manifest_plan(const struct observed *seen, const struct plan *plan,
                                        struct buf *out, struct err *err);
 /* Of a stage of seen->plan. */

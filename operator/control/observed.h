@@ -48,7 +48,9 @@ struct seen_pod {
     bool is_unschedulable;
     bool is_out_of_memory;
     bool has_exit_code;
-    bool knows_peers; /* has taken the peer table from us */
+    bool knows_peers;                  /* has taken the peer table from us */
+    bool refuses_peers;                /* has refused it: it has another one, or another key */
+    char refusal[OBSERVED_TEXT_BYTES]; /* its reason */
     int exit_code;
     int cpu_milli; /* its limit */
     char ip[PEERS_HOST_BYTES];

@@ -98,6 +98,7 @@ enum verdict_kind {
     VERDICT_UNSCHEDULABLE, /* nobody has room for a pod: plan anew */
     VERDICT_START_TIMEOUT, /* a pod holds a node and cannot start there */
     VERDICT_FAILED,
+    VERDICT_REFUSED, /* a worker has another peer table, or key, than ours */
     VERDICT_DATA_MISSING,
     VERDICT_DISRUPTED, /* deleted, evicted, its node gone */
     VERDICT_OUT_OF_MEMORY,

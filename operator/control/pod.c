@@ -10,7 +10,11 @@
 #define TERMINATION_S    10
 #define PLAN_FOLDER      "/etc/skyjob"
 #define DATA_FOLDER      "/data"
+#define KEY_FOLDER       "/etc/skyjob-key"
+#define KEY_FILE         KEY_FOLDER "/" MANIFEST_KEY_KEY
+#define KEY_MODE         0440 /* for the group that fsGroup gives it to */
 #define TERMINATION_FILE "/dev/termination-log"
+#define COMMAND_MAX      24 /* words, with the NULL behind them */
 
 static const char *pull_policy(const struct observed *seen, const struct spec *spec)
 {
@@ -129,7 +133,7 @@ static void write_health(struct jsonw *w, const char *key, const char *path, int
     jsonw_open_object(w, key);
     jsonw_open_object(w, "httpGet");
     jsonw_string(w, "path", path);
-    jsonw_int(w, "port", PORT_CONTROL);
+    jsonw_int(w, "port", PORT_HEALTH);
     jsonw_close(w);
     jsonw_int(w, "periodSeconds", period_s);
     jsonw_int(w, "timeoutSeconds", 5);
@@ -137,7 +141,7 @@ static void write_health(struct jsonw *w, const char *key, const char *path, int
     jsonw_close(w);
 }
 
-static void write_ports(struct jsonw *w)
+static void write_ports(struct jsonw *w, bool has_health)
 {
     jsonw_open_array(w, "ports");
     jsonw_open_object(w, NULL);
@@ -148,6 +152,12 @@ static void write_ports(struct jsonw *w)
     jsonw_string(w, "name", "tensor");
     jsonw_int(w, "containerPort", PORT_TENSOR);
     jsonw_close(w);
+    if (has_health) {
+        jsonw_open_object(w, NULL);
+        jsonw_string(w, "name", "health");
+        jsonw_int(w, "containerPort", PORT_HEALTH);
+        jsonw_close(w);
+    }
     jsonw_close(w);
 }
 
@@ -172,6 +182,7 @@ static void write_mounts(struct jsonw *w, const struct container *c, const struc
 {
     jsonw_open_array(w, "volumeMounts");
     write_mount(w, "job", PLAN_FOLDER, "", true);
+    write_mount(w, "key", KEY_FOLDER, "", true);
     write_mount(w, "tmp", "/tmp", "", false);
     if (has_data_volume(c, spec))
         write_mount(w, "data", DATA_FOLDER,
@@ -202,10 +213,26 @@ static void write_volume(struct jsonw *w, const char *name, const struct volume_
     jsonw_close(w);
 }
 
-static void write_volumes(struct jsonw *w, const struct container *c, const struct spec *spec)
+static void write_key_volume(struct jsonw *w, const char *job)
+{
+    char name[NAMES_BYTES];
+
+    names_key(job, name);
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "name", "key");
+    jsonw_open_object(w, "secret");
+    jsonw_string(w, "secretName", name);
+    jsonw_int(w, "defaultMode", KEY_MODE);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+static void write_volumes(struct jsonw *w, const struct container *c, const char *job,
+                          const struct spec *spec)
 {
     jsonw_open_array(w, "volumes");
     write_volume(w, "job", &config_map_source, c->config_map);
+    write_key_volume(w, job);
     jsonw_open_object(w, NULL);
     jsonw_string(w, "name", "tmp");
     jsonw_open_object(w, "emptyDir");
@@ -236,7 +263,7 @@ static void write_container(struct jsonw *w, const struct container *c, const st
     jsonw_close(w);
     write_environment(w, c);
     write_resources(w, c);
-    write_ports(w);
+    write_ports(w, c->is_stage);
     if (c->is_stage) {
         write_health(w, "readinessProbe", "/readyz", 1);
         write_health(w, "livenessProbe", "/healthz", 10);
@@ -262,21 +289,21 @@ static void open_pod_spec(struct jsonw *w, const struct container *c, const stru
     write_tolerations(w);
     write_pod_security(w);
     write_container(w, c, seen, spec);
-    write_volumes(w, c, spec);
+    write_volumes(w, c, seen->name, spec);
 }
 
 /* What every command of a worker ends with: where it listens, and where its last words go. */
-static void end_command(const char *command[static 7])
+static void end_command(const char *command[static 9])
 {
-    static const char *const tail[] = {
-        "--control",         "0.0.0.0:7070",   "--tensor", "0.0.0.0:7071",
-        "--termination-log", TERMINATION_FILE, NULL};
+    static const char *const tail[] = {"--control",         "0.0.0.0:7070",   "--tensor",
+                                       "0.0.0.0:7071",      "--key",          KEY_FILE,
+                                       "--termination-log", TERMINATION_FILE, NULL};
 
     memcpy(command, tail, sizeof tail);
 }
 
 static void fill_stage_command(const struct plan *plan, int stage, char number[static 12],
-                               const char *command[static 20])
+                               const char *command[static COMMAND_MAX])
 {
     int n = 0;
 
@@ -299,10 +326,13 @@ static void fill_stage_command(const struct plan *plan, int stage, char number[s
         command[n++] = "--output";
         command[n++] = "/output";
     }
+    command[n++] = "--health";
+    command[n++] = "0.0.0.0:7072";
     end_command(command + n);
 }
 
-_Static_assert(PORT_CONTROL == 7070 && PORT_TENSOR == 7071, "the command line above says so too");
+_Static_assert(PORT_CONTROL == 7070 && PORT_TENSOR == 7071 && PORT_HEALTH == 7072,
+               "the command line above says so too");
 
 enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct buf *out,
                                  struct err *err)
@@ -310,7 +340,7 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
     const struct plan *plan = &seen->plan;
     const struct plan_stage *s = &plan->stages[stage];
     char number[12];
-    const char *command[20];
+    const char *command[COMMAND_MAX];
     char name[NAMES_BYTES];
     char plan_name[NAMES_BYTES];
     char service[NAMES_BYTES];
@@ -349,7 +379,7 @@ static bool can_probes_read(const struct observed *seen, const struct spec *spec
 }
 
 static void fill_probe_command(const struct spec *spec, bool reads_data,
-                               const char *command[static 20])
+                               const char *command[static COMMAND_MAX])
 {
     int n = 0;
 
@@ -367,7 +397,7 @@ static void fill_probe_command(const struct spec *spec, bool reads_data,
 enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
                                  struct buf *out, struct err *err)
 {
-    const char *command[20];
+    const char *command[COMMAND_MAX];
     char name[NAMES_BYTES];
     char spec_name[NAMES_BYTES];
     struct container c = {.command = command,

@@ -71,6 +71,12 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
         accuse(v, kind_of_failure(p), p->stage, text);
         return;
     }
+    if (p->refuses_peers && !round_has_started(r)) {
+        (void)snprintf(text, sizeof text, "Stage %d on node %.100s refused the peer table: %s",
+                       p->stage, p->node, p->refusal);
+        accuse(v, VERDICT_REFUSED, p->stage, text);
+        return;
+    }
     if (p->phase == POD_PENDING && p->is_unschedulable && pending_ms > DECIDE_PENDING_MS) {
         (void)snprintf(text, sizeof text, "Pod %s could not be scheduled: %s", p->name, p->message);
         accuse(v, VERDICT_UNSCHEDULABLE, p->stage, text);
@@ -250,6 +256,9 @@ void restart_apply(struct round *r, const struct verdict *v)
         break;
     case VERDICT_FAILED:
         count(r, "WorkerFailed", v->text);
+        break;
+    case VERDICT_REFUSED:
+        count(r, "PeerTableConflict", v->text);
         break;
     case VERDICT_DISRUPTED:
         pause_and_restart(r, "WorkerLost", v);

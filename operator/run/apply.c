@@ -1,5 +1,6 @@
 #include "run/apply.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "base/log.h"
 #include "control/manifest.h"
 #include "run/parse.h"
+#include "run/secret.h"
 
 const struct kube_resource apply_skyjobs = {NAMES_GROUP, NAMES_VERSION, "skyjobs", true};
 
@@ -38,8 +40,8 @@ typedef enum err_code change_fn(struct store *s, enum kube_change change, const 
 struct creation {
     const struct kube_resource *resource;
     const char *name;
-    struct table *known; /* where the store keeps such objects; NULL: it does not */
-    change_fn *change;   /* how it takes one in */
+    struct table *known; /* where the store keeps such objects; NULL: it keeps none, or no list */
+    change_fn *change;   /* how it takes one in; NULL: it does not */
 };
 
 /* Into the store, unless the watch was faster. */
@@ -49,7 +51,7 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     char key[QUEUE_KEY_BYTES];
 
     store_key(seen->namespace, c->name, key);
-    if (!c->known || table_find(c->known, key))
+    if (!c->change || (c->known && table_find(c->known, key)))
         return ERR_OK;
     return c->change(a->store, KUBE_ADDED, object, err);
 }
@@ -92,6 +94,30 @@ static enum err_code create(struct apply *a, const struct observed *seen, const 
     return rc;
 }
 
+/* Before anything that needs the job's key: make it, or after a restart find it. */
+static enum err_code ensure_secret(struct apply *a, const struct observed *seen, struct err *err)
+{
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    char name[NAMES_BYTES];
+    char key[QUEUE_KEY_BYTES];
+    struct creation c = {.resource = &kube_secrets, .name = name, .change = secret_take};
+    const struct store_job *job;
+    enum err_code rc;
+
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(a->store, key);
+    if (!job || job->has_secret)
+        return ERR_OK;
+    names_key(seen->name, name);
+    rc = secret_write(seen, &body, err);
+    if (rc == ERR_OK)
+        rc = create(a, seen, &c, &body, err);
+    if (body.data)
+        OPENSSL_cleanse(body.data, body.len);
+    buf_deinit(&body);
+    return rc;
+}
+
 static enum err_code create_for(struct apply *a, const struct observed *seen,
                                 const struct decision *d, const struct action *action,
                                 struct err *err)
@@ -117,6 +143,9 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         c.resource = &kube_pods;
         c.known = &a->store->pods;
         c.change = store_change_pod;
+        rc = ensure_secret(a, seen, err);
+        if (rc != ERR_OK)
+            return rc;
         if (action->kind == ACTION_CREATE_PROBE_POD) {
             names_probe_pod(seen->name, action->node, name);
             rc = manifest_probe_pod(seen, action, &body, err);
@@ -305,6 +334,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
 {
     struct kube_ref pod = {
         .resource = &kube_pods, .namespace = seen->namespace, .name = action->name};
+    enum err_code rc;
 
     switch (action->kind) {
     case ACTION_READ_DATA:
@@ -323,9 +353,11 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
         label_node(a, seen, action);
         return ERR_OK;
     case ACTION_POST_PEERS:
-        return workers_tell(a->workers, seen, action->stage, err);
+        rc = ensure_secret(a, seen, err);
+        return rc == ERR_OK ? workers_tell(a->workers, seen, action->stage, err) : rc;
     case ACTION_POST_PROBE_PEERS:
-        return workers_tell_probe(a->workers, seen, action->name, err);
+        rc = ensure_secret(a, seen, err);
+        return rc == ERR_OK ? workers_tell_probe(a->workers, seen, action->name, err) : rc;
     case ACTION_EVENT:
         post_event(a, seen, action);
         return ERR_OK;
@@ -411,7 +443,9 @@ enum err_code apply_decision(struct apply *a, const struct observed *seen, const
         post_event(a, seen, &event);
     }
     if (d->ask_head_ms >= 0) {
-        rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
+        rc = ensure_secret(a, seen, err);
+        if (rc == ERR_OK)
+            rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
         if (rc != ERR_OK)
             return rc;
     }

@@ -134,6 +134,8 @@ static void keep_own(struct store_pod *to, const struct store_pod *from)
         return;
     to->own->is_being_told = from->own->is_being_told;
     to->own->seen.knows_peers = from->own->seen.knows_peers;
+    to->own->seen.refuses_peers = from->own->seen.refuses_peers;
+    memcpy(to->own->seen.refusal, from->own->seen.refusal, sizeof to->own->seen.refusal);
 }
 
 static enum err_code take_pod(struct store *s, const char *key, const struct json *object,

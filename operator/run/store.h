@@ -11,6 +11,7 @@
 #ifndef RUN_STORE_H
 #define RUN_STORE_H
 
+#include "base/hmac.h"
 #include "control/observed.h"
 #include "kube/watch.h"
 #include "run/queue.h"
@@ -40,7 +41,9 @@ struct store_job {
     struct progress head;
     int64_t head_asked_ms; /* monotonic */
     bool is_asking;
-    int n_failures; /* writes that failed in a row */
+    int n_failures;  /* writes that failed in a row */
+    bool has_secret; /* the key that it shares with its workers, see run/secret.h */
+    struct hmac_key secret;
 };
 
 struct store_pod {

@@ -1,5 +1,6 @@
 #include "run/workers.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,12 +73,20 @@ static const struct seen_pod *pod_of(const struct observed *seen, int stage)
     return NULL;
 }
 
-static struct fleet_address address_of(const struct seen_pod *pod)
+/* Where a worker is called, and with which key; false before the key is known. */
+static bool find_address(const struct workers *w, const struct observed *seen,
+                         const struct seen_pod *pod, struct fleet_address *out)
 {
-    struct fleet_address a = {.port = PORT_CONTROL};
+    const struct store_job *job;
+    char key[QUEUE_KEY_BYTES];
 
-    memcpy(a.host, pod->ip, sizeof a.host);
-    return a;
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(w->store, key);
+    if (!job || !job->has_secret)
+        return false;
+    *out = (struct fleet_address){.port = PORT_CONTROL, .key = job->secret};
+    memcpy(out->host, pod->ip, sizeof out->host);
+    return true;
 }
 
 static struct call *begin_call(struct workers *w, const struct observed *seen,
@@ -107,19 +116,22 @@ static void on_told(void *ctx, const struct progress *progress, const struct err
     struct call *c = ctx;
     struct workers *w = c->workers;
     struct store_own *own = store_find_own(w->store, c->namespace, c->pod, c->uid);
-    bool is_refused = err->code == ERR_CONFLICT || err->code == ERR_INVALID;
+    bool is_refused =
+        err->code == ERR_CONFLICT || err->code == ERR_INVALID || err->code == ERR_DENIED;
 
     (void)progress;
     if (own) { /* else the pod is gone, and with it the question */
         own->is_being_told = false;
-        own->seen.knows_peers = err->code == ERR_OK;
+        /* A probe measures with the table that it has, or without: no reason to begin again. */
+        own->seen.knows_peers = err->code == ERR_OK || (is_refused && own->seen.role == POD_PROBE);
+        own->seen.refuses_peers = is_refused;
+        if (is_refused)
+            (void)snprintf(own->seen.refusal, sizeof own->seen.refusal, "%s", err->text);
         if (is_refused)
             LOG(LOG_WARN, "worker refused the peer table", LOG_S("job", c->job_key),
                 LOG_S("pod", c->pod), LOG_S("error", err->text));
         w->listener.on_again(w->listener.ctx, c->job_key,
-                             own->seen.knows_peers ? 0
-                             : is_refused          ? WORKERS_REFUSED_MS
-                                                   : WORKERS_RETRY_MS);
+                             err->code == ERR_OK || is_refused ? 0 : WORKERS_RETRY_MS);
     }
     end_call(c);
 }
@@ -142,10 +154,13 @@ static enum err_code tell(struct workers *w, const struct observed *seen,
                           const struct seen_pod *pod, struct store_own *own,
                           const struct peers *peers, struct err *err)
 {
-    struct fleet_address to = address_of(pod);
-    struct call *c = begin_call(w, seen, pod);
+    struct fleet_address to;
+    struct call *c;
     enum err_code rc;
 
+    if (!find_address(w, seen, pod, &to))
+        return err_set(err, ERR_AGAIN, "no key for the workers yet");
+    c = begin_call(w, seen, pod);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", pod->name);
     rc = fleet_post_peers(w->fleet, &to, peers,
@@ -278,10 +293,11 @@ enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_
     if (!job || !pod || pod->ip[0] == '\0' || pod->phase != POD_RUNNING || job->is_asking ||
         (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
         return ERR_OK;
+    if (!find_address(w, seen, pod, &to))
+        return err_set(err, ERR_AGAIN, "no key for the workers yet");
     c = begin_call(w, seen, pod);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", pod->name);
-    to = address_of(pod);
     rc = fleet_ask_status(w->fleet, &to, (struct fleet_handler){.ctx = c, .on_answer = on_asked},
                           err);
     if (rc != ERR_OK) {

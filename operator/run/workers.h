@@ -11,8 +11,7 @@
 #include "http/http.h"
 #include "run/store.h"
 
-#define WORKERS_RETRY_MS   250  /* a worker that does not listen yet will soon */
-#define WORKERS_REFUSED_MS 5000 /* one that says no will not soon say yes */
+#define WORKERS_RETRY_MS 250 /* a worker that does not listen yet will soon */
 
 /* Told when a job should be looked at again, so much later. */
 struct workers_listener {

@@ -57,9 +57,9 @@ installs() {
 may() { kubectl auth can-i "$@" --as=system:serviceaccount:skyjob-system:skyjob-operator -A -q; }
 rights() {
     may create pods && may patch nodes && may update skyjobs --subresource=finalizers && may patch skyjobs --subresource=status &&
-        may get persistentvolumeclaims && may get persistentvolumes || return
+        may get persistentvolumeclaims && may get secrets && may create secrets && may get persistentvolumes || return
     local what
-    for what in 'get secrets' 'list secrets' 'create secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'list persistentvolumes' 'list persistentvolumeclaims' 'create persistentvolumeclaims' 'update skyjobs' 'delete skyjobs' \
+    for what in 'list secrets' 'watch secrets' 'update secrets' 'delete secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'list persistentvolumes' 'list persistentvolumeclaims' 'create persistentvolumeclaims' 'update skyjobs' 'delete skyjobs' \
         'create clusterroles' 'bind clusterroles' 'escalate clusterroles' 'impersonate users' 'delete services' 'create deployments'; do
         # shellcheck disable=SC2086 # verb and resource
         if may $what; then echo "may $what"; return 1; fi

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -163,6 +164,36 @@ static enum err_code write_config_map(const struct agent_pod *p, struct kube_cli
     return rc;
 }
 
+/* Readable by the owner alone, as a Secret's file is. */
+static enum err_code write_secret(const struct agent_pod *p, struct kube_client *client,
+                                  const char *name, const char *folder, struct err *err)
+{
+    struct kube_ref ref = {.resource = &kube_secrets, .namespace = p->namespace, .name = name};
+    struct json *object;
+    enum err_code rc = kube_get(client, &ref, &object, err);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_FOUND ? ERR_AGAIN : rc;
+    for (const struct json *v = json_first(json_get(object, "data")); v && rc == ERR_OK;
+         v = json_next(v)) {
+        const char *base64 = json_string(v, "");
+        unsigned char text[1024];
+        char path[POD_PATH_BYTES];
+        int n = strlen(base64) < sizeof text
+                    ? EVP_DecodeBlock(text, (const unsigned char *)base64, (int)strlen(base64))
+                    : -1;
+
+        while (n > 0 && text[n - 1] == '\0')
+            n--; /* the padding */
+        join(path, folder, json_key(v), "");
+        rc = n < 0 ? err_set(err, ERR_INVALID, "Secret %s is not base64", name)
+                   : file_write(path, text, (size_t)n, err);
+        (void)chmod(path, 0400);
+    }
+    json_free(object);
+    return rc;
+}
+
 /* Make the folder of a volume; its path is left in `out`. */
 static enum err_code make_volume(const struct agent_pod *p, struct kube_client *client,
                                  const struct agent_settings *settings, const struct json *volume,
@@ -170,6 +201,7 @@ static enum err_code make_volume(const struct agent_pod *p, struct kube_client *
 {
     const char *claim = json_string(json_path(volume, "persistentVolumeClaim.claimName"), NULL);
     const char *config_map = json_string(json_path(volume, "configMap.name"), NULL);
+    const char *secret = json_string(json_path(volume, "secret.secretName"), NULL);
     const char *name = json_string(json_get(volume, "name"), "");
 
     if (claim)
@@ -177,6 +209,8 @@ static enum err_code make_volume(const struct agent_pod *p, struct kube_client *
     else
         join(out, settings->folder, p->uid, name);
     make_folders(out);
+    if (secret)
+        return write_secret(p, client, secret, out, err);
     return config_map ? write_config_map(p, client, config_map, out, err) : ERR_OK;
 }
 
@@ -357,7 +391,7 @@ enum err_code agent_pod_check_ready(struct agent_pod *p, struct kube_client *cli
     struct http_request request = {.url = url, .deadline_ms = 1000, .connect_ms = 1000};
     struct http_response response = {0};
 
-    (void)snprintf(url, sizeof url, "http://%s:7070/readyz", p->ip);
+    (void)snprintf(url, sizeof url, "http://%s:7072/readyz", p->ip);
     if (http_call(kube_client_http(client), &request, &response, NULL) != ERR_OK)
         return ERR_OK;
     p->is_ready = response.status == 200;

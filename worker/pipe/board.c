@@ -1,6 +1,7 @@
 #include "pipe/board.h"
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 void board_init(struct board *b)
@@ -53,6 +54,17 @@ bool board_is_ready(struct board *b)
     return is_ready;
 }
 
+static bool is_same(const struct peers *a, const struct peers *b)
+{
+    bool same = a->attempt == b->attempt && a->n_stages == b->n_stages;
+
+    for (int i = 0; i < a->n_stages && same; i++)
+        same = strcmp(a->stages[i].host, b->stages[i].host) == 0 &&
+               strcmp(a->stages[i].node, b->stages[i].node) == 0 &&
+               a->stages[i].port == b->stages[i].port;
+    return same;
+}
+
 enum err_code board_post_peers(struct board *b, const struct peers *peers, int n_stages,
                                struct err *err)
 {
@@ -67,6 +79,8 @@ enum err_code board_post_peers(struct board *b, const struct peers *peers, int n
         b->peers = *peers;
         b->progress.has_peers = true;
         pthread_cond_broadcast(&b->changed);
+    } else if (!is_same(&b->peers, peers)) {
+        rc = err_set(err, ERR_CONFLICT, "a different peer table has been taken already");
     }
     pthread_mutex_unlock(&b->lock);
     return rc;

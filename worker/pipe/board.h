@@ -28,8 +28,8 @@ void board_set_ready(struct board *b, bool is_ready);
 bool board_is_ready(struct board *b);
 
 /* Take a peer table, of any number of stages when `n_stages` is 0. ERR_CONFLICT when it is for
- * another attempt or number; a repeated one changes nothing, so the sender may post it as often as
- * it likes. */
+ * another attempt or number, or differs from the one that was taken; the same one again changes
+ * nothing, so the sender may repeat it. */
 MUST_CHECK enum err_code board_post_peers(struct board *b, const struct peers *peers, int n_stages,
                                           struct err *err);
 /* ERR_TIMEOUT when none came within `timeout_ms`. */

@@ -1,27 +1,35 @@
-/* pipe/control.h - the worker's control port: HTTP for the operator, the CLI and the kubelet.
+/* pipe/control.h - the worker's control port: HTTP for the operator and the CLI.
  *
  *     GET  /v1/status   the progress document (api/progress.h)
- *     POST /v1/peers    the peer table; 409 when it is for another attempt
- *     GET  /healthz     200 while this thread answers
- *     GET  /readyz      200 once the stage is connected to its neighbours, else 503
+ *     POST /v1/peers    the peer table; 409 when it is for another attempt, or another table than
+ *                       the one that was taken
  *
- * One thread, one libwebsockets context, at most CONTROL_CONNECTIONS_MAX connections at a time,
- * requests and answers of bounded size. It only reads and writes the board: it never waits for the
- * trainer and the trainer never for it. Plain HTTP so far: address it on a trusted network.
+ * Every request must be signed with the job's key (api/signature.h). One that is not gets the same
+ * 403 whatever it asks for: nothing of the job can be learned or changed without the key.
+ *
+ * Requests only read and write the board: they never wait for the trainer and the trainer never
+ * waits for them. Limits and deadlines are those of pipe/server.h.
  * Layer: pipe (may use api base).
  */
 #ifndef PIPE_CONTROL_H
 #define PIPE_CONTROL_H
 
+#include "base/hmac.h"
 #include "pipe/board.h"
-
-#define CONTROL_CONNECTIONS_MAX 32
 
 struct control; /* private */
 
-/* Listen and serve. `board` is borrowed until control_close(). ERR_IO when the address is taken. */
-MUST_CHECK enum err_code control_open(const char *address, int port, int n_stages,
-                                      struct board *board, struct control **out, struct err *err);
+struct control_params {
+    const char *host; /* a numeric address */
+    int port;
+    int n_stages; /* that a peer table must have; 0: any number */
+    struct hmac_key key;
+    struct board *board; /* borrowed until control_close() */
+};
+
+/* Listen and serve. ERR_IO when the address is taken. */
+MUST_CHECK enum err_code control_open(const struct control_params *params, struct control **out,
+                                      struct err *err);
 
 /* Stop serving and free. NULL is allowed. */
 void control_close(struct control *control);

@@ -46,13 +46,17 @@ enum err_code probe_link_open(const struct probe_link_params *params, struct pro
                               struct err *err)
 {
     struct probe_link *p = calloc(1, sizeof *p);
+    struct control_params control = {.host = params->control_host, .port = params->control_port};
     enum err_code rc;
 
     if (!p)
         return err_set(err, ERR_NO_MEMORY, "no memory to measure links");
     p->params = *params;
     board_init(&p->board);
-    rc = control_open(params->control_host, params->control_port, 0, &p->board, &p->control, err);
+    control.board = &p->board;
+    rc = hmac_key_load(params->key_path, &control.key, err);
+    if (rc == ERR_OK)
+        rc = control_open(&control, &p->control, err);
     if (rc == ERR_OK) {
         *out = p;
         return ERR_OK;

@@ -16,6 +16,7 @@
 #include "nn/threads.h"
 #include "pipe/control.h"
 #include "pipe/cpu.h"
+#include "pipe/health.h"
 #include "pipe/start.h"
 #include "pipe/train.h"
 
@@ -29,6 +30,7 @@ struct worker {
     struct plan plan;
     struct board board;
     struct control *control;
+    struct server *health;
     struct stage stage;
     struct feed feed;
     struct link *link;
@@ -179,6 +181,22 @@ static enum err_code load_model(struct worker *w, struct err *err)
     return rc;
 }
 
+static enum err_code open_ports(struct worker *w, struct err *err)
+{
+    const struct worker_params *p = w->params;
+    struct control_params control = {.host = p->control_host,
+                                     .port = p->control_port,
+                                     .n_stages = w->plan.n_stages,
+                                     .board = &w->board};
+    enum err_code rc = hmac_key_load(p->key_path, &control.key, err);
+
+    if (rc == ERR_OK && p->health_host)
+        rc = health_open(p->health_host, p->health_port, &w->board, &w->health, err);
+    if (rc == ERR_OK)
+        rc = control_open(&control, &w->control, err);
+    return rc;
+}
+
 /* Everything that takes memory or reads files, before anybody waits for us. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
@@ -189,8 +207,7 @@ static enum err_code prepare(struct worker *w, struct err *err)
     enum err_code rc;
 
     w->cause = PROGRESS_CAUSE_OTHER;
-    rc = control_open(w->params->control_host, w->params->control_port, w->plan.n_stages, &w->board,
-                      &w->control, err);
+    rc = open_ports(w, err);
     if (rc == ERR_OK)
         rc = open_output(w, err);
     if (rc == ERR_OK)
@@ -385,6 +402,7 @@ int worker_run(const struct worker_params *params)
                                                : WORKER_EXIT_FAILED;
     (void)!link_close(w->link, 0, NULL); /* after a failure there is nothing left to deliver */
     control_close(w->control);
+    server_close(w->health);
     feed_deinit(&w->feed);
     stage_deinit(&w->stage);
     board_deinit(&w->board);

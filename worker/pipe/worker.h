@@ -17,9 +17,12 @@
 struct worker_params {
     const char *plan_path;
     int stage;
-    const char *data_dir;   /* the head's; NULL for others */
-    const char *model_dir;  /* a trained model to start from; NULL: random weights */
-    const char *output_dir; /* NULL: weights are not kept */
+    const char *data_dir;    /* the head's; NULL for others */
+    const char *model_dir;   /* a trained model to start from; NULL: random weights */
+    const char *output_dir;  /* NULL: weights are not kept */
+    const char *key_path;    /* the key that the job's workers share with who drives them */
+    const char *health_host; /* NULL: no health port */
+    int health_port;
     const char *control_host;
     int control_port;
     const char *tensor_host;

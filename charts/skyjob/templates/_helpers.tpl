@@ -63,6 +63,9 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   resources: [configmaps]
   verbs: [get, list, watch, create, delete]
 - apiGroups: [""]
+  resources: [secrets] # the key that a job's workers share with the operator
+  verbs: [get, create]
+- apiGroups: [""]
   resources: [persistentvolumeclaims] # can probes read the data, on any node?
   verbs: [get]
 - apiGroups: [""]

@@ -24,6 +24,8 @@ static void names_are_those_that_the_manual_promises(void **state)
     assert_string_equal(out, "mnli-plan-a4");
     names_service("mnli", out);
     assert_string_equal(out, "mnli-workers");
+    names_key("mnli", out);
+    assert_string_equal(out, "mnli-key");
 }
 
 static void names_of_children_fit_for_the_longest_job(void **state)

@@ -84,14 +84,77 @@ static void manifest_of_the_head_reads_the_data(void **state)
     (void)state;
     command_of(pod, command, sizeof command);
     assert_string_equal(
-        command, "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
-                 "--model /model --output /output --control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
-                 "--termination-log /dev/termination-log");
+        command,
+        "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
+        "--model /model --output /output --health 0.0.0.0:7072 --control 0.0.0.0:7070 "
+        "--tensor 0.0.0.0:7071 --key /etc/skyjob-key/key --termination-log /dev/termination-log");
     assert_string_equal(json_string(json_get(named(mounts, "data"), "subPath"), ""), "mnli");
     assert_true(json_bool(json_get(named(mounts, "data"), "readOnly"), false));
     assert_string_equal(
         json_string(json_path(named(volumes, "data"), "persistentVolumeClaim.claimName"), ""),
         "glue");
+    json_free(pod);
+    world_free(w);
+}
+
+/* Probes, too: they listen like stages. */
+static void manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pods[2];
+
+    (void)state;
+    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    pods[0] = stage_pod(w, 1);
+    pods[1] = parse(&text);
+    for (int i = 0; i < 2; i++) {
+        const struct json *mount = named(json_get(container(pods[i]), "volumeMounts"), "key");
+        const struct json *secret =
+            json_get(named(json_path(pods[i], "spec.volumes"), "key"), "secret");
+        char name[NAMES_BYTES];
+
+        names_key(w->seen.name, name);
+        assert_string_equal(json_string(json_get(secret, "secretName"), ""), name);
+        assert_int_equal(json_i64(json_get(secret, "defaultMode"), 0), 0440);
+        assert_string_equal(json_string(json_get(mount, "mountPath"), ""), "/etc/skyjob-key");
+        assert_true(json_bool(json_get(mount, "readOnly"), false));
+        json_free(pods[i]);
+    }
+    world_free(w);
+}
+
+static void manifest_of_the_key_belongs_to_the_job_and_never_changes(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *secret;
+    const struct json *owner;
+
+    (void)state;
+    assert_int_equal(manifest_key(&w->seen, "abc", &text, NULL), ERR_OK);
+    secret = parse(&text);
+    owner = json_first(json_path(secret, "metadata.ownerReferences"));
+    assert_string_equal(json_string(json_get(secret, "kind"), ""), "Secret");
+    assert_string_equal(json_string(json_get(owner, "uid"), ""), w->seen.uid);
+    assert_true(json_bool(json_get(secret, "immutable"), false));
+    assert_string_equal(json_string(json_path(secret, "stringData.key"), ""), "abc");
+    json_free(secret);
+    world_free(w);
+}
+
+static void manifest_probes_the_health_port_of_a_stage(void **state)
+{
+    static const char *const probes[] = {"livenessProbe", "readinessProbe"};
+    struct world *w = planned_world();
+    struct json *pod = stage_pod(w, 1);
+
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            json_i64(json_path(json_get(container(pod), probes[i]), "httpGet.port"), 0),
+            PORT_HEALTH);
     json_free(pod);
     world_free(w);
 }
@@ -249,8 +312,9 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     command_of(pod, command, sizeof command);
     assert_string_equal(command, "skyjob-worker probe --spec /etc/skyjob/spec.json "
                                  "--control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
+                                 "--key /etc/skyjob-key/key "
                                  "--termination-log /dev/termination-log");
-    assert_int_equal(json_count(json_path(pod, "spec.volumes")), 2); /* no claim holds it up */
+    assert_int_equal(json_count(json_path(pod, "spec.volumes")), 3); /* no claim holds it up */
     assert_int_equal(json_count(json_get(container(pod), "ports")), 2);
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
@@ -265,8 +329,8 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
 static void manifest_of_a_probe_reads_data_that_are_everywhere(void **state)
 {
     static const char *const sources[][3] = {
-        {"{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}", " --data /usr/share/skyjob/mnli ", "2"},
-        {"{\"data\":{\"source\":{\"configMap\":\"nli\"}}}", " --data /data ", "3"},
+        {"{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}", " --data /usr/share/skyjob/mnli ", "3"},
+        {"{\"data\":{\"source\":{\"configMap\":\"nli\"}}}", " --data /data ", "4"},
     };
 
     (void)state;
@@ -380,6 +444,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(manifest_of_the_head_reads_the_data),
+        cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
+        cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
+        cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_the_output),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
         cmocka_unit_test(manifest_of_random_weights_has_no_model),

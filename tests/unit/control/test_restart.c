@@ -66,6 +66,22 @@ static void pod_misses_data(struct world *w)
     w->seen.status.restarts = 3; /* which is the limit, and does not matter */
 }
 
+static void pod_refuses_the_peer_table(struct world *w)
+{
+    (void)world_settle(w);
+    world_run_pods(w);
+    for (int s = 0; s < 3; s++)
+        world_pod(w, s)->knows_peers = s != 1;
+    world_pod(w, 1)->refuses_peers = true;
+    strcpy(world_pod(w, 1)->refusal, "worker answered 409: a different peer table");
+}
+
+static void pod_refuses_the_peer_table_while_training(struct world *w)
+{
+    world_start_training(w);
+    world_pod(w, 1)->refuses_peers = true;
+}
+
 static void pod_lost_its_peer(struct world *w)
 {
     world_start_training(w);
@@ -134,6 +150,11 @@ static struct row rows[] = {
         .state = "Restarting", .event = "WorkerOutOfMemory"),
     ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, T,
         "InvalidConfiguration", .state = "Failed", .event = "InvalidConfiguration"),
+    ROW("decide_restarts_loudly_when_a_worker_has_another_peer_table", pod_refuses_the_peer_table,
+        RUNNING, F, "PeerTableConflict", .state = "Restarting", .event = "PeerTableConflict",
+        .message = "worker answered 409"),
+    ROW("decide_lets_workers_train_that_refuse_late", pod_refuses_the_peer_table_while_training,
+        RUNNING, T, "Training", .state = "Running"),
     ROW("decide_tries_again_without_end_for_missing_data", pod_misses_data, RUNNING, F,
         "DataMissing", .state = "Restarting", .event = "DataMissing"),
     ROW("decide_waits_for_the_culprit_of_a_lost_peer", pod_lost_its_peer, RUNNING, T, "Training",

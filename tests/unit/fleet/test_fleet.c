@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "api/signature.h"
 #include "base/clock.h"
 #include "fleet/follow.h"
 #include "loopback.h"
@@ -47,7 +48,8 @@ static int free_fleet(void **state)
 
 static struct fleet_address address(void)
 {
-    return (struct fleet_address){.host = "127.0.0.1", .port = loopback_port(server)};
+    return (struct fleet_address){
+        .host = "127.0.0.1", .port = loopback_port(server), .key = {{1, 2, 3}}};
 }
 
 struct heard {
@@ -151,10 +153,35 @@ static void fleet_hands_out_the_table(void **state)
     assert_non_null(strstr(loopback_request(server, 0), "{\"host\":\"fd00::2\",\"port\":7071}"));
 }
 
+static void fleet_signs_every_call_and_sends_no_key(void **state)
+{
+    SERVE({.expect = "POST /v1/peers"}, {.expect = "GET /v1/status", .body = "{}"});
+    static const char body[] = "{\"attempt\":3,\"stages\":[{\"host\":\"10.0.0.1\",\"port\":7071},"
+                               "{\"host\":\"fd00::2\",\"port\":7071}]}";
+    struct fleet_address to = address();
+    struct signature_request signs = {"POST", "/v1/peers", body, sizeof body - 1};
+    char line[200];
+    char text[HMAC_TEXT_BYTES];
+
+    (void)state;
+    (void)post();
+    (void)ask();
+    assert_int_equal(signature_make(&to.key, &signs, text, NULL), ERR_OK);
+    (void)snprintf(line, sizeof line, "\r\nSkyjob-Signature: %s\r\n", text);
+    assert_non_null(strstr(loopback_request(server, 0), body));
+    assert_non_null(strstr(loopback_request(server, 0), line));
+    signs = (struct signature_request){"GET", "/v1/status", NULL, 0};
+    assert_int_equal(signature_make(&to.key, &signs, text, NULL), ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 1), text));
+    hmac_to_text(to.key.bytes, text);
+    assert_null(strstr(loopback_request(server, 0), text));
+}
+
 static void fleet_tells_another_attempt_from_a_bad_table(void **state)
 {
     SERVE({.expect = "POST /v1/peers", .status = 409, .body = "table is for attempt 3, I am 4\n"},
           {.expect = "POST /v1/peers", .status = 400, .body = "no"},
+          {.expect = "POST /v1/peers", .status = 403, .body = "not authenticated"},
           {.expect = "POST /v1/peers", .status = 500}, {.expect = "POST /v1/peers", .status = 302});
     struct heard h = post();
 
@@ -162,6 +189,7 @@ static void fleet_tells_another_attempt_from_a_bad_table(void **state)
     assert_int_equal(h.err.code, ERR_CONFLICT);
     assert_string_equal(h.err.text, "worker answered 409: table is for attempt 3, I am 4");
     assert_int_equal(post().err.code, ERR_INVALID);
+    assert_int_equal(post().err.code, ERR_DENIED);
     assert_int_equal(post().err.code, ERR_IO);
     assert_int_equal(post().err.code, ERR_PROTOCOL);
 }
@@ -278,6 +306,7 @@ int main(void)
         TEST(fleet_takes_nonsense_for_a_broken_protocol),
         TEST(fleet_reads_no_endless_answer),
         TEST(fleet_hands_out_the_table),
+        TEST(fleet_signs_every_call_and_sends_no_key),
         TEST(fleet_tells_another_attempt_from_a_bad_table),
         TEST(fleet_gives_up_on_a_worker_that_hangs),
         TEST(fleet_that_is_freed_tells_nobody),

@@ -65,7 +65,7 @@ static void board_refuses_peers_of_another_attempt_or_size(void **state)
     board_deinit(&b);
 }
 
-static void board_keeps_the_first_peers_when_they_are_posted_again(void **state)
+static void board_keeps_the_first_peers_and_refuses_different_ones(void **state)
 {
     struct peers other = peers;
     struct peers got;
@@ -76,7 +76,14 @@ static void board_keeps_the_first_peers_when_they_are_posted_again(void **state)
     set_attempt(&b, 3);
     strcpy(other.stages[0].host, "10.0.0.1");
     assert_int_equal(board_post_peers(&b, &peers, 2, NULL), ERR_OK);
-    assert_int_equal(board_post_peers(&b, &other, 2, NULL), ERR_OK);
+    assert_int_equal(board_post_peers(&b, &peers, 2, NULL), ERR_OK);
+    assert_int_equal(board_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
+    other = peers;
+    other.stages[1].port++;
+    assert_int_equal(board_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
+    other = peers;
+    strcpy(other.stages[1].node, "n2");
+    assert_int_equal(board_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
     assert_int_equal(board_wait_peers(&b, 0, &got, NULL), ERR_OK);
     assert_string_equal(got.stages[0].host, "127.0.0.1");
     board_deinit(&b);
@@ -99,7 +106,7 @@ int main(void)
         cmocka_unit_test(board_hands_out_the_peers_that_were_posted),
         cmocka_unit_test(board_says_in_its_progress_that_it_has_peers),
         cmocka_unit_test(board_refuses_peers_of_another_attempt_or_size),
-        cmocka_unit_test(board_keeps_the_first_peers_when_they_are_posted_again),
+        cmocka_unit_test(board_keeps_the_first_peers_and_refuses_different_ones),
         cmocka_unit_test(board_wait_ends_when_no_peers_come),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

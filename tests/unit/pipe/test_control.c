@@ -1,98 +1,71 @@
 #include "pipe/control.h"
 
-#include <arpa/inet.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include <cmocka.h>
+#include "base/clock.h"
+#include "client.h"
+#include "pipe/health.h"
 
 #define ADDRESS "127.0.0.1"
+#define N_SLOW  200
+
+#define TABLE                                                                                      \
+    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "\"port\":2}]}"
+#define OTHER_TABLE                                                                                \
+    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "\"port\":3}]}"
+
+static const struct hmac_key key = {{7, 7, 7}};
+static const struct hmac_key other_key = {{7, 7, 8}};
 
 struct fixture {
     struct board board;
     struct control *control;
+    struct server *health;
     int port;
-    char answer[32768];
+    int health_port;
 };
 
 static struct fixture f;
 
-/* A port that was free a moment ago. */
-static int free_port(void)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
-}
-
 static int set_up(void **state)
 {
     struct progress p = {.attempt = 1, .step = 41, .eta_seconds = -1};
+    struct control_params params = {.host = ADDRESS, .n_stages = 2, .key = key, .board = &f.board};
 
     (void)state;
     board_init(&f.board);
     board_set_progress(&f.board, &p);
-    f.port = free_port();
-    return control_open(ADDRESS, f.port, 2, &f.board, &f.control, NULL) == ERR_OK ? 0 : -1;
+    f.port = params.port = client_free_port();
+    f.health_port = client_free_port();
+    if (health_open(ADDRESS, f.health_port, &f.board, &f.health, NULL) != ERR_OK)
+        return -1;
+    return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
     control_close(f.control);
+    server_close(f.health);
     board_deinit(&f.board);
     return 0;
 }
 
-/* Send `request`, read until the server closes or pauses; returns the status code, 0 for none. */
-static int ask(const char *request, size_t n)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)f.port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_usec = 300000};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    size_t len = 0;
-    ssize_t got;
-    int status = 0;
-
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    (void)!send(fd, request, n, MSG_NOSIGNAL);
-    while ((got = recv(fd, f.answer + len, sizeof f.answer - 1 - len, 0)) > 0)
-        len += (size_t)got;
-    close(fd);
-    f.answer[len] = '\0';
-    (void)sscanf(f.answer, "HTTP/1.1 %d", &status);
-    return status;
-}
-
 static int get(const char *path)
 {
-    char request[256];
-    int n = snprintf(request, sizeof request, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
-
-    return ask(request, (size_t)n);
+    return client_call(f.port, "GET", path, "", &key);
 }
 
 static int post(const char *path, const char *body)
 {
-    char request[4096];
-    int n = snprintf(request, sizeof request,
-                     "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n%s", path,
-                     strlen(body), body);
+    return client_call(f.port, "POST", path, body, &key);
+}
 
-    return ask(request, (size_t)n);
+static int health(const char *path)
+{
+    return client_call(f.health_port, "GET", path, "", NULL);
 }
 
 static void control_serves_the_progress_document(void **state)
@@ -102,19 +75,10 @@ static void control_serves_the_progress_document(void **state)
 
     (void)state;
     assert_int_equal(get("/v1/status"), 200);
-    body = strstr(f.answer, "\r\n\r\n");
+    body = strstr(client_answer, "\r\n\r\n");
     assert_non_null(body);
     assert_int_equal(progress_parse(body + 4, strlen(body + 4), &p, NULL), ERR_OK);
     assert_int_equal(p.step, 41);
-}
-
-static void control_is_healthy_and_ready_only_when_connected(void **state)
-{
-    (void)state;
-    assert_int_equal(get("/healthz"), 200);
-    assert_int_equal(get("/readyz"), 503);
-    board_set_ready(&f.board, true);
-    assert_int_equal(get("/readyz"), 200);
 }
 
 static void control_takes_a_peer_table_and_refuses_a_foreign_one(void **state)
@@ -124,17 +88,73 @@ static void control_takes_a_peer_table_and_refuses_a_foreign_one(void **state)
     (void)state;
     assert_int_equal(post("/v1/peers", "{\"attempt\":9,\"stages\":[]}"), 409);
     assert_int_equal(post("/v1/peers", "{\"attempt\":"), 400);
-    assert_int_equal(post("/v1/peers", "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\","
-                                       "\"port\":1},{\"host\":\"127.0.0.1\",\"port\":2}]}"),
-                     200);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
     assert_int_equal(board_wait_peers(&f.board, 0, &got, NULL), ERR_OK);
     assert_int_equal(got.stages[1].port, 2);
+}
+
+static void control_takes_the_same_table_again_and_no_different_one(void **state)
+{
+    struct peers got;
+
+    (void)state;
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(post("/v1/peers", OTHER_TABLE), 409);
+    assert_int_equal(board_wait_peers(&f.board, 0, &got, NULL), ERR_OK);
+    assert_int_equal(got.stages[1].port, 2);
+}
+
+/* Whatever is asked and whatever the worker's state, the answer is the same. */
+static void control_tells_strangers_nothing(void **state)
+{
+    static const struct {
+        const char *method, *path, *body;
+    } asked[] = {{"GET", "/v1/status", ""},
+                 {"POST", "/v1/peers", TABLE},
+                 {"POST", "/v1/peers", OTHER_TABLE},
+                 {"POST", "/v1/peers", "{"},
+                 {"GET", "/", ""},
+                 {"DELETE", "/v1/status", ""}};
+    const struct hmac_key *keys[] = {NULL, &other_key};
+    char first[sizeof client_answer] = "";
+    struct peers got;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof asked / sizeof asked[0]; i++) {
+        size_t k = i / 2;
+
+        if (i == 2 * sizeof asked / sizeof asked[0] - 2)
+            assert_int_equal(post("/v1/peers", OTHER_TABLE), 200);
+        assert_int_equal(
+            client_call(f.port, asked[k].method, asked[k].path, asked[k].body, keys[i % 2]), 403);
+        if (i == 0)
+            memcpy(first, client_answer, sizeof first);
+        assert_string_equal(client_answer, first);
+    }
+    assert_null(strpbrk(strstr(first, "\r\n\r\n"), "0123456789"));
+    assert_int_equal(board_wait_peers(&f.board, 0, &got, NULL), ERR_OK);
+    assert_int_equal(got.stages[1].port, 3); /* only what was signed has come in */
+}
+
+static void control_refuses_a_signature_of_another_request(void **state)
+{
+    char request[4096];
+    size_t n = client_request("POST", "/v1/peers", TABLE, &key, request);
+    char *port = strstr(request, "\"port\":2");
+
+    (void)state;
+    port[7] = '3';
+    assert_int_equal(client_ask(f.port, request, n), 403);
+    port[7] = '2';
+    assert_int_equal(client_ask(f.port, request, n), 200);
 }
 
 static void control_knows_no_other_pages_or_methods(void **state)
 {
     (void)state;
     assert_int_equal(get("/"), 404);
+    assert_int_equal(get("/healthz"), 404);
     assert_int_equal(get("/v1/status/../../etc/passwd"), 404);
     assert_int_equal(post("/v1/status", "x"), 405);
 }
@@ -144,6 +164,7 @@ static void control_survives_garbage_and_oversize(void **state)
     static char huge[PEERS_TEXT_MAX_BYTES * 2];
     static const char bytes[] = "\x00\xff\x16\x03\x01PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     char head[128];
+    int fd = client_dial(f.port);
     int n =
         snprintf(head, sizeof head,
                  "POST /v1/peers HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", sizeof huge);
@@ -151,22 +172,86 @@ static void control_survives_garbage_and_oversize(void **state)
     (void)state;
     memset(huge, 'x', sizeof huge);
     memcpy(huge, head, (size_t)n);
-    (void)ask(bytes, sizeof bytes);
-    (void)ask(huge, sizeof huge);
-    (void)ask("GET /v1/status HTTP/1.1\r\n", 25); /* never finished */
-    assert_int_equal(get("/healthz"), 200);
+    (void)client_ask(f.port, bytes, sizeof bytes);
+    (void)client_ask(f.port, huge, sizeof huge);
+    assert_int_equal(send(fd, "GET /v1/status HTTP/1.1\r\n", 25, 0), 25); /* never finished */
+    assert_int_equal(get("/v1/status"), 200);
+    close(fd);
 }
+
+static void health_is_ready_only_when_connected_and_tells_nothing_else(void **state)
+{
+    (void)state;
+    assert_int_equal(health("/healthz"), 200);
+    assert_int_equal(health("/readyz"), 503);
+    board_set_ready(&f.board, true);
+    assert_int_equal(health("/readyz"), 200);
+    assert_int_equal(health("/v1/status"), 404);
+    assert_int_equal(client_call(f.health_port, "POST", "/v1/peers", TABLE, &key), 405);
+}
+
+/* Idle ones, and ones that have begun a request and send no more of it. */
+static void hold(int port, int *fds, int n)
+{
+    for (int i = 0; i < n; i++) {
+        fds[i] = client_dial(port);
+        if (i % 2)
+            assert_int_equal(send(fds[i], "GET /v1/status HTTP/1.1\r\n", 25, MSG_NOSIGNAL), 25);
+    }
+}
+
+static void let_go(const int *fds, int n)
+{
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+static void control_answers_the_operator_through_200_slow_connections(void **state)
+{
+    int fds[N_SLOW];
+    int64_t start_ms;
+
+    (void)state;
+    hold(f.port, fds, N_SLOW);
+    start_ms = clock_now_ms();
+    assert_int_equal(get("/v1/status"), 200);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(health("/healthz"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS); /* none had to time out for it */
+    let_go(fds, N_SLOW);
+}
+
+static void health_answers_through_200_slow_connections_on_either_port(void **state)
+{
+    int fds[2 * N_SLOW];
+    int64_t start_ms;
+
+    (void)state;
+    hold(f.port, fds, N_SLOW);
+    hold(f.health_port, fds + N_SLOW, N_SLOW);
+    start_ms = clock_now_ms();
+    assert_int_equal(health("/healthz"), 200);
+    assert_int_equal(health("/readyz"), 503);
+    assert_int_equal(get("/v1/status"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS);
+    let_go(fds, 2 * N_SLOW);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(control_serves_the_progress_document, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(control_is_healthy_and_ready_only_when_connected, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(control_takes_a_peer_table_and_refuses_a_foreign_one,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(control_knows_no_other_pages_or_methods, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(control_survives_garbage_and_oversize, set_up, tear_down),
+        TEST(control_serves_the_progress_document),
+        TEST(control_takes_a_peer_table_and_refuses_a_foreign_one),
+        TEST(control_takes_the_same_table_again_and_no_different_one),
+        TEST(control_tells_strangers_nothing),
+        TEST(control_refuses_a_signature_of_another_request),
+        TEST(control_knows_no_other_pages_or_methods),
+        TEST(control_survives_garbage_and_oversize),
+        TEST(health_is_ready_only_when_connected_and_tells_nothing_else),
+        TEST(control_answers_the_operator_through_200_slow_connections),
+        TEST(health_answers_through_200_slow_connections_on_either_port),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 
 #include "api/progress.h"
 #include "base/clock.h"
+#include "client.h"
 
 #define PROBES_MAX         3
 #define NARROW_BYTES_PER_S 2e6
@@ -30,18 +31,25 @@ struct party {
 };
 
 static struct party parties[PROBES_MAX];
+static const struct hmac_key key = {{1, 2, 3}};
+static char key_path[] = "/tmp/skyjob-key-XXXXXX";
 
-/* A port that is free now. */
-static int free_port(void)
+static int make_key(void **state)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char text[HMAC_TEXT_BYTES];
+    int fd = mkstemp(key_path);
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &bytes), 0);
-    assert_int_equal(close(fd), 0);
-    return ntohs(at.sin_port);
+    (void)state;
+    hmac_to_text(key.bytes, text);
+    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+        return -1;
+    return close(fd);
+}
+
+static int remove_key(void **state)
+{
+    (void)state;
+    return unlink(key_path);
 }
 
 static int dial(int port)
@@ -61,20 +69,10 @@ static int dial(int port)
 static void post_table(const struct party *p)
 {
     struct buf body = {.max = PEERS_TEXT_MAX_BYTES};
-    char head[200];
-    char answer[16] = "";
-    int fd = dial(p->params.control_port);
 
-    assert_true(fd >= 0);
     assert_int_equal(peers_write(&p->table, &body, NULL), ERR_OK);
-    (void)snprintf(head, sizeof head,
-                   "POST /v1/peers HTTP/1.1\r\nHost: probe\r\nContent-Length: %zu\r\n\r\n",
-                   body.len);
-    assert_int_equal(write(fd, head, strlen(head)), strlen(head));
-    assert_int_equal(write(fd, body.data, body.len), body.len);
-    assert_int_equal(recv(fd, answer, 12, MSG_WAITALL), 12);
-    assert_string_equal(answer, "HTTP/1.1 200");
-    assert_int_equal(close(fd), 0);
+    assert_int_equal(client_call(p->params.control_port, "POST", "/v1/peers", body.data, &key),
+                     200);
     buf_deinit(&body);
 }
 
@@ -82,10 +80,11 @@ static void begin(struct party *p, int i, int total_ms)
 {
     struct err err;
 
-    *p = (struct party){.params = {.control_host = "127.0.0.1",
-                                   .control_port = free_port(),
+    *p = (struct party){.params = {.key_path = key_path,
+                                   .control_host = "127.0.0.1",
+                                   .control_port = client_free_port(),
                                    .tensor_host = "127.0.0.1",
-                                   .tensor_port = free_port(),
+                                   .tensor_port = client_free_port(),
                                    .end_ms = clock_now_ms() + total_ms,
                                    .table_ms = 300}};
     p->table.n_stages = 1;
@@ -183,7 +182,7 @@ static void probe_link_passes_over_who_does_not_come(void **state)
     begin(&parties[0], 0, 30000);
     begin(&parties[1], 1, 30000);
     begin(&parties[2], 2, 30000);
-    add_peer(&parties[0], &parties[2], free_port()); /* nobody is there */
+    add_peer(&parties[0], &parties[2], client_free_port()); /* nobody is there */
     add_peer(&parties[0], &parties[1], 0);
     add_peer(&parties[1], &parties[1], 0); /* left over in the first round */
     add_peer(&parties[1], &parties[0], 0);
@@ -308,5 +307,5 @@ int main(void)
         cmocka_unit_test(probe_link_is_over_in_time),
         cmocka_unit_test(probe_link_sees_a_slow_link_as_what_it_is),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, make_key, remove_key);
 }

@@ -205,9 +205,13 @@ static void store_remembers_who_has_the_peer_table(void **state)
     own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
     assert_non_null(own);
     own->seen.knows_peers = true;
+    own->seen.refuses_peers = true;
+    strcpy(own->seen.refusal, "no");
     change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
     assert_true(seen->pods[0].knows_peers);
+    assert_true(seen->pods[0].refuses_peers);
+    assert_string_equal(seen->pods[0].refusal, "no");
     assert_null(store_find_own(&store, "team", "mnli-r0-s1-a2", "another"));
 }
 
