@@ -94,7 +94,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration e2e asan milp fuzz fuzzers bench bench-smoke bench-placement \
+.PHONY: all programs help test unit integration e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
         try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -180,6 +180,10 @@ $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
 fuzz: deps-check ## libFuzzer on every parser, FUZZ_SECONDS=60 each, two at a time
 	@$(SUBMAKE) VARIANT=fuzz fuzzers
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) hack/fuzz.sh $(FUZZERS)
+
+fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI runs, a minute
+	@$(SUBMAKE) VARIANT=fuzz fuzzers
+	@hack/fuzz.sh --short $(FUZZERS)
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
