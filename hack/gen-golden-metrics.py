@@ -15,7 +15,10 @@ CASES = [("balanced", 1, 200, 2, "mostly"), ("rare", 2, 300, 2, "noise"),
          ("perfect", 5, 40, 3, "same"), ("one_label_answered", 6, 60, 2, "constant"),
          ("one_sample", 7, 1, 2, "same"), ("scores", 8, 100, 0, "mostly"),
          ("tied_scores", 9, 120, 0, "coarse"), ("opposite_scores", 10, 30, 0, "wrong"),
-         ("constant_scores", 11, 30, 0, "constant"), ("far_scores", 12, 50, 0, "far")]
+         ("constant_scores", 11, 30, 0, "constant"), ("far_scores", 12, 50, 0, "far"),
+         ("three_labels_one_answered", 13, 60, 3, "constant"),
+         ("one_sample_of_three_labels", 14, 1, 3, "same"),
+         ("three_labels_all_wrong", 15, 50, 3, "wrong")]
 
 
 def draw(state):
@@ -52,7 +55,8 @@ def main():
         t, a = data(seed, n, labels, how)
         if labels:
             values = {"accuracy": accuracy_score(t, a), "matthews": matthews_corrcoef(t, a),
-                      "f1": f1_score(t, a, labels=[1], average="macro", zero_division=0)}
+                      "f1": f1_score(t, a, labels=[1] if labels == 2 else None, average="macro",
+                                     zero_division=0)}
         else:
             constant = len(set(a)) == 1
             values = {"pearson": 0.0 if constant else pearsonr(a, t).statistic,

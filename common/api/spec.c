@@ -396,6 +396,9 @@ static enum err_code check_spec(struct spec *s, struct err *err)
                        s->placement.min_stages, s->placement.max_stages);
     if (s->training.learning_rate <= 0)
         return err_set(err, ERR_INVALID, "spec.training.optimizer.learningRate: must be above 0");
+    if (s->data.mask_probability <= 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.data.maskProbability: must be above 0, or there is nothing to learn");
     rc = stages_check(s, err);
     return rc == ERR_OK ? check_source(s, err) : rc;
 }

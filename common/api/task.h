@@ -17,7 +17,7 @@
 
 /* Bits of task.metrics. */
 #define TASK_ACCURACY 0x01u
-#define TASK_F1       0x02u /* of label 1, the positive one */
+#define TASK_F1       0x02u /* of label 1, the positive one; of more than two the macro average */
 #define TASK_MATTHEWS 0x04u
 #define TASK_PEARSON  0x08u
 #define TASK_SPEARMAN 0x10u

@@ -2,8 +2,8 @@
  *
  * dataset_load() reads the file once, checks every row and keeps where it begins (8 bytes) and its
  * label (1 byte) or score (4): data may be larger than memory. dataset_get() makes the sequence
- * [CLS] a [SEP] b [SEP], or [CLS] a [SEP], of one row; the longer sentence loses its last token
- * until the sequence fits, as BERT does it.
+ * [CLS] a [SEP] b [SEP], or [CLS] a [SEP], of one row; the longer sentence loses tokens until the
+ * sequence fits, see sequence_truncate().
  * Layer: data (may use api base). Threads: one a data set; the vocabulary is only read.
  */
 #ifndef DATA_DATASET_H

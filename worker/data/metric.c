@@ -18,9 +18,10 @@ static const struct {
     [METRIC_EVAL_LOSS] = {"evalLoss", 0},
 };
 
-enum err_code metric_init(struct metric *m, const struct task *task, size_t n_max, struct err *err)
+enum err_code metric_init(struct metric *m, const struct task *task, int n_labels, size_t n_max,
+                          struct err *err)
 {
-    *m = (struct metric){.task = task};
+    *m = (struct metric){.task = task, .n_labels = n_labels};
     if (task->head != MODEL_HEAD_REGRESSION)
         return ERR_OK;
     m->pairs = calloc(n_max, sizeof *m->pairs);
@@ -97,9 +98,24 @@ static double ratio(double part, double whole)
 }
 
 /* Harmonic mean of precision and recall: 2 TP / (2 TP + FP + FN). */
+static double f1_of_label(const struct metric *m, const struct totals *t, int label)
+{
+    return ratio(2 * (double)m->counts[label][label], t->truths[label] + t->answers[label]);
+}
+
+/* Of two labels the second is the positive one; of more, the mean over all that occur. */
 static double f1_of(const struct metric *m, const struct totals *t)
 {
-    return ratio(2 * (double)m->counts[1][1], t->truths[1] + t->answers[1]);
+    double sum = 0;
+    int n = 0;
+
+    if (m->n_labels <= 2)
+        return f1_of_label(m, t, 1);
+    for (int i = 0; i < m->n_labels; i++) {
+        sum += f1_of_label(m, t, i);
+        n += t->truths[i] + t->answers[i] > 0;
+    }
+    return ratio(sum, n);
 }
 
 /* The correlation of two variables that say which label it is, over all labels. */

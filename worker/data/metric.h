@@ -18,7 +18,7 @@
 
 enum metric_kind {
     METRIC_ACCURACY, /* of a language model: of masked tokens */
-    METRIC_F1,       /* of label 1 */
+    METRIC_F1,       /* of label 1; of more than two labels the macro average */
     METRIC_MATTHEWS, /* with more than two labels: R_K (Gorodkin 2004) */
     METRIC_PEARSON,
     METRIC_SPEARMAN,
@@ -33,6 +33,7 @@ struct metric_pair {
 
 struct metric {
     const struct task *task;
+    int n_labels;
     int64_t counts[TASK_LABELS_MAX][TASK_LABELS_MAX]; /* [truth][answer] */
     int64_t n_words, n_right_words;                   /* of a language model */
     /* private: of a regression */
@@ -42,9 +43,10 @@ struct metric {
     uint32_t *order;           /* [pairs_max] */
 };
 
-/* `n_max` samples a pass. ERR_NO_MEMORY. The caller calls metric_deinit(). */
-MUST_CHECK enum err_code metric_init(struct metric *m, const struct task *task, size_t n_max,
-                                     struct err *err);
+/* `n_labels` of a classification, `n_max` samples a pass. ERR_NO_MEMORY. The caller calls
+ * metric_deinit(). */
+MUST_CHECK enum err_code metric_init(struct metric *m, const struct task *task, int n_labels,
+                                     size_t n_max, struct err *err);
 void metric_deinit(struct metric *m);
 
 /* Forget what was collected: a new pass begins. */

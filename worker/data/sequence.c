@@ -2,18 +2,14 @@
 
 void sequence_truncate(size_t *n_a, size_t *n_b, size_t room)
 {
-    size_t half = room / 2;
+    size_t *longer = *n_a > *n_b ? n_a : n_b;
+    size_t *shorter = *n_a > *n_b ? n_b : n_a;
 
     if (*n_a + *n_b <= room)
         return;
-    if (*n_a <= half) {
-        *n_b = room - *n_a;
-    } else if (*n_b <= half) {
-        *n_a = room - *n_b;
-    } else {
-        *n_a = room - half;
-        *n_b = half;
-    }
+    if (*shorter > room / 2)
+        *shorter = room / 2;
+    *longer = room - *shorter;
 }
 
 enum err_code sequence_join(struct token_list *a, const struct token_list *b,

@@ -23,8 +23,10 @@ struct sequence {
     const int32_t *target_ids; /* [n_targets] what stood there */
 };
 
-/* Shorten two sentences to `room` tokens together: always the longer one loses its last, the
- * second if both are equally long. Does in one step what the reference does token by token. */
+/* Shorten two sentences to `room` tokens together, from the longer one first, as Hugging Face's
+ * tokenizers do ("longest_first"): when both are cut and `room` is odd, the one that was longer
+ * keeps the odd token, the second if they were equally long. google-research/bert leaves it to the
+ * first. */
 void sequence_truncate(size_t *n_a, size_t *n_b, size_t room);
 
 /* [CLS] a [SEP] b [SEP], or [CLS] a [SEP] when `b` is NULL: `a` comes with [CLS] and gets the

@@ -5,7 +5,7 @@
 double optimizer_rate(const struct spec *spec, int64_t step, int64_t total)
 {
     double rate = spec->training.learning_rate;
-    double warmup = floor(spec->training.warmup_ratio * (double)total);
+    double warmup = ceil(spec->training.warmup_ratio * (double)total);
     double at = (double)step;
 
     if (at < warmup)

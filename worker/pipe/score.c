@@ -16,7 +16,7 @@ enum err_code score_init(struct score *s, const struct spec *spec,
     for (int i = 0; i < facts->n_splits; i++)
         if (facts->splits[i].n_samples > most)
             most = facts->splits[i].n_samples;
-    return metric_init(&s->metric, s->layout.task, (size_t)most, err);
+    return metric_init(&s->metric, s->layout.task, s->layout.n_labels, (size_t)most, err);
 }
 
 void score_deinit(struct score *s)

@@ -78,7 +78,7 @@ static void metric_is_the_references(void **state)
     double values[METRIC_KINDS];
     struct metric m;
 
-    assert_int_equal(metric_init(&m, task, (size_t)g->n, NULL), ERR_OK);
+    assert_int_equal(metric_init(&m, task, g->n_labels, (size_t)g->n, NULL), ERR_OK);
     for (int pass = 0; pass < 2; pass++) { /* the second must not remember the first */
         uint32_t seed = g->seed;
 
@@ -114,7 +114,7 @@ static void metric_of_nothing_is_zero(void **state)
         struct metric m;
         int n;
 
-        assert_int_equal(metric_init(&m, task_find(task_names[i]), 4, NULL), ERR_OK);
+        assert_int_equal(metric_init(&m, task_find(task_names[i]), 2, 4, NULL), ERR_OK);
         n = metric_values(&m, 0, values);
         assert_in_range(n, 2, METRIC_KINDS);
         for (int k = 0; k < n; k++)
@@ -131,7 +131,7 @@ static void metric_of_answers_that_are_not_finite_is_a_number(void **state)
     struct metric m;
 
     (void)state;
-    assert_int_equal(metric_init(&m, task, 4, NULL), ERR_OK);
+    assert_int_equal(metric_init(&m, task, 0, 4, NULL), ERR_OK);
     for (int i = 0; i < 6; i++)
         metric_add_score(&m, i % 2 ? NAN : INFINITY, (float)i);
     assert_int_equal(metric_values(&m, 1, values), 3);
@@ -147,7 +147,7 @@ static void metric_counts_words_and_next_sentences(void **state)
     struct metric m;
 
     (void)state;
-    assert_int_equal(metric_init(&m, task, 4, NULL), ERR_OK);
+    assert_int_equal(metric_init(&m, task, 0, 4, NULL), ERR_OK);
     for (int i = 0; i < 8; i++)
         metric_add_word(&m, i, i < 6 ? i : 0);
     metric_add_class(&m, 1, 1);

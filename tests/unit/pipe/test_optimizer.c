@@ -39,11 +39,25 @@ static void optimizer_rate_stays_when_constant(void **state)
     assert_true(optimizer_rate(&s, 99, 100) == 2.0);
 }
 
-static void optimizer_rate_is_full_at_once_in_a_run_too_short_to_warm_up(void **state)
+/* As transformers' Trainer: ceil(0.1 * 15) steps. */
+static void optimizer_rounds_the_warm_up_up(void **state)
 {
     struct spec s = spec_of(SPEC_SCHEDULE_LINEAR);
 
     (void)state;
+    assert_true(optimizer_rate(&s, 0, 15) == 0);
+    assert_true(optimizer_rate(&s, 1, 15) == 1.0);
+    assert_true(optimizer_rate(&s, 2, 15) == 2.0);
+    assert_true(optimizer_rate(&s, 0, 3) == 0);
+    assert_true(optimizer_rate(&s, 1, 3) == 2.0);
+}
+
+static void optimizer_rate_is_full_at_once_without_a_warm_up(void **state)
+{
+    struct spec s = spec_of(SPEC_SCHEDULE_LINEAR);
+
+    (void)state;
+    s.training.warmup_ratio = 0;
     assert_true(optimizer_rate(&s, 0, 3) == 2.0);
 }
 
@@ -60,7 +74,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(optimizer_rate_rises_to_the_full_rate_and_falls_to_zero),
         cmocka_unit_test(optimizer_rate_stays_when_constant),
-        cmocka_unit_test(optimizer_rate_is_full_at_once_in_a_run_too_short_to_warm_up),
+        cmocka_unit_test(optimizer_rounds_the_warm_up_up),
+        cmocka_unit_test(optimizer_rate_is_full_at_once_without_a_warm_up),
         cmocka_unit_test(optimizer_scale_brings_a_large_norm_down_and_leaves_a_small_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
