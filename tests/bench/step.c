@@ -90,6 +90,7 @@ static void make_input(const struct step *s, const struct step_case *c, int firs
     *in = (struct stage_input){.batch = {.n_seqs = n_seqs,
                                          .n_tokens = T,
                                          .n_targets = n_targets,
+                                         .step_seqs = n_seqs * c->micro_batches,
                                          .step_targets = n_targets * c->micro_batches,
                                          .starts = a->starts,
                                          .labels = a->labels,

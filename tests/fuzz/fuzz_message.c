@@ -10,10 +10,11 @@
 #include "fuzz.h"
 
 static const struct message_limits classes = {
-    .seqs = 12, .length = 24, .labels = 3, .targets = 0, .vocab = 40};
-static const struct message_limits scores = {.seqs = 12, .length = 24, .vocab = 40};
+    .seqs = 12, .step_seqs = 20, .length = 24, .labels = 3, .targets = 0, .vocab = 40};
+static const struct message_limits scores = {
+    .seqs = 12, .step_seqs = 20, .length = 24, .vocab = 40};
 static const struct message_limits words = {
-    .seqs = 12, .length = 24, .labels = 1, .targets = 16, .vocab = 40};
+    .seqs = 12, .step_seqs = 20, .length = 24, .labels = 1, .targets = 16, .vocab = 40};
 
 /* All readers in one form: false when the bytes are refused. */
 typedef bool read_fn(const void *in, size_t n, void *out_bytes, size_t *out_n);
@@ -37,6 +38,7 @@ static bool read_batch(const void *in, size_t n, const struct message_limits *li
     if (message_batch_read(in, n, limits, &b, NULL) != ERR_OK)
         return false;
     MUST(b.n_seqs >= 1 && b.n_seqs <= limits->seqs);
+    MUST(b.step_seqs >= b.n_seqs && b.step_seqs <= limits->step_seqs);
     MUST(b.starts[0] == 0 && b.starts[b.n_seqs] == b.n_tokens);
     MUST((b.labels != NULL) == (limits->labels > 0) && (b.scores != NULL) == !b.labels);
     for (int i = 0; i < b.n_seqs; i++) {

@@ -92,6 +92,13 @@ predicted() { # as many answers as there are rows, the same whatever the cut
         awk -F'\t' '$1 != NR - 1 || $2 !~ /^(contradiction|neutral|entailment)$/ { exit 1 }'
 }
 check 'the test file gets a prediction a row' predicted
+# 40 rows in steps of 16, 16 and 8, the last of which has no more than 8 micro-batches.
+mkdir "$work/few"
+cp "$rows/vocab.txt" "$rows/dev.tsv" "$work/few"
+sed 41q "$rows/train.tsv" >"$work/few/train.tsv"
+job rest "$work/few" "task: Classification, $own" 'microBatches: 16, optimizer: {learningRate: "1e-3"}'
+sed -i 's/microBatches: 4, //' "$work/rest.yaml"
+check 'the smaller batch that ends an epoch gives the same bits on all of them' cuts rest
 
 # --- a link that carries half the bytes ---
 sed 's/^  training:/  wire: {precision: BF16}\n  training:/' "$work/classes.yaml" >"$work/narrow.yaml"
@@ -129,6 +136,12 @@ sed 's/{steps/{nonFinite: Skip, steps/' "$work/wild.yaml" >"$work/skips.yaml"
 cp "$work/wild.folder" "$work/skips.folder"
 check 'or is left out and counted' ends 0 'skipped' skips
 check 'and what is learnt stays finite' ends_finite
+sed 's/{steps: 6/{steps: 1/' "$work/skips.yaml" >"$work/none.yaml"
+mkdir "$work/allsteep"
+cp "$work/steep/vocab.txt" "$work/steep/dev.tsv" "$work/allsteep"
+{ sed 1q "$work/steep/train.tsv"; tail -n 1 "$work/steep/train.tsv"; } >"$work/allsteep/train.tsv"
+echo "$work/allsteep" >"$work/none.folder"
+check 'a run of which every step is left out fails' ends 1 'nothing was learned' none
 
 
 # --- files that are wrong: exit code 2, and a line that says what, where and what to do ---

@@ -175,12 +175,18 @@ static void sort(const struct batch *step, int32_t *s, int n)
     }
 }
 
+int batch_first(int n, int m, int k)
+{
+    int more = n % m; /* the first so many have one more */
+
+    return k * (n / m) + (k < more ? k : more);
+}
+
 void batch_balance(const struct batch *step, int32_t *order, int32_t *scratch, int m)
 {
     int64_t tokens[BATCH_MICRO_MAX] = {0};
     int filled[BATCH_MICRO_MAX] = {0};
     int n = step->n_seqs;
-    int each = n / m;
 
     for (int i = 0; i < n; i++)
         scratch[i] = i;
@@ -189,10 +195,11 @@ void batch_balance(const struct batch *step, int32_t *order, int32_t *scratch, i
         int best = -1;
 
         for (int k = 0; k < m; k++) {
-            if (filled[k] < each && (best < 0 || tokens[k] < tokens[best]))
+            if (filled[k] < batch_first(n, m, k + 1) - batch_first(n, m, k) &&
+                (best < 0 || tokens[k] < tokens[best]))
                 best = k;
         }
-        order[best * each + filled[best]++] = scratch[i];
+        order[batch_first(n, m, best) + filled[best]++] = scratch[i];
         tokens[best] += length_of(step, scratch[i]);
     }
 }

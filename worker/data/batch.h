@@ -56,12 +56,17 @@ MUST_CHECK enum err_code batch_add(struct batch *b, const struct sequence *s, st
 MUST_CHECK enum err_code batch_copy(struct batch *b, const struct batch *from, int q,
                                     struct err *err);
 
+/* Where micro-batch `k` of `m` begins among the `n` sequences of a step; the next one's beginning
+ * is its end. Counts are equal, or differ by one where `m` does not divide `n`. */
+int batch_first(int n, int m, int k);
+
 /* Deal the sequences of a step to micro-batches with about the same number of tokens.
  *
- * Afterwards micro-batch k is the sequences order[k * n / m] .. order[(k + 1) * n / m - 1] of
- * `step`: equal counts, n = step->n_seqs a multiple of `m`, m at most BATCH_MICRO_MAX. A pipeline
+ * Afterwards micro-batch k is the sequences order[batch_first(n, m, k)] to
+ * order[batch_first(n, m, k + 1) - 1] of `step`: n = step->n_seqs, at least `m`; m at most
+ * BATCH_MICRO_MAX. A pipeline
  * waits for its largest micro-batch, so the longest sequence left always goes to the micro-batch
- * with the fewest tokens so far that has room (Graham's LPT rule with equal counts). The set of
+ * with the fewest tokens so far that has room (Graham's LPT rule with given counts). The set of
  * samples of the step, hence the gradient in exact arithmetic, is unchanged; ties are broken by
  * sample number, so the samples of each micro-batch are a function of the set alone. `scratch`
  * holds n elements.

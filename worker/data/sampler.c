@@ -11,11 +11,8 @@ enum err_code sampler_init(struct sampler *s, uint64_t seed, uint64_t n_samples,
 
     if (batch_size < 1)
         return err_set(err, ERR_INVALID, "a batch needs at least one sample");
-    if (n_samples < batch_size)
-        return err_set(err, ERR_INVALID,
-                       "%llu samples do not fill one batch of %u; make the batch smaller or give "
-                       "more data",
-                       (unsigned long long)n_samples, batch_size);
+    if (n_samples < 1)
+        return err_set(err, ERR_INVALID, "no samples to train on");
     if (n_samples > UINT64_C(1) << 60)
         return err_set(err, ERR_LIMIT, "too many samples");
     while (UINT64_C(1) << (2 * half_bits) < n_samples)
@@ -27,7 +24,7 @@ enum err_code sampler_init(struct sampler *s, uint64_t seed, uint64_t n_samples,
 
 uint64_t sampler_steps_per_epoch(const struct sampler *s)
 {
-    return s->n_samples / s->batch_size;
+    return (s->n_samples + s->batch_size - 1) / s->batch_size;
 }
 
 /* One permutation of 0 .. 4^half_bits - 1 for each key. */
@@ -60,12 +57,14 @@ uint64_t sampler_at(const struct sampler *s, uint64_t epoch, uint64_t position)
     return x;
 }
 
-void sampler_step(const struct sampler *s, uint64_t step, uint64_t *out_samples)
+uint32_t sampler_step(const struct sampler *s, uint64_t step, uint64_t *out_samples)
 {
     uint64_t per_epoch = sampler_steps_per_epoch(s);
     uint64_t epoch = step / per_epoch;
     uint64_t first = step % per_epoch * s->batch_size;
+    uint32_t n = 0;
 
-    for (uint32_t i = 0; i < s->batch_size; i++)
-        out_samples[i] = sampler_at(s, epoch, first + i);
+    for (; n < s->batch_size && first + n < s->n_samples; n++)
+        out_samples[n] = sampler_at(s, epoch, first + n);
+    return n;
 }

@@ -7,7 +7,7 @@
  * the round function is data/random.h's). So a job that resumes at step s, on any number of
  * stages, needs nothing but s.
  *
- * The rest of an epoch that does not fill a batch is dropped; every epoch drops different ones.
+ * The rest of an epoch that does not fill a batch is a smaller one.
  * Layer: data (may use base). Threads: any; everything here is pure.
  */
 #ifndef DATA_SAMPLER_H
@@ -25,7 +25,7 @@ struct sampler {
     int half_bits;       /* private: the network works on 2 * half_bits bits */
 };
 
-/* ERR_INVALID when there is not one full batch, in words that name both numbers. */
+/* ERR_INVALID without a sample, ERR_LIMIT for too many. */
 MUST_CHECK enum err_code sampler_init(struct sampler *s, uint64_t seed, uint64_t n_samples,
                                       uint32_t batch_size, struct err *err);
 
@@ -34,7 +34,8 @@ uint64_t sampler_steps_per_epoch(const struct sampler *s);
 /* The sample at `position` (0 <= position < n_samples) of `epoch`. */
 uint64_t sampler_at(const struct sampler *s, uint64_t epoch, uint64_t position);
 
-/* The batch_size samples of `step` (from 0, over all epochs). */
-void sampler_step(const struct sampler *s, uint64_t step, uint64_t *out_samples);
+/* The samples of `step` (from 0, over all epochs). Returns how many: batch_size, or fewer in the
+ * last step of an epoch. */
+uint32_t sampler_step(const struct sampler *s, uint64_t step, uint64_t *out_samples);
 
 #endif

@@ -148,6 +148,8 @@ void feed_facts(const struct feed *f, const struct spec *spec, struct message_fa
 
     *out = (struct message_facts){
         .steps_per_epoch = per_epoch,
+        .last_seqs =
+            (int64_t)(f->sampler.n_samples - (uint64_t)(per_epoch - 1) * f->sampler.batch_size),
         .total_steps =
             spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch,
         .n_splits = f->n_splits,
@@ -163,7 +165,7 @@ void feed_facts(const struct feed *f, const struct spec *spec, struct message_fa
     }
 }
 
-static void show(const struct feed *f, int step_targets, struct feed_batch *out)
+static void show(const struct feed *f, const struct batch *step, struct feed_batch *out)
 {
     const struct batch *b = &f->batch;
     bool is_regression = f->layout.task->head == MODEL_HEAD_REGRESSION;
@@ -172,7 +174,8 @@ static void show(const struct feed *f, int step_targets, struct feed_batch *out)
         .batch = {.n_seqs = b->n_seqs,
                   .n_tokens = b->n_tokens,
                   .n_targets = b->n_targets,
-                  .step_targets = step_targets,
+                  .step_seqs = step->n_seqs,
+                  .step_targets = step->n_targets,
                   .starts = b->starts,
                   .labels = is_regression ? NULL : b->labels,
                   .scores = is_regression ? b->scores : NULL,
@@ -185,16 +188,22 @@ static void show(const struct feed *f, int step_targets, struct feed_batch *out)
     };
 }
 
+/* Of the step that was made. */
+static int micro_batches(const struct feed *f)
+{
+    return f->step.n_seqs < f->n_micro ? f->step.n_seqs : f->n_micro;
+}
+
 /* Make all sequences of a step: how they are dealt out depends on all their lengths. */
 static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
 {
     uint64_t epoch = (uint64_t)step / sampler_steps_per_epoch(&f->sampler);
+    uint32_t n = sampler_step(&f->sampler, (uint64_t)step, f->samples);
     enum err_code rc = ERR_OK;
 
     f->order_step = -1;
     batch_reset(&f->step);
-    sampler_step(&f->sampler, (uint64_t)step, f->samples);
-    for (int i = 0; rc == ERR_OK && i < f->n_seqs * f->n_micro; i++) {
+    for (uint32_t i = 0; rc == ERR_OK && i < n; i++) {
         struct sequence s;
 
         rc = source_get(&f->train, (size_t)f->samples[i], epoch, &s, err);
@@ -203,7 +212,7 @@ static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
     }
     if (rc != ERR_OK)
         return rc;
-    batch_balance(&f->step, f->order, f->scratch, f->n_micro);
+    batch_balance(&f->step, f->order, f->scratch, micro_batches(f));
     f->order_step = step;
     return ERR_OK;
 }
@@ -211,14 +220,16 @@ static enum err_code make_step(struct feed *f, int64_t step, struct err *err)
 enum err_code feed_train(struct feed *f, int64_t step, int microbatch, struct feed_batch *out,
                          struct err *err)
 {
-    const int32_t *order = f->order + (size_t)microbatch * (size_t)f->n_seqs;
     enum err_code rc = f->order_step == step ? ERR_OK : make_step(f, step, err);
+    int m = micro_batches(f);
+    int n = f->step.n_seqs;
 
     batch_reset(&f->batch);
-    for (int i = 0; rc == ERR_OK && i < f->n_seqs; i++)
-        rc = batch_copy(&f->batch, &f->step, order[i], err);
+    for (int i = batch_first(n, m, microbatch);
+         rc == ERR_OK && i < batch_first(n, m, microbatch + 1); i++)
+        rc = batch_copy(&f->batch, &f->step, f->order[i], err);
     if (rc == ERR_OK)
-        show(f, f->step.n_targets, out);
+        show(f, &f->step, out);
     return rc;
 }
 
@@ -239,6 +250,6 @@ enum err_code feed_eval(struct feed *f, int split, int64_t index, struct feed_ba
             rc = batch_add(&f->batch, &s, err);
     }
     if (rc == ERR_OK)
-        show(f, f->batch.n_targets, out);
+        show(f, &f->batch, out);
     return rc;
 }

@@ -44,7 +44,7 @@ struct feed {
     int32_t *order;    /* [batchSize] sequences of `step`, dealt to micro-batches */
     int32_t *scratch;  /* [batchSize] */
     int64_t order_step;
-    int n_seqs; /* of a micro-batch */
+    int n_seqs; /* of a micro-batch, at most */
     int n_micro;
 };
 
@@ -60,13 +60,14 @@ struct feed_batch {
  *
  * MNLI's mismatched files and test files that the spec does not name may be missing. Otherwise
  * ERR_NOT_FOUND: a file is missing and may come later; ERR_INVALID: what is there does not fit the
- * job (a broken row, a vocabulary larger than the model's, fewer samples than a batch).
+ * job (a broken row, a vocabulary larger than the model's).
  */
 MUST_CHECK enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err *err);
 void feed_deinit(struct feed *f);
 
 void feed_facts(const struct feed *f, const struct spec *spec, struct message_facts *out);
 
+/* Micro-batch of `step`, of as many as schedule_of() says for its sequences. */
 MUST_CHECK enum err_code feed_train(struct feed *f, int64_t step, int microbatch,
                                     struct feed_batch *out, struct err *err);
 /* Micro-batch `index` of split `split` of the facts, in file order; the last may be smaller. */

@@ -11,7 +11,7 @@
 
 /* A batch on the wire: this head, then samples, starts, labels or scores, rows, target_ids. */
 struct head {
-    int32_t n_seqs, n_tokens, n_targets, reserved;
+    int32_t n_seqs, n_tokens, n_targets, step_seqs;
     int64_t step_targets;
 };
 
@@ -24,6 +24,7 @@ struct message_limits message_limits_of(const struct spec *spec)
 
     return (struct message_limits){
         .seqs = seqs,
+        .step_seqs = spec->training.batch_size,
         .length = length,
         .labels = m->head == MODEL_HEAD_CLASSIFIER    ? m->labels
                   : m->head == MODEL_HEAD_PRETRAINING ? MODEL_CHOICES
@@ -64,6 +65,7 @@ size_t message_batch_write(const struct message_batch *b, void *out)
     struct head head = {.n_seqs = b->n_seqs,
                         .n_tokens = b->n_tokens,
                         .n_targets = b->n_targets,
+                        .step_seqs = b->step_seqs,
                         .step_targets = b->step_targets};
     size_t n = (size_t)b->n_seqs;
     char *p = out;
@@ -134,11 +136,13 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
                        "micro-batch: %d sequences and %d masked tokens in %zu bytes, at most %d "
                        "and %d",
                        head.n_seqs, head.n_targets, n, limits->seqs, limits->targets);
-    if (head.reserved != 0) /* one micro-batch has one form */
-        return err_set(err, ERR_PROTOCOL, "micro-batch: reserved bytes are not zero");
+    if (head.step_seqs < head.n_seqs || head.step_seqs > limits->step_seqs)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: %d sequences in a step of %d, at most %d",
+                       head.n_seqs, head.step_seqs, limits->step_seqs);
     b.n_seqs = head.n_seqs;
     b.n_tokens = head.n_tokens;
     b.n_targets = head.n_targets;
+    b.step_seqs = head.step_seqs;
     b.step_targets = head.step_targets;
     b.samples = (const uint32_t *)(const void *)(p + sizeof head);
     b.starts = (const int32_t *)(const void *)(b.samples + b.n_seqs);
@@ -171,7 +175,8 @@ enum err_code message_facts_read(const void *in, size_t n, struct message_facts 
         return err_set(err, ERR_PROTOCOL, "facts of the run: %zu bytes, not %zu", n, sizeof f);
     memcpy(&f, in, sizeof f);
     if (f.total_steps < 1 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
-        f.steps_per_epoch > STEPS_MAX || f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
+        f.steps_per_epoch > STEPS_MAX || f.last_seqs < 1 || f.last_seqs > SAMPLES_MAX ||
+        f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
         return err_set(err, ERR_PROTOCOL, "facts of the run: out of range");
     for (int i = 0; i < f.n_splits; i++)
         if (f.splits[i].n_batches < 1 || f.splits[i].n_samples < f.splits[i].n_batches ||

@@ -24,20 +24,23 @@
 /* The sequences of a micro-batch, packed end to end, and what the model should answer. */
 struct message_batch {
     int n_seqs;
-    int n_tokens;            /* T = starts[n_seqs] */
-    int n_targets;           /* masked tokens of a language model, else 0 */
-    int64_t step_targets;    /* those of the whole optimizer step, or of this batch in evaluation */
-    const uint32_t *samples; /* [n_seqs]; identity of each, for dropout */
-    const int32_t *starts;   /* [n_seqs + 1]; starts[0] is 0, rising */
-    const int32_t *labels;   /* [n_seqs]; classes, or next-sentence; 0 where there are none */
-    const float *scores;     /* [n_seqs] of a regression; then labels is NULL */
-    const int32_t *rows;     /* [n_targets] 0..T-1, rising: where the masked tokens stand */
+    int n_tokens;              /* T = starts[n_seqs] */
+    int n_targets;             /* masked tokens of a language model, else 0 */
+    int step_seqs;             /* of the whole optimizer step, or of this batch in evaluation */
+    int64_t step_targets;      /* masked tokens of the whole optimizer step, or of this batch in
+                                  evaluation */
+    const uint32_t *samples;   /* [n_seqs]; identity of each, for dropout */
+    const int32_t *starts;     /* [n_seqs + 1]; starts[0] is 0, rising */
+    const int32_t *labels;     /* [n_seqs]; classes, or next-sentence; 0 where there are none */
+    const float *scores;       /* [n_seqs] of a regression; then labels is NULL */
+    const int32_t *rows;       /* [n_targets] 0..T-1, rising: where the masked tokens stand */
     const int32_t *target_ids; /* [n_targets] 0..V-1: what stood there */
 };
 
 /* What a batch may hold under a spec. */
 struct message_limits {
     int seqs;
+    int step_seqs;
     int length;  /* tokens of a sequence */
     int labels;  /* 0..labels-1; 0: scores */
     int targets; /* of a micro-batch */
@@ -57,6 +60,7 @@ struct message_split {
 struct message_facts {
     int64_t total_steps;
     int64_t steps_per_epoch;
+    int64_t last_seqs; /* sequences in the last step of an epoch; all others have batchSize */
     int n_splits;
     struct message_split splits[MESSAGE_SPLITS_MAX];
 };

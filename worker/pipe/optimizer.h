@@ -8,8 +8,9 @@
 #include "api/spec.h"
 
 /* Learning rate of step `step` (0-based) of `total`: rises linearly over the first
- * warmup_ratio * total steps, rounded up, to the full rate, then falls linearly to 0 (SPEC_SCHEDULE_LINEAR) or
- * stays. As in Hugging Face's get_linear_schedule_with_warmup and Trainer. */
+ * warmup_ratio * total steps, rounded up, to the full rate, then falls linearly to 0
+ * (SPEC_SCHEDULE_LINEAR) or stays. As in Hugging Face's get_linear_schedule_with_warmup and
+ * Trainer. */
 double optimizer_rate(const struct spec *spec, int64_t step, int64_t total);
 
 /* What gradients are multiplied with so that their norm is at most max_grad_norm; 1 when that is 0.

@@ -138,6 +138,7 @@ enum err_code piece_round(struct piece *p, int n_seqs, struct piece_sum *sum, st
     struct model_load load = load_of(starts, n_seqs);
     struct stage_input in = {.batch = {.n_seqs = n_seqs,
                                        .n_tokens = starts[n_seqs],
+                                       .step_seqs = n_seqs * PIECE_MICRO_MAX,
                                        .starts = starts,
                                        .labels = p->labels,
                                        .samples = p->samples},

@@ -5,10 +5,10 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-struct schedule schedule_of(const struct plan *plan)
+struct schedule schedule_of(const struct plan *plan, int n_seqs)
 {
     return (struct schedule){.n_stages = plan->n_stages,
-                             .n_microbatches = plan->spec.training.micro_batches,
+                             .n_microbatches = min_int(plan->spec.training.micro_batches, n_seqs),
                              .is_serial = plan->is_serial};
 }
 

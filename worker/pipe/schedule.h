@@ -25,7 +25,9 @@ struct schedule_op {
     int microbatch;
 };
 
-struct schedule schedule_of(const struct plan *plan);
+/* Of a step of `n_seqs` sequences: one that has fewer than there are micro-batches has fewer of
+ * those. */
+struct schedule schedule_of(const struct plan *plan, int n_seqs);
 
 /* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */
 int schedule_in_flight(const struct schedule *s, int stage);

@@ -172,7 +172,7 @@ static void layout(struct stage *s, struct slab *slab)
 
 static void describe(struct stage *s, const struct plan *plan, int index)
 {
-    const struct schedule schedule = schedule_of(plan);
+    const struct schedule schedule = schedule_of(plan, plan->spec.training.batch_size);
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
@@ -311,9 +311,9 @@ static const float *input_of(const struct stage_slot *slot, int i)
 }
 
 /* Shares of one sequence and of one masked token in the step's mean loss. */
-static float sequence_share(const struct stage *s)
+static float sequence_share(const struct stage_slot *slot)
 {
-    return 1.0f / (float)s->plan->spec.training.batch_size;
+    return 1.0f / (float)slot->batch.step_seqs;
 }
 
 static struct lm_targets targets_of(const struct stage *s, const struct stage_slot *slot,
@@ -329,7 +329,7 @@ static struct lm_targets targets_of(const struct stage *s, const struct stage_sl
         .ids = b->target_ids,
         .next = b->labels,
         .factor = 1.0f / (float)(b->step_targets > 0 ? b->step_targets : 1),
-        .next_factor = sequence_share(s),
+        .next_factor = sequence_share(slot),
     };
 }
 
@@ -389,10 +389,11 @@ static void score(struct stage *s, struct stage_slot *slot, bool is_eval, struct
     case MODEL_HEAD_CLASSIFIER:
         loss_predict(s->scores.predictions, s->out, b->n_seqs, m->labels);
         loss_cross_entropy(s->scores.losses, gradient, s->out, b->labels, b->n_seqs, m->labels,
-                           sequence_share(s));
+                           sequence_share(slot));
         break;
     case MODEL_HEAD_REGRESSION:
-        loss_squared(s->scores.losses, gradient, s->out, b->scores, b->n_seqs, sequence_share(s));
+        loss_squared(s->scores.losses, gradient, s->out, b->scores, b->n_seqs,
+                     sequence_share(slot));
         out->predictions = NULL;
         out->values = s->out;
         break;

@@ -36,11 +36,29 @@ static void smooth(double *average, double value, int64_t step)
     *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
 }
 
-/* Milliseconds a micro-batch, of the steps so far. */
+/* Sequences of `step`: the last one of an epoch may have fewer. */
+static int step_seqs(const struct train *t, int64_t step)
+{
+    int batch = t->plan->spec.training.batch_size;
+
+    if ((step + 1) % t->facts.steps_per_epoch == 0 && t->facts.last_seqs < batch)
+        return (int)t->facts.last_seqs;
+    return batch;
+}
+
+/* A smaller step says nothing about the speed of the others, unless there are no others. */
+static bool is_typical(const struct train *t, int64_t step)
+{
+    return t->facts.steps_per_epoch == 1 || step_seqs(t, step) == t->plan->spec.training.batch_size;
+}
+
+/* Milliseconds per micro-batch, of the steps so far. */
 static double stage_ms(struct train *t, int64_t step)
 {
-    int n = t->plan->spec.training.micro_batches;
+    int n = schedule_of(t->plan, step_seqs(t, step)).n_microbatches;
 
+    if (!is_typical(t, step))
+        return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
     smooth(&t->wall_ms, (double)t->compute.wall_ns / 1e6 / n,
            step - 1); /* with the update before */
     smooth(&t->cpu_ms, (double)t->compute.cpu_ns / 1e6 / n, step - 1);
@@ -156,10 +174,12 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
 {
     struct progress *p = &t->progress;
 
-    smooth(&t->seconds_per_step, seconds, step);
-    if (step > 0) /* see smooth() */
-        stretch_add(&t->steps, seconds * 1000);
-    smooth(&t->tokens_per_step, (double)t->tokens, step);
+    if (is_typical(t, step)) {
+        smooth(&t->seconds_per_step, seconds, step);
+        if (step > 0) /* see smooth() */
+            stretch_add(&t->steps, seconds * 1000);
+        smooth(&t->tokens_per_step, (double)t->tokens, step);
+    }
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
     p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
@@ -217,7 +237,7 @@ static void start_counting(struct train *t, int split)
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
-    const struct schedule schedule = schedule_of(t->plan);
+    const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
     int64_t start_ns = clock_now_ns();
     struct message_sum sum;
     struct message_end end;
@@ -327,6 +347,12 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = score_init(&t->score, &t->plan->spec, &t->facts, t->predictions_dir, err);
     for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {
         rc = run_step(t, step, err);
+        if (rc == ERR_OK && step + 1 == t->facts.total_steps && t->updates == 0)
+            rc = err_set(err, ERR_LIMIT,
+                         "nothing was learned: all %lld steps were left out, as their loss or a "
+                         "gradient was not finite; lower spec.training.optimizer.learningRate or "
+                         "check the data and the model to start from",
+                         (long long)t->facts.total_steps);
         if (rc == ERR_OK && is_evaluation_due(t, step + 1))
             rc = evaluate(t, step, err);
     }

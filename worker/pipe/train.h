@@ -44,6 +44,7 @@ struct train {
 /* Train and evaluate to the end. Before the call the link, if any, is ready.
  *
  * Returns ERR_OK; ERR_INVALID for data that does not fit and for a loss that is not finite;
+ * ERR_LIMIT when every step was left out;
  * ERR_IO or ERR_PROTOCOL when a neighbour is lost (then exchange.is_lost is set) or wrong; any
  * other code for a failure of this process.
  */

@@ -166,7 +166,8 @@ static struct batch lengths_step(const int lengths[static N], int n)
 
 static void batch_balance_keeps_the_set_and_evens_out_tokens(void **state)
 {
-    static const int counts[][2] = {{32, 8}, {32, 1}, {32, 32}, {256, 16}, {24, 3}, {1, 1}};
+    static const int counts[][2] = {{32, 8}, {32, 1}, {32, 32}, {256, 16}, {24, 3},
+                                    {1, 1},  {22, 8}, {10, 3},  {33, 32},  {7, 7}};
     int32_t order[N];
     int32_t scratch_order[N];
     int lengths[N];
@@ -185,7 +186,8 @@ static void batch_balance_keeps_the_set_and_evens_out_tokens(void **state)
         for (int i = 0; i < m; i++) {
             int tokens = 0;
 
-            for (int j = i * (n / m); j < (i + 1) * (n / m); j++) {
+            assert_in_range(batch_first(n, m, i + 1) - batch_first(n, m, i), n / m, n / m + 1);
+            for (int j = batch_first(n, m, i); j < batch_first(n, m, i + 1); j++) {
                 assert_in_range(order[j], 0, n - 1);
                 assert_false(seen[order[j]]);
                 seen[order[j]] = true;
@@ -193,6 +195,7 @@ static void batch_balance_keeps_the_set_and_evens_out_tokens(void **state)
             }
             largest = tokens > largest ? tokens : largest;
         }
+        assert_int_equal(batch_first(n, m, m), n);
         /* Unbalanced it would be up to twice the mean. */
         if (n / m >= 4)
             assert_true(largest * m < 1.1 * step.starts[n]);

@@ -39,8 +39,8 @@ static void sampler_never_changes_its_order(void **state)
     uint64_t got[8];
 
     (void)state;
-    sampler_step(&s, 0, got);
-    sampler_step(&s, 26, got + 4);
+    assert_int_equal(sampler_step(&s, 0, got), 4);
+    assert_int_equal(sampler_step(&s, 26, got + 4), 4);
     for (int i = 0; i < 8; i++)
         assert_int_equal(got[i], want[i]);
 }
@@ -83,26 +83,37 @@ static void sampler_orders_look_random(void **state)
     assert_true(chi < 100); /* 49 degrees of freedom: 85 is one in a thousand */
 }
 
-static void sampler_drops_the_rest_that_fills_no_batch(void **state)
+static void sampler_ends_an_epoch_with_a_smaller_batch(void **state)
 {
     struct sampler s = make(3, 10, 4);
-    uint64_t step2[4];
+    uint64_t got[4] = {0};
 
     (void)state;
-    assert_int_equal(sampler_steps_per_epoch(&s), 2);
-    sampler_step(&s, 2, step2);
+    assert_int_equal(sampler_steps_per_epoch(&s), 3);
+    assert_int_equal(sampler_step(&s, 2, got), 2);
+    assert_int_equal(got[0], sampler_at(&s, 0, 8));
+    assert_int_equal(got[1], sampler_at(&s, 0, 9));
+    assert_int_equal(sampler_step(&s, 3, got), 4);
     for (uint64_t i = 0; i < 4; i++)
-        assert_int_equal(step2[i], sampler_at(&s, 1, i));
+        assert_int_equal(got[i], sampler_at(&s, 1, i));
 }
 
-static void sampler_refuses_fewer_samples_than_a_batch(void **state)
+static void sampler_makes_one_step_of_fewer_samples_than_a_batch(void **state)
 {
-    struct sampler s;
-    struct err err;
+    struct sampler s = make(1, 3, 32);
+    uint64_t got[32];
 
     (void)state;
-    assert_int_equal(sampler_init(&s, 1, 31, 32, &err), ERR_INVALID);
-    assert_non_null(strstr(err.text, "31 samples do not fill one batch of 32"));
+    assert_int_equal(sampler_steps_per_epoch(&s), 1);
+    assert_int_equal(sampler_step(&s, 5, got), 3);
+}
+
+static void sampler_refuses_what_it_cannot_deal_with(void **state)
+{
+    struct sampler s;
+
+    (void)state;
+    assert_int_equal(sampler_init(&s, 1, 0, 32, NULL), ERR_INVALID);
     assert_int_equal(sampler_init(&s, 1, 31, 0, NULL), ERR_INVALID);
     assert_int_equal(sampler_init(&s, 1, UINT64_MAX, 1, NULL), ERR_LIMIT);
 }
@@ -114,8 +125,9 @@ int main(void)
         cmocka_unit_test(sampler_never_changes_its_order),
         cmocka_unit_test(sampler_orders_differ_by_seed_and_epoch),
         cmocka_unit_test(sampler_orders_look_random),
-        cmocka_unit_test(sampler_drops_the_rest_that_fills_no_batch),
-        cmocka_unit_test(sampler_refuses_fewer_samples_than_a_batch),
+        cmocka_unit_test(sampler_ends_an_epoch_with_a_smaller_batch),
+        cmocka_unit_test(sampler_makes_one_step_of_fewer_samples_than_a_batch),
+        cmocka_unit_test(sampler_refuses_what_it_cannot_deal_with),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

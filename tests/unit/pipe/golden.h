@@ -290,6 +290,7 @@ static inline struct stage_input input_of(const struct run *r, int first, struct
     return (struct stage_input){.batch = {.n_seqs = N_SEQS,
                                           .n_tokens = t,
                                           .n_targets = n,
+                                          .step_seqs = BATCH,
                                           .step_targets = step_targets(r, first / BATCH),
                                           .samples = a->samples,
                                           .starts = a->starts,

@@ -85,8 +85,9 @@ static void feed_facts_follow_from_the_data_and_the_spec(void **state)
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     feed_facts(&f, &spec, &facts);
-    assert_int_equal(facts.steps_per_epoch, N_TRAIN / 4);
-    assert_int_equal(facts.total_steps, 3 * (N_TRAIN / 4));
+    assert_int_equal(facts.steps_per_epoch, 3); /* 4, 4 and 2 of 10 */
+    assert_int_equal(facts.last_seqs, 2);
+    assert_int_equal(facts.total_steps, 3 * 3);
     assert_int_equal(facts.n_splits, 1); /* the mismatched one is not there */
     assert_int_equal(facts.splits[0].n_batches, 3);
     assert_int_equal(facts.splits[0].n_samples, N_DEV);
@@ -105,16 +106,44 @@ static void feed_train_gives_every_sample_of_a_step_once(void **state)
 
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    for (int64_t step = 0; step < 2; step++) {
+    for (int64_t step = 0; step < 3; step++) {
         for (int m = 0; m < 2; m++) {
             struct feed_batch b;
+            int n = step < 2 ? 2 : 1;
 
             assert_int_equal(feed_train(&f, step, m, &b, NULL), ERR_OK);
-            assert_int_equal(b.batch.n_seqs, 2);
+            assert_int_equal(b.batch.n_seqs, n);
+            assert_int_equal(b.batch.step_seqs, 2 * n);
             for (int i = 0; i < b.batch.n_seqs; i++) {
                 assert_false(seen[b.batch.samples[i]]);
                 seen[b.batch.samples[i]] = true;
             }
+        }
+    }
+    feed_deinit(&f);
+}
+
+/* 10 samples in steps of 8 and 2, of as many micro-batches as have something to do. */
+static void feed_makes_no_micro_batch_without_a_sequence(void **state)
+{
+    static const int wants[2][4] = {{2, 2, 2, 2}, {1, 1, 0, 0}};
+    struct spec spec = make_spec();
+    struct message_facts facts;
+    struct feed f;
+
+    (void)state;
+    spec.training.batch_size = 8;
+    spec.training.micro_batches = 4;
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    feed_facts(&f, &spec, &facts);
+    assert_int_equal(facts.steps_per_epoch, 2);
+    for (int64_t step = 0; step < 2; step++) {
+        struct feed_batch b;
+
+        for (int m = 0; m < 4 && wants[step][m] > 0; m++) {
+            assert_int_equal(feed_train(&f, step, m, &b, NULL), ERR_OK);
+            assert_int_equal(b.batch.n_seqs, wants[step][m]);
+            assert_int_equal(b.batch.step_seqs, step == 0 ? 8 : 2);
         }
     }
     feed_deinit(&f);
@@ -375,9 +404,6 @@ static void feed_init_names_what_does_not_fit(void **state)
     assert_int_equal(open_feed(&f, &spec, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "spec.model.vocabSize"));
     spec = make_spec();
-    spec.training.batch_size = 16;
-    assert_int_equal(open_feed(&f, &spec, &err), ERR_INVALID);
-    spec = make_spec();
     p.folder = "/nonexistent";
     assert_int_equal(feed_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "vocab.txt"));
@@ -391,6 +417,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(feed_facts_follow_from_the_data_and_the_spec),
         cmocka_unit_test(feed_train_gives_every_sample_of_a_step_once),
+        cmocka_unit_test(feed_makes_no_micro_batch_without_a_sequence),
         cmocka_unit_test(feed_train_is_a_function_of_the_step),
         cmocka_unit_test(feed_eval_ends_with_a_smaller_batch),
         cmocka_unit_test(feed_train_gives_every_sample_its_own_words),

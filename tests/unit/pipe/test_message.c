@@ -15,8 +15,12 @@
 #define TARGETS 5
 #define VOCAB   50
 
-static const struct message_limits limits = {
-    .seqs = MAX_SEQS, .length = MAX_LENGTH, .labels = LABELS, .targets = TARGETS, .vocab = VOCAB};
+static const struct message_limits limits = {.seqs = MAX_SEQS,
+                                             .step_seqs = 2 * MAX_SEQS,
+                                             .length = MAX_LENGTH,
+                                             .labels = LABELS,
+                                             .targets = TARGETS,
+                                             .vocab = VOCAB};
 static _Alignas(8) char bytes[4096];
 
 static size_t write_good(void)
@@ -29,6 +33,7 @@ static size_t write_good(void)
     struct message_batch b = {.n_seqs = 3,
                               .n_tokens = 14,
                               .n_targets = 3,
+                              .step_seqs = 5,
                               .step_targets = 8,
                               .starts = starts,
                               .labels = labels,
@@ -59,6 +64,7 @@ static void message_batch_reads_back_what_was_written(void **state)
     assert_int_equal(b.samples[1], 4000000000u);
     assert_null(b.scores);
     assert_int_equal(b.n_targets, 3);
+    assert_int_equal(b.step_seqs, 5);
     assert_int_equal(b.step_targets, 8);
     assert_int_equal(b.rows[2], 13);
     assert_int_equal(b.target_ids[0], 7);
@@ -69,9 +75,13 @@ static void message_batch_carries_the_scores_of_a_regression(void **state)
     static const int32_t starts[] = {0, 2, 3};
     static const uint32_t samples[] = {1, 2};
     float scores[] = {-0.5f, 4.25f};
-    struct message_batch b = {
-        .n_seqs = 2, .n_tokens = 3, .starts = starts, .scores = scores, .samples = samples};
-    struct message_limits numbers = {.seqs = MAX_SEQS, .length = MAX_LENGTH};
+    struct message_batch b = {.n_seqs = 2,
+                              .n_tokens = 3,
+                              .step_seqs = 2,
+                              .starts = starts,
+                              .scores = scores,
+                              .samples = samples};
+    struct message_limits numbers = {.seqs = MAX_SEQS, .step_seqs = MAX_SEQS, .length = MAX_LENGTH};
     size_t n = message_batch_write(&b, bytes);
     struct message_batch got;
 
@@ -113,6 +123,7 @@ static void message_batch_with_any_wrong_number_is_refused_or_in_bounds(void **s
             if (read_batch(n, &b) != ERR_OK)
                 continue;
             assert_in_range(b.n_seqs, 1, MAX_SEQS);
+            assert_in_range(b.step_seqs, b.n_seqs, limits.step_seqs);
             assert_int_equal(b.starts[b.n_seqs], b.n_tokens);
             for (int i = 0; i < b.n_seqs; i++) {
                 assert_in_range(b.starts[i + 1] - b.starts[i], 1, MAX_LENGTH);
@@ -152,6 +163,7 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     struct message_end end = {.loss = {.sum = 3, .n = 12, .n_seqs = 12}, .n_stages = 1};
     struct message_facts facts = {.total_steps = 10,
                                   .steps_per_epoch = 5,
+                                  .last_seqs = 3,
                                   .n_splits = 1,
                                   .splits = {{.n_samples = 7, .n_batches = 2}}};
     struct message_end got_end;
@@ -174,6 +186,11 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
                      ERR_PROTOCOL);
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL), ERR_OK);
+    facts.last_seqs = 0;
+    assert_int_equal(
+        message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
+        ERR_PROTOCOL);
+    facts.last_seqs = 3;
     facts.splits[0].n_batches = 8;
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),

@@ -58,6 +58,7 @@ static void make_input(int64_t step, struct stage_input *in)
     starts[N_SEQS] = t;
     *in = (struct stage_input){.batch = {.n_seqs = N_SEQS,
                                          .n_tokens = t,
+                                         .step_seqs = N_SEQS,
                                          .starts = starts,
                                          .labels = labels,
                                          .samples = samples},

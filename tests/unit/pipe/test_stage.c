@@ -113,6 +113,7 @@ static void make_input(const struct spec *spec, int64_t step, int micro, struct 
     starts[n] = t;
     *in = (struct stage_input){.batch = {.n_seqs = n,
                                          .n_tokens = t,
+                                         .step_seqs = spec->training.batch_size,
                                          .starts = starts,
                                          .labels = limits.labels > 0 ? labels : NULL,
                                          .scores = limits.labels > 0 ? NULL : scores,
@@ -378,7 +379,7 @@ static struct run *run_schedule(bool is_serial, bool recompute)
     assert_non_null(r);
     make_plan(&r->plan, &kind, (const int[]){3, 2, 2}, 3);
     r->plan.is_serial = is_serial;
-    schedule = schedule_of(&r->plan);
+    schedule = schedule_of(&r->plan, r->plan.spec.training.batch_size);
     for (int s = 0; s < 3; s++)
         assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
     while (at[0] < schedule_length(&schedule))

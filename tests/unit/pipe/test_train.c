@@ -1,5 +1,6 @@
 #include "pipe/train.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -152,11 +153,145 @@ static void check_row(void **state)
     assert_int_equal(allocations_of(row, 3 * EPOCH), once);
 }
 
+/* --- what is learned --- */
+
+/* A trained model of one stage. */
+struct trained {
+    struct plan plan;
+    struct stage stage;
+    struct progress progress;
+    enum err_code rc;
+    struct err err;
+};
+
+static struct trained *run(const struct plan *plan, bool is_broken)
+{
+    struct trained *t = calloc(1, sizeof *t);
+    struct board board;
+    struct feed feed;
+    struct feed_params params = {.folder = folder};
+    struct train train = {.board = &board, .feed = &feed};
+
+    assert_non_null(t);
+    t->plan = *plan;
+    params.spec = &t->plan.spec;
+    train.plan = &t->plan;
+    train.stage = &t->stage;
+    assert_int_equal(gemm_setup(1, NULL), ERR_OK);
+    assert_int_equal(stage_init(&t->stage, &t->plan, 0, NULL), ERR_OK);
+    assert_int_equal(feed_init(&feed, &params, NULL), ERR_OK);
+    if (is_broken)
+        t->stage.weights.units[0].params[6 * 32] = NAN; /* of "b", which is everywhere */
+    board_init(&board);
+    train.meta = malloc(train_meta_bytes(&t->plan));
+    assert_non_null(train.meta);
+    t->rc = train_run(&train, &t->err);
+    t->progress = train.progress;
+    free(train.meta);
+    board_deinit(&board);
+    feed_deinit(&feed);
+    return t;
+}
+
+static void trained_free(struct trained *t)
+{
+    stage_deinit(&t->stage);
+    free(t);
+}
+
+/* The largest difference of a weight, relative to how far weights are from 0. */
+static double difference(const struct trained *a, const struct trained *b)
+{
+    double most = 0, size = 0;
+
+    for (int u = 0; u < model_units(&a->plan.spec.model); u++)
+        for (size_t i = 0; i < model_unit_params(&a->plan.spec.model, u); i++) {
+            double x = (double)a->stage.weights.units[u].params[i];
+            double y = (double)b->stage.weights.units[u].params[i];
+
+            most = fmax(most, fabs(x - y));
+            size = fmax(size, fabs(x));
+        }
+    return most / size;
+}
+
+static struct plan make_sgd_plan(int batch, int n_micro, int n_steps)
+{
+    static const struct row row = {
+        .task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_SGD};
+    struct plan plan;
+
+    make_plan(&plan, &row, n_steps);
+    plan.spec.training.batch_size = batch;
+    plan.spec.training.micro_batches = n_micro;
+    plan.spec.training.dropout = 0;
+    plan.spec.training.max_grad_norm = 0;
+    plan.spec.training.learning_rate = 0.1;
+    return plan;
+}
+
+/* 24 rows are less than a batch of 40, and a whole one of 24. */
+static void train_weighs_a_smaller_batch_by_its_own_sequences(void **state)
+{
+    struct plan whole = make_sgd_plan(N_ROWS, 4, 3);
+    struct plan part = make_sgd_plan(40, 4, 3);
+    struct trained *a = run(&whole, false);
+    struct trained *b = run(&part, false);
+
+    (void)state;
+    assert_int_equal(a->rc, ERR_OK);
+    assert_int_equal(b->rc, ERR_OK);
+    assert_true(difference(a, b) == 0);
+    assert_true(a->progress.loss == b->progress.loss);
+    trained_free(a);
+    trained_free(b);
+}
+
+/* An epoch is 10, 10 and 4 sequences: with ten micro-batches the last step has only four. */
+static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **state)
+{
+    static const int counts[] = {2, 5, 10};
+    struct plan one = make_sgd_plan(10, 1, 6);
+    struct trained *a = run(&one, false);
+
+    (void)state;
+    assert_int_equal(a->rc, ERR_OK);
+    assert_int_equal(a->progress.epoch, 2);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct plan many = make_sgd_plan(10, counts[i], 6);
+        struct trained *b = run(&many, false);
+
+        assert_int_equal(b->rc, ERR_OK);
+        assert_true(difference(a, b) < 1e-5);
+        trained_free(b);
+    }
+    trained_free(a);
+}
+
+static void train_fails_when_every_step_was_left_out(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 3);
+    struct trained *t;
+
+    (void)state;
+    plan.spec.training.non_finite = SPEC_NON_FINITE_SKIP;
+    t = run(&plan, true);
+    assert_int_equal(t->rc, ERR_LIMIT);
+    assert_int_equal(t->progress.skipped_steps, 3);
+    assert_non_null(strstr(t->err.text, "nothing was learned: all 3 steps were left out"));
+    trained_free(t);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_ROW_TESTS];
+    enum { N_OWN = 3 };
+    struct CMUnitTest tests[N_OWN + N_ROW_TESTS] = {
+        cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
+        cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
+        cmocka_unit_test(train_fails_when_every_step_was_left_out),
+    };
 
     for (size_t i = 0; i < N_ROW_TESTS; i++)
-        tests[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
