@@ -87,9 +87,15 @@ static bool is_escape(const char *s, size_t n)
     return true;
 }
 
-/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters, \u0000,
- * numbers in other notations. One pass over the text before it is parsed. */
-static enum err_code check_text(const char *text, size_t len, struct err *err)
+static bool is_escaped_nul(const char *s, size_t n)
+{
+    return n >= 6 && memcmp(s, "\\u0000", 6) == 0;
+}
+
+/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters, \u0000
+ * (unless `out_nuls` is there to count them), numbers in other notations. One pass over the text
+ * before it is parsed. */
+static enum err_code check_text(const char *text, size_t len, size_t *out_nuls, struct err *err)
 {
     bool in_string = false;
     int depth = 0;
@@ -108,8 +114,10 @@ static enum err_code check_text(const char *text, size_t len, struct err *err)
         if (in_string && c == '\\') {
             if (!is_escape(text + i, len - i))
                 return err_set(err, ERR_INVALID, "byte %zu: nothing that a backslash escapes", i);
-            if (len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+            if (is_escaped_nul(text + i, len - i) && !out_nuls)
                 return err_set(err, ERR_INVALID, "byte %zu: a string holds \\u0000", i);
+            if (is_escaped_nul(text + i, len - i))
+                ++*out_nuls;
             step = 2;
         } else if (c == '"') {
             in_string = !in_string;
@@ -179,27 +187,17 @@ static enum err_code check_values(const cJSON *node, struct err *err)
     return ERR_OK;
 }
 
-enum err_code json_parse(const char *text, size_t len, struct json **out, struct err *err)
+/* `text` has passed check_text(). */
+static enum err_code parse_checked(const char *text, size_t len, struct json **out, struct err *err)
 {
     const char *end = NULL;
-    enum err_code rc;
-    cJSON *root;
+    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    enum err_code rc = ERR_OK;
 
-    if (len > JSON_TEXT_MAX_BYTES)
-        return err_set(err, ERR_LIMIT, "JSON text above %zu bytes", JSON_TEXT_MAX_BYTES);
-    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
-        text += 3;
-        len -= 3;
-    }
-    rc = check_text(text, len, err);
-    if (rc != ERR_OK)
-        return rc;
-    root = cJSON_ParseWithLengthOpts(text, len, &end, false);
     if (!root)
         return err_set(err, ERR_INVALID, "not JSON at byte %zu", end ? (size_t)(end - text) : 0);
     while (end < text + len && strchr(" \t\r\n", *end))
         end++;
-    rc = ERR_OK;
     if (end != text + len)
         rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));
     if (rc == ERR_OK)
@@ -210,6 +208,53 @@ enum err_code json_parse(const char *text, size_t len, struct json **out, struct
     }
     *out = (struct json *)(void *)root;
     return ERR_OK;
+}
+
+/* The parser behind us ends a string at a NUL. The replacement has the same length. */
+static enum err_code parse_without_nuls(const char *text, size_t len, struct json **out,
+                                        struct err *err)
+{
+    char *copy = malloc(len);
+    enum err_code rc;
+
+    if (!copy)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of JSON", len);
+    memcpy(copy, text, len);
+    for (size_t i = 0; i < len; i += copy[i] == '\\' ? 2 : 1)
+        if (is_escaped_nul(copy + i, len - i))
+            memcpy(copy + i, "\\ufffd", 6);
+    rc = parse_checked(copy, len, out, err);
+    free(copy);
+    return rc;
+}
+
+static enum err_code parse(const char *text, size_t len, bool is_tolerant, struct json **out,
+                           struct err *err)
+{
+    size_t n_nuls = 0;
+    enum err_code rc;
+
+    if (len > JSON_TEXT_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "JSON text above %zu bytes", JSON_TEXT_MAX_BYTES);
+    if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
+        text += 3;
+        len -= 3;
+    }
+    rc = check_text(text, len, is_tolerant ? &n_nuls : NULL, err);
+    if (rc != ERR_OK)
+        return rc;
+    return n_nuls > 0 ? parse_without_nuls(text, len, out, err)
+                      : parse_checked(text, len, out, err);
+}
+
+enum err_code json_parse(const char *text, size_t len, struct json **out, struct err *err)
+{
+    return parse(text, len, false, out, err);
+}
+
+enum err_code json_parse_tolerant(const char *text, size_t len, struct json **out, struct err *err)
+{
+    return parse(text, len, true, out, err);
 }
 
 void json_free(struct json *root)

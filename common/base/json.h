@@ -36,6 +36,10 @@ enum json_kind {
  * json_free(). ERR_INVALID and ERR_LIMIT name the place. */
 MUST_CHECK enum err_code json_parse(const char *text, size_t len, struct json **out,
                                     struct err *err);
+/* The same for what an API server sends, where any user may put `\u0000` into a text: in a string
+ * or a key it is read as U+FFFD instead of refusing the whole document. */
+MUST_CHECK enum err_code json_parse_tolerant(const char *text, size_t len, struct json **out,
+                                             struct err *err);
 void json_free(struct json *root);
 
 enum json_kind json_kind_of(const struct json *v);

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "kube/bucket.h"
+#include "kube/page.h"
 #include "kube/status.h"
 
 #define PATH_MAX_BYTES    8192 /* a continue token alone can have 2,000 */
@@ -181,7 +182,8 @@ static enum err_code prepare(struct kube_client *c, const struct kube_request *r
 enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
                          struct http_handler handler, uint64_t *out_id, struct err *err)
 {
-    const char *const headers[] = {"Accept: " TYPE_JSON, c->agent_line, NULL};
+    const char *const headers[] = {request->accept ? request->accept : "Accept: " TYPE_JSON,
+                                   c->agent_line, NULL};
     struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
     struct http_request http = {0};
     enum err_code rc = prepare(c, request, &url, &http, err);
@@ -233,22 +235,31 @@ static enum err_code call_once(struct kube_client *c, const struct kube_request 
     return rc;
 }
 
-/* Send it and wait. *out_json, if asked for, is what a 2xx response held. */
+/* Send it and wait for a 2xx response: http_response_deinit() is the caller's, always. */
+static enum err_code call_raw(struct kube_client *c, const struct kube_request *request,
+                              struct http_response *out, struct err *err)
+{
+    enum err_code rc = call_once(c, request, out, err);
+
+    if (rc == ERR_OK && out->status == 401 && c->config.token_file) {
+        http_response_deinit(out);
+        c->is_stale = true;
+        rc = call_once(c, request, out, err);
+    }
+    if (rc == ERR_OK && kube_status_code(out->status) != ERR_OK)
+        rc = kube_refused(c, out, err);
+    return rc;
+}
+
+/* *out_json, if asked for, is what the response held. */
 static enum err_code call(struct kube_client *c, const struct kube_request *request,
                           struct json **out_json, struct err *err)
 {
     struct http_response response = {0};
-    enum err_code rc = call_once(c, request, &response, err);
+    enum err_code rc = call_raw(c, request, &response, err);
 
-    if (rc == ERR_OK && response.status == 401 && c->config.token_file) {
-        http_response_deinit(&response);
-        c->is_stale = true;
-        rc = call_once(c, request, &response, err);
-    }
-    if (rc == ERR_OK && kube_status_code(response.status) != ERR_OK)
-        rc = kube_refused(c, &response, err);
-    else if (rc == ERR_OK && out_json)
-        rc = json_parse(buf_text(&response.body), response.body.len, out_json, err);
+    if (rc == ERR_OK && out_json)
+        rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out_json, err);
     http_response_deinit(&response);
     return rc;
 }
@@ -294,18 +305,42 @@ enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref, struct
     return named(call_ref(c, ref, &request, out, err), "get", ref, err);
 }
 
-static enum err_code list_page(struct kube_client *c, const struct kube_ref *ref,
-                               const char *position, struct json **out, struct err *err)
+static enum err_code get_page(struct kube_client *c, const struct kube_ref *ref,
+                              const char *position, int n_objects, struct http_response *out,
+                              struct err *err)
 {
     struct kube_request request = {.deadline_ms = PAGE_MS,
                                    .response_max_bytes = KUBE_PAGE_MAX_BYTES};
     struct buf path = {.max = PATH_MAX_BYTES};
-    enum err_code rc = kube_list_path(ref, position, &path, err);
+    enum err_code rc = kube_list_path(ref, position, n_objects, &path, err);
 
     request.path = path.data;
     if (rc == ERR_OK)
-        rc = call(c, &request, out, err);
+        rc = call_raw(c, &request, out, err);
     buf_deinit(&path);
+    return rc;
+}
+
+static void ignore_skipped(void *ctx, const struct json *identity, const struct err *err)
+{
+    (void)ctx;
+    (void)identity;
+    (void)err;
+}
+
+/* Hand over what a page holds and move `position` on; "" after the last page. */
+static enum err_code take_page(const struct http_response *response, struct kube_lister lister,
+                               char position[static PATH_MAX_BYTES], struct err *err)
+{
+    struct page_sink sink = {lister.ctx, lister.on_item, ignore_skipped};
+    struct json *metadata = NULL;
+    enum err_code rc =
+        page_read(buf_text(&response->body), response->body.len, sink, &metadata, err);
+
+    if (rc == ERR_OK)
+        (void)snprintf(position, PATH_MAX_BYTES, "%s",
+                       json_string(json_get(metadata, "continue"), ""));
+    json_free(metadata);
     return rc;
 }
 
@@ -313,23 +348,26 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
                         struct kube_lister lister, struct err *err)
 {
     char position[PATH_MAX_BYTES] = "";
+    int n_objects = KUBE_PAGE_OBJECTS;
+    bool is_done = false;
     enum err_code rc = ERR_OK;
 
-    for (int i = 0; rc == ERR_OK && i < PAGES_MAX; i++) {
-        struct json *page = NULL;
-        const struct json *item;
+    for (int i = 0; rc == ERR_OK && !is_done && i < PAGES_MAX; i++) {
+        struct http_response response = {0};
 
-        rc = list_page(c, ref, position, &page, err);
-        item = json_first(json_get(page, "items"));
-        for (; rc == ERR_OK && item; item = json_next(item))
-            rc = lister.on_item(lister.ctx, item, err);
-        (void)snprintf(position, sizeof position, "%s",
-                       json_string(json_path(page, "metadata.continue"), ""));
-        json_free(page);
-        if (rc == ERR_OK && position[0] == '\0')
-            return ERR_OK;
+        rc = get_page(c, ref, position, n_objects, &response, err);
+        if (rc == ERR_LIMIT && n_objects > 1) {
+            n_objects /= 2;
+            rc = ERR_OK;
+        } else if (rc == ERR_LIMIT) {
+            rc = err_wrap(err, rc, "a single object");
+        } else if (rc == ERR_OK) {
+            rc = take_page(&response, lister, position, err);
+            is_done = position[0] == '\0';
+        }
+        http_response_deinit(&response);
     }
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !is_done)
         rc = err_set(err, ERR_LIMIT, "more than %d pages", PAGES_MAX);
     return named(rc, "list", ref, err);
 }

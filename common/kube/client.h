@@ -24,7 +24,7 @@
 
 #define KUBE_CALL_MS          30000
 #define KUBE_OBJECT_MAX_BYTES ((size_t)4 << 20)  /* a single object: etcd takes 1.5 MB */
-#define KUBE_PAGE_MAX_BYTES   ((size_t)48 << 20) /* a page of a list */
+#define KUBE_PAGE_MAX_BYTES   ((size_t)16 << 20) /* a page of a list */
 #define KUBE_TOKEN_AGE_MS     60000
 
 struct kube_options {
@@ -55,7 +55,9 @@ MUST_CHECK enum err_code kube_get(struct kube_client *c, const struct kube_ref *
                                   struct json **out, struct err *err);
 
 /* Every object of a collection, page by page: `on_item` gets each, borrowed for the call, and ends
- * the listing with anything but ERR_OK. A page that expired meanwhile is ERR_GONE: start again. */
+ * the listing with anything but ERR_OK. Objects that cannot be parsed are left out. A page above
+ * KUBE_PAGE_MAX_BYTES is asked for again with fewer objects; ERR_LIMIT when a single one is larger.
+ * A page that expired meanwhile is ERR_GONE: start again. */
 struct kube_lister {
     void *ctx;
     enum err_code (*on_item)(void *ctx, const struct json *object, struct err *err);
@@ -90,6 +92,7 @@ MUST_CHECK enum err_code kube_delete(struct kube_client *c, const struct kube_re
 struct kube_request {
     const char *method; /* NULL: GET */
     const char *path;   /* from kube_ref_path(), with its query */
+    const char *accept; /* a whole header line; NULL: JSON */
     const char *content_type;
     const char *body;
     int64_t deadline_ms;       /* 0: KUBE_CALL_MS */

@@ -16,7 +16,13 @@ enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct 
         const char *end = memchr(bytes, '\n', n);
         size_t part = end ? (size_t)(end - bytes) : n;
 
-        if (end && f->partial.len == 0 && part <= f->partial.max) {
+        if (f->is_skipping) {
+            f->is_skipping = !end;
+        } else if (part > f->partial.max - f->partial.len) {
+            buf_deinit(&f->partial);
+            f->is_skipping = !end;
+            sink.on_long(sink.ctx);
+        } else if (end && f->partial.len == 0) {
             rc = hand_over(sink, bytes, part, err); /* the usual case: nothing is copied */
         } else {
             rc = buf_add(&f->partial, bytes, part, err);
@@ -28,10 +34,11 @@ enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct 
         bytes += part + (end ? 1 : 0);
         n -= part + (end ? 1 : 0);
     }
-    return rc == ERR_LIMIT ? err_wrap(err, rc, "line too long") : rc;
+    return rc;
 }
 
 void framer_reset(struct framer *f)
 {
     buf_deinit(&f->partial); /* a long line should not cost memory for ever */
+    f->is_skipping = false;
 }

@@ -84,13 +84,13 @@ enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *out, struct 
     return rc;
 }
 
-enum err_code kube_list_path(const struct kube_ref *ref, const char *position, struct buf *out,
-                             struct err *err)
+enum err_code kube_list_path(const struct kube_ref *ref, const char *position, int n_objects,
+                             struct buf *out, struct err *err)
 {
     char limit[16];
     enum err_code rc = kube_ref_path(ref, out, err);
 
-    (void)snprintf(limit, sizeof limit, "%d", KUBE_PAGE_OBJECTS);
+    (void)snprintf(limit, sizeof limit, "%d", n_objects);
     if (rc == ERR_OK)
         rc = kube_add_query(out, "limit", limit, err);
     if (rc == ERR_OK && *position)

@@ -9,7 +9,7 @@
 
 #include "base/buf.h"
 
-#define KUBE_PAGE_OBJECTS 500
+#define KUBE_PAGE_OBJECTS 100 /* at first; fewer where they are large */
 
 /* A resource type as the API server names it in paths. */
 struct kube_resource {
@@ -50,10 +50,10 @@ MUST_CHECK enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *o
 MUST_CHECK enum err_code kube_add_query(struct buf *path, const char *name, const char *value,
                                         struct err *err);
 
-/* Append the path of one page of a collection: the one after `position`, the `metadata.continue` of
- * the page before, or the first for "". */
+/* Append the path of one page of at most `n_objects` of a collection: the one after `position`, the
+ * `metadata.continue` of the page before, or the first for "". */
 MUST_CHECK enum err_code kube_list_path(const struct kube_ref *ref, const char *position,
-                                        struct buf *out, struct err *err);
+                                        int n_objects, struct buf *out, struct err *err);
 
 /* "pods default/mnli-r0-s0-a1", for messages. */
 void kube_ref_text(const struct kube_ref *ref, char *out, size_t out_bytes);

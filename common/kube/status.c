@@ -59,7 +59,7 @@ enum err_code kube_status_error(int status, const char *body, size_t n, struct e
     char line[200];
     enum err_code rc;
 
-    if (n > 0 && json_parse(body, n, &object, NULL) == ERR_OK) {
+    if (n > 0 && json_parse_tolerant(body, n, &object, NULL) == ERR_OK) {
         rc = error_of(status, json_string(json_get(object, "message"), ""), err);
         json_free(object);
         return rc;

@@ -6,19 +6,19 @@
 #include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/jsonw.h"
 #include "kube/backoff.h"
 #include "kube/framer.h"
 #include "kube/known.h"
+#include "kube/page.h"
 #include "kube/status.h"
 
-#define PATH_MAX_BYTES     8192
-#define POSITION_BYTES     6144 /* of a continue token */
-#define VERSION_BYTES      128
-#define PAGE_MS            60000
-#define WATCH_SHORT_MS     1000   /* one that ends sooner without an event has failed */
-#define WATCH_CALM_MS      120000 /* one that lasts longer wipes out the failures before */
-#define VANISHED_MAX_BYTES 2048
+#define PATH_MAX_BYTES  8192
+#define POSITION_BYTES  6144 /* of a continue token */
+#define VERSION_BYTES   128
+#define PAGE_MS         60000
+#define WATCH_SHORT_MS  1000   /* one that ends sooner without an event has failed */
+#define WATCH_CALM_MS   120000 /* one that lasts longer wipes out the failures before */
+#define ACCEPT_METADATA "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 struct kube_watch {
     struct kube_client *client; /* borrowed */
@@ -29,6 +29,9 @@ struct kube_watch {
     char version[VERSION_BYTES];   /* where to watch from; "": a list is due */
     char position[POSITION_BYTES]; /* the next page of the list; "": the first */
     uint64_t list;                 /* number of the current or last list */
+    int page_objects;              /* asked for per page; 0: between two lists */
+    bool is_metadata_only;         /* the object at `position` is too large to be read */
+    bool is_incomplete;            /* a line was lost: list again when the watch ends */
     struct known known;
     struct framer framer;
     bool is_synced;
@@ -143,15 +146,17 @@ static void back_off(struct kube_watch *w, const struct err *err)
     w->retry_ms = clock_now_ms() + wait_ms;
     w->state = KUBE_WATCH_BACKOFF;
     w->position[0] = '\0'; /* a list starts over: its first pages are old by then */
+    w->page_objects = 0;
+    w->is_metadata_only = false;
     if (!keeps_place(err->code))
         w->version[0] = '\0';
     if (w->watcher.on_error)
         w->watcher.on_error(w->watcher.ctx, err, wait_ms);
 }
 
-static void set_version(struct kube_watch *w, const struct json *object)
+static void set_version(struct kube_watch *w, const struct json *metadata)
 {
-    const char *version = json_string(json_path(object, "metadata.resourceVersion"), "");
+    const char *version = json_string(json_get(metadata, "resourceVersion"), "");
 
     if (*version && strlen(version) < sizeof w->version)
         (void)snprintf(w->version, sizeof w->version, "%s", version);
@@ -167,29 +172,33 @@ static void report(struct kube_watch *w, enum kube_change change, const struct j
 /* Of an object that vanished unseen only this much is left. */
 static void report_vanished(void *ctx, const struct known_object *o)
 {
-    struct buf text = {.max = VANISHED_MAX_BYTES};
-    struct json *object = NULL;
-    struct jsonw out;
+    struct json *object = page_identity(o->namespace, o->name, o->uid, "");
 
-    jsonw_init(&out, &text);
-    jsonw_open_object(&out, NULL);
-    jsonw_open_object(&out, "metadata");
-    if (*o->namespace)
-        jsonw_string(&out, "namespace", o->namespace);
-    jsonw_string(&out, "name", o->name);
-    jsonw_string(&out, "uid", o->uid);
-    jsonw_close(&out);
-    jsonw_close(&out);
-    if (jsonw_finish(&out, NULL) == ERR_OK &&
-        json_parse(text.data, text.len, &object, NULL) == ERR_OK)
+    if (object)
         report(ctx, KUBE_DELETED, object);
     json_free(object);
-    buf_deinit(&text);
+}
+
+/* `identity` is borrowed; NULL: not even that much of the object could be read. */
+static void skip(void *ctx, const struct json *identity, const struct err *err)
+{
+    struct kube_watch *w = ctx;
+    const struct json *metadata = json_get(identity, "metadata");
+    struct known_object *known =
+        known_find(&w->known, json_string(json_get(metadata, "namespace"), ""),
+                   json_string(json_get(metadata, "name"), ""));
+
+    if (known && strcmp(known->uid, json_string(json_get(metadata, "uid"), "")) == 0)
+        known->list = w->list; /* it is still there */
+    w->counts.n_skipped++;
+    if (w->watcher.on_skipped)
+        w->watcher.on_skipped(w->watcher.ctx, identity, err);
 }
 
 /* An object exists, says a list or a watch. */
-static enum err_code see(struct kube_watch *w, const struct json *object, struct err *err)
+static enum err_code see(void *ctx, const struct json *object, struct err *err)
 {
+    struct kube_watch *w = ctx;
     const struct json *metadata = json_get(object, "metadata");
     const char *namespace = json_string(json_get(metadata, "namespace"), "");
     const char *name = json_string(json_get(metadata, "name"), "");
@@ -236,16 +245,49 @@ static void forget(struct kube_watch *w, const struct json *object)
 
 /* --- watching --- */
 
+/* An event that cannot be parsed: go on behind it. */
+static void skip_line(struct kube_watch *w, struct jsonraw line, const struct err *err)
+{
+    struct jsonraw part;
+    struct json *identity = NULL;
+    bool is_deleted = jsonraw_member(line, "type", &part) && part.len == strlen("\"DELETED\"") &&
+                      memcmp(part.text, "\"DELETED\"", part.len) == 0;
+
+    if (jsonraw_member(line, "object", &part))
+        identity = page_identify(part);
+    w->is_incomplete |= !identity;
+    skip(w, identity, err);
+    if (identity && is_deleted)
+        forget(w, identity);
+    set_version(w, json_get(identity, "metadata"));
+    json_free(identity);
+}
+
+static void on_long(void *ctx)
+{
+    struct kube_watch *w = ctx;
+    struct err err;
+
+    (void)err_set(&err, ERR_LIMIT, "watch event above %zu bytes", KUBE_LINE_MAX_BYTES);
+    w->is_incomplete = true;
+    skip(w, NULL, &err);
+}
+
 static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *err)
 {
     struct kube_watch *w = ctx;
     struct json *event = NULL;
     const struct json *object;
     const char *type;
-    enum err_code rc = json_parse(line, n, &event, err);
+    struct err why;
+    enum err_code rc = json_parse_tolerant(line, n, &event, &why);
 
-    if (rc != ERR_OK)
-        return err_wrap(err, ERR_PROTOCOL, "watch event");
+    if (rc == ERR_NO_MEMORY)
+        return err_set(err, rc, "watch event: %s", why.text);
+    if (rc != ERR_OK) {
+        skip_line(w, (struct jsonraw){line, n}, &why);
+        return ERR_OK;
+    }
     type = json_string(json_get(event, "type"), "");
     object = json_get(event, "object");
     if (strcmp(type, "ERROR") == 0) {
@@ -262,7 +304,7 @@ static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *
         w->counts.n_ignored++;
     }
     if (rc == ERR_OK) {
-        set_version(w, object);
+        set_version(w, json_get(object, "metadata"));
         w->n_failures = 0;
     }
     json_free(event);
@@ -273,8 +315,8 @@ static enum err_code on_watch_chunk(void *ctx, const char *bytes, size_t n, stru
 {
     struct kube_watch *w = ctx;
 
-    return framer_feed(&w->framer, bytes, n, (struct framer_sink){.ctx = w, .on_line = on_line},
-                       err);
+    return framer_feed(&w->framer, bytes, n,
+                       (struct framer_sink){.ctx = w, .on_line = on_line, .on_long = on_long}, err);
 }
 
 static void on_watch_done(void *ctx, struct http_response *response, const struct err *err)
@@ -286,6 +328,8 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
 
     w->transfer = 0;
     framer_reset(&w->framer);
+    if (w->is_incomplete)
+        w->version[0] = '\0';
     if (lasted_ms > WATCH_CALM_MS)
         w->n_failures = 0;
     if (why.code == ERR_TIMEOUT)
@@ -343,25 +387,23 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
 /* --- listing --- */
 
 /* One page has come: report what it holds. After the last one, what it did not hold. */
-static enum err_code take_page(struct kube_watch *w, const struct json *page, struct err *err)
+static enum err_code take_page(struct kube_watch *w, const struct json *metadata, struct err *err)
 {
-    const char *next = json_string(json_path(page, "metadata.continue"), "");
-    const struct json *items = json_get(page, "items");
-    enum err_code rc = ERR_OK;
+    const char *next = json_string(json_get(metadata, "continue"), "");
 
-    if (json_kind_of(items) != JSON_ARRAY && json_kind_of(items) != JSON_NULL)
-        return err_set(err, ERR_PROTOCOL, "the answer is no list");
     if (strlen(next) >= sizeof w->position)
         return err_set(err, ERR_LIMIT, "the continue token is too long");
-    for (const struct json *o = json_first(items); rc == ERR_OK && o; o = json_next(o))
-        rc = see(w, o, err);
-    if (rc != ERR_OK)
-        return rc;
     (void)snprintf(w->position, sizeof w->position, "%s", next);
-    if (*next)
+    w->is_metadata_only = false;
+    if (*next) {
+        w->page_objects =
+            w->page_objects < KUBE_PAGE_OBJECTS / 2 ? 2 * w->page_objects : KUBE_PAGE_OBJECTS;
         return ERR_OK;
+    }
+    w->page_objects = 0;
+    w->is_incomplete = false;
     known_sweep(&w->known, w->list, report_vanished, w);
-    set_version(w, page);
+    set_version(w, metadata);
     if (w->version[0] == '\0')
         return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
     w->is_synced = true; /* n_failures stays: only an event proves that watching works too */
@@ -369,21 +411,45 @@ static enum err_code take_page(struct kube_watch *w, const struct json *page, st
     return ERR_OK;
 }
 
+/* Of an object that is too large only the metadata was asked for. */
+static enum err_code skip_large(void *ctx, const struct json *object, struct err *err)
+{
+    struct err why;
+
+    (void)err;
+    (void)err_set(&why, ERR_LIMIT, "object above %zu bytes", KUBE_PAGE_MAX_BYTES);
+    skip(ctx, object, &why);
+    return ERR_OK;
+}
+
+/* A page that is too large is asked for with fewer objects; a single one with its metadata only. */
+static bool asks_for_less(struct kube_watch *w)
+{
+    if (w->is_metadata_only)
+        return false;
+    w->is_metadata_only = w->page_objects == 1;
+    w->page_objects = w->page_objects > 1 ? w->page_objects / 2 : 1;
+    return true;
+}
+
 static void on_page_done(void *ctx, struct http_response *response, const struct err *err)
 {
     struct kube_watch *w = ctx;
+    struct page_sink sink = {w, w->is_metadata_only ? skip_large : see, skip};
     struct err why = *err;
-    struct json *page = NULL;
+    struct json *metadata = NULL;
 
     w->transfer = 0;
+    if (why.code == ERR_LIMIT && asks_for_less(w))
+        return;
     if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
         kube_refused(w->client, response, &why);
     else if (why.code == ERR_OK)
-        why.code = json_parse(buf_text(&response->body), response->body.len, &page, &why);
+        why.code = page_read(buf_text(&response->body), response->body.len, sink, &metadata, &why);
     buf_deinit(&response->body); /* large, and the handlers may take their time */
     if (why.code == ERR_OK)
-        why.code = take_page(w, page, &why);
-    json_free(page);
+        why.code = take_page(w, metadata, &why);
+    json_free(metadata);
     if (why.code != ERR_OK) {
         err_wrap(&why, why.code, "list %s", w->ref.resource->plural);
         back_off(w, &why);
@@ -393,18 +459,23 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
 static enum err_code start_page(struct kube_watch *w, struct err *err)
 {
     struct http_handler handler = {.ctx = w, .on_done = on_page_done};
-    struct kube_request request = {.deadline_ms = PAGE_MS,
+    struct kube_request request = {.accept = w->is_metadata_only ? ACCEPT_METADATA : NULL,
+                                   .deadline_ms = PAGE_MS,
                                    .response_max_bytes = KUBE_PAGE_MAX_BYTES};
     struct buf path = {.max = PATH_MAX_BYTES};
-    enum err_code rc = kube_list_path(&w->ref, w->position, &path, err);
+    bool is_first = w->page_objects == 0;
+    enum err_code rc;
 
+    if (is_first)
+        w->page_objects = KUBE_PAGE_OBJECTS;
+    rc = kube_list_path(&w->ref, w->position, w->page_objects, &path, err);
     request.path = path.data;
     if (rc == ERR_OK)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);
     buf_deinit(&path);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "list %s", w->ref.resource->plural);
-    if (w->position[0] == '\0') {
+    if (is_first) {
         w->list++;
         w->counts.n_lists++;
     }

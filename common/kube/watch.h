@@ -6,8 +6,13 @@
  *
  *     LISTING --all pages--> WATCHING --end, cut--> WATCHING again from the last version
  *        ^                      |
- *        |<--- 410, bad line ---+      any failure first waits in BACKOFF: 0.8 s, twice as long
+ *        |<--- 410, new list ---+      any failure first waits in BACKOFF: 0.8 s, twice as long
  *                                      each time up to 30 s, with jitter
+ *
+ * One bad object costs neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
+ * and an object that was known stays as it was last seen. A page above KUBE_PAGE_MAX_BYTES is asked
+ * for again with half as many objects; a single object above that is skipped by its metadata. A
+ * line above KUBE_LINE_MAX_BYTES is skipped, and a new list is taken when that watch ends.
  *
  * Events come from inside http_poll() and every kube_* call that waits. The owner calls
  * kube_watch_step() between polls; without it nothing is started again.
@@ -20,8 +25,8 @@
 
 #define KUBE_WATCH_MIN_S    300 /* the server ends a watch after a random time between */
 #define KUBE_WATCH_MAX_S    600
-#define KUBE_WATCH_GRACE_MS 30000 /* ... and we end it when that is late by so much */
-#define KUBE_LINE_MAX_BYTES ((size_t)4 << 20)
+#define KUBE_WATCH_GRACE_MS 30000              /* ... and we end it when that is late by so much */
+#define KUBE_LINE_MAX_BYTES ((size_t)16 << 20) /* etcd takes 1.5 MB; escapes make 9 of it */
 
 enum kube_change {
     KUBE_ADDED,
@@ -43,6 +48,9 @@ struct kube_watcher {
     void (*on_change)(void *ctx, enum kube_change change, const struct json *object);
     /* Something failed and will be tried again after `wait_ms`; for the log. May be NULL. */
     void (*on_error)(void *ctx, const struct err *err, int64_t wait_ms);
+    /* An object was skipped. `identity` holds metadata.namespace, .name and .uid as far as they are
+     * known; NULL: none is. For the log. May be NULL. */
+    void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
 };
 
 /* What has happened so far, for metrics. */
@@ -51,6 +59,7 @@ struct kube_watch_counts {
     uint64_t n_watches;
     uint64_t n_events;   /* objects in events, bookmarks not counted */
     uint64_t n_failures; /* each went through BACKOFF */
+    uint64_t n_skipped;  /* objects that could not be read */
     uint64_t n_ignored;  /* lines of an unknown type or without a named object */
 };
 

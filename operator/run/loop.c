@@ -20,6 +20,7 @@
 #define RETRY_MAX_MS  30000
 #define JOBS_PER_TURN 64 /* then the watches get their turn */
 #define WATCHES       4
+#define SKIPPED_MS    60000 /* between two log lines about skipped objects */
 
 typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
                                 struct err *err);
@@ -29,6 +30,8 @@ struct watch_of {
     const char *what;
     change_fn *change;
     struct kube_watch *watch;
+    uint64_t n_skipped;
+    int64_t skipped_ms; /* when that was last logged */
 };
 
 struct loop {
@@ -69,13 +72,30 @@ static void on_again(void *ctx, const char *key, int64_t delay_ms)
     look_at(ctx, key, delay_ms);
 }
 
+/* Any user may write such objects, again and again: the log is not theirs to fill. */
+static void on_skipped(void *ctx, const struct json *object, const struct err *err)
+{
+    struct watch_of *w = ctx;
+    const struct json *metadata = json_get(object, "metadata");
+    int64_t now_ms = clock_now_ms();
+
+    w->n_skipped++;
+    if (w->n_skipped > 1 && now_ms - w->skipped_ms < SKIPPED_MS)
+        return;
+    w->skipped_ms = now_ms;
+    LOG(LOG_WARN, "object skipped", LOG_S("kind", w->what),
+        LOG_S("namespace", json_string(json_get(metadata, "namespace"), "")),
+        LOG_S("name", json_string(json_get(metadata, "name"), "?")), LOG_S("error", err->text),
+        LOG_I("skipped", w->n_skipped));
+}
+
 static void on_change(void *ctx, enum kube_change change, const struct json *object)
 {
     struct watch_of *w = ctx;
     struct err err;
 
     if (w->change(&w->loop->store, change, object, &err) != ERR_OK)
-        LOG(LOG_WARN, "object not understood", LOG_S("kind", w->what), LOG_S("error", err.text));
+        on_skipped(w, object, &err);
 }
 
 static void on_error(void *ctx, const struct err *err, int64_t wait_ms)
@@ -96,8 +116,9 @@ static enum err_code add_watch(struct loop *l, int i, const struct kube_ref *ref
     *w = (struct watch_of){.loop = l, .what = what, .change = change};
     return kube_watch_new(
         l->client, ref,
-        (struct kube_watcher){.ctx = w, .on_change = on_change, .on_error = on_error}, &w->watch,
-        err);
+        (struct kube_watcher){
+            .ctx = w, .on_change = on_change, .on_error = on_error, .on_skipped = on_skipped},
+        &w->watch, err);
 }
 
 static enum err_code add_watches(struct loop *l, struct err *err)
@@ -140,15 +161,19 @@ static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
         "# TYPE skyjob_reconcile_seconds_total counter\nskyjob_reconcile_seconds_total %.3f\n"
         "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
         "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
-        "# TYPE skyjob_watch_events_total counter\n",
+        "# TYPE skyjob_watch_events_total counter\n"
+        "# TYPE skyjob_watch_skipped_total counter\n",
         (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
         (double)l->reconcile_ms / 1000, queue_length(&l->queue), l->store.jobs.n);
 
     for (int i = 0; i < WATCHES && rc == ERR_OK; i++) {
         struct kube_watch_counts counts = kube_watch_counts_of(l->watches[i].watch);
 
-        rc = buf_addf(out, err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
-                      l->watches[i].what, (unsigned long long)counts.n_events);
+        rc = buf_addf(out, err,
+                      "skyjob_watch_events_total{resource=\"%s\"} %llu\n"
+                      "skyjob_watch_skipped_total{resource=\"%s\"} %llu\n",
+                      l->watches[i].what, (unsigned long long)counts.n_events, l->watches[i].what,
+                      (unsigned long long)l->watches[i].n_skipped);
     }
     return rc;
 }

@@ -1,10 +1,13 @@
-/* JSON: what json_parse() accepts is JSON, prints and reads back as the same value. */
+/* JSON: what json_parse() accepts is JSON, prints and reads back as the same value. Its tolerant
+ * twin accepts the same and strings with \u0000; base/jsonraw.h finds the same members without
+ * parsing, and ends in any text. */
 #include "base/json.h"
 
 #include <ctype.h>
 #include <math.h>
 #include <string.h>
 
+#include "base/jsonraw.h"
 #include "fuzz.h"
 
 /* --- RFC 8259 once more, to be read beside its grammar: each function takes something from the
@@ -174,14 +177,16 @@ static void check_print(const struct json *v)
     free(text);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+/* Strict or tolerant: the same promises. */
+static struct json *parse(const char *text, size_t n, bool is_tolerant)
 {
-    const char *text = (const char *)bytes;
     struct json *root = NULL;
     struct err err = {0};
-    enum err_code rc = json_parse(text, n, &root, &err);
+    enum err_code rc =
+        is_tolerant ? json_parse_tolerant(text, n, &root, &err) : json_parse(text, n, &root, &err);
 
     MUST(rc == err.code);
+    MUST((root != NULL) == (rc == ERR_OK));
     if (rc == ERR_OK) {
         MUST(is_json(text, n));
         check_value(root, 0);
@@ -191,6 +196,51 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         MUST(err.text[0] != '\0');
         MUST(strncmp(err.text, "not JSON", 8) != 0 || !is_json(text, n));
     }
-    json_free(root);
+    return root;
+}
+
+/* What is found without parsing lies inside of the text. */
+static void check_inside(struct jsonraw whole, struct jsonraw part)
+{
+    MUST(part.len > 0 && part.text >= whole.text);
+    MUST(part.text + part.len <= whole.text + whole.len);
+}
+
+static void check_raw(struct jsonraw whole, const struct json *root)
+{
+    struct jsonraw part;
+    size_t place = 0;
+    size_t n = 0;
+
+    while (jsonraw_next(whole, &place, &part)) {
+        check_inside(whole, part);
+        n++;
+    }
+    MUST(json_kind_of(root) != JSON_ARRAY || n == json_count(root));
+    if (jsonraw_member(whole, "a", &part))
+        check_inside(whole, part);
+    for (const struct json *c = json_first(root); c; c = json_next(c)) {
+        struct json *found = NULL;
+
+        if (strchr(json_key(c), '\\') || !jsonraw_member(whole, json_key(c), &part))
+            continue; /* its key is written with an escape, or there are no keys */
+        check_inside(whole, part);
+        MUST(json_parse_tolerant(part.text, part.len, &found, NULL) == ERR_OK);
+        MUST(json_equal(found, c));
+        json_free(found);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
+{
+    const char *text = (const char *)bytes;
+    struct json *strict = parse(text, n, false);
+    struct json *tolerant = parse(text, n, true);
+
+    MUST(!strict || json_equal(strict, tolerant));
+    if (n == 0 || *bytes != 0xef) /* jsonraw knows no byte order mark */
+        check_raw((struct jsonraw){text, n}, tolerant);
+    json_free(strict);
+    json_free(tolerant);
     return 0;
 }

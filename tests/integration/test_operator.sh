@@ -372,6 +372,17 @@ bad_marks() { # figures that make no sense are not used, and told of with node a
         [ "$(probes_of unit)" = 0 ] && has_event 'BadNodeMark: .*node n2: skyjob.dev/gflops: "12 GFLOPS" is not a number' &&
         marks annotate n2 skyjob.dev/gflops-
 }
+nul_elsewhere() { # what any user may write into an object of their own costs no other user anything
+    kubectl create namespace other >/dev/null && kubectl create --raw /api/v1/namespaces/other/pods -f - >/dev/null <<'J' || return
+{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nul", "annotations": {"n": "a\u0000b"}},
+ "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "x", "env": [{"name": "N", "value": "\u0000"}]}]}}
+J
+    kubectl get --raw /api/v1/namespaces/other/pods/nul | grep -qF 'a\u0000b' || return
+    job watched "$stages3" && completes watched || return
+    kill_operator TERM
+    start_operator
+    job listed "$stages3" && completes listed && kubectl -n other delete pod nul --grace-period=0 --force 2>/dev/null
+}
 idles() {
     local before after
     read_cpu() { awk '{print $14 + $15}' "/proc/$operator/stat"; }
@@ -468,5 +479,6 @@ check 'probes read data in a claim that any node can read, and no other' measure
 check 'with probe Always nodes are measured whatever is declared' measures_always
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
 check 'declared figures that make no sense are not used, and told' bad_marks
+check 'a NUL in an object of another namespace stops nothing' nul_elsewhere
 check 'the operator idles below 1% of a core and 50 MiB' idles
 tap_end

@@ -126,6 +126,35 @@ static void json_parse_finds_a_duplicate_among_many_keys(void **state)
     assert_int_equal(json_parse(text, strlen(text), &root, NULL), ERR_INVALID);
 }
 
+static void json_parse_tolerant_reads_an_escaped_nul_as_the_replacement_character(void **state)
+{
+    static const char text[] = "{\"k\\u0000\":\"\\u0000a\\\\u0000b\\u0000\",\"x\":\"\\\\\\u0000\"}";
+    struct json *root = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof text - 1, &root, NULL), ERR_INVALID);
+    assert_int_equal(json_parse_tolerant(text, sizeof text - 1, &root, NULL), ERR_OK);
+    assert_string_equal(json_string(json_get(root, "k\xef\xbf\xbd"), ""), "\xef\xbf\xbd"
+                                                                          "a\\u0000b\xef\xbf\xbd");
+    assert_string_equal(json_string(json_get(root, "x"), ""), "\\\xef\xbf\xbd");
+    json_free(root);
+}
+
+static void json_parse_tolerant_is_strict_in_everything_else(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct row *row = &rows[i];
+        struct json *root = NULL;
+        enum err_code want = strstr(row->name, "escaped_nul") ? ERR_OK : row->want;
+
+        assert_int_equal(
+            json_parse_tolerant(row->text, row->len ? row->len : strlen(row->text), &root, NULL),
+            want);
+        json_free(root);
+    }
+}
+
 static void json_readers_answer_absence_with_the_default(void **state)
 {
     (void)state;
@@ -240,6 +269,8 @@ int main(void)
     const struct CMUnitTest singles[] = {
         cmocka_unit_test(json_parse_refuses_more_levels_than_the_limit),
         cmocka_unit_test(json_parse_finds_a_duplicate_among_many_keys),
+        cmocka_unit_test(json_parse_tolerant_reads_an_escaped_nul_as_the_replacement_character),
+        cmocka_unit_test(json_parse_tolerant_is_strict_in_everything_else),
         cmocka_unit_test(json_readers_answer_absence_with_the_default),
         cmocka_unit_test(json_readers_do_not_convert_between_kinds),
         cmocka_unit_test(json_i64_holds_exactly_up_to_2_to_the_53),

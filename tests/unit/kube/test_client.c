@@ -161,14 +161,64 @@ static void client_list_reads_every_page(void **state)
     struct names names = {0};
 
     (void)state;
-    SERVE({.expect = "GET /api/v1/namespaces/ns/pods?limit=500 HTTP",
+    SERVE({.expect = "GET /api/v1/namespaces/ns/pods?limit=100 HTTP",
            .body = "{\"metadata\":{\"continue\":\"c1\"},\"items\":[{\"metadata\":{\"name\":\"a\"}},"
                    "{\"metadata\":{\"name\":\"b\"}}]}"},
-          {.expect = "GET /api/v1/namespaces/ns/pods?limit=500&continue=c1 HTTP",
+          {.expect = "GET /api/v1/namespaces/ns/pods?limit=100&continue=c1 HTTP",
            .body = "{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"c\"}}]}"});
     assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
                      ERR_OK);
     assert_string_equal(names.text, "abc");
+}
+
+static void client_list_asks_for_fewer_objects_when_a_page_is_too_large(void **state)
+{
+    static char large[KUBE_PAGE_MAX_BYTES + 1000];
+    struct names names = {0};
+
+    (void)state;
+    memset(large, ' ', sizeof large - 1);
+    SERVE({.expect = "pods?limit=100 HTTP", .body = large},
+          {.expect = "pods?limit=50 HTTP",
+           .body =
+               "{\"metadata\":{\"continue\":\"c1\"},\"items\":[{\"metadata\":{\"name\":\"a\"}}]}"},
+          {.expect = "pods?limit=50&continue=c1 HTTP", .body = large},
+          {.expect = "pods?limit=25&continue=c1 HTTP",
+           .body = "{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"b\"}}]}"});
+    assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
+                     ERR_OK);
+    assert_string_equal(names.text, "ab");
+}
+
+static void client_list_names_a_single_object_that_is_too_large(void **state)
+{
+    static char large[KUBE_PAGE_MAX_BYTES + 1000];
+    struct names names = {0};
+
+    (void)state;
+    memset(large, ' ', sizeof large - 1);
+    SERVE({.expect = "limit=100 HTTP", .body = large}, {.expect = "limit=50 HTTP", .body = large},
+          {.expect = "limit=25 HTTP", .body = large}, {.expect = "limit=12 HTTP", .body = large},
+          {.expect = "limit=6 HTTP", .body = large}, {.expect = "limit=3 HTTP", .body = large},
+          {.expect = "limit=1 HTTP", .body = large});
+    assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
+                     ERR_LIMIT);
+    assert_non_null(strstr(err.text, "list pods ns: a single object: "));
+}
+
+static void client_list_leaves_out_an_object_that_cannot_be_parsed(void **state)
+{
+    struct names names = {0};
+
+    (void)state;
+    SERVE({.expect = "GET",
+           .body =
+               "{\"metadata\":{},\"items\":[{\"metadata\":{\"name\":\"a\\u0000\"}},"
+               "{\"metadata\":{\"name\":\"b\",\"name\":\"b\"}},{\"metadata\":{\"name\":\"c\"}}]}"});
+    assert_int_equal(kube_list(client, &all_pods, (struct kube_lister){&names, note_name}, &err),
+                     ERR_OK);
+    assert_string_equal(names.text, "a\xef\xbf\xbd"
+                                    "c");
 }
 
 static void client_list_ends_where_the_caller_says(void **state)
@@ -282,6 +332,9 @@ int main(void)
         TEST(client_delete_says_how),
         TEST(client_never_writes_to_or_deletes_a_whole_collection),
         TEST(client_list_reads_every_page),
+        TEST(client_list_asks_for_fewer_objects_when_a_page_is_too_large),
+        TEST(client_list_names_a_single_object_that_is_too_large),
+        TEST(client_list_leaves_out_an_object_that_cannot_be_parsed),
         TEST(client_list_ends_where_the_caller_says),
         TEST(client_reads_its_token_again_after_a_401),
         TEST(client_gives_up_after_a_second_401),

@@ -81,12 +81,12 @@ static void list_path_carries_its_position(void **state)
     struct buf path = {.max = 1000};
 
     (void)state;
-    assert_int_equal(kube_list_path(&ref, "", &path, NULL), ERR_OK);
-    assert_string_equal(path.data, "/api/v1/nodes?labelSelector=a&limit=500");
+    assert_int_equal(kube_list_path(&ref, "", 100, &path, NULL), ERR_OK);
+    assert_string_equal(path.data, "/api/v1/nodes?labelSelector=a&limit=100");
     buf_reset(&path);
     ref.label_selector = NULL;
-    assert_int_equal(kube_list_path(&ref, "e+/=", &path, NULL), ERR_OK);
-    assert_string_equal(path.data, "/api/v1/nodes?limit=500&continue=e%2B%2F%3D");
+    assert_int_equal(kube_list_path(&ref, "e+/=", 3, &path, NULL), ERR_OK);
+    assert_string_equal(path.data, "/api/v1/nodes?limit=3&continue=e%2B%2F%3D");
     buf_deinit(&path);
 }
 

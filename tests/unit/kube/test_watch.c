@@ -20,6 +20,12 @@
 #define THING(name, uid, version)                                                                  \
     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" uid                     \
     "\",\"resourceVersion\":\"" version "\"}}"
+#define NUL(name, uid, version) /* legal, and any user can write it */                             \
+    "{\"metadata\":{\"namespace\":\"ns\",\"annotations\":{\"n\":\"\\u0000\"},\"name\":\"" name     \
+    "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" version "\"},\"message\":\"\\u0000\"}"
+#define BAD(name, uid, version) /* a key stands twice */                                           \
+    "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" uid                     \
+    "\",\"resourceVersion\":\"" version "\"},\"x\":1,\"x\":1}"
 #define LIST(version, items)                                                                       \
     "{\"metadata\":{\"resourceVersion\":\"" version "\"},\"items\":[" items "]}"
 #define PAGE(version, next, items)                                                                 \
@@ -30,14 +36,15 @@
 #define STATUS(code)        "{\"kind\":\"Status\",\"code\":" #code ",\"message\":\"m\"}"
 
 /* The requests that a script expects. */
-#define FIRST_PAGE    "GET /api/v1/pods?limit=500 HTTP"
-#define NEXT_PAGE(at) "GET /api/v1/pods?limit=500&continue=" at " HTTP"
+#define FIRST_PAGE    "GET /api/v1/pods?limit=100 HTTP"
+#define NEXT_PAGE(at) "GET /api/v1/pods?limit=100&continue=" at " HTTP"
 #define WATCH(from)                                                                                \
     "GET /api/v1/pods?watch=true&allowWatchBookmarks=true&resourceVersion=" from "&timeoutSeconds" \
     "="
 
 /* A script and what the caller of the watch is told: "+a" added, "~a" modified, "-a" deleted, each
- * with its uid, "S" synced, "!7" failed with that error code. The last reply usually hangs. */
+ * with its uid, "?a" skipped, "S" synced, "!7" failed with that error code. The last reply usually
+ * hangs. */
 struct row {
     const char *name;
     struct loopback_reply replies[REPLIES_MAX];
@@ -156,22 +163,62 @@ static struct row rows[] = {
                  {.expect = FIRST_PAGE, .status = 404, .body = "404 page not found"},
                  {.expect = FIRST_PAGE, .body = "{\"items\":7}"},
                  {.expect = FIRST_PAGE, .body = "not json"},
-                 {.expect = FIRST_PAGE, .body = "{\"items\":[]}"},
+                 {.expect = FIRST_PAGE, .body = "{\"metadata\":{},\"items\":[]}"},
                  LISTED,
                  HANGING_WATCH("10")},
-     .want = "!9 !6 !5 !1 !5 +a1 S ",
+     .want = "!9 !6 !5 !5 !5 +a1 S ",
      .is_relisted = true},
     {.name = "watch_takes_a_list_whose_items_are_null",
      .replies = {{.expect = FIRST_PAGE,
                   .body = "{\"metadata\":{\"resourceVersion\":\"10\"},\"items\":null}"},
                  HANGING_WATCH("10")},
      .want = "S "},
-    {.name = "watch_lists_again_after_a_line_that_is_not_json",
+    {.name = "watch_reads_objects_with_a_nul_in_a_text",
+     .replies = {{.expect = FIRST_PAGE, .body = LIST("10", NUL("a", "1", "7"))},
+                 {.expect = WATCH("10"),
+                  .body = EVENT("MODIFIED", NUL("a", "1", "11")) EVENT("ADDED", NUL("b", "2", "12"))
+                      EVENT("DELETED", NUL("a", "1", "13")),
+                  .is_stream = true,
+                  .end = LOOPBACK_HANG}},
+     .want = "+a1 S ~a1 +b2 -a1 "},
+    {.name = "watch_goes_on_behind_an_object_that_cannot_be_parsed",
      .replies = {LISTED,
-                 {.expect = WATCH("10"), .body = "{\"type\":\n", .is_stream = true},
+                 {.expect = WATCH("10"),
+                  .body = EVENT("MODIFIED", BAD("a", "1", "11")) EVENT("ADDED", BAD("b", "2", "12"))
+                      EVENT("ADDED", THING("c", "3", "13")) EVENT("ADDED", BAD("d", "4", "14")),
+                  .is_stream = true},
+                 HANGING_WATCH("14")},
+     .want = "+a1 S ?a ?b +c3 ?d "},
+    {.name = "watch_tells_that_an_object_that_cannot_be_parsed_is_deleted",
+     .replies = {LISTED,
+                 {.expect = WATCH("10"),
+                  .body = EVENT("DELETED", BAD("a", "1", "11")),
+                  .is_stream = true,
+                  .end = LOOPBACK_HANG}},
+     .want = "+a1 S ?a -a1 "},
+    {.name = "watch_lists_all_but_an_object_that_cannot_be_parsed",
+     .replies = {{.expect = FIRST_PAGE,
+                  .body = LIST("10", THING("a", "1", "7") "," BAD("b", "2",
+                                                                  "7") ",7," THING("c", "3", "7"))},
+                 HANGING_WATCH("10")},
+     .want = "+a1 ?b +c3 S "},
+    {.name = "watch_keeps_a_known_object_that_cannot_be_parsed_any_more",
+     .replies = {LISTED,
+                 {.expect = WATCH("10"), .status = 410},
+                 {.expect = FIRST_PAGE, .body = LIST("90", BAD("a", "1", "80"))},
+                 {.expect = WATCH("90"), .status = 410},
+                 {.expect = FIRST_PAGE, .body = LIST("95", BAD("a", "other", "94"))},
+                 HANGING_WATCH("95")},
+     .want = "+a1 S !8 ?a S !8 ?a -a1 S ",
+     .is_relisted = true},
+    {.name = "watch_skips_a_line_that_is_not_json_and_lists_when_the_watch_ends",
+     .replies = {LISTED,
+                 {.expect = WATCH("10"),
+                  .body = "{\"type\":\n" EVENT("ADDED", THING("b", "2", "11")),
+                  .is_stream = true},
                  {.expect = FIRST_PAGE, .body = LIST("11", THING("a", "1", "7"))},
                  HANGING_WATCH("11")},
-     .want = "+a1 S !5 ~a1 S ",
+     .want = "+a1 S ? +b2 ~a1 -b2 S ",
      .is_relisted = true},
     {.name = "watch_ignores_what_it_does_not_know",
      .replies = {LISTED,
@@ -224,6 +271,16 @@ static void on_error(void *ctx, const struct err *e, int64_t wait_ms)
     (void)snprintf(told + n, sizeof told - n, "!%d ", (int)e->code);
 }
 
+static void on_skipped(void *ctx, const struct json *identity, const struct err *e)
+{
+    size_t n = strlen(told);
+
+    (void)ctx;
+    assert_true(e->text[0] != '\0');
+    (void)snprintf(told + n, sizeof told - n, "?%s ",
+                   json_string(json_path(identity, "metadata.name"), ""));
+}
+
 static void begin(const struct loopback_reply *replies, size_t n)
 {
     struct kube_ref pods = {.resource = &kube_pods};
@@ -235,7 +292,8 @@ static void begin(const struct loopback_reply *replies, size_t n)
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
-    assert_int_equal(kube_watch_new(client, &pods, (struct kube_watcher){NULL, on_change, on_error},
+    assert_int_equal(kube_watch_new(client, &pods,
+                                    (struct kube_watcher){NULL, on_change, on_error, on_skipped},
                                     &watch, &err),
                      ERR_OK);
     assert_int_equal(kube_watch_state_of(watch), KUBE_WATCH_IDLE);
@@ -302,19 +360,65 @@ static void watch_asks_the_server_for_5_to_10_minutes(void **state)
     assert_in_range(seconds, KUBE_WATCH_MIN_S, KUBE_WATCH_MAX_S);
 }
 
-static void watch_drops_a_line_that_is_too_long_and_lists_again(void **state)
+static void watch_skips_a_line_that_is_too_long_and_lists_when_the_watch_ends(void **state)
 {
-    static char line[KUBE_LINE_MAX_BYTES + 1000];
+    static char lines[KUBE_LINE_MAX_BYTES + 1000];
+    static const char next[] = "\n" EVENT("ADDED", THING("b", "2", "11"));
     static const struct loopback_reply replies[] = {
         LISTED,
-        {.expect = WATCH("10"), .body = line, .is_stream = true, .end = LOOPBACK_HANG},
-        {.expect = FIRST_PAGE, .body = LIST("11", "")},
+        {.expect = WATCH("10"), .body = lines, .is_stream = true},
+        {.expect = FIRST_PAGE, .body = LIST("11", THING("b", "2", "11"))},
         HANGING_WATCH("11")};
 
     (void)state;
-    memset(line, 'x', sizeof line - 1);
+    memset(lines, 'x', sizeof lines - 1);
+    memcpy(lines + sizeof lines - sizeof next, next, sizeof next);
     begin(replies, 4);
-    run_until("+a1 S !3 -a1 S ");
+    run_until("+a1 S ? +b2 ~b2 -a1 S ");
+    assert_int_equal(kube_watch_counts_of(watch).n_skipped, 1);
+    assert_int_equal(kube_watch_counts_of(watch).n_failures, 0);
+}
+
+static char large[KUBE_PAGE_MAX_BYTES + 1000];
+
+static void watch_asks_for_fewer_objects_when_a_page_is_too_large(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "pods?limit=100 HTTP", .body = large},
+        {.expect = "pods?limit=50 HTTP", .body = PAGE("9", "c1", THING("a", "1", "7"))},
+        {.expect = "pods?limit=100&continue=c1 HTTP", .body = large},
+        {.expect = "pods?limit=50&continue=c1 HTTP", .body = large},
+        {.expect = "pods?limit=25&continue=c1 HTTP", .body = LIST("10", THING("b", "2", "8"))},
+        HANGING_WATCH("10")};
+
+    (void)state;
+    memset(large, ' ', sizeof large - 1);
+    begin(replies, 6);
+    run_until("+a1 +b2 S ");
+    assert_int_equal(kube_watch_counts_of(watch).n_lists, 1);
+    assert_int_equal(kube_watch_counts_of(watch).n_failures, 0);
+}
+
+static void watch_skips_a_single_object_that_is_too_large(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "limit=100 HTTP", .body = large},
+        {.expect = "limit=50 HTTP", .body = large},
+        {.expect = "limit=25 HTTP", .body = large},
+        {.expect = "limit=12 HTTP", .body = large},
+        {.expect = "limit=6 HTTP", .body = large},
+        {.expect = "limit=3 HTTP", .body = large},
+        {.expect = "limit=1 HTTP", .body = large},
+        {.expect = "as=PartialObjectMetadataList", .body = PAGE("9", "c1", THING("a", "1", "7"))},
+        {.expect = "limit=2&continue=c1 HTTP", .body = LIST("10", THING("b", "2", "8"))},
+        HANGING_WATCH("10")};
+
+    (void)state;
+    memset(large, ' ', sizeof large - 1);
+    begin(replies, 10);
+    run_until("?a +b2 S ");
+    assert_non_null(strstr(loopback_request(server, 7), "GET /api/v1/pods?limit=1 HTTP"));
+    assert_int_equal(kube_watch_counts_of(watch).n_failures, 0);
 }
 
 static void watch_waits_for_its_backoff(void **state)
@@ -371,7 +475,9 @@ int main(void)
 {
     const struct CMUnitTest singles[] = {
         TEST(watch_asks_the_server_for_5_to_10_minutes),
-        TEST(watch_drops_a_line_that_is_too_long_and_lists_again),
+        TEST(watch_skips_a_line_that_is_too_long_and_lists_when_the_watch_ends),
+        TEST(watch_asks_for_fewer_objects_when_a_page_is_too_large),
+        TEST(watch_skips_a_single_object_that_is_too_large),
         TEST(watch_waits_for_its_backoff),
         TEST(watch_keeps_quiet_as_long_as_the_server_asked),
         TEST(watch_survives_a_server_that_is_away),

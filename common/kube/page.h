@@ -1,0 +1,33 @@
+/* kube/page.h - one page of a list, object by object.
+ *
+ * Each object is parsed alone, so one that cannot be parsed costs only itself, and only one tree is
+ * in memory at a time. Layer: kube (may use base). Threads: any.
+ */
+#ifndef KUBE_PAGE_H
+#define KUBE_PAGE_H
+
+#include "base/json.h"
+#include "base/jsonraw.h"
+
+struct page_sink {
+    void *ctx;
+    /* Anything but ERR_OK ends the page with that error. */
+    enum err_code (*on_object)(void *ctx, const struct json *object, struct err *err);
+    /* An object cannot be parsed; `identity` is what page_identify() found, NULL: nothing. */
+    void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
+};
+
+/* Hand over the objects in order, then their list's metadata: json_free() it.
+ * Returns ERR_PROTOCOL when the text is not a list, ERR_NO_MEMORY, or what on_object returned. */
+MUST_CHECK enum err_code page_read(const char *text, size_t len, struct page_sink sink,
+                                   struct json **out_metadata, struct err *err);
+
+/* {"metadata": {namespace, name, uid, resourceVersion}}, as far as they can be read, of an object
+ * that cannot be parsed as a whole. NULL when it has no readable name. The caller frees it. */
+struct json *page_identify(struct jsonraw object);
+
+/* The same from texts of our own; empty ones are left out. NULL when there is no memory. */
+struct json *page_identity(const char *namespace, const char *name, const char *uid,
+                           const char *version);
+
+#endif
