@@ -25,6 +25,7 @@
 
 struct probe_link {
     struct probe_link_params params;
+    struct hmac_key key;
     struct board board;
     struct control *control;
 };
@@ -54,7 +55,8 @@ enum err_code probe_link_open(const struct probe_link_params *params, struct pro
     p->params = *params;
     board_init(&p->board);
     control.board = &p->board;
-    rc = hmac_key_load(params->key_path, &control.key, err);
+    rc = hmac_key_load(params->key_path, &p->key, err);
+    control.key = p->key;
     if (rc == ERR_OK)
         rc = control_open(&control, &p->control, err);
     if (rc == ERR_OK) {
@@ -212,6 +214,7 @@ static uint64_t meeting(const char *first, const char *second)
 
 struct appointment {
     const struct probe_link_params *params;
+    const struct hmac_key *key;
     const struct peers *table;
     int other;      /* in the table */
     int64_t end_ms; /* of waiting for it */
@@ -229,6 +232,7 @@ static enum err_code session_open(struct session *s, const struct appointment *w
                                  .stage = is_first ? 0 : 1,
                                  .n_stages = 2,
                                  .plan_hash = meeting(is_first ? mine : its, is_first ? its : mine),
+                                 .key = *with->key,
                                  .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
                                             .n_receive_slots = 2,
                                             .n_send_slots = 2},
@@ -300,6 +304,7 @@ void probe_link_run(struct probe_link *p, struct node_probe *out)
     for (int i = 1; i < table.n_stages && out->n_links < NODE_LINKS_MAX; i++) {
         struct node_link link = {.bytes_per_s = 0};
         struct appointment with = {.params = &p->params,
+                                   .key = &p->key,
                                    .table = &table,
                                    .other = i,
                                    .end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS};

@@ -29,6 +29,7 @@ struct worker {
     const struct worker_params *params;
     struct plan plan;
     struct board board;
+    struct hmac_key key;
     struct control *control;
     struct server *health;
     struct stage stage;
@@ -110,6 +111,7 @@ static enum err_code open_link(struct worker *w, struct err *err)
         .job_hash = plan_hash(&w->plan),
         .attempt = (uint32_t)w->plan.attempt,
         .plan_hash = plan_hash(&w->plan),
+        .key = w->key,
         .limits = {.meta_max_bytes = (uint32_t)train_meta_bytes(&w->plan),
                    .tensor_max_bytes = stage_edge_floats(&w->plan) * sizeof(float),
                    .n_receive_slots = EDGE_SLOTS,
@@ -188,8 +190,9 @@ static enum err_code open_ports(struct worker *w, struct err *err)
                                      .port = p->control_port,
                                      .n_stages = w->plan.n_stages,
                                      .board = &w->board};
-    enum err_code rc = hmac_key_load(p->key_path, &control.key, err);
+    enum err_code rc = hmac_key_load(p->key_path, &w->key, err);
 
+    control.key = w->key;
     if (rc == ERR_OK && p->health_host)
         rc = health_open(p->health_host, p->health_port, &w->board, &w->health, err);
     if (rc == ERR_OK)

@@ -19,16 +19,17 @@
 
 /* What a frame is about, and which parts it may carry: N nothing, M meta, T tensor, B both. */
 #define FRAME_KINDS(X)                                                                             \
-    X(HELLO, M)    /* who I am: the first frame in both directions */                              \
-    X(CREDIT, N)   /* `step` = how many frames the receiver has allowed since the start */         \
-    X(FORWARD, B)  /* activations of one micro-batch, towards the head */                          \
-    X(BACKWARD, B) /* gradients of one micro-batch, towards the embeddings */                      \
-    X(STEP_SUM, M) /* what all stages add up at a step's end: loss, squared norm, counts */        \
-    X(STEP_END, M) /* what all stages are told at a step's end: totals, scale, next command */     \
-    X(TIE, T)      /* a piece of the word embeddings or of their gradient */                       \
-    X(COMMAND, M)  /* an order that takes effect at the step it names */                           \
-    X(STOP, M)     /* the last frame of a job */                                                   \
-    X(BYE, N)      /* nothing more comes from me; `step` = frames I have sent or received */
+    X(HELLO, M)     /* who I am, with a proof: the first frame of job and attempt */               \
+    X(CREDIT, N)    /* `step` = how many frames the receiver has allowed since the start */        \
+    X(FORWARD, B)   /* activations of one micro-batch, towards the head */                         \
+    X(BACKWARD, B)  /* gradients of one micro-batch, towards the embeddings */                     \
+    X(STEP_SUM, M)  /* what all stages add up at a step's end: loss, squared norm, counts */       \
+    X(STEP_END, M)  /* what all stages are told at a step's end: totals, scale, next command */    \
+    X(TIE, T)       /* a piece of the word embeddings or of their gradient */                      \
+    X(COMMAND, M)   /* an order that takes effect at the step it names */                          \
+    X(STOP, M)      /* the last frame of a job */                                                  \
+    X(BYE, N)       /* nothing more comes from me; `step` = frames I have sent or received */      \
+    X(CHALLENGE, M) /* a nonce, from who was dialed: its HELLO comes when it has been answered */
 
 #define FRAME_ENUM(name, parts) FRAME_##name,
 enum frame_kind { FRAME_NONE, FRAME_KINDS(FRAME_ENUM) N_FRAME_KINDS };
@@ -62,7 +63,8 @@ struct frame_limits {
 
 /* What the link itself speaks, and all the rest: what travels with the data. */
 #define FRAME_KINDS_OF_LINK                                                                        \
-    (FRAME_KIND_BIT(FRAME_HELLO) | FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE))
+    (FRAME_KIND_BIT(FRAME_HELLO) | FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE) |      \
+     FRAME_KIND_BIT(FRAME_CHALLENGE))
 #define FRAME_KINDS_OF_DATA ((1u << N_FRAME_KINDS) - 2u - FRAME_KINDS_OF_LINK)
 
 /* Write the header of a frame to `out`. `head` must be one that frame_decode() would accept under

@@ -1,5 +1,7 @@
 #include "wire/hello.h"
 
+#include <string.h>
+
 #include "base/bytes.h"
 
 enum {
@@ -11,6 +13,8 @@ enum {
     AT_TENSOR = 24,   /* u64 */
     AT_META = 32,     /* u32 */
     AT_ZERO = 36,     /* u32 */
+    AT_NONCE = 40,
+    AT_MAC = AT_NONCE + HELLO_NONCE_BYTES,
 };
 
 void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES])
@@ -23,6 +27,8 @@ void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES])
     bytes_put(out + AT_TENSOR, hello->tensor_max_bytes, 8);
     bytes_put(out + AT_META, hello->meta_max_bytes, 4);
     bytes_put(out + AT_ZERO, 0, 4);
+    memcpy(out + AT_NONCE, hello->nonce, sizeof hello->nonce);
+    memcpy(out + AT_MAC, hello->mac, sizeof hello->mac);
 }
 
 enum err_code hello_decode(const uint8_t *bytes, uint32_t n, struct hello *out, struct err *err)
@@ -40,5 +46,46 @@ enum err_code hello_decode(const uint8_t *bytes, uint32_t n, struct hello *out, 
         .tensor_max_bytes = bytes_get(bytes + AT_TENSOR, 8),
         .meta_max_bytes = (uint32_t)bytes_get(bytes + AT_META, 4),
     };
+    memcpy(out->nonce, bytes + AT_NONCE, sizeof out->nonce);
+    memcpy(out->mac, bytes + AT_MAC, sizeof out->mac);
     return ERR_OK;
+}
+
+#define N_PARTS 5
+
+/* `fields` and `identity` are room for what `out` points into. */
+static void list_parts(const struct hello *hello, const struct hello_context *c,
+                       uint8_t fields[static HELLO_BYTES], uint8_t identity[static 12],
+                       struct hmac_part out[static N_PARTS])
+{
+    const char *role = c->is_dialer ? "dialer" : "acceptor";
+
+    hello_encode(hello, fields);
+    bytes_put(identity, c->job_hash, 8);
+    bytes_put(identity + 8, c->attempt, 4);
+    out[0] = (struct hmac_part){"skyjob hello", strlen("skyjob hello")};
+    out[1] = (struct hmac_part){role, strlen(role)};
+    out[2] = (struct hmac_part){identity, 12};
+    out[3] = (struct hmac_part){fields, AT_MAC};
+    out[4] = (struct hmac_part){c->peer_nonce, sizeof c->peer_nonce};
+}
+
+enum err_code hello_sign(struct hello *hello, const struct hello_context *context, struct err *err)
+{
+    uint8_t fields[HELLO_BYTES];
+    uint8_t identity[12];
+    struct hmac_part parts[N_PARTS];
+
+    list_parts(hello, context, fields, identity, parts);
+    return hmac_sign(&context->key, parts, N_PARTS, hello->mac, err);
+}
+
+bool hello_is_signed(const struct hello *hello, const struct hello_context *context)
+{
+    uint8_t fields[HELLO_BYTES];
+    uint8_t identity[12];
+    struct hmac_part parts[N_PARTS];
+
+    list_parts(hello, context, fields, identity, parts);
+    return hmac_check(&context->key, parts, N_PARTS, hello->mac);
 }

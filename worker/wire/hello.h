@@ -1,7 +1,15 @@
-/* wire/hello.h - the first frame in both directions of a connection: who speaks, and about what.
+/* wire/hello.h - the first frames in both directions of a connection: who speaks, and the proof.
  *
- * Job and attempt are in every frame's header; a HELLO's meta data holds the rest that both ends
- * must agree on before a tensor moves. Layer: wire (may use base). Threads: any.
+ *     acceptor -> dialer   CHALLENGE  a nonce
+ *     dialer -> acceptor   HELLO      who it is, a nonce, a signature over both nonces
+ *     acceptor -> dialer   HELLO      likewise
+ *
+ * Job and attempt are in every frame's header; a HELLO holds the rest that both ends must agree on
+ * before a tensor moves. Both signatures need the key that the job's workers share, and cover the
+ * speaker's role, job, attempt, all fields and both nonces: a HELLO that was overheard is of no use
+ * on another connection, or in the other direction. The acceptor says nothing of its job to a peer
+ * that has not proved that it belongs to it.
+ * Layer: wire (may use base). Threads: any.
  */
 #ifndef WIRE_HELLO_H
 #define WIRE_HELLO_H
@@ -10,8 +18,10 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/hmac.h"
 
-#define HELLO_BYTES 40
+#define HELLO_NONCE_BYTES 32
+#define HELLO_BYTES       (40 + HELLO_NONCE_BYTES + HMAC_BYTES)
 
 struct hello {
     uint32_t from_stage; /* who speaks */
@@ -21,6 +31,17 @@ struct hello {
     uint64_t plan_hash;
     uint64_t tensor_max_bytes;
     uint32_t meta_max_bytes;
+    uint8_t nonce[HELLO_NONCE_BYTES]; /* the speaker's; the acceptor's is that of its CHALLENGE */
+    uint8_t mac[HMAC_BYTES];          /* over all of the above, see hello_sign() */
+};
+
+/* What else a HELLO's signature covers. */
+struct hello_context {
+    struct hmac_key key;
+    bool is_dialer;    /* the speaker */
+    uint64_t job_hash; /* of the frame's header, like the attempt */
+    uint32_t attempt;
+    uint8_t peer_nonce[HELLO_NONCE_BYTES]; /* that of the one who is spoken to */
 };
 
 void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES]);
@@ -28,5 +49,11 @@ void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES]);
 /* ERR_PROTOCOL when `n` bytes are no HELLO; what its numbers mean is the caller's to judge. */
 MUST_CHECK enum err_code hello_decode(const uint8_t *bytes, uint32_t n, struct hello *out,
                                       struct err *err);
+
+/* Fill in hello->mac. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code hello_sign(struct hello *hello, const struct hello_context *context,
+                                    struct err *err);
+/* Does its speaker have the key, and is it an answer to `context->peer_nonce`? */
+bool hello_is_signed(const struct hello *hello, const struct hello_context *context);
 
 #endif

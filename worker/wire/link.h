@@ -13,8 +13,9 @@
  *
  * An edge that is lost stays lost: closed, silent for 15 s, or a peer that breaks the protocol.
  * From then on every call on it fails and names the peer and the reason, after the messages that
- * had arrived whole were handed out. Strangers on the port (wrong protocol, job, attempt, stage)
- * are refused and counted and disturb nobody.
+ * had arrived whole were handed out. Strangers on the port (wrong protocol, key, job, attempt,
+ * stage) are refused and counted and disturb no edge. Who does not prove that it has the key is not
+ * told why, nor anything of the job.
  *
  * The first stage has no FORWARD_IN and no BACKWARD_OUT, the last neither of the other two. A job
  * of one stage opens no link.
@@ -30,6 +31,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/hmac.h"
 #include "wire/frame.h"
 
 #define LINK_HOST_BYTES    256
@@ -65,6 +67,7 @@ struct link_params {
     uint64_t job_hash;          /* these three must be equal on both ends of an edge */
     uint32_t attempt;
     uint64_t plan_hash;
+    struct hmac_key key; /* without the same one on the other end there is no connection */
     struct link_limits limits;
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peers() */
     void *area;          /* LINK_AREA_ALIGN aligned; borrowed until link_close() */

@@ -2,9 +2,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/crc32c.h"
 #include "wire/link_parts.h"
+
+#define NOT_AUTHENTICATED "not authenticated"
 
 static_assert(offsetof(struct conn, control) ==
                   offsetof(struct conn, control_room) + CHUNK_ROOM_BYTES,
@@ -19,6 +22,11 @@ void conn_say_why(struct conn *c, const char *fmt, ...)
     va_start(args, fmt);
     vsnprintf(c->why, sizeof c->why, fmt, args);
     va_end(args);
+}
+
+const char *conn_public_why(const struct conn *c)
+{
+    return c->is_authenticated ? c->why : NOT_AUTHENTICATED;
 }
 
 void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now_ms)
@@ -40,8 +48,9 @@ void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now
     pthread_mutex_unlock(&link->lock);
 }
 
-void conn_established(struct conn *c)
+void conn_established(struct conn *c, const uint8_t nonce[static HELLO_NONCE_BYTES])
 {
+    memcpy(c->nonce, nonce, sizeof c->nonce);
     c->state = CONN_GREETING;
 }
 
@@ -62,6 +71,9 @@ static struct frame_limits expected(const struct conn *c)
     if (c->dialed && c->hello_heard)
         return (struct frame_limits){.kinds =
                                          FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE)};
+    if (c->dialed && !c->challenge_heard)
+        return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_CHALLENGE),
+                                     .meta_max_bytes = HELLO_NONCE_BYTES};
     if (c->state == CONN_GREETING)
         return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_HELLO),
                                      .meta_max_bytes = HELLO_BYTES};
@@ -102,6 +114,21 @@ static enum err_code place_payload(struct conn *c, struct err *err)
     return ERR_OK;
 }
 
+/* Of the HELLO that `c` speaks, or hears. */
+static struct hello_context context_of(const struct conn *c, bool is_ours)
+{
+    const struct link_params *mine = &c->link->params;
+    struct hello_context context = {
+        .key = mine->key,
+        .is_dialer = c->dialed == is_ours,
+        .job_hash = is_ours ? mine->job_hash : c->reader.head.job_hash,
+        .attempt = is_ours ? mine->attempt : c->reader.head.attempt,
+    };
+
+    memcpy(context.peer_nonce, is_ours ? c->peer_nonce : c->nonce, sizeof context.peer_nonce);
+    return context;
+}
+
 /* Do plan, limits and the receiver's number agree? */
 static enum err_code check_hello(const struct link_params *mine, const struct hello *hello,
                                  struct err *err)
@@ -135,11 +162,20 @@ static enum err_code claim_edge(struct conn *c, const struct hello *hello, struc
     return ERR_OK;
 }
 
+/* Nothing is compared with what the peer says before it has proved that it has the key. */
 static enum err_code hear_hello(struct conn *c, struct err *err)
 {
+    struct hello_context context = context_of(c, false);
     struct hello hello;
     enum err_code rc = hello_decode(c->hello, c->reader.head.meta_bytes, &hello, err);
 
+    if (rc != ERR_OK)
+        return rc;
+    if (!hello_is_signed(&hello, &context))
+        return err_set(err, ERR_PROTOCOL, NOT_AUTHENTICATED);
+    c->is_authenticated = true;
+    memcpy(c->peer_nonce, hello.nonce, sizeof c->peer_nonce);
+    rc = check_identity(c, &c->reader.head, err);
     if (rc == ERR_OK)
         rc = check_hello(&c->link->params, &hello, err);
     if (rc != ERR_OK)
@@ -153,6 +189,15 @@ static enum err_code hear_hello(struct conn *c, struct err *err)
         rc = err_set(err, ERR_PROTOCOL, "stage %u answered", hello.from_stage);
     }
     return rc;
+}
+
+static enum err_code hear_challenge(struct conn *c, struct err *err)
+{
+    if (c->reader.head.meta_bytes != HELLO_NONCE_BYTES)
+        return err_set(err, ERR_PROTOCOL, "a CHALLENGE of %u bytes", c->reader.head.meta_bytes);
+    memcpy(c->peer_nonce, c->hello, sizeof c->peer_nonce);
+    c->challenge_heard = true;
+    return ERR_OK;
 }
 
 /* The first credit also says that the receiver has accepted the dialer. */
@@ -206,6 +251,8 @@ static void hear_message(struct conn *c)
 static enum err_code hear_frame(struct conn *c, struct err *err)
 {
     switch (c->reader.head.kind) {
+    case FRAME_CHALLENGE:
+        return hear_challenge(c, err);
     case FRAME_HELLO:
         return hear_hello(c, err);
     case FRAME_CREDIT:
@@ -228,7 +275,8 @@ static enum err_code receive(struct conn *c, const uint8_t *bytes, size_t n, str
 
         rc = reader_feed(&c->reader, &limits, &bytes, &n, &event, err);
         if (rc == ERR_OK && event == READER_EVENT_HEADER) {
-            rc = check_identity(c, &c->reader.head, err);
+            if (c->is_authenticated)
+                rc = check_identity(c, &c->reader.head, err);
             if (rc == ERR_OK)
                 rc = place_payload(c, err);
         } else if (rc == ERR_OK && event == READER_EVENT_FRAME) {
@@ -262,7 +310,7 @@ enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size_t n)
 
 /* --- speaking --- */
 
-enum saying { SAY_NOTHING, SAY_HELLO, SAY_CREDIT, SAY_MESSAGE, SAY_BYE };
+enum saying { SAY_NOTHING, SAY_CHALLENGE, SAY_HELLO, SAY_CREDIT, SAY_MESSAGE, SAY_BYE };
 
 static enum saying next_of_receiver(const struct conn *c)
 {
@@ -292,7 +340,10 @@ static enum saying next_of_sender(const struct conn *c)
 /* With the lock. */
 static enum saying what_to_say(const struct conn *c)
 {
-    if (!c->hello_told && ((c->dialed && c->state == CONN_GREETING) || c->state == CONN_OPEN))
+    if (!c->dialed && !c->challenge_told && c->state == CONN_GREETING)
+        return SAY_CHALLENGE;
+    if (!c->hello_told &&
+        ((c->challenge_heard && c->state == CONN_GREETING) || c->state == CONN_OPEN))
         return SAY_HELLO;
     if (c->state != CONN_OPEN)
         return SAY_NOTHING;
@@ -311,8 +362,10 @@ bool conn_wants_to_write(const struct conn *c)
 
 static void control_chunk(struct conn *c, struct frame_header *head, struct chunk *out)
 {
-    head->job_hash = c->link->params.job_hash;
-    head->attempt = c->link->params.attempt;
+    if (head->kind != FRAME_CHALLENGE) { /* which is for strangers */
+        head->job_hash = c->link->params.job_hash;
+        head->attempt = c->link->params.attempt;
+    }
     head->payload_crc = crc32c(0, c->control + FRAME_HEADER_BYTES, head->meta_bytes);
     frame_encode(head, c->control);
     *out = (struct chunk){.bytes = c->control,
@@ -321,8 +374,18 @@ static void control_chunk(struct conn *c, struct frame_header *head, struct chun
                           .last = true};
 }
 
+static void say_challenge(struct conn *c, struct chunk *out)
+{
+    struct frame_header head = {.kind = FRAME_CHALLENGE, .meta_bytes = HELLO_NONCE_BYTES};
+
+    memcpy(c->control + FRAME_HEADER_BYTES, c->nonce, HELLO_NONCE_BYTES);
+    control_chunk(c, &head, out);
+    c->challenge_told = true;
+}
+
 static void say_hello(struct conn *c, struct chunk *out)
 {
+    struct hello_context context = context_of(c, true);
     const struct link_params *mine = &c->link->params;
     struct frame_header head = {.kind = FRAME_HELLO, .meta_bytes = HELLO_BYTES};
     struct hello hello = {
@@ -335,6 +398,9 @@ static void say_hello(struct conn *c, struct chunk *out)
         .meta_max_bytes = mine->limits.meta_max_bytes,
     };
 
+    memcpy(hello.nonce, c->nonce, sizeof hello.nonce);
+    if (hello_sign(&hello, &context, NULL) != ERR_OK)
+        conn_say_why(c, "no memory for a signature"); /* the peer will refuse what has none */
     hello_encode(&hello, c->control + FRAME_HEADER_BYTES);
     control_chunk(c, &head, out);
     c->hello_told = true;
@@ -381,6 +447,9 @@ bool conn_next_chunk(struct conn *c, struct chunk *out)
     saying = what_to_say(c);
     switch (saying) {
     case SAY_NOTHING:
+        break;
+    case SAY_CHALLENGE:
+        say_challenge(c, out);
         break;
     case SAY_HELLO:
         say_hello(c, out);

@@ -115,10 +115,12 @@ static int on_upgrade(struct lws *wsi)
 static int on_established(struct lws *wsi)
 {
     struct conn *c = conn_of(wsi);
+    uint8_t nonce[HELLO_NONCE_BYTES];
 
-    if (!c || c->state != CONN_OPENING)
+    if (!c || c->state != CONN_OPENING ||
+        getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
         return -1;
-    conn_established(c);
+    conn_established(c, nonce);
     return 0;
 }
 
@@ -130,10 +132,10 @@ static int on_receive(struct lws *wsi, const void *bytes, size_t n)
         return 0;
     if (!lws_frame_is_binary(wsi)) {
         conn_break(c, "text instead of binary frames");
-        return hang_up(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, c->why);
+        return hang_up(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, conn_public_why(c));
     }
     if (n > 0 && conn_receive(c, bytes, n) != ERR_OK)
-        return hang_up(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, c->why);
+        return hang_up(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, conn_public_why(c));
     return 0;
 }
 

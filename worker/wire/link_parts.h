@@ -121,7 +121,11 @@ struct conn {
     uint8_t hello[HELLO_BYTES];
     int slot; /* that the reader fills; -1: none */
 
+    uint8_t nonce[HELLO_NONCE_BYTES]; /* ours */
+    uint8_t peer_nonce[HELLO_NONCE_BYTES];
+    bool challenge_told, challenge_heard;
     bool hello_told, hello_heard;
+    bool is_authenticated; /* the peer has proved that it has the key */
     bool bye_told, bye_heard;
     bool bye_answered;     /* receiver: has confirmed the sender's BYE */
     uint64_t allowed_told; /* receiver: n_allowed as the sender knows it */
@@ -196,8 +200,8 @@ struct chunk {
 /* Start with a new connection; `edge` is NULL for an accepted one. */
 void conn_init(struct conn *c, struct link *link, struct edge *edge, int64_t now_ms);
 
-/* The websocket stands. */
-void conn_established(struct conn *c);
+/* The websocket stands; `nonce` is of random bytes. */
+void conn_established(struct conn *c, const uint8_t nonce[static HELLO_NONCE_BYTES]);
 
 /* Bytes came. ERR_PROTOCOL: the connection must be closed, c->why is set. */
 MUST_CHECK enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size_t n);
@@ -217,6 +221,9 @@ bool conn_is_over(const struct conn *c);
 
 /* It is gone: tell the edge, count a stranger, free the entry. */
 void conn_gone(struct conn *c, int64_t now_ms);
+
+/* What the peer is told of the reason. */
+const char *conn_public_why(const struct conn *c);
 
 /* Keep the first reason. */
 void conn_say_why(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -70,10 +70,14 @@ static inline size_t raw_read_until(int fd, const char *stop, char *out, size_t 
     return n;
 }
 
-/* A connection on which the websocket handshake has been made. */
+/* The last nonce that a link has sent to us. */
+static uint8_t raw_nonce[HELLO_NONCE_BYTES];
+
+/* A connection on which the websocket handshake has been made and the CHALLENGE read. */
 static inline int raw_websocket(int port)
 {
     char answer[1024];
+    char challenge[2 + FRAME_HEADER_BYTES + HELLO_NONCE_BYTES + 1];
     bool ended;
     int fd = raw_connect(port);
 
@@ -81,6 +85,9 @@ static inline int raw_websocket(int port)
     (void)raw_read_until(fd, "\r\n\r\n", answer, sizeof answer, &ended);
     assert_non_null(strstr(answer, "101 Switching"));
     assert_non_null(strstr(answer, "skyjob.v1"));
+    assert_int_equal(raw_read_until(fd, NULL, challenge, sizeof challenge, &ended),
+                     sizeof challenge - 1);
+    memcpy(raw_nonce, challenge + 2 + FRAME_HEADER_BYTES, sizeof raw_nonce);
     return fd;
 }
 
@@ -131,7 +138,20 @@ static inline void raw_send_frame(int fd, struct frame_header head, const void *
     free(bytes);
 }
 
-static inline void raw_send_hello(int fd, struct frame_header head, const struct hello *hello)
+/* What a signature of stage 0 of params_of() covers, in answer to raw_nonce. */
+static inline struct hello_context raw_context(const struct frame_header *head, bool is_dialer)
+{
+    struct hello_context context = {.key = params_of(0, 2).key,
+                                    .is_dialer = is_dialer,
+                                    .job_hash = head->job_hash,
+                                    .attempt = head->attempt};
+
+    memcpy(context.peer_nonce, raw_nonce, sizeof raw_nonce);
+    return context;
+}
+
+/* As it is, signed or not. */
+static inline void raw_send_hello_bytes(int fd, struct frame_header head, const struct hello *hello)
 {
     uint8_t bytes[HELLO_BYTES];
 
@@ -140,16 +160,26 @@ static inline void raw_send_hello(int fd, struct frame_header head, const struct
     raw_send_frame(fd, head, bytes, HELLO_BYTES);
 }
 
+/* With the signature of one that has the key. */
+static inline void raw_send_hello(int fd, struct frame_header head, const struct hello *hello)
+{
+    struct hello_context context = raw_context(&head, true);
+    struct hello is_signed = *hello;
+
+    assert_int_equal(hello_sign(&is_signed, &context, NULL), ERR_OK);
+    raw_send_hello_bytes(fd, head, &is_signed);
+}
+
 /* Become stage 0's forward edge to stage 1 of 2, in the way a real stage does. */
 static inline int raw_stage_0(int port)
 {
     struct hello hello = raw_hello(0, 1, 2);
-    char answer[2 * (2 + FRAME_HEADER_BYTES) + HELLO_BYTES + 1];
+    char answer[4 + FRAME_HEADER_BYTES + HELLO_BYTES + 2 + FRAME_HEADER_BYTES + 1];
     int fd = raw_websocket(port);
     bool ended;
 
     raw_send_hello(fd, raw_header(FRAME_HELLO), &hello);
-    /* Its HELLO and its first CREDIT, each in a frame of 2 bytes of header. */
+    /* Its HELLO and its first CREDIT, in frames with 4 and 2 bytes of header. */
     assert_int_equal(raw_read_until(fd, NULL, answer, sizeof answer, &ended), sizeof answer - 1);
     return fd;
 }

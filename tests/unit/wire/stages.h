@@ -33,6 +33,7 @@ static inline struct link_params params_of(int stage, int n_stages)
         .job_hash = 0x1234567890abcdef,
         .attempt = 2,
         .plan_hash = 77,
+        .key = {{5, 4, 3, 2, 1}},
         .limits = {.meta_max_bytes = META_MAX,
                    .tensor_max_bytes = TENSOR_MAX,
                    .n_receive_slots = 3,

@@ -13,7 +13,9 @@ static const struct hello sample = {.from_stage = 3,
                                     .is_backward = true,
                                     .plan_hash = 0x1122334455667788,
                                     .tensor_max_bytes = 1ull << 33,
-                                    .meta_max_bytes = 12345};
+                                    .meta_max_bytes = 12345,
+                                    .nonce = {1, 2, 3},
+                                    .mac = {4, 5, 6}};
 
 static void hello_comes_back_as_it_was_encoded(void **state)
 {
@@ -30,6 +32,8 @@ static void hello_comes_back_as_it_was_encoded(void **state)
     assert_true(got.plan_hash == sample.plan_hash);
     assert_true(got.tensor_max_bytes == sample.tensor_max_bytes);
     assert_int_equal(got.meta_max_bytes, 12345);
+    assert_memory_equal(got.nonce, sample.nonce, sizeof got.nonce);
+    assert_memory_equal(got.mac, sample.mac, sizeof got.mac);
 }
 
 static void hello_refuses_another_length(void **state)
@@ -53,8 +57,39 @@ static void hello_refuses_an_edge_that_is_neither_forward_nor_backward(void **st
     bytes[12] = 2;
     assert_int_equal(hello_decode(bytes, HELLO_BYTES, &got, NULL), ERR_PROTOCOL);
     bytes[12] = 1;
-    bytes[HELLO_BYTES - 1] = 1;
+    bytes[39] = 1;
     assert_int_equal(hello_decode(bytes, HELLO_BYTES, &got, NULL), ERR_PROTOCOL);
+}
+
+static void hello_signature_covers_role_identity_fields_and_both_nonces(void **state)
+{
+    struct hello_context context = {
+        .key = {{9}}, .is_dialer = true, .job_hash = 7, .attempt = 2, .peer_nonce = {8}};
+    struct hello_context others[5];
+    struct hello hello = sample;
+    uint8_t bytes[HELLO_BYTES];
+
+    (void)state;
+    assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
+    assert_true(hello_is_signed(&hello, &context));
+    for (int i = 0; i < 5; i++)
+        others[i] = context;
+    others[0].key.bytes[1] = 1;
+    others[1].is_dialer = false;
+    others[2].job_hash++;
+    others[3].attempt++;
+    others[4].peer_nonce[31] = 1;
+    for (int i = 0; i < 5; i++)
+        assert_false(hello_is_signed(&hello, &others[i]));
+    hello_encode(&hello, bytes);
+    for (int i = 0; i < HELLO_BYTES; i++) { /* that decode at all */
+        struct hello got;
+
+        bytes[i] ^= 0x40;
+        if (hello_decode(bytes, HELLO_BYTES, &got, NULL) == ERR_OK)
+            assert_false(hello_is_signed(&got, &context));
+        bytes[i] ^= 0x40;
+    }
 }
 
 int main(void)
@@ -62,6 +97,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hello_comes_back_as_it_was_encoded),
         cmocka_unit_test(hello_refuses_another_length),
+        cmocka_unit_test(hello_signature_covers_role_identity_fields_and_both_nonces),
         cmocka_unit_test(hello_refuses_an_edge_that_is_neither_forward_nor_backward),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

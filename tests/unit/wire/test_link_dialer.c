@@ -37,27 +37,65 @@ static void answer_handshake(int fd)
 /* One unmasked binary message, as a server sends it. */
 static void serve(int fd, struct frame_header head, const void *payload, size_t n)
 {
-    uint8_t bytes[2 + FRAME_HEADER_BYTES + HELLO_BYTES];
+    uint8_t bytes[4 + FRAME_HEADER_BYTES + HELLO_BYTES];
+    size_t n_frame = FRAME_HEADER_BYTES + n;
+    uint8_t *start = bytes + (n_frame > 125 ? 0 : 2);
 
     if (n > 0)
-        memcpy(bytes + 2 + FRAME_HEADER_BYTES, payload, n);
+        memcpy(bytes + 4 + FRAME_HEADER_BYTES, payload, n);
     head.payload_crc = crc32c(0, payload, n);
-    frame_encode(&head, bytes + 2);
-    bytes[0] = 0x82;
-    bytes[1] = (uint8_t)(FRAME_HEADER_BYTES + n);
-    raw_send(fd, bytes, 2 + FRAME_HEADER_BYTES + n);
+    frame_encode(&head, bytes + 4);
+    start[0] = 0x82;
+    start[1] = (uint8_t)(n_frame > 125 ? 126 : n_frame);
+    if (n_frame > 125) {
+        start[2] = (uint8_t)(n_frame >> 8);
+        start[3] = (uint8_t)n_frame;
+    }
+    raw_send(fd, start, (size_t)(bytes + 4 - start) + n_frame);
+}
+
+/* Challenge the dialer; its HELLO is left in `out`, and its nonce in raw_nonce. */
+static bool challenge(int fd, uint8_t out[static HELLO_BYTES])
+{
+    static const uint8_t nonce[HELLO_NONCE_BYTES] = {1};
+    struct frame_header head = {.kind = FRAME_CHALLENGE, .meta_bytes = sizeof nonce};
+    uint8_t bytes[8 + FRAME_HEADER_BYTES + HELLO_BYTES]; /* masked: 4 bytes of header, 4 of key */
+    struct hello hello;
+
+    serve(fd, head, nonce, sizeof nonce);
+    if (recv(fd, bytes, sizeof bytes, MSG_WAITALL) != (ssize_t)sizeof bytes)
+        return false;
+    for (size_t i = 8; i < sizeof bytes; i++)
+        bytes[i] ^= bytes[4 + (i - 8) % 4];
+    memcpy(out, bytes + 8 + FRAME_HEADER_BYTES, HELLO_BYTES);
+    if (hello_decode(out, HELLO_BYTES, &hello, NULL) != ERR_OK)
+        return false;
+    memcpy(raw_nonce, hello.nonce, sizeof raw_nonce);
+    return true;
+}
+
+static void serve_signed_hello(int fd, uint32_t from, uint32_t attempt, uint8_t key_change)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(from, 0, 2);
+    struct hello_context context;
+    uint8_t bytes[HELLO_BYTES];
+
+    if (!challenge(fd, bytes))
+        return;
+    head.attempt = attempt;
+    head.meta_bytes = HELLO_BYTES;
+    context = raw_context(&head, false);
+    context.key.bytes[0] ^= key_change;
+    if (hello_sign(&hello, &context, NULL) != ERR_OK)
+        return;
+    hello_encode(&hello, bytes);
+    serve(fd, head, bytes, sizeof bytes);
 }
 
 static void serve_hello(int fd, uint32_t from, uint32_t attempt)
 {
-    struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(from, 0, 2);
-    uint8_t bytes[HELLO_BYTES];
-
-    head.attempt = attempt;
-    head.meta_bytes = HELLO_BYTES;
-    hello_encode(&hello, bytes);
-    serve(fd, head, bytes, sizeof bytes);
+    serve_signed_hello(fd, from, attempt, 0);
 }
 
 static void serve_credit(int fd, uint64_t total)
@@ -111,9 +149,48 @@ static void say_hello_of_another_stage(int fd)
     serve_hello(fd, 5, 2);
 }
 
-static void give_credit_before_hello(int fd)
+static void say_hello_with_another_key(int fd)
 {
     answer_handshake(fd);
+    serve_signed_hello(fd, 1, 2, 1);
+}
+
+/* The dialer's own HELLO, sent back to it. */
+static void say_back_what_was_said(int fd)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    uint8_t bytes[HELLO_BYTES];
+
+    answer_handshake(fd);
+    head.meta_bytes = HELLO_BYTES;
+    if (challenge(fd, bytes))
+        serve(fd, head, bytes, sizeof bytes);
+}
+
+static void say_hello_without_a_challenge(int fd)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    uint8_t bytes[HELLO_BYTES] = {0};
+
+    answer_handshake(fd);
+    head.meta_bytes = HELLO_BYTES;
+    serve(fd, head, bytes, sizeof bytes);
+}
+
+static void send_a_short_challenge(int fd)
+{
+    struct frame_header head = {.kind = FRAME_CHALLENGE, .meta_bytes = 3};
+
+    answer_handshake(fd);
+    serve(fd, head, "abc", 3);
+}
+
+static void give_credit_before_hello(int fd)
+{
+    uint8_t bytes[HELLO_BYTES];
+
+    answer_handshake(fd);
+    (void)challenge(fd, bytes);
     serve_credit(fd, 3);
 }
 
@@ -176,6 +253,14 @@ static struct server servers[] = {
      "attempt 7, not 2"},
     {"link_gives_up_on_another_stage_at_the_address", say_hello_of_another_stage, ERR_TIMEOUT,
      "stage 5 answered"},
+    {"link_gives_up_on_a_server_with_another_key", say_hello_with_another_key, ERR_TIMEOUT,
+     "not authenticated"},
+    {"link_gives_up_on_a_server_that_says_back_what_was_said", say_back_what_was_said, ERR_TIMEOUT,
+     "not authenticated"},
+    {"link_gives_up_on_a_server_that_does_not_challenge", say_hello_without_a_challenge,
+     ERR_TIMEOUT, "HELLO frame is not expected"},
+    {"link_gives_up_on_a_server_with_a_short_challenge", send_a_short_challenge, ERR_TIMEOUT,
+     "a CHALLENGE of 3 bytes"},
     {"link_gives_up_on_a_server_without_a_hello", give_credit_before_hello, ERR_TIMEOUT,
      "CREDIT frame is not expected"},
     {"link_gives_up_on_a_server_that_does_not_accept", say_hello_and_no_more, ERR_TIMEOUT,

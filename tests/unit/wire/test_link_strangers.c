@@ -171,6 +171,82 @@ static void want_an_edge_that_is_taken(int port)
     raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
 }
 
+/* Everything is right but the signature: strangers who know all that can be known. */
+static void say_hello_without_a_key(int port)
+{
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    raw_send_hello_bytes(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void say_hello_with_another_key(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+    struct hello_context context;
+
+    attacker = raw_websocket(port);
+    context = raw_context(&head, true);
+    context.key.bytes[HMAC_BYTES - 1] ^= 1;
+    assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
+    raw_send_hello_bytes(attacker, head, &hello);
+}
+
+/* What was overheard on one connection is said on the next. */
+static void repeat_the_hello_of_another_connection(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+    struct hello_context context;
+    int first = raw_websocket(port);
+
+    context = raw_context(&head, true);
+    close(first);
+    attacker = raw_websocket(port);
+    assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
+    raw_send_hello_bytes(attacker, head, &hello);
+}
+
+/* An acceptor's signature, as one could be had by being dialed. */
+static void say_hello_in_the_role_of_an_acceptor(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+    struct hello_context context;
+
+    attacker = raw_websocket(port);
+    context = raw_context(&head, false);
+    assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
+    raw_send_hello_bytes(attacker, head, &hello);
+}
+
+static void change_a_field_of_a_signed_hello(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+    struct hello_context context;
+
+    attacker = raw_websocket(port);
+    context = raw_context(&head, true);
+    assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
+    hello.from_stage = 2;
+    hello.is_backward = true;
+    raw_send_hello_bytes(attacker, head, &hello);
+}
+
+/* Without a key not even a wrong job or attempt is remarked on. */
+static void say_another_job_without_a_key(int port)
+{
+    struct frame_header head = raw_header(FRAME_HELLO);
+    struct hello hello = raw_hello(0, 1, 3);
+
+    attacker = raw_websocket(port);
+    head.job_hash++;
+    head.attempt++;
+    raw_send_hello_bytes(attacker, head, &hello);
+}
+
 static void hang_up_at_once(int port)
 {
     attacker = raw_connect(port);
@@ -212,22 +288,31 @@ static struct stranger strangers[] = {
     {"link_refuses_who_hangs_up_at_once", NULL, hang_up_at_once, NULL},
     {"link_refuses_who_hangs_up_in_the_middle_of_hello", NULL, hang_up_in_the_middle_of_hello,
      NULL},
-    {"link_refuses_text_frames", NULL, send_text_opcode, "text instead of binary"},
-    {"link_refuses_unmasked_garbage", NULL, send_unmasked_garbage, "do not start a frame"},
-    {"link_refuses_masked_garbage", NULL, send_masked_garbage, "do not start a frame"},
+    {"link_refuses_text_frames", NULL, send_text_opcode, "not authenticated"},
+    {"link_refuses_unmasked_garbage", NULL, send_unmasked_garbage, "not authenticated"},
+    {"link_refuses_masked_garbage", NULL, send_masked_garbage, "not authenticated"},
     {"link_refuses_reserved_bits", NULL, send_reserved_bits, "rsv bits"},
     {"link_refuses_an_unknown_opcode", NULL, send_bad_opcode, "bad opc"},
     {"link_refuses_a_continuation_of_nothing", NULL, send_a_continuation_of_nothing, "bad cont"},
     {"link_refuses_a_large_ping", NULL, send_a_large_ping, NULL},
     {"link_refuses_a_frame_of_negative_length", NULL, send_a_negative_length, NULL},
     {"link_refuses_garbage_in_an_endless_frame", NULL, send_garbage_in_a_frame_of_4_exabytes,
-     "do not start a frame"},
-    {"link_refuses_a_tensor_before_hello", NULL, send_a_tensor_before_hello,
-     "a FORWARD frame is not expected here"},
-    {"link_refuses_a_hello_of_4_gib", NULL, send_a_hello_of_4_gib, "4294967295 bytes of meta"},
-    {"link_refuses_a_short_hello", NULL, send_a_short_hello, "a HELLO of 3 bytes"},
+     "not authenticated"},
+    {"link_refuses_a_tensor_before_hello", NULL, send_a_tensor_before_hello, "not authenticated"},
+    {"link_refuses_a_hello_of_4_gib", NULL, send_a_hello_of_4_gib, "not authenticated"},
+    {"link_refuses_a_short_hello", NULL, send_a_short_hello, "not authenticated"},
     {"link_refuses_a_hello_with_a_wrong_checksum", NULL, send_a_hello_with_a_wrong_checksum,
-     "wrong checksum"},
+     "not authenticated"},
+    {"link_refuses_who_has_no_key", NULL, say_hello_without_a_key, "not authenticated"},
+    {"link_refuses_who_has_another_key", NULL, say_hello_with_another_key, "not authenticated"},
+    {"link_refuses_a_hello_of_another_connection", NULL, repeat_the_hello_of_another_connection,
+     "not authenticated"},
+    {"link_refuses_the_signature_of_another_role", NULL, say_hello_in_the_role_of_an_acceptor,
+     "not authenticated"},
+    {"link_refuses_a_hello_that_was_changed", NULL, change_a_field_of_a_signed_hello,
+     "not authenticated"},
+    {"link_tells_who_has_no_key_nothing_of_job_and_attempt", NULL, say_another_job_without_a_key,
+     "not authenticated"},
     {"link_refuses_another_job", NULL, say_another_job, "another job"},
     {"link_refuses_another_attempt", NULL, say_another_attempt, "attempt 1, not 2"},
     {"link_refuses_another_plan", NULL, say_another_plan, "another plan"},
@@ -279,6 +364,7 @@ static void check_that_traffic_goes_on(struct stages *s)
 static void check_stranger(void **state)
 {
     const struct stranger *row = *state;
+    uint64_t n_connections = row->attack == repeat_the_hello_of_another_connection ? 2 : 1;
     int port = link_port(victims.links[1]);
     uint64_t before = n_refused(victims.links[1]);
     int64_t until_ms = clock_now_ms() + TIMEOUT_MS;
@@ -296,10 +382,43 @@ static void check_stranger(void **state)
     if (row->says ? !memmem(answer, n, row->says, strlen(row->says)) : !ended)
         fail_msg("%zu bytes came back, %s", n, ended ? "then the end" : "and no end");
     close(attacker);
-    while (n_refused(victims.links[1]) == before && clock_now_ms() < until_ms)
+    while (n_refused(victims.links[1]) < before + n_connections && clock_now_ms() < until_ms)
         usleep(1000);
-    assert_int_equal(n_refused(victims.links[1]), before + 1);
+    assert_int_equal(n_refused(victims.links[1]), before + n_connections);
     check_that_traffic_goes_on(&victims);
+}
+
+/* The nonce is all that it says to a stranger, and no two are alike. */
+static void link_challenges_with_a_new_nonce_and_says_nothing_else(void **state)
+{
+    char challenge[2 + FRAME_HEADER_BYTES + HELLO_NONCE_BYTES];
+    uint8_t first[HELLO_NONCE_BYTES];
+    struct frame_limits limits = {.kinds = FRAME_KIND_BIT(FRAME_CHALLENGE),
+                                  .meta_max_bytes = HELLO_NONCE_BYTES};
+    struct frame_header head;
+    struct stages s;
+    bool ended;
+    int fd;
+
+    (void)state;
+    start(&s, 2);
+    close(raw_websocket(link_port(s.links[1])));
+    memcpy(first, raw_nonce, sizeof first);
+    close(raw_websocket(link_port(s.links[1])));
+    assert_memory_not_equal(first, raw_nonce, sizeof first);
+    fd = raw_connect(link_port(s.links[1]));
+    raw_send(fd, RAW_HANDSHAKE, strlen(RAW_HANDSHAKE));
+    (void)raw_read_until(fd, "\r\n\r\n", (char[1024]){0}, 1024, &ended);
+    assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
+    assert_int_equal(
+        frame_decode((uint8_t *)challenge + 2, FRAME_HEADER_BYTES, &limits, &head, NULL), ERR_OK);
+    assert_int_equal(head.job_hash, 0);
+    assert_int_equal(head.attempt, 0);
+    close(fd);
+    connect_stage(&s, 0);
+    connect_stage(&s, 1);
+    wait_ready(&s);
+    stop(&s);
 }
 
 static void link_lets_a_neighbour_in_while_strangers_hold_all_places(void **state)
@@ -325,6 +444,7 @@ int main(void)
     enum { N_STRANGERS = sizeof strangers / sizeof strangers[0] };
     struct CMUnitTest stranger_tests[N_STRANGERS];
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(link_challenges_with_a_new_nonce_and_says_nothing_else),
         cmocka_unit_test(link_lets_a_neighbour_in_while_strangers_hold_all_places),
     };
 
