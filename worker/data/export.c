@@ -12,12 +12,11 @@
 #include "data/safetensors.h"
 
 #define JSON_MAX_BYTES ((size_t)16 << 20)
-#define INDEX_FILE     "model.safetensors.index.json"
 
-static void shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
+void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
 {
     if (n_stages == 1)
-        (void)snprintf(out, EXPORT_SHARD_BYTES, "model.safetensors");
+        (void)snprintf(out, EXPORT_SHARD_BYTES, EXPORT_WHOLE_FILE);
     else
         (void)snprintf(out, EXPORT_SHARD_BYTES, "model-%05d-of-%05d.safetensors", stage + 1,
                        n_stages);
@@ -62,7 +61,7 @@ enum err_code export_shard(const struct model *m, const char *folder,
     int n = 0;
     enum err_code rc;
 
-    shard_name(stage, plan->n_stages, file);
+    export_shard_name(stage, plan->n_stages, file);
     rc = folder_path(folder, file, path, err);
     if (rc == ERR_OK)
         rc = folder_make(folder, err);
@@ -223,7 +222,7 @@ static enum err_code write_index(const struct model *m, const char *folder,
     for (int stage = 0; stage < plan->n_stages; stage++) {
         const struct export_stage *s = &plan->stages[stage];
 
-        shard_name(stage, plan->n_stages, shard);
+        export_shard_name(stage, plan->n_stages, shard);
         for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
             for (int i = 0; i < model_unit_tensors(m, unit); i++)
                 jsonw_string(&json, model_tensor(m, unit, i).name, shard);
@@ -231,7 +230,7 @@ static enum err_code write_index(const struct model *m, const char *folder,
     }
     jsonw_close(&json);
     jsonw_close(&json);
-    rc = write_json(&json, folder, INDEX_FILE, err);
+    rc = write_json(&json, folder, EXPORT_INDEX_FILE, err);
     buf_deinit(&text);
     return rc;
 }
@@ -242,7 +241,7 @@ static enum err_code remove_other_kind(const char *folder, bool is_sharded, stru
 {
     char path[PATH_MAX];
     enum err_code rc =
-        folder_path(folder, is_sharded ? "model.safetensors" : INDEX_FILE, path, err);
+        folder_path(folder, is_sharded ? EXPORT_WHOLE_FILE : EXPORT_INDEX_FILE, path, err);
 
     if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
         rc = file_error(err, "remove", path);

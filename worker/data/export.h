@@ -14,6 +14,8 @@
 #include "data/vocab.h"
 
 #define EXPORT_SHARD_BYTES 48 /* of a shard's file name, with the NUL */
+#define EXPORT_WHOLE_FILE  "model.safetensors"
+#define EXPORT_INDEX_FILE  "model.safetensors.index.json"
 
 /* A run of units, as plan_stage has it. */
 struct export_stage {
@@ -34,6 +36,9 @@ struct export_extras {
     double dropout;
     bool is_headless; /* an encoder: its head is not written */
 };
+
+/* "model.safetensors" of one stage, "model-0000i-of-0000S.safetensors" of several. */
+void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES]);
 
 /* Write the shard of stage `stage`.
  *

@@ -1,7 +1,13 @@
 /* data/output.h - the folder where a job leaves its model and predictions.
  *
  * An attempt does not write there directly: all of its stages write into one hidden folder inside
- * it, `.skyjob-<hash of the job's uid>-a<attempt>`. The volume is the same for all stages.
+ * it, `.skyjob-<hash of the job's uid>-a<attempt>`. Once all have written, the leader (stage 0)
+ * renames the files into place as a whole. The volume is the same for all stages.
+ *
+ * Only the current attempt may publish. The leader leaves its claim, `.skyjob-attempt`, when it
+ * starts, and before it publishes it reads the file again: a newer attempt of the job, or another
+ * job, has replaced it. What remains is the time between that check and the last rename: a worker
+ * that stops in between and wakes up after its successor has published would still publish.
  * Layer: data (may use api base). Threads: one; stages are different processes.
  */
 #ifndef DATA_OUTPUT_H
@@ -12,6 +18,8 @@
 #include <stdint.h>
 
 #include "base/err.h"
+
+#define OUTPUT_UID_BYTES 64 /* of a job, with the NUL */
 
 struct output_params {
     const char *folder; /* made when it is missing (not its parents) */
@@ -24,16 +32,30 @@ struct output_params {
 struct output {
     char folder[PATH_MAX];
     char aside[PATH_MAX]; /* where the attempt writes */
+    char uid[OUTPUT_UID_BYTES];
+    int attempt;
+    bool is_complete; /* every file of the model was there when publishing began */
 };
 
 /* Check that the output can be written before hours are spent on training: make the folder of the
  * attempt, remove those of earlier attempts of the job, write a small file and compare the free
- * space. A quota may still be exceeded later.
+ * space. A quota may still be exceeded later. Stage 0 also leaves the claim.
  *
  * Returns ERR_DENIED, ERR_NOT_FOUND or ERR_INVALID when the path can never be written; ERR_LIMIT
- * for too little space; ERR_IO, ERR_NO_MEMORY. The text says what to do.
+ * for too little space; ERR_CONFLICT when a newer attempt of the job has the folder; ERR_IO,
+ * ERR_NO_MEMORY. The text says what to do.
  */
 MUST_CHECK enum err_code output_open(struct output *out, const struct output_params *params,
                                      struct err *err);
+
+/* Put the attempt's files into place, the `n_stages` shards and all else that lies beside them, and
+ * remove what an older model left. At no time does an index, or a model.safetensors, lie there over
+ * files that are not all of one run: it is removed first and comes last. After an error it may be
+ * called again and goes on where it was.
+ *
+ * Returns ERR_CONFLICT when a newer attempt or another job has claimed the folder; ERR_NOT_FOUND
+ * when a file of the model is missing; ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code output_publish(struct output *o, int n_stages, struct err *err);
 
 #endif
