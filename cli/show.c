@@ -126,6 +126,10 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     add_stage_times(p, out, SHOW_LINE_BYTES);
     if (p->state == PROGRESS_EVALUATING) {
         text_add(out, SHOW_LINE_BYTES, "  evaluating");
+    } else if (p->state == PROGRESS_SAVING) {
+        text_add(out, SHOW_LINE_BYTES, "  saving the model");
+        if (p->error[0])
+            text_add(out, SHOW_LINE_BYTES, ": %s", p->error);
     } else if (p->eta_seconds >= 0) {
         show_duration(p->eta_seconds, number);
         text_add(out, SHOW_LINE_BYTES, "  ETA %s", number);

@@ -5,9 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const state_names[] = {"Starting",   "Waiting", "Training",
-                                          "Evaluating", "Done",    "Failed"};
-static const char *const cause_names[] = {"", "Config", "DataMissing", "PeerLost", "Other"};
+static const char *const state_names[] = {"Starting", "Waiting", "Training", "Evaluating",
+                                          "Saving",   "Done",    "Failed"};
+static const char *const cause_names[] = {"",         "Config", "DataMissing",
+                                          "PeerLost", "Other",  "Output"};
+
+#define N_STATES ((int)(sizeof state_names / sizeof state_names[0]))
+#define N_CAUSES ((int)(sizeof cause_names / sizeof cause_names[0]))
 
 const char *progress_state_name(enum progress_state state)
 {
@@ -129,8 +133,8 @@ static void read_lists(const struct json *root, struct progress *p)
 
 static enum err_code read_progress(const struct json *root, struct progress *p, struct err *err)
 {
-    int state = index_of(state_names, 6, json_string(json_get(root, "state"), ""));
-    int cause = index_of(cause_names, 5, json_string(json_get(root, "cause"), ""));
+    int state = index_of(state_names, N_STATES, json_string(json_get(root, "state"), ""));
+    int cause = index_of(cause_names, N_CAUSES, json_string(json_get(root, "cause"), ""));
 
     if (state < 0 || cause < 0)
         return err_set(err, ERR_INVALID, "state or cause is missing or unknown");

@@ -25,6 +25,7 @@ enum progress_state {
     PROGRESS_WAITING,  /* for the peer table and the neighbours */
     PROGRESS_TRAINING,
     PROGRESS_EVALUATING,
+    PROGRESS_SAVING, /* the training is complete; `error` says why writing is tried again */
     PROGRESS_DONE,
     PROGRESS_FAILED,
 };
@@ -36,6 +37,7 @@ enum progress_cause {
     PROGRESS_CAUSE_DATA_MISSING, /* a file is not there yet: exit 1, try again later */
     PROGRESS_CAUSE_PEER_LOST,    /* a neighbour went away: exit 1, not our fault */
     PROGRESS_CAUSE_OTHER,        /* exit 1 */
+    PROGRESS_CAUSE_OUTPUT,       /* trained, but not saved: exit 1, training again does not help */
 };
 
 struct progress_metric {

@@ -102,6 +102,7 @@ enum verdict_kind {
     VERDICT_DATA_MISSING,
     VERDICT_DISRUPTED, /* deleted, evicted, its node gone */
     VERDICT_OUT_OF_MEMORY,
+    VERDICT_OUTPUT, /* trained, but the output cannot be saved */
     VERDICT_CONFIG, /* the same job can never work */
 };
 struct verdict {

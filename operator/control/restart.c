@@ -43,6 +43,8 @@ static enum verdict_kind kind_of_failure(const struct seen_pod *p)
         return VERDICT_OUT_OF_MEMORY;
     if (cause == PROGRESS_CAUSE_CONFIG || p->exit_code == EXIT_CONFIG)
         return VERDICT_CONFIG;
+    if (cause == PROGRESS_CAUSE_OUTPUT)
+        return VERDICT_OUTPUT;
     if (cause == PROGRESS_CAUSE_DATA_MISSING)
         return VERDICT_DATA_MISSING;
     if (cause == PROGRESS_CAUSE_PEER_LOST)
@@ -250,6 +252,9 @@ void restart_apply(struct round *r, const struct verdict *v)
         break;
     case VERDICT_CONFIG:
         give_up(r, "InvalidConfiguration", v->text);
+        break;
+    case VERDICT_OUTPUT:
+        give_up(r, "OutputFailed", v->text); /* training again would end the same way */
         break;
     case VERDICT_OUT_OF_MEMORY:
         more_memory(r, v);

@@ -110,6 +110,18 @@ static bool read_end(const void *in, size_t n, void *out_bytes, size_t *out_n)
     return true;
 }
 
+static bool read_stop(const void *in, size_t n, void *out_bytes, size_t *out_n)
+{
+    struct message_stop s;
+
+    if (message_stop_read(in, n, &s, NULL) != ERR_OK)
+        return false;
+    MUST(s.failed_stage >= -1 && s.failed_stage < SPEC_STAGES_MAX);
+    MUST(strlen(s.why) < sizeof s.why);
+    *out_n = message_stop_write(&s, out_bytes);
+    return true;
+}
+
 static const struct {
     read_fn *read;
     size_t bytes; /* 0: as many as it says */
@@ -120,6 +132,7 @@ static const struct {
     {read_facts, sizeof(struct message_facts)},
     {read_sum, sizeof(struct message_sum)},
     {read_end, sizeof(struct message_end)},
+    {read_stop, sizeof(struct message_stop)},
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])
 

@@ -46,6 +46,16 @@ has_shards() { [ "$(find "$work/three" -name 'model-*.safetensors' | wc -l)" = 3
     grep -q 'classifier.weight' "$work/three/model.safetensors.index.json"; }
 check 'every stage writes its shard and the head the index' has_shards
 
+replaced() { # by a run that is cut another way: nothing of the old model stays
+    cp -r "$work/three" "$work/over"
+    run over cpu=1 || { cat "$work/over.log"; return 1; }
+    find "$work/over"
+    [ "$(find "$work/over" -name 'model*' -printf '%f ')" = 'model.safetensors ' ] &&
+        [ -z "$(find "$work/over" -name '.skyjob-*-a*')" ] &&
+        [ "$(weights_of "$work/over")" = "$(weights_of "$work/one")" ]
+}
+check 'a run replaces an older model as a whole' replaced
+
 goes_on() { # a run that hardly learns judges like the one whose model it starts from
     sed -e 's/steps: 30/steps: 1/' -e 's/"1e-3"/"1e-9"/' "$work/job.yaml" >"$work/more.yaml"
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/more.yaml" --workers cpu=1,cpu=1 --strategy Even \

@@ -240,3 +240,23 @@ enum err_code message_end_read(const void *in, size_t n, struct message_end *out
     *out = e;
     return ERR_OK;
 }
+
+size_t message_stop_write(const struct message_stop *s, void *out)
+{
+    memcpy(out, s, sizeof *s);
+    return sizeof *s;
+}
+
+enum err_code message_stop_read(const void *in, size_t n, struct message_stop *out, struct err *err)
+{
+    struct message_stop s;
+
+    if (n != sizeof s)
+        return err_set(err, ERR_PROTOCOL, "end of the run: %zu bytes, not %zu", n, sizeof s);
+    memcpy(&s, in, sizeof s);
+    if (s.failed_stage < -1 || s.failed_stage >= SPEC_STAGES_MAX ||
+        !memchr(s.why, '\0', sizeof s.why))
+        return err_set(err, ERR_PROTOCOL, "end of the run: no reason of stage %d", s.failed_stage);
+    *out = s;
+    return ERR_OK;
+}

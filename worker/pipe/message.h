@@ -7,6 +7,8 @@
  * A step ends with two messages along the chain. STEP_SUM runs from the head to the last stage;
  * each adds its part in stage order, so that sums have the same bits for every cut. STEP_END runs
  * back with what the last stage knows: the total, the loss. Evaluation ends with a STEP_END alone.
+ * A run whose output is kept ends with a STOP from the last stage to the head: whether the
+ * stages that it has passed have written their files.
  * Layer: pipe (may use api base). Threads: any; pure.
  */
 #ifndef PIPE_MESSAGE_H
@@ -20,6 +22,7 @@
 
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
+#define MESSAGE_WHY_BYTES   256
 
 /* The sequences of a micro-batch, packed end to end, and what the model should answer. */
 struct message_batch {
@@ -92,6 +95,12 @@ struct message_end {
     double stage_ms[SPEC_STAGES_MAX];
 };
 
+/* The end of a run: whether the stages behind the receiver have written their files. */
+struct message_stop {
+    int32_t failed_stage; /* -1: all have */
+    char why[MESSAGE_WHY_BYTES];
+};
+
 /* Most bytes that any of these takes. */
 size_t message_max_bytes(const struct message_limits *limits);
 
@@ -100,6 +109,7 @@ size_t message_batch_write(const struct message_batch *b, void *out);
 size_t message_facts_write(const struct message_facts *f, void *out);
 size_t message_sum_write(const struct message_sum *s, void *out);
 size_t message_end_write(const struct message_end *e, void *out);
+size_t message_stop_write(const struct message_stop *s, void *out);
 
 /* `in` must be 8-byte aligned and outlive the view. What is outside the limits is refused, and a
  * score that is not finite. */
@@ -112,5 +122,7 @@ MUST_CHECK enum err_code message_sum_read(const void *in, size_t n, struct messa
                                           struct err *err);
 MUST_CHECK enum err_code message_end_read(const void *in, size_t n, struct message_end *out,
                                           struct err *err);
+MUST_CHECK enum err_code message_stop_read(const void *in, size_t n, struct message_stop *out,
+                                           struct err *err);
 
 #endif

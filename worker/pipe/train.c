@@ -274,12 +274,12 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
 
     start_counting(t, split);
     if (t->stage->is_last)
-        score_reset(&t->score);
+        score_reset(&t->score, s);
     for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
         rc = pass_forward(t, step, i, err);
     if (rc == ERR_OK && t->stage->is_last) {
         end_of_last_stage(t, &nothing, &end);
-        rc = score_finish(&t->score, s, &end, err);
+        score_finish(&t->score, s, &end);
     }
     if (rc == ERR_OK)
         rc = spread(t, step, FRAME_EVAL, &end, err);
@@ -344,7 +344,7 @@ enum err_code train_run(struct train *t, struct err *err)
 
     t->cpu_milli = cpu_allowed_milli();
     if (rc == ERR_OK && t->stage->is_last)
-        rc = score_init(&t->score, &t->plan->spec, &t->facts, t->predictions_dir, err);
+        rc = score_init(&t->score, &t->plan->spec, &t->facts, err);
     for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {
         rc = run_step(t, step, err);
         if (rc == ERR_OK && step + 1 == t->facts.total_steps && t->updates == 0)
@@ -356,6 +356,5 @@ enum err_code train_run(struct train *t, struct err *err)
         if (rc == ERR_OK && is_evaluation_due(t, step + 1))
             rc = evaluate(t, step, err);
     }
-    score_deinit(&t->score);
     return rc;
 }

@@ -20,8 +20,7 @@
 struct train {
     const struct plan *plan;
     struct stage *stage;
-    struct feed *feed;           /* the head's; NULL for the others */
-    const char *predictions_dir; /* of the last stage; NULL: they are not kept */
+    struct feed *feed; /* the head's; NULL for the others */
     struct board *board;
     struct exchange exchange;
     char *meta;                 /* message_max_bytes() for writing one message */
@@ -35,13 +34,14 @@ struct train {
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
-    struct score score;         /* of the split that is evaluated; the last stage's */
+    struct score score;         /* of evaluations; the last stage's */
     double seconds_per_step;    /* smoothed; 0 before the first step */
     struct stretch steps;
     double tokens_per_step; /* smoothed */
 };
 
-/* Train and evaluate to the end. Before the call the link, if any, is ready.
+/* Train and evaluate to the end. Before the call the link, if any, is ready. Predictions stay in
+ * `score`, which the caller ends with score_deinit() whatever this returns.
  *
  * Returns ERR_OK; ERR_INVALID for data that does not fit and for a loss that is not finite;
  * ERR_LIMIT when every step was left out;

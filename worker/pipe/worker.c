@@ -10,20 +10,20 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "data/export.h"
-#include "data/output.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
 #include "pipe/control.h"
 #include "pipe/cpu.h"
 #include "pipe/health.h"
+#include "pipe/save.h"
 #include "pipe/start.h"
 #include "pipe/train.h"
 
-#define PEERS_WAIT_MS   600000 /* pods may wait for each other's image for minutes */
-#define CONNECT_WAIT_MS 120000
-#define CLOSE_WAIT_MS   10000
-#define EDGE_SLOTS      2 /* one is computed on while the other is filled */
+#define PEERS_WAIT_MS    600000 /* pods may wait for each other's image for minutes */
+#define CONNECT_WAIT_MS  120000
+#define CLOSE_WAIT_MS    10000
+#define SAVE_PATIENCE_MS 300000
+#define EDGE_SLOTS       2 /* one is computed on while the other is filled */
 
 struct worker {
     const struct worker_params *params;
@@ -271,7 +271,6 @@ static enum err_code train(struct worker *w, struct err *err)
     w->train.stage = &w->stage;
     w->train.feed = w->params->stage == 0 ? &w->feed : NULL;
     w->train.board = &w->board;
-    w->train.predictions_dir = w->params->output_dir;
     w->train.exchange.link = w->link;
     w->train.meta = w->meta;
     board_set_ready(&w->board, true);
@@ -285,43 +284,23 @@ static enum err_code train(struct worker *w, struct err *err)
     return rc;
 }
 
-/* This stage's shard; the head adds what there is only once. */
-static enum err_code export_weights(struct worker *w, struct err *err)
-{
-    const struct plan *plan = &w->plan;
-    const struct weights *weights = &w->stage.weights;
-    const float *params[MODEL_UNITS_MAX];
-    struct export_stage cut[SPEC_STAGES_MAX];
-    struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
-    struct export_extras extras = {.vocab = &w->feed.tokenizer.vocab,
-                                   .n_labels = w->feed.layout.n_labels,
-                                   .labels = w->feed.layout.labels,
-                                   .is_cased = w->feed.tokenizer.is_cased,
-                                   .dropout = plan->spec.training.dropout};
-    enum err_code rc;
-
-    for (int s = 0; s < plan->n_stages; s++)
-        cut[s] = (struct export_stage){plan->stages[s].first_unit, plan->stages[s].n_units};
-    for (int i = 0; i < weights->n_units; i++)
-        params[i] = weights->units[i].params;
-    rc = export_shard(&plan->spec.model, w->params->output_dir, &whole, w->params->stage, params,
-                      err);
-    if (rc == ERR_OK && w->params->stage == 0)
-        rc = export_rest(&plan->spec.model, w->params->output_dir, &whole, &extras, err);
-    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "write the weights");
-}
-
 static enum err_code finish(struct worker *w, struct err *err)
 {
+    struct save_params save = {
+        .train = &w->train, .output = &w->output, .patience_ms = SAVE_PATIENCE_MS};
     enum err_code rc = ERR_OK;
+    enum err_code rc_close;
 
-    w->cause = PROGRESS_CAUSE_OTHER;
     if (w->params->output_dir)
-        rc = export_weights(w, err);
-    if (rc == ERR_OK && w->link) {
+        rc = save_run(&save, err);
+    w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OUTPUT;
+    if (!w->link)
+        return rc;
+    rc_close = link_close(w->link, CLOSE_WAIT_MS, rc == ERR_OK ? err : NULL);
+    w->link = NULL;
+    if (rc == ERR_OK && rc_close != ERR_OK) {
         w->cause = PROGRESS_CAUSE_PEER_LOST;
-        rc = link_close(w->link, CLOSE_WAIT_MS, err);
-        w->link = NULL;
+        rc = rc_close;
     }
     return rc;
 }
@@ -406,6 +385,7 @@ int worker_run(const struct worker_params *params)
     (void)!link_close(w->link, 0, NULL); /* after a failure there is nothing left to deliver */
     control_close(w->control);
     server_close(w->health);
+    score_deinit(&w->train.score);
     feed_deinit(&w->feed);
     stage_deinit(&w->stage);
     board_deinit(&w->board);

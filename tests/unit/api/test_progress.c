@@ -208,7 +208,7 @@ static void progress_names_every_state_and_cause(void **state)
 {
     (void)state;
     for (int s = PROGRESS_STARTING; s <= PROGRESS_FAILED; s++)
-        for (int c = PROGRESS_CAUSE_NONE; c <= PROGRESS_CAUSE_OTHER; c++) {
+        for (int c = PROGRESS_CAUSE_NONE; c <= PROGRESS_CAUSE_OUTPUT; c++) {
             struct progress p = {.state = (enum progress_state)s, .cause = (enum progress_cause)c};
             struct progress back;
             struct buf out = {.max = PROGRESS_TEXT_MAX_BYTES};

@@ -59,6 +59,12 @@ static void pod_says_config(struct world *w)
     world_end_pod(w, 0, 2, PROGRESS_CAUSE_CONFIG);
 }
 
+static void pod_cannot_save(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_OUTPUT);
+}
+
 static void pod_misses_data(struct world *w)
 {
     world_start_training(w);
@@ -155,6 +161,8 @@ static struct row rows[] = {
         .message = "worker answered 409"),
     ROW("decide_lets_workers_train_that_refuse_late", pod_refuses_the_peer_table_while_training,
         RUNNING, T, "Training", .state = "Running"),
+    ROW("decide_does_not_train_again_when_the_output_cannot_be_saved", pod_cannot_save, FAILED, T,
+        "OutputFailed", .state = "Failed", .event = "OutputFailed"),
     ROW("decide_tries_again_without_end_for_missing_data", pod_misses_data, RUNNING, F,
         "DataMissing", .state = "Restarting", .event = "DataMissing"),
     ROW("decide_waits_for_the_culprit_of_a_lost_peer", pod_lost_its_peer, RUNNING, T, "Training",

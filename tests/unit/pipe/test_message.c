@@ -207,6 +207,26 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
         ERR_PROTOCOL);
 }
 
+static void message_stop_reads_back_and_refuses_what_cannot_be(void **state)
+{
+    struct message_stop stop = {.failed_stage = 2, .why = "write /out: no space"};
+    struct message_stop got;
+
+    (void)state;
+    assert_int_equal(message_stop_read(bytes, message_stop_write(&stop, bytes), &got, NULL),
+                     ERR_OK);
+    assert_int_equal(got.failed_stage, 2);
+    assert_string_equal(got.why, "write /out: no space");
+    assert_int_equal(message_stop_read(bytes, sizeof stop - 1, &got, NULL), ERR_PROTOCOL);
+    stop.failed_stage = SPEC_STAGES_MAX;
+    assert_int_equal(message_stop_read(bytes, message_stop_write(&stop, bytes), &got, NULL),
+                     ERR_PROTOCOL);
+    stop.failed_stage = -1;
+    memset(stop.why, 'x', sizeof stop.why);
+    assert_int_equal(message_stop_read(bytes, message_stop_write(&stop, bytes), &got, NULL),
+                     ERR_PROTOCOL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -216,6 +236,7 @@ int main(void)
         cmocka_unit_test(message_batch_with_any_wrong_number_is_refused_or_in_bounds),
         cmocka_unit_test(message_sums_read_back_and_check_their_stage_count),
         cmocka_unit_test(message_end_and_facts_refuse_what_cannot_be),
+        cmocka_unit_test(message_stop_reads_back_and_refuses_what_cannot_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -123,6 +123,7 @@ static int allocations_of(const struct row *row, int n_steps)
     assert_int_equal(train_run(&train, NULL), ERR_OK);
     assert_int_equal(train.progress.step, n_steps);
     before = n_allocations - before;
+    score_deinit(&train.score);
     free(train.meta);
     board_deinit(&board);
     feed_deinit(&feed);
