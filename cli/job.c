@@ -1,8 +1,12 @@
 #include "cli/job.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "api/bert_config.h"
 #include "api/names.h"
 #include "base/file.h"
 #include "base/yaml.h"
@@ -45,8 +49,88 @@ static enum err_code read_metadata(const struct json *root, struct job *job, str
     return ERR_OK;
 }
 
+/* --- the sizes of a model --- */
+
+static enum err_code read_config(const char *folder, char path[static PATH_MAX],
+                                 struct bert_config *out, struct err *err)
+{
+    static const char *const files[] = {"config.json", "bert_config.json"};
+    struct buf text = {.max = JOB_FILE_MAX_BYTES};
+    struct json *root = NULL;
+    enum err_code rc;
+
+    if (access(folder, R_OK | X_OK) != 0)
+        return err_set(err, ERR_NOT_FOUND, "--model: %.300s: %s", folder, strerror(errno));
+    (void)snprintf(path, PATH_MAX, "%s/%s", folder, files[0]);
+    if (access(path, F_OK) != 0)
+        (void)snprintf(path, PATH_MAX, "%s/%s", folder, files[1]);
+    if (access(path, F_OK) != 0)
+        return err_set(err, ERR_NOT_FOUND, "--model: %.300s holds neither %s nor %s", folder,
+                       files[0], files[1]);
+    rc = file_read(path, &text, err);
+    if (rc == ERR_OK) {
+        rc = json_parse(buf_text(&text), text.len, &root, err);
+        if (rc != ERR_OK)
+            (void)err_wrap(err, rc, "%.200s", path);
+    }
+    if (rc == ERR_OK)
+        rc = bert_config_parse(path, root, out, err);
+    json_free(root);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code write_filled(const struct json *spec, const char *path,
+                                  const struct bert_config *config, struct buf *out,
+                                  struct err *err)
+{
+    struct jsonw w;
+    enum err_code rc;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    for (const struct json *v = json_first(spec); v; v = json_next(v))
+        if (strcmp(json_key(v), "model") != 0)
+            jsonw_value(&w, json_key(v), v);
+    rc = bert_config_fill(path, config, json_get(spec, "model"), &w, err);
+    if (rc != ERR_OK)
+        return rc;
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+/* What is no object is refused by spec_parse(). */
+static bool may_be_filled(const struct json *spec)
+{
+    const struct json *model = json_get(spec, "model");
+
+    return json_kind_of(spec) == JSON_OBJECT &&
+           (json_kind_of(model) <= JSON_NULL || json_kind_of(model) == JSON_OBJECT);
+}
+
+/* Make job->spec_json one with the sizes of the model in `folder`. */
+static enum err_code fill_sizes(const char *folder, struct job *job, struct err *err)
+{
+    struct buf text = {.max = 4 * JOB_FILE_MAX_BYTES};
+    struct bert_config config;
+    char path[PATH_MAX];
+    enum err_code rc = read_config(folder, path, &config, err);
+
+    if (rc == ERR_OK)
+        rc = write_filled(job->spec_json, path, &config, &text, err);
+    if (rc == ERR_OK)
+        rc = json_parse(buf_text(&text), text.len, &job->filled, err);
+    if (rc == ERR_OK)
+        job->spec_json = job->filled;
+    buf_deinit(&text);
+    return rc;
+}
+
+/* --- the file --- */
+
 /* Take over `root` if it is a SkyJob. */
-static enum err_code take_document(struct json *root, struct job *job, struct err *err)
+static enum err_code take_document(struct json *root, const char *model, struct job *job,
+                                   struct err *err)
 {
     enum err_code rc;
 
@@ -63,12 +147,15 @@ static enum err_code take_document(struct json *root, struct job *job, struct er
     if (rc == ERR_OK)
         rc = read_metadata(root, job, err);
     job->spec_json = json_get(root, "spec");
+    if (rc == ERR_OK && model && may_be_filled(job->spec_json))
+        rc = fill_sizes(model, job, err);
     if (rc == ERR_OK)
         rc = spec_parse(job->spec_json, &job->spec, err);
     return rc;
 }
 
-static enum err_code read_documents(const struct buf *text, struct job *job, struct err *err)
+static enum err_code read_documents(const struct buf *text, const char *model, struct job *job,
+                                    struct err *err)
 {
     enum err_code rc = ERR_OK;
 
@@ -86,19 +173,19 @@ static enum err_code read_documents(const struct buf *text, struct job *job, str
             return job->document ? ERR_OK
                                  : err_set(err, ERR_NOT_FOUND, "holds no document of kind SkyJob");
         if (rc == ERR_OK)
-            rc = take_document(root, job, err);
+            rc = take_document(root, model, job, err);
     }
     return rc;
 }
 
-enum err_code job_load(const char *path, struct job *out, struct err *err)
+enum err_code job_load(const char *path, const char *model, struct job *out, struct err *err)
 {
     struct buf text = {.max = JOB_FILE_MAX_BYTES};
     struct job job = {.document = NULL};
     enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
 
     if (rc == ERR_OK) {
-        rc = read_documents(&text, &job, err);
+        rc = read_documents(&text, model, &job, err);
         if (rc != ERR_OK)
             (void)err_wrap(err, rc, "%s", path);
     }
@@ -112,6 +199,7 @@ enum err_code job_load(const char *path, struct job *out, struct err *err)
 
 void job_deinit(struct job *job)
 {
+    json_free(job->filled);
     json_free(job->document);
     *job = (struct job){.document = NULL};
 }

@@ -12,16 +12,19 @@
 struct job {
     char namespace[64];
     char name[64];
-    struct json *document; /* owns everything below */
+    struct json *document; /* owns everything below, but for: */
+    struct json *filled;   /* the spec with the sizes of its model; NULL: as in the file */
     const struct json *spec_json;
     struct spec spec;
 };
 
 /* Read the one SkyJob in a YAML or JSON file ("-" is stdin); documents of other kinds are passed
- * over. What the API server would refuse is refused here, by name. The caller owns *out:
- * job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, or no SkyJob in it), or the errors of
- * file_read(). */
-MUST_CHECK enum err_code job_load(const char *path, struct job *out, struct err *err);
+ * over. What the API server would refuse is refused here, by name. The sizes of spec.model are
+ * those of the model in the folder `model`, unless that is NULL. The caller owns *out:
+ * job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, no folder, or no SkyJob in it), or the
+ * errors of file_read(). */
+MUST_CHECK enum err_code job_load(const char *path, const char *model, struct job *out,
+                                  struct err *err);
 void job_deinit(struct job *job);
 
 #endif

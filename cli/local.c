@@ -288,7 +288,8 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
 
 enum err_code local_read(struct local *out, const struct local_params *params, struct err *err)
 {
-    enum err_code rc = out->job.document ? ERR_OK : job_load(params->job_path, &out->job, err);
+    enum err_code rc =
+        out->job.document ? ERR_OK : job_load(params->job_path, params->model, &out->job, err);
 
     return rc == ERR_OK ? set_strategy(params->strategy, &out->job.spec, err) : rc;
 }

@@ -238,7 +238,7 @@ static enum err_code check_early(const struct arguments *a, struct err *err)
 {
     char data[LOCAL_PATH_BYTES];
     struct job job;
-    enum err_code rc = job_load(a->local.job_path, &job, err);
+    enum err_code rc = job_load(a->local.job_path, a->local.model, &job, err);
 
     if (rc != ERR_OK)
         return rc;

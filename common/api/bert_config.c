@@ -180,19 +180,69 @@ static int size_at(const struct model *m, const struct size *size)
     return n;
 }
 
+static bool is_size(const char *name)
+{
+    for (size_t i = 0; i < N_SIZES; i++)
+        if (strcmp(sizes[i].spec, name) == 0)
+            return true;
+    return false;
+}
+
+/* A difference is a field to set in the spec; all of them are listed in one error. */
+struct differences {
+    int n;
+    char list[ERR_TEXT_BYTES];
+};
+
+static void note_difference(struct differences *d, const struct size *size, int has, int wants)
+{
+    if (has == wants)
+        return;
+    text_add(d->list, sizeof d->list, "%sspec.model.%s to %d (is %d)", d->n > 0 ? ", " : "",
+             size->spec, has, wants);
+    d->n++;
+}
+
+static enum err_code refuse_differences(const char *file, const struct differences *d,
+                                        struct err *err)
+{
+    if (d->n == 0)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "%.80s: another size: set %s", file, d->list);
+}
+
 enum err_code bert_config_check(const char *file, const struct bert_config *config,
                                 const struct model *wanted, struct err *err)
 {
+    struct differences d = {0};
+
+    for (size_t i = 0; i < N_SIZES; i++)
+        note_difference(&d, &sizes[i], size_at(&config->model, &sizes[i]),
+                        size_at(wanted, &sizes[i]));
+    return refuse_differences(file, &d, err);
+}
+
+enum err_code bert_config_fill(const char *file, const struct bert_config *config,
+                               const struct json *given, struct jsonw *out, struct err *err)
+{
+    struct differences d = {0};
+
     for (size_t i = 0; i < N_SIZES; i++) {
         int has = size_at(&config->model, &sizes[i]);
-        int wants = size_at(wanted, &sizes[i]);
+        const struct json *v = json_get(given, sizes[i].spec);
 
-        if (has != wants)
-            return err_set(err, ERR_INVALID,
-                           "%s: %s is %d but spec.model.%s is %d: set spec.model.%s to %d, or take "
-                           "another model",
-                           file, sizes[i].key, has, sizes[i].spec, wants, sizes[i].spec, has);
+        if (json_kind_of(v) == JSON_NUMBER)
+            note_difference(&d, &sizes[i], has, json_int(v, 0));
     }
+    if (d.n > 0)
+        return refuse_differences(file, &d, err);
+    jsonw_open_object(out, "model");
+    for (const struct json *v = json_first(given); v; v = json_next(v))
+        if (!is_size(json_key(v)))
+            jsonw_value(out, json_key(v), v);
+    for (size_t i = 0; i < N_SIZES; i++)
+        jsonw_int(out, sizes[i].spec, size_at(&config->model, &sizes[i]));
+    jsonw_close(out);
     return ERR_OK;
 }
 

@@ -10,6 +10,7 @@
 
 #include "api/task.h"
 #include "base/json.h"
+#include "base/jsonw.h"
 
 #define BERT_CONFIG_LABEL_BYTES (TASK_LABEL_BYTES + 8) /* a name that is cut equals no label */
 
@@ -27,11 +28,18 @@ struct bert_config {
 MUST_CHECK enum err_code bert_config_parse(const char *file, const struct json *root,
                                            struct bert_config *out, struct err *err);
 
-/* Do all sizes agree with the model of a spec? ERR_INVALID with the first that does not: "FILE:
- * hidden_size is 384 but spec.model.hiddenSize is 256: ...". Labels may differ, then the head is
- * new; norm_eps is not the spec's to say: take it over. */
+/* Do all sizes agree with the model of a spec? ERR_INVALID with all that do not: "FILE: another
+ * size: set spec.model.hiddenSize to 384 (is 256), ...". Labels may differ, then the head is new;
+ * norm_eps is not the spec's to say: take it over. */
 MUST_CHECK enum err_code bert_config_check(const char *file, const struct bert_config *config,
                                            const struct model *wanted, struct err *err);
+
+/* Write a member "model" of a spec: `given`, the spec's own (NULL: none), with the sizes of the
+ * config, whatever its preset. ERR_INVALID as above for sizes that `given` states otherwise; then
+ * nothing is written. */
+MUST_CHECK enum err_code bert_config_fill(const char *file, const struct bert_config *config,
+                                          const struct json *given, struct jsonw *out,
+                                          struct err *err);
 
 /* Which row of the model's head is which label of the task: out_rows[i] is that of labels[i].
  *

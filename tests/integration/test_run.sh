@@ -100,7 +100,9 @@ check 'workers that cannot be read are refused' refused 2 fast -f "$work/job.yam
 sed 's/maxPositions: 64/&, from: {persistentVolumeClaim: {claimName: bert}}/' "$work/job.yaml" >"$work/from.yaml"
 check 'a model that is in a cluster is asked for' refused 2 '"bert" .* --model DIR' -f "$work/from.yaml" --workers cpu=1
 check 'a model folder that is not there is named' refused 2 "--model: $work/nowhere" -f "$work/from.yaml" --workers cpu=1 --model "$work/nowhere"
-mkdir "$work/empty"
+mkdir "$work/empty" "$work/named"
+check 'a model folder without a config is named' refused 2 'neither config.json nor' -f "$work/from.yaml" --workers cpu=1 --model "$work/empty"
+cp "$work/one/config.json" "$work/named"
 touch "$work/file"
 check 'an output that is not a folder is refused at once' refused 2 "--output: write to $work/file" -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --output "$work/file"
 too_small() { # found before the first step; only root can mount a small file system
@@ -122,9 +124,9 @@ E2
 chmod +x "$work/worker"
 told() {
     SKYJOB_WORKER=$work/worker refused 2 'exit code 2' -f "$work/from.yaml" --workers cpu=1,cpu=1 --strategy Even \
-        --data build/sample/mnli --model "$work/empty" || return
+        --data build/sample/mnli --model "$work/named" || return
     cat "$work/started"
-    [ "$(grep -c -- "--model $work/empty" "$work/started")" = 2 ]
+    [ "$(grep -c -- "--model $work/named" "$work/started")" = 2 ]
 }
 check 'every worker is told where the model is' told
 check 'a folder without data is named' refused 1 vocab.txt -f "$work/job.yaml" --workers cpu=1 --data "$work/empty"

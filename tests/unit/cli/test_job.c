@@ -17,7 +17,8 @@
 #define SPEC "spec: {data: {source: {sample: MNLI}}}\n"
 #define GOOD HEAD "metadata: {name: mnli}\n" SPEC
 
-static enum err_code load(const char *text, struct job *out, struct err *err)
+static enum err_code load_with(const char *text, const char *model, struct job *out,
+                               struct err *err)
 {
     char path[] = "/tmp/test_job-XXXXXX";
     int fd = mkstemp(path);
@@ -26,9 +27,14 @@ static enum err_code load(const char *text, struct job *out, struct err *err)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     (void)close(fd);
-    rc = job_load(path, out, err);
+    rc = job_load(path, model, out, err);
     (void)unlink(path);
     return rc;
+}
+
+static enum err_code load(const char *text, struct job *out, struct err *err)
+{
+    return load_with(text, NULL, out, err);
 }
 
 static void job_of_the_smallest_file_has_name_and_defaults(void **state)
@@ -74,10 +80,10 @@ static void job_samples_of_the_repository_are_read(void **state)
     struct job job;
 
     (void)state;
-    assert_int_equal(job_load("manifests/samples/mnli.yaml", &job, NULL), ERR_OK);
+    assert_int_equal(job_load("manifests/samples/mnli.yaml", NULL, &job, NULL), ERR_OK);
     assert_string_equal(job.name, "mnli");
     job_deinit(&job);
-    assert_int_equal(job_load("manifests/samples/finetune.yaml", &job, NULL), ERR_OK);
+    assert_int_equal(job_load("manifests/samples/finetune.yaml", NULL, &job, NULL), ERR_OK);
     assert_string_equal(job.spec.from.claim, "finetune");
     assert_int_equal(job.spec.data.labels.n, 5);
     job_deinit(&job);
@@ -128,6 +134,82 @@ static void check_row(void **state)
 
 #define N_ROWS (sizeof rows / sizeof rows[0])
 
+#define CONFIG                                                                                     \
+    "{\"vocab_size\":28996,\"hidden_size\":64,\"num_hidden_layers\":3,\"num_attention_heads\":4,"  \
+    "\"intermediate_size\":100,\"max_position_embeddings\":32}"
+#define MODEL_JOB(model)                                                                           \
+    HEAD "metadata: {name: a}\n"                                                                   \
+         "spec: {model: " model ", data: {source: {sample: MNLI}}, training: {maxLength: 32}}\n"
+
+/* A job that starts from a model with CONFIG in file `name`. */
+static enum err_code load_model(const char *name, const char *text, struct job *out,
+                                struct err *err)
+{
+    char folder[] = "/tmp/test_job_model-XXXXXX";
+    char path[64];
+    enum err_code rc;
+
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(file_write(path, CONFIG, strlen(CONFIG), NULL), ERR_OK);
+    rc = load_with(text, folder, out, err);
+    (void)unlink(path);
+    (void)rmdir(folder);
+    return rc;
+}
+
+static void job_takes_the_sizes_of_its_model(void **state)
+{
+    static const char *const models[] = {"{}", "{preset: BertBase, layers: 3}", "null"};
+    struct job job;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
+        char text[512];
+
+        (void)snprintf(text, sizeof text, MODEL_JOB("%s"), models[i]);
+        assert_int_equal(load_model(i == 0 ? "bert_config.json" : "config.json", text, &job, NULL),
+                         ERR_OK);
+        assert_int_equal(job.spec.model.vocab, 28996);
+        assert_int_equal(job.spec.model.hidden, 64);
+        assert_int_equal(job.spec.model.layers, 3);
+        assert_int_equal(job.spec.model.heads, 4);
+        assert_int_equal(job.spec.model.ffn, 100);
+        assert_int_equal(job.spec.model.positions, 32);
+        assert_int_equal(json_int(json_path(job.spec_json, "model.hiddenSize"), 0), 64);
+        assert_int_equal(json_int(json_path(job.spec_json, "training.maxLength"), 0), 32);
+        job_deinit(&job);
+    }
+}
+
+static void job_lists_all_sizes_that_differ_from_its_model(void **state)
+{
+    struct job job;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(
+        load_model("config.json", MODEL_JOB("{vocabSize: 512, layers: 3, heads: 8}"), &job, &err),
+        ERR_INVALID);
+    assert_non_null(strstr(err.text, "config.json: another size: set spec.model.vocabSize to 28996 "
+                                     "(is 512), spec.model.heads to 4 (is 8)"));
+    assert_null(strstr(err.text, "layers"));
+}
+
+static void job_without_the_config_of_its_model_is_refused(void **state)
+{
+    struct job job;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(load_model("other.json", GOOD, &job, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "holds neither config.json nor bert_config.json"));
+    assert_int_equal(load_with(GOOD, "/nowhere", &job, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "--model: /nowhere: No such file"));
+    assert_int_equal(load_model("config.json", MODEL_JOB("3"), &job, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "spec.model: must be an object"));
+}
+
 int main(void)
 {
     static const struct CMUnitTest fixed[] = {
@@ -135,6 +217,9 @@ int main(void)
         cmocka_unit_test(job_is_found_among_documents_of_other_kinds),
         cmocka_unit_test(job_that_kubectl_printed_is_taken_with_its_status),
         cmocka_unit_test(job_samples_of_the_repository_are_read),
+        cmocka_unit_test(job_takes_the_sizes_of_its_model),
+        cmocka_unit_test(job_lists_all_sizes_that_differ_from_its_model),
+        cmocka_unit_test(job_without_the_config_of_its_model_is_refused),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_ROWS];

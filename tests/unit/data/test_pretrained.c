@@ -191,8 +191,8 @@ static void pretrained_refuses_a_model_unlike_the_spec(void **state)
     (void)state;
     m.layers = 2;
     assert_int_equal(pretrained_check(p, &m, &err), ERR_INVALID);
-    assert_non_null(strstr(err.text, "classifier/config.json: num_hidden_layers is 1 but "
-                                     "spec.model.layers is 2"));
+    assert_non_null(strstr(err.text, "classifier/config.json: another size: set "
+                                     "spec.model.layers to 1 (is 2)"));
     pretrained_close(p);
 }
 
