@@ -1,4 +1,5 @@
-/* Rows of TSV and JSONL files: what a pass over a file accepts is in range, and is found again.
+/* Rows of TSV, CSV and JSONL files: what a pass over a file accepts is in range, and is found
+ * again.
  *
  * The first byte chooses the task and the split, the rest is the file.
  */
@@ -23,7 +24,7 @@ static const char *const specs[] = {
     " \"files\": {\"train\": \"a.jsonl\", \"dev\": \"b.tsv\", \"test\": \"c.jsonl\"}}}",
     "{\"data\": {\"task\": \"Regression\", \"source\": {\"configMap\": \"a\"},"
     " \"columns\": {\"text\": \"t\", \"pair\": \"p\", \"label\": \"l\"},"
-    " \"files\": {\"train\": \"a.jsonl\", \"dev\": \"b.tsv\", \"test\": \"c.jsonl\"}}}",
+    " \"files\": {\"train\": \"a.jsonl\", \"dev\": \"b.csv\", \"test\": \"c.jsonl\"}}}",
 };
 #define N_SPECS (sizeof specs / sizeof specs[0])
 
@@ -60,11 +61,11 @@ static const struct layout_split *choose_split(const struct layout *l, unsigned 
 
 static void check_text(const struct pass *p, const char *text, size_t n)
 {
-    bool is_json = layout_is_json(p->split);
+    bool may_have_tabs = layout_is_json(p->split) || layout_is_csv(p->split);
 
     MUST(text);
     MUST(chars_check(text, n) == n);
-    MUST(is_json || (!memchr(text, '\t', n) && !memchr(text, '\n', n)));
+    MUST(may_have_tabs || (!memchr(text, '\t', n) && !memchr(text, '\n', n)));
     MUST(p->layout->is_lenient || strspn(text, " ") < n);
 }
 

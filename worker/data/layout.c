@@ -174,11 +174,21 @@ void layout_init(struct layout *out, const struct spec *spec)
     }
 }
 
-bool layout_is_json(const struct layout_split *split)
+static bool ends_in(const struct layout_split *split, const char *ending)
 {
     const char *end = strrchr(split->file, '.');
 
-    return end && strcmp(end, ".jsonl") == 0;
+    return end && strcmp(end, ending) == 0;
+}
+
+bool layout_is_json(const struct layout_split *split)
+{
+    return ends_in(split, ".jsonl");
+}
+
+bool layout_is_csv(const struct layout_split *split)
+{
+    return ends_in(split, ".csv");
 }
 
 enum err_code layout_explain(const struct layout *l, enum err_code rc, struct err *err)

@@ -55,6 +55,9 @@ void layout_init(struct layout *out, const struct spec *spec);
 /* Is it made of JSON objects, one a line? */
 bool layout_is_json(const struct layout_split *split);
 
+/* Is it CSV, with quoted fields? */
+bool layout_is_csv(const struct layout_split *split);
+
 /* Returns `rc`. A missing file is the error that people meet most: for ERR_NOT_FOUND `err` says
  * too what the folder must hold. */
 enum err_code layout_explain(const struct layout *l, enum err_code rc, struct err *err);

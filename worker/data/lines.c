@@ -20,6 +20,8 @@ struct lines {
     size_t from;    /* the line that was read last begins here ... */
     size_t to;      /* ... and the next one here */
     int64_t number; /* of the line that was read last */
+    int64_t extra;  /* line ends within it */
+    bool is_quoted; /* see lines_quote() */
     size_t each;    /* bytes of a run; 0: not thinned */
     size_t run;
     bool skipped;
@@ -69,20 +71,56 @@ enum err_code lines_open(const char *path, struct lines **out, struct err *err)
     return ERR_OK;
 }
 
+/* Bytes in front of the line end, or all that may be looked at. A quote counts only where a field
+ * begins; within a quoted one, two stand for one. */
+static size_t csv_length(const char *text, size_t look)
+{
+    bool is_start = true; /* of a field */
+    bool is_quoted = false;
+
+    for (size_t i = 0; i < look; i++) {
+        char c = text[i];
+
+        if (is_quoted && c == '"' && i + 1 < look && text[i + 1] == '"') {
+            i++;
+        } else if (is_quoted) {
+            is_quoted = c != '"';
+        } else if (c == '\n') {
+            return i;
+        } else {
+            is_quoted = c == '"' && is_start;
+            is_start = c == ',';
+        }
+    }
+    return look;
+}
+
+static size_t line_length(const char *text, size_t look)
+{
+    const char *end = memchr(text, '\n', look);
+
+    return end ? (size_t)(end - text) : look;
+}
+
 uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len)
 {
     const char *text = l->data + offset;
     size_t left = l->n - (size_t)offset;
     size_t look = left < LINES_MAX_BYTES + 2 ? left : LINES_MAX_BYTES + 2;
-    const char *end = memchr(text, '\n', look);
-    size_t len = end ? (size_t)(end - text) : look;
-    size_t next = (size_t)offset + len + (end ? 1 : 0);
+    size_t len = l->is_quoted ? csv_length(text, look) : line_length(text, look);
+    bool has_end = len < look;
+    size_t next = (size_t)offset + len + has_end;
 
-    if (end && len > 0 && text[len - 1] == '\r')
+    if (has_end && len > 0 && text[len - 1] == '\r')
         len--;
     *out_text = text;
     *out_len = len;
     return next;
+}
+
+void lines_quote(struct lines *l)
+{
+    l->is_quoted = true;
 }
 
 void lines_thin(struct lines *l, size_t most_bytes)
@@ -122,12 +160,16 @@ enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len
     if (*out_end)
         return ERR_OK;
     l->from = l->to;
-    l->number++;
+    l->number += 1 + l->extra;
     l->to = (size_t)lines_at(l, l->from, &text, &len);
     if (len > LINES_MAX_BYTES)
         return err_set(err, ERR_INVALID,
-                       "%s line %lld: longer than %zu bytes; is a line end missing?", l->path,
-                       (long long)lines_number(l), LINES_MAX_BYTES);
+                       "%s line %lld: longer than %zu bytes; is a line end%s missing?", l->path,
+                       (long long)lines_number(l), LINES_MAX_BYTES,
+                       l->is_quoted ? " or a quote" : "");
+    l->extra = 0;
+    for (size_t i = 0; l->is_quoted && i < len; i++)
+        l->extra += text[i] == '\n';
     bad = chars_check(text, len);
     if (bad < len)
         return err_set(err, ERR_INVALID,

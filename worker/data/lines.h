@@ -31,13 +31,18 @@ MUST_CHECK enum err_code lines_open(const char *path, struct lines **out, struct
 MUST_CHECK enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len,
                                     bool *out_end, struct err *err);
 
+/* Lines of CSV (RFC 4180): a line end within a quoted field does not end the line. Before the first
+ * one; not for a thinned file, whose runs could begin within a field. */
+void lines_quote(struct lines *l);
+
 /* For who wants to know what lines are like: give out only some, about so many bytes, in runs from
  * all over the file, which may be sorted by something. Every line is as likely as any other. */
 void lines_thin(struct lines *l, size_t most_bytes);
 /* Were some left out in front of the line that was read last? */
 bool lines_skipped(const struct lines *l);
 
-/* Number of the line that was read last, from 1, and where it begins in the file. */
+/* Number of the line that was read last, or of its first line of text, from 1, and where it begins
+ * in the file. */
 int64_t lines_number(const struct lines *l);
 uint64_t lines_offset(const struct lines *l);
 const char *lines_path(const struct lines *l);

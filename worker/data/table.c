@@ -24,6 +24,10 @@ struct table {
     const struct layout_split *split;
     struct layout_column columns[N_COLUMNS]; /* of the split, to walk over */
     bool is_json;
+    bool is_csv;
+    uint64_t end;   /* of a thinned CSV file: rows from here on are left out; 0: none */
+    char *unquoted; /* fields of a CSV row without their quotes */
+    size_t unquoted_bytes;
     int n_columns;         /* of every row; 0: not known yet */
     int places[N_COLUMNS]; /* where each column is; -1: nowhere */
     int64_t n_unlabelled;
@@ -67,10 +71,59 @@ static void list(char out[static LIST_BYTES], const char *name, size_t len)
     text_add(out, LIST_BYTES, "%s%.*s", out[0] ? ", " : "", (int)len, name);
 }
 
-/* --- TSV --- */
+/* --- TSV and CSV --- */
+
+/* A field in quotes, from behind the first: without them into `to`, where there is room. Returns
+ * its end in `from`, or NULL where the closing quote is missing or is not the field's end. */
+static const char *unquote(const char *from, const char *end, char *to, size_t *out_len)
+{
+    size_t n = 0;
+
+    for (; from < end; from++) {
+        if (*from == '"' && (from + 1 == end || from[1] != '"')) {
+            *out_len = n;
+            return from + 1 == end || from[1] == ',' ? from + 1 : NULL;
+        }
+        from += *from == '"';
+        to[n++] = *from;
+    }
+    return NULL;
+}
+
+/* As split_tabs(); -1: a field in quotes does not end as one. */
+static int split_commas(char *unquoted, const char *line, size_t len,
+                        struct field out[static TABLE_COLUMNS_MAX])
+{
+    const char *end = line + len;
+    const char *from = line;
+    int n = 0;
+
+    for (;;) {
+        struct field field = {from, 0};
+        const char *next;
+
+        if (from < end && *from == '"') {
+            next = unquote(from + 1, end, unquoted, &field.len);
+            if (!next)
+                return -1;
+            field.text = unquoted;
+            unquoted += field.len;
+        } else {
+            next = memchr(from, ',', (size_t)(end - from));
+            next = next ? next : end;
+            field.len = (size_t)(next - from);
+        }
+        if (n < TABLE_COLUMNS_MAX)
+            out[n] = field;
+        n++;
+        if (next == end)
+            return n;
+        from = next + 1;
+    }
+}
 
 /* Cut the line at its tabs. Returns the number of columns, which may be above TABLE_COLUMNS_MAX. */
-static int split_line(const char *line, size_t len, struct field out[static TABLE_COLUMNS_MAX])
+static int split_tabs(const char *line, size_t len, struct field out[static TABLE_COLUMNS_MAX])
 {
     const char *from = line;
     int n = 0;
@@ -86,6 +139,31 @@ static int split_line(const char *line, size_t len, struct field out[static TABL
             return n;
         from = tab + 1;
     }
+}
+
+static enum err_code split_line(struct table *t, const char *line, size_t len,
+                                struct field out[static TABLE_COLUMNS_MAX], int *out_n,
+                                struct err *err)
+{
+    if (!t->is_csv) {
+        *out_n = split_tabs(line, len, out);
+        return ERR_OK;
+    }
+    if (t->unquoted_bytes < len) {
+        char *grown = realloc(t->unquoted, len);
+
+        if (!grown)
+            return err_set(err, ERR_NO_MEMORY, "no memory for a row of %zu bytes", len);
+        t->unquoted = grown;
+        t->unquoted_bytes = len;
+    }
+    *out_n = split_commas(t->unquoted, line, len, out);
+    if (*out_n < 0)
+        return err_set(err, ERR_INVALID,
+                       "%s line %lld: a field in quotes does not end with one and a comma or the "
+                       "line's end; write quotes within it twice",
+                       path_of(t), line_of(t));
+    return ERR_OK;
 }
 
 static enum err_code find_column(struct table *t, enum column which, const struct field *fields,
@@ -129,10 +207,10 @@ static enum err_code read_header(struct table *t, struct err *err)
     if (end)
         return err_set(err, ERR_INVALID, "%s: empty; its first line must name the columns",
                        path_of(t));
-    t->n_columns = split_line(line, len, fields);
-    if (t->n_columns > TABLE_COLUMNS_MAX)
-        return err_set(err, ERR_INVALID, "%s line 1: %d columns, above %d; is it a TSV file?",
-                       path_of(t), t->n_columns, TABLE_COLUMNS_MAX);
+    rc = split_line(t, line, len, fields, &t->n_columns, err);
+    if (rc == ERR_OK && t->n_columns > TABLE_COLUMNS_MAX)
+        rc = err_set(err, ERR_INVALID, "%s line 1: %d columns, above %d; is it a %s file?",
+                     path_of(t), t->n_columns, TABLE_COLUMNS_MAX, t->is_csv ? "CSV" : "TSV");
     for (int c = 0; c < N_COLUMNS && rc == ERR_OK; c++)
         rc = find_column(t, (enum column)c, fields, err);
     return rc;
@@ -146,19 +224,20 @@ static void take_numbers(struct table *t)
 }
 
 /* Sets all fields to NULL for a row with another number of columns; *out_n has it then. */
-static void pick_fields(const struct table *t, const char *line, size_t len,
-                        struct field out[static N_COLUMNS], int *out_n)
+static enum err_code pick_fields(struct table *t, const char *line, size_t len,
+                                 struct field out[static N_COLUMNS], int *out_n, struct err *err)
 {
     struct field fields[TABLE_COLUMNS_MAX];
+    enum err_code rc = split_line(t, line, len, fields, out_n, err);
 
     memset(out, 0, N_COLUMNS * sizeof *out);
-    *out_n = split_line(line, len, fields);
-    if (*out_n > TABLE_COLUMNS_MAX || (t->n_columns > 0 && *out_n != t->n_columns))
-        return;
+    if (rc != ERR_OK || *out_n > TABLE_COLUMNS_MAX || (t->n_columns > 0 && *out_n != t->n_columns))
+        return rc;
     for (int c = 0; c < N_COLUMNS; c++) {
         if (t->places[c] >= 0 && t->places[c] < *out_n)
             out[c] = fields[t->places[c]];
     }
+    return ERR_OK;
 }
 
 /* Are rows that line ends or tabs broke left out? */
@@ -168,20 +247,23 @@ static bool leaves_out_broken(const struct table *t)
 }
 
 /* *out_broken: the row is one that a lenient layout leaves out. */
-static enum err_code read_tsv(struct table *t, const char *line, size_t len,
-                              struct field out[static N_COLUMNS], bool *out_broken, struct err *err)
+static enum err_code read_fields(struct table *t, const char *line, size_t len,
+                                 struct field out[static N_COLUMNS], bool *out_broken,
+                                 struct err *err)
 {
     int n;
+    enum err_code rc = pick_fields(t, line, len, out, &n, err);
 
-    pick_fields(t, line, len, out, &n);
+    if (rc != ERR_OK)
+        return rc;
     *out_broken = t->n_columns > 0 && n != t->n_columns && leaves_out_broken(t);
     if (*out_broken)
         return ERR_OK;
     if (t->n_columns > 0 && n != t->n_columns)
         return err_set(err, ERR_INVALID,
-                       "%s line %lld: %d columns where the first line has %d; is a tab missing, or "
+                       "%s line %lld: %d columns where the first line has %d; is a %s missing, or "
                        "one too many?",
-                       path_of(t), line_of(t), n, t->n_columns);
+                       path_of(t), line_of(t), n, t->n_columns, t->is_csv ? "comma" : "tab");
     for (int c = 0; c < N_COLUMNS; c++) {
         if (has_column(t, (enum column)c) && !out[c].text)
             return err_set(err, ERR_INVALID,
@@ -344,6 +426,9 @@ static enum err_code next_line(struct table *t, const char **out_line, size_t *o
 
         if (rc != ERR_OK || *out_end)
             return rc;
+        *out_end = t->end > 0 && lines_offset(t->lines) >= t->end;
+        if (*out_end)
+            return ERR_OK;
         if (*out_len > 0)
             break;
         if (n++ == 0)
@@ -369,7 +454,10 @@ enum err_code table_open(const char *path, const struct layout *layout,
     t->columns[PAIR] = split->pair;
     t->columns[LABEL] = split->label;
     t->is_json = layout_is_json(split);
+    t->is_csv = layout_is_csv(split);
     rc = lines_open(path, &t->lines, err);
+    if (rc == ERR_OK && t->is_csv)
+        lines_quote(t->lines);
     if (rc == ERR_OK && !t->is_json) {
         if (split->has_header)
             rc = read_header(t, err);
@@ -397,7 +485,7 @@ enum err_code table_next(struct table *t, struct table_row *out, bool *out_end, 
         if (rc != ERR_OK || *out_end)
             return rc;
         rc = t->is_json ? read_json(t, line, len, fields, err)
-                        : read_tsv(t, line, len, fields, &is_broken, err);
+                        : read_fields(t, line, len, fields, &is_broken, err);
         if (rc != ERR_OK)
             return rc;
         if (is_broken)
@@ -422,7 +510,7 @@ enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out, 
     if (t->is_json)
         rc = read_json(t, line, len, fields, err);
     else
-        pick_fields(t, line, len, fields, &n);
+        rc = pick_fields(t, line, len, fields, &n, err);
     if (rc != ERR_OK || !fields[TEXT].text || (has_column(t, PAIR) && !fields[PAIR].text))
         return err_set(err, ERR_INVALID,
                        "%s changed since it was checked; leave it alone while the job runs",
@@ -433,7 +521,10 @@ enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out, 
 
 void table_thin(struct table *t, size_t most_bytes)
 {
-    lines_thin(t->lines, most_bytes);
+    if (t->is_csv)
+        t->end = most_bytes;
+    else
+        lines_thin(t->lines, most_bytes);
 }
 
 void table_settle(const struct table *t)
@@ -457,5 +548,6 @@ void table_close(struct table *t)
         return;
     lines_close(t->lines);
     json_free(t->object);
+    free(t->unquoted);
     free(t);
 }

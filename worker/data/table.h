@@ -1,10 +1,11 @@
-/* data/table.h - the rows of one split: TSV as GLUE publishes it, or JSON objects one a line.
+/* data/table.h - the rows of one split: TSV as GLUE publishes it, CSV, or JSON objects one a line.
  *
  * In a TSV file the first line names the columns (data/layout.h knows where there is none), and
  * columns are found by name; what else there is does not matter. Tabs separate, nothing quotes.
- * In a file that ends in .jsonl every line is an object with the columns as members: texts are
- * strings, a label is a string or a whole number, a score a number. A pass over the file checks
- * every row; afterwards a row can be had again by its offset.
+ * A file that ends in .csv is CSV as RFC 4180 has it: commas separate, and a field in quotes may
+ * hold commas, line ends and, doubled, quotes. In one that ends in .jsonl every line is an object
+ * with the columns as members: texts are strings, a label is a string or a whole number, a score a
+ * number. A pass over the file checks every row; afterwards a row can be had again by its offset.
  * Layer: data (may use api base). Threads: one.
  */
 #ifndef DATA_TABLE_H
@@ -49,11 +50,12 @@ MUST_CHECK enum err_code table_next(struct table *t, struct table_row *out, bool
                                     struct err *err);
 
 /* The texts of the row at `offset`, which table_next() gave; the rest of *out is 0. TSV allocates
- * nothing. ERR_INVALID when it is no row any more: somebody wrote into the file. */
+ * nothing, CSV nothing once the longest row was seen. ERR_INVALID when it is no row any more:
+ * somebody wrote into the file. */
 MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out,
                                   struct err *err);
 
-/* See lines_thin(); before the first row. */
+/* See lines_thin(); before the first row. Of a CSV file the beginning is taken. */
 void table_thin(struct table *t, size_t most_bytes);
 
 /* The pass is over: from now on only table_at() is called. */

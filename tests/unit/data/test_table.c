@@ -168,6 +168,19 @@ static struct good goods[] = {
      "{\"review\": \"a\", \"stars\": -2.5}\n", "a||-2.5 broken 0"},
     {"table_reads_a_test_of_json_lines", "Regression", TEST, "t.jsonl", "{\"review\": \"a\"}\n",
      "a||0 broken 0"},
+    {"table_reads_csv", "Classification", TRAIN, "train.csv",
+     "stars,review,x\n7,good,\nbad,no \"way\" 5\" tall,1\n",
+     "good||1 no \"way\" 5\" tall||0 broken 0"},
+    {"table_reads_quoted_csv", "Classification", TRAIN, "train.csv",
+     "\xef\xbb\xbf\"stars\",\"review\"\r\n"
+     "\"7\",\"a, \"\"b\"\"\r\nc\"\r\n"
+     "bad,\"\"\"d\"\"\"\r\n"
+     "7,\"\te\"",
+     "a, \"b\"\r\nc||1 \"d\"||0 \te||1 broken 0"},
+    {"table_reads_scores_of_csv", "Regression", DEV, "dev.csv", "review,stars\n\"a\nb\",\"-2.5\"\n",
+     "a\nb||-2.5 broken 0"},
+    {"table_reads_a_test_of_csv", "Regression", TEST, "t.csv", "review\n\"a,\"\n\n",
+     "a,||0 broken 0"},
 };
 
 static void table_reads(void **state)
@@ -232,6 +245,16 @@ static struct bad bads[] = {
      "{\"review\": \"a\", \"stars\": 7.5}\n", "\"stars\" must be there and be a string or a whole"},
     {"table_refuses_a_json_score_in_quotes", "Regression", "d.jsonl",
      "{\"review\": \"a\", \"stars\": \"1\"}\n", "\"stars\" must be there and be a number"},
+    {"table_refuses_text_behind_a_quote", "Classification", "d.csv",
+     "stars,review\n7,\"a\nb\"\n7,\"a\"b\n",
+     "d.csv line 4: a field in quotes does not end with one"},
+    {"table_refuses_a_quote_that_is_not_closed", "Classification", "d.csv",
+     "stars,review\n7,a\n7,\"b\n7,c\n", "d.csv line 3: a field in quotes does not end"},
+    {"table_refuses_csv_of_too_many_columns", "Classification", "d.csv", "stars,review\n7,a,b\n",
+     "d.csv line 2: 3 columns where the first line has 2; is a comma missing"},
+    {"table_refuses_csv_without_the_column", "Classification", "d.csv", "stars,\"rev\"\"iew\"\n",
+     "no column \"review\"; the first line must name it, or spec.data.columns another; it names "
+     "stars, rev\"iew"},
     {"table_refuses_a_json_score_that_is_infinite", "Regression", "d.jsonl",
      "{\"review\": \"a\", \"stars\": 1e200}\n", "is no number"},
 };
@@ -261,6 +284,75 @@ static void table_refuses_a_header_of_more_than_64_columns(void **state)
         table_open(scratch_write("dev.tsv", text, sizeof text), l, &l->dev[0], &t, &err),
         ERR_INVALID);
     assert_non_null(strstr(err.text, "3001 columns"));
+}
+
+static void table_gives_a_row_of_csv_again_by_its_offset(void **state)
+{
+    const struct layout *l = use_task("Classification");
+    struct layout_split s = l->train;
+    struct table *t;
+    struct table_row rows[2];
+    struct table_row again;
+    bool end;
+
+    (void)state;
+    (void)snprintf(s.file, sizeof s.file, "t.csv");
+    scratch_text("t.csv", "stars,review\n7,\"a\n\"\"b\"\n7,c\n");
+    assert_int_equal(table_open(scratch_path("t.csv"), l, &s, &t, NULL), ERR_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(table_next(t, &rows[i], &end, NULL), ERR_OK);
+    table_settle(t);
+    assert_int_equal(table_at(t, rows[0].offset, &again, NULL), ERR_OK);
+    assert_int_equal(again.text_bytes, 4);
+    assert_memory_equal(again.text, "a\n\"b", 4);
+    assert_int_equal(table_at(t, rows[1].offset, &again, NULL), ERR_OK);
+    assert_memory_equal(again.text, "c", 1);
+    table_close(t);
+}
+
+static void table_takes_the_beginning_of_csv_when_it_need_not_have_all(void **state)
+{
+    const struct layout *l = use_task("Classification");
+    struct layout_split s = l->train;
+    struct table *t;
+    struct table_row row;
+    bool end = false;
+    int n = 0;
+
+    (void)state;
+    (void)snprintf(s.file, sizeof s.file, "t.csv");
+    scratch_text("t.csv", "stars,review\n7,\"a\nb\"\n7,\"c\nd\"\n7,e\n");
+    assert_int_equal(table_open(scratch_path("t.csv"), l, &s, &t, NULL), ERR_OK);
+    table_thin(t, 24);
+    while (table_next(t, &row, &end, NULL) == ERR_OK && !end)
+        n++;
+    assert_int_equal(n, 2);
+    table_close(t);
+}
+
+static void table_refuses_a_quote_that_takes_in_a_megabyte(void **state)
+{
+    const struct layout *l = use_task("Classification");
+    struct layout_split s = l->train;
+    size_t n = (2 << 20) + 64;
+    char *text = malloc(n);
+    struct table *t;
+    struct table_row row;
+    struct err err = {0};
+    bool end;
+
+    (void)state;
+    assert_non_null(text);
+    memset(text, '\n', n);
+    memcpy(text, "stars,review\n7,\"", 16);
+    (void)snprintf(s.file, sizeof s.file, "t.csv");
+    scratch_write("t.csv", text, n);
+    free(text);
+    assert_int_equal(table_open(scratch_path("t.csv"), l, &s, &t, NULL), ERR_OK);
+    assert_int_equal(table_next(t, &row, &end, &err), ERR_INVALID);
+    assert_non_null(
+        strstr(err.text, "line 2: longer than 1048576 bytes; is a line end or a quote"));
+    table_close(t);
 }
 
 static void table_says_that_the_file_is_missing(void **state)
@@ -298,7 +390,7 @@ int main(void)
     enum {
         N_GOOD = sizeof goods / sizeof goods[0],
         N_BAD = sizeof bads / sizeof bads[0],
-        N_OWN = 7
+        N_OWN = 10
     };
     struct CMUnitTest tests[N_OWN + N_GOOD + N_BAD] = {
         cmocka_unit_test(table_finds_columns_by_name),
@@ -306,6 +398,9 @@ int main(void)
         cmocka_unit_test(table_skips_and_counts_rows_without_agreement),
         cmocka_unit_test(table_gives_a_row_again_by_its_offset),
         cmocka_unit_test(table_refuses_a_header_of_more_than_64_columns),
+        cmocka_unit_test(table_gives_a_row_of_csv_again_by_its_offset),
+        cmocka_unit_test(table_takes_the_beginning_of_csv_when_it_need_not_have_all),
+        cmocka_unit_test(table_refuses_a_quote_that_takes_in_a_megabyte),
         cmocka_unit_test(table_says_that_the_file_is_missing),
         cmocka_unit_test(table_at_refuses_what_is_no_row_any_more),
     };
