@@ -87,6 +87,9 @@ SUPPORT_run  := loopback
 SUPPORT_control := world row
 SUPPORT_fleet := loopback
 
+# Calls to workers are answered by the test.
+LDFLAGS_test_workers := -Wl,--wrap=fleet_post_peers
+
 support = $(SUPPORT_$1:%=$(OUT)/obj/tests/support/%.o)
 lib    = $(foreach l,$1,$(OUT)/lib/lib$l.a)
 syslib = $(foreach l,$1,$(SYS_$l))
@@ -115,7 +118,7 @@ $(OUT)/lib/lib$1.a: $$(SRC_$1:%.c=$(OUT)/obj/%.o)
 UNIT_$1 := $$(patsubst tests/unit/%.c,$(OUT)/tests/unit/%,$$(wildcard tests/unit/$1/test_*.c))
 $$(UNIT_$1): $(OUT)/tests/unit/%: $(OUT)/obj/tests/unit/%.o $$(call support,$1) $$(call lib,$$(LIBS_$1))
 	@mkdir -p $$(@D)
-	$(Q)$(CC) $(LDFLAGS) -o $$@ $$< $$(call support,$1) $$(call lib,$$(LIBS_$1)) $$(call syslib,$$(LIBS_$1)) -lcmocka $$(LDFLAGS_test_$1)
+	$(Q)$(CC) $(LDFLAGS) -o $$@ $$< $$(call support,$1) $$(call lib,$$(LIBS_$1)) $$(call syslib,$$(LIBS_$1)) -lcmocka $$(LDFLAGS_$$(@F))
 UNIT_TESTS += $$(UNIT_$1)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))

@@ -136,6 +136,10 @@ static void keep_own(struct store_pod *to, const struct store_pod *from)
     to->own->seen.knows_peers = from->own->seen.knows_peers;
     to->own->seen.refuses_peers = from->own->seen.refuses_peers;
     memcpy(to->own->seen.refusal, from->own->seen.refusal, sizeof to->own->seen.refusal);
+    if (to->own->seen.is_ready && !from->own->seen.is_ready)
+        return; /* it listens now */
+    to->own->n_unanswered = from->own->n_unanswered;
+    to->own->call_after_ms = from->own->call_after_ms;
 }
 
 static enum err_code take_pod(struct store *s, const char *key, const struct json *object,

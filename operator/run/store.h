@@ -60,7 +60,9 @@ struct store_pod {
 struct store_own {
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
-    bool is_being_told; /* a peer table is on its way */
+    bool is_being_told;    /* a peer table is on its way */
+    int n_unanswered;      /* calls in a row */
+    int64_t call_after_ms; /* monotonic; 0: at any time */
     struct seen_pod seen;
 };
 

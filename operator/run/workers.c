@@ -25,6 +25,7 @@ struct workers {
     struct store *store;
     struct workers_listener listener;
     struct call *calls;
+    int n_calls;
 };
 
 enum err_code workers_new(struct http *http, struct store *store, struct workers_listener listener,
@@ -51,6 +52,7 @@ static void end_call(struct call *c)
     *c->place = c->next;
     if (c->next)
         c->next->place = c->place;
+    c->workers->n_calls--;
     free(c);
 }
 
@@ -106,7 +108,36 @@ static struct call *begin_call(struct workers *w, const struct observed *seen,
     if (c->next)
         c->next->place = &c->next;
     w->calls = c;
+    w->n_calls++;
     return c;
+}
+
+/* How long until this worker may be called; 0: now. */
+static int64_t wait_ms(const struct workers *w, const struct store_own *own)
+{
+    int max = own->n_unanswered > 0 ? WORKERS_CALLS_MAX / 2 : WORKERS_CALLS_MAX;
+    int64_t left_ms = own->call_after_ms - clock_now_ms();
+
+    if (left_ms > 0)
+        return left_ms;
+    return w->n_calls < max ? 0 : WORKERS_BUSY_MS;
+}
+
+/* A refusal is an answer, too; silence and nonsense are not. */
+static void note_answer(struct store_own *own, enum err_code code)
+{
+    int64_t pause_ms = WORKERS_RETRY_MS;
+
+    if (code == ERR_OK || code == ERR_CONFLICT || code == ERR_INVALID || code == ERR_DENIED) {
+        own->n_unanswered = 0;
+        own->call_after_ms = 0;
+        return;
+    }
+    own->n_unanswered++;
+    for (int i = 1; i < own->n_unanswered && pause_ms < WORKERS_RETRY_MAX_MS; i++)
+        pause_ms *= 2;
+    own->call_after_ms =
+        clock_now_ms() + (pause_ms < WORKERS_RETRY_MAX_MS ? pause_ms : WORKERS_RETRY_MAX_MS);
 }
 
 /* --- the peer table --- */
@@ -124,14 +155,16 @@ static void on_told(void *ctx, const struct progress *progress, const struct err
         own->is_being_told = false;
         /* A probe measures with the table that it has, or without: no reason to begin again. */
         own->seen.knows_peers = err->code == ERR_OK || (is_refused && own->seen.role == POD_PROBE);
+        note_answer(own, err->code);
         own->seen.refuses_peers = is_refused;
         if (is_refused)
             (void)snprintf(own->seen.refusal, sizeof own->seen.refusal, "%s", err->text);
         if (is_refused)
             LOG(LOG_WARN, "worker refused the peer table", LOG_S("job", c->job_key),
                 LOG_S("pod", c->pod), LOG_S("error", err->text));
-        w->listener.on_again(w->listener.ctx, c->job_key,
-                             err->code == ERR_OK || is_refused ? 0 : WORKERS_RETRY_MS);
+        w->listener.on_again(
+            w->listener.ctx, c->job_key,
+            err->code == ERR_OK || is_refused ? 0 : own->call_after_ms - clock_now_ms());
     }
     end_call(c);
 }
@@ -154,10 +187,17 @@ static enum err_code tell(struct workers *w, const struct observed *seen,
                           const struct seen_pod *pod, struct store_own *own,
                           const struct peers *peers, struct err *err)
 {
+    int64_t later_ms = wait_ms(w, own);
+    char key[QUEUE_KEY_BYTES];
     struct fleet_address to;
     struct call *c;
     enum err_code rc;
 
+    if (later_ms > 0) {
+        store_key(seen->namespace, seen->name, key);
+        w->listener.on_again(w->listener.ctx, key, later_ms);
+        return ERR_OK;
+    }
     if (!find_address(w, seen, pod, &to))
         return err_set(err, ERR_AGAIN, "no key for the workers yet");
     c = begin_call(w, seen, pod);
@@ -265,7 +305,10 @@ static void on_asked(void *ctx, const struct progress *progress, const struct er
     struct call *c = ctx;
     struct workers *w = c->workers;
     struct store_job *job = store_find_job(w->store, c->job_key);
+    struct store_own *own = store_find_own(w->store, c->namespace, c->pod, c->uid);
 
+    if (own)
+        note_answer(own, err->code);
     if (err->code == ERR_PROTOCOL)
         LOG(LOG_WARN, "head sent nonsense", LOG_S("job", c->job_key), LOG_S("error", err->text));
     if (job)
@@ -282,6 +325,8 @@ enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_
                           struct err *err)
 {
     const struct seen_pod *pod = seen->has_plan ? pod_of(seen, 0) : NULL;
+    const struct store_own *own =
+        pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
     char key[QUEUE_KEY_BYTES];
     struct fleet_address to;
     struct store_job *job;
@@ -290,8 +335,8 @@ enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_
 
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(w->store, key);
-    if (!job || !pod || pod->ip[0] == '\0' || pod->phase != POD_RUNNING || job->is_asking ||
-        (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
+    if (!job || !own || wait_ms(w, own) > 0 || pod->ip[0] == '\0' || pod->phase != POD_RUNNING ||
+        job->is_asking || (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
         return ERR_OK;
     if (!find_address(w, seen, pod, &to))
         return err_set(err, ERR_AGAIN, "no key for the workers yet");

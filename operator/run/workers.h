@@ -1,7 +1,11 @@
 /* run/workers.h - talking to the workers of running jobs, without ever waiting for one.
  *
  * A request is started and its answer ends up in the store: who has taken the peer table, what the
- * head said last. A worker that hangs delays nothing but its own answer.
+ * head said last. A worker that hangs delays nothing but its own answer: at most
+ * WORKERS_CALLS_MAX calls are under way at a time, a fraction of what the http loop can carry, so
+ * calls to the API server always find room. A worker that did not answer is asked again after a
+ * pause that doubles each time, and all such workers share half of the calls, so that any number of
+ * them leaves room for the others. An answer, or a pod that becomes ready, ends its pauses.
  * Layer: run. Threads: one, that of the http loop.
  */
 #ifndef RUN_WORKERS_H
@@ -11,7 +15,10 @@
 #include "http/http.h"
 #include "run/store.h"
 
-#define WORKERS_RETRY_MS 250 /* a worker that does not listen yet will soon */
+#define WORKERS_CALLS_MAX    128
+#define WORKERS_RETRY_MS     250 /* a worker that does not listen yet will soon; then doubled ... */
+#define WORKERS_RETRY_MAX_MS 30000 /* ... up to this */
+#define WORKERS_BUSY_MS      1000  /* no call is free */
 
 /* Told when a job should be looked at again, so much later. */
 struct workers_listener {

@@ -215,6 +215,28 @@ static void store_remembers_who_has_the_peer_table(void **state)
     assert_null(store_find_own(&store, "team", "mnli-r0-s1-a2", "another"));
 }
 
+static void store_calls_a_worker_that_becomes_ready_at_once(void **state)
+{
+    struct store_own *own;
+
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    own->n_unanswered = 3;
+    own->call_after_ms = 77;
+    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    assert_int_equal(own->n_unanswered, 3);
+    assert_int_equal(own->call_after_ms, 77);
+    change(store_change_pod, KUBE_MODIFIED,
+           POD_HEAD
+           "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}");
+    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    assert_int_equal(own->n_unanswered, 0);
+    assert_int_equal(own->call_after_ms, 0);
+}
+
 static void store_counts_what_others_request_of_a_node(void **state)
 {
     (void)state;
@@ -341,6 +363,7 @@ int main(void)
         TEST(store_takes_a_lost_container_for_a_disruption),
         TEST(store_tells_the_ends_of_pods_apart),
         TEST(store_remembers_who_has_the_peer_table),
+        TEST(store_calls_a_worker_that_becomes_ready_at_once),
         TEST(store_counts_what_others_request_of_a_node),
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
         TEST(store_does_not_read_a_plan_under_a_wrong_label),

@@ -1,0 +1,238 @@
+/* Calls to workers that answer, refuse, or never say a word. */
+#include "run/workers.h"
+
+#include <arpa/inet.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "fleet/fleet.h"
+#include "kube/client.h"
+#include "loopback.h"
+
+#define N_SILENT 1100
+
+static struct http *loop;
+static struct workers *workers;
+static struct store store;
+static struct observed *seen;
+static int silent_port; /* where calls go; 0: they stay with the test */
+static struct fleet_handler last;
+static int n_posted;
+static int n_again;
+static int64_t again_ms;
+
+/* Calls of the code under test end up here (see the Makefile). */
+enum err_code __real_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
+                                      const struct peers *peers, struct fleet_handler handler,
+                                      struct err *err);
+enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
+                                      const struct peers *peers, struct fleet_handler handler,
+                                      struct err *err);
+
+enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
+                                      const struct peers *peers, struct fleet_handler handler,
+                                      struct err *err)
+{
+    struct fleet_address silent = *to;
+
+    n_posted++;
+    last = handler;
+    silent.port = silent_port;
+    return silent_port ? __real_fleet_post_peers(f, &silent, peers, handler, err) : ERR_OK;
+}
+
+static void on_again(void *ctx, const char *job_key, int64_t delay_ms)
+{
+    (void)ctx;
+    (void)job_key;
+    n_again++;
+    again_ms = delay_ms;
+}
+
+/* Job number `i` with one running pod, as the store keeps it and as a decision has seen it. */
+static void add_job(int i)
+{
+    struct store_job *job = calloc(1, sizeof *job);
+    struct store_pod *pod = calloc(1, sizeof *pod);
+    char key[QUEUE_KEY_BYTES];
+
+    assert_true(job && pod);
+    *seen = (struct observed){.has_plan = true, .n_pods = 1};
+    (void)snprintf(seen->namespace, sizeof seen->namespace, "team");
+    (void)snprintf(seen->name, sizeof seen->name, "job%d", i);
+    seen->plan.n_stages = 1;
+    seen->pods[0].phase = POD_RUNNING;
+    (void)snprintf(seen->pods[0].name, sizeof seen->pods[0].name, "pod%d", i);
+    (void)snprintf(seen->pods[0].uid, sizeof seen->pods[0].uid, "u%d", i);
+    (void)snprintf(seen->pods[0].ip, sizeof seen->pods[0].ip, "127.0.0.1");
+    job->has_secret = true;
+    store_key("team", seen->name, key);
+    assert_int_equal(table_put(&store.jobs, key, job, NULL), ERR_OK);
+    memcpy(pod->uid, seen->pods[0].uid, sizeof pod->uid);
+    pod->own = calloc(1, sizeof *pod->own);
+    assert_non_null(pod->own);
+    pod->own->seen = seen->pods[0];
+    store_key("team", seen->pods[0].name, key);
+    assert_int_equal(table_put(&store.pods, key, pod, NULL), ERR_OK);
+}
+
+static struct store_own *own(void)
+{
+    return store_find_own(&store, "team", seen->pods[0].name, seen->pods[0].uid);
+}
+
+static int set_up(void **state)
+{
+    struct workers_listener listener = {.on_again = on_again};
+
+    (void)state;
+    store = (struct store){0};
+    n_posted = n_again = silent_port = 0;
+    seen = calloc(1, sizeof *seen);
+    if (!seen || http_new(&loop, NULL) != ERR_OK)
+        return -1;
+    return workers_new(loop, &store, listener, &workers, NULL) == ERR_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    workers_free(workers);
+    http_free(loop);
+    store_deinit(&store);
+    free(seen);
+    return 0;
+}
+
+static void answer(enum err_code code)
+{
+    struct err err = {.code = code};
+
+    last.on_answer(last.ctx, NULL, &err);
+}
+
+static void tell(void)
+{
+    assert_int_equal(workers_tell(workers, seen, 0, NULL), ERR_OK);
+}
+
+static void workers_pauses_longer_after_each_call_without_an_answer(void **state)
+{
+    int64_t want_ms = WORKERS_RETRY_MS;
+
+    (void)state;
+    add_job(0);
+    for (int i = 1; i <= 12; i++) {
+        tell();
+        assert_int_equal(n_posted, i);
+        answer(i % 2 ? ERR_TIMEOUT : ERR_PROTOCOL);
+        assert_in_range(again_ms, want_ms - 100, want_ms);
+        tell(); /* too early */
+        assert_int_equal(n_posted, i);
+        assert_in_range(again_ms, want_ms - 200, want_ms);
+        own()->call_after_ms = clock_now_ms();
+        want_ms = 2 * want_ms < WORKERS_RETRY_MAX_MS ? 2 * want_ms : WORKERS_RETRY_MAX_MS;
+    }
+    assert_int_equal(want_ms, WORKERS_RETRY_MAX_MS);
+}
+
+static void workers_forgets_pauses_after_an_answer(void **state)
+{
+    (void)state;
+    add_job(0);
+    for (int i = 0; i < 5; i++) {
+        own()->call_after_ms = 0;
+        tell();
+        answer(ERR_IO);
+    }
+    assert_int_equal(own()->n_unanswered, 5);
+    own()->call_after_ms = 0;
+    tell();
+    answer(ERR_OK);
+    assert_int_equal(own()->n_unanswered, 0);
+    assert_int_equal(own()->call_after_ms, 0);
+    assert_true(own()->seen.knows_peers);
+}
+
+static void workers_keeps_half_of_its_calls_for_workers_that_answer(void **state)
+{
+    (void)state;
+    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
+        add_job(i);
+        own()->n_unanswered = 1;
+        tell();
+    }
+    assert_int_equal(n_posted, WORKERS_CALLS_MAX / 2);
+    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
+        add_job(WORKERS_CALLS_MAX + i);
+        tell();
+    }
+    assert_int_equal(n_posted, WORKERS_CALLS_MAX);
+    assert_int_equal(n_again, WORKERS_CALLS_MAX); /* the others try again later */
+    assert_int_equal(again_ms, WORKERS_BUSY_MS);
+}
+
+/* A listener that accepts nobody: its queue is soon full, and then SYNs are swallowed. */
+static int listen_silently(int *out_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t n = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0 &&
+                listen(fd, 1) == 0 && getsockname(fd, (struct sockaddr *)&address, &n) == 0);
+    *out_port = ntohs(address.sin_port);
+    return fd;
+}
+
+static void workers_that_never_answer_leave_room_for_calls_to_the_api_server(void **state)
+{
+    static const struct loopback_reply replies[] = {
+        {.expect = "GET /api/v1/nodes/n", .body = "{}"}};
+    struct kube_ref node = {.resource = &kube_nodes, .name = "n"};
+    struct kube_config config = {.namespace = strdup("default")};
+    struct loopback *server = loopback_start(replies, 1);
+    struct kube_client *client = NULL;
+    struct json *object = NULL;
+    struct err err = {0};
+    int fd = listen_silently(&silent_port);
+
+    (void)state;
+    assert_non_null(server);
+    assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
+    assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    for (int i = 0; i < N_SILENT; i++) {
+        add_job(i);
+        tell();
+    }
+    assert_int_equal(n_posted, WORKERS_CALLS_MAX);
+    if (kube_get(client, &node, &object, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    json_free(object);
+    kube_client_free(client);
+    loopback_stop(server);
+    (void)close(fd);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(workers_pauses_longer_after_each_call_without_an_answer),
+        TEST(workers_forgets_pauses_after_an_answer),
+        TEST(workers_keeps_half_of_its_calls_for_workers_that_answer),
+        TEST(workers_that_never_answer_leave_room_for_calls_to_the_api_server),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
