@@ -175,6 +175,7 @@ void decide(const struct observed *seen, struct decision *out)
     out->status = seen->status;
     out->ask_head_ms = -1;
     out->requeue_ms = -1;
+    out->unplaced = seen->unplaced;
     if (seen->is_deleting)
         return; /* everything that was made is owned by the job and goes with it */
     if (status_is_final(&seen->status)) {

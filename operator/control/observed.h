@@ -20,6 +20,7 @@
 #define OBSERVED_UID_BYTES  40
 #define OBSERVED_WORD_BYTES 64
 #define OBSERVED_TEXT_BYTES 240
+#define OBSERVED_WHY_BYTES  ERR_TEXT_BYTES
 
 enum pod_role {
     POD_STAGE,
@@ -85,6 +86,14 @@ enum data_state {
     DATA_NO_CLAIM, /* a claim of the data, the model or the output is not there */
 };
 
+/* The last search for a plan, if it found none: the same question has the same answer. */
+struct unplaced {
+    bool is_set;
+    uint64_t digest; /* of everything that the answer depends on */
+    int64_t solved_ms;
+    char why[OBSERVED_WHY_BYTES];
+};
+
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
@@ -126,6 +135,8 @@ struct observed {
 
     bool has_head; /* what the head last answered */
     struct progress head;
+
+    struct unplaced unplaced; /* from the last decision */
 };
 
 #endif

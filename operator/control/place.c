@@ -6,6 +6,7 @@
 #include "balance/choose.h"
 #include "balance/explain.h"
 #include "balance/network.h"
+#include "base/hash.h"
 #include "base/text.h"
 #include "control/parts.h"
 
@@ -217,6 +218,62 @@ static const struct cost_link *find_links(const struct nodes *nodes, struct cost
     return network_links(network, nodes->n_known, links) ? links : NULL;
 }
 
+static void hash_double(uint64_t *hash, double v)
+{
+    *hash = hash_bytes(*hash, &v, sizeof v);
+}
+
+static void hash_i64(uint64_t *hash, int64_t v)
+{
+    *hash = hash_bytes(*hash, &v, sizeof v);
+}
+
+/* Everything that the answer depends on; the generation stands for the spec. */
+static uint64_t digest_of(const struct round *r, const struct partition_request *q)
+{
+    const double figures[] = {r->spec.data.lengths.mean, r->spec.data.lengths.mean_square,
+                              r->spec.pace.attention,    r->spec.pace.ffn,
+                              r->spec.pace.parameter,    r->spec.pace.element,
+                              r->spec.pace.update,       r->spec.pace.sequence};
+    uint64_t hash = HASH_START;
+
+    hash_i64(&hash, r->seen->generation);
+    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
+        hash_double(&hash, figures[i]);
+    for (int i = 0; i < q->n_nodes; i++) {
+        const struct node *n = &q->nodes[i];
+
+        hash = hash_bytes(hash, n->name, strlen(n->name) + 1);
+        hash_i64(&hash, n->cpu_milli);
+        hash_i64(&hash, n->memory_bytes);
+        hash_double(&hash, n->gflops);
+        hash_double(&hash, n->unit_ms);
+    }
+    for (int i = 0; q->links && i < q->n_nodes * q->n_nodes; i++) {
+        hash_double(&hash, q->links[i].bytes_per_s);
+        hash_double(&hash, q->links[i].latency_ms);
+    }
+    return hash;
+}
+
+/* Is it too early to search again, or is the answer known? Then the round is done. */
+static bool is_answered(struct round *r, const struct nodes *nodes, uint64_t digest)
+{
+    const struct unplaced *last = &r->seen->unplaced;
+    int64_t age_ms = r->seen->now_ms - last->solved_ms;
+
+    if (!last->is_set)
+        return false;
+    if (last->digest == digest) {
+        say_insufficient(r, nodes, last->why);
+        return true;
+    }
+    if (age_ms < 0 || age_ms >= DECIDE_SOLVE_MS)
+        return false;
+    round_again(r, DECIDE_SOLVE_MS - age_ms);
+    return true;
+}
+
 static void solve(struct round *r, struct nodes *nodes)
 {
     int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
@@ -229,15 +286,25 @@ static void solve(struct round *r, struct nodes *nodes)
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad_marks[STATUS_MESSAGE_BYTES] = "";
     struct err err = {0};
+    uint64_t digest;
+    enum err_code rc;
 
     request.links = find_links(nodes, links);
     r->spec.data.lengths = nodes->lengths;
     r->spec.pace = nodes->pace;
     scale_memory(nodes->list, nodes->n_known, percent);
-    if (choose_solve(&request, &r->spec, &placement, &err) != ERR_OK) {
+    digest = digest_of(r, &request);
+    if (is_answered(r, nodes, digest))
+        return;
+    rc = choose_solve(&request, &r->spec, &placement, &err);
+    if (rc != ERR_OK) {
+        r->out->unplaced = (struct unplaced){
+            .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = r->seen->now_ms};
+        (void)snprintf(r->out->unplaced.why, sizeof r->out->unplaced.why, "%s", err.text);
         say_insufficient(r, nodes, err.text);
         return;
     }
+    r->out->unplaced = (struct unplaced){0};
     make_plan(r, &request, &placement, percent);
     say_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);

@@ -18,7 +18,9 @@
 #define SOON_MS       20 /* the shortest pause between two looks at a job */
 #define RETRY_MS      500
 #define RETRY_MAX_MS  30000
-#define JOBS_PER_TURN 64 /* then the watches get their turn */
+#define TURN_MS       100             /* of jobs, then the watches get their turn */
+#define ROOM_MS       DECIDE_SOLVE_MS /* between two looks at a job that waits for nodes */
+#define SOLVE_LONG_MS 10              /* a search for a plan after which other jobs come first */
 #define WATCHES       4
 #define SKIPPED_MS    60000 /* between two log lines about skipped objects */
 
@@ -47,6 +49,7 @@ struct loop {
     struct decision *decision;
     volatile sig_atomic_t stops;
     bool was_ready;
+    int64_t solve_after_ms; /* not before then for jobs that wait for nodes */
     uint64_t n_reconciles;
     uint64_t n_errors;
     int64_t reconcile_ms;
@@ -65,6 +68,16 @@ static void look_at(struct loop *l, const char *key, int64_t delay_ms)
 static void on_touch(void *ctx, const char *key)
 {
     look_at(ctx, key, 0);
+}
+
+/* Nodes and pods change all the time, and each change may concern every job that waits. */
+static void on_room(void *ctx, const char *key)
+{
+    struct loop *l = ctx;
+    const struct store_job *job = store_find_job(&l->store, key);
+    int64_t left_ms = job ? job->looked_ms + ROOM_MS - clock_now_ms() : 0;
+
+    look_at(l, key, left_ms > 0 ? left_ms : 0);
 }
 
 static void on_again(void *ctx, const char *key, int64_t delay_ms)
@@ -186,7 +199,7 @@ static enum err_code build(struct loop *l, struct err *err)
     l->decision = calloc(1, sizeof *l->decision);
     if (!l->seen || !l->decision)
         return err_set(err, ERR_NO_MEMORY, "no memory for the loop");
-    l->store.listener = (struct store_listener){.ctx = l, .on_touch = on_touch};
+    l->store.listener = (struct store_listener){.ctx = l, .on_touch = on_touch, .on_room = on_room};
     rc = workers_new(kube_client_http(l->client), &l->store,
                      (struct workers_listener){.ctx = l, .on_again = on_again}, &l->workers, err);
     if (rc == ERR_OK)
@@ -255,6 +268,7 @@ static enum err_code reconcile_parsed(struct loop *l, const char *key, struct js
     struct apply apply = {
         .client = l->client, .recorder = l->recorder, .store = &l->store, .workers = l->workers};
     char version[STORE_VERSION_BYTES];
+    int64_t start_ms;
     enum err_code rc;
 
     memcpy(version, job->version, sizeof version);
@@ -264,9 +278,14 @@ static enum err_code reconcile_parsed(struct loop *l, const char *key, struct js
     rc = store_observe(&l->store, key, l->seen, err);
     if (rc != ERR_OK)
         return rc;
+    start_ms = clock_now_ms();
     decide(l->seen, l->decision);
+    job->looked_ms = clock_now_ms();
+    job->unplaced = l->decision->unplaced;
     job->wants_nodes =
         l->seen->nodes && !l->seen->is_deleting && !status_is_final(&l->decision->status);
+    if (job->looked_ms - start_ms >= SOLVE_LONG_MS)
+        l->solve_after_ms = job->looked_ms + 2 * (job->looked_ms - start_ms);
     *out_again_ms = l->decision->requeue_ms;
     return apply_decision(&apply, l->seen, l->decision, version, err); /* `job` may be gone now */
 }
@@ -303,17 +322,31 @@ static void reconcile(struct loop *l, const char *key)
     look_at(l, key, retry_ms(job));
 }
 
+/* However many jobs wait for nodes, a third of the time is theirs at most: those that run come
+ * first. */
+static bool is_postponed(struct loop *l, const char *key, int64_t now_ms)
+{
+    const struct store_job *job = store_find_job(&l->store, key);
+
+    if (!job || !job->wants_nodes || now_ms >= l->solve_after_ms)
+        return false;
+    look_at(l, key, l->solve_after_ms - now_ms);
+    return true;
+}
+
 static int64_t reconcile_due(struct loop *l)
 {
     char key[QUEUE_KEY_BYTES];
     int64_t wait_ms = IDLE_MS;
+    int64_t end_ms = clock_now_ms() + TURN_MS;
 
-    for (int i = 0; i < JOBS_PER_TURN && !l->stops; i++) {
+    while (!l->stops && clock_now_ms() < end_ms) {
         int64_t start_ms = clock_now_ms();
 
         if (!queue_take(&l->queue, start_ms, key, &wait_ms))
             return wait_ms < 0 || wait_ms > IDLE_MS ? IDLE_MS : wait_ms;
-        reconcile(l, key);
+        if (!is_postponed(l, key, start_ms))
+            reconcile(l, key);
         queue_done(&l->queue, key);
         l->reconcile_ms += clock_now_ms() - start_ms;
     }

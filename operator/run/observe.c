@@ -189,6 +189,7 @@ static void observe_job(const struct store_job *j, struct observed *out)
     out->data_checked_ms = j->data_checked_ms;
     out->has_head = j->has_head;
     out->head = j->head;
+    out->unplaced = j->unplaced;
 }
 
 enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)

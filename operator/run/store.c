@@ -82,8 +82,8 @@ static void touch_waiting(struct store *s)
     struct store_job *j;
 
     while ((j = table_next(&s->jobs, &place, &key)) != NULL)
-        if (j->wants_nodes)
-            touch(s, key);
+        if (j->wants_nodes && s->listener.on_room)
+            s->listener.on_room(s->listener.ctx, key);
 }
 
 /* A zeroed value at a key that is free; NULL when there is no memory for it. */

@@ -32,7 +32,9 @@ struct store_job {
     int attempt;  /* of the status, like the next */
     bool is_final;
     /* Not in the API server: */
-    bool wants_nodes; /* the last decision waited for nodes */
+    bool wants_nodes;         /* the last decision waited for nodes */
+    struct unplaced unplaced; /* of the last decision */
+    int64_t looked_ms;        /* monotonic; when that was */
     enum data_state data;
     bool is_data_everywhere;
     char data_problem[OBSERVED_TEXT_BYTES];
@@ -84,6 +86,9 @@ struct store_plan {
 struct store_listener {
     void *ctx;
     void (*on_touch)(void *ctx, const char *job_key);
+    /* The job waits for nodes, and something about nodes has changed. May come for every job with
+     * every event, so it should not be looked at each time. */
+    void (*on_room)(void *ctx, const char *job_key);
 };
 
 struct store {

@@ -198,6 +198,7 @@ static void take_step(struct world *w, const struct action *a)
 
 void world_apply(struct world *w, int n_steps)
 {
+    w->seen.unplaced = w->decision.unplaced;
     for (int i = 0; i < w->decision.n_actions && i < n_steps; i++)
         take_step(w, &w->decision.actions[i]);
     if (n_steps >= w->decision.n_actions)

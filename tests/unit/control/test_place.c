@@ -319,11 +319,91 @@ static void decide_never_labels_twice(void **state)
     world_free(w);
 }
 
+/* No node has room for the largest unit of the model. */
+static struct world *without_room(void)
+{
+    struct world *w = world_new(
+        "{\"model\":{\"preset\":\"BertBase\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}}}");
+
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].memory_used_bytes = w->nodes[i].memory_bytes - ((int64_t)200 << 20);
+    (void)world_settle(w);
+    assert_true(w->seen.unplaced.is_set);
+    assert_int_equal(w->seen.unplaced.solved_ms, w->seen.now_ms);
+    return w;
+}
+
+static void decide_does_not_search_again_while_nothing_has_changed(void **state)
+{
+    struct world *w = without_room();
+    struct unplaced first = w->seen.unplaced;
+
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        w->seen.now_ms += DECIDE_SOLVE_MS;
+        world_round(w);
+        assert_int_equal(w->seen.unplaced.solved_ms, first.solved_ms);
+        assert_true(w->decision.requeue_ms > DECIDE_SOLVE_MS);
+    }
+    assert_non_null(strstr(w->seen.status.message, first.why)); /* and says the same */
+    world_free(w);
+}
+
+static void decide_searches_again_when_a_node_has_changed_but_not_at_once(void **state)
+{
+    struct world *w = without_room();
+    int64_t first_ms = w->seen.now_ms;
+
+    (void)state;
+    for (int i = 1; i < 50; i++) { /* nodes that never come to rest */
+        w->seen.now_ms = first_ms + i;
+        w->nodes[0].memory_used_bytes -= 4096;
+        world_round(w);
+        assert_int_equal(w->seen.unplaced.solved_ms, first_ms);
+        assert_int_equal(w->decision.requeue_ms, DECIDE_SOLVE_MS - i);
+    }
+    for (int i = 0; i < WORLD_NODES; i++)
+        w->nodes[i].memory_used_bytes = 0;
+    w->seen.now_ms = first_ms + DECIDE_SOLVE_MS;
+    world_round(w);
+    assert_int_equal(world_count(w, ACTION_CREATE_PLAN), 1);
+    assert_false(w->seen.unplaced.is_set);
+    world_free(w);
+}
+
+static void decide_searches_again_after_an_edit_of_the_job(void **state)
+{
+    struct world *w = without_room();
+
+    (void)state;
+    w->seen.generation++;
+    w->seen.now_ms += DECIDE_SOLVE_MS;
+    world_round(w);
+    assert_int_equal(w->seen.unplaced.solved_ms, w->seen.now_ms);
+    world_free(w);
+}
+
+static void decide_searches_again_when_the_clock_was_set_back(void **state)
+{
+    struct world *w = without_room();
+
+    (void)state;
+    w->seen.generation++;
+    w->seen.now_ms -= 3600000;
+    world_round(w);
+    assert_int_equal(w->seen.unplaced.solved_ms, w->seen.now_ms);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_plans_with_speed_by_free_cpu),
         cmocka_unit_test(decide_never_labels_twice),
+        cmocka_unit_test(decide_does_not_search_again_while_nothing_has_changed),
+        cmocka_unit_test(decide_searches_again_when_a_node_has_changed_but_not_at_once),
+        cmocka_unit_test(decide_searches_again_after_an_edit_of_the_job),
+        cmocka_unit_test(decide_searches_again_when_the_clock_was_set_back),
     };
 
     return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
