@@ -94,24 +94,29 @@ static enum err_code create(struct apply *a, const struct observed *seen, const 
     return rc;
 }
 
-/* Before anything that needs the job's key: make it, or after a restart find it. */
-static enum err_code ensure_secret(struct apply *a, const struct observed *seen, struct err *err)
+/* Before anything that needs the job's key: make it, or after a restart find it. Before the pods of
+ * an attempt also when we have it, as they cannot mount a Secret that was deleted. */
+static enum err_code ensure_secret(struct apply *a, const struct observed *seen, bool for_pods,
+                                   struct err *err)
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     char name[NAMES_BYTES];
     char key[QUEUE_KEY_BYTES];
     struct creation c = {.resource = &kube_secrets, .name = name, .change = secret_take};
-    const struct store_job *job;
+    struct store_job *job;
     enum err_code rc;
 
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(a->store, key);
-    if (!job || job->has_secret)
+    if (!job || (job->has_secret && (!for_pods || job->secret_attempt == seen->status.attempt)))
         return ERR_OK;
     names_key(seen->name, name);
     rc = secret_write(seen, &body, err);
     if (rc == ERR_OK)
         rc = create(a, seen, &c, &body, err);
+    job = store_find_job(a->store, key);
+    if (rc == ERR_OK && job)
+        job->secret_attempt = seen->status.attempt;
     if (body.data)
         OPENSSL_cleanse(body.data, body.len);
     buf_deinit(&body);
@@ -143,7 +148,7 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         c.resource = &kube_pods;
         c.known = &a->store->pods;
         c.change = store_change_pod;
-        rc = ensure_secret(a, seen, err);
+        rc = ensure_secret(a, seen, true, err);
         if (rc != ERR_OK)
             return rc;
         if (action->kind == ACTION_CREATE_PROBE_POD) {
@@ -353,10 +358,10 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
         label_node(a, seen, action);
         return ERR_OK;
     case ACTION_POST_PEERS:
-        rc = ensure_secret(a, seen, err);
+        rc = ensure_secret(a, seen, false, err);
         return rc == ERR_OK ? workers_tell(a->workers, seen, action->stage, err) : rc;
     case ACTION_POST_PROBE_PEERS:
-        rc = ensure_secret(a, seen, err);
+        rc = ensure_secret(a, seen, false, err);
         return rc == ERR_OK ? workers_tell_probe(a->workers, seen, action->name, err) : rc;
     case ACTION_EVENT:
         post_event(a, seen, action);
@@ -443,7 +448,7 @@ enum err_code apply_decision(struct apply *a, const struct observed *seen, const
         post_event(a, seen, &event);
     }
     if (d->ask_head_ms >= 0) {
-        rc = ensure_secret(a, seen, err);
+        rc = ensure_secret(a, seen, false, err);
         if (rc == ERR_OK)
             rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
         if (rc != ERR_OK)

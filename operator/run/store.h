@@ -46,6 +46,7 @@ struct store_job {
     int n_failures;  /* writes that failed in a row */
     bool has_secret; /* the key that it shares with its workers, see run/secret.h */
     struct hmac_key secret;
+    int secret_attempt; /* for whose pods its Secret was last seen to exist */
 };
 
 struct store_pod {

@@ -186,6 +186,27 @@ loses_pod() {
         [ "$(kubectl get pods -o name | sort | tr '\n' ' ')" = 'pod/loses-r0-s0-a2 pod/loses-r0-s1-a2 pod/loses-r0-s2-a2 ' ] &&
         [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/attempt -o name)" = configmap/loses-plan-a2 ]
 }
+ignores_strangers() { # no answer without the key, which is nowhere but in its Secret and the pods' files
+    steps=400 job alien "$stages3" && trains alien || return
+    local ip key table='{"attempt":1,"stages":[{"host":"127.0.0.9","port":1}]}'
+    for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
+        [ "$(curl -s "http://$ip:7070/v1/status")" = 'not authenticated' ] && curl -sf "http://$ip:7072/healthz" &&
+            [ "$(curl -s -d "$table" "http://$ip:7070/v1/peers")" = 'not authenticated' ] || return
+    done
+    key=$(kubectl get secret alien-key -o 'jsonpath={.data.key}' | base64 -d)
+    [ ${#key} = 64 ] && completes alien && attempt_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
+        ! kubectl get sj,pods,configmaps,events -o yaml | grep -q "$key"
+}
+loses_key() { # the workers of the next attempt cannot mount what is gone
+    steps=400 job keyless "$stages3" && trains keyless || return
+    kubectl delete secret keyless-key && kubectl delete pod keyless-r0-s1-a1 --wait=false && until_true 20 attempt_is keyless 2 &&
+        completes keyless && [ "$(field keyless '{.status.restarts}')" = 0 ] && kubectl get secret keyless-key
+}
+foreign_key() { # a Secret of that name that is not the job's is left alone
+    kubectl create secret generic taken-key --from-literal=key=x && job taken "$stages3" || return
+    until_true 20 grep -q 'secrets default/taken-key exists and does not belong' "$dir/operator.log" && no_pods &&
+        kubectl delete secret taken-key && completes taken
+}
 loses_process() {
     steps=400 job crash "$stages3" && trains crash || return
     touch "$dir/agent/kill/crash-r0-s2-a1"
@@ -453,6 +474,9 @@ check 'workers are introduced within 5 s of the last pod' first_step_in_time
 check 'a plan made on the command line is the one that the operator makes' same_plan
 check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
+check 'workers answer no request without the key of their job' ignores_strangers
+check 'a key that was deleted is made again for the next attempt' loses_key
+check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory
