@@ -127,7 +127,7 @@ static bool read_decimal(const char *s, double *out)
 static enum err_code set_number(const struct spec_field *f, double d, void *place, struct err *err)
 {
     if (!(d >= f->min && d <= f->max))
-        return err_set(err, ERR_INVALID, "spec.%s: %.17g is not in %.17g..%.17g", f->path, d,
+        return err_set(err, ERR_INVALID, "spec.%s: %.16g is not in %.16g..%.16g", f->path, d,
                        f->min, f->max);
     if (f->kind == SPEC_INT)
         *(int *)place = (int)d;
@@ -288,6 +288,9 @@ static enum err_code check_file(const char *path, const char *name, struct err *
         return err_set(err, ERR_INVALID,
                        "spec.%s: must be the name of a file in the data folder, without \"/\"",
                        path);
+    for (const char *p = name; *p; p++)
+        if ((unsigned char)*p < 0x20 || *p == 0x7f)
+            return err_set(err, ERR_INVALID, "spec.%s: must not hold control characters", path);
     return ERR_OK;
 }
 
@@ -447,11 +450,7 @@ const char *spec_train_file(const struct spec *s)
 
 const char *spec_dev_file(const struct spec *s)
 {
-    if (s->data.files.dev[0])
-        return s->data.files.dev;
-    if (strcmp(s->data.task, "MNLI") == 0)
-        return "dev_matched.tsv";
-    return model_is_tied(&s->model) ? "dev.txt" : "dev.tsv";
+    return s->data.files.dev[0] ? s->data.files.dev : NULL;
 }
 
 const char *spec_strategy_name(enum spec_strategy strategy)

@@ -216,9 +216,10 @@ const struct spec_field *spec_fields(void);
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
 
-/* The files that a job cannot do without, by their names in the data folder; the spec's own or
- * those that the task comes with. A word list, SPEC_VOCAB_FILE, may also lie beside the model to
- * start from. */
+/* The files that a job cannot do without, by their names in the data folder: the one to learn from,
+ * the spec's own or the one that the task comes with; and the dev file, NULL where the spec does
+ * not name one, as a job without one is not evaluated. A word list, SPEC_VOCAB_FILE, may also lie
+ * beside the model to start from. */
 const char *spec_train_file(const struct spec *s);
 const char *spec_dev_file(const struct spec *s);
 #define SPEC_VOCAB_FILE "vocab.txt"

@@ -63,6 +63,18 @@ static bool needs_a_look(const struct spec *spec)
     return spec->data.source != SPEC_SOURCE_SAMPLE || spec->from.claim[0] || spec->output.claim[0];
 }
 
+static void add_keys(const struct spec *spec, char *text, size_t bytes)
+{
+    const char *dev = spec_dev_file(spec);
+
+    text_add(text, bytes, "It must have the keys %.120s", spec_train_file(spec));
+    if (dev)
+        text_add(text, bytes, ", %.120s", dev);
+    if (!spec->from.claim[0])
+        text_add(text, bytes, ", %s", SPEC_VOCAB_FILE);
+    text_add(text, bytes, ". ");
+}
+
 /* Before any pod is made, so that a job that cannot start holds no node meanwhile. */
 static bool waits_for_data(struct round *r)
 {
@@ -82,9 +94,7 @@ static bool waits_for_data(struct round *r)
     text[0] = '\0';
     text_add(text, sizeof text, "%s. ", seen->data_problem);
     if (seen->data == DATA_MISSING)
-        text_add(text, sizeof text, "It must have the keys %.120s, %.120s%s. ",
-                 spec_train_file(&r->spec), spec_dev_file(&r->spec),
-                 r->spec.from.claim[0] ? "" : " and " SPEC_VOCAB_FILE);
+        add_keys(&r->spec, text, sizeof text);
     text_add(text, sizeof text, "Checked again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
     wait_with(r, "Waiting", NEWS_WARNING,
               seen->data == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);

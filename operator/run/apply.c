@@ -213,16 +213,17 @@ static void label_node(struct apply *a, const struct observed *seen, const struc
 static void note_data(struct store_job *job, const struct json *object, const struct spec *spec)
 {
     const char *name = spec->data.config_map;
-    const char *files[] = {spec_train_file(spec), spec_dev_file(spec), SPEC_VOCAB_FILE};
-    int n_files = spec->from.claim[0] ? 2 : 3; /* the model to start from may have the words */
+    /* NULL: not needed; the model to start from may have the words. */
+    const char *files[] = {spec_train_file(spec), spec_dev_file(spec),
+                           spec->from.claim[0] ? NULL : SPEC_VOCAB_FILE};
 
     if (!object) {
         job->data = DATA_MISSING;
         (void)snprintf(job->data_problem, sizeof job->data_problem,
                        "There is no ConfigMap \"%.120s\" in the job's namespace", name);
     }
-    for (int i = 0; i < n_files && job->data == DATA_PRESENT; i++) {
-        if (json_get(json_get(object, "data"), files[i]) ||
+    for (int i = 0; i < 3 && job->data == DATA_PRESENT; i++) {
+        if (!files[i] || json_get(json_get(object, "data"), files[i]) ||
             json_get(json_get(object, "binaryData"), files[i]))
             continue;
         job->data = DATA_MISSING;

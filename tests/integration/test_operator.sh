@@ -235,7 +235,7 @@ late_data() {
 }
 half_data() {
     kubectl create configmap half --from-file=train.tsv="$dir/data/train.tsv" && source='configMap: half' job half &&
-        until_true 10 is half Placed 'False DataNotFound' && field half '{.status.message}' | grep dev_matched.tsv &&
+        until_true 10 is half Placed 'False DataNotFound' && field half '{.status.message}' | grep 'no key "vocab.txt"' &&
         kubectl delete configmap half
 }
 late_claim() { # nothing is made before all claims are there, so that no node is held

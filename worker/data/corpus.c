@@ -164,7 +164,7 @@ enum err_code corpus_load(const struct corpus_params *p, const char *folder,
     if (rc != ERR_OK)
         return rc;
     wordpiece_init(&c.wordpiece, p->vocab, p->keep_case);
-    rc = layout_explain(p->layout, read_text(&c, path, err), err);
+    rc = layout_explain(p->layout, split, read_text(&c, path, err), err);
     if (rc == ERR_OK) {
         *out = c;
         c = (struct corpus){0};

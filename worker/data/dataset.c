@@ -92,7 +92,7 @@ enum err_code dataset_load(const struct dataset_params *p, const char *folder,
     if (rc != ERR_OK)
         return rc;
     wordpiece_init(&d.wordpiece, p->vocab, p->keep_case);
-    rc = layout_explain(p->layout, read_rows(&d, path, split, err), err);
+    rc = layout_explain(p->layout, split, read_rows(&d, path, split, err), err);
     if (rc == ERR_OK) {
         *out = d;
         d = (struct dataset){0};

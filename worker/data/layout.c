@@ -191,13 +191,19 @@ bool layout_is_csv(const struct layout_split *split)
     return ends_in(split, ".csv");
 }
 
-enum err_code layout_explain(const struct layout *l, enum err_code rc, struct err *err)
+enum err_code layout_explain(const struct layout *l, const struct layout_split *split,
+                             enum err_code rc, struct err *err)
 {
     struct err cause;
 
     if (rc != ERR_NOT_FOUND || !err)
         return rc;
     cause = *err;
-    return err_set(err, rc, "%s; for %s the data folder must hold %s and %s: add what is missing",
-                   cause.text, l->task->name, l->train.file, l->dev[0].file);
+    if (split == &l->train)
+        return err_set(err, rc,
+                       "%s; for %s the data folder must hold %s: add it, or set "
+                       "spec.data.files.train to the file's name",
+                       cause.text, l->task->name, split->file);
+    return err_set(err, rc, "%s; add it to the data folder, or correct spec.data.files.%s",
+                   cause.text, split->is_test ? "test" : "dev");
 }

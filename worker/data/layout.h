@@ -58,8 +58,9 @@ bool layout_is_json(const struct layout_split *split);
 /* Is it CSV, with quoted fields? */
 bool layout_is_csv(const struct layout_split *split);
 
-/* Returns `rc`. A missing file is the error that people meet most: for ERR_NOT_FOUND `err` says
- * too what the folder must hold. */
-enum err_code layout_explain(const struct layout *l, enum err_code rc, struct err *err);
+/* Returns `rc`. A missing file is the error that people meet most: for ERR_NOT_FOUND `err` also
+ * says what to do about `split`, one of `l`. */
+enum err_code layout_explain(const struct layout *l, const struct layout_split *split,
+                             enum err_code rc, struct err *err);
 
 #endif

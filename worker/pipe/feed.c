@@ -58,13 +58,13 @@ static enum err_code load_split(struct feed *f, const struct feed_params *p,
 static enum err_code add_split(struct feed *f, const struct feed_params *p,
                                const struct layout_split *split, int place, struct err *err)
 {
-    bool is_named = split->is_test && p->spec->data.files.test[0];
-    bool is_optional = (split->is_test && !is_named) || place > 0;
+    bool is_named = split->is_test ? p->spec->data.files.test[0] : p->spec->data.files.dev[0];
     struct feed_split *next = &f->splits[f->n_splits];
     enum err_code rc = load_split(f, p, split, &next->source, err);
 
-    if (rc == ERR_NOT_FOUND && is_optional) {
-        LOG(LOG_INFO, "no such data, left out", LOG_S("file", split->file));
+    if (rc == ERR_NOT_FOUND && !is_named) {
+        LOG(LOG_INFO, "no such data, left out", LOG_S("file", split->file),
+            LOG_S("means", split->is_test ? "no predictions" : "no evaluation"));
         return ERR_OK;
     }
     if (rc != ERR_OK)

@@ -58,7 +58,7 @@ struct feed_batch {
 
 /* Read vocabulary, training, dev and, when they are wanted, test splits.
  *
- * MNLI's mismatched files and test files that the spec does not name may be missing. Otherwise
+ * Dev and test files that the spec does not name may be missing. Otherwise
  * ERR_NOT_FOUND: a file is missing and may come later; ERR_INVALID: what is there does not fit the
  * job (a broken row, a vocabulary larger than the model's).
  */

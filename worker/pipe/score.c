@@ -8,7 +8,7 @@ _Static_assert(LAYOUT_DEV_MAX == MESSAGE_SPLITS_MAX / 2, "every place of a split
 enum err_code score_init(struct score *s, const struct spec *spec,
                          const struct message_facts *facts, struct err *err)
 {
-    int64_t most = 0;
+    int64_t most = 1; /* there may be no splits */
 
     memset(s, 0, sizeof *s);
     layout_init(&s->layout, spec);

@@ -334,6 +334,9 @@ static struct refused refused[] = {
      "spec.data.task: MaskedLM knows its columns and labels"},
     {"spec_file_names_stay_in_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \"../a\"}"),
      "spec.data.files.dev: must be the name of a file in the data folder"},
+    {"spec_file_names_have_no_control_characters",
+     TASK("MNLI", ", \"files\": {\"test\": \"a\\nb\"}"),
+     "spec.data.files.test: must not hold control characters"},
     {"spec_model_path_stays_in_the_volume",
      WITH("\"model\": {\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\", "
           "\"path\": \"..\"}}}"),
@@ -384,6 +387,8 @@ static struct refused refused[] = {
     {"spec_learning_rate_must_be_above_zero",
      WITH("\"training\": {\"optimizer\": {\"learningRate\": \"0\"}}"),
      "spec.training.optimizer.learningRate: must be above 0"},
+    {"spec_prints_bounds_as_people_write_them", WITH("\"training\": {\"dropout\": \"0.91\"}"),
+     "spec.training.dropout: 0.91 is not in 0..0.9"},
     {"spec_masks_more_than_nothing",
      "{\"data\": {\"source\": {\"sample\": \"MNLI\"}, \"maskProbability\": \"0\"}}",
      "spec.data.maskProbability: must be above 0"},
@@ -419,11 +424,11 @@ static void spec_names_the_files_of_its_task(void **state)
     static const struct {
         const char *data, *train, *dev;
     } want[] = {
-        {"", "train.tsv", "dev_matched.tsv"},
-        {", \"task\": \"QQP\"", "train.tsv", "dev.tsv"},
-        {", \"task\": \"MaskedLM\"", "train.txt", "dev.txt"},
+        {"", "train.tsv", NULL},
+        {", \"task\": \"QQP\"", "train.tsv", NULL},
+        {", \"task\": \"MaskedLM\"", "train.txt", NULL},
         {", \"task\": \"RTE\", \"files\": {\"dev\": \"b.jsonl\"}", "train.tsv", "b.jsonl"},
-        {", \"task\": \"Pretraining\", \"files\": {\"train\": \"wiki\"}", "wiki", "dev.txt"},
+        {", \"task\": \"Pretraining\", \"files\": {\"train\": \"wiki\"}", "wiki", NULL},
     };
 
     (void)state;
@@ -435,7 +440,10 @@ static void spec_names_the_files_of_its_task(void **state)
                        want[i].data);
         assert_int_equal(parse(text, &s, NULL), ERR_OK);
         assert_string_equal(spec_train_file(&s), want[i].train);
-        assert_string_equal(spec_dev_file(&s), want[i].dev);
+        if (want[i].dev)
+            assert_string_equal(spec_dev_file(&s), want[i].dev);
+        else
+            assert_null(spec_dev_file(&s));
     }
 }
 

@@ -237,7 +237,7 @@ static void corpus_says_what_is_missing(void **state)
     assert_int_equal(corpus_get(&c, 1, 0, &(struct sequence){0}, NULL), ERR_INVALID);
     corpus_deinit(&c);
     assert_int_equal(corpus_load(&p, scratch, &layout.dev[0], &c, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "must hold train.txt and dev.txt"));
+    assert_non_null(strstr(err.text, "correct spec.data.files.dev"));
 }
 
 static void corpus_ends_a_document_where_it_leaves_lines_out(void **state)

@@ -221,8 +221,15 @@ static void dataset_tells_a_missing_file_from_a_broken_one(void **state)
     struct err err = {0};
 
     (void)state;
+    (void)unlink(scratch_path("train.tsv"));
+    assert_int_equal(dataset_load(&p, scratch, &layout.train, &d, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "for MNLI the data folder must hold train.tsv: add it"));
     assert_int_equal(dataset_load(&p, scratch, &layout.dev[0], &d, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "must hold train.tsv and dev_matched.tsv"));
+    assert_non_null(strstr(err.text, "or correct spec.data.files.dev"));
+    assert_int_equal(dataset_load(&p, scratch, &layout.test[0], &d, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "test_matched.tsv"));
+    assert_non_null(strstr(err.text, "or correct spec.data.files.test"));
+    assert_null(strstr(err.text, "train"));
     assert_int_equal(load(HEADER "a\tb\tperhaps\n", 16, &d, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "train.tsv line 2"));
     assert_int_equal(load(HEADER "a\tb\t-\n", 16, &d, &err), ERR_INVALID);

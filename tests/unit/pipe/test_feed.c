@@ -272,6 +272,27 @@ static struct spec make_text_spec(void)
     return s;
 }
 
+static void feed_does_without_a_dev_file_that_is_not_named(void **state)
+{
+    struct spec spec = make_text_spec();
+    struct message_facts facts;
+    struct feed f;
+    struct err err;
+    char path[128];
+
+    (void)state;
+    (void)snprintf(path, sizeof path, "%s/dev.txt", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    feed_facts(&f, &spec, &facts);
+    assert_int_equal(facts.n_splits, 0);
+    feed_deinit(&f);
+    (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "mine.txt");
+    assert_int_equal(open_feed(&f, &spec, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "mine.txt"));
+    write_text("vocab.txt", VOCAB);
+}
+
 static void feed_counts_the_targets_of_a_whole_step(void **state)
 {
     struct spec spec = make_text_spec();
@@ -422,6 +443,7 @@ int main(void)
         cmocka_unit_test(feed_eval_ends_with_a_smaller_batch),
         cmocka_unit_test(feed_train_gives_every_sample_its_own_words),
         cmocka_unit_test(feed_reads_mismatched_and_test_splits_where_they_are),
+        cmocka_unit_test(feed_does_without_a_dev_file_that_is_not_named),
         cmocka_unit_test(feed_gives_scores_for_a_regression),
         cmocka_unit_test(feed_counts_the_targets_of_a_whole_step),
         cmocka_unit_test(feed_masks_anew_in_every_epoch),

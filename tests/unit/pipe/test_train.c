@@ -269,6 +269,24 @@ static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **st
     trained_free(a);
 }
 
+static void train_needs_no_dev_file(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 3);
+    char dev[64], away[64];
+    struct trained *t;
+
+    (void)state;
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(dev, away), 0);
+    t = run(&plan, false);
+    assert_int_equal(t->rc, ERR_OK);
+    assert_int_equal(t->progress.n_metrics, 0);
+    assert_int_equal(t->progress.step, 3);
+    trained_free(t);
+    assert_int_equal(rename(away, dev), 0);
+}
+
 static void train_fails_when_every_step_was_left_out(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 3);
@@ -285,10 +303,11 @@ static void train_fails_when_every_step_was_left_out(void **state)
 
 int main(void)
 {
-    enum { N_OWN = 3 };
+    enum { N_OWN = 4 };
     struct CMUnitTest tests[N_OWN + N_ROW_TESTS] = {
         cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
         cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
+        cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_fails_when_every_step_was_left_out),
     };
 
