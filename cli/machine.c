@@ -185,6 +185,7 @@ static enum err_code read_result(struct machine *m, int i, const struct child *c
         return err_wrap(err, rc, "measure %s", m->workers[i].name);
     m->workers[i].gflops = m->probes[i].gflops;
     m->workers[i].unit_ms = m->probes[i].unit_ms;
+    m->workers[i].message = m->probes[i].message;
     return ERR_OK;
 }
 

@@ -41,6 +41,8 @@ static enum err_code read_speed(const struct mark *m, struct node *n, struct err
         return err_set(err, ERR_INVALID, "node %.60s: %s", n->name, m->bad);
     if (m->gflops <= 0 && !m->has_probe)
         return ERR_OK;
+    if (m->has_probe)
+        n->message = m->probe.found.message;
     n->gflops = m->gflops > 0 ? m->gflops
                               : m->probe.found.gflops * node_useful_milli(n->cpu_milli) /
                                     node_useful_milli(m->probe.cpu_milli);

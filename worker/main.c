@@ -19,6 +19,7 @@
 #include "pipe/cpu.h"
 #include "pipe/probe.h"
 #include "pipe/probe_link.h"
+#include "pipe/probe_message.h"
 #include "pipe/worker.h"
 
 #define PROBE_TOTAL_MS 19000 /* with its links, whatever happens */
@@ -279,6 +280,8 @@ static enum err_code run_probe(struct arguments *a, struct buf *out, struct err 
         find_sequences(a, &spec, &sequences);
         rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
     }
+    if (rc == ERR_OK && probe_message_run(&probe.message, err) != ERR_OK)
+        LOG(LOG_WARN, "messages not measured", LOG_S("reason", err->text));
     if (rc == ERR_OK && links)
         probe_link_run(links, &probe);
     probe_link_close(links);

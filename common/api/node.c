@@ -40,6 +40,13 @@ static const struct figure found_figures[] = {
     {NULL, 0, 0, OR_NONE},
 };
 
+#define MESSAGE(field) offsetof(struct node_message, field)
+static const struct figure message_figures[] = {
+    {"ms", MESSAGE(ms), 1e4, ABOVE_0},
+    {"byteNs", MESSAGE(byte_ns), 1e6, FROM_0},
+    {NULL, 0, 0, OR_NONE},
+};
+
 #define LENGTHS(field) offsetof(struct spec_lengths, field)
 static const struct figure length_figures[] = {
     {"mean", LENGTHS(mean), 65537, OR_NONE},
@@ -121,6 +128,8 @@ enum err_code node_probe_write(const struct node_probe *p, struct buf *out, stru
     write_group(&w, "lengths", length_figures, &p->lengths);
     if (p->pace.attention > 0)
         write_group(&w, "pace", pace_figures, &p->pace);
+    if (p->message.ms > 0)
+        write_group(&w, "message", message_figures, &p->message);
     jsonw_int(&w, "threads", p->threads);
     jsonw_line(&w, "blasCore", p->blas_core);
     jsonw_line(&w, "cpuModel", p->cpu_model);
@@ -191,6 +200,8 @@ static enum err_code read_found(const struct json *root, struct node_probe *p, s
                      p->lengths.mean, p->lengths.mean_square);
     if (rc == ERR_OK && json_get(root, "pace"))
         rc = read_figures(json_get(root, "pace"), pace_figures, &p->pace, err);
+    if (rc == ERR_OK && json_get(root, "message"))
+        rc = read_figures(json_get(root, "message"), message_figures, &p->message, err);
     if (rc == ERR_OK)
         rc = read_links(json_get(root, "links"), p, err);
     return rc;

@@ -32,12 +32,19 @@ static inline int node_useful_milli(int64_t cpu_milli)
     return cpu_milli < NODE_CPU_USEFUL_MILLI ? (int)cpu_milli : NODE_CPU_USEFUL_MILLI;
 }
 
+/* CPU time that messages take at one end. */
+struct node_message {
+    double ms;      /* of each, whatever its size */
+    double byte_ns; /* of a byte that is sent and one that is received, together */
+};
+
 struct node {
     char name[NODE_NAME_BYTES];
-    int cpu_milli;        /* free for a stage, and its CPU limit */
-    int64_t memory_bytes; /* free for a stage, and its ceiling */
-    double gflops;        /* of BERT training, forward and backward, with cpu_milli */
-    double unit_ms;       /* fixed cost of a unit's forward and backward, beside its FLOPs */
+    int cpu_milli;               /* free for a stage, and its CPU limit */
+    int64_t memory_bytes;        /* free for a stage, and its ceiling */
+    double gflops;               /* of BERT training, forward and backward, with cpu_milli */
+    double unit_ms;              /* fixed cost of a unit's forward and backward, beside its FLOPs */
+    struct node_message message; /* zeros: not measured */
 };
 
 enum node_answer {
@@ -59,6 +66,7 @@ struct node_probe {
     double unit_ms;
     double block_ms; /* of a block, forward and backward of the mean micro-batch; 0: not said */
     double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
+    struct node_message message; /* zeros: not measured */
     struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
     struct spec_pace pace;       /* attention 0: an older probe, which did not look */
     int threads;

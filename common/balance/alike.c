@@ -33,7 +33,8 @@ int alike_links(const struct partition_request *r, const int *nodes, int n, int 
 static bool is_same_node(const struct node *a, const struct node *b)
 {
     return a->gflops == b->gflops && a->unit_ms == b->unit_ms &&
-           a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli;
+           a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli &&
+           a->message.ms == b->message.ms && a->message.byte_ns == b->message.byte_ns;
 }
 
 static int find_kind(const struct partition_request *r, const int *nodes, int i,

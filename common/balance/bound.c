@@ -15,10 +15,11 @@
 
 /* A node that is being filled. */
 struct vessel {
-    int at;         /* index into bound.nodes */
-    double flops;   /* that it can take under T */
-    double edge_ms; /* that no edge of it is below */
-    double price;   /* ms a FLOP */
+    int at;            /* index into bound.nodes */
+    double flops;      /* that it can take under T */
+    double edge_ms;    /* that no edge of it is below */
+    double message_ms; /* of the messages of an edge, in the sum */
+    double price;      /* ms a FLOP */
 };
 
 /* What a run is held against. */
@@ -48,6 +49,7 @@ struct bound {
     int *group_of[GROUPS_SCALES_MAX]; /* [n] at each scale of the groups */
     int *island_of;                   /* [n] who can reach whom under the T at hand */
     double *fill, *busy;              /* [n] see balance/fill.h */
+    double *message_ms;               /* [n] of one edge, see balance/cut.h */
     double *group_flops;              /* [n] that those of a group can take */
     double bonus_flops;               /* that the last stages can take beyond their vessels */
     int n_vessels;
@@ -63,6 +65,9 @@ static void sum_up(struct bound *b)
 
     cost_of_units(spec, costs);
     b->n_units = model_units(&spec->model);
+    for (int i = 0; i < b->n; i++)
+        b->message_ms[i] =
+            cost_messages_ms(cost_largest_edge(costs, b->n_units), &b->request->nodes[b->nodes[i]]);
     b->n_layer_units = 2 * spec->model.layers;
     for (int u = 0; u < b->n_units; u++) {
         const struct cost_unit c = costs[u];
@@ -78,14 +83,17 @@ static void sum_up(struct bound *b)
     }
 }
 
+/* A stage that does not have all layers has an edge at least. */
 static bool fits(const struct bound *b, int at, int first, int end, const struct limit *limit)
 {
     const struct node *n = &b->request->nodes[b->nodes[at]];
+    bool has_all = end - first == b->n_layer_units;
     double ms = (b->flops[end] - b->flops[first]) / (n->gflops * 1e6) + (end - first) * n->unit_ms;
     int64_t bytes = COST_PROCESS_BYTES + b->scratch_bytes + b->state_bytes[end] -
                     b->state_bytes[first] +
                     limit->in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
+    ms += has_all ? 0 : b->message_ms[at];
     return b->busy[at] * ms <= limit->cap_ms && bytes <= n->memory_bytes;
 }
 
@@ -94,6 +102,8 @@ static double most_flops(const struct bound *b, int at, const struct limit *limi
 {
     double most = 0;
 
+    if (fits(b, at, 1, b->n_layer_units + 1, limit)) /* it may take less time than a layer less */
+        return b->flops[b->n_layer_units + 1] - b->flops[1];
     for (int first = 1; first <= 2; first++) {
         int least = first;
         int most_end = b->n_layer_units + 1;
@@ -147,6 +157,7 @@ struct toll {
     int scale;           /* of the groups; -1: all nodes are one */
     double most_edge_ms; /* an edge within a group counts as at most this */
     double group_ms;     /* for each group but one: another edge that long joins it */
+    int message_edges;   /* of a stage whose messages are paid for */
 };
 
 static double edge_price_ms(const struct vessel *v, const struct toll *t)
@@ -176,7 +187,8 @@ static void sort_by_price(struct bound *b, const struct toll *t)
             v->price = INFINITY;
             continue;
         }
-        v->price = own + (t->stage_ms + edge_price_ms(v, t)) / v->flops;
+        v->price =
+            own + (t->stage_ms + edge_price_ms(v, t) + t->message_edges * v->message_ms) / v->flops;
         if (t->scale >= 0)
             v->price += t->group_ms / b->group_flops[b->group_of[t->scale][v->at]];
     }
@@ -210,19 +222,22 @@ static double pour(struct bound *b, const struct toll *t, double *out_stages)
 }
 
 /* Least time with the vessels as they are. S stages that have layers have S - 1 edges between
- * them, so the greatest toll of an edge is spared once. */
+ * them, so the greatest toll of an edge is spared once, and that of its messages at both ends. */
 static double price_stages(struct bound *b, double cap_ms, struct toll toll)
 {
     int max_stages = b->request->spec->placement.max_stages;
     double low = 0;
     double high = cap_ms;
     double spared = 0;
+    double most_ms = 0;
     double stages;
     double best;
 
-    for (int i = 0; i < b->n_vessels; i++)
+    for (int i = 0; i < b->n_vessels; i++) {
         spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll));
-    spared += toll.group_ms;
+        most_ms = fmax(most_ms, b->vessels[i].message_ms);
+    }
+    spared += toll.group_ms + toll.message_edges * most_ms;
     best = pour(b, &toll, &stages) - spared;
     if (isinf(best) || stages <= max_stages)
         return best;
@@ -246,11 +261,13 @@ static double price_groups(struct bound *b, double cap_ms)
 
     if (!is_enough(b))
         return INFINITY;
-    best = price_stages(b, cap_ms, (struct toll){.scale = -1, .most_edge_ms = cap_ms});
+    best = price_stages(b, cap_ms,
+                        (struct toll){.scale = -1, .most_edge_ms = cap_ms, .message_edges = 2});
     for (int k = 0; k < g->n_scales && !isinf(best); k++) {
         struct toll toll = {.scale = k,
                             .most_edge_ms = g->scale_ms[k],
-                            .group_ms = 2 * (g->next_ms[k] - g->scale_ms[k])};
+                            .group_ms = 2 * (g->next_ms[k] - g->scale_ms[k]),
+                            .message_edges = 2};
 
         if (g->next_ms[k] > cap_ms)
             continue;
@@ -273,7 +290,10 @@ static double set_vessels(struct bound *b, int island, const struct limit *limit
         if (b->island_of[i] != island)
             continue;
         b->n_vessels++;
-        *v = (struct vessel){i, most_flops(b, i, limit), b->groups.least_ms[i], 0};
+        *v = (struct vessel){.at = i,
+                             .flops = most_flops(b, i, limit),
+                             .edge_ms = b->groups.least_ms[i],
+                             .message_ms = b->fill[i] * b->message_ms[i]};
         sum += v->flops;
     }
     return sum;
@@ -355,8 +375,9 @@ static enum err_code init_groups(struct bound *b, struct err *err)
     b->group_flops = calloc(n, sizeof *b->group_flops);
     b->fill = calloc(n, sizeof *b->fill);
     b->busy = calloc(n, sizeof *b->busy);
+    b->message_ms = calloc(n, sizeof *b->message_ms);
     b->island_of = calloc(n * (1 + GROUPS_SCALES_MAX), sizeof *b->island_of);
-    if (!b->vessels || !b->group_flops || !b->fill || !b->busy || !b->island_of)
+    if (!b->vessels || !b->group_flops || !b->fill || !b->busy || !b->message_ms || !b->island_of)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", b->n);
     for (int k = 0; k < b->groups.n_scales; k++) {
         b->group_of[k] = b->island_of + (size_t)(k + 1) * n;
@@ -375,6 +396,7 @@ enum err_code bound_new(const struct partition_request *request, const int *node
     double least_busy = INFINITY;
     double most_busy = 1;
     double unit_ms = 0;
+    double message_ms = 0;
     double largest = 0;
     double lo;
     double hi;
@@ -400,12 +422,13 @@ enum err_code bound_new(const struct partition_request *request, const int *node
         most_busy = fmax(most_busy, b->busy[i]);
         slowest = fmin(slowest, node->gflops * 1e6);
         unit_ms = fmax(unit_ms, node->unit_ms);
+        message_ms = fmax(message_ms, b->message_ms[i]);
     }
     /* Some stage has the largest unit, and none has more than all of them. */
     for (int u = 0; u < b->n_units; u++)
         largest = fmax(largest, b->flops[u + 1] - b->flops[u]);
     lo = largest * least_busy;
-    hi = fmax(most_busy * (b->flops[b->n_units] / slowest + b->n_units * unit_ms),
+    hi = fmax(most_busy * (b->flops[b->n_units] / slowest + b->n_units * unit_ms + 2 * message_ms),
               b->groups.most_ms);
     b->list[0] = (struct interval){lo, hi, least_sum(b, hi)};
     b->n_intervals = 1;
@@ -423,6 +446,7 @@ void bound_free(struct bound *b)
     free(b->group_flops);
     free(b->fill);
     free(b->busy);
+    free(b->message_ms);
     free(b->island_of);
     free(b);
 }
@@ -458,7 +482,7 @@ bool bound_window(const struct bound *b, double step_ms, double *out_lo_ms, doub
 
 void bound_rest(struct bound *b, double cap_ms, double *out_ms)
 {
-    const struct toll toll = {.scale = -1, .most_edge_ms = cap_ms};
+    const struct toll toll = {.scale = -1, .most_edge_ms = cap_ms, .message_edges = 1};
     double spared = 0; /* behind the pooler an edge is shorter, and behind the head there is none */
     double sum_ms = 0;
     double room;
@@ -467,7 +491,7 @@ void bound_rest(struct bound *b, double cap_ms, double *out_ms)
     memset(b->island_of, 0, (size_t)b->n * sizeof *b->island_of);
     (void)set_vessels(b, 0, &(struct limit){cap_ms, 1});
     for (int i = 0; i < b->n_vessels; i++)
-        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll));
+        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll) + b->vessels[i].message_ms);
     sort_by_price(b, &toll);
     room = b->vessels[0].flops;
     out_ms[0] = 0;

@@ -4,12 +4,12 @@
  * of layer units that takes it no more than T and fits into its memory, so it has a capacity in
  * FLOPs that knows about whole units. The layers' FLOPs have to go somewhere: filling the cheapest
  * nodes first, each to its capacity, takes the least time in all, f(T), where a node's price is its
- * time and, for its stage, two ways of its shortest edge. maxStages has a price too (a Lagrange
- * multiplier). Where links differ, nodes that are not joined by edges up to T are not in one plan,
- * so f(T) is the least of any island; and a plan of several groups of near nodes (balance/groups.h)
- * has a long edge for each but the first, which those in the group pay as they are filled. What
- * this leaves out is the order of nodes, how runs fit together and most of what memory depends on,
- * so it can only be too low.
+ * time and, for its stage, two ways of its shortest edge and the CPU time of its messages.
+ * maxStages has a price too (a Lagrange multiplier). Where links differ, nodes that are not joined
+ * by edges up to T are not in one plan, so f(T) is the least of any island; and a plan of several
+ * groups of near nodes (balance/groups.h) has a long edge for each but the first, which those in
+ * the group pay as they are filled. What this leaves out is the order of nodes, how runs fit
+ * together and most of what memory depends on, so it can only be too low.
  *
  * f falls as T grows. For T in (lo, hi] a step takes at least f(hi) + (M - 1) * lo; the interval
  * with the least is halved again and again.

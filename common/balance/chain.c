@@ -62,7 +62,7 @@ static bool survey(const struct cut_problem *p, double cap_ms, int node)
     for (int first = 0; first < p->n_units; first++) {
         if (end < first)
             end = first;
-        while (end < p->n_units && cut_busy_ms(p, node, first, end + 1) <= cap_ms)
+        while (end < p->n_units && cut_least_ms(p, node, first, end + 1) <= cap_ms)
             end++;
         /* With edges on both sides, so that a shorter run cannot take more. */
         if (end > first &&
@@ -95,7 +95,7 @@ static int furthest(const struct cut_problem *p, double cap_ms, int node, int fi
     while (least < most) {
         int end = (least + most + 1) / 2;
 
-        if (cut_busy_ms(p, node, first, end) <= cap_ms)
+        if (cut_least_ms(p, node, first, end) <= cap_ms)
             least = end;
         else
             most = end - 1;
@@ -111,7 +111,7 @@ static int earliest(const struct cut_problem *p, double cap_ms, int node, int en
     while (least < most) {
         int first = (least + most) / 2;
 
-        if (cut_busy_ms(p, node, first, end) <= cap_ms)
+        if (cut_least_ms(p, node, first, end) <= cap_ms)
             most = first;
         else
             least = first + 1;

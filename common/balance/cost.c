@@ -204,6 +204,25 @@ double cost_unit_ms(const struct cost_unit *c, const struct node *n)
     return c->flops / (n->gflops * 1e6) + n->unit_ms;
 }
 
+const struct cost_unit *cost_largest_edge(const struct cost_unit *units, int n_units)
+{
+    const struct cost_unit *largest = &units[0];
+
+    for (int u = 1; u < n_units - 1; u++)
+        if (units[u].edge_mean_bytes > largest->edge_mean_bytes)
+            largest = &units[u];
+    return largest;
+}
+
+double cost_messages_ms(const struct cost_unit *c, const struct node *n)
+{
+    static const struct node_message usual = COST_MESSAGE_DEFAULT;
+    const struct node_message *m = n->message.ms > 0 ? &n->message : &usual;
+    double cores = n->cpu_milli > 0 ? n->cpu_milli / 1000.0 : 1;
+
+    return (2 * m->ms + c->edge_mean_bytes * m->byte_ns / 1e6) / cores;
+}
+
 double cost_edge_ms(const struct cost_unit *c, const struct cost_link *link)
 {
     return c->edge_mean_bytes / link->bytes_per_s * 1e3 + link->latency_ms;

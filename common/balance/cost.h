@@ -18,7 +18,9 @@
  *   every unit    update * params / M   its share of the optimizer's pass
  *
  * and a FLOP of attention and one of feed-forward by factors of their own, since narrow heads are
- * slower. The products are model_unit_flops(), which the probe divides by its time.
+ * slower. A stage also has messages, two an edge, that its CPU copies, sums up and hands to the
+ * kernel: cost_messages_ms(), beside the FLOPs of its units. The products are model_unit_flops(),
+ * which the probe divides by its time.
  *
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
  *   params * (1 weights + 1 gradients + 2 moments, 1 for SGD) + min(M, S - s) * activations kept
@@ -43,6 +45,12 @@
 #define COST_PARAMETER_FLOPS 135.0 /* 1.0 ns */
 #define COST_UPDATE_FLOPS    100.0 /* 0.7 ns, AdamW and the gradients' norm */
 #define COST_SEQUENCE_FLOPS  245e3 /* 2 us, sequences of the sample */
+
+/* Of a node that was not measured: what a probe finds on a busy AMD EPYC. */
+#define COST_MESSAGE_DEFAULT                                                                       \
+    {                                                                                              \
+        .ms = 0.07, .byte_ns = 1.0                                                                 \
+    }
 
 #define COST_PROCESS_BYTES ((int64_t)64 << 20) /* measured 20 MiB; more with BLAS threads */
 #define COST_DATA_BYTES    ((int64_t)64 << 20) /* 400,000 sentence pairs as token ids */
@@ -82,6 +90,14 @@ void cost_of_units(const struct spec *spec, struct cost_unit *out);
 
 /* Milliseconds of a unit, forward and backward of one micro-batch, on a node. */
 double cost_unit_ms(const struct cost_unit *c, const struct node *n);
+
+/* The unit that sends the largest messages. */
+const struct cost_unit *cost_largest_edge(const struct cost_unit *units, int n_units);
+
+/* Milliseconds by which a micro-batch keeps a node busy for an edge of a stage behind unit `c`: an
+ * activation one way and its gradient the other, copied, summed up and sent by the CPU that also
+ * computes. */
+double cost_messages_ms(const struct cost_unit *c, const struct node *n);
 
 /* Milliseconds that a micro-batch's activations take over an edge, one way. */
 double cost_edge_ms(const struct cost_unit *c, const struct cost_link *link);

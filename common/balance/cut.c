@@ -26,6 +26,7 @@ static void fill_scratch(struct cut_problem *p)
 static void fill_shares(const struct partition_request *r, const struct cost_unit *costs,
                         struct cut_problem *p)
 {
+    const struct cost_unit *largest = cost_largest_edge(costs, p->n_units);
     double flops = 0;
     double balanced_ms;
 
@@ -35,6 +36,7 @@ static void fill_shares(const struct partition_request *r, const struct cost_uni
     for (int i = 0; i < p->n_nodes; i++) {
         p->fill[i] = fill_share(&r->nodes[p->nodes[i]], balanced_ms, p->n_microbatches);
         p->busy[i] = fill_busy(p->fill[i], p->n_microbatches);
+        p->message_ms[i] = cost_messages_ms(largest, &r->nodes[p->nodes[i]]);
     }
 }
 

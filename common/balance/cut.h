@@ -20,14 +20,15 @@ struct cut_problem {
     double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
     double fill[PARTITION_CANDIDATES_MAX];    /* share of a run's time in sum_ms: balance/fill.h */
     double busy[PARTITION_CANDIDATES_MAX];    /* and in max_ms */
-    int64_t *state_bytes;                     /* [n_units+1] prefix sums */
-    int64_t *activation_bytes;                /* [n_units+1] prefix sums */
-    int64_t *scratch_bytes;                   /* [k][n_units+1] largest of 2^k units from each */
-    int64_t max_scratch_bytes;                /* of all units */
-    int64_t *slot_bytes;                      /* [n_units] behind each unit */
-    int n_classes;                            /* of links, see balance/alike.h */
-    int class_of[PARTITION_CANDIDATES_MAX];   /* each node's */
-    struct kinds kinds;                       /* of nodes */
+    double message_ms[PARTITION_CANDIDATES_MAX]; /* for each edge of a stage, see below */
+    int64_t *state_bytes;                        /* [n_units+1] prefix sums */
+    int64_t *activation_bytes;                   /* [n_units+1] prefix sums */
+    int64_t *scratch_bytes;                      /* [k][n_units+1] largest of 2^k units from each */
+    int64_t max_scratch_bytes;                   /* of all units */
+    int64_t *slot_bytes;                         /* [n_units] behind each unit */
+    int n_classes;                               /* of links, see balance/alike.h */
+    int class_of[PARTITION_CANDIDATES_MAX];      /* each node's */
+    struct kinds kinds;                          /* of nodes */
     int64_t *edge_at;   /* [n_units+1] where in edge_ms the table in front of each unit is */
     double *edge_ms;    /* tables [n_classes][n_classes], one way; the last one is of zeros */
     void *memory_block; /* all arrays but edge_ms */
@@ -63,13 +64,27 @@ static inline double cut_run_ms(const struct cut_problem *p, int node, int first
     return p->ms[node][end] - p->ms[node][first];
 }
 
+/* The same with the messages on both sides, all of which count as the largest. So a run in the
+ * middle only gets longer by a unit more; the first and the last stage have one edge less. */
+static inline double cut_stage_ms(const struct cut_problem *p, int node, int first, int end)
+{
+    return cut_run_ms(p, node, first, end) +
+           ((first > 0) + (end < p->n_units)) * p->message_ms[node];
+}
+
 /* What a run adds to sum_ms, and what it is for max_ms. */
 static inline double cut_fill_ms(const struct cut_problem *p, int node, int first, int end)
 {
-    return p->fill[node] * cut_run_ms(p, node, first, end);
+    return p->fill[node] * cut_stage_ms(p, node, first, end);
 }
 
 static inline double cut_busy_ms(const struct cut_problem *p, int node, int first, int end)
+{
+    return p->busy[node] * cut_stage_ms(p, node, first, end);
+}
+
+/* At least that: it never gets less by a unit more. */
+static inline double cut_least_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return p->busy[node] * cut_run_ms(p, node, first, end);
 }

@@ -34,6 +34,7 @@ static int slide(const struct cut_problem *p, const struct front *f, struct fron
 {
     const double *ms = p->ms[f->node];
     double fill = p->fill[f->node];
+    double edges_ms = 2 * fill * p->message_ms[f->node];
     int next = f->most_end < p->n_units ? f->most_end : p->n_units - 1;
     int least = f->least_first > 1 ? f->least_first : 1;
     int n = 0;
@@ -42,7 +43,7 @@ static int slide(const struct cut_problem *p, const struct front *f, struct fron
     q.head = q.tail = 0;
     for (int first = f->most_first; first >= least; first--) {
         for (; next > first && next >= f->least_end; next--)
-            push(&q, next, f->behind_ms[next] + fill * ms[next]);
+            push(&q, next, f->behind_ms[next] + edges_ms + fill * ms[next]);
         /* What does not fit now will not with a unit more. */
         while (q.head < q.tail && is_better(f, first, q.ms[q.head] - fill * ms[first])) {
             if (fits(p, f, first, q.end[q.head])) {
@@ -78,8 +79,10 @@ static int end_all(const struct cut_problem *p, const struct front *f, struct fr
     for (int first = last - 1; first >= f->least_first; first--) {
         struct front_run run = {INFINITY, 0, 0};
 
-        if (cut_busy_ms(p, f->node, first, last) > f->cap_ms)
-            break;
+        if (cut_busy_ms(p, f->node, first, last) > f->cap_ms) {
+            first = first > 1 ? 1 : first; /* only all units, without any messages, may take less */
+            continue;
+        }
         if (first <= f->most_first)
             keep_better(p, f, first, last, &run);
         if (run.end > 0)

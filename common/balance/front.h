@@ -7,8 +7,8 @@
  * whose minimum a queue keeps. A v is only held against cap and memory when it is that minimum and
  * better than what is known. Work: units, not units squared.
  *
- * Memory makes two exceptions, which are looked at run by run: nothing behind (v = n_units), which
- * saves the slots of an edge, and u = 0, which has the data set instead of such slots.
+ * Edges make two exceptions, which are looked at run by run: nothing behind (v = n_units), which
+ * saves an edge's messages and slots, and u = 0, which has the data set instead of them.
  * Layer: balance. Threads: any; pure.
  */
 #ifndef BALANCE_FRONT_H

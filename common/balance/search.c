@@ -67,7 +67,7 @@ static double least_max(const struct cut_problem *p)
         double fastest = INFINITY;
 
         for (int i = 0; i < p->n_nodes; i++)
-            fastest = fmin(fastest, cut_busy_ms(p, i, u, u + 1));
+            fastest = fmin(fastest, cut_least_ms(p, i, u, u + 1));
         least = fmax(least, fastest);
     }
     return least;

@@ -334,6 +334,8 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     to->gflops =
         f.gflops * to->cpu_milli / node_useful_milli(from->cpu_milli); /* 0: assumed below */
     to->unit_ms = f.unit_ms;
+    if (f.probe)
+        to->message = f.probe->message;
     out->marks[out->n_known] = &from->mark;
     out->probes[out->n_known] = f.probe;
     if (f.probe && f.is_same_work && f.probe->lengths.mean > 0)

@@ -133,6 +133,17 @@ static void bench_latency(struct bench *b, const char *p50, const char *p99, uin
     bench_print(p99, (double)b->latencies_ns[n * 99 / 100] / 1e6, "ms", what);
 }
 
+/* What a message costs beside its bytes: all threads of both ends, woken up for each. */
+static void bench_message_cpu(struct bench *b)
+{
+    int n = bench_rounds(LATENCY_COUNT);
+    double cpu = step_cpu_seconds();
+
+    (void)run(b, n, SMALL_BYTES, true);
+    bench_print("link.cpu_per_message", (step_cpu_seconds() - cpu) / n * 1e6, "us",
+                "CPU time of both ends for a message of 1 KiB, one at a time");
+}
+
 /* --- the same bytes over bare TCP --- */
 
 static void *read_all(void *arg)
@@ -213,6 +224,8 @@ static void bench_throughput(struct bench *b)
     cpu = (step_cpu_seconds() - cpu) / ((double)n * TENSOR_BYTES);
     bare = bare_mb_per_s(b->tensor, n);
     bench_print("link.throughput", mb_per_s, "MB/s", "tensors of 3 MiB one way on loopback");
+    bench_print("link.cpu_per_byte", cpu * 1e9, "ns",
+                "CPU time of both ends, checksum, copies and the kernel included");
     bench_print("link.of_bare_tcp", mb_per_s / bare, "ratio",
                 "the same bytes over a bare TCP connection, no checksum, no copy");
     bench_cost(cpu);
@@ -235,6 +248,7 @@ int main(int argc, char **argv)
     bench_throughput(&b);
     bench_latency(&b, "link.latency.3MiB.p50", "link.latency.3MiB.p99", TENSOR_BYTES);
     bench_latency(&b, "link.latency.1KiB.p50", "link.latency.1KiB.p99", SMALL_BYTES);
+    bench_message_cpu(&b);
 
     for (int i = 0; i < 2; i++) {
         struct err err;

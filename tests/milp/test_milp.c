@@ -95,7 +95,8 @@ static void put_terms(const struct program *p, enum term term, struct which w)
         for (int j = 0; j < p->n_stages; j++)
             for (int a = 0; a < p->n_units; a++)
                 for (int b = a + 1; b <= p->n_units; b++) {
-                    double ms = run_ms(p, i, a, b);
+                    double ms = run_ms(p, i, a, b) +
+                                ((a > 0) + (b < p->n_units)) * instance_messages_ms(p->in, i);
                     double fill = instance_fill(p->in, i);
                     double factor = term == TERM_COST    ? fill * ms + 2 * edge_ms(p, b)
                                     : term == TERM_STAGE ? (m > 1 ? (m - fill) / (m - 1) : 1) * ms

@@ -39,6 +39,8 @@ void make_instance(struct instance *in, struct dice *d, int n_layers, int n_node
         n->cpu_milli = i % 2 == 0 ? 1000 : 50 + (int)(d->state >> 40) % 1200;
         n->gflops = exp(roll(d, log(2), log(200)));
         n->unit_ms = roll(d, 0, 0.2);
+        if (i % 3 != 2)
+            n->message = (struct node_message){exp(roll(d, log(0.005), log(0.5))), roll(d, 0, 4)};
         n->memory_bytes = (int64_t)(exp(roll(d, log(110), log(700))) * (double)MIB);
     }
     in->request.spec = &in->spec;
@@ -115,6 +117,28 @@ double instance_fill(const struct instance *in, int node)
     return fill;
 }
 
+double instance_messages_ms(const struct instance *in, int node)
+{
+    const struct node *n = &in->nodes[node];
+    double bytes = 0;
+    double ms = n->message.ms;
+    double byte_ns = n->message.byte_ns;
+
+    for (int u = 0; u < model_units(&in->spec.model) - 1; u++) {
+        struct cost_unit c;
+
+        cost_of_unit(&in->spec, u, &c);
+        bytes = fmax(bytes, c.edge_mean_bytes);
+    }
+    if (ms == 0) {
+        const struct node_message usual = COST_MESSAGE_DEFAULT;
+
+        ms = usual.ms;
+        byte_ns = usual.byte_ns;
+    }
+    return (2 * ms + bytes * byte_ns * 1e-6) * 1000 / n->cpu_milli;
+}
+
 /* --- the oracle: every order of every choice of nodes, every cut, formulas written again --- */
 
 struct oracle {
@@ -126,6 +150,7 @@ struct oracle {
     int order[INSTANCE_NODES_TRIED];
     int first[INSTANCE_NODES_TRIED + 1];
     double fill[INSTANCE_NODES_MAX];
+    double messages_ms[INSTANCE_NODES_MAX];
     double best_ms;
 };
 
@@ -163,6 +188,10 @@ static void measure_cut(struct oracle *o, int n_stages)
             return;
         for (int u = o->first[s]; u < o->first[s + 1]; u++)
             ms += cost_unit_ms(&o->units[u], &o->in->nodes[o->order[s]]);
+        ms += (n_stages == 1                 ? 0
+               : s == 0 || s == n_stages - 1 ? 1
+                                             : 2) *
+              o->messages_ms[o->order[s]];
         if (s < n_stages - 1)
             edge = cost_edge_ms(&o->units[o->first[s + 1] - 1],
                                 partition_link(&o->in->request, o->order[s], o->order[s + 1]));
@@ -212,8 +241,10 @@ double oracle_ms(const struct instance *in, enum oracle_order order, bool ignore
 
     for (int u = 0; u < o.n_units; u++)
         cost_of_unit(&in->spec, u, &o.units[u]);
-    for (int i = 0; i < in->request.n_nodes; i++)
+    for (int i = 0; i < in->request.n_nodes; i++) {
         o.fill[i] = instance_fill(in, i);
+        o.messages_ms[i] = instance_messages_ms(in, i);
+    }
     choose_nodes(&o, 0, 0);
     return o.best_ms;
 }

@@ -42,6 +42,10 @@ void drop_node(struct instance *in);
 /* What a micro-batch takes on a node that has waited, as a share: balance/fill.h, written again. */
 double instance_fill(const struct instance *in, int node);
 
+/* What the messages of one edge take on a node, per micro-batch: cost_messages_ms(), written again.
+ */
+double instance_messages_ms(const struct instance *in, int node);
+
 enum oracle_order {
     ORACLE_ANY_ORDER,
     ORACLE_THIS_ORDER, /* the nodes as they stand, any of which may be left out */

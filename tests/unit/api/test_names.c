@@ -66,6 +66,7 @@ static void node_probe_reads_back_what_was_written(void **state)
     struct node_probe p = {.gflops = 100.0 / 3,
                            .unit_ms = 0,
                            .memory_bytes_per_s = 1e11 / 7,
+                           .message = {.ms = 0.1 / 3, .byte_ns = 1.25},
                            .lengths = {.mean = 17.25, .mean_square = 333.5},
                            .pace = {1.5, 0.75, 40, 200.5, 100, 1e6},
                            .threads = 2,
@@ -80,6 +81,7 @@ static void node_probe_reads_back_what_was_written(void **state)
     assert_int_equal(node_probe_read(buf_text(&out), &back, NULL), ERR_OK);
     assert_true(back.gflops == p.gflops);
     assert_true(back.memory_bytes_per_s == p.memory_bytes_per_s);
+    assert_memory_equal(&back.message, &p.message, sizeof p.message);
     assert_true(back.lengths.mean == 17.25);
     assert_true(back.lengths.mean_square == 333.5);
     assert_memory_equal(&back.pace, &p.pace, sizeof p.pace);
@@ -134,6 +136,7 @@ static void node_probe_fits_a_termination_message(void **state)
                                 .sequence = 1e6 / 3,
                                 .update = 400.0 / 3};
     p.memory_bytes_per_s = 1e12 / 3;
+    p.message = (struct node_message){1e4 / 3, 1e6 / 3};
     p.lengths = (struct spec_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
     memset(p.blas_core, '\n', sizeof p.blas_core - 1);
     memset(p.cpu_model, '"', sizeof p.cpu_model - 1);

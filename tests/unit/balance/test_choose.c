@@ -132,8 +132,10 @@ static void choose_leaves_out_a_node_that_gains_less_than_1_percent(void **state
 
     (void)state;
     for (int i = 1; i <= 60; i++) {
-        struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
-                                {.name = "slow", .gflops = 0.25 * i, .memory_bytes = 4096 * MIB}};
+        const struct node_message free = {.ms = 1e-6};
+        struct node nodes[2] = {
+            {.name = "fast", .gflops = 100, .message = free, .memory_bytes = 4096 * MIB},
+            {.name = "slow", .gflops = 0.25 * i, .message = free, .memory_bytes = 4096 * MIB}};
         struct partition_request request = request_of(nodes, 2);
         struct spec spec = spec_of(32, 2);
         struct placement p;

@@ -1,5 +1,6 @@
 #include "balance/cost.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,12 +179,29 @@ static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
     assert_in_range(bytes / MIB, 1665, 1675);
 }
 
+/* Two messages an edge; what they take of a CPU takes longer where there is less of it. */
+static void cost_of_messages_is_cpu_time_under_the_nodes_limit(void **state)
+{
+    const struct cost_unit c = {.edge_mean_bytes = 1e5};
+    struct node n = {.cpu_milli = 1000, .message = {.ms = 0.1, .byte_ns = 2}};
+    struct node usual = {.cpu_milli = 1000};
+
+    (void)state;
+    assert_true(fabs(cost_messages_ms(&c, &n) - 0.4) < 1e-12);
+    n.cpu_milli = 500;
+    assert_true(fabs(cost_messages_ms(&c, &n) - 0.8) < 1e-12);
+    n.cpu_milli = 4000;
+    assert_true(fabs(cost_messages_ms(&c, &n) - 0.1) < 1e-12);
+    assert_true(cost_messages_ms(&c, &usual) > 0); /* not measured is not free */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cost_counts_six_flops_a_parameter_and_token),
         cmocka_unit_test(cost_of_attention_grows_with_the_square_of_a_sequence),
         cmocka_unit_test(cost_of_every_unit_is_above_zero),
+        cmocka_unit_test(cost_of_messages_is_cpu_time_under_the_nodes_limit),
         cmocka_unit_test(cost_of_recomputing_is_a_pass_more_and_activations_once),
         cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),
         cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),
