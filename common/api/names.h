@@ -12,6 +12,8 @@
 #define NAMES_JOB_MAX 40
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
 
+#define NAMES_ATTEMPT_MAX 999999999 /* so that every name fits */
+
 #define LABEL_JOB     "skyjob.dev/job"
 #define LABEL_JOB_UID "skyjob.dev/job-uid"
 #define LABEL_ATTEMPT "skyjob.dev/attempt"
@@ -26,9 +28,6 @@
 /* Measured by us, for people and selectors; and all that was found, for the planner. */
 #define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
 #define ANNOTATION_PROBE      "skyjob.dev/probe"
-
-/* On a probe's pod: the node that it measures. */
-#define ANNOTATION_PROBED_NODE "skyjob.dev/probed-node"
 
 /* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"

@@ -27,6 +27,8 @@ static void show_stage(struct round *r, int stage)
     to->predicted_ms = from->predicted_ms;
     to->is_ready = pod && pod->is_ready && pod->phase == POD_RUNNING;
     if (pod)
+        memcpy(to->pod_uid, pod->uid, sizeof to->pod_uid);
+    if (pod)
         (void)snprintf(to->state, sizeof to->state, "%s", phases[pod->phase]);
     else if (strcmp(to->state, "Succeeded") != 0) /* an ended pod may be cleared away */
         (void)snprintf(to->state, sizeof to->state, "Pending");
@@ -62,12 +64,21 @@ static void show_plan(struct round *r)
 /* Probes have done their work, and plans of older attempts are only clutter. */
 static void drop_leftovers(struct round *r)
 {
-    for (int i = 0; i < r->seen->n_pods; i++)
-        if (r->seen->pods[i].role == POD_PROBE)
-            round_delete_pod(r, &r->seen->pods[i]);
-    for (int i = 0; i < r->seen->n_plans; i++)
-        if (r->seen->plan_attempts[i] < r->attempt)
-            round_want(r, ACTION_DELETE_PLAN)->attempt = r->seen->plan_attempts[i];
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if (p->role == POD_PROBE || (p->role == POD_CLAIMED && p->attempt == 0))
+            round_delete_pod(r, p);
+    }
+    for (int i = 0; i < r->seen->n_plans; i++) {
+        struct action *a;
+
+        if (r->seen->plan_attempts[i] >= r->attempt)
+            continue;
+        a = round_want(r, ACTION_DELETE_PLAN);
+        a->attempt = r->seen->plan_attempts[i];
+        memcpy(a->uid, r->seen->plan_uids[i], sizeof a->uid);
+    }
 }
 
 /* --- before training --- */

@@ -88,7 +88,9 @@ static void tidy(struct round *r)
     for (int i = 0; i < r->seen->n_pods; i++) {
         const struct seen_pod *p = &r->seen->pods[i];
 
-        if (p->role == POD_PROBE || p->phase == POD_PENDING || p->phase == POD_RUNNING)
+        if (p->role == POD_TAKEN)
+            continue;
+        if (p->role != POD_STAGE || p->phase == POD_PENDING || p->phase == POD_RUNNING)
             round_delete_pod(r, p);
     }
 }

@@ -11,7 +11,8 @@
  *
  * The order that makes a restart of the operator harmless at any point: the attempt's number is
  * written to the status before anything of that attempt is made; the plan is an immutable object
- * whose existence is the decision; pods are only made from a plan that was read back.
+ * whose existence is the decision; pods are only made from a plan that was read back, and only
+ * those count whose uid the operator got when it created them.
  * Layer: control (may use balance, api, base). Threads: any; pure.
  */
 #ifndef CONTROL_DECIDE_H
@@ -39,7 +40,7 @@ enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
     ACTION_CREATE_SERVICE,    /* the headless one */
     ACTION_CREATE_PLAN,       /* decision.plan as ConfigMap; everything else waits for it */
-    ACTION_DELETE_PLAN,       /* of `attempt` */
+    ACTION_DELETE_PLAN,       /* of `attempt` with `uid` */
     ACTION_CREATE_STAGE_POD,  /* of `stage`, from observed.plan */
     ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */

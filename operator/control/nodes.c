@@ -94,11 +94,16 @@ static void sort_candidates(struct candidates *c)
     }
 }
 
+/* Or the pod that has taken its name. */
 static const struct seen_pod *probe_of(const struct round *r, const struct seen_node *node)
 {
-    for (int i = 0; i < r->seen->n_pods; i++)
-        if (r->seen->pods[i].role == POD_PROBE && strcmp(r->seen->pods[i].node, node->name) == 0)
-            return &r->seen->pods[i];
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if ((p->role == POD_PROBE || (p->role == POD_TAKEN && p->attempt == 0)) &&
+            strcmp(p->node, node->name) == 0)
+            return p;
+    }
     return NULL;
 }
 
@@ -113,6 +118,8 @@ static bool has_failed(const struct round *r, const struct seen_pod *probe)
 {
     int64_t age_ms = r->seen->now_ms - probe->created_ms;
 
+    if (probe->role == POD_TAKEN)
+        return true;
     if (probe->phase == POD_SUCCEEDED || probe->phase == POD_FAILED)
         return !probe->has_probe;
     return age_ms > PROBE_LATE_MS || is_stuck(r, probe) ||
@@ -278,7 +285,10 @@ static void describe_failure(const struct seen_pod *probe, char *out, size_t byt
 {
     const char *why = probe->reason[0] ? probe->reason : "no reason given";
 
-    if (probe->phase == POD_PENDING)
+    if (probe->role == POD_TAKEN)
+        (void)snprintf(out, bytes, "pod %s exists already and was not created by the operator",
+                       probe->name);
+    else if (probe->phase == POD_PENDING)
         (void)snprintf(out, bytes, "its probe did not start (%s)",
                        probe->is_unschedulable ? "Unschedulable" : why);
     else if (probe->phase == POD_RUNNING)

@@ -17,14 +17,16 @@
 
 #define OBSERVED_PODS_MAX   (3 * SPEC_STAGES_MAX)
 #define OBSERVED_PLANS_MAX  16
-#define OBSERVED_UID_BYTES  40
+#define OBSERVED_UID_BYTES  STATUS_UID_BYTES
 #define OBSERVED_WORD_BYTES 64
 #define OBSERVED_TEXT_BYTES 240
 #define OBSERVED_WHY_BYTES  ERR_TEXT_BYTES
 
 enum pod_role {
-    POD_STAGE,
-    POD_PROBE,
+    POD_STAGE,   /* created by the operator, or of an attempt that is over */
+    POD_PROBE,   /* created by the operator */
+    POD_CLAIMED, /* has our labels and a name that is due, but nothing proves that we made it */
+    POD_TAKEN,   /* has a name that is due and is not what we would have made */
 };
 
 enum pod_phase {
@@ -39,8 +41,8 @@ struct seen_pod {
     char name[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];
     enum pod_role role;
-    int stage; /* of a stage */
-    int attempt;
+    int stage;                  /* of a stage */
+    int attempt;                /* of a stage; 0: a probe */
     char node[NODE_NAME_BYTES]; /* where it is or, of a probe, where it is meant to be */
     enum pod_phase phase;
     bool is_ready;
@@ -119,6 +121,7 @@ struct observed {
     /* Plans that exist, by attempt; the newest one is read. */
     int n_plans;
     int plan_attempts[OBSERVED_PLANS_MAX];
+    char plan_uids[OBSERVED_PLANS_MAX][OBSERVED_UID_BYTES];
     bool has_plan;
     struct plan plan;
 

@@ -418,9 +418,6 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
     manifest_open(&w, seen, "Pod", name, "probe");
     jsonw_string(&w, LABEL_ROLE, "probe");
     jsonw_close(&w);
-    jsonw_open_object(&w, "annotations"); /* a node's name can be longer than a label */
-    jsonw_string(&w, ANNOTATION_PROBED_NODE, action->node);
-    jsonw_close(&w);
     jsonw_close(&w);
     open_pod_spec(&w, &c, seen, &spec, action->node);
     jsonw_int(&w, "activeDeadlineSeconds", MANIFEST_PROBE_SECONDS);

@@ -106,22 +106,40 @@ static bool is_too_early(const struct round *r)
     return false;
 }
 
+/* The names of another attempt are others. */
+static void judge_missing(const struct round *r, int stage, struct verdict *v)
+{
+    char text[STATUS_MESSAGE_BYTES];
+
+    for (int i = 0; i < r->seen->n_pods; i++) {
+        const struct seen_pod *p = &r->seen->pods[i];
+
+        if (p->role != POD_TAKEN || p->attempt != r->attempt || p->stage != stage)
+            continue;
+        (void)snprintf(text, sizeof text,
+                       "Pod %s exists already and was not created by the operator, so it is not "
+                       "used. Delete it.",
+                       p->name);
+        accuse(v, VERDICT_NAME_TAKEN, stage, text);
+    }
+    if (round_has_started(r) && strcmp(r->seen->status.stages[stage].state, "Succeeded") != 0) {
+        (void)snprintf(text, sizeof text, "The pod of stage %d on node %.100s is gone.", stage,
+                       r->seen->plan.stages[stage].node);
+        accuse(v, VERDICT_DISRUPTED, stage, text);
+    }
+}
+
 void restart_judge(const struct round *r, struct verdict *out)
 {
     struct verdict v = {.kind = VERDICT_NONE};
 
     for (int s = 0; s < r->seen->plan.n_stages; s++) {
         const struct seen_pod *p = round_stage_pod(r, s);
-        char text[STATUS_MESSAGE_BYTES];
 
-        if (p) {
+        if (p)
             judge_pod(r, p, &v);
-        } else if (round_has_started(r) &&
-                   strcmp(r->seen->status.stages[s].state, "Succeeded") != 0) {
-            (void)snprintf(text, sizeof text, "The pod of stage %d on node %.100s is gone.", s,
-                           r->seen->plan.stages[s].node);
-            accuse(&v, VERDICT_DISRUPTED, s, text);
-        }
+        else
+            judge_missing(r, s, &v);
     }
     if (v.kind == VERDICT_PEER_LOST && is_too_early(r))
         v.kind = VERDICT_WAIT;
@@ -154,6 +172,10 @@ void restart_next(struct round *r, const char *reason, const char *text, int64_t
 {
     struct status *s = &r->out->status;
 
+    if (r->attempt >= NAMES_ATTEMPT_MAX) {
+        give_up(r, "RestartLimit", text);
+        return;
+    }
     round_set(r, NEWS_QUIET,
               &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
     round_set(r, NEWS_QUIET,
@@ -279,6 +301,9 @@ void restart_apply(struct round *r, const struct verdict *v)
         break;
     case VERDICT_UNSCHEDULABLE:
         pause_and_restart(r, "Unschedulable", v);
+        break;
+    case VERDICT_NAME_TAKEN:
+        pause_and_restart(r, "NameTaken", v);
         break;
     }
 }

@@ -106,6 +106,7 @@ static void read_stages(const struct json *list, struct status *s)
             continue;
         to = &s->stages[stage];
         COPY(to->pod, v, "pod");
+        COPY(to->pod_uid, v, "podUID");
         COPY(to->node, v, "node");
         COPY(to->units, v, "units");
         to->predicted_ms = json_double(json_get(v, "predictedMs"), 0);
@@ -143,6 +144,8 @@ void status_read(const struct json *json, struct status *out)
     for (const struct json *v = json_first(json_get(json, "conditions")); v; v = json_next(v))
         read_condition(v, &s);
     s.attempt = json_int(json_get(json, "attempt"), 0);
+    if (s.attempt > NAMES_ATTEMPT_MAX)
+        s.attempt = NAMES_ATTEMPT_MAX;
     s.restarts = json_int(json_get(json, "restarts"), 0);
     s.restarts_in_a_row = json_int(json_get(json, "restartsInARow"), 0);
     s.next_attempt_ms = read_time(json_get(json, "nextAttemptTime"));
@@ -278,6 +281,8 @@ static void write_stages(const struct status *s, struct jsonw *w)
         jsonw_open_object(w, NULL);
         jsonw_int(w, "stage", i);
         jsonw_string(w, "pod", t->pod);
+        if (t->pod_uid[0])
+            jsonw_string(w, "podUID", t->pod_uid);
         jsonw_string(w, "node", t->node);
         jsonw_string(w, "units", t->units);
         write_times(t, w);

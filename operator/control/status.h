@@ -21,6 +21,7 @@
 #define STATUS_REASON_BYTES   40
 #define STATUS_WORD_BYTES     24
 #define STATUS_NODES_BYTES    400
+#define STATUS_UID_BYTES      40
 
 enum condition_type {
     CONDITION_ACCEPTED, /* the spec can be run */
@@ -68,6 +69,7 @@ struct status_progress {
 
 struct status_stage {
     char pod[NAMES_BYTES];
+    char pod_uid[STATUS_UID_BYTES]; /* of the pod that was created under this name; "": none yet */
     char node[NODE_NAME_BYTES];
     char units[MODEL_NAME_BYTES];
     double predicted_ms;

@@ -32,6 +32,21 @@ static void post_event(struct apply *a, const struct observed *seen, const struc
         LOG(LOG_WARN, "event not recorded", LOG_S("job", seen->name), LOG_S("error", err.text));
 }
 
+/* --- deleting --- */
+
+static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, const char *uid,
+                                   struct err *err)
+{
+    struct kube_delete how = {.uid = uid, .grace_seconds = -1};
+    enum err_code rc = kube_delete(a->client, ref, &how, err);
+
+    if (rc == ERR_NOT_FOUND || rc == ERR_CONFLICT) /* gone, or another one by now */
+        return ERR_OK;
+    if (rc == ERR_OK)
+        LOG(LOG_INFO, "deleted", LOG_S("kind", ref->resource->plural), LOG_S("name", ref->name));
+    return rc;
+}
+
 /* --- creating --- */
 
 typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
@@ -42,34 +57,81 @@ struct creation {
     const char *name;
     struct table *known; /* where the store keeps such objects; NULL: it keeps none, or no list */
     change_fn *change;   /* how it takes one in; NULL: it does not */
+    struct seen_pod pod; /* of a pod: what it is to be */
 };
 
 /* Into the store, unless the watch was faster. */
 static enum err_code take_in(struct apply *a, const struct observed *seen, const struct creation *c,
                              const struct json *object, struct err *err)
 {
+    const char *uid = json_string(json_path(object, "metadata.uid"), "");
     char key[QUEUE_KEY_BYTES];
+    enum err_code rc = ERR_OK;
 
     store_key(seen->namespace, c->name, key);
-    if (!c->change || (c->known && table_find(c->known, key)))
-        return ERR_OK;
-    return c->change(a->store, KUBE_ADDED, object, err);
+    if (c->change && !(c->known && table_find(c->known, key)))
+        rc = c->change(a->store, KUBE_ADDED, object, err);
+    if (rc == ERR_OK && c->resource == &kube_pods)
+        store_trust_pod(a->store, seen->namespace, c->name, uid);
+    return rc;
+}
+
+/* Labels and owner are not enough for a pod, which may end the job: it must be in every respect
+ * what we were about to make. */
+static bool is_as_made(const struct json *object, const struct buf *body)
+{
+    struct json *made = NULL;
+    bool is_same = json_parse(buf_text(body), body->len, &made, NULL) == ERR_OK &&
+                   parse_is_as_made(object, made);
+
+    json_free(made);
+    return is_same;
+}
+
+/* A pod that is not the one we would make has its name. A stage gets another name in the next
+ * attempt. A probe cannot: one that says that it is ours, such as that of an older operator, makes
+ * way for the right one. */
+static enum err_code refuse(struct apply *a, const struct observed *seen, const struct creation *c,
+                            const struct json *object, bool is_owned, struct err *err)
+{
+    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
+    struct seen_pod due = c->pod;
+    struct action event = {.reason = "NameTaken", .is_warning = true};
+
+    memcpy(due.name, c->name, sizeof due.name);
+    (void)snprintf(due.uid, sizeof due.uid, "%s",
+                   json_string(json_path(object, "metadata.uid"), ""));
+    if (due.role == POD_STAGE || !is_owned)
+        return store_refuse_pod(a->store, object, seen, &due, err);
+    if (json_path(object, "metadata.deletionTimestamp"))
+        return ERR_OK; /* the watch tells when it is gone */
+    (void)snprintf(event.text, sizeof event.text,
+                   "Pod %s is not the probe that the operator would create. It is deleted, and "
+                   "node %.100s is measured again.",
+                   c->name, due.node);
+    post_event(a, seen, &event);
+    return delete_object(a, &ref, due.uid, err);
 }
 
 /* The name is taken: fine if by ourselves, from before a restart. */
 static enum err_code adopt(struct apply *a, const struct observed *seen, const struct creation *c,
-                           const struct kube_ref *ref, struct err *err)
+                           const struct buf *body, struct err *err)
 {
+    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     struct json *object = NULL;
     char uid[OBSERVED_UID_BYTES];
     char key[QUEUE_KEY_BYTES];
-    enum err_code rc = kube_get(a->client, ref, &object, err);
+    bool is_owned;
+    enum err_code rc = kube_get(a->client, &ref, &object, err);
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "gone again") : rc;
-    if (!parse_owner(object, uid, key) || strcmp(uid, seen->uid) != 0)
+    is_owned = parse_owner(object, uid, key) && strcmp(uid, seen->uid) == 0;
+    if (c->resource == &kube_pods && !(is_owned && is_as_made(object, body)))
+        rc = refuse(a, seen, c, object, is_owned, err);
+    else if (!is_owned)
         rc = err_set(err, ERR_CONFLICT, "%s %s/%s exists and does not belong to this SkyJob",
-                     ref->resource->plural, seen->namespace, c->name);
+                     c->resource->plural, seen->namespace, c->name);
     else
         rc = take_in(a, seen, c, object, err);
     json_free(object);
@@ -84,7 +146,7 @@ static enum err_code create(struct apply *a, const struct observed *seen, const 
     enum err_code rc = kube_create(a->client, &ref, buf_text(body), &object, err);
 
     if (rc == ERR_CONFLICT)
-        return adopt(a, seen, c, &ref, err);
+        return adopt(a, seen, c, body, err);
     if (rc == ERR_OK) {
         LOG(LOG_INFO, "created", LOG_S("kind", c->resource->plural), LOG_S("job", seen->name),
             LOG_S("name", c->name));
@@ -152,9 +214,14 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         if (rc != ERR_OK)
             return rc;
         if (action->kind == ACTION_CREATE_PROBE_POD) {
+            c.pod.role = POD_PROBE;
+            memcpy(c.pod.node, action->node, sizeof c.pod.node);
             names_probe_pod(seen->name, action->node, name);
             rc = manifest_probe_pod(seen, action, &body, err);
         } else {
+            c.pod.role = POD_STAGE;
+            c.pod.stage = action->stage;
+            c.pod.attempt = seen->plan.attempt;
             names_stage_pod(seen->name, action->stage, seen->plan.attempt, name);
             rc = manifest_stage_pod(seen, action->stage, &body, err);
         }
@@ -167,28 +234,15 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
 
 /* --- the other steps --- */
 
-static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, const char *uid,
-                                   struct err *err)
-{
-    struct kube_delete how = {.uid = uid, .grace_seconds = -1};
-    enum err_code rc = kube_delete(a->client, ref, &how, err);
-
-    if (rc == ERR_NOT_FOUND || rc == ERR_CONFLICT) /* gone, or another one by now */
-        return ERR_OK;
-    if (rc == ERR_OK)
-        LOG(LOG_INFO, "deleted", LOG_S("kind", ref->resource->plural), LOG_S("name", ref->name));
-    return rc;
-}
-
-static enum err_code delete_plan(struct apply *a, const struct observed *seen, int attempt,
-                                 struct err *err)
+static enum err_code delete_plan(struct apply *a, const struct observed *seen,
+                                 const struct action *action, struct err *err)
 {
     char name[NAMES_BYTES];
     struct kube_ref ref = {
         .resource = &kube_config_maps, .namespace = seen->namespace, .name = name};
 
-    names_plan(seen->name, attempt, name);
-    return delete_object(a, &ref, NULL, err);
+    names_plan(seen->name, action->attempt, name);
+    return delete_object(a, &ref, action->uid, err);
 }
 
 /* A courtesy to later jobs: a cluster that does not let us label its nodes still trains. */
@@ -352,7 +406,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_CREATE_PROBE_POD:
         return create_for(a, seen, d, action, err);
     case ACTION_DELETE_PLAN:
-        return delete_plan(a, seen, action->attempt, err);
+        return delete_plan(a, seen, action, err);
     case ACTION_DELETE_POD:
         return delete_object(a, &pod, action->uid, err);
     case ACTION_LABEL_NODE:

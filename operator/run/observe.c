@@ -5,6 +5,9 @@
 
 #include "run/store.h"
 
+/* The highest attempt that is believed when the status has none. */
+#define ATTEMPT_CLAIM_MAX 1000000
+
 /* Does this pod matter more than that one, if there is not room for both? */
 static bool is_newer(const struct seen_pod *a, const struct seen_pod *b)
 {
@@ -13,19 +16,70 @@ static bool is_newer(const struct seen_pod *a, const struct seen_pod *b)
     return a->attempt > b->attempt;
 }
 
-static void add_pod(struct observed *out, const struct seen_pod *pod)
+/* Returns its place; NULL when others matter more. */
+static struct seen_pod *add_pod(struct observed *out, const struct seen_pod *pod)
 {
-    int oldest = 0;
+    int to = 0;
 
     if (out->n_pods < OBSERVED_PODS_MAX) {
-        out->pods[out->n_pods++] = *pod;
-        return;
+        to = out->n_pods++;
+    } else {
+        for (int i = 1; i < out->n_pods; i++)
+            if (is_newer(&out->pods[to], &out->pods[i]))
+                to = i;
+        if (!is_newer(pod, &out->pods[to]))
+            return NULL;
     }
-    for (int i = 1; i < out->n_pods; i++)
-        if (is_newer(&out->pods[oldest], &out->pods[i]))
-            oldest = i;
-    if (is_newer(pod, &out->pods[oldest]))
-        out->pods[oldest] = *pod;
+    out->pods[to] = *pod;
+    return &out->pods[to];
+}
+
+/* An attempt is in the status before anything of it is made, so nothing of ours is ahead of that.
+ * A status without attempt may have been emptied: then believe the objects, within reason. */
+static int last_attempt(const struct status *s)
+{
+    return s->attempt > 0 ? s->attempt : ATTEMPT_CLAIM_MAX;
+}
+
+static bool has_its_name(const struct observed *job, const struct seen_pod *p)
+{
+    char name[NAMES_BYTES] = "";
+
+    if (p->role == POD_PROBE)
+        names_probe_pod(job->name, p->node, name);
+    else if (p->stage >= 0 && p->stage < SPEC_STAGES_MAX && p->attempt > 0)
+        names_stage_pod(job->name, p->stage, p->attempt, name);
+    return strcmp(name, p->name) == 0;
+}
+
+/* Is it the pod whose uid the status has? */
+static bool is_recorded(const struct status *s, const struct seen_pod *p)
+{
+    return p->attempt == s->attempt && strcmp(s->stages[p->stage].pod_uid, p->uid) == 0;
+}
+
+/* Labels and owner references are written by anyone who may create pods: they make a pod one to be
+ * deleted in the end, but only those count that we have created. */
+static void observe_pod(const struct store_own *own, struct observed *out)
+{
+    struct seen_pod *p = add_pod(out, &own->seen);
+    bool is_over = own->seen.role == POD_STAGE && own->seen.attempt < out->status.attempt;
+
+    if (p && own->trust == TRUST_NONE && !is_over &&
+        !(p->role == POD_STAGE && is_recorded(&out->status, p)))
+        p->role = POD_CLAIMED;
+}
+
+static bool counts(const struct store_own *own, const struct observed *out)
+{
+    const struct seen_pod *p = &own->seen;
+
+    if (strcmp(own->job_uid, out->uid) != 0)
+        return false;
+    if (own->trust == TRUST_REFUSED)
+        return p->attempt == 0 || p->attempt == out->status.attempt;
+    return has_its_name(out, p) &&
+           (own->trust == TRUST_CREATED || p->attempt <= last_attempt(&out->status));
 }
 
 static void observe_pods(const struct store *s, struct observed *out)
@@ -35,23 +89,25 @@ static void observe_pods(const struct store *s, struct observed *out)
 
     out->n_pods = 0;
     while ((p = table_next(&s->pods, &place, NULL)) != NULL)
-        if (p->own && strcmp(p->own->job_uid, out->uid) == 0)
-            add_pod(out, &p->own->seen);
+        if (p->own && counts(p->own, out))
+            observe_pod(p->own, out);
 }
 
-static void add_attempt(struct observed *out, int attempt)
+static void add_plan(struct observed *out, const struct store_plan *plan)
 {
-    int lowest = 0;
+    int to = 0;
 
     if (out->n_plans < OBSERVED_PLANS_MAX) {
-        out->plan_attempts[out->n_plans++] = attempt;
-        return;
+        to = out->n_plans++;
+    } else {
+        for (int i = 1; i < out->n_plans; i++)
+            if (out->plan_attempts[i] < out->plan_attempts[to])
+                to = i;
+        if (plan->attempt <= out->plan_attempts[to])
+            return;
     }
-    for (int i = 1; i < out->n_plans; i++)
-        if (out->plan_attempts[i] < out->plan_attempts[lowest])
-            lowest = i;
-    if (attempt > out->plan_attempts[lowest])
-        out->plan_attempts[lowest] = attempt;
+    out->plan_attempts[to] = plan->attempt;
+    memcpy(out->plan_uids[to], plan->uid, sizeof out->plan_uids[to]);
 }
 
 static void observe_plans(const struct store *s, struct observed *out)
@@ -62,9 +118,9 @@ static void observe_plans(const struct store *s, struct observed *out)
 
     out->n_plans = 0;
     while ((p = table_next(&s->plans, &place, NULL)) != NULL) {
-        if (strcmp(p->job_uid, out->uid) != 0)
+        if (strcmp(p->job_uid, out->uid) != 0 || p->attempt > last_attempt(&out->status))
             continue;
-        add_attempt(out, p->attempt);
+        add_plan(out, p);
         if (!newest || p->attempt > newest->attempt)
             newest = p;
     }
@@ -108,15 +164,16 @@ static void use_up(struct store *s, size_t n, const char *node, const struct sto
 }
 
 /* Pods of this job do not count: whatever they hold is given back before the next plan runs. */
-static void use_up_pods(struct store *s, size_t n, const char *job_uid)
+static void use_up_pods(struct store *s, size_t n, const struct observed *job)
 {
     size_t place = 0;
     struct store_pod *p;
 
     while ((p = table_next(&s->pods, &place, NULL)) != NULL) {
         struct store_share share = {.cpu_milli = p->cpu_milli, .memory_bytes = p->memory_bytes};
+        bool is_own = p->own && p->own->trust != TRUST_REFUSED && counts(p->own, job);
 
-        if (p->node && !p->has_ended && !(p->own && strcmp(p->own->job_uid, job_uid) == 0))
+        if (p->node && !p->has_ended && !is_own)
             use_up(s, n, p->node, &share);
     }
 }
@@ -168,7 +225,7 @@ static enum err_code observe_nodes(struct store *s, struct observed *out, struct
         s->scratch[n++] = *from;
     if (n > 0)
         qsort(s->scratch, n, sizeof *s->scratch, compare_nodes);
-    use_up_pods(s, n, out->uid);
+    use_up_pods(s, n, out);
     use_up_plans(s, n, out->uid);
     out->nodes = s->scratch;
     out->n_nodes = (int)n;

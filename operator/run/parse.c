@@ -21,6 +21,16 @@ static const char *label(const struct json *object, const char *key)
     return json_string(json_get(metadata(object, "labels"), key), "");
 }
 
+/* A whole number from 0 to NAMES_ATTEMPT_MAX; -1 when the label is anything else. */
+static int read_number(const struct json *object, const char *key)
+{
+    const char *text = label(object, key);
+    char *end;
+    long n = strtol(text, &end, 10);
+
+    return *text >= '0' && *text <= '9' && *end == '\0' && n <= NAMES_ATTEMPT_MAX ? (int)n : -1;
+}
+
 static int64_t read_time(const struct json *v)
 {
     int64_t ms;
@@ -180,6 +190,17 @@ static void read_pod_reason(const struct json *pod, struct seen_pod *out)
         COPY(out->message, json_path(pod, "status.message"));
 }
 
+/* The one node that a pod of ours may run on. */
+static const struct json *affinity_node(const struct json *pod)
+{
+    const struct json *terms =
+        json_path(pod, "spec.affinity.nodeAffinity."
+                       "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    const struct json *field = json_first(json_get(json_first(terms), "matchFields"));
+
+    return json_first(json_get(field, "values"));
+}
+
 static void read_own(const struct json *pod, struct seen_pod *out)
 {
     const char *role = label(pod, LABEL_ROLE);
@@ -188,12 +209,11 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     COPY(out->name, metadata(pod, "name"));
     COPY(out->uid, metadata(pod, "uid"));
     out->role = strcmp(role, "probe") == 0 ? POD_PROBE : POD_STAGE;
-    out->stage = (int)strtol(label(pod, LABEL_STAGE), NULL, 10);
-    out->attempt = (int)strtol(label(pod, LABEL_ATTEMPT), NULL, 10);
-    if (out->role == POD_PROBE)
-        COPY(out->node, json_get(metadata(pod, "annotations"), ANNOTATION_PROBED_NODE));
-    else
-        COPY(out->node, json_path(pod, "spec.nodeName"));
+    if (out->role == POD_STAGE) {
+        out->stage = read_number(pod, LABEL_STAGE);
+        out->attempt = read_number(pod, LABEL_ATTEMPT);
+    }
+    COPY(out->node, out->role == POD_PROBE ? affinity_node(pod) : json_path(pod, "spec.nodeName"));
     out->phase = phase_of(pod);
     out->is_deleting = metadata(pod, "deletionTimestamp") != NULL;
     out->cpu_milli = (int)read_quantity(json_path(container, "resources.limits.cpu"), true);
@@ -229,6 +249,67 @@ enum err_code parse_pod(const struct json *object, struct store_pod *out, struct
     memcpy(out->own->job_key, key, sizeof key);
     read_own(object, &out->own->seen);
     return ERR_OK;
+}
+
+/* --- is a pod what we would have made? --- */
+
+/* What the API server adds to a pod that leaves it out. */
+static bool is_default(const char *key)
+{
+    static const char *const keys[] = {"apiVersion",       "defaultMode",        "dnsPolicy",
+                                       "nodeName",         "preemptionPolicy",   "priority",
+                                       "resizePolicy",     "schedulerName",      "scheme",
+                                       "serviceAccount",   "serviceAccountName", "successThreshold",
+                                       "imagePullSecrets", "priorityClassName"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (strcmp(key, keys[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The API server writes 1000m as 1. */
+static bool is_same_value(const struct json *a, const struct json *b)
+{
+    int64_t n;
+    int64_t m;
+
+    return json_equal(a, b) || (quantity_milli(json_string(a, ""), &n, NULL) == ERR_OK &&
+                                quantity_milli(json_string(b, ""), &m, NULL) == ERR_OK && n == m);
+}
+
+static bool is_same(const struct json *object, const struct json *made)
+{
+    const struct json *v = json_first(object);
+
+    if (json_kind_of(made) == JSON_OBJECT) {
+        for (; v; v = json_next(v))
+            if (!json_get(made, json_key(v)) && !is_default(json_key(v)))
+                return false;
+        for (const struct json *m = json_first(made); m; m = json_next(m))
+            if (!is_same(json_get(object, json_key(m)), m))
+                return false;
+        return json_kind_of(object) == JSON_OBJECT;
+    }
+    if (json_kind_of(made) != JSON_ARRAY)
+        return is_same_value(object, made);
+    if (json_kind_of(object) != JSON_ARRAY || json_count(object) != json_count(made))
+        return false;
+    for (const struct json *m = json_first(made); m; m = json_next(m), v = json_next(v))
+        if (!is_same(v, m))
+            return false;
+    return true;
+}
+
+bool parse_is_as_made(const struct json *object, const struct json *made)
+{
+    const struct json *labels = metadata(object, "labels");
+
+    for (const struct json *m = json_first(metadata(made, "labels")); m; m = json_next(m))
+        if (!json_equal(json_get(labels, json_key(m)), m))
+            return false;
+    return json_equal(metadata(object, "name"), metadata(made, "name")) &&
+           is_same(json_get(object, "spec"), json_get(made, "spec"));
 }
 
 /* --- nodes --- */
@@ -287,7 +368,8 @@ enum err_code parse_plan(const struct json *object, struct store_plan *out, stru
     enum err_code rc = ERR_OK;
 
     out->text = strdup(text);
-    out->attempt = (int)strtol(label(object, LABEL_ATTEMPT), NULL, 10);
+    out->attempt = read_number(object, LABEL_ATTEMPT);
+    COPY(out->uid, metadata(object, "uid"));
     if (!plan || !out->text)
         rc = err_set(err, ERR_NO_MEMORY, "no memory for a plan");
     else if (plan_parse(text, strlen(text), plan, NULL) == ERR_OK &&

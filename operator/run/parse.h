@@ -18,6 +18,10 @@ void parse_node(const struct json *object, struct seen_node *out);
 MUST_CHECK enum err_code parse_plan(const struct json *object, struct store_plan *out,
                                     struct err *err);
 
+/* Is a pod what would be in the API server if it had been made from `made`? Labels, name and the
+ * whole spec are compared, but for what the API server fills in. */
+bool parse_is_as_made(const struct json *object, const struct json *made);
+
 /* Can pods on any node read this claim at the same time, without deciding where its volume is to
  * be? It must be bound, for many readers, and its volume, which may be NULL, tied to no node. */
 bool parse_is_everywhere(const struct json *claim, const struct json *volume);

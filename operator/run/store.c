@@ -128,10 +128,19 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
 }
 
 /* What we know ourselves of the pod stays with it. */
-static void keep_own(struct store_pod *to, const struct store_pod *from)
+static void keep_own(struct store_pod *to, struct store_pod *from)
 {
-    if (!to->own || !from || !from->own || strcmp(to->uid, from->uid) != 0)
+    if (!from || !from->own || strcmp(to->uid, from->uid) != 0)
         return;
+    if (from->own->trust == TRUST_REFUSED) { /* whatever its labels say */
+        free(to->own);
+        to->own = from->own;
+        from->own = NULL;
+        return;
+    }
+    if (!to->own)
+        return;
+    to->own->trust = from->own->trust;
     to->own->is_being_told = from->own->is_being_told;
     to->own->seen.knows_peers = from->own->seen.knows_peers;
     to->own->seen.refuses_peers = from->own->seen.refuses_peers;
@@ -207,6 +216,14 @@ static enum err_code take_node(struct store *s, const char *key, const struct js
     return ERR_OK;
 }
 
+static bool has_its_name(const char *key, const struct store_plan *p)
+{
+    char name[NAMES_BYTES];
+
+    names_plan(strrchr(p->job_key, '/') + 1, p->attempt, name);
+    return p->attempt > 0 && strcmp(strrchr(key, '/') + 1, name) == 0;
+}
+
 static enum err_code add_plan(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
@@ -220,6 +237,10 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
         return ERR_OK; /* only looks like one of ours */
     }
     rc = parse_plan(object, p, err);
+    if (rc == ERR_OK && !has_its_name(key, p)) {
+        free_plan(p);
+        return ERR_OK;
+    }
     if (rc == ERR_OK)
         rc = table_put(&s->plans, key, p, err);
     if (rc == ERR_OK)
@@ -317,4 +338,45 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
     store_key(namespace, name, key);
     p = table_find(&s->pods, key);
     return p && strcmp(p->uid, uid) == 0 ? p->own : NULL;
+}
+
+/* --- whose pods are whose --- */
+
+void store_trust_pod(struct store *s, const char *namespace, const char *name, const char *uid)
+{
+    struct store_own *own = store_find_own(s, namespace, name, uid);
+
+    if (!own || own->trust == TRUST_CREATED)
+        return;
+    own->trust = TRUST_CREATED;
+    touch(s, own->job_key);
+}
+
+enum err_code store_refuse_pod(struct store *s, const struct json *object,
+                               const struct observed *job, const struct seen_pod *due,
+                               struct err *err)
+{
+    char key[QUEUE_KEY_BYTES];
+    struct store_pod *p;
+    struct store_own *own;
+    enum err_code rc = store_change_pod(s, KUBE_MODIFIED, object, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    store_key(job->namespace, due->name, key);
+    p = table_find(&s->pods, key);
+    own = calloc(1, sizeof *own);
+    if (!p || !own) {
+        free(own);
+        return err_set(err, ERR_NO_MEMORY, "no memory for pod %s", key);
+    }
+    memcpy(own->job_uid, job->uid, sizeof own->job_uid);
+    store_key(job->namespace, job->name, own->job_key);
+    own->trust = TRUST_REFUSED;
+    own->seen = *due;
+    own->seen.role = POD_TAKEN;
+    free(p->own);
+    p->own = own;
+    touch(s, own->job_key);
+    return ERR_OK;
 }

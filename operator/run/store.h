@@ -60,18 +60,26 @@ struct store_pod {
     struct store_own *own;
 };
 
+enum store_trust {
+    TRUST_NONE,    /* its labels and owner say that it is ours, which anyone can write */
+    TRUST_CREATED, /* the API server answered with it when we created it, or it is what we make */
+    TRUST_REFUSED, /* has a name that was due, and is not what we make */
+};
+
 struct store_own {
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
-    bool is_being_told;    /* a peer table is on its way */
-    int n_unanswered;      /* calls in a row */
-    int64_t call_after_ms; /* monotonic; 0: at any time */
+    enum store_trust trust; /* lost with the operator: then the status has the uid */
+    bool is_being_told;     /* a peer table is on its way */
+    int n_unanswered;       /* calls in a row */
+    int64_t call_after_ms;  /* monotonic; 0: at any time */
     struct seen_pod seen;
 };
 
 struct store_plan {
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
+    char uid[OBSERVED_UID_BYTES];
     int attempt;
     char *text;
     bool is_valid;
@@ -120,10 +128,18 @@ struct store_job *store_find_job(const struct store *s, const char *key);
 struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
                                  const char *uid);
 
+/* From now on the pod counts, as the one that was created. */
+void store_trust_pod(struct store *s, const char *namespace, const char *name, const char *uid);
+/* The pod `object`, ours or not, has the name of `due`, a pod of this job, and does not count. */
+MUST_CHECK enum err_code store_refuse_pod(struct store *s, const struct json *object,
+                                          const struct observed *job, const struct seen_pod *due,
+                                          struct err *err);
+
 /* Fill in everything about a job but `settings`, `now_ms` and `spec`; times in the store that are
  * monotonic stay there. Pods and plans beyond what `out` can hold are left out, oldest attempts
- * first. `out->nodes` points into the store and is good until the next change.
- * Returns ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
+ * first; so are those that have another name or attempt than any of this job can have. `out->nodes`
+ * points into the store and is good until the next change. Returns ERR_NOT_FOUND when there is no
+ * such job, or ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct observed *out,
                                        struct err *err);
 

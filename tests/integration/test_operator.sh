@@ -404,6 +404,56 @@ J
     start_operator
     job listed "$stages3" && completes listed && kubectl -n other delete pod nul --grace-period=0 --force 2>/dev/null
 }
+# fake JOB NAME LABELS STATUS [SPEC]: a pod that claims to be a part of the job, and has ended
+fake() {
+    kubectl create -f - >/dev/null <<Y || return
+apiVersion: v1
+kind: Pod
+metadata:
+  name: $2
+  labels: {skyjob.dev/job: $1, skyjob.dev/job-uid: $(field "$1" '{.metadata.uid}'), $3}
+  ownerReferences: [{apiVersion: skyjob.dev/v1alpha1, kind: SkyJob, name: $1, uid: $(field "$1" '{.metadata.uid}'), controller: true}]
+  annotations: {skyjob.dev/probed-node: n1}
+spec: {restartPolicy: Never, $(on_node n1), containers: [{name: worker, image: worker:test, resources: {limits: {cpu: 1m, memory: 1Mi}}}]}
+Y
+    kubectl patch pod "$2" --subresource=status --type merge -p "{\"status\":$4}" >/dev/null
+}
+on_node() {
+    echo "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [$1]}]}]}}}"
+}
+ended() { # ended PHASE CODE MESSAGE
+    echo "{\"phase\":\"$1\",\"containerStatuses\":[{\"name\":\"worker\",\"image\":\"w\",\"imageID\":\"\",\"restartCount\":0,\"ready\":false,\"state\":{\"terminated\":{\"exitCode\":$2,\"message\":\"$3\"}}}]}"
+}
+probe_name() { # probe_name JOB NODE: with the hash of api/names.c
+    local i h=$((0xcbf29ce484222325))
+    for ((i = 0; i < ${#2}; i++)); do h=$(((h ^ $(printf %d "'${2:i:1}")) * 0x100000001b3)); done
+    printf '%s-probe-%08x' "$1" $((h & 0xffffffff))
+}
+measured() { kubectl get node "$1" -o jsonpath='{.metadata.labels.skyjob\.dev/measured-gflops}'; }
+fake_stages() { # under a free name, as the next attempt's, and as one that is 32 bits away
+    local status stage='skyjob.dev/role: stage, skyjob.dev/stage'
+    status=$(ended Failed 2 '{\"state\":\"Failed\",\"cause\":\"Config\",\"error\":\"fake\"}')
+    steps=400 job robbed "$stages3" && trains robbed || return
+    fake robbed fake "$stage: '1', skyjob.dev/attempt: '1'" "$status" &&
+        fake robbed robbed-r0-s1-a2 "$stage: '1', skyjob.dev/attempt: '2'" "$status" &&
+        fake robbed robbed-r0-s0-a2147483647 "$stage: '0', skyjob.dev/attempt: '2147483647'" "$status" || return
+    trains robbed 100 && [ "$(field robbed '{.status.attempt}')" = 1 ] || return
+    kubectl delete pod robbed-r0-s0-a1 --wait=false >/dev/null && until_true 30 attempt_is robbed 3 &&
+        has_event 'NameTaken: Pod robbed-r0-s1-a2 exists already' && completes robbed &&
+        [ "$(field robbed '{.status.attempt} {.status.restarts}')" = '3 0' ]
+}
+fake_probes() { # while nobody measures, and in the place of one that is due
+    local status role='skyjob.dev/role: probe'
+    status=$(ended Succeeded 0 '{\"gflops\":99999,\"unitMs\":0.1,\"threads\":1}')
+    marks annotate n1 skyjob.dev/probe- && marks label n1 skyjob.dev/measured-gflops-
+    job waits '  placement: {minStages: 9, maxStages: 9, probe: Never}' && until_true 20 is waits Placed 'False InsufficientNodes' &&
+        fake waits "$(probe_name waits n1)" "$role" "$status" && sleep 2 && [ -z "$(measured n1)" ] || return
+    kubectl delete sj waits >/dev/null && until_true 20 no_pods && kill_operator KILL
+    job measures "${stages3/\}/, probe: Always\}}" && fake measures "$(probe_name measures n1)" "$role" "$status" && start_operator &&
+        completes measures && has_event "NameTaken: Pod $(probe_name measures n1) is not the probe" || return
+    measured n1
+    [[ $(measured n1) =~ ^[0-9.]+$ ]] && [[ $(measured n1) != 99999* ]]
+}
 idles() {
     local before after
     read_cpu() { awk '{print $14 + $15}' "/proc/$operator/stat"; }
@@ -478,6 +528,7 @@ check 'workers answer no request without the key of their job' ignores_strangers
 check 'a key that was deleted is made again for the next attempt' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process
+check 'a fake stage does not end a job, and names that are taken are told' fake_stages
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory
 check 'a configuration that can never work fails at once with the reason' wrong_configuration
@@ -504,5 +555,6 @@ check 'with probe Always nodes are measured whatever is declared' measures_alway
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
 check 'declared figures that make no sense are not used, and told' bad_marks
 check 'a NUL in an object of another namespace stops nothing' nul_elsewhere
+check 'a fake probe does not get its figures onto a node' fake_probes
 check 'the operator idles below 1% of a core and 50 MiB' idles
 tap_end

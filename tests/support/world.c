@@ -119,16 +119,25 @@ static void create_plan(struct world *w)
         if (w->seen.plan_attempts[i] == w->decision.plan.attempt)
             return; /* it was decided already, and is immutable */
     assert_true(w->seen.n_plans < OBSERVED_PLANS_MAX);
+    (void)snprintf(w->seen.plan_uids[w->seen.n_plans], OBSERVED_UID_BYTES, "plan-%d",
+                   w->decision.plan.attempt);
     w->seen.plan_attempts[w->seen.n_plans++] = w->decision.plan.attempt;
     w->seen.plan = w->decision.plan;
     w->seen.has_plan = true;
 }
 
-static void delete_plan(struct world *w, int attempt)
+static void delete_plan(struct world *w, const struct action *a)
 {
-    for (int i = 0; i < w->seen.n_plans; i++)
-        if (w->seen.plan_attempts[i] == attempt)
-            w->seen.plan_attempts[i--] = w->seen.plan_attempts[--w->seen.n_plans];
+    for (int i = 0; i < w->seen.n_plans; i++) {
+        int last = w->seen.n_plans - 1;
+
+        if (w->seen.plan_attempts[i] != a->attempt || strcmp(w->seen.plan_uids[i], a->uid) != 0)
+            continue;
+        w->seen.plan_attempts[i] = w->seen.plan_attempts[last];
+        memmove(w->seen.plan_uids[i], w->seen.plan_uids[last], OBSERVED_UID_BYTES);
+        w->seen.n_plans = last;
+        i--;
+    }
 }
 
 static void label_node(struct world *w, const struct action *a)
@@ -169,7 +178,7 @@ static void take_step(struct world *w, const struct action *a)
         create_plan(w);
         break;
     case ACTION_DELETE_PLAN:
-        delete_plan(w, a->attempt);
+        delete_plan(w, a);
         break;
     case ACTION_LABEL_NODE:
         label_node(w, a);

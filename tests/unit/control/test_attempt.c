@@ -407,11 +407,23 @@ static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
     world_free(w);
 }
 
+static void decide_records_which_pods_it_has_created(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    (void)world_settle(w);
+    for (int s = 0; s < w->seen.plan.n_stages; s++)
+        assert_string_equal(w->seen.status.stages[s].pod_uid, world_pod(w, s)->uid);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start),
         cmocka_unit_test(decide_does_not_pause_once_the_spec_was_edited),
+        cmocka_unit_test(decide_records_which_pods_it_has_created),
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),

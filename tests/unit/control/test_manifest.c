@@ -302,6 +302,7 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     struct action action = {
         .kind = ACTION_CREATE_PROBE_POD, .cpu_milli = 700, .memory_bytes = 1 << 30};
     struct buf text = {.max = MANIFEST_MAX_BYTES};
+    const struct json *terms, *field;
     struct json *pod;
     char command[512];
 
@@ -319,9 +320,10 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
                      MANIFEST_PROBE_SECONDS);
-    assert_string_equal(
-        json_string(json_get(json_path(pod, "metadata.annotations"), ANNOTATION_PROBED_NODE), ""),
-        "node-1");
+    terms = json_path(pod, "spec.affinity.nodeAffinity."
+                           "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    field = json_first(json_get(json_first(terms), "matchFields"));
+    assert_string_equal(json_string(json_first(json_get(field, "values")), ""), "node-1");
     json_free(pod);
     world_free(w);
 }

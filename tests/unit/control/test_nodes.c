@@ -100,6 +100,14 @@ static void never_measured(struct world *w)
     world_round(w);
 }
 
+/* Another pod has the name of the probe that would measure node-0. */
+static void name_of_a_probe_taken(struct world *w)
+{
+    never_measured(w);
+    (void)world_settle(w);
+    world_probe(w, "node-0")->role = POD_TAKEN;
+}
+
 static void never_known(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
@@ -199,6 +207,8 @@ static struct row rows[] = {
                "A mark cannot be read: node node-0: skyjob.dev/gflops: \"inf\" is wrong, and is "
                "not used."),
     PLANS("nodes_tell_of_a_bad_mark_in_an_event", bad_mark_and_measured, .event = "BadNodeMark"),
+    ROW("nodes_whose_probe_finds_its_name_taken_are_left_out", name_of_a_probe_taken, PLACED, F,
+        "MeasuringNodes", .event = "NodeNotMeasured"),
     ROW("nodes_are_all_measured_with_probe_always", declared_all, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_CREATE_PROBE_POD, 3), .spec = ALWAYS),
     ROW("nodes_measured_for_another_job_are_measured_with_probe_always", measured, PLACED, F,

@@ -139,7 +139,44 @@ static void failed_with_others_running(struct world *w)
     world_round(w);
 }
 
+/* A pod that somebody else has made has the name of stage 1. */
+static void name_taken(struct world *w)
+{
+    struct seen_pod *p;
+
+    (void)world_settle(w);
+    p = world_pod(w, 1);
+    p->role = POD_TAKEN;
+    p->phase = POD_FAILED;
+    p->has_exit_code = true;
+    p->exit_code = 2;
+}
+
+/* The same, and nothing has refused it yet. */
+static void claims_to_be_ours(struct world *w)
+{
+    world_start_training(w);
+    w->seen.pods[w->seen.n_pods] = *world_pod(w, 1);
+    w->seen.pods[w->seen.n_pods].role = POD_CLAIMED;
+    w->seen.pods[w->seen.n_pods].phase = POD_FAILED;
+    w->seen.pods[w->seen.n_pods].has_exit_code = true;
+    w->seen.pods[w->seen.n_pods++].exit_code = 2;
+}
+
+static void last_attempt_lost(struct world *w)
+{
+    w->seen.status.attempt = NAMES_ATTEMPT_MAX;
+    pod_vanished(w);
+}
+
 static struct row rows[] = {
+    ROW("decide_says_that_a_name_is_taken_and_goes_on_with_others", name_taken, RUNNING, F,
+        "NameTaken", .state = "Restarting", .event = "NameTaken", COUNT(ACTION_DELETE_POD, 0),
+        .message = "Pod mnli-r0-s1-a1 exists already and was not created by the operator"),
+    ROW("decide_does_not_believe_a_pod_that_claims_to_be_ours", claims_to_be_ours, RUNNING, T,
+        "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_gives_up_when_there_are_no_more_attempts", last_attempt_lost, FAILED, T,
+        "RestartLimit", .state = "Failed"),
     ROW("decide_restarts_when_a_pod_has_vanished", pod_vanished, RUNNING, F, "WorkerLost",
         .state = "Restarting", .event = "WorkerLost", COUNT(ACTION_CREATE_STAGE_POD, 0)),
     ROW("decide_restarts_as_soon_as_a_pod_is_deleted", pod_deleted, RUNNING, F, "WorkerLost",
@@ -284,6 +321,38 @@ static void decide_starts_with_a_short_pause_after_ten_minutes_of_training(void 
     }
 }
 
+static void decide_plans_another_attempt_when_a_name_is_taken(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    name_taken(w);
+    (void)world_settle(w);
+    w->seen.now_ms += 60000;
+    (void)world_settle(w);
+    assert_int_equal(w->seen.status.attempt, 2);
+    assert_int_equal(w->seen.status.restarts, 0);
+    assert_int_equal(w->seen.plan.attempt, 2);
+    world_free(w);
+}
+
+static void decide_deletes_the_plan_that_it_has_seen_and_no_other(void **state)
+{
+    struct world *w = world_new(NULL);
+    const struct action *a = NULL;
+
+    (void)state;
+    pod_vanished(w);
+    for (int i = 0; i < WORLD_ROUNDS_MAX && !a; i++) {
+        world_round(w);
+        a = world_find(w, ACTION_DELETE_PLAN);
+    }
+    assert_non_null(a);
+    assert_int_equal(a->attempt, 1);
+    assert_string_equal(a->uid, "plan-1");
+    world_free(w);
+}
+
 static void decide_gives_half_as_much_memory_again(void **state)
 {
     struct world *w = world_new(NULL);
@@ -311,6 +380,8 @@ int main(void)
         cmocka_unit_test(decide_doubles_the_pause_after_each_failure),
         cmocka_unit_test(decide_doubles_the_pause_of_restarts_that_do_not_count),
         cmocka_unit_test(decide_starts_with_a_short_pause_after_ten_minutes_of_training),
+        cmocka_unit_test(decide_plans_another_attempt_when_a_name_is_taken),
+        cmocka_unit_test(decide_deletes_the_plan_that_it_has_seen_and_no_other),
         cmocka_unit_test(decide_gives_half_as_much_memory_again),
     };
 

@@ -50,6 +50,7 @@ static void fill(struct status *s)
     s->n_stages = 2;
     for (int i = 0; i < 2; i++) {
         (void)snprintf(s->stages[i].pod, sizeof s->stages[i].pod, "mnli-r0-s%d-a2", i);
+        (void)snprintf(s->stages[i].pod_uid, sizeof s->stages[i].pod_uid, "b%d", i);
         (void)snprintf(s->stages[i].node, sizeof s->stages[i].node, "n%d", i);
         (void)snprintf(s->stages[i].state, sizeof s->stages[i].state, "Running");
         s->stages[i].predicted_ms = 1.25;
@@ -114,6 +115,7 @@ static void status_has_an_end_however_much_there_is_to_say(void **state)
     for (int i = 0; i < SPEC_STAGES_MAX; i++) {
         s->stages[i] = s->stages[1];
         FILL(s->stages[i].pod);
+        FILL(s->stages[i].pod_uid);
         FILL(s->stages[i].node);
         FILL(s->stages[i].units);
     }

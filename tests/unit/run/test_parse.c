@@ -54,12 +54,67 @@ static void check_row(void **state)
     json_free(volume);
 }
 
+/* --- is a pod what we would have made? --- */
+
+#define POD(labels, spec)                                                                          \
+    "{\"metadata\":{\"name\":\"a\",\"labels\":{" labels "}},\"spec\":{" spec "}}"
+#define MINE "\"r\":\"stage\""
+#define BOX(more)                                                                                  \
+    "\"containers\":[{\"image\":\"w:1\",\"command\":[\"a\",\"b\"],"                                \
+    "\"resources\":{\"limits\":{\"cpu\":\"1000m\"}}" more "}]"
+
+static const char *const made = POD(MINE, BOX(""));
+
+struct pod_row {
+    const char *name, *pod;
+    bool want;
+};
+
+static struct pod_row pod_rows[] = {
+    {"parse_takes_a_pod_for_ours_that_is_just_as_we_make_it", POD(MINE, BOX("")), true},
+    {"parse_does_not_mind_what_the_api_server_fills_in",
+     "{\"metadata\":{\"name\":\"a\",\"uid\":\"7\",\"labels\":{" MINE ",\"x\":\"y\"}},\"spec\":{"
+     "\"priority\":0,\"dnsPolicy\":\"ClusterFirst\",\"nodeName\":\"n\",\"containers\":[{\"image\":"
+     "\"w:1\",\"command\":[\"a\",\"b\"],\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]}}",
+     true},
+    {"parse_sees_another_image",
+     POD(MINE, "\"containers\":[{\"image\":\"w:2\",\"command\":[\"a\",\"b\"],"
+               "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
+     false},
+    {"parse_sees_arguments_that_we_do_not_give", POD(MINE, BOX(",\"args\":[\"c\"]")), false},
+    {"parse_sees_another_command",
+     POD(MINE, "\"containers\":[{\"image\":\"w:1\",\"command\":[\"a\"],"
+               "\"resources\":{\"limits\":{\"cpu\":\"1\"}}}]"),
+     false},
+    {"parse_sees_a_container_that_is_not_there", POD(MINE, "\"containers\":[]"), false},
+    {"parse_sees_an_init_container", POD(MINE, BOX("") ",\"initContainers\":[{}]"), false},
+    {"parse_sees_another_label", POD("\"r\":\"probe\"", BOX("")), false},
+    {"parse_sees_a_spec_of_nonsense",
+     "{\"metadata\":{\"name\":\"a\",\"labels\":{" MINE "}},\"spec\":7}", false},
+    {"parse_sees_that_there_is_no_pod", "{}", false},
+};
+#define N_POD_ROWS (sizeof pod_rows / sizeof pod_rows[0])
+
+static void check_pod_row(void **state)
+{
+    const struct pod_row *row = *state;
+    struct json *object = parse(row->pod);
+    struct json *body = parse(made);
+
+    assert_int_equal(parse_is_as_made(object, body), row->want);
+    json_free(object);
+    json_free(body);
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS];
+    struct CMUnitTest tests[N_ROWS + N_POD_ROWS];
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){
             .name = rows[i].name, .test_func = check_row, .initial_state = &rows[i]};
-    return _cmocka_run_group_tests("parse", tests, N_ROWS, NULL, NULL);
+    for (size_t i = 0; i < N_POD_ROWS; i++)
+        tests[N_ROWS + i] = (struct CMUnitTest){
+            .name = pod_rows[i].name, .test_func = check_pod_row, .initial_state = &pod_rows[i]};
+    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS, NULL, NULL);
 }

@@ -314,9 +314,143 @@ static void store_does_not_read_a_plan_under_a_wrong_label(void **state)
     (void)state;
     add_job("mnli", "u1", NULL);
     add_plan("\"skyjob.dev/attempt\":\"2\"");
+    add_plan("\"skyjob.dev/attempt\":\"2147483647\"");
+    add_plan("\"skyjob.dev/attempt\":\"4294967297\""); /* 1, with 32 bits */
+    add_plan("\"skyjob.dev/attempt\":\"-1\"");
+    observe();
+    assert_int_equal(seen->n_plans, 0);
+    assert_false(seen->has_plan);
+}
+
+static void store_keeps_the_uid_of_a_plan(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    add_plan("\"skyjob.dev/attempt\":\"1\"");
     observe();
     assert_int_equal(seen->n_plans, 1);
-    assert_false(seen->has_plan);
+    assert_string_equal(seen->plan_uids[0], "c");
+}
+
+/* Owner, labels and even the name are right, since its maker can read them all. */
+static void store_counts_only_the_pod_whose_uid_the_status_has(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":2,\"stages\":[{\"stage\":1,\"podUID\":\"p0\"}]}");
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Failed\"}}");
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+    add_job("mnli", "u1", "{\"attempt\":2,\"stages\":[{\"stage\":1,\"podUID\":\"p1\"}]}");
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_STAGE);
+}
+
+static void store_counts_a_pod_that_was_created_until_it_is_another(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":2}");
+    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Pending\"}}");
+    n_touched = 0;
+    store_trust_pod(&store, "team", "mnli-r0-s1-a2", "another");
+    assert_int_equal(n_touched, 0);
+    store_trust_pod(&store, "team", "mnli-r0-s1-a2", "p1");
+    assert_int_equal(n_touched, 1);
+    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_STAGE);
+    change(store_change_pod, KUBE_MODIFIED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a2\",\"uid\":\"p2\"," OWNER
+           ",\"labels\":{\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":\"1\","
+           "\"skyjob.dev/attempt\":\"2\"}}}");
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+}
+
+static void store_shows_a_pod_that_has_taken_a_name_whatever_its_labels_say(void **state)
+{
+    struct seen_pod due = {.name = "mnli-r0-s0-a2", .role = POD_STAGE, .stage = 0, .attempt = 2};
+    static const char stranger[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s0-a2\",\"uid\":\"x\"}}";
+    struct json *json;
+
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":2}");
+    observe();
+    assert_int_equal(json_parse(stranger, strlen(stranger), &json, NULL), ERR_OK);
+    assert_int_equal(store_refuse_pod(&store, json, seen, &due, NULL), ERR_OK);
+    json_free(json);
+    change(store_change_pod, KUBE_MODIFIED, stranger);
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].role, POD_TAKEN);
+    assert_int_equal(seen->pods[0].stage, 0);
+    add_job("mnli", "u1", "{\"attempt\":3}"); /* whose pods have other names */
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+}
+
+static void add_claim(const char *name, const char *labels)
+{
+    char text[1024];
+
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"x\"," OWNER
+                   ",\"labels\":{%s}},\"status\":{\"phase\":\"Failed\"}}",
+                   name, labels);
+    change(store_change_pod, KUBE_ADDED, text);
+}
+
+static void store_leaves_out_pods_under_names_that_no_pod_of_the_job_has(void **state)
+{
+#define STAGE "\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":"
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":2}");
+    add_claim("fake", STAGE "\"1\",\"skyjob.dev/attempt\":\"2\"");
+    add_claim("mnli-r0-s1-a2", STAGE "\"0\",\"skyjob.dev/attempt\":\"2\"");
+    add_claim("mnli-r0-s64-a2", STAGE "\"64\",\"skyjob.dev/attempt\":\"2\"");
+    add_claim("mnli-r0-s1-a3", STAGE "\"1\",\"skyjob.dev/attempt\":\"3\"");
+    add_claim("mnli-r0-s1-a2147483647", STAGE "\"1\",\"skyjob.dev/attempt\":\"2147483647\"");
+    add_claim("mnli-probe-00000000", "\"skyjob.dev/role\":\"probe\"");
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+    add_job("mnli", "u1", NULL); /* no attempt is known: what is there may be ours, within reason */
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].attempt, 3);
+#undef STAGE
+}
+
+static void store_does_not_take_a_probe_for_another_nodes(void **state)
+{
+    static const char probe[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"q\"," OWNER
+        ",\"annotations\":{\"skyjob.dev/probed-node\":\"n2\"},"
+        "\"labels\":{\"skyjob.dev/role\":\"probe\",\"skyjob.dev/attempt\":\"7\"}},\"spec\":{"
+        "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{"
+        "\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":\"metadata.name\",\"operator\":\"In\","
+        "\"values\":[\"n1\"]}]}]}}}}}";
+    char name[NAMES_BYTES];
+    char text[1024];
+
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":1}");
+    names_probe_pod("mnli", "n2", name);
+    (void)snprintf(text, sizeof text, probe, name);
+    change(store_change_pod, KUBE_ADDED, text);
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+    names_probe_pod("mnli", "n1", name);
+    (void)snprintf(text, sizeof text, probe, name);
+    change(store_change_pod, KUBE_ADDED, text);
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+    assert_int_equal(seen->pods[0].attempt, 0);
+    store_trust_pod(&store, "team", name, "q");
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_PROBE);
+    assert_string_equal(seen->pods[0].node, "n1");
 }
 
 static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
@@ -376,6 +510,12 @@ int main(void)
         TEST(store_counts_what_others_request_of_a_node),
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
         TEST(store_does_not_read_a_plan_under_a_wrong_label),
+        TEST(store_keeps_the_uid_of_a_plan),
+        TEST(store_counts_only_the_pod_whose_uid_the_status_has),
+        TEST(store_counts_a_pod_that_was_created_until_it_is_another),
+        TEST(store_shows_a_pod_that_has_taken_a_name_whatever_its_labels_say),
+        TEST(store_leaves_out_pods_under_names_that_no_pod_of_the_job_has),
+        TEST(store_does_not_take_a_probe_for_another_nodes),
         TEST(store_wakes_waiting_jobs_when_a_node_really_changes),
         TEST(store_takes_a_new_job_of_the_same_name_for_another),
         TEST(store_refuses_objects_without_a_name),
