@@ -382,7 +382,7 @@ int worker_run(const struct worker_params *params)
     code = rc == ERR_OK                        ? WORKER_EXIT_DONE
            : w->cause == PROGRESS_CAUSE_CONFIG ? WORKER_EXIT_CONFIG
                                                : WORKER_EXIT_FAILED;
-    (void)!link_close(w->link, 0, NULL); /* after a failure there is nothing left to deliver */
+    link_abort(w->link, err.text); /* NULL after a success */
     control_close(w->control);
     server_close(w->health);
     score_deinit(&w->train.score);

@@ -9,6 +9,9 @@
 #include "base/crc32c.h"
 #include "wire/link_parts.h"
 
+#define SILENCE_S     15
+#define SILENCE_S_MAX 3600
+
 /* --- waiting: all with the lock --- */
 
 static struct timespec deadline_in(int timeout_ms)
@@ -62,6 +65,8 @@ static enum err_code check_params(const struct link_params *p, struct err *err)
         return err_set(err, ERR_INVALID, "port %d is none to listen on", p->listen_port);
     if (p->dial_timeout_ms < 0)
         return err_set(err, ERR_INVALID, "a negative dial timeout");
+    if (p->silence_s < 0 || p->silence_s > SILENCE_S_MAX)
+        return err_set(err, ERR_INVALID, "silence of %d s is out of range", p->silence_s);
     return ERR_OK;
 }
 
@@ -95,6 +100,8 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
         return err_set(err, ERR_NO_MEMORY, "no memory for the link");
     link->params = *params;
     link->params.listen_address = NULL; /* the caller's, and not needed any more after this */
+    if (link->params.silence_s == 0)
+        link->params.silence_s = SILENCE_S;
     init_waiting(link);
     edges_init(link);
     rc = link_io_start(link, params->listen_address, err);
@@ -443,4 +450,34 @@ enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
     link_io_stop(link);
     free_link(link);
     return rc;
+}
+
+static bool has_connection(const struct link *link)
+{
+    for (int i = 0; i < N_LINK_EDGES; i++)
+        if (link->edges[i].conn)
+            return true;
+    return false;
+}
+
+void link_abort(struct link *link, const char *why)
+{
+    struct timespec deadline = deadline_in(ABORT_MS);
+    char cause[ERR_TEXT_BYTES];
+
+    if (!link)
+        return;
+    pthread_mutex_lock(&link->lock);
+    (void)snprintf(cause, sizeof cause, "stage %d failed: %s", link->params.stage, why);
+    link_note_cause(link, cause);
+    link->closing = true;
+    link->aborting = true;
+    pthread_mutex_unlock(&link->lock);
+    link_io_wake(link);
+    pthread_mutex_lock(&link->lock);
+    while (has_connection(link) && wait_change(link, &deadline))
+        ;
+    pthread_mutex_unlock(&link->lock);
+    link_io_stop(link);
+    free_link(link);
 }

@@ -13,9 +13,10 @@
  *
  * An edge that is lost stays lost: closed, silent for 15 s, or a peer that breaks the protocol.
  * From then on every call on it fails and names the peer and the reason, after the messages that
- * had arrived whole were handed out. Strangers on the port (wrong protocol, key, job, attempt,
- * stage) are refused and counted and disturb no edge. Who does not prove that it has the key is not
- * told why, nor anything of the job.
+ * had arrived whole were handed out. A stage that ends because of a failure passes its cause on
+ * (link_abort()), and so do its neighbours: all stages report the one that failed first. Strangers
+ * on the port (wrong protocol, key, job, attempt, stage) are refused and counted and disturb no
+ * edge. Who does not prove that it has the key is not told why, nor anything of the job.
  *
  * The first stage has no FORWARD_IN and no BACKWARD_OUT, the last neither of the other two. A job
  * of one stage opens no link.
@@ -70,6 +71,7 @@ struct link_params {
     struct hmac_key key; /* without the same one on the other end there is no connection */
     struct link_limits limits;
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peers() */
+    int silence_s;       /* an edge is lost when its peer is silent for so long; 0: 15 */
     void *area;          /* LINK_AREA_ALIGN aligned; borrowed until link_close() */
     size_t area_bytes;   /* at least link_area_bytes() */
 };
@@ -167,5 +169,10 @@ void link_stats(struct link *link, struct link_stats *out);
  * longer than `timeout_ms`, or why an edge was lost with messages on it (ERR_IO, ERR_PROTOCOL).
  */
 MUST_CHECK enum err_code link_close(struct link *link, int timeout_ms, struct err *err);
+
+/* End after a failure: give the neighbours the cause, stop the IO thread and free the link. The
+ * cause is that of the first edge that was lost, if any, else "stage N failed: `why`". What is
+ * queued is dropped. NULL is allowed. Takes at most a second. */
+void link_abort(struct link *link, const char *why);
 
 #endif

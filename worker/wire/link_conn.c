@@ -235,7 +235,7 @@ static enum err_code hear_bye(struct conn *c, struct err *err)
     if (c->dialed && c->bye_told && total == edge->n_sent)
         edge->delivered = true;
     if (rc == ERR_OK)
-        edge_lose(c->link, edge, ERR_IO, "has closed the connection");
+        edge_end(c->link, edge);
     pthread_mutex_unlock(&c->link->lock);
     return rc;
 }
@@ -293,6 +293,15 @@ void conn_break(struct conn *c, const char *why)
         return;
     pthread_mutex_lock(&c->link->lock);
     edge_lose(c->link, c->edge, ERR_PROTOCOL, "broke the protocol: %s", why);
+    pthread_mutex_unlock(&c->link->lock);
+}
+
+void conn_peer_failed(struct conn *c, const char *cause)
+{
+    if (c->state != CONN_OPEN)
+        return;
+    pthread_mutex_lock(&c->link->lock);
+    edge_fail(c->link, c->edge, cause);
     pthread_mutex_unlock(&c->link->lock);
 }
 
@@ -482,6 +491,19 @@ bool conn_is_over(const struct conn *c)
     return c->dialed && c->state == CONN_OPEN && c->edge->delivered;
 }
 
+bool conn_is_aborted(const struct conn *c, char out_cause[static LINK_CLOSE_TEXT_MAX + 1])
+{
+    bool is_aborted;
+
+    if (c->state != CONN_OPEN)
+        return false;
+    pthread_mutex_lock(&c->link->lock);
+    is_aborted = c->link->aborting;
+    memcpy(out_cause, c->link->cause, sizeof c->link->cause);
+    pthread_mutex_unlock(&c->link->lock);
+    return is_aborted;
+}
+
 /* --- the end --- */
 
 static void plan_redial(struct conn *c, int64_t now_ms)
@@ -496,17 +518,22 @@ static void plan_redial(struct conn *c, int64_t now_ms)
                                                      : wait_ms;
     edge->redial_at_ms = now_ms + edge->redial_wait_ms;
     if (edge->redial_at_ms >= edge->dial_until_ms)
-        edge_lose(c->link, edge, ERR_TIMEOUT, "at %s port %d could not be reached: %s",
-                  edge->peer.host, edge->peer.port, c->why);
+        edge_lose(c->link, edge, ERR_TIMEOUT, "port %d could not be reached: %s", edge->peer.port,
+                  c->why);
 }
 
 void conn_gone(struct conn *c, int64_t now_ms)
 {
     struct link *link = c->link;
     struct edge *edge = c->edge;
+    int64_t silent_ms;
+    bool is_silent;
 
     if (c->state == CONN_FREE)
         return;
+    silent_ms = now_ms - c->heard_ms;
+    is_silent = c->why[0] == '\0' && c->state == CONN_OPEN &&
+                silent_ms > (int64_t)link->params.silence_s * 500;
     conn_say_why(c, "the connection broke");
     pthread_mutex_lock(&link->lock);
     if (!edge) {
@@ -517,6 +544,8 @@ void conn_gone(struct conn *c, int64_t now_ms)
             edge_unreserve(edge, c->slot);
         if (edge->state == EDGE_CONNECTING)
             plan_redial(c, now_ms);
+        else if (is_silent)
+            edge_lose(link, edge, ERR_IO, "was silent for %d s", (int)((silent_ms + 500) / 1000));
         else
             edge_lose(link, edge, ERR_IO, "is gone: %s", c->why);
     }

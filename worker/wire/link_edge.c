@@ -104,9 +104,33 @@ void edges_init(struct link *link)
     assert(at <= (uint8_t *)p->area + p->area_bytes);
 }
 
+/* --- the end --- */
+
+void link_note_cause(struct link *link, const char *cause)
+{
+    if (link->cause[0] == '\0')
+        (void)snprintf(link->cause, sizeof link->cause, "%s", cause);
+}
+
+/* The peer's address, which only the edge to it has; "" when it is not known yet. */
+static const char *host_of(const struct link *link, const struct edge *edge)
+{
+    bool is_next = edge->peer_stage > link->params.stage;
+
+    return link->edges[is_next ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT].peer.host;
+}
+
+static void end(struct link *link, struct edge *edge)
+{
+    edge->state = EDGE_LOST;
+    pthread_cond_broadcast(&link->changed);
+}
+
 void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
 {
-    char text[ERR_TEXT_BYTES];
+    const char *host = host_of(link, edge);
+    char text[ERR_TEXT_BYTES / 2];
+    char cause[ERR_TEXT_BYTES];
     va_list args;
 
     if (edge->state == EDGE_LOST)
@@ -114,9 +138,29 @@ void edge_lose(struct link *link, struct edge *edge, enum err_code code, const c
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    err_set(&edge->why, code, "%s edge: stage %d %s", edge_name(edge->id), edge->peer_stage, text);
-    edge->state = EDGE_LOST;
-    pthread_cond_broadcast(&link->changed);
+    (void)snprintf(cause, sizeof cause, "stage %d%s%.*s %s", edge->peer_stage,
+                   host[0] ? " at " : "", LINK_CLOSE_TEXT_MAX, host, text);
+    link_note_cause(link, cause);
+    err_set(&edge->why, code, "%s edge: %s", edge_name(edge->id), cause);
+    end(link, edge);
+}
+
+void edge_end(struct link *link, struct edge *edge)
+{
+    if (edge->state == EDGE_LOST)
+        return;
+    err_set(&edge->why, ERR_IO, "%s edge: stage %d has closed the connection", edge_name(edge->id),
+            edge->peer_stage);
+    end(link, edge);
+}
+
+void edge_fail(struct link *link, struct edge *edge, const char *cause)
+{
+    if (edge->state == EDGE_LOST)
+        return;
+    link_note_cause(link, cause);
+    err_set(&edge->why, ERR_IO, "%s", cause);
+    end(link, edge);
 }
 
 /* --- IN --- */

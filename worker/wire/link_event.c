@@ -57,6 +57,16 @@ static int hang_up(struct conn *c, enum lws_close_status status, const char *why
     return -1;
 }
 
+/* The stage has failed: give the peer the cause. Foreign text must not break a close frame. */
+static int abort_with(struct conn *c, char *cause)
+{
+    for (char *p = cause; *p; p++)
+        if (*p < ' ' || *p > '~')
+            *p = '?';
+    conn_say_why(c, "this stage has failed");
+    return hang_up(c, (enum lws_close_status)CLOSE_CAUSE, cause);
+}
+
 /* --- what libwebsockets reports --- */
 
 /* Somebody has connected: is there room for one more stranger? */
@@ -120,6 +130,7 @@ static int on_established(struct lws *wsi)
     if (!c || c->state != CONN_OPENING ||
         getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
         return -1;
+    c->heard_ms = clock_now_ms();
     conn_established(c, nonce);
     return 0;
 }
@@ -130,12 +141,22 @@ static int on_receive(struct lws *wsi, const void *bytes, size_t n)
 
     if (!c || c->state == CONN_CLOSING)
         return 0;
+    c->heard_ms = clock_now_ms();
     if (!lws_frame_is_binary(wsi)) {
         conn_break(c, "text instead of binary frames");
         return hang_up(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, conn_public_why(c));
     }
     if (n > 0 && conn_receive(c, bytes, n) != ERR_OK)
         return hang_up(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, conn_public_why(c));
+    return 0;
+}
+
+static int on_pong(struct lws *wsi)
+{
+    struct conn *c = conn_of(wsi);
+
+    if (c)
+        c->heard_ms = clock_now_ms();
     return 0;
 }
 
@@ -162,10 +183,13 @@ static int write_plain(struct lws *wsi, const struct chunk *chunk)
 static int on_writeable(struct lws *wsi)
 {
     struct conn *c = conn_of(wsi);
+    char cause[LINK_CLOSE_TEXT_MAX + 1];
     struct chunk chunk;
 
     if (!c || c->state == CONN_CLOSING || lws_partial_buffered(wsi))
         return 0;
+    if (conn_is_aborted(c, cause))
+        return abort_with(c, cause);
     if (conn_is_over(c)) {
         conn_say_why(c, "the goodbye was said");
         return hang_up(c, LWS_CLOSE_STATUS_NORMAL, "");
@@ -190,6 +214,8 @@ static int on_peer_close(struct lws *wsi, const char *in, size_t n)
         return 0;
     for (size_t i = 2; i < n && i - 2 < LINK_CLOSE_TEXT_MAX; i++)
         text[i - 2] = in[i] >= ' ' && in[i] <= '~' ? in[i] : '?';
+    if (text[0] && ((unsigned char)in[0] << 8 | (unsigned char)in[1]) == CLOSE_CAUSE)
+        conn_peer_failed(c, text);
     conn_say_why(c, text[0] ? "it hung up: %s" : "it hung up%s", text);
     return 0;
 }
@@ -226,6 +252,9 @@ int link_on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user,
     case LWS_CALLBACK_RECEIVE:
     case LWS_CALLBACK_CLIENT_RECEIVE:
         return on_receive(wsi, in, n);
+    case LWS_CALLBACK_RECEIVE_PONG:
+    case LWS_CALLBACK_CLIENT_RECEIVE_PONG:
+        return on_pong(wsi);
     case LWS_CALLBACK_SERVER_WRITEABLE:
     case LWS_CALLBACK_CLIENT_WRITEABLE:
         return on_writeable(wsi);

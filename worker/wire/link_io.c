@@ -13,8 +13,6 @@
 
 #define SUBPROTOCOL    "skyjob.v1"
 #define URL_PATH       "/skyjob"
-#define PING_AFTER_S   5
-#define HANGUP_AFTER_S 15
 #define HTTP_TIMEOUT_S 10
 #define FDS_MAX        64 /* of the context: the connections, the listener and its own */
 
@@ -25,11 +23,7 @@ struct link_io {
     bool stop; /* guarded by link.lock */
     lws_sorted_usec_list_t tick;
     struct lws_protocols protocols[2];
-};
-
-static const lws_retry_bo_t idle_policy = {
-    .secs_since_valid_ping = PING_AFTER_S,
-    .secs_since_valid_hangup = HANGUP_AFTER_S,
+    lws_retry_bo_t idle_policy; /* pings, and the end of a connection without answers */
 };
 
 /* --- the IO thread --- */
@@ -47,7 +41,7 @@ static void dial(struct link *link, struct edge *edge, int64_t now_ms)
         .path = URL_PATH,
         .protocol = SUBPROTOCOL,
         .alpn = "http/1.1",
-        .retry_and_idle_policy = &idle_policy,
+        .retry_and_idle_policy = &link->io->idle_policy,
         .opaque_user_data = c,
         /* TLS: .ssl_connection, and the check of the peer's name in on_established(). */
     };
@@ -67,7 +61,7 @@ static void tend_edge(struct link *link, struct edge *edge, int64_t now_ms, int6
 
     pthread_mutex_lock(&link->lock);
     due = edge->state == EDGE_CONNECTING && !edge->conn && edge->peer.port != 0 &&
-          (!link->closing || edge->n_queued > 0);
+          !link->aborting && (!link->closing || edge->n_queued > 0);
     pthread_mutex_unlock(&link->lock);
     if (!due)
         return;
@@ -79,6 +73,8 @@ static void tend_edge(struct link *link, struct edge *edge, int64_t now_ms, int6
 
 static void tend_conn(struct conn *c, int64_t now_ms, int64_t *next_ms)
 {
+    char cause[LINK_CLOSE_TEXT_MAX + 1];
+
     if (c->deadline_ms != 0 && now_ms >= c->deadline_ms)
         link_kill_later(c,
                         c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
@@ -86,7 +82,7 @@ static void tend_conn(struct conn *c, int64_t now_ms, int64_t *next_ms)
         *next_ms = c->deadline_ms;
     if (c->state != CONN_GREETING && c->state != CONN_OPEN)
         return;
-    if (conn_wants_to_write(c) || conn_is_over(c))
+    if (conn_wants_to_write(c) || conn_is_over(c) || conn_is_aborted(c, cause))
         lws_callback_on_writable(c->wsi);
 }
 
@@ -168,7 +164,7 @@ static enum err_code create_context(struct link *link, const char *listen_addres
         .protocols = io->protocols,
         .user = link,
         .pt_serv_buf_size = CHUNK_MAX_BYTES,
-        .retry_and_idle_policy = &idle_policy,
+        .retry_and_idle_policy = &io->idle_policy,
         .timeout_secs = HTTP_TIMEOUT_S,
         .connect_timeout_secs = DIAL_ATTEMPT_MS / 1000,
         .fd_limit_per_thread = FDS_MAX,
@@ -213,6 +209,10 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
     if (!io)
         return err_set(err, ERR_NO_MEMORY, "no memory for the IO thread");
     link->io = io;
+    io->idle_policy = (lws_retry_bo_t){
+        .secs_since_valid_ping = (uint16_t)((link->params.silence_s + 2) / 3),
+        .secs_since_valid_hangup = (uint16_t)link->params.silence_s,
+    };
     io->protocols[0] = (struct lws_protocols){.name = SUBPROTOCOL,
                                               .callback = link_on_event,
                                               .rx_buffer_size = CHUNK_MAX_BYTES,

@@ -29,12 +29,14 @@
 #define DIAL_ATTEMPT_MS   5000  /* from dialing to the first credit */
 #define DIAL_LAST_MS      1000  /* the same for an attempt when the time to dial runs out */
 #define CLOSING_MS        500   /* from the first word of an end to the end, without an answer */
+#define ABORT_MS          1000  /* the same for all connections, when a stage has failed */
 #define GREETING_MS       10000 /* from being accepted to a HELLO */
 #define REDIAL_MIN_MS     50    /* between two attempts, doubling ... */
 #define REDIAL_MAX_MS     1000  /* ... up to this */
 #define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not thrown out for another */
 
-#define LINK_CLOSE_TEXT_MAX 123 /* bytes of reason in a websocket's close frame */
+#define LINK_CLOSE_TEXT_MAX 123  /* bytes of reason in a websocket's close frame */
+#define CLOSE_CAUSE         4000 /* its status when the reason is the cause of a failure */
 
 #define LINK_CONNS_MAX (LINK_STRANGERS_MAX + N_LINK_EDGES)
 
@@ -115,6 +117,7 @@ struct conn {
     bool kill_asked;
     int64_t since_ms;
     int64_t deadline_ms; /* to reach the next state; 0: none */
+    int64_t heard_ms;    /* when the peer was heard last */
     char why[160];       /* how it ended, in words; empty: not said yet */
 
     struct reader reader;
@@ -146,6 +149,8 @@ struct link {
     bool peers_known;
     bool interrupted;
     bool closing;
+    bool aborting;
+    char cause[LINK_CLOSE_TEXT_MAX + 1]; /* why the first edge was lost; empty: none was */
     uint64_t n_refused;
 
     struct conn conns[LINK_CONNS_MAX]; /* the IO thread's */
@@ -164,9 +169,15 @@ size_t edges_area_bytes(const struct link_limits *limits, int stage, int n_stage
 /* Lay out the slots of all edges in the area. Before there are threads. */
 void edges_init(struct link *link);
 
-/* Lose the edge for good: the first reason stays. */
+/* Lose the edge for good: the first reason stays. It is also the link's cause, if the first. */
 void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* The peer has ended it in order, without a cause. */
+void edge_end(struct link *link, struct edge *edge);
+/* The peer has ended it because of `cause`, which may be a third stage's. */
+void edge_fail(struct link *link, struct edge *edge, const char *cause);
+/* Keep the first cause. */
+void link_note_cause(struct link *link, const char *cause);
 
 /* Reserve a free receive slot: its index, or -1 when the peer sent more than it was allowed. */
 int edge_reserve(struct edge *edge);
@@ -209,6 +220,9 @@ MUST_CHECK enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size
 /* The same end for bytes that never reached the codec. */
 void conn_break(struct conn *c, const char *why);
 
+/* The peer hangs up because of `cause`. */
+void conn_peer_failed(struct conn *c, const char *cause);
+
 /* Is there something to write? */
 bool conn_wants_to_write(const struct conn *c);
 
@@ -218,6 +232,8 @@ void conn_chunk_written(struct conn *c, const struct chunk *chunk);
 
 /* Have both sides said all they had to say, so that the dialer may hang up? */
 bool conn_is_over(const struct conn *c);
+/* Is the stage ending because of a failure? Then *out_cause is what the peer is sent. */
+bool conn_is_aborted(const struct conn *c, char out_cause[static LINK_CLOSE_TEXT_MAX + 1]);
 
 /* It is gone: tell the edge, count a stranger, free the entry. */
 void conn_gone(struct conn *c, int64_t now_ms);

@@ -271,7 +271,8 @@ static struct server servers[] = {
      "broke the protocol: a credit of 2"},
     {"link_loses_a_server_that_sends_tensors_the_wrong_way", send_tensors_the_wrong_way,
      ERR_PROTOCOL, "FORWARD frame is not expected"},
-    {"link_loses_a_server_that_dies", die_after_the_first_credit, ERR_IO, "stage 1 is gone"},
+    {"link_loses_a_server_that_dies", die_after_the_first_credit, ERR_IO,
+     "stage 1 at 127.0.0.1 is gone"},
 };
 
 static void *serve_all(void *arg)

@@ -279,15 +279,15 @@ static void link_interrupt_wakes_who_waits(void **state)
     stop(&s);
 }
 
-/* Be stage 1 in a process of its own: trade ports over `fd`, then wait to be killed. */
-static void be_stage_1(int fd)
+/* Be the last stage in a process of its own: trade ports over `fd`, then wait to be killed. */
+static void be_last_stage(int fd, int n_stages)
 {
     struct link_peer prev = {.host = "127.0.0.1"};
-    struct link_params p = params_of(1, 2);
+    struct link_params p = params_of(n_stages - 1, n_stages);
     struct link *link;
     int port;
 
-    p.area_bytes = link_area_bytes(&p.limits, 1, 2);
+    p.area_bytes = link_area_bytes(&p.limits, p.stage, n_stages);
     p.area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
     if (link_open(&p, &link, NULL) != ERR_OK)
         _exit(1);
@@ -316,7 +316,7 @@ static void link_notices_within_a_second_that_the_peer_was_killed(void **state)
     assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     child = fork(); /* no thread is running here */
     if (child == 0)
-        be_stage_1(fds[1]);
+        be_last_stage(fds[1], 2);
     open_stage(&s, 0, &p);
     port = link_port(s.links[0]);
     assert_int_equal(read(fds[0], &next.port, sizeof next.port), sizeof next.port);
@@ -327,11 +327,11 @@ static void link_notices_within_a_second_that_the_peer_was_killed(void **state)
     killed_ms = clock_now_ms();
     kill(child, SIGKILL);
     expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
-           "backward edge: stage 1 is gone");
+           "backward edge: stage 1 at 127.0.0.1 is gone");
     assert_true(clock_now_ms() - killed_ms < 1000);
     msg = (struct link_message){.kind = FRAME_STOP};
     expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
-           "forward edge: stage 1 is gone");
+           "forward edge: stage 1 at 127.0.0.1 is gone");
     rc = link_close(s.links[0], TIMEOUT_MS, NULL);
     assert_true(rc == ERR_OK || rc == ERR_IO); /* a frame may have been on its way */
     s.links[0] = NULL;
@@ -341,10 +341,83 @@ static void link_notices_within_a_second_that_the_peer_was_killed(void **state)
     stop(&s);
 }
 
+/* Stage 2 freezes. Stage 1 notices, ends, and gives stage 0 the cause that it has met. */
+static void link_names_the_stage_that_was_silent_first(void **state)
+{
+    struct link_peer last = {.host = "127.0.0.1"};
+    struct stages s = {.n = 2};
+    struct link_peer at[2];
+    struct link_message msg;
+    struct err err;
+    pid_t child;
+    int fds[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    child = fork(); /* no thread is running here */
+    if (child == 0)
+        be_last_stage(fds[1], 3);
+    for (int i = 0; i < 2; i++) {
+        struct link_params p = params_of(i, 3);
+
+        p.silence_s = 3;
+        open_stage(&s, i, &p);
+        at[i] = peer_at(s.links[i]);
+    }
+    assert_int_equal(read(fds[0], &last.port, sizeof last.port), sizeof last.port);
+    assert_int_equal(write(fds[0], &at[1].port, sizeof at[1].port), sizeof at[1].port);
+    assert_int_equal(link_set_peers(s.links[0], &at[1], NULL, NULL), ERR_OK);
+    assert_int_equal(link_set_peers(s.links[1], &last, &at[0], NULL), ERR_OK);
+    wait_ready(&s);
+
+    kill(child, SIGSTOP);
+    expect(link_recv(s.links[1], LINK_BACKWARD_IN, 2 * TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "stage 2 at 127.0.0.1 was silent for ");
+    link_abort(s.links[1], err.text);
+    s.links[1] = NULL;
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "stage 2 at 127.0.0.1 was silent for ");
+    assert_null(strstr(err.text, "stage 1"));
+    msg = (struct link_message){.kind = FRAME_STOP};
+    expect(send_until_it_fails(s.links[0], &msg, &err), ERR_IO, &err,
+           "stage 2 at 127.0.0.1 was silent for ");
+    link_abort(s.links[0], err.text);
+    s.links[0] = NULL;
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    close(fds[0]);
+    close(fds[1]);
+    stop(&s);
+}
+
+static void link_abort_gives_all_stages_the_cause(void **state)
+{
+    struct link_message msg;
+    struct stages s;
+    struct err err;
+
+    (void)state;
+    start_ready(&s, 3);
+    link_abort(s.links[2], "caf\xc3\xa9 is full");
+    s.links[2] = NULL;
+    expect(link_recv(s.links[1], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "stage 2 failed: caf?? is full");
+    link_abort(s.links[1], err.text);
+    s.links[1] = NULL;
+    expect(link_recv(s.links[0], LINK_BACKWARD_IN, TIMEOUT_MS, &msg, &err), ERR_IO, &err,
+           "stage 2 failed: caf?? is full");
+    assert_null(strstr(err.text, "stage 1"));
+    link_abort(s.links[0], err.text);
+    s.links[0] = NULL;
+    link_abort(NULL, "no link");
+    stop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_notices_within_a_second_that_the_peer_was_killed),
+        cmocka_unit_test(link_names_the_stage_that_was_silent_first),
         cmocka_unit_test(link_open_refuses_parameters_out_of_range),
         cmocka_unit_test(link_open_refuses_a_port_that_is_in_use),
         cmocka_unit_test(link_set_peers_wants_exactly_the_neighbours_there_are),
@@ -357,6 +430,7 @@ int main(void)
         cmocka_unit_test(link_close_says_when_messages_were_not_taken),
         cmocka_unit_test(link_close_of_a_receiver_is_told_to_the_sender),
         cmocka_unit_test(link_close_accepts_no_link),
+        cmocka_unit_test(link_abort_gives_all_stages_the_cause),
         cmocka_unit_test(link_interrupt_wakes_who_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
