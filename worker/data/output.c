@@ -92,6 +92,23 @@ static enum err_code write_claim(const struct output *o, struct err *err)
     return rc;
 }
 
+enum err_code output_find_claim(const struct output *o, struct err *err)
+{
+    struct json *claim = NULL;
+    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &claim, err);
+    bool is_found = rc == ERR_OK && strcmp(json_string(json_get(claim, "uid"), ""), o->uid) == 0 &&
+                    json_int(json_get(claim, "attempt"), 0) >= o->attempt;
+
+    json_free(claim);
+    if (is_found)
+        return ERR_OK;
+    return err_set(
+        err, ERR_AGAIN,
+        "output folder %.200s is not the one that stage 0 writes to; all stages need the "
+        "same volume (ReadWriteMany)",
+        o->folder);
+}
+
 /* ERR_CONFLICT when a newer attempt of the job has claimed the folder, or another job, which began
  * later if this one has left its claim before (`is_ours`). */
 static enum err_code check_claim(const struct output *o, bool is_ours, struct err *err)
@@ -127,8 +144,8 @@ static enum err_code check_space(const struct output *o, const struct output_par
     struct statvfs fs;
     int64_t free_bytes;
 
-    if (statvfs(o->aside, &fs) != 0)
-        return file_error(err, "look up the free space of", o->aside);
+    if (statvfs(o->folder, &fs) != 0)
+        return file_error(err, "look up the free space of", o->folder);
     if (fs.f_blocks == 0)
         return ERR_OK; /* a file system that does not report its size */
     free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
@@ -146,8 +163,8 @@ static enum err_code check_writing(const struct output *o, int stage, struct err
     char path[PATH_MAX];
     enum err_code rc;
 
-    (void)snprintf(name, sizeof name, ".check-%d", stage);
-    rc = folder_path(o->aside, name, path, err);
+    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(o->uid), stage);
+    rc = folder_path(o->folder, name, path, err);
     if (rc == ERR_OK)
         rc = file_write(path, "x", 1, err);
     if (rc == ERR_OK && unlink(path) != 0)
@@ -155,7 +172,7 @@ static enum err_code check_writing(const struct output *o, int stage, struct err
     return rc;
 }
 
-static enum err_code make_folders(struct output *o, const struct output_params *p, struct err *err)
+static enum err_code make_folder(struct output *o, const struct output_params *p, struct err *err)
 {
     char name[NAME_BYTES];
     enum err_code rc = folder_make(p->folder, err);
@@ -164,18 +181,14 @@ static enum err_code make_folders(struct output *o, const struct output_params *
     (void)snprintf(o->folder, sizeof o->folder, "%s", p->folder);
     (void)snprintf(o->uid, sizeof o->uid, "%s", p->uid);
     folder_name(p->uid, p->attempt, name);
-    if (rc == ERR_OK)
-        rc = folder_path(p->folder, name, o->aside, err);
-    if (rc == ERR_OK)
-        rc = folder_make(o->aside, err);
-    return rc;
+    return rc == ERR_OK ? folder_path(p->folder, name, o->aside, err) : rc;
 }
 
 enum err_code output_open(struct output *out, const struct output_params *params, struct err *err)
 {
     struct err why = {.text = ""};
     struct output o;
-    enum err_code rc = make_folders(&o, params, &why);
+    enum err_code rc = make_folder(&o, params, &why);
 
     if (rc == ERR_OK)
         rc = check_writing(&o, params->stage, &why);

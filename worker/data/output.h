@@ -31,15 +31,15 @@ struct output_params {
 
 struct output {
     char folder[PATH_MAX];
-    char aside[PATH_MAX]; /* where the attempt writes */
+    char aside[PATH_MAX]; /* where the attempt writes; made by the first stage that does */
     char uid[OUTPUT_UID_BYTES];
     int attempt;
     bool is_complete; /* every file of the model was there when publishing began */
 };
 
-/* Check that the output can be written before hours are spent on training: make the folder of the
- * attempt, remove those of earlier attempts of the job, write a small file and compare the free
- * space. A quota may still be exceeded later. Stage 0 also leaves the claim.
+/* Check that the output can be written before hours are spent on training: make the folder,
+ * remove what earlier attempts of the job left, write a small file and compare the free space. A
+ * quota may still be exceeded later. Stage 0 also leaves the claim.
  *
  * Returns ERR_DENIED, ERR_NOT_FOUND or ERR_INVALID when the path can never be written; ERR_LIMIT
  * for too little space; ERR_CONFLICT when a newer attempt of the job has the folder; ERR_IO,
@@ -47,6 +47,10 @@ struct output {
  */
 MUST_CHECK enum err_code output_open(struct output *out, const struct output_params *params,
                                      struct err *err);
+
+/* For stages other than 0, once the leader has left its claim: is this the folder that it writes
+ * to? ERR_AGAIN when the claim is not there (yet: some network file systems show it late). */
+MUST_CHECK enum err_code output_find_claim(const struct output *o, struct err *err);
 
 /* Put the attempt's files into place, the `n_stages` shards and all else that lies beside them, and
  * remove what an older model left. At no time does an index, or a model.safetensors, lie there over

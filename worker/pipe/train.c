@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -11,7 +12,8 @@
 #include "pipe/pass.h"
 #include "pipe/schedule.h"
 
-#define SMOOTHING 0.1 /* share of the newest step in the averages that are shown */
+#define CLAIM_WAIT_S 60  /* network file systems cache what they did not find */
+#define SMOOTHING    0.1 /* share of the newest step in the averages that are shown */
 
 size_t train_meta_bytes(const struct plan *plan)
 {
@@ -331,6 +333,23 @@ static enum err_code agree(struct train *t, struct err *err)
                          0, err);
 }
 
+/* The leader left its claim before it sent the facts of the run. Files of stages that write to
+ * other volumes could never be published. */
+static enum err_code check_output(const struct train *t, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    if (!t->output || t->stage->is_first)
+        return ERR_OK;
+    for (int i = 0; i < CLAIM_WAIT_S; i++) {
+        rc = output_find_claim(t->output, err);
+        if (rc != ERR_AGAIN)
+            return rc;
+        (void)sleep(1);
+    }
+    return rc;
+}
+
 static bool is_evaluation_due(const struct train *t, int64_t steps_done)
 {
     int every = t->plan->spec.training.evaluate_every;
@@ -343,6 +362,8 @@ enum err_code train_run(struct train *t, struct err *err)
     enum err_code rc = agree(t, err);
 
     t->cpu_milli = cpu_allowed_milli();
+    if (rc == ERR_OK)
+        rc = check_output(t, err);
     if (rc == ERR_OK && t->stage->is_last)
         rc = score_init(&t->score, &t->plan->spec, &t->facts, err);
     for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {

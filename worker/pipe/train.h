@@ -8,6 +8,7 @@
 #ifndef PIPE_TRAIN_H
 #define PIPE_TRAIN_H
 
+#include "data/output.h"
 #include "pipe/board.h"
 #include "pipe/exchange.h"
 #include "pipe/feed.h"
@@ -22,6 +23,7 @@ struct train {
     struct stage *stage;
     struct feed *feed; /* the head's; NULL for the others */
     struct board *board;
+    const struct output *output; /* borrowed; NULL: it is not kept */
     struct exchange exchange;
     char *meta;                 /* message_max_bytes() for writing one message */
     struct progress progress;   /* what was posted last */

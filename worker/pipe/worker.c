@@ -273,6 +273,7 @@ static enum err_code train(struct worker *w, struct err *err)
     w->train.board = &w->board;
     w->train.exchange.link = w->link;
     w->train.meta = w->meta;
+    w->train.output = w->params->output_dir ? &w->output : NULL;
     board_set_ready(&w->board, true);
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
         LOG_I("memoryMiB", w->stage.slab.size >> 20), LOG_S("blas", w->train.progress.blas));

@@ -54,7 +54,13 @@ static bool exists(const char *path)
     return stat(path, &st) == 0;
 }
 
-static void output_makes_a_folder_of_the_attempt(void **state)
+/* As a stage that writes does. */
+static void make_aside(const struct output *o)
+{
+    assert_true(mkdir(o->aside, 0755) == 0 || errno == EEXIST);
+}
+
+static void output_is_checked_without_leaving_anything(void **state)
 {
     char folder[PATH_MAX];
     struct output_params p = params_of(folder);
@@ -62,16 +68,12 @@ static void output_makes_a_folder_of_the_attempt(void **state)
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("model"));
+    p.stage = 1;
     assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
     assert_string_equal(o.folder, folder);
     assert_memory_equal(o.aside, folder, strlen(folder));
     assert_string_equal(o.aside + strlen(o.aside) - 3, "-a3");
-    assert_int_equal(rmdir(o.aside), 0); /* it is empty */
-    /* Stages come in any order. */
-    p.stage = 1;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
-    p.stage = 0;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(rmdir(folder), 0); /* it is empty */
 }
 
 static void output_removes_what_earlier_attempts_of_the_job_left(void **state)
@@ -85,21 +87,23 @@ static void output_removes_what_earlier_attempts_of_the_job_left(void **state)
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("left"));
     p.attempt = 2;
     assert_int_equal(output_open(&earlier, &p, NULL), ERR_OK);
+    make_aside(&earlier);
     (void)snprintf(path, sizeof path, "%s/model.safetensors.part", earlier.aside);
     assert_int_equal(file_write(path, "half", 4, NULL), ERR_OK);
     p.attempt = 11;
     p.uid = "another job";
     assert_int_equal(output_open(&other, &p, NULL), ERR_OK);
+    make_aside(&other);
     p.uid = UID;
     p.attempt = 4;
     p.stage = 1; /* leaves no claim */
     assert_int_equal(output_open(&later, &p, NULL), ERR_OK);
+    make_aside(&later);
     p.attempt = 3;
     assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
     assert_false(exists(earlier.aside));
     assert_true(exists(later.aside));
     assert_true(exists(other.aside));
-    assert_true(exists(o.aside));
 }
 
 static void output_that_cannot_be_written_says_what_to_do(void **state)
@@ -112,7 +116,7 @@ static void output_that_cannot_be_written_says_what_to_do(void **state)
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_text("file", "not a folder"));
     assert_int_equal(output_open(&o, &p, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "/file cannot be written: create folder"));
+    assert_non_null(strstr(err.text, "/file cannot be written: create"));
     assert_non_null(strstr(err.text, "make it writable for user"));
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("no/parent"));
     assert_int_equal(output_open(&o, &p, &err), ERR_NOT_FOUND);
@@ -130,6 +134,28 @@ static void output_without_enough_space_says_how_much_is_missing(void **state)
     p.bytes = (int64_t)1 << 60;
     assert_int_equal(output_open(&o, &p, &err), ERR_LIMIT);
     assert_non_null(strstr(err.text, "MiB are free, 1154487209180 MiB are needed"));
+}
+
+static void output_of_a_stage_knows_the_folder_of_the_leader(void **state)
+{
+    char folder[PATH_MAX];
+    struct output_params p = params_of(folder);
+    struct output o;
+    struct err err = {0};
+
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "%s", scratch_path("claimed"));
+    p.stage = 1;
+    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_find_claim(&o, &err), ERR_AGAIN);
+    assert_non_null(strstr(err.text, "is not the one that stage 0 writes to"));
+    p.stage = 0;
+    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_find_claim(&o, NULL), ERR_OK);
+    p.attempt++;
+    p.stage = 1;
+    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_find_claim(&o, NULL), ERR_AGAIN); /* it is an earlier attempt's */
 }
 
 /* --- publishing --- */
@@ -180,6 +206,7 @@ static void write_run(const struct output *o, const char *run, int n_stages)
     char text[64];
     char shard[EXPORT_SHARD_BYTES];
 
+    make_aside(o);
     for (size_t i = 0; i < N_ONCE; i++)
         write_in(o->aside, once[i], run);
     for (int s = 0; s < n_stages; s++) {
@@ -342,8 +369,7 @@ static void output_is_published_only_by_the_current_attempt(void **state)
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("fenced"));
     open_attempt(&stale, folder, UID, 1);
     publish_run(folder, UID, 2, "second", 2);
-    assert_int_equal(mkdir(stale.aside, 0755), 0); /* its worker has not noticed */
-    write_run(&stale, "first", 2);
+    write_run(&stale, "first", 2); /* its worker has not noticed */
     assert_int_equal(output_publish(&stale, 2, &err), ERR_CONFLICT);
     assert_non_null(strstr(err.text, "attempt 2 of this job has taken over"));
     check_run(folder, "second", 2);
@@ -363,10 +389,11 @@ static void output_is_published_only_by_the_current_attempt(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(output_makes_a_folder_of_the_attempt),
+        cmocka_unit_test(output_is_checked_without_leaving_anything),
         cmocka_unit_test(output_removes_what_earlier_attempts_of_the_job_left),
         cmocka_unit_test(output_that_cannot_be_written_says_what_to_do),
         cmocka_unit_test(output_without_enough_space_says_how_much_is_missing),
+        cmocka_unit_test(output_of_a_stage_knows_the_folder_of_the_leader),
         cmocka_unit_test(output_is_never_a_mixture_wherever_publishing_stops),
         cmocka_unit_test(output_of_fewer_stages_leaves_no_old_shards),
         cmocka_unit_test(output_is_not_published_when_a_file_of_the_model_is_missing),

@@ -286,7 +286,7 @@ static void save_reports_a_neighbour_that_is_gone_as_lost(void **state)
     assert_int_not_equal(r->sides[0].rc, ERR_OK);
     assert_true(r->sides[0].train.exchange.is_lost);
     assert_false(has(r, "config.json"));
-    assert_true(has_aside(r));
+    assert_true(has_aside(r)); /* nothing is lost */
     run_free(r);
 }
 
