@@ -180,6 +180,38 @@ from_model() { # from_model WORDS COMMAND...: start from the trained model after
     cat "$work/model.log"
     [ "$rc" -eq 2 ] && grep -q -- "$words" "$work/model.log"
 }
+# A head of 3 labels and 64 hidden elements ends the file: its rows from the last to the first.
+reversed() {
+    local good=$work/classes-1/model.safetensors row
+    {
+        head -c -780 "$good"
+        for row in 2 1 0; do tail -c 780 "$good" | tail -c +$((row * 256 + 1)) | head -c 256; done
+        for row in 2 1 0; do tail -c 12 "$good" | tail -c +$((row * 4 + 1)) | head -c 4; done
+    } >"$work/model/model.safetensors"
+    sed -i 's/contradiction/other/g; s/entailment/contradiction/g; s/other/entailment/g' "$work/model/config.json"
+}
+same_labels() { # a run that hardly learns judges like the one whose model it starts from
+    local name
+    sed 's/steps: 6/steps: 1/; s/"0.05"/"1e-9"/' "$work/classes.yaml" >"$work/again.yaml"
+    for name in kept reversed; do
+        rm -rf "$work/model"
+        cp -r "$work/classes-1" "$work/model"
+        [ $name = kept ] || reversed
+        timeout 120 "$bin/kubectl-skyjob" run -f "$work/again.yaml" --workers cpu=1 --data "$rows" \
+            --model "$work/model" >"$work/$name.log" 2>&1 || { cat "$work/$name.log"; return 1; }
+        judged $name
+    done
+    ! cmp -s "$work/classes-1/model.safetensors" "$work/model/model.safetensors" &&
+        [ "$(judged kept | grep accuracy)" = "$(judged reversed | grep accuracy)" ] &&
+        [ "$(judged kept | grep accuracy)" = "$(judged classes-1 | grep accuracy)" ]
+}
+check 'a model that numbers its labels the other way round is judged the same' same_labels
+other_labels() { sed -i 's/entailment/yes/g' "$work/model/config.json"; }
+check 'a model of other labels is refused with both lists' from_model 'labels contradiction, neutral, yes; the task has contradiction, neutral, entailment' other_labels
+cased() { sed -i 's/"do_lower_case": *true/"do_lower_case":false/' "$work/model/tokenizer_config.json" &&
+    sed -i 's/model: {/&case: Uncased, /' "$work/classes.yaml"; }
+check 'a cased model is not lower-cased' from_model 'leave spec.model.case out' cased
+sed -i 's/case: Uncased, //' "$work/classes.yaml"
 cut_short() { truncate -s -100 "$work/model/model.safetensors"; }
 too_long() { echo rest >>"$work/model/model.safetensors"; }
 no_number() { printf '\xff\xff\xff\x7f' | dd of="$work/model/model.safetensors" bs=1 conv=notrunc \
