@@ -91,7 +91,7 @@ class Task:
         adamw = torch.optim.AdamW([{"params": matrices, "weight_decay": decay},
                                    {"params": rest, "weight_decay": 0.0}],
                                   lr=float(o.get("learningRate", "2e-5")), eps=1e-8)
-        warmup = math.floor(float(self.how.get("warmupRatio", "0.1")) * total)
+        warmup = math.ceil(float(self.how.get("warmupRatio", "0.1")) * total)
 
         def rate(step):
             if step < warmup:
@@ -103,7 +103,7 @@ class Task:
     def fit(self):
         size, epochs = self.how.get("batchSize", 32), self.how.get("epochs", 3)
         seed, limit = self.how.get("seed", 42), float(self.how.get("maxGradNorm", "1.0"))
-        per_epoch = len(self.train) // size
+        per_epoch = math.ceil(len(self.train) / size)
         total = self.how.get("steps", epochs * per_epoch)
         adamw, schedule = self.optimizer(total)
         self.model.eval()  # no dropout
