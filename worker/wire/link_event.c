@@ -1,6 +1,8 @@
 #include <assert.h>
+#include <netdb.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
 #include "wire/link_lws.h"
@@ -69,9 +71,32 @@ static int abort_with(struct conn *c, char *cause)
 
 /* --- what libwebsockets reports --- */
 
-/* Somebody has connected: is there room for one more stranger? */
-static int on_knock(struct link *link)
+/* Does this socket come from an address where a neighbour is? Names are not looked up. */
+static bool is_from_neighbour(struct link *link, int fd)
 {
+    struct sockaddr_storage from;
+    socklen_t n = sizeof from;
+    char host[NI_MAXHOST];
+    const char *address = host;
+    bool found = false;
+
+    if (getpeername(fd, (struct sockaddr *)&from, &n) != 0 ||
+        getnameinfo((struct sockaddr *)&from, n, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
+        return false;
+    if (strncmp(host, "::ffff:", 7) == 0 && strchr(host, '.'))
+        address = host + 7;
+    pthread_mutex_lock(&link->lock);
+    for (int i = 0; i < N_LINK_EDGES; i++)
+        found = found || strcmp(link->edges[i].peer.host, address) == 0;
+    pthread_mutex_unlock(&link->lock);
+    return found;
+}
+
+/* A new connection: is there room for one more stranger? Those from a neighbour's address have
+ * places of their own, so that no flood from elsewhere keeps the neighbour out. */
+static int on_knock(struct link *link, int fd)
+{
+    bool is_neighbour = is_from_neighbour(link, fd);
     int64_t now_ms = clock_now_ms();
     struct conn *oldest = NULL;
     int n_strangers = 0;
@@ -79,17 +104,18 @@ static int on_knock(struct link *link)
     for (int i = 0; i < LINK_CONNS_MAX; i++) {
         struct conn *c = &link->conns[i];
 
-        if (!is_stranger(c))
+        if (!is_stranger(c) || c->is_from_neighbour != is_neighbour)
             continue;
         n_strangers++;
         if (!oldest || c->since_ms < oldest->since_ms)
             oldest = c;
     }
-    if (n_strangers < LINK_STRANGERS_MAX)
+    link->knocks_as_neighbour = is_neighbour;
+    if (n_strangers < (is_neighbour ? LINK_NEIGHBOURS_MAX : LINK_STRANGERS_MAX))
         return 0;
     /* A neighbour dials again soon; make room for it. */
     if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
-        link_kill_later(oldest, "somebody else wanted in");
+        link_kill_later(oldest, "evicted: too many unauthenticated connections");
     pthread_mutex_lock(&link->lock);
     link->n_refused++;
     pthread_mutex_unlock(&link->lock);
@@ -106,6 +132,7 @@ static int on_accepted(struct link *link, struct lws *wsi)
     if (!c)
         return -1; /* cannot be: on_knock() counts */
     conn_init(c, link, NULL, clock_now_ms());
+    c->is_from_neighbour = link->knocks_as_neighbour;
     c->wsi = wsi;
     lws_set_opaque_user_data(wsi, c);
     return 0;
@@ -239,7 +266,7 @@ int link_on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user,
     (void)user;
     switch (reason) {
     case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
-        return on_knock(link);
+        return on_knock(link, (int)(intptr_t)in);
     case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
         return on_accepted(link, wsi);
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:

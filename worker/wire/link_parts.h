@@ -38,7 +38,8 @@
 #define LINK_CLOSE_TEXT_MAX 123  /* bytes of reason in a websocket's close frame */
 #define CLOSE_CAUSE         4000 /* its status when the reason is the cause of a failure */
 
-#define LINK_CONNS_MAX (LINK_STRANGERS_MAX + N_LINK_EDGES)
+#define LINK_NEIGHBOURS_MAX 8 /* strangers from the addresses of neighbours, beside the others */
+#define LINK_CONNS_MAX      (LINK_STRANGERS_MAX + LINK_NEIGHBOURS_MAX + N_LINK_EDGES)
 
 /* --- an edge --- */
 
@@ -114,6 +115,7 @@ struct conn {
     struct edge *edge; /* dialed: always; accepted: from HELLO on */
     struct lws *wsi;
     bool dialed;
+    bool is_from_neighbour; /* accepted, from an address where a neighbour is */
     bool kill_asked;
     int64_t since_ms;
     int64_t deadline_ms; /* to reach the next state; 0: none */
@@ -153,7 +155,8 @@ struct link {
     char cause[LINK_CLOSE_TEXT_MAX + 1]; /* why the first edge was lost; empty: none was */
     uint64_t n_refused;
 
-    struct conn conns[LINK_CONNS_MAX]; /* the IO thread's */
+    struct conn conns[LINK_CONNS_MAX]; /* the IO thread's, like the next */
+    bool knocks_as_neighbour;          /* the connection that is being accepted */
     struct link_io *io;
 };
 

@@ -1,8 +1,14 @@
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "raw_peer.h"
+
+#define FLOOD_SOCKETS 200
+
+static atomic_bool flood_stops;
 
 /* --- strangers on the port of a stage whose edges are in use --- */
 
@@ -439,6 +445,54 @@ static void link_lets_a_neighbour_in_while_strangers_hold_all_places(void **stat
     stop(&s);
 }
 
+/* Connections from another address, as fast as they can be made, none of which says a word. */
+static void *flood(void *port)
+{
+    struct sockaddr_in from = {.sin_family = AF_INET,
+                               .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 8)};
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t) * (int *)port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fds[FLOOD_SOCKETS];
+
+    memset(fds, -1, sizeof fds);
+    for (size_t i = 0; !atomic_load(&flood_stops); i = (i + 1) % FLOOD_SOCKETS) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)bind(fds[i], (struct sockaddr *)&from, sizeof from);
+        (void)connect(fds[i], (struct sockaddr *)&to, sizeof to);
+        usleep(100);
+    }
+    for (size_t i = 0; i < FLOOD_SOCKETS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return NULL;
+}
+
+static void link_lets_a_neighbour_in_through_a_flood_of_strangers(void **state)
+{
+    struct link_peer next;
+    pthread_t thread;
+    struct stages s;
+    int port;
+
+    (void)state;
+    start(&s, 2);
+    port = link_port(s.links[1]);
+    next = peer_at(s.links[1]);
+    atomic_store(&flood_stops, false);
+    assert_int_equal(pthread_create(&thread, NULL, flood, &port), 0);
+    while (n_refused(s.links[1]) < 100)
+        usleep(1000);
+    connect_stage(&s, 1); /* from now on it knows its neighbour */
+    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    wait_ready(&s);
+    atomic_store(&flood_stops, true);
+    pthread_join(thread, NULL);
+    stop(&s);
+}
+
 int main(void)
 {
     enum { N_STRANGERS = sizeof strangers / sizeof strangers[0] };
@@ -446,6 +500,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_challenges_with_a_new_nonce_and_says_nothing_else),
         cmocka_unit_test(link_lets_a_neighbour_in_while_strangers_hold_all_places),
+        cmocka_unit_test(link_lets_a_neighbour_in_through_a_flood_of_strangers),
     };
 
     for (int i = 0; i < N_STRANGERS; i++)
