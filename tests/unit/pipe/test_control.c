@@ -1,6 +1,9 @@
 #include "pipe/control.h"
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
 #include "base/clock.h"
 #include "client.h"
@@ -8,6 +11,8 @@
 
 #define ADDRESS "127.0.0.1"
 #define N_SLOW  200
+#define N_MORE  1000
+#define N_FLOOD 300
 
 #define TABLE                                                                                      \
     "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
@@ -28,6 +33,7 @@ struct fixture {
 };
 
 static struct fixture f;
+static atomic_bool flood_stops;
 
 static int set_up(void **state)
 {
@@ -221,6 +227,67 @@ static void control_answers_the_operator_through_200_slow_connections(void **sta
     let_go(fds, N_SLOW);
 }
 
+static void control_answers_the_operator_through_1000_slow_connections(void **state)
+{
+    struct rlimit limit;
+    int fds[N_MORE];
+    int64_t start_ms;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    hold(f.port, fds, N_MORE);
+    start_ms = clock_now_ms();
+    assert_int_equal(get("/v1/status"), 200);
+    assert_int_equal(health("/healthz"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS);
+    let_go(fds, N_MORE);
+}
+
+/* Connections as fast as they can be made, some with the beginning of a request. */
+static void *flood(void *unused)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)f.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fds[N_FLOOD];
+
+    (void)unused;
+    memset(fds, -1, sizeof fds);
+    for (size_t i = 0; !atomic_load(&flood_stops); i = (i + 1) % N_FLOOD) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fds[i], (struct sockaddr *)&to, sizeof to);
+        if (i % 2)
+            (void)!send(fds[i], "GET /", 5, MSG_NOSIGNAL);
+        usleep(100);
+    }
+    for (size_t i = 0; i < N_FLOOD; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return NULL;
+}
+
+/* The operator would call again: one of a few calls is enough. */
+static void control_answers_the_operator_through_a_flood_of_connections(void **state)
+{
+    pthread_t thread;
+    int status = 0;
+
+    (void)state;
+    atomic_store(&flood_stops, false);
+    assert_int_equal(pthread_create(&thread, NULL, flood, NULL), 0);
+    usleep(200000);
+    for (int i = 0; i < 4 && status != 200; i++)
+        status = get("/v1/status");
+    assert_int_equal(status, 200);
+    assert_int_equal(health("/healthz"), 200);
+    atomic_store(&flood_stops, true);
+    pthread_join(thread, NULL);
+}
+
 static void health_answers_through_200_slow_connections_on_either_port(void **state)
 {
     int fds[2 * N_SLOW];
@@ -251,6 +318,8 @@ int main(void)
         TEST(control_survives_garbage_and_oversize),
         TEST(health_is_ready_only_when_connected_and_tells_nothing_else),
         TEST(control_answers_the_operator_through_200_slow_connections),
+        TEST(control_answers_the_operator_through_1000_slow_connections),
+        TEST(control_answers_the_operator_through_a_flood_of_connections),
         TEST(health_answers_through_200_slow_connections_on_either_port),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
