@@ -111,6 +111,14 @@ static enum err_code make_key(struct pipeline *p, struct err *err)
     return rc;
 }
 
+static void remove_key(const struct pipeline *p)
+{
+    char path[PIPELINE_PATH_BYTES];
+
+    path_of_key(p, path);
+    (void)unlink(path);
+}
+
 /* `argv` has room for two more and ends with NULL. */
 static void add_folder(const char **argv, const char *option, const char *folder)
 {
@@ -300,6 +308,7 @@ enum err_code pipeline_run(const struct pipeline_params *params, struct progress
     if (rc == ERR_OK && p.first_failed >= 0)
         rc = explain_failure(&p, err); /* before the others are ended: that is not their fault */
     child_stop(p.children, p.n_stages, params->throttle);
+    remove_key(&p); /* the folder may be kept, for its logs */
     if (rc == ERR_OK && !read_last_words(&p, 0, out_head))
         rc = err_set(err, ERR_IO, "stage 0 is done but left no last words in %s", params->folder);
     fleet_free(p.fleet);
