@@ -197,6 +197,23 @@ ignores_strangers() { # no answer without the key, which is nowhere but in its S
     [ ${#key} = 64 ] && completes alien && attempt_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
         ! kubectl get sj,pods,configmaps,events -o yaml | grep -q "$key"
 }
+attacked_early() { # a peer table of someone else comes first, and idle connections fill the control ports
+    steps=60 job early "$stages3" && until_true 20 has_pods early 3 || return
+    kill -STOP "$operator"
+    local ip attackers=() rc=0 peer='{"host":"127.0.0.9","port":1}'
+    until_true 20 have_addresses 3 || rc=1
+    for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
+        until_true 10 curl -s -o /dev/null "http://$ip:7070/" || rc=1
+        [ "$(curl -s -d "{\"attempt\":1,\"stages\":[$peer,$peer,$peer]}" "http://$ip:7070/v1/peers")" = 'not authenticated' ] || rc=1
+        (for _ in {1..200}; do exec {fd}<>"/dev/tcp/$ip/7070"; done; sleep 60) 2>/dev/null &
+        attackers+=($!)
+    done
+    kill -CONT "$operator"
+    completes early && attempt_is early 1 || rc=1
+    kill "${attackers[@]}" 2>/dev/null
+    return "$rc"
+}
+have_addresses() { [ "$(kubectl get pods -o 'jsonpath={.items[*].status.podIP}' | wc -w)" = "$1" ]; }
 loses_key() { # the workers of the next attempt cannot mount what is gone
     steps=400 job keyless "$stages3" && trains keyless || return
     kubectl delete secret keyless-key && kubectl delete pod keyless-r0-s1-a1 --wait=false && until_true 20 attempt_is keyless 2 &&
@@ -525,6 +542,7 @@ check 'a plan made on the command line is the one that the operator makes' same_
 check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
 check 'workers answer no request without the key of their job' ignores_strangers
+check 'workers obey the operator alone, whoever comes first' attacked_early
 check 'a key that was deleted is made again for the next attempt' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process
