@@ -45,6 +45,13 @@ void round_set(struct round *r, enum round_news news, const struct condition_set
         round_event(r, news == NEWS_WARNING, set->reason, set->message);
 }
 
+void round_stall(struct round *r, const char *reason, const char *message)
+{
+    r->is_stalled = true;
+    round_set(r, NEWS_WARNING,
+              &(struct condition_set){CONDITION_STALLED, CONDITION_TRUE, reason, message});
+}
+
 void round_say(struct round *r, const char *state, const char *message)
 {
     struct status *s = &r->out->status;
@@ -169,6 +176,30 @@ static bool has_lost_its_plan(const struct round *r)
     return round_has_started(r);
 }
 
+/* What the API server refuses, again and again, is what the user should look at first. Training is
+ * not disturbed by it: what fails then is only tidying up. */
+static void show_problem(struct round *r)
+{
+    const struct seen_problem *p = &r->seen->problem;
+    bool is_placed = status_is(&r->out->status, CONDITION_PLACED);
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (p->n_in_a_row < DECIDE_PROBLEM_MIN || status_is(&r->out->status, CONDITION_RUNNING) ||
+        status_is_final(&r->out->status))
+        return;
+    (void)snprintf(text, sizeof text, "%s. Tried again after growing pauses.", p->text);
+    round_stall(r, p->code == ERR_CONFLICT ? "NameTaken" : "CannotCreate", text);
+    round_say(r, is_placed ? "Starting" : "Waiting", text);
+}
+
+static void end_stall(struct round *r)
+{
+    if (!r->is_stalled)
+        round_set(r, NEWS_QUIET,
+                  &(struct condition_set){CONDITION_STALLED, CONDITION_FALSE, "NotStalled",
+                                          "Nothing is in the way."});
+}
+
 void decide(const struct observed *seen, struct decision *out)
 {
     struct round r = {.seen = seen, .out = out};
@@ -197,4 +228,6 @@ void decide(const struct observed *seen, struct decision *out)
         attempt_drive(&r);
     else
         place(&r);
+    show_problem(&r);
+    end_stall(&r);
 }

@@ -28,6 +28,7 @@
 #define DECIDE_DATA_STALE_MS  60000 /* what was there so long ago is looked for again */
 #define DECIDE_NODES_RETRY_MS 30000
 #define DECIDE_SOLVE_MS       5000  /* between two searches for a plan of a job that does not fit */
+#define DECIDE_PROBLEM_MIN    2     /* failures in a row until the status shows them */
 #define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
 #define DECIDE_START_MS       120000 /* a pod with a problem gives back its node after so long ... */
 #define DECIDE_CREATING_MS    600000 /* ... and one without, as when a large image is pulled */

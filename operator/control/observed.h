@@ -96,6 +96,13 @@ struct unplaced {
     char why[OBSERVED_WHY_BYTES];
 };
 
+/* What the API server last answered to a step of this job that failed. */
+struct seen_problem {
+    int n_in_a_row; /* 0: there is none */
+    enum err_code code;
+    char text[OBSERVED_TEXT_BYTES];
+};
+
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
@@ -135,6 +142,8 @@ struct observed {
     /* All of the cluster; only there while the current attempt has no plan. */
     const struct seen_node *nodes;
     int n_nodes;
+
+    struct seen_problem problem;
 
     bool has_head; /* what the head last answered */
     struct progress head;

@@ -15,6 +15,7 @@ struct round {
     struct decision *out;
     struct spec spec; /* as the user wants it now */
     int attempt;      /* the current one */
+    bool is_stalled;  /* round_stall() was called */
 };
 
 /* Add an action; the caller fills in the rest. A full list drops it: the next round asks again. */
@@ -30,6 +31,8 @@ enum round_news {
     NEWS_WARNING,
 };
 void round_set(struct round *r, enum round_news news, const struct condition_set *set);
+/* Something keeps the job from going on that it cannot remedy itself. Once a round. */
+void round_stall(struct round *r, const char *reason, const char *message);
 /* The line for people: `state` in a word, `message` in a sentence. */
 void round_say(struct round *r, const char *state, const char *message);
 

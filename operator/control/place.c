@@ -28,6 +28,9 @@ static bool waits_for_time(struct round *r)
         r->out->status.next_attempt_ms = 0;
         return false;
     }
+    for (int i = 0; i < r->seen->n_pods; i++)
+        if (r->seen->pods[i].role == POD_PROBE && r->seen->pods[i].phase == POD_PENDING)
+            round_delete_pod(r, &r->seen->pods[i]); /* it holds a node, and is made anew */
     round_again(r, left_ms);
     return true; /* what was said before the pause still holds */
 }

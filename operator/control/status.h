@@ -27,6 +27,7 @@ enum condition_type {
     CONDITION_ACCEPTED, /* the spec can be run */
     CONDITION_PLACED,   /* there is a plan */
     CONDITION_RUNNING,  /* all workers of the current attempt know each other */
+    CONDITION_STALLED,  /* something is in the way that the operator cannot remedy */
     CONDITION_COMPLETE, /* for good */
     CONDITION_FAILED,   /* for good */
     CONDITION_COUNT,

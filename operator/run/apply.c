@@ -482,33 +482,63 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
     return rc;
 }
 
+/* For the next decision, which shows it. That the API server is busy passes by itself. */
+static void note_problem(struct apply *a, const struct observed *seen, enum err_code code,
+                         const struct err *err)
+{
+    char key[QUEUE_KEY_BYTES];
+    struct store_job *job;
+
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(a->store, key);
+    if (!job || code == ERR_AGAIN)
+        return;
+    if (code != ERR_OK) {
+        job->problem.n_in_a_row += job->problem.n_in_a_row < DECIDE_PROBLEM_MIN;
+        job->problem.code = code;
+        (void)snprintf(job->problem.text, sizeof job->problem.text, "%s", err->text);
+    } else if (job->problem.n_in_a_row > 0) {
+        job->problem = (struct seen_problem){.n_in_a_row = 0};
+        if (a->store->listener.on_touch) /* what the status says of it is out of date */
+            a->store->listener.on_touch(a->store->listener.ctx, key);
+    }
+}
+
+/* Returns the first error. After one that is worth a retry only Events are still sent, unless the
+ * API server does not answer at all. */
+static enum err_code take_steps(struct apply *a, const struct observed *seen,
+                                const struct decision *d, struct err *err)
+{
+    enum err_code failed = ERR_OK;
+
+    for (int i = 0; i < d->n_actions && failed != ERR_TIMEOUT; i++) {
+        struct err step_err = {0};
+        enum err_code rc = ERR_OK;
+
+        if (!err_is_transient(failed) || d->actions[i].kind == ACTION_EVENT)
+            rc = take_step(a, seen, d, &d->actions[i], &step_err);
+        if (rc != ERR_OK && failed == ERR_OK)
+            failed = err_set(err, rc, "%s", step_err.text);
+    }
+    return failed;
+}
+
 enum err_code apply_decision(struct apply *a, const struct observed *seen, const struct decision *d,
                              const char *version, struct err *err)
 {
-    enum err_code refused = ERR_OK;
-    enum err_code rc;
+    struct err failure = {0};
+    enum err_code failed = take_steps(a, seen, d, &failure);
+    enum err_code rc = ERR_OK;
 
-    for (int i = 0; i < d->n_actions; i++) {
-        struct action event = {.reason = "CannotCreate", .is_warning = true};
-
-        rc = take_step(a, seen, d, &d->actions[i], err);
-        if (rc == ERR_OK)
-            continue;
-        if (err_is_transient(rc) || rc == ERR_CONFLICT)
-            return rc;
-        if (refused != ERR_OK)
-            continue; /* said already; more of the same adds nothing */
-        refused = rc;
-        (void)snprintf(event.text, sizeof event.text, "%s", err->text);
-        post_event(a, seen, &event);
-    }
-    if (d->ask_head_ms >= 0) {
+    note_problem(a, seen, failed, &failure);
+    if (failed == ERR_OK && d->ask_head_ms >= 0) {
         rc = ensure_secret(a, seen, false, err);
         if (rc == ERR_OK)
             rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
-        if (rc != ERR_OK)
-            return rc;
     }
-    rc = write_status(a, seen, &d->status, version, err);
-    return rc != ERR_OK ? rc : refused;
+    /* No step depends on the status, so it may be written when one has failed; at the first time
+     * it is not, as that is often over in a moment. */
+    if (rc == ERR_OK && (!err_is_transient(failed) || seen->problem.n_in_a_row > 0))
+        rc = write_status(a, seen, &d->status, version, err);
+    return failed == ERR_OK ? rc : err_set(err, failed, "%s", failure.text);
 }

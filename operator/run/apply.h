@@ -26,10 +26,10 @@ struct apply {
 /* Take all steps of `d`, which was decided from `seen`; `version` is the job's resourceVersion
  * then.
  *
- * Returns ERR_OK; ERR_CONFLICT when the job or a name of its children is in other hands at the
- * moment; else the first error that is worth a retry (err_is_transient()) or that concerns the
- * status. A step that the API server refuses for good (a quota, an admission rule) is told in an
- * Event of the job and tried again with the next decision: ERR_DENIED or ERR_INVALID.
+ * Returns ERR_OK; ERR_CONFLICT when the job has changed meanwhile or a name of its children is
+ * taken by another object; else the first error of a step, or that of writing the status. What a
+ * step failed with is kept in the job's `problem` until no step fails, so that decisions can show
+ * it.
  */
 MUST_CHECK enum err_code apply_decision(struct apply *a, const struct observed *seen,
                                         const struct decision *d, const char *version,

@@ -244,6 +244,7 @@ static void observe_job(const struct store_job *j, struct observed *out)
     out->is_data_everywhere = j->is_data_everywhere;
     memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);
     out->data_checked_ms = j->data_checked_ms;
+    out->problem = j->problem;
     out->has_head = j->has_head;
     out->head = j->head;
     out->unplaced = j->unplaced;

@@ -43,7 +43,8 @@ struct store_job {
     struct progress head;
     int64_t head_asked_ms; /* monotonic */
     bool is_asking;
-    int n_failures;  /* writes that failed in a row */
+    int n_failures; /* writes that failed in a row */
+    struct seen_problem problem;
     bool has_secret; /* the key that it shares with its workers, see run/secret.h */
     struct hmac_key secret;
     int secret_attempt; /* for whose pods its Secret was last seen to exist */

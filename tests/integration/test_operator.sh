@@ -261,6 +261,11 @@ late_claim() { # nothing is made before all claims are there, so that no node is
         [ -z "$(kubectl get pods -l skyjob.dev/job=unkept -o name)" ] || return
     claim late ReadWriteMany && completes unkept
 }
+name_taken() { # by an object that is not ours
+    kubectl create configmap taken-plan-a1 >/dev/null && job taken && until_true 20 is taken Stalled 'True NameTaken' &&
+        field taken '{.status.message}' | grep 'configmaps default/taken-plan-a1 exists and does not belong' && has_event NameTaken &&
+        kubectl delete configmap taken-plan-a1 >/dev/null && completes taken && is taken Stalled 'False NotStalled'
+}
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
     kubectl patch sj image --type merge -p '{"spec":{"worker":{"image":"worker:test"}}}' && completes image
@@ -553,6 +558,7 @@ check 'a configuration that can never work fails at once with the reason' wrong_
 check 'a job waits for its ConfigMap and goes on when it is there' late_data
 check 'a ConfigMap without one of the files is named with the file' half_data
 check 'a job waits for its claims without holding a node' late_claim
+check 'a name that is taken is told, and used once it is free' name_taken
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned

@@ -229,6 +229,8 @@ static struct world *random_world(uint64_t seed)
     w->seen.data_checked_ms = w->seen.now_ms - random_below(20000);
     w->has_data = one_in(2);
     w->seen.is_deleting = one_in(20);
+    w->seen.problem =
+        (struct seen_problem){.n_in_a_row = (int)random_below(3), .code = ERR_CONFLICT};
     w->seen.has_head = one_in(2);
     w->seen.head = (struct progress){.attempt = 1, .step = 3, .total_steps = 10, .eta_seconds = 4};
     return w;

@@ -77,6 +77,53 @@ static void claim_came(struct world *w)
     world_round(w);
 }
 
+static void refused(struct world *w, enum err_code code, int n)
+{
+    planned(w);
+    w->seen.problem = (struct seen_problem){.n_in_a_row = n, .code = code, .text = "no such luck"};
+}
+
+static void name_taken(struct world *w)
+{
+    refused(w, ERR_CONFLICT, 2);
+}
+
+static void webhook_fails(struct world *w)
+{
+    refused(w, ERR_IO, 2);
+}
+
+static void webhook_failed_once(struct world *w)
+{
+    refused(w, ERR_IO, 1);
+}
+
+static void webhook_fails_for_pods(struct world *w)
+{
+    plan_there(w);
+    refused(w, ERR_IO, 2);
+}
+
+static void webhook_fails_still(struct world *w)
+{
+    webhook_fails(w);
+    world_decide(w);
+    w->seen.status = w->decision.status;
+}
+
+static void webhook_works_again(struct world *w)
+{
+    webhook_fails_still(w);
+    w->seen.problem.n_in_a_row = 0;
+    (void)world_settle(w);
+}
+
+static void webhook_fails_in_training(struct world *w)
+{
+    world_start_training(w);
+    refused(w, ERR_IO, 2);
+}
+
 static void data_came(struct world *w)
 {
     data_missing(w);
@@ -245,6 +292,21 @@ static struct row rows[] = {
         COUNT(ACTION_CREATE_PROBE_POD, 0), .is_waiting = true),
     ROW("decide_plans_once_the_claim_is_there", claim_came, PLACED, F, "ClaimNotFound",
         .spec = to_claim, COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_shows_that_a_name_is_taken", name_taken, STALLED, T, "NameTaken",
+        .state = "Waiting", .event = "NameTaken",
+        .message = "no such luck. Tried again after growing pauses."),
+    ROW("decide_shows_what_the_api_server_refuses", webhook_fails, STALLED, T, "CannotCreate",
+        .state = "Waiting", .event = "CannotCreate"),
+    ROW("decide_says_once_what_the_api_server_refuses", webhook_fails_still, STALLED, T,
+        "CannotCreate", .state = "Waiting", COUNT(ACTION_EVENT, 0)),
+    ROW("decide_shows_no_error_that_came_once", webhook_failed_once, STALLED, F, "NotStalled",
+        COUNT(ACTION_EVENT, 0)),
+    ROW("decide_shows_that_pods_are_refused", webhook_fails_for_pods, STALLED, T, "CannotCreate",
+        .state = "Starting"),
+    ROW("decide_shows_no_refusal_in_training", webhook_fails_in_training, STALLED, F, "NotStalled",
+        .state = "Running", COUNT(ACTION_EVENT, 0)),
+    ROW("decide_forgets_what_was_refused", webhook_works_again, STALLED, F, "NotStalled",
+        .state = "Starting"),
     ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",

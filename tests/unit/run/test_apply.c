@@ -143,6 +143,67 @@ static void apply_finds_all_claims(void **state)
     assert_int_equal(loopback_unused(server), 0);
 }
 
+#define SERVICES "POST /api/v1/namespaces/team/services"
+#define STATUS   "PATCH /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli/status"
+#define SAMPLE   "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}"
+
+/* As the loop does: observe, decide, apply. Returns how often in a row a step has failed. */
+static int again(enum err_code want)
+{
+    struct err err = {0};
+
+    assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
+    decision->status = seen->status;
+    (void)snprintf(decision->status.message, sizeof decision->status.message, "%s",
+                   seen->problem.text);
+    assert_int_equal(take(ACTION_CREATE_SERVICE, &err), want);
+    return store_find_job(&store, KEY)->problem.n_in_a_row;
+}
+
+static void apply_writes_the_status_when_a_webhook_fails_again(void **state)
+{
+    (void)state;
+    BEGIN(SAMPLE, {.expect = SERVICES, .status = 500, .body = "failed calling webhook"},
+          {.expect = SERVICES, .status = 500, .body = "failed calling webhook"},
+          {.expect = STATUS, .body = "{}"}, {.expect = SERVICES, .status = 201, .body = "{}"});
+    assert_int_equal(again(ERR_IO), 1);
+    assert_int_equal(loopback_unused(server), 3); /* no status yet */
+    assert_int_equal(again(ERR_IO), 2);
+    assert_non_null(strstr(loopback_request(server, 2), "failed calling webhook"));
+    decision->status = seen->status;
+    assert_int_equal(take(ACTION_CREATE_SERVICE, &(struct err){0}), ERR_OK);
+    assert_int_equal(store_find_job(&store, KEY)->problem.n_in_a_row, 0);
+}
+
+static void apply_keeps_that_a_name_is_taken(void **state)
+{
+    const struct store_job *job;
+
+    (void)state;
+    BEGIN(SAMPLE, {.expect = SERVICES, .status = 409, .body = "{}"},
+          {.expect = "GET /api/v1/namespaces/team/services/", .body = "{}"});
+    assert_int_equal(again(ERR_CONFLICT), 1);
+    job = store_find_job(&store, KEY);
+    assert_int_equal(job->problem.code, ERR_CONFLICT);
+    assert_non_null(strstr(job->problem.text, "exists and does not belong to this SkyJob"));
+}
+
+static void apply_takes_the_other_steps_when_one_is_refused(void **state)
+{
+    struct apply apply;
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(SAMPLE, {.expect = SERVICES, .status = 403, .body = "quota"},
+          {.expect = SERVICES, .status = 201, .body = "{}"});
+    apply = (struct apply){.client = client, .recorder = recorder, .store = &store};
+    decision->n_actions = 2;
+    decision->actions[0].kind = decision->actions[1].kind = ACTION_CREATE_SERVICE;
+    assert_int_equal(apply_decision(&apply, seen, decision, "5", &err), ERR_DENIED);
+    assert_int_equal(loopback_unused(server), 0);
+    assert_non_null(strstr(err.text, "quota"));
+}
+
 #define TEST(f) cmocka_unit_test_teardown(f, end)
 
 int main(void)
@@ -152,6 +213,9 @@ int main(void)
         TEST(apply_finds_that_the_model_claim_is_missing),
         TEST(apply_goes_on_when_it_may_not_read_claims),
         TEST(apply_finds_all_claims),
+        TEST(apply_writes_the_status_when_a_webhook_fails_again),
+        TEST(apply_keeps_that_a_name_is_taken),
+        TEST(apply_takes_the_other_steps_when_one_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
