@@ -32,6 +32,8 @@ static void print_usage(FILE *to)
         to, "skyjob-operator " SKYJOB_VERSION " - trains SkyJobs on the nodes of a cluster\n\n"
             "  --worker-image IMAGE            what workers run, unless their job says otherwise\n"
             "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
+            "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
+            "                                  than that of all others\n"
             "  --namespace NAMESPACE           watch only this one; all of them by default\n"
             "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
             "                                  ~/.kube/config, whichever there is first\n"
@@ -90,6 +92,11 @@ static bool take_option(int c, struct options *o)
             return complain("--worker-image-pull-policy: not a policy: ", optarg);
         (void)snprintf(s->pull_policy, sizeof s->pull_policy, "%s", optarg);
         return true;
+    case 'b':
+        if (strlen(optarg) >= sizeof s->probe_priority_class)
+            return complain("--probe-priority-class: not a name: ", optarg);
+        (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "%s", optarg);
+        return true;
     case 'a':
         o->loop.health_address = strcmp(optarg, "none") == 0 ? NULL : optarg;
         return true;
@@ -114,6 +121,7 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"namespace", required_argument, NULL, 'n'},
         {"worker-image", required_argument, NULL, 'i'},
         {"worker-image-pull-policy", required_argument, NULL, 'p'},
+        {"probe-priority-class", required_argument, NULL, 'b'},
         {"health-address", required_argument, NULL, 'a'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},

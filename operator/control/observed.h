@@ -55,7 +55,8 @@ struct seen_pod {
     bool refuses_peers;                /* has refused it: it has another one, or another key */
     char refusal[OBSERVED_TEXT_BYTES]; /* its reason */
     int exit_code;
-    int cpu_milli; /* its limit */
+    int cpu_milli;        /* its limit */
+    uint64_t image_asked; /* hash of the image that a probe was created with */
     char ip[PEERS_HOST_BYTES];
     char
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
@@ -106,7 +107,8 @@ struct seen_problem {
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
-    char pull_policy[SPEC_WORD_BYTES]; /* "": as the spec says */
+    char pull_policy[SPEC_WORD_BYTES];          /* "": as the spec says */
+    char probe_priority_class[NODE_NAME_BYTES]; /* of probes; "": the cluster's default */
 };
 
 struct observed {

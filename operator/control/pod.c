@@ -421,6 +421,8 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
     jsonw_close(&w);
     open_pod_spec(&w, &c, seen, &spec, action->node);
     jsonw_int(&w, "activeDeadlineSeconds", MANIFEST_PROBE_SECONDS);
+    if (seen->settings.probe_priority_class[0])
+        jsonw_string(&w, "priorityClassName", seen->settings.probe_priority_class);
     jsonw_close(&w);
     jsonw_close(&w);
     return jsonw_finish(&w, err);

@@ -47,6 +47,13 @@ sets_values() {
         grep -q 'key: k' "$dir/text" && grep -q 'a: b' "$dir/text" && grep -q 'priorityClassName: high' "$dir/text" &&
         grep -q 'note: x' "$dir/text" && grep -q -- '- --context=c' "$dir/text"
 }
+probe_priority() { # one of the chart's own, another one, or none
+    render >"$dir/text" && grep -q -- '--probe-priority-class=rel-skyjob-probe$' "$dir/text" &&
+        grep -A1 'name: rel-skyjob-probe$' "$dir/text" && grep -qx 'value: -1000000000' "$dir/text" &&
+        grep -qx 'preemptionPolicy: Never' "$dir/text" || return
+    render --set probePriorityClass.create=false >"$dir/text" && ! grep -q 'PriorityClass\|probe-priority-class' "$dir/text" &&
+        render --set probePriorityClass.create=false --set probePriorityClass.name=low | grep -q -- '--probe-priority-class=low$'
+}
 installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
         kubectl label namespace skyjob-system pod-security.kubernetes.io/enforce=restricted &&
@@ -83,6 +90,7 @@ check 'wrong values are refused by name' bad_values
 check 'with one namespace the operator gets a Role there' one_namespace
 check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values
+check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights it needs and no dangerous ones' rights
 check 'people with the view role may look at SkyJobs' users_may

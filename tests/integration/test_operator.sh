@@ -20,7 +20,7 @@ operator=0 agent=0
 
 start_operator() {
     "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
-        --health-address none >>"$dir/operator.log" 2>&1 &
+        --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1 &
     operator=$!
 }
 kill_operator() { # kill_operator SIGNAL
@@ -403,6 +403,12 @@ measures_always() {
     job declared "$stages3" && completes declared && [ "$(probes_of declared)" = 0 ] &&
         field declared '{.status.placement.reason}' | grep '999 GFLOP/s' && marks label n1 n2 n3 skyjob.dev/gflops-
 }
+yields() { # while probes run, any other pod may have their place
+    job yields "${stages3/\}/, probe: Always\}}" && until_true 20 probes_yield && completes yields
+}
+probes_yield() {
+    [ "$(kubectl get pods -l skyjob.dev/job=yields,skyjob.dev/role=probe -o jsonpath='{.items[0].spec.priority} {.items[0].spec.preemptionPolicy}')" = '-1000000000 Never' ]
+}
 measures_never() {
     marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probe: Never\}}" && completes never &&
         [ "$(probes_of never)" = 0 ] && field never '{.status.placement.reason}' | grep '^3 of 3 nodes were never measured'
@@ -576,6 +582,7 @@ check 'a node is measured once, and again when it has changed' measures_once
 check 'a plan made on the command line takes what probes have measured' same_measured
 check 'probes read data in a claim that any node can read, and no other' measures_claims
 check 'with probe Always nodes are measured whatever is declared' measures_always
+check 'probes have a priority below everything else' yields
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
 check 'declared figures that make no sense are not used, and told' bad_marks
 check 'a NUL in an object of another namespace stops nothing' nul_elsewhere

@@ -20,6 +20,12 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* Empty: probes have the cluster's default priority. */ -}}
+{{- define "skyjob.probePriorityClass" -}}
+{{- $name := ternary (printf "%s-probe" (include "skyjob.fullname" .)) "" .Values.probePriorityClass.create -}}
+{{- default $name .Values.probePriorityClass.name -}}
+{{- end -}}
+
 {{- define "skyjob.selector" -}}
 app.kubernetes.io/name: {{ include "skyjob.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}

@@ -320,10 +320,30 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
                      MANIFEST_PROBE_SECONDS);
+    assert_null(json_path(pod, "spec.priorityClassName"));
     terms = json_path(pod, "spec.affinity.nodeAffinity."
                            "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     field = json_first(json_get(json_first(terms), "matchFields"));
     assert_string_equal(json_string(json_first(json_get(field, "values")), ""), "node-1");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_probe_has_the_priority_of_the_settings(void **state)
+{
+    struct world *w = planned_world();
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD, .node = "node-1"};
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *pod;
+
+    (void)state;
+    (void)snprintf(w->seen.settings.probe_priority_class, NODE_NAME_BYTES, "low");
+    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    pod = parse(&text);
+    assert_string_equal(json_string(json_path(pod, "spec.priorityClassName"), ""), "low");
+    json_free(pod);
+    pod = stage_pod(w, 0);
+    assert_null(json_path(pod, "spec.priorityClassName"));
     json_free(pod);
     world_free(w);
 }
@@ -457,6 +477,7 @@ int main(void)
         cmocka_unit_test(manifest_owns_what_it_makes),
         cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
         cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
+        cmocka_unit_test(manifest_of_a_probe_has_the_priority_of_the_settings),
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
