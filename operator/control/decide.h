@@ -61,6 +61,7 @@ struct action {
     char node[NODE_NAME_BYTES];
     int cpu_milli;
     int64_t memory_bytes;
+    uint64_t image; /* hash of a probe's */
     bool is_warning;
     char reason[STATUS_REASON_BYTES];
     char text[STATUS_MESSAGE_BYTES];

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 #include "control/manifest.h"
 #include "control/parts.h"
@@ -126,6 +127,11 @@ static bool has_failed(const struct round *r, const struct seen_pod *probe)
            (probe->is_unschedulable && age_ms > PROBE_RETRY_MS / 2);
 }
 
+static uint64_t image_asked(const struct round *r)
+{
+    return hash_text(manifest_image(r->seen, &r->spec));
+}
+
 static void want_probe(struct round *r, const struct seen_node *node)
 {
     int64_t memory = node->memory_bytes - node->memory_used_bytes;
@@ -139,6 +145,7 @@ static void want_probe(struct round *r, const struct seen_node *node)
     a = round_want(r, ACTION_CREATE_PROBE_POD);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
     a->cpu_milli = node_useful_milli(free_milli(node));
+    a->image = image_asked(r);
     a->memory_bytes = memory < PROBE_MEMORY_MAX_BYTES ? memory : PROBE_MEMORY_MAX_BYTES;
 }
 
@@ -198,13 +205,17 @@ void nodes_mark(const struct observed *seen, const struct spec *spec, const stru
     out->time_ms = time_ms / 1000 * 1000; /* as it is written */
 }
 
-/* For the next job, which then need not measure. Of two jobs that did, the later one is right. */
+/* For the next job, which then need not measure. Of two jobs that did, the later one is right. What
+ * an image of the user's own has found is for that job only: it may claim anything, and other
+ * users' jobs would believe it. */
 static void want_label(struct round *r, const struct seen_node *node, const struct seen_pod *pod,
                        const struct mark_probe *mine)
 {
     int64_t time_ms = node->mark.probe.time_ms;
     struct action *a;
 
+    if (strcmp(mine->subject.image, r->seen->settings.worker_image) != 0)
+        return;
     if (node->mark.has_probe &&
         (time_ms == mine->time_ms || (time_ms > mine->time_ms && time_ms <= r->seen->now_ms)))
         return;
@@ -235,7 +246,7 @@ static bool take_measured(struct round *r, const struct seen_node *node, struct 
     struct mark_probe mine;
     char work[MARK_WORK_BYTES];
 
-    if (pod && pod->has_probe && pod->cpu_milli > 0) {
+    if (pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == image_asked(r)) {
         nodes_mark(r->seen, &r->spec, node, pod, &mine);
         want_label(r, node, pod, &mine);
         *f = (struct figures){mark_gflops(&mine), pod->probe.unit_ms, &pod->probe, true};
@@ -269,6 +280,10 @@ static enum known know(struct round *r, const struct seen_node *node, struct fig
         return ASSUMED;
     if (!pod)
         want_probe(r, node);
+    if (pod && pod->role == POD_PROBE && pod->image_asked != image_asked(r)) {
+        round_delete_pod(r, pod); /* the spec has another image by now */
+        return MEASURING;
+    }
     return pod && has_failed(r, pod) ? FAILED : MEASURING;
 }
 

@@ -64,6 +64,7 @@ struct creation {
 static enum err_code take_in(struct apply *a, const struct observed *seen, const struct creation *c,
                              const struct json *object, struct err *err)
 {
+    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     const char *uid = json_string(json_path(object, "metadata.uid"), "");
     char key[QUEUE_KEY_BYTES];
     enum err_code rc = ERR_OK;
@@ -72,7 +73,7 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     if (c->change && !(c->known && table_find(c->known, key)))
         rc = c->change(a->store, KUBE_ADDED, object, err);
     if (rc == ERR_OK && c->resource == &kube_pods)
-        store_trust_pod(a->store, seen->namespace, c->name, uid);
+        store_trust_pod(a->store, &ref, uid, c->pod.image_asked);
     return rc;
 }
 
@@ -215,6 +216,7 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
             return rc;
         if (action->kind == ACTION_CREATE_PROBE_POD) {
             c.pod.role = POD_PROBE;
+            c.pod.image_asked = action->image;
             memcpy(c.pod.node, action->node, sizeof c.pod.node);
             names_probe_pod(seen->name, action->node, name);
             rc = manifest_probe_pod(seen, action, &body, err);

@@ -141,6 +141,7 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     if (!to->own)
         return;
     to->own->trust = from->own->trust;
+    to->own->seen.image_asked = from->own->seen.image_asked;
     to->own->is_being_told = from->own->is_being_told;
     to->own->seen.knows_peers = from->own->seen.knows_peers;
     to->own->seen.refuses_peers = from->own->seen.refuses_peers;
@@ -342,13 +343,14 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
 
 /* --- whose pods are whose --- */
 
-void store_trust_pod(struct store *s, const char *namespace, const char *name, const char *uid)
+void store_trust_pod(struct store *s, const struct kube_ref *pod, const char *uid, uint64_t image)
 {
-    struct store_own *own = store_find_own(s, namespace, name, uid);
+    struct store_own *own = store_find_own(s, pod->namespace, pod->name, uid);
 
     if (!own || own->trust == TRUST_CREATED)
         return;
     own->trust = TRUST_CREATED;
+    own->seen.image_asked = image;
     touch(s, own->job_key);
 }
 

@@ -129,8 +129,8 @@ struct store_job *store_find_job(const struct store *s, const char *key);
 struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
                                  const char *uid);
 
-/* From now on the pod counts, as the one that was created. */
-void store_trust_pod(struct store *s, const char *namespace, const char *name, const char *uid);
+/* From now on the pod counts, as the one that was created with the image of hash `image`. */
+void store_trust_pod(struct store *s, const struct kube_ref *pod, const char *uid, uint64_t image);
 /* The pod `object`, ours or not, has the name of `due`, a pod of this job, and does not count. */
 MUST_CHECK enum err_code store_refuse_pod(struct store *s, const struct json *object,
                                           const struct observed *job, const struct seen_pod *due,

@@ -92,6 +92,7 @@ static void create_probe_pod(struct world *w, const struct action *a)
     p = add_pod(w);
     p->role = POD_PROBE;
     p->cpu_milli = a->cpu_milli;
+    p->image_asked = a->image;
     names_probe_pod(w->seen.name, a->node, p->name);
     memcpy(p->node, a->node, sizeof p->node);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/hash.h"
 #include "world.h"
 
 #define STATES    4000
@@ -111,6 +112,7 @@ static void random_pod(struct world *w, int number)
                            .has_exit_code = one_in(2),
                            .exit_code = (int)random_below(3),
                            .cpu_milli = 500,
+                           .image_asked = hash_text(one_in(4) ? "worker:2" : "worker:1"),
                            .has_progress = one_in(2),
                            .has_probe = one_in(2)};
     p->progress.cause = (enum progress_cause)random_below(5);

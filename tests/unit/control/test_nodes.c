@@ -416,6 +416,43 @@ static void nodes_that_saw_no_data_leave_lengths_a_guess(void **state)
     world_free(w);
 }
 
+/* An image of the user's own may claim anything; the plan of its own job believes it. */
+static void nodes_are_not_labelled_with_what_another_image_has_found(void **state)
+{
+    struct world *w = world_new(WITH("\"worker\":{\"image\":\"liar:1\"}"));
+
+    (void)state;
+    all_probes_done(w);
+    (void)world_settle(w);
+    assert_true(w->seen.has_plan);
+    assert_non_null(strstr(w->seen.plan.reason, "at 10 GFLOP/s"));
+    for (int i = 0; i < WORLD_NODES; i++)
+        assert_false(w->nodes[i].mark.has_probe);
+    world_free(w);
+    w = world_new(WITH("\"worker\":{\"image\":\"worker:1\"}")); /* the default, by name */
+    all_probes_done(w);
+    (void)world_settle(w);
+    assert_true(w->nodes[0].mark.has_probe);
+    world_free(w);
+}
+
+static void nodes_are_measured_again_when_the_image_is_another(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    all_probes_done(w);
+    (void)snprintf(w->seen.settings.worker_image, SPEC_IMAGE_BYTES, "worker:2");
+    world_decide(w);
+    assert_int_equal(world_count(w, ACTION_LABEL_NODE), 0);
+    assert_int_equal(world_count(w, ACTION_CREATE_PLAN), 0);
+    assert_int_equal(world_count(w, ACTION_DELETE_POD), WORLD_NODES);
+    world_apply(w, DECIDE_ACTIONS_MAX);
+    world_decide(w);
+    assert_int_equal(world_count(w, ACTION_CREATE_PROBE_POD), WORLD_NODES);
+    world_free(w);
+}
+
 static void nodes_keep_the_newer_of_two_measurements(void **state)
 {
     struct world *w = world_new(NULL);
@@ -445,6 +482,8 @@ int main(void)
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
         cmocka_unit_test(nodes_are_measured_after_a_claim_was_looked_at),
         cmocka_unit_test(nodes_that_saw_no_data_leave_lengths_a_guess),
+        cmocka_unit_test(nodes_are_not_labelled_with_what_another_image_has_found),
+        cmocka_unit_test(nodes_are_measured_again_when_the_image_is_another),
         cmocka_unit_test(nodes_keep_the_newer_of_two_measurements),
     };
 

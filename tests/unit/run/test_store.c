@@ -346,19 +346,27 @@ static void store_counts_only_the_pod_whose_uid_the_status_has(void **state)
     assert_int_equal(seen->pods[0].role, POD_STAGE);
 }
 
+static void trust(const char *name, const char *uid)
+{
+    struct kube_ref pod = {.namespace = "team", .name = name};
+
+    store_trust_pod(&store, &pod, uid, 7);
+}
+
 static void store_counts_a_pod_that_was_created_until_it_is_another(void **state)
 {
     (void)state;
     add_job("mnli", "u1", "{\"attempt\":2}");
     change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Pending\"}}");
     n_touched = 0;
-    store_trust_pod(&store, "team", "mnli-r0-s1-a2", "another");
+    trust("mnli-r0-s1-a2", "another");
     assert_int_equal(n_touched, 0);
-    store_trust_pod(&store, "team", "mnli-r0-s1-a2", "p1");
+    trust("mnli-r0-s1-a2", "p1");
     assert_int_equal(n_touched, 1);
     change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
     assert_int_equal(seen->pods[0].role, POD_STAGE);
+    assert_int_equal(seen->pods[0].image_asked, 7);
     change(store_change_pod, KUBE_MODIFIED,
            "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a2\",\"uid\":\"p2\"," OWNER
            ",\"labels\":{\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":\"1\","
@@ -447,7 +455,7 @@ static void store_does_not_take_a_probe_for_another_nodes(void **state)
     assert_int_equal(seen->n_pods, 1);
     assert_int_equal(seen->pods[0].role, POD_CLAIMED);
     assert_int_equal(seen->pods[0].attempt, 0);
-    store_trust_pod(&store, "team", name, "q");
+    trust(name, "q");
     observe();
     assert_int_equal(seen->pods[0].role, POD_PROBE);
     assert_string_equal(seen->pods[0].node, "n1");
