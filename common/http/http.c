@@ -3,11 +3,14 @@
 #include <curl/curl.h>
 #include <limits.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "http/transfer.h"
 
 #define CALL_POLL_MS 1000
+#define STOP_POLL_MS 50
 
 struct http {
     CURLM *multi;
@@ -15,7 +18,10 @@ struct http {
     size_t n_transfers;
     uint64_t last_id;
     uint64_t n_callbacks; /* ever; tells whether a poll had anything to do */
-    int depth;            /* of callbacks that run now; > 0: curl must not be entered */
+    _Atomic int64_t turned_ms;
+    atomic_bool stops;
+    int64_t stop_ms; /* when calls end; 0: nobody has noticed yet */
+    int depth;       /* of callbacks that run now; > 0: curl must not be entered */
 };
 
 enum err_code http_new(struct http **out, struct err *err)
@@ -35,6 +41,7 @@ enum err_code http_new(struct http **out, struct err *err)
         free(h);
         return err_set(err, ERR_NO_MEMORY, "no memory for the HTTP loop");
     }
+    atomic_store(&h->turned_ms, clock_now_ms());
     *out = h;
     return ERR_OK;
 }
@@ -190,50 +197,53 @@ static enum err_code advance(struct http *h, struct err *err)
     return code == CURLM_OK ? ERR_OK : loop_error(code, err);
 }
 
-enum err_code http_poll_with(struct http *h, struct pollfd *fds, size_t n_fds, int64_t timeout_ms,
-                             struct err *err)
+enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err)
 {
     uint64_t n_before = h->n_callbacks;
-    struct curl_waitfd *extra = NULL;
     CURLMcode code;
     enum err_code rc;
 
     if (h->depth > 0)
         return err_set(err, ERR_INVALID, "the HTTP loop was entered from a callback");
+    atomic_store(&h->turned_ms, clock_now_ms());
     rc = advance(h, err);
     if (rc != ERR_OK)
         return rc;
-    if (n_fds > 0) {
-        extra = calloc(n_fds, sizeof *extra);
-        if (!extra)
-            return err_set(err, ERR_NO_MEMORY, "no memory to poll");
-    }
-    for (size_t i = 0; i < n_fds; i++)
-        extra[i] = (struct curl_waitfd){
-            .fd = fds[i].fd,
-            .events = (short)((fds[i].events & POLLIN ? CURL_WAIT_POLLIN : 0) |
-                              (fds[i].events & POLLOUT ? CURL_WAIT_POLLOUT : 0)),
-        };
     if (h->n_callbacks != n_before || timeout_ms < 0)
         timeout_ms = 0; /* something happened already */
     if (timeout_ms > INT_MAX)
         timeout_ms = INT_MAX;
-    code = curl_multi_poll(h->multi, extra, (unsigned int)n_fds, (int)timeout_ms, NULL);
-    for (size_t i = 0; i < n_fds; i++)
-        fds[i].revents = (short)((extra[i].revents & CURL_WAIT_POLLIN ? POLLIN : 0) |
-                                 (extra[i].revents & CURL_WAIT_POLLOUT ? POLLOUT : 0));
-    free(extra);
+    code = curl_multi_poll(h->multi, NULL, 0, (int)timeout_ms, NULL);
+    atomic_store(&h->turned_ms, clock_now_ms());
     return code == CURLM_OK ? advance(h, err) : loop_error(code, err);
-}
-
-enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err)
-{
-    return http_poll_with(h, NULL, 0, timeout_ms, err);
 }
 
 void http_wakeup(struct http *h)
 {
     (void)curl_multi_wakeup(h->multi);
+}
+
+void http_stop(struct http *h)
+{
+    atomic_store(&h->stops, true);
+    http_wakeup(h);
+}
+
+int64_t http_turned_ms(const struct http *h)
+{
+    return atomic_load(&h->turned_ms);
+}
+
+/* Has the time run out that http_stop() left? It begins when a call first notices. */
+static bool is_over(struct http *h)
+{
+    int64_t now_ms = clock_now_ms();
+
+    if (!atomic_load(&h->stops))
+        return false;
+    if (h->stop_ms == 0)
+        h->stop_ms = now_ms + HTTP_STOP_MS;
+    return now_ms >= h->stop_ms;
 }
 
 struct waiter {
@@ -261,10 +271,15 @@ enum err_code http_call(struct http *h, const struct http_request *request,
 
     if (h->depth > 0)
         return err_set(err, ERR_INVALID, "a callback cannot wait for a response");
+    if (is_over(h))
+        return err_set(err, ERR_AGAIN, "stopped");
     rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited}, &id,
                     err);
-    while (rc == ERR_OK && !waiter.is_done)
-        rc = http_poll(h, CALL_POLL_MS, err);
+    while (rc == ERR_OK && !waiter.is_done) {
+        rc = http_poll(h, h->stop_ms > 0 ? STOP_POLL_MS : CALL_POLL_MS, err);
+        if (rc == ERR_OK && !waiter.is_done && is_over(h))
+            rc = err_set(err, ERR_AGAIN, "stopped");
+    }
     if (!waiter.is_done)
         http_cancel(h, id); /* the waiter lives on our stack */
     else if (waiter.err.code != ERR_OK)

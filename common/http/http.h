@@ -9,13 +9,13 @@
  * peer's certificate and name are always checked unless the request says `insecure`.
  *
  * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
- * Layer: http (may use base). Threads: one a loop; only http_wakeup() may come from elsewhere.
+ * Layer: http (may use base). Threads: one per loop, but for http_wakeup(), http_stop() and
+ * http_turned_ms().
  * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
  */
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
-#include <poll.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +24,7 @@
 #define HTTP_TRANSFERS_MAX      1024 /* at once in a loop; one more is ERR_LIMIT */
 #define HTTP_DEADLINE_MS        30000
 #define HTTP_CONNECT_MS         10000
+#define HTTP_STOP_MS            1000 /* for what is under way when all is to end */
 #define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
 #define HTTP_HOST_BYTES         256
 
@@ -104,13 +105,16 @@ void http_cancel(struct http *h, uint64_t id);
  * ERR_OK also when nothing happened; ERR_IO or ERR_NO_MEMORY when the loop itself is broken. */
 MUST_CHECK enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err);
 
-/* The same, and end the wait also when one of the caller's own descriptors is ready (`revents`). */
-MUST_CHECK enum err_code http_poll_with(struct http *h, struct pollfd *fds, size_t n_fds,
-                                        int64_t timeout_ms, struct err *err);
-
 /* End the http_poll() that is waiting, or the next one. Safe from any thread and from signal
  * handlers. */
 void http_wakeup(struct http *h);
+
+/* End all waiting soon: an http_call() that waits, and every later one, has HTTP_STOP_MS altogether
+ * and returns ERR_AGAIN after that. Safe from any thread and from signal handlers. */
+void http_stop(struct http *h);
+
+/* When the loop last turned, also inside http_call(); as clock_now_ms(). Safe from any thread. */
+int64_t http_turned_ms(const struct http *h);
 
 /* Send one request and wait for its response.
  *

@@ -1,28 +1,28 @@
 /* run/health.h - the operator's own small HTTP server: GET /healthz, /readyz and /metrics.
  *
- * It lives in the loop's thread, so an answer from /healthz is the proof that the loop turns. A
- * request is read up to HEALTH_REQUEST_BYTES, answered, and the connection closed. Connections
- * beyond HEALTH_CONNECTIONS_MAX push out the oldest one.
- * Layer: run. Threads: one.
+ * It answers from a thread of its own, so a long decision or an API server that hangs does not get
+ * the operator killed. /healthz is 503 when the loop has not turned for HEALTH_STALLED_MS; /readyz
+ * and /metrics are those of the last health_publish(). A request is read up to
+ * HEALTH_REQUEST_BYTES, answered, and the connection closed. Connections beyond
+ * HEALTH_CONNECTIONS_MAX push out the oldest one.
+ * Layer: run. Threads: one for the functions here; they share a lock with the server's own.
  */
 #ifndef RUN_HEALTH_H
 #define RUN_HEALTH_H
 
-#include <poll.h>
+#include <stdint.h>
 
 #include "base/buf.h"
 
 #define HEALTH_CONNECTIONS_MAX 8
-#define HEALTH_FDS_MAX         (HEALTH_CONNECTIONS_MAX + 1)
 #define HEALTH_REQUEST_BYTES   2048
 #define HEALTH_METRICS_BYTES   ((size_t)16 << 10)
+#define HEALTH_STALLED_MS      60000
 
-/* What is answered. */
+/* When did the loop last turn, as clock_now_ms()? Called from the server's thread. */
 struct health_source {
     void *ctx;
-    bool (*is_ready)(void *ctx);
-    /* Append metrics in Prometheus' text format. */
-    enum err_code (*write_metrics)(void *ctx, struct buf *out, struct err *err);
+    int64_t (*turned_ms)(void *ctx);
 };
 
 struct health;
@@ -32,9 +32,7 @@ MUST_CHECK enum err_code health_open(const char *address, struct health_source s
                                      struct health **out, struct err *err);
 void health_close(struct health *h); /* NULL is allowed */
 
-/* What to poll for; returns how many of `fds` are set. NULL has none. */
-size_t health_fds(const struct health *h, struct pollfd fds[static HEALTH_FDS_MAX]);
-/* Serve what poll() found. */
-void health_serve(struct health *h, const struct pollfd *fds, size_t n_fds);
+/* What to answer from now on. `metrics`, in Prometheus' text format, is taken over. */
+void health_publish(struct health *h, bool is_ready, struct buf *metrics);
 
 #endif

@@ -1,6 +1,6 @@
 #include "run/loop.h"
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +47,7 @@ struct loop {
     struct health *health;
     struct observed *seen;
     struct decision *decision;
-    volatile sig_atomic_t stops;
+    atomic_bool stops;
     bool was_ready;
     int64_t solve_after_ms; /* not before then for jobs that wait for nodes */
     uint64_t n_reconciles;
@@ -154,19 +154,16 @@ static enum err_code add_watches(struct loop *l, struct err *err)
     return rc;
 }
 
-static bool is_ready(void *ctx)
+static bool is_ready(const struct loop *l)
 {
-    struct loop *l = ctx;
-
     for (int i = 0; i < WATCHES; i++)
         if (!kube_watch_is_synced(l->watches[i].watch))
             return false;
     return true;
 }
 
-static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
+static enum err_code write_metrics(const struct loop *l, struct buf *out, struct err *err)
 {
-    struct loop *l = ctx;
     enum err_code rc = buf_addf(
         out, err,
         "# TYPE skyjob_reconcile_total counter\nskyjob_reconcile_total %llu\n"
@@ -174,21 +171,40 @@ static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
         "# TYPE skyjob_reconcile_seconds_total counter\nskyjob_reconcile_seconds_total %.3f\n"
         "# TYPE skyjob_queue_length gauge\nskyjob_queue_length %zu\n"
         "# TYPE skyjob_jobs gauge\nskyjob_jobs %zu\n"
-        "# TYPE skyjob_watch_events_total counter\n"
-        "# TYPE skyjob_watch_skipped_total counter\n",
+        "# TYPE skyjob_watch_events_total counter\n",
         (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
         (double)l->reconcile_ms / 1000, queue_length(&l->queue), l->store.jobs.n);
 
     for (int i = 0; i < WATCHES && rc == ERR_OK; i++) {
         struct kube_watch_counts counts = kube_watch_counts_of(l->watches[i].watch);
 
-        rc = buf_addf(out, err,
-                      "skyjob_watch_events_total{resource=\"%s\"} %llu\n"
-                      "skyjob_watch_skipped_total{resource=\"%s\"} %llu\n",
-                      l->watches[i].what, (unsigned long long)counts.n_events, l->watches[i].what,
-                      (unsigned long long)l->watches[i].n_skipped);
+        rc = buf_addf(out, err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
+                      l->watches[i].what, (unsigned long long)counts.n_events);
     }
+    if (rc == ERR_OK)
+        rc = buf_addf(out, err, "# TYPE skyjob_watch_skipped_total counter\n");
+    for (int i = 0; i < WATCHES && rc == ERR_OK; i++)
+        rc = buf_addf(out, err, "skyjob_watch_skipped_total{resource=\"%s\"} %llu\n",
+                      l->watches[i].what, (unsigned long long)l->watches[i].n_skipped);
     return rc;
+}
+
+/* Before every wait, so that what is served is at most a call or a decision old. */
+static void publish(struct loop *l)
+{
+    struct buf metrics = {.max = HEALTH_METRICS_BYTES};
+    struct err err;
+
+    if (!l->health)
+        return;
+    if (write_metrics(l, &metrics, &err) != ERR_OK)
+        LOG(LOG_WARN, "no metrics", LOG_S("error", err.text));
+    health_publish(l->health, is_ready(l), &metrics);
+}
+
+static int64_t turned_ms(void *ctx)
+{
+    return http_turned_ms(ctx);
 }
 
 static enum err_code build(struct loop *l, struct err *err)
@@ -209,7 +225,7 @@ static enum err_code build(struct loop *l, struct err *err)
     if (rc == ERR_OK && l->options.health_address)
         rc = health_open(
             l->options.health_address,
-            (struct health_source){.ctx = l, .is_ready = is_ready, .write_metrics = write_metrics},
+            (struct health_source){.ctx = kube_client_http(l->client), .turned_ms = turned_ms},
             &l->health, err);
     return rc;
 }
@@ -370,11 +386,8 @@ static int64_t step_watches(struct loop *l)
 
 static enum err_code turn(struct loop *l, struct err *err)
 {
-    struct pollfd fds[HEALTH_FDS_MAX];
-    size_t n_fds = health_fds(l->health, fds);
     int64_t due_ms = IDLE_MS;
     int64_t watch_ms;
-    enum err_code rc;
 
     if (is_ready(l)) {
         if (!l->was_ready)
@@ -384,11 +397,8 @@ static enum err_code turn(struct loop *l, struct err *err)
         due_ms = reconcile_due(l);
     }
     watch_ms = step_watches(l);
-    rc = http_poll_with(kube_client_http(l->client), fds, n_fds,
-                        due_ms < watch_ms ? due_ms : watch_ms, err);
-    if (rc == ERR_OK && l->health)
-        health_serve(l->health, fds, n_fds);
-    return rc;
+    publish(l);
+    return http_poll(kube_client_http(l->client), due_ms < watch_ms ? due_ms : watch_ms, err);
 }
 
 enum err_code loop_run(struct loop *l, struct err *err)
@@ -402,6 +412,6 @@ enum err_code loop_run(struct loop *l, struct err *err)
 
 void loop_stop(struct loop *l)
 {
-    l->stops = 1;
-    http_wakeup(kube_client_http(l->client));
+    atomic_store(&l->stops, true);
+    http_stop(kube_client_http(l->client));
 }

@@ -2,7 +2,12 @@
  *
  * One thread does everything: the watches note which jobs have changed, the queue says which is
  * next, and one job at a time is observed, decided and acted upon. Nothing is decided before all
- * watches have reported a whole list.
+ * watches have reported a whole list. The health port is served from a thread of its own.
+ *
+ * The loop stands still while a decision searches for a plan (control/decide.h), 20 to 100 ms on 64
+ * nodes, and while a call to the API server waits, which lets watches go on. Searches take a third
+ * of its time at most, and jobs get 100 ms before watches have their turn. loop_stop() ends a call
+ * after HTTP_STOP_MS and begins no other job.
  * Layer: run. Threads: one; only loop_stop() may come from elsewhere.
  */
 #ifndef RUN_LOOP_H

@@ -268,21 +268,42 @@ static void http_poll_waits_as_long_as_it_was_told(void **state)
     assert_true(clock_now_ms() - began_ms < 90);
 }
 
-static void http_poll_with_sees_a_descriptor_of_the_caller(void **state)
+static void http_stop_leaves_a_call_that_hangs(void **state)
 {
-    struct pollfd fds[2];
-    int ends[2];
+    struct http_response r = {0};
 
     (void)state;
-    assert_int_equal(pipe(ends), 0);
-    assert_int_equal(write(ends[1], "x", 1), 1);
-    fds[0] = (struct pollfd){.fd = ends[0], .events = POLLIN};
-    fds[1] = (struct pollfd){.fd = ends[1], .events = POLLIN};
-    assert_int_equal(http_poll_with(loop, fds, 2, 5000, &err), ERR_OK);
-    assert_int_equal(fds[0].revents, POLLIN);
-    assert_int_equal(fds[1].revents, 0);
-    close(ends[0]);
-    close(ends[1]);
+    SERVE({.expect = "GET /", .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG},
+          {.expect = "GET /", .body = "late"});
+    http_stop(loop);
+    assert_int_equal(get(&r), ERR_AGAIN);
+    assert_string_equal(err.text, "stopped");
+    assert_int_equal(get(&r), ERR_AGAIN); /* and nothing is sent any more */
+    assert_int_equal(loopback_unused(server), 1);
+}
+
+static void http_stop_lets_a_call_come_to_its_end(void **state)
+{
+    struct http_response r = {0};
+
+    (void)state;
+    SERVE({.expect = "GET /", .body = "in time"});
+    http_stop(loop);
+    assert_int_equal(get(&r), ERR_OK);
+    assert_string_equal(buf_text(&r.body), "in time");
+    http_response_deinit(&r);
+}
+
+static void http_turns_while_a_call_waits(void **state)
+{
+    struct http_response r = {0};
+    int64_t began_ms = clock_now_ms();
+
+    (void)state;
+    SERVE({.expect = "GET /", .body = "x", .pause_ms = 30});
+    assert_int_equal(get(&r), ERR_OK);
+    assert_true(http_turned_ms(loop) >= began_ms + 30);
+    http_response_deinit(&r);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_loop, free_loop)
@@ -302,7 +323,9 @@ int main(void)
         TEST(http_start_has_a_limit),
         TEST(http_wakeup_from_another_thread_ends_a_poll),
         TEST(http_poll_waits_as_long_as_it_was_told),
-        TEST(http_poll_with_sees_a_descriptor_of_the_caller),
+        TEST(http_stop_leaves_a_call_that_hangs),
+        TEST(http_stop_lets_a_call_come_to_its_end),
+        TEST(http_turns_while_a_call_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

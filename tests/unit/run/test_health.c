@@ -7,31 +7,37 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/clock.h"
+
 #define CLIENTS 20
 
-static bool ready;
 static struct health *health;
 static int port;
+static _Atomic int64_t stalled_ms;
 
-static bool is_ready(void *ctx)
+static int64_t turned_ms(void *ctx)
 {
     (void)ctx;
-    return ready;
+    return clock_now_ms() - stalled_ms;
 }
 
-static enum err_code write_metrics(void *ctx, struct buf *out, struct err *err)
+static void publish(bool is_ready)
 {
-    (void)ctx;
-    return buf_addf(out, err, "skyjob_jobs 3\n");
+    struct buf metrics = {.max = 100};
+
+    assert_int_equal(buf_addf(&metrics, NULL, "skyjob_jobs 3\n"), ERR_OK);
+    health_publish(health, is_ready, &metrics);
+    assert_null(metrics.data);
 }
 
 static int open_health(void **state)
 {
-    struct health_source source = {.is_ready = is_ready, .write_metrics = write_metrics};
+    struct health_source source = {.turned_ms = turned_ms};
 
     (void)state;
     for (port = 21000 + (int)(getpid() % 8000); port < 32000; port++) {
@@ -53,41 +59,33 @@ static int close_health(void **state)
 
 static int dial(void)
 {
+    struct timeval patience = {.tv_sec = 10};
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
 
     (void)inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
     return fd;
 }
 
-static void turn(void)
-{
-    struct pollfd fds[HEALTH_FDS_MAX];
-    size_t n = health_fds(health, fds);
-
-    if (poll(fds, n, 50) > 0)
-        health_serve(health, fds, n);
-}
-
-/* Send in two pieces, as a network may. */
+/* Send in two pieces, as a network may, and read to the end. */
 static void ask(const char *request, char *out, size_t bytes)
 {
     int fd = dial();
     size_t half = strlen(request) / 2;
+    size_t len = 0;
     ssize_t n;
 
-    turn();
     assert_int_equal(send(fd, request, half, 0), (ssize_t)half);
-    turn();
     assert_true(send(fd, request + half, strlen(request) - half, 0) > 0);
-    turn();
-    n = recv(fd, out, bytes - 1, MSG_DONTWAIT);
-    out[n > 0 ? n : 0] = '\0';
+    while ((n = recv(fd, out + len, bytes - 1 - len, 0)) > 0)
+        len += (size_t)n;
+    out[len] = '\0';
     (void)close(fd);
 }
 
-static void health_answers_while_the_loop_turns(void **state)
+static void health_answers_while_nothing_else_does(void **state)
 {
     char text[1024];
 
@@ -96,15 +94,29 @@ static void health_answers_while_the_loop_turns(void **state)
     assert_memory_equal(text, "HTTP/1.1 200 OK\r\n", 17);
 }
 
-static void health_is_ready_when_the_source_says_so(void **state)
+static void health_tells_that_the_loop_does_not_turn(void **state)
 {
     char text[1024];
 
     (void)state;
-    ready = false;
+    stalled_ms = HEALTH_STALLED_MS / 2;
+    ask("GET /healthz HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 200", 12);
+    stalled_ms = HEALTH_STALLED_MS;
+    ask("GET /healthz HTTP/1.1\r\n\r\n", text, sizeof text);
+    assert_memory_equal(text, "HTTP/1.1 503", 12);
+    stalled_ms = 0;
+}
+
+static void health_is_ready_when_that_was_published(void **state)
+{
+    char text[1024];
+
+    (void)state;
+    publish(false);
     ask("GET /readyz HTTP/1.0\r\n\r\n", text, sizeof text);
     assert_memory_equal(text, "HTTP/1.1 503", 12);
-    ready = true;
+    publish(true);
     ask("GET /readyz?verbose HTTP/1.0\r\n\r\n", text, sizeof text);
     assert_memory_equal(text, "HTTP/1.1 200", 12);
 }
@@ -114,6 +126,7 @@ static void health_metrics_have_the_content_type_that_prometheus_wants(void **st
     char text[1024];
 
     (void)state;
+    publish(true);
     ask("GET /metrics HTTP/1.1\r\n\r\n", text, sizeof text);
     assert_non_null(strstr(text, "Content-Type: text/plain; version=0.0.4\r\n"));
     assert_non_null(strstr(text, "\r\n\r\nskyjob_jobs 3\n"));
@@ -140,10 +153,8 @@ static void health_drops_a_request_without_end(void **state)
 
     (void)state;
     memset(junk, 'x', sizeof junk);
-    turn();
     assert_true(send(fd, junk, sizeof junk, 0) > 0);
-    turn();
-    assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0);
+    assert_true(recv(fd, &byte, 1, 0) <= 0);
     (void)close(fd);
 }
 
@@ -153,10 +164,8 @@ static void health_outlives_clients_that_only_connect(void **state)
     char text[1024];
 
     (void)state;
-    for (int i = 0; i < CLIENTS; i++) {
+    for (int i = 0; i < CLIENTS; i++)
         fds[i] = dial();
-        turn();
-    }
     ask("GET /healthz HTTP/1.1\r\n\r\n", text, sizeof text);
     assert_memory_equal(text, "HTTP/1.1 200", 12);
     for (int i = 0; i < CLIENTS; i++)
@@ -165,7 +174,7 @@ static void health_outlives_clients_that_only_connect(void **state)
 
 static void health_refuses_an_address_that_is_none(void **state)
 {
-    struct health_source source = {.is_ready = is_ready, .write_metrics = write_metrics};
+    struct health_source source = {.turned_ms = turned_ms};
     struct health *h;
 
     (void)state;
@@ -177,8 +186,9 @@ static void health_refuses_an_address_that_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(health_answers_while_the_loop_turns),
-        cmocka_unit_test(health_is_ready_when_the_source_says_so),
+        cmocka_unit_test(health_answers_while_nothing_else_does),
+        cmocka_unit_test(health_tells_that_the_loop_does_not_turn),
+        cmocka_unit_test(health_is_ready_when_that_was_published),
         cmocka_unit_test(health_metrics_have_the_content_type_that_prometheus_wants),
         cmocka_unit_test(health_refuses_what_it_does_not_serve),
         cmocka_unit_test(health_drops_a_request_without_end),
