@@ -231,41 +231,32 @@ static const struct cost_link *find_links(const struct nodes *nodes, struct cost
     return network_links(network, nodes->n_known, links) ? links : NULL;
 }
 
-static void hash_double(uint64_t *hash, double v)
+static void mix(uint64_t *hash, const void *bytes, size_t n)
 {
-    *hash = hash_bytes(*hash, &v, sizeof v);
+    *hash = hash_bytes(*hash, bytes, n);
 }
 
-static void hash_i64(uint64_t *hash, int64_t v)
-{
-    *hash = hash_bytes(*hash, &v, sizeof v);
-}
-
-/* Everything that the answer depends on; the generation stands for the spec. */
+/* Everything that the answer depends on; the generation stands for the spec. Structs go in whole
+ * where they hold nothing but doubles, and so no padding. */
 static uint64_t digest_of(const struct round *r, const struct partition_request *q)
 {
-    const double figures[] = {r->spec.data.lengths.mean, r->spec.data.lengths.mean_square,
-                              r->spec.pace.attention,    r->spec.pace.ffn,
-                              r->spec.pace.parameter,    r->spec.pace.element,
-                              r->spec.pace.update,       r->spec.pace.sequence};
     uint64_t hash = HASH_START;
 
-    hash_i64(&hash, r->seen->generation);
-    for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
-        hash_double(&hash, figures[i]);
+    mix(&hash, &r->seen->generation, sizeof r->seen->generation);
+    mix(&hash, &r->spec.data.lengths, sizeof r->spec.data.lengths);
+    mix(&hash, &r->spec.pace, sizeof r->spec.pace);
     for (int i = 0; i < q->n_nodes; i++) {
         const struct node *n = &q->nodes[i];
 
-        hash = hash_bytes(hash, n->name, strlen(n->name) + 1);
-        hash_i64(&hash, n->cpu_milli);
-        hash_i64(&hash, n->memory_bytes);
-        hash_double(&hash, n->gflops);
-        hash_double(&hash, n->unit_ms);
+        mix(&hash, n->name, strlen(n->name) + 1);
+        mix(&hash, &n->cpu_milli, sizeof n->cpu_milli);
+        mix(&hash, &n->memory_bytes, sizeof n->memory_bytes);
+        mix(&hash, &n->gflops, sizeof n->gflops);
+        mix(&hash, &n->unit_ms, sizeof n->unit_ms);
+        mix(&hash, &n->message, sizeof n->message);
     }
-    for (int i = 0; q->links && i < q->n_nodes * q->n_nodes; i++) {
-        hash_double(&hash, q->links[i].bytes_per_s);
-        hash_double(&hash, q->links[i].latency_ms);
-    }
+    if (q->links)
+        mix(&hash, q->links, (size_t)q->n_nodes * (size_t)q->n_nodes * sizeof *q->links);
     return hash;
 }
 
