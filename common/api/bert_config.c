@@ -331,6 +331,7 @@ enum err_code bert_config_match(const char *file, const struct bert_config *conf
     for (int i = 0; i < n; i++)
         list_names(wants, labels[i], i);
     return err_set(err, ERR_INVALID,
-                   "%s: id2label has the labels %s; the task has %s: name them alike there", file,
-                   has, wants);
+                   "%s: id2label has the labels %s; the task has %s: name them alike in "
+                   "id2label, or remove it to match them by position",
+                   file, has, wants);
 }
