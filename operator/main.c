@@ -34,6 +34,9 @@ static void print_usage(FILE *to)
             "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
             "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
             "                                  than that of all others\n"
+            "  --network-policy on|off         a NetworkPolicy for each job; default on\n"
+            "  --operator-pods NAMESPACE/KEY=VALUE,...  the labels of this operator's own pods:\n"
+            "                                  NetworkPolicies let only these control the workers\n"
             "  --namespace NAMESPACE           watch only this one; all of them by default\n"
             "  --kubeconfig FILE               default: $KUBECONFIG, the pod's service account,\n"
             "                                  ~/.kube/config, whichever there is first\n"
@@ -68,6 +71,20 @@ static bool complain(const char *what, const char *value)
     return false;
 }
 
+/* "namespace/key=value,key=value" */
+static bool read_operator_pods(const char *text, struct settings *s)
+{
+    size_t n = strcspn(text, "/");
+    const char *labels = text[n] == '/' ? text + n + 1 : "";
+
+    if (n == 0 || n >= sizeof s->operator_namespace || !strchr(labels, '=') ||
+        strlen(labels) >= sizeof s->operator_labels)
+        return false;
+    (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "%.*s", (int)n, text);
+    (void)snprintf(s->operator_labels, sizeof s->operator_labels, "%s", labels);
+    return true;
+}
+
 static bool take_option(int c, struct options *o)
 {
     struct settings *s = &o->loop.settings;
@@ -97,6 +114,13 @@ static bool take_option(int c, struct options *o)
             return complain("--probe-priority-class: not a name: ", optarg);
         (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "%s", optarg);
         return true;
+    case 'y':
+        s->has_network_policies = strcmp(optarg, "on") == 0;
+        return s->has_network_policies || strcmp(optarg, "off") == 0 ||
+               complain("--network-policy: neither on nor off: ", optarg);
+    case 'o':
+        return read_operator_pods(optarg, s) ||
+               complain("--operator-pods: not a namespace and labels: ", optarg);
     case 'a':
         o->loop.health_address = strcmp(optarg, "none") == 0 ? NULL : optarg;
         return true;
@@ -122,6 +146,8 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"worker-image", required_argument, NULL, 'i'},
         {"worker-image-pull-policy", required_argument, NULL, 'p'},
         {"probe-priority-class", required_argument, NULL, 'b'},
+        {"network-policy", required_argument, NULL, 'y'},
+        {"operator-pods", required_argument, NULL, 'o'},
         {"health-address", required_argument, NULL, 'a'},
         {"log-level", required_argument, NULL, 'l'},
         {"version", no_argument, NULL, 'v'},
@@ -165,7 +191,8 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
 
 int main(int argc, char **argv)
 {
-    struct options o = {.loop = {.health_address = "0.0.0.0:8081"}};
+    struct options o = {
+        .loop = {.health_address = "0.0.0.0:8081", .settings = {.has_network_policies = true}}};
     struct kube_options client_options = {.user_agent = "skyjob-operator/" SKYJOB_VERSION,
                                           .field_manager = "skyjob-operator",
                                           .calls_per_second = 50,

@@ -30,7 +30,7 @@ void names_key(const char *job, char out[static NAMES_BYTES])
     (void)snprintf(out, NAMES_BYTES, "%.*s-key", NAMES_JOB_MAX, job);
 }
 
-void names_service(const char *job, char out[static NAMES_BYTES])
+void names_policy(const char *job, char out[static NAMES_BYTES])
 {
     (void)snprintf(out, NAMES_BYTES, "%.*s-workers", NAMES_JOB_MAX, job);
 }

@@ -49,7 +49,7 @@ void names_probe_spec(const char *job, char out[static NAMES_BYTES]);
 void names_plan(const char *job, int attempt, char out[static NAMES_BYTES]);
 /* Secret with the key that the job's pods share with the operator: "<job>-key". */
 void names_key(const char *job, char out[static NAMES_BYTES]);
-/* Headless service of a job: "<job>-workers". */
-void names_service(const char *job, char out[static NAMES_BYTES]);
+/* NetworkPolicy of a job's pods: "<job>-workers". */
+void names_policy(const char *job, char out[static NAMES_BYTES]);
 
 #endif

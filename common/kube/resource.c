@@ -5,7 +5,7 @@
 
 const struct kube_resource kube_pods = {"", "v1", "pods", true};
 const struct kube_resource kube_nodes = {"", "v1", "nodes", false};
-const struct kube_resource kube_services = {"", "v1", "services", true};
+const struct kube_resource kube_policies = {"networking.k8s.io", "v1", "networkpolicies", true};
 const struct kube_resource kube_config_maps = {"", "v1", "configmaps", true};
 const struct kube_resource kube_claims = {"", "v1", "persistentvolumeclaims", true};
 const struct kube_resource kube_volumes = {"", "v1", "persistentvolumes", false};

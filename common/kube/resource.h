@@ -22,7 +22,7 @@ struct kube_resource {
 /* The ones that every cluster has. */
 extern const struct kube_resource kube_pods;
 extern const struct kube_resource kube_nodes;
-extern const struct kube_resource kube_services;
+extern const struct kube_resource kube_policies;
 extern const struct kube_resource kube_config_maps;
 extern const struct kube_resource kube_claims;
 extern const struct kube_resource kube_volumes;

@@ -139,16 +139,12 @@ int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod)
 
 static void create_missing(struct round *r)
 {
-    bool has_service = false;
-
     for (int s = 0; s < r->seen->plan.n_stages; s++) {
         struct action *a;
 
         if (round_stage_pod(r, s))
             continue;
-        if (!has_service)
-            (void)round_want(r, ACTION_CREATE_SERVICE);
-        has_service = true;
+        round_want_policy(r);
         a = round_want(r, ACTION_CREATE_STAGE_POD);
         a->stage = s;
         a->attempt = r->attempt;

@@ -60,6 +60,15 @@ void round_say(struct round *r, const char *state, const char *message)
     (void)snprintf(s->message, sizeof s->message, "%s", message);
 }
 
+void round_want_policy(struct round *r)
+{
+    for (int i = 0; i < r->out->n_actions; i++)
+        if (r->out->actions[i].kind == ACTION_CREATE_POLICY)
+            return;
+    if (r->seen->settings.has_network_policies)
+        (void)round_want(r, ACTION_CREATE_POLICY);
+}
+
 void round_delete_pod(struct round *r, const struct seen_pod *pod)
 {
     struct action *a;

@@ -39,7 +39,7 @@
 
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
-    ACTION_CREATE_SERVICE,    /* the headless one */
+    ACTION_CREATE_POLICY,     /* the NetworkPolicy, before the first pod */
     ACTION_CREATE_PLAN,       /* decision.plan as ConfigMap; everything else waits for it */
     ACTION_DELETE_PLAN,       /* of `attempt` with `uid` */
     ACTION_CREATE_STAGE_POD,  /* of `stage`, from observed.plan */

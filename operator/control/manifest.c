@@ -1,5 +1,6 @@
 #include "control/manifest.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "control/manifest_parts.h"
@@ -34,12 +35,12 @@ static void write_labels(struct jsonw *w, const struct observed *seen, const cha
     jsonw_string(w, LABEL_JOB_UID, seen->uid);
 }
 
-void manifest_open(struct jsonw *w, const struct observed *seen, const char *kind, const char *name,
-                   const char *component)
+static void open_object(struct jsonw *w, const struct observed *seen, const char *const type[2],
+                        const char *name, const char *component)
 {
     jsonw_open_object(w, NULL);
-    jsonw_string(w, "apiVersion", "v1");
-    jsonw_string(w, "kind", kind);
+    jsonw_string(w, "apiVersion", type[0]);
+    jsonw_string(w, "kind", type[1]);
     jsonw_open_object(w, "metadata");
     jsonw_string(w, "name", name);
     jsonw_string(w, "namespace", seen->namespace);
@@ -48,31 +49,100 @@ void manifest_open(struct jsonw *w, const struct observed *seen, const char *kin
     write_labels(w, seen, component);
 }
 
-enum err_code manifest_service(const struct observed *seen, struct buf *out, struct err *err)
+void manifest_open(struct jsonw *w, const struct observed *seen, const char *kind, const char *name,
+                   const char *component)
 {
+    open_object(w, seen, (const char *const[]){"v1", kind}, name, component);
+}
+
+static void write_job_pods(struct jsonw *w, const struct observed *seen, const char *key)
+{
+    jsonw_open_object(w, key);
+    jsonw_open_object(w, "matchLabels");
+    jsonw_string(w, LABEL_JOB_UID, seen->uid);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+/* "key=value,key=value" */
+static void write_pairs(struct jsonw *w, const char *pairs)
+{
+    while (*pairs) {
+        char key[SETTINGS_LABELS_BYTES];
+        char value[SETTINGS_LABELS_BYTES];
+        size_t n = strcspn(pairs, ",");
+        size_t n_key = strcspn(pairs, "=");
+
+        if (n_key < n) {
+            (void)snprintf(key, sizeof key, "%.*s", (int)n_key, pairs);
+            (void)snprintf(value, sizeof value, "%.*s", (int)(n - n_key - 1), pairs + n_key + 1);
+            jsonw_string(w, key, value);
+        }
+        pairs += n + (pairs[n] == ',');
+    }
+}
+
+static void write_operator_pods(struct jsonw *w, const struct settings *s)
+{
+    jsonw_open_object(w, "namespaceSelector");
+    jsonw_open_object(w, "matchLabels");
+    jsonw_string(w, "kubernetes.io/metadata.name", s->operator_namespace);
+    jsonw_close(w);
+    jsonw_close(w);
+    jsonw_open_object(w, "podSelector");
+    jsonw_open_object(w, "matchLabels");
+    write_pairs(w, s->operator_labels);
+    jsonw_close(w);
+    jsonw_close(w);
+}
+
+/* Who may reach a port of the job's pods. */
+static void write_rule(struct jsonw *w, const struct observed *seen, int port)
+{
+    bool is_open = port == PORT_HEALTH ||
+                   (port == PORT_CONTROL && seen->settings.operator_namespace[0] == '\0');
+
+    jsonw_open_object(w, NULL);
+    if (!is_open) {
+        jsonw_open_array(w, "from");
+        jsonw_open_object(w, NULL);
+        if (port == PORT_TENSOR)
+            write_job_pods(w, seen, "podSelector");
+        else
+            write_operator_pods(w, &seen->settings);
+        jsonw_close(w);
+        jsonw_close(w);
+    }
+    jsonw_open_array(w, "ports");
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "protocol", "TCP");
+    jsonw_int(w, "port", port);
+    for (int i = 0; i < 3; i++)
+        jsonw_close(w);
+}
+
+enum err_code manifest_policy(const struct observed *seen, struct buf *out, struct err *err)
+{
+    static const char *const type[] = {"networking.k8s.io/v1", "NetworkPolicy"};
     char name[NAMES_BYTES];
     struct jsonw w;
 
-    names_service(seen->name, name);
+    names_policy(seen->name, name);
     jsonw_init(&w, out);
-    manifest_open(&w, seen, "Service", name, "worker");
+    open_object(&w, seen, type, name, "worker");
     jsonw_close(&w);
     jsonw_close(&w);
     jsonw_open_object(&w, "spec");
-    jsonw_string(&w, "clusterIP", "None");
-    jsonw_bool(&w, "publishNotReadyAddresses", true); /* workers meet before they are ready */
-    jsonw_open_object(&w, "selector");
-    jsonw_string(&w, LABEL_JOB_UID, seen->uid);
-    jsonw_string(&w, LABEL_ROLE, "stage");
+    write_job_pods(&w, seen, "podSelector");
+    jsonw_open_array(&w, "policyTypes");
+    jsonw_string(&w, NULL, "Ingress");
     jsonw_close(&w);
-    jsonw_open_array(&w, "ports");
-    jsonw_open_object(&w, NULL);
-    jsonw_string(&w, "name", "tensor");
-    jsonw_int(&w, "port", PORT_TENSOR);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_close(&w);
+    jsonw_open_array(&w, "ingress");
+    write_rule(&w, seen, PORT_TENSOR);
+    write_rule(&w, seen, PORT_CONTROL);
+    write_rule(&w, seen, PORT_HEALTH);
+    for (int i = 0; i < 3; i++)
+        jsonw_close(&w);
     return jsonw_finish(&w, err);
 }
 

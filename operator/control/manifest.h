@@ -19,8 +19,11 @@
 /* The image that workers run: the spec's, else the operator's. Borrowed from either. */
 const char *manifest_image(const struct observed *seen, const struct spec *spec);
 
-MUST_CHECK enum err_code manifest_service(const struct observed *seen, struct buf *out,
-                                          struct err *err);
+/* A NetworkPolicy that lets the job's pods talk to each other, the operator to them, and anyone ask
+ * whether they are healthy; where the operator is not known (settings), the control port is open.
+ * Its name goes with names_policy(). */
+MUST_CHECK enum err_code manifest_policy(const struct observed *seen, struct buf *out,
+                                         struct err *err);
 /* The Secret with the key of the job's workers, as text; its name goes with names_key(). */
 MUST_CHECK enum err_code manifest_key(const struct observed *seen, const char *key, struct buf *out,
                                       struct err *err);

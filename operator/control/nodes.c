@@ -138,6 +138,7 @@ static void want_probe(struct round *r, const struct seen_node *node)
     struct action *a;
     bool has_spec = false;
 
+    round_want_policy(r);
     for (int i = 0; i < r->out->n_actions; i++)
         has_spec = has_spec || r->out->actions[i].kind == ACTION_CREATE_PROBE_SPEC;
     if (!has_spec)

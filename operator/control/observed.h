@@ -15,12 +15,13 @@
 #include "api/progress.h"
 #include "control/status.h"
 
-#define OBSERVED_PODS_MAX   (3 * SPEC_STAGES_MAX)
-#define OBSERVED_PLANS_MAX  16
-#define OBSERVED_UID_BYTES  STATUS_UID_BYTES
-#define OBSERVED_WORD_BYTES 64
-#define OBSERVED_TEXT_BYTES 240
-#define OBSERVED_WHY_BYTES  ERR_TEXT_BYTES
+#define OBSERVED_PODS_MAX     (3 * SPEC_STAGES_MAX)
+#define OBSERVED_PLANS_MAX    16
+#define OBSERVED_UID_BYTES    STATUS_UID_BYTES
+#define OBSERVED_WORD_BYTES   64
+#define OBSERVED_TEXT_BYTES   240
+#define SETTINGS_LABELS_BYTES 512
+#define OBSERVED_WHY_BYTES    ERR_TEXT_BYTES
 
 enum pod_role {
     POD_STAGE,   /* created by the operator, or of an attempt that is over */
@@ -107,8 +108,11 @@ struct seen_problem {
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
-    char pull_policy[SPEC_WORD_BYTES];          /* "": as the spec says */
-    char probe_priority_class[NODE_NAME_BYTES]; /* of probes; "": the cluster's default */
+    char pull_policy[SPEC_WORD_BYTES];            /* "": as the spec says */
+    char probe_priority_class[NODE_NAME_BYTES];   /* of probes; "": the cluster's default */
+    bool has_network_policies;                    /* jobs get one each */
+    char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
+    char operator_labels[SETTINGS_LABELS_BYTES];  /* of those: "key=value,key=value" */
 };
 
 struct observed {

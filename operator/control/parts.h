@@ -36,6 +36,8 @@ void round_stall(struct round *r, const char *reason, const char *message);
 /* The line for people: `state` in a word, `message` in a sentence. */
 void round_say(struct round *r, const char *state, const char *message);
 
+/* The NetworkPolicy, once, before the pods that it is for. */
+void round_want_policy(struct round *r);
 void round_delete_pod(struct round *r, const struct seen_pod *pod);
 /* The pod of a stage in the current attempt; NULL when there is none. */
 const struct seen_pod *round_stage_pod(const struct round *r, int stage);

@@ -343,7 +343,6 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
     const char *command[COMMAND_MAX];
     char name[NAMES_BYTES];
     char plan_name[NAMES_BYTES];
-    char service[NAMES_BYTES];
     struct container c = {.command = command,
                           .cpu_milli = s->cpu_milli,
                           .memory_bytes = s->memory_bytes,
@@ -354,7 +353,6 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
 
     names_stage_pod(seen->name, stage, plan->attempt, name);
     names_plan(seen->name, plan->attempt, plan_name);
-    names_service(seen->name, service);
     fill_stage_command(plan, stage, number, command);
     jsonw_init(&w, out);
     manifest_open(&w, seen, "Pod", name, "worker");
@@ -364,8 +362,6 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
     jsonw_close(&w);
     jsonw_close(&w);
     open_pod_spec(&w, &c, seen, &plan->spec, s->node);
-    jsonw_stringf(&w, "hostname", "s%d", stage);
-    jsonw_string(&w, "subdomain", service);
     jsonw_close(&w);
     jsonw_close(&w);
     return jsonw_finish(&w, err);

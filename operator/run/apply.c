@@ -195,11 +195,7 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
     struct creation c = {.resource = &kube_config_maps, .name = name};
     enum err_code rc = ERR_OK;
 
-    if (action->kind == ACTION_CREATE_SERVICE) {
-        c.resource = &kube_services;
-        names_service(seen->name, name);
-        rc = manifest_service(seen, &body, err);
-    } else if (action->kind == ACTION_CREATE_PLAN) {
+    if (action->kind == ACTION_CREATE_PLAN) {
         c.known = &a->store->plans;
         c.change = store_change_plan;
         names_plan(seen->name, d->plan.attempt, name);
@@ -232,6 +228,37 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         rc = create(a, seen, &c, &body, err);
     buf_deinit(&body);
     return rc;
+}
+
+/* Where it cannot be made the job trains without it, as it does where nothing enforces it; an Event
+ * says so, once. */
+static enum err_code create_policy(struct apply *a, const struct observed *seen, struct err *err)
+{
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    char name[NAMES_BYTES];
+    char key[QUEUE_KEY_BYTES];
+    struct creation c = {.resource = &kube_policies, .name = name};
+    struct action event = {.reason = "NoNetworkPolicy", .is_warning = true};
+    struct store_job *job;
+    enum err_code rc;
+
+    names_policy(seen->name, name);
+    rc = manifest_policy(seen, &body, err);
+    if (rc == ERR_OK)
+        rc = create(a, seen, &c, &body, err);
+    buf_deinit(&body);
+    if (rc == ERR_OK || (err_is_transient(rc) && rc != ERR_CONFLICT))
+        return rc;
+    store_key(seen->namespace, seen->name, key);
+    job = store_find_job(a->store, key);
+    if (!job || job->lacks_policy)
+        return ERR_OK;
+    job->lacks_policy = true;
+    (void)snprintf(event.text, sizeof event.text,
+                   "The job's pods have no NetworkPolicy, so others can reach their ports: %s",
+                   err->text);
+    post_event(a, seen, &event);
+    return ERR_OK;
 }
 
 /* --- the other steps --- */
@@ -401,7 +428,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     switch (action->kind) {
     case ACTION_READ_DATA:
         return read_data(a, seen, err);
-    case ACTION_CREATE_SERVICE:
+    case ACTION_CREATE_POLICY:
+        return create_policy(a, seen, err);
     case ACTION_CREATE_PLAN:
     case ACTION_CREATE_STAGE_POD:
     case ACTION_CREATE_PROBE_SPEC:

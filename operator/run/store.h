@@ -33,6 +33,7 @@ struct store_job {
     bool is_final;
     /* Not in the API server: */
     bool wants_nodes;         /* the last decision waited for nodes */
+    bool lacks_policy;        /* said so already */
     struct unplaced unplaced; /* of the last decision */
     int64_t looked_ms;        /* monotonic; when that was */
     enum data_state data;

@@ -23,7 +23,7 @@ job() {
             { print }' | k apply -f -
 }
 leftovers() {
-    [ -z "$(k get pods,configmaps,services,secrets -l "skyjob.dev/job=$1" -o name)" ]
+    [ -z "$(k get pods,configmaps,networkpolicies,secrets -l "skyjob.dev/job=$1" -o name)" ]
 }
 
 setup() {

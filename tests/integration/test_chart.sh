@@ -47,6 +47,13 @@ sets_values() {
         grep -q 'key: k' "$dir/text" && grep -q 'a: b' "$dir/text" && grep -q 'priorityClassName: high' "$dir/text" &&
         grep -q 'note: x' "$dir/text" && grep -q -- '- --context=c' "$dir/text"
 }
+network_policy() {
+    # shellcheck disable=SC2016 # the kubelet fills it in
+    render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" &&
+        render -s templates/deployment.yaml | grep -qF -- '- --operator-pods=$(POD_NAMESPACE)/app.kubernetes.io/name=skyjob,app.kubernetes.io/instance=rel,app.kubernetes.io/component=operator' &&
+        render --set networkPolicy.enabled=false >"$dir/text" && grep -q -- '- --network-policy=off' "$dir/text" &&
+        ! grep -qx 'kind: NetworkPolicy' "$dir/text"
+}
 probe_priority() { # one of the chart's own, another one, or none
     render >"$dir/text" && grep -q -- '--probe-priority-class=rel-skyjob-probe$' "$dir/text" &&
         grep -A1 'name: rel-skyjob-probe$' "$dir/text" && grep -qx 'value: -1000000000' "$dir/text" &&
@@ -64,10 +71,10 @@ installs() {
 may() { kubectl auth can-i "$@" --as=system:serviceaccount:skyjob-system:skyjob-operator -A -q; }
 rights() {
     may create pods && may patch nodes && may update skyjobs --subresource=finalizers && may patch skyjobs --subresource=status &&
-        may get persistentvolumeclaims && may get secrets && may create secrets && may get persistentvolumes || return
+        may get persistentvolumeclaims && may create networkpolicies.networking.k8s.io && may get secrets && may create secrets && may get persistentvolumes || return
     local what
     for what in 'list secrets' 'watch secrets' 'update secrets' 'delete secrets' 'create pods --subresource=exec' 'get nodes --subresource=proxy' 'delete nodes' 'list persistentvolumes' 'list persistentvolumeclaims' 'create persistentvolumeclaims' 'update skyjobs' 'delete skyjobs' \
-        'create clusterroles' 'bind clusterroles' 'escalate clusterroles' 'impersonate users' 'delete services' 'create deployments'; do
+        'create clusterroles' 'bind clusterroles' 'escalate clusterroles' 'impersonate users' 'create services' 'list networkpolicies.networking.k8s.io' 'delete networkpolicies.networking.k8s.io' 'create deployments'; do
         # shellcheck disable=SC2086 # verb and resource
         if may $what; then echo "may $what"; return 1; fi
     done
@@ -90,6 +97,7 @@ check 'wrong values are refused by name' bad_values
 check 'with one namespace the operator gets a Role there' one_namespace
 check 'the CRD is kept unless told otherwise' keeps_crd
 check 'values reach the deployment' sets_values
+check 'the operator and, through it, all jobs have a NetworkPolicy unless told otherwise' network_policy
 check 'probes get a priority class below everything else, another one, or none' probe_priority
 check 'helm installs it and the restricted standard lets its pod in' installs
 check 'the operator has the rights it needs and no dangerous ones' rights

@@ -20,7 +20,7 @@ operator=0 agent=0
 
 start_operator() {
     "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
-        --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1 &
+        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1 &
     operator=$!
 }
 kill_operator() { # kill_operator SIGNAL
@@ -312,7 +312,22 @@ all_succeeded() { [ "$(kubectl get pods --field-selector status.phase=Succeeded 
 deleted() {
     steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone
 }
-nothing_of() { [ -z "$(kubectl get pods,services,configmaps -l "skyjob.dev/job=$1" -o name)" ]; }
+nothing_of() { [ -z "$(kubectl get pods,networkpolicies,configmaps -l "skyjob.dev/job=$1" -o name)" ]; }
+fenced() {
+    job fenced "$stages3" && completes fenced && kubectl get networkpolicy fenced-workers -o yaml >"$dir/text" || return
+    cat "$dir/text"
+    [ "$(grep -cE '^    - port: 70(70|71|72)$|^      port: 70(70|71|72)$' "$dir/text")" = 3 ] &&
+        grep -q 'kubernetes.io/metadata.name: skyjob-system' "$dir/text" &&
+        [ "$(grep -c "skyjob.dev/job-uid: $(field fenced '{.metadata.uid}')" "$dir/text")" = 3 ]
+}
+unfenced() { # where the operator may not make any
+    kubectl get clusterrole skyjob-operator -o json >"$dir/role" &&
+        jq '.rules |= map(select(.apiGroups != ["networking.k8s.io"]))' "$dir/role" | kubectl apply -f - >/dev/null && sleep 2 || return
+    job unfenced "$stages3" && completes unfenced
+    local rc=$?
+    kubectl apply -f manifests/operator.yaml >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null
+    [ "$rc" = 0 ] && [ "$(has_event 'NoNetworkPolicy: .*networkpolicies' | wc -l)" = 1 ]
+}
 same_name() { # a new job of the same name has nothing to do with the old one's pods
     steps=4000 job twin "$stages3" && trains twin && kubectl delete sj twin --wait=false && until_true 10 test -z "$(field twin '{.metadata.name}' 2>/dev/null)"
     job twin "$stages3" && completes twin && [ "$(field twin '{.status.attempt} {.status.restarts}')" = '1 0' ]
@@ -571,6 +586,8 @@ check 'a job waits for cordoned nodes' cordoned
 check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
 check 'what happens while the operator is away is seen afterwards' operator_away
+check 'a job has a NetworkPolicy for its own pods and the operator' fenced
+check 'a job trains without NetworkPolicy where that is refused, and says so' unfenced
 check 'deleting a job leaves nothing behind' deleted
 check 'a job of the same name as a deleted one starts afresh' same_name
 check 'every stage gets the model to start from' starts_from_model

@@ -200,7 +200,7 @@ static void take_step(struct world *w, const struct action *a)
         w->n_events++;
         memcpy(w->last_event, a->reason, sizeof w->last_event);
         break;
-    case ACTION_CREATE_SERVICE:
+    case ACTION_CREATE_POLICY:
     case ACTION_CREATE_PROBE_SPEC:
         break;
     }

@@ -74,8 +74,8 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 - apiGroups: [""]
   resources: [persistentvolumeclaims] # can probes read the data, on any node?
   verbs: [get]
-- apiGroups: [""]
-  resources: [services]
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
   verbs: [get, create]
 - apiGroups: [""]
   resources: [events]

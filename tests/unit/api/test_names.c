@@ -22,7 +22,7 @@ static void names_are_those_that_the_manual_promises(void **state)
     assert_string_equal(out, "mnli-r0-s2-a1");
     names_plan("mnli", 4, out);
     assert_string_equal(out, "mnli-plan-a4");
-    names_service("mnli", out);
+    names_policy("mnli", out);
     assert_string_equal(out, "mnli-workers");
     names_key("mnli", out);
     assert_string_equal(out, "mnli-key");
@@ -41,7 +41,7 @@ static void names_of_children_fit_for_the_longest_job(void **state)
     assert_true(spec_is_name(out, 63));
     names_plan(job, INT_MAX, out);
     assert_string_equal(out + NAMES_JOB_MAX, "-plan-a2147483647");
-    names_service(job, out);
+    names_policy(job, out);
     assert_string_equal(out + NAMES_JOB_MAX, "-workers");
     names_probe_pod(job, "node", out);
     assert_int_equal(strlen(out), NAMES_JOB_MAX + 7 + 8);

@@ -407,6 +407,32 @@ static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
     world_free(w);
 }
 
+/* Of stages, and of probes, which have the same ports. */
+static void decide_makes_the_network_policy_before_any_pod(void **state)
+{
+    (void)state;
+    for (int measures = 0; measures < 2; measures++) {
+        for (int is_on = 0; is_on < 2; is_on++) {
+            struct world *w = world_new(NULL);
+            enum action_kind pod = measures ? ACTION_CREATE_PROBE_POD : ACTION_CREATE_STAGE_POD;
+
+            w->seen.settings.has_network_policies = is_on;
+            w->nodes[0].mark.gflops = w->nodes[1].mark.gflops = measures ? 0 : 20;
+            for (int i = 0; i < WORLD_ROUNDS_MAX; i++) {
+                world_decide(w);
+                if (world_count(w, pod) > 0)
+                    break;
+                world_apply(w, DECIDE_ACTIONS_MAX);
+            }
+            assert_true(world_count(w, pod) > 0);
+            assert_int_equal(world_count(w, ACTION_CREATE_POLICY), is_on);
+            if (is_on)
+                assert_true(world_find(w, ACTION_CREATE_POLICY) < world_find(w, pod));
+            world_free(w);
+        }
+    }
+}
+
 static void decide_records_which_pods_it_has_created(void **state)
 {
     struct world *w = world_new(NULL);
@@ -423,6 +449,7 @@ int main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start),
         cmocka_unit_test(decide_does_not_pause_once_the_spec_was_edited),
+        cmocka_unit_test(decide_makes_the_network_policy_before_any_pod),
         cmocka_unit_test(decide_records_which_pods_it_has_created),
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),

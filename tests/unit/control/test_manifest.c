@@ -423,6 +423,79 @@ static void manifest_pull_policy_goes_with_the_image(void **state)
     world_free(w);
 }
 
+/* The rule for a port of the policy. */
+static const struct json *rule_for(const struct json *policy, int port)
+{
+    const struct json *v = json_first(json_path(policy, "spec.ingress"));
+
+    while (v && json_i64(json_get(json_first(json_get(v, "ports")), "port"), 0) != port)
+        v = json_next(v);
+    assert_int_equal(json_count(json_get(v, "ports")), 1);
+    return v;
+}
+
+static struct json *policy_of(struct world *w)
+{
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+
+    assert_int_equal(manifest_policy(&w->seen, &text, NULL), ERR_OK);
+    return parse(&text);
+}
+
+static const char *job_uid_in(const struct json *selector)
+{
+    return json_string(json_get(json_get(selector, "matchLabels"), LABEL_JOB_UID), "");
+}
+
+static void manifest_of_a_policy_lets_in_the_own_workers_and_the_operator(void **state)
+{
+    struct world *w = planned_world();
+    struct settings *s = &w->seen.settings;
+    const struct json *from;
+    struct json *policy;
+
+    (void)state;
+    (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "skyjob-system");
+    (void)snprintf(s->operator_labels, sizeof s->operator_labels, "a.b/c=d,e=");
+    policy = policy_of(w);
+    assert_string_equal(json_string(json_get(policy, "apiVersion"), ""), "networking.k8s.io/v1");
+    assert_string_equal(job_uid_in(json_path(policy, "spec.podSelector")), "0b7d");
+    assert_string_equal(json_string(json_first(json_path(policy, "spec.policyTypes")), ""),
+                        "Ingress");
+    assert_int_equal(json_count(json_path(policy, "spec.policyTypes")), 1);
+    assert_int_equal(json_count(json_path(policy, "spec.ingress")), 3);
+    from = json_get(rule_for(policy, PORT_TENSOR), "from");
+    assert_int_equal(json_count(from), 1);
+    assert_int_equal(json_count(json_first(from)), 1); /* of the same namespace */
+    assert_string_equal(job_uid_in(json_get(json_first(from), "podSelector")), "0b7d");
+    from = json_get(rule_for(policy, PORT_CONTROL), "from");
+    assert_int_equal(json_count(from), 1);
+    assert_string_equal(
+        json_string(json_get(json_path(json_first(from), "namespaceSelector.matchLabels"),
+                             "kubernetes.io/metadata.name"),
+                    ""),
+        "skyjob-system");
+    from = json_path(json_first(from), "podSelector.matchLabels");
+    assert_int_equal(json_count(from), 2);
+    assert_string_equal(json_string(json_get(from, "a.b/c"), ""), "d");
+    assert_string_equal(json_string(json_get(from, "e"), "-"), "");
+    assert_null(json_get(rule_for(policy, PORT_HEALTH), "from"));
+    json_free(policy);
+    world_free(w);
+}
+
+static void manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhere(void **state)
+{
+    struct world *w = planned_world();
+    struct json *policy = policy_of(w);
+
+    (void)state;
+    assert_null(json_get(rule_for(policy, PORT_CONTROL), "from"));
+    assert_non_null(json_get(rule_for(policy, PORT_TENSOR), "from"));
+    json_free(policy);
+    world_free(w);
+}
+
 static void manifest_of_the_other_objects_is_whole_json(void **state)
 {
     struct world *w = planned_world();
@@ -433,10 +506,6 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     struct json *json;
 
     (void)state;
-    assert_int_equal(manifest_service(&w->seen, &text, NULL), ERR_OK);
-    json = parse(&text);
-    assert_string_equal(json_string(json_path(json, "spec.clusterIP"), ""), "None");
-    json_free(json);
     assert_int_equal(manifest_probe_spec(&w->seen, &text, NULL), ERR_OK);
     json_free(parse(&text));
     *probe = (struct seen_pod){.name = "probe",
@@ -481,6 +550,8 @@ int main(void)
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),
         cmocka_unit_test(manifest_pull_policy_goes_with_the_image),
+        cmocka_unit_test(manifest_of_a_policy_lets_in_the_own_workers_and_the_operator),
+        cmocka_unit_test(manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhere),
         cmocka_unit_test(manifest_of_the_other_objects_is_whole_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

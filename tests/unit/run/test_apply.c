@@ -143,9 +143,9 @@ static void apply_finds_all_claims(void **state)
     assert_int_equal(loopback_unused(server), 0);
 }
 
-#define SERVICES "POST /api/v1/namespaces/team/services"
-#define STATUS   "PATCH /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli/status"
-#define SAMPLE   "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}"
+#define MAPS   "POST /api/v1/namespaces/team/configmaps"
+#define STATUS "PATCH /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli/status"
+#define SAMPLE "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}"
 
 /* As the loop does: observe, decide, apply. Returns how often in a row a step has failed. */
 static int again(enum err_code want)
@@ -156,22 +156,22 @@ static int again(enum err_code want)
     decision->status = seen->status;
     (void)snprintf(decision->status.message, sizeof decision->status.message, "%s",
                    seen->problem.text);
-    assert_int_equal(take(ACTION_CREATE_SERVICE, &err), want);
+    assert_int_equal(take(ACTION_CREATE_PROBE_SPEC, &err), want);
     return store_find_job(&store, KEY)->problem.n_in_a_row;
 }
 
 static void apply_writes_the_status_when_a_webhook_fails_again(void **state)
 {
     (void)state;
-    BEGIN(SAMPLE, {.expect = SERVICES, .status = 500, .body = "failed calling webhook"},
-          {.expect = SERVICES, .status = 500, .body = "failed calling webhook"},
-          {.expect = STATUS, .body = "{}"}, {.expect = SERVICES, .status = 201, .body = "{}"});
+    BEGIN(SAMPLE, {.expect = MAPS, .status = 500, .body = "failed calling webhook"},
+          {.expect = MAPS, .status = 500, .body = "failed calling webhook"},
+          {.expect = STATUS, .body = "{}"}, {.expect = MAPS, .status = 201, .body = "{}"});
     assert_int_equal(again(ERR_IO), 1);
     assert_int_equal(loopback_unused(server), 3); /* no status yet */
     assert_int_equal(again(ERR_IO), 2);
     assert_non_null(strstr(loopback_request(server, 2), "failed calling webhook"));
     decision->status = seen->status;
-    assert_int_equal(take(ACTION_CREATE_SERVICE, &(struct err){0}), ERR_OK);
+    assert_int_equal(take(ACTION_CREATE_PROBE_SPEC, &(struct err){0}), ERR_OK);
     assert_int_equal(store_find_job(&store, KEY)->problem.n_in_a_row, 0);
 }
 
@@ -180,8 +180,8 @@ static void apply_keeps_that_a_name_is_taken(void **state)
     const struct store_job *job;
 
     (void)state;
-    BEGIN(SAMPLE, {.expect = SERVICES, .status = 409, .body = "{}"},
-          {.expect = "GET /api/v1/namespaces/team/services/", .body = "{}"});
+    BEGIN(SAMPLE, {.expect = MAPS, .status = 409, .body = "{}"},
+          {.expect = "GET /api/v1/namespaces/team/configmaps/", .body = "{}"});
     assert_int_equal(again(ERR_CONFLICT), 1);
     job = store_find_job(&store, KEY);
     assert_int_equal(job->problem.code, ERR_CONFLICT);
@@ -194,14 +194,29 @@ static void apply_takes_the_other_steps_when_one_is_refused(void **state)
     struct err err = {0};
 
     (void)state;
-    BEGIN(SAMPLE, {.expect = SERVICES, .status = 403, .body = "quota"},
-          {.expect = SERVICES, .status = 201, .body = "{}"});
+    BEGIN(SAMPLE, {.expect = MAPS, .status = 403, .body = "quota"},
+          {.expect = MAPS, .status = 201, .body = "{}"});
     apply = (struct apply){.client = client, .recorder = recorder, .store = &store};
     decision->n_actions = 2;
-    decision->actions[0].kind = decision->actions[1].kind = ACTION_CREATE_SERVICE;
+    decision->actions[0].kind = decision->actions[1].kind = ACTION_CREATE_PROBE_SPEC;
     assert_int_equal(apply_decision(&apply, seen, decision, "5", &err), ERR_DENIED);
     assert_int_equal(loopback_unused(server), 0);
     assert_non_null(strstr(err.text, "quota"));
+}
+
+#define POLICIES "POST /apis/networking.k8s.io/v1/namespaces/team/networkpolicies"
+
+static void apply_goes_on_without_a_network_policy_and_says_so_once(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(OUTPUT, {.expect = POLICIES, .status = 403, .body = "{}"},
+          {.expect = "POST /api/v1/namespaces/team/events", .status = 201, .body = "{}"},
+          {.expect = POLICIES, .status = 403, .body = "{}"});
+    assert_int_equal(take(ACTION_CREATE_POLICY, &err), ERR_OK);
+    assert_int_equal(take(ACTION_CREATE_POLICY, &err), ERR_OK);
+    assert_int_equal(loopback_unused(server), 0);
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, end)
@@ -216,6 +231,7 @@ int main(void)
         TEST(apply_writes_the_status_when_a_webhook_fails_again),
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
+        TEST(apply_goes_on_without_a_network_policy_and_says_so_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
