@@ -209,6 +209,19 @@ static void end_stall(struct round *r)
                                           "Nothing is in the way."});
 }
 
+/* Workers that run hold a copy of their plan, so that its loss is no reason to disturb them. */
+static void drive(struct round *r)
+{
+    attempt_drive(r);
+    if (!r->seen->is_plan_lost || r->out->status.attempt != r->attempt ||
+        status_is_final(&r->out->status))
+        return;
+    r->out->plan = r->seen->plan;
+    (void)round_want(r, ACTION_CREATE_PLAN);
+    round_event(r, true, "PlanRestored",
+                "The ConfigMap with the plan was deleted. It is created again.");
+}
+
 void decide(const struct observed *seen, struct decision *out)
 {
     struct round r = {.seen = seen, .out = out};
@@ -234,7 +247,7 @@ void decide(const struct observed *seen, struct decision *out)
     if (has_lost_its_plan(&r))
         restart_next(&r, "PlanLost", "The ConfigMap with the plan is gone or cannot be read.", 0);
     else if (seen->has_plan && seen->plan.attempt == r.attempt)
-        attempt_drive(&r);
+        drive(&r);
     else
         place(&r);
     show_problem(&r);

@@ -136,6 +136,7 @@ struct observed {
     int plan_attempts[OBSERVED_PLANS_MAX];
     char plan_uids[OBSERVED_PLANS_MAX][OBSERVED_UID_BYTES];
     bool has_plan;
+    bool is_plan_lost; /* its ConfigMap was deleted, and `plan` is what is remembered of it */
     struct plan plan;
 
     /* What a look at the data ConfigMap and at all claims has found. The files in a claim are not

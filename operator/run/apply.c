@@ -67,10 +67,17 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     const char *uid = json_string(json_path(object, "metadata.uid"), "");
     char key[QUEUE_KEY_BYTES];
+    bool is_known;
     enum err_code rc = ERR_OK;
 
     store_key(seen->namespace, c->name, key);
-    if (c->change && !(c->known && table_find(c->known, key)))
+    is_known = c->known && table_find(c->known, key);
+    if (c->known == &a->store->plans) {
+        const struct store_plan *plan = table_find(c->known, key);
+
+        is_known = plan && !plan->is_lost;
+    }
+    if (c->change && !is_known)
         rc = c->change(a->store, KUBE_ADDED, object, err);
     if (rc == ERR_OK && c->resource == &kube_pods)
         store_trust_pod(a->store, &ref, uid, c->pod.image_asked);

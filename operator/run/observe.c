@@ -118,12 +118,14 @@ static void observe_plans(const struct store *s, struct observed *out)
 
     out->n_plans = 0;
     while ((p = table_next(&s->plans, &place, NULL)) != NULL) {
-        if (strcmp(p->job_uid, out->uid) != 0 || p->attempt > last_attempt(&out->status))
+        if (strcmp(p->job_uid, out->uid) != 0 || p->attempt > last_attempt(&out->status) ||
+            (p->is_lost && p->attempt != out->status.attempt))
             continue;
         add_plan(out, p);
         if (!newest || p->attempt > newest->attempt)
             newest = p;
     }
+    out->is_plan_lost = newest && newest->is_lost;
     out->has_plan = newest && newest->is_valid &&
                     plan_parse(newest->text, strlen(newest->text), &out->plan, NULL) == ERR_OK;
 }

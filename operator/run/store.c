@@ -101,6 +101,18 @@ static void *add(struct table *t, const char *key, size_t bytes, struct err *err
     return NULL;
 }
 
+/* No watch tells of the end of a plan that is lost. */
+static void drop_lost_plans(struct store *s, const char *job_key)
+{
+    struct store_plan *p;
+    const char *key;
+    size_t place = 0;
+
+    while ((p = table_next(&s->plans, &place, &key)) != NULL)
+        if (p->is_lost && strcmp(p->job_key, job_key) == 0)
+            free_plan(table_take(&s->plans, key));
+}
+
 static enum err_code take_job(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
@@ -109,11 +121,13 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
 
     if (!object) {
         free_job(table_take(&s->jobs, key));
+        drop_lost_plans(s, key);
         touch_waiting(s); /* what its plan promised is free again */
         return ERR_OK;
     }
     if (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0) {
         free_job(table_take(&s->jobs, key)); /* another one of the same name */
+        drop_lost_plans(s, key);
         j = NULL;
     }
     if (!j)
@@ -251,14 +265,27 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
     return rc;
 }
 
+/* Is this the plan of an attempt that goes on? */
+static bool is_needed(const struct store *s, const struct store_plan *p)
+{
+    const struct store_job *job = table_find(&s->jobs, p->job_key);
+
+    return p->is_valid && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
+           !job->is_final && job->attempt == p->attempt;
+}
+
 static enum err_code take_plan(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
-    struct store_plan *old = table_take(&s->plans, key);
+    struct store_plan *old = table_find(&s->plans, key);
 
     if (old)
         touch(s, old->job_key);
-    free_plan(old);
+    if (old && !object && is_needed(s, old)) {
+        old->is_lost = true; /* it is made again from what is known of it */
+        return ERR_OK;
+    }
+    free_plan(table_take(&s->plans, key));
     if (object)
         return add_plan(s, key, object, err);
     touch_waiting(s);

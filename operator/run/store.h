@@ -85,6 +85,7 @@ struct store_plan {
     int attempt;
     char *text;
     bool is_valid;
+    bool is_lost; /* its ConfigMap was deleted while the job needs it */
     int n_stages;
     struct store_share {
         char node[NODE_NAME_BYTES];

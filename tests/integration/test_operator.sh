@@ -266,6 +266,11 @@ name_taken() { # by an object that is not ours
         field taken '{.status.message}' | grep 'configmaps default/taken-plan-a1 exists and does not belong' && has_event NameTaken &&
         kubectl delete configmap taken-plan-a1 >/dev/null && completes taken && is taken Stalled 'False NotStalled'
 }
+loses_plan() { # it is made again, and nothing else happens
+    steps=700 job planless "$stages3" && trains planless && kubectl delete configmap planless-plan-a1 >/dev/null &&
+        until_true 10 has_event PlanRestored && kubectl get configmap planless-plan-a1 >/dev/null && completes planless &&
+        [ "$(field planless '{.status.attempt}')" = 1 ]
+}
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
     kubectl patch sj image --type merge -p '{"spec":{"worker":{"image":"worker:test"}}}' && completes image
@@ -580,6 +585,7 @@ check 'a job waits for its ConfigMap and goes on when it is there' late_data
 check 'a ConfigMap without one of the files is named with the file' half_data
 check 'a job waits for its claims without holding a node' late_claim
 check 'a name that is taken is told, and used once it is free' name_taken
+check 'a plan that is deleted is restored, and training goes on' loses_plan
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned

@@ -125,6 +125,7 @@ static void create_plan(struct world *w)
     w->seen.plan_attempts[w->seen.n_plans++] = w->decision.plan.attempt;
     w->seen.plan = w->decision.plan;
     w->seen.has_plan = true;
+    w->seen.is_plan_lost = false;
 }
 
 static void delete_plan(struct world *w, const struct action *a)

@@ -309,6 +309,26 @@ static void store_keeps_what_a_plan_promises_until_its_pod_is_bound(void **state
     assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
 }
 
+static void store_remembers_a_plan_that_was_deleted_while_it_is_needed(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":1}");
+    add_plan("\"skyjob.dev/attempt\":\"1\"");
+    change(store_change_plan, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\"}}");
+    observe();
+    assert_true(seen->has_plan && seen->is_plan_lost);
+    assert_int_equal(seen->plan.attempt, 1);
+    add_plan("\"skyjob.dev/attempt\":\"1\""); /* made again */
+    observe();
+    assert_true(seen->has_plan && !seen->is_plan_lost);
+    add_job("mnli", "u1", "{\"attempt\":2}"); /* the next attempt does without it */
+    change(store_change_plan, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\"}}");
+    observe();
+    assert_false(seen->has_plan || seen->is_plan_lost);
+}
+
 static void store_does_not_read_a_plan_under_a_wrong_label(void **state)
 {
     (void)state;
@@ -517,6 +537,7 @@ int main(void)
         TEST(store_calls_a_worker_that_becomes_ready_at_once),
         TEST(store_counts_what_others_request_of_a_node),
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
+        TEST(store_remembers_a_plan_that_was_deleted_while_it_is_needed),
         TEST(store_does_not_read_a_plan_under_a_wrong_label),
         TEST(store_keeps_the_uid_of_a_plan),
         TEST(store_counts_only_the_pod_whose_uid_the_status_has),
