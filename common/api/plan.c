@@ -25,6 +25,11 @@ static void write_stage(struct jsonw *w, const struct plan *p, int s)
 void plan_left_out_write(const struct plan_left_out list[static PLAN_LEFT_OUT_MAX], int n,
                          struct jsonw *w)
 {
+    if (n <= 0) { /* in a merge patch that also removes what was there */
+        jsonw_null(w, "leftOutCount");
+        jsonw_null(w, "leftOut");
+        return;
+    }
     jsonw_int(w, "leftOutCount", n);
     jsonw_open_array(w, "leftOut");
     for (int i = 0; i < n && i < PLAN_LEFT_OUT_MAX; i++) {

@@ -17,14 +17,14 @@ struct recent {
     uint64_t hash; /* 0: free */
     int64_t used_ms;
     int64_t count;        /* of an Event: how often it was said */
-    struct bucket bucket; /* of an object: how much it may still say */
+    struct bucket bucket; /* of an object and a reason: how much may still be said */
 };
 
 struct kube_recorder {
     struct kube_client *client;                    /* borrowed */
     const char *component;                         /* borrowed */
     struct recent events[KUBE_EVENT_OBJECTS_MAX];  /* by name of the Event */
-    struct recent objects[KUBE_EVENT_OBJECTS_MAX]; /* by uid of the object */
+    struct recent reasons[KUBE_EVENT_OBJECTS_MAX]; /* by uid of the object, and reason */
 };
 
 enum err_code kube_recorder_new(struct kube_client *c, const char *component,
@@ -195,7 +195,8 @@ enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *
                               struct err *err)
 {
     int64_t now_ms = clock_now_ms();
-    struct recent *object = recall(r->objects, hash_of_object(&event->subject), now_ms);
+    uint64_t hash = add_hash(hash_of_object(&event->subject), event->reason);
+    struct recent *said = recall(r->reasons, hash, now_ms);
     struct recent *known = recall(r->events, hash_of_event(event), now_ms);
     char name[NAME_BYTES];
     struct kube_ref ref = {.resource = &kube_events,
@@ -205,9 +206,9 @@ enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *
     int64_t count = known->count;
     enum err_code rc;
 
-    if (!bucket_take(&object->bucket, now_ms))
-        return err_set(err, ERR_LIMIT, "%s %s has used up its events", event->subject.kind,
-                       event->subject.name);
+    if (!bucket_take(&said->bucket, now_ms))
+        return err_set(err, ERR_LIMIT, "%s %s has used up its events of reason %s",
+                       event->subject.kind, event->subject.name, event->reason);
     name_event(event, name);
     rc = count > 0 ? repeat(r, &ref, count + 1, err) : ERR_NOT_FOUND;
     if (rc == ERR_NOT_FOUND) { /* never said, or so long ago that it has expired */

@@ -2,8 +2,8 @@
  *
  * The same thing said again about the same object does not make a second Event: its name is a hash
  * of object, type, reason and message, so a repeat only raises the count and the last time, also
- * after this program was restarted. An object that cannot calm down is limited to a burst and then
- * one Event in a long while, as Kubernetes' own components do.
+ * after this program was restarted. Of one reason an object may send a burst and then one Event in
+ * a long while, so that a job that restarts for ever does not silence what else happens to it.
  * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: one.
  */
 #ifndef KUBE_EVENT_H
@@ -41,7 +41,8 @@ void kube_recorder_free(struct kube_recorder *r);
 
 /* Record it, or say it again. Waits for the API server.
  *
- * Returns ERR_OK; ERR_LIMIT when the object has used up its Events (not sent, nothing to do); else
+ * Returns ERR_OK; ERR_LIMIT when the object has used up its Events of that
+ * reason (not sent, nothing to do); else
  * the errors of kube_create(). Events are a courtesy: no caller should stop for one.
  */
 MUST_CHECK enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *event,

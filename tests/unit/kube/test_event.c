@@ -106,17 +106,17 @@ static void event_message_is_cut_between_two_characters(void **state)
     kube_recorder_free(r);
 }
 
-static void events_of_one_object_are_limited_and_of_another_are_not(void **state)
+static void events_of_one_reason_are_limited_and_of_another_are_not(void **state)
 {
-    static struct loopback_reply replies[KUBE_EVENT_BURST + 1];
+    static struct loopback_reply replies[KUBE_EVENT_BURST + 2];
     struct kube_event event = said;
     struct kube_recorder *r = NULL;
     char message[32];
 
     (void)state;
-    for (int i = 0; i <= KUBE_EVENT_BURST; i++)
+    for (int i = 0; i <= KUBE_EVENT_BURST + 1; i++)
         replies[i] = (struct loopback_reply){.expect = "POST", .status = 201, .body = "{}"};
-    begin(replies, KUBE_EVENT_BURST + 1);
+    begin(replies, KUBE_EVENT_BURST + 2);
     assert_int_equal(kube_recorder_new(client, "tester", &r, &err), ERR_OK);
     event.message = message;
     for (int i = 0; i <= KUBE_EVENT_BURST; i++) {
@@ -124,6 +124,9 @@ static void events_of_one_object_are_limited_and_of_another_are_not(void **state
         assert_int_equal(kube_event_post(r, &event, &err),
                          i < KUBE_EVENT_BURST ? ERR_OK : ERR_LIMIT);
     }
+    event.reason = "Finished";
+    assert_int_equal(kube_event_post(r, &event, &err), ERR_OK);
+    event.reason = said.reason;
     event.subject.uid = "u-2";
     assert_int_equal(kube_event_post(r, &event, &err), ERR_OK);
     assert_int_equal(loopback_unused(server), 0);
@@ -138,7 +141,7 @@ int main(void)
         TEST(event_is_created_once_and_then_counted),
         TEST(event_of_an_earlier_life_is_counted_on),
         TEST(event_message_is_cut_between_two_characters),
-        TEST(events_of_one_object_are_limited_and_of_another_are_not),
+        TEST(events_of_one_reason_are_limited_and_of_another_are_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
