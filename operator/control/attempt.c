@@ -162,6 +162,7 @@ static void say_starting(struct round *r, int n_running)
     (void)snprintf(text, sizeof text, "%d of %d workers run.", n_running, n);
     for (int s = 0; s < n; s++) {
         const struct seen_pod *p = round_stage_pod(r, s);
+        int64_t age_ms = p ? r->seen->now_ms - p->created_ms : 0;
 
         if (!p || p->phase != POD_PENDING)
             continue;
@@ -171,7 +172,10 @@ static void say_starting(struct round *r, int n_running)
             round_say(r, "Starting", image);
             return;
         }
-        (void)attempt_start_problem(p, text, sizeof text);
+        if (!p->is_unschedulable || age_ms >= DECIDE_NO_ROOM_MS)
+            (void)attempt_start_problem(p, text, sizeof text);
+        else
+            round_again(r, DECIDE_NO_ROOM_MS - age_ms);
         if (p->is_unschedulable)
             round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
         else

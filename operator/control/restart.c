@@ -18,6 +18,25 @@ static void accuse(struct verdict *v, enum verdict_kind kind, int stage, const c
     (void)snprintf(v->text, sizeof v->text, "%s", text);
 }
 
+/* Exit codes above 128 are signals. */
+static void describe_exit(int code, char *out, size_t bytes)
+{
+    static const struct {
+        int code;
+        const char *words;
+    } known[] = {{134, "aborted (SIGABRT)"},
+                 {137, "killed (SIGKILL; out of memory or by the node)"},
+                 {139, "crashed (SIGSEGV)"},
+                 {143, "terminated (SIGTERM)"}};
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (known[i].code == code) {
+            (void)snprintf(out, bytes, "%s", known[i].words);
+            return;
+        }
+    (void)snprintf(out, bytes, "exit code %d", code);
+}
+
 /* The worker's own sentence, else the kubelet's, else its exit code. */
 static void last_words(const struct seen_pod *p, char *out, size_t bytes)
 {
@@ -26,9 +45,9 @@ static void last_words(const struct seen_pod *p, char *out, size_t bytes)
     else if (p->message[0])
         (void)snprintf(out, bytes, "%s", p->message);
     else if (p->has_exit_code)
-        (void)snprintf(out, bytes, "exit code %d", p->exit_code);
+        describe_exit(p->exit_code, out, bytes);
     else
-        (void)snprintf(out, bytes, "%s", p->reason[0] ? p->reason : "nobody said why");
+        (void)snprintf(out, bytes, "%s", p->reason[0] ? p->reason : "no reason reported");
 }
 
 static enum verdict_kind kind_of_failure(const struct seen_pod *p)
@@ -129,6 +148,27 @@ static void judge_missing(const struct round *r, int stage, struct verdict *v)
     }
 }
 
+/* When all who have ended only lost a neighbour, the one that has not ended is the one they lost: a
+ * process that is frozen, or a node that is cut off. */
+static void name_the_silent(const struct round *r, struct verdict *v)
+{
+    char reported[STATUS_MESSAGE_BYTES];
+
+    memcpy(reported, v->text, sizeof reported);
+    for (int s = 0; s < r->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+
+        if (!p || p->phase != POD_RUNNING)
+            continue;
+        v->stage = s;
+        (void)snprintf(v->text, sizeof v->text,
+                       "Stage %d on node %.100s went silent: its pod %s has not ended, and the "
+                       "others have lost their connections. %.400s",
+                       s, p->node, p->name, reported);
+        return;
+    }
+}
+
 void restart_judge(const struct round *r, struct verdict *out)
 {
     struct verdict v = {.kind = VERDICT_NONE};
@@ -143,6 +183,8 @@ void restart_judge(const struct round *r, struct verdict *out)
     }
     if (v.kind == VERDICT_PEER_LOST && is_too_early(r))
         v.kind = VERDICT_WAIT;
+    if (v.kind == VERDICT_PEER_LOST)
+        name_the_silent(r, &v);
     *out = v;
 }
 

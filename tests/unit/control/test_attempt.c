@@ -38,9 +38,19 @@ static void image_missing(struct world *w)
     (void)snprintf(world_pod(w, 1)->reason, OBSERVED_WORD_BYTES, "ImagePullBackOff");
 }
 
+static void no_room_yet(struct world *w)
+{
+    one_pod_pending(w);
+    world_pod(w, 1)->is_unschedulable = true;
+    (void)snprintf(world_pod(w, 1)->message, OBSERVED_TEXT_BYTES,
+                   "0/3 nodes are available: 1 Insufficient cpu. no preemption victims found.");
+    w->seen.now_ms += DECIDE_NO_ROOM_MS - 1;
+}
+
 static void claim_missing(struct world *w)
 {
     one_pod_pending(w);
+    w->seen.now_ms += DECIDE_NO_ROOM_MS;
     world_pod(w, 1)->is_unschedulable = true;
     (void)snprintf(world_pod(w, 1)->message, OBSERVED_TEXT_BYTES,
                    "0/3 nodes are available: persistentvolumeclaim \"bert\" not found.");
@@ -165,6 +175,21 @@ static void plan_deleted(struct world *w)
     w->seen.n_plans = 0;
 }
 
+static void plan_deleted_but_known(struct world *w)
+{
+    world_start_training(w);
+    w->seen.is_plan_lost = true;
+    w->seen.n_plans = 0;
+}
+
+static void plan_restored(struct world *w)
+{
+    plan_deleted_but_known(w);
+    (void)world_settle(w);
+    assert_int_equal(w->seen.n_plans, 1);
+    assert_int_equal(w->seen.status.attempt, 1);
+}
+
 static void plan_broken(struct world *w)
 {
     plan_there(w);
@@ -193,6 +218,8 @@ static struct row rows[] = {
     ROW("decide_tells_that_the_image_cannot_be_pulled", image_missing, RUNNING, F,
         "ImagePullFailed", .state = "Starting", .event = "ImagePullFailed",
         COUNT(ACTION_DELETE_POD, 0)),
+    ROW("decide_does_not_tell_of_pods_that_have_only_just_found_no_room", no_room_yet, RUNNING, F,
+        "StartingWorkers", .message = "2 of 3 workers run.", .is_waiting = true),
     ROW("decide_says_which_claim_a_pod_waits_for", claim_missing, RUNNING, F, "StartingWorkers",
         .state = "Starting", .message = "persistentvolumeclaim \"bert\" not found",
         COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
@@ -233,8 +260,12 @@ static struct row rows[] = {
         "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
     ROW("decide_keeps_ended_pods_of_a_complete_job_for_their_logs", complete, COMPLETE, T,
         "TrainingFinished", .state = "Complete", COUNT(ACTION_DELETE_POD, 0)),
-    ROW("decide_starts_over_when_the_plan_is_deleted", plan_deleted, RUNNING, F, "PlanLost",
-        .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_restores_a_plan_and_leaves_workers_alone", plan_deleted_but_known, RUNNING, T,
+        "Training", .state = "Running", .event = "PlanRestored", COUNT(ACTION_CREATE_PLAN, 1)),
+    ROW("decide_goes_on_with_a_restored_plan", plan_restored, RUNNING, T, "Training",
+        .state = "Running", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_starts_over_when_the_plan_is_not_known_any_more", plan_deleted, RUNNING, F,
+        "PlanLost", .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
     ROW("decide_starts_over_when_the_plan_cannot_be_read", plan_broken, RUNNING, F, "PlanLost",
         .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
     ROW("decide_takes_a_changed_image_before_training", image_changed, RUNNING, F, "SpecChanged",

@@ -100,6 +100,14 @@ static void pod_lost_its_peer_long_ago(struct world *w)
     w->seen.now_ms += DECIDE_PEER_GRACE_MS;
 }
 
+static void stage_2_is_frozen(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
+    world_end_pod(w, 1, 1, PROGRESS_CAUSE_PEER_LOST);
+    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+}
+
 static void culprit_and_victim(struct world *w)
 {
     pod_lost_its_peer(w);
@@ -188,7 +196,8 @@ static struct row rows[] = {
     ROW("decide_gives_up_at_the_restart_limit", pod_failed_once_too_often, FAILED, T,
         "RestartLimit", .state = "Failed", .event = "RestartLimit"),
     ROW("decide_counts_a_killed_worker_as_failed", pod_killed, RUNNING, F, "WorkerFailed",
-        .state = "Restarting", .event = "WorkerFailed"),
+        .message = "failed: killed (SIGKILL; out of memory or by the node)", .state = "Restarting",
+        .event = "WorkerFailed"),
     ROW("decide_says_what_to_do_about_memory", pod_out_of_memory, RUNNING, F, "WorkerOutOfMemory",
         .state = "Restarting", .event = "WorkerOutOfMemory"),
     ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, T,
@@ -206,6 +215,8 @@ static struct row rows[] = {
         .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
     ROW("decide_restarts_when_nobody_is_to_blame", pod_lost_its_peer_long_ago, RUNNING, F,
         "ConnectionLost", .state = "Restarting", .event = "ConnectionLost"),
+    ROW("decide_names_the_worker_that_went_silent", stage_2_is_frozen, RUNNING, F, "ConnectionLost",
+        .message = "Stage 2 on node node-0 went silent: its pod mnli-r0-s2-a1 has not ended"),
     ROW("decide_blames_the_culprit_and_not_the_victim", culprit_and_victim, RUNNING, F,
         "WorkerFailed", .state = "Restarting", .event = "WorkerFailed"),
     ROW("decide_deletes_the_pods_of_an_attempt_once_the_next_is_written", restarting, PLACED, F,

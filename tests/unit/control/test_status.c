@@ -92,6 +92,20 @@ static void status_reads_back_what_it_wrote(void **state)
     free(again);
 }
 
+static void status_has_no_empty_list_of_excluded_nodes(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+
+    (void)state;
+    fill(s);
+    s->placement.n_left_out = 0;
+    write_status(s, &text);
+    assert_non_null(strstr(buf_text(&text), "\"leftOutCount\":null,\"leftOut\":null"));
+    buf_deinit(&text);
+    free(s);
+}
+
 static void fill_text(char *text, size_t bytes)
 {
     memset(text, '"', bytes - 1); /* two bytes each in JSON */
@@ -268,6 +282,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_has_no_empty_list_of_excluded_nodes),
         cmocka_unit_test(status_has_an_end_however_much_there_is_to_say),
         cmocka_unit_test(status_shows_skipped_steps_only_when_there_are_some),
         cmocka_unit_test(status_has_room_for_every_metric),
