@@ -181,6 +181,8 @@ static enum err_code ensure_secret(struct apply *a, const struct observed *seen,
     if (!job || (job->has_secret && (!for_pods || job->secret_attempt == seen->status.attempt)))
         return ERR_OK;
     names_key(seen->name, name);
+    if (!for_pods && adopt(a, seen, &c, &body, err) == ERR_OK)
+        return ERR_OK; /* there are pods, so this is a new operator and the Secret is there */
     rc = secret_write(seen, &body, err);
     if (rc == ERR_OK)
         rc = create(a, seen, &c, &body, err);
