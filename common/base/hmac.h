@@ -1,4 +1,4 @@
-/* base/hmac.h - HMAC-SHA256 over a message of several parts, for those who share a key.
+/* base/hmac.h - HMAC-SHA256 over a message of several parts, with a shared key.
  *
  * Each part is preceded by its length, so two different lists of parts never sign alike. The first
  * part should name what is signed, so that a signature made for one purpose fits no other.

@@ -573,7 +573,7 @@ check 'a plan made on the command line is the one that the operator makes' same_
 check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
 check 'workers answer no request without the key of their job' ignores_strangers
-check 'workers obey the operator alone, whoever comes first' attacked_early
+check 'workers take a peer table from their operator only' attacked_early
 check 'a key that was deleted is made again for the next attempt' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process

@@ -3,7 +3,7 @@
  *     GET  /healthz     200 while the process answers
  *     GET  /readyz      200 once the stage is connected to its neighbours, else 503
  *
- * It needs no key, since the kubelet has none, and tells nothing else. A port and a thread of its
+ * It needs no key, since the kubelet has none, and serves nothing else. A port and a thread of its
  * own, so that whatever happens on the control port cannot make the kubelet end the pod.
  * Layer: pipe (may use api base).
  */

@@ -19,7 +19,7 @@
 #define PROBE_LINK_MESSAGE_BYTES (3u << 20) /* the large ones, where the link is not too slow */
 
 struct probe_link_params {
-    const char *key_path; /* the key that the job's workers share with who drives them */
+    const char *key_path; /* the key that the job's workers and its operator share */
     const char *control_host;
     int control_port;
     const char *tensor_host;

@@ -3,9 +3,9 @@
  * One request per connection: read whole, answered, closed. A connection has SERVER_REQUEST_MS from
  * being accepted to a complete request, and the same again to take its answer. There are
  * SERVER_CONNECTIONS_MAX places; when all are in use, a new connection takes the place of the one
- * that has waited longest without a complete request, so idle or slow clients keep nobody out. What
- * has arrived is read before a place is taken, so a request that is sent at once is always served.
- * Layer: pipe (may use api base). Threads: the handler runs in the server's thread.
+ * that has waited longest without a complete request, so idle or slow clients cannot block others.
+ * A request that has arrived is read before its place can be taken. Layer: pipe (may use api base).
+ * Threads: the handler runs in the server's thread.
  */
 #ifndef PIPE_SERVER_H
 #define PIPE_SERVER_H

@@ -20,7 +20,7 @@ struct worker_params {
     const char *data_dir;    /* the head's; NULL for others */
     const char *model_dir;   /* a trained model to start from; NULL: random weights */
     const char *output_dir;  /* NULL: weights are not kept */
-    const char *key_path;    /* the key that the job's workers share with who drives them */
+    const char *key_path;    /* the key that the job's workers and its operator share */
     const char *health_host; /* NULL: no health port */
     int health_port;
     const char *control_host;

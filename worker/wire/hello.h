@@ -1,7 +1,7 @@
-/* wire/hello.h - the first frames in both directions of a connection: who speaks, and the proof.
+/* wire/hello.h - the first frames in both directions of a connection: identity and proof.
  *
  *     acceptor -> dialer   CHALLENGE  a nonce
- *     dialer -> acceptor   HELLO      who it is, a nonce, a signature over both nonces
+ *     dialer -> acceptor   HELLO      its identity, a nonce, a signature over both nonces
  *     acceptor -> dialer   HELLO      likewise
  *
  * Job and attempt are in every frame's header; a HELLO holds the rest that both ends must agree on
@@ -41,7 +41,7 @@ struct hello_context {
     bool is_dialer;    /* the speaker */
     uint64_t job_hash; /* of the frame's header, like the attempt */
     uint32_t attempt;
-    uint8_t peer_nonce[HELLO_NONCE_BYTES]; /* that of the one who is spoken to */
+    uint8_t peer_nonce[HELLO_NONCE_BYTES]; /* of the end that receives this HELLO */
 };
 
 void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES]);

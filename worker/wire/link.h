@@ -16,7 +16,8 @@
  * had arrived whole were handed out. A stage that ends because of a failure passes its cause on
  * (link_abort()), and so do its neighbours: all stages report the one that failed first. Strangers
  * on the port (wrong protocol, key, job, attempt, stage) are refused and counted and disturb no
- * edge. Who does not prove that it has the key is not told why, nor anything of the job.
+ * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
+ * of the job.
  *
  * The first stage has no FORWARD_IN and no BACKWARD_OUT, the last neither of the other two. A job
  * of one stage opens no link.
