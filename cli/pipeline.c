@@ -207,6 +207,9 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
 
         if (interrupt_seen())
             return err_set(err, ERR_GONE, "interrupted");
+        if (follow_refusal(p->follow))
+            return err_set(err, ERR_CONFLICT, "the peer table was refused: %s",
+                           follow_refusal(p->follow));
         if (n_running == 0)
             return ERR_OK;
         if (p->first_failed >= 0 && failed_ms == 0)

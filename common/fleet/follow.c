@@ -10,6 +10,7 @@ struct line {
     struct fleet_address address;
     bool is_busy;  /* a call is under way */
     bool has_told; /* has taken the table */
+    bool is_refused;
     int64_t due_ms;
     int64_t started_ms;
     char trouble[ERR_TEXT_BYTES];
@@ -64,6 +65,7 @@ static void on_told(void *ctx, const struct progress *progress, const struct err
     (void)progress;
     line->is_busy = false;
     line->has_told = err->code == ERR_OK;
+    line->is_refused = is_refused;
     line->due_ms = line->started_ms + (is_refused ? FOLLOW_REFUSED_MS : FOLLOW_RETRY_MS);
     note_trouble(line, err);
 }
@@ -135,6 +137,14 @@ int follow_n_told(const struct follow *f)
     for (int s = 0; s < f->peers.n_stages; s++)
         n += f->lines[s].has_told;
     return n;
+}
+
+const char *follow_refusal(const struct follow *f)
+{
+    for (int s = 0; s < f->peers.n_stages; s++)
+        if (f->lines[s].is_refused)
+            return f->lines[s].trouble;
+    return NULL;
 }
 
 const char *follow_trouble(const struct follow *f)

@@ -30,6 +30,8 @@ int64_t follow_step(struct follow *f, int64_t now_ms);
 const struct progress *follow_head(const struct follow *f);
 /* How many stages have taken the table. */
 int follow_n_told(const struct follow *f);
+/* Why a worker refuses the table: it has a different one, or another key. NULL when none does. */
+const char *follow_refusal(const struct follow *f);
 /* Why the last call failed that was worth a word; "" when all is well. */
 const char *follow_trouble(const struct follow *f);
 

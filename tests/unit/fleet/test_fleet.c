@@ -272,6 +272,7 @@ static void follow_repeats_until_all_have_the_table_and_keeps_asking_the_head(vo
     assert_null(follow_head(f));
     run_follow(f, 2, 2);
     assert_string_equal(follow_trouble(f), "");
+    assert_null(follow_refusal(f));
     assert_int_equal(loopback_strays(server), 0);
     fleet_free(fleet);
     fleet = NULL;
@@ -292,6 +293,8 @@ static void follow_says_what_troubles_it(void **state)
         assert_int_equal(http_poll(loop, 10, NULL), ERR_OK);
     }
     assert_non_null(strstr(follow_trouble(f), "worker answered 409: another attempt"));
+    assert_non_null(follow_refusal(f));
+    assert_string_equal(follow_refusal(f), follow_trouble(f));
     fleet_free(fleet);
     fleet = NULL;
     follow_free(f);
