@@ -250,6 +250,7 @@ static void take_progress(struct round *r, const struct progress *from)
 static void say_progress(struct round *r)
 {
     const struct status_progress *p = &r->out->status.progress;
+    const struct progress *head = &r->seen->head;
     char text[STATUS_MESSAGE_BYTES] = "";
 
     if (p->step == 0 || p->total_steps == 0)
@@ -259,6 +260,9 @@ static void say_progress(struct round *r)
     if (p->skipped_steps > 0)
         text_add(text, sizeof text, ", %lld steps skipped", (long long)p->skipped_steps);
     text_add(text, sizeof text, ".");
+    if (head->state == PROGRESS_SAVING)
+        text_add(text, sizeof text, " The output is being saved%s%.400s.",
+                 head->error[0] ? ": " : "", head->error);
     round_say(r, "Running", text);
 }
 

@@ -112,6 +112,16 @@ static void skipped(struct world *w)
     w->seen.head.skipped_steps = 2;
 }
 
+static void saving_fails(struct world *w)
+{
+    struct progress *head = &w->seen.head;
+
+    stepped(w);
+    head->state = PROGRESS_SAVING;
+    head->step = 50;
+    (void)snprintf(head->error, sizeof head->error, "writing the output failed: full; retrying");
+}
+
 static void head_is_new(struct world *w)
 {
     stepped(w);
@@ -241,6 +251,9 @@ static struct row rows[] = {
         COUNT(ACTION_POST_PEERS, 0), .is_waiting = true),
     ROW("decide_shows_the_first_step_at_once", stepped, RUNNING, T, "Training", .state = "Running",
         COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_shows_why_the_output_is_not_saved_yet", saving_fails, RUNNING, T, "Training",
+        .message = "The output is being saved: writing the output failed: full; retrying.",
+        .is_waiting = true),
     ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
         .event = "StepsSkipped", .is_waiting = true),
