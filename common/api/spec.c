@@ -79,6 +79,8 @@ static const struct spec_field fields[] = {
     {"output.persistentVolumeClaim.claimName", SPEC_TEXT, AT(output.claim), 1, 253, NULL, NULL},
     {"output.persistentVolumeClaim.path", SPEC_TEXT, AT(output.path), 0, 256, NULL, NULL},
     {"failurePolicy.maxRestarts", SPEC_INT, AT(max_restarts), 0, 1000, "3", NULL},
+    {"failurePolicy.progressDeadlineSeconds", SPEC_INT, AT(progress_deadline_s), 60, 604800, "1800",
+     NULL},
     {NULL, SPEC_INT, 0, 0, 0, 0, NULL, NULL},
 };
 

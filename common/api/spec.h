@@ -181,6 +181,7 @@ struct spec {
     } output;
     enum spec_wire wire;
     int max_restarts;
+    int progress_deadline_s; /* a trainer that hangs for so long is restarted */
     struct spec_pace pace;
 };
 

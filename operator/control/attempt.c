@@ -185,6 +185,30 @@ static void say_starting(struct round *r, int n_running)
     round_say(r, "Starting", text);
 }
 
+/* Workers run and cannot be reached: after a while their nodes are given back. */
+static void tell_unreachable(struct round *r)
+{
+    struct verdict v = {.kind = VERDICT_UNREACHABLE};
+
+    for (int s = 0; s < r->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = round_stage_pod(r, s);
+
+        if (!p || p->knows_peers || p->silent_ms < DECIDE_UNREACHABLE_MS)
+            continue;
+        (void)snprintf(v.text, sizeof v.text,
+                       "Pod %s on node %.100s runs and does not answer at %s, port %d. Is there a "
+                       "NetworkPolicy or firewall in the way?",
+                       p->name, p->node, p->ip, PORT_CONTROL);
+        if (p->silent_ms >= DECIDE_GIVE_BACK_MS) {
+            restart_apply(r, &v);
+            return;
+        }
+        round_stall(r, "WorkersUnreachable", v.text);
+        round_say(r, "Starting", v.text);
+        return;
+    }
+}
+
 /* Bring all workers together as soon as every one of them has an address. */
 static void introduce(struct round *r)
 {
@@ -210,6 +234,7 @@ static void introduce(struct round *r)
     }
     if (n_told < n) {
         say_starting(r, n_running);
+        tell_unreachable(r);
         return;
     }
     set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers know each other.");
@@ -222,14 +247,14 @@ static void introduce(struct round *r)
 /* --- training --- */
 
 /* Also tells, once an attempt, what its user should know and would not look for. */
-static void take_progress(struct round *r, const struct progress *from)
+static void take_progress(struct round *r, const struct progress *from, int64_t time_ms)
 {
     struct status_progress *p = &r->out->status.progress;
     bool knows_start = p->initialised[0] != '\0';
     bool knows_skips = p->skipped_steps > 0;
     char text[STATUS_MESSAGE_BYTES];
 
-    status_take_progress(&r->out->status, from, r->seen->now_ms);
+    status_take_progress(&r->out->status, from, time_ms);
     drift_watch(r, from);
     if (!knows_start && p->initialised[0]) {
         (void)snprintf(text, sizeof text,
@@ -266,24 +291,90 @@ static void say_progress(struct round *r)
     round_say(r, "Running", text);
 }
 
+/* The leader does not answer: its workers may train on, and then nothing should be done to them. */
+static bool tell_silence(struct round *r)
+{
+    const struct seen_pod *leader = round_stage_pod(r, 0);
+    char text[STATUS_MESSAGE_BYTES];
+
+    if (!leader || leader->silent_ms < DECIDE_SILENT_MS)
+        return false;
+    (void)snprintf(text, sizeof text,
+                   "Pod %s on node %.100s has not answered on its control port for %lld minutes: "
+                   "progress is not known. Is there a NetworkPolicy or firewall in the way?",
+                   leader->name, leader->node, (long long)leader->silent_ms / 60000);
+    round_stall(r, "WorkersUnreachable", text);
+    round_say(r, "Running", text);
+    return true;
+}
+
+/* A trainer that hangs while it still answers. */
+static void tell_standstill(struct round *r)
+{
+    int64_t limit_ms = (int64_t)r->spec.progress_deadline_s * 1000;
+    int64_t warn_ms = DECIDE_STILL_MS;
+    int64_t still_ms = r->seen->head_same_ms;
+    const struct progress *head = &r->seen->head;
+    struct verdict v = {.kind = VERDICT_NO_PROGRESS};
+
+    if (20 * head->step_ms > (double)warn_ms)
+        warn_ms = (int64_t)(20 * head->step_ms);
+    (void)snprintf(v.text, sizeof v.text,
+                   "No progress for %lld minutes: the leader answers, %s after step %lld of %lld",
+                   (long long)still_ms / 60000, progress_state_name(head->state),
+                   (long long)head->step, (long long)head->total_steps);
+    if (still_ms >= limit_ms && head->state != PROGRESS_EVALUATING) {
+        text_add(v.text, sizeof v.text, " (spec.failurePolicy.progressDeadlineSeconds is %d).",
+                 r->spec.progress_deadline_s);
+        restart_apply(r, &v);
+    } else if (still_ms >= warn_ms) {
+        text_add(v.text, sizeof v.text, ".");
+        if (head->state != PROGRESS_EVALUATING) /* which can take any time and shows no steps */
+            text_add(v.text, sizeof v.text, " The attempt is ended after %d minutes.",
+                     r->spec.progress_deadline_s / 60);
+        round_stall(r, "NoProgress", v.text);
+        round_say(r, "Running", v.text);
+    }
+}
+
 static void follow(struct round *r)
 {
     struct status *s = &r->out->status;
-    int64_t age_ms = r->seen->now_ms - s->progress.updated_ms;
+    int64_t now_ms = r->seen->now_ms;
+    int64_t answered_ms = r->seen->head_answered_ms > 0 ? r->seen->head_answered_ms : now_ms;
+    int64_t age_ms = now_ms - s->progress.updated_ms;
 
     r->out->ask_head_ms = s->progress.is_set ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
     round_again(r, r->out->ask_head_ms);
-    if (!r->seen->has_head || r->seen->head.attempt != r->attempt || r->seen->head.step == 0)
+    if (tell_silence(r) || !r->seen->has_head || r->seen->head.attempt != r->attempt)
         return;
-    if (s->progress.is_set && age_ms < DECIDE_PROGRESS_MS) {
+    /* What is shown is as old as the answer, however often it is looked at. */
+    if (r->seen->head.step > 0 && s->progress.is_set && age_ms >= 0 &&
+        age_ms < DECIDE_PROGRESS_MS) {
         round_again(r, DECIDE_PROGRESS_MS - age_ms);
-        return;
+    } else if (r->seen->head.step > 0 &&
+               answered_ms - answered_ms % 1000 != s->progress.updated_ms) {
+        take_progress(r, &r->seen->head, answered_ms);
+        say_progress(r);
     }
-    take_progress(r, &r->seen->head);
-    say_progress(r);
+    tell_standstill(r);
 }
 
 /* --- the end --- */
+
+/* The leader ends last, when all stages have done their part, so that its success is that of pods
+ * that are gone by now. Not seen is a job that ended and whose pods were all removed while no
+ * operator ran: that one is trained again, until the leader waits for its release. */
+static bool has_led_to_the_end(const struct round *r)
+{
+    const struct seen_pod *leader = round_stage_pod(r, 0);
+
+    if (leader)
+        return leader->phase == POD_SUCCEEDED;
+    return strcmp(r->seen->status.stages[0].state, "Succeeded") == 0 ||
+           (r->seen->has_head && r->seen->head.attempt == r->attempt &&
+            r->seen->head.state == PROGRESS_DONE);
+}
 
 static bool has_succeeded(const struct round *r, int stage)
 {
@@ -291,7 +382,7 @@ static bool has_succeeded(const struct round *r, int stage)
 
     if (p)
         return p->phase == POD_SUCCEEDED;
-    return strcmp(r->seen->status.stages[stage].state, "Succeeded") == 0;
+    return strcmp(r->seen->status.stages[stage].state, "Succeeded") == 0 || has_led_to_the_end(r);
 }
 
 static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct round *r,
@@ -313,7 +404,7 @@ static void complete(struct round *r)
     char text[STATUS_MESSAGE_BYTES] = "";
 
     if (head && head->has_progress)
-        take_progress(r, &head->progress);
+        take_progress(r, &head->progress, r->seen->now_ms);
     s->progress.percentage = 100;
     s->progress.remaining_seconds = 0;
     s->completion_ms = r->seen->now_ms;

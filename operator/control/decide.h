@@ -32,13 +32,17 @@
 #define DECIDE_NO_ROOM_MS                                                                          \
     15000 /* our own ended pods may still be leaving: not worth telling yet                        \
            */
-#define DECIDE_PENDING_MS    60000 /* a pod that nobody can schedule for so long needs a new plan */
-#define DECIDE_START_MS      120000 /* a pod with a problem gives back its node after so long ... */
-#define DECIDE_CREATING_MS   600000 /* ... and one without, as when a large image is pulled */
-#define DECIDE_PEER_GRACE_MS 5000   /* who lost a neighbour waits so long for the culprit to show */
-#define DECIDE_PROGRESS_MS   10000  /* between two writes of progress */
-#define DECIDE_POLL_MS       5000   /* between two questions to the head ... */
-#define DECIDE_FIRST_POLL_MS 1000   /* ... and before it has done its first step */
+#define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
+#define DECIDE_START_MS       120000 /* a pod with a problem gives back its node after so long ... */
+#define DECIDE_CREATING_MS    600000 /* ... and one without, as when a large image is pulled */
+#define DECIDE_UNREACHABLE_MS 10000  /* a worker that has just started may not listen yet */
+#define DECIDE_GIVE_BACK_MS   300000 /* of a worker that never answered */
+#define DECIDE_SILENT_MS      60000  /* of a leader in training: told from then on */
+#define DECIDE_STILL_MS       600000 /* a step may take so long before it is called a standstill */
+#define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
+#define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
+#define DECIDE_POLL_MS        5000  /* between two questions to the head ... */
+#define DECIDE_FIRST_POLL_MS  1000  /* ... and before it has done its first step */
 
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */

@@ -62,9 +62,11 @@ struct seen_pod {
     char
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
     char message[OBSERVED_TEXT_BYTES]; /* the sentence to it */
-    int64_t created_ms;
-    int64_t started_ms;  /* its container; 0: has not, or nobody said when */
-    int64_t finished_ms; /* 0: has not, or nobody said when */
+    int64_t created_ms;                /* when the operator first saw it */
+    int64_t started_ms;  /* its container, by its node's clock; 0: has not, or not reported */
+    int64_t finished_ms; /* of a probe by its node's clock, else when the operator first saw it;
+                            0: has not */
+    int64_t silent_ms;   /* calls to it have been unanswered for so long; 0: it answers */
     bool has_progress;   /* a worker's last words */
     struct progress progress;
     bool has_probe; /* a probe's result */
@@ -154,6 +156,8 @@ struct observed {
 
     bool has_head; /* what the head last answered */
     struct progress head;
+    int64_t head_answered_ms; /* when that was; 0: just now */
+    int64_t head_same_ms;     /* for so long it has answered with the same step and state */
 
     struct unplaced unplaced; /* from the last decision */
 };

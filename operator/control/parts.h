@@ -101,8 +101,10 @@ enum verdict_kind {
     VERDICT_WAIT,          /* somebody lost a neighbour: look for the culprit a little longer */
     VERDICT_PEER_LOST,     /* nobody to blame */
     VERDICT_UNSCHEDULABLE, /* nobody has room for a pod: plan anew */
+    VERDICT_UNREACHABLE,   /* workers run and do not answer */
     VERDICT_START_TIMEOUT, /* a pod holds a node and cannot start there */
     VERDICT_NAME_TAKEN,    /* the name of a pod belongs to another one */
+    VERDICT_NO_PROGRESS,   /* the trainer hangs */
     VERDICT_FAILED,
     VERDICT_REFUSED, /* a worker has another peer table, or key, than ours */
     VERDICT_DATA_MISSING,

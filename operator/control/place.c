@@ -22,9 +22,11 @@ static void wait_with(struct round *r, const char *state, enum round_news news, 
 static bool waits_for_time(struct round *r)
 {
     int64_t left_ms = r->seen->status.next_attempt_ms - r->seen->now_ms;
+    /* Longer than any pause: the clock was set back since. */
+    bool is_over = left_ms <= 0 || left_ms > DECIDE_BACKOFF_MAX_MS + 1000;
     bool is_edited = r->seen->status.generation != r->seen->generation; /* perhaps the remedy */
 
-    if (left_ms <= 0 || is_edited) {
+    if (is_over || is_edited) {
         r->out->status.next_attempt_ms = 0;
         return false;
     }
@@ -83,12 +85,13 @@ static bool waits_for_data(struct round *r)
 {
     const struct observed *seen = r->seen;
     bool is_missing = seen->data == DATA_MISSING || seen->data == DATA_NO_CLAIM;
-    int64_t age_ms = seen->now_ms - seen->data_checked_ms;
+    int64_t age_ms = seen->now_ms - seen->data_checked_ms; /* negative: the clock was set back */
     char text[STATUS_MESSAGE_BYTES];
 
-    if (!needs_a_look(&r->spec) || (seen->data == DATA_PRESENT && age_ms < DECIDE_DATA_STALE_MS))
+    if (!needs_a_look(&r->spec) ||
+        (seen->data == DATA_PRESENT && age_ms >= 0 && age_ms < DECIDE_DATA_STALE_MS))
         return false;
-    if (!is_missing || age_ms >= DECIDE_DATA_RETRY_MS)
+    if (!is_missing || age_ms < 0 || age_ms >= DECIDE_DATA_RETRY_MS)
         (void)round_want(r, ACTION_READ_DATA);
     else
         round_again(r, DECIDE_DATA_RETRY_MS - age_ms);

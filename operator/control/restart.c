@@ -338,6 +338,12 @@ void restart_apply(struct round *r, const struct verdict *v)
     case VERDICT_PEER_LOST:
         pause_and_restart(r, "ConnectionLost", v);
         break;
+    case VERDICT_NO_PROGRESS:
+        count(r, "NoProgress", v->text);
+        break;
+    case VERDICT_UNREACHABLE:
+        pause_and_restart(r, "WorkersUnreachable", v);
+        break;
     case VERDICT_START_TIMEOUT:
         pause_and_restart(r, "StartTimeout", v);
         break;

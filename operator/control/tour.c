@@ -60,7 +60,10 @@ void tour_begin(struct round *r)
     for (int i = 0; i < r->seen->n_pods; i++) {
         const struct seen_pod *p = &r->seen->pods[i];
 
-        int64_t start_ms = p->started_ms > 0 ? p->started_ms : p->created_ms;
+        int64_t start_ms = p->started_ms;
+
+        if (start_ms < p->created_ms || start_ms > r->seen->now_ms)
+            start_ms = p->created_ms; /* its node's clock is another */
 
         if (waits_for_table(p) && start_ms < first_ms)
             first_ms = start_ms;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/store.h"
 
 /* The highest attempt that is believed when the status has none. */
@@ -63,11 +64,20 @@ static bool is_recorded(const struct status *s, const struct seen_pod *p)
 static void observe_pod(const struct store_own *own, struct observed *out)
 {
     struct seen_pod *p = add_pod(out, &own->seen);
+    int64_t now_ms = clock_now_ms();
     bool is_over = own->seen.role == POD_STAGE && own->seen.attempt < out->status.attempt;
 
     if (p && own->trust == TRUST_NONE && !is_over &&
         !(p->role == POD_STAGE && is_recorded(&out->status, p)))
         p->role = POD_CLAIMED;
+    if (!p)
+        return;
+    /* Into the wall clock of this decision. */
+    if (own->first_seen_ms > 0)
+        p->created_ms = out->now_ms - (now_ms - own->first_seen_ms);
+    if (own->seen.role == POD_STAGE && own->end_seen_ms > 0)
+        p->finished_ms = out->now_ms - (now_ms - own->end_seen_ms);
+    p->silent_ms = own->silent_since_ms > 0 ? now_ms - own->silent_since_ms : 0;
 }
 
 static bool counts(const struct store_own *own, const struct observed *out)
@@ -249,6 +259,8 @@ static void observe_job(const struct store_job *j, struct observed *out)
     out->problem = j->problem;
     out->has_head = j->has_head;
     out->head = j->head;
+    out->head_answered_ms = out->now_ms - (clock_now_ms() - j->head_answered_ms);
+    out->head_same_ms = j->head_answered_ms - j->head_same_since_ms;
     out->unplaced = j->unplaced;
 }
 

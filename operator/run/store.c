@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "run/parse.h"
 
 void store_key(const char *namespace, const char *name, char out[static QUEUE_KEY_BYTES])
@@ -155,6 +156,10 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     if (!to->own)
         return;
     to->own->trust = from->own->trust;
+    to->own->first_seen_ms = from->own->first_seen_ms;
+    if (from->own->end_seen_ms > 0)
+        to->own->end_seen_ms = from->own->end_seen_ms;
+    to->own->silent_since_ms = from->own->silent_since_ms;
     to->own->seen.image_asked = from->own->seen.image_asked;
     to->own->is_being_told = from->own->is_being_told;
     to->own->seen.knows_peers = from->own->seen.knows_peers;
@@ -164,6 +169,15 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
         return; /* it listens now */
     to->own->n_unanswered = from->own->n_unanswered;
     to->own->call_after_ms = from->own->call_after_ms;
+}
+
+static void note_times(struct store_own *own)
+{
+    if (!own)
+        return;
+    own->first_seen_ms = clock_now_ms();
+    if (own->seen.phase == POD_SUCCEEDED || own->seen.phase == POD_FAILED)
+        own->end_seen_ms = own->first_seen_ms;
 }
 
 static enum err_code take_pod(struct store *s, const char *key, const struct json *object,
@@ -184,6 +198,7 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
     }
     old = table_take(&s->pods, key);
     if (new) {
+        note_times(new->own);
         keep_own(new, old);
         rc = table_put(&s->pods, key, new, err);
         if (rc != ERR_OK) {

@@ -130,10 +130,12 @@ static void note_answer(struct store_own *own, enum err_code code)
 
     if (code == ERR_OK || code == ERR_CONFLICT || code == ERR_INVALID || code == ERR_DENIED) {
         own->n_unanswered = 0;
+        own->silent_since_ms = 0;
         own->call_after_ms = 0;
         return;
     }
-    own->n_unanswered++;
+    if (own->n_unanswered++ == 0 || own->silent_since_ms == 0)
+        own->silent_since_ms = clock_now_ms();
     for (int i = 1; i < own->n_unanswered && pause_ms < WORKERS_RETRY_MAX_MS; i++)
         pause_ms *= 2;
     own->call_after_ms =
@@ -300,6 +302,11 @@ enum err_code workers_tell_probe(struct workers *w, const struct observed *seen,
 
 /* --- the head --- */
 
+static bool is_same_step(const struct progress *a, const struct progress *b)
+{
+    return a->attempt == b->attempt && a->state == b->state && a->step == b->step;
+}
+
 static void on_asked(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct call *c = ctx;
@@ -314,6 +321,9 @@ static void on_asked(void *ctx, const struct progress *progress, const struct er
     if (job)
         job->is_asking = false;
     if (job && progress) { /* if it did not answer, its pod's state says what there is to say */
+        if (!job->has_head || !is_same_step(&job->head, progress))
+            job->head_same_since_ms = clock_now_ms();
+        job->head_answered_ms = clock_now_ms();
         job->head = *progress;
         job->has_head = true;
         w->listener.on_again(w->listener.ctx, c->job_key, 0);

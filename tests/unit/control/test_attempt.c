@@ -134,6 +134,54 @@ static void stepped_of_another_attempt(struct world *w)
     w->seen.head.attempt = 9;
 }
 
+static void leader_silent(struct world *w)
+{
+    stepped(w);
+    world_pod(w, 0)->silent_ms = 2 * DECIDE_SILENT_MS;
+}
+
+static void standing_still(struct world *w)
+{
+    stepped(w);
+    w->seen.head_same_ms = DECIDE_STILL_MS;
+}
+
+static void slow_steps(struct world *w)
+{
+    standing_still(w);
+    w->seen.head.step_ms = (double)DECIDE_STILL_MS / 10;
+}
+
+static void hung(struct world *w)
+{
+    stepped(w);
+    w->seen.head_same_ms = 1800000;
+}
+
+static void hung_before_the_first_step(struct world *w)
+{
+    hung(w);
+    w->seen.head.step = 0;
+}
+
+static void evaluating_for_long(struct world *w)
+{
+    hung(w);
+    w->seen.head.state = PROGRESS_EVALUATING;
+}
+
+static void worker_unreachable(struct world *w)
+{
+    pods_running(w);
+    world_pod(w, 1)->silent_ms = DECIDE_UNREACHABLE_MS;
+}
+
+static void worker_unreachable_for_long(struct world *w)
+{
+    pods_running(w);
+    world_pod(w, 1)->silent_ms = DECIDE_GIVE_BACK_MS;
+}
+
 static void pod_vanished_before_training(struct world *w)
 {
     (void)world_settle(w);
@@ -170,6 +218,21 @@ static void succeeded_and_cleared_away(struct world *w)
     for (int s = 0; s < w->seen.plan.n_stages; s++)
         if (s != 1)
             world_end_pod(w, s, 0, PROGRESS_CAUSE_NONE);
+}
+
+static void leader_succeeded_and_others_are_gone(struct world *w)
+{
+    world_start_training(w);
+    world_end_pod(w, 0, 0, PROGRESS_CAUSE_NONE);
+    world_remove_pod(w, world_pod(w, 1));
+    world_remove_pod(w, world_pod(w, 2));
+}
+
+static void done_and_all_are_gone(struct world *w)
+{
+    stepped(w);
+    w->seen.head.state = PROGRESS_DONE;
+    w->seen.n_pods = 0;
 }
 
 static void complete(struct world *w)
@@ -261,6 +324,26 @@ static struct row rows[] = {
         .event = "PartlyInitialised", COUNT(ACTION_EVENT, 1), .is_waiting = true),
     ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_tells_of_a_leader_that_does_not_answer", leader_silent, STALLED, T,
+        "WorkersUnreachable", .state = "Running", .event = "WorkersUnreachable",
+        .message = "has not answered on its control port for 2 minutes", .is_waiting = true),
+    ROW("decide_tells_of_a_standstill", standing_still, STALLED, T, "NoProgress",
+        .state = "Running", .event = "NoProgress",
+        .message = "No progress for 10 minutes: the leader answers, Training after step 7 of 50. "
+                   "The attempt is ended after 30 minutes."),
+    ROW("decide_takes_slow_steps_for_no_standstill", slow_steps, STALLED, F, "NotStalled",
+        .state = "Running", .message = "Step 7 of 50"),
+    ROW("decide_restarts_a_trainer_that_hangs", hung, RUNNING, F, "NoProgress",
+        .state = "Restarting", .event = "NoProgress"),
+    ROW("decide_restarts_a_trainer_that_never_begins", hung_before_the_first_step, RUNNING, F,
+        "NoProgress", .state = "Restarting"),
+    ROW("decide_does_not_end_a_long_evaluation", evaluating_for_long, STALLED, T, "NoProgress",
+        .state = "Running", .message = "Evaluating after step 7 of 50."),
+    ROW("decide_tells_of_a_worker_that_cannot_be_reached", worker_unreachable, STALLED, T,
+        "WorkersUnreachable", .state = "Starting",
+        .message = "Pod mnli-r0-s1-a1 on node node-1 runs and does not answer at 10.0.0.2"),
+    ROW("decide_gives_back_the_nodes_of_workers_that_cannot_be_reached",
+        worker_unreachable_for_long, RUNNING, F, "WorkersUnreachable", .state = "Restarting"),
     ROW("decide_replaces_a_pod_that_vanished_before_training", pod_vanished_before_training,
         RUNNING, F, "StartingWorkers", .state = "Starting", COUNT(ACTION_CREATE_STAGE_POD, 1)),
     ROW("decide_completes_when_all_have_succeeded", all_succeeded, COMPLETE, T, "TrainingFinished",
@@ -271,6 +354,10 @@ static struct row rows[] = {
                    "accuracyMismatched 0.7500."),
     ROW("decide_remembers_who_succeeded", succeeded_and_cleared_away, COMPLETE, T,
         "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
+    ROW("decide_completes_when_the_leader_has_succeeded_and_pods_are_gone",
+        leader_succeeded_and_others_are_gone, COMPLETE, T, "TrainingFinished", .state = "Complete"),
+    ROW("decide_does_not_train_again_what_the_leader_has_finished", done_and_all_are_gone, COMPLETE,
+        T, "TrainingFinished", .state = "Complete"),
     ROW("decide_keeps_ended_pods_of_a_complete_job_for_their_logs", complete, COMPLETE, T,
         "TrainingFinished", .state = "Complete", COUNT(ACTION_DELETE_POD, 0)),
     ROW("decide_restores_a_plan_and_leaves_workers_alone", plan_deleted_but_known, RUNNING, T,
@@ -332,6 +419,32 @@ static void decide_does_not_pause_once_the_spec_was_edited(void **state)
     w->seen.generation++;
     (void)world_settle(w);
     assert_int_equal(w->seen.n_pods, w->seen.plan.n_stages);
+    world_free(w);
+}
+
+static void decide_does_not_make_old_progress_look_new(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    stepped(w);
+    w->seen.head_answered_ms = w->seen.now_ms;
+    (void)world_settle(w);
+    w->seen.now_ms += 10 * DECIDE_PROGRESS_MS;
+    world_round(w);
+    assert_int_equal(w->seen.status.progress.updated_ms, w->seen.head_answered_ms);
+    world_free(w);
+}
+
+static void decide_counts_a_trainer_that_hangs(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    hung(w);
+    world_decide(w);
+    assert_int_equal(w->decision.status.restarts, 1);
+    assert_int_equal(w->decision.status.attempt, 2);
     world_free(w);
 }
 
@@ -491,6 +604,8 @@ static void decide_records_which_pods_it_has_created(void **state)
 int main(void)
 {
     const struct CMUnitTest others[] = {
+        cmocka_unit_test(decide_does_not_make_old_progress_look_new),
+        cmocka_unit_test(decide_counts_a_trainer_that_hangs),
         cmocka_unit_test(decide_frees_the_nodes_during_the_pause_of_a_job_that_cannot_start),
         cmocka_unit_test(decide_does_not_pause_once_the_spec_was_edited),
         cmocka_unit_test(decide_makes_the_network_policy_before_any_pod),

@@ -124,6 +124,12 @@ static void webhook_fails_in_training(struct world *w)
     refused(w, ERR_IO, 2);
 }
 
+static void clock_set_back(struct world *w)
+{
+    planned(w);
+    w->seen.status.next_attempt_ms = w->seen.now_ms + 3600000;
+}
+
 static void data_came(struct world *w)
 {
     data_missing(w);
@@ -307,6 +313,8 @@ static struct row rows[] = {
         .state = "Running", COUNT(ACTION_EVENT, 0)),
     ROW("decide_forgets_what_was_refused", webhook_works_again, STALLED, F, "NotStalled",
         .state = "Starting"),
+    ROW("decide_does_not_wait_an_hour_when_the_clock_was_set_back", clock_set_back, PLACED, F,
+        "NotPlaced", COUNT(ACTION_CREATE_PLAN, 1)),
     ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",
