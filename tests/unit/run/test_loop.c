@@ -24,6 +24,11 @@
     "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","                      \
     "\"resourceVersion\":\"5\",\"generation\":1},"                                                 \
     "\"spec\":{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}}"
+#define NODE(cpu)                                                                                  \
+    "{\"type\":\"MODIFIED\",\"object\":{\"metadata\":{\"name\":\"n1\",\"uid\":\"u2\","             \
+    "\"resourceVersion\":\"10\"},\"status\":{\"allocatable\":{\"cpu\":\"" cpu "\"}}}}"
+#define N_CHANGES    400
+#define CHANGE_BYTES 200 /* of each, filled up with blanks */
 #define HANGS(text)                                                                                \
     {                                                                                              \
         .expect = text, .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG                         \
@@ -62,21 +67,47 @@ static void open_loop(void)
     assert_int_equal(rc, ERR_OK);
 }
 
-/* The status of the answer of the health port. */
-static int ask(const char *path)
+/* The status of the answer of the health port; the answer itself in `text`. */
+static int ask_for(const char *path, char *text, size_t bytes)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    char text[4096] = "";
     int status = 0;
 
+    memset(text, 0, bytes);
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
     assert_true(dprintf(fd, "GET %s HTTP/1.1\r\n\r\n", path) > 0);
-    assert_true(recv(fd, text, sizeof text - 1, MSG_WAITALL) > 0);
+    assert_true(recv(fd, text, bytes - 1, MSG_WAITALL) > 0);
     (void)close(fd);
     assert_int_equal(sscanf(text, "HTTP/1.1 %d", &status), 1);
     return status;
+}
+
+static int ask(const char *path)
+{
+    char text[4096];
+
+    return ask_for(path, text, sizeof text);
+}
+
+/* The value of a metric; -1 before there is one. */
+static long metric(const char *name)
+{
+    char text[8192];
+    const char *line;
+
+    assert_int_equal(ask_for("/metrics", text, sizeof text), 200);
+    line = strstr(text, name);
+    return line ? strtol(line + strlen(name), NULL, 10) : -1;
+}
+
+static void close_loop(void)
+{
+    loop_free(loop);
+    kube_client_free(client);
+    http_free(http);
+    loopback_stop(server);
 }
 
 static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
@@ -106,16 +137,52 @@ static void loop_serves_health_and_ends_while_a_call_hangs(void **state)
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(rc, ERR_OK);
     assert_true(clock_now_ms() < end_ms); /* a call alone may take KUBE_CALL_MS */
-    loop_free(loop);
-    kube_client_free(client);
-    http_free(http);
-    loopback_stop(server);
+    close_loop();
+}
+
+/* Nodes whose free CPU changes all the time, and a job that waits for some. */
+static void loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node(void **state)
+{
+    static char events[N_CHANGES * CHANGE_BYTES + 1];
+    static const struct loopback_reply replies[] = {
+        {.expect = "skyjobs?limit=", .body = ITEMS(JOB)},
+        {.expect = "/pods?limit=", .body = ITEMS("")},
+        {.expect = "/nodes?limit=", .body = ITEMS("")},
+        {.expect = "/configmaps?labelSelector=", .body = ITEMS("")},
+        {.expect = "/nodes?watch=",
+         .body = events,
+         .piece_bytes = CHANGE_BYTES,
+         .pause_ms = 10,
+         .is_stream = true,
+         .end = LOOPBACK_HANG}};
+    int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+    enum err_code rc = ERR_IO;
+    pthread_t thread;
+
+    (void)state;
+    for (int i = 0; i < N_CHANGES; i++)
+        (void)snprintf(events + i * CHANGE_BYTES, CHANGE_BYTES + 1, "%-*s\n", CHANGE_BYTES - 1,
+                       i % 2 ? NODE("1") : NODE("2"));
+    server = loopback_start(replies, sizeof replies / sizeof *replies);
+    assert_non_null(server);
+    open_loop();
+    assert_int_equal(pthread_create(&thread, NULL, run, &rc), 0);
+    while (metric("skyjob_watch_events_total{resource=\"nodes\"} ") < N_CHANGES &&
+           clock_now_ms() < end_ms)
+        (void)usleep(20000);
+    assert_int_equal(metric("skyjob_watch_events_total{resource=\"nodes\"} "), N_CHANGES);
+    assert_in_range(metric("\nskyjob_reconcile_total "), 1, N_CHANGES / 20);
+    loop_stop(loop);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(rc, ERR_OK);
+    close_loop();
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loop_serves_health_and_ends_while_a_call_hangs),
+        cmocka_unit_test(loop_does_not_look_at_a_waiting_job_with_every_change_of_a_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
