@@ -57,7 +57,8 @@ replaced() { # by a run that is cut another way: nothing of the old model stays
 check 'a run replaces an older model as a whole' replaced
 
 goes_on() { # a run that hardly learns judges like the one whose model it starts from
-    sed -e 's/steps: 30/steps: 1/' -e 's/"1e-3"/"1e-9"/' "$work/job.yaml" >"$work/more.yaml"
+    sed -e 's/steps: 30/steps: 1/' -e 's/"1e-3"/"1e-9"/' -e 's/^  model: .*/  model: {}/' "$work/job.yaml" >"$work/more.yaml"
+    grep -q 'model: {}' "$work/more.yaml" || return 1 # its sizes are those of the model
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/more.yaml" --workers cpu=1,cpu=1 --strategy Even \
         --data build/sample/mnli --model "$work/one" >"$work/more.log" 2>&1
     cat "$work/more.log"

@@ -100,6 +100,31 @@ job rest "$work/few" "task: Classification, $own" 'microBatches: 16, optimizer: 
 sed -i 's/microBatches: 4, //' "$work/rest.yaml"
 check 'the smaller batch that ends an epoch gives the same bits on all of them' cuts rest
 
+# --- other files ---
+mkdir "$work/csv"
+cp "$rows/vocab.txt" "$rows/test.tsv" "$work/csv"
+for split in train dev; do
+    awk -F'\t' -v OFS=, '{ for (i = 1; i <= NF; i++) { gsub(/"/, "\"\"", $i); $i = "\"" $i "\"" } print }' \
+        "$rows/$split.tsv" >"$work/csv/$split.csv"
+done
+job csv "$work/csv" "task: Classification, files: {train: train.csv, dev: dev.csv}, $own" \
+    'optimizer: {type: SGD, learningRate: "0.05"}'
+reads_csv() {
+    run csv csv-1 cpu=1 || { cat "$work/csv-1.log"; return 1; }
+    [ "$(weights_of "$work/csv-1")" = "$(weights_of "$work/classes-1")" ] && [ "$(judged csv-1)" = "$(judged classes-1)" ]
+}
+check 'quoted CSV is learnt from as the same rows in a TSV file' reads_csv
+without_dev() {
+    mkdir "$work/alone"
+    cp "$rows/vocab.txt" "$rows/train.tsv" "$rows/test.tsv" "$work/alone"
+    echo "$work/alone" >"$work/classes.folder"
+    run classes alone-1 cpu=1,cpu=1 || { cat "$work/alone-1.log"; return 1; }
+    echo "$rows" >"$work/classes.folder"
+    [ "$(weights_of "$work/alone-1")" = "$(weights_of "$work/classes-1")" ] && ! judged alone-1 | grep -E 'accuracy|evalLoss' &&
+        cmp "$work/alone-1/predictions.tsv" "$work/classes-1/predictions.tsv"
+}
+check 'a job without a dev file is trained and not judged' without_dev
+
 # --- a link that carries half the bytes ---
 sed 's/^  training:/  wire: {precision: BF16}\n  training:/' "$work/classes.yaml" >"$work/narrow.yaml"
 cp "$work/classes.folder" "$work/narrow.folder"
