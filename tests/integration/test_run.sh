@@ -67,6 +67,24 @@ goes_on() { # a run that hardly learns judges like the one whose model it starts
 judged() { grep -E '^  (accuracy|evalLoss) ' "$work/$1.log"; }
 check 'a run goes on from the model that another has left' goes_on
 
+fenced() { # another run claims the output while this one trains: the model stays aside, whole
+    local pid
+    sed 's/steps: 30/steps: 150/' "$work/job.yaml" >"$work/fenced.yaml"
+    cp -r "$work/one" "$work/fenced"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/fenced.yaml" --workers cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/fenced" >"$work/fenced.log" 2>&1 &
+    pid=$!
+    until_true 60 grep -q '^step ' "$work/fenced.log"
+    echo '{"uid": "another", "attempt": 1}' >"$work/fenced/.skyjob-attempt"
+    wait "$pid" && return 1
+    cat "$work/fenced.log"
+    find "$work/fenced"
+    grep -q 'training is complete, but stage 0 could not save its output: another job (another)' "$work/fenced.log" &&
+        [ "$(weights_of "$work/fenced")" = "$(weights_of "$work/one")" ] &&
+        [ "$(find "$work/fenced" -path '*/.skyjob-*-a1/model-*' | wc -l)" = 2 ]
+}
+check 'a run does not write over the output of a newer one' fenced
+
 killed() {
     local pid run rc
     sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
