@@ -21,6 +21,7 @@
 #define TURN_MS       100             /* of jobs, then the watches get their turn */
 #define ROOM_MS       DECIDE_SOLVE_MS /* between two looks at a job that waits for nodes */
 #define SOLVE_LONG_MS 10              /* a search for a plan after which other jobs come first */
+#define RANK_MAX_MS   100 /* of a job that was just looked at, less 1 per second since */
 #define WATCHES       4
 #define SKIPPED_MS    60000 /* between two log lines about skipped objects */
 
@@ -339,14 +340,16 @@ static void reconcile(struct loop *l, const char *key)
 }
 
 /* However many jobs wait for nodes, a third of the time is theirs at most: those that run come
- * first. */
+ * first. Among the former the one comes first that was looked at longest ago. */
 static bool is_postponed(struct loop *l, const char *key, int64_t now_ms)
 {
     const struct store_job *job = store_find_job(&l->store, key);
+    int64_t rank_ms;
 
     if (!job || !job->wants_nodes || now_ms >= l->solve_after_ms)
         return false;
-    look_at(l, key, l->solve_after_ms - now_ms);
+    rank_ms = RANK_MAX_MS - (now_ms - job->looked_ms) / 1000;
+    look_at(l, key, l->solve_after_ms - now_ms + (rank_ms > 0 ? rank_ms : 0));
     return true;
 }
 
