@@ -201,6 +201,8 @@ static void read_probe(const struct json *node, struct mark *m)
         read_found(root, &p, &err) == ERR_OK) {
         m->has_probe = true;
         m->probe = p;
+        m->probe.is_contradicted = json_string(
+            json_get(json_path(node, "metadata.annotations"), ANNOTATION_DOUBTED), NULL);
     } else if (m->bad[0] == '\0') {
         (void)snprintf(m->bad, sizeof m->bad, "%s: %.100s", ANNOTATION_PROBE, err.text);
     }
@@ -238,6 +240,8 @@ const char *mark_stale(const struct mark_probe *p, const struct mark_subject *no
         return "measured on another processor";
     if (differ(then->image, now->image) || differ(then->digest, now->digest))
         return "measured with another worker image";
+    if (p->is_contradicted)
+        return "contradicted by a training since it was measured";
     if (p->time_ms - now_ms > MARK_AHEAD_MS)
         return "measured at a time that is still to come";
     if (now_ms - p->time_ms > MARK_FRESH_MS)

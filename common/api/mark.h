@@ -37,6 +37,7 @@ struct mark_probe {
     int cpu_milli; /* the limit that it ran with */
     struct mark_subject subject;
     int64_t time_ms;
+    bool is_contradicted; /* by a training since, in an annotation of its own */
 };
 
 struct mark {

@@ -28,6 +28,8 @@
 /* Measured by us, for people and selectors; and all that was found, for the planner. */
 #define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
 #define ANNOTATION_PROBE      "skyjob.dev/probe"
+/* Since when training does not bear that out; removed with the next measurement. */
+#define ANNOTATION_DOUBTED "skyjob.dev/probe-contradicted"
 
 /* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"

@@ -288,6 +288,7 @@ static void say_progress(struct round *r)
     if (head->state == PROGRESS_SAVING)
         text_add(text, sizeof text, " The output is being saved%s%.400s.",
                  head->error[0] ? ": " : "", head->error);
+    drift_say(&r->out->status, text, sizeof text);
     round_say(r, "Running", text);
 }
 
@@ -418,6 +419,7 @@ static void complete(struct round *r)
     add_metrics(text, r, true);
     add_metrics(text, r, false);
     text_add(text, sizeof text, ".");
+    drift_say(s, text, sizeof text);
     set_running(r, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
     round_set(
         r, NEWS_NORMAL,

@@ -54,6 +54,7 @@ enum action_kind {
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
     ACTION_DELETE_POD,        /* `name` with `uid` */
     ACTION_LABEL_NODE,        /* `node` with what probe pod `name` found there */
+    ACTION_DOUBT_NODE,        /* `node`: training contradicts what was measured there */
     ACTION_POST_PEERS,        /* to the worker of `stage` */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: whom it meets */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */

@@ -1,6 +1,7 @@
 /* What the workers measure against what the plan says. */
 #include <stdio.h>
 
+#include "base/text.h"
 #include "control/parts.h"
 
 static int busy_percent(double stage_ms, int n_microbatches, double step_ms)
@@ -10,27 +11,64 @@ static int busy_percent(double stage_ms, int n_microbatches, double step_ms)
     return percent >= 100 ? 100 : (int)(percent + 0.5);
 }
 
-static bool is_off(const struct status_stage *s)
+static bool is_far(double measured_ms, double predicted_ms)
 {
-    double ratio = s->predicted_ms > 0 ? s->measured_ms / s->predicted_ms : 1;
+    double ratio = measured_ms / predicted_ms;
 
-    return s->measured_ms > 0 && (ratio > 1 + DRIFT_SHARE || ratio < 1 - DRIFT_SHARE);
+    return ratio > 1 + DRIFT_SHARE || ratio < 1 - DRIFT_SHARE;
 }
 
-static void tell(struct round *r, int stage)
+static bool is_off(const struct status_stage *s)
+{
+    return s->measured_ms > 0 && s->predicted_ms > 0 && is_far(s->measured_ms, s->predicted_ms);
+}
+
+/* Nodes are everybody's: what a job's own image computes says nothing about them. */
+static bool is_own_image(const struct round *r)
+{
+    return r->seen->plan.spec.worker.image[0] != '\0';
+}
+
+/* The next plan does not count on what was measured there. */
+static void doubt(struct round *r, int stage)
+{
+    const struct status_stage *s = &r->out->status.stages[stage];
+    struct action *a;
+
+    if (is_own_image(r))
+        return;
+    a = round_want(r, ACTION_DOUBT_NODE);
+    (void)snprintf(a->node, sizeof a->node, "%s", s->node);
+}
+
+static void report(struct round *r, int stage)
 {
     const struct status_stage *s = &r->out->status.stages[stage];
     bool is_slower = s->measured_ms > s->predicted_ms;
     char text[STATUS_MESSAGE_BYTES];
 
     (void)snprintf(text, sizeof text,
-                   "Stage %d (%s) on node %.100s has taken %.1f ms a micro-batch for the last %d "
-                   "steps or more; the plan says %.1f ms. %s",
+                   "Stage %d (%s) on node %.100s has taken %.1f ms per micro-batch for the last %d "
+                   "steps or more; the plan predicted %.1f ms. %s%s",
                    stage, s->units, s->node, s->measured_ms, DRIFT_STEPS, s->predicted_ms,
-                   is_slower ? "Something else may be using that node: the other stages wait."
-                             : "The node may have been busy when it was measured: it could do more "
-                               "than the plan gives it.");
+                   is_slower ? "Something else may be using it: the other stages wait."
+                             : "It may have been busy when it was measured, and can do more than "
+                               "the plan gives it.",
+                   is_own_image(r) ? "" : " What was measured there does not count any more.");
     round_event(r, true, is_slower ? "StageSlower" : "StageFaster", text);
+}
+
+/* Of the mean step since the start; a step is not worth a sentence before there are some. */
+void drift_say(const struct status *s, char *text, size_t bytes)
+{
+    double planned_ms = s->placement.predicted_step_ms;
+    double step_ms = s->progress.step_ms;
+
+    if (s->progress.step < DRIFT_STEPS || planned_ms <= 0 || step_ms <= 0 ||
+        !is_far(step_ms, planned_ms))
+        return;
+    text_add(text, bytes, " A step takes %.1f ms; the plan predicted %.1f ms.", step_ms,
+             planned_ms);
 }
 
 void drift_watch(struct round *r, const struct progress *from)
@@ -50,6 +88,7 @@ void drift_watch(struct round *r, const struct progress *from)
             s->is_off_told)
             continue;
         s->is_off_told = true;
-        tell(r, i);
+        report(r, i);
+        doubt(r, i);
     }
 }

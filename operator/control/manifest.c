@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "control/manifest_parts.h"
 #include "control/parts.h"
 
@@ -279,6 +280,7 @@ enum err_code manifest_node_patch(const struct observed *seen, const struct acti
         jsonw_close(&w);
         jsonw_open_object(&w, "annotations");
         jsonw_string(&w, ANNOTATION_PROBE, buf_text(&text));
+        jsonw_null(&w, ANNOTATION_DOUBTED);
         jsonw_close(&w);
         jsonw_close(&w);
         jsonw_close(&w);
@@ -286,6 +288,23 @@ enum err_code manifest_node_patch(const struct observed *seen, const struct acti
     }
     buf_deinit(&text);
     return rc;
+}
+
+enum err_code manifest_doubt_patch(const struct observed *seen, struct buf *out, struct err *err)
+{
+    char time[CLOCK_TEXT_BYTES];
+    struct jsonw w;
+
+    clock_format(seen->now_ms, time);
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    jsonw_open_object(&w, "metadata");
+    jsonw_open_object(&w, "annotations");
+    jsonw_string(&w, ANNOTATION_DOUBTED, time);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
 }
 
 enum err_code manifest_status_patch(const struct status *status, const char *resource_version,

@@ -38,6 +38,9 @@ MUST_CHECK enum err_code manifest_probe_spec(const struct observed *seen, struct
 MUST_CHECK enum err_code manifest_probe_pod(const struct observed *seen,
                                             const struct action *action, struct buf *out,
                                             struct err *err);
+/* A merge patch for a node, of ACTION_DOUBT_NODE. */
+MUST_CHECK enum err_code manifest_doubt_patch(const struct observed *seen, struct buf *out,
+                                              struct err *err);
 /* A merge patch for a node, of ACTION_LABEL_NODE. ERR_NOT_FOUND when the node or the probe that
  * it names is not among what was seen. */
 MUST_CHECK enum err_code manifest_node_patch(const struct observed *seen,

@@ -91,9 +91,12 @@ int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod)
 
 /* drift.c: what the workers measure against what the plan says. Fills in how busy every stage is,
  * and tells of one whose time has been off the plan for DRIFT_STEPS, once an attempt. */
+/* Such a stage's node has been measured wrong, or is used by something else: it is doubted. */
 #define DRIFT_SHARE 0.25
 #define DRIFT_STEPS 20
 void drift_watch(struct round *r, const struct progress *from);
+/* Append a sentence when steps take another time than the plan predicted, longer or shorter. */
+void drift_say(const struct status *s, char *text, size_t bytes);
 
 /* restart.c: what the end of a pod means. */
 enum verdict_kind {

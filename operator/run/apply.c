@@ -283,21 +283,23 @@ static enum err_code delete_plan(struct apply *a, const struct observed *seen,
     return delete_object(a, &ref, action->uid, err);
 }
 
-/* A courtesy to later jobs: a cluster that does not let us label its nodes still trains. */
-static void label_node(struct apply *a, const struct observed *seen, const struct action *action)
+/* A courtesy to later jobs: a cluster that does not let us patch its nodes still trains. */
+static void patch_node(struct apply *a, const struct observed *seen, const struct action *action)
 {
     struct kube_ref ref = {.resource = &kube_nodes, .name = action->node};
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
     struct err err;
-    enum err_code rc = manifest_node_patch(seen, action, &body, &err);
+    enum err_code rc = action->kind == ACTION_DOUBT_NODE
+                           ? manifest_doubt_patch(seen, &body, &err)
+                           : manifest_node_patch(seen, action, &body, &err);
 
     if (rc == ERR_OK)
         rc = kube_merge(a->client, &ref, buf_text(&body), &object, &err);
     if (rc == ERR_OK)
         rc = store_change_node(a->store, KUBE_MODIFIED, object, &err);
     if (rc != ERR_OK)
-        LOG(LOG_WARN, "node not labelled", LOG_S("node", action->node), LOG_S("error", err.text));
+        LOG(LOG_WARN, "node not annotated", LOG_S("node", action->node), LOG_S("error", err.text));
     json_free(object);
     buf_deinit(&body);
 }
@@ -449,7 +451,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_DELETE_POD:
         return delete_object(a, &pod, action->uid, err);
     case ACTION_LABEL_NODE:
-        label_node(a, seen, action);
+    case ACTION_DOUBT_NODE:
+        patch_node(a, seen, action);
         return ERR_OK;
     case ACTION_POST_PEERS:
         rc = ensure_secret(a, seen, false, err);

@@ -37,7 +37,7 @@ static void check_probe(const struct mark_probe *p)
     MUST(p->cpu_milli >= 1 && p->subject.cpu_milli >= 1 && p->subject.memory_bytes >= 0);
     MUST(memchr(p->subject.image, '\0', sizeof p->subject.image));
     MUST(mark_gflops(p) > 0 && mark_gflops(p) <= 1e9);
-    MUST(!mark_stale(p, &p->subject, p->time_ms));
+    MUST(p->is_contradicted || !mark_stale(p, &p->subject, p->time_ms));
     MUST(mark_stale(p, &p->subject, p->time_ms + MARK_FRESH_MS + 1));
 }
 

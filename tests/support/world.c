@@ -185,6 +185,11 @@ static void take_step(struct world *w, const struct action *a)
     case ACTION_LABEL_NODE:
         label_node(w, a);
         break;
+    case ACTION_DOUBT_NODE:
+        for (int i = 0; i < WORLD_NODES; i++)
+            if (strcmp(w->nodes[i].name, a->node) == 0)
+                w->nodes[i].mark.probe.is_contradicted = true;
+        break;
     case ACTION_POST_PEERS:
         world_pod(w, a->stage)->knows_peers = true;
         break;

@@ -171,6 +171,32 @@ static void read_annotation(const char *text, struct mark *out)
     buf_deinit(&node);
 }
 
+/* As long as there is a measurement; the time is for people. */
+static void mark_reads_that_training_contradicts_it(void **state)
+{
+    struct mark_probe p = sample();
+    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
+    struct buf node = {.max = 100000};
+    struct jsonw w;
+    struct mark m;
+
+    (void)state;
+    assert_int_equal(mark_probe_write(&p, &text, NULL), ERR_OK);
+    jsonw_init(&w, &node);
+    jsonw_open_object(&w, NULL);
+    jsonw_open_object(&w, "metadata");
+    jsonw_open_object(&w, "annotations");
+    jsonw_string(&w, "skyjob.dev/probe", buf_text(&text));
+    jsonw_string(&w, "skyjob.dev/probe-contradicted", "2026-11-22T08:00:00Z");
+    for (int i = 0; i < 3; i++)
+        jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    read_text(buf_text(&node), &m);
+    assert_true(m.has_probe && m.probe.is_contradicted);
+    buf_deinit(&node);
+    buf_deinit(&text);
+}
+
 static void mark_reads_back_what_was_measured(void **state)
 {
     struct mark_probe p = sample();
@@ -276,6 +302,10 @@ static void mark_is_stale_when_something_is_another(void **state)
     now = p.subject;
     now.work[0] = 'f';
     assert_string_equal(mark_stale(&p, &now, NOW_MS), "measured for other shapes or data");
+    p.is_contradicted = true;
+    assert_string_equal(mark_stale(&p, &p.subject, NOW_MS),
+                        "contradicted by a training since it was measured");
+    p.is_contradicted = false;
     assert_null(mark_stale(&p, &p.subject, NOW_MS + MARK_FRESH_MS));
     assert_string_equal(mark_stale(&p, &p.subject, NOW_MS + MARK_FRESH_MS + 1),
                         "measured more than 30 days ago");
@@ -349,6 +379,7 @@ int main(void)
         cmocka_unit_test(mark_reads_an_annotation_where_there_is_no_label),
         cmocka_unit_test(mark_of_an_empty_node_says_nothing),
         cmocka_unit_test(mark_reads_what_nfd_knows),
+        cmocka_unit_test(mark_reads_that_training_contradicts_it),
         cmocka_unit_test(mark_reads_back_what_was_measured),
         cmocka_unit_test(mark_writes_texts_of_any_length),
         cmocka_unit_test(mark_passes_over_an_annotation_that_makes_no_sense),

@@ -487,8 +487,50 @@ static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
         assert_true(world_find(w, ACTION_EVENT)->is_warning);
         assert_non_null(strstr(world_find(w, ACTION_EVENT)->text, "Stage 1 ("));
         assert_non_null(strstr(world_find(w, ACTION_EVENT)->text, w->seen.status.stages[1].node));
+        assert_int_equal(world_count(w, ACTION_DOUBT_NODE), 1);
+        assert_string_equal(world_find(w, ACTION_DOUBT_NODE)->node, w->seen.status.stages[1].node);
         measured(w, 90, cases[i].share); /* once is enough */
         assert_int_equal(world_count(w, ACTION_EVENT), 0);
+        assert_int_equal(world_count(w, ACTION_DOUBT_NODE), 0);
+        world_free(w);
+    }
+}
+
+/* Its image may compute whatever it likes. */
+static void decide_doubts_no_node_for_an_image_of_the_jobs_own(void **state)
+{
+    struct world *w = world_new("{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{"
+                                "\"sample\":\"MNLI\"}},\"worker\":{\"image\":\"mine:1\"}}");
+
+    (void)state;
+    stepped(w);
+    measured(w, 7, 2);
+    measured(w, 27, 2);
+    assert_int_equal(world_count(w, ACTION_EVENT), 1);
+    assert_int_equal(world_count(w, ACTION_DOUBT_NODE), 0);
+    world_free(w);
+}
+
+static void decide_says_when_a_step_is_not_what_the_plan_predicted(void **state)
+{
+    static const struct {
+        double share;
+        bool is_said;
+    } cases[] = {{1.5, true}, {1.2, false}, {0.8, false}, {0.6, true}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world *w = world_new(NULL);
+        struct progress *head = &w->seen.head;
+
+        stepped(w);
+        measured(w, 20, 1);
+        head->step++;
+        head->step_ms = cases[i].share * w->seen.plan.predicted_step_ms;
+        w->seen.now_ms += DECIDE_PROGRESS_MS;
+        world_round(w);
+        assert_true((strstr(w->seen.status.message, "the plan predicted") != NULL) ==
+                    cases[i].is_said);
         world_free(w);
     }
 }
@@ -613,6 +655,8 @@ int main(void)
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),
+        cmocka_unit_test(decide_doubts_no_node_for_an_image_of_the_jobs_own),
+        cmocka_unit_test(decide_says_when_a_step_is_not_what_the_plan_predicted),
         cmocka_unit_test(decide_forgets_what_was_off_for_a_moment),
         cmocka_unit_test(decide_tells_again_of_another_attempt),
         cmocka_unit_test(decide_shows_how_busy_every_stage_is),

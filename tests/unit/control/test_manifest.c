@@ -523,6 +523,15 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     assert_true(mark.probe.subject.cpu_milli == 3000);
     assert_string_equal(mark.probe.subject.image, "mine:2");
     assert_string_equal(mark.probe.subject.digest, "sha256:12");
+    assert_false(mark.probe.is_contradicted);
+    assert_int_equal(json_kind_of(json_get(json_path(json, "metadata.annotations"),
+                                           "skyjob.dev/probe-contradicted")),
+                     JSON_NULL); /* a merge patch takes it away */
+    json_free(json);
+    assert_int_equal(manifest_doubt_patch(&w->seen, &text, NULL), ERR_OK);
+    json = parse(&text);
+    assert_non_null(json_string(
+        json_get(json_path(json, "metadata.annotations"), "skyjob.dev/probe-contradicted"), NULL));
     json_free(json);
     assert_int_equal(manifest_status_patch(&w->seen.status, "77", &text, NULL), ERR_OK);
     json = parse(&text);

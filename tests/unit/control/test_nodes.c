@@ -61,6 +61,11 @@ static void measured_on_another_processor(struct world *w)
     (void)snprintf(w->nodes[0].mark.cpu, NODE_TEXT_BYTES, "AMD-25-1");
 }
 
+static void contradicted(struct world *w)
+{
+    measure_before(w)->is_contradicted = true;
+}
+
 static void measured_long_ago(struct world *w)
 {
     measure_before(w)->time_ms = w->seen.now_ms - MARK_FRESH_MS - 1;
@@ -195,6 +200,7 @@ static struct row rows[] = {
            .spec = NULL),
     PROBES("nodes_are_measured_again_on_another_processor", measured_on_another_processor, 1,
            .spec = NULL),
+    PROBES("nodes_are_measured_again_when_training_contradicts", contradicted, 1, .spec = NULL),
     PROBES("nodes_are_measured_again_after_a_month", measured_long_ago, 1, .spec = NULL),
     PROBES("nodes_measured_at_a_time_to_come_are_measured_again", measured_in_the_future, 1,
            .spec = NULL),
