@@ -212,6 +212,16 @@ static void end_stall(struct round *r)
 /* Workers that run hold a copy of their plan, so that its loss is no reason to disturb them. */
 static void drive(struct round *r)
 {
+    if (round_has_started(r) && attempt_is_outdated(r))
+        round_set(r, NEWS_NORMAL,
+                  &(struct condition_set){
+                      CONDITION_UP_TO_DATE, CONDITION_FALSE, "NextAttempt",
+                      "spec.placement, worker or output was changed after training began: the "
+                      "change takes effect when the next attempt starts."});
+    else
+        round_set(r, NEWS_QUIET,
+                  &(struct condition_set){CONDITION_UP_TO_DATE, CONDITION_TRUE, "Planned",
+                                          "The attempt was planned with the current spec."});
     attempt_drive(r);
     if (!r->seen->is_plan_lost || r->out->status.attempt != r->attempt ||
         status_is_final(&r->out->status))

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 
-static const char *const type_names[CONDITION_COUNT] = {"Accepted", "Placed",   "Running",
-                                                        "Stalled",  "Complete", "Failed"};
+static const char *const type_names[CONDITION_COUNT] = {
+    "Accepted", "Placed", "Running", "UpToDate", "Stalled", "Complete", "Failed"};
 static const char *const value_names[] = {"", "Unknown", "False", "True"};
 
 const char *condition_name(enum condition_type type)

@@ -24,12 +24,13 @@
 #define STATUS_UID_BYTES      40
 
 enum condition_type {
-    CONDITION_ACCEPTED, /* the spec can be run */
-    CONDITION_PLACED,   /* there is a plan */
-    CONDITION_RUNNING,  /* all workers of the current attempt know each other */
-    CONDITION_STALLED,  /* something is in the way that the operator cannot remedy */
-    CONDITION_COMPLETE, /* for good */
-    CONDITION_FAILED,   /* for good */
+    CONDITION_ACCEPTED,   /* the spec can be run */
+    CONDITION_PLACED,     /* there is a plan */
+    CONDITION_RUNNING,    /* all workers of the current attempt know each other */
+    CONDITION_UP_TO_DATE, /* the attempt was planned with the spec as it is now */
+    CONDITION_STALLED,    /* something is in the way that the operator cannot remedy */
+    CONDITION_COMPLETE,   /* for good */
+    CONDITION_FAILED,     /* for good */
     CONDITION_COUNT,
 };
 

@@ -275,6 +275,12 @@ static void image_changed(struct world *w)
     (void)snprintf(w->seen.plan.spec.worker.image, SPEC_IMAGE_BYTES, "other:1");
 }
 
+static void image_changed_in_training(struct world *w)
+{
+    world_start_training(w);
+    (void)snprintf(w->seen.plan.spec.worker.image, SPEC_IMAGE_BYTES, "other:1");
+}
+
 static void status_emptied(struct world *w)
 {
     world_start_training(w);
@@ -370,6 +376,10 @@ static struct row rows[] = {
         .state = "Restarting", .event = "PlanLost", COUNT(ACTION_CREATE_PLAN, 0)),
     ROW("decide_takes_a_changed_image_before_training", image_changed, RUNNING, F, "SpecChanged",
         .state = "Restarting", .event = "SpecChanged"),
+    ROW("decide_tells_that_a_change_waits_for_the_next_attempt", image_changed_in_training,
+        UP_TO_DATE, F, "NextAttempt", .state = "Running", .event = "NextAttempt"),
+    ROW("decide_tells_that_the_attempt_is_up_to_date", training, UP_TO_DATE, T, "Planned",
+        COUNT(ACTION_EVENT, 0)),
     ROW("decide_finds_its_attempt_again_without_a_status", status_emptied, RUNNING, T, "Training",
         .state = "Running", .event = "Training", COUNT(ACTION_CREATE_STAGE_POD, 0)),
 };
