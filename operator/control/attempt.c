@@ -152,6 +152,28 @@ static void create_missing(struct round *r)
     }
 }
 
+/* The status of a pod does not say why a volume is not mounted; the kubelet's Events do. */
+static void want_events(struct round *r, const struct seen_pod *p)
+{
+    int64_t age_ms = r->seen->now_ms - p->created_ms;
+    int64_t read_ms = r->seen->now_ms - p->events_ms;
+    struct action *a;
+
+    if (p->is_unschedulable || p->node[0] == '\0' || (p->message[0] && p->events_ms == 0))
+        return;
+    if (age_ms < DECIDE_EVENTS_MS) {
+        round_again(r, DECIDE_EVENTS_MS - age_ms);
+        return;
+    }
+    if (p->events_ms > 0 && read_ms >= 0 && read_ms < DECIDE_EVENTS_MS) {
+        round_again(r, DECIDE_EVENTS_MS - read_ms);
+        return;
+    }
+    a = round_want(r, ACTION_READ_EVENTS);
+    memcpy(a->name, p->name, sizeof a->name);
+    memcpy(a->uid, p->uid, sizeof a->uid);
+}
+
 /* What keeps the first pod that is not running, in the words of whoever says so. */
 static void say_starting(struct round *r, int n_running)
 {
@@ -166,6 +188,7 @@ static void say_starting(struct round *r, int n_running)
 
         if (!p || p->phase != POD_PENDING)
             continue;
+        want_events(r, p);
         if (attempt_image_problem(r, p, image)) {
             round_again(r, attempt_start_left_ms(r, p) + 1);
             set_running(r, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);

@@ -32,6 +32,7 @@
 #define DECIDE_NO_ROOM_MS                                                                          \
     15000 /* our own ended pods may still be leaving: not worth telling yet                        \
            */
+#define DECIDE_EVENTS_MS      30000 /* between two looks at the Events of a pod that does not start */
 #define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
 #define DECIDE_START_MS       120000 /* a pod with a problem gives back its node after so long ... */
 #define DECIDE_CREATING_MS    600000 /* ... and one without, as when a large image is pulled */
@@ -55,6 +56,7 @@ enum action_kind {
     ACTION_DELETE_POD,        /* `name` with `uid` */
     ACTION_LABEL_NODE,        /* `node` with what probe pod `name` found there */
     ACTION_DOUBT_NODE,        /* `node`: training contradicts what was measured there */
+    ACTION_READ_EVENTS,       /* what the kubelet reports of pod `name` with `uid` */
     ACTION_POST_PEERS,        /* to the worker of `stage` */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: whom it meets */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */

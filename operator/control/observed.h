@@ -66,6 +66,7 @@ struct seen_pod {
     int64_t started_ms;  /* its container, by its node's clock; 0: has not, or not reported */
     int64_t finished_ms; /* of a probe by its node's clock, else when the operator first saw it;
                             0: has not */
+    int64_t events_ms;   /* when its Events were last read; 0: not yet */
     int64_t silent_ms;   /* calls to it have been unanswered for so long; 0: it answers */
     bool has_progress;   /* a worker's last words */
     struct progress progress;

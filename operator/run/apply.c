@@ -428,6 +428,50 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
     return ERR_OK;
 }
 
+/* The newest warning of a list, as "reason: message". */
+struct newest {
+    char time[CLOCK_TEXT_BYTES];
+    char text[OBSERVED_TEXT_BYTES];
+};
+
+static enum err_code take_event(void *ctx, const struct json *event, struct err *err)
+{
+    struct newest *n = ctx;
+    const char *reason = json_string(json_get(event, "reason"), "");
+    const char *time = json_string(json_get(event, "lastTimestamp"), "");
+
+    (void)err;
+    if (strcmp(reason, "FailedScheduling") == 0 || strcmp(time, n->time) < 0)
+        return ERR_OK;
+    (void)snprintf(n->time, sizeof n->time, "%s", time);
+    (void)snprintf(n->text, sizeof n->text, "%s: %s", reason,
+                   json_string(json_get(event, "message"), ""));
+    return ERR_OK;
+}
+
+static enum err_code read_events(struct apply *a, const struct observed *seen,
+                                 const struct action *action, struct err *err)
+{
+    char selector[OBSERVED_UID_BYTES + 64];
+    struct kube_ref ref = {
+        .resource = &kube_events, .namespace = seen->namespace, .field_selector = selector};
+    struct newest newest = {.time = ""};
+    struct store_own *own;
+    enum err_code rc;
+
+    (void)snprintf(selector, sizeof selector, "involvedObject.uid=%s,type=Warning", action->uid);
+    rc = kube_list(a->client, &ref, (struct kube_lister){.ctx = &newest, .on_item = take_event},
+                   err);
+    if (rc != ERR_OK && rc != ERR_DENIED) /* without that right, the pod's status has to do */
+        return rc;
+    own = store_find_own(a->store, seen->namespace, action->name, action->uid);
+    if (own) {
+        memcpy(own->event, newest.text, sizeof own->event);
+        own->seen.events_ms = seen->now_ms;
+    }
+    return ERR_OK;
+}
+
 static enum err_code take_step(struct apply *a, const struct observed *seen,
                                const struct decision *d, const struct action *action,
                                struct err *err)
@@ -454,6 +498,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_DOUBT_NODE:
         patch_node(a, seen, action);
         return ERR_OK;
+    case ACTION_READ_EVENTS:
+        return read_events(a, seen, action, err);
     case ACTION_POST_PEERS:
         rc = ensure_secret(a, seen, false, err);
         return rc == ERR_OK ? workers_tell(a->workers, seen, action->stage, err) : rc;

@@ -77,6 +77,8 @@ static void observe_pod(const struct store_own *own, struct observed *out)
         p->created_ms = out->now_ms - (now_ms - own->first_seen_ms);
     if (own->seen.role == POD_STAGE && own->end_seen_ms > 0)
         p->finished_ms = out->now_ms - (now_ms - own->end_seen_ms);
+    if (p->phase == POD_PENDING && p->message[0] == '\0')
+        memcpy(p->message, own->event, sizeof p->message);
     p->silent_ms = own->silent_since_ms > 0 ? now_ms - own->silent_since_ms : 0;
 }
 

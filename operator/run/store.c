@@ -159,6 +159,8 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     to->own->first_seen_ms = from->own->first_seen_ms;
     if (from->own->end_seen_ms > 0)
         to->own->end_seen_ms = from->own->end_seen_ms;
+    to->own->seen.events_ms = from->own->seen.events_ms;
+    memcpy(to->own->event, from->own->event, sizeof to->own->event);
     to->own->silent_since_ms = from->own->silent_since_ms;
     to->own->seen.image_asked = from->own->seen.image_asked;
     to->own->is_being_told = from->own->is_being_told;

@@ -80,6 +80,7 @@ struct store_own {
     int64_t silent_since_ms; /* monotonic, of the first unanswered call in a row; 0: it answers */
     int64_t first_seen_ms;   /* monotonic: clocks of nodes may be wrong, and ours may be set */
     int64_t end_seen_ms;     /* likewise, of its end; 0: it has not ended */
+    char event[OBSERVED_TEXT_BYTES]; /* the last warning about it, as "reason: message" */
     struct seen_pod seen;
 };
 

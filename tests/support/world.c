@@ -190,6 +190,11 @@ static void take_step(struct world *w, const struct action *a)
             if (strcmp(w->nodes[i].name, a->node) == 0)
                 w->nodes[i].mark.probe.is_contradicted = true;
         break;
+    case ACTION_READ_EVENTS:
+        for (int i = 0; i < w->seen.n_pods; i++)
+            if (strcmp(w->seen.pods[i].name, a->name) == 0)
+                w->seen.pods[i].events_ms = w->seen.now_ms;
+        break;
     case ACTION_POST_PEERS:
         world_pod(w, a->stage)->knows_peers = true;
         break;

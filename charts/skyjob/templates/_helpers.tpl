@@ -79,5 +79,5 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
   verbs: [get, create]
 - apiGroups: [""]
   resources: [events]
-  verbs: [get, create, patch]
+  verbs: [get, list, create, patch]
 {{- end -}}

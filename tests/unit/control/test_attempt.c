@@ -83,6 +83,17 @@ static void image_pulled_for_a_while(struct world *w)
     start_for(w, DECIDE_START_MS + 1, "ContainerCreating", "");
 }
 
+static void container_created_for_a_moment(struct world *w)
+{
+    start_for(w, DECIDE_EVENTS_MS - 1, "ContainerCreating", "");
+}
+
+static void events_read(struct world *w)
+{
+    image_pulled_for_a_while(w);
+    world_round(w);
+}
+
 static void container_created_for_long(struct world *w)
 {
     start_for(w, DECIDE_CREATING_MS + 1, "ContainerCreating", "");
@@ -312,6 +323,12 @@ static struct row rows[] = {
         .is_waiting = true),
     ROW("decide_is_patient_with_a_large_image", image_pulled_for_a_while, RUNNING, F,
         "StartingWorkers", .state = "Starting", .is_waiting = true),
+    ROW("decide_asks_for_the_events_of_a_pod_that_does_not_start", image_pulled_for_a_while,
+        RUNNING, F, "StartingWorkers", COUNT(ACTION_READ_EVENTS, 1)),
+    ROW("decide_asks_for_no_events_at_once", container_created_for_a_moment, RUNNING, F,
+        "StartingWorkers", COUNT(ACTION_READ_EVENTS, 0), .is_waiting = true),
+    ROW("decide_asks_for_events_now_and_then", events_read, RUNNING, F, "StartingWorkers",
+        COUNT(ACTION_READ_EVENTS, 0), .is_waiting = true),
     ROW("decide_is_not_patient_for_ever", container_created_for_long, RUNNING, F, "StartTimeout",
         .message = "did not start within 10 minutes: ContainerCreating."),
     ROW("decide_gives_back_the_nodes_of_a_job_without_its_volume", volume_missing_for_long, RUNNING,

@@ -219,6 +219,39 @@ static void apply_goes_on_without_a_network_policy_and_says_so_once(void **state
     assert_int_equal(loopback_unused(server), 0);
 }
 
+static void apply_reads_what_the_kubelet_reports_of_a_pod(void **state)
+{
+    static const char pod[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a1\",\"uid\":\"p1\","
+        "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\","
+        "\"name\":\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{"
+        "\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":\"1\",\"skyjob.dev/attempt\":\"1\"}},"
+        "\"spec\":{\"nodeName\":\"n1\"},\"status\":{\"phase\":\"Pending\"}}";
+    struct apply apply;
+    struct json *json = NULL;
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(SAMPLE, {.expect = "GET /api/v1/namespaces/team/events?",
+                   .body = "{\"metadata\":{},\"items\":["
+                           "{\"reason\":\"FailedMount\",\"message\":\"no such secret\","
+                           "\"lastTimestamp\":\"2026-11-22T10:00:02Z\"},"
+                           "{\"reason\":\"FailedMount\",\"message\":\"older\","
+                           "\"lastTimestamp\":\"2026-11-22T10:00:01Z\"},"
+                           "{\"reason\":\"FailedScheduling\",\"message\":\"no room\","
+                           "\"lastTimestamp\":\"2026-11-22T10:00:03Z\"}]}"});
+    apply = (struct apply){.client = client, .recorder = recorder, .store = &store};
+    assert_int_equal(json_parse(pod, strlen(pod), &json, &err), ERR_OK);
+    assert_int_equal(store_change_pod(&store, KUBE_ADDED, json, &err), ERR_OK);
+    json_free(json);
+    decision->n_actions = 1;
+    decision->actions[0] =
+        (struct action){.kind = ACTION_READ_EVENTS, .name = "mnli-r0-s1-a1", .uid = "p1"};
+    assert_int_equal(apply_decision(&apply, seen, decision, "5", &err), ERR_OK);
+    assert_string_equal(store_find_own(&store, "team", "mnli-r0-s1-a1", "p1")->event,
+                        "FailedMount: no such secret");
+}
+
 #define TEST(f) cmocka_unit_test_teardown(f, end)
 
 int main(void)
@@ -228,6 +261,7 @@ int main(void)
         TEST(apply_finds_that_the_model_claim_is_missing),
         TEST(apply_goes_on_when_it_may_not_read_claims),
         TEST(apply_finds_all_claims),
+        TEST(apply_reads_what_the_kubelet_reports_of_a_pod),
         TEST(apply_writes_the_status_when_a_webhook_fails_again),
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
