@@ -341,6 +341,8 @@ static void tell_standstill(struct round *r)
     const struct progress *head = &r->seen->head;
     struct verdict v = {.kind = VERDICT_NO_PROGRESS};
 
+    if (head->state == PROGRESS_DONE)
+        return; /* there is nothing left to move */
     if (20 * head->step_ms > (double)warn_ms)
         warn_ms = (int64_t)(20 * head->step_ms);
     (void)snprintf(v.text, sizeof v.text,

@@ -181,6 +181,12 @@ static void evaluating_for_long(struct world *w)
     w->seen.head.state = PROGRESS_EVALUATING;
 }
 
+static void done_for_long(struct world *w)
+{
+    hung(w);
+    w->seen.head.state = PROGRESS_DONE;
+}
+
 static void worker_unreachable(struct world *w)
 {
     pods_running(w);
@@ -362,6 +368,8 @@ static struct row rows[] = {
         "NoProgress", .state = "Restarting"),
     ROW("decide_does_not_end_a_long_evaluation", evaluating_for_long, STALLED, T, "NoProgress",
         .state = "Running", .message = "Evaluating after step 7 of 50."),
+    ROW("decide_lets_a_leader_that_is_done_wait", done_for_long, STALLED, F, "NotStalled",
+        .state = "Running"),
     ROW("decide_tells_of_a_worker_that_cannot_be_reached", worker_unreachable, STALLED, T,
         "WorkersUnreachable", .state = "Starting",
         .message = "Pod mnli-r0-s1-a1 on node node-1 runs and does not answer at 10.0.0.2"),
