@@ -2,6 +2,7 @@
 # Checks of a test script, printed as TAP. Sourced.
 #
 #   check SENTENCE COMMAND...   one result; what a failed command has printed follows as comments
+#   twice COMMAND...            once more when it fails: for what depends on how busy the machine is
 #   tap_end                     the plan; fails when a check has failed, or none ran
 #
 # tap_only holds words: when there are any, only sentences with one of them are checked. A script
@@ -34,6 +35,12 @@ check() {
     tap_failed=$((tap_failed + 1))
     echo "not ok $tap_n - $sentence"
     { cat "$tap_log"; after_failure 2>&1; } | sed 's/^/# /'
+}
+
+twice() {
+    "$@" && return
+    echo '... once more'
+    "$@"
 }
 
 tap_end() {
