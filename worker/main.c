@@ -28,7 +28,7 @@
 static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
-    "                           [--health HOST:PORT] [--termination-log FILE]\n"
+    "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
     "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
     "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
@@ -125,14 +125,23 @@ static bool read_number(const char *text, int *out)
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"plan", required_argument, NULL, 'p'},   {"stage", required_argument, NULL, 's'},
-        {"data", required_argument, NULL, 'd'},   {"model", required_argument, NULL, 'm'},
-        {"output", required_argument, NULL, 'o'}, {"control", required_argument, NULL, 'c'},
-        {"tensor", required_argument, NULL, 't'}, {"spec", required_argument, NULL, 'j'},
-        {"from", required_argument, NULL, 'f'},   {"termination-log", required_argument, NULL, 'l'},
-        {"size", required_argument, NULL, 'n'},   {"cased", no_argument, NULL, 'k'},
-        {"out", required_argument, NULL, 'v'},    {"key", required_argument, NULL, 'y'},
-        {"health", required_argument, NULL, 'h'}, {NULL, 0, NULL, 0},
+        {"plan", required_argument, NULL, 'p'},
+        {"stage", required_argument, NULL, 's'},
+        {"data", required_argument, NULL, 'd'},
+        {"model", required_argument, NULL, 'm'},
+        {"output", required_argument, NULL, 'o'},
+        {"control", required_argument, NULL, 'c'},
+        {"tensor", required_argument, NULL, 't'},
+        {"spec", required_argument, NULL, 'j'},
+        {"from", required_argument, NULL, 'f'},
+        {"termination-log", required_argument, NULL, 'l'},
+        {"size", required_argument, NULL, 'n'},
+        {"cased", no_argument, NULL, 'k'},
+        {"out", required_argument, NULL, 'v'},
+        {"key", required_argument, NULL, 'y'},
+        {"health", required_argument, NULL, 'h'},
+        {"history", required_argument, NULL, 'r'},
+        {NULL, 0, NULL, 0},
     };
     int c;
 
@@ -163,6 +172,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
             break;
         case 'y':
             out->stage.key_path = optarg;
+            break;
+        case 'r':
+            out->stage.history_path = optarg;
             break;
         case 'h':
             out->health = optarg;

@@ -34,6 +34,8 @@ static enum err_code export_weights(const struct train *t, const char *folder, s
                                        .dropout = plan->spec.training.dropout};
 
         rc = export_rest(&plan->spec.model, folder, &whole, &extras, err);
+        if (rc == ERR_OK)
+            rc = history_save(&t->history, folder, err);
     }
     return rc;
 }

@@ -194,6 +194,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     for (int i = 0; i < end->n_stages; i++)
         p->stage_ms[i] = end->stage_ms[i];
     board_set_progress(t->board, p);
+    history_step(&t->history, p, clock_now_ms());
 }
 
 static void show_metric(struct progress *p, const char *name, double value)
@@ -302,6 +303,8 @@ static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
     for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
         if (is_end || !t->facts.splits[i].is_test)
             rc = evaluate_split(t, step, i, err);
+    if (rc == ERR_OK)
+        history_evaluation(&t->history, &t->progress, clock_now_ms());
     return rc;
 }
 

@@ -12,6 +12,7 @@
 #include "pipe/board.h"
 #include "pipe/exchange.h"
 #include "pipe/feed.h"
+#include "pipe/history.h"
 #include "pipe/score.h"
 #include "pipe/stage.h"
 #include "pipe/stopwatch.h"
@@ -24,6 +25,7 @@ struct train {
     struct feed *feed; /* the head's; NULL for the others */
     struct board *board;
     const struct output *output; /* borrowed; NULL: it is not kept */
+    struct history history;      /* the head's */
     struct exchange exchange;
     char *meta;                 /* message_max_bytes() for writing one message */
     struct progress progress;   /* what was posted last */

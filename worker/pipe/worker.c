@@ -263,6 +263,15 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
     return rc;
 }
 
+/* The losses and metrics, beside what else the run leaves. */
+static enum err_code open_history(struct worker *w, struct err *err)
+{
+    if (w->params->stage > 0)
+        return ERR_OK;
+    w->cause = PROGRESS_CAUSE_OTHER;
+    return history_open(&w->train.history, w->params->output_dir, w->params->history_path, err);
+}
+
 static enum err_code train(struct worker *w, struct err *err)
 {
     enum err_code rc;
@@ -277,6 +286,9 @@ static enum err_code train(struct worker *w, struct err *err)
     board_set_ready(&w->board, true);
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
         LOG_I("memoryMiB", w->stage.slab.size >> 20), LOG_S("blas", w->train.progress.blas));
+    rc = open_history(w, err);
+    if (rc != ERR_OK)
+        return rc;
     rc = train_run(&w->train, err);
     if (rc == ERR_INVALID)
         w->cause = PROGRESS_CAUSE_CONFIG;
@@ -387,6 +399,7 @@ int worker_run(const struct worker_params *params)
     control_close(w->control);
     server_close(w->health);
     score_deinit(&w->train.score);
+    history_close(&w->train.history);
     feed_deinit(&w->feed);
     stage_deinit(&w->stage);
     board_deinit(&w->board);

@@ -28,6 +28,7 @@ struct worker_params {
     const char *tensor_host;
     int tensor_port;
     const char *termination_path; /* NULL: none */
+    const char *history_path;     /* NULL: only beside the weights */
 };
 
 /* Run to the end and return the exit code. */
