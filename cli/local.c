@@ -1,6 +1,5 @@
 #include "cli/local.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -120,35 +119,6 @@ enum err_code local_check_model(const struct spec *spec, const char *given, stru
     return ERR_OK;
 }
 
-/* --- the temporary folder --- */
-
-static enum err_code make_folder(char out[static LOCAL_PATH_BYTES], struct err *err)
-{
-    const char *place = getenv("TMPDIR");
-    char path[LOCAL_PATH_BYTES];
-
-    if ((size_t)snprintf(path, sizeof path, "%s/skyjob-XXXXXX", place && *place ? place : "/tmp") >=
-        sizeof path)
-        return err_set(err, ERR_INVALID, "TMPDIR is too long");
-    if (!mkdtemp(path))
-        return err_set(err, ERR_IO, "make a folder %s: %s", path, strerror(errno));
-    memcpy(out, path, sizeof path);
-    return ERR_OK;
-}
-
-/* It holds files only; should it hold more, the rest is left. */
-static void remove_folder(const char *path)
-{
-    DIR *folder = opendir(path);
-
-    if (folder) {
-        for (struct dirent *e = readdir(folder); e; e = readdir(folder))
-            (void)unlinkat(dirfd(folder), e->d_name, 0);
-        (void)closedir(folder);
-    }
-    (void)rmdir(path);
-}
-
 /* --- the plan --- */
 
 static enum err_code set_strategy(const char *name, struct spec *spec, struct err *err)
@@ -185,13 +155,13 @@ static enum err_code measure(struct local *l, const struct local_params *params,
 {
     char data[LOCAL_PATH_BYTES];
     struct machine_measure how = {
-        .job = &l->job, .worker = l->worker, .folder = l->folder, .model = params->model};
+        .job = &l->job, .worker = l->worker, .folder = l->scratch.path, .model = params->model};
     enum err_code rc = find_worker(l->worker, err);
 
     if (local_find_data(&l->job.spec, params->data, data, NULL) == ERR_OK)
         how.data = data;
     if (rc == ERR_OK)
-        rc = make_folder(l->folder, err);
+        rc = scratch_make(&l->scratch, err);
     if (rc == ERR_OK)
         rc = throttle_new(&l->throttle, err);
     if (rc == ERR_OK)
@@ -322,10 +292,8 @@ void local_deinit(struct local *l, bool keeps_folder)
     throttle_free(l->throttle);
     free(l->links);
     l->links = NULL;
-    if (l->folder[0] && !keeps_folder)
-        remove_folder(l->folder);
+    scratch_end(&l->scratch, keeps_folder);
     job_deinit(&l->job);
     l->request = (struct partition_request){.spec = NULL};
     l->throttle = NULL;
-    l->folder[0] = '\0';
 }

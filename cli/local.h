@@ -12,6 +12,7 @@
 #include "balance/choose.h"
 #include "cli/job.h"
 #include "cli/machine.h"
+#include "cli/scratch.h"
 
 #define LOCAL_PATH_BYTES 512
 
@@ -36,7 +37,7 @@ struct local {
     struct plan plan;
     struct throttle *throttle;
     char worker[LOCAL_PATH_BYTES]; /* the binary */
-    char folder[LOCAL_PATH_BYTES]; /* temporary; "" before it is made */
+    struct scratch scratch;
 };
 
 /* Read, measure, plan. `out` is zeroed or of an earlier call's deinit and must stay where it is.

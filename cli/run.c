@@ -219,13 +219,13 @@ static enum err_code train(const struct local *l, const struct arguments *a, str
                                      .data_dir = data,
                                      .model_dir = a->local.model,
                                      .output_dir = a->output,
-                                     .folder = l->folder,
+                                     .folder = l->scratch.path,
                                      .throttle = l->throttle,
                                      .ctx = show,
                                      .on_progress = on_progress};
     enum err_code rc = local_find_data(&l->job.spec, a->local.data, data, err);
 
-    (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->folder);
+    (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->scratch.path);
     if (rc == ERR_OK)
         rc = write_plan(l, plan_path, err);
     if (rc == ERR_OK)
@@ -282,7 +282,7 @@ int command_run(int argc, char **argv)
         rc = train(&local, &a, &show, &head, &err);
         show_end(&show);
         if (rc != ERR_OK && rc != ERR_GONE)
-            (void)fprintf(stderr, "the workers' logs are in %s\n", local.folder);
+            (void)fprintf(stderr, "the workers' logs are in %s\n", local.scratch.path);
     }
     seconds = (double)(clock_now_ms() - start_ms) / 1e3;
     if (rc == ERR_OK && a.wants_json)
