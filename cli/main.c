@@ -1,4 +1,5 @@
 /* kubectl-skyjob: plan, run and watch SkyJobs; as `kubectl skyjob` when it is in PATH. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,34 +42,78 @@ static const struct {
     {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
      "how far a job in the cluster is; --follow stays until it is complete or failed"},
     {"version", command_version, "", "print the version"},
-    {"help", command_help, "", "print this"},
+    {"help", command_help, "[COMMAND]", "print this, or only about COMMAND"},
 };
+#define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
-static int command_help(int argc, char **argv)
+/* -1: there is no such command. */
+static int find_command(const char *name)
 {
-    (void)argc, (void)argv;
-    (void)printf("kubectl-skyjob: train BERT over uneven machines\n\n");
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        (void)printf("  kubectl-skyjob %s %s\n        %s\n\n", commands[i].name, commands[i].usage,
-                     commands[i].help);
-    (void)printf("exit codes: 0 done, 1 failed, 2 wrong usage or configuration\n");
-    return EXIT_DONE;
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return i;
+    return -1;
 }
 
-int main(int argc, char **argv)
+static int unknown_command(const char *name)
 {
-    const char *name = argc > 1 ? argv[1] : "help";
-
-    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-        name = "help";
-    if (strcmp(name, "--version") == 0)
-        name = "version";
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
-        if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
     (void)fprintf(stderr,
                   "kubectl-skyjob: there is no subcommand \"%.40s\"; see `kubectl-skyjob "
                   "help`\n",
                   name);
     return EXIT_CONFIG;
+}
+
+static void print_command(int i)
+{
+    (void)printf("  kubectl-skyjob %s %s\n        %s\n\n", commands[i].name, commands[i].usage,
+                 commands[i].help);
+}
+
+static int command_help(int argc, char **argv)
+{
+    int only = argc > 1 ? find_command(argv[1]) : -1;
+
+    if (argc > 1 && only < 0)
+        return unknown_command(argv[1]);
+    if (only < 0)
+        (void)printf("kubectl-skyjob: train BERT over uneven machines\n\n");
+    for (int i = 0; i < N_COMMANDS; i++)
+        if (only < 0 || i == only)
+            print_command(i);
+    (void)printf("exit codes: 0 done, 1 failed, 2 wrong usage or configuration\n");
+    return EXIT_DONE;
+}
+
+static bool is_help(const char *argument)
+{
+    return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
+}
+
+/* Anywhere behind the command's name: who asks has perhaps typed half of a command line. */
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (is_help(argv[i]))
+            return true;
+    return false;
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "help";
+    int i;
+
+    if (is_help(name))
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    i = find_command(name);
+    if (i < 0)
+        return unknown_command(name);
+    if (asks_for_help(argc, argv)) {
+        print_command(i);
+        return EXIT_DONE;
+    }
+    return commands[i].run(argc - 1, argv + 1);
 }

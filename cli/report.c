@@ -269,6 +269,8 @@ static void write_left_out(const struct report *r, struct jsonw *w)
     const struct placement *p = r->placement;
 
     jsonw_int(w, "leftOutCount", p->n_left_out);
+    if (p->n_left_out == 0)
+        return;
     jsonw_open_array(w, "leftOut");
     for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
         jsonw_open_object(w, NULL);

@@ -69,4 +69,18 @@ check 'another format is exit 2' plan 2 'json or yaml' "${j[@]}" --nodes "$work/
 check 'two kinds of nodes are exit 2' plan 2 'not both' "${j[@]}" --nodes "$work/nodes.yaml" --workers cpu=1
 check 'no cluster is exit 2' plan 2 'none.yaml' "${j[@]}" --kubeconfig "$work/none.yaml"
 check 'Manual without stages is exit 2' plan 2 'Manual needs' "${j[@]}" --nodes "$work/nodes.yaml" --strategy Manual
+helps() { # on stdout, about the verb, exit 0
+    local verb out
+    for verb in run plan status version help; do
+        for out in "$("$bin/kubectl-skyjob" "$verb" --help 2>&1 >"$work/help"; echo $?)" \
+            "$("$bin/kubectl-skyjob" "$verb" -f "$work/job.yaml" -h 2>&1 >"$work/help"; echo $?)"; do
+            echo "$verb: $out"
+            [ "$out" = 0 ] && grep -q "kubectl-skyjob $verb" "$work/help" && [ "$(grep -c '^  kubectl-skyjob [a-z]' "$work/help")" -le 3 ] || return
+        done
+    done
+    "$bin/kubectl-skyjob" help plan | grep -q -- --nodes
+}
+check '--help works after every command' helps
+no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'leftOut: \[\]'; }
+check 'a list that is empty is not printed' no_empty_list
 tap_end

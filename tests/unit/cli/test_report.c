@@ -98,6 +98,18 @@ static void report_says_when_the_planner_chose_the_micro_batches(void **state)
     buf_deinit(&json);
 }
 
+static void report_has_no_empty_list_of_left_out_nodes(void **state)
+{
+    struct buf json = {.max = REPORT_MAX_BYTES};
+
+    (void)state;
+    at.placement.n_left_out = 0;
+    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_non_null(strstr(buf_text(&json), "\"leftOutCount\":0"));
+    assert_null(strstr(buf_text(&json), "\"leftOut\""));
+    buf_deinit(&json);
+}
+
 static void report_lists_left_out_nodes_in_columns(void **state)
 {
     static const char *const lines[] = {
@@ -199,6 +211,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
         cmocka_unit_test_setup(report_says_when_the_planner_chose_the_micro_batches, solve),
+        cmocka_unit_test_setup(report_has_no_empty_list_of_left_out_nodes, solve),
         cmocka_unit_test_setup(report_lists_left_out_nodes_in_columns, solve),
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
