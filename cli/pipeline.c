@@ -17,8 +17,9 @@
 #define POLL_MS         50
 #define LAST_WORDS_MS   1500 /* for others to say why they ended, once one has */
 #define LOG_MAX_BYTES   ((size_t)16 << 20)
+#define LINE_MAX_BYTES  ((size_t)1 << 16) /* of the history */
 #define ARGUMENT_BYTES  64
-#define STAGE_ARGUMENTS 20
+#define STAGE_ARGUMENTS 22
 
 struct pipeline {
     const struct pipeline_params *params;
@@ -29,7 +30,9 @@ struct pipeline {
     struct http *http;
     struct fleet *fleet;
     struct follow *follow;
-    int first_failed; /* stage; -1: none */
+    int first_failed;  /* stage; -1: none */
+    int history;       /* what the head writes; -1: not there yet */
+    struct buf unread; /* of it: the beginning of a line */
 };
 
 /* --- ports: all are taken at the same time, so that they differ --- */
@@ -88,6 +91,11 @@ static void path_of_key(const struct pipeline *p, char out[static PIPELINE_PATH_
     (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/key", p->params->folder);
 }
 
+static void path_of_history(const struct pipeline *p, char out[static PIPELINE_PATH_BYTES])
+{
+    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/history.jsonl", p->params->folder);
+}
+
 /* The key that the workers share with us, in a file that only this user can read. */
 static enum err_code make_key(struct pipeline *p, struct err *err)
 {
@@ -139,6 +147,7 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
     char last_words[PIPELINE_PATH_BYTES];
     char log[PIPELINE_PATH_BYTES];
     char key[PIPELINE_PATH_BYTES];
+    char history[PIPELINE_PATH_BYTES];
     const char *argv[STAGE_ARGUMENTS + 1] = {
         q->worker,           "stage",    "--plan",   q->plan_path,
         "--stage",           stage,      "--data",   q->data_dir,
@@ -149,6 +158,9 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
 
     add_folder(argv, "--model", q->model_dir);
     add_folder(argv, "--output", q->output_dir);
+    path_of_history(p, history);
+    if (s == 0)
+        add_folder(argv, "--history", history);
     (void)snprintf(stage, sizeof stage, "%d", s);
     (void)snprintf(control, sizeof control, "127.0.0.1:%d", p->control[s].port);
     (void)snprintf(tensor, sizeof tensor, "127.0.0.1:%d", p->peers.stages[s].port);
@@ -176,6 +188,42 @@ static enum err_code start(struct pipeline *p, struct err *err)
 }
 
 /* --- follow --- */
+
+static void tell_line(const struct pipeline *p, const char *line, size_t n)
+{
+    struct json *record = NULL;
+
+    if (json_parse(line, n, &record, NULL) == ERR_OK && json_get(record, "metrics"))
+        p->params->on_evaluation(p->params->ctx, record);
+    json_free(record);
+}
+
+/* What the head has added to its history since the last look. A file, since one evaluation may be
+ * over before the head is asked about it. */
+static void read_history(struct pipeline *p)
+{
+    char bytes[4096];
+    ssize_t n;
+
+    if (p->history < 0) {
+        char path[PIPELINE_PATH_BYTES];
+
+        path_of_history(p, path);
+        p->history = open(path, O_RDONLY | O_CLOEXEC);
+    }
+    while (p->history >= 0 && (n = read(p->history, bytes, sizeof bytes)) > 0) {
+        char *end;
+
+        if (buf_add(&p->unread, bytes, (size_t)n, NULL) != ERR_OK)
+            buf_reset(&p->unread); /* not a line of ours */
+        while (p->unread.len > 0 && (end = memchr(p->unread.data, '\n', p->unread.len))) {
+            size_t line = (size_t)(end - p->unread.data);
+
+            tell_line(p, p->unread.data, line);
+            buf_drop(&p->unread, line + 1);
+        }
+    }
+}
 
 /* How many still run; notes who failed first. */
 static int look_at_children(struct pipeline *p)
@@ -210,12 +258,15 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
         if (follow_refusal(p->follow))
             return err_set(err, ERR_CONFLICT, "the peer table was refused: %s",
                            follow_refusal(p->follow));
-        if (n_running == 0)
+        if (n_running == 0) {
+            read_history(p);
             return ERR_OK;
+        }
         if (p->first_failed >= 0 && failed_ms == 0)
             failed_ms = now_ms;
         if (failed_ms > 0 && now_ms - failed_ms > LAST_WORDS_MS)
             return ERR_OK;
+        read_history(p);
         if (follow_head(p->follow) && p->first_failed < 0)
             p->params->on_progress(p->params->ctx, follow_head(p->follow));
         rc = http_poll(p->http, next_ms < POLL_MS ? next_ms : POLL_MS, err);
@@ -303,7 +354,9 @@ enum err_code pipeline_run(const struct pipeline_params *params, struct progress
         .params = params,
         .n_stages = params->plan->n_stages,
         .peers = {.attempt = params->plan->attempt, .n_stages = params->plan->n_stages},
-        .first_failed = -1};
+        .first_failed = -1,
+        .history = -1,
+        .unread = {.max = LINE_MAX_BYTES}};
     enum err_code rc = start(&p, err);
 
     if (rc == ERR_OK)
@@ -317,5 +370,8 @@ enum err_code pipeline_run(const struct pipeline_params *params, struct progress
     fleet_free(p.fleet);
     follow_free(p.follow);
     http_free(p.http);
+    buf_deinit(&p.unread);
+    if (p.history >= 0)
+        (void)close(p.history);
     return rc;
 }

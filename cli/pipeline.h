@@ -9,6 +9,7 @@
 
 #include "api/plan.h"
 #include "api/progress.h"
+#include "base/json.h"
 #include "cli/throttle.h"
 
 #define PIPELINE_PATH_BYTES 512
@@ -20,11 +21,13 @@ struct pipeline_params {
     const char *data_dir;   /* for the head */
     const char *model_dir;  /* to start from, for all; NULL: random weights */
     const char *output_dir; /* NULL: weights are not kept */
-    const char *folder;     /* for logs and last words: stage-N.log, stage-N.json */
+    const char *folder;     /* for logs and last words: stage-N.log, stage-N.json, history.jsonl */
     struct throttle *throttle;
-    void *ctx; /* of on_progress */
+    void *ctx; /* of the two */
     /* What the head says, at most a few times a second. */
     void (*on_progress)(void *ctx, const struct progress *head);
+    /* Every evaluation: the step and its "metrics" as pipe/history.h has them. */
+    void (*on_evaluation)(void *ctx, const struct json *evaluation);
 };
 
 /* Run until every stage is done.

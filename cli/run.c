@@ -160,18 +160,11 @@ static enum err_code print_json(const struct local *l, const struct progress *he
 
 static void print_end(FILE *out, const struct progress *head, const char *output, double seconds)
 {
-    char time[32];
-    char tokens[32];
+    char line[SHOW_SUMMARY_BYTES];
 
-    show_duration(seconds, time);
-    show_number(head->tokens_per_second, tokens);
-    (void)fprintf(out, "\ntrained %lld steps in %s, %s tokens/s at the end\n",
-                  (long long)head->step, time, tokens);
-    show_result(out, head);
-    if (output)
-        (void)fprintf(out, "weights are in %s\n", output);
-    else
-        (void)fprintf(out, "weights were not kept: name a folder with --output to have them\n");
+    show_notes(out, head);
+    show_summary(head, seconds, output, line);
+    (void)fprintf(out, "%s\n", line);
 }
 
 static void on_progress(void *ctx, const struct progress *head)
@@ -181,6 +174,14 @@ static void on_progress(void *ctx, const struct progress *head)
 
     show_progress_text(head, line);
     show_line(show, line, head->state != PROGRESS_TRAINING, clock_now_ms());
+}
+
+static void on_evaluation(void *ctx, const struct json *evaluation)
+{
+    char line[SHOW_SUMMARY_BYTES];
+
+    show_evaluation(evaluation, line);
+    show_note(ctx, line);
 }
 
 static enum err_code write_plan(const struct local *l, const char *path, struct err *err)
@@ -222,7 +223,8 @@ static enum err_code train(const struct local *l, const struct arguments *a, str
                                      .folder = l->scratch.path,
                                      .throttle = l->throttle,
                                      .ctx = show,
-                                     .on_progress = on_progress};
+                                     .on_progress = on_progress,
+                                     .on_evaluation = on_evaluation};
     enum err_code rc = local_find_data(&l->job.spec, a->local.data, data, err);
 
     (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->scratch.path);

@@ -113,6 +113,10 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
                                                       : progress_state_name(p->state));
         return;
     }
+    if (p->total_steps == 0) {
+        (void)snprintf(out, SHOW_LINE_BYTES, "evaluating");
+        return;
+    }
     (void)snprintf(out, SHOW_LINE_BYTES, "step %lld/%lld", (long long)p->step,
                    (long long)p->total_steps);
     if (isfinite(p->loss))
@@ -150,11 +154,60 @@ void show_result(FILE *out, const struct progress *p)
         print_figure(out, "loss", p->loss);
     for (int i = 0; i < p->n_metrics; i++)
         print_figure(out, p->metrics[i].name, p->metrics[i].value);
+    show_notes(out, p);
+}
+
+void show_notes(FILE *out, const struct progress *p)
+{
     if (p->skipped_steps > 0)
         (void)fprintf(out, "  %-20s %lld, for want of a finite loss or gradient\n", "skipped steps",
                       (long long)p->skipped_steps);
     if (p->initialised[0])
         (void)fprintf(out, "  %-20s %s\n", "started at random", p->initialised);
+}
+
+static void add_figure(char *line, const char *name, double value)
+{
+    if (isfinite(value))
+        text_add(line, SHOW_SUMMARY_BYTES, ", %s %.4f", name, value);
+    else
+        text_add(line, SHOW_SUMMARY_BYTES, ", %s NaN", name);
+}
+
+void show_summary(const struct progress *p, double seconds, const char *output,
+                  char out[static SHOW_SUMMARY_BYTES])
+{
+    char text[32];
+
+    show_duration(seconds, text);
+    (void)snprintf(out, SHOW_SUMMARY_BYTES, "done: %lld steps in %s", (long long)p->step, text);
+    if (p->step > 0) {
+        show_number(p->tokens_per_second, text);
+        text_add(out, SHOW_SUMMARY_BYTES, ", %s tokens/s", text);
+        add_figure(out, "loss", p->loss);
+    }
+    for (int i = 0; i < p->n_metrics; i++)
+        add_figure(out, p->metrics[i].name, p->metrics[i].value);
+    if (output)
+        text_add(out, SHOW_SUMMARY_BYTES, ", model in %s", output);
+    else
+        text_add(out, SHOW_SUMMARY_BYTES, ", model not kept (use --output DIR)");
+}
+
+void show_evaluation(const struct json *evaluation, char out[static SHOW_SUMMARY_BYTES])
+{
+    const struct json *metrics = json_get(evaluation, "metrics");
+    const char *gap = "";
+
+    (void)snprintf(out, SHOW_SUMMARY_BYTES, "evaluated at step %lld: ",
+                   (long long)json_i64(json_get(evaluation, "step"), 0));
+    for (const struct json *m = json_first(metrics); m; m = json_next(m)) {
+        double value = json_double(m, NAN);
+
+        text_add(out, SHOW_SUMMARY_BYTES, isfinite(value) ? "%s%s %.4f" : "%s%s NaN", gap,
+                 json_key(m), value);
+        gap = ", ";
+    }
 }
 
 void show_init(struct show *s, FILE *out)
@@ -188,6 +241,13 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
     (void)fprintf(s->out, "\r%.*s\033[K", width - 1, text);
     (void)fflush(s->out);
     s->is_open = true;
+}
+
+void show_note(struct show *s, const char *text)
+{
+    (void)fprintf(s->out, s->is_tty ? "\r%s\033[K\n" : "%s\n", text);
+    (void)fflush(s->out);
+    s->is_open = false;
 }
 
 void show_end(struct show *s)

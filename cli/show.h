@@ -10,10 +10,12 @@
 
 #include "api/progress.h"
 #include "balance/partition.h"
+#include "base/json.h"
 
-#define SHOW_LINE_BYTES 256
-#define SHOW_NAME_CHARS 40
-#define SHOW_EVERY_MS   5000 /* between lines where they cannot be written over */
+#define SHOW_SUMMARY_BYTES 1024
+#define SHOW_LINE_BYTES    256
+#define SHOW_NAME_CHARS    40
+#define SHOW_EVERY_MS      5000 /* between lines where they cannot be written over */
 
 /* A node's name as lists and tables have it: of one longer than SHOW_NAME_CHARS the middle is
  * "...", since some clouds tell their nodes apart at the front and others at the end. Returns its
@@ -31,6 +33,14 @@ void show_plan(FILE *out, const struct partition_request *request,
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);
 /* Loss and metrics, a line each; what was skipped or began at random, if anything was. */
 void show_result(FILE *out, const struct progress *p);
+/* The latter alone. */
+void show_notes(FILE *out, const struct progress *p);
+/* "done: 375 steps in 1:02, 5,321 tokens/s, loss 0.8432, accuracy 0.8100, model in DIR" of a run
+ * that is over; `output` is the folder, or NULL. */
+void show_summary(const struct progress *p, double seconds, const char *output,
+                  char out[static SHOW_SUMMARY_BYTES]);
+/* "evaluated at step 100: accuracy 0.8100, evalLoss 0.5012" of a record of the history. */
+void show_evaluation(const struct json *evaluation, char out[static SHOW_SUMMARY_BYTES]);
 /* 12345678 becomes "12,345,678"; seconds become "1:02:03". */
 void show_number(double value, char out[static 32]);
 void show_duration(double seconds, char out[static 32]);
@@ -47,6 +57,8 @@ void show_init(struct show *s, FILE *out);
 /* Show `text` in place of the line before on a terminal; else as a new line, unless one with the
  * same first word was shown less than SHOW_EVERY_MS ago and `is_urgent` is false. */
 void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms);
+/* A line that stays, above those of show_line(). */
+void show_note(struct show *s, const char *text);
 /* Leave the line as it is; what follows starts on a new one. */
 void show_end(struct show *s);
 

@@ -64,7 +64,7 @@ goes_on() { # a run that hardly learns judges like the one whose model it starts
     cat "$work/more.log"
     [ "$(judged one)" = "$(judged more)" ] && [ -n "$(judged more)" ]
 }
-judged() { grep -E '^  (accuracy|evalLoss) ' "$work/$1.log"; }
+judged() { grep '^evaluated at step' "$work/$1.log" | tail -n 1 | sed 's/.*: //'; }
 check 'a run goes on from the model that another has left' goes_on
 
 fenced() { # another run claims the output while this one trains: the model stays aside, whole
@@ -84,6 +84,32 @@ fenced() { # another run claims the output while this one trains: the model stay
         [ "$(find "$work/fenced" -path '*/.skyjob-*-a1/model-*' | wc -l)" = 2 ]
 }
 check 'a run does not write over the output of a newer one' fenced
+
+evaluates() { # steps: 0, with data that have no training file
+    mkdir "$work/held" && cp build/sample/mnli/{dev_matched.tsv,vocab.txt} "$work/held" &&
+        cut -f1-10 build/sample/mnli/dev_matched.tsv | head -n 21 >"$work/held/test_matched.tsv"
+    sed 's/steps: 30/steps: 0/' "$work/job.yaml" >"$work/none.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/none.yaml" --workers cpu=1,cpu=1 --strategy Even \
+        --data "$work/held" --model "$work/one" --output "$work/judged" >"$work/judged.log" 2>&1
+    cat "$work/judged.log"
+    ls "$work/judged"
+    [ "$(judged one)" = "$(judged judged)" ] && grep '^done: 0 steps in' "$work/judged.log" || return
+    [ "$(cat "$work/judged/MNLI-m.tsv" | wc -l)" -ge 20 ] && [ "$(weights_of "$work/judged")" = "$(weights_of "$work/one")" ]
+}
+check 'without steps a model is evaluated and predicts, and stays as it is' evaluates
+
+shows_evaluations() { # as they happen, at the end in one line, and all of them in a file
+    local line
+    sed 's/steps: 30/steps: 30\n    evaluateEverySteps: 10/' "$work/job.yaml" >"$work/often.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/often.yaml" --workers cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/often" >"$work/often.log" 2>&1
+    cat "$work/often.log"
+    [ "$(grep -cE '^evaluated at step [123]0: accuracy [0-9.]+, evalLoss [0-9.]+$' "$work/often.log")" = 3 ] || return
+    line="model in $work/often"
+    tail -n 1 "$work/often.log" | grep -E "^done: 30 steps in [0-9:]+, [0-9,]+ tokens/s, loss [0-9.]+, $(judged often), $line\$" || return
+    [ "$(jq -cs '[map(select(.loss)), map(select(.metrics.accuracy))] | map(length)' "$work/often/history.jsonl")" = '[30,3]' ]
+}
+check 'a run shows every evaluation, sums up in a line and keeps the history' shows_evaluations
 
 killed() {
     local pid run rc

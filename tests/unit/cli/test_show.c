@@ -116,6 +116,36 @@ static void show_result_has_metrics_and_what_one_should_know(void **state)
     expect_result(&(struct progress){.loss = NAN}, "");
 }
 
+static void show_summary_is_a_line_of_figures(void **state)
+{
+    struct progress p = {.step = 1200, .loss = 0.5, .tokens_per_second = 5321};
+    char line[SHOW_SUMMARY_BYTES];
+
+    (void)state;
+    p.n_metrics = 2;
+    p.metrics[0] = (struct progress_metric){"accuracy", 0.81};
+    p.metrics[1] = (struct progress_metric){"f1", NAN};
+    show_summary(&p, 62, "out", line);
+    assert_string_equal(line, "done: 1200 steps in 1:02, 5,321 tokens/s, loss 0.5000, accuracy "
+                              "0.8100, f1 NaN, model in out");
+    p = (struct progress){.step = 0, .loss = NAN};
+    show_summary(&p, 3, NULL, line);
+    assert_string_equal(line, "done: 0 steps in 0:03, model not kept (use --output DIR)");
+}
+
+static void show_evaluation_names_the_step_and_every_metric(void **state)
+{
+    static const char text[] = "{\"step\":10,\"metrics\":{\"accuracy\":0.81,\"f1\":null}}";
+    char line[SHOW_SUMMARY_BYTES];
+    struct json *record = NULL;
+
+    (void)state;
+    assert_int_equal(json_parse(text, sizeof text - 1, &record, NULL), ERR_OK);
+    show_evaluation(record, line);
+    assert_string_equal(line, "evaluated at step 10: accuracy 0.8100, f1 NaN");
+    json_free(record);
+}
+
 static void show_lines_come_slowly_where_they_cannot_be_written_over(void **state)
 {
     char *text = NULL;
@@ -223,6 +253,8 @@ int main(void)
         cmocka_unit_test(show_progress_holds_step_loss_speed_stages_and_eta),
         cmocka_unit_test(show_progress_says_what_is_going_on_before_the_first_step),
         cmocka_unit_test(show_result_has_metrics_and_what_one_should_know),
+        cmocka_unit_test(show_summary_is_a_line_of_figures),
+        cmocka_unit_test(show_evaluation_names_the_step_and_every_metric),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
         cmocka_unit_test(show_names_that_are_long_lose_their_middle),
         cmocka_unit_test(show_plan_has_a_row_for_every_stage),
