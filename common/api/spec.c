@@ -49,7 +49,7 @@ static const struct spec_field fields[] = {
     {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.claim), 1, 253, NULL, NULL},
     {"data.source.persistentVolumeClaim.path", SPEC_TEXT, AT(data.path), 0, 256, NULL, NULL},
     {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, "3", NULL},
-    {"training.steps", SPEC_INT, AT(training.steps), 1, 100000000, NULL, NULL},
+    {"training.steps", SPEC_INT, AT(training.steps), 0, 100000000, NULL, NULL},
     {"training.batchSize", SPEC_INT, AT(training.batch_size), 1, 65536, "32", NULL},
     {"training.microBatches", SPEC_INT, AT(training.micro_batches), 0, 1024, "0", NULL},
     {"training.maxLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
@@ -436,6 +436,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     if (rc == ERR_OK && json_path(json, "model.hiddenSize") &&
         !json_path(json, "model.feedForwardSize"))
         s.model.ffn = 4 * s.model.hidden;
+    s.training.evaluates_only =
+        json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
     if (rc == ERR_OK)
         rc = check_spec(&s, err);
     if (rc == ERR_OK)
@@ -445,6 +447,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
 
 const char *spec_train_file(const struct spec *s)
 {
+    if (s->training.evaluates_only)
+        return NULL;
     if (s->data.files.train[0])
         return s->data.files.train;
     return model_is_tied(&s->model) ? "train.txt" : "train.tsv"; /* language models read text */

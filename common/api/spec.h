@@ -146,10 +146,11 @@ struct spec {
     } data;
     struct {
         int epochs;
-        int steps;         /* 0: as many as the epochs have */
-        int batch_size;    /* sequences in an optimizer step, a multiple of micro_batches */
-        int micro_batches; /* M; 0 before the planner chose, which a plan's spec never has */
-        int max_length;    /* tokens of a sequence; longer pairs are cut */
+        int steps;           /* 0: as many as the epochs have, unless: */
+        bool evaluates_only; /* training.steps is 0: nothing is trained */
+        int batch_size;      /* sequences in an optimizer step, a multiple of micro_batches */
+        int micro_batches;   /* M; 0 before the planner chose, which a plan's spec never has */
+        int max_length;      /* tokens of a sequence; longer pairs are cut */
         int64_t seed;
         double dropout;
         double warmup_ratio;

@@ -70,14 +70,17 @@ static bool needs_a_look(const struct spec *spec)
 
 static void add_keys(const struct spec *spec, char *text, size_t bytes)
 {
-    const char *dev = spec_dev_file(spec);
+    const char *files[] = {spec_train_file(spec), spec_dev_file(spec),
+                           spec->from.claim[0] ? NULL : SPEC_VOCAB_FILE};
+    const char *gap = "It must have the keys ";
 
-    text_add(text, bytes, "It must have the keys %.120s", spec_train_file(spec));
-    if (dev)
-        text_add(text, bytes, ", %.120s", dev);
-    if (!spec->from.claim[0])
-        text_add(text, bytes, ", %s", SPEC_VOCAB_FILE);
-    text_add(text, bytes, ". ");
+    for (int i = 0; i < 3; i++) {
+        if (!files[i])
+            continue;
+        text_add(text, bytes, "%s%.120s", gap, files[i]);
+        gap = ", ";
+    }
+    text_add(text, bytes, gap[0] == ',' ? ". " : "");
 }
 
 /* Before any pod is made, so that a job that cannot start holds no node meanwhile. */

@@ -94,7 +94,7 @@ evaluates() { # steps: 0, with data that have no training file
     cat "$work/judged.log"
     ls "$work/judged"
     [ "$(judged one)" = "$(judged judged)" ] && grep '^done: 0 steps in' "$work/judged.log" || return
-    [ "$(cat "$work/judged/MNLI-m.tsv" | wc -l)" -ge 20 ] && [ "$(weights_of "$work/judged")" = "$(weights_of "$work/one")" ]
+    [ "$(wc -l <"$work/judged/MNLI-m.tsv")" -ge 20 ] && [ "$(weights_of "$work/judged")" = "$(weights_of "$work/one")" ]
 }
 check 'without steps a model is evaluated and predicts, and stays as it is' evaluates
 

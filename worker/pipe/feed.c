@@ -79,12 +79,17 @@ static enum err_code load(struct feed *f, const struct feed_params *p, struct er
 {
     enum err_code rc = load_tokenizer(f, p, err);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !p->spec->training.evaluates_only)
         rc = load_split(f, p, &f->layout.train, &f->train, err);
     for (int i = 0; rc == ERR_OK && i < f->layout.n_dev; i++)
         rc = add_split(f, p, &f->layout.dev[i], i, err);
     for (int i = 0; rc == ERR_OK && p->wants_predictions && i < f->layout.n_test; i++)
         rc = add_split(f, p, &f->layout.test[i], i, err);
+    if (rc == ERR_OK && p->spec->training.evaluates_only && f->n_splits == 0)
+        rc =
+            err_set(err, ERR_INVALID,
+                    "spec.training.steps is 0, and there is nothing to evaluate or predict: name a "
+                    "dev file in spec.data.files, or a test file and an output");
     return rc;
 }
 
@@ -119,7 +124,7 @@ enum err_code feed_init(struct feed *f, const struct feed_params *p, struct err 
                        .n_seqs = spec->training.batch_size / spec->training.micro_batches};
     layout_init(&f->layout, spec);
     rc = load(f, p, err);
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && !spec->training.evaluates_only)
         rc = sampler_init(&f->sampler, (uint64_t)spec->training.seed, f->train.n_samples,
                           (uint32_t)spec->training.batch_size, err);
     if (rc == ERR_OK)
@@ -144,16 +149,16 @@ void feed_deinit(struct feed *f)
 
 void feed_facts(const struct feed *f, const struct spec *spec, struct message_facts *out)
 {
-    int64_t per_epoch = (int64_t)sampler_steps_per_epoch(&f->sampler);
+    *out = (struct message_facts){.steps_per_epoch = 1, .last_seqs = 1, .n_splits = f->n_splits};
+    if (!spec->training.evaluates_only) {
+        int64_t per_epoch = (int64_t)sampler_steps_per_epoch(&f->sampler);
 
-    *out = (struct message_facts){
-        .steps_per_epoch = per_epoch,
-        .last_seqs =
-            (int64_t)(f->sampler.n_samples - (uint64_t)(per_epoch - 1) * f->sampler.batch_size),
-        .total_steps =
-            spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch,
-        .n_splits = f->n_splits,
-    };
+        out->steps_per_epoch = per_epoch;
+        out->last_seqs =
+            (int64_t)(f->sampler.n_samples - (uint64_t)(per_epoch - 1) * f->sampler.batch_size);
+        out->total_steps =
+            spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch;
+    }
     for (int i = 0; i < f->n_splits; i++) {
         const struct feed_split *split = &f->splits[i];
         int64_t n = (int64_t)split->source.n_samples;

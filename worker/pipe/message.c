@@ -174,7 +174,7 @@ enum err_code message_facts_read(const void *in, size_t n, struct message_facts 
     if (n != sizeof f)
         return err_set(err, ERR_PROTOCOL, "facts of the run: %zu bytes, not %zu", n, sizeof f);
     memcpy(&f, in, sizeof f);
-    if (f.total_steps < 1 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
+    if (f.total_steps < 0 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
         f.steps_per_epoch > STEPS_MAX || f.last_seqs < 1 || f.last_seqs > SAMPLES_MAX ||
         f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
         return err_set(err, ERR_PROTOCOL, "facts of the run: out of range");

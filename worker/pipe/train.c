@@ -291,9 +291,10 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
     return rc;
 }
 
-static enum err_code evaluate(struct train *t, int64_t step, struct err *err)
+static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *err)
 {
-    bool is_end = step + 1 == t->facts.total_steps;
+    int64_t step = steps_done > 0 ? steps_done - 1 : 0;
+    bool is_end = steps_done == t->facts.total_steps;
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_first) {
@@ -378,7 +379,9 @@ enum err_code train_run(struct train *t, struct err *err)
                          "check the data and the model to start from",
                          (long long)t->facts.total_steps);
         if (rc == ERR_OK && is_evaluation_due(t, step + 1))
-            rc = evaluate(t, step, err);
+            rc = evaluate(t, step + 1, err);
     }
+    if (rc == ERR_OK && t->facts.total_steps == 0)
+        rc = evaluate(t, 0, err);
     return rc;
 }

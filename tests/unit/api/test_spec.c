@@ -187,6 +187,7 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.data.source, SPEC_SOURCE_SAMPLE);
     assert_int_equal(s.training.epochs, 3);
     assert_int_equal(s.training.steps, 0);
+    assert_false(s.training.evaluates_only);
     assert_int_equal(s.training.batch_size, 32);
     assert_int_equal(s.training.micro_batches, 0); /* the planner chooses */
     assert_int_equal(s.training.max_length, 128);
@@ -214,6 +215,18 @@ static void spec_fills_in_every_default(void **state)
     assert_string_equal(s.worker.pull_policy, "IfNotPresent");
     assert_string_equal(s.output.claim, "");
     assert_int_equal(s.max_restarts, 3);
+}
+
+static void spec_with_zero_steps_only_evaluates(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(
+        parse("{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"steps\":0}}", &s, NULL),
+        ERR_OK);
+    assert_true(s.training.evaluates_only);
+    assert_null(spec_train_file(&s));
 }
 
 static void spec_stages_count_layers_or_units(void **state)
@@ -480,6 +493,7 @@ int main(void)
 {
     static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(spec_fills_in_every_default),
+        cmocka_unit_test(spec_with_zero_steps_only_evaluates),
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_stages_count_layers_or_units),
         cmocka_unit_test(spec_strategies_have_names),

@@ -11,6 +11,10 @@
 
 #define CONFIG_MAP_SPEC                                                                            \
     "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"configMap\":\"nli\"}}}"
+#define EVALUATED_SPEC                                                                             \
+    "{\"model\":{\"preset\":\"BertTiny\"},\"training\":{\"steps\":0},\"data\":{\"files\":{"        \
+    "\"dev\":"                                                                                     \
+    "\"dev.tsv\"},\"source\":{\"configMap\":\"nli\"}}}"
 #define STARTED_FROM_SPEC                                                                          \
     "{\"model\":{\"preset\":\"BertTiny\",\"from\":{\"persistentVolumeClaim\":{\"claimName\":"      \
     "\"bert\"}}},\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":\"rte\"}}}"
@@ -292,6 +296,8 @@ static struct row rows[] = {
         .spec = CONFIG_MAP_SPEC),
     ROW("decide_needs_no_vocabulary_beside_a_model", data_missing, PLACED, F, "DataNotFound",
         .message = "It must have the keys train.tsv.", .spec = STARTED_FROM_SPEC),
+    ROW("decide_needs_no_training_file_to_evaluate", data_missing, PLACED, F, "DataNotFound",
+        .message = "It must have the keys dev.tsv, vocab.txt.", .spec = EVALUATED_SPEC),
     ROW("decide_makes_no_pod_while_a_claim_is_missing", claim_missing, PLACED, F, "ClaimNotFound",
         .state = "Waiting", .event = "ClaimNotFound",
         .message = "There is no claim \"out\". Checked again every 10 seconds.", .spec = to_claim,

@@ -201,7 +201,7 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
         ERR_PROTOCOL);
     facts.splits[0].place = 0;
-    facts.total_steps = 0;
+    facts.total_steps = -1;
     assert_int_equal(
         message_facts_read(bytes, message_facts_write(&facts, bytes), &got_facts, NULL),
         ERR_PROTOCOL);

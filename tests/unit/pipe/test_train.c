@@ -287,6 +287,51 @@ static void train_needs_no_dev_file(void **state)
     assert_int_equal(rename(away, dev), 0);
 }
 
+static void train_without_steps_evaluates_and_changes_nothing(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 0);
+    struct stage *before = calloc(1, sizeof *before);
+    char data[64], away[64];
+    struct trained *t;
+
+    (void)state;
+    plan.spec.training.evaluates_only = true;
+    (void)snprintf(data, sizeof data, "%s/train.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(data, away), 0);
+    t = run(&plan, false);
+    assert_int_equal(rename(away, data), 0);
+    assert_int_equal(t->rc, ERR_OK);
+    assert_int_equal(t->progress.step, 0);
+    assert_int_equal(t->progress.n_metrics, 2);
+    assert_non_null(before);
+    assert_int_equal(stage_init(before, &t->plan, 0, NULL), ERR_OK);
+    for (int u = 0; u < model_units(&plan.spec.model); u++)
+        assert_memory_equal(before->weights.units[u].params, t->stage.weights.units[u].params,
+                            model_unit_params(&plan.spec.model, u) * sizeof(float));
+    stage_deinit(before);
+    free(before);
+    trained_free(t);
+}
+
+static void train_without_steps_or_anything_to_evaluate_is_refused(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 0);
+    struct feed_params params = {.spec = &plan.spec, .folder = folder};
+    char dev[64], away[64];
+    struct feed feed;
+    struct err err;
+
+    (void)state;
+    plan.spec.training.evaluates_only = true;
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(dev, away), 0);
+    assert_int_equal(feed_init(&feed, &params, &err), ERR_INVALID);
+    assert_int_equal(rename(away, dev), 0);
+    assert_non_null(strstr(err.text, "nothing to evaluate"));
+}
+
 static void train_fails_when_every_step_was_left_out(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 3);
@@ -303,11 +348,13 @@ static void train_fails_when_every_step_was_left_out(void **state)
 
 int main(void)
 {
-    enum { N_OWN = 4 };
+    enum { N_OWN = 6 };
     struct CMUnitTest tests[N_OWN + N_ROW_TESTS] = {
         cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
         cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
         cmocka_unit_test(train_needs_no_dev_file),
+        cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
+        cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),
         cmocka_unit_test(train_fails_when_every_step_was_left_out),
     };
 
