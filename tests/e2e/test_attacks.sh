@@ -1,0 +1,231 @@
+#!/bin/bash
+# What a tenant of the same cluster can do to other tenants' jobs, tried on a real cluster whose
+# network enforces no policies: orders and questions from a pod in another namespace, floods of
+# connections, forged pods, objects that no parser likes. Prints TAP. Leaves the cluster up;
+# nothing of the test stays in it.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+ns=skyjob-victim # where the jobs are
+evil=skyjob-intruder
+# shellcheck source=tests/support/cluster.sh
+. tests/support/cluster.sh
+worker=skyjob/worker:$(cat VERSION)
+node=$CLUSTER_NAME-worker
+
+e() { kubectl -n "$evil" "$@"; }
+intruder() { e exec intruder -- bash -c "$1"; }
+ip_of() { k get pod "$1" -o jsonpath='{.status.podIP}'; }
+has_ip() { [ -n "$(ip_of "$1")" ]; }
+uid_of() { k get sj "$1" -o jsonpath='{.metadata.uid}'; }
+step_of() { local s; s=$(field "$1" '{.status.progress.step}'); echo "${s:-0}"; }
+is_past() { [ "$(step_of "$1")" -gt "$2" ]; }
+completes() { k wait --for=condition=Complete "sj/$1" --timeout="${2:-240}s"; }
+undisturbed() { # undisturbed JOB: still in its first attempt, with its first containers
+    field "$1" '{.status.attempt} {.status.restarts}{"\n"}'
+    [ "$(field "$1" '{.status.attempt} {.status.restarts}')" = '1 0' ] &&
+        [ -z "$(k get pods -l "skyjob.dev/job=$1" -o jsonpath='{.items[*].status.containerStatuses[*].lastState.terminated}')" ]
+}
+after_failure() {
+    { k get sj,pods -o wide; k get events --field-selector type=Warning | tail -n 12
+      kubectl -n skyjob-system logs deployment/skyjob-operator --tail=15; } | cut -c1-300
+}
+
+job() { # job NAME STEPS [STAGES]
+    local stages=${3:-2}
+    k apply -f - <<Y
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: $1}
+spec:
+  model: {preset: BertTiny, layers: $((stages > 3 ? stages : 3)), vocabSize: 256, maxPositions: 64}
+  data: {task: MNLI, source: {sample: MNLI}}
+  training: {steps: $2, batchSize: 64, microBatches: 8, maxLength: 64, evaluateEverySteps: 100000}
+  placement: {minStages: $stages, maxStages: $((stages > 3 ? stages : 3))}
+Y
+}
+
+# fake NAME ROLE LABELS COMMAND [EXTRA]: a pod that looks as if the operator had made it for the job
+fake() {
+    k apply -f - <<Y
+apiVersion: v1
+kind: Pod
+metadata:
+  name: $1
+  labels: {skyjob.dev/job: $victim, skyjob.dev/job-uid: "$(uid_of "$victim")", skyjob.dev/role: $2, $3}
+  annotations: {skyjob.dev/probed-node: $node}
+  ownerReferences:
+  - {apiVersion: skyjob.dev/v1alpha1, kind: SkyJob, name: $victim, uid: "$(uid_of "$victim")", controller: true}
+spec:
+  restartPolicy: Never
+  nodeName: $node
+  terminationGracePeriodSeconds: 0
+  containers:
+  - {name: worker, image: "$worker", imagePullPolicy: Never, command: [bash, -c, $4], resources: {requests: {cpu: 0, memory: 0}, limits: {cpu: 10m, memory: 16Mi}}}
+Y
+}
+
+setup() {
+    hack/cluster/up.sh && hack/install.sh || exit 1
+    kubectl delete namespace $ns $evil --ignore-not-found --wait
+    kubectl create namespace $ns && kubectl create namespace $evil || exit 1
+    trap restore EXIT
+    trap 'exit 130' INT TERM
+    e run intruder --image="$worker" --image-pull-policy=Never --restart=Never \
+        --overrides='{"spec": {"terminationGracePeriodSeconds": 0, "nodeSelector": {"node-role.kubernetes.io/control-plane": ""}, "tolerations": [{"operator": "Exists"}]}}' \
+        --command -- sleep infinity &&
+        e wait --for=condition=Ready pod/intruder --timeout=60s
+}
+restore() {
+    {
+        k delete sj --all --timeout=60s
+        kubectl delete namespace $ns $evil --wait
+        helm uninstall skyjob -n skyjob-system --wait
+    } >/dev/null 2>&1
+    rm -f "$tap_log"
+}
+setup >&2 || exit 1
+
+# --- orders and questions from a stranger ---
+# What a worker answers to a request of the intruder: the status line and the body.
+ask() { # ask IP METHOD PATH [BODY]
+    local body=${4:-}
+    intruder "exec 3<>/dev/tcp/$1/7070 || exit 1
+        printf '%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' \
+            $2 $3 ${#body} '$body' >&3; timeout 5 cat <&3"
+}
+table() { # for two stages, all of them the intruder's
+    local own
+    own=$(e get pod intruder -o jsonpath='{.status.podIP}')
+    printf '{"attempt":1,"stages":[{"host":"%s","port":7071},{"host":"%s","port":7071}]}' "$own" "$own"
+}
+victim=early
+# From the moment a worker has an address, as fast as the shell can: before the operator's own call.
+first_table() {
+    local stage deadline=$((SECONDS + 90)) n=0 answer
+    job $victim 300 && until_true 90 has_ip $victim-r0-s0-a1 && until_true 30 has_ip $victim-r0-s1-a1 || return
+    until is_past $victim 0; do
+        for stage in 0 1; do
+            answer=$(ask "$(ip_of $victim-r0-s$stage-a1)" POST /v1/peers "$(table)" 2>/dev/null)
+            [[ $answer != *' 200 '* ]] || { echo "taken: $answer"; return 1; }
+            [[ $answer != *' 403 '* ]] || n=$((n + 1))
+        done
+        [ "$SECONDS" -lt "$deadline" ] || { echo 'the job did not start'; return 1; }
+    done
+    echo "$n tables refused"
+    completes $victim && undisturbed $victim
+}
+check "a stranger's peer table is refused, and the job trains on as planned" first_table
+
+victim=steady
+start_steady() { job $victim 100000 && until_true 120 is_past $victim 5; }
+check 'a job trains while it is attacked' start_steady
+leader() { ip_of $victim-r0-s0-a1; }
+tells_nothing() { # the answer names neither attempt, stage nor step
+    local answer=$1
+    echo "$answer"
+    [[ $answer == *' 403 '* ]] && ! sed '1,/^\r*$/d' <<<"$answer" | grep -E '[0-9]|attempt|stage|step'
+}
+status_refused() { tells_nothing "$(ask "$(leader)" GET /v1/status)"; }
+check 'the status page tells a stranger nothing' status_refused
+table_refused() { tells_nothing "$(ask "$(leader)" POST /v1/peers "$(table)")"; }
+check 'the refusal of a peer table tells a stranger nothing' table_refused
+signed_wrong() {
+    tells_nothing "$(intruder "exec 3<>/dev/tcp/$(leader)/7070 || exit 1
+        printf 'GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\nSkyjob-Signature: %064d\r\n\r\n' 0 >&3; timeout 5 cat <&3")"
+}
+check 'a request with a forged signature is refused' signed_wrong
+key_is_secret() { # the key is in a Secret, and in nothing else that is written down
+    local key
+    key=$(k get secrets -o json | jq -r '.items[] | select(.metadata.ownerReferences[0].name == "'$victim'") | .data[]' | head -n 1)
+    [ "${#key}" -ge 40 ] || { echo 'no Secret of the job'; return 1; }
+    ! { k get sj,pods,configmaps,events -o json; k logs -l "skyjob.dev/job=$victim" --tail=-1
+        kubectl -n skyjob-system logs deployment/skyjob-operator; } | grep -F -e "$key" -e "$(base64 -d <<<"$key" | od -An -tx1 | tr -d ' \n')"
+}
+check 'the key of a job is in no log, status, event or environment' key_is_secret
+
+# --- floods ---
+flood() { # flood PORT CONNECTIONS SECONDS: each sends a byte of a request now and then, and comes back
+    intruder "trap '' PIPE; ulimit -n 4096
+        dial() { exec {fd}<>/dev/tcp/$(leader)/$1 && fds[\$i]=\$fd; }
+        {
+            for i in \$(seq $2); do dial; done
+            end=\$((SECONDS + $3))
+            while [ \$SECONDS -lt \$end ]; do
+                for i in \${!fds[@]}; do
+                    printf G >&\${fds[i]} || { fd=\${fds[i]}; exec {fd}>&-; dial; n=\$((n + 1)); }
+                done
+                sleep 1
+            done
+        } 2>/dev/null
+        echo \${#fds[@]} connections, \$((n + 0)) of them again"
+}
+flooded() { # all ports at once, for longer than the kubelet's patience
+    local before port
+    before=$(step_of $victim)
+    for port in 7070 7071 7072; do flood $port 200 75 & done
+    wait
+    until_true 60 is_past $victim "$((before + 5))" && undisturbed $victim
+}
+check '200 slow connections to each port of a worker disturb nothing' flooded
+policies() { k get networkpolicy -o json | jq -e '[.items[] | select(.metadata.ownerReferences[0].name == "'$victim'")] | length == 1'; }
+check 'a network policy fences the job where the cluster enforces them' policies
+
+# --- forged pods ---
+bad_exit() {
+    local before
+    fake "$victim-r0-s7-a1" stage '"skyjob.dev/stage": "0", "skyjob.dev/attempt": "1"' '"exit 2"' &&
+        fake forged stage '"skyjob.dev/stage": "1", "skyjob.dev/attempt": "2147483647"' '"exit 2"' &&
+        until_true 60 has_failed forged && until_true 60 has_failed "$victim-r0-s7-a1" || return
+    before=$(step_of $victim)
+    until_true 60 is_past $victim "$((before + 20))" && undisturbed $victim
+}
+has_failed() { [ "$(k get pod "$1" -o jsonpath='{.status.containerStatuses[0].state.terminated.exitCode}')" = 2 ]; }
+check 'pods that are forged to look like failed stages end nothing' bad_exit
+k delete sj --all --timeout=60s >/dev/null 2>&1 # a forged probe needs a node with some CPU left
+speed_of_node() { kubectl get node "$node" -o jsonpath='{.metadata.labels.skyjob\.dev/measured-gflops} {.metadata.annotations.skyjob\.dev/probe}'; }
+# For a job that still looks for nodes, with what a real probe has found but for the speed.
+bad_probe() {
+    local result
+    result=$(kubectl get node "$node" -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' |
+        jq -c '.found | .gflops = 123456' | base64 -w 0)
+    [ -n "$result" ] && victim=waiting && job $victim 50 12 && until_true 60 is_waiting $victim &&
+        fake forged-probe probe '"skyjob.dev/attempt": "1"' "'base64 -d <<<$result >/dev/termination-log'" &&
+        until_true 60 has_ended forged-probe && sleep 5 || return
+    speed_of_node
+    [[ "$(speed_of_node)" != *123456* ]]
+}
+is_waiting() { [ "$(field "$1" '{.status.state}')" = Waiting ]; }
+has_ended() { [ "$(k get pod "$1" -o jsonpath='{.status.phase}')" = Succeeded ]; }
+check 'a forged probe gets no figure onto a node' bad_probe
+k delete sj --all --timeout=60s >/dev/null 2>&1
+
+# --- objects that no parser likes ---
+create_raw() { kubectl create --raw "/api/v1/namespaces/$evil/$1" -f -; } # create_raw PLURAL < JSON
+nul_pod() {
+    printf '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"nul","annotations":{"a":"b\\u0000c"}},"spec":{"nodeSelector":{"none":"such"},"containers":[{"name":"c","image":"x"}]}}' |
+        create_raw pods
+}
+restart_operator() {
+    kubectl -n skyjob-system rollout restart deployment && kubectl -n skyjob-system rollout status deployment --timeout=120s
+}
+nul() { nul_pod && victim=zero && job $victim 50 && completes $victim && restart_operator && job zero2 50 && completes zero2; }
+check 'a NUL in a pod of another tenant stops no job, nor does it after a restart of the operator' nul
+large_pods() { # pages of them exceed what the operator takes at once
+    local i filler
+    filler=$(head -c 1000000 /dev/zero | tr '\0' x)
+    for i in $(seq 60); do
+        printf '{"apiVersion":"v1","kind":"Pod","metadata":{"name":"large%d"},"spec":{"nodeSelector":{"none":"such"},"containers":[{"name":"c","image":"x","env":[{"name":"A","value":"%s"}]}]}}' "$i" "$filler" |
+            create_raw pods >/dev/null || return
+    done
+    restart_operator && job large 50 && completes large
+}
+check '60 pods of a megabyte in one namespace stop no job' large_pods
+many_jobs() { # each of them wants more nodes than there are
+    local i
+    for i in $(seq 60); do
+        printf -- '---\napiVersion: skyjob.dev/v1alpha1\nkind: SkyJob\nmetadata: {name: hungry%d}\nspec:\n  model: {preset: BertTiny, layers: 12}\n  data: {task: MNLI, source: {sample: MNLI}}\n  placement: {minStages: 12, maxStages: 12}\n' "$i"
+    done | e apply -f - >/dev/null && job fed 50 && completes fed 120 &&
+        [ "$(kubectl -n skyjob-system get pods -o jsonpath='{.items[*].status.containerStatuses[*].restartCount}')" = 0 ]
+}
+check '60 jobs that cannot be placed do not hold up one that can' many_jobs
+tap_end
