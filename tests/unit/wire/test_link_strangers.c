@@ -439,7 +439,8 @@ static void link_lets_a_neighbour_in_while_strangers_hold_all_places(void **stat
     connect_stage(&s, 0);
     connect_stage(&s, 1);
     wait_ready(&s);
-    assert_true(n_refused(s.links[1]) >= 3);
+    while (n_refused(s.links[1]) < 3) /* strangers that are too many go, in their own time */
+        usleep(1000);
     for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
         close(idle[i]);
     stop(&s);
