@@ -205,9 +205,13 @@ static void fleet_gives_up_on_a_worker_that_hangs(void **state)
     assert_in_range(clock_now_ms() - from, FLEET_CALL_MS - 100, FLEET_CALL_MS + 2000);
 }
 
+#define HANGS                                                                                      \
+    {                                                                                              \
+        .expect = "GET /v1/status", .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG             \
+    }
 static void fleet_that_is_freed_tells_nobody(void **state)
 {
-    SERVE({.expect = "GET /v1/status", .raw = "HTTP/1.1 200 OK\r\n", .end = LOOPBACK_HANG});
+    SERVE(HANGS, HANGS, HANGS);
     struct heard h = {0};
     struct fleet_address to = address();
 
