@@ -156,6 +156,9 @@ enum err_code cluster_close(struct cluster *c, struct err *err)
         c->stale[c->n_nodes] = c->machines[i].stale;
         c->nodes[c->n_nodes++] = c->machines[i].node;
     }
+    for (int i = 0; i < c->n_nodes; i++)
+        if (!c->stale[i])
+            c->stale[i] = stale_beside(c->marks, c->n_nodes, i);
     return ERR_OK;
 }
 

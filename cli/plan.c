@@ -154,6 +154,9 @@ static enum err_code judge_file(const struct job *job, struct source *from, stru
         return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", f->n_nodes);
     for (int i = 0; i < f->n_nodes; i++)
         from->stale[i] = stale_reason(job, &f->nodes[i], &f->marks[i], clock_wall_ms());
+    for (int i = 0; i < f->n_nodes; i++)
+        if (!from->stale[i])
+            from->stale[i] = stale_beside(f->marks, f->n_nodes, i);
     return ERR_OK;
 }
 

@@ -20,3 +20,12 @@ const char *stale_reason(const struct job *job, const struct node *node, const s
     return is_always ? "measured for an earlier job, and spec.placement.probe is Always"
                      : mark_stale(&mark->probe, &now, now_ms);
 }
+
+const char *stale_beside(const struct mark *marks, int n, int i)
+{
+    for (int k = 0; k < n; k++)
+        if (marks[i].gflops <= 0 && marks[i].has_probe && marks[k].has_probe &&
+            !marks[k].probe.is_contradicted && mark_contradict(&marks[i].probe, &marks[k].probe))
+            return "contradicted by what was measured on a node with the same processor";
+    return NULL;
+}

@@ -17,4 +17,8 @@
 const char *stale_reason(const struct job *job, const struct node *node, const struct mark *mark,
                          int64_t now_ms);
 
+/* Why the operator would not believe marks[i] of `n` nodes because of another one's figures; NULL:
+ * none contradicts it. */
+const char *stale_beside(const struct mark *marks, int n, int i);
+
 #endif

@@ -249,6 +249,21 @@ const char *mark_stale(const struct mark_probe *p, const struct mark_subject *no
     return NULL;
 }
 
+static bool is_slower_with_more(const struct mark_probe *a, const struct mark_probe *b)
+{
+    return node_useful_milli(a->cpu_milli) > node_useful_milli(b->cpu_milli) &&
+           b->found.gflops > (1 + MARK_NOISE) * a->found.gflops;
+}
+
+bool mark_contradict(const struct mark_probe *a, const struct mark_probe *b)
+{
+    const char *model = a->found.cpu_model;
+
+    return model[0] && strcmp(model, "unknown") != 0 && strcmp(model, b->found.cpu_model) == 0 &&
+           strcmp(a->subject.work, b->subject.work) == 0 &&
+           (is_slower_with_more(a, b) || is_slower_with_more(b, a));
+}
+
 double mark_gflops(const struct mark_probe *p)
 {
     return p->found.gflops * node_useful_milli(p->subject.cpu_milli) /

@@ -66,6 +66,11 @@ MUST_CHECK enum err_code mark_probe_write(const struct mark_probe *p, struct buf
  * NULL: it does. */
 const char *mark_stale(const struct mark_probe *p, const struct mark_subject *now, int64_t now_ms);
 
+/* Do two measurements of the same work on the same processor contradict each other: less CPU, but
+ * more speed, by more than MARK_NOISE? One of the machines was busy. Symmetrical. */
+#define MARK_NOISE 0.15
+bool mark_contradict(const struct mark_probe *a, const struct mark_probe *b);
+
 /* Speed with all allocatable CPU, from what a probe found with less. */
 double mark_gflops(const struct mark_probe *p);
 

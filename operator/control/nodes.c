@@ -225,6 +225,26 @@ static void want_label(struct round *r, const struct seen_node *node, const stru
     memcpy(a->name, pod->name, sizeof a->name);
 }
 
+/* Another node whose measurement contradicts this one's; NULL: there is none. */
+static const struct seen_node *contradicts(const struct round *r, const struct seen_node *node)
+{
+    for (int i = 0; i < r->seen->n_nodes; i++) {
+        const struct seen_node *other = &r->seen->nodes[i];
+
+        if (node->mark.has_probe && other->mark.has_probe && other->closed == CLOSED_NOT &&
+            !other->mark.probe.is_contradicted &&
+            mark_contradict(&node->mark.probe, &other->mark.probe))
+            return other;
+    }
+    return NULL;
+}
+
+/* What was measured for this job counts all the same: no job measures a node twice for this. */
+static bool is_implausible(const struct round *r, const struct seen_node *node)
+{
+    return node->mark.probe.time_ms < r->seen->created_ms && contradicts(r, node);
+}
+
 /* Does what an earlier probe left on the node still count? */
 static bool holds(const struct round *r, const struct seen_node *node)
 {
@@ -237,7 +257,7 @@ static bool holds(const struct round *r, const struct seen_node *node)
         return false;
     subject_now(r->seen, &r->spec, node, &now);
     digest_now(r->seen, p->subject.digest, now.digest);
-    return mark_stale(p, &now, r->seen->now_ms) == NULL;
+    return mark_stale(p, &now, r->seen->now_ms) == NULL && !is_implausible(r, node);
 }
 
 /* What this job's probe found, or an earlier one that holds. */
@@ -362,6 +382,11 @@ static void take_node(struct round *r, const struct seen_node *from, struct cand
     to->unit_ms = f.unit_ms;
     if (f.probe)
         to->message = f.probe->message;
+    if (f.gflops > 0 && from->mark.gflops <= 0 && out->doubtful[0] == '\0' && contradicts(r, from))
+        (void)snprintf(out->doubtful, sizeof out->doubtful,
+                       "Of %.60s and %.60s, which have the same processor, the one with less CPU "
+                       "was measured faster",
+                       from->name, contradicts(r, from)->name);
     out->marks[out->n_known] = &from->mark;
     out->probes[out->n_known] = f.probe;
     if (f.probe && f.is_same_work && f.probe->lengths.mean > 0)

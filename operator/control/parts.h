@@ -60,6 +60,7 @@ struct nodes {
     char image_problem[OBSERVED_TEXT_BYTES];  /* a probe's image cannot be pulled; "" if it can */
     char waits_for[STATUS_MESSAGE_BYTES / 2]; /* what else keeps a probe from starting */
     char failed[STATUS_MESSAGE_BYTES / 2];    /* "node a: its probe ..."; "" if none failed */
+    char doubtful[STATUS_MESSAGE_BYTES / 2];  /* two figures contradict each other; "" if none do */
     int n_failed_more;                        /* of which there is no room to tell */
 };
 /* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */

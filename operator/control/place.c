@@ -319,6 +319,8 @@ static void solve(struct round *r, struct nodes *nodes)
     say_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);
     add_guess(&r->spec, &r->out->plan);
+    if (nodes->doubtful[0])
+        text_add(r->out->plan.reason, sizeof r->out->plan.reason, " %s.", nodes->doubtful);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
         round_event(r, true, "NodeNotMeasured", failed);

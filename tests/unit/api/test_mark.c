@@ -312,6 +312,31 @@ static void mark_is_stale_when_something_is_another(void **state)
     assert_non_null(mark_stale(&p, &p.subject, NOW_MS - MARK_FRESH_MS));
 }
 
+static void mark_contradicts_less_cpu_with_more_speed_of_the_same_processor(void **state)
+{
+    struct mark_probe half = sample();
+    struct mark_probe whole = sample();
+
+    (void)state;
+    (void)snprintf(half.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+    (void)snprintf(whole.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+    half.cpu_milli = 500;
+    whole.cpu_milli = 1000;
+    whole.found.gflops = 40;
+    half.found.gflops = 45; /* noise */
+    assert_false(mark_contradict(&half, &whole));
+    half.found.gflops = 47;
+    assert_true(mark_contradict(&half, &whole));
+    assert_true(mark_contradict(&whole, &half));
+    whole.subject.work[0] = 'f'; /* at other shapes */
+    assert_false(mark_contradict(&half, &whole));
+    whole = half;
+    whole.cpu_milli = 1000;
+    whole.found.gflops = 40;
+    whole.found.cpu_model[0] = 'x';
+    assert_false(mark_contradict(&half, &whole));
+}
+
 static void work_of(const char *text, const char *namespace, char out[static MARK_WORK_BYTES])
 {
     struct json *json = NULL;
@@ -384,6 +409,7 @@ int main(void)
         cmocka_unit_test(mark_writes_texts_of_any_length),
         cmocka_unit_test(mark_passes_over_an_annotation_that_makes_no_sense),
         cmocka_unit_test(mark_is_stale_when_something_is_another),
+        cmocka_unit_test(mark_contradicts_less_cpu_with_more_speed_of_the_same_processor),
         cmocka_unit_test(mark_work_tells_apart_what_is_measured),
         cmocka_unit_test(mark_digest_is_what_follows_the_name),
     };
