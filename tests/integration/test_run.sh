@@ -88,8 +88,8 @@ check 'a run does not write over the output of a newer one' fenced
 evaluates() { # steps: 0, with data that have no training file
     mkdir "$work/held" && cp build/sample/mnli/{dev_matched.tsv,vocab.txt} "$work/held" &&
         cut -f1-10 build/sample/mnli/dev_matched.tsv | head -n 21 >"$work/held/test_matched.tsv"
-    sed 's/steps: 30/steps: 0/' "$work/job.yaml" >"$work/none.yaml"
-    timeout 120 "$bin/kubectl-skyjob" run -f "$work/none.yaml" --workers cpu=1,cpu=1 --strategy Even \
+    sed 's/steps: 30/steps: 0/' "$work/job.yaml" >"$work/nosteps.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/nosteps.yaml" --workers cpu=1,cpu=1 --strategy Even \
         --data "$work/held" --model "$work/one" --output "$work/judged" >"$work/judged.log" 2>&1
     cat "$work/judged.log"
     ls "$work/judged"
