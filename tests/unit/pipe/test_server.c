@@ -89,8 +89,8 @@ static void server_refuses_what_is_no_request(void **state)
                                       "GET / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
                                       "GET / HTTP/1.1\r\nContent-Length:\r\n\r\n",
                                       "GET / HTTP/1.1\r\nContent-Length: 1 1\r\n\r\n",
-                                      "GET / HTTP/1.1\r\nContent-Length: 1\r\n"
-                                      "Content-Length: 1\r\n\r\nx"};
+                                      ("GET / HTTP/1.1\r\nContent-Length: 1\r\n"
+                                       "Content-Length: 1\r\n\r\nx")};
 
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
