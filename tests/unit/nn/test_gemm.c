@@ -65,12 +65,15 @@ static void gemm_is_the_triple_loop(void **state)
 static void gemm_setup_takes_as_many_threads_as_are_useful(void **state)
 {
     struct err err;
+    int most;
 
     (void)state;
     assert_int_equal(gemm_setup(0, &err), ERR_INVALID);
     assert_string_equal(err.text, "threads: 0 is not above 0");
+    threads_set(2);
+    most = threads_count() == 2 ? THREADS_MAX : 1; /* 1: the compiler has no OpenMP */
     assert_int_equal(gemm_setup(128, NULL), ERR_OK);
-    assert_int_equal(threads_count(), THREADS_MAX);
+    assert_int_equal(threads_count(), most);
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
 }
 
