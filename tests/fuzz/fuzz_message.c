@@ -74,7 +74,7 @@ static bool read_facts(const void *in, size_t n, void *out_bytes, size_t *out_n)
 
     if (message_facts_read(in, n, &f, NULL) != ERR_OK)
         return false;
-    MUST(f.total_steps >= 1 && f.steps_per_epoch >= 1);
+    MUST(f.total_steps >= 0 && f.steps_per_epoch >= 1 && f.last_seqs >= 1);
     MUST(f.n_splits >= 0 && f.n_splits <= MESSAGE_SPLITS_MAX);
     for (int i = 0; i < f.n_splits; i++)
         MUST(f.splits[i].n_batches >= 1 && f.splits[i].n_samples >= f.splits[i].n_batches);

@@ -8,6 +8,12 @@
 
 #define TEXT_MAX_BYTES ((size_t)1 << 20)
 
+/* A word without a default may be left out; what stands for that follows the last word. */
+static bool is_absent(const struct spec_field *f, const struct json *v)
+{
+    return !f->fallback && json_kind_of(v) != JSON_STRING;
+}
+
 /* The number that `json` has at this field's place, if it has one. */
 static void check_field(const struct spec_field *f, const struct json *json, const struct spec *s)
 {
@@ -34,7 +40,7 @@ static void check_field(const struct spec_field *f, const struct json *json, con
         MUST(*(const unsigned char *)place <= 1);
         break;
     case SPEC_ENUM:
-        MUST(whole >= 0 && f->words[whole]);
+        MUST(whole >= 0 && (f->words[whole] || is_absent(f, v)));
         break;
     case SPEC_WORD:
     case SPEC_TEXT:
@@ -97,7 +103,7 @@ static void check_progress(const char *text, size_t n)
 
     if (progress_parse(text, n, &p, NULL) != ERR_OK)
         return;
-    MUST(p.state <= PROGRESS_FAILED && p.cause <= PROGRESS_CAUSE_OTHER);
+    MUST(p.state <= PROGRESS_FAILED && p.cause <= PROGRESS_CAUSE_OUTPUT);
     MUST(p.n_stage_ms <= SPEC_STAGES_MAX && p.n_metrics <= PROGRESS_METRICS_MAX);
     MUST(progress_write(&p, &first, NULL) == ERR_OK);
     MUST(progress_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
