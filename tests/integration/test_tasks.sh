@@ -46,7 +46,9 @@ run() { # run JOB OUTPUT WORKERS
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/$1.yaml" --workers "$3" --strategy Even \
         --data "$(cat "$work/$1.folder")" --output "$work/$2" >"$work/$2.log" 2>&1
 }
-judged() { sed -n '/^trained/,$p' "$work/$1.log" | grep -E '^  [a-z]'; }
+judged() { # judged JOB: the figures in the last line of a run, each in a line
+    sed -n 's/^done: //p' "$work/$1.log" | sed 's/, /\n/g' | grep -E '^[a-zA-Z]+ (-?[0-9.]+|NaN)$' | sed 's/^/  /'
+}
 
 # The same losses, metrics and weights, to the last bit, on one worker and on 2, 3 and 5.
 cuts() { # cuts JOB
@@ -58,7 +60,7 @@ cuts() { # cuts JOB
         judged "$1-1"
         judged "$1-n"
         [ "$(weights_of "$work/$1-1")" = "$(weights_of "$work/$1-n")" ] || return 1
-        [ "$(judged "$1-1")" = "$(judged "$1-n")" ] || return 1
+        [ -n "$(judged "$1-1")" ] && [ "$(judged "$1-1")" = "$(judged "$1-n")" ] || return 1
         mv "$work/$1-n" "$work/$1-kept" 2>/dev/null || rm -rf "$work/$1-n"
     done
 }
