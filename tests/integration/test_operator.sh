@@ -374,22 +374,29 @@ $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  place
 judged() { field "$1" '{.status.progress.metrics}'; }
 probes_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-probe-"; } # pods
 marks() { kubectl "$1" nodes --overwrite "${@:2}" >/dev/null; }
-# What workers on this machine take says more of its other work than of what was measured.
-forget_doubts() { kubectl annotate nodes --all skyjob.dev/probe-contradicted- >/dev/null; }
+# What this machine's other work makes of measurements is not what the next checks are about: speeds
+# follow the nodes' CPU from now on, and no training has contradicted them.
+settle_marks() {
+    local node mark
+    for node in n1 n2 n3; do
+        mark=$(kubectl get node $node -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' | jq -c '.found.gflops = .cpuMilli') &&
+            kubectl annotate node $node --overwrite "skyjob.dev/probe=$mark" skyjob.dev/probe-contradicted- >/dev/null || return
+    done
+}
 measures_once() { # the next job believes what the first one left, until the node is another
-    forget_doubts
+    settle_marks
     job again "$stages3" && completes again && [ "$(probes_of again)" = 0 ] || return
     kubectl patch node n3 --subresource=status --type merge -p '{"status":{"allocatable":{"cpu":"400m"}}}' >/dev/null
-    forget_doubts
+    settle_marks
     job other "$stages3" && completes other && [ "$(probes_of other)" = 1 ] &&
         kubectl get node n3 -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' | grep '"for":{"cpuMilli":400,'
 }
 same_measured() { # speeds, lengths, pace and links from probes: the same plan, to the millisecond
     local file=$dir/measured.yaml
-    forget_doubts
+    settle_marks
     job alike "$stages3" && completes alike && [ "$(probes_of alike)" = 0 ] && kubectl get sj alike -o yaml >"$file" || return
     kubectl delete sj alike >/dev/null && until_true 20 no_pods
-    forget_doubts
+    settle_marks
     "$OUT/bin/kubectl-skyjob" plan -f "$file" -o json >"$dir/text" || return
     jq -r '.stages[].node, .predictedStepMs' "$dir/text"
     grep -E '^    (nodes|predictedStepMs): ' "$file"
