@@ -299,44 +299,41 @@ static void nodes_are_labelled_with_what_they_are_judged_by_next_time(void **sta
     world_free(w);
 }
 
-/* Half a core "faster" than a whole one: one of the two was busy. Measured for this job already,
- * they are used all the same, and the plan says so. */
+/* Half a core "faster" than a whole one: one of the two was busy when it was measured. */
+static void contradict(struct world *w)
+{
+    w->nodes[1].mark.gflops = 0;
+    w->nodes[1].mark.has_probe = true;
+    w->nodes[1].mark.probe = *measure_before(w);
+    w->nodes[1].mark.probe.subject.cpu_milli = w->nodes[1].cpu_milli;
+    w->nodes[1].mark.probe.subject.memory_bytes = w->nodes[1].memory_bytes;
+    w->nodes[1].mark.probe.cpu_milli = 1000;
+    w->nodes[1].mark.probe.found.gflops = 4;
+    for (int i = 0; i < 2; i++)
+        (void)snprintf(w->nodes[i].mark.probe.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+}
+
 static void nodes_that_contradict_each_other_are_measured_again_once(void **state)
 {
     struct world *w = world_new(NULL);
 
     (void)state;
     w->seen.created_ms = w->seen.now_ms - 500;
-    w->nodes[1].mark.gflops = 0;
-    w->nodes[1].mark.has_probe = true;
-    w->nodes[1].mark.probe = *measure_before(w);
-    w->nodes[1].mark.probe.subject.cpu_milli = w->nodes[1].cpu_milli;
-    w->nodes[1].mark.probe.subject.memory_bytes = w->nodes[1].memory_bytes;
-    w->nodes[1].mark.probe.cpu_milli = 1000;
-    w->nodes[1].mark.probe.found.gflops = 4;
-    for (int i = 0; i < 2; i++)
-        (void)snprintf(w->nodes[i].mark.probe.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+    contradict(w);
     (void)world_settle(w);
     assert_int_equal(w->seen.n_pods, 2);
     assert_false(w->seen.has_plan);
     world_free(w);
 }
 
+/* Measured for this job already: the plan carries a remark. */
 static void nodes_that_contradict_each_other_after_that_are_used(void **state)
 {
     struct world *w = world_new(NULL);
 
     (void)state;
     w->seen.created_ms = w->seen.now_ms - 5000; /* before measure_before() */
-    w->nodes[1].mark.gflops = 0;
-    w->nodes[1].mark.has_probe = true;
-    w->nodes[1].mark.probe = *measure_before(w);
-    w->nodes[1].mark.probe.subject.cpu_milli = w->nodes[1].cpu_milli;
-    w->nodes[1].mark.probe.subject.memory_bytes = w->nodes[1].memory_bytes;
-    w->nodes[1].mark.probe.cpu_milli = 1000;
-    w->nodes[1].mark.probe.found.gflops = 4;
-    for (int i = 0; i < 2; i++)
-        (void)snprintf(w->nodes[i].mark.probe.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+    contradict(w);
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
     assert_non_null(strstr(w->seen.plan.reason, "the one with less CPU was measured faster"));
