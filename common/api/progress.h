@@ -25,7 +25,7 @@ enum progress_state {
     PROGRESS_WAITING,  /* for the peer table and the neighbours */
     PROGRESS_TRAINING,
     PROGRESS_EVALUATING,
-    PROGRESS_SAVING, /* the training is complete; `error` says why writing is tried again */
+    PROGRESS_SAVING, /* the training is complete; `error` is why writing is retried */
     PROGRESS_DONE,
     PROGRESS_FAILED,
 };

@@ -79,7 +79,7 @@ static enum err_code find_fastest(struct partition_request *request, struct spec
     return rc == ERR_NOT_FOUND && !isinf(t->step_ms) ? ERR_OK : rc;
 }
 
-/* The try with the number of micro-batches that is usual for so many stages. */
+/* The try with the usual number of micro-batches for its number of stages. */
 static int usual_try(const struct tries *t, int n_stages)
 {
     double typical = n_stages > 1 ? PER_STAGE * n_stages : 1;

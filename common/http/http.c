@@ -20,7 +20,7 @@ struct http {
     uint64_t n_callbacks; /* ever; tells whether a poll had anything to do */
     _Atomic int64_t turned_ms;
     atomic_bool stops;
-    int64_t stop_ms; /* when calls end; 0: nobody has noticed yet */
+    int64_t stop_ms; /* when calls end; 0: not noticed yet */
     int depth;       /* of callbacks that run now; > 0: curl must not be entered */
 };
 

@@ -177,7 +177,7 @@ static void sort(const struct batch *step, int32_t *s, int n)
 
 int batch_first(int n, int m, int k)
 {
-    int more = n % m; /* the first so many have one more */
+    int more = n % m; /* the first `more` have one more */
 
     return k * (n / m) + (k < more ? k : more);
 }
