@@ -495,12 +495,12 @@ measured() { kubectl get node "$1" -o jsonpath='{.metadata.labels.skyjob\.dev/me
 fake_stages() { # under a free name, as the next attempt's, and as one that is 32 bits away
     local status stage='skyjob.dev/role: stage, skyjob.dev/stage'
     status=$(ended Failed 2 '{\"state\":\"Failed\",\"cause\":\"Config\",\"error\":\"fake\"}')
-    steps=400 job robbed "$stages3" && trains robbed || return
+    steps=700 job robbed "$stages3" || return
     fake robbed fake "$stage: '1', skyjob.dev/attempt: '1'" "$status" &&
         fake robbed robbed-r0-s1-a2 "$stage: '1', skyjob.dev/attempt: '2'" "$status" &&
         fake robbed robbed-r0-s0-a2147483647 "$stage: '0', skyjob.dev/attempt: '2147483647'" "$status" || return
     trains robbed 100 && [ "$(field robbed '{.status.attempt}')" = 1 ] || return
-    kubectl delete pod robbed-r0-s0-a1 --wait=false >/dev/null && until_true 30 attempt_is robbed 3 &&
+    kubectl delete pod robbed-r0-s0-a1 --wait=false >/dev/null && until_true 60 attempt_is robbed 3 &&
         has_event 'NameTaken: Pod robbed-r0-s1-a2 exists already' && completes robbed &&
         [ "$(field robbed '{.status.attempt} {.status.restarts}')" = '3 0' ]
 }
