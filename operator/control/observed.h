@@ -13,7 +13,7 @@
 #include "api/node.h"
 #include "api/plan.h"
 #include "api/progress.h"
-#include "control/status.h"
+#include "api/status.h"
 
 #define OBSERVED_PODS_MAX     (3 * SPEC_STAGES_MAX)
 #define OBSERVED_PLANS_MAX    16

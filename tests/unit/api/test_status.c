@@ -1,4 +1,4 @@
-#include "control/status.h"
+#include "api/status.h"
 
 #include <math.h>
 #include <setjmp.h>

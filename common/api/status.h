@@ -1,13 +1,13 @@
-/* control/status.h - the `status` of a SkyJob: as a struct, from JSON and back.
+/* api/status.h - the `status` of a SkyJob: as a struct, from JSON and back.
  *
  * The API server keeps it, so it is also the operator's memory: which attempt is the current one,
  * how many failed, when the next may start. status_write() is a function of the struct alone, so
  * two statuses are equal when their texts are. Times are wall clock in ms, 0 is "not set"; they are
  * kept in whole seconds, as Kubernetes does.
- * Layer: control (may use balance, api, base). Threads: any; pure.
+ * Layer: api (may use base). Threads: any; pure.
  */
-#ifndef CONTROL_STATUS_H
-#define CONTROL_STATUS_H
+#ifndef API_STATUS_H
+#define API_STATUS_H
 
 #include "api/names.h"
 #include "api/node.h"
