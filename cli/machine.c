@@ -176,8 +176,8 @@ static enum err_code read_result(struct machine *m, int i, const struct child *c
     file_in(folder, child->exit_code == 0 ? "probe" : "probe-log", i, path);
     rc = file_read(path, &text, err);
     if (rc == ERR_OK && child->exit_code != 0)
-        rc = err_set(err, child->exit_code == 2 ? ERR_INVALID : ERR_IO, "exit code %d: %.300s",
-                     child->exit_code, buf_text(&text));
+        rc = err_set(err, child->exit_code == EXIT_CONFIG ? ERR_INVALID : ERR_IO,
+                     "exit code %d: %.300s", child->exit_code, buf_text(&text));
     if (rc == ERR_OK)
         rc = node_probe_read(buf_text(&text), &m->probes[i], err);
     buf_deinit(&text);

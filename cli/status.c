@@ -13,7 +13,7 @@
 
 #define LOOK_MS 1000
 
-static const struct kube_resource skyjobs = {NAMES_GROUP, NAMES_VERSION, "skyjobs", true};
+static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
 
 static const struct option options[] = {
     {"namespace", required_argument, NULL, 'n'},

@@ -10,8 +10,6 @@
 #include "kube/client.h"
 #include "run/loop.h"
 
-#define EXIT_USAGE 2
-
 struct options {
     const char *kubeconfig;
     const char *context;
@@ -128,10 +126,10 @@ static bool take_option(int c, struct options *o)
         return set_log_level(optarg) || complain("--log-level: not a level: ", optarg);
     case 'v':
         (void)puts(SKYJOB_VERSION);
-        exit(EXIT_SUCCESS);
+        exit(EXIT_DONE);
     case 'h':
         print_usage(stdout);
-        exit(EXIT_SUCCESS);
+        exit(EXIT_DONE);
     default:
         return complain("unknown option", "");
     }
@@ -204,7 +202,7 @@ int main(int argc, char **argv)
     enum err_code rc;
 
     if (!read_options(argc, argv, &o))
-        return EXIT_USAGE;
+        return EXIT_CONFIG;
     rc = kube_config_load(o.kubeconfig, o.context, &config, &err);
     if (rc == ERR_OK)
         rc = http_new(&http, &err);
@@ -219,5 +217,5 @@ int main(int argc, char **argv)
     kube_client_free(client);
     http_free(http);
     kube_config_deinit(&config);
-    return rc == ERR_OK ? EXIT_SUCCESS : EXIT_FAILURE;
+    return rc == ERR_OK ? EXIT_DONE : EXIT_FAILED;
 }

@@ -224,7 +224,7 @@ static int run_stage(struct arguments *a)
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
         (void)fputs(usage, stderr);
-        return WORKER_EXIT_CONFIG;
+        return EXIT_CONFIG;
     }
     return worker_run(&a->stage);
 }
@@ -319,9 +319,7 @@ static int print_probe(struct arguments *a)
         (void)fclose(log);
     }
     buf_deinit(&text);
-    return rc == ERR_OK        ? WORKER_EXIT_DONE
-           : rc == ERR_INVALID ? WORKER_EXIT_CONFIG
-                               : WORKER_EXIT_FAILED;
+    return rc == ERR_OK ? EXIT_DONE : rc == ERR_INVALID ? EXIT_CONFIG : EXIT_FAILED;
 }
 
 static enum err_code build_vocab(const struct arguments *a, struct err *err)
@@ -355,13 +353,13 @@ static int run_vocab(const struct arguments *a)
 
     if (a->vocab_size == 0 || !a->out_path || a->n_texts == 0) {
         (void)fputs(usage, stderr);
-        return WORKER_EXIT_CONFIG;
+        return EXIT_CONFIG;
     }
     rc = build_vocab(a, &err);
     if (rc == ERR_OK)
-        return WORKER_EXIT_DONE;
+        return EXIT_DONE;
     (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
-    return rc == ERR_IO || rc == ERR_NO_MEMORY ? WORKER_EXIT_FAILED : WORKER_EXIT_CONFIG;
+    return rc == ERR_IO || rc == ERR_NO_MEMORY ? EXIT_FAILED : EXIT_CONFIG;
 }
 
 static int run_import(const struct arguments *a)
@@ -372,17 +370,17 @@ static int run_import(const struct arguments *a)
 
     if (!a->from_dir || !a->out_path) {
         (void)fputs(usage, stderr);
-        return WORKER_EXIT_CONFIG;
+        return EXIT_CONFIG;
     }
     rc = import_folder(a->from_dir, a->out_path, &r, &err);
     if (rc != ERR_OK) {
         (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
-        return err_is_transient(rc) ? WORKER_EXIT_FAILED : WORKER_EXIT_CONFIG;
+        return err_is_transient(rc) ? EXIT_FAILED : EXIT_CONFIG;
     }
     (void)printf("%s: %d layers of %d, %d words, %s, %d tensors%s\n", a->out_path, r.model.layers,
                  r.model.hidden, r.model.vocab, r.is_cased ? "cased" : "uncased", r.n_tensors,
                  r.is_headless ? ", no head" : "");
-    return WORKER_EXIT_DONE;
+    return EXIT_DONE;
 }
 
 int main(int argc, char **argv)
@@ -392,7 +390,7 @@ int main(int argc, char **argv)
     catch_stops();
     if (argc > 1 && strcmp(argv[1], "version") == 0) {
         (void)printf("skyjob-worker %s\n", SKYJOB_VERSION);
-        return WORKER_EXIT_DONE;
+        return EXIT_DONE;
     }
     start_with_right_settings(argv);
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
@@ -406,5 +404,5 @@ int main(int argc, char **argv)
             return run_import(&a);
     }
     (void)fputs(usage, stderr);
-    return WORKER_EXIT_CONFIG;
+    return EXIT_CONFIG;
 }

@@ -9,6 +9,7 @@
 
 #define NAMES_GROUP   "skyjob.dev"
 #define NAMES_VERSION "v1alpha1"
+#define NAMES_SKYJOBS NAMES_GROUP, NAMES_VERSION, "skyjobs" /* as a kube_resource has it */
 #define NAMES_JOB_MAX 40
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
 

@@ -15,6 +15,11 @@
 
 #define ERR_TEXT_BYTES 400
 
+/* Exit codes of all our programs; a Job or a script decides by them whether to try again. */
+#define EXIT_DONE   0
+#define EXIT_FAILED 1 /* trying again may help */
+#define EXIT_CONFIG 2 /* wrong usage or configuration: trying again is useless */
+
 #define ERR_CODES(X)                                                                               \
     X(OK, "no error")                                                                              \
     X(INVALID, "the document or argument is wrong")                                                \

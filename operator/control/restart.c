@@ -5,7 +5,6 @@
 #include "control/parts.h"
 
 #define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
-#define EXIT_CONFIG           2
 #define MEMORY_PERCENT_MAX    1000
 #define RESTARTS_IN_A_ROW_MAX 1000 /* the pause has long stopped growing */
 

@@ -10,7 +10,7 @@
 #include "run/parse.h"
 #include "run/secret.h"
 
-const struct kube_resource apply_skyjobs = {NAMES_GROUP, NAMES_VERSION, "skyjobs", true};
+const struct kube_resource apply_skyjobs = {NAMES_SKYJOBS, true};
 
 /* --- events --- */
 

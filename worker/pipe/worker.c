@@ -387,14 +387,12 @@ int worker_run(const struct worker_params *params)
     int code;
 
     if (!w)
-        return WORKER_EXIT_FAILED;
+        return EXIT_FAILED;
     w->params = params;
     board_init(&w->board);
     rc = live(w, &err);
     report(w, rc, &err);
-    code = rc == ERR_OK                        ? WORKER_EXIT_DONE
-           : w->cause == PROGRESS_CAUSE_CONFIG ? WORKER_EXIT_CONFIG
-                                               : WORKER_EXIT_FAILED;
+    code = rc == ERR_OK ? EXIT_DONE : w->cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG : EXIT_FAILED;
     link_abort(w->link, err.text); /* NULL after a success */
     control_close(w->control);
     server_close(w->health);

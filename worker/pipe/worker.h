@@ -10,10 +10,6 @@
 
 #include "base/err.h"
 
-#define WORKER_EXIT_DONE   0
-#define WORKER_EXIT_FAILED 1 /* trying again is useful */
-#define WORKER_EXIT_CONFIG 2 /* the same job can never work */
-
 struct worker_params {
     const char *plan_path;
     int stage;
@@ -31,7 +27,7 @@ struct worker_params {
     const char *history_path;     /* NULL: only beside the weights */
 };
 
-/* Run to the end and return the exit code. */
+/* Run to the end and return the exit code, see base/err.h. */
 int worker_run(const struct worker_params *params);
 
 #endif

@@ -138,7 +138,7 @@ static void worker_leaves_the_model_in_the_output(void **state)
     struct stat st;
 
     (void)state;
-    assert_int_equal(run_worker(in_folder("data"), in_folder("model"), &end), WORKER_EXIT_DONE);
+    assert_int_equal(run_worker(in_folder("data"), in_folder("model"), &end), EXIT_DONE);
     assert_int_equal(end.state, PROGRESS_DONE);
     assert_int_equal(stat(in_folder("model/model.safetensors"), &st), 0);
     assert_int_equal(stat(in_folder("model/config.json"), &st), 0);
@@ -151,7 +151,7 @@ static void worker_refuses_an_output_that_cannot_be_written_before_it_trains(voi
 
     (void)state;
     write_text("file", "no folder");
-    assert_int_equal(run_worker(in_folder("data"), in_folder("file"), &end), WORKER_EXIT_CONFIG);
+    assert_int_equal(run_worker(in_folder("data"), in_folder("file"), &end), EXIT_CONFIG);
     assert_int_equal(end.cause, PROGRESS_CAUSE_CONFIG);
     assert_int_equal(end.step, 0);
     assert_non_null(strstr(end.error, "/file cannot be written"));
@@ -163,8 +163,7 @@ static void worker_that_fails_before_it_saves_leaves_no_folder(void **state)
 
     (void)state;
     assert_int_equal(mkdir(in_folder("nothing"), 0755), 0);
-    assert_int_equal(run_worker(in_folder("nothing"), in_folder("unused"), &end),
-                     WORKER_EXIT_FAILED);
+    assert_int_equal(run_worker(in_folder("nothing"), in_folder("unused"), &end), EXIT_FAILED);
     assert_int_equal(end.cause, PROGRESS_CAUSE_DATA_MISSING);
     assert_int_equal(count_aside(in_folder("unused")), 0);
 }
