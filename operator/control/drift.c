@@ -1,4 +1,5 @@
-/* What the workers measure against what the plan says. */
+/* Measured times of the stages against those that the plan predicted. */
+#include <math.h>
 #include <stdio.h>
 
 #include "base/text.h"
@@ -18,12 +19,27 @@ static bool is_far(double measured_ms, double predicted_ms)
     return ratio > 1 + DRIFT_SHARE || ratio < 1 - DRIFT_SHARE;
 }
 
-static bool is_off(const struct status_stage *s)
+/* Far from the plan, and by enough of the step that a better plan would gain something. */
+static bool is_off(const struct status *s, const struct status_stage *stage, int n_microbatches)
 {
-    return s->measured_ms > 0 && s->predicted_ms > 0 && is_far(s->measured_ms, s->predicted_ms);
+    double step_ms = fmax(s->progress.step_ms, s->placement.predicted_step_ms);
+    double off_ms = n_microbatches * fabs(stage->measured_ms - stage->predicted_ms);
+
+    return stage->measured_ms > 0 && stage->predicted_ms > 0 &&
+           is_far(stage->measured_ms, stage->predicted_ms) && off_ms >= DRIFT_STEP_SHARE * step_ms;
 }
 
-/* Nodes are everybody's: what a job's own image computes says nothing about them. */
+/* How long the stage has been off is counted in time spent on steps: neither an evaluation nor a
+ * clock that is set makes it longer. */
+static bool has_lasted(const struct status_stage *s, const struct progress *now)
+{
+    int64_t n_steps = now->step - s->off_since_step;
+
+    return s->off_since_step > 0 && n_steps >= DRIFT_STEPS &&
+           (double)n_steps * now->step_ms >= DRIFT_MS;
+}
+
+/* Nodes are shared: what a job's own image computes is no measure of them. */
 static bool is_own_image(const struct round *r)
 {
     return r->seen->plan.spec.worker.image[0] != '\0';
@@ -48,17 +64,18 @@ static void report(struct round *r, int stage)
     char text[STATUS_MESSAGE_BYTES];
 
     (void)snprintf(text, sizeof text,
-                   "Stage %d (%s) on node %.100s has taken %.1f ms per micro-batch for the last %d "
-                   "steps or more; the plan predicted %.1f ms. %s%s",
-                   stage, s->units, s->node, s->measured_ms, DRIFT_STEPS, s->predicted_ms,
-                   is_slower ? "Something else may be using it: the other stages wait."
-                             : "It may have been busy when it was measured, and can do more than "
-                               "the plan gives it.",
-                   is_own_image(r) ? "" : " What was measured there does not count any more.");
+                   "Stage %d (%s) on node %.100s has taken %.1f ms per micro-batch for the last "
+                   "%lld steps; the plan predicted %.1f ms. %s%s",
+                   stage, s->units, s->node, s->measured_ms,
+                   (long long)(r->out->status.progress.step - s->off_since_step), s->predicted_ms,
+                   is_slower ? "Another program may be using the node: the other stages wait."
+                             : "The node may have been busy when it was measured, and can do more "
+                               "than the plan gives it.",
+                   is_own_image(r) ? "" : " The next plan measures the node again.");
     round_event(r, true, is_slower ? "StageSlower" : "StageFaster", text);
 }
 
-/* Of the mean step since the start; a step is not worth a sentence before there are some. */
+/* The first steps are not typical, so they are not compared. */
 void drift_say(const struct status *s, char *text, size_t bytes)
 {
     double planned_ms = s->placement.predicted_step_ms;
@@ -80,12 +97,11 @@ void drift_watch(struct round *r, const struct progress *from)
         struct status_stage *s = &status->stages[i];
 
         s->busy_percent = busy_percent(s->measured_ms, n_microbatches, from->step_ms);
-        if (!is_off(s))
+        if (!is_off(status, s, n_microbatches))
             s->off_since_step = 0;
         else if (s->off_since_step == 0)
             s->off_since_step = from->step;
-        if (s->off_since_step == 0 || from->step - s->off_since_step < DRIFT_STEPS ||
-            s->is_off_told)
+        if (s->is_off_told || !has_lasted(s, from))
             continue;
         s->is_off_told = true;
         report(r, i);

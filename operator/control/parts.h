@@ -90,13 +90,16 @@ bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
  * to others, and all is tried again after a pause. */
 int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod);
 
-/* drift.c: what the workers measure against what the plan says. Fills in how busy every stage is,
- * and tells of one whose time has been off the plan for DRIFT_STEPS, once an attempt. */
-/* Such a stage's node has been measured wrong, or is used by something else: it is doubted. */
-#define DRIFT_SHARE 0.25
-#define DRIFT_STEPS 20
+/* drift.c: what the workers measure against what the plan predicted. Fills in how busy every stage
+ * is, and reports, once per attempt, a stage whose time differs from the plan by more than
+ * DRIFT_SHARE and by at least DRIFT_STEP_SHARE of the step, for DRIFT_STEPS steps that took
+ * DRIFT_MS. Its node was measured wrong or is used by another program, so its figure is doubted. */
+#define DRIFT_SHARE      0.25
+#define DRIFT_STEP_SHARE 0.05
+#define DRIFT_STEPS      20
+#define DRIFT_MS         10000
 void drift_watch(struct round *r, const struct progress *from);
-/* Append a sentence when steps take another time than the plan predicted, longer or shorter. */
+/* Append a sentence when steps take longer or shorter than the plan predicted. */
 void drift_say(const struct status *s, char *text, size_t bytes);
 
 /* restart.c: what the end of a pod means. */

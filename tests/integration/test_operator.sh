@@ -162,7 +162,7 @@ same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to
 }
 off_the_plan() { # what the nodes declare has nothing to do with what they can
     kubectl label node n1 n2 n3 skyjob.dev/gflops=3 --overwrite >/dev/null
-    steps=4000 job drifts "$stages3" && until_true 40 has_event 'Stage[SF][a-z]*: Stage [0-2] (.*) on node n[1-3] has taken'
+    steps=8000 job drifts "$stages3" && until_true 60 has_event 'Stage[SF][a-z]*: Stage [0-2] (.*) on node n[1-3] has taken'
     local rc=$?
     kubectl label node n1 skyjob.dev/gflops=80 --overwrite >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 --overwrite >/dev/null &&
         kubectl label node n3 skyjob.dev/gflops=20 --overwrite >/dev/null

@@ -483,20 +483,38 @@ static void decide_counts_a_trainer_that_hangs(void **state)
     world_free(w);
 }
 
-/* The head says so much of stage 1, at this step; the others take what was predicted. */
+#define ROUND_STEP_MS 500.0 /* DRIFT_STEPS of them take DRIFT_MS */
+
+/* As planned: `n_microbatches` of 100 ms per stage; in ROUND_STEP_MS. */
+static void plan_round_figures(struct world *w)
+{
+    struct plan *plan = &w->seen.plan;
+
+    plan->spec.training.micro_batches = 4;
+    plan->predicted_step_ms = ROUND_STEP_MS;
+    for (int s = 0; s < plan->n_stages; s++)
+        plan->stages[s].predicted_ms = 100;
+}
+
+/* At this step stage 1 has taken `share` of what was predicted, the others all of it. */
 static void measured(struct world *w, int64_t step, double share)
 {
     struct progress *head = &w->seen.head;
 
     head->step = step;
-    head->step_ms = 0;
     head->n_stage_ms = w->seen.plan.n_stages;
-    for (int s = 0; s < head->n_stage_ms; s++) {
+    for (int s = 0; s < head->n_stage_ms; s++)
         head->stage_ms[s] = w->seen.plan.stages[s].predicted_ms * (s == 1 ? share : 1);
-        head->step_ms += 4 * head->stage_ms[s];
-    }
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
+}
+
+/* A job in training whose steps take as long as planned. */
+static void stepped_as_planned(struct world *w)
+{
+    stepped(w);
+    plan_round_figures(w);
+    w->seen.head.step_ms = ROUND_STEP_MS;
 }
 
 static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
@@ -510,7 +528,7 @@ static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world *w = world_new(NULL);
 
-        stepped(w);
+        stepped_as_planned(w);
         measured(w, 7, cases[i].share);
         assert_int_equal(w->seen.status.stages[1].off_since_step, 7);
         assert_int_equal(w->seen.status.stages[0].off_since_step, 0);
@@ -531,6 +549,43 @@ static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
     }
 }
 
+/* Whether a stage that takes twice as long as planned from step 7 to 27 is reported. */
+static bool is_reported(double stage_ms, double step_ms)
+{
+    struct world *w = world_new(NULL);
+    bool has_event;
+
+    stepped_as_planned(w);
+    w->seen.plan.stages[1].predicted_ms = stage_ms;
+    w->seen.head.step_ms = step_ms;
+    measured(w, 7, 2);
+    measured(w, 27, 2);
+    has_event = world_has_event(w, "StageSlower");
+    assert_int_equal(world_count(w, ACTION_DOUBT_NODE), has_event ? 1 : 0);
+    world_free(w);
+    return has_event;
+}
+
+static void decide_judges_no_stage_by_steps_of_a_moment(void **state)
+{
+    (void)state;
+    assert_false(is_reported(100, 1)); /* 20 ms of training in all */
+    assert_false(is_reported(100, DRIFT_MS / DRIFT_STEPS - 1));
+    assert_true(is_reported(100, DRIFT_MS / DRIFT_STEPS));
+}
+
+/* As a stage that holds nothing but the head of a small model. */
+static void decide_ignores_a_stage_too_short_to_matter(void **state)
+{
+    double least_ms = DRIFT_STEP_SHARE * ROUND_STEP_MS / 4;
+
+    (void)state;
+    assert_false(is_reported(0.05, ROUND_STEP_MS));
+    assert_false(is_reported(0.9 * least_ms, ROUND_STEP_MS));
+    assert_true(is_reported(1.1 * least_ms, ROUND_STEP_MS));
+    assert_false(is_reported(1.1 * least_ms, 2 * ROUND_STEP_MS)); /* of the step as it is */
+}
+
 /* Its image may compute whatever it likes. */
 static void decide_doubts_no_node_for_an_image_of_the_jobs_own(void **state)
 {
@@ -538,7 +593,7 @@ static void decide_doubts_no_node_for_an_image_of_the_jobs_own(void **state)
                                 "\"sample\":\"MNLI\"}},\"worker\":{\"image\":\"mine:1\"}}");
 
     (void)state;
-    stepped(w);
+    stepped_as_planned(w);
     measured(w, 7, 2);
     measured(w, 27, 2);
     assert_int_equal(world_count(w, ACTION_EVENT), 1);
@@ -558,7 +613,7 @@ static void decide_says_when_a_step_is_not_what_the_plan_predicted(void **state)
         struct world *w = world_new(NULL);
         struct progress *head = &w->seen.head;
 
-        stepped(w);
+        stepped_as_planned(w);
         measured(w, 20, 1);
         head->step++;
         head->step_ms = cases[i].share * w->seen.plan.predicted_step_ms;
@@ -575,7 +630,7 @@ static void decide_forgets_what_was_off_for_a_moment(void **state)
     struct world *w = world_new(NULL);
 
     (void)state;
-    stepped(w);
+    stepped_as_planned(w);
     measured(w, 7, 3);
     measured(w, 20, 1.2);
     assert_int_equal(w->seen.status.stages[1].off_since_step, 0);
@@ -590,7 +645,7 @@ static void decide_tells_again_of_another_attempt(void **state)
     struct world *w = world_new(NULL);
 
     (void)state;
-    stepped(w);
+    stepped_as_planned(w);
     measured(w, 7, 2);
     measured(w, 27, 2);
     assert_true(w->seen.status.stages[1].is_off_told);
@@ -608,7 +663,7 @@ static void decide_shows_how_busy_every_stage_is(void **state)
     const struct status *s = &w->seen.status;
 
     (void)state;
-    stepped(w);
+    stepped_as_planned(w);
     measured(w, 7, 1);
     w->seen.head.step_ms = 2 * w->seen.plan.spec.training.micro_batches * s->stages[1].measured_ms;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
@@ -690,6 +745,8 @@ int main(void)
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_an_attempt),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),
+        cmocka_unit_test(decide_judges_no_stage_by_steps_of_a_moment),
+        cmocka_unit_test(decide_ignores_a_stage_too_short_to_matter),
         cmocka_unit_test(decide_doubts_no_node_for_an_image_of_the_jobs_own),
         cmocka_unit_test(decide_says_when_a_step_is_not_what_the_plan_predicted),
         cmocka_unit_test(decide_forgets_what_was_off_for_a_moment),
