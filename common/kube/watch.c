@@ -5,8 +5,8 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "kube/backoff.h"
 #include "kube/framer.h"
 #include "kube/known.h"
 #include "kube/page.h"
@@ -16,6 +16,8 @@
 #define POSITION_BYTES  6144 /* of a continue token */
 #define VERSION_BYTES   128
 #define PAGE_MS         60000
+#define RETRY_MS        800    /* then doubled, plus up to as much again by chance ... */
+#define RETRY_MAX_MS    30000  /* ... but never more than this */
 #define WATCH_SHORT_MS  1000   /* one that ends sooner without an event has failed */
 #define WATCH_CALM_MS   120000 /* one that lasts longer wipes out the failures before */
 #define ACCEPT_METADATA "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -140,7 +142,9 @@ static void back_off(struct kube_watch *w, const struct err *err)
     w->n_failures++;
     w->counts.n_failures++;
     /* An expired version is no outage: listing again helps, waiting does not. */
-    wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, random_bits());
+    wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, RETRY_MS, RETRY_MAX_MS);
+    wait_ms += wait_ms * (random_bits() % 1024) / 1024; /* clients must not return in step */
+    wait_ms = wait_ms < RETRY_MAX_MS ? wait_ms : RETRY_MAX_MS;
     if (wait_ms < quiet_ms)
         wait_ms = quiet_ms;
     w->retry_ms = clock_now_ms() + wait_ms;

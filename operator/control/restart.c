@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "control/parts.h"
 
 #define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
@@ -233,17 +234,6 @@ void restart_next(struct round *r, const char *reason, const char *text, int64_t
     round_again(r, 0);
 }
 
-static int64_t backoff_ms(int n_restarts)
-{
-    int64_t ms = DECIDE_BACKOFF_MS;
-
-    if (n_restarts < 1)
-        return 0;
-    for (int i = 1; i < n_restarts && ms < DECIDE_BACKOFF_MAX_MS; i++)
-        ms *= 2;
-    return ms < DECIDE_BACKOFF_MAX_MS ? ms : DECIDE_BACKOFF_MAX_MS;
-}
-
 /* Every cause of a restart takes part in the same row: a job that is restarted again and again
  * must not keep the cluster busy, whether or not that is its own fault. */
 static int64_t next_pause_ms(struct round *r, bool is_first_free)
@@ -255,7 +245,8 @@ static int64_t next_pause_ms(struct round *r, bool is_first_free)
         s->restarts_in_a_row = 0;
     if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
         s->restarts_in_a_row++;
-    return backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0));
+    return backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0), DECIDE_BACKOFF_MS,
+                      DECIDE_BACKOFF_MAX_MS);
 }
 
 void restart_pause(struct round *r)

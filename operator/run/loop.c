@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "kube/event.h"
@@ -268,15 +269,6 @@ void loop_free(struct loop *l)
 
 /* --- one job --- */
 
-static int64_t retry_ms(const struct store_job *job)
-{
-    int64_t ms = RETRY_MS;
-
-    for (int i = 1; job && i < job->n_failures && ms < RETRY_MAX_MS; i++)
-        ms *= 2;
-    return ms < RETRY_MAX_MS ? ms : RETRY_MAX_MS;
-}
-
 /* Observe, decide, act. Returns when to look again in *out_again_ms, -1 for not by itself. */
 static enum err_code reconcile_parsed(struct loop *l, const char *key, struct json *spec,
                                       int64_t *out_again_ms, struct err *err)
@@ -312,6 +304,7 @@ static void reconcile(struct loop *l, const char *key)
     struct store_job *job = store_find_job(&l->store, key);
     struct json *spec = NULL;
     int64_t again_ms = -1;
+    int64_t retry_ms = RETRY_MS;
     struct err err = {0};
     enum err_code rc;
 
@@ -332,11 +325,11 @@ static void reconcile(struct loop *l, const char *key)
     }
     l->n_errors++;
     if (job)
-        job->n_failures++;
+        retry_ms = backoff_ms(++job->n_failures, RETRY_MS, RETRY_MAX_MS);
     /* A conflict is how two writers notice each other: the watch brings the other's version. */
-    LOG(rc == ERR_CONFLICT ? LOG_INFO : LOG_WARN, "will look again", LOG_S("job", key),
-        LOG_S("error", err.text), LOG_I("wait_ms", retry_ms(job)));
-    look_at(l, key, retry_ms(job));
+    LOG(rc == ERR_CONFLICT ? LOG_INFO : LOG_WARN, "reconcile failed, retrying", LOG_S("job", key),
+        LOG_S("error", err.text), LOG_I("wait_ms", retry_ms));
+    look_at(l, key, retry_ms);
 }
 
 /* However many jobs wait for nodes, a third of the time is theirs at most: those that run come

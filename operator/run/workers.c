@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/tour.h"
@@ -126,8 +127,6 @@ static int64_t wait_ms(const struct workers *w, const struct store_own *own)
 /* A refusal is an answer, too; silence and nonsense are not. */
 static void note_answer(struct store_own *own, enum err_code code)
 {
-    int64_t pause_ms = WORKERS_RETRY_MS;
-
     if (code == ERR_OK || code == ERR_CONFLICT || code == ERR_INVALID || code == ERR_DENIED) {
         own->n_unanswered = 0;
         own->silent_since_ms = 0;
@@ -136,10 +135,8 @@ static void note_answer(struct store_own *own, enum err_code code)
     }
     if (own->n_unanswered++ == 0 || own->silent_since_ms == 0)
         own->silent_since_ms = clock_now_ms();
-    for (int i = 1; i < own->n_unanswered && pause_ms < WORKERS_RETRY_MAX_MS; i++)
-        pause_ms *= 2;
     own->call_after_ms =
-        clock_now_ms() + (pause_ms < WORKERS_RETRY_MAX_MS ? pause_ms : WORKERS_RETRY_MAX_MS);
+        clock_now_ms() + backoff_ms(own->n_unanswered, WORKERS_RETRY_MS, WORKERS_RETRY_MAX_MS);
 }
 
 /* --- the peer table --- */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "data/export.h"
@@ -69,7 +70,7 @@ static void show(struct train *t, const char *why)
     board_set_progress(t->board, &t->progress);
 }
 
-static void pause_for(int ms)
+static void pause_for(int64_t ms)
 {
     struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
 
@@ -83,16 +84,17 @@ static enum err_code keep_trying(const struct save_params *p,
                                  struct err *err)
 {
     int64_t end_ms = clock_now_ms() + p->patience_ms;
-    int pause_ms = PAUSE_MIN_MS;
+    int n_failures = 0;
     struct err why = {.text = ""};
     enum err_code rc;
 
     while ((rc = try_once(p, &why)) != ERR_OK) {
+        int64_t pause_ms = backoff_ms(++n_failures, PAUSE_MIN_MS, PAUSE_MAX_MS);
+
         if (rc == ERR_CONFLICT || rc == ERR_INVALID || clock_now_ms() + pause_ms > end_ms)
             return err_set(err, rc, "%s", why.text);
         show(p->train, why.text);
         pause_for(pause_ms);
-        pause_ms = 2 * pause_ms < PAUSE_MAX_MS ? 2 * pause_ms : PAUSE_MAX_MS;
     }
     show(p->train, NULL);
     return ERR_OK;
