@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "api/progress.h"
-#include "balance/partition.h"
+#include "balance/request.h"
 #include "base/json.h"
 
 #define SHOW_SUMMARY_BYTES 1024

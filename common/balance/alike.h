@@ -11,7 +11,7 @@
 #ifndef BALANCE_ALIKE_H
 #define BALANCE_ALIKE_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 struct kinds {
     int n;

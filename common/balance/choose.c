@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "balance/leftout.h"
+#include "balance/partition.h"
 
 #define PER_STAGE 4 /* micro-batches: the pipeline is then idle for a fifth of the time at most */
 #define LONGER    (1 + 1e-9)

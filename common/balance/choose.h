@@ -8,7 +8,7 @@
 #ifndef BALANCE_CHOOSE_H
 #define BALANCE_CHOOSE_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 #define CHOOSE_MICRO_MAX 1024 /* as spec.training.microBatches */
 #define CHOOSE_TRIES     16   /* divisors of the batch size that are planned with */

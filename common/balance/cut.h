@@ -8,7 +8,7 @@
 #define BALANCE_CUT_H
 
 #include "balance/alike.h"
-#include "balance/partition.h"
+#include "balance/request.h"
 
 struct cut_problem {
     int n_units;

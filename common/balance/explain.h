@@ -6,7 +6,7 @@
 #define BALANCE_EXPLAIN_H
 
 #include "api/plan.h"
-#include "balance/partition.h"
+#include "balance/request.h"
 
 /* The stage behind which an edge takes longer than every stage, so that its link sets the pace; -1
  * when none does. */

@@ -20,7 +20,7 @@
 #ifndef BALANCE_FILL_H
 #define BALANCE_FILL_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 /* Milliseconds of a micro-batch, had every node of the request its share. */
 double fill_balanced_ms(const struct partition_request *r, double flops);

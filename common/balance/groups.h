@@ -9,7 +9,7 @@
 #ifndef BALANCE_GROUPS_H
 #define BALANCE_GROUPS_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 #define GROUPS_SCALES_MAX 2
 

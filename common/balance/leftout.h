@@ -5,7 +5,7 @@
 #ifndef BALANCE_LEFTOUT_H
 #define BALANCE_LEFTOUT_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 /* List the nodes that no stage of `p` is on; its stages and predicted_step_ms must be set. For a
  * node that would fit, the reason names the step time with it in its best place between the

@@ -5,7 +5,7 @@
 #ifndef BALANCE_MANUAL_H
 #define BALANCE_MANUAL_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 /* Which of the request's nodes each of spec.placement.stages runs on, to out_nodes
  * [spec.placement.stages.n]: the one it names, or the fastest that nobody names and whose memory

@@ -6,6 +6,7 @@
 #include "balance/bound.h"
 #include "balance/chain.h"
 #include "balance/order.h"
+#include "balance/partition.h"
 #include "balance/subsets.h"
 
 #define QUICK_WORK     5e4                        /* up to which all is tried at once */

@@ -27,58 +27,9 @@
 #ifndef BALANCE_PARTITION_H
 #define BALANCE_PARTITION_H
 
-#include "api/node.h"
-#include "api/spec.h"
-#include "balance/cost.h"
+#include "balance/request.h"
 
-#define PARTITION_EXACT_WORK     1e6 /* states times choices of one search, see subsets.c */
-#define PARTITION_REASON_BYTES   160
-#define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
-#define PARTITION_CANDIDATES_MAX 64 /* nodes that are looked at; the most promising ones */
-
-struct partition_request {
-    const struct spec *spec; /* model, training, placement */
-    const struct node *nodes;
-    int n_nodes;
-    struct cost_link link;         /* COST_LINK_DEFAULT when nobody measured */
-    const struct cost_link *links; /* [n_nodes][n_nodes], symmetrical; NULL: every pair is `link` */
-};
-
-/* Between two nodes of the request. */
-static inline const struct cost_link *partition_link(const struct partition_request *r, int a,
-                                                     int b)
-{
-    return r->links ? &r->links[(size_t)a * (size_t)r->n_nodes + (size_t)b] : &r->link;
-}
-
-struct placement_stage {
-    int node; /* index into the request's nodes */
-    int first_unit;
-    int n_units;
-    double predicted_ms;  /* forward and backward of one micro-batch, with its share of updates */
-    int64_t memory_bytes; /* that the stage needs */
-    double edge_ms;       /* to the next stage, one micro-batch one way; 0 behind the last */
-};
-
-struct placement_left_out {
-    int node;
-    char reason[PARTITION_REASON_BYTES];
-};
-
-struct placement {
-    enum spec_strategy strategy;
-    int micro_batches; /* the spec's, or chosen where that is 0 */
-    int n_stages;
-    struct placement_stage stages[SPEC_STAGES_MAX];
-    double predicted_step_ms;
-    double bound_ms;     /* no plan can be faster; equal to predicted_step_ms when it was exact, and
-                          * neither nodes nor micro-batches were saved (balance/choose.h) */
-    int bottleneck;      /* stage that takes longest */
-    double even_step_ms; /* what Even is predicted to take; negative when it does not fit */
-    double dynamic_step_ms; /* and Dynamic */
-    int n_left_out;         /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
-    struct placement_left_out left_out[PARTITION_LEFT_OUT_MAX];
-};
+#define PARTITION_EXACT_WORK 1e6 /* states times choices of one search, see balance/subsets.c */
 
 /* Make the placement that spec.placement.strategy asks for.
  *

@@ -5,7 +5,7 @@
 #ifndef BALANCE_WHATIF_H
 #define BALANCE_WHATIF_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 
 #define WHATIF_FEWER_MAX 8
 

@@ -7,7 +7,7 @@
 #ifndef CONTROL_PARTS_H
 #define CONTROL_PARTS_H
 
-#include "balance/partition.h"
+#include "balance/request.h"
 #include "control/decide.h"
 
 struct round {

@@ -7,6 +7,7 @@
 
 #include "balance/chain.h"
 #include "balance/dynamic.h"
+#include "balance/partition.h"
 #include "balance/search.h"
 
 #define GAIN 2e-3 /* of a step, as the planner itself */

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "balance/explain.h"
+#include "balance/partition.h"
 
 #define MIB       ((int64_t)1 << 20)
 #define INSTANCES 200

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "balance/choose.h"
+#include "balance/partition.h"
 #include "balance/whatif.h"
 
 #define MIB     ((int64_t)1 << 20)

@@ -10,6 +10,7 @@
 
 #include "balance/dynamic.h"
 #include "balance/even.h"
+#include "balance/partition.h"
 
 #define MIB     ((int64_t)1 << 20)
 #define N_NODES 6

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "balance/partition.h"
 #include "base/yaml.h"
 
 static struct {

@@ -10,6 +10,8 @@
 
 #include <cmocka.h>
 
+#include "balance/partition.h"
+
 static void show_writes_numbers_with_commas(void **state)
 {
     static const struct {

@@ -1,0 +1,62 @@
+/* balance/request.h - a placement problem and its solution: the types that balance and its callers
+ * share.
+ *
+ * partition_solve() and choose_solve() turn a request into a placement.
+ * Layer: balance (may use api base).
+ */
+#ifndef BALANCE_REQUEST_H
+#define BALANCE_REQUEST_H
+
+#include "api/node.h"
+#include "api/spec.h"
+#include "balance/cost.h"
+
+#define PARTITION_REASON_BYTES   160
+#define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
+#define PARTITION_CANDIDATES_MAX 64 /* nodes that one search looks at */
+
+struct partition_request {
+    const struct spec *spec; /* model, training, placement */
+    const struct node *nodes;
+    int n_nodes;
+    struct cost_link link;         /* COST_LINK_DEFAULT if not measured */
+    const struct cost_link *links; /* [n_nodes][n_nodes], symmetrical; NULL: every pair is `link` */
+};
+
+/* Between two nodes of the request. */
+static inline const struct cost_link *partition_link(const struct partition_request *r, int a,
+                                                     int b)
+{
+    return r->links ? &r->links[(size_t)a * (size_t)r->n_nodes + (size_t)b] : &r->link;
+}
+
+struct placement_stage {
+    int node; /* index into the request's nodes */
+    int first_unit;
+    int n_units;
+    double predicted_ms;  /* forward and backward of one micro-batch, with its share of updates */
+    int64_t memory_bytes; /* that the stage needs */
+    double edge_ms;       /* to the next stage, one micro-batch one way; 0 behind the last */
+};
+
+struct placement_left_out {
+    int node;
+    char reason[PARTITION_REASON_BYTES];
+};
+
+struct placement {
+    enum spec_strategy strategy;
+    int micro_batches; /* the spec's, or the chosen number if that is 0 */
+    int n_stages;
+    struct placement_stage stages[SPEC_STAGES_MAX];
+    double predicted_step_ms;
+    double bound_ms;        /* lower bound of every plan; equal to predicted_step_ms if the search
+                             * was exact and choose_solve() saved neither nodes nor micro-batches */
+    int bottleneck;         /* the slowest stage */
+    double even_step_ms;    /* with strategy Even; negative if that does not fit */
+    double dynamic_step_ms; /* with strategy Dynamic, likewise */
+    int n_left_out;         /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
+    struct placement_left_out left_out[PARTITION_LEFT_OUT_MAX];
+};
+
+#endif
