@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/lengths.h"
-#include "balance/explain.h"
 #include "base/jsonw.h"
 #include "cli/show.h"
 

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "balance/whatif.h"
+#include "balance/explain.h"
 #include "base/buf.h"
 #include "cli/cluster.h"
 

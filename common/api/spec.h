@@ -31,7 +31,7 @@ enum spec_source {
 enum spec_strategy {
     SPEC_STRATEGY_OPTIMAL,
     SPEC_STRATEGY_EVEN,
-    SPEC_STRATEGY_DYNAMIC, /* the published heuristic, balance/dynamic.h */
+    SPEC_STRATEGY_DYNAMIC, /* the published heuristic, balance/rules.h */
     SPEC_STRATEGY_MANUAL,  /* spec.placement.stages */
 };
 

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "balance/cut.h"
-#include "balance/fill.h"
 #include "balance/groups.h"
 
 #define HALVINGS_MAX  96
@@ -48,7 +47,7 @@ struct bound {
     struct groups groups;
     int *group_of[GROUPS_SCALES_MAX]; /* [n] at each scale of the groups */
     int *island_of;                   /* [n] who can reach whom under the T at hand */
-    double *fill, *busy;              /* [n] see balance/fill.h */
+    double *fill, *busy;              /* [n] see balance/cost.h */
     double *message_ms;               /* [n] of one edge, see balance/cut.h */
     double *group_flops;              /* [n] that those of a group can take */
     double bonus_flops;               /* that the last stages can take beyond their vessels */
@@ -411,12 +410,12 @@ enum err_code bound_new(const struct partition_request *request, const int *node
         return rc;
     }
     sum_up(b);
-    balanced_ms = fill_balanced_ms(request, b->flops[b->n_units]);
+    balanced_ms = cost_balanced_ms(request->nodes, request->n_nodes, b->flops[b->n_units]);
     for (int i = 0; i < n; i++) {
         const struct node *node = &request->nodes[nodes[i]];
 
-        b->fill[i] = fill_share(node, balanced_ms, m);
-        b->busy[i] = fill_busy(b->fill[i], m);
+        b->fill[i] = cost_fill_share(node, balanced_ms, m);
+        b->busy[i] = cost_busy_share(b->fill[i], m);
         b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
         least_busy = fmin(least_busy, b->busy[i] / (node->gflops * 1e6));
         most_busy = fmax(most_busy, b->busy[i]);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/front.h"
+#include "balance/search.h"
 
 /* The stage that a node was given: the unit behind its run, and level and class behind that. */
 struct chain_choice {

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "balance/leftout.h"
 #include "balance/partition.h"
 
 #define PER_STAGE 4 /* micro-batches: the pipeline is then idle for a fifth of the time at most */
@@ -151,7 +150,7 @@ static enum err_code spare_nodes(struct partition_request *request, struct spec 
     free(p);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    return is_spared ? leftout_list(request, best, err) : ERR_OK;
+    return is_spared ? partition_list_left_out(request, best, err) : ERR_OK;
 }
 
 static enum err_code solve_all(struct partition_request *request, struct spec *spec,

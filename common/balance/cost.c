@@ -1,8 +1,11 @@
 #include "balance/cost.h"
 
+#include <math.h>
+
 #include "api/lengths.h"
 
 #define FLOAT_BYTES 4
+#define PERIOD_MS   100.0 /* of a CPU quota: the default of kernel and kubelet */
 
 static int sequences(const struct spec *spec)
 {
@@ -199,6 +202,32 @@ void cost_of_units(const struct spec *spec, struct cost_unit *out)
     }
 }
 
+int64_t cost_unit_bytes(const struct spec *spec, int unit)
+{
+    struct cost_unit c;
+
+    cost_of_unit(spec, unit, &c);
+    return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + c.state_bytes +
+           c.activation_bytes + c.scratch_bytes;
+}
+
+int64_t cost_least_bytes(const struct spec *spec)
+{
+    int64_t least = INT64_MAX;
+    int n_units = model_units(&spec->model);
+
+    for (int u = 0; u < n_units; u++) { /* of the layers, which are alike, the first is enough */
+        if (u > 2 && u <= 2 * spec->model.layers)
+            continue;
+
+        int64_t bytes = cost_unit_bytes(spec, u);
+
+        if (bytes < least)
+            least = bytes;
+    }
+    return least;
+}
+
 double cost_unit_ms(const struct cost_unit *c, const struct node *n)
 {
     return c->flops / (n->gflops * 1e6) + n->unit_ms;
@@ -226,4 +255,35 @@ double cost_messages_ms(const struct cost_unit *c, const struct node *n)
 double cost_edge_ms(const struct cost_unit *c, const struct cost_link *link)
 {
     return c->edge_mean_bytes / link->bytes_per_s * 1e3 + link->latency_ms;
+}
+
+double cost_balanced_ms(const struct node *nodes, int n, double flops)
+{
+    double flops_per_ms = 0;
+
+    for (int i = 0; i < n; i++)
+        flops_per_ms += nodes[i].gflops * 1e6;
+    return flops / flops_per_ms;
+}
+
+static double latency_ms(double cpu_ms, double quota)
+{
+    double at_hand_ms = quota * PERIOD_MS;
+
+    return fmin(cpu_ms, at_hand_ms) + fmax(0, cpu_ms - at_hand_ms) / quota;
+}
+
+double cost_fill_share(const struct node *n, double balanced_ms, int n_microbatches)
+{
+    double quota = n->cpu_milli / 1000.0;
+    double cpu_ms = quota * balanced_ms;
+
+    if (n->cpu_milli <= 0 || n->cpu_milli >= 1000 || n_microbatches == 1)
+        return 1;
+    return (latency_ms(cpu_ms / 3, quota) + latency_ms(cpu_ms * 2 / 3, quota)) / balanced_ms;
+}
+
+double cost_busy_share(double fill_share, int n_microbatches)
+{
+    return n_microbatches > 1 ? (n_microbatches - fill_share) / (n_microbatches - 1) : 1;
 }

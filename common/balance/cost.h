@@ -10,27 +10,43 @@
  *   pooler, head  3 * 2 B C^2 and 3 * 2 B C N      only the first token of each sequence
  *   LM head       3 * 2 t C (C + V)                t masked tokens; and a pooler for pre-training
  *
- * What is bound by something else counts as so many FLOPs that it takes as long (struct spec_pace,
- * as a probe measured it, else the constants below):
+ * Memory-bound work is converted to the FLOPs that would take the same time (struct spec_pace, as a
+ * probe measured it, else the constants below):
  *
- *   embeddings    element * T C + sequence * B   the head makes the sequences from their texts
- *   all others    parameter * params    the weights come, and a gradient comes and goes
+ *   embeddings    element * T C + sequence * B   the first stage tokenizes the texts
+ *   all others    parameter * params    weights are read; gradients are read and written
  *   every unit    update * params / M   its share of the optimizer's pass
  *
- * and a FLOP of attention and one of feed-forward by factors of their own, since narrow heads are
- * slower. A stage also has messages, two an edge, that its CPU copies, sums up and hands to the
- * kernel: cost_messages_ms(), beside the FLOPs of its units. The products are model_unit_flops(),
- * which the probe divides by its time.
+ * FLOPs of attention and of feed-forward have a factor each, since products with narrow heads are
+ * slower. A stage also sends and receives two messages per edge, which its CPU copies, checksums
+ * and hands to the kernel: cost_messages_ms(), beside the FLOPs of its units. The products are
+ * model_unit_flops(), which the probe divides by its time.
  *
  * Bytes of a stage at position s of S under 1F1B with M micro-batches, all numbers fp32:
  *   params * (1 weights + 1 gradients + 2 moments, 1 for SGD) + min(M, S - s) * activations kept
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + weights and gradients of the word embeddings once more on the LM head's stage
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
- * With training.recompute, what a unit keeps is counted once as scratch, but for its output, and
- * its products have 4 passes instead of 3 (the LM head is as without).
+ * With training.recompute, a unit keeps its output only, the rest is scratch, and its products
+ * have 4 passes instead of 3 (except for the LM head, which is not recomputed).
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
- * Held against the worker: within 1% of the slab and link areas of BERT-mini to BERT-large.
+ * Within 1% of the worker's memory for BERT-mini to BERT-large.
+ *
+ * A node whose CPU limit is a fraction of a core computes at the speed of a whole core until its
+ * quota for the period is used up; then it is stopped until the next one. A stage that is always
+ * busy sees the mean: t. A stage that has waited for others, as all do while a pipeline fills and
+ * drains, has the quota of a whole period Q = q P at hand, so CPU time c takes it
+ *
+ *     L(c) = min(c, Q) + max(0, c - Q) / q
+ *
+ * once for its forward, c = q t / 3, and once for its backward pass. So a step takes M t for the
+ * slowest stage, and only L for every other stage. With f = L / t, which is 1 for whole cores:
+ *
+ *     step = max over stages ((M - f) t) + sum over stages (f t)
+ *          = (M - 1) * max (busy t) + sum (f t)      busy = (M - f) / (M - 1)
+ *
+ * f depends on t a little. It is evaluated at the t that all stages would have if the model could
+ * be cut anywhere, so that it is a property of the node and times still add up.
  * Layer: balance (may use api base). Threads: any; everything here is pure.
  */
 #ifndef BALANCE_COST_H
@@ -80,26 +96,36 @@ struct cost_unit {
     double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
-/* Sequences of full length, and of the length that they have in the mean (api/lengths.h). */
+/* A micro-batch of sequences of full length, and of mean length (api/lengths.h). */
 struct model_load cost_load_full(const struct spec *spec);
 struct model_load cost_load_mean(const struct spec *spec);
 
 void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out);
-/* All of them, to out[model_units()]; the layers are alike, so this is no slower for many. */
+/* All of them, to out[model_units()]; layers are alike, so more of them cost no more time. */
 void cost_of_units(const struct spec *spec, struct cost_unit *out);
 
 /* Milliseconds of a unit, forward and backward of one micro-batch, on a node. */
 double cost_unit_ms(const struct cost_unit *c, const struct node *n);
 
+/* Lower bounds of the memory of a stage: of any that holds `unit`, and of any at all. */
+int64_t cost_unit_bytes(const struct spec *spec, int unit);
+int64_t cost_least_bytes(const struct spec *spec);
+
 /* The unit that sends the largest messages. */
 const struct cost_unit *cost_largest_edge(const struct cost_unit *units, int n_units);
 
-/* Milliseconds by which a micro-batch keeps a node busy for an edge of a stage behind unit `c`: an
- * activation one way and its gradient the other, copied, summed up and sent by the CPU that also
- * computes. */
+/* CPU milliseconds per micro-batch that one edge of a stage behind unit `c` costs its node: an
+ * activation one way and its gradient the other are copied, checksummed and sent by the CPU that
+ * also computes. */
 double cost_messages_ms(const struct cost_unit *c, const struct node *n);
 
-/* Milliseconds that a micro-batch's activations take over an edge, one way. */
+/* Milliseconds per micro-batch that activations take over an edge, one way. */
 double cost_edge_ms(const struct cost_unit *c, const struct cost_link *link);
+
+/* t if the model could be cut anywhere over all `n` nodes. */
+double cost_balanced_ms(const struct node *nodes, int n, double flops);
+/* f of a node, in (0, 1]; and busy, for its f. */
+double cost_fill_share(const struct node *n, double balanced_ms, int n_microbatches);
+double cost_busy_share(double fill_share, int n_microbatches);
 
 #endif

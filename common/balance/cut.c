@@ -3,9 +3,75 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "balance/fill.h"
-
 #define POWERS 11 /* of two, up to MODEL_UNITS_MAX */
+
+/* --- link classes and kinds of nodes --- */
+
+static bool is_same_link(const struct cost_link *a, const struct cost_link *b)
+{
+    return a->bytes_per_s == b->bytes_per_s && a->latency_ms == b->latency_ms;
+}
+
+static bool has_alike_links(const struct partition_request *r, const int *nodes, int n, int a,
+                            int b)
+{
+    for (int i = 0; i < n; i++)
+        if (i != a && i != b &&
+            !is_same_link(partition_link(r, nodes[a], nodes[i]),
+                          partition_link(r, nodes[b], nodes[i])))
+            return false;
+    return true;
+}
+
+int link_classes(const struct partition_request *r, const int *nodes, int n, int *out_class)
+{
+    int n_classes = 0;
+
+    for (int i = 0; i < n; i++) {
+        int like = 0; /* found: the first of its class */
+
+        while (like < i && r->links && !has_alike_links(r, nodes, n, like, i))
+            like++;
+        out_class[i] = like < i ? out_class[like] : n_classes++;
+    }
+    return n_classes;
+}
+
+static bool is_same_node(const struct node *a, const struct node *b)
+{
+    return a->gflops == b->gflops && a->unit_ms == b->unit_ms &&
+           a->memory_bytes == b->memory_bytes && a->cpu_milli == b->cpu_milli &&
+           a->message.ms == b->message.ms && a->message.byte_ns == b->message.byte_ns;
+}
+
+static int find_kind(const struct partition_request *r, const int *nodes, int i,
+                     const int *link_class, const struct kinds *k)
+{
+    for (int other = 0; other < i; other++)
+        if (link_class[other] == link_class[i] &&
+            is_same_node(&r->nodes[nodes[other]], &r->nodes[nodes[i]]))
+            return k->of[other];
+    return k->n;
+}
+
+void node_kinds(const struct partition_request *r, const int *nodes, int n, const int *link_class,
+                struct kinds *out)
+{
+    struct kinds k = {.n = 0};
+
+    for (int class = 0; class < n; class ++)
+        for (int i = 0; i < n; i++) {
+            if (link_class[i] != class)
+                continue;
+            k.of[i] = find_kind(r, nodes, i, link_class, &k);
+            k.link_class[k.of[i]] = class;
+            if (k.count[k.of[i]]++ == 0)
+                k.first[k.n++] = i;
+        }
+    *out = k;
+}
+
+/* --- the problem --- */
 
 /* Each row from the one before: twice as many units. */
 static void fill_scratch(struct cut_problem *p)
@@ -32,10 +98,10 @@ static void fill_shares(const struct partition_request *r, const struct cost_uni
 
     for (int u = 0; u < p->n_units; u++)
         flops += costs[u].flops;
-    balanced_ms = fill_balanced_ms(r, flops);
+    balanced_ms = cost_balanced_ms(r->nodes, r->n_nodes, flops);
     for (int i = 0; i < p->n_nodes; i++) {
-        p->fill[i] = fill_share(&r->nodes[p->nodes[i]], balanced_ms, p->n_microbatches);
-        p->busy[i] = fill_busy(p->fill[i], p->n_microbatches);
+        p->fill[i] = cost_fill_share(&r->nodes[p->nodes[i]], balanced_ms, p->n_microbatches);
+        p->busy[i] = cost_busy_share(p->fill[i], p->n_microbatches);
         p->message_ms[i] = cost_messages_ms(largest, &r->nodes[p->nodes[i]]);
     }
 }
@@ -169,8 +235,8 @@ enum err_code cut_problem_init_units(const struct partition_request *request, co
                             .max_stages = spec->placement.max_stages};
     enum err_code rc = init_block(&p, err);
 
-    p.n_classes = alike_links(request, nodes, n_nodes, p.class_of);
-    alike_nodes(request, nodes, n_nodes, p.class_of, &p.kinds);
+    p.n_classes = link_classes(request, nodes, n_nodes, p.class_of);
+    node_kinds(request, nodes, n_nodes, p.class_of, &p.kinds);
     for (int i = 0; i < n_nodes; i++) {
         p.nodes[i] = nodes[i];
         p.memory[i] = request->nodes[nodes[i]].memory_bytes;
@@ -197,6 +263,8 @@ void cut_problem_deinit(struct cut_problem *p)
     free(p->edge_ms);
     *p = (struct cut_problem){0};
 }
+
+/* --- a solution --- */
 
 void cut_measure(const struct cut_problem *p, struct cut *c)
 {

@@ -1,14 +1,35 @@
 /* balance/cut.h - the partition problem in numbers, and one solution of it. Private to balance.
  *
  * Units 0..n_units-1 are cut into consecutive runs, each on another node. Sums over runs are
- * differences of prefix sums, so a run costs the same to look at whatever its length.
- * Layer: balance (may use api base). Threads: any; the problem is only read once it is made.
+ * differences of prefix sums, so a run of any length costs the same to evaluate.
+ *
+ * Two nodes have alike links when every third node is as near to the one as to the other. This is
+ * an equivalence: if it holds for a and b, and for b and c, then a node beside them is as near to a
+ * as to b as to c, and ac = bc = ab, so it holds for a and c. So nodes fall into link classes, and
+ * the link between two nodes depends on their classes alone: there is one class when all links are
+ * alike, and one per node when all differ. Nodes of a class that also have the same speed and
+ * memory are of one kind: a plan that swaps two of them is the same plan.
+ * Layer: balance (may use api base). Threads: any; the problem is not changed once it is made.
  */
 #ifndef BALANCE_CUT_H
 #define BALANCE_CUT_H
 
-#include "balance/alike.h"
 #include "balance/request.h"
+
+struct kinds {
+    int n;
+    int of[PARTITION_CANDIDATES_MAX]; /* each node's */
+    int count[PARTITION_CANDIDATES_MAX];
+    int first[PARTITION_CANDIDATES_MAX];      /* node of each kind */
+    int link_class[PARTITION_CANDIDATES_MAX]; /* of each kind, in ascending order */
+};
+
+/* Number the link classes of `n` nodes, indices into the request, from 0; returns how many. */
+int link_classes(const struct partition_request *r, const int *nodes, int n, int *out_class);
+
+/* For at most PARTITION_CANDIDATES_MAX nodes; `link_class` is what link_classes() found. */
+void node_kinds(const struct partition_request *r, const int *nodes, int n, const int *link_class,
+                struct kinds *out);
 
 struct cut_problem {
     int n_units;
@@ -18,15 +39,15 @@ struct cut_problem {
     int nodes[PARTITION_CANDIDATES_MAX];      /* index into the request */
     int64_t memory[PARTITION_CANDIDATES_MAX]; /* bytes that each offers */
     double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
-    double fill[PARTITION_CANDIDATES_MAX];    /* share of a run's time in sum_ms: balance/fill.h */
-    double busy[PARTITION_CANDIDATES_MAX];    /* and in max_ms */
+    double fill[PARTITION_CANDIDATES_MAX]; /* share of a run's time in sum_ms, see balance/cost.h */
+    double busy[PARTITION_CANDIDATES_MAX]; /* and in max_ms */
     double message_ms[PARTITION_CANDIDATES_MAX]; /* for each edge of a stage, see below */
     int64_t *state_bytes;                        /* [n_units+1] prefix sums */
     int64_t *activation_bytes;                   /* [n_units+1] prefix sums */
     int64_t *scratch_bytes;                      /* [k][n_units+1] largest of 2^k units from each */
     int64_t max_scratch_bytes;                   /* of all units */
     int64_t *slot_bytes;                         /* [n_units] behind each unit */
-    int n_classes;                               /* of links, see balance/alike.h */
+    int n_classes;                               /* of links */
     int class_of[PARTITION_CANDIDATES_MAX];      /* each node's */
     struct kinds kinds;                          /* of nodes */
     int64_t *edge_at;   /* [n_units+1] where in edge_ms the table in front of each unit is */
@@ -64,15 +85,15 @@ static inline double cut_run_ms(const struct cut_problem *p, int node, int first
     return p->ms[node][end] - p->ms[node][first];
 }
 
-/* The same with the messages on both sides, all of which count as the largest. So a run in the
- * middle only gets longer by a unit more; the first and the last stage have one edge less. */
+/* The same with the messages on both sides. All count as the largest, so that another unit never
+ * makes a run in the middle shorter; the first and the last stage have one edge less. */
 static inline double cut_stage_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return cut_run_ms(p, node, first, end) +
            ((first > 0) + (end < p->n_units)) * p->message_ms[node];
 }
 
-/* What a run adds to sum_ms, and what it is for max_ms. */
+/* A run's term in sum_ms, and in max_ms. */
 static inline double cut_fill_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return p->fill[node] * cut_stage_ms(p, node, first, end);
@@ -83,7 +104,7 @@ static inline double cut_busy_ms(const struct cut_problem *p, int node, int firs
     return p->busy[node] * cut_stage_ms(p, node, first, end);
 }
 
-/* At least that: it never gets less by a unit more. */
+/* A lower bound of cut_busy_ms() that never falls when a unit is added. */
 static inline double cut_least_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return p->busy[node] * cut_run_ms(p, node, first, end);

@@ -1,4 +1,5 @@
-/* balance/explain.h - a placement in words, and as the plan that workers read.
+/* balance/explain.h - a placement in words, as the plan that workers read, and what one node
+ * more or fewer would change.
  *
  * Layer: balance (may use api base). Threads: any; pure.
  */
@@ -8,18 +9,37 @@
 #include "api/plan.h"
 #include "balance/request.h"
 
-/* The stage behind which an edge takes longer than every stage, so that its link sets the pace; -1
- * when none does. */
+/* The stage behind which an edge takes longer than every stage, so that its link limits the step;
+ * -1 if none does. */
 int explain_slow_edge(const struct placement *p);
 
-/* A few sentences: predicted step, the bottleneck, Even beside it, who is left out and why. */
+/* A few sentences: predicted step, the bottleneck, Even's step time, the nodes left out and why. */
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);
 
 /* Fill in spec, stages, times and reason of `out`. Its namespace, job, uid and attempt are the
- * caller's and stay as they are. A stage's memory limit is what it needs and a quarter more, as
- * far as the node has it: a limit at the estimate itself would turn its error into a kill. */
+ * caller's and stay as they are. A stage's memory limit is what it needs plus a quarter, as
+ * far as the node has it: with the estimate itself as limit, its error would get the pod killed. */
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
                        struct plan *out);
+
+#define WHATIF_FEWER_MAX 8
+
+struct whatif {
+    int like;       /* one more node like this one, the fastest of the chosen ... */
+    double more_ms; /* ... and the step would take so long */
+    int n_fewer;    /* the chosen nodes, the bottleneck's alone when there are more than these */
+    struct {
+        int node;
+        double step_ms; /* without it; negative: nothing would fit */
+    } fewer[WHATIF_FEWER_MAX];
+};
+
+/* Plan again with a node more and with each chosen one away. Where the spec's micro_batches is 0,
+ * not what choose_solve() made of it, M is chosen anew each time as well. Only strategy Optimal has
+ * a choice; for the others all is left zero. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code whatif_solve(const struct partition_request *request,
+                                      const struct placement *placement, struct whatif *out,
+                                      struct err *err);
 
 #endif

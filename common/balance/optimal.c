@@ -5,7 +5,6 @@
 
 #include "balance/bound.h"
 #include "balance/chain.h"
-#include "balance/order.h"
 #include "balance/partition.h"
 #include "balance/subsets.h"
 
@@ -16,6 +15,184 @@
 #define GAIN           2e-3                       /* of a step: not worth another look */
 #define AROUND         1.07 /* times the slowest stage of the best order, for others */
 #define HINT           1.04 /* times the bound: where to look first */
+#define LAYER_UNIT     1    /* sends what all units of layers do */
+
+/* --- which nodes to look at, and in what order --- */
+
+/* A node that can hold at least one unit. */
+struct ranked {
+    int node;
+    double ms; /* of the whole model on it */
+    int64_t memory_bytes;
+    int group;       /* of nodes near each other; 0 where none are set apart */
+    int district;    /* of those that the greatest distance sets apart */
+    double strength; /* of its district: what all its nodes do in a ms */
+    int place;       /* in an order in which groups are then put together */
+};
+
+static int by_speed(const void *a, const void *b)
+{
+    const struct ranked *x = a;
+    const struct ranked *y = b;
+
+    if (x->ms != y->ms)
+        return x->ms < y->ms ? -1 : 1;
+    return x->node < y->node ? -1 : x->node > y->node;
+}
+
+static int by_memory(const void *a, const void *b)
+{
+    const struct ranked *x = a;
+    const struct ranked *y = b;
+
+    if (x->memory_bytes != y->memory_bytes)
+        return x->memory_bytes > y->memory_bytes ? -1 : 1;
+    return by_speed(a, b);
+}
+
+static int by_strength(const void *a, const void *b)
+{
+    const struct ranked *x = a;
+    const struct ranked *y = b;
+
+    if (x->strength != y->strength)
+        return x->strength > y->strength ? -1 : 1;
+    if (x->district != y->district)
+        return x->district < y->district ? -1 : 1;
+    return by_speed(a, b);
+}
+
+static int by_group(const void *a, const void *b)
+{
+    const struct ranked *x = a;
+    const struct ranked *y = b;
+
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    return x->place < y->place ? -1 : x->place > y->place;
+}
+
+/* All of the request that can hold a unit, to out[n_nodes]; returns how many there are. */
+static int order_rank(const struct partition_request *r, struct ranked *out)
+{
+    int64_t least = cost_least_bytes(r->spec);
+    int n_units = model_units(&r->spec->model);
+    struct cost_unit costs[MODEL_UNITS_MAX];
+    double flops = 0;
+    int n = 0;
+
+    cost_of_units(r->spec, costs);
+    for (int u = 0; u < n_units; u++)
+        flops += costs[u].flops;
+    for (int i = 0; i < r->n_nodes; i++) {
+        const struct node *node = &r->nodes[i];
+
+        if (node->memory_bytes >= least)
+            out[n++] = (struct ranked){.node = i,
+                                       .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
+                                       .memory_bytes = node->memory_bytes};
+    }
+    return n;
+}
+
+/* Set group, district and strength; `g` was made of the nodes as they stand. */
+static enum err_code order_group(const struct groups *g, struct ranked *nodes, int n,
+                                 struct err *err)
+{
+    int *group = calloc((size_t)n, sizeof *group);
+    double *speed = calloc((size_t)n, sizeof *speed);
+    double least_ms = INFINITY;
+    enum err_code rc = ERR_OK;
+
+    if (!group || !speed) {
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+    } else if (g->n_scales > 0) {
+        (void)groups_at(g, g->scale_ms[0], group);
+        for (int i = 0; i < n; i++) {
+            nodes[i].district = group[i];
+            speed[group[i]] += 1 / nodes[i].ms;
+        }
+        for (int k = 0; k < g->n_scales; k++)
+            least_ms = fmin(least_ms, g->scale_ms[k]);
+        (void)groups_at(g, least_ms, group);
+        for (int i = 0; i < n; i++) {
+            nodes[i].group = group[i];
+            nodes[i].strength = speed[nodes[i].district];
+        }
+    }
+    free(group);
+    free(speed);
+    return rc;
+}
+
+/* Put the `k` most promising nodes first: mostly fast ones, and some with much memory. */
+static void order_select(struct ranked *nodes, int n, int k)
+{
+    int n_fast = k - k / 4;
+
+    qsort(nodes, (size_t)n, sizeof *nodes, by_speed);
+    if (n > k)
+        qsort(nodes + n_fast, (size_t)(n - n_fast), sizeof *nodes, by_memory);
+}
+
+/* Or: the fastest of the strongest district, and of the next. */
+static void order_select_near(struct ranked *nodes, int n)
+{
+    qsort(nodes, (size_t)n, sizeof *nodes, by_strength);
+}
+
+/* Most memory first. */
+static void order_by_memory(struct ranked *nodes, int n)
+{
+    qsort(nodes, (size_t)n, sizeof *nodes, by_memory);
+}
+
+static void swap(struct ranked *a, struct ranked *b)
+{
+    struct ranked other = *a;
+
+    *a = *b;
+    *b = other;
+}
+
+static void order_reverse(struct ranked *nodes, int n)
+{
+    for (int i = 0; i < n / 2; i++)
+        swap(&nodes[i], &nodes[n - 1 - i]);
+}
+
+/* Each next one nearest to the one before. */
+static void order_by_distance(const struct partition_request *r, struct ranked *nodes, int n)
+{
+    struct cost_unit layer;
+
+    cost_of_unit(r->spec, LAYER_UNIT, &layer);
+    for (int i = 1; i < n; i++) {
+        double least_ms = INFINITY;
+        int nearest = i;
+
+        for (int k = i; k < n; k++) {
+            const struct cost_link *link = partition_link(r, nodes[i - 1].node, nodes[k].node);
+            double ms = cost_edge_ms(&layer, link);
+
+            if (ms < least_ms) {
+                least_ms = ms;
+                nearest = k;
+            }
+        }
+        swap(&nodes[i], &nodes[nearest]);
+    }
+}
+
+/* Put nodes of a group together and groups that are near each other, and else keep the order. */
+static void order_keep_groups(struct ranked *nodes, int n)
+{
+    for (int i = 0; i < n; i++)
+        nodes[i].place = i;
+    qsort(nodes, (size_t)n, sizeof *nodes, by_group);
+}
+
+/* --- the search --- */
 
 static void take_index(const struct ranked *nodes, int n, int *out)
 {
@@ -38,8 +215,8 @@ static int exact_nodes(const struct partition_request *r, const struct ranked *n
     if (n > PARTITION_CANDIDATES_MAX)
         n = PARTITION_CANDIDATES_MAX;
     take_index(nodes, n, index);
-    (void)alike_links(r, index, n, link_class);
-    alike_nodes(r, index, n, link_class, &kinds);
+    (void)link_classes(r, index, n, link_class);
+    node_kinds(r, index, n, link_class, &kinds);
     for (; k < n; k++) {
         counts[kinds.of[k]]++;
         if (subsets_work(counts, kinds.n, n_units, max_stages) > most_work)

@@ -2,7 +2,7 @@
  *
  * Up to as many nodes as PARTITION_EXACT_WORK allows: all of them by balance/subsets.h. Above:
  * the best of that for the most promising nodes and of balance/chain.h for a few orders of all of
- * them, see balance/order.h.
+ * them.
  * Layer: balance. Threads: any.
  */
 #ifndef BALANCE_OPTIMAL_H

@@ -3,11 +3,17 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "balance/fixed.h"
-#include "balance/leftout.h"
+#include "balance/chain.h"
+#include "balance/rules.h"
+#include "base/bytes.h"
 
 #define NEAREST_BYTES 160
-#define MIB(bytes)    (((bytes) + ((int64_t)1 << 20) - 1) >> 20)
+
+/* Stages and units, both squared, up to which everything is cut again with a node that is left out.
+ * Above, the node is given one unit of a stage: not the best use of it, but it needs no search. */
+#define RECUT_WORK 1e5
+
+/* --- what is refused --- */
 
 static enum err_code check_nodes(const struct partition_request *r, struct err *err)
 {
@@ -57,6 +63,8 @@ static enum err_code check_links(const struct partition_request *r, struct err *
     return ERR_OK;
 }
 
+/* --- why nothing fits --- */
+
 /* What every message about memory ends with. */
 #define ADVICE                                                                                     \
     "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
@@ -86,11 +94,11 @@ static void explain_nearest(const struct partition_request *r, char out[static N
     int s = -1;
 
     out[0] = '\0';
-    if (fixed_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) != ERR_OK || s < 0)
+    if (rules_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) != ERR_OK || s < 0)
         return;
     model_range_name(&r->spec->model, c->first[s], c->first[s + 1] - c->first[s], units);
     (void)snprintf(out, NEAREST_BYTES, "; nearest, stage %d (%.40s) lacks %lld MiB on %.40s", s,
-                   units, (long long)MIB(nearest.bytes[s] - r->nodes[c->node[s]].memory_bytes),
+                   units, (long long)mib_of(nearest.bytes[s] - r->nodes[c->node[s]].memory_bytes),
                    r->nodes[c->node[s]].name);
 }
 
@@ -112,7 +120,7 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                        "spec.placement.minStages is %d, but the model has %d units",
                        spec->placement.min_stages, n_units);
     for (int u = 0; u < n_units; u++) {
-        int64_t bytes = leftout_unit_bytes(r, u);
+        int64_t bytes = cost_unit_bytes(spec, u);
         char name[MODEL_NAME_BYTES];
         struct cost_unit c;
 
@@ -122,8 +130,8 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                 err, ERR_NOT_FOUND,
                 "unit %s needs %lld MiB by itself, the largest node offers %lld MiB and lacks "
                 "%lld MiB: " ADVICE,
-                name, (long long)MIB(bytes), (long long)MIB(largest),
-                (long long)MIB(bytes - largest));
+                name, (long long)mib_of(bytes), (long long)mib_of(largest),
+                (long long)mib_of(bytes - largest));
         cost_of_unit(spec, u, &c);
         all += c.state_bytes + c.activation_bytes;
     }
@@ -131,8 +139,8 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
     return err_set(err, ERR_NOT_FOUND,
                    "no cut into %d to %d stages fits: the model needs at least %lld MiB and all %d "
                    "together offer %lld MiB%s: " ADVICE ", or raise spec.placement.maxStages",
-                   spec->placement.min_stages, spec->placement.max_stages, (long long)MIB(all),
-                   r->n_nodes, (long long)MIB(sum), nearest);
+                   spec->placement.min_stages, spec->placement.max_stages, (long long)mib_of(all),
+                   r->n_nodes, (long long)mib_of(sum), nearest);
 }
 
 static enum err_code explain_misfit(const struct partition_request *r, const struct solution *fixed,
@@ -154,9 +162,179 @@ static enum err_code explain_misfit(const struct partition_request *r, const str
                    "needs %lld MiB, the node offers %lld MiB: strategy Optimal may find a cut that "
                    "fits, or " ADVICE,
                    spec_strategy_name(r->spec->placement.strategy), misfit, units, n->name,
-                   (long long)MIB(lacks), (long long)MIB(fixed->bytes[misfit]),
-                   (long long)MIB(n->memory_bytes));
+                   (long long)mib_of(lacks), (long long)mib_of(fixed->bytes[misfit]),
+                   (long long)mib_of(n->memory_bytes));
 }
+
+/* --- nodes left out --- */
+
+/* With the first or the last unit of stage `s` on the problem's last node. */
+static void keep_if_shorter(const struct cut_problem *p, const struct placement *placement, int s,
+                            bool is_before, double *best_ms)
+{
+    struct cut c = {.n_stages = placement->n_stages + 1};
+    int to = 0;
+
+    if (placement->stages[s].n_units < 2)
+        return;
+    for (int i = 0; i < placement->n_stages; i++) {
+        const struct placement_stage *stage = &placement->stages[i];
+
+        if (i == s && is_before) {
+            c.node[to] = p->n_nodes - 1;
+            c.first[to++] = stage->first_unit;
+        }
+        c.node[to] = i;
+        c.first[to++] = stage->first_unit + (i == s && is_before);
+        if (i == s && !is_before) {
+            c.node[to] = p->n_nodes - 1;
+            c.first[to++] = stage->first_unit + stage->n_units - 1;
+        }
+    }
+    c.first[to] = p->n_units;
+    cut_measure(p, &c);
+    if (cut_misfit(p, &c) < 0 && (*best_ms < 0 || cut_step_ms(p, &c) < *best_ms))
+        *best_ms = cut_step_ms(p, &c);
+}
+
+/* The shortest step when `extra` takes one unit off one of the stages. */
+static enum err_code step_with_unit(const struct partition_request *request,
+                                    const struct placement *p, int extra, double *out_ms,
+                                    struct err *err)
+{
+    int nodes[PARTITION_CANDIDATES_MAX];
+    struct cut_problem problem;
+    enum err_code rc;
+
+    for (int i = 0; i < p->n_stages; i++)
+        nodes[i] = p->stages[i].node;
+    nodes[p->n_stages] = extra;
+    rc = cut_problem_init(request, nodes, p->n_stages + 1, &problem, err);
+    if (rc != ERR_OK)
+        return rc;
+    *out_ms = -1;
+    for (int s = 0; s < p->n_stages; s++) {
+        keep_if_shorter(&problem, p, s, true, out_ms);
+        keep_if_shorter(&problem, p, s, false, out_ms);
+    }
+    cut_problem_deinit(&problem);
+    return ERR_OK;
+}
+
+/* The shortest step of all stages' nodes in their order with `extra` put in somewhere. */
+static enum err_code step_with(const struct partition_request *request, const struct placement *p,
+                               int extra, double *out_ms, struct err *err)
+{
+    struct search search = {.found = false};
+    int n = p->n_stages;
+
+    for (int at = 0; at <= n; at++) {
+        int nodes[PARTITION_CANDIDATES_MAX];
+        struct cut_problem problem;
+        struct chain chain;
+        enum err_code rc;
+
+        for (int i = 0; i <= n; i++)
+            nodes[i] = i == at ? extra : p->stages[i - (i > at)].node;
+        rc = cut_problem_init(request, nodes, n + 1, &problem, err);
+        if (rc != ERR_OK)
+            return rc;
+        problem.min_stages = n + 1; /* nobody may be skipped */
+        rc = chain_init(&problem, &chain, err);
+        if (rc == ERR_OK) {
+            search.problem = &problem;
+            search.solve = chain_solve;
+            search.workspace = &chain;
+            search_run(&search);
+            chain_deinit(&chain);
+        }
+        cut_problem_deinit(&problem);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    *out_ms = search.found ? search.best_ms : -1;
+    return ERR_OK;
+}
+
+static enum err_code reason_for(const struct partition_request *request, const struct placement *p,
+                                int node, char out[static PARTITION_REASON_BYTES], struct err *err)
+{
+    const struct node *n = &request->nodes[node];
+    int64_t least = cost_least_bytes(request->spec);
+    int max_stages = request->spec->placement.max_stages;
+    double with_ms;
+    bool is_small;
+    enum err_code rc;
+
+    if (n->memory_bytes < least) {
+        (void)snprintf(out, PARTITION_REASON_BYTES,
+                       "offers %lld MiB, the smallest stage needs %lld MiB",
+                       (long long)mib_of(n->memory_bytes), (long long)mib_of(least));
+        return ERR_OK;
+    }
+    if (p->strategy == SPEC_STRATEGY_MANUAL) {
+        (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.stages does not use it");
+        return ERR_OK;
+    }
+    if (p->strategy != SPEC_STRATEGY_OPTIMAL || p->n_stages >= model_units(&request->spec->model)) {
+        (void)snprintf(out, PARTITION_REASON_BYTES, "there are stages for %d nodes", p->n_stages);
+        return ERR_OK;
+    }
+    if (p->n_stages >= max_stages || p->n_stages + 1 > PARTITION_CANDIDATES_MAX) {
+        (void)snprintf(out, PARTITION_REASON_BYTES,
+                       "spec.placement.maxStages is %d, and the chosen nodes make a shorter step",
+                       max_stages);
+        return ERR_OK;
+    }
+    is_small = RECUT_WORK >= pow(p->n_stages + 1, 2) * pow(model_units(&request->spec->model), 2);
+    rc = is_small ? step_with(request, p, node, &with_ms, err)
+                  : step_with_unit(request, p, node, &with_ms, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (with_ms < 0)
+        (void)snprintf(out, PARTITION_REASON_BYTES, "no stage beside the chosen nodes fits it");
+    else if (with_ms < p->predicted_step_ms)
+        (void)snprintf(out, PARTITION_REASON_BYTES,
+                       "at %.3g GFLOP/s a step would take %.1f ms with it, %.1f ms without: too "
+                       "small a gain for another node",
+                       n->gflops, with_ms, p->predicted_step_ms);
+    else
+        (void)snprintf(out, PARTITION_REASON_BYTES,
+                       "at %.3g GFLOP/s a step would take %.0f ms with %s, %.0f ms without",
+                       n->gflops, with_ms, is_small ? "it" : "one unit on it",
+                       p->predicted_step_ms);
+    return ERR_OK;
+}
+
+static bool has_stage(const struct placement *p, int node)
+{
+    for (int s = 0; s < p->n_stages; s++)
+        if (p->stages[s].node == node)
+            return true;
+    return false;
+}
+
+enum err_code partition_list_left_out(const struct partition_request *request, struct placement *p,
+                                      struct err *err)
+{
+    p->n_left_out = 0;
+    for (int i = 0; i < request->n_nodes; i++) {
+        struct placement_left_out *left = &p->left_out[p->n_left_out];
+        enum err_code rc;
+
+        if (has_stage(p, i))
+            continue;
+        if (p->n_left_out++ >= PARTITION_LEFT_OUT_MAX)
+            continue;
+        left->node = i;
+        rc = reason_for(request, p, i, left->reason, err);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* --- the placement --- */
 
 static void fill_placement(const struct solution *chosen, struct placement *out)
 {
@@ -182,7 +360,7 @@ static enum err_code compare(const struct partition_request *r, enum spec_strate
 {
     struct solution other = {.found = false};
     int misfit;
-    enum err_code rc = fixed_solve(r, strategy, &other, &misfit, err);
+    enum err_code rc = rules_solve(r, strategy, &other, &misfit, err);
 
     *out_ms = rc == ERR_OK && other.found ? other.step_ms : -1;
     return rc;
@@ -209,7 +387,7 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
         open.spec = &wide;
     }
     if (rc == ERR_OK && is_fixed)
-        rc = fixed_solve(request, p.strategy, &fixed, &misfit, err);
+        rc = rules_solve(request, p.strategy, &fixed, &misfit, err);
     if (rc == ERR_OK && is_fixed && !fixed.found)
         return explain_misfit(request, &fixed, misfit, err);
     if (rc == ERR_OK)
@@ -224,7 +402,7 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
         return explain_no_cut(request, err);
     fill_placement(is_fixed ? &fixed : &optimal, &p);
     p.bound_ms = optimal.bound_ms;
-    rc = leftout_list(request, &p, err);
+    rc = partition_list_left_out(request, &p, err);
     if (rc == ERR_OK)
         *out = p;
     return rc;

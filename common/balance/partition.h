@@ -19,7 +19,7 @@
  * nodes, 12% where memory leaves room for two layers a node.
  *
  * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
- * Dynamic goes on from there with a published heuristic (balance/dynamic.h). Both are there to be
+ * Dynamic goes on from there with a published heuristic (balance/rules.h). Both are there to be
  * compared with. Manual obeys spec.placement.stages.
  *
  * Layer: balance (may use api base). Threads: any; pure but for the memory it works in.
@@ -39,5 +39,11 @@
  */
 MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
                                          struct placement *out, struct err *err);
+
+/* List the nodes that have no stage in `p`, and why; its stages and predicted_step_ms must be set.
+ * For a node that would fit, the reason contains the step time with it in its best place between
+ * the chosen ones. */
+MUST_CHECK enum err_code partition_list_left_out(const struct partition_request *request,
+                                                 struct placement *p, struct err *err);
 
 #endif

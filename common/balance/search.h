@@ -1,4 +1,5 @@
-/* balance/search.h - from "least sum under a cap" to "shortest step". Private to balance.
+/* balance/search.h - from "least sum under a cap" to "shortest step"; and the inner loop of the two
+ * solvers that find such sums, balance/subsets.h and balance/chain.h. Private to balance.
  *
  * A step takes sum + (M - 1) * max. Let f(B) be the least sum of all cuts whose max is at most B:
  * it only falls as B grows. If the solver, asked for cap `hi`, answers with sum f and max a, then
@@ -38,5 +39,41 @@ struct search {
 /* Improve on what `search` has: the struct is given with problem, solve and workspace set, and
  * may hold a best cut from another solver, and what is known about where to look. */
 void search_run(struct search *search);
+
+/* Puts a node in front of stages that are already placed, with every run it can take.
+ *
+ * behind_ms[v] is the least time of stages that begin at unit v, with the edge to them. For every u
+ * we want the minimum of time(u, v) + behind_ms[v] over all v for which units u..v-1 take no longer
+ * than the cap and fit into the node's memory. A run that is too large stays so when it gets
+ * longer, so these v reach from u+1 to a limit that only falls when u falls: a sliding window,
+ * whose minimum a monotonic queue keeps. A v is checked against cap and memory only once it is that
+ * minimum and better than the best known. Work: units, not units squared.
+ *
+ * Edges make two exceptions, which are evaluated run by run: nothing behind (v = n_units), which
+ * saves an edge's messages and slots, and u = 0, which has the data set instead of them. */
+struct front {
+    int node;
+    int in_flight;
+    bool is_roomy; /* no run under the cap is too large for its memory */
+    double cap_ms;
+    const double *behind_ms;     /* [n_units+1]; INFINITY where there is nothing */
+    int least_end, most_end;     /* outside of these all is INFINITY, or irrelevant */
+    int least_first, most_first; /* units that are wanted */
+    const double *best_ms;       /* [n_units+1] known already, by first unit */
+    const double *rest_ms;       /* [n_units+1] least time of what is in front; NULL: 0 */
+    double limit_ms;             /* a run counts only if it is below this with rest_ms */
+};
+
+struct front_run {
+    double ms; /* from its first unit to the end */
+    short first, end;
+};
+
+#define FRONT_RUNS_MAX (2 * MODEL_UNITS_MAX)
+
+/* The runs that are better than what is known, to `out_runs`; returns how many. For a few units
+ * there are two, of which the better counts, or the first when they are equal. */
+int front_runs(const struct cut_problem *p, const struct front *f,
+               struct front_run out_runs[static FRONT_RUNS_MAX]);
 
 #endif

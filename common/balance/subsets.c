@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "balance/front.h"
+#include "balance/search.h"
 
 /* The first stage of a set: which kind of node, the unit behind its run, and the link class of the
  * stage there. */

@@ -14,9 +14,9 @@
  * this one and counted within D - d for the others. So an optimal solution holds an optimal
  * solution of the rest. m is the same for every d of a class, so classes add little work.
  *
- * Nodes of one kind (balance/alike.h) may change places, so a set is how many it has of each kind:
+ * Nodes of one kind (balance/cut.h) may change places, so a set is how many it has of each kind:
  * 2^nodes sets when all nodes differ, 17^4 for 64 nodes of 4 kinds. Work: sets * (units + 1) states
- * with kinds choices of a node, all runs of which balance/front.h looks at together.
+ * with kinds choices of a node, all runs of which front_runs() looks at together.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_SUBSETS_H

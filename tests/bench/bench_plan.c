@@ -5,9 +5,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/dynamic.h"
-#include "balance/even.h"
 #include "balance/partition.h"
+#include "balance/rules.h"
 #include "bench.h"
 
 #define N_ROUNDS  5

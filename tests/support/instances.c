@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 double roll(struct dice *d, double from, double to)
 {
@@ -80,6 +81,26 @@ void make_links(struct instance *in, struct dice *d, enum link_style style)
             in->links[a * n + b] = in->links[b * n + a] = link;
         }
     in->request.links = in->links;
+}
+
+void make_buildings(struct instance *in, int n_nodes, double between_bytes_per_s)
+{
+    *in = (struct instance){
+        .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
+                 .placement = {.min_stages = 1, .max_stages = 64}},
+        .request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
+    in->request.spec = &in->spec;
+    in->request.nodes = in->nodes;
+    in->request.links = in->links;
+    if (model_preset("BertBase", &in->spec.model, NULL) != ERR_OK)
+        abort();
+    for (int i = 0; i < n_nodes; i++) {
+        in->nodes[i] = (struct node){.gflops = 40 + i % 5, .memory_bytes = 8192 * MIB};
+        (void)snprintf(in->nodes[i].name, sizeof in->nodes[i].name, "node-%c", 'a' + i);
+        for (int k = 0; k < n_nodes; k++)
+            in->links[i * n_nodes + k] = (struct cost_link){
+                .bytes_per_s = i % 2 == k % 2 ? 1e9 : between_bytes_per_s, .latency_ms = 0.1};
+    }
 }
 
 void drop_node(struct instance *in)

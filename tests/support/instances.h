@@ -5,7 +5,8 @@
 
 #include "balance/partition.h"
 
-#define MIB                  ((int64_t)1 << 20)
+#include "base/bytes.h"
+
 #define INSTANCE_NODES_TRIED 4 /* whose orders can all be tried */
 #define INSTANCE_NODES_MAX   80
 
@@ -36,10 +37,14 @@ enum link_style {
 /* Links that differ, for the nodes that there are. */
 void make_links(struct instance *in, struct dice *d, enum link_style style);
 
+/* BERT-base on nodes 0, 2, 4 ... in one building and 1, 3, 5 ... in another. */
+void make_buildings(struct instance *in, int n_nodes, double between_bytes_per_s);
+
 /* Forget the last node and its links. */
 void drop_node(struct instance *in);
 
-/* What a micro-batch takes on a node that has waited, as a share: balance/fill.h, written again. */
+/* What a micro-batch takes on a node that has waited, as a share: cost_fill_share(), written again.
+ */
 double instance_fill(const struct instance *in, int node);
 
 /* What the messages of one edge take on a node, per micro-batch: cost_messages_ms(), written again.

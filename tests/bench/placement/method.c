@@ -6,8 +6,8 @@
 #include <time.h>
 
 #include "balance/chain.h"
-#include "balance/dynamic.h"
 #include "balance/partition.h"
+#include "balance/rules.h"
 #include "balance/search.h"
 
 #define GAIN 2e-3 /* of a step, as the planner itself */
@@ -29,7 +29,7 @@ static double clock_ms(clockid_t clock)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* As balance/even.h, for any number of units a layer. */
+/* As even_cut(), for any number of units a layer. */
 static void even(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out)
 {
     struct cut c = {.n_stages = p->max_stages};

@@ -11,9 +11,8 @@
 
 #include "balance/choose.h"
 #include "balance/partition.h"
-#include "balance/whatif.h"
+#include "instances.h"
 
-#define MIB     ((int64_t)1 << 20)
 #define N_NODES 40
 
 struct setting {
@@ -185,6 +184,56 @@ static void whatif_says_when_nothing_fits_without_a_node(void **state)
     assert_true(w.fewer[0].step_ms < 0);
 }
 
+static void links_explanation_names_the_one_that_sets_the_pace(void **state)
+{
+    static struct instance in;
+    struct placement p;
+    char text[PLAN_REASON_BYTES];
+
+    (void)state;
+    make_buildings(&in, 2, 4e5);
+    in.spec.placement.min_stages = 2;
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_int_equal(explain_slow_edge(&p), 0);
+    explain_placement(&in.request, &p, text);
+    assert_non_null(strstr(text, "The link between node-"));
+    assert_non_null(strstr(text, ", 0.4 MB/s, sets the pace: "));
+    assert_non_null(strstr(text, "The slowest stage is "));
+    make_buildings(&in, 2, 1e9);
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_int_equal(explain_slow_edge(&p), -1);
+    explain_placement(&in.request, &p, text);
+    assert_null(strstr(text, "sets the pace"));
+}
+
+static void links_whatif_keeps_them_with_their_nodes(void **state)
+{
+    static struct instance in;
+    static struct instance other;
+    struct placement p;
+    struct placement fewer;
+    struct whatif w;
+
+    (void)state;
+    make_buildings(&in, 6, 2e7);
+    assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_stages, 6);
+    assert_int_equal(whatif_solve(&in.request, &p, &w, NULL), ERR_OK);
+    assert_true(w.more_ms < p.predicted_step_ms);
+    assert_int_equal(w.n_fewer, 6);
+    for (int i = 0; i < w.n_fewer; i++) {
+        if (w.fewer[i].node != 5)
+            continue;
+        other = in;
+        other.request.spec = &other.spec;
+        other.request.nodes = other.nodes;
+        other.request.links = other.links;
+        drop_node(&other);
+        assert_int_equal(partition_solve(&other.request, &fewer, NULL), ERR_OK);
+        assert_true(w.fewer[i].step_ms == fewer.predicted_step_ms);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -196,6 +245,8 @@ int main(void)
         cmocka_unit_test_setup(whatif_chooses_the_micro_batches_again_where_they_are_open, solve),
         cmocka_unit_test_setup(whatif_says_when_nothing_fits_without_a_node, solve),
         cmocka_unit_test_setup(placement_never_asks_for_more_memory_than_the_node_has, solve),
+        cmocka_unit_test(links_explanation_names_the_one_that_sets_the_pace),
+        cmocka_unit_test(links_whatif_keeps_them_with_their_nodes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "balance/alike.h"
+#include "balance/cut.h"
 
 static struct mark marks[4];
 static struct node_probe probes[4];
@@ -132,7 +132,7 @@ static int count_classes(void)
     int order[] = {0, 1, 2, 3};
     int classes[4];
 
-    return alike_links(&r, order, 4, classes);
+    return link_classes(&r, order, 4, classes);
 }
 
 static void network_takes_what_differs_by_noise_for_alike(void **state)

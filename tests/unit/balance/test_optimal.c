@@ -1,4 +1,5 @@
-/* One order of nodes and the bound, each held against trying everything. */
+/* One order of nodes, the bound and the whole search, each held against trying everything; and how
+ * links sort nodes into classes and groups. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 
 #include "balance/chain.h"
 #include "balance/optimal.h"
+#include "balance/partition.h"
 #include "balance/subsets.h"
 #include "instances.h"
 
@@ -164,12 +166,72 @@ static void optimal_loses_nothing_to_the_bound(void **state)
     assert_in_range(n_found, 30, 60);
 }
 
+static void alike_links_make_a_class_and_the_link_depends_on_classes_alone(void **state)
+{
+    struct dice dice = {.state = 12};
+    const int nodes[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    int n_classes[LINK_STYLES] = {0};
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        static struct instance in;
+        int class[8];
+
+        make_instance(&in, &dice, 1, 8);
+        assert_int_equal(link_classes(&in.request, nodes, 8, class), 1);
+        make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
+        n_classes[i % LINK_STYLES] += link_classes(&in.request, nodes, 8, class);
+        for (int k = 0; k < 8 * 8 * 8 * 8; k++) {
+            int a = k % 8, b = k / 8 % 8, c = k / 64 % 8, d = k / 512;
+
+            if (a != b && c != d && class[a] == class[c] && class[b] == class[d])
+                assert_memory_equal(partition_link(&in.request, a, b),
+                                    partition_link(&in.request, c, d), sizeof(struct cost_link));
+        }
+    }
+    assert_int_equal(n_classes[LINKS_OWN], 20 * 8);
+    assert_in_range(n_classes[LINKS_BUILDINGS], 30, 60);
+    assert_in_range(n_classes[LINKS_UPLINKS], 30, 80);
+}
+
+/* Two buildings of two racks each. */
+static void groups_are_told_apart_at_both_scales(void **state)
+{
+    static struct instance in;
+    const int nodes[] = {0, 1, 2, 3, 4, 5, 6, 7};
+    struct groups g;
+    int group[8];
+
+    (void)state;
+    make_buildings(&in, 8, 1e6);
+    for (int i = 0; i < 64; i++)
+        if (i / 8 % 2 == i % 2 && i / 8 % 4 != i % 4)
+            in.links[i].bytes_per_s = 1e8;
+    assert_int_equal(groups_init(&in.request, nodes, 8, &g, NULL), ERR_OK);
+    assert_int_equal(g.n_scales, 2);
+    assert_int_equal(groups_at(&g, g.scale_ms[0], group), 2);
+    for (int i = 0; i < 8; i++)
+        assert_true((group[i] == group[0]) == (i % 2 == 0));
+    assert_int_equal(groups_at(&g, g.scale_ms[1], group), 4);
+    for (int i = 0; i < 8; i++)
+        assert_true((group[i] == group[0]) == (i % 4 == 0));
+    for (int k = 1; k < 8; k++) /* in one piece */
+        assert_true(group[g.order[k]] - group[g.order[k - 1]] >= 0);
+    groups_deinit(&g);
+    in.request.links = NULL;
+    assert_int_equal(groups_init(&in.request, nodes, 8, &g, NULL), ERR_OK);
+    assert_int_equal(g.n_scales, 0);
+    groups_deinit(&g);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(chain_finds_the_best_cut_of_an_order),
         cmocka_unit_test(bound_is_never_above_the_best_plan),
         cmocka_unit_test(optimal_loses_nothing_to_the_bound),
+        cmocka_unit_test(alike_links_make_a_class_and_the_link_depends_on_classes_alone),
+        cmocka_unit_test(groups_are_told_apart_at_both_scales),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,9 +8,8 @@
 
 #include <cmocka.h>
 
-#include "balance/dynamic.h"
-#include "balance/even.h"
 #include "balance/partition.h"
+#include "balance/rules.h"
 
 #define MIB     ((int64_t)1 << 20)
 #define N_NODES 6

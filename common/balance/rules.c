@@ -1,0 +1,235 @@
+#include "balance/rules.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "api/stages.h"
+#include "base/bytes.h"
+
+#define SWEEPS_PER_UNIT 4 /* over all boundaries; it converges long before */
+
+/* --- Even --- */
+
+void even_cut(const struct cut_problem *p, int n_layers, struct cut *out)
+{
+    struct cut c = {.n_stages = p->max_stages};
+    bool by_layers = c.n_stages <= n_layers;
+    int n = by_layers ? n_layers : p->n_units;
+
+    for (int s = 0; s < c.n_stages; s++) {
+        /* The first n % n_stages stages get one more. */
+        int before = s * (n / c.n_stages) + (s < n % c.n_stages ? s : n % c.n_stages);
+
+        c.node[s] = s;
+        c.first[s] = by_layers && s > 0 ? 1 + 2 * before : before;
+    }
+    c.first[c.n_stages] = p->n_units;
+    cut_measure(p, &c);
+    *out = c;
+}
+
+/* --- Dynamic --- */
+
+static bool fits(const struct cut_problem *p, const struct cut *c, int s)
+{
+    return cut_stage_bytes(p, c, s) <= p->memory[c->node[s]];
+}
+
+static int units_of(const struct cut *c, int s)
+{
+    return c->first[s + 1] - c->first[s];
+}
+
+static double stage_ms(const struct cut_problem *p, const struct cut *c, int s)
+{
+    return cut_run_ms(p, c->node[s], c->first[s], c->first[s + 1]);
+}
+
+/* Move the boundary behind stage `s` by one unit if that is a gain. */
+static bool move(const struct cut_problem *p, enum dynamic_form form, struct cut *c, int s)
+{
+    double own = stage_ms(p, c, s);
+    double next = stage_ms(p, c, s + 1);
+    double mean = 0;
+    bool is_gain;
+    int by;
+
+    for (int i = 0; i < c->n_stages; i++)
+        mean += stage_ms(p, c, i);
+    mean /= c->n_stages;
+    if (own < mean && units_of(c, s + 1) > 1)
+        by = 1;
+    else if (own > mean && form == DYNAMIC_MENDED && next < own && units_of(c, s) > 1)
+        by = -1;
+    else
+        return false;
+    c->first[s + 1] += by;
+    if (form == DYNAMIC_AS_RELEASED)
+        is_gain = fabs(stage_ms(p, c, s) - mean) < fabs(own - mean);
+    else
+        is_gain = fmax(stage_ms(p, c, s), stage_ms(p, c, s + 1)) < fmax(own, next);
+    if (is_gain && fits(p, c, s) && fits(p, c, s + 1))
+        return true;
+    c->first[s + 1] -= by;
+    return false;
+}
+
+void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct cut *cut)
+{
+    struct cut now = *cut;
+
+    /* Repair memory: push what is too much to the next stage, and then back from the last one. */
+    for (int s = 0; s < now.n_stages - 1; s++)
+        while (units_of(&now, s) > 1 && !fits(p, &now, s))
+            now.first[s + 1]--;
+    for (int s = now.n_stages - 1; s > 0; s--)
+        while (units_of(&now, s) > 1 && !fits(p, &now, s))
+            now.first[s]++;
+    cut_measure(p, &now);
+    *cut = now;
+    for (int sweep = 0; sweep < SWEEPS_PER_UNIT * p->n_units; sweep++) {
+        bool moved = false;
+
+        for (int s = 0; s < now.n_stages - 1; s++)
+            moved = move(p, form, &now, s) || moved;
+        if (!moved)
+            return;
+        cut_measure(p, &now);
+        if (cut_step_ms(p, &now) < cut_step_ms(p, cut))
+            *cut = now;
+    }
+}
+
+/* --- Manual --- */
+
+static int find_node(const struct partition_request *r, const char *name)
+{
+    for (int i = 0; i < r->n_nodes; i++)
+        if (strcmp(r->nodes[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* The nodes that the entries name; -1 for an entry that names none. */
+static enum err_code take_named(const struct partition_request *r, int *nodes, struct err *err)
+{
+    const struct spec_stages *stages = &r->spec->placement.stages;
+
+    for (int s = 0; s < stages->n; s++) {
+        const char *name = stages->list[s].node;
+
+        nodes[s] = *name ? find_node(r, name) : -1;
+        if (*name && nodes[s] < 0)
+            return err_set(err, ERR_NOT_FOUND,
+                           "spec.placement.stages[%d].node: none of the %d suitable nodes is "
+                           "called \"%.60s\"",
+                           s, r->n_nodes, name);
+    }
+    return ERR_OK;
+}
+
+/* The stage without a node that has the most work; -1: all have one. */
+static int heaviest(const struct cut_problem *p, const struct cut *c, const int *nodes)
+{
+    double most_ms = 0;
+    int heavy = -1;
+
+    for (int s = 0; s < c->n_stages; s++) {
+        double ms = cut_run_ms(p, 0, c->first[s], c->first[s + 1]);
+
+        if (nodes[s] < 0 && ms > most_ms) {
+            most_ms = ms;
+            heavy = s;
+        }
+    }
+    return heavy;
+}
+
+static bool is_taken(const int *nodes, int n_stages, int node)
+{
+    for (int s = 0; s < n_stages; s++)
+        if (nodes[s] == node)
+            return true;
+    return false;
+}
+
+/* A stage that names no node gets the fastest free one that can hold it, heavy stages first. */
+static enum err_code take_fastest(const struct partition_request *r, const struct cut *c,
+                                  int *nodes, struct err *err)
+{
+    const int first_node = 0; /* any node will do to compare the stages' work */
+    struct cut_problem p;
+    enum err_code rc = cut_problem_init(r, &first_node, 1, &p, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    for (int s = heaviest(&p, c, nodes); s >= 0; s = heaviest(&p, c, nodes)) {
+        int64_t bytes = cut_stage_bytes(&p, c, s);
+
+        for (int i = 0; i < r->n_nodes; i++)
+            if (r->nodes[i].memory_bytes >= bytes && !is_taken(nodes, c->n_stages, i) &&
+                (nodes[s] < 0 || r->nodes[i].gflops > r->nodes[nodes[s]].gflops))
+                nodes[s] = i;
+        if (nodes[s] < 0) {
+            rc = err_set(err, ERR_NOT_FOUND,
+                         "spec.placement.stages[%d]: needs %lld MiB, more than any of the %d nodes "
+                         "that is not taken yet offers",
+                         s, (long long)mib_of(bytes), r->n_nodes);
+            break;
+        }
+    }
+    cut_problem_deinit(&p);
+    return rc;
+}
+
+/* The cut that spec.placement.stages describes, and the node of each stage. */
+static enum err_code manual_cut(const struct partition_request *r, struct cut *out, int *out_nodes,
+                                struct err *err)
+{
+    enum err_code rc = take_named(r, out_nodes, err);
+
+    *out = (struct cut){.n_stages = r->spec->placement.stages.n};
+    for (int s = 0; s < out->n_stages; s++) {
+        out->node[s] = s;
+        out->first[s + 1] = out->first[s] + stages_units(r->spec, s);
+    }
+    return rc == ERR_OK ? take_fastest(r, out, out_nodes, err) : rc;
+}
+
+/* --- all three --- */
+
+enum err_code rules_solve(const struct partition_request *request, enum spec_strategy strategy,
+                          struct solution *out, int *out_misfit, struct err *err)
+{
+    bool is_manual = strategy == SPEC_STRATEGY_MANUAL;
+    int n = request->n_nodes < SPEC_STAGES_MAX ? request->n_nodes : SPEC_STAGES_MAX;
+    int nodes[SPEC_STAGES_MAX];
+    struct search result = {.found = true};
+    struct cut *cut = &result.best;
+    struct cut_problem p;
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < n; i++) /* Even and Dynamic: the first ones */
+        nodes[i] = i;
+    if (is_manual) {
+        rc = manual_cut(request, cut, nodes, err);
+        n = cut->n_stages;
+    }
+    if (rc == ERR_OK)
+        rc = cut_problem_init(request, nodes, n, &p, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (is_manual)
+        cut_measure(&p, cut);
+    else
+        even_cut(&p, request->spec->model.layers, cut);
+    if (strategy == SPEC_STRATEGY_DYNAMIC)
+        dynamic_improve(&p, DYNAMIC_MENDED, cut);
+    result.best_ms = cut_step_ms(&p, cut);
+    solution_keep_better(&p, &result, out);
+    *out_misfit = cut_misfit(&p, cut);
+    out->found =
+        *out_misfit < 0 && (is_manual || cut->n_stages >= request->spec->placement.min_stages);
+    cut_problem_deinit(&p);
+    return ERR_OK;
+}

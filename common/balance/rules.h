@@ -1,0 +1,48 @@
+/* balance/rules.h - the strategies that follow a rule instead of a search: Even, Dynamic, Manual.
+ * Private to balance.
+ *
+ * Even gives every node the same number of layers, as is usual elsewhere.
+ *
+ * Dynamic is the heuristic of Sky Computing (arXiv 2202.11836). It starts from the even cut over
+ * the nodes in their order. First memory is repaired, by moving units out of stages that do not
+ * fit; then single units move over the boundaries between neighbours, towards the mean time: a
+ * stage below the mean takes a unit from the next one, and a stage above it gives a unit to a next
+ * one with less to do, as long as the slower of the two gets faster. In the released code the time
+ * of "the next one" is computed from the stage's own units, so a stage above the mean never finds a
+ * next one with less to do, boundaries move to the right only, and the only test is whether the
+ * stage gets nearer to the mean. That form is kept for the benchmark; no strategy uses it.
+ *
+ * Manual obeys spec.placement.stages.
+ * Layer: balance. Threads: any.
+ */
+#ifndef BALANCE_RULES_H
+#define BALANCE_RULES_H
+
+#include "balance/optimal.h"
+
+/* Cut the problem for its nodes in their order, as many as max_stages allows. Attention and
+ * feed-forward of a layer stay together, embeddings go with the first and pooler and head with the
+ * last stage; units are counted instead only if there are more stages than layers. Ignores
+ * memory. */
+void even_cut(const struct cut_problem *p, int n_layers, struct cut *out);
+
+enum dynamic_form {
+    DYNAMIC_MENDED,
+    DYNAMIC_AS_RELEASED,
+};
+
+/* Improve the even cut in *cut: returns the best cut on the way, never a slower one unless the even
+ * one does not fit into memory. The result may not fit either; see cut_misfit(). */
+void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct cut *cut);
+
+/* The cut of `strategy`, which is not Optimal.
+ *
+ * Returns ERR_OK with the cut filled in; out->found if every stage fits and there are at least
+ * spec.placement.minStages; *out_misfit is the first stage that does not fit, or -1.
+ * ERR_NOT_FOUND, with the entry's number, if Manual names a node that is not in the request or no
+ * node is left that can hold a stage. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code rules_solve(const struct partition_request *request,
+                                     enum spec_strategy strategy, struct solution *out,
+                                     int *out_misfit, struct err *err);
+
+#endif
