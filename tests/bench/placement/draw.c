@@ -42,6 +42,19 @@ void draw_make(struct draw *out, int n_nodes, int n_layers, enum draw_slowness s
     draw_run_as(out, DRAW_SERIAL);
 }
 
+void draw_many(struct node *out, int n)
+{
+    uint64_t dice = 20261121u;
+
+    for (int i = 0; i < n; i++) {
+        out[i] = (struct node){.cpu_milli = 1000,
+                               .memory_bytes = (int64_t)(4 + i % 9) << 30,
+                               .gflops = 200 / roll(&dice, 1, 7),
+                               .unit_ms = 0.1};
+        (void)snprintf(out[i].name, sizeof out[i].name, "node-%d", i);
+    }
+}
+
 void draw_run_as(struct draw *d, enum draw_runtime runtime)
 {
     d->spec.training.micro_batches = runtime == DRAW_SERIAL ? 1 : runtime == DRAW_PIPELINE ? 8 : 32;

@@ -40,6 +40,9 @@ void draw_run_as(struct draw *d, enum draw_runtime runtime);
 const char *draw_slowness_name(enum draw_slowness s);
 const char *draw_runtime_name(enum draw_runtime r);
 
+/* Nodes of a large cluster: 1 to 7 times slower than the fastest, 4 to 12 GiB. */
+void draw_many(struct node *out, int n);
+
 /* The problem with 2 units a layer, which are ours, or 3, as published: attention, and the two
  * products of the feed-forward block apart. Nodes in their order, or the fastest first. */
 void draw_problem(const struct draw *d, int per_layer, bool is_fastest_first,

@@ -1,5 +1,5 @@
-/* The published experiment in simulation: prints tables, says in words what they show, and writes
- * them as JSON to the file that is named. */
+/* The published experiment in simulation, and large clusters: prints tables, says in words what
+ * they show, and writes them as JSON to the file that is named. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -326,6 +326,7 @@ int main(int argc, char **argv)
         print_table(&table, (enum draw_runtime)r);
     print_words(&table, has_solver);
     print_grains(&table);
+    many_print();
     if (!write_json(&table, argv[1], cpu)) {
         (void)fprintf(stderr, "bench-placement: cannot write %s\n", argv[1]);
         return 1;

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #include "balance/chain.h"
 #include "balance/partition.h"
@@ -20,7 +19,7 @@ const char *method_name(enum method m)
     return names[m];
 }
 
-static double clock_ms(clockid_t clock)
+double method_clock_ms(clockid_t clock)
 {
     struct timespec now;
 
@@ -103,7 +102,7 @@ static bool cut_by(enum method m, const struct draw *d, const struct cut_problem
 static struct outcome run_planner(const struct draw *d, double *out_bound_ms)
 {
     static struct placement placement;
-    double start_ms = clock_ms(CLOCK_PROCESS_CPUTIME_ID);
+    double start_ms = method_clock_ms(CLOCK_PROCESS_CPUTIME_ID);
     struct err err;
 
     if (partition_solve(&d->request, &placement, &err) != ERR_OK) {
@@ -112,7 +111,7 @@ static struct outcome run_planner(const struct draw *d, double *out_bound_ms)
     }
     *out_bound_ms = placement.bound_ms;
     return (struct outcome){true, placement.predicted_step_ms,
-                            clock_ms(CLOCK_PROCESS_CPUTIME_ID) - start_ms};
+                            method_clock_ms(CLOCK_PROCESS_CPUTIME_ID) - start_ms};
 }
 
 struct outcome method_run(enum method m, const struct draw *d, int per_layer, double *out_bound_ms)
@@ -128,9 +127,9 @@ struct outcome method_run(enum method m, const struct draw *d, int per_layer, do
     draw_problem(d, per_layer, m >= METHOD_OURS, &p);
     if (m == METHOD_OURS_ALL)
         p.min_stages = p.max_stages;
-    start_ms = clock_ms(clock);
+    start_ms = method_clock_ms(clock);
     if (cut_by(m, d, &p, per_layer, &cut) && cut_misfit(&p, &cut) < 0)
-        result = (struct outcome){true, cut_step_ms(&p, &cut), clock_ms(clock) - start_ms};
+        result = (struct outcome){true, cut_step_ms(&p, &cut), method_clock_ms(clock) - start_ms};
     cut_problem_deinit(&p);
     return result;
 }

@@ -2,6 +2,8 @@
 #ifndef PLACEMENT_METHOD_H
 #define PLACEMENT_METHOD_H
 
+#include <time.h>
+
 #include "draw.h"
 
 enum method {
@@ -24,6 +26,11 @@ const char *method_name(enum method m);
 
 /* With 2 or 3 units a layer. *out_bound_ms is set by METHOD_OURS with 2. */
 struct outcome method_run(enum method m, const struct draw *d, int per_layer, double *out_bound_ms);
+
+double method_clock_ms(clockid_t clock);
+
+/* A table of large clusters. */
+void many_print(void);
 
 /* Is glpsol there? */
 bool mixed_is_there(void);
