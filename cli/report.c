@@ -136,7 +136,7 @@ static void print_bottleneck(const struct report *r, FILE *out)
                       p->bottleneck, name_of(r, slow->node), slow->predicted_ms);
         return;
     }
-    (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms a micro-batch each way\n",
+    (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms per micro-batch each way\n",
                   "bottleneck", name_of(r, p->stages[s].node), name_of(r, p->stages[s + 1].node),
                   p->stages[s].edge_ms);
 }

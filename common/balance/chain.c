@@ -259,7 +259,7 @@ static void fill(const struct cut_problem *p, struct chain *c, const struct limi
         c->with[i] = c->least_ms[i] = INFINITY;
     for (int level = 0; level <= c->last_level; level++)
         c->least_begin[level] = p->n_units;
-    c->behind[0][p->n_units] = 0; /* nobody runs nothing */
+    c->behind[0][p->n_units] = 0; /* no stage for no unit */
     c->least_ms[p->n_units] = 0;
     for (int pos = c->n_nodes - 1; pos >= 0; pos--)
         add_node(p, c, limits, pos);

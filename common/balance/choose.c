@@ -115,16 +115,16 @@ static enum err_code take_first(struct partition_request *request, struct spec *
     return rc;
 }
 
-/* Do without nodes that gain too little. The least time of k nodes only falls as k grows, so the
- * first number of them that is too slow ends it. */
-static enum err_code spare_nodes(struct partition_request *request, struct spec *spec,
-                                 const struct tries *all, struct placement *best, struct err *err)
+/* Give up nodes that gain too little. The least time with k nodes only falls as k grows, so the
+ * first number of nodes that is too slow ends the search. */
+static enum err_code save_nodes(struct partition_request *request, struct spec *spec,
+                                const struct tries *all, struct placement *best, struct err *err)
 {
     struct placement *p = calloc(1, sizeof *p);
     struct tries tries = *all;
     int most = spec->placement.max_stages;
     int least = spec->placement.min_stages > 1 ? spec->placement.min_stages : 1;
-    bool is_spared = false;
+    bool is_saved = false;
     enum err_code rc = ERR_OK;
 
     if (!p)
@@ -143,14 +143,14 @@ static enum err_code spare_nodes(struct partition_request *request, struct spec 
         if (rc != ERR_OK)
             continue;
         *best = *p;
-        is_spared = true;
+        is_saved = true;
     }
     spec->placement.max_stages = most;
     spec->training.micro_batches = best->micro_batches;
     free(p);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    return is_spared ? partition_list_left_out(request, best, err) : ERR_OK;
+    return is_saved ? partition_list_left_out(request, best, err) : ERR_OK;
 }
 
 static enum err_code solve_all(struct partition_request *request, struct spec *spec,
@@ -162,7 +162,7 @@ static enum err_code solve_all(struct partition_request *request, struct spec *s
         rc = take_first(request, spec, tries, tries->n_stages,
                         tries->step_ms * (1 + CHOOSE_MICRO_GAIN), best, err);
     if (rc == ERR_OK && spec->placement.strategy == SPEC_STRATEGY_OPTIMAL)
-        rc = spare_nodes(request, spec, tries, best, err);
+        rc = save_nodes(request, spec, tries, best, err);
     return rc;
 }
 

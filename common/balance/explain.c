@@ -27,7 +27,7 @@ static void add_comparison(const struct placement *p, char out[static PLAN_REASO
     else if (p->strategy == SPEC_STRATEGY_OPTIMAL)
         text_add(
             out, PLAN_REASON_BYTES,
-            " No plan can be faster than %.0f ms, so this one is at most %.1f%% from the best.",
+            " No plan can be faster than %.0f ms, so this one is at most %.1f%% above the optimum.",
             p->bound_ms, 100 * gap);
     else
         text_add(out, PLAN_REASON_BYTES, " Strategy %s was asked for; Optimal could take %.0f ms.",
@@ -54,12 +54,11 @@ static void add_link(const struct partition_request *r, const struct placement *
     int from = p->stages[s].node;
     int to = p->stages[s + 1].node;
 
-    text_add(
-        out, PLAN_REASON_BYTES,
-        " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms a micro-batch each "
-        "way.",
-        r->nodes[from].name, r->nodes[to].name, partition_link(r, from, to)->bytes_per_s / 1e6,
-        p->stages[s].edge_ms);
+    text_add(out, PLAN_REASON_BYTES,
+             " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms per micro-batch "
+             "each way.",
+             r->nodes[from].name, r->nodes[to].name, partition_link(r, from, to)->bytes_per_s / 1e6,
+             p->stages[s].edge_ms);
 }
 
 void explain_placement(const struct partition_request *request, const struct placement *placement,
@@ -82,12 +81,12 @@ void explain_placement(const struct partition_request *request, const struct pla
     if (edge >= 0)
         add_link(request, placement, edge, out);
     text_add(out, PLAN_REASON_BYTES,
-             " The %s is stage %d (%s) on %.60s: %.1f ms a micro-batch at %.3g GFLOP/s.",
+             " The %s is stage %d (%s) on %.60s: %.1f ms per micro-batch at %.3g GFLOP/s.",
              edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
              slow->predicted_ms, node->gflops);
     add_comparison(placement, out);
     for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        text_add(out, PLAN_REASON_BYTES, " Left out: %.60s (%s).",
+        text_add(out, PLAN_REASON_BYTES, " Excluded: %.60s (%s).",
                  request->nodes[placement->left_out[i].node].name, placement->left_out[i].reason);
     if (placement->n_left_out > PARTITION_LEFT_OUT_MAX)
         text_add(out, PLAN_REASON_BYTES, " And %d more.",

@@ -3,12 +3,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Figures that lie within one step of their smallest one count as the same, which is their mean.
- * There cannot be more of them between the bounds of what a probe may have found. */
+/* Figures within one step of the smallest one count as equal. There cannot be more levels than
+ * LEVELS_MAX between the limits of what a probe may report. */
 #define LEVEL_STEP     1.25
 #define LEVELS_MAX     144
-#define SPEED_MIN      1.0  /* bytes a second */
-#define LATENCY_MIN_MS 0.05 /* what is shorter is lost beside a stage's time, and mostly noise */
+#define SPEED_MIN      1.0  /* bytes per second */
+#define LATENCY_MIN_MS 0.05 /* shorter ones are mostly noise, and small beside a stage */
 
 struct levels {
     int n;
@@ -17,11 +17,11 @@ struct levels {
 };
 
 struct scale {
-    struct levels ms_per_byte; /* a time, like latency: its mean is what many messages see */
+    struct levels ms_per_byte; /* the mean of times is what messages see */
     struct levels latency_ms;
 };
 
-/* A figure below 0 is not known. */
+/* Negative: not known. */
 struct end {
     double bytes_per_s;
     double latency_ms;
@@ -40,7 +40,7 @@ static double latency_ms(const struct node_link *l)
     return fmax(l->latency_ms, LATENCY_MIN_MS);
 }
 
-/* The mean of all figures from the smallest that is above `above` on to a step more; false: there
+/* The mean of all figures from the smallest one above `above` up to one step more; false if there
  * is none. */
 static bool next_level(const struct network_node *nodes, int n,
                        double (*figure)(const struct node_link *), double above, double *out_from,
@@ -133,7 +133,7 @@ static void insert(double *sorted, int n, double value)
     sorted[i] = value;
 }
 
-/* The usual link of a node. Of an even number, the slower one of the middle. */
+/* The median link of a node; of an even number, the slower one in the middle. */
 static struct end median_of(const struct scale *scale, const struct network_node *node)
 {
     double speeds[NODE_LINKS_MAX];
@@ -149,7 +149,7 @@ static struct end median_of(const struct scale *scale, const struct network_node
     return n > 0 ? (struct end){speeds[(n - 1) / 2], latencies[n / 2]} : unknown;
 }
 
-/* How this node sees the link, with what was measured on it. */
+/* The link as seen from this node. */
 static struct end end_of(const struct scale *scale, const struct network_node *node,
                          const struct end *measured)
 {
@@ -184,7 +184,7 @@ static struct cost_link link_between(const struct scale *scale, const struct net
     return link;
 }
 
-static bool says_something(const struct network_node *node)
+static bool has_figures(const struct network_node *node)
 {
     return (node->probe && node->probe->n_links > 0) ||
            (node->mark && (node->mark->link_bytes_per_s > 0 || node->mark->has_latency));
@@ -196,7 +196,7 @@ bool network_links(const struct network_node *nodes, int n, struct cost_link *ou
     bool is_known = false;
 
     for (int i = 0; i < n; i++)
-        is_known = is_known || says_something(&nodes[i]);
+        is_known = is_known || has_figures(&nodes[i]);
     if (!is_known)
         return false;
     find_levels(nodes, n, ms_per_byte, &scale.ms_per_byte);

@@ -239,7 +239,7 @@ static enum err_code step_with(const struct partition_request *request, const st
         rc = cut_problem_init(request, nodes, n + 1, &problem, err);
         if (rc != ERR_OK)
             return rc;
-        problem.min_stages = n + 1; /* nobody may be skipped */
+        problem.min_stages = n + 1; /* none may be skipped */
         rc = chain_init(&problem, &chain, err);
         if (rc == ERR_OK) {
             search.problem = &problem;

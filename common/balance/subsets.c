@@ -13,7 +13,7 @@ struct subsets_choice {
     short behind;
 };
 
-/* A set, counted up one by one. */
+/* A set of nodes, enumerated in ascending order. */
 struct members {
     size_t set;
     int n;
@@ -166,7 +166,7 @@ static void fill(const struct cut_problem *p, struct subsets *s)
 
     for (size_t i = 0; i < n; i++)
         s->sum_ms[i] = INFINITY;
-    s->sum_ms[p->n_units] = 0; /* nobody runs nothing */
+    s->sum_ms[p->n_units] = 0; /* no stage for no unit */
     for (; m.set < s->n_sets; next_set(p, s, &m))
         if (m.n < p->max_stages)
             extend_all(p, s, &m);

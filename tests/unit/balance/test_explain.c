@@ -51,7 +51,7 @@ static void explain_names_step_bottleneck_even_and_who_is_left_out(void **state)
     assert_non_null(strstr(text, "The bottleneck is stage"));
     assert_non_null(strstr(text, "No other cut, order or choice"));
     assert_non_null(strstr(text, "Even would take"));
-    assert_non_null(strstr(text, "Left out: tiny (at 0.1 GFLOP/s"));
+    assert_non_null(strstr(text, "Excluded: tiny (at 0.1 GFLOP/s"));
 }
 
 static void explain_fits_whatever_is_left_out(void **state)

@@ -134,7 +134,7 @@ static void report_lists_left_out_nodes_in_columns(void **state)
 static void report_names_a_link_that_is_slower_than_every_stage(void **state)
 {
     static const char *const words[] = {"bottleneck  the link between ",
-                                        ": 100000.0 ms a micro-batch each way"};
+                                        ": 100000.0 ms per micro-batch each way"};
 
     (void)state;
     assert_int_equal(at.placement.n_stages, 2);
