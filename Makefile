@@ -38,7 +38,7 @@ LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--a
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
 DIRS := common/base common/api common/balance common/http common/kube common/fleet \
-        operator/control operator/run worker/nn worker/data worker/wire worker/pipe cli
+        operator/control operator/run worker/nn worker/data worker/wire worker/train worker/probe cli
 FOLDERS := $(notdir $(DIRS))
 
 LIBS_base    := base
@@ -52,7 +52,8 @@ LIBS_run     := run control fleet kube http balance api base
 LIBS_nn      := nn base
 LIBS_data    := data api base
 LIBS_wire    := wire base
-LIBS_pipe    := pipe nn data wire api base
+LIBS_train   := train nn data wire api base
+LIBS_probe   := probe train nn data wire api base
 LIBS_cli     := cli fleet kube http balance api base
 
 # What a folder needs from outside; each is met in one place only.
@@ -64,7 +65,7 @@ SYS_wire := -lwebsockets
 
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
 CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
-CFLAGS_narrow := -O3
+CFLAGS_bf16 := -O3
 ifeq ($(shell uname -m),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
@@ -76,7 +77,7 @@ MAIN_skyjob-operator := operator/main.c
 MAIN_skyjob-worker   := worker/main.c
 MAIN_kubectl-skyjob  := cli/main.c
 LIBS_skyjob-operator := $(LIBS_run)
-LIBS_skyjob-worker   := $(LIBS_pipe)
+LIBS_skyjob-worker   := $(LIBS_probe)
 LIBS_kubectl-skyjob  := $(LIBS_cli)
 
 # Helpers in tests/support that the unit tests of a folder are linked with.
@@ -173,7 +174,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := pipe data wire api base
+LIBS_fuzzers := train data wire api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -190,11 +191,11 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube http pipe nn data wire balance api base
+LIBS_bench := cli fleet kube http probe train nn data wire balance api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.
-LDFLAGS_bench_block := -Wl,--wrap=piece_round,--wrap=clock_now_ns,--wrap=clock_now_ms,--wrap=clock_cpu_ns
+LDFLAGS_bench_block := -Wl,--wrap=microbenchmark_round,--wrap=clock_now_ns,--wrap=clock_now_ms,--wrap=clock_cpu_ns
 $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/bench/bench.o \
         $(OUT)/obj/tests/bench/step.o $(call lib,$(LIBS_bench))
 	@mkdir -p $(@D)

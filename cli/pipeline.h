@@ -26,7 +26,7 @@ struct pipeline_params {
     void *ctx; /* of the two */
     /* What the head says, at most a few times a second. */
     void (*on_progress)(void *ctx, const struct progress *head);
-    /* Every evaluation: the step and its "metrics" as pipe/history.h has them. */
+    /* Every evaluation: the step and its "metrics" as train/history.h has them. */
     void (*on_evaluation)(void *ctx, const struct json *evaluation);
 };
 

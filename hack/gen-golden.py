@@ -14,7 +14,7 @@ One file a head, all numbers float32, of a reference computed in float64 with dr
   grad.NAME          of batch 0's loss, not clipped
   adamw.losses, sgd.losses  [STEPS] each before its step
   adamw.NAME, sgd.NAME      the weights after STEPS steps
-tests/unit/pipe/test_golden.c reads them and knows the constants below.
+tests/unit/train/test_golden.c reads them and knows the constants below.
 """
 import pathlib
 

@@ -16,11 +16,11 @@
 #include "data/vocab.h"
 #include "data/vocab_build.h"
 #include "nn/gemm.h"
-#include "pipe/cpu.h"
-#include "pipe/probe.h"
-#include "pipe/probe_link.h"
-#include "pipe/probe_message.h"
-#include "pipe/worker.h"
+#include "probe/probe.h"
+#include "probe/probe_link.h"
+#include "probe/probe_message.h"
+#include "train/cpu.h"
+#include "train/worker.h"
 
 #define PROBE_TOTAL_MS 19000 /* with its links, whatever happens */
 #define PROBE_TABLE_MS 8000  /* others start later, and are waited for a while */

@@ -61,7 +61,8 @@ struct progress {
     int n_stage_ms;
     double stage_ms[SPEC_STAGES_MAX]; /* measured: computing, per stage and micro-batch */
     double step_ms;
-    double best_step_ms; /* in the fastest stretch so far, see pipe/stopwatch.h; 0: not known yet */
+    double
+        best_step_ms; /* in the fastest stretch so far, see train/stopwatch.h; 0: not known yet */
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
     /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */

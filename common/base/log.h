@@ -2,7 +2,7 @@
  *
  *     LOG(LOG_INFO, "stage ready", LOG_S("job", key), LOG_I("stage", s));
  *
- * Only operator/run, worker/pipe, cli and the mains log; lower layers return errors, and an error
+ * Only operator/run, worker/train, cli and the mains log; lower layers return errors, and an error
  * is logged once, where it is handled. Never log secrets or tensors.
  * Layer: base. Threads: any; a line is written with one call and is never torn.
  */

@@ -2,7 +2,7 @@
  *
  * A call is started and its answer comes to the handler from inside http_poll(); nothing here ever
  * waits, so a worker that hangs delays only its own answer, and that by FLEET_CALL_MS at most.
- * Workers speak plain HTTP on their control port (worker/pipe/control.h); every call is signed.
+ * Workers speak plain HTTP on their control port (worker/train/control.h); every call is signed.
  * Layer: fleet (may use http api base). Threads: one, that of the http loop.
  */
 #ifndef FLEET_FLEET_H

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/jsonw.h"
-#include "pipe/cpu.h"
+#include "train/cpu.h"
 
 static char note[64];
 

@@ -14,10 +14,10 @@
 #include "bench.h"
 #include "cli/child.h"
 #include "nn/threads.h"
-#include "pipe/cpu.h"
-#include "pipe/piece.h"
-#include "pipe/probe.h"
+#include "probe/microbenchmark.h"
+#include "probe/probe.h"
 #include "step.h"
+#include "train/cpu.h"
 
 #define PROBES    11
 #define SMOKE_MS  400 /* of a probe, when that is all */
@@ -61,13 +61,13 @@ static struct {
 int64_t __real_clock_now_ms(void);
 int64_t __real_clock_now_ns(void);
 int64_t __real_clock_cpu_ns(void);
-enum err_code __real_piece_round(struct piece *p, int n_seqs, struct piece_sum *sum,
-                                 struct err *err);
+enum err_code __real_microbenchmark_round(struct microbenchmark *p, int n_seqs,
+                                          struct microbenchmark_sum *sum, struct err *err);
 int64_t __wrap_clock_now_ms(void);
 int64_t __wrap_clock_now_ns(void);
 int64_t __wrap_clock_cpu_ns(void);
-enum err_code __wrap_piece_round(struct piece *p, int n_seqs, struct piece_sum *sum,
-                                 struct err *err);
+enum err_code __wrap_microbenchmark_round(struct microbenchmark *p, int n_seqs,
+                                          struct microbenchmark_sum *sum, struct err *err);
 
 int64_t __wrap_clock_now_ms(void)
 {
@@ -109,12 +109,12 @@ static void train_a_turn(void)
     training.from_ns = clock_now_ns();
 }
 
-enum err_code __wrap_piece_round(struct piece *p, int n_seqs, struct piece_sum *sum,
-                                 struct err *err)
+enum err_code __wrap_microbenchmark_round(struct microbenchmark *p, int n_seqs,
+                                          struct microbenchmark_sum *sum, struct err *err)
 {
     if (clock_now_ns() - training.from_ns >= training.turn_ns)
         train_a_turn();
-    return __real_piece_round(p, n_seqs, sum, err);
+    return __real_microbenchmark_round(p, n_seqs, sum, err);
 }
 
 /* Of wall time, in the middle one of the turns: one thread's CPU time by the share of a core that

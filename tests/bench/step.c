@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "nn/gemm.h"
-#include "pipe/optimizer.h"
-#include "pipe/schedule.h"
+#include "train/optimizer.h"
+#include "train/schedule.h"
 
 #define PEAK_SIZE     1024
 #define MASKED_SHARE  0.15

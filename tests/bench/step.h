@@ -5,7 +5,7 @@
 #ifndef BENCH_STEP_H
 #define BENCH_STEP_H
 
-#include "pipe/stage.h"
+#include "train/stage.h"
 
 #define STEP_LENGTH 128 /* of a full sequence */
 

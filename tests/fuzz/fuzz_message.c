@@ -2,7 +2,7 @@
  *
  * The first byte chooses the message and whether the rest is cut or filled up to its right length.
  */
-#include "pipe/message.h"
+#include "train/message.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Requests to a worker's ports: whatever comes is refused, waited for, or cut apart in place, and
  * a request is the same whether its last bytes come later or at once. */
-#include "pipe/server.h"
+#include "train/server.h"
 
 #include <string.h>
 

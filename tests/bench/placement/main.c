@@ -7,7 +7,7 @@
 
 #include "base/jsonw.h"
 #include "method.h"
-#include "pipe/cpu.h"
+#include "train/cpu.h"
 
 #define SIZES       3 /* of clusters, and of models */
 #define SETTINGS    (SIZES * SIZES)

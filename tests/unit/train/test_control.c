@@ -1,0 +1,327 @@
+#include "train/control.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/clock.h"
+#include "client.h"
+#include "train/health.h"
+
+#define ADDRESS "127.0.0.1"
+#define N_SLOW  200
+#define N_MORE  1000
+#define N_FLOOD 300
+
+#define TABLE                                                                                      \
+    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "\"port\":2}]}"
+#define OTHER_TABLE                                                                                \
+    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "\"port\":3}]}"
+
+static const struct hmac_key key = {{7, 7, 7}};
+static const struct hmac_key other_key = {{7, 7, 8}};
+
+struct fixture {
+    struct mailbox mailbox;
+    struct control *control;
+    struct server *health;
+    int port;
+    int health_port;
+};
+
+static struct fixture f;
+static atomic_bool flood_stops;
+
+static int set_up(void **state)
+{
+    struct progress p = {.attempt = 1, .step = 41, .eta_seconds = -1};
+    struct control_params params = {
+        .host = ADDRESS, .n_stages = 2, .key = key, .mailbox = &f.mailbox};
+
+    (void)state;
+    mailbox_init(&f.mailbox);
+    mailbox_set_progress(&f.mailbox, &p);
+    f.port = params.port = client_free_port();
+    f.health_port = client_free_port();
+    if (health_open(ADDRESS, f.health_port, &f.mailbox, &f.health, NULL) != ERR_OK)
+        return -1;
+    return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    control_close(f.control);
+    server_close(f.health);
+    mailbox_deinit(&f.mailbox);
+    return 0;
+}
+
+static int get(const char *path)
+{
+    return client_call(f.port, "GET", path, "", &key);
+}
+
+static int post(const char *path, const char *body)
+{
+    return client_call(f.port, "POST", path, body, &key);
+}
+
+static int health(const char *path)
+{
+    return client_call(f.health_port, "GET", path, "", NULL);
+}
+
+static void control_serves_the_progress_document(void **state)
+{
+    struct progress p;
+    const char *body;
+
+    (void)state;
+    assert_int_equal(get("/v1/status"), 200);
+    body = strstr(client_answer, "\r\n\r\n");
+    assert_non_null(body);
+    assert_int_equal(progress_parse(body + 4, strlen(body + 4), &p, NULL), ERR_OK);
+    assert_int_equal(p.step, 41);
+}
+
+static void control_takes_a_peer_table_and_refuses_a_foreign_one(void **state)
+{
+    struct peers got;
+
+    (void)state;
+    assert_int_equal(post("/v1/peers", "{\"attempt\":9,\"stages\":[]}"), 409);
+    assert_int_equal(post("/v1/peers", "{\"attempt\":"), 400);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
+    assert_int_equal(got.stages[1].port, 2);
+}
+
+static void control_takes_the_same_table_again_and_no_different_one(void **state)
+{
+    struct peers got;
+
+    (void)state;
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(post("/v1/peers", OTHER_TABLE), 409);
+    assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
+    assert_int_equal(got.stages[1].port, 2);
+}
+
+/* Whatever is asked and whatever the worker's state, the answer is the same. */
+static void control_tells_strangers_nothing(void **state)
+{
+    static const struct {
+        const char *method, *path, *body;
+    } asked[] = {{"GET", "/v1/status", ""},
+                 {"POST", "/v1/peers", TABLE},
+                 {"POST", "/v1/peers", OTHER_TABLE},
+                 {"POST", "/v1/peers", "{"},
+                 {"GET", "/", ""},
+                 {"DELETE", "/v1/status", ""}};
+    const struct hmac_key *keys[] = {NULL, &other_key};
+    char first[sizeof client_answer] = "";
+    struct peers got;
+
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof asked / sizeof asked[0]; i++) {
+        size_t k = i / 2;
+
+        if (i == 2 * sizeof asked / sizeof asked[0] - 2)
+            assert_int_equal(post("/v1/peers", OTHER_TABLE), 200);
+        assert_int_equal(
+            client_call(f.port, asked[k].method, asked[k].path, asked[k].body, keys[i % 2]), 403);
+        if (i == 0)
+            memcpy(first, client_answer, sizeof first);
+        assert_string_equal(client_answer, first);
+    }
+    assert_null(strpbrk(strstr(first, "\r\n\r\n"), "0123456789"));
+    assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
+    assert_int_equal(got.stages[1].port, 3); /* only what was signed has come in */
+}
+
+static void control_refuses_a_signature_of_another_request(void **state)
+{
+    char request[4096];
+    size_t n = client_request("POST", "/v1/peers", TABLE, &key, request);
+    char *port = strstr(request, "\"port\":2");
+
+    (void)state;
+    port[7] = '3';
+    assert_int_equal(client_ask(f.port, request, n), 403);
+    port[7] = '2';
+    assert_int_equal(client_ask(f.port, request, n), 200);
+}
+
+static void control_knows_no_other_pages_or_methods(void **state)
+{
+    (void)state;
+    assert_int_equal(get("/"), 404);
+    assert_int_equal(get("/healthz"), 404);
+    assert_int_equal(get("/v1/status/../../etc/passwd"), 404);
+    assert_int_equal(post("/v1/status", "x"), 405);
+}
+
+static void control_survives_garbage_and_oversize(void **state)
+{
+    static char huge[PEERS_TEXT_MAX_BYTES * 2];
+    static const char bytes[] = "\x00\xff\x16\x03\x01PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    char head[128];
+    int fd = client_dial(f.port);
+    int n =
+        snprintf(head, sizeof head,
+                 "POST /v1/peers HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n\r\n", sizeof huge);
+
+    (void)state;
+    memset(huge, 'x', sizeof huge);
+    memcpy(huge, head, (size_t)n);
+    (void)client_ask(f.port, bytes, sizeof bytes);
+    (void)client_ask(f.port, huge, sizeof huge);
+    assert_int_equal(send(fd, "GET /v1/status HTTP/1.1\r\n", 25, 0), 25); /* never finished */
+    assert_int_equal(get("/v1/status"), 200);
+    close(fd);
+}
+
+static void health_is_ready_only_when_connected_and_tells_nothing_else(void **state)
+{
+    (void)state;
+    assert_int_equal(health("/healthz"), 200);
+    assert_int_equal(health("/readyz"), 503);
+    mailbox_set_ready(&f.mailbox, true);
+    assert_int_equal(health("/readyz"), 200);
+    assert_int_equal(health("/v1/status"), 404);
+    assert_int_equal(client_call(f.health_port, "POST", "/v1/peers", TABLE, &key), 405);
+}
+
+/* Idle ones, and ones that have begun a request and send no more of it. */
+static void hold(int port, int *fds, int n)
+{
+    for (int i = 0; i < n; i++) {
+        fds[i] = client_dial(port);
+        if (i % 2)
+            assert_int_equal(send(fds[i], "GET /v1/status HTTP/1.1\r\n", 25, MSG_NOSIGNAL), 25);
+    }
+}
+
+static void let_go(const int *fds, int n)
+{
+    for (int i = 0; i < n; i++)
+        close(fds[i]);
+}
+
+static void control_answers_the_operator_through_200_slow_connections(void **state)
+{
+    int fds[N_SLOW];
+    int64_t start_ms;
+
+    (void)state;
+    hold(f.port, fds, N_SLOW);
+    start_ms = clock_now_ms();
+    assert_int_equal(get("/v1/status"), 200);
+    assert_int_equal(post("/v1/peers", TABLE), 200);
+    assert_int_equal(health("/healthz"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS); /* none had to time out for it */
+    let_go(fds, N_SLOW);
+}
+
+static void control_answers_the_operator_through_1000_slow_connections(void **state)
+{
+    struct rlimit limit;
+    int fds[N_MORE];
+    int64_t start_ms;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = limit.rlim_max < 4096 ? limit.rlim_max : 4096;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    hold(f.port, fds, N_MORE);
+    start_ms = clock_now_ms();
+    assert_int_equal(get("/v1/status"), 200);
+    assert_int_equal(health("/healthz"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS);
+    let_go(fds, N_MORE);
+}
+
+/* Connections as fast as they can be made, some with the beginning of a request. */
+static void *flood(void *unused)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons((uint16_t)f.port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fds[N_FLOOD];
+
+    (void)unused;
+    memset(fds, -1, sizeof fds);
+    for (size_t i = 0; !atomic_load(&flood_stops); i = (i + 1) % N_FLOOD) {
+        if (fds[i] >= 0)
+            close(fds[i]);
+        fds[i] = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+        (void)connect(fds[i], (struct sockaddr *)&to, sizeof to);
+        if (i % 2)
+            (void)!send(fds[i], "GET /", 5, MSG_NOSIGNAL);
+        usleep(100);
+    }
+    for (size_t i = 0; i < N_FLOOD; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+    return NULL;
+}
+
+/* The operator would call again: one of a few calls is enough. */
+static void control_answers_the_operator_through_a_flood_of_connections(void **state)
+{
+    pthread_t thread;
+    int status = 0;
+
+    (void)state;
+    atomic_store(&flood_stops, false);
+    assert_int_equal(pthread_create(&thread, NULL, flood, NULL), 0);
+    usleep(200000);
+    for (int i = 0; i < 4 && status != 200; i++)
+        status = get("/v1/status");
+    assert_int_equal(status, 200);
+    assert_int_equal(health("/healthz"), 200);
+    atomic_store(&flood_stops, true);
+    pthread_join(thread, NULL);
+}
+
+static void health_answers_through_200_slow_connections_on_either_port(void **state)
+{
+    int fds[2 * N_SLOW];
+    int64_t start_ms;
+
+    (void)state;
+    hold(f.port, fds, N_SLOW);
+    hold(f.health_port, fds + N_SLOW, N_SLOW);
+    start_ms = clock_now_ms();
+    assert_int_equal(health("/healthz"), 200);
+    assert_int_equal(health("/readyz"), 503);
+    assert_int_equal(get("/v1/status"), 200);
+    assert_true(clock_now_ms() - start_ms < SERVER_REQUEST_MS);
+    let_go(fds, 2 * N_SLOW);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(control_serves_the_progress_document),
+        TEST(control_takes_a_peer_table_and_refuses_a_foreign_one),
+        TEST(control_takes_the_same_table_again_and_no_different_one),
+        TEST(control_tells_strangers_nothing),
+        TEST(control_refuses_a_signature_of_another_request),
+        TEST(control_knows_no_other_pages_or_methods),
+        TEST(control_survives_garbage_and_oversize),
+        TEST(health_is_ready_only_when_connected_and_tells_nothing_else),
+        TEST(control_answers_the_operator_through_200_slow_connections),
+        TEST(control_answers_the_operator_through_1000_slow_connections),
+        TEST(control_answers_the_operator_through_a_flood_of_connections),
+        TEST(health_answers_through_200_slow_connections_on_either_port),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

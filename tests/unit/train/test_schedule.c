@@ -1,0 +1,127 @@
+#include "train/schedule.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define STAGES_MAX 9
+#define MICRO_MAX  20
+
+static void each_schedule(void (*check)(const struct schedule *s))
+{
+    for (int n_stages = 1; n_stages <= STAGES_MAX; n_stages++)
+        for (int n_micro = 1; n_micro <= MICRO_MAX; n_micro++)
+            for (int serial = 0; serial < 2; serial++)
+                check(&(struct schedule){n_stages, n_micro, serial});
+}
+
+static void check_stage(const struct schedule *s, int stage)
+{
+    int next_forward = 0;
+    int next_backward = 0;
+
+    for (int i = 0; i < schedule_length(s); i++) {
+        struct schedule_op op = schedule_op(s, stage, i);
+
+        if (op.is_backward)
+            assert_int_equal(op.microbatch, next_backward++);
+        else
+            assert_int_equal(op.microbatch, next_forward++);
+        assert_true(next_backward <= next_forward);
+        assert_true(next_forward - next_backward <= schedule_in_flight(s, stage));
+    }
+    assert_int_equal(next_forward, s->n_microbatches);
+    assert_int_equal(next_backward, s->n_microbatches);
+}
+
+static void check_complete(const struct schedule *s)
+{
+    for (int stage = 0; stage < s->n_stages; stage++)
+        check_stage(s, stage);
+}
+
+static void schedule_runs_every_microbatch_once_in_order_within_its_memory(void **state)
+{
+    (void)state;
+    each_schedule(check_complete);
+}
+
+/* Run all stages against each other with messages of unlimited number: nobody may get stuck. */
+static void check_no_deadlock(const struct schedule *s)
+{
+    int at[STAGES_MAX] = {0};
+    int forwards[STAGES_MAX] = {0};
+    int backwards[STAGES_MAX] = {0};
+    bool moved = true;
+
+    while (moved) {
+        moved = false;
+        for (int stage = 0; stage < s->n_stages; stage++) {
+            struct schedule_op op;
+
+            if (at[stage] == schedule_length(s))
+                continue;
+            op = schedule_op(s, stage, at[stage]);
+            if (!op.is_backward && stage > 0 && forwards[stage - 1] <= op.microbatch)
+                continue;
+            if (op.is_backward && stage < s->n_stages - 1 && backwards[stage + 1] <= op.microbatch)
+                continue;
+            forwards[stage] += !op.is_backward;
+            backwards[stage] += op.is_backward;
+            at[stage]++;
+            moved = true;
+            if (s->is_serial) /* the next one starts only when this one is back */
+                assert_true(forwards[0] - backwards[0] <= 1);
+        }
+    }
+    for (int stage = 0; stage < s->n_stages; stage++)
+        assert_int_equal(at[stage], schedule_length(s));
+}
+
+static void schedule_never_waits_for_itself(void **state)
+{
+    (void)state;
+    each_schedule(check_no_deadlock);
+}
+
+static void check_alternates(const struct schedule *s, int stage)
+{
+    for (int i = 0; i < schedule_length(s); i++) {
+        struct schedule_op op = schedule_op(s, stage, i);
+
+        assert_int_equal(op.is_backward, i % 2);
+        assert_int_equal(op.microbatch, i / 2);
+    }
+}
+
+static void schedule_of_the_last_stage_alternates(void **state)
+{
+    (void)state;
+    check_alternates(&(struct schedule){.n_stages = 3, .n_microbatches = 4}, 2);
+}
+
+static void schedule_of_every_serial_stage_alternates(void **state)
+{
+    const struct schedule s = {.n_stages = 3, .n_microbatches = 4, .is_serial = true};
+
+    (void)state;
+    for (int stage = 0; stage < s.n_stages; stage++) {
+        assert_int_equal(schedule_in_flight(&s, stage), 1);
+        check_alternates(&s, stage);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(schedule_runs_every_microbatch_once_in_order_within_its_memory),
+        cmocka_unit_test(schedule_never_waits_for_itself),
+        cmocka_unit_test(schedule_of_the_last_stage_alternates),
+        cmocka_unit_test(schedule_of_every_serial_stage_alternates),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

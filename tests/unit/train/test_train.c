@@ -1,0 +1,364 @@
+#include "train/train.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "allocations.h"
+#include "base/file.h"
+#include "nn/gemm.h"
+
+#define N_ROWS     24
+#define BATCH      8
+#define EPOCH      (N_ROWS / BATCH)
+#define VOCAB      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
+#define VOCAB_SIZE 8
+
+static char folder[] = "/tmp/test_train.XXXXXX";
+
+static void write_text(const char *name, const char *text)
+{
+    char path[128];
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    assert_int_equal(file_write(path, text, strlen(text), NULL), ERR_OK);
+}
+
+static void write_rows(const char *name)
+{
+    static const char *const labels[] = {"neutral", "entailment", "contradiction"};
+    char text[4096] = "index\tsentence1\tsentence2\tgold_label\n";
+    char lines[4096] = "";
+
+    for (int i = 0; i < N_ROWS; i++) {
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\ta b%s\tc\t%s\n", i,
+                       i % 2 ? " a b" : "", labels[i % 3]);
+        (void)snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "a b c a%s\n%s",
+                       i % 2 ? " c b" : "", i % 4 == 3 ? "\n" : "");
+    }
+    write_text(name, text);
+    write_text(strcmp(name, "train.tsv") == 0 ? "train.txt" : "dev.txt", lines);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    write_text("vocab.txt", VOCAB);
+    write_rows("train.tsv");
+    write_rows("dev_matched.tsv");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char command[64];
+
+    (void)state;
+    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+/* What a step may be: every row is a test. */
+struct row {
+    const char *name, *task;
+    enum model_head head;
+    enum spec_optimizer optimizer;
+    int threads;
+};
+
+static void make_plan(struct plan *plan, const struct row *row, int n_steps)
+{
+    *plan = (struct plan){.n_stages = 1};
+    plan->spec.model = (struct model){.head = row->head,
+                                      .vocab = VOCAB_SIZE,
+                                      .hidden = 32,
+                                      .layers = 2,
+                                      .heads = 4,
+                                      .ffn = 64,
+                                      .positions = 16,
+                                      .labels = 3,
+                                      .norm_eps = 1e-12};
+    (void)snprintf(plan->spec.data.task, sizeof plan->spec.data.task, "%s", row->task);
+    plan->spec.data.mask_probability = 0.15;
+    plan->spec.training.optimizer = row->optimizer;
+    plan->spec.training.batch_size = BATCH;
+    plan->spec.training.micro_batches = 4;
+    plan->spec.training.max_length = 16;
+    plan->spec.training.steps = n_steps;
+    plan->spec.training.dropout = 0.1;
+    plan->spec.training.learning_rate = 1e-3;
+    plan->spec.training.max_grad_norm = 1;
+    plan->stages[0].n_units = model_units(&plan->spec.model);
+}
+
+/* Allocations of a training of `n_steps` from its first step to its end. */
+static int allocations_of(const struct row *row, int n_steps)
+{
+    static struct plan plan;
+    static struct stage stage;
+    static struct mailbox mailbox;
+    struct train train = {.plan = &plan, .stage = &stage, .mailbox = &mailbox};
+    struct loader_params params = {.spec = &plan.spec, .folder = folder};
+    struct loader loader;
+    int before;
+
+    make_plan(&plan, row, n_steps);
+    assert_int_equal(gemm_setup(row->threads, NULL), ERR_OK);
+    assert_int_equal(stage_init(&stage, &plan, 0, NULL), ERR_OK);
+    assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
+    mailbox_init(&mailbox);
+    train.loader = &loader;
+    train.meta = malloc(train_meta_bytes(&plan));
+    assert_non_null(train.meta);
+    before = n_allocations;
+    assert_true(!COUNTS || before > 0);
+    assert_int_equal(train_run(&train, NULL), ERR_OK);
+    assert_int_equal(train.progress.step, n_steps);
+    before = n_allocations - before;
+    score_deinit(&train.score);
+    free(train.meta);
+    mailbox_deinit(&mailbox);
+    loader_deinit(&loader);
+    stage_deinit(&stage);
+    return before;
+}
+
+static struct row rows[] = {
+    {"train_allocates_nothing_in_a_step", "MNLI", MODEL_HEAD_CLASSIFIER, SPEC_OPTIMIZER_ADAMW, 1},
+    {"train_allocates_nothing_in_a_step_with_two_threads", "MNLI", MODEL_HEAD_CLASSIFIER,
+     SPEC_OPTIMIZER_ADAMW, 2},
+    {"train_allocates_nothing_in_a_step_with_sgd", "MNLI", MODEL_HEAD_CLASSIFIER,
+     SPEC_OPTIMIZER_SGD, 1},
+    {"train_allocates_nothing_in_a_step_of_a_masked_lm", "MaskedLM", MODEL_HEAD_MASKED_LM,
+     SPEC_OPTIMIZER_ADAMW, 1},
+};
+#define N_ROW_TESTS (sizeof rows / sizeof rows[0])
+
+/* Three epochs take no more than one: what grows with the longest row has grown in the first. Both
+ * evaluate once, at the end. */
+static void check_row(void **state)
+{
+    const struct row *row = *state;
+    int once;
+
+    (void)allocations_of(row, EPOCH); /* threads are started here, and buffers of libraries taken */
+    once = allocations_of(row, EPOCH);
+    assert_int_equal(allocations_of(row, 3 * EPOCH), once);
+}
+
+/* --- what is learned --- */
+
+/* A trained model of one stage. */
+struct trained {
+    struct plan plan;
+    struct stage stage;
+    struct progress progress;
+    enum err_code rc;
+    struct err err;
+};
+
+static struct trained *run(const struct plan *plan, bool is_broken)
+{
+    struct trained *t = calloc(1, sizeof *t);
+    struct mailbox mailbox;
+    struct loader loader;
+    struct loader_params params = {.folder = folder};
+    struct train train = {.mailbox = &mailbox, .loader = &loader};
+
+    assert_non_null(t);
+    t->plan = *plan;
+    params.spec = &t->plan.spec;
+    train.plan = &t->plan;
+    train.stage = &t->stage;
+    assert_int_equal(gemm_setup(1, NULL), ERR_OK);
+    assert_int_equal(stage_init(&t->stage, &t->plan, 0, NULL), ERR_OK);
+    assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
+    if (is_broken)
+        t->stage.weights.units[0].params[6 * 32] = NAN; /* of "b", which is everywhere */
+    mailbox_init(&mailbox);
+    train.meta = malloc(train_meta_bytes(&t->plan));
+    assert_non_null(train.meta);
+    t->rc = train_run(&train, &t->err);
+    t->progress = train.progress;
+    free(train.meta);
+    mailbox_deinit(&mailbox);
+    loader_deinit(&loader);
+    return t;
+}
+
+static void trained_free(struct trained *t)
+{
+    stage_deinit(&t->stage);
+    free(t);
+}
+
+/* The largest difference of a weight, relative to how far weights are from 0. */
+static double difference(const struct trained *a, const struct trained *b)
+{
+    double most = 0, size = 0;
+
+    for (int u = 0; u < model_units(&a->plan.spec.model); u++)
+        for (size_t i = 0; i < model_unit_params(&a->plan.spec.model, u); i++) {
+            double x = (double)a->stage.weights.units[u].params[i];
+            double y = (double)b->stage.weights.units[u].params[i];
+
+            most = fmax(most, fabs(x - y));
+            size = fmax(size, fabs(x));
+        }
+    return most / size;
+}
+
+static struct plan make_sgd_plan(int batch, int n_micro, int n_steps)
+{
+    static const struct row row = {
+        .task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_SGD};
+    struct plan plan;
+
+    make_plan(&plan, &row, n_steps);
+    plan.spec.training.batch_size = batch;
+    plan.spec.training.micro_batches = n_micro;
+    plan.spec.training.dropout = 0;
+    plan.spec.training.max_grad_norm = 0;
+    plan.spec.training.learning_rate = 0.1;
+    return plan;
+}
+
+/* 24 rows are less than a batch of 40, and a whole one of 24. */
+static void train_weighs_a_smaller_batch_by_its_own_sequences(void **state)
+{
+    struct plan whole = make_sgd_plan(N_ROWS, 4, 3);
+    struct plan part = make_sgd_plan(40, 4, 3);
+    struct trained *a = run(&whole, false);
+    struct trained *b = run(&part, false);
+
+    (void)state;
+    assert_int_equal(a->rc, ERR_OK);
+    assert_int_equal(b->rc, ERR_OK);
+    assert_true(difference(a, b) == 0);
+    assert_true(a->progress.loss == b->progress.loss);
+    trained_free(a);
+    trained_free(b);
+}
+
+/* An epoch is 10, 10 and 4 sequences: with ten micro-batches the last step has only four. */
+static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **state)
+{
+    static const int counts[] = {2, 5, 10};
+    struct plan one = make_sgd_plan(10, 1, 6);
+    struct trained *a = run(&one, false);
+
+    (void)state;
+    assert_int_equal(a->rc, ERR_OK);
+    assert_int_equal(a->progress.epoch, 2);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct plan many = make_sgd_plan(10, counts[i], 6);
+        struct trained *b = run(&many, false);
+
+        assert_int_equal(b->rc, ERR_OK);
+        assert_true(difference(a, b) < 1e-5);
+        trained_free(b);
+    }
+    trained_free(a);
+}
+
+static void train_needs_no_dev_file(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 3);
+    char dev[64], away[64];
+    struct trained *t;
+
+    (void)state;
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(dev, away), 0);
+    t = run(&plan, false);
+    assert_int_equal(t->rc, ERR_OK);
+    assert_int_equal(t->progress.n_metrics, 0);
+    assert_int_equal(t->progress.step, 3);
+    trained_free(t);
+    assert_int_equal(rename(away, dev), 0);
+}
+
+static void train_without_steps_evaluates_and_changes_nothing(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 0);
+    struct stage *before = calloc(1, sizeof *before);
+    char data[64], away[64];
+    struct trained *t;
+
+    (void)state;
+    plan.spec.training.evaluates_only = true;
+    (void)snprintf(data, sizeof data, "%s/train.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(data, away), 0);
+    t = run(&plan, false);
+    assert_int_equal(rename(away, data), 0);
+    assert_int_equal(t->rc, ERR_OK);
+    assert_int_equal(t->progress.step, 0);
+    assert_int_equal(t->progress.n_metrics, 2);
+    assert_non_null(before);
+    assert_int_equal(stage_init(before, &t->plan, 0, NULL), ERR_OK);
+    for (int u = 0; u < model_units(&plan.spec.model); u++)
+        assert_memory_equal(before->weights.units[u].params, t->stage.weights.units[u].params,
+                            model_unit_params(&plan.spec.model, u) * sizeof(float));
+    stage_deinit(before);
+    free(before);
+    trained_free(t);
+}
+
+static void train_without_steps_or_anything_to_evaluate_is_refused(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 0);
+    struct loader_params params = {.spec = &plan.spec, .folder = folder};
+    char dev[64], away[64];
+    struct loader loader;
+    struct err err;
+
+    (void)state;
+    plan.spec.training.evaluates_only = true;
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    assert_int_equal(rename(dev, away), 0);
+    assert_int_equal(loader_init(&loader, &params, &err), ERR_INVALID);
+    assert_int_equal(rename(away, dev), 0);
+    assert_non_null(strstr(err.text, "nothing to evaluate"));
+}
+
+static void train_fails_when_every_step_was_left_out(void **state)
+{
+    struct plan plan = make_sgd_plan(8, 4, 3);
+    struct trained *t;
+
+    (void)state;
+    plan.spec.training.non_finite = SPEC_NON_FINITE_SKIP;
+    t = run(&plan, true);
+    assert_int_equal(t->rc, ERR_LIMIT);
+    assert_int_equal(t->progress.skipped_steps, 3);
+    assert_non_null(strstr(t->err.text, "nothing was learned: all 3 steps were left out"));
+    trained_free(t);
+}
+
+int main(void)
+{
+    enum { N_OWN = 6 };
+    struct CMUnitTest tests[N_OWN + N_ROW_TESTS] = {
+        cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
+        cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
+        cmocka_unit_test(train_needs_no_dev_file),
+        cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
+        cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),
+        cmocka_unit_test(train_fails_when_every_step_was_left_out),
+    };
+
+    for (size_t i = 0; i < N_ROW_TESTS; i++)
+        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,65 @@
+/* probe/microbenchmark.h - a few units of the job's model, to be timed on made up micro-batches.
+ *
+ * The first stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward
+ * ...), at the job's shapes, with sequences as long as the job's. As under 1F1B a micro-batch comes
+ * back only after the next one has gone forward, so it is met in the caches as in training.
+ * Without training.recompute, whose arithmetic the cost model adds.
+ * Layer: probe (may use train nn data api base). Threads: one caller.
+ */
+#ifndef PROBE_MICROBENCHMARK_H
+#define PROBE_MICROBENCHMARK_H
+
+#include "probe/sequences.h"
+#include "train/stage.h"
+
+#define MICROBENCHMARK_MICRO_MAX 32 /* micro-batches that are dealt; more are like these */
+#define MICROBENCHMARK_WORDS_MAX                                                                   \
+    8192 /* of a larger vocabulary no more are used: rows beyond any cache */
+
+struct microbenchmark_params {
+    const struct spec *spec;
+    const struct sequences *sequences;
+    int layers;
+    int n_seqs; /* of a micro-batch, at most */
+};
+
+struct microbenchmark {
+    struct plan plan;
+    struct stage stage;
+    int n_seqs;
+    int n_micro;
+    int next;                    /* micro-batch of the next round */
+    int32_t *starts;             /* [n_micro][n_seqs + 1] */
+    int32_t *ids;                /* [T] */
+    int32_t *types;              /* [T] */
+    int32_t *positions;          /* [T] */
+    int32_t *labels;             /* [n_seqs] */
+    uint32_t *samples;           /* [n_seqs] */
+    struct model_load last_load; /* of the round before */
+};
+
+/* What rounds took, added up. */
+struct microbenchmark_sum {
+    int n;
+    double kind_ms[UNIT_KINDS];
+    struct model_load load; /* its tokens */
+};
+
+/* Big: keep it off the stack. ERR_NO_MEMORY. microbenchmark_deinit() it whatever is returned. */
+MUST_CHECK enum err_code microbenchmark_init(struct microbenchmark *p,
+                                             const struct microbenchmark_params *params,
+                                             struct err *err);
+void microbenchmark_deinit(struct microbenchmark *p);
+
+/* Forward of the next micro-batch, of its first `n_seqs` sequences, and backward of the one before.
+ * Adds to *sum. */
+MUST_CHECK enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
+                                              struct microbenchmark_sum *sum, struct err *err);
+/* The end of a step: the gradients' norm and the optimizer. */
+void microbenchmark_update(struct microbenchmark *p);
+
+/* The first `n_seqs` of a micro-batch, in the mean. */
+struct model_load microbenchmark_load(const struct microbenchmark *p, int n_seqs);
+double microbenchmark_params(const struct microbenchmark *p);
+
+#endif

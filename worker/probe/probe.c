@@ -1,0 +1,340 @@
+#include "probe/probe.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "nn/gemm.h"
+#include "nn/threads.h"
+#include "nn/triad.h"
+#include "probe/microbenchmark.h"
+#include "train/cpu.h"
+
+#define WARM_SHARE          0.15 /* of the time */
+#define CALL_SHARE          0.05
+#define WINDOW_MS           200 /* two periods of a quota */
+#define WINDOWS_MIN         6   /* however long they take: three of whole micro-batches */
+#define WINDOWS_MAX         64
+#define DISTURBED           1.1  /* took so many times as long as a window in the middle */
+#define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
+#define UPDATES             3    /* that count */
+#define SMALL               4    /* the smaller micro-batch is so much smaller */
+#define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
+#define CALL_SHARE_MAX      0.25 /* of a block's time */
+#define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
+#define CROWDED             0.9  /* got less than this much of what the limit allows */
+#define USUAL_MICRO_BATCHES 8
+#define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
+#define TRIAD_ROUNDS        4
+
+/* Milliseconds of one unit, forward and backward of the mean micro-batch; on the CPU's clock with
+ * one thread. */
+struct times {
+    double attention, ffn, embeddings;
+};
+
+/* Of one size of micro-batch. */
+struct windows {
+    int n;
+    struct times times[WINDOWS_MAX];
+};
+
+struct probe {
+    const struct spec *spec;
+    const struct sequences *sequences;
+    int n_seqs; /* of a micro-batch */
+    int n_small;
+    int blocks; /* that are timed together */
+    struct microbenchmark bench;
+    struct model_load load, small_load;
+    struct times whole, small;
+    double call_ms;          /* of a unit */
+    double update_ms;        /* of a parameter */
+    int64_t wall_ns, cpu_ns; /* of all that was timed */
+};
+
+/* --- times --- */
+
+static double busy_ms(const struct stopwatch *w)
+{
+    return stopwatch_busy_ms(w, threads_count());
+}
+
+static double block_ms(const struct times *t)
+{
+    return t->attention + t->ffn;
+}
+
+static double block_flops(const struct probe *p, const struct model_load *load)
+{
+    return model_unit_flops(&p->spec->model, 1, load) + model_unit_flops(&p->spec->model, 2, load);
+}
+
+/* What the rounds took, had they been of the mean micro-batch. */
+static struct times times_of(const struct probe *p, const struct microbenchmark_sum *sum,
+                             const struct model_load *mean)
+{
+    int blocks = p->bench.plan.spec.model.layers;
+    double flops = block_flops(p, mean) / block_flops(p, &sum->load);
+
+    return (struct times){
+        .attention = sum->kind_ms[UNIT_ATTENTION] * flops / blocks,
+        .ffn = sum->kind_ms[UNIT_FFN] * flops / blocks,
+        .embeddings = sum->kind_ms[UNIT_EMBEDDINGS] * mean->tokens / sum->load.tokens,
+    };
+}
+
+static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, struct times *out,
+                                struct err *err)
+{
+    struct model_load mean = microbenchmark_load(&p->bench, n_seqs);
+    struct microbenchmark_sum sum = {0};
+    int64_t wall_ns = clock_now_ns();
+    int64_t cpu_ns = clock_cpu_ns();
+    enum err_code rc;
+
+    do {
+        rc = microbenchmark_round(&p->bench, n_seqs, &sum, err);
+    } while (rc == ERR_OK && clock_now_ns() - wall_ns < duration_ms * 1000000LL);
+    p->wall_ns += clock_now_ns() - wall_ns;
+    p->cpu_ns += clock_cpu_ns() - cpu_ns;
+    *out = times_of(p, &sum, &mean);
+    return rc;
+}
+
+/* A window after a round that no longer goes back over another size. */
+static enum err_code run_window(struct probe *p, int n_seqs, struct windows *w, struct err *err)
+{
+    struct times times;
+    enum err_code rc = run_rounds(p, n_seqs, 0, &times, err);
+
+    if (rc == ERR_OK)
+        rc = run_rounds(p, n_seqs, WINDOW_MS, &times, err);
+    if (rc == ERR_OK && w->n < WINDOWS_MAX)
+        w->times[w->n++] = times;
+    return rc;
+}
+
+static int by_block(const void *a, const void *b)
+{
+    double x = block_ms(a);
+    double y = block_ms(b);
+
+    return x < y ? -1 : x > y;
+}
+
+/* The mean of the windows that nobody has disturbed for long. */
+static struct times mean_of(struct windows *w)
+{
+    struct times mean = {0};
+    double most_ms;
+    int n = 0;
+
+    qsort(w->times, (size_t)w->n, sizeof *w->times, by_block);
+    most_ms = DISTURBED * (block_ms(&w->times[(w->n - 1) / 2]) + block_ms(&w->times[w->n / 2])) / 2;
+    while (n < w->n && block_ms(&w->times[n]) <= most_ms)
+        n++;
+    for (int i = 0; i < n; i++) {
+        mean.attention += w->times[i].attention / n;
+        mean.ffn += w->times[i].ffn / n;
+        mean.embeddings += w->times[i].embeddings / n;
+    }
+    return mean;
+}
+
+/* As many blocks as the model has, or enough that their weights and gradients come from memory: in
+ * a cache they would be there for the next round, which those of a whole stage are not. */
+static int blocks_of(const struct model *m)
+{
+    double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
+    int enough = (int)ceil(CACHE_BYTES / bytes);
+
+    return enough < m->layers ? enough : m->layers;
+}
+
+static void time_updates(struct probe *p)
+{
+    double best = INFINITY;
+
+    for (int i = 0; i <= UPDATES; i++) {
+        struct stopwatch watch = {0};
+
+        stopwatch_start(&watch);
+        microbenchmark_update(&p->bench);
+        stopwatch_stop(&watch);
+        if (i > 0) /* the first one meets memory that nobody has touched */
+            best = fmin(best, busy_ms(&watch));
+    }
+    p->update_ms = best / microbenchmark_params(&p->bench);
+}
+
+static enum err_code time_units(struct probe *p, int duration_ms, struct err *err)
+{
+    struct microbenchmark_params params = {.spec = p->spec,
+                                           .sequences = p->sequences,
+                                           .layers = p->blocks,
+                                           .n_seqs =
+                                               p->n_seqs > p->n_small ? p->n_seqs : p->n_small};
+    struct windows whole = {.n = 0};
+    struct windows small = {.n = 0};
+    struct times warm;
+    int64_t end_ms;
+    enum err_code rc = microbenchmark_init(&p->bench, &params, err);
+
+    end_ms = clock_now_ms() + duration_ms;
+    if (rc == ERR_OK)
+        rc = run_rounds(p, p->n_seqs, (int)(WARM_SHARE * duration_ms), &warm, err);
+    p->wall_ns = p->cpu_ns = 0;
+    for (int i = 0; rc == ERR_OK && (i < WINDOWS_MIN || clock_now_ms() < end_ms); i++)
+        rc = i % 2 == 0 ? run_window(p, p->n_seqs, &whole, err)
+                        : run_window(p, p->n_small, &small, err);
+    if (rc == ERR_OK) {
+        p->whole = mean_of(&whole);
+        p->small = mean_of(&small);
+        p->load = microbenchmark_load(&p->bench, p->n_seqs);
+        p->small_load = microbenchmark_load(&p->bench, p->n_small);
+        time_updates(p);
+    }
+    microbenchmark_deinit(&p->bench);
+    return rc;
+}
+
+static enum err_code time_calls(struct probe *p, int duration_ms, struct err *err)
+{
+    static const struct sequences one = {.n = 1, .tokens = {1}};
+    struct spec tiny = *p->spec;
+    struct microbenchmark_params params = {
+        .spec = &tiny, .sequences = &one, .layers = 1, .n_seqs = 1};
+    struct times times = {0};
+    enum err_code rc;
+
+    tiny.model.hidden = CALL_HIDDEN;
+    tiny.model.heads = 1;
+    tiny.model.ffn = CALL_HIDDEN;
+    rc = microbenchmark_init(&p->bench, &params, err);
+    if (rc == ERR_OK)
+        rc = run_rounds(p, 1, duration_ms, &times, err);
+    microbenchmark_deinit(&p->bench);
+    p->call_ms = fmin(block_ms(&times), CALL_SHARE_MAX * block_ms(&p->whole)) / 2;
+    return rc;
+}
+
+/* --- what they mean --- */
+
+/* Of a core, for each thread. */
+static double share(const struct probe *p)
+{
+    int threads = threads_count();
+    double allowed = fmin(1, cpu_allowed_milli() / 1000.0 / threads);
+    double got = (double)p->cpu_ns / (double)p->wall_ns;
+
+    if (threads > 1)
+        return 1; /* on the wall's clock, so it is in there */
+    return allowed == 1 || got < CROWDED * allowed ? got : allowed;
+}
+
+/* Milliseconds in which a block's weights come and go once: a straight line through the two sizes
+ * of micro-batch, at size 0. */
+static double weights_ms(const struct probe *p, double own_ms)
+{
+    double flops = block_flops(p, &p->load);
+    double slope =
+        (block_ms(&p->whole) - block_ms(&p->small)) / (flops - block_flops(p, &p->small_load));
+
+    return fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
+}
+
+/* As how many FLOPs one of `unit` counts, which takes `ms`. */
+static double weigh(const struct probe *p, int unit, double ms, double flops_per_ms,
+                    double parameter)
+{
+    const struct model *m = &p->spec->model;
+    double flops =
+        (ms - p->call_ms) * flops_per_ms - parameter * (double)model_unit_params(m, unit);
+
+    return fmax(0.1, flops / model_unit_flops(m, unit, &p->load));
+}
+
+static void explain(const struct probe *p, struct node_probe *out)
+{
+    const struct times *t = &p->whole;
+    const struct model *m = &p->spec->model;
+    double own_ms = block_ms(t) - 2 * p->call_ms;
+    double flops_per_ms = block_flops(p, &p->load) / own_ms;
+    double elements = p->load.tokens * m->hidden;
+    double params = (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
+    double parameter = weights_ms(p, own_ms) * flops_per_ms / params;
+
+    out->gflops = flops_per_ms / 1e6 * share(p);
+    out->unit_ms = p->call_ms / share(p);
+    out->block_ms = block_ms(t) / share(p);
+    out->pace = (struct spec_pace){
+        .attention = weigh(p, 1, t->attention, flops_per_ms, parameter),
+        .ffn = weigh(p, 2, t->ffn, flops_per_ms, parameter),
+        .parameter = parameter,
+        .element = fmax(0, t->embeddings - p->call_ms) * flops_per_ms / elements,
+        .update = p->update_ms * flops_per_ms,
+        .sequence = p->sequences->make_ms * flops_per_ms,
+    };
+}
+
+/* The job's; where the planner is to choose, as many as there are of usual. */
+static int micro_batches(const struct spec *spec)
+{
+    int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
+
+    while (spec->training.batch_size % m != 0)
+        m--;
+    return m;
+}
+
+/* 0 where there is no memory to ask. */
+static double memory_bytes_per_s(void)
+{
+    float *memory = calloc(3 * TRIAD_FLOATS, sizeof *memory);
+    double best = 0;
+
+    for (int i = 0; memory && i < TRIAD_ROUNDS; i++) {
+        struct stopwatch watch = {0};
+
+        stopwatch_start(&watch);
+        triad(memory, memory + TRIAD_FLOATS, memory + 2 * TRIAD_FLOATS, 0.5f, TRIAD_FLOATS);
+        stopwatch_stop(&watch);
+        best = fmax(best, TRIAD_BYTES * (double)TRIAD_FLOATS / busy_ms(&watch) * 1e3);
+    }
+    free(memory);
+    return best;
+}
+
+enum err_code probe_run(const struct spec *spec, const struct sequences *sequences, int duration_ms,
+                        struct node_probe *out, struct err *err)
+{
+    struct probe *p = calloc(1, sizeof *p); /* too large for a stack */
+    struct node_probe found = {.threads = threads_count(), .lengths = sequences_lengths(sequences)};
+    bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
+    enum err_code rc;
+
+    if (!p)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
+    p->spec = spec;
+    p->sequences = sequences;
+    p->n_seqs = spec->training.batch_size / micro_batches(spec);
+    p->n_small = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
+    p->blocks = blocks_of(&spec->model);
+    rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
+    if (rc == ERR_OK)
+        rc = time_units(p, (int)((1 - CALL_SHARE) * duration_ms), err);
+    if (rc == ERR_OK)
+        rc = time_calls(p, (int)(CALL_SHARE * duration_ms), err);
+    if (rc == ERR_OK) {
+        explain(p, &found);
+        found.memory_bytes_per_s = memory_bytes_per_s() * share(p);
+        (void)snprintf(found.blas_core, sizeof found.blas_core, "%s", gemm_core_name());
+        cpu_model(found.cpu_model, sizeof found.cpu_model);
+        found.has_bf16 = gemm_has_bf16() ? NODE_YES : NODE_NO;
+        *out = found;
+    }
+    free(p);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "probe");
+}

@@ -1,0 +1,37 @@
+/* probe/sequences.h - how long the sequences of a job are, for a probe that trains on such ones.
+ *
+ * Layer: probe (may use train data api base). Threads: one caller.
+ */
+#ifndef PROBE_SEQUENCES_H
+#define PROBE_SEQUENCES_H
+
+#include "api/spec.h"
+
+#define SEQUENCES_MAX     4096
+#define SEQUENCES_READ_MS 1000 /* then what there is must do */
+
+struct sequences {
+    int n;
+    int tokens[SEQUENCES_MAX]; /* [n] each cut to maxLength, in the order they were read in */
+    bool are_read;             /* of the job's own data */
+    double make_ms;            /* of CPU time, to make one of them; 0: not measured */
+};
+
+/* Some from all over the job's training file, made as training makes them. `folder` and
+ * `model_folder` as in train/loader.h. Errors of source_load(); *out is left alone then. */
+MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *folder,
+                                        const char *model_folder, struct sequences *out,
+                                        struct err *err);
+
+/* Without data: some whose lengths have the mean and the spread of lengths_of(). */
+void sequences_make(const struct spec *spec, struct sequences *out);
+
+/* All zero for made up ones. */
+struct spec_lengths sequences_lengths(const struct sequences *s);
+
+/* Where sequences begin in each of `m` micro-batches of `each`: starts[m][each + 1], dealt as
+ * training deals the sequences of a step. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code sequences_deal(const struct sequences *s, int m, int each, int32_t *starts,
+                                        struct err *err);
+
+#endif

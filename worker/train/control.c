@@ -1,0 +1,96 @@
+#include "train/control.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/signature.h"
+#include "train/server.h"
+
+_Static_assert(PEERS_TEXT_MAX_BYTES <= SERVER_BODY_MAX_BYTES, "a peer table fits a request");
+_Static_assert(PROGRESS_TEXT_MAX_BYTES <= SERVER_ANSWER_BYTES,
+               "a progress document fits an answer");
+
+struct control {
+    struct control_params params;
+    struct server *server;
+};
+
+static void answer(struct server_answer *out, int status, const char *text)
+{
+    out->status = status;
+    (void)!buf_addf(&out->body, NULL, "%s\n", text); /* a short answer is still an answer */
+}
+
+static void answer_status(struct control *c, struct server_answer *out)
+{
+    struct progress p;
+    struct err err;
+
+    mailbox_get_progress(c->params.mailbox, &p);
+    if (progress_write(&p, &out->body, &err) == ERR_OK) {
+        out->type = "application/json";
+        return;
+    }
+    buf_reset(&out->body);
+    answer(out, 500, err.text);
+}
+
+static void answer_peers(struct control *c, const struct server_request *request,
+                         struct server_answer *out)
+{
+    struct peers peers;
+    struct err err;
+
+    if (peers_parse(request->body, request->n_body, &peers, &err) != ERR_OK)
+        answer(out, 400, err.text);
+    else if (mailbox_post_peers(c->params.mailbox, &peers, c->params.n_stages, &err) != ERR_OK)
+        answer(out, 409, err.text);
+    else
+        answer(out, 200, "ok");
+}
+
+static void on_request(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    struct control *c = ctx;
+    struct signature_request is_signed = {r->method, r->path, r->body, r->n_body};
+    bool is_get = strcmp(r->method, "GET") == 0;
+    bool is_post = strcmp(r->method, "POST") == 0;
+
+    if (!signature_check(&c->params.key, &is_signed, r->signature))
+        answer(out, 403, "not authenticated");
+    else if (is_get && strcmp(r->path, "/v1/status") == 0)
+        answer_status(c, out);
+    else if (is_post && strcmp(r->path, "/v1/peers") == 0)
+        answer_peers(c, r, out);
+    else if (is_get)
+        answer(out, 404, "no such page");
+    else
+        answer(out, 405, "method not allowed");
+}
+
+enum err_code control_open(const struct control_params *params, struct control **out,
+                           struct err *err)
+{
+    struct control *c = calloc(1, sizeof *c);
+    enum err_code rc;
+
+    if (!c)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the control port");
+    c->params = *params;
+    rc = server_open(params->host, params->port,
+                     (struct server_handler){.ctx = c, .on_request = on_request}, &c->server, err);
+    if (rc != ERR_OK) {
+        free(c);
+        return err_wrap(err, rc, "control port");
+    }
+    *out = c;
+    return ERR_OK;
+}
+
+void control_close(struct control *control)
+{
+    if (!control)
+        return;
+    server_close(control->server);
+    free(control);
+}

@@ -1,0 +1,20 @@
+/* train/cpu.h - how much CPU this process may really use.
+ *
+ * A pod sees every core of its machine whatever its limit is, so the numbers come from the cgroup
+ * (v1 and v2) and the affinity mask; SKYJOB_CPU_MILLI says it where neither shows it (a process
+ * that is held down from outside). A quota on the node itself cannot be seen from inside at all:
+ * that is what the probe measures.
+ * Layer: train (may use nn api base). Threads: any.
+ */
+#ifndef TRAIN_CPU_H
+#define TRAIN_CPU_H
+
+/* Thousandths of a core: the smallest of environment, cgroup quota and affinity. At least 1. */
+int cpu_allowed_milli(void);
+/* Threads worth starting: whole cores, 1..THREADS_MAX. A thread more than the quota only makes the
+ * others wait for it. */
+int cpu_threads(void);
+/* "model name" of /proc/cpuinfo, cut to fit. */
+void cpu_model(char *out, int bytes);
+
+#endif

@@ -1,0 +1,132 @@
+#include "train/history.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/text.h"
+
+#define LINE_BYTES 1024 /* PROGRESS_METRICS_MAX metrics fit */
+
+enum err_code history_open(struct history *h, bool is_kept, const char *path, struct err *err)
+{
+    *h = (struct history){.start_ms = clock_now_ms()};
+    if (is_kept) {
+        h->memory = memfd_create(HISTORY_NAME, MFD_CLOEXEC);
+        if (h->memory < 0)
+            return file_error(err, "make in memory", HISTORY_NAME);
+        h->is_kept = true;
+    }
+    if (path) {
+        h->file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
+        if (h->file < 0) {
+            history_close(h);
+            return file_error(err, "open", path);
+        }
+        h->has_file = true;
+    }
+    return ERR_OK;
+}
+
+enum err_code history_save(const struct history *h, const char *folder, struct err *err)
+{
+    struct buf text = {.max = HISTORY_MAX_BYTES};
+    char path[PATH_MAX], bytes[4096];
+    enum err_code rc = ERR_OK;
+    ssize_t n;
+
+    if (!h->is_kept)
+        return ERR_OK;
+    (void)snprintf(path, sizeof path, "%s/%s", folder, HISTORY_NAME);
+    while (rc == ERR_OK && (n = pread(h->memory, bytes, sizeof bytes, (off_t)text.len)) > 0)
+        rc = buf_add(&text, bytes, (size_t)n, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, buf_text(&text), text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+void history_close(struct history *h)
+{
+    if (h->is_kept)
+        (void)close(h->memory);
+    if (h->has_file)
+        (void)close(h->file);
+    h->is_kept = h->has_file = false;
+}
+
+static void add_number(char *line, const char *name, double value)
+{
+    if (isfinite(value))
+        text_add(line, LINE_BYTES, "\"%s\":%.6g", name, value);
+    else
+        text_add(line, LINE_BYTES, "\"%s\":null", name);
+}
+
+static void begin(const struct history *h, const struct progress *p, int64_t now_ms, char *line)
+{
+    line[0] = '\0';
+    text_add(line, LINE_BYTES, "{\"step\":%lld,\"seconds\":%.3f,", (long long)p->step,
+             (double)(now_ms - h->start_ms) / 1e3);
+}
+
+static void write_line(struct history *h, const char *line)
+{
+    size_t n = strlen(line);
+
+    if (h->is_kept && h->n_bytes + n <= HISTORY_MAX_BYTES &&
+        write(h->memory, line, n) == (ssize_t)n)
+        h->n_bytes += n;
+    if (h->has_file && write(h->file, line, n) != (ssize_t)n) {
+        LOG(LOG_WARN, "the history ends here: it cannot be written",
+            LOG_S("error", strerror(errno)));
+        (void)close(h->file);
+        h->has_file = false;
+    }
+}
+
+static bool is_open(const struct history *h)
+{
+    return h->is_kept || h->has_file;
+}
+
+void history_step(struct history *h, const struct progress *p, int64_t now_ms)
+{
+    int64_t every = (p->total_steps + HISTORY_STEPS_MAX - 1) / HISTORY_STEPS_MAX;
+    char line[LINE_BYTES];
+
+    if (!is_open(h) || (every > 1 && p->step % every != 0 && p->step != p->total_steps))
+        return;
+    begin(h, p, now_ms, line);
+    add_number(line, "loss", p->loss);
+    text_add(line, LINE_BYTES, ",");
+    add_number(line, "tokensPerSecond", p->tokens_per_second);
+    text_add(line, LINE_BYTES, ",");
+    add_number(line, "stepMs", p->step_ms);
+    text_add(line, LINE_BYTES, "}\n");
+    write_line(h, line);
+}
+
+void history_evaluation(struct history *h, const struct progress *p, int64_t now_ms)
+{
+    char line[LINE_BYTES];
+
+    if (!is_open(h) || p->n_metrics == 0)
+        return;
+    begin(h, p, now_ms, line);
+    text_add(line, LINE_BYTES, "\"metrics\":{");
+    for (int i = 0; i < p->n_metrics; i++) {
+        text_add(line, LINE_BYTES, "%s", i > 0 ? "," : "");
+        add_number(line, p->metrics[i].name, p->metrics[i].value);
+    }
+    text_add(line, LINE_BYTES, "}}\n");
+    write_line(h, line);
+}

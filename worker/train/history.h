@@ -1,0 +1,44 @@
+/* train/history.h - the losses and metrics of a run as a file, one JSON object per line.
+ *
+ *     {"step":10,"seconds":3.2,"loss":0.6931,"tokensPerSecond":5321,"stepMs":48.1}
+ *     {"step":10,"seconds":4.0,"metrics":{"accuracy":0.81,"evalLoss":0.52}}
+ *
+ * What is not finite is null. Of a long run only every n-th step is written, so that there are at
+ * most HISTORY_STEPS_MAX of them; every evaluation is. The head writes it; a history that cannot be
+ * written is no reason to end a training. What is to lie beside the weights is kept in memory until
+ * they are written, 16 MiB at most. Allocates nothing between history_open() and history_save().
+ * Layer: train (may use api base). Threads: one.
+ */
+#ifndef TRAIN_HISTORY_H
+#define TRAIN_HISTORY_H
+
+#include "api/progress.h"
+
+#define HISTORY_NAME      "history.jsonl"
+#define HISTORY_STEPS_MAX 10000
+#define HISTORY_MAX_BYTES ((size_t)16 << 20) /* in memory */
+
+struct history {
+    bool is_kept; /* in `memory`, a file without a name */
+    bool has_file;
+    int memory;
+    int file;
+    size_t n_bytes; /* in `memory` */
+    int64_t start_ms;
+};
+
+/* Begin, with or without history_save() at the end, and with a file that others may follow; NULL:
+ * none. ERR_IO, ERR_DENIED, ERR_NOT_FOUND. */
+MUST_CHECK enum err_code history_open(struct history *h, bool is_kept, const char *path,
+                                      struct err *err);
+/* Write the file HISTORY_NAME in `folder`, if the history was kept. Codes of file_write(). */
+MUST_CHECK enum err_code history_save(const struct history *h, const char *folder, struct err *err);
+void history_close(struct history *h); /* a zeroed one is fine */
+
+/* The step that `p` reports, if it is one to write. A file that cannot be written is dropped, with
+ * a warning in the log. */
+void history_step(struct history *h, const struct progress *p, int64_t now_ms);
+/* The metrics in `p`. */
+void history_evaluation(struct history *h, const struct progress *p, int64_t now_ms);
+
+#endif

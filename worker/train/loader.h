@@ -1,0 +1,78 @@
+/* train/loader.h - the head's supply of micro-batches: data, order and packing in one place.
+ *
+ * Checks the task's files once; afterwards a micro-batch is a function of (step, micro-batch) for
+ * training, and of (split, its number) for evaluation. Sequences are made when they are asked for,
+ * so data may be larger than memory. Batches lie in memory taken by loader_init(); only scratch of
+ * the tokenizer grows, up to the longest row.
+ * Layer: train (may use data api base). Threads: one. A loader points into itself: it stays where
+ * it was made.
+ */
+#ifndef TRAIN_LOADER_H
+#define TRAIN_LOADER_H
+
+#include "data/batch.h"
+#include "data/sampler.h"
+#include "data/source.h"
+#include "data/tokenizer.h"
+#include "train/message.h"
+
+struct loader_params {
+    const struct spec *spec;  /* borrowed as long as the loader lives */
+    const char *folder;       /* with the task's files */
+    const char *model_folder; /* of the model to start from; NULL: from scratch */
+    bool wants_predictions;   /* read the test files too, if they are there */
+};
+
+/* A split that is evaluated or predicted. */
+struct loader_split {
+    const struct layout_split *layout;
+    int place; /* in layout.dev or layout.test */
+    struct source source;
+};
+
+struct loader {
+    struct tokenizer tokenizer;
+    struct layout layout;
+    struct source train;
+    int n_splits;
+    struct loader_split splits[MESSAGE_SPLITS_MAX];
+    struct sampler sampler;
+    struct batch step;  /* all sequences of `order_step` */
+    struct batch batch; /* the micro-batch that was packed last */
+    void *memory;
+    uint64_t *samples; /* [batchSize] of the step, as the sampler gave them */
+    int32_t *order;    /* [batchSize] sequences of `step`, dealt to micro-batches */
+    int32_t *scratch;  /* [batchSize] */
+    int64_t order_step;
+    int n_seqs; /* of a micro-batch, at most */
+    int n_micro;
+};
+
+/* A packed micro-batch; borrowed until the next one is made. */
+struct loader_batch {
+    struct message_batch batch;
+    const int32_t *ids;       /* [T] */
+    const int32_t *types;     /* [T] */
+    const int32_t *positions; /* [T] */
+};
+
+/* Read vocabulary, training, dev and, when they are wanted, test splits.
+ *
+ * Dev and test files that the spec does not name may be missing. Otherwise
+ * ERR_NOT_FOUND: a file is missing and may come later; ERR_INVALID: what is there does not fit the
+ * job (a broken row, a vocabulary larger than the model's).
+ */
+MUST_CHECK enum err_code loader_init(struct loader *f, const struct loader_params *p,
+                                     struct err *err);
+void loader_deinit(struct loader *f);
+
+void loader_facts(const struct loader *f, const struct spec *spec, struct message_facts *out);
+
+/* Micro-batch of `step`, of as many as schedule_of() says for its sequences. */
+MUST_CHECK enum err_code loader_train(struct loader *f, int64_t step, int microbatch,
+                                      struct loader_batch *out, struct err *err);
+/* Micro-batch `index` of split `split` of the facts, in file order; the last may be smaller. */
+MUST_CHECK enum err_code loader_eval(struct loader *f, int split, int64_t index,
+                                     struct loader_batch *out, struct err *err);
+
+#endif

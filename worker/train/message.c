@@ -1,0 +1,262 @@
+#include "train/message.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#define STEPS_MAX (INT64_C(1) << 40)
+#define SAMPLES_MAX                                                                                \
+    (INT64_C(1) << 28) /* of a split: whoever scores it has arrays of this length                  \
+                        */
+
+/* A batch on the wire: this head, then samples, starts, labels or scores, rows, target_ids. */
+struct head {
+    int32_t n_seqs, n_tokens, n_targets, step_seqs;
+    int64_t step_targets;
+};
+
+struct message_limits message_limits_of(const struct spec *spec)
+{
+    const struct model *m = &spec->model;
+    int seqs = spec->training.batch_size / spec->training.micro_batches;
+    int length = spec->training.max_length;
+    int masked = (int)ceil(spec->data.mask_probability * length);
+
+    return (struct message_limits){
+        .seqs = seqs,
+        .step_seqs = spec->training.batch_size,
+        .length = length,
+        .labels = m->head == MODEL_HEAD_CLASSIFIER    ? m->labels
+                  : m->head == MODEL_HEAD_PRETRAINING ? MODEL_CHOICES
+                  : m->head == MODEL_HEAD_MASKED_LM   ? 1
+                                                      : 0,
+        .targets = model_is_tied(m) ? seqs * (masked > 1 ? masked : 1) : 0,
+        .vocab = m->vocab,
+    };
+}
+
+static size_t batch_bytes(int n_seqs, int n_targets)
+{
+    return sizeof(struct head) + (3 * (size_t)n_seqs + 1 + 2 * (size_t)n_targets) * sizeof(int32_t);
+}
+
+size_t message_max_bytes(const struct message_limits *limits)
+{
+    size_t n = batch_bytes(limits->seqs, limits->targets);
+
+    return n > sizeof(struct message_end) ? n : sizeof(struct message_end);
+}
+
+double message_loss_mean(const struct message_loss *l)
+{
+    return l->sum / (double)(l->n > 0 ? l->n : 1) +
+           l->next_sum / (double)(l->n_seqs > 0 ? l->n_seqs : 1);
+}
+
+static char *put(char *p, const void *bytes, size_t n)
+{
+    if (n > 0) /* what a batch does not have is NULL */
+        memcpy(p, bytes, n);
+    return p + n;
+}
+
+size_t message_batch_write(const struct message_batch *b, void *out)
+{
+    struct head head = {.n_seqs = b->n_seqs,
+                        .n_tokens = b->n_tokens,
+                        .n_targets = b->n_targets,
+                        .step_seqs = b->step_seqs,
+                        .step_targets = b->step_targets};
+    size_t n = (size_t)b->n_seqs;
+    char *p = out;
+
+    p = put(p, &head, sizeof head);
+    p = put(p, b->samples, n * sizeof *b->samples);
+    p = put(p, b->starts, (n + 1) * sizeof *b->starts);
+    p = b->scores ? put(p, b->scores, n * sizeof *b->scores)
+                  : put(p, b->labels, n * sizeof *b->labels);
+    p = put(p, b->rows, (size_t)b->n_targets * sizeof *b->rows);
+    p = put(p, b->target_ids, (size_t)b->n_targets * sizeof *b->target_ids);
+    return (size_t)(p - (char *)out);
+}
+
+static enum err_code check_sequences(const struct message_batch *b,
+                                     const struct message_limits *limits, struct err *err)
+{
+    if (b->starts[0] != 0 || b->starts[b->n_seqs] != b->n_tokens)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: sequences do not add up to %d tokens",
+                       b->n_tokens);
+    for (int i = 0; i < b->n_seqs; i++) {
+        int64_t length = (int64_t)b->starts[i + 1] - b->starts[i];
+
+        if (length < 1 || length > limits->length)
+            return err_set(err, ERR_PROTOCOL, "micro-batch: sequence %d has %lld tokens, not 1..%d",
+                           i, (long long)length, limits->length);
+        if (b->labels && (b->labels[i] < 0 || b->labels[i] >= limits->labels))
+            return err_set(err, ERR_PROTOCOL, "micro-batch: label %d is not in 0..%d", b->labels[i],
+                           limits->labels - 1);
+        if (b->scores && !isfinite(b->scores[i]))
+            return err_set(err, ERR_PROTOCOL, "micro-batch: score of sequence %d is not finite", i);
+    }
+    return ERR_OK;
+}
+
+static enum err_code check_targets(const struct message_batch *b,
+                                   const struct message_limits *limits, struct err *err)
+{
+    if (b->step_targets < b->n_targets || b->step_targets > STEPS_MAX)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: %d masked tokens, %lld in its step",
+                       b->n_targets, (long long)b->step_targets);
+    for (int i = 0; i < b->n_targets; i++) {
+        int32_t before = i > 0 ? b->rows[i - 1] : -1;
+
+        if (b->rows[i] <= before || b->rows[i] >= b->n_tokens || b->target_ids[i] < 0 ||
+            b->target_ids[i] >= limits->vocab)
+            return err_set(err, ERR_PROTOCOL,
+                           "micro-batch: masked token %d at %d with id %d, after %d of %d", i,
+                           b->rows[i], b->target_ids[i], before, b->n_tokens);
+    }
+    return ERR_OK;
+}
+
+enum err_code message_batch_read(const void *in, size_t n, const struct message_limits *limits,
+                                 struct message_batch *out, struct err *err)
+{
+    struct message_batch b = {0};
+    const char *p = in;
+    struct head head;
+    enum err_code rc;
+
+    if (n < sizeof head)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: %zu bytes are too few", n);
+    memcpy(&head, p, sizeof head);
+    if (head.n_seqs < 1 || head.n_seqs > limits->seqs || head.n_targets < 0 ||
+        head.n_targets > limits->targets || n != batch_bytes(head.n_seqs, head.n_targets))
+        return err_set(err, ERR_PROTOCOL,
+                       "micro-batch: %d sequences and %d masked tokens in %zu bytes, at most %d "
+                       "and %d",
+                       head.n_seqs, head.n_targets, n, limits->seqs, limits->targets);
+    if (head.step_seqs < head.n_seqs || head.step_seqs > limits->step_seqs)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: %d sequences in a step of %d, at most %d",
+                       head.n_seqs, head.step_seqs, limits->step_seqs);
+    b.n_seqs = head.n_seqs;
+    b.n_tokens = head.n_tokens;
+    b.n_targets = head.n_targets;
+    b.step_seqs = head.step_seqs;
+    b.step_targets = head.step_targets;
+    b.samples = (const uint32_t *)(const void *)(p + sizeof head);
+    b.starts = (const int32_t *)(const void *)(b.samples + b.n_seqs);
+    if (limits->labels > 0)
+        b.labels = b.starts + b.n_seqs + 1;
+    else
+        b.scores = (const float *)(const void *)(b.starts + b.n_seqs + 1);
+    b.rows = b.starts + 2 * b.n_seqs + 1;
+    b.target_ids = b.rows + b.n_targets;
+    rc = check_sequences(&b, limits, err);
+    if (rc == ERR_OK)
+        rc = check_targets(&b, limits, err);
+    if (rc == ERR_OK)
+        *out = b;
+    return rc;
+}
+
+size_t message_facts_write(const struct message_facts *f, void *out)
+{
+    memcpy(out, f, sizeof *f);
+    return sizeof *f;
+}
+
+enum err_code message_facts_read(const void *in, size_t n, struct message_facts *out,
+                                 struct err *err)
+{
+    struct message_facts f;
+
+    if (n != sizeof f)
+        return err_set(err, ERR_PROTOCOL, "facts of the run: %zu bytes, not %zu", n, sizeof f);
+    memcpy(&f, in, sizeof f);
+    if (f.total_steps < 0 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
+        f.steps_per_epoch > STEPS_MAX || f.last_seqs < 1 || f.last_seqs > SAMPLES_MAX ||
+        f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
+        return err_set(err, ERR_PROTOCOL, "facts of the run: out of range");
+    for (int i = 0; i < f.n_splits; i++)
+        if (f.splits[i].n_batches < 1 || f.splits[i].n_samples < f.splits[i].n_batches ||
+            f.splits[i].n_samples > SAMPLES_MAX || f.splits[i].is_test < 0 ||
+            f.splits[i].is_test > 1 || f.splits[i].place < 0 ||
+            f.splits[i].place >= MESSAGE_SPLITS_MAX / 2)
+            return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
+                           (long long)f.splits[i].n_samples, (long long)f.splits[i].n_batches);
+    *out = f;
+    return ERR_OK;
+}
+
+size_t message_sum_write(const struct message_sum *s, void *out)
+{
+    memcpy(out, s, sizeof *s);
+    return sizeof *s;
+}
+
+/* A NaN would stay in every mean that it gets into. */
+static bool are_times(const double *ms, int n, int n_max)
+{
+    if (n < 0 || n > n_max)
+        return false;
+    for (int i = 0; i < n; i++)
+        if (!isfinite(ms[i]) || ms[i] < 0)
+            return false;
+    return true;
+}
+
+enum err_code message_sum_read(const void *in, size_t n, struct message_sum *out, struct err *err)
+{
+    struct message_sum s;
+
+    if (n != sizeof s)
+        return err_set(err, ERR_PROTOCOL, "sum of a step: %zu bytes, not %zu", n, sizeof s);
+    memcpy(&s, in, sizeof s);
+    if (!are_times(s.stage_ms, s.n_stages, SPEC_STAGES_MAX - 1))
+        return err_set(err, ERR_PROTOCOL, "sum of a step: no times of %d stages", s.n_stages);
+    *out = s;
+    return ERR_OK;
+}
+
+size_t message_end_write(const struct message_end *e, void *out)
+{
+    memcpy(out, e, sizeof *e);
+    return sizeof *e;
+}
+
+enum err_code message_end_read(const void *in, size_t n, struct message_end *out, struct err *err)
+{
+    struct message_end e;
+
+    if (n != sizeof e)
+        return err_set(err, ERR_PROTOCOL, "end of a step: %zu bytes, not %zu", n, sizeof e);
+    memcpy(&e, in, sizeof e);
+    if (!are_times(e.stage_ms, e.n_stages, SPEC_STAGES_MAX) || e.n_metrics < 0 ||
+        e.n_metrics > MESSAGE_METRICS_MAX || e.loss.n < 0 || e.loss.n_seqs < 0)
+        return err_set(err, ERR_PROTOCOL,
+                       "end of a step: no times of %d stages, or %d metrics, %lld sequences",
+                       e.n_stages, e.n_metrics, (long long)e.loss.n_seqs);
+    *out = e;
+    return ERR_OK;
+}
+
+size_t message_stop_write(const struct message_stop *s, void *out)
+{
+    memcpy(out, s, sizeof *s);
+    return sizeof *s;
+}
+
+enum err_code message_stop_read(const void *in, size_t n, struct message_stop *out, struct err *err)
+{
+    struct message_stop s;
+
+    if (n != sizeof s)
+        return err_set(err, ERR_PROTOCOL, "end of the run: %zu bytes, not %zu", n, sizeof s);
+    memcpy(&s, in, sizeof s);
+    if (s.failed_stage < -1 || s.failed_stage >= SPEC_STAGES_MAX ||
+        !memchr(s.why, '\0', sizeof s.why))
+        return err_set(err, ERR_PROTOCOL, "end of the run: no reason of stage %d", s.failed_stage);
+    *out = s;
+    return ERR_OK;
+}

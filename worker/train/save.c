@@ -1,0 +1,165 @@
+#include "train/save.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#include "base/backoff.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "data/export.h"
+
+#define PAUSE_MIN_MS 1000 /* between two tries, doubling ... */
+#define PAUSE_MAX_MS 30000
+
+/* --- one try --- */
+
+static enum err_code export_weights(const struct train *t, const char *folder, struct err *err)
+{
+    const struct plan *plan = t->plan;
+    const struct weights *weights = &t->stage->weights;
+    const float *params[MODEL_UNITS_MAX];
+    struct export_stage cut[SPEC_STAGES_MAX];
+    struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
+    enum err_code rc;
+
+    for (int s = 0; s < plan->n_stages; s++)
+        cut[s] = (struct export_stage){plan->stages[s].first_unit, plan->stages[s].n_units};
+    for (int i = 0; i < weights->n_units; i++)
+        params[i] = weights->units[i].params;
+    rc = export_shard(&plan->spec.model, folder, &whole, t->stage->index, params, err);
+    if (rc == ERR_OK && t->stage->is_first) {
+        struct export_extras extras = {.vocab = &t->loader->tokenizer.vocab,
+                                       .n_labels = t->loader->layout.n_labels,
+                                       .labels = t->loader->layout.labels,
+                                       .is_cased = t->loader->tokenizer.is_cased,
+                                       .dropout = plan->spec.training.dropout};
+
+        rc = export_rest(&plan->spec.model, folder, &whole, &extras, err);
+        if (rc == ERR_OK)
+            rc = history_save(&t->history, folder, err);
+    }
+    return rc;
+}
+
+static enum err_code write_files(const struct save_params *p, struct err *err)
+{
+    const struct train *t = p->train;
+    enum err_code rc = ERR_OK;
+
+    if (t->stage->is_last)
+        rc = score_write(&t->score, p->output->aside, err);
+    return rc == ERR_OK ? export_weights(t, p->output->aside, err) : rc;
+}
+
+static enum err_code publish(const struct save_params *p, struct err *err)
+{
+    return output_publish(p->output, p->train->plan->n_stages, err);
+}
+
+/* --- until it works --- */
+
+static void show(struct train *t, const char *why)
+{
+    t->progress.state = PROGRESS_SAVING;
+    t->progress.error[0] = '\0';
+    if (why) {
+        (void)snprintf(t->progress.error, sizeof t->progress.error,
+                       "writing the output failed: %.380s; retrying", why);
+        LOG(LOG_WARN, "writing the output failed, retrying", LOG_S("error", why));
+    }
+    mailbox_set_progress(t->mailbox, &t->progress);
+}
+
+static void pause_for(int64_t ms)
+{
+    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    while (nanosleep(&left, &left) != 0)
+        ;
+}
+
+static enum err_code keep_trying(const struct save_params *p,
+                                 enum err_code (*try_once)(const struct save_params *p,
+                                                           struct err *err),
+                                 struct err *err)
+{
+    int64_t end_ms = clock_now_ms() + p->patience_ms;
+    int n_failures = 0;
+    struct err why = {.text = ""};
+    enum err_code rc;
+
+    while ((rc = try_once(p, &why)) != ERR_OK) {
+        int64_t pause_ms = backoff_ms(++n_failures, PAUSE_MIN_MS, PAUSE_MAX_MS);
+
+        if (rc == ERR_CONFLICT || rc == ERR_INVALID || clock_now_ms() + pause_ms > end_ms)
+            return err_set(err, rc, "%s", why.text);
+        show(p->train, why.text);
+        pause_for(pause_ms);
+    }
+    show(p->train, NULL);
+    return ERR_OK;
+}
+
+/* --- from the last stage to the head --- */
+
+/* What the stages behind this one report; of the first that failed, if any. */
+static enum err_code hear(struct train *t, struct message_stop *out, struct err *err)
+{
+    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STOP, t->facts.total_steps, 0);
+    struct link_message msg;
+    enum err_code rc;
+
+    *out = (struct message_stop){.failed_stage = -1};
+    if (t->stage->is_last)
+        return ERR_OK;
+    rc = exchange_recv(&t->exchange, &in, &msg, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = message_stop_read(msg.meta, msg.meta_bytes, out, err);
+    exchange_release(&t->exchange, &in, &msg);
+    return rc;
+}
+
+static enum err_code pass_on(struct train *t, const struct message_stop *stop, struct err *err)
+{
+    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STOP, t->facts.total_steps, 0);
+
+    if (t->stage->is_first)
+        return ERR_OK;
+    return exchange_send(&t->exchange, &out, t->meta, message_stop_write(stop, t->meta), NULL, 0,
+                         err);
+}
+
+static enum err_code give_up(const struct save_params *p, const struct message_stop *stop,
+                             enum err_code rc, struct err *err)
+{
+    return err_set(err, rc,
+                   "the training is complete, but stage %d could not save its output: %.180s; what "
+                   "was written is in %.120s",
+                   stop->failed_stage, stop->why, p->output->aside);
+}
+
+enum err_code save_run(const struct save_params *params, struct err *err)
+{
+    struct train *t = params->train;
+    struct message_stop stop;
+    struct err why = {.text = ""};
+    enum err_code rc_own;
+    enum err_code rc;
+
+    show(t, NULL);
+    rc_own = keep_trying(params, write_files, &why);
+    rc = hear(t, &stop, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (rc_own == ERR_OK && stop.failed_stage < 0 && t->stage->is_first)
+        rc_own = keep_trying(params, publish, &why);
+    if (rc_own != ERR_OK) {
+        stop.failed_stage = t->stage->index;
+        (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);
+    }
+    rc = pass_on(t, &stop, err);
+    if (rc == ERR_OK && stop.failed_stage >= 0)
+        rc = give_up(params, &stop, rc_own != ERR_OK ? rc_own : ERR_IO, err);
+    return rc;
+}

@@ -1,0 +1,38 @@
+#include "train/schedule.h"
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+struct schedule schedule_of(const struct plan *plan, int n_seqs)
+{
+    return (struct schedule){.n_stages = plan->n_stages,
+                             .n_microbatches = min_int(plan->spec.training.micro_batches, n_seqs),
+                             .is_serial = plan->is_serial};
+}
+
+int schedule_in_flight(const struct schedule *s, int stage)
+{
+    return s->is_serial ? 1 : min_int(s->n_microbatches, s->n_stages - stage);
+}
+
+int schedule_length(const struct schedule *s)
+{
+    return 2 * s->n_microbatches;
+}
+
+struct schedule_op schedule_op(const struct schedule *s, int stage, int i)
+{
+    int warm_up = schedule_in_flight(s, stage) - 1;
+    int steady = s->n_microbatches - warm_up; /* pairs of one forward and one backward */
+    int in_steady = i - warm_up;
+
+    if (i < warm_up)
+        return (struct schedule_op){false, i};
+    if (in_steady < 2 * steady && in_steady % 2 == 0)
+        return (struct schedule_op){false, warm_up + in_steady / 2};
+    if (in_steady < 2 * steady)
+        return (struct schedule_op){true, in_steady / 2};
+    return (struct schedule_op){true, in_steady - steady};
+}

@@ -1,0 +1,41 @@
+/* train/schedule.h - the order of work in a step: 1F1B.
+ *
+ * A stage first runs as many forwards as there are stages behind it, then alternates one forward
+ * and one backward, then drains the backwards (Narayanan et al. 2019, PipeDream, section 3.2; with
+ * the flush at the step's end of PipeDream-2BW, so gradients are those of the whole batch). Every
+ * stage backs the micro-batches in the order 0..M-1, which is why sums over micro-batches have the
+ * same bits however the model is cut. A serial step, as Sky Computing ran it, has one micro-batch
+ * under way in the whole pipeline: forward through all stages and back before the next one starts.
+ * It is there to be compared with; the bits are the same.
+ * Layer: train (may use api). Threads: any; pure.
+ */
+#ifndef TRAIN_SCHEDULE_H
+#define TRAIN_SCHEDULE_H
+
+#include "api/plan.h"
+
+struct schedule {
+    int n_stages;
+    int n_microbatches;
+    bool is_serial;
+};
+
+struct schedule_op {
+    bool is_backward;
+    int microbatch;
+};
+
+/* Of a step of `n_seqs` sequences: one that has fewer than there are micro-batches has fewer of
+ * those. */
+struct schedule schedule_of(const struct plan *plan, int n_seqs);
+
+/* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */
+int schedule_in_flight(const struct schedule *s, int stage);
+
+/* Operations of a step: 2 M. */
+int schedule_length(const struct schedule *s);
+
+/* Operation number `i` of `stage`, 0 <= i < schedule_length(). */
+struct schedule_op schedule_op(const struct schedule *s, int stage, int i);
+
+#endif

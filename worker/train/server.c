@@ -1,0 +1,409 @@
+#include "train/server.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "api/signature.h"
+#include "base/clock.h"
+
+#define BACKLOG        256
+#define ACCEPTS_MAX    32  /* in a row: then those that have a place get their turn */
+#define ACCEPT_WAIT_MS 100 /* when the process has no file descriptor for one more */
+
+struct connection {
+    int fd; /* -1: free */
+    bool is_answered;
+    int64_t since_ms;
+    int64_t deadline_ms;
+    struct buf request;
+    struct buf answer; /* head and body */
+    size_t n_sent;
+};
+
+struct server {
+    struct server_handler handler;
+    pthread_t thread;
+    int listener;
+    int stop; /* an eventfd */
+    int64_t accepts_from_ms;
+    struct connection connections[SERVER_CONNECTIONS_MAX];
+};
+
+/* --- requests --- */
+
+static bool is_header(const char *line, const char *name, const char **out_value)
+{
+    size_t n = strlen(name);
+
+    if (strncasecmp(line, name, n) != 0 || line[n] != ':')
+        return false;
+    *out_value = line + n + 1 + strspn(line + n + 1, " \t");
+    return true;
+}
+
+/* Digits and nothing else. A length that does not fit ends as too large. */
+static bool read_length(const char *text, size_t *out)
+{
+    size_t n = 0;
+
+    if (*text == '\0' || text[strspn(text, "0123456789")] != '\0')
+        return false;
+    for (; *text; text++)
+        n = n > SERVER_BODY_MAX_BYTES ? n : 10 * n + (size_t)(*text - '0');
+    *out = n;
+    return true;
+}
+
+/* What the head says of the body's length, without changing it: lines end with CR LF. */
+static enum err_code find_length(const char *head, const char *end, size_t *out, struct err *err)
+{
+    bool was_found = false;
+
+    *out = 0;
+    for (const char *line = strstr(head, "\r\n"); line && line < end; line = strstr(line, "\r\n")) {
+        const char *value;
+        char text[24];
+
+        line += 2;
+        if (is_header(line, "Transfer-Encoding", &value))
+            return err_set(err, ERR_PROTOCOL, "chunked bodies are not supported");
+        if (!is_header(line, "Content-Length", &value))
+            continue;
+        (void)snprintf(text, sizeof text, "%.*s", (int)strcspn(value, "\r"), value);
+        if (was_found || !read_length(text, out))
+            return err_set(err, ERR_PROTOCOL, "invalid Content-Length");
+        was_found = true;
+    }
+    if (*out > SERVER_BODY_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "the body is too large");
+    return ERR_OK;
+}
+
+/* Cut "METHOD PATH HTTP/1.x" apart. */
+static bool cut_first_line(char *line, struct server_request *out)
+{
+    char *path = strchr(line, ' ');
+    char *version = path ? strchr(path + 1, ' ') : NULL;
+
+    if (!version || path == line || path[1] != '/' || strncmp(version + 1, "HTTP/1.", 7) != 0)
+        return false;
+    *path = '\0';
+    *version = '\0';
+    out->method = line;
+    out->path = path + 1;
+    return true;
+}
+
+enum err_code server_parse(char *text, size_t n, struct server_request *out, struct err *err)
+{
+    struct server_request request = {.signature = ""};
+    char *end = strstr(text, "\r\n\r\n");
+    char *line;
+    size_t n_head = end ? (size_t)(end - text) + 4 : n;
+    enum err_code rc;
+
+    if (n_head > SERVER_HEAD_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "the request's head is too large");
+    if (memchr(text, '\0', n_head))
+        return err_set(err, ERR_PROTOCOL, "not HTTP");
+    if (!end)
+        return err_set(err, ERR_AGAIN, "%zu bytes of a request", n);
+    rc = find_length(text, end, &request.n_body, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (n - n_head < request.n_body)
+        return err_set(err, ERR_AGAIN, "%zu of %zu bytes of a body", n - n_head, request.n_body);
+    request.body = end + 4;
+    line = strstr(text, "\r\n");
+    *line = '\0';
+    if (!cut_first_line(text, &request))
+        return err_set(err, ERR_PROTOCOL, "not HTTP");
+    for (line += 2; line < end; line += 2) {
+        const char *value;
+        char *stop = strstr(line, "\r\n");
+
+        *stop = '\0';
+        if (is_header(line, SIGNATURE_HEADER, &value))
+            request.signature = value;
+        line = stop;
+    }
+    *out = request;
+    return ERR_OK;
+}
+
+/* --- answers --- */
+
+static const char *reason_of(int status)
+{
+    static const struct {
+        int status;
+        const char *reason;
+    } reasons[] = {{200, "OK"},
+                   {400, "Bad Request"},
+                   {403, "Forbidden"},
+                   {404, "Not Found"},
+                   {405, "Method Not Allowed"},
+                   {409, "Conflict"},
+                   {413, "Content Too Large"},
+                   {503, "Service Unavailable"}};
+
+    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
+        if (reasons[i].status == status)
+            return reasons[i].reason;
+    return "Internal Server Error";
+}
+
+static enum err_code write_answer(struct connection *c, const struct server_answer *a,
+                                  struct err *err)
+{
+    enum err_code rc = buf_addf(&c->answer, err,
+                                "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                                "Connection: close\r\n\r\n",
+                                a->status, reason_of(a->status), a->type, a->body.len);
+
+    if (rc == ERR_OK && a->body.len > 0)
+        rc = buf_add(&c->answer, a->body.data, a->body.len, err);
+    return rc;
+}
+
+/* The handler's answer, or what is wrong with the request. */
+static enum err_code answer(struct server *s, struct connection *c,
+                            const struct server_request *request, const struct err *problem)
+{
+    struct server_answer a = {
+        .status = 200, .type = "text/plain", .body = {.max = SERVER_ANSWER_BYTES}};
+    struct err err;
+    enum err_code rc = ERR_OK;
+
+    if (request) {
+        s->handler.on_request(s->handler.ctx, request, &a);
+    } else {
+        a.status = problem->code == ERR_LIMIT ? 413 : 400;
+        rc = buf_addf(&a.body, &err, "%s\n", problem->text);
+    }
+    if (rc == ERR_OK)
+        rc = write_answer(c, &a, &err);
+    buf_deinit(&a.body);
+    c->is_answered = true;
+    c->deadline_ms = clock_now_ms() + SERVER_REQUEST_MS;
+    return rc;
+}
+
+/* --- connections --- */
+
+static void drop(struct connection *c)
+{
+    if (c->fd >= 0)
+        (void)close(c->fd);
+    buf_deinit(&c->request);
+    buf_deinit(&c->answer);
+    *c = (struct connection){.fd = -1};
+}
+
+static void send_answer(struct connection *c)
+{
+    ssize_t n = send(c->fd, c->answer.data + c->n_sent, c->answer.len - c->n_sent, MSG_NOSIGNAL);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    c->n_sent += n > 0 ? (size_t)n : 0;
+    if (n <= 0 || c->n_sent == c->answer.len)
+        drop(c);
+}
+
+static void read_request(struct server *s, struct connection *c)
+{
+    char bytes[4096];
+    struct server_request request;
+    struct err err = {0};
+    ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
+    enum err_code rc;
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n <= 0 || buf_add(&c->request, bytes, (size_t)n, &err) == ERR_NO_MEMORY) {
+        drop(c);
+        return;
+    }
+    rc = err.code == ERR_OK ? server_parse(c->request.data, c->request.len, &request, &err)
+                            : err.code;
+    if (rc == ERR_AGAIN)
+        return;
+    if (answer(s, c, rc == ERR_OK ? &request : NULL, &err) == ERR_OK)
+        send_answer(c);
+    else
+        drop(c);
+}
+
+static void serve(struct server *s, struct connection *c)
+{
+    if (c->is_answered)
+        send_answer(c);
+    else
+        read_request(s, c);
+}
+
+/* A free place, or that of the connection that has been silent or slow for longest. */
+static struct connection *find_place(struct server *s)
+{
+    struct connection *oldest = NULL;
+
+    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++) {
+        struct connection *c = &s->connections[i];
+
+        if (c->fd < 0)
+            return c;
+        if (!c->is_answered && (!oldest || c->since_ms < oldest->since_ms))
+            oldest = c;
+    }
+    return oldest ? oldest : &s->connections[0];
+}
+
+/* Returns whether there may be more. */
+static bool accept_one(struct server *s)
+{
+    int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    struct connection *c;
+
+    if (fd < 0) {
+        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+            s->accepts_from_ms = clock_now_ms() + ACCEPT_WAIT_MS;
+        return errno == ECONNABORTED || errno == EINTR;
+    }
+    c = find_place(s);
+    drop(c);
+    c->fd = fd;
+    c->since_ms = clock_now_ms();
+    c->deadline_ms = c->since_ms + SERVER_REQUEST_MS;
+    c->request.max = SERVER_HEAD_MAX_BYTES + SERVER_BODY_MAX_BYTES;
+    c->answer.max = 2 * SERVER_ANSWER_BYTES;
+    serve(s, c); /* most requests have arrived by now */
+    return true;
+}
+
+/* --- the thread --- */
+
+/* Give up who is too late; returns the milliseconds until the next one is. */
+static int keep_deadlines(struct server *s)
+{
+    int64_t now_ms = clock_now_ms();
+    int64_t next_ms = now_ms + SERVER_REQUEST_MS;
+
+    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++) {
+        struct connection *c = &s->connections[i];
+
+        if (c->fd >= 0 && c->deadline_ms <= now_ms)
+            drop(c);
+        else if (c->fd >= 0 && c->deadline_ms < next_ms)
+            next_ms = c->deadline_ms;
+    }
+    if (s->accepts_from_ms > now_ms && s->accepts_from_ms < next_ms)
+        next_ms = s->accepts_from_ms;
+    return (int)(next_ms - now_ms);
+}
+
+static void *run(void *arg)
+{
+    struct server *s = arg;
+    struct pollfd fds[2 + SERVER_CONNECTIONS_MAX];
+
+    for (;;) {
+        int wait_ms = keep_deadlines(s);
+        bool accepts = clock_now_ms() >= s->accepts_from_ms;
+
+        fds[0] = (struct pollfd){.fd = s->stop, .events = POLLIN};
+        fds[1] = (struct pollfd){.fd = accepts ? s->listener : -1, .events = POLLIN};
+        for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+            fds[2 + i] =
+                (struct pollfd){.fd = s->connections[i].fd,
+                                .events = s->connections[i].is_answered ? POLLOUT : POLLIN};
+        if (poll(fds, sizeof fds / sizeof fds[0], wait_ms) < 0 && errno != EINTR)
+            return NULL;
+        if (fds[0].revents)
+            return NULL;
+        for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+            if (fds[2 + i].revents)
+                serve(s, &s->connections[i]);
+        for (int i = 0; fds[1].revents && i < ACCEPTS_MAX && accept_one(s); i++)
+            ;
+    }
+}
+
+static enum err_code listen_on(const char *address, int port, int *out, struct err *err)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
+    struct addrinfo *found = NULL;
+    char service[12];
+    int one = 1;
+    int fd;
+    enum err_code rc = ERR_OK;
+
+    (void)snprintf(service, sizeof service, "%d", port);
+    if (getaddrinfo(address, service, &hints, &found) != 0)
+        return err_set(err, ERR_INVALID, "\"%.60s\" is not a numeric address", address);
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)
+        rc = err_set(err, ERR_IO, "cannot listen on %.60s port %d: %s", address, port,
+                     strerror(errno));
+    freeaddrinfo(found);
+    if (rc != ERR_OK && fd >= 0)
+        (void)close(fd);
+    if (rc == ERR_OK)
+        *out = fd;
+    return rc;
+}
+
+enum err_code server_open(const char *address, int port, struct server_handler handler,
+                          struct server **out, struct err *err)
+{
+    struct server *s = calloc(1, sizeof *s);
+    enum err_code rc;
+
+    if (!s)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a server");
+    s->handler = handler;
+    s->listener = -1;
+    s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+        s->connections[i].fd = -1;
+    rc = s->stop >= 0 ? listen_on(address, port, &s->listener, err)
+                      : err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
+    if (rc == ERR_OK && pthread_create(&s->thread, NULL, run, s) != 0)
+        rc = err_set(err, ERR_NO_MEMORY, "no thread for port %d", port);
+    if (rc == ERR_OK) {
+        *out = s;
+        return ERR_OK;
+    }
+    if (s->listener >= 0)
+        (void)close(s->listener);
+    if (s->stop >= 0)
+        (void)close(s->stop);
+    free(s);
+    return rc;
+}
+
+void server_close(struct server *s)
+{
+    uint64_t one = 1;
+
+    if (!s)
+        return;
+    (void)!write(s->stop, &one, sizeof one);
+    (void)pthread_join(s->thread, NULL);
+    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+        drop(&s->connections[i]);
+    (void)close(s->listener);
+    (void)close(s->stop);
+    free(s);
+}

@@ -1,0 +1,58 @@
+/* train/server.h - a small HTTP/1.1 server for one port, in a thread of its own.
+ *
+ * One request per connection: read whole, answered, closed. A connection has SERVER_REQUEST_MS from
+ * being accepted to a complete request, and the same again to take its answer. There are
+ * SERVER_CONNECTIONS_MAX places; when all are in use, a new connection takes the place of the one
+ * that has waited longest without a complete request, so idle or slow clients cannot block others.
+ * A request that has arrived is read before its place can be taken. Layer: train (may use api
+ * base). Threads: the handler runs in the server's thread.
+ */
+#ifndef TRAIN_SERVER_H
+#define TRAIN_SERVER_H
+
+#include "base/buf.h"
+
+#define SERVER_CONNECTIONS_MAX 64
+#define SERVER_REQUEST_MS      5000
+#define SERVER_HEAD_MAX_BYTES  4096
+#define SERVER_BODY_MAX_BYTES  16384
+#define SERVER_ANSWER_BYTES    8192
+
+/* Borrowed for the time of the call. */
+struct server_request {
+    const char *method;
+    const char *path;      /* as it was sent, query and all */
+    const char *signature; /* the header of api/signature.h; "" for none */
+    const char *body;
+    size_t n_body;
+};
+
+struct server_answer {
+    int status;       /* 200 before the call */
+    const char *type; /* "text/plain" before the call */
+    struct buf body;  /* empty, with room for SERVER_ANSWER_BYTES; freed by the server */
+};
+
+struct server_handler {
+    void *ctx;
+    void (*on_request)(void *ctx, const struct server_request *request, struct server_answer *out);
+};
+
+struct server; /* private */
+
+/* Listen on a numeric address and serve. ERR_INVALID for an address that is none; ERR_IO when it
+ * cannot be listened on; ERR_NO_MEMORY. */
+MUST_CHECK enum err_code server_open(const char *address, int port, struct server_handler handler,
+                                     struct server **out, struct err *err);
+/* Stop serving and free. NULL is allowed. */
+void server_close(struct server *server);
+
+/* Find the first request in `text`, which is changed: its lines are cut apart.
+ *
+ * Returns ERR_OK with *out pointing into `text`; ERR_AGAIN when it is not complete (then nothing
+ * was changed); ERR_LIMIT when head or body are too large; ERR_PROTOCOL when it can never become
+ * one. `text` has a NUL behind its `n` bytes. */
+MUST_CHECK enum err_code server_parse(char *text, size_t n, struct server_request *out,
+                                      struct err *err);
+
+#endif

@@ -1,0 +1,42 @@
+/* train/tie.h - the word embeddings of a language model, which two stages share.
+ *
+ * The first stage owns them, with their moments; the decoder of the LM head on the last stage works
+ * on a copy and has a gradient area of its own. At a step's end that gradient runs back along the
+ * chain and is added to the embeddings' own, always in this order, so that sums have the same bits
+ * for every cut; after the update the new words run forward to the copy. Both travel in band, in
+ * pieces of at most an edge's largest tensor, behind the last micro-batch of the step and before
+ * the first of the next. On a single stage the copy is the original.
+ * Layer: train (may use wire api base). Threads: one.
+ */
+#ifndef TRAIN_TIE_H
+#define TRAIN_TIE_H
+
+#include "train/exchange.h"
+#include "train/weights.h"
+
+struct tie {
+    bool is_tied; /* the model has such a head, wherever it is */
+    bool is_first, is_last;
+    size_t count;       /* V C */
+    size_t piece;       /* floats of one message */
+    float *owned;       /* [V,C] first stage: the embeddings' weights */
+    float *owned_grads; /* [V,C] first stage */
+    float *words;       /* [V,C] last stage: the decoder's weights */
+    float *grads;       /* [V,C] last stage: the decoder's gradients, zero between steps */
+};
+
+/* What a stage with these `weights` needs, its areas from `arena`: once on a counting arena, once
+ * on a real one. `piece` is the floats of an edge's largest tensor. */
+void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size_t piece,
+                struct arena *arena);
+
+/* Add the decoder's gradient to the embeddings', when this stage has run all its micro-batches.
+ * Errors are those of the exchange; ERR_PROTOCOL for a piece of another size. */
+MUST_CHECK enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step,
+                                     struct err *err);
+
+/* Bring the updated words to the decoder, when this stage has updated its weights. */
+MUST_CHECK enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step,
+                                    struct err *err);
+
+#endif

@@ -1,0 +1,60 @@
+/* train/train.h - the training loop of one stage, from the first step to the last evaluation.
+ *
+ * All stages run the same loop: micro-batches in the order of train/schedule, then the end of the
+ * step (train/message.h), an evaluation where one is due and after the last step. The head feeds
+ * the pipeline and writes the progress up on the mailbox.
+ * Layer: train. Threads: one; the mailbox's and the link's run beside it.
+ */
+#ifndef TRAIN_TRAIN_H
+#define TRAIN_TRAIN_H
+
+#include "data/output.h"
+#include "train/exchange.h"
+#include "train/history.h"
+#include "train/loader.h"
+#include "train/mailbox.h"
+#include "train/score.h"
+#include "train/stage.h"
+#include "train/stopwatch.h"
+
+#define TRAIN_STEP (-1) /* no split is evaluated: a step is trained */
+
+struct train {
+    const struct plan *plan;
+    struct stage *stage;
+    struct loader *loader; /* the head's; NULL for the others */
+    struct mailbox *mailbox;
+    const struct output *output; /* borrowed; NULL: it is not kept */
+    struct history history;      /* the head's */
+    struct exchange exchange;
+    char *meta;                 /* message_max_bytes() for writing one message */
+    struct progress progress;   /* what was posted last */
+    struct message_facts facts; /* of the run */
+    struct stopwatch compute;   /* in this step, with the update of the step before */
+    struct stopwatch update;    /* of the weights, in the step before */
+    double wall_ms, cpu_ms;     /* computing, a micro-batch; smoothed */
+    int cpu_milli;              /* that may be used */
+    int64_t updates;            /* of the weights so far; less than steps where some were skipped */
+    int64_t tokens;             /* in this step */
+    struct message_loss loss;   /* in this step or evaluation; the last stage's */
+    int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
+    struct score score;         /* of evaluations; the last stage's */
+    double seconds_per_step;    /* smoothed; 0 before the first step */
+    struct stretch steps;
+    double tokens_per_step; /* smoothed */
+};
+
+/* Train and evaluate to the end. Before the call the link, if any, is ready. Predictions stay in
+ * `score`, which the caller ends with score_deinit() whatever this returns.
+ *
+ * Returns ERR_OK; ERR_INVALID for data that does not fit and for a loss that is not finite;
+ * ERR_LIMIT when every step was left out;
+ * ERR_IO or ERR_PROTOCOL when a neighbour is lost (then exchange.is_lost is set) or wrong; any
+ * other code for a failure of this process.
+ */
+MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
+
+/* Bytes of `meta` that train_run() needs, and the largest that neighbours send. */
+size_t train_meta_bytes(const struct plan *plan);
+
+#endif

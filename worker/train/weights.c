@@ -1,0 +1,107 @@
+#include "train/weights.h"
+
+#include <string.h>
+
+#include "nn/adamw.h"
+#include "nn/init.h"
+#include "nn/sgd.h"
+#include "nn/squares.h"
+
+#define INIT_STD 0.02f /* initializer_range of BERT */
+#define BETA1    0.9
+#define BETA2    0.999
+#define ADAM_EPS 1e-8
+
+void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
+                    struct arena *arena)
+{
+    const struct model *model = &spec->model;
+
+    *w = (struct weights){.model = model, .first_unit = first_unit, .n_units = n_units};
+    for (int i = 0; i < n_units; i++) {
+        struct weights_unit *u = &w->units[i];
+
+        u->count = model_unit_params(model, first_unit + i);
+        u->params = arena_floats(arena, u->count);
+        u->grads = arena_floats(arena, u->count);
+        u->moment = arena_floats(arena, u->count);
+        if (spec->training.optimizer == SPEC_OPTIMIZER_ADAMW)
+            u->variance = arena_floats(arena, u->count);
+    }
+}
+
+/* A number for every tensor of the model, whoever owns it. */
+static uint32_t tensor_id(int unit, int i)
+{
+    return (uint32_t)(unit * MODEL_UNIT_TENSORS_MAX + i);
+}
+
+void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed)
+{
+    struct model_tensor t = model_tensor(model, unit, i);
+
+    if (t.is_matrix)
+        init_normal(x, t.count, INIT_STD, seed, tensor_id(unit, i));
+    else
+        init_constant(x, t.count, t.is_gain ? 1.0f : 0.0f);
+}
+
+void weights_init(struct weights *w, uint64_t seed)
+{
+    for (int i = 0; i < w->n_units; i++) {
+        int unit = w->first_unit + i;
+
+        for (int j = 0; j < model_unit_tensors(w->model, unit); j++)
+            weights_init_tensor(w->units[i].params + model_tensor(w->model, unit, j).offset,
+                                w->model, unit, j, seed);
+    }
+}
+
+double weights_square_sum(const struct weights *w, double square_sum)
+{
+    for (int i = 0; i < w->n_units; i++)
+        square_sum += squares_sum(w->units[i].grads, w->units[i].count);
+    return square_sum;
+}
+
+static void update_tensor(const struct weights_step *step, const struct weights_unit *u,
+                          const struct model_tensor *t)
+{
+    double decay = t->is_matrix ? step->decay : 0;
+    struct sgd sgd = {
+        .lr = step->rate, .momentum = step->momentum, .decay = decay, .grad_scale = step->scale};
+    struct adamw adamw = {.lr = step->rate,
+                          .beta1 = BETA1,
+                          .beta2 = BETA2,
+                          .eps = ADAM_EPS,
+                          .decay = decay,
+                          .grad_scale = step->scale,
+                          .step = (long)step->updates + 1};
+    float *params = u->params + t->offset;
+    float *grads = u->grads + t->offset;
+    float *moment = u->moment + t->offset;
+
+    if (step->optimizer == SPEC_OPTIMIZER_SGD)
+        sgd_step(&sgd, params, grads, moment, t->count);
+    else
+        adamw_step(&adamw, params, grads, moment, u->variance + t->offset, t->count);
+}
+
+void weights_update(struct weights *w, const struct weights_step *step)
+{
+    for (int i = 0; i < w->n_units; i++) {
+        int unit = w->first_unit + i;
+
+        for (int j = 0; j < model_unit_tensors(w->model, unit); j++) {
+            struct model_tensor t = model_tensor(w->model, unit, j);
+
+            update_tensor(step, &w->units[i], &t);
+        }
+    }
+}
+
+void weights_skip(struct weights *w)
+{
+    for (int i = 0; i < w->n_units; i++)
+        memset(w->units[i].grads, 0, w->units[i].count * sizeof(float));
+}

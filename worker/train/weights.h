@@ -1,0 +1,54 @@
+/* train/weights.h - the parameters of a run of units, with their gradients and moments.
+ *
+ * Kept by unit, never by stage: whatever is computed here is computed unit by unit and in unit
+ * order, so it has the same bits however the model is cut.
+ * Layer: train (may use nn api base). Threads: one.
+ */
+#ifndef TRAIN_WEIGHTS_H
+#define TRAIN_WEIGHTS_H
+
+#include "api/spec.h"
+#include "train/arena.h"
+
+struct weights_unit {
+    size_t count; /* floats */
+    float *params;
+    float *grads;    /* zero between steps */
+    float *moment;   /* AdamW's first, or SGD's momentum */
+    float *variance; /* AdamW's second; NULL for SGD */
+};
+
+struct weights {
+    const struct model *model; /* borrowed */
+    int first_unit;
+    int n_units;
+    struct weights_unit units[MODEL_UNITS_MAX]; /* [n_units], of unit first_unit + i */
+};
+
+struct weights_step {
+    double rate;     /* learning rate */
+    double scale;    /* of the gradients */
+    double decay;    /* of matrices; biases and LayerNorm have none */
+    double momentum; /* of SGD */
+    enum spec_optimizer optimizer;
+    int64_t updates; /* of these weights before this one */
+};
+
+/* Take the areas of `n_units` units from `arena`; call it on a counting arena first. */
+void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
+                    struct arena *arena);
+
+/* BERT's random start, a function of (seed, tensor, element). */
+void weights_init(struct weights *w, uint64_t seed);
+/* That of tensor `i` of `unit`, whoever keeps it: x[model_tensor().count]. */
+void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed);
+
+/* `square_sum` plus the squares of all gradients, added in unit order. */
+double weights_square_sum(const struct weights *w, double square_sum);
+
+/* One optimizer step of all units; gradients are zero afterwards. */
+void weights_update(struct weights *w, const struct weights_step *step);
+/* Leave the step out: only the gradients become zero. */
+void weights_skip(struct weights *w);
+
+#endif

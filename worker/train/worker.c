@@ -1,0 +1,409 @@
+#include "train/worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/log.h"
+#include "nn/gemm.h"
+#include "nn/threads.h"
+#include "train/control.h"
+#include "train/cpu.h"
+#include "train/health.h"
+#include "train/save.h"
+#include "train/start.h"
+#include "train/train.h"
+
+#define PEERS_WAIT_MS    600000 /* pods may wait for each other's image for minutes */
+#define CONNECT_WAIT_MS  120000
+#define CLOSE_WAIT_MS    10000
+#define SAVE_PATIENCE_MS 300000
+#define EDGE_SLOTS       2 /* one is computed on while the other is filled */
+
+struct worker {
+    const struct worker_params *params;
+    struct plan plan;
+    struct mailbox mailbox;
+    struct hmac_key key;
+    struct control *control;
+    struct server *health;
+    struct stage stage;
+    struct loader loader;
+    struct link *link;
+    void *link_area;
+    void *narrow_area; /* exchange.narrow and, behind it, exchange.wide */
+    char *meta;
+    struct train train;
+    struct output output;
+    enum progress_cause cause; /* of a failure in what runs now */
+};
+
+static enum err_code load_plan(struct worker *w, struct err *err)
+{
+    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    enum err_code rc = file_read(w->params->plan_path, &text, err);
+
+    if (rc == ERR_OK)
+        rc = plan_parse(text.data, text.len, &w->plan, err);
+    buf_deinit(&text);
+    if (rc == ERR_OK && (w->params->stage < 0 || w->params->stage >= w->plan.n_stages))
+        rc = err_set(err, ERR_INVALID, "--stage %d: the plan has stages 0..%d", w->params->stage,
+                     w->plan.n_stages - 1);
+    if (rc == ERR_OK && w->params->stage == 0 && !w->params->data_dir)
+        rc = err_set(err, ERR_INVALID, "--data: stage 0 needs the folder with the data");
+    if (rc == ERR_OK && w->plan.spec.from.claim[0] && !w->params->model_dir)
+        rc = err_set(err, ERR_INVALID, "--model: spec.model.from needs the folder with the model");
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
+}
+
+/* What the job asks of matrix products, where this processor can do it. */
+static enum err_code choose_precision(const struct spec *spec, struct err *err)
+{
+    enum spec_precision asked = spec->training.precision;
+    bool is_bf16 =
+        asked == SPEC_PRECISION_BF16 || (asked == SPEC_PRECISION_AUTO && gemm_has_bf16());
+    enum err_code rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
+
+    if (rc != ERR_INVALID)
+        return rc;
+    return err_set(err, rc,
+                   "spec.training.precision: BF16 needs AVX512_BF16, which this node's processor "
+                   "lacks; set FP32 or Auto, or place the stage elsewhere");
+}
+
+/* What is the same in every progress document of this process. */
+static void introduce(struct worker *w)
+{
+    struct progress *p = &w->train.progress;
+
+    *p = (struct progress){
+        .stage = w->params->stage, .attempt = w->plan.attempt, .loss = NAN, .eta_seconds = -1};
+    (void)snprintf(p->blas, sizeof p->blas, "%s, %d threads%s", gemm_core_name(), threads_count(),
+                   gemm_precision() == GEMM_BF16 ? ", bf16" : "");
+    mailbox_set_progress(&w->mailbox, p);
+}
+
+static enum err_code take_narrow_area(struct worker *w, struct err *err)
+{
+    struct exchange *x = &w->train.exchange;
+    size_t floats = stage_edge_floats(&w->plan);
+
+    w->narrow_area = malloc(floats * (sizeof *x->wide + sizeof *x->narrow));
+    if (!w->narrow_area)
+        return err_set(err, ERR_NO_MEMORY, "no memory for tensors of %zu bfloat16", floats);
+    x->wide = w->narrow_area;
+    x->narrow = (uint16_t *)(void *)(x->wide + floats);
+    return ERR_OK;
+}
+
+static enum err_code open_link(struct worker *w, struct err *err)
+{
+    struct link_params p = {
+        .listen_address = w->params->tensor_host,
+        .listen_port = w->params->tensor_port,
+        .stage = w->params->stage,
+        .n_stages = w->plan.n_stages,
+        .job_hash = plan_hash(&w->plan),
+        .attempt = (uint32_t)w->plan.attempt,
+        .plan_hash = plan_hash(&w->plan),
+        .key = w->key,
+        .limits = {.meta_max_bytes = (uint32_t)train_meta_bytes(&w->plan),
+                   .tensor_max_bytes = stage_edge_floats(&w->plan) * sizeof(float),
+                   .n_receive_slots = EDGE_SLOTS,
+                   .n_send_slots = EDGE_SLOTS},
+        .dial_timeout_ms = CONNECT_WAIT_MS,
+    };
+    enum err_code rc;
+
+    if (w->plan.n_stages == 1)
+        return ERR_OK;
+    p.area_bytes = link_area_bytes(&p.limits, p.stage, p.n_stages);
+    w->link_area = aligned_alloc(LINK_AREA_ALIGN, (p.area_bytes + LINK_AREA_ALIGN - 1) /
+                                                      LINK_AREA_ALIGN * LINK_AREA_ALIGN);
+    if (!w->link_area)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB of messages", p.area_bytes >> 20);
+    p.area = w->link_area;
+    rc = link_open(&p, &w->link, err);
+    if (rc == ERR_OK && w->plan.spec.wire == SPEC_WIRE_BF16)
+        rc = take_narrow_area(w, err);
+    return rc;
+}
+
+/* An output that cannot be written is better found now than after the training. */
+static enum err_code open_output(struct worker *w, struct err *err)
+{
+    const struct model *model = &w->plan.spec.model;
+    struct output_params p = {.folder = w->params->output_dir,
+                              .uid = w->plan.uid,
+                              .attempt = w->plan.attempt,
+                              .stage = w->params->stage};
+    enum err_code rc;
+
+    if (!w->params->output_dir)
+        return ERR_OK;
+    for (int unit = 0; unit < model_units(model); unit++)
+        p.bytes += (int64_t)(model_unit_params(model, unit) * sizeof(float));
+    rc = output_open(&w->output, &p, err);
+    if (rc == ERR_DENIED || rc == ERR_NOT_FOUND || rc == ERR_INVALID)
+        w->cause = PROGRESS_CAUSE_CONFIG;
+    return rc;
+}
+
+/* A file that is not there may still come; what is wrong stays wrong. */
+static enum progress_cause cause_of_reading(enum err_code rc)
+{
+    if (rc == ERR_NOT_FOUND)
+        return PROGRESS_CAUSE_DATA_MISSING;
+    return err_is_transient(rc) ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_CONFIG;
+}
+
+static enum err_code load_model(struct worker *w, struct err *err)
+{
+    struct progress *progress = &w->train.progress;
+    struct pretrained *model = NULL;
+    enum err_code rc;
+
+    if (!w->params->model_dir)
+        return ERR_OK;
+    rc = start_open(w->params->model_dir, &w->plan, &model, err);
+    if (rc == ERR_OK)
+        rc = start_load(&w->stage, model, progress->initialised, err);
+    if (rc == ERR_OK) {
+        mailbox_set_progress(&w->mailbox, progress);
+        LOG(LOG_INFO, "started from a trained model", LOG_S("folder", w->params->model_dir),
+            LOG_S("initialised", progress->initialised[0] ? progress->initialised : "nothing"));
+    }
+    pretrained_close(model);
+    w->cause = cause_of_reading(rc);
+    return rc;
+}
+
+static enum err_code open_ports(struct worker *w, struct err *err)
+{
+    const struct worker_params *p = w->params;
+    struct control_params control = {.host = p->control_host,
+                                     .port = p->control_port,
+                                     .n_stages = w->plan.n_stages,
+                                     .mailbox = &w->mailbox};
+    enum err_code rc = hmac_key_load(p->key_path, &w->key, err);
+
+    control.key = w->key;
+    if (rc == ERR_OK && p->health_host)
+        rc = health_open(p->health_host, p->health_port, &w->mailbox, &w->health, err);
+    if (rc == ERR_OK)
+        rc = control_open(&control, &w->control, err);
+    return rc;
+}
+
+/* Everything that takes memory or reads files, before anybody waits for us. */
+static enum err_code prepare(struct worker *w, struct err *err)
+{
+    struct loader_params loader = {.spec = &w->plan.spec,
+                                   .folder = w->params->data_dir,
+                                   .model_folder = w->params->model_dir,
+                                   .wants_predictions = w->params->output_dir};
+    enum err_code rc;
+
+    w->cause = PROGRESS_CAUSE_OTHER;
+    rc = open_ports(w, err);
+    if (rc == ERR_OK)
+        rc = open_output(w, err);
+    if (rc == ERR_OK)
+        rc = stage_init(&w->stage, &w->plan, w->params->stage, err);
+    if (rc == ERR_OK)
+        rc = open_link(w, err);
+    if (rc == ERR_OK && !(w->meta = malloc(train_meta_bytes(&w->plan))))
+        rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
+    if (rc == ERR_OK)
+        rc = load_model(w, err);
+    if (rc != ERR_OK || w->params->stage > 0)
+        return rc;
+    rc = loader_init(&w->loader, &loader, err);
+    w->cause = cause_of_reading(rc);
+    return rc;
+}
+
+static struct link_peer peer_of(const struct peers *peers, int stage)
+{
+    struct link_peer p = {.port = peers->stages[stage].port};
+
+    (void)snprintf(p.host, sizeof p.host, "%s", peers->stages[stage].host);
+    return p;
+}
+
+static enum err_code connect_neighbours(struct worker *w, struct err *err)
+{
+    int s = w->params->stage;
+    struct link_peer next;
+    struct link_peer prev;
+    struct peers peers;
+    enum err_code rc;
+
+    if (!w->link)
+        return ERR_OK;
+    w->cause = PROGRESS_CAUSE_PEER_LOST;
+    w->train.progress.state = PROGRESS_WAITING;
+    mailbox_set_progress(&w->mailbox, &w->train.progress);
+    rc = mailbox_wait_peers(&w->mailbox, PEERS_WAIT_MS, &peers, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (s + 1 < w->plan.n_stages)
+        next = peer_of(&peers, s + 1);
+    if (s > 0)
+        prev = peer_of(&peers, s - 1);
+    rc =
+        link_set_peers(w->link, s + 1 < w->plan.n_stages ? &next : NULL, s > 0 ? &prev : NULL, err);
+    if (rc == ERR_OK)
+        rc = link_wait_ready(w->link, CONNECT_WAIT_MS, err);
+    return rc;
+}
+
+/* The losses and metrics, beside what else the run leaves. */
+static enum err_code open_history(struct worker *w, struct err *err)
+{
+    if (w->params->stage > 0)
+        return ERR_OK;
+    w->cause = PROGRESS_CAUSE_OTHER;
+    return history_open(&w->train.history, w->params->output_dir, w->params->history_path, err);
+}
+
+static enum err_code train(struct worker *w, struct err *err)
+{
+    enum err_code rc;
+
+    w->train.plan = &w->plan;
+    w->train.stage = &w->stage;
+    w->train.loader = w->params->stage == 0 ? &w->loader : NULL;
+    w->train.mailbox = &w->mailbox;
+    w->train.exchange.link = w->link;
+    w->train.meta = w->meta;
+    w->train.output = w->params->output_dir ? &w->output : NULL;
+    mailbox_set_ready(&w->mailbox, true);
+    LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
+        LOG_I("memoryMiB", w->stage.arena.size >> 20), LOG_S("blas", w->train.progress.blas));
+    rc = open_history(w, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = train_run(&w->train, err);
+    if (rc == ERR_INVALID)
+        w->cause = PROGRESS_CAUSE_CONFIG;
+    else
+        w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OTHER;
+    return rc;
+}
+
+static enum err_code finish(struct worker *w, struct err *err)
+{
+    struct save_params save = {
+        .train = &w->train, .output = &w->output, .patience_ms = SAVE_PATIENCE_MS};
+    enum err_code rc = ERR_OK;
+    enum err_code rc_close;
+
+    if (w->params->output_dir)
+        rc = save_run(&save, err);
+    w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OUTPUT;
+    if (!w->link)
+        return rc;
+    rc_close = link_close(w->link, CLOSE_WAIT_MS, rc == ERR_OK ? err : NULL);
+    w->link = NULL;
+    if (rc == ERR_OK && rc_close != ERR_OK) {
+        w->cause = PROGRESS_CAUSE_PEER_LOST;
+        rc = rc_close;
+    }
+    return rc;
+}
+
+static enum err_code live(struct worker *w, struct err *err)
+{
+    enum err_code rc = gemm_setup(cpu_threads(), err);
+
+    if (cpu_allowed_milli() / 1000 > THREADS_MAX)
+        LOG(LOG_INFO, "more cores than threads", LOG_I("cores", cpu_allowed_milli() / 1000),
+            LOG_I("threads", THREADS_MAX));
+    w->cause = PROGRESS_CAUSE_CONFIG;
+    if (rc == ERR_OK)
+        rc = load_plan(w, err);
+    if (rc == ERR_OK)
+        rc = choose_precision(&w->plan.spec, err);
+    if (rc != ERR_OK)
+        return rc;
+    introduce(w);
+    rc = prepare(w, err);
+    if (rc == ERR_OK)
+        rc = connect_neighbours(w, err);
+    if (rc == ERR_OK)
+        rc = train(w, err);
+    if (rc == ERR_OK)
+        rc = finish(w, err);
+    return rc;
+}
+
+/* The kubelet mounts this file alone, so it is written in place and not renamed. */
+static void write_termination(const struct worker *w)
+{
+    struct buf text = {.max = PROGRESS_TEXT_MAX_BYTES};
+    int fd;
+
+    if (!w->params->termination_path || progress_write(&w->train.progress, &text, NULL) != ERR_OK) {
+        buf_deinit(&text);
+        return;
+    }
+    fd = open(w->params->termination_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len)
+        LOG(LOG_WARN, "cannot leave a termination message",
+            LOG_S("path", w->params->termination_path), LOG_S("error", strerror(errno)));
+    if (fd >= 0)
+        (void)close(fd);
+    buf_deinit(&text);
+}
+
+static void report(struct worker *w, enum err_code rc, const struct err *err)
+{
+    struct progress *p = &w->train.progress;
+
+    p->state = rc == ERR_OK ? PROGRESS_DONE : PROGRESS_FAILED;
+    if (rc == ERR_OK) {
+        LOG(LOG_INFO, "done", LOG_I("stage", w->params->stage), LOG_I("step", p->step));
+    } else {
+        p->cause = w->cause;
+        (void)snprintf(p->error, sizeof p->error, "%s", err->text);
+        LOG(LOG_ERROR, "failed", LOG_I("stage", w->params->stage),
+            LOG_S("cause", progress_cause_name(w->cause)), LOG_S("error", err->text));
+    }
+    mailbox_set_progress(&w->mailbox, p);
+    write_termination(w);
+}
+
+int worker_run(const struct worker_params *params)
+{
+    struct worker *w = calloc(1, sizeof *w); /* holds the plan: too large for a stack */
+    struct err err = {0};
+    enum err_code rc;
+    int code;
+
+    if (!w)
+        return EXIT_FAILED;
+    w->params = params;
+    mailbox_init(&w->mailbox);
+    rc = live(w, &err);
+    report(w, rc, &err);
+    code = rc == ERR_OK ? EXIT_DONE : w->cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG : EXIT_FAILED;
+    link_abort(w->link, err.text); /* NULL after a success */
+    control_close(w->control);
+    server_close(w->health);
+    score_deinit(&w->train.score);
+    history_close(&w->train.history);
+    loader_deinit(&w->loader);
+    stage_deinit(&w->stage);
+    mailbox_deinit(&w->mailbox);
+    free(w->link_area);
+    free(w->narrow_area);
+    free(w->meta);
+    free(w);
+    return code;
+}
