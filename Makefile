@@ -52,8 +52,8 @@ LIBS_run     := run control fleet kube http balance api base
 LIBS_nn      := nn base
 LIBS_data    := data api base
 LIBS_wire    := wire base
-LIBS_train   := train nn data wire api base
-LIBS_probe   := probe train nn data wire api base
+LIBS_train   := train nn data wire http api base
+LIBS_probe   := probe train nn data wire http api base
 LIBS_cli     := cli fleet kube http balance api base
 
 # What a folder needs from outside; each is met in one place only.
@@ -174,7 +174,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := train data wire api base
+LIBS_fuzzers := train data wire http api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -191,7 +191,7 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube http probe train nn data wire balance api base
+LIBS_bench := cli fleet kube probe train nn data wire http balance api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.

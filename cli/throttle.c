@@ -1,7 +1,6 @@
 #include "cli/throttle.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define LOOK_NS   2000000
 #define PERIOD_NS ((int64_t)THROTTLE_PERIOD_MS * 1000000)
@@ -92,21 +92,16 @@ static void *govern(void *arg)
 enum err_code throttle_new(struct throttle **out, struct err *err)
 {
     struct throttle *t = calloc(1, sizeof *t);
-    sigset_t all;
-    sigset_t before;
-    int rc;
+    enum err_code rc;
 
     if (!t)
         return err_set(err, ERR_NO_MEMORY, "no memory to limit the workers' CPU");
     (void)pthread_mutex_init(&t->lock, NULL);
-    (void)sigfillset(&all); /* signals are for the main thread */
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&t->thread, NULL, govern, t);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc != 0) {
+    rc = thread_start(&t->thread, govern, t, err);
+    if (rc != ERR_OK) {
         (void)pthread_mutex_destroy(&t->lock);
         free(t);
-        return err_set(err, ERR_IO, "start a thread: %s", strerror(rc));
+        return rc;
     }
     *out = t;
     return ERR_OK;

@@ -1,10 +1,8 @@
-/* run/health.h - the operator's own small HTTP server: GET /healthz, /readyz and /metrics.
+/* run/health.h - the operator's health port: GET /healthz, /readyz and /metrics.
  *
- * It answers from a thread of its own, so a long decision or an API server that hangs does not get
- * the operator killed. /healthz is 503 when the loop has not turned for HEALTH_STALLED_MS; /readyz
- * and /metrics are those of the last health_publish(). A request is read up to
- * HEALTH_REQUEST_BYTES, answered, and the connection closed. Connections beyond
- * HEALTH_CONNECTIONS_MAX push out the oldest one.
+ * Served from a thread of its own (http/server.h), so a long decision or an API server that hangs
+ * does not get the operator killed. /healthz is 503 when the loop has not turned for
+ * HEALTH_STALLED_MS; /readyz and /metrics are those of the last health_publish().
  * Layer: run. Threads: one for the functions here; they share a lock with the server's own.
  */
 #ifndef RUN_HEALTH_H
@@ -14,10 +12,8 @@
 
 #include "base/buf.h"
 
-#define HEALTH_CONNECTIONS_MAX 8
-#define HEALTH_REQUEST_BYTES   2048
-#define HEALTH_METRICS_BYTES   ((size_t)16 << 10)
-#define HEALTH_STALLED_MS      60000
+#define HEALTH_METRICS_BYTES ((size_t)16 << 10)
+#define HEALTH_STALLED_MS    60000
 
 /* When did the loop last turn, as clock_now_ms()? Called from the server's thread. */
 struct health_source {
@@ -27,7 +23,7 @@ struct health_source {
 
 struct health;
 
-/* Listen on "host:port". ERR_INVALID for an address that is none, ERR_IO when it is taken. */
+/* Listen on "host:port". ERR_INVALID for anything else, ERR_IO when it is in use. */
 MUST_CHECK enum err_code health_open(const char *address, struct health_source source,
                                      struct health **out, struct err *err);
 void health_close(struct health *h); /* NULL is allowed */

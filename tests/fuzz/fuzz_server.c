@@ -1,6 +1,6 @@
-/* Requests to a worker's ports: whatever comes is refused, waited for, or cut apart in place, and
- * a request is the same whether its last bytes come later or at once. */
-#include "train/server.h"
+/* Requests to the ports of workers and operator: whatever comes is refused, waited for, or cut
+ * apart in place, and a request is the same whether its last bytes come later or at once. */
+#include "http/server.h"
 
 #include <string.h>
 
@@ -28,8 +28,9 @@ static void check_request(const struct server_request *r, const char *text, size
     MUST(is_inside(r->path, strlen(r->path), text, n) && r->path[0] == '/');
     MUST(strchr(r->method, ' ') == NULL && strstr(r->method, "\r\n") == NULL);
     MUST(strchr(r->path, ' ') == NULL && strstr(r->path, "\r\n") == NULL);
-    MUST(strstr(r->signature, "\r\n") == NULL);
-    MUST(r->signature[0] == '\0' || is_inside(r->signature, strlen(r->signature), text, n));
+    for (const char *line = r->headers; *line; line += strlen(line) + 2)
+        MUST(is_inside(line, strlen(line), text, n) && strstr(line, "\r\n") == NULL);
+    MUST(strstr(server_header(r, "Skyjob-Signature"), "\r\n") == NULL);
     MUST(r->n_body <= SERVER_BODY_MAX_BYTES && is_inside(r->body, r->n_body, text, n));
 }
 

@@ -1,6 +1,6 @@
 /* A raw HTTP client on loopback for tests of the worker's ports. */
-#ifndef TEST_PIPE_CLIENT_H
-#define TEST_PIPE_CLIENT_H
+#ifndef TEST_CLIENT_H
+#define TEST_CLIENT_H
 
 #include <arpa/inet.h>
 #include <setjmp.h>

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "api/signature.h"
-#include "train/server.h"
 
 _Static_assert(PEERS_TEXT_MAX_BYTES <= SERVER_BODY_MAX_BYTES, "a peer table fits a request");
 _Static_assert(PROGRESS_TEXT_MAX_BYTES <= SERVER_ANSWER_BYTES,
@@ -18,7 +17,7 @@ struct control {
 static void answer(struct server_answer *out, int status, const char *text)
 {
     out->status = status;
-    (void)!buf_addf(&out->body, NULL, "%s\n", text); /* a short answer is still an answer */
+    (void)!buf_addf(&out->body, NULL, "%s\n", text); /* without memory, the status has to do */
 }
 
 static void answer_status(struct control *c, struct server_answer *out)
@@ -56,7 +55,7 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
     bool is_get = strcmp(r->method, "GET") == 0;
     bool is_post = strcmp(r->method, "POST") == 0;
 
-    if (!signature_check(&c->params.key, &is_signed, r->signature))
+    if (!signature_check(&c->params.key, &is_signed, server_header(r, SIGNATURE_HEADER)))
         answer(out, 403, "not authenticated");
     else if (is_get && strcmp(r->path, "/v1/status") == 0)
         answer_status(c, out);
@@ -93,4 +92,28 @@ void control_close(struct control *control)
         return;
     server_close(control->server);
     free(control);
+}
+
+static void on_health_request(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    bool is_readiness = strcmp(r->path, "/readyz") == 0;
+
+    if (strcmp(r->method, "GET") != 0)
+        answer(out, 405, "method not allowed");
+    else if (!is_readiness && strcmp(r->path, "/healthz") != 0)
+        answer(out, 404, "no such page");
+    else if (is_readiness && !mailbox_is_ready(ctx))
+        answer(out, 503, "not connected to the neighbours yet");
+    else
+        answer(out, 200, "ok");
+}
+
+enum err_code control_open_health(const char *host, int port, struct mailbox *mailbox,
+                                  struct server **out, struct err *err)
+{
+    enum err_code rc = server_open(
+        host, port, (struct server_handler){.ctx = mailbox, .on_request = on_health_request}, out,
+        err);
+
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "health port");
 }

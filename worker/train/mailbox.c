@@ -2,18 +2,14 @@
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
+
+#include "base/thread.h"
 
 void mailbox_init(struct mailbox *b)
 {
-    pthread_condattr_t attr;
-
     *b = (struct mailbox){.progress = {.eta_seconds = -1}};
     (void)pthread_mutex_init(&b->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&b->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    thread_cond_init(&b->changed);
 }
 
 void mailbox_deinit(struct mailbox *b)
@@ -89,17 +85,10 @@ enum err_code mailbox_post_peers(struct mailbox *b, const struct peers *peers, i
 enum err_code mailbox_wait_peers(struct mailbox *b, int timeout_ms, struct peers *out,
                                  struct err *err)
 {
-    struct timespec until;
+    struct timespec until = thread_deadline(timeout_ms);
     enum err_code rc = ERR_OK;
     int failed = 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
     pthread_mutex_lock(&b->lock);
     while (b->peers.n_stages == 0 && failed != ETIMEDOUT)
         failed = pthread_cond_timedwait(&b->changed, &b->lock, &until);

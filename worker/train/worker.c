@@ -14,7 +14,6 @@
 #include "nn/threads.h"
 #include "train/control.h"
 #include "train/cpu.h"
-#include "train/health.h"
 #include "train/save.h"
 #include "train/start.h"
 #include "train/train.h"
@@ -194,7 +193,7 @@ static enum err_code open_ports(struct worker *w, struct err *err)
 
     control.key = w->key;
     if (rc == ERR_OK && p->health_host)
-        rc = health_open(p->health_host, p->health_port, &w->mailbox, &w->health, err);
+        rc = control_open_health(p->health_host, p->health_port, &w->mailbox, &w->health, err);
     if (rc == ERR_OK)
         rc = control_open(&control, &w->control, err);
     return rc;

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "client.h"
-#include "train/health.h"
 
 #define ADDRESS "127.0.0.1"
 #define N_SLOW  200
@@ -46,7 +45,7 @@ static int set_up(void **state)
     mailbox_set_progress(&f.mailbox, &p);
     f.port = params.port = client_free_port();
     f.health_port = client_free_port();
-    if (health_open(ADDRESS, f.health_port, &f.mailbox, &f.health, NULL) != ERR_OK)
+    if (control_open_health(ADDRESS, f.health_port, &f.mailbox, &f.health, NULL) != ERR_OK)
         return -1;
     return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
 }

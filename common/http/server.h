@@ -1,14 +1,14 @@
-/* train/server.h - a small HTTP/1.1 server for one port, in a thread of its own.
+/* http/server.h - a small HTTP/1.1 server for one port, in a thread of its own.
  *
- * One request per connection: read whole, answered, closed. A connection has SERVER_REQUEST_MS from
- * being accepted to a complete request, and the same again to take its answer. There are
+ * One request per connection: read completely, answered, closed. A connection has SERVER_REQUEST_MS
+ * from being accepted to a complete request, and the same again to take its answer. There are
  * SERVER_CONNECTIONS_MAX places; when all are in use, a new connection takes the place of the one
  * that has waited longest without a complete request, so idle or slow clients cannot block others.
- * A request that has arrived is read before its place can be taken. Layer: train (may use api
- * base). Threads: the handler runs in the server's thread.
+ * A request that has arrived is read before its place can be taken.
+ * Layer: http (may use base). Threads: the handler runs in the server's thread.
  */
-#ifndef TRAIN_SERVER_H
-#define TRAIN_SERVER_H
+#ifndef HTTP_SERVER_H
+#define HTTP_SERVER_H
 
 #include "base/buf.h"
 
@@ -16,13 +16,13 @@
 #define SERVER_REQUEST_MS      5000
 #define SERVER_HEAD_MAX_BYTES  4096
 #define SERVER_BODY_MAX_BYTES  16384
-#define SERVER_ANSWER_BYTES    8192
+#define SERVER_ANSWER_BYTES    16384
 
 /* Borrowed for the time of the call. */
 struct server_request {
     const char *method;
-    const char *path;      /* as it was sent, query and all */
-    const char *signature; /* the header of api/signature.h; "" for none */
+    const char *path;    /* as it was sent, with its query */
+    const char *headers; /* see server_header() */
     const char *body;
     size_t n_body;
 };
@@ -40,8 +40,11 @@ struct server_handler {
 
 struct server; /* private */
 
-/* Listen on a numeric address and serve. ERR_INVALID for an address that is none; ERR_IO when it
- * cannot be listened on; ERR_NO_MEMORY. */
+/* The value of a header; "" for none. Case does not count in `name`. */
+const char *server_header(const struct server_request *request, const char *name);
+
+/* Listen on a numeric address and serve. ERR_INVALID for an address that is not numeric; ERR_IO
+ * when it cannot be listened on; ERR_NO_MEMORY. */
 MUST_CHECK enum err_code server_open(const char *address, int port, struct server_handler handler,
                                      struct server **out, struct err *err);
 /* Stop serving and free. NULL is allowed. */

@@ -1,9 +1,8 @@
-#include "train/server.h"
+#include "http/server.h"
 
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "api/signature.h"
 #include "base/clock.h"
+#include "base/thread.h"
 
 #define BACKLOG        256
 #define ACCEPTS_MAX    32  /* in a row: then those that have a place get their turn */
@@ -105,7 +104,7 @@ static bool cut_first_line(char *line, struct server_request *out)
 
 enum err_code server_parse(char *text, size_t n, struct server_request *out, struct err *err)
 {
-    struct server_request request = {.signature = ""};
+    struct server_request request = {0};
     char *end = strstr(text, "\r\n\r\n");
     char *line;
     size_t n_head = end ? (size_t)(end - text) + 4 : n;
@@ -127,17 +126,25 @@ enum err_code server_parse(char *text, size_t n, struct server_request *out, str
     *line = '\0';
     if (!cut_first_line(text, &request))
         return err_set(err, ERR_PROTOCOL, "not HTTP");
-    for (line += 2; line < end; line += 2) {
-        const char *value;
-        char *stop = strstr(line, "\r\n");
-
-        *stop = '\0';
-        if (is_header(line, SIGNATURE_HEADER, &value))
-            request.signature = value;
-        line = stop;
+    /* The lines of the head become strings two bytes apart, and an empty one closes them. */
+    request.headers = line + 2;
+    while (line < end) {
+        line = strstr(line + 2, "\r\n");
+        *line = '\0';
     }
+    end[2] = '\0';
     *out = request;
     return ERR_OK;
+}
+
+const char *server_header(const struct server_request *request, const char *name)
+{
+    const char *value;
+
+    for (const char *line = request->headers; *line; line += strlen(line) + 2)
+        if (is_header(line, name, &value))
+            return value;
+    return "";
 }
 
 /* --- answers --- */
@@ -292,7 +299,7 @@ static bool accept_one(struct server *s)
 
 /* --- the thread --- */
 
-/* Give up who is too late; returns the milliseconds until the next one is. */
+/* Drop connections past their deadline; returns the milliseconds until the next deadline. */
 static int keep_deadlines(struct server *s)
 {
     int64_t now_ms = clock_now_ms();
@@ -379,8 +386,8 @@ enum err_code server_open(const char *address, int port, struct server_handler h
         s->connections[i].fd = -1;
     rc = s->stop >= 0 ? listen_on(address, port, &s->listener, err)
                       : err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
-    if (rc == ERR_OK && pthread_create(&s->thread, NULL, run, s) != 0)
-        rc = err_set(err, ERR_NO_MEMORY, "no thread for port %d", port);
+    if (rc == ERR_OK)
+        rc = thread_start(&s->thread, run, s, err);
     if (rc == ERR_OK) {
         *out = s;
         return ERR_OK;

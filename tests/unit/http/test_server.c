@@ -1,4 +1,4 @@
-#include "train/server.h"
+#include "http/server.h"
 
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ static struct fixture f;
 static void echo(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     (void)ctx;
-    assert_int_equal(buf_addf(&out->body, NULL, "%s %s [%s] %.*s", r->method, r->path, r->signature,
-                              (int)r->n_body, r->body),
+    assert_int_equal(buf_addf(&out->body, NULL, "%s %s [%s] %.*s", r->method, r->path,
+                              server_header(r, "X-Token"), (int)r->n_body, r->body),
                      ERR_OK);
 }
 
@@ -53,7 +53,7 @@ static void server_hands_over_every_part_of_a_request(void **state)
 {
     (void)state;
     assert_int_equal(ask("POST /a?b HTTP/1.1\r\nhost: x\r\ncontent-length:  3\r\n"
-                         "skyjob-signature: abc\r\nX: y\r\n\r\nxyz and more"),
+                         "x-token: abc\r\nX: y\r\n\r\nxyz and more"),
                      200);
     assert_string_equal(body_of_answer(), "POST /a?b [abc] xyz");
     assert_int_equal(ask("GET / HTTP/1.0\r\n\r\n"), 200);
