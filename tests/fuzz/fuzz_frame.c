@@ -52,7 +52,7 @@ static void check_header(const struct frame_header *head)
     frame_encode(head, bytes);
     MUST(frame_decode(bytes, sizeof bytes, &limits, &back, NULL) == ERR_OK);
     MUST(back.kind == head->kind && back.flags == head->flags && back.step == head->step);
-    MUST(back.job_hash == head->job_hash && back.attempt == head->attempt);
+    MUST(back.plan_hash == head->plan_hash && back.attempt == head->attempt);
     MUST(back.microbatch == head->microbatch && back.payload_crc == head->payload_crc);
     MUST(back.meta_bytes == head->meta_bytes && back.tensor_bytes == head->tensor_bytes);
 }

@@ -13,7 +13,7 @@ enum {
     AT_KIND = 4,         /* u8 */
     AT_FLAGS = 5,        /* u8 */
     AT_ZERO_6 = 6,       /* u16, must be 0 */
-    AT_JOB_HASH = 8,     /* u64 */
+    AT_PLAN_HASH = 8,    /* u64 */
     AT_STEP = 16,        /* u64 */
     AT_ATTEMPT = 24,     /* u32 */
     AT_MICROBATCH = 28,  /* u32 */
@@ -34,11 +34,6 @@ static const struct {
     enum parts parts;
 } kinds[N_FRAME_KINDS] = {[FRAME_NONE] = {"NONE", PARTS_N}, FRAME_KINDS(FRAME_ROW)};
 #undef FRAME_ROW
-
-static bool is_zero(const uint8_t *p, int n_bytes)
-{
-    return bytes_get(p, n_bytes) == 0;
-}
 
 const char *frame_kind_name(enum frame_kind kind)
 {
@@ -62,7 +57,7 @@ void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEAD
     memcpy(out + AT_MAGIC, magic, sizeof magic);
     bytes_put(out + AT_KIND, (uint64_t)head->kind, 1);
     bytes_put(out + AT_FLAGS, head->flags, 1);
-    bytes_put(out + AT_JOB_HASH, head->job_hash, 8);
+    bytes_put(out + AT_PLAN_HASH, head->plan_hash, 8);
     bytes_put(out + AT_STEP, head->step, 8);
     bytes_put(out + AT_ATTEMPT, head->attempt, 4);
     bytes_put(out + AT_MICROBATCH, head->microbatch, 4);
@@ -70,19 +65,6 @@ void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEAD
     bytes_put(out + AT_META, head->meta_bytes, 4);
     bytes_put(out + AT_PAYLOAD_CRC, head->payload_crc, 4);
     bytes_put(out + AT_HEADER_CRC, crc32c(0, out, AT_HEADER_CRC), 4);
-}
-
-static void read_fields(const uint8_t *bytes, struct frame_header *out)
-{
-    out->kind = (enum frame_kind)bytes[AT_KIND];
-    out->flags = bytes[AT_FLAGS];
-    out->job_hash = bytes_get(bytes + AT_JOB_HASH, 8);
-    out->step = bytes_get(bytes + AT_STEP, 8);
-    out->attempt = (uint32_t)bytes_get(bytes + AT_ATTEMPT, 4);
-    out->microbatch = (uint32_t)bytes_get(bytes + AT_MICROBATCH, 4);
-    out->tensor_bytes = bytes_get(bytes + AT_TENSOR, 8);
-    out->meta_bytes = (uint32_t)bytes_get(bytes + AT_META, 4);
-    out->payload_crc = (uint32_t)bytes_get(bytes + AT_PAYLOAD_CRC, 4);
 }
 
 static enum err_code check_limits(const struct frame_header *head,
@@ -118,13 +100,23 @@ enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_li
     if (bytes_get(bytes + AT_HEADER_CRC, 4) != crc32c(0, bytes, AT_HEADER_CRC))
         return err_set(err, ERR_PROTOCOL, "a frame's header has a wrong checksum");
 
-    read_fields(bytes, &head);
+    head = (struct frame_header){
+        .kind = (enum frame_kind)bytes[AT_KIND],
+        .flags = bytes[AT_FLAGS],
+        .plan_hash = bytes_get(bytes + AT_PLAN_HASH, 8),
+        .step = bytes_get(bytes + AT_STEP, 8),
+        .attempt = (uint32_t)bytes_get(bytes + AT_ATTEMPT, 4),
+        .microbatch = (uint32_t)bytes_get(bytes + AT_MICROBATCH, 4),
+        .tensor_bytes = bytes_get(bytes + AT_TENSOR, 8),
+        .meta_bytes = (uint32_t)bytes_get(bytes + AT_META, 4),
+        .payload_crc = (uint32_t)bytes_get(bytes + AT_PAYLOAD_CRC, 4),
+    };
     if (head.kind <= FRAME_NONE || head.kind >= N_FRAME_KINDS)
-        return err_set(err, ERR_PROTOCOL, "%d is no kind of frame", (int)head.kind);
+        return err_set(err, ERR_PROTOCOL, "unknown frame kind %d", (int)head.kind);
     if ((head.flags & ~FRAME_FLAGS_ALL) != 0)
         return err_set(err, ERR_PROTOCOL, "a frame has unknown flags 0x%x", head.flags);
-    if (!is_zero(bytes + AT_ZERO_6, 2) || !is_zero(bytes + AT_ZERO_48, 8) ||
-        !is_zero(bytes + AT_ZERO_48 + 8, 4))
+    if (bytes_get(bytes + AT_ZERO_6, 2) != 0 || bytes_get(bytes + AT_ZERO_48, 8) != 0 ||
+        bytes_get(bytes + AT_ZERO_48 + 8, 4) != 0)
         return err_set(err, ERR_PROTOCOL, "a frame uses reserved bytes");
     rc = check_limits(&head, limits, err);
     if (rc != ERR_OK)

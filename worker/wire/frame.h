@@ -1,9 +1,9 @@
-/* wire/frame.h - the header in front of everything that two stages say to each other.
+/* wire/frame.h - the header in front of every message between two stages.
  *
  * A frame is a 64-byte little-endian header, `meta_bytes` of meta data (small: lengths, labels,
  * scalars; only the sender and the receiver know what is in it) and `tensor_bytes` of tensor. The
  * codec keeps no state and allocates nothing. Lengths are compared with the caller's limits while
- * the header is decoded, so a hostile length is refused before anybody makes room for it.
+ * the header is decoded, so a hostile length is refused before memory is set aside for it.
  * Layer: wire (may use base). Threads: any.
  */
 #ifndef WIRE_FRAME_H
@@ -19,17 +19,17 @@
 
 /* What a frame is about, and which parts it may carry: N nothing, M meta, T tensor, B both. */
 #define FRAME_KINDS(X)                                                                             \
-    X(HELLO, M)     /* who I am, with a proof: the first frame of job and attempt */               \
+    X(HELLO, M)     /* identity and proof, once both nonces are known */                           \
     X(CREDIT, N)    /* `step` = how many frames the receiver has allowed since the start */        \
     X(FORWARD, B)   /* activations of one micro-batch, towards the head */                         \
     X(BACKWARD, B)  /* gradients of one micro-batch, towards the embeddings */                     \
-    X(STEP_SUM, M)  /* what all stages add up at a step's end: loss, squared norm, counts */       \
-    X(STEP_END, M)  /* what all stages are told at a step's end: totals, scale, next command */    \
+    X(STEP_SUM, M)  /* what all stages add up at a step's end: squared norm, times */              \
+    X(STEP_END, M)  /* what all stages get at a step's end: the totals */                          \
     X(TIE, T)       /* a piece of the word embeddings or of their gradient */                      \
-    X(COMMAND, M)   /* an order that takes effect at the step it names */                          \
-    X(STOP, M)      /* the last frame of a job */                                                  \
-    X(BYE, N)       /* nothing more comes from me; `step` = frames I have sent or received */      \
-    X(CHALLENGE, M) /* a nonce, from who was dialed: its HELLO comes when it has been answered */
+    X(COMMAND, M)   /* the facts of the run, before its first step */                              \
+    X(STOP, M)      /* the end of a run: were the files written? */                                \
+    X(BYE, N)       /* the last frame of its sender; `step` = frames it has sent or received */    \
+    X(CHALLENGE, M) /* a nonce from the acceptor, whose HELLO follows once it is answered */
 
 #define FRAME_ENUM(name, parts) FRAME_##name,
 enum frame_kind { FRAME_NONE, FRAME_KINDS(FRAME_ENUM) N_FRAME_KINDS };
@@ -37,13 +37,12 @@ enum frame_kind { FRAME_NONE, FRAME_KINDS(FRAME_ENUM) N_FRAME_KINDS };
 
 /* Bits of frame_header.flags; other bits are refused. */
 #define FRAME_EVAL      0x01u /* no backward pass follows */
-#define FRAME_LAST      0x02u /* the last micro-batch of its step */
-#define FRAME_FLAGS_ALL 0x03u
+#define FRAME_FLAGS_ALL 0x01u
 
 struct frame_header {
     enum frame_kind kind;
-    uint32_t flags;    /* FRAME_* bits */
-    uint64_t job_hash; /* of the job's identity: both ends must agree */
+    uint32_t flags;     /* FRAME_* bits */
+    uint64_t plan_hash; /* of job, attempt and cut: both ends must agree */
     uint32_t attempt;
     uint64_t step;       /* 0-based */
     uint32_t microbatch; /* 0-based within the step */
@@ -52,7 +51,7 @@ struct frame_header {
     uint32_t payload_crc; /* crc32c over meta, then tensor; 0 for an empty payload */
 };
 
-/* What the caller is ready to take. */
+/* What the caller accepts. */
 struct frame_limits {
     uint32_t kinds; /* bit FRAME_KIND_BIT(kind) for each kind that is expected here */
     uint32_t meta_max_bytes;
@@ -61,7 +60,7 @@ struct frame_limits {
 
 #define FRAME_KIND_BIT(kind) (1u << (kind))
 
-/* What the link itself speaks, and all the rest: what travels with the data. */
+/* What the link itself sends, and the rest: what travels with the data. */
 #define FRAME_KINDS_OF_LINK                                                                        \
     (FRAME_KIND_BIT(FRAME_HELLO) | FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE) |      \
      FRAME_KIND_BIT(FRAME_CHALLENGE))
@@ -76,7 +75,7 @@ void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEAD
  * Returns ERR_OK        *out is set: the payload follows FRAME_HEADER_BYTES after `bytes`;
  *         ERR_AGAIN     fewer than FRAME_HEADER_BYTES so far, and nothing wrong with them;
  *         ERR_PROTOCOL  this can never become a frame that `limits` allow: drop the connection.
- * Not checked here: job_hash and attempt (the caller knows them) and the payload's checksum.
+ * Not checked here: plan_hash and attempt (the caller knows them) and the payload's checksum.
  */
 MUST_CHECK enum err_code frame_decode(const uint8_t *bytes, size_t n,
                                       const struct frame_limits *limits, struct frame_header *out,

@@ -5,15 +5,12 @@
 #include "base/bytes.h"
 
 enum {
-    AT_FROM = 0,      /* u32 */
-    AT_TO = 4,        /* u32 */
-    AT_N_STAGES = 8,  /* u32 */
-    AT_BACKWARD = 12, /* u32, 0 or 1 */
-    AT_PLAN = 16,     /* u64 */
-    AT_TENSOR = 24,   /* u64 */
-    AT_META = 32,     /* u32 */
-    AT_ZERO = 36,     /* u32 */
-    AT_NONCE = 40,
+    AT_FROM = 0,     /* u32 */
+    AT_TO = 4,       /* u32 */
+    AT_BACKWARD = 8, /* u32, 0 or 1 */
+    AT_META = 12,    /* u32 */
+    AT_TENSOR = 16,  /* u64 */
+    AT_NONCE = 24,
     AT_MAC = AT_NONCE + HELLO_NONCE_BYTES,
 };
 
@@ -21,12 +18,9 @@ void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES])
 {
     bytes_put(out + AT_FROM, hello->from_stage, 4);
     bytes_put(out + AT_TO, hello->to_stage, 4);
-    bytes_put(out + AT_N_STAGES, hello->n_stages, 4);
     bytes_put(out + AT_BACKWARD, hello->is_backward, 4);
-    bytes_put(out + AT_PLAN, hello->plan_hash, 8);
-    bytes_put(out + AT_TENSOR, hello->tensor_max_bytes, 8);
     bytes_put(out + AT_META, hello->meta_max_bytes, 4);
-    bytes_put(out + AT_ZERO, 0, 4);
+    bytes_put(out + AT_TENSOR, hello->tensor_max_bytes, 8);
     memcpy(out + AT_NONCE, hello->nonce, sizeof hello->nonce);
     memcpy(out + AT_MAC, hello->mac, sizeof hello->mac);
 }
@@ -34,15 +28,13 @@ void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES])
 enum err_code hello_decode(const uint8_t *bytes, uint32_t n, struct hello *out, struct err *err)
 {
     if (n != HELLO_BYTES)
-        return err_set(err, ERR_PROTOCOL, "a HELLO of %u bytes", n);
-    if (bytes_get(bytes + AT_BACKWARD, 4) > 1 || bytes_get(bytes + AT_ZERO, 4) != 0)
-        return err_set(err, ERR_PROTOCOL, "a HELLO for no kind of edge");
+        return err_set(err, ERR_PROTOCOL, "a HELLO of %u bytes, not %d", n, HELLO_BYTES);
+    if (bytes_get(bytes + AT_BACKWARD, 4) > 1)
+        return err_set(err, ERR_PROTOCOL, "a HELLO for neither a forward nor a backward edge");
     *out = (struct hello){
         .from_stage = (uint32_t)bytes_get(bytes + AT_FROM, 4),
         .to_stage = (uint32_t)bytes_get(bytes + AT_TO, 4),
-        .n_stages = (uint32_t)bytes_get(bytes + AT_N_STAGES, 4),
         .is_backward = bytes_get(bytes + AT_BACKWARD, 4) == 1,
-        .plan_hash = bytes_get(bytes + AT_PLAN, 8),
         .tensor_max_bytes = bytes_get(bytes + AT_TENSOR, 8),
         .meta_max_bytes = (uint32_t)bytes_get(bytes + AT_META, 4),
     };
@@ -61,7 +53,7 @@ static void list_parts(const struct hello *hello, const struct hello_context *c,
     const char *role = c->is_dialer ? "dialer" : "acceptor";
 
     hello_encode(hello, fields);
-    bytes_put(identity, c->job_hash, 8);
+    bytes_put(identity, c->plan_hash, 8);
     bytes_put(identity + 8, c->attempt, 4);
     out[0] = (struct hmac_part){"skyjob hello", strlen("skyjob hello")};
     out[1] = (struct hmac_part){role, strlen(role)};

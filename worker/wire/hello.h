@@ -4,11 +4,11 @@
  *     dialer -> acceptor   HELLO      its identity, a nonce, a signature over both nonces
  *     acceptor -> dialer   HELLO      likewise
  *
- * Job and attempt are in every frame's header; a HELLO holds the rest that both ends must agree on
+ * Plan and attempt are in every frame's header; a HELLO holds the rest that both ends must agree on
  * before a tensor moves. Both signatures need the key that the job's workers share, and cover the
- * speaker's role, job, attempt, all fields and both nonces: a HELLO that was overheard is of no use
- * on another connection, or in the other direction. The acceptor says nothing of its job to a peer
- * that has not proved that it belongs to it.
+ * sender's role, plan, attempt, all fields and both nonces: a HELLO that was overheard is useless
+ * on another connection, or in the other direction. The acceptor reveals nothing of its job to a
+ * peer that has not proved that it belongs to it.
  * Layer: wire (may use base). Threads: any.
  */
 #ifndef WIRE_HELLO_H
@@ -21,39 +21,37 @@
 #include "base/hmac.h"
 
 #define HELLO_NONCE_BYTES 32
-#define HELLO_BYTES       (40 + HELLO_NONCE_BYTES + HMAC_BYTES)
+#define HELLO_BYTES       (24 + HELLO_NONCE_BYTES + HMAC_BYTES)
 
 struct hello {
-    uint32_t from_stage; /* who speaks */
-    uint32_t to_stage;   /* whom it believes to speak to */
-    uint32_t n_stages;
-    bool is_backward; /* the edge is one for gradients */
-    uint64_t plan_hash;
+    uint32_t from_stage; /* the sender */
+    uint32_t to_stage;   /* which stage it expects to be connected to */
+    bool is_backward;    /* the edge is one for gradients */
     uint64_t tensor_max_bytes;
     uint32_t meta_max_bytes;
-    uint8_t nonce[HELLO_NONCE_BYTES]; /* the speaker's; the acceptor's is that of its CHALLENGE */
+    uint8_t nonce[HELLO_NONCE_BYTES]; /* the sender's; the acceptor's is that of its CHALLENGE */
     uint8_t mac[HMAC_BYTES];          /* over all of the above, see hello_sign() */
 };
 
 /* What else a HELLO's signature covers. */
 struct hello_context {
     struct hmac_key key;
-    bool is_dialer;    /* the speaker */
-    uint64_t job_hash; /* of the frame's header, like the attempt */
+    bool is_dialer;     /* the sender */
+    uint64_t plan_hash; /* of the frame's header, like the attempt */
     uint32_t attempt;
     uint8_t peer_nonce[HELLO_NONCE_BYTES]; /* of the end that receives this HELLO */
 };
 
 void hello_encode(const struct hello *hello, uint8_t out[static HELLO_BYTES]);
 
-/* ERR_PROTOCOL when `n` bytes are no HELLO; what its numbers mean is the caller's to judge. */
+/* ERR_PROTOCOL when `n` bytes are no HELLO; the caller checks its numbers. */
 MUST_CHECK enum err_code hello_decode(const uint8_t *bytes, uint32_t n, struct hello *out,
                                       struct err *err);
 
 /* Fill in hello->mac. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code hello_sign(struct hello *hello, const struct hello_context *context,
                                     struct err *err);
-/* Does its speaker have the key, and is it an answer to `context->peer_nonce`? */
+/* Does its sender have the key, and does it answer `context->peer_nonce`? */
 bool hello_is_signed(const struct hello *hello, const struct hello_context *context);
 
 #endif

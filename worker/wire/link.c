@@ -1,34 +1,203 @@
 #include "wire/link.h"
 
+#include <assert.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/crc32c.h"
+#include "base/thread.h"
 #include "wire/link_parts.h"
 
 #define SILENCE_S     15
 #define SILENCE_S_MAX 3600
 
-/* --- waiting: all with the lock --- */
+/* --- the edges of a stage --- */
 
-static struct timespec deadline_in(int timeout_ms)
+static bool is_in(enum link_edge id)
 {
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += timeout_ms / 1000;
-    t.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
+    return id == LINK_FORWARD_IN || id == LINK_BACKWARD_IN;
 }
 
-/* False once the deadline has passed. */
+const char *edge_name(enum link_edge id)
+{
+    return id == LINK_FORWARD_IN || id == LINK_FORWARD_OUT ? "forward" : "backward";
+}
+
+bool edge_exists(const struct edge *edge)
+{
+    return edge->n_slots > 0;
+}
+
+static int peer_of(enum link_edge id, int stage)
+{
+    return id == LINK_FORWARD_IN || id == LINK_BACKWARD_OUT ? stage - 1 : stage + 1;
+}
+
+static bool has_edge(enum link_edge id, int stage, int n_stages)
+{
+    int peer = peer_of(id, stage);
+
+    return peer >= 0 && peer < n_stages;
+}
+
+/* --- the area: all slots of all edges --- */
+
+static size_t aligned(size_t n)
+{
+    return (n + LINK_AREA_ALIGN - 1) / LINK_AREA_ALIGN * LINK_AREA_ALIGN;
+}
+
+static size_t receive_slot_bytes(const struct link_limits *limits)
+{
+    return aligned(limits->meta_max_bytes) + aligned((size_t)limits->tensor_max_bytes);
+}
+
+static size_t send_slot_bytes(const struct link_limits *limits)
+{
+    return aligned(CHUNK_HEADROOM_BYTES + FRAME_HEADER_BYTES + limits->meta_max_bytes +
+                   (size_t)limits->tensor_max_bytes);
+}
+
+size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages)
+{
+    size_t n = 0;
+
+    if (n_stages < 2 || stage < 0 || stage >= n_stages || limits->meta_max_bytes > LINK_META_MAX ||
+        limits->tensor_max_bytes > LINK_TENSOR_MAX || limits->n_receive_slots < 1 ||
+        limits->n_receive_slots > LINK_SLOTS_MAX || limits->n_send_slots < 1 ||
+        limits->n_send_slots > LINK_SLOTS_MAX)
+        return 0;
+    for (enum link_edge id = 0; id < N_LINK_EDGES; id++)
+        if (has_edge(id, stage, n_stages))
+            n += is_in(id) ? (size_t)limits->n_receive_slots * receive_slot_bytes(limits)
+                           : (size_t)limits->n_send_slots * send_slot_bytes(limits);
+    return n;
+}
+
+static void init_edges(struct link *link)
+{
+    const struct link_params *p = &link->params;
+    uint8_t *at = p->area;
+
+    for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
+        struct edge *edge = &link->edges[id];
+
+        edge->id = id;
+        edge->peer_stage = peer_of(id, p->stage);
+        edge->state = EDGE_UNUSED;
+        if (!has_edge(id, p->stage, p->n_stages))
+            continue;
+        edge->state = EDGE_CONNECTING;
+        edge->n_slots = is_in(id) ? p->limits.n_receive_slots : p->limits.n_send_slots;
+        edge->n_allowed = (uint64_t)edge->n_slots;
+        for (int i = 0; i < edge->n_slots; i++) {
+            if (is_in(id)) {
+                edge->received[i].meta = at;
+                edge->received[i].tensor = at + aligned(p->limits.meta_max_bytes);
+                at += receive_slot_bytes(&p->limits);
+            } else {
+                edge->queued[i].bytes = at + CHUNK_HEADROOM_BYTES;
+                at += send_slot_bytes(&p->limits);
+            }
+        }
+    }
+    assert(at <= (uint8_t *)p->area + p->area_bytes);
+}
+
+/* --- the end of an edge --- */
+
+static void keep_first_cause(struct link *link, const char *cause)
+{
+    if (link->cause[0] == '\0')
+        (void)snprintf(link->cause, sizeof link->cause, "%s", cause);
+}
+
+static void end_edge(struct link *link, struct edge *edge)
+{
+    edge->state = EDGE_LOST;
+    pthread_cond_broadcast(&link->changed);
+}
+
+void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
+{
+    /* Only the OUT edge to a peer has its address; "" while that is not known. */
+    bool is_next = edge->peer_stage > link->params.stage;
+    const char *host = link->edges[is_next ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT].peer.host;
+    char text[ERR_TEXT_BYTES / 2];
+    char cause[ERR_TEXT_BYTES];
+    va_list args;
+
+    if (edge->state == EDGE_LOST)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    (void)snprintf(cause, sizeof cause, "stage %d%s%.*s %s", edge->peer_stage,
+                   host[0] ? " at " : "", LINK_CLOSE_TEXT_MAX, host, text);
+    keep_first_cause(link, cause);
+    err_set(&edge->why, code, "%s edge: %s", edge_name(edge->id), cause);
+    end_edge(link, edge);
+}
+
+void edge_end(struct link *link, struct edge *edge)
+{
+    if (edge->state == EDGE_LOST)
+        return;
+    err_set(&edge->why, ERR_IO, "%s edge: stage %d has closed the connection", edge_name(edge->id),
+            edge->peer_stage);
+    end_edge(link, edge);
+}
+
+void edge_fail(struct link *link, struct edge *edge, const char *cause)
+{
+    if (edge->state == EDGE_LOST)
+        return;
+    keep_first_cause(link, cause);
+    err_set(&edge->why, ERR_IO, "%s", cause);
+    end_edge(link, edge);
+}
+
+/* --- slots, as the IO thread fills and empties them --- */
+
+int edge_reserve(struct edge *edge)
+{
+    for (int i = 0; i < edge->n_slots; i++)
+        if (edge->received[i].phase == SLOT_FREE) {
+            edge->received[i].phase = SLOT_FILLING;
+            return i;
+        }
+    return -1;
+}
+
+void edge_unreserve(struct edge *edge, int slot)
+{
+    edge->received[slot].phase = SLOT_FREE;
+}
+
+void edge_push_ready(struct link *link, struct edge *edge, int slot,
+                     const struct frame_header *head)
+{
+    edge->received[slot].phase = SLOT_READY;
+    edge->received[slot].head = *head;
+    edge->ready[(edge->ready_head + edge->n_ready) % edge->n_slots] = slot;
+    edge->n_ready++;
+    edge->n_received++;
+    pthread_cond_broadcast(&link->changed);
+}
+
+void edge_pop_queued(struct link *link, struct edge *edge)
+{
+    edge->queued_head = (edge->queued_head + 1) % edge->n_slots;
+    edge->n_queued--;
+    pthread_cond_broadcast(&link->changed);
+}
+
+/* --- opening --- */
+
+/* Wait with the lock held. False once the deadline has passed. */
 static bool wait_change(struct link *link, const struct timespec *deadline)
 {
     return pthread_cond_timedwait(&link->changed, &link->lock, deadline) == 0;
@@ -39,21 +208,9 @@ static enum err_code fail_as(const struct err *why, struct err *err)
     return err_set(err, why->code, "%s", why->text);
 }
 
-static enum err_code interrupted(struct err *err)
-{
-    return err_set(err, ERR_GONE, "interrupted");
-}
-
-/* --- opening --- */
-
-size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages)
-{
-    return edges_area_bytes(limits, stage, n_stages);
-}
-
 static enum err_code check_params(const struct link_params *p, struct err *err)
 {
-    size_t need = edges_area_bytes(&p->limits, p->stage, p->n_stages);
+    size_t need = link_area_bytes(&p->limits, p->stage, p->n_stages);
 
     if (need == 0)
         return err_set(err, ERR_INVALID, "stage %d of %d: the stage or the limits are out of range",
@@ -62,23 +219,12 @@ static enum err_code check_params(const struct link_params *p, struct err *err)
         return err_set(err, ERR_INVALID, "the area has %zu bytes, %zu are needed", p->area_bytes,
                        need);
     if (!p->listen_address || p->listen_port < 0 || p->listen_port > 65535)
-        return err_set(err, ERR_INVALID, "port %d is none to listen on", p->listen_port);
+        return err_set(err, ERR_INVALID, "invalid listen port %d", p->listen_port);
     if (p->dial_timeout_ms < 0)
         return err_set(err, ERR_INVALID, "a negative dial timeout");
     if (p->silence_s < 0 || p->silence_s > SILENCE_S_MAX)
         return err_set(err, ERR_INVALID, "silence of %d s is out of range", p->silence_s);
     return ERR_OK;
-}
-
-static void init_waiting(struct link *link)
-{
-    pthread_condattr_t attr;
-
-    pthread_mutex_init(&link->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&link->changed, &attr);
-    pthread_condattr_destroy(&attr);
 }
 
 static void free_link(struct link *link)
@@ -102,8 +248,9 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
     link->params.listen_address = NULL; /* the caller's, and not needed any more after this */
     if (link->params.silence_s == 0)
         link->params.silence_s = SILENCE_S;
-    init_waiting(link);
-    edges_init(link);
+    pthread_mutex_init(&link->lock, NULL);
+    thread_cond_init(&link->changed);
+    init_edges(link);
     rc = link_io_start(link, params->listen_address, err);
     if (rc != ERR_OK) {
         free_link(link);
@@ -168,15 +315,6 @@ enum err_code link_set_peers(struct link *link, const struct link_peer *next,
     return rc;
 }
 
-static const char *state_of(const struct link *link, const struct edge *edge)
-{
-    if (edge->why.text[0])
-        return edge->why.text;
-    if (edge_is_in(edge->id))
-        return "has not dialed yet";
-    return link->peers_known ? "is being dialed" : "has no known address yet";
-}
-
 /* The first edge that is not ready; NULL when all are. */
 static const struct edge *unready(const struct link *link)
 {
@@ -195,21 +333,23 @@ static const struct edge *unready(const struct link *link)
 
 enum err_code link_wait_ready(struct link *link, int timeout_ms, struct err *err)
 {
-    struct timespec deadline = deadline_in(timeout_ms);
+    struct timespec deadline = thread_deadline(timeout_ms);
     enum err_code rc = ERR_OK;
     const struct edge *edge;
     bool in_time = true;
 
     pthread_mutex_lock(&link->lock);
-    while ((edge = unready(link)) && edge->state != EDGE_LOST && !link->interrupted && in_time)
+    while ((edge = unready(link)) && edge->state != EDGE_LOST && in_time)
         in_time = wait_change(link, &deadline);
-    if (link->interrupted)
-        rc = interrupted(err);
-    else if (edge && edge->state == EDGE_LOST)
+    if (edge && edge->state == EDGE_LOST)
         rc = fail_as(&edge->why, err);
     else if (edge)
         rc = err_set(err, ERR_TIMEOUT, "%s edge, stage %d: %s", edge_name(edge->id),
-                     edge->peer_stage, state_of(link, edge));
+                     edge->peer_stage,
+                     edge->why.text[0]   ? edge->why.text
+                     : is_in(edge->id)   ? "has not dialed yet"
+                     : link->peers_known ? "is being dialed"
+                                         : "has no known address yet");
     pthread_mutex_unlock(&link->lock);
     return rc;
 }
@@ -221,6 +361,8 @@ static enum err_code check_message(const struct link *link, const struct edge *e
 {
     const struct link_limits *limits = &link->params.limits;
 
+    if (is_in(edge->id))
+        return err_set(err, ERR_INVALID, "nothing is sent on an edge that receives");
     if (!edge_exists(edge))
         return err_set(err, ERR_INVALID, "stage %d has no such edge", link->params.stage);
     if ((unsigned)msg->kind >= N_FRAME_KINDS ||
@@ -242,7 +384,7 @@ static void fill(const struct link *link, const struct link_message *msg, struct
     struct frame_header head = {
         .kind = msg->kind,
         .flags = msg->flags,
-        .job_hash = link->params.job_hash,
+        .plan_hash = link->params.plan_hash,
         .attempt = link->params.attempt,
         .step = msg->step,
         .microbatch = msg->microbatch,
@@ -260,49 +402,34 @@ static void fill(const struct link *link, const struct link_message *msg, struct
     slot->n_bytes = FRAME_HEADER_BYTES + msg->meta_bytes + msg->tensor_bytes;
 }
 
-/* Wait for a free send slot. With the lock. */
-static enum err_code take_slot(struct link *link, struct edge *edge, int timeout_ms,
-                               struct send_slot **out, struct err *err)
-{
-    struct timespec deadline = deadline_in(timeout_ms);
-    int64_t start_ns = clock_now_ns();
-    bool in_time = true;
-
-    while (edge->state != EDGE_LOST && !link->interrupted && !(*out = edge_send_slot(edge)) &&
-           in_time)
-        in_time = wait_change(link, &deadline);
-    edge->blocked_ns += (uint64_t)(clock_now_ns() - start_ns);
-    if (edge->state == EDGE_LOST)
-        return fail_as(&edge->why, err);
-    if (link->interrupted)
-        return interrupted(err);
-    if (!*out)
-        return err_set(err, ERR_TIMEOUT, "%s edge: stage %d took nothing for %d ms",
-                       edge_name(edge->id), edge->peer_stage, timeout_ms);
-    return ERR_OK;
-}
-
 enum err_code link_send(struct link *link, enum link_edge id, const struct link_message *msg,
                         int timeout_ms, struct err *err)
 {
     struct edge *edge = &link->edges[id];
+    struct timespec deadline = thread_deadline(timeout_ms);
     struct send_slot *slot = NULL;
-    enum err_code rc;
+    enum err_code rc = check_message(link, edge, msg, err);
+    bool in_time = true;
 
-    if (edge_is_in(id))
-        return err_set(err, ERR_INVALID, "nothing is sent on an edge that receives");
-    rc = check_message(link, edge, msg, err);
     if (rc != ERR_OK)
         return rc;
     pthread_mutex_lock(&link->lock);
-    rc = take_slot(link, edge, timeout_ms, &slot, err);
+    while (edge->state != EDGE_LOST && edge->n_queued == edge->n_slots && in_time)
+        in_time = wait_change(link, &deadline);
+    if (edge->state == EDGE_LOST)
+        rc = fail_as(&edge->why, err);
+    else if (edge->n_queued == edge->n_slots)
+        rc = err_set(err, ERR_TIMEOUT, "%s edge: stage %d took nothing for %d ms",
+                     edge_name(edge->id), edge->peer_stage, timeout_ms);
+    else
+        slot = &edge->queued[(edge->queued_head + edge->n_queued) % edge->n_slots];
     pthread_mutex_unlock(&link->lock);
-    if (rc != ERR_OK)
+    if (!slot)
         return rc;
 
-    fill(link, msg, slot);
+    fill(link, msg, slot); /* the slot behind the last queued one is the caller's: no lock */
     pthread_mutex_lock(&link->lock);
-    edge_push_queued(edge);
+    edge->n_queued++;
     pthread_mutex_unlock(&link->lock);
     link_io_wake(link);
     return ERR_OK;
@@ -310,10 +437,37 @@ enum err_code link_send(struct link *link, enum link_edge id, const struct link_
 
 /* --- receiving --- */
 
-static void hand_out(const struct edge *edge, int index, struct link_message *out)
+enum err_code link_recv(struct link *link, enum link_edge id, int timeout_ms,
+                        struct link_message *out, struct err *err)
 {
-    const struct receive_slot *slot = &edge->received[index];
+    struct edge *edge = &link->edges[id];
+    struct timespec deadline = thread_deadline(timeout_ms);
+    const struct receive_slot *slot;
+    enum err_code rc = ERR_OK;
+    bool in_time = timeout_ms > 0;
+    int index = -1;
 
+    if (!is_in(id) || !edge_exists(edge))
+        return err_set(err, ERR_INVALID, "stage %d has no such edge to receive on",
+                       link->params.stage);
+    pthread_mutex_lock(&link->lock);
+    while (edge->n_ready == 0 && edge->state != EDGE_LOST && in_time)
+        in_time = wait_change(link, &deadline);
+    if (edge->n_ready > 0) { /* also from an edge that was lost since */
+        index = edge->ready[edge->ready_head];
+        edge->ready_head = (edge->ready_head + 1) % edge->n_slots;
+        edge->n_ready--;
+        edge->received[index].phase = SLOT_HELD;
+    } else if (edge->state == EDGE_LOST) {
+        rc = fail_as(&edge->why, err);
+    } else {
+        rc = err_set(err, ERR_TIMEOUT, "%s edge: nothing from stage %d for %d ms",
+                     edge_name(edge->id), edge->peer_stage, timeout_ms);
+    }
+    pthread_mutex_unlock(&link->lock);
+    if (index < 0)
+        return rc;
+    slot = &edge->received[index];
     *out = (struct link_message){
         .kind = slot->head.kind,
         .flags = slot->head.flags,
@@ -325,48 +479,7 @@ static void hand_out(const struct edge *edge, int index, struct link_message *ou
         .tensor = slot->tensor,
         .slot = index,
     };
-}
-
-/* Wait for a whole message. With the lock. */
-static enum err_code take_message(struct link *link, struct edge *edge, int timeout_ms,
-                                  int *out_slot, struct err *err)
-{
-    struct timespec deadline = deadline_in(timeout_ms);
-    int64_t start_ns = clock_now_ns();
-    bool in_time = timeout_ms > 0;
-    int slot;
-
-    while ((slot = edge_pop_ready(edge)) < 0 && edge->state != EDGE_LOST && !link->interrupted &&
-           in_time)
-        in_time = wait_change(link, &deadline);
-    edge->blocked_ns += (uint64_t)(clock_now_ns() - start_ns);
-    *out_slot = slot;
-    if (slot >= 0)
-        return ERR_OK;
-    if (edge->state == EDGE_LOST)
-        return fail_as(&edge->why, err);
-    if (link->interrupted)
-        return interrupted(err);
-    return err_set(err, ERR_TIMEOUT, "%s edge: nothing from stage %d for %d ms",
-                   edge_name(edge->id), edge->peer_stage, timeout_ms);
-}
-
-enum err_code link_recv(struct link *link, enum link_edge id, int timeout_ms,
-                        struct link_message *out, struct err *err)
-{
-    struct edge *edge = &link->edges[id];
-    enum err_code rc;
-    int slot;
-
-    if (!edge_is_in(id) || !edge_exists(edge))
-        return err_set(err, ERR_INVALID, "stage %d has no such edge to receive on",
-                       link->params.stage);
-    pthread_mutex_lock(&link->lock);
-    rc = take_message(link, edge, timeout_ms, &slot, err);
-    pthread_mutex_unlock(&link->lock);
-    if (rc == ERR_OK)
-        hand_out(edge, slot, out);
-    return rc;
+    return ERR_OK;
 }
 
 void link_release(struct link *link, enum link_edge id, const struct link_message *msg)
@@ -374,54 +487,46 @@ void link_release(struct link *link, enum link_edge id, const struct link_messag
     struct edge *edge = &link->edges[id];
 
     pthread_mutex_lock(&link->lock);
-    edge_release(edge, msg->slot);
+    assert(msg->slot >= 0 && msg->slot < edge->n_slots &&
+           edge->received[msg->slot].phase == SLOT_HELD);
+    edge->received[msg->slot].phase = SLOT_FREE;
+    edge->n_allowed++;
     pthread_mutex_unlock(&link->lock);
     link_io_wake(link);
 }
 
-/* --- stopping --- */
-
-void link_interrupt(struct link *link)
+uint64_t link_refused(struct link *link)
 {
+    uint64_t n;
+
     pthread_mutex_lock(&link->lock);
-    link->interrupted = true;
-    pthread_cond_broadcast(&link->changed);
+    n = link->n_refused;
     pthread_mutex_unlock(&link->lock);
+    return n;
 }
 
-void link_stats(struct link *link, struct link_stats *out)
-{
-    pthread_mutex_lock(&link->lock);
-    for (int i = 0; i < N_LINK_EDGES; i++) {
-        out->edges[i] = link->edges[i].stats;
-        out->edges[i].blocked_ms = link->edges[i].blocked_ns / 1000000;
-    }
-    out->n_refused = link->n_refused;
-    pthread_mutex_unlock(&link->lock);
-}
+/* --- closing --- */
 
-/* Has everything on this edge come to an end? With the lock. */
-static bool is_finished(const struct edge *edge)
-{
-    if (edge->conn && edge->state != EDGE_CONNECTING)
-        return false; /* the goodbye is not over */
-    return edge_is_in(edge->id) || edge->state != EDGE_CONNECTING || edge->n_queued == 0;
-}
-
+/* Has every edge come to an end? With the lock. */
 static bool all_finished(const struct link *link)
 {
-    for (int i = 0; i < N_LINK_EDGES; i++)
-        if (!is_finished(&link->edges[i]))
+    for (int i = 0; i < N_LINK_EDGES; i++) {
+        const struct edge *edge = &link->edges[i];
+
+        if (edge->conn && edge->state != EDGE_CONNECTING)
+            return false; /* BYE is not answered yet */
+        if (!is_in(edge->id) && edge->state == EDGE_CONNECTING && edge->n_queued > 0)
             return false;
+    }
     return true;
 }
 
-/* Did all that was sent arrive? With the lock. */
+/* Was everything that was sent delivered? With the lock. */
 static enum err_code check_delivered(const struct edge *edge, int timeout_ms, struct err *err)
 {
     uint64_t n_open = edge->n_sent + (uint64_t)edge->n_queued;
 
-    if (edge_is_in(edge->id) || n_open == 0 || edge->delivered)
+    if (is_in(edge->id) || n_open == 0 || edge->delivered)
         return ERR_OK;
     if (edge->state == EDGE_LOST)
         return fail_as(&edge->why, err);
@@ -431,7 +536,7 @@ static enum err_code check_delivered(const struct edge *edge, int timeout_ms, st
 
 enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
 {
-    struct timespec deadline = deadline_in(timeout_ms);
+    struct timespec deadline = thread_deadline(timeout_ms);
     enum err_code rc = ERR_OK;
     bool in_time = true;
 
@@ -462,14 +567,14 @@ static bool has_connection(const struct link *link)
 
 void link_abort(struct link *link, const char *why)
 {
-    struct timespec deadline = deadline_in(ABORT_MS);
+    struct timespec deadline = thread_deadline(ABORT_MS);
     char cause[ERR_TEXT_BYTES];
 
     if (!link)
         return;
     pthread_mutex_lock(&link->lock);
     (void)snprintf(cause, sizeof cause, "stage %d failed: %s", link->params.stage, why);
-    link_note_cause(link, cause);
+    keep_first_cause(link, cause);
     link->closing = true;
     link->aborting = true;
     pthread_mutex_unlock(&link->lock);

@@ -15,9 +15,9 @@
  * From then on every call on it fails and names the peer and the reason, after the messages that
  * had arrived whole were handed out. A stage that ends because of a failure passes its cause on
  * (link_abort()), and so do its neighbours: all stages report the one that failed first. Strangers
- * on the port (wrong protocol, key, job, attempt, stage) are refused and counted and disturb no
- * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
- * of the job.
+ * on the port (wrong protocol, key, plan, attempt, stage) are refused, counted and disturb no edge.
+ * A peer that does not prove that it has the key gets a constant refusal and learns nothing of the
+ * job.
  *
  * The first stage has no FORWARD_IN and no BACKWARD_OUT, the last neither of the other two. A job
  * of one stage opens no link.
@@ -41,7 +41,7 @@
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
 #define LINK_TENSOR_MAX    (1ull << 32) /* bytes; larger limits are refused */
 #define LINK_AREA_ALIGN    64           /* of the area, and of `meta` and `tensor` in each slot */
-#define LINK_STRANGERS_MAX 8            /* connections that have not said who they are yet */
+#define LINK_STRANGERS_MAX 8            /* connections that are not authenticated yet */
 
 struct link; /* on the heap; all fields private */
 
@@ -66,9 +66,8 @@ struct link_params {
     int listen_port;            /* 0: any free one, see link_port() */
     int stage;                  /* 0-based */
     int n_stages;               /* at least 2 */
-    uint64_t job_hash;          /* these three must be equal on both ends of an edge */
+    uint64_t plan_hash;         /* these two must be equal on both ends of an edge */
     uint32_t attempt;
-    uint64_t plan_hash;
     struct hmac_key key; /* without the same one on the other end there is no connection */
     struct link_limits limits;
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peers() */
@@ -97,17 +96,6 @@ struct link_message {
     int slot; /* link_recv() sets it, link_release() needs it */
 };
 
-struct link_edge_stats {
-    uint64_t n_messages; /* sent completely, or received completely */
-    uint64_t n_bytes;    /* of their headers and payloads */
-    uint64_t blocked_ms; /* that callers waited in link_send() or link_recv() */
-};
-
-struct link_stats {
-    struct link_edge_stats edges[N_LINK_EDGES];
-    uint64_t n_refused; /* strangers turned away */
-};
-
 /* Bytes of area that this stage needs; 0 when the limits are out of range. */
 size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages);
 
@@ -122,16 +110,16 @@ MUST_CHECK enum err_code link_open(const struct link_params *params, struct link
 /* The port that is listened on. */
 int link_port(const struct link *link);
 
-/* Say where the neighbours are, once: NULL for the one that does not exist. Dialing starts and is
- * repeated for `dial_timeout_ms`, so peers may come up later. ERR_INVALID for a host or port that
- * cannot be, a neighbour that does not exist or is missing, and a second call. */
+/* Set the addresses of the neighbours, once: NULL for the one that does not exist. Dialing starts
+ * and is repeated for `dial_timeout_ms`, so peers may come up later. ERR_INVALID for an impossible
+ * host or port, a neighbour that does not exist or is missing, and a second call. */
 MUST_CHECK enum err_code link_set_peers(struct link *link, const struct link_peer *next,
                                         const struct link_peer *prev, struct err *err);
 
-/* Wait until all edges are connected and both ends have agreed on job, attempt and plan.
+/* Wait until all edges are connected and both ends have agreed on attempt and plan.
  *
  * Returns ERR_OK; ERR_TIMEOUT (call again) naming the first edge that is missing and what its last
- * attempt met; ERR_IO or ERR_PROTOCOL when an edge is lost; ERR_GONE after link_interrupt().
+ * attempt met; ERR_IO or ERR_PROTOCOL when an edge is lost.
  */
 MUST_CHECK enum err_code link_wait_ready(struct link *link, int timeout_ms, struct err *err);
 
@@ -140,7 +128,7 @@ MUST_CHECK enum err_code link_wait_ready(struct link *link, int timeout_ms, stru
  *
  * Returns ERR_OK; ERR_TIMEOUT when no slot became free, nothing was sent; ERR_INVALID for an edge
  * that this stage does not have or sizes beyond the limits; ERR_IO or ERR_PROTOCOL when the edge
- * is lost; ERR_GONE after link_interrupt().
+ * is lost.
  */
 MUST_CHECK enum err_code link_send(struct link *link, enum link_edge edge,
                                    const struct link_message *msg, int timeout_ms, struct err *err);
@@ -157,13 +145,10 @@ MUST_CHECK enum err_code link_recv(struct link *link, enum link_edge edge, int t
 /* Give a received message's slot back; the sender gets the credit. In any order. */
 void link_release(struct link *link, enum link_edge edge, const struct link_message *msg);
 
-/* Make every call that waits, now or later, return ERR_GONE: for a stop that comes from outside.
- * What was sent still goes out in link_close(). */
-void link_interrupt(struct link *link);
+/* Connections that were turned away so far. */
+uint64_t link_refused(struct link *link);
 
-void link_stats(struct link *link, struct link_stats *out);
-
-/* Send what is queued, say goodbye on every edge, stop the IO thread and free the link. NULL is
+/* Send what is queued, end every edge with BYE, stop the IO thread and free the link. NULL is
  * allowed. Everything is freed whatever it returns; all received messages become invalid.
  *
  * Returns ERR_OK when every message has reached the peer's process, ERR_TIMEOUT when that took

@@ -10,10 +10,10 @@
 #define NOT_AUTHENTICATED "not authenticated"
 
 static_assert(offsetof(struct conn, control) ==
-                  offsetof(struct conn, control_room) + CHUNK_ROOM_BYTES,
+                  offsetof(struct conn, control_headroom) + CHUNK_HEADROOM_BYTES,
               "the room lies directly in front of the control frames");
 
-void conn_say_why(struct conn *c, const char *fmt, ...)
+void conn_set_why(struct conn *c, const char *fmt, ...)
 {
     va_list args;
 
@@ -62,22 +62,22 @@ static void open_edge(struct conn *c)
     pthread_cond_broadcast(&c->link->changed);
 }
 
-/* --- hearing --- */
+/* --- receiving --- */
 
 static struct frame_limits expected(const struct conn *c)
 {
     const struct link_limits *limits = &c->link->params.limits;
 
-    if (c->dialed && c->hello_heard)
+    if (c->dialed && c->hello_received)
         return (struct frame_limits){.kinds =
                                          FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE)};
-    if (c->dialed && !c->challenge_heard)
+    if (c->dialed && !c->challenge_received)
         return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_CHALLENGE),
                                      .meta_max_bytes = HELLO_NONCE_BYTES};
     if (c->state == CONN_GREETING)
         return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_HELLO),
                                      .meta_max_bytes = HELLO_BYTES};
-    if (c->bye_heard)
+    if (c->bye_received)
         return (struct frame_limits){0};
     return (struct frame_limits){.kinds = FRAME_KINDS_OF_DATA | FRAME_KIND_BIT(FRAME_BYE),
                                  .meta_max_bytes = limits->meta_max_bytes,
@@ -89,10 +89,10 @@ static enum err_code check_identity(const struct conn *c, const struct frame_hea
 {
     const struct link_params *mine = &c->link->params;
 
-    if (head->job_hash != mine->job_hash)
-        return err_set(err, ERR_PROTOCOL, "another job");
     if (head->attempt != mine->attempt)
         return err_set(err, ERR_PROTOCOL, "attempt %u, not %u", head->attempt, mine->attempt);
+    if (head->plan_hash != mine->plan_hash)
+        return err_set(err, ERR_PROTOCOL, "another job or plan");
     return ERR_OK;
 }
 
@@ -121,7 +121,7 @@ static struct hello_context context_of(const struct conn *c, bool is_ours)
     struct hello_context context = {
         .key = mine->key,
         .is_dialer = c->dialed == is_ours,
-        .job_hash = is_ours ? mine->job_hash : c->reader.head.job_hash,
+        .plan_hash = is_ours ? mine->plan_hash : c->reader.head.plan_hash,
         .attempt = is_ours ? mine->attempt : c->reader.head.attempt,
     };
 
@@ -129,12 +129,10 @@ static struct hello_context context_of(const struct conn *c, bool is_ours)
     return context;
 }
 
-/* Do plan, limits and the receiver's number agree? */
+/* Do the limits and the receiver's number agree? */
 static enum err_code check_hello(const struct link_params *mine, const struct hello *hello,
                                  struct err *err)
 {
-    if (hello->plan_hash != mine->plan_hash || hello->n_stages != (uint32_t)mine->n_stages)
-        return err_set(err, ERR_PROTOCOL, "another plan");
     if (hello->tensor_max_bytes != mine->limits.tensor_max_bytes ||
         hello->meta_max_bytes != mine->limits.meta_max_bytes)
         return err_set(err, ERR_PROTOCOL, "other limits for tensors or meta data");
@@ -163,7 +161,7 @@ static enum err_code claim_edge(struct conn *c, const struct hello *hello, struc
 }
 
 /* Nothing is compared with what the peer says before it has proved that it has the key. */
-static enum err_code hear_hello(struct conn *c, struct err *err)
+static enum err_code on_hello(struct conn *c, struct err *err)
 {
     struct hello_context context = context_of(c, false);
     struct hello hello;
@@ -180,7 +178,7 @@ static enum err_code hear_hello(struct conn *c, struct err *err)
         rc = check_hello(&c->link->params, &hello, err);
     if (rc != ERR_OK)
         return rc;
-    c->hello_heard = true;
+    c->hello_received = true;
     if (!c->dialed) {
         pthread_mutex_lock(&c->link->lock);
         rc = claim_edge(c, &hello, err);
@@ -191,17 +189,17 @@ static enum err_code hear_hello(struct conn *c, struct err *err)
     return rc;
 }
 
-static enum err_code hear_challenge(struct conn *c, struct err *err)
+static enum err_code on_challenge(struct conn *c, struct err *err)
 {
     if (c->reader.head.meta_bytes != HELLO_NONCE_BYTES)
         return err_set(err, ERR_PROTOCOL, "a CHALLENGE of %u bytes", c->reader.head.meta_bytes);
     memcpy(c->peer_nonce, c->hello, sizeof c->peer_nonce);
-    c->challenge_heard = true;
+    c->challenge_received = true;
     return ERR_OK;
 }
 
 /* The first credit also says that the receiver has accepted the dialer. */
-static enum err_code hear_credit(struct conn *c, struct err *err)
+static enum err_code on_credit(struct conn *c, struct err *err)
 {
     struct edge *edge = c->edge;
     uint64_t total = c->reader.head.step;
@@ -219,7 +217,7 @@ static enum err_code hear_credit(struct conn *c, struct err *err)
     return rc;
 }
 
-static enum err_code hear_bye(struct conn *c, struct err *err)
+static enum err_code on_bye(struct conn *c, struct err *err)
 {
     struct edge *edge = c->edge;
     uint64_t total = c->reader.head.step;
@@ -228,11 +226,11 @@ static enum err_code hear_bye(struct conn *c, struct err *err)
     if (c->state != CONN_OPEN)
         return err_set(err, ERR_PROTOCOL, "a BYE before the first credit");
     pthread_mutex_lock(&c->link->lock);
-    c->bye_heard = true;
-    if (!c->dialed && total != edge->stats.n_messages)
+    c->bye_received = true;
+    if (!c->dialed && total != edge->n_received)
         rc = err_set(err, ERR_PROTOCOL, "%llu frames were sent, %llu came",
-                     (unsigned long long)total, (unsigned long long)edge->stats.n_messages);
-    if (c->dialed && c->bye_told && total == edge->n_sent)
+                     (unsigned long long)total, (unsigned long long)edge->n_received);
+    if (c->dialed && c->bye_sent && total == edge->n_sent)
         edge->delivered = true;
     if (rc == ERR_OK)
         edge_end(c->link, edge);
@@ -240,7 +238,7 @@ static enum err_code hear_bye(struct conn *c, struct err *err)
     return rc;
 }
 
-static void hear_message(struct conn *c)
+static void on_message(struct conn *c)
 {
     pthread_mutex_lock(&c->link->lock);
     edge_push_ready(c->link, c->edge, c->slot, &c->reader.head);
@@ -248,19 +246,19 @@ static void hear_message(struct conn *c)
     c->slot = -1;
 }
 
-static enum err_code hear_frame(struct conn *c, struct err *err)
+static enum err_code on_frame(struct conn *c, struct err *err)
 {
     switch (c->reader.head.kind) {
     case FRAME_CHALLENGE:
-        return hear_challenge(c, err);
+        return on_challenge(c, err);
     case FRAME_HELLO:
-        return hear_hello(c, err);
+        return on_hello(c, err);
     case FRAME_CREDIT:
-        return hear_credit(c, err);
+        return on_credit(c, err);
     case FRAME_BYE:
-        return hear_bye(c, err);
+        return on_bye(c, err);
     default:
-        hear_message(c);
+        on_message(c);
         return ERR_OK;
     }
 }
@@ -280,7 +278,7 @@ static enum err_code receive(struct conn *c, const uint8_t *bytes, size_t n, str
             if (rc == ERR_OK)
                 rc = place_payload(c, err);
         } else if (rc == ERR_OK && event == READER_EVENT_FRAME) {
-            rc = hear_frame(c, err);
+            rc = on_frame(c, err);
         }
     } while (rc == ERR_OK && event != READER_EVENT_NONE);
     return rc;
@@ -288,7 +286,7 @@ static enum err_code receive(struct conn *c, const uint8_t *bytes, size_t n, str
 
 void conn_break(struct conn *c, const char *why)
 {
-    conn_say_why(c, "%s", why);
+    conn_set_why(c, "%s", why);
     if (c->state != CONN_OPEN)
         return;
     pthread_mutex_lock(&c->link->lock);
@@ -317,62 +315,62 @@ enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size_t n)
     return ERR_PROTOCOL;
 }
 
-/* --- speaking --- */
+/* --- sending --- */
 
-enum saying { SAY_NOTHING, SAY_CHALLENGE, SAY_HELLO, SAY_CREDIT, SAY_MESSAGE, SAY_BYE };
+enum outgoing { SEND_NOTHING, SEND_CHALLENGE, SEND_HELLO, SEND_CREDIT, SEND_MESSAGE, SEND_BYE };
 
-static enum saying next_of_receiver(const struct conn *c)
+static enum outgoing next_of_receiver(const struct conn *c)
 {
-    if (c->edge->n_allowed > c->allowed_told && !c->bye_heard)
-        return SAY_CREDIT;
-    if ((c->bye_heard && !c->bye_answered) || (c->link->closing && !c->bye_told))
-        return SAY_BYE;
-    return SAY_NOTHING;
+    if (c->edge->n_allowed > c->allowed_sent && !c->bye_received)
+        return SEND_CREDIT;
+    if ((c->bye_received && !c->bye_answered) || (c->link->closing && !c->bye_sent))
+        return SEND_BYE;
+    return SEND_NOTHING;
 }
 
-static enum saying next_of_sender(const struct conn *c)
+static enum outgoing next_of_sender(const struct conn *c)
 {
     const struct edge *edge = c->edge;
     bool may_send = edge->n_sent < edge->n_credits;
 
     if (c->chunk_at > 0)
-        return SAY_MESSAGE; /* nothing may come in between its chunks */
-    if (c->bye_told)
-        return SAY_NOTHING;
+        return SEND_MESSAGE; /* nothing may come in between its chunks */
+    if (c->bye_sent)
+        return SEND_NOTHING;
     if (edge->n_queued > 0 && may_send)
-        return SAY_MESSAGE;
-    if ((c->link->closing && edge->n_queued == 0) || c->bye_heard)
-        return SAY_BYE;
-    return SAY_NOTHING;
+        return SEND_MESSAGE;
+    if ((c->link->closing && edge->n_queued == 0) || c->bye_received)
+        return SEND_BYE;
+    return SEND_NOTHING;
 }
 
 /* With the lock. */
-static enum saying what_to_say(const struct conn *c)
+static enum outgoing next_to_send(const struct conn *c)
 {
-    if (!c->dialed && !c->challenge_told && c->state == CONN_GREETING)
-        return SAY_CHALLENGE;
-    if (!c->hello_told &&
-        ((c->challenge_heard && c->state == CONN_GREETING) || c->state == CONN_OPEN))
-        return SAY_HELLO;
+    if (!c->dialed && !c->challenge_sent && c->state == CONN_GREETING)
+        return SEND_CHALLENGE;
+    if (!c->hello_sent &&
+        ((c->challenge_received && c->state == CONN_GREETING) || c->state == CONN_OPEN))
+        return SEND_HELLO;
     if (c->state != CONN_OPEN)
-        return SAY_NOTHING;
+        return SEND_NOTHING;
     return c->dialed ? next_of_sender(c) : next_of_receiver(c);
 }
 
 bool conn_wants_to_write(const struct conn *c)
 {
-    enum saying saying;
+    enum outgoing next;
 
     pthread_mutex_lock(&c->link->lock);
-    saying = what_to_say(c);
+    next = next_to_send(c);
     pthread_mutex_unlock(&c->link->lock);
-    return saying != SAY_NOTHING;
+    return next != SEND_NOTHING;
 }
 
 static void control_chunk(struct conn *c, struct frame_header *head, struct chunk *out)
 {
     if (head->kind != FRAME_CHALLENGE) { /* which is for strangers */
-        head->job_hash = c->link->params.job_hash;
+        head->plan_hash = c->link->params.plan_hash;
         head->attempt = c->link->params.attempt;
     }
     head->payload_crc = crc32c(0, c->control + FRAME_HEADER_BYTES, head->meta_bytes);
@@ -383,16 +381,16 @@ static void control_chunk(struct conn *c, struct frame_header *head, struct chun
                           .last = true};
 }
 
-static void say_challenge(struct conn *c, struct chunk *out)
+static void put_challenge(struct conn *c, struct chunk *out)
 {
     struct frame_header head = {.kind = FRAME_CHALLENGE, .meta_bytes = HELLO_NONCE_BYTES};
 
     memcpy(c->control + FRAME_HEADER_BYTES, c->nonce, HELLO_NONCE_BYTES);
     control_chunk(c, &head, out);
-    c->challenge_told = true;
+    c->challenge_sent = true;
 }
 
-static void say_hello(struct conn *c, struct chunk *out)
+static void put_hello(struct conn *c, struct chunk *out)
 {
     struct hello_context context = context_of(c, true);
     const struct link_params *mine = &c->link->params;
@@ -400,40 +398,38 @@ static void say_hello(struct conn *c, struct chunk *out)
     struct hello hello = {
         .from_stage = (uint32_t)mine->stage,
         .to_stage = (uint32_t)c->edge->peer_stage,
-        .n_stages = (uint32_t)mine->n_stages,
         .is_backward = c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT,
-        .plan_hash = mine->plan_hash,
         .tensor_max_bytes = mine->limits.tensor_max_bytes,
         .meta_max_bytes = mine->limits.meta_max_bytes,
     };
 
     memcpy(hello.nonce, c->nonce, sizeof hello.nonce);
     if (hello_sign(&hello, &context, NULL) != ERR_OK)
-        conn_say_why(c, "no memory for a signature"); /* the peer will refuse what has none */
+        conn_set_why(c, "no memory for a signature"); /* the peer will refuse what has none */
     hello_encode(&hello, c->control + FRAME_HEADER_BYTES);
     control_chunk(c, &head, out);
-    c->hello_told = true;
+    c->hello_sent = true;
 }
 
-static void say_credit(struct conn *c, struct chunk *out)
+static void put_credit(struct conn *c, struct chunk *out)
 {
     struct frame_header head = {.kind = FRAME_CREDIT, .step = c->edge->n_allowed};
 
-    c->allowed_told = c->edge->n_allowed;
+    c->allowed_sent = c->edge->n_allowed;
     control_chunk(c, &head, out);
 }
 
-static void say_bye(struct conn *c, struct chunk *out)
+static void put_bye(struct conn *c, struct chunk *out)
 {
     struct frame_header head = {.kind = FRAME_BYE};
 
-    head.step = c->dialed ? c->edge->n_sent : c->edge->stats.n_messages;
-    c->bye_told = true;
-    c->bye_answered = c->bye_heard;
+    head.step = c->dialed ? c->edge->n_sent : c->edge->n_received;
+    c->bye_sent = true;
+    c->bye_answered = c->bye_received;
     control_chunk(c, &head, out);
 }
 
-static void say_message(struct conn *c, struct chunk *out)
+static void put_message(struct conn *c, struct chunk *out)
 {
     struct edge *edge = c->edge;
     const struct send_slot *slot = &edge->queued[edge->queued_head];
@@ -450,31 +446,31 @@ static void say_message(struct conn *c, struct chunk *out)
 
 bool conn_next_chunk(struct conn *c, struct chunk *out)
 {
-    enum saying saying;
+    enum outgoing next;
 
     pthread_mutex_lock(&c->link->lock);
-    saying = what_to_say(c);
-    switch (saying) {
-    case SAY_NOTHING:
+    next = next_to_send(c);
+    switch (next) {
+    case SEND_NOTHING:
         break;
-    case SAY_CHALLENGE:
-        say_challenge(c, out);
+    case SEND_CHALLENGE:
+        put_challenge(c, out);
         break;
-    case SAY_HELLO:
-        say_hello(c, out);
+    case SEND_HELLO:
+        put_hello(c, out);
         break;
-    case SAY_CREDIT:
-        say_credit(c, out);
+    case SEND_CREDIT:
+        put_credit(c, out);
         break;
-    case SAY_MESSAGE:
-        say_message(c, out);
+    case SEND_MESSAGE:
+        put_message(c, out);
         break;
-    case SAY_BYE:
-        say_bye(c, out);
+    case SEND_BYE:
+        put_bye(c, out);
         break;
     }
     pthread_mutex_unlock(&c->link->lock);
-    return saying != SAY_NOTHING;
+    return next != SEND_NOTHING;
 }
 
 void conn_chunk_written(struct conn *c, const struct chunk *chunk)
@@ -531,10 +527,10 @@ void conn_gone(struct conn *c, int64_t now_ms)
 
     if (c->state == CONN_FREE)
         return;
-    silent_ms = now_ms - c->heard_ms;
+    silent_ms = now_ms - c->received_ms;
     is_silent = c->why[0] == '\0' && c->state == CONN_OPEN &&
                 silent_ms > (int64_t)link->params.silence_s * 500;
-    conn_say_why(c, "the connection broke");
+    conn_set_why(c, "the connection broke");
     pthread_mutex_lock(&link->lock);
     if (!edge) {
         link->n_refused++;

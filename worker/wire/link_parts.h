@@ -1,16 +1,18 @@
-/* wire/link_parts.h - what is inside a link. Private to the link_*.c files.
+/* wire/link_parts.h - what is inside a link. Private to the link*.c files.
  *
  * An edge is one direction of data to or from one neighbour and lives as long as the link: its
- * slots and queue, and what became of it. A connection is one websocket and may come and go: a
- * dialed one that failed is dialed again, an accepted one is a stranger until its HELLO names the
- * edge. What is in `struct edge` is guarded by link.lock (except where it says otherwise), what
- * is in `struct conn` belongs to the IO thread.
+ * slots and queue, and how it ended. A connection is one websocket and may come and go: a dialed
+ * one that failed is dialed again, an accepted one is a stranger until its HELLO names the edge.
+ * `struct edge` is guarded by link.lock (except where it says otherwise), `struct conn` belongs to
+ * the IO thread.
  *
- *   link.c       the public functions: the caller's threads wait for edges here
- *   link_edge.c  slots, queues and credits of an edge; no I/O
- *   link_conn.c  what a connection says and hears: HELLO, credits, messages, BYE; no I/O
- *   link_event.c what libwebsockets reports, handed on to the connection
- *   link_io.c    the IO thread: dialing, deadlines, start and stop of libwebsockets
+ *   link.c       the public functions, edges and their slots: the caller's threads wait here
+ *   link_conn.c  the protocol of a connection: HELLO, credits, messages, BYE; no I/O
+ *   link_io.c    the IO thread and libwebsockets: events, dialing, deadlines, start and stop
+ *
+ * A connection's life: OPENING until the websocket stands; GREETING while CHALLENGE and HELLO go
+ * both ways; OPEN from the receiver's first credit on; CLOSING until libwebsockets has let go.
+ * Credits and BYE carry totals since the start, not differences, so either end can check them.
  */
 #ifndef WIRE_LINK_PARTS_H
 #define WIRE_LINK_PARTS_H
@@ -23,17 +25,17 @@
 #include "wire/link.h"
 #include "wire/reader.h"
 
-#define CHUNK_MAX_BYTES  (256u << 10) /* of one write: where libwebsockets was measured fastest */
-#define CHUNK_ROOM_BYTES 64           /* free bytes in front of a chunk, for websocket headers */
+#define CHUNK_MAX_BYTES      (256u << 10) /* of one write: where libwebsockets was measured fastest */
+#define CHUNK_HEADROOM_BYTES 64 /* free bytes in front of a chunk, for websocket headers */
 
 #define DIAL_ATTEMPT_MS   5000  /* from dialing to the first credit */
 #define DIAL_LAST_MS      1000  /* the same for an attempt when the time to dial runs out */
-#define CLOSING_MS        500   /* from the first word of an end to the end, without an answer */
+#define CLOSING_MS        500   /* from a close frame to the end, without an answer */
 #define ABORT_MS          1000  /* the same for all connections, when a stage has failed */
 #define GREETING_MS       10000 /* from being accepted to a HELLO */
 #define REDIAL_MIN_MS     50    /* between two attempts, doubling ... */
 #define REDIAL_MAX_MS     1000  /* ... up to this */
-#define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not thrown out for another */
+#define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not evicted for another */
 
 #define LINK_CLOSE_TEXT_MAX 123  /* bytes of reason in a websocket's close frame */
 #define CLOSE_CAUSE         4000 /* its status when the reason is the cause of a failure */
@@ -45,9 +47,9 @@
 
 enum edge_state {
     EDGE_UNUSED,     /* this stage has no such neighbour */
-    EDGE_CONNECTING, /* nobody has agreed on the other end yet; `why` is the last attempt's end */
+    EDGE_CONNECTING, /* no connection is open; `why` is how the last attempt ended */
     EDGE_READY,
-    EDGE_LOST, /* for good; `why` says why */
+    EDGE_LOST, /* for good; `why` has the reason */
 };
 
 enum slot_phase { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_HELD };
@@ -59,7 +61,7 @@ struct receive_slot {
     uint8_t *tensor;
 };
 
-/* One frame as it goes over the wire, with CHUNK_ROOM_BYTES in front. */
+/* One frame as it goes over the wire, with CHUNK_HEADROOM_BYTES in front. */
 struct send_slot {
     uint8_t *bytes;
     uint64_t n_bytes;
@@ -70,17 +72,16 @@ struct edge {
     enum edge_state state;
     int peer_stage;
     struct err why;
-    struct link_edge_stats stats;
-    uint64_t blocked_ns;
 
     /* IN: messages in the order of their arrival, as indexes into `received`. */
     struct receive_slot received[LINK_SLOTS_MAX];
     int ready[LINK_SLOTS_MAX]; /* a ring of n_slots */
     int ready_head, n_ready;
-    uint64_t n_allowed; /* frames that the sender may have sent since the start */
+    uint64_t n_received; /* complete messages since the start */
+    uint64_t n_allowed;  /* frames that the sender may have sent since the start */
 
     /* OUT: a ring. The caller fills the slot behind the last queued one without the lock, the IO
-     * thread sends the first one without the lock: nobody else touches these two. */
+     * thread sends the first one without the lock: these two belong to them. */
     struct send_slot queued[LINK_SLOTS_MAX];
     int queued_head, n_queued;
     uint64_t n_credits; /* frames that the receiver has allowed since the start */
@@ -102,9 +103,9 @@ struct edge {
 enum conn_state {
     CONN_FREE,
     CONN_OPENING,  /* no websocket yet */
-    CONN_GREETING, /* a websocket, but the peer is not known to be the right one */
+    CONN_GREETING, /* a websocket to a peer that is not authenticated yet */
     CONN_OPEN,     /* carries `edge` */
-    CONN_CLOSING,  /* its end has begun: nothing that comes counts */
+    CONN_CLOSING,  /* what still arrives is ignored */
 };
 
 struct lws;
@@ -119,8 +120,8 @@ struct conn {
     bool kill_asked;
     int64_t since_ms;
     int64_t deadline_ms; /* to reach the next state; 0: none */
-    int64_t heard_ms;    /* when the peer was heard last */
-    char why[160];       /* how it ended, in words; empty: not said yet */
+    int64_t received_ms; /* when anything came from the peer last */
+    char why[160];       /* how it ended; empty: it has not */
 
     struct reader reader;
     uint8_t hello[HELLO_BYTES];
@@ -128,15 +129,15 @@ struct conn {
 
     uint8_t nonce[HELLO_NONCE_BYTES]; /* ours */
     uint8_t peer_nonce[HELLO_NONCE_BYTES];
-    bool challenge_told, challenge_heard;
-    bool hello_told, hello_heard;
+    bool challenge_sent, challenge_received;
+    bool hello_sent, hello_received;
     bool is_authenticated; /* the peer has proved that it has the key */
-    bool bye_told, bye_heard;
+    bool bye_sent, bye_received;
     bool bye_answered;     /* receiver: has confirmed the sender's BYE */
-    uint64_t allowed_told; /* receiver: n_allowed as the sender knows it */
+    uint64_t allowed_sent; /* receiver: n_allowed as the sender knows it */
     uint64_t chunk_at;     /* sender: bytes of the first queued slot that are written */
 
-    uint8_t control_room[CHUNK_ROOM_BYTES]; /* directly in front of `control` */
+    uint8_t control_headroom[CHUNK_HEADROOM_BYTES]; /* directly in front of `control` */
     uint8_t control[FRAME_HEADER_BYTES + HELLO_BYTES];
 };
 
@@ -149,39 +150,28 @@ struct link {
     pthread_mutex_t lock;
     pthread_cond_t changed; /* anything that a caller may wait for */
     bool peers_known;
-    bool interrupted;
     bool closing;
     bool aborting;
     char cause[LINK_CLOSE_TEXT_MAX + 1]; /* why the first edge was lost; empty: none was */
     uint64_t n_refused;
 
     struct conn conns[LINK_CONNS_MAX]; /* the IO thread's, like the next */
-    bool knocks_as_neighbour;          /* the connection that is being accepted */
+    bool incoming_is_neighbour;        /* the connection that is being accepted */
     struct link_io *io;
 };
 
-/* --- link_edge.c: all with link.lock held, unless it says otherwise --- */
+/* --- link.c: all with link.lock held --- */
 
-bool edge_is_in(enum link_edge id);
 bool edge_exists(const struct edge *edge); /* for this stage; never changes */
 const char *edge_name(enum link_edge id);  /* "forward" or "backward" */
-
-/* Bytes of area for the slots of all edges that `stage` has; 0 for limits out of range. */
-size_t edges_area_bytes(const struct link_limits *limits, int stage, int n_stages);
-
-/* Lay out the slots of all edges in the area. Before there are threads. */
-void edges_init(struct link *link);
 
 /* Lose the edge for good: the first reason stays. It is also the link's cause, if the first. */
 void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* The peer has ended it in order, without a cause. */
+/* The peer has ended it in order, and gave no cause. */
 void edge_end(struct link *link, struct edge *edge);
 /* The peer has ended it because of `cause`, which may be a third stage's. */
 void edge_fail(struct link *link, struct edge *edge, const char *cause);
-/* Keep the first cause. */
-void link_note_cause(struct link *link, const char *cause);
-
 /* Reserve a free receive slot: its index, or -1 when the peer sent more than it was allowed. */
 int edge_reserve(struct edge *edge);
 void edge_unreserve(struct edge *edge, int slot);
@@ -190,15 +180,6 @@ void edge_unreserve(struct edge *edge, int slot);
 void edge_push_ready(struct link *link, struct edge *edge, int slot,
                      const struct frame_header *head);
 
-/* The oldest complete message; -1 for none. */
-int edge_pop_ready(struct edge *edge);
-
-/* The caller is done with a message it took: the sender may send one more. */
-void edge_release(struct edge *edge, int slot);
-
-/* The slot behind the last queued one, to be filled; NULL while all are in use. */
-struct send_slot *edge_send_slot(struct edge *edge);
-void edge_push_queued(struct edge *edge);
 /* The first queued message is written completely. */
 void edge_pop_queued(struct link *link, struct edge *edge);
 
@@ -206,7 +187,7 @@ void edge_pop_queued(struct link *link, struct edge *edge);
 
 /* A piece of a websocket message, to be written now. */
 struct chunk {
-    uint8_t *bytes; /* CHUNK_ROOM_BYTES in front may be destroyed, and the bytes themselves */
+    uint8_t *bytes; /* CHUNK_HEADROOM_BYTES in front may be destroyed, and the bytes themselves */
     size_t n_bytes;
     bool first, last; /* of its websocket message */
 };
@@ -223,29 +204,29 @@ MUST_CHECK enum err_code conn_receive(struct conn *c, const uint8_t *bytes, size
 /* The same end for bytes that never reached the codec. */
 void conn_break(struct conn *c, const char *why);
 
-/* The peer hangs up because of `cause`. */
+/* The peer closes because of `cause`. */
 void conn_peer_failed(struct conn *c, const char *cause);
 
 /* Is there something to write? */
 bool conn_wants_to_write(const struct conn *c);
 
-/* The next thing to write; false for nothing. Once it is written or copied, say so. */
+/* The next thing to write; false for nothing. Call conn_chunk_written() once it is written. */
 bool conn_next_chunk(struct conn *c, struct chunk *out);
 void conn_chunk_written(struct conn *c, const struct chunk *chunk);
 
-/* Have both sides said all they had to say, so that the dialer may hang up? */
+/* Have both ends sent their BYE, so that the dialer may close the websocket? */
 bool conn_is_over(const struct conn *c);
-/* Is the stage ending because of a failure? Then *out_cause is what the peer is sent. */
+/* Is the stage ending because of a failure? Then *out_cause is what to send to the peer. */
 bool conn_is_aborted(const struct conn *c, char out_cause[static LINK_CLOSE_TEXT_MAX + 1]);
 
-/* It is gone: tell the edge, count a stranger, free the entry. */
+/* It is gone: end or redial its edge, count a stranger, free the entry. */
 void conn_gone(struct conn *c, int64_t now_ms);
 
-/* What the peer is told of the reason. */
+/* The reason as the peer gets it. */
 const char *conn_public_why(const struct conn *c);
 
 /* Keep the first reason. */
-void conn_say_why(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void conn_set_why(struct conn *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* --- link_io.c --- */
 

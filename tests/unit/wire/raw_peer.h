@@ -109,17 +109,15 @@ static inline struct frame_header raw_header(enum frame_kind kind)
 {
     struct link_params p = params_of(0, 2);
 
-    return (struct frame_header){.kind = kind, .job_hash = p.job_hash, .attempt = p.attempt};
+    return (struct frame_header){.kind = kind, .plan_hash = p.plan_hash, .attempt = p.attempt};
 }
 
-static inline struct hello raw_hello(uint32_t from, uint32_t to, uint32_t n_stages)
+static inline struct hello raw_hello(uint32_t from, uint32_t to)
 {
     struct link_params p = params_of(0, 2);
 
     return (struct hello){.from_stage = from,
                           .to_stage = to,
-                          .n_stages = n_stages,
-                          .plan_hash = p.plan_hash,
                           .tensor_max_bytes = p.limits.tensor_max_bytes,
                           .meta_max_bytes = p.limits.meta_max_bytes};
 }
@@ -143,7 +141,7 @@ static inline struct hello_context raw_context(const struct frame_header *head, 
 {
     struct hello_context context = {.key = params_of(0, 2).key,
                                     .is_dialer = is_dialer,
-                                    .job_hash = head->job_hash,
+                                    .plan_hash = head->plan_hash,
                                     .attempt = head->attempt};
 
     memcpy(context.peer_nonce, raw_nonce, sizeof raw_nonce);
@@ -173,7 +171,7 @@ static inline void raw_send_hello(int fd, struct frame_header head, const struct
 /* Become stage 0's forward edge to stage 1 of 2, in the way a real stage does. */
 static inline int raw_stage_0(int port)
 {
-    struct hello hello = raw_hello(0, 1, 2);
+    struct hello hello = raw_hello(0, 1);
     char answer[4 + FRAME_HEADER_BYTES + HELLO_BYTES + 2 + FRAME_HEADER_BYTES + 1];
     int fd = raw_websocket(port);
     bool ended;

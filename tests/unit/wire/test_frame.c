@@ -18,8 +18,8 @@ static const struct frame_limits limits = {
 
 static const struct frame_header sample = {
     .kind = FRAME_BACKWARD,
-    .flags = FRAME_EVAL | FRAME_LAST,
-    .job_hash = 0xfedcba9876543210,
+    .flags = FRAME_EVAL,
+    .plan_hash = 0xfedcba9876543210,
     .attempt = 0x89abcdef,
     .step = 0x1122334455667788,
     .microbatch = 0xdeadbeef,
@@ -41,7 +41,7 @@ static void frame_comes_back_as_it_was_encoded(void **state)
         ERR_OK);
     assert_int_equal(got.kind, sample.kind);
     assert_int_equal(got.flags, sample.flags);
-    assert_true(got.job_hash == sample.job_hash);
+    assert_true(got.plan_hash == sample.plan_hash);
     assert_int_equal(got.attempt, sample.attempt);
     assert_true(got.step == sample.step);
     assert_int_equal(got.microbatch, sample.microbatch);
@@ -108,9 +108,9 @@ struct row {
 };
 
 static struct row rows[] = {
-    {"frame_refuses_kind_0", 4, 1, 0, "0 is no kind"},
-    {"frame_refuses_the_kind_after_the_last", 4, 1, N_FRAME_KINDS, "is no kind"},
-    {"frame_refuses_kind_255", 4, 1, 255, "255 is no kind"},
+    {"frame_refuses_kind_0", 4, 1, 0, "unknown frame kind 0"},
+    {"frame_refuses_the_kind_after_the_last", 4, 1, N_FRAME_KINDS, "unknown frame kind 12"},
+    {"frame_refuses_kind_255", 4, 1, 255, "unknown frame kind 255"},
     {"frame_refuses_a_kind_that_is_not_expected", 4, 1, FRAME_CREDIT, "CREDIT frame is not expec"},
     {"frame_refuses_a_tensor_with_a_kind_that_has_none", 4, 1, FRAME_STOP, "STOP frame: 49999999"},
     {"frame_refuses_unknown_flags", 5, 1, 4, "unknown flags 0x4"},

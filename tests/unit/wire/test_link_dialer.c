@@ -77,7 +77,7 @@ static bool challenge(int fd, uint8_t out[static HELLO_BYTES])
 static void serve_signed_hello(int fd, uint32_t from, uint32_t attempt, uint8_t key_change)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(from, 0, 2);
+    struct hello hello = raw_hello(from, 0);
     struct hello_context context;
     uint8_t bytes[HELLO_BYTES];
 

@@ -114,38 +114,29 @@ static void send_a_hello_with_a_wrong_checksum(int port)
     raw_send_message(attacker, bytes, sizeof bytes);
 }
 
-static void say_another_job(int port)
+static void say_another_plan(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
-    head.job_hash++;
+    head.plan_hash++;
     raw_send_hello(attacker, head, &hello);
 }
 
 static void say_another_attempt(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
     head.attempt = 1;
     raw_send_hello(attacker, head, &hello);
 }
 
-static void say_another_plan(int port)
-{
-    struct hello hello = raw_hello(0, 1, 3);
-
-    attacker = raw_websocket(port);
-    hello.plan_hash++;
-    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
-}
-
 static void say_other_limits(int port)
 {
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
     hello.tensor_max_bytes *= 2;
@@ -154,7 +145,7 @@ static void say_other_limits(int port)
 
 static void mean_another_stage(int port)
 {
-    struct hello hello = raw_hello(1, 2, 3);
+    struct hello hello = raw_hello(1, 2);
 
     attacker = raw_websocket(port);
     raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
@@ -162,7 +153,7 @@ static void mean_another_stage(int port)
 
 static void come_from_a_stage_that_is_no_neighbour(int port)
 {
-    struct hello hello = raw_hello(2, 1, 3); /* that edge comes from stage 0 */
+    struct hello hello = raw_hello(2, 1); /* that edge comes from stage 0 */
 
     attacker = raw_websocket(port);
     raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
@@ -170,7 +161,7 @@ static void come_from_a_stage_that_is_no_neighbour(int port)
 
 static void want_an_edge_that_is_taken(int port)
 {
-    struct hello hello = raw_hello(2, 1, 3);
+    struct hello hello = raw_hello(2, 1);
 
     attacker = raw_websocket(port);
     hello.is_backward = true;
@@ -180,7 +171,7 @@ static void want_an_edge_that_is_taken(int port)
 /* Everything is right but the signature: strangers who know all that can be known. */
 static void say_hello_without_a_key(int port)
 {
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
     raw_send_hello_bytes(attacker, raw_header(FRAME_HELLO), &hello);
@@ -189,7 +180,7 @@ static void say_hello_without_a_key(int port)
 static void say_hello_with_another_key(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
     struct hello_context context;
 
     attacker = raw_websocket(port);
@@ -203,7 +194,7 @@ static void say_hello_with_another_key(int port)
 static void repeat_the_hello_of_another_connection(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
     struct hello_context context;
     int first = raw_websocket(port);
 
@@ -218,7 +209,7 @@ static void repeat_the_hello_of_another_connection(int port)
 static void say_hello_in_the_role_of_an_acceptor(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
     struct hello_context context;
 
     attacker = raw_websocket(port);
@@ -230,7 +221,7 @@ static void say_hello_in_the_role_of_an_acceptor(int port)
 static void change_a_field_of_a_signed_hello(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
     struct hello_context context;
 
     attacker = raw_websocket(port);
@@ -241,14 +232,14 @@ static void change_a_field_of_a_signed_hello(int port)
     raw_send_hello_bytes(attacker, head, &hello);
 }
 
-/* Without a key not even a wrong job or attempt is remarked on. */
-static void say_another_job_without_a_key(int port)
+/* Without a key not even a wrong plan or attempt is remarked on. */
+static void say_another_plan_without_a_key(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
-    struct hello hello = raw_hello(0, 1, 3);
+    struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
-    head.job_hash++;
+    head.plan_hash++;
     head.attempt++;
     raw_send_hello_bytes(attacker, head, &hello);
 }
@@ -317,11 +308,10 @@ static struct stranger strangers[] = {
      "not authenticated"},
     {"link_refuses_a_hello_that_was_changed", NULL, change_a_field_of_a_signed_hello,
      "not authenticated"},
-    {"link_tells_who_has_no_key_nothing_of_job_and_attempt", NULL, say_another_job_without_a_key,
+    {"link_tells_who_has_no_key_nothing_of_plan_and_attempt", NULL, say_another_plan_without_a_key,
      "not authenticated"},
-    {"link_refuses_another_job", NULL, say_another_job, "another job"},
     {"link_refuses_another_attempt", NULL, say_another_attempt, "attempt 1, not 2"},
-    {"link_refuses_another_plan", NULL, say_another_plan, "another plan"},
+    {"link_refuses_another_plan", NULL, say_another_plan, "another job or plan"},
     {"link_refuses_other_limits", NULL, say_other_limits, "other limits"},
     {"link_refuses_who_means_another_stage", NULL, mean_another_stage,
      "stage 2 was meant, this is stage 1"},
@@ -348,14 +338,6 @@ static int stop_victims(void **state)
     return 0;
 }
 
-static uint64_t n_refused(struct link *link)
-{
-    struct link_stats stats;
-
-    link_stats(link, &stats);
-    return stats.n_refused;
-}
-
 static void check_that_traffic_goes_on(struct stages *s)
 {
     struct link_message f = message(s, FRAME_FORWARD, 1, 100000);
@@ -372,7 +354,7 @@ static void check_stranger(void **state)
     const struct stranger *row = *state;
     uint64_t n_connections = row->attack == repeat_the_hello_of_another_connection ? 2 : 1;
     int port = link_port(victims.links[1]);
-    uint64_t before = n_refused(victims.links[1]);
+    uint64_t before = link_refused(victims.links[1]);
     int64_t until_ms = clock_now_ms() + TIMEOUT_MS;
     char answer[2048];
     bool ended;
@@ -388,9 +370,9 @@ static void check_stranger(void **state)
     if (row->says ? !memmem(answer, n, row->says, strlen(row->says)) : !ended)
         fail_msg("%zu bytes came back, %s", n, ended ? "then the end" : "and no end");
     close(attacker);
-    while (n_refused(victims.links[1]) < before + n_connections && clock_now_ms() < until_ms)
+    while (link_refused(victims.links[1]) < before + n_connections && clock_now_ms() < until_ms)
         usleep(1000);
-    assert_int_equal(n_refused(victims.links[1]), before + n_connections);
+    assert_int_equal(link_refused(victims.links[1]), before + n_connections);
     check_that_traffic_goes_on(&victims);
 }
 
@@ -418,7 +400,7 @@ static void link_challenges_with_a_new_nonce_and_says_nothing_else(void **state)
     assert_int_equal(recv(fd, challenge, sizeof challenge, MSG_WAITALL), sizeof challenge);
     assert_int_equal(
         frame_decode((uint8_t *)challenge + 2, FRAME_HEADER_BYTES, &limits, &head, NULL), ERR_OK);
-    assert_int_equal(head.job_hash, 0);
+    assert_int_equal(head.plan_hash, 0);
     assert_int_equal(head.attempt, 0);
     close(fd);
     connect_stage(&s, 0);
@@ -439,7 +421,7 @@ static void link_lets_a_neighbour_in_while_strangers_hold_all_places(void **stat
     connect_stage(&s, 0);
     connect_stage(&s, 1);
     wait_ready(&s);
-    while (n_refused(s.links[1]) < 3) /* strangers that are too many go, in their own time */
+    while (link_refused(s.links[1]) < 3) /* strangers that are too many go, in their own time */
         usleep(1000);
     for (size_t i = 0; i < sizeof idle / sizeof idle[0]; i++)
         close(idle[i]);
@@ -484,7 +466,7 @@ static void link_lets_a_neighbour_in_through_a_flood_of_strangers(void **state)
     next = peer_at(s.links[1]);
     atomic_store(&flood_stops, false);
     assert_int_equal(pthread_create(&thread, NULL, flood, &port), 0);
-    while (n_refused(s.links[1]) < 100)
+    while (link_refused(s.links[1]) < 100)
         usleep(1000);
     connect_stage(&s, 1); /* from now on it knows its neighbour */
     assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);

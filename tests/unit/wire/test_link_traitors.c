@@ -62,7 +62,7 @@ static void t_gives_credits_to_the_receiver(int fd)
 
 static void t_says_hello_again(int fd)
 {
-    struct hello hello = raw_hello(0, 1, 2);
+    struct hello hello = raw_hello(0, 1);
 
     raw_send_hello(fd, raw_header(FRAME_HELLO), &hello);
 }
