@@ -52,10 +52,11 @@ static void look_at_speed(const struct cluster *c, const struct json *node,
                        json_string(json_path(node, "metadata.name"), ""));
         leave_out(m, "says what makes no sense: %.200s", why.text);
     } else if (m->node.gflops <= 0) {
-        leave_out(m, spec->placement.probe == SPEC_PROBE_NEVER
-                         ? "is not measured, and may not be (spec.placement.probe is Never): the "
-                           "operator will judge it by its CPU"
-                         : "is not measured yet: the operator will when the job is submitted");
+        leave_out(
+            m, spec->placement.probe == SPEC_PROBE_NEVER
+                   ? "is not measured, and may not be (spec.placement.probePolicy is Never): the "
+                     "operator will judge it by its CPU"
+                   : "is not measured yet: the operator will when the job is submitted");
     }
     m->stale = stale_reason(c->job, &m->node, mark, c->now_ms);
     if (spec->training.precision == SPEC_PRECISION_BF16 &&

@@ -87,12 +87,13 @@ enum err_code local_find_data(const struct spec *spec, const char *given,
         return err_set(err, ERR_NOT_FOUND, "--data: %.300s: %s", given, strerror(errno));
     }
     if (spec->data.source != SPEC_SOURCE_SAMPLE)
-        return err_set(
-            err, ERR_INVALID,
-            "spec.data.source: the %s \"%.60s\" is in a cluster: say with --data DIR "
-            "where its files are on this machine",
-            spec->data.source == SPEC_SOURCE_CLAIM ? "persistentVolumeClaim" : "configMap",
-            spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.claim : spec->data.config_map);
+        return err_set(err, ERR_INVALID,
+                       "spec.data.source: the %s \"%.60s\" is in a cluster: say with --data DIR "
+                       "where its files are on this machine",
+                       spec->data.source == SPEC_SOURCE_CLAIM ? "persistentVolumeClaim"
+                                                              : "configMap",
+                       spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.claim
+                                                              : spec->data.config_map);
     own_folder(folder);
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         (void)snprintf(out, LOCAL_PATH_BYTES, "%.450s/%s", folder, places[i]);
@@ -132,7 +133,7 @@ static enum err_code set_strategy(const char *name, struct spec *spec, struct er
                        "--strategy: \"%.40s\" is none of: Optimal, Even, Dynamic, Manual", name);
     if (strategy == SPEC_STRATEGY_MANUAL && spec->placement.stages.n == 0)
         return err_set(err, ERR_INVALID,
-                       "--strategy: Manual needs spec.placement.stages in the job's file");
+                       "--strategy: Manual needs spec.placement.manual in the job's file");
     spec->placement.strategy = strategy;
     return ERR_OK;
 }

@@ -168,7 +168,7 @@ static void print_stale(const struct report *r, int first, FILE *out)
         (void)fprintf(out, " and %d more", n - REPORT_STALE_MAX);
     (void)fprintf(out, "; %s\n",
                   r->request->spec->placement.probe == SPEC_PROBE_NEVER
-                      ? "the operator takes it as it is, since spec.placement.probe is Never"
+                      ? "the operator takes it as it is, since spec.placement.probePolicy is Never"
                       : "the operator will measure before it starts, and may plan otherwise");
 }
 

@@ -12,7 +12,7 @@
 #include "cli/job.h"
 
 /* In words: "measured for other shapes or data"; NULL when the figures hold or there are none. With
- * spec.placement.probe Never the operator takes them all the same. `node` has all that is
+ * spec.placement.probePolicy Never the operator takes them all the same. `node` has all that is
  * allocatable. What only the operator knows, its own worker image, is not judged. */
 const char *stale_reason(const struct job *job, const struct node *node, const struct mark *mark,
                          int64_t now_ms);

@@ -68,7 +68,7 @@ class Task:
         self.model = BertForSequenceClassification.from_pretrained(start)
         self.tokenizer = BertTokenizer(str(pathlib.Path(start) / "vocab.txt"),
                                        do_lower_case=spec["model"].get("case") != "Cased")
-        self.length = self.how.get("maxLength", 128)
+        self.length = self.how.get("maxSequenceLength", 128)
         self.train, self.dev = (list(rows(pathlib.Path(folder) / f, self.data))
                                 for f in ("train.tsv", "dev.tsv"))
 
@@ -90,8 +90,10 @@ class Task:
         rest = [p for p in self.model.parameters() if p.ndim != 2]
         adamw = torch.optim.AdamW([{"params": matrices, "weight_decay": decay},
                                    {"params": rest, "weight_decay": 0.0}],
-                                  lr=float(o.get("learningRate", "2e-5")), eps=1e-8)
-        warmup = math.ceil(float(self.how.get("warmupRatio", "0.1")) * total)
+                                  lr=float(o.get("learningRate", "2e-5")),
+                                  betas=(float(o.get("beta1", "0.9")), float(o.get("beta2", "0.999"))),
+                                  eps=float(o.get("epsilon", "1e-8")))
+        warmup = math.ceil(float(o.get("warmupRatio", "0.1")) * total)
 
         def rate(step):
             if step < warmup:
@@ -102,7 +104,7 @@ class Task:
 
     def fit(self):
         size, epochs = self.how.get("batchSize", 32), self.how.get("epochs", 3)
-        seed, limit = self.how.get("seed", 42), float(self.how.get("maxGradNorm", "1.0"))
+        seed, limit = self.how.get("seed", 42), float(self.how.get("maxGradientNorm", "1.0"))
         per_epoch = math.ceil(len(self.train) / size)
         total = self.how.get("steps", epochs * per_epoch)
         adamw, schedule = self.optimizer(total)

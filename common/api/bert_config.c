@@ -20,7 +20,7 @@ static const struct size {
     {"vocab_size", "vocabSize", offsetof(struct model, vocab), 1000000},
     {"hidden_size", "hiddenSize", offsetof(struct model, hidden), 16384},
     {"num_hidden_layers", "layers", offsetof(struct model, layers), MODEL_LAYERS_MAX},
-    {"num_attention_heads", "heads", offsetof(struct model, heads), 256},
+    {"num_attention_heads", "attentionHeads", offsetof(struct model, heads), 256},
     {"intermediate_size", "feedForwardSize", offsetof(struct model, ffn), 65536},
     {"max_position_embeddings", "maxPositions", offsetof(struct model, positions), 8192},
 };

@@ -294,8 +294,8 @@ void mark_work(const struct spec *spec, const char *namespace, char out[static M
     h = add_text(h, spec->data.task);
     h = add_text(h, spec->data.sample);
     h = add_text(h, spec->data.config_map);
-    h = add_text(h, spec->data.claim);
-    h = add_text(h, spec->data.path);
+    h = add_text(h, spec->data.volume.claim);
+    h = add_text(h, spec->data.volume.path);
     h = add_text(h, spec->data.files.train);
     h = add_text(h, spec->data.columns.text);
     h = add_text(h, spec->data.columns.pair);

@@ -132,9 +132,10 @@ enum err_code model_check(const struct model *m, struct err *err)
         return err_set(err, ERR_INVALID, "spec.model.layers: %d is not in 1..%d", m->layers,
                        MODEL_LAYERS_MAX);
     if (m->heads < 1 || m->hidden < 1 || m->hidden % m->heads != 0)
-        return err_set(err, ERR_INVALID,
-                       "spec.model.hiddenSize: %d is not a multiple of spec.model.heads, %d",
-                       m->hidden, m->heads);
+        return err_set(
+            err, ERR_INVALID,
+            "spec.model.hiddenSize: %d is not a multiple of spec.model.attentionHeads, %d",
+            m->hidden, m->heads);
     if (m->vocab < 1 || m->ffn < 1 || m->positions < 1 || (m->labels < 1 && !model_is_tied(m)))
         return err_set(err, ERR_INVALID, "spec.model: every size must be at least 1");
     return ERR_OK;

@@ -8,6 +8,9 @@
 #include "api/stages.h"
 #include "base/text.h"
 
+#define BETA_MAX    0.999999 /* at 1 a moment would never move */
+#define EPSILON_MIN 1e-30    /* a float, and not 0: moments may be */
+
 #define AT(member) offsetof(struct spec, member), sizeof(((struct spec *)0)->member)
 
 static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
@@ -20,16 +23,18 @@ static const char *const case_words[] = {"Uncased", "Cased", NULL};
 static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
 static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
+static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
-/* A field without a default keeps what the preset gave, or stays empty. */
+/* A field without a default keeps what spec_parse() starts with or the preset gave, or stays empty.
+ * The schema has the same defaults. */
 static const struct spec_field fields[] = {
     {"model.preset", SPEC_WORD, AT(preset), 0, 0, "BertMini", preset_words},
     {"model.vocabSize", SPEC_INT, AT(model.vocab), 5, 1000000, NULL, NULL},
     {"model.hiddenSize", SPEC_INT, AT(model.hidden), 1, 16384, NULL, NULL},
     {"model.layers", SPEC_INT, AT(model.layers), 1, MODEL_LAYERS_MAX, NULL, NULL},
-    {"model.heads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
+    {"model.attentionHeads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
     {"model.feedForwardSize", SPEC_INT, AT(model.ffn), 1, 65536, NULL, NULL},
     {"model.maxPositions", SPEC_INT, AT(model.positions), 8, 8192, NULL, NULL},
     {"model.case", SPEC_ENUM, AT(letters), 0, 0, NULL, case_words},
@@ -45,34 +50,40 @@ static const struct spec_field fields[] = {
     {"data.labels", SPEC_LIST, AT(data.labels), 2, TASK_LABELS_MAX, NULL, NULL},
     {"data.maskProbability", SPEC_DECIMAL, AT(data.mask_probability), 0, 0.9, "0.15", NULL},
     {"data.source.sample", SPEC_WORD, AT(data.sample), 0, 0, NULL, sample_words},
-    {"data.source.configMap", SPEC_TEXT, AT(data.config_map), 1, 253, NULL, NULL},
-    {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.claim), 1, 253, NULL, NULL},
-    {"data.source.persistentVolumeClaim.path", SPEC_TEXT, AT(data.path), 0, 256, NULL, NULL},
-    {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, "3", NULL},
+    {"data.source.configMap.name", SPEC_TEXT, AT(data.config_map), 1, 253, NULL, NULL},
+    {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.volume.claim), 1, 253, NULL,
+     NULL},
+    {"data.source.persistentVolumeClaim.path", SPEC_TEXT, AT(data.volume.path), 0, 256, NULL, NULL},
+    {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, NULL, NULL},
     {"training.steps", SPEC_INT, AT(training.steps), 0, 100000000, NULL, NULL},
     {"training.batchSize", SPEC_INT, AT(training.batch_size), 1, 65536, "32", NULL},
-    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 0, 1024, "0", NULL},
-    {"training.maxLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
+    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 1, 1024, NULL, NULL},
+    {"training.maxSequenceLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
     {"training.seed", SPEC_INT64, AT(training.seed), 0, 9007199254740991.0, "42", NULL},
     {"training.dropout", SPEC_DECIMAL, AT(training.dropout), 0, 0.9, "0.1", NULL},
-    {"training.warmupRatio", SPEC_DECIMAL, AT(training.warmup_ratio), 0, 1, "0.1", NULL},
-    {"training.schedule", SPEC_ENUM, AT(training.schedule), 0, 0, "Linear", schedule_words},
-    {"training.maxGradNorm", SPEC_DECIMAL, AT(training.max_grad_norm), 0, 1e6, "1.0", NULL},
+    {"training.maxGradientNorm", SPEC_DECIMAL, AT(training.max_grad_norm), 0, 1e6, "1.0", NULL},
     {"training.evaluateEverySteps", SPEC_INT, AT(training.evaluate_every), 1, 100000000, NULL,
      NULL},
-    {"training.nonFinite", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail", non_finite_words},
+    {"training.nonFinitePolicy", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail",
+     non_finite_words},
     {"training.precision", SPEC_ENUM, AT(training.precision), 0, 0, "FP32", precision_words},
-    {"training.recompute", SPEC_BOOL, AT(training.recompute), 0, 0, "false", NULL},
+    {"training.activations", SPEC_ENUM, AT(training.activations), 0, 0, "Keep", activations_words},
     {"training.optimizer.type", SPEC_ENUM, AT(training.optimizer), 0, 0, "AdamW", optimizer_words},
-    {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, "0.9", NULL},
+    {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, NULL, NULL},
+    {"training.optimizer.beta1", SPEC_DECIMAL, AT(training.beta1), 0, BETA_MAX, NULL, NULL},
+    {"training.optimizer.beta2", SPEC_DECIMAL, AT(training.beta2), 0, BETA_MAX, NULL, NULL},
+    {"training.optimizer.epsilon", SPEC_DECIMAL, AT(training.epsilon), EPSILON_MIN, 1, NULL, NULL},
     {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",
      NULL},
+    {"training.optimizer.learningRateSchedule", SPEC_ENUM, AT(training.schedule), 0, 0, "Linear",
+     schedule_words},
+    {"training.optimizer.warmupRatio", SPEC_DECIMAL, AT(training.warmup_ratio), 0, 1, "0.1", NULL},
     {"training.optimizer.weightDecay", SPEC_DECIMAL, AT(training.weight_decay), 0, 1, "0.01", NULL},
     {"placement.strategy", SPEC_ENUM, AT(placement.strategy), 0, 0, "Optimal", strategy_words},
-    {"placement.probe", SPEC_ENUM, AT(placement.probe), 0, 0, "IfUnknown", probe_words},
+    {"placement.probePolicy", SPEC_ENUM, AT(placement.probe), 0, 0, "IfUnknown", probe_words},
     {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
     {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
-    {"placement.stages", SPEC_STAGES, AT(placement.stages), 1, SPEC_STAGES_MAX, NULL, NULL},
+    {"placement.manual.replicas", SPEC_STAGES, AT(placement.stages), 1, 1, NULL, NULL},
     {"wire.precision", SPEC_ENUM, AT(wire), 0, 0, "FP32", wire_words},
     {"worker.image", SPEC_TEXT, AT(worker.image), 1, 512, NULL, NULL},
     {"worker.imagePullPolicy", SPEC_WORD, AT(worker.pull_policy), 0, 0, "IfNotPresent", pull_words},
@@ -169,9 +180,6 @@ static enum err_code set_text(const struct spec_field *f, const char *s, void *p
             return err_set(err, ERR_INVALID, "spec.%s: its length is not in %.0f..%.0f", f->path,
                            f->min, f->max);
         break;
-    case SPEC_BOOL:
-        *(bool *)place = strcmp(s, "true") == 0;
-        return ERR_OK;
     case SPEC_LIST:
     case SPEC_STAGES:
         break; /* has no default and is read by its own function */
@@ -211,8 +219,7 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
                                struct err *err)
 {
     bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
-    bool is_truth = f->kind == SPEC_BOOL;
-    enum json_kind want = is_integer ? JSON_NUMBER : is_truth ? JSON_BOOL : JSON_STRING;
+    enum json_kind want = is_integer ? JSON_NUMBER : JSON_STRING;
 
     if (f->kind == SPEC_LIST)
         return set_list(f, v, place, err);
@@ -221,15 +228,12 @@ static enum err_code set_field(const struct spec_field *f, const struct json *v,
     if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
         return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
                        is_integer ? "a whole number"
-                       : is_truth ? "true or false"
                        : f->kind == SPEC_DECIMAL
                            ? "a string that holds a decimal number, such as \"2e-5\""
                            : "a string",
                        json_kind_name(json_kind_of(v)));
     if (is_integer)
         return set_number(f, json_double(v, 0), place, err);
-    if (is_truth)
-        return set_text(f, json_bool(v, false) ? "true" : "false", place, err);
     return set_text(f, json_string(v, ""), place, err);
 }
 
@@ -351,31 +355,85 @@ static enum err_code check_task(struct spec *s, struct err *err)
 
 static enum err_code check_source(struct spec *s, struct err *err)
 {
-    int n =
-        (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') + (s->data.claim[0] != '\0');
+    int n = (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') +
+            (s->data.volume.claim[0] != '\0');
 
     if (n != 1)
         return err_set(err, ERR_INVALID,
                        "spec.data.source: name exactly one of sample, configMap, "
                        "persistentVolumeClaim; found %d",
                        n);
-    if (!is_inside(s->data.path))
-        return err_set(err, ERR_INVALID,
-                       "spec.data.source.persistentVolumeClaim.path: must be a relative path "
-                       "without \"..\"");
-    if (!is_inside(s->from.path))
-        return err_set(
-            err, ERR_INVALID,
-            "spec.model.from.persistentVolumeClaim.path: must be a relative path without "
-            "\"..\"");
-    if (!is_inside(s->output.path))
-        return err_set(err, ERR_INVALID,
-                       "spec.output.persistentVolumeClaim.path: must be a relative path without "
-                       "\"..\"");
-    s->data.source = s->data.config_map[0] ? SPEC_SOURCE_CONFIG_MAP
-                     : s->data.claim[0]    ? SPEC_SOURCE_CLAIM
-                                           : SPEC_SOURCE_SAMPLE;
+    s->data.source = s->data.config_map[0]     ? SPEC_SOURCE_CONFIG_MAP
+                     : s->data.volume.claim[0] ? SPEC_SOURCE_CLAIM
+                                               : SPEC_SOURCE_SAMPLE;
     return ERR_OK;
+}
+
+static bool is_given(const struct json *spec, const char *path)
+{
+    const struct json *v = json_path(spec, path);
+
+    return v && json_kind_of(v) != JSON_NULL;
+}
+
+/* The object at `path`, as far as it names a volume. */
+static enum err_code check_volume(const struct json *spec, const char *path,
+                                  const struct spec_volume *volume, struct err *err)
+{
+    char claim[96];
+
+    (void)snprintf(claim, sizeof claim, "%s.persistentVolumeClaim", path);
+    if (is_given(spec, claim) && !volume->claim[0])
+        return err_set(err, ERR_INVALID, "spec.%s.claimName: must be given", claim);
+    if (!is_inside(volume->path))
+        return err_set(err, ERR_INVALID, "spec.%s.path: must be a relative path without \"..\"",
+                       claim);
+    return ERR_OK;
+}
+
+static enum err_code check_volumes(const struct json *spec, const struct spec *s, struct err *err)
+{
+    const struct {
+        const char *path;
+        const struct spec_volume *volume;
+        bool is_only_kind; /* the object can hold nothing else */
+    } rows[] = {{"model.from", &s->from, true},
+                {"data.source", &s->data.volume, false},
+                {"output", &s->output, true}};
+    enum err_code rc = ERR_OK;
+
+    for (size_t i = 0; rc == ERR_OK && i < sizeof rows / sizeof rows[0]; i++) {
+        rc = check_volume(spec, rows[i].path, rows[i].volume, err);
+        if (rc == ERR_OK && rows[i].is_only_kind && is_given(spec, rows[i].path) &&
+            !rows[i].volume->claim[0])
+            rc = err_set(err, ERR_INVALID,
+                         "spec.%s: name exactly one of persistentVolumeClaim; found 0",
+                         rows[i].path);
+    }
+    return rc;
+}
+
+/* Fields that would silently have no effect beside what else is given. */
+static enum err_code check_given(const struct json *spec, const struct spec *s, struct err *err)
+{
+    static const struct {
+        const char *path;
+        enum spec_optimizer optimizer;
+    } own[] = {{"training.optimizer.momentum", SPEC_OPTIMIZER_SGD},
+               {"training.optimizer.beta1", SPEC_OPTIMIZER_ADAMW},
+               {"training.optimizer.beta2", SPEC_OPTIMIZER_ADAMW},
+               {"training.optimizer.epsilon", SPEC_OPTIMIZER_ADAMW}};
+
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if (is_given(spec, own[i].path) && s->training.optimizer != own[i].optimizer)
+            return err_set(err, ERR_INVALID,
+                           "spec.%s: belongs to %s and has no effect with %s; leave it out",
+                           own[i].path, optimizer_words[own[i].optimizer],
+                           optimizer_words[s->training.optimizer]);
+    if (is_given(spec, "training.steps") && is_given(spec, "training.epochs"))
+        return err_set(err, ERR_INVALID,
+                       "spec.training.steps: give either steps or spec.training.epochs, not both");
+    return check_volumes(spec, s, err);
 }
 
 static enum err_code check_spec(struct spec *s, struct err *err)
@@ -393,7 +451,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
                        s->training.batch_size, s->training.micro_batches);
     if (s->training.max_length > s->model.positions)
         return err_set(err, ERR_INVALID,
-                       "spec.training.maxLength: %d is above spec.model.maxPositions, %d",
+                       "spec.training.maxSequenceLength: %d is above spec.model.maxPositions, %d",
                        s->training.max_length, s->model.positions);
     if (s->placement.min_stages > s->placement.max_stages)
         return err_set(err, ERR_INVALID,
@@ -410,7 +468,10 @@ static enum err_code check_spec(struct spec *s, struct err *err)
 
 enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
 {
-    struct spec s = {.letters = SPEC_CASE_ABSENT};
+    /* Defaults that the schema cannot have, since they hold only where something else is absent. */
+    struct spec s = {
+        .letters = SPEC_CASE_ABSENT,
+        .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
 
@@ -438,6 +499,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         s.model.ffn = 4 * s.model.hidden;
     s.training.evaluates_only =
         json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
+    if (rc == ERR_OK)
+        rc = check_given(json, &s, err);
     if (rc == ERR_OK)
         rc = check_spec(&s, err);
     if (rc == ERR_OK)

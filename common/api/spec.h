@@ -32,20 +32,20 @@ enum spec_strategy {
     SPEC_STRATEGY_OPTIMAL,
     SPEC_STRATEGY_EVEN,
     SPEC_STRATEGY_DYNAMIC, /* the published heuristic, balance/rules.h */
-    SPEC_STRATEGY_MANUAL,  /* spec.placement.stages */
+    SPEC_STRATEGY_MANUAL,  /* spec.placement.manual */
 };
 
 /* When a node is measured before a job is cut. */
 enum spec_probe {
-    SPEC_PROBE_IF_UNKNOWN, /* nobody declared its speed, and no earlier measurement holds */
-    SPEC_PROBE_ALWAYS,     /* once a job, whatever is declared */
-    SPEC_PROBE_NEVER,      /* what is not known is assumed from its CPU */
+    SPEC_PROBE_IF_UNKNOWN, /* its speed is not declared, and no earlier measurement holds */
+    SPEC_PROBE_ALWAYS,     /* once per job, even where a speed is declared */
+    SPEC_PROBE_NEVER,      /* unknown speeds are estimated from the CPU */
 };
 
 enum spec_case {
     SPEC_CASE_UNCASED, /* the tokenizer lower-cases and strips accents */
     SPEC_CASE_CASED,
-    SPEC_CASE_ABSENT, /* as the model's own files state, see data/tokenizer.h */
+    SPEC_CASE_ABSENT, /* as in the model's own files, see data/tokenizer.h */
 };
 
 enum spec_optimizer {
@@ -72,6 +72,12 @@ enum spec_precision {
     SPEC_PRECISION_AUTO, /* each worker: BF16 where its processor can */
 };
 
+/* What a stage keeps of a micro-batch between its forward and its backward. */
+enum spec_activations {
+    SPEC_ACTIVATIONS_KEEP,
+    SPEC_ACTIVATIONS_RECOMPUTE, /* run forward again before backward */
+};
+
 enum spec_schedule {
     SPEC_SCHEDULE_LINEAR, /* to zero at the last step */
     SPEC_SCHEDULE_CONSTANT,
@@ -83,9 +89,15 @@ struct spec_labels {
     char names[TASK_LABELS_MAX][TASK_LABEL_BYTES];
 };
 
-/* One entry of spec.placement.stages: how many, and on which node. It counts, and does not say from
- * where to where, so that no list can leave a gap or give a unit to two stages: that the counts add
- * up is all there is to check. */
+/* A folder in a PersistentVolumeClaim: the only kind of volume there is for a model, data or
+ * output. */
+struct spec_volume {
+    char claim[SPEC_NAME_BYTES]; /* "": no volume */
+    char path[SPEC_PATH_BYTES];  /* inside the volume; "": its root */
+};
+
+/* One stage of spec.placement.manual: how many layers or units, and on which node. A list of counts
+ * cannot leave a gap or give a unit to two stages, so the only check is that they add up. */
 struct spec_stage {
     char node[SPEC_NAME_BYTES]; /* "": the fastest that is left and has the memory */
     int layers;                 /* the first stage has the embeddings, the last the head as well */
@@ -97,8 +109,8 @@ struct spec_stages {
     struct spec_stage list[SPEC_STAGES_MAX];
 };
 
-/* How long the sequences of the job's own data are, in tokens, each cut to maxLength. No field of
- * the document: whoever can read the data says so before planning. */
+/* How long the sequences of the job's own data are, in tokens, each cut to maxSequenceLength. No
+ * field of the document: whoever can read the data says so before planning. */
 struct spec_lengths {
     double mean; /* 0: nobody measured */
     double mean_square;
@@ -117,11 +129,8 @@ struct spec_pace {
 
 struct spec {
     char preset[SPEC_WORD_BYTES];
-    struct model model; /* head and labels follow from the task */
-    struct {
-        char claim[SPEC_NAME_BYTES]; /* "": random weights */
-        char path[SPEC_PATH_BYTES];
-    } from; /* a folder with a trained model to start from */
+    struct model model;      /* head and labels follow from the task */
+    struct spec_volume from; /* of a trained model; no volume: random weights */
     enum spec_case letters;
     struct {
         char task[SPEC_WORD_BYTES]; /* of api/task.h */
@@ -140,29 +149,29 @@ struct spec {
         enum spec_source source;
         char sample[SPEC_WORD_BYTES];
         char config_map[SPEC_NAME_BYTES];
-        char claim[SPEC_NAME_BYTES];
-        char path[SPEC_PATH_BYTES]; /* folder inside the claim, "" for its root */
+        struct spec_volume volume;
         struct spec_lengths lengths;
     } data;
     struct {
         int epochs;
-        int steps;           /* 0: as many as the epochs have, unless: */
+        int steps;           /* instead of epochs; 0: not given, unless: */
         bool evaluates_only; /* training.steps is 0: nothing is trained */
         int batch_size;      /* sequences in an optimizer step, a multiple of micro_batches */
-        int micro_batches;   /* M; 0 before the planner chose, which a plan's spec never has */
+        int micro_batches;   /* M; 0: the planner chooses, which a plan's spec never has */
         int max_length;      /* tokens of a sequence; longer pairs are cut */
         int64_t seed;
         double dropout;
-        double warmup_ratio;
-        enum spec_schedule schedule;
         double max_grad_norm; /* 0: no clipping */
         int evaluate_every;   /* steps between evaluations; 0: only at the end */
         enum spec_non_finite non_finite;
         enum spec_precision precision;
-        bool recompute; /* run forward again before backward instead of keeping what it needs */
+        enum spec_activations activations;
         enum spec_optimizer optimizer;
-        double momentum; /* of SGD */
+        double momentum;              /* of SGD */
+        double beta1, beta2, epsilon; /* of AdamW */
         double learning_rate;
+        enum spec_schedule schedule; /* of the learning rate after the warm-up */
+        double warmup_ratio;         /* of all steps */
         double weight_decay;
     } training;
     struct {
@@ -170,16 +179,13 @@ struct spec {
         enum spec_probe probe;
         int min_stages;
         int max_stages;
-        struct spec_stages stages; /* of Manual */
+        struct spec_stages stages; /* of Manual: those of its one replica */
     } placement;
     struct {
         char image[SPEC_IMAGE_BYTES]; /* "" : the operator's default */
         char pull_policy[SPEC_WORD_BYTES];
     } worker;
-    struct {
-        char claim[SPEC_NAME_BYTES]; /* "": weights are not kept */
-        char path[SPEC_PATH_BYTES];
-    } output;
+    struct spec_volume output; /* no volume: weights are not kept */
     enum spec_wire wire;
     int max_restarts;
     int progress_deadline_s; /* a trainer that hangs for so long is restarted */
@@ -193,9 +199,8 @@ enum spec_kind {
     SPEC_WORD,    /* char[] that is one of `words` */
     SPEC_ENUM,    /* enum: index into `words` */
     SPEC_TEXT,    /* char[] of at most `max` bytes */
-    SPEC_BOOL,    /* bool */
     SPEC_LIST,    /* struct spec_labels: min..max different strings */
-    SPEC_STAGES,  /* struct spec_stages: min..max objects, see api/stages.h */
+    SPEC_STAGES,  /* struct spec_stages: the list of replicas, see api/stages.h */
 };
 
 struct spec_field {

@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATH "spec.placement.stages"
+#define REPLICAS "spec.placement.manual.replicas"
+#define PATH     REPLICAS "[0].stages"
 
 static enum err_code read_count(const struct json *v, int entry, int max, int *out, struct err *err)
 {
@@ -74,7 +75,7 @@ static enum err_code check_entry(const struct spec_stages *list, int i, struct e
     return ERR_OK;
 }
 
-enum err_code stages_read(const struct json *json, struct spec_stages *out, struct err *err)
+static enum err_code read_list(const struct json *json, struct spec_stages *out, struct err *err)
 {
     struct spec_stages list = {.n = 0};
     enum err_code rc = ERR_OK;
@@ -95,6 +96,28 @@ enum err_code stages_read(const struct json *json, struct spec_stages *out, stru
     return rc;
 }
 
+enum err_code stages_read(const struct json *json, struct spec_stages *out, struct err *err)
+{
+    const struct json *replica = json_first(json);
+
+    if (json_kind_of(json) != JSON_ARRAY)
+        return err_set(err, ERR_INVALID, REPLICAS ": must be a list of objects, found %s",
+                       json_kind_name(json_kind_of(json)));
+    if (json_count(json) != 1)
+        return err_set(err, ERR_INVALID,
+                       REPLICAS ": must have 1 entry, found %zu; more than one replica is not "
+                                "supported yet",
+                       json_count(json));
+    if (json_kind_of(replica) != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, REPLICAS "[0]: must be an object, found %s",
+                       json_kind_name(json_kind_of(replica)));
+    for (const struct json *v = json_first(replica); v; v = json_next(v))
+        if (strcmp(json_key(v), "stages") != 0)
+            return err_set(err, ERR_INVALID, REPLICAS "[0].%.60s: there is no such field",
+                           json_key(v));
+    return read_list(json_get(replica, "stages"), out, err);
+}
+
 enum err_code stages_check(const struct spec *spec, struct err *err)
 {
     const struct spec_stages *stages = &spec->placement.stages;
@@ -105,13 +128,13 @@ enum err_code stages_check(const struct spec *spec, struct err *err)
 
     if (is_manual && stages->n == 0)
         return err_set(err, ERR_INVALID,
-                       "spec.placement.strategy: Manual needs " PATH
-                       ", such as [{layers: %d, node: NAME}]",
+                       "spec.placement.strategy: Manual needs spec.placement.manual, such as "
+                       "{replicas: [{stages: [{layers: %d, node: NAME}]}]}",
                        spec->model.layers);
     if (!is_manual && stages->n > 0)
         return err_set(err, ERR_INVALID,
-                       PATH
-                       ": is read with strategy Manual only; leave it out or set the strategy");
+                       "spec.placement.manual: is read with strategy Manual only; leave it out or "
+                       "set the strategy");
     for (int s = 0; s < stages->n; s++)
         sum += counts_units ? stages->list[s].units : stages->list[s].layers;
     if (is_manual && sum != want)

@@ -1,5 +1,6 @@
-/* api/stages.h - spec.placement.stages: the cut that a user gives strategy Manual.
+/* api/stages.h - spec.placement.manual: the cut that a user gives strategy Manual.
  *
+ * A list of replicas, each a list of stages; for now there is one replica.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_STAGES_H
@@ -7,7 +8,8 @@
 
 #include "api/spec.h"
 
-/* Read the list as far as it can be judged by itself. ERR_INVALID with the entry's number. */
+/* Read the list of replicas and check all that does not depend on the rest of the spec.
+ * ERR_INVALID with the entry's number. */
 MUST_CHECK enum err_code stages_read(const struct json *json, struct spec_stages *out,
                                      struct err *err);
 

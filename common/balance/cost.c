@@ -65,10 +65,11 @@ static double activation_floats(const struct model *m, enum unit_kind kind,
 
 static bool is_run_again(const struct spec *spec, enum unit_kind kind)
 {
-    return spec->training.recompute && kind != UNIT_LM_HEAD;
+    return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
 }
 
-/* The same with training.recompute: what the unit gives, and of the batch what it needs again. */
+/* The same with activations recomputed: what the unit gives, and of the batch what it needs again.
+ */
 static double kept_floats(const struct spec *spec, enum unit_kind kind,
                           const struct model_load *load)
 {

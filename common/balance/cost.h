@@ -27,7 +27,7 @@
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + weights and gradients of the word embeddings once more on the LM head's stage
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
- * With training.recompute, a unit keeps its output only, the rest is scratch, and its products
+ * With activations recomputed, a unit keeps its output only, the rest is scratch, and its products
  * have 4 passes instead of 3 (except for the LM head, which is not recomputed).
  * Memory is counted for sequences of full length, since a stage takes its memory before it starts.
  * Within 1% of the worker's memory for BERT-mini to BERT-large.

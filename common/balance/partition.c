@@ -68,7 +68,7 @@ static enum err_code check_links(const struct partition_request *r, struct err *
 /* What every message about memory ends with. */
 #define ADVICE                                                                                     \
     "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
-    "maxLength, or offer more memory"
+    "maxSequenceLength, or offer more memory"
 
 static int64_t largest_memory(const struct partition_request *r, int64_t *out_sum)
 {
@@ -273,7 +273,7 @@ static enum err_code reason_for(const struct partition_request *request, const s
         return ERR_OK;
     }
     if (p->strategy == SPEC_STRATEGY_MANUAL) {
-        (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.stages does not use it");
+        (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.manual does not use it");
         return ERR_OK;
     }
     if (p->strategy != SPEC_STRATEGY_OPTIMAL || p->n_stages >= model_units(&request->spec->model)) {

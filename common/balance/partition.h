@@ -20,7 +20,7 @@
  *
  * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
  * Dynamic goes on from there with a published heuristic (balance/rules.h). Both are there to be
- * compared with. Manual obeys spec.placement.stages.
+ * compared with. Manual obeys spec.placement.manual.
  *
  * Layer: balance (may use api base). Threads: any; pure but for the memory it works in.
  */

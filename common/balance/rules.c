@@ -121,7 +121,8 @@ static enum err_code take_named(const struct partition_request *r, int *nodes, s
         nodes[s] = *name ? find_node(r, name) : -1;
         if (*name && nodes[s] < 0)
             return err_set(err, ERR_NOT_FOUND,
-                           "spec.placement.stages[%d].node: none of the %d suitable nodes is "
+                           "spec.placement.manual.replicas[0].stages[%d].node: none of the %d "
+                           "suitable nodes is "
                            "called \"%.60s\"",
                            s, r->n_nodes, name);
     }
@@ -172,7 +173,8 @@ static enum err_code take_fastest(const struct partition_request *r, const struc
                 nodes[s] = i;
         if (nodes[s] < 0) {
             rc = err_set(err, ERR_NOT_FOUND,
-                         "spec.placement.stages[%d]: needs %lld MiB, more than any of the %d nodes "
+                         "spec.placement.manual.replicas[0].stages[%d]: needs %lld MiB, more than "
+                         "any of the %d nodes "
                          "that is not taken yet offers",
                          s, (long long)mib_of(bytes), r->n_nodes);
             break;
@@ -182,7 +184,7 @@ static enum err_code take_fastest(const struct partition_request *r, const struc
     return rc;
 }
 
-/* The cut that spec.placement.stages describes, and the node of each stage. */
+/* The cut that spec.placement.manual describes, and the node of each stage. */
 static enum err_code manual_cut(const struct partition_request *r, struct cut *out, int *out_nodes,
                                 struct err *err)
 {

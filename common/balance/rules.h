@@ -12,7 +12,7 @@
  * next one with less to do, boundaries move to the right only, and the only test is whether the
  * stage gets nearer to the mean. That form is kept for the benchmark; no strategy uses it.
  *
- * Manual obeys spec.placement.stages.
+ * Manual obeys spec.placement.manual.
  * Layer: balance. Threads: any.
  */
 #ifndef BALANCE_RULES_H

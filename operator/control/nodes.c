@@ -1,7 +1,7 @@
 /* Which nodes can take a stage, and how fast they are: what an administrator declared, else what
  * one of our own probes found, else what an earlier job's probe left on the node as long as that
- * holds, else a new probe. With spec.placement.probe Always only what was measured since the job
- * was created counts; with Never nothing is measured, and CPU has to do where nothing is known.
+ * holds, else a new probe. With spec.placement.probePolicy Always only what was measured since the
+ * job was created counts; with Never nothing is measured, and CPU has to do where nothing is known.
  */
 #include <stdio.h>
 #include <string.h>

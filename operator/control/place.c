@@ -206,7 +206,7 @@ static void say_assumed(const struct nodes *nodes, char reason[static PLAN_REASO
     memcpy(rest, reason, sizeof rest);
     (void)snprintf(
         reason, PLAN_REASON_BYTES,
-        "%d of %d nodes were never measured (spec.placement.probe is Never): their speed "
+        "%d of %d nodes were never measured (spec.placement.probePolicy is Never): their speed "
         "is assumed from their CPU alone. %.*s",
         nodes->n_assumed, nodes->n_known, PLAN_REASON_BYTES - 160, rest);
 }
@@ -345,7 +345,7 @@ void place(struct round *r)
         (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d", nodes.n_known,
                        r->seen->n_nodes,
                        r->spec.placement.strategy == SPEC_STRATEGY_MANUAL
-                           ? "spec.placement.stages names"
+                           ? "spec.placement.manual names"
                            : "spec.placement.minStages is",
                        spec_least_stages(&r->spec));
         say_insufficient(r, &nodes, why);

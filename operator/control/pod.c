@@ -186,7 +186,7 @@ static void write_mounts(struct jsonw *w, const struct container *c, const struc
     write_mount(w, "tmp", "/tmp", "", false);
     if (has_data_volume(c, spec))
         write_mount(w, "data", DATA_FOLDER,
-                    spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.path : "", true);
+                    spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.path : "", true);
     if (c->is_stage && spec->from.claim[0])
         write_mount(w, "model", "/model", spec->from.path, true);
     if (c->is_stage && spec->output.claim[0])
@@ -241,7 +241,7 @@ static void write_volumes(struct jsonw *w, const struct container *c, const char
     if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CONFIG_MAP)
         write_volume(w, "data", &config_map_source, spec->data.config_map);
     if (has_data_volume(c, spec) && spec->data.source == SPEC_SOURCE_CLAIM)
-        write_volume(w, "data", &claim_source, spec->data.claim);
+        write_volume(w, "data", &claim_source, spec->data.volume.claim);
     if (c->is_stage && spec->from.claim[0])
         write_volume(w, "model", &claim_source, spec->from.claim);
     if (c->is_stage && spec->output.claim[0])

@@ -290,11 +290,12 @@ static void more_memory(struct round *r, const struct verdict *v)
 
     percent = percent * 3 / 2 < MEMORY_PERCENT_MAX ? percent * 3 / 2 : MEMORY_PERCENT_MAX;
     s->memory_percent = percent;
-    (void)snprintf(text, sizeof text,
-                   "Stage %d on node %.100s was killed for using more than its %lld MiB. The next "
-                   "attempt gives every worker %d%% of the planned memory. If that does not help, "
-                   "lower spec.training.maxLength or batchSize, or raise spec.placement.maxStages.",
-                   v->stage, r->seen->plan.stages[v->stage].node, (long long)mib, percent);
+    (void)snprintf(
+        text, sizeof text,
+        "Stage %d on node %.100s was killed for using more than its %lld MiB. The next "
+        "attempt gives every worker %d%% of the planned memory. If that does not help, "
+        "lower spec.training.maxSequenceLength or batchSize, or raise spec.placement.maxStages.",
+        v->stage, r->seen->plan.stages[v->stage].node, (long long)mib, percent);
     count(r, "WorkerOutOfMemory", text);
 }
 

@@ -375,7 +375,7 @@ static enum err_code look_at_claims(struct apply *a, const struct observed *seen
                                     const struct spec *spec, struct store_job *job, struct err *err)
 {
     const struct wanted_claim wanted[] = {
-        {spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.claim : "",
+        {spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.claim : "",
          "spec.data.source.persistentVolumeClaim", true},
         {spec->from.claim, "spec.model.from.persistentVolumeClaim", false},
         {spec->output.claim, "spec.output.persistentVolumeClaim", false}};

@@ -18,7 +18,7 @@ metadata: {name: $name}
 spec:
   model: {preset: BertMini, vocabSize: 512, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: 60, batchSize: 64, microBatches: 8, maxLength: 64}
+  training: {steps: 60, batchSize: 64, microBatches: 8, maxSequenceLength: 64}
   placement: {strategy: $1, minStages: 3, maxStages: 3}
 E2
     kubectl wait --for=condition=Complete "sj/$name" --timeout=300s >&2

@@ -9,8 +9,8 @@ if [ "$(nproc)" -lt 2 ]; then
     echo "bench_pipe: one core, nothing to compare" >&2
     exit 77
 fi
-layers=4 turns=3 training='steps: 6, batchSize: 256, microBatches: 16, maxLength: 32'
-[ -z "${BENCH_SMOKE:-}" ] || { layers=1 turns=1 training='steps: 2, batchSize: 32, microBatches: 16, maxLength: 32'; }
+layers=4 turns=3 training='steps: 6, batchSize: 256, microBatches: 16, maxSequenceLength: 32'
+[ -z "${BENCH_SMOKE:-}" ] || { layers=1 turns=1 training='steps: 2, batchSize: 32, microBatches: 16, maxSequenceLength: 32'; }
 job=$(mktemp --suffix=.yaml)
 trap 'rm -f "$job"' EXIT
 cat >"$job" <<E2

@@ -18,10 +18,10 @@ cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
 job() { # job MODEL PLACEMENT STEPS
     local spec
     case $1 in
-    mnli) spec="  model: {preset: BertTiny, layers: 3, heads: 16, feedForwardSize: 64, vocabSize: 256, maxPositions: 64}
-  training: {steps: $3, batchSize: 128, microBatches: 8, maxLength: 64, dropout: \"0\"}" ;;
+    mnli) spec="  model: {preset: BertTiny, layers: 3, attentionHeads: 16, feedForwardSize: 64, vocabSize: 256, maxPositions: 64}
+  training: {steps: $3, batchSize: 128, microBatches: 8, maxSequenceLength: 64, dropout: \"0\"}" ;;
     finetune) spec="  model: {preset: BertBase}
-  training: {steps: $3, batchSize: 32, microBatches: 8, maxLength: 128}" ;;
+  training: {steps: $3, batchSize: 32, microBatches: 8, maxSequenceLength: 128}" ;;
     esac
     cat <<E2
 apiVersion: skyjob.dev/v1alpha1
@@ -45,7 +45,7 @@ row() { # row MODEL STEPS STRATEGY CPU...
     rm -f "$work/results"
     job "$model" "minStages: $#, maxStages: $#" "$steps" >"$work/job.yaml"
     skyjob "$strategy" "$@"
-    job "$model" "strategy: Manual, stages: $(jq -c '[.stages[] | {units, node}]' "$work/results")" "$steps" >"$work/job.yaml"
+    job "$model" "strategy: Manual, manual: {replicas: [{stages: $(jq -c '[.stages[] | {units, node}]' "$work/results")}]}" "$steps" >"$work/job.yaml"
     for _ in $(seq 2 "${TURNS:-3}"); do skyjob Manual "$@"; done
     jq -cs --arg name "predict.$model.$strategy.$(IFS=- && echo "$*")" --arg cpu "$cpu" '
         def apart: (max / min - 1) * 100 | round;

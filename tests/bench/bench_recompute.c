@@ -1,5 +1,5 @@
-/* A step of BERT-base with training.recompute against the same without, in turn on one core: time,
- * memory of a stage with four micro-batches in flight, and what the cost model says of it. */
+/* A step of BERT-base with activations recomputed against the same without, in turn on one core:
+ * time, memory of a stage with four micro-batches in flight, and what the cost model says of it. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@ static double first_stage_bytes(const struct plan *from, bool recompute)
     static struct plan plan;
 
     plan = *from;
-    plan.spec.training.recompute = recompute;
+    plan.spec.training.activations = recompute ? SPEC_ACTIVATIONS_RECOMPUTE : SPEC_ACTIVATIONS_KEEP;
     plan.spec.training.batch_size = IN_FLIGHT * 8;
     plan.spec.training.micro_batches = IN_FLIGHT;
     plan.n_stages = IN_FLIGHT;
@@ -29,7 +29,7 @@ static double predicted_bytes(const struct spec *from)
     struct spec spec = *from;
     double bytes = 0, scratch = 0;
 
-    spec.training.recompute = true;
+    spec.training.activations = SPEC_ACTIVATIONS_RECOMPUTE;
     spec.training.batch_size = IN_FLIGHT * 8;
     spec.training.micro_batches = IN_FLIGHT;
     for (int u = 0; u < 7; u++) {
@@ -47,7 +47,7 @@ static void start_with_recompute(struct step *s)
     struct err err;
 
     stage_deinit(&s->stage);
-    s->plan.spec.training.recompute = true;
+    s->plan.spec.training.activations = SPEC_ACTIVATIONS_RECOMPUTE;
     if (stage_init(&s->stage, &s->plan, 0, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench_recompute: %s\n", err.text);
         exit(1);

@@ -14,7 +14,7 @@ out=${OUT:-build/release}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cpu=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -1)
-model='preset: BertBase, hiddenSize: 384, heads: 6, vocabSize: 512, maxPositions: 64' batch=256
+model='preset: BertBase, hiddenSize: 384, attentionHeads: 6, vocabSize: 512, maxPositions: 64' batch=256
 if [ -n "${BENCH_SMOKE:-}" ]; then
     model='preset: BertTiny, layers: 4, vocabSize: 512, maxPositions: 64' batch=32 TURNS=1
     [ $# -gt 0 ] || set -- three
@@ -32,7 +32,7 @@ metadata: {name: uneven}
 spec:
   model: {$model}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: 3, batchSize: $batch, microBatches: 8, maxLength: 64}
+  training: {steps: 3, batchSize: $batch, microBatches: 8, maxSequenceLength: 64}
   placement: {$1}
 E3
 }
@@ -52,7 +52,7 @@ measure() {
 train() {
     local name=$1 workers=$2 plan=$3
     shift 3
-    job "strategy: Manual, stages: $(jq -c '[.stages[] | {units: .unitCount, node}]' "$plan")"
+    job "strategy: Manual, manual: {replicas: [{stages: $(jq -c '[.stages[] | {units: .unitCount, node}]' "$plan")}]}"
     skyjob run --workers "$workers" --data "$work/data" --json "$@" >"$work/result"
     jq -rs --arg name "$name" '"bench_uneven: \($name): a step \(.[0].stepMs | round) ms, planned \(.[1].predictedStepMs
         | round); stages \([.[0].stages, .[1].stages] | transpose | map("\(.[0].units) units on \(.[0].cpuMilli)m \(.[0].measuredMs

@@ -118,6 +118,10 @@ static void make_plan(struct plan *plan, const struct step_case *c)
         spec->model.head = MODEL_HEAD_MASKED_LM;
     spec->data.mask_probability = MASKED_SHARE;
     spec->training.optimizer = SPEC_OPTIMIZER_ADAMW;
+    spec->training.beta1 = 0.9;
+    spec->training.beta2 = 0.999;
+    spec->training.epsilon = 1e-8;
+    spec->training.weight_decay = 0.01;
     spec->training.batch_size = c->n_seqs;
     spec->training.micro_batches = c->micro_batches;
     spec->training.max_length = STEP_LENGTH;
@@ -180,7 +184,7 @@ void step_deinit(struct step *s)
 
 static void update(struct step *s)
 {
-    struct weights_step how = {.rate = LEARNING_RATE, .decay = 0.01, .updates = s->at};
+    struct weights_step how = {.spec = &s->plan.spec, .rate = LEARNING_RATE, .updates = s->at};
 
     how.scale = optimizer_scale(weights_square_sum(&s->stage.weights, 0), 1.0);
     weights_update(&s->stage.weights, &how);

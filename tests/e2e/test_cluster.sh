@@ -100,7 +100,7 @@ trap 'rm -rf "$data"' EXIT
 cp build/sample/mnli/vocab.txt build/sample/mnli/dev_matched.tsv "$data"
 head -n 3001 build/sample/mnli/train.tsv >"$data/train.tsv"
 missing_data() {
-    job waits 60 '{configMap: late}' && until_true 30 test_reason waits Placed DataNotFound || return
+    job waits 60 '{configMap: {name: late}}' && until_true 30 test_reason waits Placed DataNotFound || return
     k create configmap late --from-file="$data" && complete waits
 }
 test_reason() { [ "$(reason "$1" "$2")" = "$3" ]; }

@@ -36,9 +36,9 @@ apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: $1}
 spec:
-  model: {preset: BertTiny, layers: 8, hiddenSize: ${3:-128}, heads: 4, feedForwardSize: $((${3:-128} * 4)), vocabSize: 256, maxPositions: 64}
+  model: {preset: BertTiny, layers: 8, hiddenSize: ${3:-128}, attentionHeads: 4, feedForwardSize: $((${3:-128} * 4)), vocabSize: 256, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
-  training: {steps: ${4:-20}, batchSize: 64, microBatches: 8, maxLength: 64}
+  training: {steps: ${4:-20}, batchSize: 64, microBatches: 8, maxSequenceLength: 64}
   placement: {$2}
   worker: {image: "${5:-$worker}"}
 Y
@@ -163,7 +163,7 @@ four_probed() {
     for _ in 1 2 3 4; do
         end_jobs
         wait_for_calm
-        job four 'minStages: 4, probe: Always' && is_planned four || return
+        job four 'minStages: 4, probePolicy: Always' && is_planned four || return
         if as_shares; then break; fi
         speeds
     done
@@ -235,7 +235,7 @@ end_jobs
 # --- little memory ---
 tight() { # with all its memory, the largest node would get a stage of more than is left to it
     local left=200 memory
-    manifest tight 'probe: Never' 512 3 >"$work/tight.yaml"
+    manifest tight 'probePolicy: Never' 512 3 >"$work/tight.yaml"
     memory=$(mib "$(allocatable "$large" memory)")
     "${OUT:-build/release}/bin/kubectl-skyjob" plan -f "$work/tight.yaml" -o json >"$work/before" &&
         filler hoard "$large" 10m "$((memory - left))Mi" || return
@@ -266,7 +266,7 @@ slowed() {
     k delete pod hoard --wait && set_cpus "$large" 0.5 && slow_link "$half" 10mbit && take_cpu "$quarter" || return
     for _ in 1 2; do
         end_jobs
-        job slow 'maxStages: 4, probe: Always' && is_planned slow || return
+        job slow 'maxStages: 4, probePolicy: Always' && is_planned slow || return
         if both_ways && others_fast && crowded; then break; fi
         speeds
         links

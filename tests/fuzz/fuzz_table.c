@@ -16,13 +16,13 @@
 
 static const char *const specs[] = {
     "{\"data\": {\"task\": \"MNLI\", \"source\": {\"sample\": \"MNLI\"}}}",
-    "{\"data\": {\"task\": \"QQP\", \"source\": {\"configMap\": \"a\"}}}",
-    "{\"data\": {\"task\": \"CoLA\", \"source\": {\"configMap\": \"a\"}}}",
-    "{\"data\": {\"task\": \"STSB\", \"source\": {\"configMap\": \"a\"}}}",
-    "{\"data\": {\"task\": \"Classification\", \"source\": {\"configMap\": \"a\"},"
+    "{\"data\": {\"task\": \"QQP\", \"source\": {\"configMap\": {\"name\": \"a\"}}}}",
+    "{\"data\": {\"task\": \"CoLA\", \"source\": {\"configMap\": {\"name\": \"a\"}}}}",
+    "{\"data\": {\"task\": \"STSB\", \"source\": {\"configMap\": {\"name\": \"a\"}}}}",
+    "{\"data\": {\"task\": \"Classification\", \"source\": {\"configMap\": {\"name\": \"a\"}},"
     " \"columns\": {\"text\": \"t\", \"label\": \"l\"}, \"labels\": [\"0\", \"yes\"],"
     " \"files\": {\"train\": \"a.jsonl\", \"dev\": \"b.tsv\", \"test\": \"c.jsonl\"}}}",
-    "{\"data\": {\"task\": \"Regression\", \"source\": {\"configMap\": \"a\"},"
+    "{\"data\": {\"task\": \"Regression\", \"source\": {\"configMap\": {\"name\": \"a\"}},"
     " \"columns\": {\"text\": \"t\", \"pair\": \"p\", \"label\": \"l\"},"
     " \"files\": {\"train\": \"a.jsonl\", \"dev\": \"b.csv\", \"test\": \"c.jsonl\"}}}",
 };

@@ -52,8 +52,8 @@ metadata: {name: $1}
 spec:
 $(printf '%s\n' "${2:-}")
   model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
-  data: {source: {${source:-configMap: nli}}}
-  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxLength: 48, nonFinite: ${skip:-Fail},
+  data: {source: {${source:-configMap: {name: nli\}}}}
+  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},
     optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
@@ -81,30 +81,30 @@ bad_specs() {
     local d='data: {source: {sample: MNLI}}'
     refused spec.data '{}' &&
         refused spec.data.source "{data: {source: {}}}" &&
-        refused spec.data.source '{data: {source: {sample: MNLI, configMap: x}}}' &&
-        refused spec.data.source.configMap '{data: {source: {configMap: ../x}}}' &&
+        refused spec.data.source '{data: {source: {sample: MNLI, configMap: {name: x}}}}' &&
+        refused spec.data.source.configMap.name '{data: {source: {configMap: {name: ../x}}}}' &&
         refused spec.data.source.persistentVolumeClaim.path '{data: {source: {persistentVolumeClaim: {claimName: a, path: ../b}}}}' &&
         refused spec.training.batchSize "{$d, training: {batchSize: 30, microBatches: 8}}" &&
         refused spec.training.batchSize "{$d, training: {batchSize: 0}}" &&
         refused spec.training.microBatches "{$d, training: {microBatches: '8'}}" &&
-        refused spec.training.maxLength "{$d, training: {maxLength: 128}, model: {maxPositions: 64}}" &&
+        refused spec.training.maxSequenceLength "{$d, training: {maxSequenceLength: 128}, model: {maxPositions: 64}}" &&
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: 1e999}}}" &&
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"NaN\"}}}" &&
         refused spec.training.optimizer.learningRate "{$d, training: {optimizer: {learningRate: \"-1\"}}}" &&
         refused spec.training.optimizer.type "{$d, training: {optimizer: {type: Adam}}}" &&
-        refused spec.training.nonFinite "{$d, training: {nonFinite: Ignore}}" &&
-        refused spec.data.task '{data: {task: SQuAD, source: {configMap: x}}}' &&
-        refused spec.data.labels "{data: {task: Classification, columns: {text: a, label: b}, labels: [x, y, x], source: {configMap: x}}}" &&
+        refused spec.training.nonFinitePolicy "{$d, training: {nonFinitePolicy: Ignore}}" &&
+        refused spec.data.task '{data: {task: SQuAD, source: {configMap: {name: x}}}}' &&
+        refused spec.data.labels "{data: {task: Classification, columns: {text: a, label: b}, labels: [x, y, x], source: {configMap: {name: x}}}}" &&
         refused spec.model.from.persistentVolumeClaim.claimName "{$d, model: {from: {persistentVolumeClaim: {}}}}" &&
         refused spec.model.from.persistentVolumeClaim.path "{$d, model: {from: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
         refused spec.training.dropout "{$d, training: {dropout: \"1\"}}" &&
-        refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, heads: 12}}" &&
+        refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, attentionHeads: 12}}" &&
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
         refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
-        refused spec.placement.strategy "{$d, placement: {stages: [{layers: 4}]}}" &&
-        refused spec.placement.stages "{$d, placement: {strategy: Manual, stages: [{layers: 1, units: 2}]}}" &&
+        refused spec.placement.strategy "{$d, placement: {manual: {replicas: [{stages: [{layers: 4}]}]}}}" &&
+        refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 1, units: 2}]}]}}}" &&
         refused spec.nonsense "{$d, nonsense: 1}" &&
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st
@@ -248,11 +248,11 @@ wrong_configuration() { # the data's vocabulary is larger than the model's
         field small '{.status.message}' | grep -qi vocab
 }
 late_data() {
-    source='configMap: later' job late && until_true 10 is late Placed 'False DataNotFound' && has_event 'DataNotFound: .*later' || return
+    source='configMap: {name: later}' job late && until_true 10 is late Placed 'False DataNotFound' && has_event 'DataNotFound: .*later' || return
     kubectl create configmap later --from-file="$dir/data" && completes late && kubectl delete configmap later
 }
 half_data() {
-    kubectl create configmap half --from-file=train.tsv="$dir/data/train.tsv" && source='configMap: half' job half &&
+    kubectl create configmap half --from-file=train.tsv="$dir/data/train.tsv" && source='configMap: {name: half}' job half &&
         until_true 10 is half Placed 'False DataNotFound' && field half '{.status.message}' | grep 'no key "vocab.txt"' &&
         kubectl delete configmap half
 }
@@ -432,19 +432,19 @@ measures_claims() { # a probe reads a volume that any node can mount, and leaves
         ! probe_volumes alone | grep single && field alone "$reason" | grep 'Lengths are a guess: sequences are taken to have 39 tokens'
 }
 measures_always() {
-    marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probe: Always\}}" && completes always &&
+    marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probePolicy: Always\}}" && completes always &&
         [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.reason}' | grep 'at 999 GFLOP/s' || return
     job declared "$stages3" && completes declared && [ "$(probes_of declared)" = 0 ] &&
         field declared '{.status.placement.reason}' | grep '999 GFLOP/s' && marks label n1 n2 n3 skyjob.dev/gflops-
 }
 yields() { # while probes run, any other pod may have their place
-    job yields "${stages3/\}/, probe: Always\}}" && until_true 20 probes_yield && completes yields
+    job yields "${stages3/\}/, probePolicy: Always\}}" && until_true 20 probes_yield && completes yields
 }
 probes_yield() {
     [ "$(kubectl get pods -l skyjob.dev/job=yields,skyjob.dev/role=probe -o jsonpath='{.items[0].spec.priority} {.items[0].spec.preemptionPolicy}')" = '-1000000000 Never' ]
 }
 measures_never() {
-    marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probe: Never\}}" && completes never &&
+    marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probePolicy: Never\}}" && completes never &&
         [ "$(probes_of never)" = 0 ] && field never '{.status.placement.reason}' | grep '^3 of 3 nodes were never measured'
 }
 bad_marks() { # figures that make no sense are not used, and told of with node and text
@@ -508,10 +508,10 @@ fake_probes() { # while nobody measures, and in the place of one that is due
     local status role='skyjob.dev/role: probe'
     status=$(ended Succeeded 0 '{\"gflops\":99999,\"unitMs\":0.1,\"threads\":1}')
     marks annotate n1 skyjob.dev/probe- && marks label n1 skyjob.dev/measured-gflops-
-    job waits '  placement: {minStages: 9, maxStages: 9, probe: Never}' && until_true 20 is waits Placed 'False InsufficientNodes' &&
+    job waits '  placement: {minStages: 9, maxStages: 9, probePolicy: Never}' && until_true 20 is waits Placed 'False InsufficientNodes' &&
         fake waits "$(probe_name waits n1)" "$role" "$status" && sleep 2 && [ -z "$(measured n1)" ] || return
     kubectl delete sj waits >/dev/null && until_true 20 no_pods && kill_operator KILL
-    job measures "${stages3/\}/, probe: Always\}}" && fake measures "$(probe_name measures n1)" "$role" "$status" && start_operator &&
+    job measures "${stages3/\}/, probePolicy: Always\}}" && fake measures "$(probe_name measures n1)" "$role" "$status" && start_operator &&
         completes measures && has_event "NameTaken: Pod $(probe_name measures n1) is not the probe" || return
     measured n1
     [[ $(measured n1) =~ ^[0-9.]+$ ]] && [[ $(measured n1) != 99999* ]]

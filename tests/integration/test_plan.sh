@@ -29,8 +29,8 @@ plan() { # plan CODE WORDS ARGUMENT...
     [ "$rc" -eq "$code" ] && grep -q -- "$words" <<<"$out"
 }
 job job.yaml
-job manual.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: slow}]}'
-job stranger.yaml '  placement: {strategy: Manual, stages: [{layers: 6, node: fast}, {layers: 6, node: x}]}'
+job manual.yaml '  placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 6, node: fast}, {layers: 6, node: slow}]}]}}'
+job stranger.yaml '  placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 6, node: fast}, {layers: 6, node: x}]}]}}'
 job two.yaml '  training: {microBatches: 2}'
 nodes nodes.yaml 4Gi
 nodes small.yaml 600Mi

@@ -21,7 +21,7 @@ spec:
     steps: 30
     batchSize: 32
     microBatches: 8
-    maxLength: 64
+    maxSequenceLength: 64
     optimizer: {learningRate: "1e-3"}
 E2
 run() { # run NAME WORKERS [ARGUMENT...]

@@ -37,8 +37,8 @@ kind: SkyJob
 metadata: {name: short}
 spec:
   model: {preset: BertTiny, hiddenSize: 64, vocabSize: 300, maxPositions: 64}
-  data: {source: {configMap: x}, $3}
-  training: {steps: 6, batchSize: 16, microBatches: 4, maxLength: 48, ${4:-"optimizer: {learningRate: \"1e-3\"}"}}
+  data: {source: {configMap: {name: x}}, $3}
+  training: {steps: 6, batchSize: 16, microBatches: 4, maxSequenceLength: 48, ${4:-"optimizer: {learningRate: \"1e-3\"}"}}
 Y
     echo "$2" >"$work/$1.folder"
 }
@@ -159,7 +159,7 @@ ends() { # ends CODE WORDS JOB
 }
 ends_finite() { ! grep -Eqi 'nan|inf' <(judged skips-out); }
 check 'a loss that is not finite ends the run with a remedy' ends 2 'lower spec.training.optimizer.learningRate' wild
-sed 's/{steps/{nonFinite: Skip, steps/' "$work/wild.yaml" >"$work/skips.yaml"
+sed 's/{steps/{nonFinitePolicy: Skip, steps/' "$work/wild.yaml" >"$work/skips.yaml"
 cp "$work/wild.folder" "$work/skips.folder"
 check 'or is left out and counted' ends 0 'skipped' skips
 check 'and what is learnt stays finite' ends_finite
@@ -190,7 +190,7 @@ long_line() { sed 2q; head -c 10000000 /dev/zero | tr '\0' a; echo; }
 check 'a line of 10 MB is refused' broken 'line 3' train.tsv long_line
 check 'an empty file is refused' broken 'train.tsv' train.tsv true
 check 'a vocabulary without [SEP] is refused' broken 'vocab.txt.*SEP' vocab.txt sed '/\[SEP\]/d'
-sed 's/hiddenSize: 64/hiddenSize: 60, heads: 7/' "$work/classes.yaml" >"$work/heads.yaml"
+sed 's/hiddenSize: 64/hiddenSize: 60, attentionHeads: 7/' "$work/classes.yaml" >"$work/heads.yaml"
 cp "$work/classes.folder" "$work/heads.folder"
 check 'heads that do not divide the hidden size are refused' ends 2 'hiddenSize: 60 is not a multiple' heads
 

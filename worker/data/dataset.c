@@ -86,7 +86,7 @@ enum err_code dataset_load(const struct dataset_params *p, const char *folder,
     enum err_code rc;
 
     if (p->max_length < SEQUENCE_LENGTH_MIN || p->max_length > SEQUENCE_LENGTH_MAX)
-        return err_set(err, ERR_INVALID, "spec.training.maxLength: %d is not in %d..%d",
+        return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d",
                        p->max_length, SEQUENCE_LENGTH_MIN, SEQUENCE_LENGTH_MAX);
     rc = folder_path(folder, split->file, path, err);
     if (rc != ERR_OK)

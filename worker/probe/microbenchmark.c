@@ -27,7 +27,7 @@ static void make_plan(const struct microbenchmark_params *params, struct plan *p
 
     plan->spec = *spec;
     plan->spec.model.layers = params->layers;
-    plan->spec.training.recompute = false;
+    plan->spec.training.activations = SPEC_ACTIVATIONS_KEEP;
     plan->spec.training.micro_batches = MICROBENCHMARK_MICRO_MAX;
     plan->spec.training.batch_size = params->n_seqs * MICROBENCHMARK_MICRO_MAX;
     if (spec->model.vocab > MICROBENCHMARK_WORDS_MAX)
@@ -165,12 +165,10 @@ enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
 void microbenchmark_update(struct microbenchmark *p)
 {
     const struct spec *spec = &p->plan.spec;
-    struct weights_step how = {.rate = 1e-6,
+    struct weights_step how = {.spec = spec,
+                               .rate = 1e-6,
                                .scale = optimizer_scale(weights_square_sum(&p->stage.weights, 0),
-                                                        spec->training.max_grad_norm),
-                               .decay = spec->training.weight_decay,
-                               .momentum = spec->training.momentum,
-                               .optimizer = spec->training.optimizer};
+                                                        spec->training.max_grad_norm)};
 
     weights_update(&p->stage.weights, &how);
 }

@@ -3,7 +3,7 @@
  * The first stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward
  * ...), at the job's shapes, with sequences as long as the job's. As under 1F1B a micro-batch comes
  * back only after the next one has gone forward, so it is met in the caches as in training.
- * Without training.recompute, whose arithmetic the cost model adds.
+ * Without recomputing activations, whose arithmetic the cost model adds.
  * Layer: probe (may use train nn data api base). Threads: one caller.
  */
 #ifndef PROBE_MICROBENCHMARK_H

@@ -12,7 +12,8 @@
 
 struct sequences {
     int n;
-    int tokens[SEQUENCES_MAX]; /* [n] each cut to maxLength, in the order they were read in */
+    int tokens[SEQUENCES_MAX]; /* [n] each cut to maxSequenceLength, in the order they were read in
+                                */
     bool are_read;             /* of the job's own data */
     double make_ms;            /* of CPU time, to make one of them; 0: not measured */
 };

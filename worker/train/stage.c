@@ -13,7 +13,7 @@ struct stage_slot {
     int64_t step;
     float *input;  /* of the first unit, unless that is the embeddings */
     float **outs;  /* [n_units]: what each unit gave to the next */
-    float **saved; /* [n_units]; with training.recompute most are the stage's one */
+    float **saved; /* [n_units]; with activations recomputed most are the stage's one */
     float *dlogits;
     int32_t *starts, *labels, *ids, *types, *rows, *target_ids;
     float *scores;
@@ -86,7 +86,7 @@ size_t stage_edge_floats(const struct plan *plan)
 /* The LM head's forward has added to gradients already, so it can run only once. */
 static bool is_run_again(const struct spec *spec, enum unit_kind kind)
 {
-    return spec->training.recompute && kind != UNIT_LM_HEAD;
+    return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
 }
 
 static void layout_slot(struct stage *s, struct stage_slot *slot, const struct unit_room *room,

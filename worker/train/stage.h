@@ -3,9 +3,9 @@
  *
  * Knows nothing of neighbours or steps. A micro-batch in flight lives in a numbered slot from its
  * forward to its backward; there are as many as the schedule needs (schedule_in_flight()). All
- * memory is taken by stage_init(); forward and backward allocate nothing. With training.recompute
- * a slot holds only what each unit gave to the next, and backward runs a unit's forward again for
- * the rest: dropout counts and does not draw, so the bits are the same.
+ * memory is taken by stage_init(); forward and backward allocate nothing. With activations
+ * recomputed a slot holds only what each unit gave to the next, and backward runs a unit's forward
+ * again for the rest: dropout counts and does not draw, so the bits are the same.
  *
  * Between stages travel [T,C] activations, [B,C] behind the pooler; gradients have the shape of
  * the activation they belong to.
@@ -33,8 +33,9 @@ struct stage {
     int n_slots;
     struct stage_slot *slots;
     float *scratch;
-    float *saved; /* with training.recompute: of whichever unit computes, for all micro-batches */
-    float *out;   /* of the last unit */
+    float
+        *saved; /* with activations recomputed: of whichever unit computes, for all micro-batches */
+    float *out; /* of the last unit */
     float *grads[2];                    /* gradients between units, in turn */
     struct stopwatch kinds[UNIT_KINDS]; /* of all units of a kind; to be zeroed by who reads it */
     struct lm_scores scores; /* the last stage's: [sequences, or masked tokens of a micro-batch] */

@@ -134,11 +134,12 @@ static void end_of_last_stage(const struct train *t, const struct message_sum *s
 static enum err_code skip(struct train *t, int64_t step, struct err *err)
 {
     if (t->plan->spec.training.non_finite == SPEC_NON_FINITE_FAIL)
-        return err_set(err, ERR_INVALID,
-                       "step %lld: the loss or a gradient is not finite; lower "
-                       "spec.training.optimizer.learningRate, or set spec.training.nonFinite to "
-                       "Skip to leave such steps out",
-                       (long long)step + 1);
+        return err_set(
+            err, ERR_INVALID,
+            "step %lld: the loss or a gradient is not finite; lower "
+            "spec.training.optimizer.learningRate, or set spec.training.nonFinitePolicy to "
+            "Skip to leave such steps out",
+            (long long)step + 1);
     weights_skip(&t->stage->weights);
     t->progress.skipped_steps++;
     if (t->stage->is_first)
@@ -153,11 +154,9 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
     const struct spec *spec = &t->plan->spec;
     double loss = message_loss_mean(&end->loss);
     struct weights_step how = {
+        .spec = spec,
         .rate = optimizer_rate(spec, step, t->facts.total_steps),
         .scale = optimizer_scale(end->square_sum, spec->training.max_grad_norm),
-        .decay = spec->training.weight_decay,
-        .momentum = spec->training.momentum,
-        .optimizer = spec->training.optimizer,
         .updates = t->updates,
     };
 

@@ -8,9 +8,6 @@
 #include "nn/squares.h"
 
 #define INIT_STD 0.02f /* initializer_range of BERT */
-#define BETA1    0.9
-#define BETA2    0.999
-#define ADAM_EPS 1e-8
 
 void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
                     struct arena *arena)
@@ -67,13 +64,17 @@ double weights_square_sum(const struct weights *w, double square_sum)
 static void update_tensor(const struct weights_step *step, const struct weights_unit *u,
                           const struct model_tensor *t)
 {
-    double decay = t->is_matrix ? step->decay : 0;
-    struct sgd sgd = {
-        .lr = step->rate, .momentum = step->momentum, .decay = decay, .grad_scale = step->scale};
+    const struct spec *spec = step->spec;
+    /* Biases and LayerNorm have no decay. */
+    double decay = t->is_matrix ? spec->training.weight_decay : 0;
+    struct sgd sgd = {.lr = step->rate,
+                      .momentum = spec->training.momentum,
+                      .decay = decay,
+                      .grad_scale = step->scale};
     struct adamw adamw = {.lr = step->rate,
-                          .beta1 = BETA1,
-                          .beta2 = BETA2,
-                          .eps = ADAM_EPS,
+                          .beta1 = spec->training.beta1,
+                          .beta2 = spec->training.beta2,
+                          .eps = spec->training.epsilon,
                           .decay = decay,
                           .grad_scale = step->scale,
                           .step = (long)step->updates + 1};
@@ -81,7 +82,7 @@ static void update_tensor(const struct weights_step *step, const struct weights_
     float *grads = u->grads + t->offset;
     float *moment = u->moment + t->offset;
 
-    if (step->optimizer == SPEC_OPTIMIZER_SGD)
+    if (spec->training.optimizer == SPEC_OPTIMIZER_SGD)
         sgd_step(&sgd, params, grads, moment, t->count);
     else
         adamw_step(&adamw, params, grads, moment, u->variance + t->offset, t->count);

@@ -26,12 +26,10 @@ struct weights {
 };
 
 struct weights_step {
-    double rate;     /* learning rate */
-    double scale;    /* of the gradients */
-    double decay;    /* of matrices; biases and LayerNorm have none */
-    double momentum; /* of SGD */
-    enum spec_optimizer optimizer;
-    int64_t updates; /* of these weights before this one */
+    const struct spec *spec; /* borrowed: the optimizer and its constants */
+    double rate;             /* learning rate of this step */
+    double scale;            /* of the gradients */
+    int64_t updates;         /* of these weights before this one */
 };
 
 /* Take the areas of `n_units` units from `arena`; call it on a counting arena first. */

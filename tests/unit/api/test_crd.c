@@ -64,7 +64,7 @@ static void assert_same_bounds(const struct json *v, const struct spec_field *f)
     }
 }
 
-/* A decimal's upper bound is a CEL rule; the pattern has no sign, so none is below 0. */
+/* A decimal's bounds are a CEL rule; the pattern has no sign, so none is below 0. */
 static void assert_same_decimal(const struct json *v, const struct spec_field *f)
 {
     const struct json *rule = json_first(json_get(v, "x-kubernetes-validations"));
@@ -75,7 +75,8 @@ static void assert_same_decimal(const struct json *v, const struct spec_field *f
     assert_int_equal(json_i64(json_get(v, "maxLength"), -1), 24);
     assert_non_null(bound);
     assert_true(strtod(bound + strlen("double(self) <= "), NULL) == f->max);
-    assert_true(f->min == 0);
+    bound = strstr(text, "double(self) >= ");
+    assert_true((bound ? strtod(bound + strlen("double(self) >= "), NULL) : 0) == f->min);
 }
 
 static void assert_same_default(const struct json *v, const struct spec_field *f)
@@ -100,25 +101,30 @@ static void assert_same_default(const struct json *v, const struct spec_field *f
 static void assert_same_list(const struct json *v, const struct spec_field *f)
 {
     assert_string_equal(json_string(json_get(v, "type"), ""), "array");
-    assert_string_equal(json_string(json_get(v, "x-kubernetes-list-type"), ""), "set");
+    assert_string_equal(json_string(json_get(v, "x-kubernetes-list-type"), ""), "atomic");
     assert_int_equal(json_i64(json_get(v, "minItems"), -1), (int64_t)f->min);
     assert_int_equal(json_i64(json_get(v, "maxItems"), -1), (int64_t)f->max);
     assert_int_equal(json_i64(json_path(v, "items.minLength"), -1), 1);
     assert_int_equal(json_i64(json_path(v, "items.maxLength"), -1), TASK_LABEL_BYTES - 1);
 }
 
-/* One entry of spec.placement.stages. */
+/* The list of replicas, and in each the list of stages. */
 static void assert_same_stages(const struct json *v, const struct spec_field *f)
 {
     static const struct {
         const char *name;
         int max;
     } counts[] = {{"layers", MODEL_LAYERS_MAX}, {"units", MODEL_UNITS_MAX}};
-    const struct json *items = json_path(v, "items.properties");
+    const struct json *stages = json_path(v, "items.properties.stages");
+    const struct json *items = json_path(stages, "items.properties");
 
     assert_string_equal(json_string(json_get(v, "type"), ""), "array");
     assert_int_equal(json_i64(json_get(v, "minItems"), -1), (int64_t)f->min);
     assert_int_equal(json_i64(json_get(v, "maxItems"), -1), (int64_t)f->max);
+    assert_int_equal(json_count(json_path(v, "items.properties")), 1);
+    assert_string_equal(json_string(json_get(stages, "type"), ""), "array");
+    assert_int_equal(json_i64(json_get(stages, "minItems"), -1), 1);
+    assert_int_equal(json_i64(json_get(stages, "maxItems"), -1), SPEC_STAGES_MAX);
     assert_int_equal(json_count(items), 3);
     assert_int_equal(json_i64(json_path(items, "node.minLength"), -1), 1);
     assert_int_equal(json_i64(json_path(items, "node.maxLength"), -1), SPEC_NAME_BYTES - 1);
@@ -146,9 +152,7 @@ static void check_field(void **state)
         assert_same_stages(v, f);
         return;
     }
-    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer             ? "integer"
-                                                              : f->kind == SPEC_BOOL ? "boolean"
-                                                                                     : "string");
+    assert_string_equal(json_string(json_get(v, "type"), ""), is_integer ? "integer" : "string");
     assert_same_bounds(v, f);
     assert_same_default(v, f);
     if (f->words)
@@ -214,6 +218,33 @@ static void crd_defaults_reach_through_every_object_above_them(void **state)
     }
 }
 
+/* Everything but what people read. */
+static void assert_same_shape(const struct json *a, const struct json *b)
+{
+    assert_int_equal(json_kind_of(a), json_kind_of(b));
+    if (json_kind_of(a) == JSON_OBJECT || json_kind_of(a) == JSON_ARRAY) {
+        assert_int_equal(json_count(a), json_count(b));
+        for (a = json_first(a), b = json_first(b); a; a = json_next(a), b = json_next(b)) {
+            assert_string_equal(json_key(a), json_key(b));
+            if (strcmp(json_key(a), "description") != 0 && strcmp(json_key(a), "message") != 0)
+                assert_same_shape(a, b);
+        }
+        return;
+    }
+    assert_string_equal(json_string(a, ""), json_string(b, ""));
+    assert_true(json_i64(a, 0) == json_i64(b, 0));
+}
+
+static void crd_has_one_type_of_volume(void **state)
+{
+    const struct json *data = schema_of("data.source.persistentVolumeClaim");
+
+    (void)state;
+    assert_non_null(data);
+    assert_same_shape(schema_of("model.from.persistentVolumeClaim"), data);
+    assert_same_shape(schema_of("output.persistentVolumeClaim"), data);
+}
+
 static void crd_defaults_make_a_spec_that_the_parser_accepts(void **state)
 {
     static const char text[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}";
@@ -248,29 +279,32 @@ static int load_crd(void)
 int main(void)
 {
     static char names[FIELDS_MAX][96];
-    struct CMUnitTest tests[FIELDS_MAX + 4] = {
+    enum { N_FIXED = 5 };
+    struct CMUnitTest tests[FIELDS_MAX + N_FIXED] = {
         cmocka_unit_test(crd_has_no_field_that_the_programs_do_not_read),
         cmocka_unit_test(crd_describes_every_field_of_the_status),
         cmocka_unit_test(crd_defaults_reach_through_every_object_above_them),
         cmocka_unit_test(crd_defaults_make_a_spec_that_the_parser_accepts),
+        cmocka_unit_test(crd_has_one_type_of_volume),
     };
-    size_t n = 4;
+    size_t n = N_FIXED;
     int rc;
 
     if (load_crd() != 0)
         return 1;
-    for (const struct spec_field *f = spec_fields(); f->path && n < FIELDS_MAX; f++, n++) {
+    for (const struct spec_field *f = spec_fields(); f->path && n < FIELDS_MAX + N_FIXED;
+         f++, n++) {
         struct spec_field *row = malloc(sizeof *row);
 
         if (!row)
             return 1;
         *row = *f;
-        (void)snprintf(names[n], sizeof names[n], "crd_and_parser_agree_on_%s", f->path);
-        tests[n] =
-            (struct CMUnitTest){.name = names[n], .test_func = check_field, .initial_state = row};
+        (void)snprintf(names[n - N_FIXED], sizeof names[0], "crd_and_parser_agree_on_%s", f->path);
+        tests[n] = (struct CMUnitTest){
+            .name = names[n - N_FIXED], .test_func = check_field, .initial_state = row};
     }
     rc = _cmocka_run_group_tests("crd", tests, n, NULL, NULL);
-    for (size_t i = 4; i < n; i++)
+    for (size_t i = N_FIXED; i < n; i++)
         free(tests[i].initial_state);
     json_free(crd);
     return rc;

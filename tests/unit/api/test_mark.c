@@ -352,12 +352,12 @@ static void mark_work_tells_apart_what_is_measured(void **state)
 {
     static const char *const specs[] = {
         "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}",
-        "{\"data\":{\"source\":{\"configMap\":\"a\"}}}",
-        "{\"data\":{\"source\":{\"configMap\":\"b\"}}}",
+        "{\"data\":{\"source\":{\"configMap\":{\"name\": \"a\"}}}}",
+        "{\"data\":{\"source\":{\"configMap\":{\"name\": \"b\"}}}}",
         "{\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"a\"}}}}",
-        "{\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":\"a\"}}}",
-        "{\"data\":{\"source\":{\"configMap\":\"a\"},\"files\":{\"train\":\"t.tsv\"}}}",
-        "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"maxLength\":64}}",
+        "{\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":{\"name\": \"a\"}}}}",
+        "{\"data\":{\"source\":{\"configMap\":{\"name\": \"a\"}},\"files\":{\"train\":\"t.tsv\"}}}",
+        "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"maxSequenceLength\":64}}",
         "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"precision\":\"Auto\"}}",
         "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"model\":{\"preset\":\"BertTiny\"}}",
     };

@@ -178,8 +178,8 @@ static void model_check_refuses_sizes_that_do_not_fit_together(void **state)
     bad = good;
     bad.hidden = 129;
     assert_int_equal(model_check(&bad, &err), ERR_INVALID);
-    assert_string_equal(err.text,
-                        "spec.model.hiddenSize: 129 is not a multiple of spec.model.heads, 2");
+    assert_string_equal(
+        err.text, "spec.model.hiddenSize: 129 is not a multiple of spec.model.attentionHeads, 2");
     bad = good;
     bad.heads = 0;
     assert_int_equal(model_check(&bad, NULL), ERR_INVALID);

@@ -14,7 +14,8 @@
 #include "api/stages.h"
 
 #define WITH(rest)   "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
-#define STAGES(list) WITH("\"placement\": {\"strategy\": \"Manual\", \"stages\": " list "}")
+#define MANUAL(list) WITH("\"placement\": {\"strategy\": \"Manual\", \"manual\": " list "}")
+#define STAGES(list) MANUAL("{\"replicas\": [{\"stages\": " list "}]}")
 #define SMALLEST     "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
 
 static enum err_code parse(const char *text, struct spec *out, struct err *err)
@@ -72,7 +73,7 @@ static bool takes(const struct spec_field *f, const char *value)
         return true;
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
            strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
-           strstr(err.text, "knows its columns");
+           strstr(err.text, "knows its columns") || strstr(err.text, ": belongs to ");
 }
 
 static bool takes_number(const struct spec_field *f, double d)
@@ -161,8 +162,6 @@ static void check_field(void **state)
         check_text(f);
     else if (f->kind == SPEC_LIST)
         check_list(f);
-    else if (f->kind == SPEC_BOOL)
-        assert_true(takes(f, "false") && !takes(f, "\"true\"") && !takes(f, "1"));
     else if (f->words)
         check_words(f);
     else if (f->kind != SPEC_STAGES) /* whose rules are all rows of `refused` */
@@ -170,7 +169,7 @@ static void check_field(void **state)
     assert_true(takes(f, "null")); /* as if it were not there */
     assert_false(takes(f, "[]"));
     assert_false(takes(f, "{}"));
-    assert_int_equal(takes(f, "true"), f->kind == SPEC_BOOL);
+    assert_false(takes(f, "true"));
 }
 
 /* --- defaults and rules that span fields --- */
@@ -203,9 +202,12 @@ static void spec_fills_in_every_default(void **state)
     assert_true(s.data.mask_probability == 0.15);
     assert_int_equal(s.training.non_finite, SPEC_NON_FINITE_FAIL);
     assert_int_equal(s.training.precision, SPEC_PRECISION_FP32);
-    assert_false(s.training.recompute);
+    assert_int_equal(s.training.activations, SPEC_ACTIVATIONS_KEEP);
     assert_int_equal(s.training.optimizer, SPEC_OPTIMIZER_ADAMW);
     assert_true(s.training.momentum == 0.9);
+    assert_true(s.training.beta1 == 0.9);
+    assert_true(s.training.beta2 == 0.999);
+    assert_true(s.training.epsilon == 1e-8);
     assert_true(s.training.learning_rate == 2e-5);
     assert_true(s.training.weight_decay == 0.01);
     assert_int_equal(s.placement.strategy, SPEC_STRATEGY_OPTIMAL);
@@ -227,6 +229,22 @@ static void spec_with_zero_steps_only_evaluates(void **state)
         ERR_OK);
     assert_true(s.training.evaluates_only);
     assert_null(spec_train_file(&s));
+}
+
+static void spec_reads_the_constants_of_its_optimizer(void **state)
+{
+    static const char adamw[] =
+        WITH("\"training\": {\"optimizer\": {\"beta1\": \"0.8\", \"beta2\": \"0.95\", "
+             "\"epsilon\": \"1e-6\"}}");
+    static const char sgd[] =
+        WITH("\"training\": {\"optimizer\": {\"type\": \"SGD\", \"momentum\": \"0.5\"}}");
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse(adamw, &s, NULL), ERR_OK);
+    assert_true(s.training.beta1 == 0.8 && s.training.beta2 == 0.95 && s.training.epsilon == 1e-6);
+    assert_int_equal(parse(sgd, &s, NULL), ERR_OK);
+    assert_true(s.training.momentum == 0.5);
 }
 
 static void spec_stages_count_layers_or_units(void **state)
@@ -280,7 +298,7 @@ static void spec_own_sizes_override_the_preset(void **state)
 static void spec_task_decides_about_the_head(void **state)
 {
     static const char claim[] =
-        "{\"data\": {\"task\": \"%s\", \"source\": {\"configMap\": \"a\"}%s}}";
+        "{\"data\": {\"task\": \"%s\", \"source\": {\"configMap\": {\"name\": \"a\"}}%s}}";
     static const char own[] = ", \"columns\": {\"text\": \"a\", \"label\": \"b\"}";
     static const char labels[] = ", \"columns\": {\"text\": \"a\", \"label\": \"b\"}, "
                                  "\"labels\": [\"x\", \"y\", \"z\", \"w\"]";
@@ -355,45 +373,77 @@ static struct refused refused[] = {
           "\"path\": \"..\"}}}"),
      "spec.model.from.persistentVolumeClaim.path: must be a relative path"},
     {"spec_manual_needs_stages", WITH("\"placement\": {\"strategy\": \"Manual\"}"),
-     "spec.placement.strategy: Manual needs spec.placement.stages"},
-    {"spec_stages_need_manual", WITH("\"placement\": {\"stages\": [{\"layers\": 4}]}"),
-     "spec.placement.stages: is read with strategy Manual only"},
+     "spec.placement.strategy: Manual needs spec.placement.manual"},
+    {"spec_stages_need_manual",
+     WITH("\"placement\": {\"manual\": {\"replicas\": [{\"stages\": [{\"layers\": 4}]}]}}"),
+     "spec.placement.manual: is read with strategy Manual only"},
+    {"spec_replicas_are_a_list", MANUAL("{\"replicas\": {}}"),
+     "spec.placement.manual.replicas: must be a list of objects, found an object"},
+    {"spec_has_one_replica_for_now",
+     MANUAL("{\"replicas\": [{\"stages\": [{\"layers\": 4}]}, {\"stages\": [{\"layers\": 4}]}]}"),
+     "spec.placement.manual.replicas: must have 1 entry, found 2; more than one replica is not "
+     "supported yet"},
+    {"spec_replicas_are_objects", MANUAL("{\"replicas\": [4]}"),
+     "spec.placement.manual.replicas[0]: must be an object, found a number"},
+    {"spec_replicas_have_no_other_fields", MANUAL("{\"replicas\": [{\"nodes\": []}]}"),
+     "spec.placement.manual.replicas[0].nodes: there is no such field"},
+    {"spec_replicas_have_stages", MANUAL("{\"replicas\": [{}]}"),
+     "spec.placement.manual.replicas[0].stages: must be a list of objects, found nothing"},
     {"spec_stages_are_a_list", STAGES("{\"layers\": 4}"),
-     "spec.placement.stages: must be a list of objects, found an object"},
-    {"spec_stages_are_not_empty", STAGES("[]"), "spec.placement.stages: must have 1..64 entries"},
+     "spec.placement.manual.replicas[0].stages: must be a list of objects, found an object"},
+    {"spec_stages_are_not_empty", STAGES("[]"),
+     "spec.placement.manual.replicas[0].stages: must have 1..64 entries"},
     {"spec_stages_are_objects", STAGES("[4]"),
-     "spec.placement.stages[0]: must be an object, found a number"},
+     "spec.placement.manual.replicas[0].stages[0]: must be an object, found a number"},
     {"spec_stages_have_no_other_fields", STAGES("[{\"layer\": 4}]"),
-     "spec.placement.stages[0].layer: there is no such field"},
+     "spec.placement.manual.replicas[0].stages[0].layer: there is no such field"},
     {"spec_stages_nodes_are_names", STAGES("[{\"layers\": 4, \"node\": 7}]"),
-     "spec.placement.stages[0].node: must be a string of 1..253 bytes"},
+     "spec.placement.manual.replicas[0].stages[0].node: must be a string of 1..253 bytes"},
     {"spec_stages_count_whole_layers", STAGES("[{\"layers\": 2}, {\"layers\": 1.5}]"),
-     "spec.placement.stages[1].layers: must be a whole number in 1..512"},
+     "spec.placement.manual.replicas[0].stages[1].layers: must be a whole number in 1..512"},
     {"spec_stages_count_from_one", STAGES("[{\"units\": 0}]"),
-     "spec.placement.stages[0].units: must be a whole number in 1..1027"},
+     "spec.placement.manual.replicas[0].stages[0].units: must be a whole number in 1..1027"},
     {"spec_stages_say_how_many", STAGES("[{\"node\": \"a\"}]"),
-     "spec.placement.stages[0]: must have either layers or units"},
+     "spec.placement.manual.replicas[0].stages[0]: must have either layers or units"},
     {"spec_stages_say_it_once", STAGES("[{\"units\": 1, \"layers\": 1}]"),
-     "spec.placement.stages[0]: must have either layers or units"},
+     "spec.placement.manual.replicas[0].stages[0]: must have either layers or units"},
     {"spec_stages_count_all_alike", STAGES("[{\"units\": 1}, {\"layers\": 1}]"),
-     "spec.placement.stages[1]: counts layers, the entries before it units"},
+     "spec.placement.manual.replicas[0].stages[1]: counts layers, the entries before it units"},
     {"spec_stages_layers_add_up", STAGES("[{\"layers\": 2}, {\"layers\": 1}]"),
-     "spec.placement.stages: their layers add up to 3, the model has 4"},
+     "spec.placement.manual.replicas[0].stages: their layers add up to 3, the model has 4"},
     {"spec_stages_units_add_up", STAGES("[{\"units\": 7}, {\"units\": 5}]"),
-     "spec.placement.stages: their units add up to 12, the model has 11"},
+     "spec.placement.manual.replicas[0].stages: their units add up to 12, the model has 11"},
     {"spec_stages_are_on_different_nodes",
      STAGES("[{\"layers\": 2, \"node\": \"a\"}, {\"layers\": 2, \"node\": \"a\"}]"),
-     "spec.placement.stages[1].node: \"a\" is there twice"},
+     "spec.placement.manual.replicas[0].stages[1].node: \"a\" is there twice"},
     {"spec_objects_must_be_objects", WITH("\"training\": 3"),
      "spec.training: must be an object, found a number"},
     {"spec_batch_must_split_into_microbatches",
      WITH("\"training\": {\"batchSize\": 30, \"microBatches\": 8}"),
      "spec.training.batchSize: 30 is not a multiple of spec.training.microBatches, 8"},
     {"spec_max_length_must_fit_the_positions",
-     WITH("\"model\": {\"maxPositions\": 64}, \"training\": {\"maxLength\": 65}"),
-     "spec.training.maxLength: 65 is above spec.model.maxPositions, 64"},
-    {"spec_hidden_size_must_split_into_heads", WITH("\"model\": {\"heads\": 3}"),
-     "spec.model.hiddenSize: 256 is not a multiple of spec.model.heads, 3"},
+     WITH("\"model\": {\"maxPositions\": 64}, \"training\": {\"maxSequenceLength\": 65}"),
+     "spec.training.maxSequenceLength: 65 is above spec.model.maxPositions, 64"},
+    {"spec_hidden_size_must_split_into_heads", WITH("\"model\": {\"attentionHeads\": 3}"),
+     "spec.model.hiddenSize: 256 is not a multiple of spec.model.attentionHeads, 3"},
+    {"spec_momentum_belongs_to_sgd", WITH("\"training\": {\"optimizer\": {\"momentum\": \"0.9\"}}"),
+     "spec.training.optimizer.momentum: belongs to SGD and has no effect with AdamW; leave it out"},
+    {"spec_betas_belong_to_adamw",
+     WITH("\"training\": {\"optimizer\": {\"type\": \"SGD\", \"beta2\": \"0.9\"}}"),
+     "spec.training.optimizer.beta2: belongs to AdamW and has no effect with SGD; leave it out"},
+    {"spec_epsilon_is_above_zero", WITH("\"training\": {\"optimizer\": {\"epsilon\": \"0\"}}"),
+     "spec.training.optimizer.epsilon: 0 is not in 1e-30..1"},
+    {"spec_has_either_steps_or_epochs", WITH("\"training\": {\"steps\": 5, \"epochs\": 1}"),
+     "spec.training.steps: give either steps or spec.training.epochs, not both"},
+    {"spec_has_no_micro_batches_of_zero", WITH("\"training\": {\"microBatches\": 0}"),
+     "spec.training.microBatches: 0 is not in 1..1024"},
+    {"spec_output_names_a_volume", WITH("\"output\": {}"),
+     "spec.output: name exactly one of persistentVolumeClaim; found 0"},
+    {"spec_model_from_names_a_volume", WITH("\"model\": {\"from\": {}}"),
+     "spec.model.from: name exactly one of persistentVolumeClaim; found 0"},
+    {"spec_volumes_name_their_claim",
+     WITH("\"output\": {\"persistentVolumeClaim\": {\"path\": \"a\"}}"),
+     "spec.output.persistentVolumeClaim.claimName: must be given"},
     {"spec_min_stages_must_not_be_above_max_stages",
      WITH("\"placement\": {\"minStages\": 3, \"maxStages\": 2}"),
      "spec.placement.minStages: 3 is above spec.placement.maxStages, 2"},
@@ -406,7 +456,8 @@ static struct refused refused[] = {
      "{\"data\": {\"source\": {\"sample\": \"MNLI\"}, \"maskProbability\": \"0\"}}",
      "spec.data.maskProbability: must be above 0"},
     {"spec_needs_a_data_source", "{}", "spec.data.source: name exactly one of"},
-    {"spec_takes_one_data_source_only", DATA("\"sample\": \"MNLI\", \"configMap\": \"a\""),
+    {"spec_takes_one_data_source_only",
+     DATA("\"sample\": \"MNLI\", \"configMap\": {\"name\": \"a\"}"),
      "spec.data.source: name exactly one of sample, configMap, persistentVolumeClaim; found 2"},
     {"spec_data_path_stays_in_the_volume",
      DATA("\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"a/../../b\"}"),
@@ -449,7 +500,8 @@ static void spec_names_the_files_of_its_task(void **state)
         char text[256];
         struct spec s;
 
-        (void)snprintf(text, sizeof text, "{\"data\": {\"source\": {\"configMap\": \"a\"}%s}}",
+        (void)snprintf(text, sizeof text,
+                       "{\"data\": {\"source\": {\"configMap\": {\"name\": \"a\"}}%s}}",
                        want[i].data);
         assert_int_equal(parse(text, &s, NULL), ERR_OK);
         assert_string_equal(spec_train_file(&s), want[i].train);
@@ -469,7 +521,7 @@ static void spec_path_with_dots_in_names_is_fine(void **state)
         parse(DATA("\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"a/..b/c..\"}"),
               &s, NULL),
         ERR_OK);
-    assert_string_equal(s.data.path, "a/..b/c..");
+    assert_string_equal(s.data.volume.path, "a/..b/c..");
     assert_int_equal(s.data.source, SPEC_SOURCE_CLAIM);
 }
 
@@ -495,6 +547,7 @@ int main(void)
         cmocka_unit_test(spec_fills_in_every_default),
         cmocka_unit_test(spec_with_zero_steps_only_evaluates),
         cmocka_unit_test(spec_task_decides_about_the_head),
+        cmocka_unit_test(spec_reads_the_constants_of_its_optimizer),
         cmocka_unit_test(spec_stages_count_layers_or_units),
         cmocka_unit_test(spec_strategies_have_names),
         cmocka_unit_test(spec_own_sizes_override_the_preset),

@@ -69,7 +69,7 @@ static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state
     double passes = 0, kept = 0, kept_again = 0;
 
     (void)state;
-    again.training.recompute = true;
+    again.training.activations = SPEC_ACTIVATIONS_RECOMPUTE;
     for (int u = 1; u <= 24; u++) {
         struct cost_unit a, b;
 
@@ -133,7 +133,8 @@ static void cost_takes_lengths_that_were_measured(void **state)
     assert_true(cost_load_mean(&spec).tokens == 4 * 90);
     assert_true(cost_load_mean(&spec).tokens_squared == 4 * 9000);
     assert_true(cost_load_full(&spec).tokens == 4 * 128);
-    spec.training.max_length = 64; /* measured for another maxLength: cut as the data will be */
+    spec.training.max_length =
+        64; /* measured for another maxSequenceLength: cut as the data will be */
     assert_true(cost_load_mean(&spec).tokens == 4 * 64);
     assert_true(cost_load_mean(&spec).tokens_squared == 4 * 64 * 64);
 }

@@ -151,7 +151,7 @@ static void manual_is_what_the_list_says(void **state)
     assert_int_equal(p.stages[2].n_units, 16);
     assert_true(p.bound_ms < p.predicted_step_ms);
     assert_int_equal(p.n_left_out, 1);
-    assert_string_equal(p.left_out[0].reason, "spec.placement.stages does not use it");
+    assert_string_equal(p.left_out[0].reason, "spec.placement.manual does not use it");
 }
 
 static void manual_says_what_is_in_its_way(void **state)
@@ -166,8 +166,10 @@ static void manual_says_what_is_in_its_way(void **state)
     name_stage(&s, 0, "n0", 6);
     name_stage(&s, 1, "n7", 6);
     assert_int_equal(partition_solve(&s.request, &p, &err), ERR_NOT_FOUND);
-    assert_string_equal(err.text, "spec.placement.stages[1].node: none of the 2 suitable nodes is "
-                                  "called \"n7\"");
+    assert_string_equal(
+        err.text,
+        "spec.placement.manual.replicas[0].stages[1].node: none of the 2 suitable nodes is "
+        "called \"n7\"");
     name_stage(&s, 1, "n1", 6);
     s.nodes[1].memory_bytes = 300 * MIB;
     assert_int_equal(partition_solve(&s.request, &p, &err), ERR_NOT_FOUND);
@@ -176,7 +178,7 @@ static void manual_says_what_is_in_its_way(void **state)
     assert_non_null(strstr(err.text, "the node offers 300 MiB"));
     name_stage(&s, 1, "", 6);
     assert_int_equal(partition_solve(&s.request, &p, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "spec.placement.stages[1]: needs "));
+    assert_non_null(strstr(err.text, "spec.placement.manual.replicas[0].stages[1]: needs "));
     s.nodes[1].memory_bytes = 8192 * MIB;
     name_stage(&s, 2, "", 1);
     s.spec.placement.stages.list[1].layers = 5;

@@ -214,7 +214,7 @@ static void cluster_knows_which_figures_the_operator_would_not_take(void **state
     assert_string_equal(stale_after(&job, DAY_MS, MIB_4096, work),
                         "measured with another worker image");
     job.spec.placement.probe = SPEC_PROBE_ALWAYS;
-    assert_non_null(strstr(stale_after(&job, 0, MIB_4096, work), "probe is Always"));
+    assert_non_null(strstr(stale_after(&job, 0, MIB_4096, work), "probePolicy is Always"));
 }
 
 static void cluster_believes_what_is_declared_unless_all_is_to_be_measured(void **state)
@@ -229,7 +229,7 @@ static void cluster_believes_what_is_declared_unless_all_is_to_be_measured(void 
     add_node(&c, GOOD("b"));
     assert_int_equal(cluster_close(&c, NULL), ERR_OK);
     assert_null(c.stale[0]);
-    assert_string_equal(c.stale[1], "declared, and spec.placement.probe is Always");
+    assert_string_equal(c.stale[1], "declared, and spec.placement.probePolicy is Always");
     cluster_deinit(&c);
 }
 
@@ -249,7 +249,8 @@ static void cluster_leaves_out_what_this_job_cannot_use(void **state)
                       SIZE("2", "4Gi") ", " READY));
     assert_int_equal(cluster_close(&c, NULL), ERR_OK);
     assert_int_equal(c.n_nodes, 0);
-    assert_non_null(strstr(c.machines[0].why_not, "may not be (spec.placement.probe is Never)"));
+    assert_non_null(
+        strstr(c.machines[0].why_not, "may not be (spec.placement.probePolicy is Never)"));
     assert_non_null(strstr(c.machines[1].why_not, "cannot do spec.training.precision BF16"));
     cluster_deinit(&c);
 }

@@ -67,7 +67,7 @@ static void job_that_kubectl_printed_is_taken_with_its_status(void **state)
     (void)state;
     assert_int_equal(load("{\"apiVersion\": \"skyjob.dev/v1alpha1\", \"kind\": \"SkyJob\", "
                           "\"metadata\": {\"name\": \"a\", \"namespace\": \"b\", \"uid\": \"c\"}, "
-                          "\"spec\": {\"data\": {\"source\": {\"configMap\": \"d\"}}}, "
+                          "\"spec\": {\"data\": {\"source\": {\"configMap\": {\"name\": \"d\"}}}}, "
                           "\"status\": {\"state\": \"Running\"}}",
                           &job, NULL),
                      ERR_OK);
@@ -139,7 +139,8 @@ static void check_row(void **state)
     "\"intermediate_size\":100,\"max_position_embeddings\":32}"
 #define MODEL_JOB(model)                                                                           \
     HEAD "metadata: {name: a}\n"                                                                   \
-         "spec: {model: " model ", data: {source: {sample: MNLI}}, training: {maxLength: 32}}\n"
+         "spec: {model: " model                                                                    \
+         ", data: {source: {sample: MNLI}}, training: {maxSequenceLength: 32}}\n"
 
 /* A job that starts from a model with CONFIG in file `name`. */
 static enum err_code load_model(const char *name, const char *text, struct job *out,
@@ -177,7 +178,7 @@ static void job_takes_the_sizes_of_its_model(void **state)
         assert_int_equal(job.spec.model.ffn, 100);
         assert_int_equal(job.spec.model.positions, 32);
         assert_int_equal(json_int(json_path(job.spec_json, "model.hiddenSize"), 0), 64);
-        assert_int_equal(json_int(json_path(job.spec_json, "training.maxLength"), 0), 32);
+        assert_int_equal(json_int(json_path(job.spec_json, "training.maxSequenceLength"), 0), 32);
         job_deinit(&job);
     }
 }
@@ -188,11 +189,12 @@ static void job_lists_all_sizes_that_differ_from_its_model(void **state)
     struct err err;
 
     (void)state;
-    assert_int_equal(
-        load_model("config.json", MODEL_JOB("{vocabSize: 512, layers: 3, heads: 8}"), &job, &err),
-        ERR_INVALID);
+    assert_int_equal(load_model("config.json",
+                                MODEL_JOB("{vocabSize: 512, layers: 3, attentionHeads: 8}"), &job,
+                                &err),
+                     ERR_INVALID);
     assert_non_null(strstr(err.text, "config.json: another size: set spec.model.vocabSize to 28996 "
-                                     "(is 512), spec.model.heads to 4 (is 8)"));
+                                     "(is 512), spec.model.attentionHeads to 4 (is 8)"));
     assert_null(strstr(err.text, "layers"));
 }
 

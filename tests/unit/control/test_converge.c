@@ -194,7 +194,7 @@ static void random_node(const struct world *w, const struct spec *spec, struct s
 
 #define TINY       "{\"model\":{\"preset\":\"BertTiny\"},"
 #define SAMPLE     "\"data\":{\"source\":{\"sample\":\"MNLI\"}}"
-#define CONFIG_MAP "\"data\":{\"source\":{\"configMap\":\"nli\"}}"
+#define CONFIG_MAP "\"data\":{\"source\":{\"configMap\":{\"name\": \"nli\"}}}"
 
 static struct world *random_world(uint64_t seed)
 {
@@ -203,8 +203,8 @@ static struct world *random_world(uint64_t seed)
         NULL,
         TINY CONFIG_MAP "}",
         TINY CONFIG_MAP ",\"training\":{\"precision\":\"BF16\"}}",
-        TINY SAMPLE ",\"placement\":{\"probe\":\"Always\"}}",
-        TINY SAMPLE ",\"placement\":{\"probe\":\"Never\"}}",
+        TINY SAMPLE ",\"placement\":{\"probePolicy\":\"Always\"}}",
+        TINY SAMPLE ",\"placement\":{\"probePolicy\":\"Never\"}}",
     };
     struct spec spec;
     struct world *w;
@@ -325,7 +325,7 @@ static void decide_brings_every_life_to_its_end(void **state)
 
         seed_now = seed * UINT64_C(0x2545f4914f6cdd1d);
         w = world_new("{\"model\":{\"preset\":\"BertTiny\"},"
-                      "\"data\":{\"source\":{\"configMap\":\"nli\"}},"
+                      "\"data\":{\"source\":{\"configMap\":{\"name\": \"nli\"}}},"
                       "\"failurePolicy\":{\"maxRestarts\":1000}}");
         n_troubles = (int)random_below(5);
         w->has_data = one_in(2);

@@ -352,7 +352,7 @@ static void manifest_of_a_probe_reads_data_that_are_everywhere(void **state)
 {
     static const char *const sources[][3] = {
         {"{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}", " --data /usr/share/skyjob/mnli ", "3"},
-        {"{\"data\":{\"source\":{\"configMap\":\"nli\"}}}", " --data /data ", "4"},
+        {"{\"data\":{\"source\":{\"configMap\":{\"name\": \"nli\"}}}}", " --data /data ", "4"},
     };
 
     (void)state;

@@ -180,8 +180,8 @@ static void probes_tell_of_bf16(struct world *w)
 
 #define WITH(more)                                                                                 \
     "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}}," more "}"
-#define ALWAYS WITH("\"placement\":{\"probe\":\"Always\"}")
-#define NEVER  WITH("\"placement\":{\"probe\":\"Never\"}")
+#define ALWAYS WITH("\"placement\":{\"probePolicy\":\"Always\"}")
+#define NEVER  WITH("\"placement\":{\"probePolicy\":\"Never\"}")
 #define BF16   WITH("\"training\":{\"precision\":\"BF16\"}")
 /* So many more nodes are measured; or none, and there is a plan. */
 #define PROBES(id, how, n, ...)                                                                    \
@@ -276,8 +276,9 @@ static void nodes_assumed_from_their_cpu_are_told_of_in_the_plan(void **state)
     (void)state;
     never_measured(w); /* the others do 20 GFLOP/s with each CPU, so that is what it gets */
     world_decide(w);
-    assert_non_null(strstr(w->decision.plan.reason,
-                           "1 of 3 nodes were never measured (spec.placement.probe is Never)"));
+    assert_non_null(
+        strstr(w->decision.plan.reason,
+               "1 of 3 nodes were never measured (spec.placement.probePolicy is Never)"));
     world_free(w);
 }
 

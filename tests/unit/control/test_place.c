@@ -10,14 +10,15 @@
 #include "row.h"
 
 #define CONFIG_MAP_SPEC                                                                            \
-    "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"configMap\":\"nli\"}}}"
+    "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"configMap\":{\"name\": "         \
+    "\"nli\"}}}}"
 #define EVALUATED_SPEC                                                                             \
     "{\"model\":{\"preset\":\"BertTiny\"},\"training\":{\"steps\":0},\"data\":{\"files\":{"        \
     "\"dev\":"                                                                                     \
-    "\"dev.tsv\"},\"source\":{\"configMap\":\"nli\"}}}"
+    "\"dev.tsv\"},\"source\":{\"configMap\":{\"name\": \"nli\"}}}}"
 #define STARTED_FROM_SPEC                                                                          \
     "{\"model\":{\"preset\":\"BertTiny\",\"from\":{\"persistentVolumeClaim\":{\"claimName\":"      \
-    "\"bert\"}}},\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":\"rte\"}}}"
+    "\"bert\"}}},\"data\":{\"task\":\"RTE\",\"source\":{\"configMap\":{\"name\": \"rte\"}}}}"
 
 #define ALL_NODES                                                                                  \
     "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"            \

@@ -27,6 +27,9 @@ static int make_bench(void **state)
     spec.training.batch_size = SEQS;
     spec.training.micro_batches = 1;
     spec.training.max_length = 32;
+    spec.training.beta1 = 0.9;
+    spec.training.beta2 = 0.999;
+    spec.training.epsilon = 1e-8;
     sequences.n = 0;
     for (int i = 0; i < 50; i++)
         sequences.tokens[sequences.n++] = 3 + i % 7;

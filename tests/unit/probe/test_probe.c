@@ -21,6 +21,9 @@ static void probe_measures_something_that_node_probe_read_accepts(void **state)
     spec.training.batch_size = 8;
     spec.training.micro_batches = 2;
     spec.training.max_length = 32;
+    spec.training.beta1 = 0.9;
+    spec.training.beta2 = 0.999;
+    spec.training.epsilon = 1e-8;
     spec.training.dropout = 0.1;
     sequences_make(&spec, &sequences);
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
@@ -49,6 +52,9 @@ static void probe_measures_in_the_precision_of_the_job(void **state)
     spec.training.batch_size = 8;
     spec.training.micro_batches = 1;
     spec.training.max_length = 32;
+    spec.training.beta1 = 0.9;
+    spec.training.beta2 = 0.999;
+    spec.training.epsilon = 1e-8;
     sequences_make(&spec, &sequences);
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
     for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {

@@ -141,6 +141,9 @@ static inline void make_plan(struct run *r)
     plan->spec.data.mask_probability = MASKED_SHARE_MAX;
     plan->spec.training.optimizer = r->row->way.optimizer;
     plan->spec.training.momentum = MOMENTUM;
+    plan->spec.training.beta1 = 0.9; /* torch's, and those of a spec that gives none */
+    plan->spec.training.beta2 = 0.999;
+    plan->spec.training.epsilon = 1e-8;
     plan->spec.training.learning_rate = optimizers[r->row->way.optimizer].rate;
     plan->spec.training.warmup_ratio = 0.25;
     plan->spec.training.max_grad_norm = 1.0;
@@ -366,8 +369,7 @@ static inline double run_batch(struct run *r, int step)
 
 static inline void run_update(struct run *r, int step)
 {
-    struct weights_step how = {
-        .updates = step, .optimizer = r->row->way.optimizer, .momentum = MOMENTUM, .decay = DECAY};
+    struct weights_step how = {.spec = &r->plan.spec, .updates = step};
     double square_sum = 0;
 
     for (int s = 0; s < r->plan.n_stages; s++)

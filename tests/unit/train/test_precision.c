@@ -87,6 +87,10 @@ static void make_plan(struct plan *plan)
     plan->spec.training.dropout = 0.1;
     plan->spec.training.learning_rate = 1e-3;
     plan->spec.training.warmup_ratio = 0.1;
+    plan->spec.training.weight_decay = 0.01;
+    plan->spec.training.beta1 = 0.9;
+    plan->spec.training.beta2 = 0.999;
+    plan->spec.training.epsilon = 1e-8;
     plan->stages[0].n_units = model_units(&plan->spec.model);
 }
 
@@ -102,7 +106,7 @@ static double train(enum gemm_precision precision, double *out_first)
     make_plan(&plan);
     assert_int_equal(stage_init(&stage, &plan, 0, NULL), ERR_OK);
     for (int64_t step = 0; step < N_STEPS; step++) {
-        struct weights_step how = {.updates = step, .decay = 0.01};
+        struct weights_step how = {.spec = &plan.spec, .updates = step};
         struct stage_result result;
         struct stage_input in;
 

@@ -54,7 +54,11 @@ static void make_plan(struct plan *plan, const struct kind *kind, const int *uni
     plan->spec.training.micro_batches = kind->n_micro;
     plan->spec.training.optimizer = kind->optimizer;
     plan->spec.training.momentum = 0.9;
-    plan->spec.training.recompute = kind->recompute;
+    plan->spec.training.beta1 = 0.9;
+    plan->spec.training.beta2 = 0.999;
+    plan->spec.training.epsilon = 1e-8;
+    plan->spec.training.activations =
+        kind->recompute ? SPEC_ACTIVATIONS_RECOMPUTE : SPEC_ACTIVATIONS_KEEP;
     plan->spec.data.mask_probability = 0.15;
     plan->spec.training.max_length = LENGTH;
     plan->spec.training.seed = 7;
@@ -174,10 +178,7 @@ static struct run *run_cut(const struct kind *kind, const int *units, int n_stag
     for (int s = 0; s < n_stages; s++)
         assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
     for (int64_t step = 0; step < N_STEPS; step++) {
-        struct weights_step how = {.updates = step,
-                                   .optimizer = kind->optimizer,
-                                   .momentum = r->plan.spec.training.momentum,
-                                   .decay = r->plan.spec.training.weight_decay};
+        struct weights_step how = {.spec = &r->plan.spec, .updates = step};
         double square_sum = 0;
 
         for (int m = 0; m < kind->n_micro; m++)

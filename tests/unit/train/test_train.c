@@ -89,6 +89,9 @@ static void make_plan(struct plan *plan, const struct row *row, int n_steps)
     (void)snprintf(plan->spec.data.task, sizeof plan->spec.data.task, "%s", row->task);
     plan->spec.data.mask_probability = 0.15;
     plan->spec.training.optimizer = row->optimizer;
+    plan->spec.training.beta1 = 0.9;
+    plan->spec.training.beta2 = 0.999;
+    plan->spec.training.epsilon = 1e-8;
     plan->spec.training.batch_size = BATCH;
     plan->spec.training.micro_batches = 4;
     plan->spec.training.max_length = 16;

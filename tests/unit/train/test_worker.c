@@ -20,7 +20,8 @@
 #define SPEC                                                                                       \
     "{\"model\": {\"preset\": \"BertTiny\", \"vocabSize\": 8, \"maxPositions\": 16},"              \
     " \"data\": {\"task\": \"MNLI\", \"source\": {\"sample\": \"MNLI\"}},"                         \
-    " \"training\": {\"steps\": 2, \"batchSize\": 4, \"microBatches\": 2, \"maxLength\": 16}}"
+    " \"training\": {\"steps\": 2, \"batchSize\": 4, \"microBatches\": 2, \"maxSequenceLength\": " \
+    "16}}"
 #define VOCAB  "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
 #define N_ROWS 8
 

@@ -1,0 +1,85 @@
+#include "train/weights.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#define RATE 0.01
+
+static const struct model tiny = {.vocab = 8,
+                                  .hidden = 4,
+                                  .layers = 1,
+                                  .heads = 1,
+                                  .ffn = 4,
+                                  .positions = 8,
+                                  .labels = 2,
+                                  .norm_eps = 1e-12};
+
+/* How far one weight, which starts at 0, has moved after gradients of 1 and then 3. */
+static double moved(const struct spec *spec)
+{
+    struct arena arena = {0};
+    struct weights w;
+    double x;
+
+    weights_layout(&w, spec, 0, 1, &arena);
+    assert_int_equal(arena_init(&arena, arena.used, NULL), ERR_OK);
+    weights_layout(&w, spec, 0, 1, &arena);
+    for (int64_t step = 0; step < 2; step++) {
+        struct weights_step how = {.spec = spec, .rate = RATE, .scale = 1, .updates = step};
+
+        w.units[0].grads[0] = step == 0 ? 1.0f : 3.0f;
+        weights_update(&w, &how);
+    }
+    x = w.units[0].params[0];
+    arena_deinit(&arena);
+    return x;
+}
+
+static double adamw(double b1, double b2, double eps)
+{
+    double m1 = 1 - b1, v1 = 1 - b2;
+    double m2 = b1 * m1 + (1 - b1) * 3, v2 = b2 * v1 + (1 - b2) * 9;
+
+    return -RATE * (1 / (1 + eps) + m2 / (1 - b1 * b1) / (sqrt(v2 / (1 - b2 * b2)) + eps));
+}
+
+static void weights_move_by_the_constants_of_the_spec(void **state)
+{
+    static const double rows[][3] = {
+        {0.9, 0.999, 1e-8}, {0.5, 0.999, 1e-8}, {0.9, 0.5, 1e-8}, {0.9, 0.999, 0.5}, {0, 0, 1}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spec spec = {.model = tiny,
+                            .training = {.optimizer = SPEC_OPTIMIZER_ADAMW,
+                                         .beta1 = rows[i][0],
+                                         .beta2 = rows[i][1],
+                                         .epsilon = rows[i][2]}};
+        double want = adamw(rows[i][0], rows[i][1], rows[i][2]);
+
+        assert_true(fabs(moved(&spec) - want) < 1e-6 * RATE + 1e-5 * fabs(want));
+    }
+}
+
+static void weights_move_with_the_momentum_of_the_spec(void **state)
+{
+    struct spec spec = {.model = tiny,
+                        .training = {.optimizer = SPEC_OPTIMIZER_SGD, .momentum = 0.5}};
+
+    (void)state;
+    assert_true(fabs(moved(&spec) - -RATE * (1 + 3.5)) < 1e-7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weights_move_by_the_constants_of_the_spec),
+        cmocka_unit_test(weights_move_with_the_momentum_of_the_spec),
+    };
+
+    return cmocka_run_group_tests_name("weights", tests, NULL, NULL);
+}
