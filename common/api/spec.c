@@ -30,7 +30,7 @@ static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL
 /* A field without a default keeps what spec_parse() starts with or the preset gave, or stays empty.
  * The schema has the same defaults. */
 static const struct spec_field fields[] = {
-    {"model.preset", SPEC_WORD, AT(preset), 0, 0, "BertMini", preset_words},
+    {"model.preset", SPEC_WORD, AT(preset), 0, 0, NULL, preset_words},
     {"model.vocabSize", SPEC_INT, AT(model.vocab), 5, 1000000, NULL, NULL},
     {"model.hiddenSize", SPEC_INT, AT(model.hidden), 1, 16384, NULL, NULL},
     {"model.layers", SPEC_INT, AT(model.layers), 1, MODEL_LAYERS_MAX, NULL, NULL},
@@ -290,7 +290,7 @@ static bool is_inside(const char *path)
 /* A file of the data folder: its name alone. */
 static enum err_code check_file(const char *path, const char *name, struct err *err)
 {
-    if (strchr(name, '/') || strcmp(name, "..") == 0)
+    if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
         return err_set(err, ERR_INVALID,
                        "spec.%s: must be the name of a file in the data folder, without \"/\"",
                        path);
@@ -423,6 +423,7 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
                {"training.optimizer.beta1", SPEC_OPTIMIZER_ADAMW},
                {"training.optimizer.beta2", SPEC_OPTIMIZER_ADAMW},
                {"training.optimizer.epsilon", SPEC_OPTIMIZER_ADAMW}};
+    enum err_code rc;
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (is_given(spec, own[i].path) && s->training.optimizer != own[i].optimizer)
@@ -433,7 +434,17 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
     if (is_given(spec, "training.steps") && is_given(spec, "training.epochs"))
         return err_set(err, ERR_INVALID,
                        "spec.training.steps: give either steps or spec.training.epochs, not both");
-    return check_volumes(spec, s, err);
+    rc = check_volumes(spec, s, err);
+    if (rc != ERR_OK)
+        return rc;
+    /* Absent sizes are refused, so that they can mean one day: those of the model's own files. */
+    if (s->from.claim[0] && !is_given(spec, "model.preset") &&
+        !(is_given(spec, "model.hiddenSize") && is_given(spec, "model.layers") &&
+          is_given(spec, "model.attentionHeads")))
+        return err_set(err, ERR_INVALID,
+                       "spec.model: needs the sizes of the model in spec.model.from: give preset, "
+                       "or hiddenSize, layers and attentionHeads");
+    return ERR_OK;
 }
 
 static enum err_code check_spec(struct spec *s, struct err *err)
@@ -543,10 +554,22 @@ int spec_least_stages(const struct spec *s)
                                                          : s->placement.min_stages;
 }
 
-bool spec_same_placement(const struct spec *a, const struct spec *b)
+/* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it counts.
+ */
+static bool needs_new_attempt(const struct spec_field *f)
 {
-    return a->placement.strategy == b->placement.strategy &&
-           a->placement.min_stages == b->placement.min_stages &&
-           a->placement.max_stages == b->placement.max_stages &&
-           stages_equal(&a->placement.stages, &b->placement.stages);
+    return strncmp(f->path, "placement.", 10) == 0 || strncmp(f->path, "worker.", 7) == 0 ||
+           strncmp(f->path, "output.", 7) == 0;
+}
+
+bool spec_same_attempt(const struct spec *a, const struct spec *b)
+{
+    for (const struct spec_field *f = fields; f->path; f++) {
+        const char *x = (const char *)a + f->offset;
+        const char *y = (const char *)b + f->offset;
+
+        if (needs_new_attempt(f) && f->kind != SPEC_STAGES && memcmp(x, y, f->bytes) != 0)
+            return false;
+    }
+    return stages_equal(&a->placement.stages, &b->placement.stages);
 }

@@ -128,9 +128,9 @@ struct spec_pace {
 };
 
 struct spec {
-    char preset[SPEC_WORD_BYTES];
-    struct model model;      /* head and labels follow from the task */
-    struct spec_volume from; /* of a trained model; no volume: random weights */
+    char preset[SPEC_WORD_BYTES]; /* "": BertMini, or the sizes are given one by one */
+    struct model model;           /* head and labels follow from the task */
+    struct spec_volume from;      /* of a trained model; no volume: random weights */
     enum spec_case letters;
     struct {
         char task[SPEC_WORD_BYTES]; /* of api/task.h */
@@ -237,7 +237,8 @@ const char *spec_strategy_name(enum spec_strategy strategy);
 bool spec_strategy_find(const char *name, enum spec_strategy *out);
 /* Nodes that a plan needs at least. */
 int spec_least_stages(const struct spec *s);
-bool spec_same_placement(const struct spec *a, const struct spec *b);
+/* Are two specs of spec_parse() equal in all that may be changed and needs a new attempt then? */
+bool spec_same_attempt(const struct spec *a, const struct spec *b);
 
 /* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */
 bool spec_is_name(const char *s, size_t max);

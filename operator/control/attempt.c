@@ -85,13 +85,7 @@ static void drop_leftovers(struct round *r)
 
 bool attempt_is_outdated(const struct round *r)
 {
-    const struct spec *now = &r->spec;
-    const struct spec *then = &r->seen->plan.spec;
-
-    return strcmp(now->worker.image, then->worker.image) != 0 ||
-           strcmp(now->worker.pull_policy, then->worker.pull_policy) != 0 ||
-           strcmp(now->output.claim, then->output.claim) != 0 ||
-           strcmp(now->output.path, then->output.path) != 0 || !spec_same_placement(now, then);
+    return !spec_same_attempt(&r->spec, &r->seen->plan.spec);
 }
 
 bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,

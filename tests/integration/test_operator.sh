@@ -78,7 +78,7 @@ refused() { # refused FIELD SPEC [NAME]: the API server says no, and names the f
     case $text in *"$1"*) ;; *) echo "$1 is not in: $text"; return 1 ;; esac
 }
 bad_specs() {
-    local d='data: {source: {sample: MNLI}}'
+    local d='data: {source: {sample: MNLI}}' x='source: {configMap: {name: x}}' one='stages: [{layers: 4}]'
     refused spec.data '{}' &&
         refused spec.data.source "{data: {source: {}}}" &&
         refused spec.data.source '{data: {source: {sample: MNLI, configMap: {name: x}}}}' &&
@@ -105,6 +105,28 @@ bad_specs() {
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
         refused spec.placement.strategy "{$d, placement: {manual: {replicas: [{stages: [{layers: 4}]}]}}}" &&
         refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 1, units: 2}]}]}}}" &&
+        refused spec.output "{$d, output: {}}" &&
+        refused spec.model.from "{$d, model: {preset: BertTiny, from: {}}}" &&
+        refused spec.model.preset "{$d, model: {layers: 4, from: {persistentVolumeClaim: {claimName: a}}}}" &&
+        refused spec.model.hiddenSize "{$d, model: {preset: BertTiny, hiddenSize: 129}}" &&
+        refused spec.model.hiddenSize "{$d, model: {attentionHeads: 3}}" &&
+        refused spec.training.maxSequenceLength "{$d, training: {maxSequenceLength: 513}}" &&
+        refused spec.training.microBatches "{$d, training: {microBatches: 0}}" &&
+        refused spec.training.steps "{$d, training: {steps: 10, epochs: 1}}" &&
+        refused spec.training.activations "{$d, training: {activations: Drop}}" &&
+        refused spec.training.optimizer.momentum "{$d, training: {optimizer: {momentum: \"0.9\"}}}" &&
+        refused 'beta1, beta2 and epsilon belong to AdamW' "{$d, training: {optimizer: {type: SGD, beta1: \"0.9\"}}}" &&
+        refused spec.training.optimizer.beta2 "{$d, training: {optimizer: {beta2: \"1\"}}}" &&
+        refused spec.training.optimizer.epsilon "{$d, training: {optimizer: {epsilon: \"0\"}}}" &&
+        refused spec.training.optimizer.warmupRatio "{$d, training: {optimizer: {warmupRatio: \"2\"}}}" &&
+        refused spec.data.files.dev '{data: {files: {dev: a/b}, source: {sample: MNLI}}}' &&
+        refused spec.data.files.test '{data: {files: {test: ..}, source: {sample: MNLI}}}' &&
+        refused spec.data.columns '{data: {columns: {text: a}, source: {sample: MNLI}}}' &&
+        refused spec.data.columns "{data: {task: Regression, columns: {text: a}, $x}}" &&
+        refused spec.data.labels "{data: {task: Classification, columns: {text: a, label: b}, $x}}" &&
+        refused spec.data.labels "{data: {task: Regression, columns: {text: a, label: b}, labels: [x, y], $x}}" &&
+        refused spec.data.source.sample '{data: {task: RTE, source: {sample: MNLI}}}' &&
+        refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{$one}, {$one}]}}}" &&
         refused spec.nonsense "{$d, nonsense: 1}" &&
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st
@@ -114,14 +136,14 @@ immutable() {
         grep -q 'spec.training is immutable' "$dir/text" &&
         kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
 }
-invalid_for_the_parser() { # what the schema cannot see: the preset's heads
+invalid_for_the_parser() { # what the schema cannot see: the sum of the layers
     kubectl apply -f - <<'Y' >/dev/null
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: odd}
-spec: {model: {preset: BertTiny, hiddenSize: 129}, data: {source: {sample: MNLI}}}
+spec: {placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 3}]}]}}, data: {source: {sample: MNLI}}}
 Y
-    until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*hiddenSize'
+    until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*add up to 3, the model has 4'
 }
 samples() { # what the repository shows is what the API server takes
     local file

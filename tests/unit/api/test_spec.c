@@ -73,7 +73,8 @@ static bool takes(const struct spec_field *f, const char *value)
         return true;
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
            strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
-           strstr(err.text, "knows its columns") || strstr(err.text, ": belongs to ");
+           strstr(err.text, "knows its columns") || strstr(err.text, ": belongs to ") ||
+           strstr(err.text, ": must be given");
 }
 
 static bool takes_number(const struct spec_field *f, double d)
@@ -180,7 +181,7 @@ static void spec_fills_in_every_default(void **state)
 
     (void)state;
     assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
-    assert_string_equal(s.preset, "BertMini");
+    assert_string_equal(s.preset, "");
     assert_int_equal(s.model.hidden, 256);
     assert_string_equal(s.data.task, "MNLI");
     assert_int_equal(s.data.source, SPEC_SOURCE_SAMPLE);
@@ -261,12 +262,38 @@ static void spec_stages_count_layers_or_units(void **state)
     assert_string_equal(s.placement.stages.list[1].node, "");
     assert_int_equal(stages_units(&s, 0), 3);
     assert_int_equal(stages_units(&s, 1), 8);
-    assert_true(spec_same_placement(&s, &s));
+    assert_true(spec_same_attempt(&s, &s));
     assert_int_equal(
         parse(STAGES("[{\"units\": 3, \"node\": \"a\"}, {\"units\": 8}]"), &other, NULL), ERR_OK);
     assert_int_equal(stages_units(&other, 0), 3);
     assert_int_equal(stages_units(&other, 1), 8);
-    assert_false(spec_same_placement(&s, &other));
+    assert_false(spec_same_attempt(&s, &other));
+}
+
+static bool is_below(const struct spec_field *f, const char *object)
+{
+    return strncmp(f->path, object, strlen(object)) == 0 && f->path[strlen(object)] == '.';
+}
+
+/* Every field is immutable, takes effect at once, or needs a new attempt: no other kind. */
+static void spec_tells_which_changes_need_a_new_attempt(void **state)
+{
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
+    for (const struct spec_field *f = spec_fields(); f->path; f++) {
+        bool is_immutable = is_below(f, "model") || is_below(f, "data") ||
+                            is_below(f, "training") || is_below(f, "wire");
+        bool is_immediate = is_below(f, "failurePolicy");
+        struct spec other = s;
+
+        if (f->kind == SPEC_STAGES)
+            other.placement.stages.n++;
+        else
+            ((char *)&other)[f->offset] ^= 1;
+        assert_int_equal(spec_same_attempt(&s, &other), is_immutable || is_immediate);
+    }
 }
 
 static void spec_strategies_have_names(void **state)
@@ -365,6 +392,8 @@ static struct refused refused[] = {
      "spec.data.task: MaskedLM knows its columns and labels"},
     {"spec_file_names_stay_in_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \"../a\"}"),
      "spec.data.files.dev: must be the name of a file in the data folder"},
+    {"spec_file_names_are_not_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \".\"}"),
+     "spec.data.files.dev: must be the name of a file in the data folder"},
     {"spec_file_names_have_no_control_characters",
      TASK("MNLI", ", \"files\": {\"test\": \"a\\nb\"}"),
      "spec.data.files.test: must not hold control characters"},
@@ -441,6 +470,11 @@ static struct refused refused[] = {
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_model_from_names_a_volume", WITH("\"model\": {\"from\": {}}"),
      "spec.model.from: name exactly one of persistentVolumeClaim; found 0"},
+    {"spec_model_from_needs_its_sizes",
+     WITH("\"model\": {\"layers\": 4, \"hiddenSize\": 64, "
+          "\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
+     "spec.model: needs the sizes of the model in spec.model.from: give preset, or hiddenSize, "
+     "layers and attentionHeads"},
     {"spec_volumes_name_their_claim",
      WITH("\"output\": {\"persistentVolumeClaim\": {\"path\": \"a\"}}"),
      "spec.output.persistentVolumeClaim.claimName: must be given"},
@@ -549,6 +583,7 @@ int main(void)
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_reads_the_constants_of_its_optimizer),
         cmocka_unit_test(spec_stages_count_layers_or_units),
+        cmocka_unit_test(spec_tells_which_changes_need_a_new_attempt),
         cmocka_unit_test(spec_strategies_have_names),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
         cmocka_unit_test(spec_names_the_files_of_its_task),

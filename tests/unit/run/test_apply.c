@@ -95,7 +95,8 @@ static void assert_data(enum data_state want, const char *problem)
     "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"                                                \
     "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"out\"}}}"
 #define MODEL                                                                                      \
-    "{\"model\":{\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\"}}},"                  \
+    "{\"model\":{\"preset\":\"BertTiny\","                                                         \
+    "\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\"}}},"                              \
     "\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"texts\"}}}}"
 
 static void apply_finds_that_the_output_claim_is_missing(void **state)
