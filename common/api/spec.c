@@ -123,10 +123,10 @@ static enum err_code wrong_word(const struct spec_field *f, const char *s, struc
 
     for (int i = 0; f->words[i]; i++)
         text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
-    return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is none of: %s", f->path, s, list);
+    return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is not one of %s", f->path, s, list);
 }
 
-/* "2e-5", "0.01": digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). */
+/* Digits, a point, an exponent: "2e-5". strtod() alone would also take "inf" and "0x1". */
 static bool read_decimal(const char *s, double *out)
 {
     char *end;
@@ -206,7 +206,7 @@ static enum err_code set_list(const struct spec_field *f, const struct json *v,
             return err_set(err, ERR_INVALID, "spec.%s: more than %.0f entries", f->path, f->max);
         for (int i = 0; i < list.n; i++)
             if (strcmp(list.names[i], s) == 0)
-                return err_set(err, ERR_INVALID, "spec.%s: \"%s\" is there twice", f->path, s);
+                return err_set(err, ERR_INVALID, "spec.%s: \"%s\" is given twice", f->path, s);
         (void)snprintf(list.names[list.n++], TASK_LABEL_BYTES, "%s", s);
     }
     if (list.n < (int)f->min)
@@ -274,7 +274,7 @@ static enum err_code check_known(const struct json *object, const char *prefix, 
     return ERR_OK;
 }
 
-/* Where a folder goes must stay below the volume it is in. */
+/* A path must not leave its volume. */
 static bool is_inside(const char *path)
 {
     if (path[0] == '/')
@@ -287,7 +287,7 @@ static bool is_inside(const char *path)
     return true;
 }
 
-/* A file of the data folder: its name alone. */
+/* The name of a file in the data folder, without a path. */
 static enum err_code check_file(const char *path, const char *name, struct err *err)
 {
     if (strchr(name, '/') || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
@@ -328,7 +328,7 @@ static enum err_code check_own(const struct spec *s, struct err *err)
     return ERR_OK;
 }
 
-/* The task decides about the model's head. */
+/* The task determines the model's head. */
 static enum err_code check_task(struct spec *s, struct err *err)
 {
     const struct task *task = task_find(s->data.task);
@@ -504,7 +504,7 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         else if (f->fallback)
             rc = set_text(f, f->fallback, place, err);
     }
-    /* The published sizes have F = 4 C, and so has a hidden size of one's own. */
+    /* F is 4 C in the published sizes, and by default for any other hidden size. */
     if (rc == ERR_OK && json_path(json, "model.hiddenSize") &&
         !json_path(json, "model.feedForwardSize"))
         s.model.ffn = 4 * s.model.hidden;

@@ -1,9 +1,9 @@
 /* api/spec.h - what a user asks for: the `spec` of a SkyJob, checked and with defaults filled in.
  *
- * One table (spec_fields) names every field with its place, kind, bounds and default; the parser
- * walks it, and a test holds the CRD's schema against it, so that what the API server accepts and
- * what the programs read cannot drift apart. spec_parse() works on documents that never saw an API
- * server too (the CLI), so it fills in defaults and refuses what the CRD would refuse.
+ * One table (spec_fields) lists every field with its place, kind, bounds and default. The parser
+ * walks it, and a test compares it with the CRD's schema, so that what the API server accepts and
+ * what the programs read cannot drift apart. The CLI reads documents that no API server has seen,
+ * so spec_parse() fills in defaults and refuses what the CRD would refuse.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_SPEC_H
@@ -223,19 +223,18 @@ const struct spec_field *spec_fields(void);
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
 
-/* The files that a job cannot do without, by their names in the data folder: the one to learn from,
- * the spec's own or the one that the task comes with; and the dev file, NULL where the spec does
- * not name one, as a job without one is not evaluated. A word list, SPEC_VOCAB_FILE, may also lie
- * beside the model to start from. */
+/* The files that a job needs, by their names in the data folder: the training file, which defaults
+ * to the task's own, and the dev file, NULL if the spec does not name one: such a job is not
+ * evaluated. The vocabulary, SPEC_VOCAB_FILE, may instead be in the folder of spec.model.from. */
 const char *spec_train_file(const struct spec *s);
 const char *spec_dev_file(const struct spec *s);
 #define SPEC_VOCAB_FILE "vocab.txt"
 
-/* "Optimal", as the spec has it; NULL: there is no such strategy. */
+/* "Optimal", as in a spec; NULL for an unknown strategy. */
 const char *spec_strategy_name(enum spec_strategy strategy);
-/* The other way round; false: there is no such strategy. */
+/* The reverse; false for an unknown name. */
 bool spec_strategy_find(const char *name, enum spec_strategy *out);
-/* Nodes that a plan needs at least. */
+/* The fewest nodes that a plan can have. */
 int spec_least_stages(const struct spec *s);
 /* Are two specs of spec_parse() equal in all that may be changed and needs a new attempt then? */
 bool spec_same_attempt(const struct spec *a, const struct spec *b);

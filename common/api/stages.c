@@ -70,7 +70,7 @@ static enum err_code check_entry(const struct spec_stages *list, int i, struct e
                        stage->units > 0 ? "layers" : "units");
     for (int before = 0; before < i && stage->node[0]; before++)
         if (strcmp(list->list[before].node, stage->node) == 0)
-            return err_set(err, ERR_INVALID, PATH "[%d].node: \"%.60s\" is there twice", i,
+            return err_set(err, ERR_INVALID, PATH "[%d].node: \"%.60s\" is given twice", i,
                            stage->node);
     return ERR_OK;
 }
