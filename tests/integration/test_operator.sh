@@ -106,6 +106,14 @@ bad_specs() {
         refused spec.placement.strategy "{$d, placement: {manual: {replicas: [{stages: [{layers: 4}]}]}}}" &&
         refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 1, units: 2}]}]}}}" &&
         refused spec.output "{$d, output: {}}" &&
+        refused spec.output.persistentVolumeClaim.claimName "{$d, output: {persistentVolumeClaim: {claimName: A}}}" &&
+        refused spec.output.persistentVolumeClaim.path "{$d, output: {persistentVolumeClaim: {claimName: a, path: a/../..}}}" &&
+        refused spec.data.source.persistentVolumeClaim.claimName '{data: {source: {persistentVolumeClaim: {claimName: a/b}}}}' &&
+        refused spec.data.maskProbability '{data: {maskProbability: "0", source: {sample: MNLI}}}' &&
+        refused spec.training.maxGradientNorm "{$d, training: {maxGradientNorm: \"1e7\"}}" &&
+        refused spec.training.optimizer.weightDecay "{$d, training: {optimizer: {weightDecay: \"1.1\"}}}" &&
+        refused spec.training.optimizer.momentum "{$d, training: {optimizer: {type: SGD, momentum: \"1.1\"}}}" &&
+        refused spec.training.optimizer.beta1 "{$d, training: {optimizer: {beta1: \"1\"}}}" &&
         refused spec.model.from "{$d, model: {preset: BertTiny, from: {}}}" &&
         refused spec.model.preset "{$d, model: {layers: 4, from: {persistentVolumeClaim: {claimName: a}}}}" &&
         refused spec.model.hiddenSize "{$d, model: {preset: BertTiny, hiddenSize: 129}}" &&
@@ -131,9 +139,12 @@ bad_specs() {
         refused metadata.name "{$d}" a-name-of-more-than-forty-characters-is-long &&
         refused metadata.name "{$d}" 1st
 }
+stays() { # stays PART CHANGE
+    ! kubectl patch sj fixed --type merge -p "{\"spec\":{\"$1\":$2}}" 2>"$dir/text" && grep -q "spec.$1 is immutable" "$dir/text"
+}
 immutable() {
-    job fixed '  placement: {minStages: 9, maxStages: 9}' && ! kubectl patch sj fixed --type merge -p '{"spec":{"training":{"epochs":9}}}' 2>"$dir/text" &&
-        grep -q 'spec.training is immutable' "$dir/text" &&
+    job fixed '  placement: {minStages: 9, maxStages: 9}' && stays training '{"seed":9}' && stays model '{"layers":9}' &&
+        stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' &&
         kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
 }
 invalid_for_the_parser() { # what the schema cannot see: the sum of the layers
