@@ -1,226 +1,350 @@
+/* Every object is a template that reads like the object. */
 #include "control/manifest.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/manifest_parts.h"
+#include "base/jsont.h"
 #include "control/parts.h"
+
+/* ISO C promises 4095 bytes; the compilers that we use have no limit. */
+#pragma GCC diagnostic ignored "-Woverlength-strings"
+
+#define VALUES_MAX 40
+
+/* What all of them share. */
+#define METADATA                                                                                   \
+    "'metadata': {"                                                                                \
+    "  'name': $name, 'namespace': $namespace,"                                                    \
+    "  'ownerReferences': [{"                                                                      \
+    "    'apiVersion': '" NAMES_GROUP "/" NAMES_VERSION "', 'kind': 'SkyJob', 'name': $job,"       \
+    "    'uid': $job_uid, 'controller': true, 'blockOwnerDeletion': true}],"                       \
+    "  'labels': {"                                                                                \
+    "    'app.kubernetes.io/name': 'skyjob', 'app.kubernetes.io/instance': $job,"                  \
+    "    'app.kubernetes.io/component': $component,"                                               \
+    "    'app.kubernetes.io/managed-by': 'skyjob-operator',"                                       \
+    "    '" LABEL_JOB "': $job, '" LABEL_JOB_UID "': $job_uid,"                                    \
+    "    '" LABEL_ROLE "': ?is_stage 'stage', '" LABEL_ROLE "': ?is_probe 'probe',"                \
+    "    '" LABEL_STAGE "': ?is_stage '$stage', '" LABEL_ATTEMPT "': '$attempt'}}"
+
+struct object {
+    const char *name;
+    const char *component;
+    int stage;   /* of a stage */
+    int attempt; /* 0: of none */
+    bool is_stage;
+    bool is_probe;
+};
+
+/* Fill in a template with what all objects have and with `own`. */
+static enum err_code write_object(const char *text, const struct observed *seen,
+                                  const struct object *o, const struct jsont_value *own,
+                                  size_t n_own, struct buf *out, struct err *err)
+{
+    struct jsont_value values[VALUES_MAX] = {
+        JSONT_S("name", o->name),
+        JSONT_S("namespace", seen->namespace),
+        JSONT_S("job", seen->name),
+        JSONT_S("job_uid", seen->uid),
+        JSONT_S("component", o->component),
+        JSONT_IF("is_stage", o->is_stage),
+        JSONT_IF("is_probe", o->is_probe),
+        JSONT_I_IF("stage", o->is_stage, o->stage),
+        JSONT_I_IF("attempt", o->attempt > 0, o->attempt),
+    };
+    size_t n = 0;
+    struct jsonw w;
+
+    while (values[n].name)
+        n++;
+    for (size_t i = 0; i < n_own && n < VALUES_MAX; i++)
+        values[n++] = own[i];
+    jsonw_init(&w, out);
+    jsont_write(&w, NULL, text, values, n);
+    return jsonw_finish(&w, err);
+}
+
+/* --- pods --- */
 
 const char *manifest_image(const struct observed *seen, const struct spec *spec)
 {
     return spec->worker.image[0] ? spec->worker.image : seen->settings.worker_image;
 }
 
-static void write_owner(struct jsonw *w, const struct observed *seen)
+/* Requests equal limits, so that a pod gets what it was planned with. The node is chosen by
+ * affinity and not by spec.nodeName, which would skip the scheduler and with it taints and free
+ * resources. The key's mode is 0440, for the group that fsGroup gives it to. */
+static const char pod_template[] =
+    "{'apiVersion': 'v1', 'kind': 'Pod'," METADATA ","
+    " 'spec': {"
+    "   'restartPolicy': 'Never',"
+    "   'automountServiceAccountToken': false,"
+    "   'enableServiceLinks': false,"
+    "   'terminationGracePeriodSeconds': 10,"
+    "   'activeDeadlineSeconds': $deadline_seconds,"
+    "   'priorityClassName': $priority_class,"
+    "   'affinity': {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {"
+    "     'nodeSelectorTerms': [{'matchFields': ["
+    "       {'key': 'metadata.name', 'operator': 'In', 'values': [$node]}]}]}}},"
+    "   'tolerations': ["
+    "     {'key': '" TAINT_NOT_READY "', 'operator': 'Exists', 'effect': 'NoExecute',"
+    "      'tolerationSeconds': 30},"
+    "     {'key': '" TAINT_UNREACHABLE "', 'operator': 'Exists', 'effect': 'NoExecute',"
+    "      'tolerationSeconds': 30}],"
+    "   'securityContext': {"
+    "     'runAsNonRoot': true, 'runAsUser': 65532, 'runAsGroup': 65532, 'fsGroup': 65532,"
+    "     'seccompProfile': {'type': 'RuntimeDefault'}},"
+    "   'containers': [{"
+    "     'name': 'worker',"
+    "     'image': $image,"
+    "     'imagePullPolicy': $pull_policy,"
+    "     'command': ['skyjob-worker',"
+    "       ?is_stage 'stage', ?is_stage '--plan', ?is_stage '/etc/skyjob/" MANIFEST_PLAN_KEY "',"
+    "       ?is_stage '--stage', '$stage',"
+    "       ?is_probe 'probe', ?is_probe '--spec', ?is_probe '/etc/skyjob/" MANIFEST_SPEC_KEY "',"
+    "       ?data_folder '--data', $data_folder,"
+    "       ?model_claim '--model', ?model_claim '/model',"
+    "       ?output_claim '--output', ?output_claim '/output',"
+    "       ?is_stage '--health', ?is_stage '0.0.0.0:$health_port',"
+    "       '--control', '0.0.0.0:$control_port',"
+    "       '--tensor', '0.0.0.0:$tensor_port',"
+    "       '--key', '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
+    "       '--termination-log', '/dev/termination-log'],"
+    "     'env': ["
+    "       {'name': 'SKYJOB_CPU_MILLI', 'value': '$cpu_milli'},"
+    "       {'name': 'SKYJOB_NODE', 'valueFrom': {'fieldRef': {'fieldPath': 'spec.nodeName'}}},"
+    "       {'name': 'SKYJOB_POD', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.name'}}}],"
+    "     'resources': {"
+    "       'requests': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'},"
+    "       'limits': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'}},"
+    "     'ports': ["
+    "       {'name': 'control', 'containerPort': $control_port},"
+    "       {'name': 'tensor', 'containerPort': $tensor_port},"
+    "       ?is_stage {'name': 'health', 'containerPort': $health_port}],"
+    "     'readinessProbe': ?is_stage {"
+    "       'httpGet': {'path': '/readyz', 'port': $health_port},"
+    "       'periodSeconds': 1, 'timeoutSeconds': 5, 'failureThreshold': 6},"
+    "     'livenessProbe': ?is_stage {"
+    "       'httpGet': {'path': '/healthz', 'port': $health_port},"
+    "       'periodSeconds': 10, 'timeoutSeconds': 5, 'failureThreshold': 6},"
+    "     'terminationMessagePath': '/dev/termination-log',"
+    "     'terminationMessagePolicy': 'File',"
+    "     'securityContext': {"
+    "       'allowPrivilegeEscalation': false, 'readOnlyRootFilesystem': true,"
+    "       'capabilities': {'drop': ['ALL']}},"
+    "     'volumeMounts': ["
+    "       {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
+    "       {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
+    "       {'name': 'tmp', 'mountPath': '/tmp', 'readOnly': false},"
+    "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
+    "       ?data_claim {"
+    "         'name': 'data', 'mountPath': '/data', 'subPath': $data_path, 'readOnly': true},"
+    "       ?model_claim {"
+    "         'name': 'model', 'mountPath': '/model', 'subPath': $model_path, 'readOnly': true},"
+    "       ?output_claim {"
+    "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path,"
+    "         'readOnly': false}]}],"
+    "   'volumes': ["
+    "     {'name': 'job', 'configMap': {'name': $config_map}},"
+    "     {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
+    "     {'name': 'tmp', 'emptyDir': {}},"
+    "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
+    "     ?data_claim {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_claim}},"
+    "     ?model_claim {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_claim}},"
+    "     ?output_claim {"
+    "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_claim}}]}}";
+
+/* Where a stage and a probe differ. */
+struct pod {
+    struct object object;
+    const struct spec *spec;
+    const char *node;
+    const char *config_map;
+    int cpu_milli;
+    int64_t memory_bytes;
+    bool reads_data; /* the first stage, and probes, which look at how long its sequences are */
+};
+
+static const char *pull_policy(const struct observed *seen, const struct spec *spec)
 {
-    jsonw_open_array(w, "ownerReferences");
-    jsonw_open_object(w, NULL);
-    jsonw_string(w, "apiVersion", NAMES_GROUP "/" NAMES_VERSION);
-    jsonw_string(w, "kind", "SkyJob");
-    jsonw_string(w, "name", seen->name);
-    jsonw_string(w, "uid", seen->uid);
-    jsonw_bool(w, "controller", true);
-    jsonw_bool(w, "blockOwnerDeletion", true);
-    jsonw_close(w);
-    jsonw_close(w);
+    bool is_ours = spec->worker.image[0] == '\0' && seen->settings.pull_policy[0] != '\0';
+
+    return is_ours ? seen->settings.pull_policy : spec->worker.pull_policy;
 }
 
-static void write_labels(struct jsonw *w, const struct observed *seen, const char *component)
+/* NULL for "" and unless `is_used`. */
+static const char *used(bool is_used, const char *text)
 {
-    jsonw_string(w, "app.kubernetes.io/name", "skyjob");
-    jsonw_string(w, "app.kubernetes.io/instance", seen->name);
-    jsonw_string(w, "app.kubernetes.io/component", component);
-    jsonw_string(w, "app.kubernetes.io/managed-by", "skyjob-operator");
-    jsonw_string(w, LABEL_JOB, seen->name);
-    jsonw_string(w, LABEL_JOB_UID, seen->uid);
+    return is_used && text[0] ? text : NULL;
 }
 
-static void open_object(struct jsonw *w, const struct observed *seen, const char *const type[2],
-                        const char *name, const char *component)
+static enum err_code write_pod(const struct observed *seen, const struct pod *p, struct buf *out,
+                               struct err *err)
 {
-    jsonw_open_object(w, NULL);
-    jsonw_string(w, "apiVersion", type[0]);
-    jsonw_string(w, "kind", type[1]);
-    jsonw_open_object(w, "metadata");
-    jsonw_string(w, "name", name);
-    jsonw_string(w, "namespace", seen->namespace);
-    write_owner(w, seen);
-    jsonw_open_object(w, "labels");
-    write_labels(w, seen, component);
+    const struct spec *spec = p->spec;
+    bool is_stage = p->object.is_stage;
+    bool has_claim = p->reads_data && spec->data.source == SPEC_SOURCE_CLAIM;
+    bool has_map = p->reads_data && spec->data.source == SPEC_SOURCE_CONFIG_MAP;
+    const char *folder = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
+    char key[NAMES_BYTES];
+    const struct jsont_value values[] = {
+        JSONT_I_IF("deadline_seconds", !is_stage, MANIFEST_PROBE_SECONDS),
+        JSONT_S("priority_class", used(!is_stage, seen->settings.probe_priority_class)),
+        JSONT_S("node", p->node),
+        JSONT_S("image", manifest_image(seen, spec)),
+        JSONT_S("pull_policy", pull_policy(seen, spec)),
+        JSONT_S("data_folder", used(p->reads_data, folder)),
+        JSONT_S("model_claim", used(is_stage, spec->from.claim)),
+        JSONT_S("output_claim", used(is_stage, spec->output.claim)),
+        JSONT_I("health_port", PORT_HEALTH),
+        JSONT_I("control_port", PORT_CONTROL),
+        JSONT_I("tensor_port", PORT_TENSOR),
+        JSONT_I("cpu_milli", p->cpu_milli),
+        JSONT_I("memory_bytes", p->memory_bytes),
+        JSONT_S("data_config_map", used(has_map, spec->data.config_map)),
+        JSONT_S("data_claim", used(has_claim, spec->data.volume.claim)),
+        JSONT_S("data_path", used(true, spec->data.volume.path)),
+        JSONT_S("model_path", used(true, spec->from.path)),
+        JSONT_S("output_path", used(true, spec->output.path)),
+        JSONT_S("config_map", p->config_map),
+        JSONT_S("key_name", key),
+    };
+
+    names_key(seen->name, key);
+    return write_object(pod_template, seen, &p->object, values, sizeof values / sizeof *values, out,
+                        err);
 }
 
-void manifest_open(struct jsonw *w, const struct observed *seen, const char *kind, const char *name,
-                   const char *component)
+enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct buf *out,
+                                 struct err *err)
 {
-    open_object(w, seen, (const char *const[]){"v1", kind}, name, component);
+    const struct plan *plan = &seen->plan;
+    const struct plan_stage *s = &plan->stages[stage];
+    char name[NAMES_BYTES];
+    char plan_name[NAMES_BYTES];
+    struct pod pod = {.object = {.name = name,
+                                 .component = "worker",
+                                 .stage = stage,
+                                 .attempt = plan->attempt,
+                                 .is_stage = true},
+                      .spec = &plan->spec,
+                      .node = s->node,
+                      .config_map = plan_name,
+                      .cpu_milli = s->cpu_milli,
+                      .memory_bytes = s->memory_bytes,
+                      .reads_data = stage == 0};
+
+    names_stage_pod(seen->name, stage, plan->attempt, name);
+    names_plan(seen->name, plan->attempt, plan_name);
+    return write_pod(seen, &pod, out, err);
 }
 
-static void write_job_pods(struct jsonw *w, const struct observed *seen, const char *key)
+enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
+                                 struct buf *out, struct err *err)
 {
-    jsonw_open_object(w, key);
-    jsonw_open_object(w, "matchLabels");
-    jsonw_string(w, LABEL_JOB_UID, seen->uid);
-    jsonw_close(w);
-    jsonw_close(w);
+    char name[NAMES_BYTES];
+    char spec_name[NAMES_BYTES];
+    struct spec spec;
+    struct pod pod = {.object = {.name = name, .component = "probe", .is_probe = true},
+                      .spec = &spec,
+                      .node = action->node,
+                      .config_map = spec_name,
+                      .cpu_milli = action->cpu_milli,
+                      .memory_bytes = action->memory_bytes};
+    enum err_code rc = spec_parse(seen->spec, &spec, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    /* A volume may be bound to one node, and a probe that waits for it on another one would cost
+     * the job that node. Lengths of data in such a volume stay unknown. */
+    pod.reads_data = spec.data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
+    names_probe_pod(seen->name, action->node, name);
+    names_probe_spec(seen->name, spec_name);
+    return write_pod(seen, &pod, out, err);
 }
 
-/* "key=value,key=value" */
-static void write_pairs(struct jsonw *w, const char *pairs)
-{
-    while (*pairs) {
-        char key[SETTINGS_LABELS_BYTES];
-        char value[SETTINGS_LABELS_BYTES];
-        size_t n = strcspn(pairs, ",");
-        size_t n_key = strcspn(pairs, "=");
+/* --- NetworkPolicy --- */
 
-        if (n_key < n) {
-            (void)snprintf(key, sizeof key, "%.*s", (int)n_key, pairs);
-            (void)snprintf(value, sizeof value, "%.*s", (int)(n - n_key - 1), pairs + n_key + 1);
-            jsonw_string(w, key, value);
-        }
-        pairs += n + (pairs[n] == ',');
-    }
-}
+#define JOB_PODS "{'matchLabels': {'" LABEL_JOB_UID "': $job_uid}}"
 
-static void write_operator_pods(struct jsonw *w, const struct settings *s)
-{
-    jsonw_open_object(w, "namespaceSelector");
-    jsonw_open_object(w, "matchLabels");
-    jsonw_string(w, "kubernetes.io/metadata.name", s->operator_namespace);
-    jsonw_close(w);
-    jsonw_close(w);
-    jsonw_open_object(w, "podSelector");
-    jsonw_open_object(w, "matchLabels");
-    write_pairs(w, s->operator_labels);
-    jsonw_close(w);
-    jsonw_close(w);
-}
-
-/* Who may reach a port of the job's pods. */
-static void write_rule(struct jsonw *w, const struct observed *seen, int port)
-{
-    bool is_open = port == PORT_HEALTH ||
-                   (port == PORT_CONTROL && seen->settings.operator_namespace[0] == '\0');
-
-    jsonw_open_object(w, NULL);
-    if (!is_open) {
-        jsonw_open_array(w, "from");
-        jsonw_open_object(w, NULL);
-        if (port == PORT_TENSOR)
-            write_job_pods(w, seen, "podSelector");
-        else
-            write_operator_pods(w, &seen->settings);
-        jsonw_close(w);
-        jsonw_close(w);
-    }
-    jsonw_open_array(w, "ports");
-    jsonw_open_object(w, NULL);
-    jsonw_string(w, "protocol", "TCP");
-    jsonw_int(w, "port", port);
-    for (int i = 0; i < 3; i++)
-        jsonw_close(w);
-}
+static const char policy_template[] =
+    "{'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy'," METADATA ","
+    " 'spec': {"
+    "   'podSelector': " JOB_PODS ","
+    "   'policyTypes': ['Ingress'],"
+    "   'ingress': ["
+    "     {'from': [{'podSelector': " JOB_PODS "}],"
+    "      'ports': [{'protocol': 'TCP', 'port': $tensor_port}]},"
+    "     {'from': ?operator_namespace [{"
+    "        'namespaceSelector': {"
+    "          'matchLabels': {'kubernetes.io/metadata.name': $operator_namespace}},"
+    "        'podSelector': {'matchLabels': $operator_labels}}],"
+    "      'ports': [{'protocol': 'TCP', 'port': $control_port}]},"
+    "     {'ports': [{'protocol': 'TCP', 'port': $health_port}]}]}}";
 
 enum err_code manifest_policy(const struct observed *seen, struct buf *out, struct err *err)
 {
-    static const char *const type[] = {"networking.k8s.io/v1", "NetworkPolicy"};
+    const struct settings *s = &seen->settings;
     char name[NAMES_BYTES];
-    struct jsonw w;
+    struct object object = {.name = name, .component = "worker"};
+    const struct jsont_value values[] = {
+        JSONT_I("tensor_port", PORT_TENSOR),
+        JSONT_I("control_port", PORT_CONTROL),
+        JSONT_I("health_port", PORT_HEALTH),
+        JSONT_S("operator_namespace", used(true, s->operator_namespace)),
+        JSONT_PAIRS("operator_labels", s->operator_labels),
+    };
 
     names_policy(seen->name, name);
-    jsonw_init(&w, out);
-    open_object(&w, seen, type, name, "worker");
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_open_object(&w, "spec");
-    write_job_pods(&w, seen, "podSelector");
-    jsonw_open_array(&w, "policyTypes");
-    jsonw_string(&w, NULL, "Ingress");
-    jsonw_close(&w);
-    jsonw_open_array(&w, "ingress");
-    write_rule(&w, seen, PORT_TENSOR);
-    write_rule(&w, seen, PORT_CONTROL);
-    write_rule(&w, seen, PORT_HEALTH);
-    for (int i = 0; i < 3; i++)
-        jsonw_close(&w);
-    return jsonw_finish(&w, err);
+    return write_object(policy_template, seen, &object, values, sizeof values / sizeof *values, out,
+                        err);
 }
+
+/* --- Secret and ConfigMaps --- */
+
+static const char secret_template[] =
+    "{'apiVersion': 'v1', 'kind': 'Secret'," METADATA ","
+    " 'immutable': true, 'type': 'Opaque', 'stringData': {'" MANIFEST_KEY_KEY "': $key}}";
 
 enum err_code manifest_key(const struct observed *seen, const char *key, struct buf *out,
                            struct err *err)
 {
     char name[NAMES_BYTES];
-    struct jsonw w;
+    struct object object = {.name = name, .component = "key"};
+    const struct jsont_value values[] = {JSONT_S("key", key)};
 
     names_key(seen->name, name);
-    jsonw_init(&w, out);
-    manifest_open(&w, seen, "Secret", name, "key");
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_bool(&w, "immutable", true);
-    jsonw_string(&w, "type", "Opaque");
-    jsonw_open_object(&w, "stringData");
-    jsonw_string(&w, MANIFEST_KEY_KEY, key);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
+    return write_object(secret_template, seen, &object, values, 1, out, err);
 }
 
-struct config_map {
-    const char *name;
-    const char *component;
-    const char *key;
-    const char *text;
-    int attempt; /* label; 0: none */
-    bool is_immutable;
-};
-
-static enum err_code write_config_map(const struct observed *seen, const struct config_map *m,
-                                      struct buf *out, struct err *err)
-{
-    struct jsonw w;
-
-    jsonw_init(&w, out);
-    manifest_open(&w, seen, "ConfigMap", m->name, m->component);
-    if (m->attempt > 0)
-        jsonw_stringf(&w, LABEL_ATTEMPT, "%d", m->attempt);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    if (m->is_immutable)
-        jsonw_bool(&w, "immutable", true);
-    jsonw_open_object(&w, "data");
-    jsonw_string(&w, m->key, m->text);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
-}
+static const char plan_template[] = "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
+                                    " 'immutable': true, 'data': {'" MANIFEST_PLAN_KEY "': $plan}}";
 
 enum err_code manifest_plan(const struct observed *seen, const struct plan *plan, struct buf *out,
                             struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
     char name[NAMES_BYTES];
+    struct object object = {.name = name, .component = "plan", .attempt = plan->attempt};
     enum err_code rc = plan_write(plan, seen->spec, &text, err);
+    const struct jsont_value values[] = {JSONT_S("plan", buf_text(&text))};
 
     names_plan(seen->name, plan->attempt, name);
     if (rc == ERR_OK)
-        rc = write_config_map(seen,
-                              &(struct config_map){.name = name,
-                                                   .component = "plan",
-                                                   .key = MANIFEST_PLAN_KEY,
-                                                   .text = buf_text(&text),
-                                                   .attempt = plan->attempt,
-                                                   .is_immutable = true},
-                              out, err);
+        rc = write_object(plan_template, seen, &object, values, 1, out, err);
     buf_deinit(&text);
     return rc;
 }
+
+static const char probe_spec_template[] = "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
+                                          " 'data': {'" MANIFEST_SPEC_KEY "': $spec}}";
 
 enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
     char name[NAMES_BYTES];
+    struct object object = {.name = name, .component = "probe"};
     struct jsonw w;
     enum err_code rc;
 
@@ -228,15 +352,25 @@ enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, 
     jsonw_init(&w, &text);
     jsonw_value(&w, NULL, seen->spec);
     rc = jsonw_finish(&w, err);
-    if (rc == ERR_OK)
-        rc = write_config_map(seen,
-                              &(struct config_map){.name = name,
-                                                   .component = "probe",
-                                                   .key = MANIFEST_SPEC_KEY,
-                                                   .text = buf_text(&text)},
-                              out, err);
+    if (rc == ERR_OK) {
+        const struct jsont_value values[] = {JSONT_S("spec", buf_text(&text))};
+
+        rc = write_object(probe_spec_template, seen, &object, values, 1, out, err);
+    }
     buf_deinit(&text);
     return rc;
+}
+
+/* --- patches --- */
+
+static enum err_code write_patch(const char *text, const struct jsont_value *values,
+                                 size_t n_values, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsont_write(&w, NULL, text, values, n_values);
+    return jsonw_finish(&w, err);
 }
 
 static enum err_code mark_of(const struct observed *seen, const struct action *action,
@@ -261,30 +395,27 @@ static enum err_code mark_of(const struct observed *seen, const struct action *a
     return ERR_OK;
 }
 
+static const char node_template[] =
+    "{'metadata': {"
+    "   'labels': {'" LABEL_MEASURED_GFLOPS "': $gflops},"
+    "   'annotations': {'" ANNOTATION_PROBE "': $probe, '" ANNOTATION_DOUBTED "': null}}}";
+
 enum err_code manifest_node_patch(const struct observed *seen, const struct action *action,
                                   struct buf *out, struct err *err)
 {
     struct buf text = {.max = MARK_TEXT_MAX_BYTES};
     struct mark_probe mark;
-    struct jsonw w;
     enum err_code rc = mark_of(seen, action, &mark, err);
 
     if (rc == ERR_OK)
         rc = mark_probe_write(&mark, &text, err);
     if (rc == ERR_OK) {
-        jsonw_init(&w, out);
-        jsonw_open_object(&w, NULL);
-        jsonw_open_object(&w, "metadata");
-        jsonw_open_object(&w, "labels");
-        jsonw_stringf(&w, LABEL_MEASURED_GFLOPS, "%.3f", mark_gflops(&mark));
-        jsonw_close(&w);
-        jsonw_open_object(&w, "annotations");
-        jsonw_string(&w, ANNOTATION_PROBE, buf_text(&text));
-        jsonw_null(&w, ANNOTATION_DOUBTED);
-        jsonw_close(&w);
-        jsonw_close(&w);
-        jsonw_close(&w);
-        rc = jsonw_finish(&w, err);
+        char gflops[32];
+        const struct jsont_value values[] = {JSONT_S("gflops", gflops),
+                                             JSONT_S("probe", buf_text(&text))};
+
+        (void)snprintf(gflops, sizeof gflops, "%.3f", mark_gflops(&mark));
+        rc = write_patch(node_template, values, 2, out, err);
     }
     buf_deinit(&text);
     return rc;
@@ -293,18 +424,11 @@ enum err_code manifest_node_patch(const struct observed *seen, const struct acti
 enum err_code manifest_doubt_patch(const struct observed *seen, struct buf *out, struct err *err)
 {
     char time[CLOCK_TEXT_BYTES];
-    struct jsonw w;
+    const struct jsont_value values[] = {JSONT_S("time", time)};
 
     clock_format(seen->now_ms, time);
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    jsonw_open_object(&w, "metadata");
-    jsonw_open_object(&w, "annotations");
-    jsonw_string(&w, ANNOTATION_DOUBTED, time);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
+    return write_patch("{'metadata': {'annotations': {'" ANNOTATION_DOUBTED "': $time}}}", values,
+                       1, out, err);
 }
 
 enum err_code manifest_status_patch(const struct status *status, const char *resource_version,

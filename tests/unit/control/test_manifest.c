@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "world.h"
 
 static const char spec_text[] =
@@ -540,9 +541,128 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     world_free(w);
 }
 
+/* --- golden objects --- */
+
+static const char configured[] = "{\"data\":{\"source\":{\"configMap\":{\"name\":\"nli\"}}}}";
+
+static enum err_code write_stage_0(const struct world *w, struct buf *out)
+{
+    return manifest_stage_pod(&w->seen, 0, out, NULL);
+}
+
+static enum err_code write_stage_1(const struct world *w, struct buf *out)
+{
+    return manifest_stage_pod(&w->seen, 1, out, NULL);
+}
+
+static enum err_code write_probe(const struct world *w, struct buf *out)
+{
+    struct action action = {.kind = ACTION_CREATE_PROBE_POD,
+                            .node = "node-1",
+                            .cpu_milli = 700,
+                            .memory_bytes = 1 << 30};
+
+    return manifest_probe_pod(&w->seen, &action, out, NULL);
+}
+
+static enum err_code write_policy(const struct world *w, struct buf *out)
+{
+    return manifest_policy(&w->seen, out, NULL);
+}
+
+static enum err_code write_key(const struct world *w, struct buf *out)
+{
+    return manifest_key(&w->seen, "a \"key\"", out, NULL);
+}
+
+static enum err_code write_probe_spec(const struct world *w, struct buf *out)
+{
+    return manifest_probe_spec(&w->seen, out, NULL);
+}
+
+static enum err_code write_doubt(const struct world *w, struct buf *out)
+{
+    return manifest_doubt_patch(&w->seen, out, NULL);
+}
+
+static const struct golden {
+    const char *name; /* of the file */
+    const char *spec;
+    enum err_code (*write)(const struct world *w, struct buf *out);
+    bool has_settings; /* all that an operator can be started with */
+    bool is_data_everywhere;
+} goldens[] = {
+    {"stage-0-with-claims", spec_text, write_stage_0, false, false},
+    {"stage-1-with-claims", spec_text, write_stage_1, true, false},
+    {"stage-0-of-sample", NULL, write_stage_0, true, false},
+    {"stage-0-of-config-map", configured, write_stage_0, false, false},
+    {"probe-of-claims", spec_text, write_probe, false, false},
+    {"probe-of-shared-claims", spec_text, write_probe, false, true},
+    {"probe-of-sample", NULL, write_probe, true, false},
+    {"probe-of-config-map", configured, write_probe, false, false},
+    {"policy-of-operator", NULL, write_policy, true, false},
+    {"policy-of-unknown-operator", NULL, write_policy, false, false},
+    {"key", NULL, write_key, false, false},
+    {"probe-spec", spec_text, write_probe_spec, false, false},
+    {"doubt-patch", NULL, write_doubt, false, false},
+};
+
+/* Two stages with figures of their own, whatever the planner would choose. */
+static struct world *golden_world(const struct golden *g)
+{
+    struct world *w = world_new(g->spec);
+    struct settings *s = &w->seen.settings;
+
+    if (g->has_settings) {
+        (void)snprintf(s->pull_policy, sizeof s->pull_policy, "Never");
+        (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "low");
+        (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "skyjob-system");
+        (void)snprintf(s->operator_labels, sizeof s->operator_labels, "a.b/c=d,e=");
+    }
+    w->seen.is_data_everywhere = g->is_data_everywhere;
+    w->seen.plan.attempt = 3;
+    w->seen.plan.n_stages = 2;
+    assert_int_equal(spec_parse(w->seen.spec, &w->seen.plan.spec, NULL), ERR_OK);
+    for (int i = 0; i < 2; i++) {
+        struct plan_stage *stage = &w->seen.plan.stages[i];
+
+        (void)snprintf(stage->node, sizeof stage->node, "node-%d", i);
+        stage->cpu_milli = 500 * (i + 1);
+        stage->memory_bytes = (int64_t)5 << (30 + i);
+    }
+    return w;
+}
+
+static void manifest_writes_the_golden_objects(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof goldens / sizeof *goldens; i++) {
+        struct world *w = golden_world(&goldens[i]);
+        struct buf text = {.max = MANIFEST_MAX_BYTES};
+        struct buf golden = {.max = MANIFEST_MAX_BYTES};
+        struct json *got = NULL;
+        struct json *want = NULL;
+        char path[128];
+
+        (void)snprintf(path, sizeof path, "tests/golden/manifest/%s.json", goldens[i].name);
+        assert_int_equal(goldens[i].write(w, &text), ERR_OK);
+        assert_int_equal(json_parse(buf_text(&text), text.len, &got, NULL), ERR_OK);
+        if (file_read(path, &golden, NULL) != ERR_OK ||
+            json_parse(buf_text(&golden), golden.len, &want, NULL) != ERR_OK ||
+            !json_equal(got, want))
+            fail_msg("%s is not %s", path, buf_text(&text));
+        json_free(got);
+        json_free(want);
+        buf_deinit(&text);
+        buf_deinit(&golden);
+        world_free(w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(manifest_writes_the_golden_objects),
         cmocka_unit_test(manifest_of_the_head_reads_the_data),
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
