@@ -143,10 +143,24 @@ static void make_folders(const char *path)
     (void)mkdir(path, 0755);
 }
 
-static enum err_code write_config_map(const struct agent_pod *p, struct kube_client *client,
-                                      const char *name, const char *folder, struct err *err)
+/* A value of a Secret, which is base64. Returns its length, -1 for one that is not valid. */
+static int decode(const char *base64, unsigned char *out, size_t max)
 {
-    struct kube_ref ref = {.resource = &kube_config_maps, .namespace = p->namespace, .name = name};
+    size_t len = strlen(base64);
+    int n = len < max ? EVP_DecodeBlock(out, (const unsigned char *)base64, (int)len) : -1;
+
+    while (n > 0 && out[n - 1] == '\0')
+        n--; /* the padding */
+    return n;
+}
+
+/* A file for every key; a Secret's is readable by its owner alone. */
+static enum err_code write_files(const struct agent_pod *p, struct kube_client *client,
+                                 const struct kube_resource *resource, const char *name,
+                                 const char *folder, struct err *err)
+{
+    struct kube_ref ref = {.resource = resource, .namespace = p->namespace, .name = name};
+    bool is_secret = resource == &kube_secrets;
     struct json *object;
     enum err_code rc = kube_get(client, &ref, &object, err);
 
@@ -155,40 +169,19 @@ static enum err_code write_config_map(const struct agent_pod *p, struct kube_cli
     for (const struct json *v = json_first(json_get(object, "data")); v && rc == ERR_OK;
          v = json_next(v)) {
         const char *text = json_string(v, "");
+        unsigned char decoded[1024];
         char path[POD_PATH_BYTES];
+        int n = is_secret ? decode(text, decoded, sizeof decoded) : 0;
 
         join(path, folder, json_key(v), "");
-        rc = file_write(path, text, strlen(text), err);
-    }
-    json_free(object);
-    return rc;
-}
-
-/* Readable by the owner alone, as a Secret's file is. */
-static enum err_code write_secret(const struct agent_pod *p, struct kube_client *client,
-                                  const char *name, const char *folder, struct err *err)
-{
-    struct kube_ref ref = {.resource = &kube_secrets, .namespace = p->namespace, .name = name};
-    struct json *object;
-    enum err_code rc = kube_get(client, &ref, &object, err);
-
-    if (rc != ERR_OK)
-        return rc == ERR_NOT_FOUND ? ERR_AGAIN : rc;
-    for (const struct json *v = json_first(json_get(object, "data")); v && rc == ERR_OK;
-         v = json_next(v)) {
-        const char *base64 = json_string(v, "");
-        unsigned char text[1024];
-        char path[POD_PATH_BYTES];
-        int n = strlen(base64) < sizeof text
-                    ? EVP_DecodeBlock(text, (const unsigned char *)base64, (int)strlen(base64))
-                    : -1;
-
-        while (n > 0 && text[n - 1] == '\0')
-            n--; /* the padding */
-        join(path, folder, json_key(v), "");
-        rc = n < 0 ? err_set(err, ERR_INVALID, "Secret %s is not base64", name)
-                   : file_write(path, text, (size_t)n, err);
-        (void)chmod(path, 0400);
+        if (n < 0)
+            rc = err_set(err, ERR_INVALID, "Secret %s is not base64", name);
+        else if (is_secret)
+            rc = file_write(path, decoded, (size_t)n, err);
+        else
+            rc = file_write(path, text, strlen(text), err);
+        if (is_secret)
+            (void)chmod(path, 0400);
     }
     json_free(object);
     return rc;
@@ -210,8 +203,8 @@ static enum err_code make_volume(const struct agent_pod *p, struct kube_client *
         join(out, settings->folder, p->uid, name);
     make_folders(out);
     if (secret)
-        return write_secret(p, client, secret, out, err);
-    return config_map ? write_config_map(p, client, config_map, out, err) : ERR_OK;
+        return write_files(p, client, &kube_secrets, secret, out, err);
+    return config_map ? write_files(p, client, &kube_config_maps, config_map, out, err) : ERR_OK;
 }
 
 static enum err_code make_mounts(const struct agent_pod *p, struct kube_client *client,
