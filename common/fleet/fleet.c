@@ -17,11 +17,13 @@ struct call {
     uint64_t id;
     bool is_status;
     struct fleet_handler handler;
+    _Alignas(max_align_t) unsigned char ctx[]; /* a copy for the handler */
 };
 
 struct fleet {
     struct http *http;
     struct call *calls;
+    int n_calls;
 };
 
 enum err_code fleet_new(struct http *http, struct fleet **out, struct err *err)
@@ -35,12 +37,17 @@ enum err_code fleet_new(struct http *http, struct fleet **out, struct err *err)
     return ERR_OK;
 }
 
-static void end_call(struct call *c)
+int fleet_n_calls(const struct fleet *f)
+{
+    return f->n_calls;
+}
+
+static void unlink_call(struct call *c)
 {
     *c->place = c->next;
     if (c->next)
         c->next->place = c->place;
-    free(c);
+    c->fleet->n_calls--;
 }
 
 void fleet_free(struct fleet *f)
@@ -48,8 +55,11 @@ void fleet_free(struct fleet *f)
     if (!f)
         return;
     while (f->calls) {
-        http_cancel(f->http, f->calls->id);
-        end_call(f->calls);
+        struct call *c = f->calls;
+
+        http_cancel(f->http, c->id);
+        unlink_call(c);
+        free(c);
     }
     free(f);
 }
@@ -71,19 +81,20 @@ static enum err_code refused(const struct http_response *r, struct err *err)
 static void on_done(void *ctx, struct http_response *response, const struct err *err)
 {
     struct call *c = ctx;
-    struct fleet_handler handler = c->handler;
     bool is_status = c->is_status;
     struct progress progress;
     struct err answer = *err;
 
-    end_call(c); /* first: the handler may start the next one */
+    unlink_call(c); /* first: the handler may start the next one */
     if (answer.code == ERR_OK && response->status / 100 != 2)
         (void)refused(response, &answer);
     else if (answer.code == ERR_OK && is_status &&
              progress_parse(buf_text(&response->body), response->body.len, &progress, &answer) !=
                  ERR_OK)
         answer.code = ERR_PROTOCOL;
-    handler.on_answer(handler.ctx, is_status && answer.code == ERR_OK ? &progress : NULL, &answer);
+    c->handler.on_answer(c->handler.ctx, is_status && answer.code == ERR_OK ? &progress : NULL,
+                         &answer);
+    free(c);
 }
 
 static enum err_code sign(const struct fleet_address *to, const struct http_request *request,
@@ -119,7 +130,7 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
 
     if (rc != ERR_OK)
         return rc;
-    c = calloc(1, sizeof *c);
+    c = calloc(1, sizeof *c + handler.ctx_bytes);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", to->host);
     (void)snprintf(url, sizeof url, "http://%s%s%s:%d%s", is_ipv6 ? "[" : "", to->host,
@@ -129,6 +140,8 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
                        .place = &f->calls,
                        .is_status = body == NULL,
                        .handler = handler};
+    if (handler.ctx_bytes > 0)
+        c->handler.ctx = memcpy(c->ctx, handler.ctx, handler.ctx_bytes);
     rc = http_start(f->http, &request, (struct http_handler){.ctx = c, .on_done = on_done}, &c->id,
                     err);
     if (rc != ERR_OK) {
@@ -138,6 +151,7 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
     if (c->next)
         c->next->place = &c->next;
     f->calls = c;
+    f->n_calls++;
     return ERR_OK;
 }
 

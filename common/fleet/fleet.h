@@ -21,15 +21,16 @@ struct fleet_address {
     struct hmac_key key;
 };
 
-/* Told once for every call that was started, unless fleet_free() came first.
+/* Called once for every call that was started, unless fleet_free() came first.
  *
  * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt or has taken another
  * peer table; ERR_DENIED when it has another key; ERR_INVALID when it refused for another reason;
  * ERR_IO, ERR_TIMEOUT when it could not be reached or not answer, which is usual while it starts;
  * ERR_PROTOCOL, ERR_LIMIT when that was no answer of a worker. `progress` is what a worker that was
- * asked says; NULL for a peer table and for every error. The handler may start calls. */
+ * asked reports; NULL for a peer table and for every error. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
+    size_t ctx_bytes; /* of `ctx`, which is copied and belongs to the call; 0: `ctx` is borrowed */
     void (*on_answer)(void *ctx, const struct progress *progress, const struct err *err);
 };
 
@@ -37,8 +38,11 @@ struct fleet;
 
 /* `http` is borrowed. */
 MUST_CHECK enum err_code fleet_new(struct http *http, struct fleet **out, struct err *err);
-/* Cancels the calls that are under way; their handlers are not told. NULL is allowed. */
+/* Cancels the calls that are under way; their handlers are not called. NULL is allowed. */
 void fleet_free(struct fleet *f);
+
+/* How many calls are under way. */
+int fleet_n_calls(const struct fleet *f);
 
 /* Hand the table to one worker. It may be sent any number of times. */
 MUST_CHECK enum err_code fleet_post_peers(struct fleet *f, const struct fleet_address *to,

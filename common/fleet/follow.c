@@ -1,27 +1,26 @@
 #include "fleet/follow.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* One worker, or (the last one) the head as the one that is asked. */
+#include "base/clock.h"
+#include "fleet/contact.h"
+
+#define RETRY_MAX_MS 250 /* on this machine a call costs nothing */
+
+/* One worker, or (the last one) the leader as the one that is asked. */
 struct line {
     struct follow *follow;
     struct fleet_address address;
-    bool is_busy;  /* a call is under way */
-    bool has_told; /* has taken the table */
-    bool is_refused;
-    int64_t due_ms;
-    int64_t started_ms;
-    char trouble[ERR_TEXT_BYTES];
+    struct contact contact;
 };
 
 struct follow {
     struct fleet *fleet;
     struct peers peers;
     struct line lines[SPEC_STAGES_MAX];
-    struct line head;
-    bool has_head;
+    struct line leader;
+    int64_t asked_ms; /* when the leader was last asked */
+    bool has_progress;
     struct progress progress;
 };
 
@@ -36,7 +35,7 @@ enum err_code follow_new(struct fleet *fleet, const struct peers *peers,
     f->peers = *peers;
     for (int s = 0; s < peers->n_stages; s++)
         f->lines[s] = (struct line){.follow = f, .address = control[s]};
-    f->head = (struct line){.follow = f, .address = control[0]};
+    f->leader = (struct line){.follow = f, .address = control[0]};
     *out = f;
     return ERR_OK;
 }
@@ -46,111 +45,75 @@ void follow_free(struct follow *f)
     free(f);
 }
 
-/* A worker that cannot be reached is usual while it starts; all else is worth a word. */
-static void note_trouble(struct line *line, const struct err *err)
+static void note_answer(struct line *line, const struct err *err)
 {
-    if (err->code == ERR_OK)
-        line->trouble[0] = '\0';
-    else if (err->code != ERR_IO)
-        (void)snprintf(line->trouble, sizeof line->trouble, "worker %s:%d: %s", line->address.host,
-                       line->address.port, err->text);
+    struct err named = *err;
+
+    if (err->code != ERR_OK)
+        (void)err_wrap(&named, err->code, "worker %s:%d", line->address.host, line->address.port);
+    contact_answered(&line->contact, &named, line != &line->follow->leader, clock_now_ms(),
+                     RETRY_MAX_MS);
 }
 
-static void on_told(void *ctx, const struct progress *progress, const struct err *err)
+static void on_answer(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct line *line = ctx;
-    bool is_refused =
-        err->code == ERR_CONFLICT || err->code == ERR_INVALID || err->code == ERR_DENIED;
 
-    (void)progress;
-    line->is_busy = false;
-    line->has_told = err->code == ERR_OK;
-    line->is_refused = is_refused;
-    line->due_ms = line->started_ms + (is_refused ? FOLLOW_REFUSED_MS : FOLLOW_RETRY_MS);
-    note_trouble(line, err);
-}
-
-static void on_asked(void *ctx, const struct progress *progress, const struct err *err)
-{
-    struct line *line = ctx;
-    struct follow *f = line->follow;
-
-    line->is_busy = false;
-    line->due_ms = line->started_ms + FOLLOW_ASK_MS;
-    note_trouble(line, err);
+    note_answer(line, err);
     if (progress) {
-        f->progress = *progress;
-        f->has_head = true;
+        line->follow->progress = *progress;
+        line->follow->has_progress = true;
     }
 }
 
-static bool is_due(const struct line *line, int64_t now_ms)
+/* Call the worker if that is due. Returns how long until it is, at most FOLLOW_ASK_MS. */
+static int64_t step_line(struct follow *f, struct line *line, int64_t wait_ms)
 {
-    return !line->is_busy && !line->has_told && line->due_ms <= now_ms;
-}
+    struct fleet_handler handler = {.ctx = line, .on_answer = on_answer};
+    struct err err = {0};
+    enum err_code rc;
 
-/* Remember that a call is under way, or that it could not even be started. */
-static void begin(struct line *line, int64_t now_ms, enum err_code rc, const struct err *err)
-{
-    line->started_ms = now_ms;
-    line->is_busy = rc == ERR_OK;
+    if (line->contact.is_busy || line->contact.has_table || wait_ms > 0)
+        return wait_ms > 0 && wait_ms < FOLLOW_ASK_MS ? wait_ms : FOLLOW_ASK_MS;
+    if (line == &f->leader)
+        rc = fleet_ask_status(f->fleet, &line->address, handler, &err);
+    else
+        rc = fleet_post_peers(f->fleet, &line->address, &f->peers, handler, &err);
     if (rc == ERR_OK)
-        return;
-    line->due_ms = now_ms + FOLLOW_REFUSED_MS;
-    note_trouble(line, err);
+        line->contact.is_busy = true;
+    else
+        note_answer(line, &err);
+    return FOLLOW_ASK_MS;
 }
 
 int64_t follow_step(struct follow *f, int64_t now_ms)
 {
-    int64_t next_ms = now_ms + FOLLOW_ASK_MS;
-    struct err err;
+    int64_t wait_ms = contact_wait_ms(&f->leader.contact, now_ms);
+    int64_t ask_ms = f->asked_ms + FOLLOW_ASK_MS - now_ms;
+    int64_t next_ms;
 
+    if (f->asked_ms > 0 && ask_ms > wait_ms)
+        wait_ms = ask_ms;
+    if (wait_ms <= 0 && !f->leader.contact.is_busy)
+        f->asked_ms = now_ms;
+    next_ms = step_line(f, &f->leader, wait_ms);
     for (int s = 0; s < f->peers.n_stages; s++) {
-        struct line *line = &f->lines[s];
-        struct fleet_handler handler = {.ctx = line, .on_answer = on_told};
+        int64_t ms = step_line(f, &f->lines[s], contact_wait_ms(&f->lines[s].contact, now_ms));
 
-        if (is_due(line, now_ms))
-            begin(line, now_ms,
-                  fleet_post_peers(f->fleet, &line->address, &f->peers, handler, &err), &err);
-        if (!line->is_busy && !line->has_told && line->due_ms < next_ms)
-            next_ms = line->due_ms;
+        next_ms = ms < next_ms ? ms : next_ms;
     }
-    if (is_due(&f->head, now_ms)) {
-        struct fleet_handler handler = {.ctx = &f->head, .on_answer = on_asked};
-
-        begin(&f->head, now_ms, fleet_ask_status(f->fleet, &f->head.address, handler, &err), &err);
-    }
-    if (!f->head.is_busy && f->head.due_ms < next_ms)
-        next_ms = f->head.due_ms;
-    return next_ms - now_ms;
+    return next_ms;
 }
 
 const struct progress *follow_head(const struct follow *f)
 {
-    return f->has_head ? &f->progress : NULL;
-}
-
-int follow_n_told(const struct follow *f)
-{
-    int n = 0;
-
-    for (int s = 0; s < f->peers.n_stages; s++)
-        n += f->lines[s].has_told;
-    return n;
+    return f->has_progress ? &f->progress : NULL;
 }
 
 const char *follow_refusal(const struct follow *f)
 {
     for (int s = 0; s < f->peers.n_stages; s++)
-        if (f->lines[s].is_refused)
-            return f->lines[s].trouble;
+        if (f->lines[s].contact.is_refused)
+            return f->lines[s].contact.refusal;
     return NULL;
-}
-
-const char *follow_trouble(const struct follow *f)
-{
-    for (int s = 0; s < f->peers.n_stages; s++)
-        if (f->lines[s].trouble[0])
-            return f->lines[s].trouble;
-    return f->head.trouble;
 }

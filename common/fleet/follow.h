@@ -1,6 +1,6 @@
-/* fleet/follow.h - one attempt of a job from its first worker that listens to its last word.
+/* fleet/follow.h - the calls to the workers of one attempt of a job, from start to end.
  *
- * Hands the peer table to every stage until each has taken it, and asks the head how far it is.
+ * Sends the peer table to every stage until each has it, and asks the leader for its status.
  * The owner calls follow_step() between polls of the http loop; all else happens inside
  * http_poll(). Layer: fleet (may use http api base). Threads: one, that of the http loop.
  */
@@ -9,9 +9,7 @@
 
 #include "fleet/fleet.h"
 
-#define FOLLOW_RETRY_MS   250  /* a worker that does not listen yet will soon */
-#define FOLLOW_REFUSED_MS 5000 /* one that says no will not soon say yes */
-#define FOLLOW_ASK_MS     500
+#define FOLLOW_ASK_MS 500 /* between two questions to the leader */
 
 struct follow;
 
@@ -26,13 +24,9 @@ void follow_free(struct follow *f);
 /* Start the calls that are due; returns the milliseconds until the next one is. */
 int64_t follow_step(struct follow *f, int64_t now_ms);
 
-/* What the head said last, NULL before. Borrowed until the next http_poll(). */
+/* The last report of the leader, NULL before. Borrowed until the next http_poll(). */
 const struct progress *follow_head(const struct follow *f);
-/* How many stages have taken the table. */
-int follow_n_told(const struct follow *f);
 /* Why a worker refuses the table: it has a different one, or another key. NULL when none does. */
 const char *follow_refusal(const struct follow *f);
-/* Why the last call failed that was worth a word; "" when all is well. */
-const char *follow_trouble(const struct follow *f);
 
 #endif

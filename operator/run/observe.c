@@ -79,7 +79,11 @@ static void observe_pod(const struct store_own *own, struct observed *out)
         p->finished_ms = out->now_ms - (now_ms - own->end_seen_ms);
     if (p->phase == POD_PENDING && p->message[0] == '\0')
         memcpy(p->message, own->event, sizeof p->message);
-    p->silent_ms = own->silent_since_ms > 0 ? now_ms - own->silent_since_ms : 0;
+    p->silent_ms = own->contact.silent_since_ms > 0 ? now_ms - own->contact.silent_since_ms : 0;
+    p->knows_peers = own->contact.has_table;
+    p->refuses_peers = own->contact.is_refused;
+    if (p->refuses_peers)
+        (void)snprintf(p->refusal, sizeof p->refusal, "%s", own->contact.refusal);
 }
 
 static bool counts(const struct store_own *own, const struct observed *out)

@@ -161,16 +161,12 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
         to->own->end_seen_ms = from->own->end_seen_ms;
     to->own->seen.events_ms = from->own->seen.events_ms;
     memcpy(to->own->event, from->own->event, sizeof to->own->event);
-    to->own->silent_since_ms = from->own->silent_since_ms;
     to->own->seen.image_asked = from->own->seen.image_asked;
-    to->own->is_being_told = from->own->is_being_told;
-    to->own->seen.knows_peers = from->own->seen.knows_peers;
-    to->own->seen.refuses_peers = from->own->seen.refuses_peers;
-    memcpy(to->own->seen.refusal, from->own->seen.refusal, sizeof to->own->seen.refusal);
-    if (to->own->seen.is_ready && !from->own->seen.is_ready)
-        return; /* it listens now */
-    to->own->n_unanswered = from->own->n_unanswered;
-    to->own->call_after_ms = from->own->call_after_ms;
+    to->own->contact = from->own->contact;
+    if (to->own->seen.is_ready && !from->own->seen.is_ready) { /* it listens now */
+        to->own->contact.n_unanswered = 0;
+        to->own->contact.call_after_ms = 0;
+    }
 }
 
 static void note_times(struct store_own *own)

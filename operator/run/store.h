@@ -13,6 +13,7 @@
 
 #include "base/hmac.h"
 #include "control/observed.h"
+#include "fleet/contact.h"
 #include "kube/watch.h"
 #include "run/queue.h"
 #include "run/table.h"
@@ -45,8 +46,7 @@ struct store_job {
     int64_t head_answered_ms;   /* monotonic */
     int64_t head_same_since_ms; /* monotonic, of the first answer with this step and state */
     int64_t head_asked_ms;      /* monotonic */
-    bool is_asking;
-    int n_failures; /* writes that failed in a row */
+    int n_failures;             /* writes that failed in a row */
     struct seen_problem problem;
     bool has_secret; /* the key that it shares with its workers, see run/secret.h */
     struct hmac_key secret;
@@ -73,13 +73,10 @@ enum store_trust {
 struct store_own {
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
-    enum store_trust trust;  /* lost with the operator: then the status has the uid */
-    bool is_being_told;      /* a peer table is on its way */
-    int n_unanswered;        /* calls in a row */
-    int64_t call_after_ms;   /* monotonic; 0: at any time */
-    int64_t silent_since_ms; /* monotonic, of the first unanswered call in a row; 0: it answers */
-    int64_t first_seen_ms;   /* monotonic: clocks of nodes may be wrong, and ours may be set */
-    int64_t end_seen_ms;     /* likewise, of its end; 0: it has not ended */
+    enum store_trust trust; /* lost with the operator: then the status has the uid */
+    struct contact contact; /* the calls to it */
+    int64_t first_seen_ms;  /* monotonic: clocks of nodes may be wrong, and ours may be set */
+    int64_t end_seen_ms;    /* likewise, of its end; 0: it has not ended */
     char event[OBSERVED_TEXT_BYTES]; /* the last warning about it, as "reason: message" */
     struct seen_pod seen;
 };

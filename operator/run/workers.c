@@ -4,29 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/tour.h"
+#include "fleet/contact.h"
 #include "fleet/fleet.h"
-
-/* One call under way; a list, so that workers_free() finds them. */
-struct call {
-    struct workers *workers;
-    struct call *next;
-    struct call **place; /* what points to this one */
-    char job_key[QUEUE_KEY_BYTES];
-    char namespace[OBSERVED_WORD_BYTES];
-    char pod[NAMES_BYTES];
-    char uid[OBSERVED_UID_BYTES];
-};
 
 struct workers {
     struct fleet *fleet;
     struct store *store;
     struct workers_listener listener;
-    struct call *calls;
-    int n_calls;
+};
+
+/* Of which pod a call is: it may be gone when the answer comes. */
+struct call {
+    struct workers *workers;
+    char job_key[QUEUE_KEY_BYTES];
+    char namespace[OBSERVED_WORD_BYTES];
+    char pod[NAMES_BYTES];
+    char uid[OBSERVED_UID_BYTES];
 };
 
 enum err_code workers_new(struct http *http, struct store *store, struct workers_listener listener,
@@ -48,22 +44,11 @@ enum err_code workers_new(struct http *http, struct store *store, struct workers
     return ERR_OK;
 }
 
-static void end_call(struct call *c)
-{
-    *c->place = c->next;
-    if (c->next)
-        c->next->place = c->place;
-    c->workers->n_calls--;
-    free(c);
-}
-
 void workers_free(struct workers *w)
 {
     if (!w)
         return;
-    fleet_free(w->fleet); /* whose handlers are not told any more */
-    while (w->calls)
-        end_call(w->calls);
+    fleet_free(w->fleet);
     free(w);
 }
 
@@ -76,97 +61,101 @@ static const struct seen_pod *pod_of(const struct observed *seen, int stage)
     return NULL;
 }
 
-/* Where a worker is called, and with which key; false before the key is known. */
-static bool find_address(const struct workers *w, const struct observed *seen,
-                         const struct seen_pod *pod, struct fleet_address *out)
-{
-    const struct store_job *job;
-    char key[QUEUE_KEY_BYTES];
-
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(w->store, key);
-    if (!job || !job->has_secret)
-        return false;
-    *out = (struct fleet_address){.port = PORT_CONTROL, .key = job->secret};
-    memcpy(out->host, pod->ip, sizeof out->host);
-    return true;
-}
-
-static struct call *begin_call(struct workers *w, const struct observed *seen,
-                               const struct seen_pod *pod)
-{
-    struct call *c = calloc(1, sizeof *c);
-
-    if (!c)
-        return NULL;
-    c->workers = w;
-    store_key(seen->namespace, seen->name, c->job_key);
-    memcpy(c->namespace, seen->namespace, sizeof c->namespace);
-    memcpy(c->pod, pod->name, sizeof c->pod);
-    memcpy(c->uid, pod->uid, sizeof c->uid);
-    c->next = w->calls;
-    c->place = &w->calls;
-    if (c->next)
-        c->next->place = &c->next;
-    w->calls = c;
-    w->n_calls++;
-    return c;
-}
-
 /* How long until this worker may be called; 0: now. */
-static int64_t wait_ms(const struct workers *w, const struct store_own *own)
+static int64_t wait_ms(const struct workers *w, const struct contact *c)
 {
-    int max = own->n_unanswered > 0 ? WORKERS_CALLS_MAX / 2 : WORKERS_CALLS_MAX;
-    int64_t left_ms = own->call_after_ms - clock_now_ms();
+    int max = c->n_unanswered > 0 ? WORKERS_CALLS_MAX / 2 : WORKERS_CALLS_MAX;
+    int64_t left_ms = contact_wait_ms(c, clock_now_ms());
 
     if (left_ms > 0)
         return left_ms;
-    return w->n_calls < max ? 0 : WORKERS_BUSY_MS;
+    return fleet_n_calls(w->fleet) < max ? 0 : WORKERS_BUSY_MS;
 }
 
-/* A refusal is an answer, too; silence and nonsense are not. */
-static void note_answer(struct store_own *own, enum err_code code)
+/* The pod's contact after this answer; NULL when the pod is gone, and with it the question. */
+static struct store_own *take_answer(const struct call *c, const struct err *err, bool was_table)
 {
-    if (code == ERR_OK || code == ERR_CONFLICT || code == ERR_INVALID || code == ERR_DENIED) {
-        own->n_unanswered = 0;
-        own->silent_since_ms = 0;
-        own->call_after_ms = 0;
-        return;
-    }
-    if (own->n_unanswered++ == 0 || own->silent_since_ms == 0)
-        own->silent_since_ms = clock_now_ms();
-    own->call_after_ms =
-        clock_now_ms() + backoff_ms(own->n_unanswered, WORKERS_RETRY_MS, WORKERS_RETRY_MAX_MS);
-}
+    struct store_own *own = store_find_own(c->workers->store, c->namespace, c->pod, c->uid);
 
-/* --- the peer table --- */
+    if (own)
+        contact_answered(&own->contact, err, was_table, clock_now_ms(), WORKERS_RETRY_MAX_MS);
+    return own;
+}
 
 static void on_told(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct call *c = ctx;
     struct workers *w = c->workers;
-    struct store_own *own = store_find_own(w->store, c->namespace, c->pod, c->uid);
-    bool is_refused =
-        err->code == ERR_CONFLICT || err->code == ERR_INVALID || err->code == ERR_DENIED;
+    struct store_own *own = take_answer(c, err, true);
+    struct contact *contact = own ? &own->contact : NULL;
 
     (void)progress;
-    if (own) { /* else the pod is gone, and with it the question */
-        own->is_being_told = false;
-        /* A probe measures with the table that it has, or without: no reason to begin again. */
-        own->seen.knows_peers = err->code == ERR_OK || (is_refused && own->seen.role == POD_PROBE);
-        note_answer(own, err->code);
-        own->seen.refuses_peers = is_refused;
-        if (is_refused)
-            (void)snprintf(own->seen.refusal, sizeof own->seen.refusal, "%s", err->text);
-        if (is_refused)
-            LOG(LOG_WARN, "worker refused the peer table", LOG_S("job", c->job_key),
-                LOG_S("pod", c->pod), LOG_S("error", err->text));
-        w->listener.on_again(
-            w->listener.ctx, c->job_key,
-            err->code == ERR_OK || is_refused ? 0 : own->call_after_ms - clock_now_ms());
-    }
-    end_call(c);
+    if (!contact)
+        return;
+    if (contact->is_refused)
+        LOG(LOG_WARN, "worker refused the peer table", LOG_S("job", c->job_key),
+            LOG_S("pod", c->pod), LOG_S("error", err->text));
+    /* A probe measures with the table that it has, or without: no reason to begin again. */
+    if (contact->is_refused && own->seen.role == POD_PROBE)
+        contact->has_table = true;
+    w->listener.on_again(
+        w->listener.ctx, c->job_key,
+        contact->has_table || contact->is_refused ? 0 : contact_wait_ms(contact, clock_now_ms()));
 }
+
+static bool is_same_step(const struct progress *a, const struct progress *b)
+{
+    return a->attempt == b->attempt && a->state == b->state && a->step == b->step;
+}
+
+static void on_asked(void *ctx, const struct progress *progress, const struct err *err)
+{
+    struct call *c = ctx;
+    struct workers *w = c->workers;
+    struct store_job *job = store_find_job(w->store, c->job_key);
+
+    (void)take_answer(c, err, false);
+    if (err->code == ERR_PROTOCOL)
+        LOG(LOG_WARN, "invalid status from the leader", LOG_S("job", c->job_key),
+            LOG_S("error", err->text));
+    if (!job || !progress) /* if it did not answer, its pod's state shows why */
+        return;
+    if (!job->has_head || !is_same_step(&job->head, progress))
+        job->head_same_since_ms = clock_now_ms();
+    job->head_answered_ms = clock_now_ms();
+    job->head = *progress;
+    job->has_head = true;
+    w->listener.on_again(w->listener.ctx, c->job_key, 0);
+}
+
+/* Send the pod its peer table or, without one, ask it for its status. */
+static enum err_code call_pod(struct workers *w, const struct observed *seen,
+                              const struct seen_pod *pod, struct contact *contact,
+                              const struct peers *peers, struct err *err)
+{
+    struct call c = {.workers = w};
+    struct fleet_handler handler = {
+        .ctx = &c, .ctx_bytes = sizeof c, .on_answer = peers ? on_told : on_asked};
+    struct fleet_address to = {.port = PORT_CONTROL};
+    const struct store_job *job;
+    enum err_code rc;
+
+    store_key(seen->namespace, seen->name, c.job_key);
+    memcpy(c.namespace, seen->namespace, sizeof c.namespace);
+    memcpy(c.pod, pod->name, sizeof c.pod);
+    memcpy(c.uid, pod->uid, sizeof c.uid);
+    job = store_find_job(w->store, c.job_key);
+    if (!job || !job->has_secret)
+        return err_set(err, ERR_AGAIN, "no key for the workers yet");
+    to.key = job->secret;
+    memcpy(to.host, pod->ip, sizeof to.host);
+    rc = peers ? fleet_post_peers(w->fleet, &to, peers, handler, err)
+               : fleet_ask_status(w->fleet, &to, handler, err);
+    contact->is_busy = rc == ERR_OK;
+    return rc;
+}
+
+/* --- peer tables --- */
 
 static enum err_code fill_peers(const struct observed *seen, struct peers *out, struct err *err)
 {
@@ -182,62 +171,48 @@ static enum err_code fill_peers(const struct observed *seen, struct peers *out, 
     return ERR_OK;
 }
 
-static enum err_code tell(struct workers *w, const struct observed *seen,
-                          const struct seen_pod *pod, struct store_own *own,
-                          const struct peers *peers, struct err *err)
+/* Send the table as soon as the worker may be called. */
+static enum err_code send_table(struct workers *w, const struct observed *seen,
+                                const struct seen_pod *pod, struct contact *contact,
+                                const struct peers *peers, struct err *err)
 {
-    int64_t later_ms = wait_ms(w, own);
+    int64_t later_ms = wait_ms(w, contact);
     char key[QUEUE_KEY_BYTES];
-    struct fleet_address to;
-    struct call *c;
-    enum err_code rc;
 
-    if (later_ms > 0) {
-        store_key(seen->namespace, seen->name, key);
-        w->listener.on_again(w->listener.ctx, key, later_ms);
-        return ERR_OK;
-    }
-    if (!find_address(w, seen, pod, &to))
-        return err_set(err, ERR_AGAIN, "no key for the workers yet");
-    c = begin_call(w, seen, pod);
-    if (!c)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", pod->name);
-    rc = fleet_post_peers(w->fleet, &to, peers,
-                          (struct fleet_handler){.ctx = c, .on_answer = on_told}, err);
-    if (rc != ERR_OK)
-        end_call(c);
-    else
-        own->is_being_told = true;
-    return rc;
+    if (later_ms == 0)
+        return call_pod(w, seen, pod, contact, peers, err);
+    store_key(seen->namespace, seen->name, key);
+    w->listener.on_again(w->listener.ctx, key, later_ms);
+    return ERR_OK;
 }
 
-/* What the store knows of a pod that is still to be told; NULL when there is none. */
-static struct store_own *own_to_tell(struct workers *w, const struct observed *seen,
-                                     const struct seen_pod *pod)
+/* The contact of a pod that still needs its table; NULL if it does not. */
+static struct contact *contact_to_tell(struct workers *w, const struct observed *seen,
+                                       const struct seen_pod *pod)
 {
     struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
 
-    return own && !own->is_being_told && !own->seen.knows_peers ? own : NULL;
+    return own && !own->contact.is_busy && !own->contact.has_table ? &own->contact : NULL;
 }
 
 enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
                            struct err *err)
 {
     const struct seen_pod *pod = pod_of(seen, stage);
-    struct store_own *own = own_to_tell(w, seen, pod);
+    struct contact *contact = contact_to_tell(w, seen, pod);
     struct peers peers;
     enum err_code rc;
 
-    if (!own)
+    if (!contact)
         return ERR_OK;
     rc = fill_peers(seen, &peers, err);
-    return rc == ERR_OK ? tell(w, seen, pod, own, &peers, err) : rc;
+    return rc == ERR_OK ? send_table(w, seen, pod, contact, &peers, err) : rc;
 }
 
 /* --- probes --- */
 
-/* All that run, by the names of their nodes, which is the same order whoever asks. */
+/* All that run, in the order of the names of their nodes. */
 struct probes {
     int n;
     const struct seen_pod *list[SPEC_STAGES_MAX];
@@ -287,76 +262,36 @@ enum err_code workers_tell_probe(struct workers *w, const struct observed *seen,
 
     find_probes(seen, &probes);
     for (int i = 0; i < probes.n; i++) {
-        struct store_own *own = own_to_tell(w, seen, probes.list[i]);
+        struct contact *contact = contact_to_tell(w, seen, probes.list[i]);
 
-        if (!own || strcmp(probes.list[i]->name, pod) != 0)
+        if (!contact || strcmp(probes.list[i]->name, pod) != 0)
             continue;
         fill_tour(&probes, i, &peers);
-        return tell(w, seen, probes.list[i], own, &peers, err);
+        return send_table(w, seen, probes.list[i], contact, &peers, err);
     }
     return ERR_OK;
 }
 
-/* --- the head --- */
-
-static bool is_same_step(const struct progress *a, const struct progress *b)
-{
-    return a->attempt == b->attempt && a->state == b->state && a->step == b->step;
-}
-
-static void on_asked(void *ctx, const struct progress *progress, const struct err *err)
-{
-    struct call *c = ctx;
-    struct workers *w = c->workers;
-    struct store_job *job = store_find_job(w->store, c->job_key);
-    struct store_own *own = store_find_own(w->store, c->namespace, c->pod, c->uid);
-
-    if (own)
-        note_answer(own, err->code);
-    if (err->code == ERR_PROTOCOL)
-        LOG(LOG_WARN, "head sent nonsense", LOG_S("job", c->job_key), LOG_S("error", err->text));
-    if (job)
-        job->is_asking = false;
-    if (job && progress) { /* if it did not answer, its pod's state says what there is to say */
-        if (!job->has_head || !is_same_step(&job->head, progress))
-            job->head_same_since_ms = clock_now_ms();
-        job->head_answered_ms = clock_now_ms();
-        job->head = *progress;
-        job->has_head = true;
-        w->listener.on_again(w->listener.ctx, c->job_key, 0);
-    }
-    end_call(c);
-}
+/* --- the leader --- */
 
 enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_t age_ms,
                           struct err *err)
 {
     const struct seen_pod *pod = seen->has_plan ? pod_of(seen, 0) : NULL;
-    const struct store_own *own =
+    struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
     char key[QUEUE_KEY_BYTES];
-    struct fleet_address to;
     struct store_job *job;
-    struct call *c;
     enum err_code rc;
 
     store_key(seen->namespace, seen->name, key);
     job = store_find_job(w->store, key);
-    if (!job || !own || wait_ms(w, own) > 0 || pod->ip[0] == '\0' || pod->phase != POD_RUNNING ||
-        job->is_asking || (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
+    if (!job || !own || own->contact.is_busy || wait_ms(w, &own->contact) > 0 ||
+        pod->ip[0] == '\0' || pod->phase != POD_RUNNING ||
+        (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
         return ERR_OK;
-    if (!find_address(w, seen, pod, &to))
-        return err_set(err, ERR_AGAIN, "no key for the workers yet");
-    c = begin_call(w, seen, pod);
-    if (!c)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", pod->name);
-    rc = fleet_ask_status(w->fleet, &to, (struct fleet_handler){.ctx = c, .on_answer = on_asked},
-                          err);
-    if (rc != ERR_OK) {
-        end_call(c);
-        return rc;
-    }
-    job->is_asking = true;
-    job->head_asked_ms = clock_now_ms();
-    return ERR_OK;
+    rc = call_pod(w, seen, pod, &own->contact, NULL, err);
+    if (rc == ERR_OK)
+        job->head_asked_ms = clock_now_ms();
+    return rc;
 }

@@ -214,9 +214,9 @@ static void store_remembers_who_has_the_peer_table(void **state)
     change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
     own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
     assert_non_null(own);
-    own->seen.knows_peers = true;
-    own->seen.refuses_peers = true;
-    strcpy(own->seen.refusal, "no");
+    own->contact.has_table = true;
+    own->contact.is_refused = true;
+    strcpy(own->contact.refusal, "no");
     change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
     assert_true(seen->pods[0].knows_peers);
@@ -233,18 +233,18 @@ static void store_calls_a_worker_that_becomes_ready_at_once(void **state)
     add_job("mnli", "u1", NULL);
     change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
     own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
-    own->n_unanswered = 3;
-    own->call_after_ms = 77;
+    own->contact.n_unanswered = 3;
+    own->contact.call_after_ms = 77;
     change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
-    assert_int_equal(own->n_unanswered, 3);
-    assert_int_equal(own->call_after_ms, 77);
+    assert_int_equal(own->contact.n_unanswered, 3);
+    assert_int_equal(own->contact.call_after_ms, 77);
     change(store_change_pod, KUBE_MODIFIED,
            POD_HEAD
            "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}");
     own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
-    assert_int_equal(own->n_unanswered, 0);
-    assert_int_equal(own->call_after_ms, 0);
+    assert_int_equal(own->contact.n_unanswered, 0);
+    assert_int_equal(own->contact.call_after_ms, 0);
 }
 
 static void store_counts_what_others_request_of_a_node(void **state)

@@ -26,6 +26,7 @@ static struct store store;
 static struct observed *seen;
 static int silent_port; /* where calls go; 0: they stay with the test */
 static struct fleet_handler last;
+static _Alignas(16) unsigned char last_ctx[1024];
 static int n_posted;
 static int n_again;
 static int64_t again_ms;
@@ -45,7 +46,9 @@ enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_addres
     struct fleet_address silent = *to;
 
     n_posted++;
+    assert_true(handler.ctx_bytes <= sizeof last_ctx);
     last = handler;
+    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
     silent.port = silent_port;
     return silent_port ? __real_fleet_post_peers(f, &silent, peers, handler, err) : ERR_OK;
 }
@@ -127,7 +130,7 @@ static void tell(void)
 
 static void workers_pauses_longer_after_each_call_without_an_answer(void **state)
 {
-    int64_t want_ms = WORKERS_RETRY_MS;
+    int64_t want_ms = CONTACT_RETRY_MS;
 
     (void)state;
     add_job(0);
@@ -139,7 +142,7 @@ static void workers_pauses_longer_after_each_call_without_an_answer(void **state
         tell(); /* too early */
         assert_int_equal(n_posted, i);
         assert_in_range(again_ms, want_ms - 200, want_ms);
-        own()->call_after_ms = clock_now_ms();
+        own()->contact.call_after_ms = clock_now_ms();
         want_ms = 2 * want_ms < WORKERS_RETRY_MAX_MS ? 2 * want_ms : WORKERS_RETRY_MAX_MS;
     }
     assert_int_equal(want_ms, WORKERS_RETRY_MAX_MS);
@@ -150,38 +153,20 @@ static void workers_forgets_pauses_after_an_answer(void **state)
     (void)state;
     add_job(0);
     for (int i = 0; i < 5; i++) {
-        own()->call_after_ms = 0;
+        own()->contact.call_after_ms = 0;
         tell();
         answer(ERR_IO);
     }
-    assert_int_equal(own()->n_unanswered, 5);
-    own()->call_after_ms = 0;
+    assert_int_equal(own()->contact.n_unanswered, 5);
+    own()->contact.call_after_ms = 0;
     tell();
     answer(ERR_OK);
-    assert_int_equal(own()->n_unanswered, 0);
-    assert_int_equal(own()->call_after_ms, 0);
-    assert_true(own()->seen.knows_peers);
+    assert_int_equal(own()->contact.n_unanswered, 0);
+    assert_int_equal(own()->contact.call_after_ms, 0);
+    assert_true(own()->contact.has_table);
 }
 
-static void workers_keeps_half_of_its_calls_for_workers_that_answer(void **state)
-{
-    (void)state;
-    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
-        add_job(i);
-        own()->n_unanswered = 1;
-        tell();
-    }
-    assert_int_equal(n_posted, WORKERS_CALLS_MAX / 2);
-    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
-        add_job(WORKERS_CALLS_MAX + i);
-        tell();
-    }
-    assert_int_equal(n_posted, WORKERS_CALLS_MAX);
-    assert_int_equal(n_again, WORKERS_CALLS_MAX); /* the others try again later */
-    assert_int_equal(again_ms, WORKERS_BUSY_MS);
-}
-
-/* A listener that accepts nobody: its queue is soon full, and then SYNs are swallowed. */
+/* A listener that accepts no one: its queue is soon full, and then SYNs are swallowed. */
 static int listen_silently(int *out_port)
 {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -193,6 +178,27 @@ static int listen_silently(int *out_port)
                 listen(fd, 1) == 0 && getsockname(fd, (struct sockaddr *)&address, &n) == 0);
     *out_port = ntohs(address.sin_port);
     return fd;
+}
+
+static void workers_keeps_half_of_its_calls_for_workers_that_answer(void **state)
+{
+    int fd = listen_silently(&silent_port);
+
+    (void)state;
+    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
+        add_job(i);
+        own()->contact.n_unanswered = 1;
+        tell();
+    }
+    assert_int_equal(n_posted, WORKERS_CALLS_MAX / 2);
+    for (int i = 0; i < WORKERS_CALLS_MAX; i++) {
+        add_job(WORKERS_CALLS_MAX + i);
+        tell();
+    }
+    assert_int_equal(n_posted, WORKERS_CALLS_MAX);
+    assert_int_equal(n_again, WORKERS_CALLS_MAX); /* the others try again later */
+    assert_int_equal(again_ms, WORKERS_BUSY_MS);
+    (void)close(fd);
 }
 
 static void workers_that_never_answer_leave_room_for_calls_to_the_api_server(void **state)
