@@ -218,15 +218,10 @@ enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err)
     return code == CURLM_OK ? advance(h, err) : loop_error(code, err);
 }
 
-void http_wakeup(struct http *h)
-{
-    (void)curl_multi_wakeup(h->multi);
-}
-
 void http_stop(struct http *h)
 {
     atomic_store(&h->stops, true);
-    http_wakeup(h);
+    (void)curl_multi_wakeup(h->multi);
 }
 
 int64_t http_turned_ms(const struct http *h)

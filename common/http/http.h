@@ -9,8 +9,7 @@
  * peer's certificate and name are always checked unless the request says `insecure`.
  *
  * Callbacks may call http_start() and http_cancel(), and nothing else of this header.
- * Layer: http (may use base). Threads: one per loop, but for http_wakeup(), http_stop() and
- * http_turned_ms().
+ * Layer: http (may use base). Threads: one per loop, but for http_stop() and http_turned_ms().
  * Process: http_new() sets SIGPIPE to be ignored, since a TLS write to a closed peer raises it.
  */
 #ifndef HTTP_HTTP_H
@@ -105,12 +104,9 @@ void http_cancel(struct http *h, uint64_t id);
  * ERR_OK also when nothing happened; ERR_IO or ERR_NO_MEMORY when the loop itself is broken. */
 MUST_CHECK enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err);
 
-/* End the http_poll() that is waiting, or the next one. Safe from any thread and from signal
- * handlers. */
-void http_wakeup(struct http *h);
-
-/* End all waiting soon: an http_call() that waits, and every later one, has HTTP_STOP_MS altogether
- * and returns ERR_AGAIN after that. Safe from any thread and from signal handlers. */
+/* End all waiting soon: http_poll() returns at once, an http_call() that waits, and every later
+ * one, has HTTP_STOP_MS altogether and returns ERR_AGAIN after that. Safe from any thread and from
+ * signal handlers. */
 void http_stop(struct http *h);
 
 /* When the loop last turned, also inside http_call(); as clock_now_ms(). Safe from any thread. */

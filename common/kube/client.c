@@ -17,7 +17,6 @@
 #define DEFAULT_AGENT     "kube-c"
 #define TYPE_JSON         "application/json"
 #define TYPE_MERGE        "application/merge-patch+json"
-#define TYPE_APPLY        "application/apply-patch+yaml" /* JSON is YAML */
 #define AGENT_LINE_BYTES  128
 #define SERVER_PATH_BYTES 1024
 
@@ -153,7 +152,7 @@ static enum err_code prepare(struct kube_client *c, const struct kube_request *r
     enum err_code rc;
 
     if (quiet_ms > 0)
-        return err_set(err, ERR_AGAIN, "the API server asked to be left alone for another %lld ms",
+        return err_set(err, ERR_AGAIN, "rate limited (Retry-After), %lld ms left",
                        (long long)quiet_ms);
     refresh_credentials(c, now_ms);
     rc = buf_addf(url, err, "%s%s", c->server_path, request->path);
@@ -283,13 +282,10 @@ static enum err_code call_ref(struct kube_client *c, const struct kube_ref *ref,
 {
     struct buf path = {.max = PATH_MAX_BYTES};
     const char *method = request->method;
-    const char *type = request->content_type;
     enum err_code rc = kube_ref_path(ref, &path, err);
 
     if (rc == ERR_OK && (strcmp(method, "POST") == 0 || strcmp(method, "PATCH") == 0))
         rc = kube_add_query(&path, "fieldManager", c->options.field_manager, err);
-    if (rc == ERR_OK && type && strcmp(type, TYPE_APPLY) == 0)
-        rc = kube_add_query(&path, "force", "true", err);
     request->path = path.data;
     if (rc == ERR_OK)
         rc = call(c, request, out, err);
@@ -386,29 +382,17 @@ enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref, con
     return named(rc, "create", ref, err);
 }
 
-static enum err_code patch(struct kube_client *c, const struct kube_ref *ref,
-                           struct kube_request *request, struct json **out, struct err *err)
-{
-    if (!ref->name)
-        return err_set(err, ERR_INVALID, "no name is given");
-    request->method = "PATCH";
-    return call_ref(c, ref, request, out, err);
-}
-
-enum err_code kube_apply(struct kube_client *c, const struct kube_ref *ref, const char *body,
-                         struct json **out, struct err *err)
-{
-    struct kube_request request = {.content_type = TYPE_APPLY, .body = body};
-
-    return named(patch(c, ref, &request, out, err), "apply", ref, err);
-}
-
 enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref, const char *body,
                          struct json **out, struct err *err)
 {
-    struct kube_request request = {.content_type = TYPE_MERGE, .body = body};
+    struct kube_request request = {.method = "PATCH", .content_type = TYPE_MERGE, .body = body};
+    enum err_code rc;
 
-    return named(patch(c, ref, &request, out, err), "patch", ref, err);
+    if (ref->name)
+        rc = call_ref(c, ref, &request, out, err);
+    else
+        rc = err_set(err, ERR_INVALID, "no name is given");
+    return named(rc, "patch", ref, err);
 }
 
 static enum err_code write_delete(const struct kube_delete *how, struct buf *out, struct err *err)

@@ -6,7 +6,7 @@
  * the response as it comes.
  *
  * Bodies are JSON text. Objects that were read are never sent back whole (see base/json.h): send
- * only fields that are yours, with kube_apply() or kube_merge().
+ * only fields that are yours, with kube_merge().
  *
  * Errors carry the server's own sentence: "create pods default/a: pods "a" already exists". Codes
  * are those of kube/status.h and, when no response came, of http/http.h. After a 429 or 503 with
@@ -29,7 +29,7 @@
 
 struct kube_options {
     const char *user_agent;    /* borrowed for the client's life; NULL: "kube-c" */
-    const char *field_manager; /* the owner of our fields in kube_apply(); NULL: the same */
+    const char *field_manager; /* the owner of the fields that we write; NULL: the same */
     int calls_per_second;      /* 0: no limit (the server has its own) */
     int calls_burst;           /* with calls_per_second; at least 1 */
 };
@@ -69,11 +69,6 @@ MUST_CHECK enum err_code kube_list(struct kube_client *c, const struct kube_ref 
  * ERR_CONFLICT: the name is taken. `out` may be NULL; else the caller owns the object as stored. */
 MUST_CHECK enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref,
                                      const char *body, struct json **out, struct err *err);
-
-/* Server-side apply, with force: create the object or make the fields in `body` ours. `body` needs
- * apiVersion, kind and metadata.name. With ref->subresource "status" it applies the status. */
-MUST_CHECK enum err_code kube_apply(struct kube_client *c, const struct kube_ref *ref,
-                                    const char *body, struct json **out, struct err *err);
 
 /* JSON merge patch: null removes a field, lists are replaced. With metadata.resourceVersion in the
  * body the server answers ERR_CONFLICT when the object has changed since. */

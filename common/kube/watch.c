@@ -26,7 +26,6 @@ struct kube_watch {
     struct kube_client *client; /* borrowed */
     struct kube_ref ref;        /* its texts are owned */
     struct kube_watcher watcher;
-    enum kube_watch_state state;
     uint64_t transfer;             /* 0: none under way */
     char version[VERSION_BYTES];   /* where to watch from; "": a list is due */
     char position[POSITION_BYTES]; /* the next page of the list; "": the first */
@@ -37,9 +36,9 @@ struct kube_watch {
     struct known known;
     struct framer framer;
     bool is_synced;
-    int n_failures;             /* in a row */
-    int64_t retry_ms;           /* in BACKOFF: when to go on */
-    int64_t watch_began_ms;     /* in WATCHING */
+    int n_failures;   /* in a row */
+    int64_t retry_ms; /* no call before that */
+    int64_t watch_began_ms;
     uint64_t watch_began_count; /* n_events then */
     struct kube_watch_counts counts;
 };
@@ -101,11 +100,6 @@ void kube_watch_free(struct kube_watch *w)
     free(w);
 }
 
-enum kube_watch_state kube_watch_state_of(const struct kube_watch *w)
-{
-    return w->state;
-}
-
 bool kube_watch_is_synced(const struct kube_watch *w)
 {
     return w->is_synced;
@@ -148,7 +142,6 @@ static void back_off(struct kube_watch *w, const struct err *err)
     if (wait_ms < quiet_ms)
         wait_ms = quiet_ms;
     w->retry_ms = clock_now_ms() + wait_ms;
-    w->state = KUBE_WATCH_BACKOFF;
     w->position[0] = '\0'; /* a list starts over: its first pages are old by then */
     w->page_objects = 0;
     w->is_metadata_only = false;
@@ -381,7 +374,6 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
     buf_deinit(&path);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "watch %s", w->ref.resource->plural);
-    w->state = KUBE_WATCH_WATCHING;
     w->watch_began_ms = clock_now_ms();
     w->watch_began_count = w->counts.n_events;
     w->counts.n_watches++;
@@ -483,7 +475,6 @@ static enum err_code start_page(struct kube_watch *w, struct err *err)
         w->list++;
         w->counts.n_lists++;
     }
-    w->state = KUBE_WATCH_LISTING;
     return ERR_OK;
 }
 
@@ -494,7 +485,7 @@ int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms)
 
     if (w->transfer)
         return -1;
-    if (w->state == KUBE_WATCH_BACKOFF && now_ms < w->retry_ms)
+    if (now_ms < w->retry_ms)
         return w->retry_ms - now_ms;
     if (w->version[0] == '\0' || w->position[0] != '\0')
         rc = start_page(w, &err);

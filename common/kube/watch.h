@@ -6,7 +6,7 @@
  *
  *     LISTING --all pages--> WATCHING --end, cut--> WATCHING again from the last version
  *        ^                      |
- *        |<--- 410, new list ---+      any failure first waits in BACKOFF: 0.8 s, twice as long
+ *        |<--- 410, new list ---+      any failure is followed by a pause: 0.8 s, doubled
  *                                      each time up to 30 s, with jitter
  *
  * One bad object costs neither a list nor a watch: what cannot be parsed is skipped (on_skipped),
@@ -35,13 +35,6 @@ enum kube_change {
     KUBE_SYNCED,   /* a whole list has been reported; the object is NULL */
 };
 
-enum kube_watch_state {
-    KUBE_WATCH_IDLE, /* made, and never stepped */
-    KUBE_WATCH_LISTING,
-    KUBE_WATCH_WATCHING,
-    KUBE_WATCH_BACKOFF,
-};
-
 struct kube_watcher {
     void *ctx;
     /* `object` is borrowed for the call. Must not free the watch or wait for a call. */
@@ -58,7 +51,7 @@ struct kube_watch_counts {
     uint64_t n_lists;
     uint64_t n_watches;
     uint64_t n_events;   /* objects in events, bookmarks not counted */
-    uint64_t n_failures; /* each went through BACKOFF */
+    uint64_t n_failures; /* each was followed by a pause */
     uint64_t n_skipped;  /* objects that could not be read */
     uint64_t n_ignored;  /* lines of an unknown type or without a named object */
 };
@@ -79,7 +72,6 @@ void kube_watch_free(struct kube_watch *w);
  */
 int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms);
 
-enum kube_watch_state kube_watch_state_of(const struct kube_watch *w);
 /* Has a whole list been reported since the watch was made? */
 bool kube_watch_is_synced(const struct kube_watch *w);
 struct kube_watch_counts kube_watch_counts_of(const struct kube_watch *w);

@@ -240,11 +240,11 @@ static void *wake_soon(void *arg)
 {
     (void)arg;
     (void)usleep(50000);
-    http_wakeup(loop);
+    http_stop(loop);
     return NULL;
 }
 
-static void http_wakeup_from_another_thread_ends_a_poll(void **state)
+static void http_stop_from_another_thread_ends_a_poll(void **state)
 {
     int64_t began_ms = clock_now_ms();
     pthread_t thread;
@@ -321,7 +321,7 @@ int main(void)
         TEST(http_cancel_of_another_inside_a_callback_is_fine),
         TEST(http_free_ends_what_is_under_way),
         TEST(http_start_has_a_limit),
-        TEST(http_wakeup_from_another_thread_ends_a_poll),
+        TEST(http_stop_from_another_thread_ends_a_poll),
         TEST(http_poll_waits_as_long_as_it_was_told),
         TEST(http_stop_leaves_a_call_that_hangs),
         TEST(http_stop_lets_a_call_come_to_its_end),

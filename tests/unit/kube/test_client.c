@@ -109,13 +109,9 @@ static void client_patches_with_the_right_type(void **state)
     (void)state;
     status.subresource = "status";
     SERVE({.expect = "PATCH /api/v1/namespaces/ns/pods/a/status?fieldManager=kube-c HTTP",
-           .body = "{}"},
-          {.expect = "PATCH /api/v1/namespaces/ns/pods/a?fieldManager=kube-c&force=true HTTP",
            .body = "{}"});
     assert_int_equal(kube_merge(client, &status, "{}", NULL, &err), ERR_OK);
     assert_sent(0, "\r\nContent-Type: application/merge-patch+json\r\n");
-    assert_int_equal(kube_apply(client, &pod, "{}", NULL, &err), ERR_OK);
-    assert_sent(1, "\r\nContent-Type: application/apply-patch+yaml\r\n");
 }
 
 static void client_delete_says_how(void **state)
@@ -136,7 +132,6 @@ static void client_never_writes_to_or_deletes_a_whole_collection(void **state)
     SERVE({.expect = "nothing"});
     assert_int_equal(kube_delete(client, &all_pods, NULL, &err), ERR_INVALID);
     assert_int_equal(kube_merge(client, &all_pods, "{}", NULL, &err), ERR_INVALID);
-    assert_int_equal(kube_apply(client, &all_pods, "{}", NULL, &err), ERR_INVALID);
     assert_int_equal(loopback_connections(server), 0);
 }
 
