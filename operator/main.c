@@ -28,7 +28,7 @@ static void print_usage(FILE *to)
 {
     (void)fprintf(
         to, "skyjob-operator " SKYJOB_VERSION " - trains SkyJobs on the nodes of a cluster\n\n"
-            "  --worker-image IMAGE            what workers run, unless their job says otherwise\n"
+            "  --worker-image IMAGE            the workers' image, unless the job names another\n"
             "  --worker-image-pull-policy P    Always, IfNotPresent or Never, for that image\n"
             "  --probe-priority-class NAME     of the pods that measure nodes; it should be lower\n"
             "                                  than that of all others\n"
@@ -211,7 +211,7 @@ int main(int argc, char **argv)
     if (rc == ERR_OK)
         rc = run_loop(client, &o, &err);
     if (rc != ERR_OK)
-        LOG(LOG_ERROR, "cannot go on", LOG_S("error", err.text));
+        LOG(LOG_ERROR, "fatal", LOG_S("error", err.text));
     else
         LOG(LOG_INFO, "stopped");
     kube_client_free(client);

@@ -281,7 +281,7 @@ static enum err_code build_connect_to(struct transfer *t, const char *address, s
     bool is_bare_v6 = strchr(address, ':') && address[0] != '[';
 
     if (strlen(address) >= HTTP_HOST_BYTES)
-        return err_set(err, ERR_INVALID, "\"%.40s...\" is no address", address);
+        return err_set(err, ERR_INVALID, "\"%.40s...\" is not an address", address);
     (void)snprintf(entry, sizeof entry, is_bare_v6 ? "::[%s]:" : "::%s:", address);
     t->connect_to = curl_slist_append(NULL, entry);
     return t->connect_to ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for an address");
@@ -380,9 +380,9 @@ static enum err_code fail(const struct transfer *t, CURLcode result, struct err 
     (void)curl_easy_getinfo(t->easy, CURLINFO_CONNECT_TIME, &connected_s);
     (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &os_error);
     if (result == CURLE_OPERATION_TIMEDOUT && connected_s <= 0)
-        return err_set(err, code, "%s: no connection in time", t->host);
+        return err_set(err, code, "%s: connection timed out", t->host);
     if (result == CURLE_OPERATION_TIMEDOUT)
-        return err_set(err, code, "%s: no whole answer within %lld ms", t->host,
+        return err_set(err, code, "%s: no complete response within %lld ms", t->host,
                        (long long)t->deadline_ms);
     if (result == CURLE_COULDNT_CONNECT)
         return err_set(err, code, "%s: %s", t->host,
@@ -405,5 +405,5 @@ enum err_code transfer_conclude(struct transfer *t, CURLcode result, struct err 
                        t->err.text[0] ? t->err.text : err_name(t->err.code));
     if (result != CURLE_OK)
         return fail(t, result, err);
-    return t->has_head ? ERR_OK : err_set(err, ERR_IO, "%s: the answer was cut short", t->host);
+    return t->has_head ? ERR_OK : err_set(err, ERR_IO, "%s: the response was cut short", t->host);
 }

@@ -207,7 +207,7 @@ enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *
     enum err_code rc;
 
     if (!bucket_take(&said->bucket, now_ms))
-        return err_set(err, ERR_LIMIT, "%s %s has used up its events of reason %s",
+        return err_set(err, ERR_LIMIT, "rate limited: events of %s %s with reason %s",
                        event->subject.kind, event->subject.name, event->reason);
     name_event(event, name);
     rc = count > 0 ? repeat(r, &ref, count + 1, err) : ERR_NOT_FOUND;

@@ -90,7 +90,7 @@ enum err_code page_read(const char *text, size_t len, struct page_sink sink,
 
     if (!jsonraw_member(page, "metadata", &metadata) || !jsonraw_member(page, "items", &items) ||
         (items.text[0] != '[' && items.text[0] != 'n'))
-        return err_set(err, ERR_PROTOCOL, "the answer is no list");
+        return err_set(err, ERR_PROTOCOL, "the response is not a list");
     while (rc == ERR_OK && jsonraw_next(items, &place, &item))
         rc = read_object(item, sink, err);
     if (rc != ERR_OK)

@@ -37,7 +37,7 @@ static enum err_code add_segment(struct buf *out, const char *segment, struct er
 
     if (!segment || !*segment || strcmp(segment, ".") == 0 || strcmp(segment, "..") == 0 ||
         strpbrk(segment, "/%"))
-        return err_set(err, ERR_INVALID, "\"%.80s\" cannot stand in a path",
+        return err_set(err, ERR_INVALID, "\"%.80s\" is not valid in a path",
                        segment ? segment : "");
     rc = buf_add(out, "/", 1, err);
     return rc == ERR_OK ? add_escaped(out, segment, err) : rc;

@@ -99,7 +99,7 @@ bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
             continue;
         (void)snprintf(out, OBSERVED_TEXT_BYTES,
                        "Node %.80s cannot pull the workers' image: check %s and that its registry "
-                       "can be reached. The node tries again by itself.",
+                       "can be reached. The node keeps trying.",
                        pod->node,
                        r->spec.worker.image[0] ? "spec.worker.image" : "the operator's default");
         return true;
@@ -175,7 +175,7 @@ static void say_starting(struct round *r, int n_running)
     char image[OBSERVED_TEXT_BYTES];
     int n = r->seen->plan.n_stages;
 
-    (void)snprintf(text, sizeof text, "%d of %d workers run.", n_running, n);
+    (void)snprintf(text, sizeof text, "%d of %d workers are running.", n_running, n);
     for (int s = 0; s < n; s++) {
         const struct seen_pod *p = round_stage_pod(r, s);
         int64_t age_ms = p ? r->seen->now_ms - p->created_ms : 0;
@@ -212,10 +212,11 @@ static void tell_unreachable(struct round *r)
 
         if (!p || p->knows_peers || p->silent_ms < DECIDE_UNREACHABLE_MS)
             continue;
-        (void)snprintf(v.text, sizeof v.text,
-                       "Pod %s on node %.100s runs and does not answer at %s, port %d. Is there a "
-                       "NetworkPolicy or firewall in the way?",
-                       p->name, p->node, p->ip, PORT_CONTROL);
+        (void)snprintf(
+            v.text, sizeof v.text,
+            "Pod %s on node %.100s is running but does not answer at %s, port %d. Does a "
+            "NetworkPolicy or firewall block it?",
+            p->name, p->node, p->ip, PORT_CONTROL);
         if (p->silent_ms >= DECIDE_GIVE_BACK_MS) {
             restart_apply(r, &v);
             return;
@@ -254,8 +255,8 @@ static void introduce(struct round *r)
         tell_unreachable(r);
         return;
     }
-    set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers know each other.");
-    round_say(r, "Running", "All workers know each other.");
+    set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers are connected.");
+    round_say(r, "Running", "All workers are connected.");
     if (r->out->status.start_ms == 0)
         r->out->status.start_ms = r->seen->now_ms;
     round_again(r, 0);
@@ -274,15 +275,16 @@ static void take_progress(struct round *r, const struct progress *from, int64_t 
     status_take_progress(&r->out->status, from, time_ms);
     drift_watch(r, from);
     if (!knows_start && p->initialised[0]) {
-        (void)snprintf(text, sizeof text,
-                       "The model to start from has no weights for %s: these start at random.",
-                       p->initialised);
+        (void)snprintf(
+            text, sizeof text,
+            "The model to start from has no weights for %s: they are initialised at random.",
+            p->initialised);
         round_event(r, false, "PartlyInitialised", text);
     }
     if (!knows_skips && p->skipped_steps > 0) {
         (void)snprintf(text, sizeof text,
-                       "%lld of the first %lld steps were left out because a loss or a gradient "
-                       "was not finite. If that goes on, lower "
+                       "%lld of the first %lld steps were skipped because a loss or a gradient "
+                       "was not finite. If this continues, lower "
                        "spec.training.optimizer.learningRate.",
                        (long long)p->skipped_steps, (long long)p->step);
         round_event(r, true, "StepsSkipped", text);
@@ -319,7 +321,7 @@ static bool tell_silence(struct round *r)
         return false;
     (void)snprintf(text, sizeof text,
                    "Pod %s on node %.100s has not answered on its control port for %lld minutes: "
-                   "progress is not known. Is there a NetworkPolicy or firewall in the way?",
+                   "progress is not known. Does a NetworkPolicy or firewall block it?",
                    leader->name, leader->node, (long long)leader->silent_ms / 60000);
     round_stall(r, "WorkersUnreachable", text);
     round_say(r, "Running", text);
@@ -350,7 +352,7 @@ static void tell_standstill(struct round *r)
     } else if (still_ms >= warn_ms) {
         text_add(v.text, sizeof v.text, ".");
         if (head->state != PROGRESS_EVALUATING) /* which can take any time and shows no steps */
-            text_add(v.text, sizeof v.text, " The attempt is ended after %d minutes.",
+            text_add(v.text, sizeof v.text, " The attempt ends after %d minutes without progress.",
                      r->spec.progress_deadline_s / 60);
         round_stall(r, "NoProgress", v.text);
         round_say(r, "Running", v.text);

@@ -119,7 +119,7 @@ static bool accept_spec(struct round *r)
     if (spec_parse(r->seen->spec, &r->spec, &err) == ERR_OK) {
         round_set(r, NEWS_QUIET,
                   &(struct condition_set){CONDITION_ACCEPTED, CONDITION_TRUE, "SpecAccepted",
-                                          "The spec can be run."});
+                                          "The spec is valid."});
         return true;
     }
     round_set(
@@ -154,14 +154,14 @@ static void begin_conditions(struct round *r)
         {CONDITION_PLACED, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
         {CONDITION_RUNNING, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
         {CONDITION_COMPLETE, CONDITION_FALSE, "NotFinished", "Training is not finished."},
-        {CONDITION_FAILED, CONDITION_FALSE, "NotFailed", "The job has not been given up."},
+        {CONDITION_FAILED, CONDITION_FALSE, "NotFailed", "The job has not failed."},
     };
 
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
         if (r->out->status.conditions[first[i].type].value == CONDITION_UNSET)
             round_set(r, NEWS_QUIET, &first[i]);
     if (r->out->status.state[0] == '\0')
-        round_say(r, "Pending", "Looked at for the first time.");
+        round_say(r, "Pending", "Waiting to be planned.");
 }
 
 static void drop_older_pods(struct round *r)
@@ -196,7 +196,7 @@ static void show_problem(struct round *r)
     if (p->n_in_a_row < DECIDE_PROBLEM_MIN || status_is(&r->out->status, CONDITION_RUNNING) ||
         status_is_final(&r->out->status))
         return;
-    (void)snprintf(text, sizeof text, "%s. Tried again after growing pauses.", p->text);
+    (void)snprintf(text, sizeof text, "%s. Retrying with growing pauses.", p->text);
     round_stall(r, p->code == ERR_CONFLICT ? "NameTaken" : "CannotCreate", text);
     round_say(r, is_placed ? "Starting" : "Waiting", text);
 }
@@ -206,7 +206,7 @@ static void end_stall(struct round *r)
     if (!r->is_stalled)
         round_set(r, NEWS_QUIET,
                   &(struct condition_set){CONDITION_STALLED, CONDITION_FALSE, "NotStalled",
-                                          "Nothing is in the way."});
+                                          "Nothing blocks the job."});
 }
 
 /* Workers that run hold a copy of their plan, so that its loss is no reason to disturb them. */

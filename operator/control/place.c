@@ -55,7 +55,7 @@ static bool waits_for_pods(struct round *r)
 
         if (!is_in_the_way(r->seen, &r->seen->pods[i]))
             continue;
-        (void)snprintf(text, sizeof text, "Waiting until pod %s of the last attempt is gone.",
+        (void)snprintf(text, sizeof text, "Waiting for pod %s of the last attempt to terminate.",
                        r->seen->pods[i].name);
         wait_with(r, "Restarting", NEWS_QUIET, "WaitingForPods", text);
         return true;
@@ -104,7 +104,7 @@ static bool waits_for_data(struct round *r)
     text_add(text, sizeof text, "%s. ", seen->data_problem);
     if (seen->data == DATA_MISSING)
         add_keys(&r->spec, text, sizeof text);
-    text_add(text, sizeof text, "Checked again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
+    text_add(text, sizeof text, "Checking again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
     wait_with(r, "Waiting", NEWS_WARNING,
               seen->data == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);
     return true;
@@ -115,9 +115,10 @@ static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
 {
     if (nodes->n_bad_marks == 0)
         return;
-    text_add(text, bytes, "%sA mark cannot be read: %s.", text[0] ? " " : "", nodes->bad_mark);
+    text_add(text, bytes, "%sA node annotation or label is invalid: %s.", text[0] ? " " : "",
+             nodes->bad_mark);
     if (nodes->n_bad_marks > 1)
-        text_add(text, bytes, " %d nodes have such marks.", nodes->n_bad_marks);
+        text_add(text, bytes, " %d nodes have invalid ones.", nodes->n_bad_marks);
 }
 
 /* Why a node that is there does not count. */
@@ -150,7 +151,7 @@ static void say_insufficient(struct round *r, const struct nodes *nodes, const c
 {
     char text[STATUS_MESSAGE_BYTES];
 
-    (void)snprintf(text, sizeof text, "%s%s%s. Looked at again whenever a node changes%s.", why,
+    (void)snprintf(text, sizeof text, "%s%s%s. Planned again when a node changes%s.", why,
                    nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
                    nodes->failed[0] ? ", and measured again after a pause" : "");
     add_failed(nodes, text, sizeof text);

@@ -136,8 +136,8 @@ static void judge_missing(const struct round *r, int stage, struct verdict *v)
         if (p->role != POD_TAKEN || p->attempt != r->attempt || p->stage != stage)
             continue;
         (void)snprintf(text, sizeof text,
-                       "Pod %s exists already and was not created by the operator, so it is not "
-                       "used. Delete it.",
+                       "Pod %s exists already and was not created by the operator: it is ignored. "
+                       "Delete it.",
                        p->name);
         accuse(v, VERDICT_NAME_TAKEN, stage, text);
     }
@@ -161,10 +161,11 @@ static void name_the_silent(const struct round *r, struct verdict *v)
         if (!p || p->phase != POD_RUNNING)
             continue;
         v->stage = s;
-        (void)snprintf(v->text, sizeof v->text,
-                       "Stage %d on node %.100s went silent: its pod %s has not ended, and the "
-                       "others have lost their connections. %.400s",
-                       s, p->node, p->name, reported);
+        (void)snprintf(
+            v->text, sizeof v->text,
+            "Stage %d on node %.100s stopped responding: its pod %s is still running, but "
+            "the others have lost their connections. %.400s",
+            s, p->node, p->name, reported);
         return;
     }
 }
@@ -271,7 +272,7 @@ static void count(struct round *r, const char *reason, const char *text)
 
     if (s->restarts >= r->spec.max_restarts) {
         (void)snprintf(more, sizeof more,
-                       "%.600s The job is given up after %d of %d restarts "
+                       "%.600s The job has failed after %d of %d restarts "
                        "(spec.failurePolicy.maxRestarts).",
                        text, s->restarts, r->spec.max_restarts);
         give_up(r, "RestartLimit", more);

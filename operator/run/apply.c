@@ -133,7 +133,7 @@ static enum err_code adopt(struct apply *a, const struct observed *seen, const s
     enum err_code rc = kube_get(a->client, &ref, &object, err);
 
     if (rc != ERR_OK)
-        return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "gone again") : rc;
+        return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "deleted meanwhile") : rc;
     is_owned = parse_owner(object, uid, key) && strcmp(uid, seen->uid) == 0;
     if (c->resource == &kube_pods && !(is_owned && is_as_made(object, body)))
         rc = refuse(a, seen, c, object, is_owned, err);
@@ -387,7 +387,7 @@ static enum err_code look_at_claims(struct apply *a, const struct observed *seen
         rc = look_at_claim(a, seen, &wanted[i], job, err);
         if (rc != ERR_DENIED)
             continue;
-        LOG(LOG_WARN, "claim not looked at", LOG_S("claim", wanted[i].name),
+        LOG(LOG_WARN, "claim not checked", LOG_S("claim", wanted[i].name),
             LOG_S("error", err->text));
         rc = ERR_OK;
     }

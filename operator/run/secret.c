@@ -58,7 +58,7 @@ enum err_code secret_take(struct store *s, enum kube_change change, const struct
         return ERR_OK; /* gone meanwhile */
     rc = read_key(base64, &key, err);
     if (rc != ERR_OK)
-        return err_wrap(err, rc, "Secret %s: delete it and a new one is made",
+        return err_wrap(err, rc, "Secret %s is invalid: delete it and a new one is created",
                         json_string(json_path(object, "metadata.name"), ""));
     job->secret = key;
     job->has_secret = true;

@@ -209,9 +209,9 @@ static struct row rows[] = {
     PROBES("nodes_keep_what_was_measured_with_one_of_several_digests",
            measured_with_that_digest_too, 0, .spec = NULL),
     PROBES("nodes_tell_of_a_bad_mark_while_measuring", bad_mark, 1,
-           .message =
-               "A mark cannot be read: node node-0: skyjob.dev/gflops: \"inf\" is wrong, and is "
-               "not used."),
+           .message = "A node annotation or label is invalid: node node-0: skyjob.dev/gflops: "
+                      "\"inf\" is wrong, and is "
+                      "not used."),
     PLANS("nodes_tell_of_a_bad_mark_in_an_event", bad_mark_and_measured, .event = "BadNodeMark"),
     ROW("nodes_whose_probe_finds_its_name_taken_are_left_out", name_of_a_probe_taken, PLACED, F,
         "MeasuringNodes", .event = "NodeNotMeasured"),
