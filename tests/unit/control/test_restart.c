@@ -216,7 +216,8 @@ static struct row rows[] = {
     ROW("decide_restarts_when_nobody_is_to_blame", pod_lost_its_peer_long_ago, RUNNING, F,
         "ConnectionLost", .state = "Restarting", .event = "ConnectionLost"),
     ROW("decide_names_the_worker_that_went_silent", stage_2_is_frozen, RUNNING, F, "ConnectionLost",
-        .message = "Stage 2 on node node-0 stopped responding: its pod mnli-r0-s2-a1 is still running"),
+        .message =
+            "Stage 2 on node node-0 stopped responding: its pod mnli-r0-s2-a1 is still running"),
     ROW("decide_blames_the_culprit_and_not_the_victim", culprit_and_victim, RUNNING, F,
         "WorkerFailed", .state = "Restarting", .event = "WorkerFailed"),
     ROW("decide_deletes_the_pods_of_an_attempt_once_the_next_is_written", restarting, PLACED, F,
