@@ -20,7 +20,7 @@
 /* Everything the timed functions read. */
 struct bench {
     struct unit_shape shape;
-    struct unit_room room;
+    struct unit_limits limits;
     struct unit_call attention, ffn;
     struct packed batch;
     struct dropout drop;
@@ -58,14 +58,14 @@ static float *area(size_t n, uint32_t tensor)
 
 static void attention_both(struct bench *b)
 {
-    attention_unit_forward(&b->attention, b->in, b->out);
-    attention_unit_backward(&b->attention, b->in, b->dout, b->din);
+    attention_unit.forward(&b->attention, b->in, b->out);
+    attention_unit.backward(&b->attention, b->in, b->dout, b->din);
 }
 
 static void ffn_both(struct bench *b)
 {
-    ffn_unit_forward(&b->ffn, b->in, b->out);
-    ffn_unit_backward(&b->ffn, b->in, b->dout, b->din);
+    ffn_unit.forward(&b->ffn, b->in, b->out);
+    ffn_unit.backward(&b->ffn, b->in, b->dout, b->din);
 }
 
 static void heads_forward(struct bench *b)
@@ -82,12 +82,12 @@ static void heads_backward(struct bench *b)
 
 static void gelu_forward_of(struct bench *b)
 {
-    gelu_forward(b->wide_too, b->wide, b->room.tokens, b->shape.ffn);
+    gelu_forward(b->wide_too, b->wide, b->limits.tokens, b->shape.ffn);
 }
 
 static void gelu_backward_of(struct bench *b)
 {
-    gelu_backward(b->wide, b->wide_too, b->v, b->partial, b->room.tokens, b->shape.ffn);
+    gelu_backward(b->wide, b->wide_too, b->v, b->partial, b->limits.tokens, b->shape.ffn);
 }
 
 static void norm_forward_of(struct bench *b)
@@ -150,7 +150,7 @@ static struct bench bench_new(const struct unit_shape *shape)
 {
     static int32_t starts[SEQS + 1];
     static uint32_t samples[SEQS];
-    struct bench b = {.shape = *shape, .room = {SEQS * LENGTH, SEQS, LENGTH, 1, 0}};
+    struct bench b = {.shape = *shape, .limits = {SEQS * LENGTH, SEQS, LENGTH, 1, 0}};
     struct unit_sizes attention, ffn;
     size_t small = (size_t)(SEQS * LENGTH) * (size_t)shape->hidden, wide;
 
@@ -160,8 +160,8 @@ static struct bench bench_new(const struct unit_shape *shape)
         samples[i] = (uint32_t)i;
     b.batch = (struct packed){SEQS, starts, samples};
     b.drop = (struct dropout){.seed = 1, .step = 2, .unit = 3, .rate = 0.1f};
-    attention = attention_unit_sizes(shape, &b.room);
-    ffn = ffn_unit_sizes(shape, &b.room);
+    attention = attention_unit.sizes(shape, &b.limits);
+    ffn = ffn_unit.sizes(shape, &b.limits);
     b.n_params = ffn.params; /* more than attention has */
     wide = (size_t)(SEQS * LENGTH) * (size_t)shape->ffn;
     wide = wide > b.n_params ? wide : b.n_params;

@@ -47,19 +47,18 @@ static int length_of(const struct step_case *c, int seq)
 
 /* The arrays of all micro-batches, each as long as the whole batch. */
 struct arrays {
-    int32_t *ids, *types, *positions, *starts, *labels, *rows, *target_ids;
+    int32_t *ids, *types, *starts, *labels, *rows, *target_ids;
     uint32_t *samples;
 };
 
 static struct arrays arrays_new(struct step *s, int T, int n_seqs)
 {
-    int32_t *all = take((size_t)(5 * T + 3 * n_seqs + 1), sizeof *all);
+    int32_t *all = take((size_t)(4 * T + 3 * n_seqs + 1), sizeof *all);
     struct arrays a = {.ids = all};
 
     s->owned = all;
     a.types = a.ids + T;
-    a.positions = a.types + T;
-    a.rows = a.positions + T;
+    a.rows = a.types + T;
     a.target_ids = a.rows + T;
     a.labels = a.target_ids + T;
     a.samples = (uint32_t *)(a.labels + n_seqs);
@@ -70,7 +69,7 @@ static struct arrays arrays_new(struct step *s, int T, int n_seqs)
 /* The next micro-batch of `n_seqs` sequences, from sequence `first` on; its arrays are at the front
  * of `a`. */
 static void make_input(const struct step *s, const struct step_case *c, int first, int n_seqs,
-                       struct arrays *a, struct stage_input *in)
+                       struct arrays *a, struct message_batch *in)
 {
     int T = 0, n_targets = 0;
 
@@ -81,25 +80,25 @@ static void make_input(const struct step *s, const struct step_case *c, int firs
         a->samples[i] = (uint32_t)(first + i);
         for (int t = 0; t < length; t++, T++) {
             a->ids[T] = (first + T) * TOKEN_STRIDE % s->plan.spec.model.vocab;
-            a->positions[T] = t;
             if (c->masked_lm && n_targets < (int)(MASKED_SHARE * (T + 1)))
                 a->rows[n_targets++] = T;
         }
         a->starts[i + 1] = T;
     }
-    *in = (struct stage_input){.batch = {.n_seqs = n_seqs,
-                                         .n_tokens = T,
-                                         .n_targets = n_targets,
-                                         .step_seqs = n_seqs * c->micro_batches,
-                                         .step_targets = n_targets * c->micro_batches,
-                                         .starts = a->starts,
-                                         .labels = a->labels,
-                                         .samples = a->samples,
-                                         .rows = a->rows,
-                                         .target_ids = a->target_ids},
-                               .ids = a->ids,
-                               .types = a->types,
-                               .positions = a->positions};
+    *in = (struct message_batch){
+        .n_seqs = n_seqs,
+        .n_tokens = T,
+        .n_targets = n_targets,
+        .step_seqs = n_seqs * c->micro_batches,
+        .step_targets = n_targets * c->micro_batches,
+        .starts = a->starts,
+        .labels = a->labels,
+        .samples = a->samples,
+        .rows = a->rows,
+        .target_ids = a->target_ids,
+        .ids = a->ids,
+        .types = a->types,
+    };
 }
 
 static void make_plan(struct plan *plan, const struct step_case *c)
@@ -160,11 +159,10 @@ void step_init(struct step *s, const struct step_case *c)
     a = arrays_new(s, T * M, (each + 1) * M);
     for (int i = 0; i < M; i++) {
         make_input(s, c, i * each, each, &a, &s->inputs[i]);
-        s->tokens += s->inputs[i].batch.n_tokens;
-        s->flops += input_flops(&s->plan.spec.model, &s->inputs[i].batch);
+        s->tokens += s->inputs[i].n_tokens;
+        s->flops += input_flops(&s->plan.spec.model, &s->inputs[i]);
         a = (struct arrays){.ids = a.ids + T,
                             .types = a.types + T,
-                            .positions = a.positions + T,
                             .starts = a.starts + each + 1,
                             .labels = a.labels + each,
                             .rows = a.rows + T,
@@ -198,8 +196,9 @@ void step_advance(struct step *s)
     struct err err;
 
     s->inputs[s->next].step = s->at;
-    if (stage_forward(&s->stage, 0, &s->inputs[s->next], &result, &err) != ERR_OK)
+    if (stage_load(&s->stage, 0, &s->inputs[s->next], &err) != ERR_OK)
         die(err.text);
+    stage_forward(&s->stage, 0, &result);
     (void)stage_backward(&s->stage, 0, NULL);
     s->next++;
     if (s->next == s->plan.spec.training.micro_batches)

@@ -28,11 +28,11 @@ struct step_case {
 struct step {
     struct plan plan;
     struct stage stage;
-    struct stage_input *inputs; /* [micro_batches] */
-    void *owned;                /* what the inputs point into */
-    int64_t at;                 /* optimizer steps done */
-    int next;                   /* micro-batch of the step at hand */
-    double tokens, flops;       /* of one step */
+    struct message_batch *inputs; /* [micro_batches] */
+    void *owned;                  /* what the inputs point into */
+    int64_t at;                   /* optimizer steps done */
+    int next;                     /* micro-batch of the step at hand */
+    double tokens, flops;         /* of one step */
 };
 
 /* The model with its random start, and a batch. Big: keep it off the stack. In a smoke run it is

@@ -1,7 +1,7 @@
+#include "base/arena.h"
 #include "nn/attention.h"
 #include "nn/layernorm.h"
 #include "nn/linear.h"
-#include "nn/room.h"
 #include "nn/threads.h"
 #include "nn/unit.h"
 
@@ -36,14 +36,14 @@ struct saved {
     float *rstd; /* [T] */
 };
 
-static struct saved saved_of(struct room *room, int T, int C)
+static struct saved saved_of(struct arena *arena, int T, int C)
 {
     struct saved s = {0};
 
-    s.qkv = room_take(room, T, 3 * C);
-    s.ctx = room_take(room, T, C);
-    s.xhat = room_take(room, T, C);
-    s.rstd = room_take(room, T, 1);
+    s.qkv = arena_rows(arena, T, 3 * C);
+    s.ctx = arena_rows(arena, T, C);
+    s.xhat = arena_rows(arena, T, C);
+    s.rstd = arena_rows(arena, T, 1);
     return s;
 }
 
@@ -55,34 +55,35 @@ struct scratch {
     float *partial;
 };
 
-static struct scratch scratch_of(struct room *room, int T, int C, size_t work_floats)
+static struct scratch scratch_of(struct arena *arena, int T, int C, size_t work_floats)
 {
     struct scratch s = {0};
 
-    s.work = room_take_floats(room, work_floats);
-    s.dy = room_take(room, T, C);
-    s.dctx = room_take(room, T, C);
-    s.dqkv = room_take(room, T, 3 * C);
-    s.partial = room_take_floats(room, layernorm_partial_floats(T, C));
+    s.work = arena_floats(arena, work_floats);
+    s.dy = arena_rows(arena, T, C);
+    s.dctx = arena_rows(arena, T, C);
+    s.dqkv = arena_rows(arena, T, 3 * C);
+    s.partial = arena_floats(arena, layernorm_partial_floats(T, C));
     return s;
 }
 
-struct unit_sizes attention_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
+static struct unit_sizes sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
-    size_t work = attention_work_floats(room->longest, room->threads);
-    struct room saved = {0}, scratch = {0};
+    size_t work = attention_work_floats(limits->longest, limits->threads);
+    struct arena saved = {0}, scratch = {0};
 
-    (void)saved_of(&saved, room->tokens, shape->hidden);
-    (void)scratch_of(&scratch, room->tokens, shape->hidden, work);
-    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
+    (void)saved_of(&saved, limits->tokens, shape->hidden);
+    (void)scratch_of(&scratch, limits->tokens, shape->hidden, work);
+    return (struct unit_sizes){tensors_of(shape).end, arena_used_floats(&saved),
+                               arena_used_floats(&scratch)};
 }
 
-void attention_unit_forward(const struct unit_call *call, const float *in, float *out)
+static void forward(const struct unit_call *call, const float *in, float *out)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden;
     struct tensors at = tensors_of(&call->shape);
     const float *p = call->params;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, T, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), T, C);
     struct layernorm_forward norm = {
         .res = in,
         .y = out,
@@ -101,16 +102,15 @@ void attention_unit_forward(const struct unit_call *call, const float *in, float
     layernorm_forward(&norm, &call->batch, C, &call->drop);
 }
 
-void attention_unit_backward(const struct unit_call *call, const float *in, const float *dout,
-                             float *din)
+static void backward(const struct unit_call *call, const float *in, const float *dout, float *din)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden;
     struct tensors at = tensors_of(&call->shape);
     const float *p = call->params;
     float *g = call->grads;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, T, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), T, C);
     size_t work = attention_work_floats(packed_longest(&call->batch), threads_count());
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, T, C, work);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), T, C, work);
     struct linear project = {T, C, C}, qkv = {T, C, 3 * C};
     struct layernorm_backward norm = {
         .dout = dout,
@@ -134,3 +134,6 @@ void attention_unit_backward(const struct unit_call *call, const float *in, cons
     linear_backward_bias(g + at.qkv_bias, tmp.dqkv, qkv);
     linear_backward_input(din, tmp.dqkv, p + at.qkv_weight, qkv, 1);
 }
+
+const struct unit attention_unit = {
+    .out = UNIT_OUT_TOKENS, .sizes = sizes, .forward = forward, .backward = backward};

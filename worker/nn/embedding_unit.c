@@ -1,6 +1,6 @@
+#include "base/arena.h"
 #include "nn/embedding.h"
 #include "nn/layernorm.h"
-#include "nn/room.h"
 #include "nn/unit.h"
 
 /* The tensors of the unit, in parameters or in gradients. */
@@ -28,12 +28,12 @@ struct saved {
     float *rstd; /* [T] */
 };
 
-static struct saved saved_of(struct room *room, int T, int C)
+static struct saved saved_of(struct arena *arena, int T, int C)
 {
     struct saved s = {0};
 
-    s.xhat = room_take(room, T, C);
-    s.rstd = room_take(room, T, 1);
+    s.xhat = arena_rows(arena, T, C);
+    s.rstd = arena_rows(arena, T, 1);
     return s;
 }
 
@@ -42,31 +42,31 @@ struct scratch {
     float *partial;
 };
 
-static struct scratch scratch_of(struct room *room, int T, int C)
+static struct scratch scratch_of(struct arena *arena, int T, int C)
 {
     struct scratch s = {0};
 
-    s.d = room_take(room, T, C);
-    s.partial = room_take_floats(room, layernorm_partial_floats(T, C));
+    s.d = arena_rows(arena, T, C);
+    s.partial = arena_floats(arena, layernorm_partial_floats(T, C));
     return s;
 }
 
-struct unit_sizes embedding_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
+static struct unit_sizes sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
-    struct room saved = {0}, scratch = {0};
+    struct arena saved = {0}, scratch = {0};
 
-    (void)saved_of(&saved, room->tokens, shape->hidden);
-    (void)scratch_of(&scratch, room->tokens, shape->hidden);
-    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
+    (void)saved_of(&saved, limits->tokens, shape->hidden);
+    (void)scratch_of(&scratch, limits->tokens, shape->hidden);
+    return (struct unit_sizes){tensors_of(shape).end, arena_used_floats(&saved),
+                               arena_used_floats(&scratch)};
 }
 
-void embedding_unit_forward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
-                            float *out)
+static void forward(const struct unit_call *call, const float *in, float *out)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden;
     struct tensors at = tensors_of(&call->shape);
     const float *p = call->params;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, T, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), T, C);
     struct embedding_tables tables = {p + at.word, p + at.position, p + at.type};
     struct layernorm_forward norm = {
         .y = out,
@@ -78,19 +78,19 @@ void embedding_unit_forward(const struct unit_call *call, const int32_t *ids, co
         .out = out,
     };
 
-    embedding_forward(out, &tables, ids, types, &call->batch, C);
+    (void)in;
+    embedding_forward(out, &tables, call->ids, call->types, &call->batch, C);
     layernorm_forward(&norm, &call->batch, C, &call->drop);
     dropout_apply(out, out, &call->batch, C, &call->drop);
 }
 
-void embedding_unit_backward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
-                             const float *dout)
+static void backward(const struct unit_call *call, const float *in, const float *dout, float *din)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden;
     struct tensors at = tensors_of(&call->shape);
     float *g = call->grads;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, T, C);
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, T, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), T, C);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), T, C);
     struct embedding_grads grads = {g + at.word, g + at.position, g + at.type};
     struct layernorm_backward norm = {
         .dout = tmp.d,
@@ -103,7 +103,12 @@ void embedding_unit_backward(const struct unit_call *call, const int32_t *ids, c
         .partial = tmp.partial,
     };
 
+    (void)in;
+    (void)din;
     dropout_apply(tmp.d, dout, &call->batch, C, &call->drop);
     layernorm_backward(&norm, &call->batch, C, &call->drop);
-    embedding_backward(&grads, tmp.d, ids, types, &call->batch, C);
+    embedding_backward(&grads, tmp.d, call->ids, call->types, &call->batch, C);
 }
+
+const struct unit embedding_unit = {
+    .out = UNIT_OUT_TOKENS, .sizes = sizes, .forward = forward, .backward = backward};

@@ -1,7 +1,7 @@
+#include "base/arena.h"
 #include "nn/gelu.h"
 #include "nn/layernorm.h"
 #include "nn/linear.h"
-#include "nn/room.h"
 #include "nn/unit.h"
 
 /* The tensors of the unit, in parameters or in gradients. */
@@ -32,13 +32,13 @@ struct saved {
     float *rstd; /* [T] */
 };
 
-static struct saved saved_of(struct room *room, const struct unit_shape *shape, int T)
+static struct saved saved_of(struct arena *arena, const struct unit_shape *shape, int T)
 {
     struct saved s = {0};
 
-    s.h = room_take(room, T, shape->ffn);
-    s.xhat = room_take(room, T, shape->hidden);
-    s.rstd = room_take(room, T, 1);
+    s.h = arena_rows(arena, T, shape->ffn);
+    s.xhat = arena_rows(arena, T, shape->hidden);
+    s.rstd = arena_rows(arena, T, 1);
     return s;
 }
 
@@ -50,33 +50,34 @@ struct scratch {
     float *gelu_partial;
 };
 
-static struct scratch scratch_of(struct room *room, const struct unit_shape *shape, int T)
+static struct scratch scratch_of(struct arena *arena, const struct unit_shape *shape, int T)
 {
     struct scratch s = {0};
 
-    s.g = room_take(room, T, shape->ffn);
-    s.dy = room_take(room, T, shape->hidden);
-    s.norm_partial = room_take_floats(room, layernorm_partial_floats(T, shape->hidden));
-    s.gelu_partial = room_take_floats(room, gelu_partial_floats(T, shape->ffn));
+    s.g = arena_rows(arena, T, shape->ffn);
+    s.dy = arena_rows(arena, T, shape->hidden);
+    s.norm_partial = arena_floats(arena, layernorm_partial_floats(T, shape->hidden));
+    s.gelu_partial = arena_floats(arena, gelu_partial_floats(T, shape->ffn));
     return s;
 }
 
-struct unit_sizes ffn_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
+static struct unit_sizes sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
-    struct room saved = {0}, scratch = {0};
+    struct arena saved = {0}, scratch = {0};
 
-    (void)saved_of(&saved, shape, room->tokens);
-    (void)scratch_of(&scratch, shape, room->tokens);
-    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
+    (void)saved_of(&saved, shape, limits->tokens);
+    (void)scratch_of(&scratch, shape, limits->tokens);
+    return (struct unit_sizes){tensors_of(shape).end, arena_used_floats(&saved),
+                               arena_used_floats(&scratch)};
 }
 
-void ffn_unit_forward(const struct unit_call *call, const float *in, float *out)
+static void forward(const struct unit_call *call, const float *in, float *out)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden, F = call->shape.ffn;
     struct tensors at = tensors_of(&call->shape);
     const float *p = call->params;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, &call->shape, T);
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, &call->shape, T);
+    struct saved saved = saved_of(ARENA_AT(call->saved), &call->shape, T);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), &call->shape, T);
     struct layernorm_forward norm = {
         .res = in,
         .y = out,
@@ -94,14 +95,14 @@ void ffn_unit_forward(const struct unit_call *call, const float *in, float *out)
     layernorm_forward(&norm, &call->batch, C, &call->drop);
 }
 
-void ffn_unit_backward(const struct unit_call *call, const float *in, const float *dout, float *din)
+static void backward(const struct unit_call *call, const float *in, const float *dout, float *din)
 {
     int T = packed_tokens(&call->batch), C = call->shape.hidden, F = call->shape.ffn;
     struct tensors at = tensors_of(&call->shape);
     const float *p = call->params;
     float *g = call->grads;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, &call->shape, T);
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, &call->shape, T);
+    struct saved saved = saved_of(ARENA_AT(call->saved), &call->shape, T);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), &call->shape, T);
     struct linear up = {T, C, F}, down = {T, F, C};
     struct layernorm_backward norm = {
         .dout = dout,
@@ -124,3 +125,6 @@ void ffn_unit_backward(const struct unit_call *call, const float *in, const floa
     linear_backward_weight(g + at.up_weight, tmp.g, in, up);
     linear_backward_input(din, tmp.g, p + at.up_weight, up, 1);
 }
+
+const struct unit ffn_unit = {
+    .out = UNIT_OUT_TOKENS, .sizes = sizes, .forward = forward, .backward = backward};

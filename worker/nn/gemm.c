@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "nn/gemm_bf16.h"
+#include "nn/lanes.h"
 #include "nn/threads.h"
 
 #define GEMM_WORK_MIN                                                                              \
@@ -26,20 +27,10 @@ enum err_code gemm_setup(int threads, struct err *err)
     return ERR_OK;
 }
 
-#if defined(__x86_64__)
-/* What Skylake servers brought, and all that came after has. */
-static bool has_avx512(void)
-{
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512cd");
-}
-#endif
-
 bool gemm_has_bf16(void)
 {
 #if defined(__x86_64__)
-    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+    return lanes_have_avx512() && __builtin_cpu_supports("avx512bf16");
 #else
     return false;
 #endif
@@ -75,13 +66,7 @@ const char *gemm_core_name(void)
 
 const char *gemm_core_wanted(void)
 {
-#if defined(__x86_64__)
-    if (has_avx512())
-        return "SkylakeX";
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return "Haswell";
-#endif
-    return NULL;
+    return lanes_have_avx512() ? "SkylakeX" : lanes_have_avx2() ? "Haswell" : NULL;
 }
 
 void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,

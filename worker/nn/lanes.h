@@ -1,8 +1,8 @@
 /* nn/lanes.h - the row kernels, compiled once per instruction set and chosen at run time.
  *
  * lanes_body.h is the one source; lanes_base.c, lanes_avx2.c and lanes_avx512.c compile it with
- * their own flags (Makefile). Each kernel takes one row (or one run of elements) and knows no
- * threads. Bits of a result depend on the values and on the place within the row, never on the
+ * their own flags (Makefile). Each kernel takes one row (or one run of elements) on the calling
+ * thread. Bits of a result depend on the values and on the place within the row, never on the
  * address or on where a vector loop ends and its tail begins: no reassociation is allowed to the
  * compiler (no -ffast-math, contraction off, fused multiply-add only where written), so a scalar
  * tail computes what the vector body computes; sums run in LANES strands, element i to strand
@@ -13,6 +13,7 @@
 #ifndef NN_LANES_H
 #define NN_LANES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -82,6 +83,11 @@ extern const struct lanes lanes_base;
 extern const struct lanes lanes_avx2;
 extern const struct lanes lanes_avx512;
 #endif
+
+/* AVX-512 as all Skylake servers and their successors have it (f, bw, dq, vl, cd); AVX2 with FMA.
+ */
+bool lanes_have_avx512(void);
+bool lanes_have_avx2(void);
 
 /* The best table that this processor runs. */
 const struct lanes *lanes(void);

@@ -1,11 +1,11 @@
 #include <string.h>
 
+#include "base/arena.h"
 #include "nn/gelu.h"
 #include "nn/lanes.h"
 #include "nn/layernorm.h"
 #include "nn/linear.h"
 #include "nn/loss.h"
-#include "nn/room.h"
 #include "nn/unit.h"
 
 #define CHUNK_ROWS   64 /* of logits: 8 MB with BERT's vocabulary */
@@ -45,20 +45,20 @@ struct saved {
     float *dnext;  /* [B,2] gradient of the next-sentence logits */
 };
 
-static struct saved saved_of(struct room *area, const struct unit_shape *shape,
-                             const struct unit_room *room)
+static struct saved saved_of(struct arena *arena, const struct unit_shape *shape,
+                             const struct unit_limits *limits)
 {
-    int n = room->targets, C = shape->hidden;
+    int n = limits->targets, C = shape->hidden;
     struct saved s = {0};
 
-    s.h = room_take(area, n, C);
-    s.xhat = room_take(area, n, C);
-    s.rstd = room_take(area, n, 1);
-    s.d = room_take(area, n, C);
+    s.h = arena_rows(arena, n, C);
+    s.xhat = arena_rows(arena, n, C);
+    s.rstd = arena_rows(arena, n, 1);
+    s.d = arena_rows(arena, n, C);
     if (shape->next_sentence) {
-        s.pooler = room_take_floats(area, pooler_unit_sizes(shape, room).saved);
-        s.pooled = room_take(area, room->seqs, C);
-        s.dnext = room_take(area, room->seqs, NEXT_CLASSES);
+        s.pooler = arena_floats(arena, pooler_unit.sizes(shape, limits).saved);
+        s.pooled = arena_rows(arena, limits->seqs, C);
+        s.dnext = arena_rows(arena, limits->seqs, NEXT_CLASSES);
     }
     return s;
 }
@@ -74,32 +74,33 @@ struct scratch {
     float *next;    /* [B,2] logits */
 };
 
-static struct scratch scratch_of(struct room *area, const struct unit_shape *shape,
-                                 const struct unit_room *room)
+static struct scratch scratch_of(struct arena *arena, const struct unit_shape *shape,
+                                 const struct unit_limits *limits)
 {
-    int n = room->targets, C = shape->hidden;
+    int n = limits->targets, C = shape->hidden;
     struct scratch s = {0};
 
-    s.x = room_take(area, n, C);
-    s.t = room_take(area, n, C);
-    s.logits = room_take(area, n < CHUNK_ROWS ? n : CHUNK_ROWS, shape->vocab);
-    s.norm_partial = room_take_floats(area, layernorm_partial_floats(n, C));
-    s.gelu_partial = room_take_floats(area, gelu_partial_floats(n, C));
+    s.x = arena_rows(arena, n, C);
+    s.t = arena_rows(arena, n, C);
+    s.logits = arena_rows(arena, n < CHUNK_ROWS ? n : CHUNK_ROWS, shape->vocab);
+    s.norm_partial = arena_floats(arena, layernorm_partial_floats(n, C));
+    s.gelu_partial = arena_floats(arena, gelu_partial_floats(n, C));
     if (shape->next_sentence) {
-        s.pooler = room_take_floats(area, pooler_unit_sizes(shape, room).scratch);
-        s.dpooled = room_take(area, room->seqs, C);
-        s.next = room_take(area, room->seqs, NEXT_CLASSES);
+        s.pooler = arena_floats(arena, pooler_unit.sizes(shape, limits).scratch);
+        s.dpooled = arena_rows(arena, limits->seqs, C);
+        s.next = arena_rows(arena, limits->seqs, NEXT_CLASSES);
     }
     return s;
 }
 
-struct unit_sizes lm_head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
+static struct unit_sizes sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
-    struct room saved = {0}, scratch = {0};
+    struct arena saved = {0}, scratch = {0};
 
-    (void)saved_of(&saved, shape, room);
-    (void)scratch_of(&scratch, shape, room);
-    return (struct unit_sizes){tensors_of(shape).end, saved.used, scratch.used};
+    (void)saved_of(&saved, shape, limits);
+    (void)scratch_of(&scratch, shape, limits);
+    return (struct unit_sizes){tensors_of(shape).end, arena_used_floats(&saved),
+                               arena_used_floats(&scratch)};
 }
 
 /* One call's view of the unit. */
@@ -113,14 +114,15 @@ struct work {
     struct dropout none;
 };
 
-static void work_init(struct work *w, const struct unit_call *call, const struct lm_targets *lm)
+static void work_init(struct work *w, const struct unit_call *call)
 {
-    const struct unit_room room = {
+    const struct lm_targets *lm = &call->lm;
+    const struct unit_limits limits = {
         .tokens = packed_tokens(&call->batch), .seqs = call->batch.n_seqs, .targets = lm->n};
 
     *w = (struct work){.at = tensors_of(&call->shape)};
-    w->saved = saved_of(&(struct room){.start = call->saved}, &call->shape, &room);
-    w->tmp = scratch_of(&(struct room){.start = call->scratch}, &call->shape, &room);
+    w->saved = saved_of(ARENA_AT(call->saved), &call->shape, &limits);
+    w->tmp = scratch_of(ARENA_AT(call->scratch), &call->shape, &limits);
     w->starts[1] = lm->n;
     w->rows = (struct packed){.n_seqs = 1, .starts = w->starts, .samples = &w->sample};
 }
@@ -132,9 +134,9 @@ static void gather(float *x, const float *in, const struct lm_targets *lm, size_
 }
 
 /* tmp.t[n,C] = LayerNorm(gelu(dense(rows of in))) */
-static void transform(const struct work *w, const struct unit_call *call,
-                      const struct lm_targets *lm, const float *in)
+static void transform(const struct work *w, const struct unit_call *call, const float *in)
 {
+    const struct lm_targets *lm = &call->lm;
     int C = call->shape.hidden;
     const float *p = call->params;
     struct layernorm_forward norm = {
@@ -156,9 +158,10 @@ static void transform(const struct work *w, const struct unit_call *call,
 
 /* Logits, losses and gradients of the targets from..from+count-1, so that no more than a chunk of
  * logits is ever there. */
-static void decode(const struct work *w, const struct unit_call *call, const struct lm_targets *lm,
-                   const struct lm_scores *out, int from, int count)
+static void decode(const struct work *w, const struct unit_call *call, int from, int count)
 {
+    const struct lm_targets *lm = &call->lm;
+    const struct lm_scores *out = &call->scores;
     int C = call->shape.hidden, V = call->shape.vocab;
     const float *t = w->tmp.t + (size_t)from * (size_t)C;
     float *logits = w->tmp.logits;
@@ -197,32 +200,33 @@ static struct unit_call next_of(const struct work *w, const struct unit_call *ca
     return next;
 }
 
-void lm_head_unit_forward(const struct unit_call *call, const struct lm_targets *lm,
-                          const float *in, const struct lm_scores *out)
+static void forward(const struct unit_call *call, const float *in, float *unused)
 {
+    const struct lm_targets *lm = &call->lm;
     int B = call->batch.n_seqs;
     struct work w;
 
-    work_init(&w, call, lm);
+    (void)unused;
+    work_init(&w, call);
     if (lm->n > 0)
-        transform(&w, call, lm, in);
+        transform(&w, call, in);
     for (int from = 0; from < lm->n; from += CHUNK_ROWS)
-        decode(&w, call, lm, out, from, lm->n - from < CHUNK_ROWS ? lm->n - from : CHUNK_ROWS);
+        decode(&w, call, from, lm->n - from < CHUNK_ROWS ? lm->n - from : CHUNK_ROWS);
     if (call->shape.next_sentence) {
         struct unit_call pooler = pooler_of(&w, call), next = next_of(&w, call);
 
-        pooler_unit_forward(&pooler, in, w.saved.pooled);
-        head_unit_forward(&next, w.saved.pooled, w.tmp.next);
-        loss_predict(out->next_predictions, w.tmp.next, B, NEXT_CLASSES);
-        loss_cross_entropy(out->next_losses, w.saved.dnext, w.tmp.next, lm->next, B, NEXT_CLASSES,
-                           lm->next_factor);
+        pooler_unit.forward(&pooler, in, w.saved.pooled);
+        head_unit.forward(&next, w.saved.pooled, w.tmp.next);
+        loss_predict(call->scores.next_predictions, w.tmp.next, B, NEXT_CLASSES);
+        loss_cross_entropy(call->scores.next_losses, w.saved.dnext, w.tmp.next, lm->next, B,
+                           NEXT_CLASSES, lm->next_factor);
     }
 }
 
 /* From the gradient of the transform's output to that of its input, tmp.t[n,C]. */
-static void transform_backward(const struct work *w, const struct unit_call *call,
-                               const struct lm_targets *lm, const float *in)
+static void transform_backward(const struct work *w, const struct unit_call *call, const float *in)
 {
+    const struct lm_targets *lm = &call->lm;
     int C = call->shape.hidden;
     const float *p = call->params;
     float *g = call->grads, *d = w->saved.d;
@@ -245,23 +249,27 @@ static void transform_backward(const struct work *w, const struct unit_call *cal
     linear_backward_input(w->tmp.t, d, p + w->at.weight, n, 0);
 }
 
-void lm_head_unit_backward(const struct unit_call *call, const struct lm_targets *lm,
-                           const float *in, float *din)
+static void backward(const struct unit_call *call, const float *in, const float *unused, float *din)
 {
+    const struct lm_targets *lm = &call->lm;
     size_t C = (size_t)call->shape.hidden;
     struct work w;
 
-    work_init(&w, call, lm);
+    (void)unused;
+    work_init(&w, call);
     if (call->shape.next_sentence) {
         struct unit_call pooler = pooler_of(&w, call), next = next_of(&w, call);
 
-        head_unit_backward(&next, w.saved.pooled, w.saved.dnext, w.tmp.dpooled);
-        pooler_unit_backward(&pooler, in, w.tmp.dpooled, din);
+        head_unit.backward(&next, w.saved.pooled, w.saved.dnext, w.tmp.dpooled);
+        pooler_unit.backward(&pooler, in, w.tmp.dpooled, din);
     } else {
         memset(din, 0, (size_t)packed_tokens(&call->batch) * C * sizeof *din);
     }
     if (lm->n > 0)
-        transform_backward(&w, call, lm, in);
+        transform_backward(&w, call, in);
     for (int i = 0; i < lm->n; i++)
         lanes()->add(din + (size_t)lm->rows[i] * C, w.tmp.t + (size_t)i * C, (int)C);
 }
+
+const struct unit lm_head_unit = {
+    .out = UNIT_OUT_NONE, .sizes = sizes, .forward = forward, .backward = backward};

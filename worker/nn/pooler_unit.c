@@ -1,19 +1,19 @@
 #include <string.h>
 
+#include "base/arena.h"
 #include "nn/lanes.h"
 #include "nn/linear.h"
-#include "nn/room.h"
 #include "nn/unit.h"
 
 struct saved {
     float *y; /* [B,C] after tanh, before dropout */
 };
 
-static struct saved saved_of(struct room *room, int B, int C)
+static struct saved saved_of(struct arena *arena, int B, int C)
 {
     struct saved s = {0};
 
-    s.y = room_take(room, B, C);
+    s.y = arena_rows(arena, B, C);
     return s;
 }
 
@@ -23,24 +23,24 @@ struct scratch {
     float *dx;    /* [B,C] */
 };
 
-static struct scratch scratch_of(struct room *room, int B, int C)
+static struct scratch scratch_of(struct arena *arena, int B, int C)
 {
     struct scratch s = {0};
 
-    s.first = room_take(room, B, C);
-    s.dy = room_take(room, B, C);
-    s.dx = room_take(room, B, C);
+    s.first = arena_rows(arena, B, C);
+    s.dy = arena_rows(arena, B, C);
+    s.dx = arena_rows(arena, B, C);
     return s;
 }
 
-struct unit_sizes pooler_unit_sizes(const struct unit_shape *shape, const struct unit_room *room)
+static struct unit_sizes sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
     size_t C = (size_t)shape->hidden;
-    struct room saved = {0}, scratch = {0};
+    struct arena saved = {0}, scratch = {0};
 
-    (void)saved_of(&saved, room->seqs, shape->hidden);
-    (void)scratch_of(&scratch, room->seqs, shape->hidden);
-    return (struct unit_sizes){C * C + C, saved.used, scratch.used};
+    (void)saved_of(&saved, limits->seqs, shape->hidden);
+    (void)scratch_of(&scratch, limits->seqs, shape->hidden);
+    return (struct unit_sizes){C * C + C, arena_used_floats(&saved), arena_used_floats(&scratch)};
 }
 
 static void gather_first(float *first, const float *in, const struct packed *batch, size_t C)
@@ -62,12 +62,12 @@ static void drop_rows(float *out, const float *in, const struct unit_call *call)
     }
 }
 
-void pooler_unit_forward(const struct unit_call *call, const float *in, float *out)
+static void forward(const struct unit_call *call, const float *in, float *out)
 {
     int B = call->batch.n_seqs, C = call->shape.hidden;
     size_t bias = (size_t)C * (size_t)C;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, B, C);
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, B, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), B, C);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), B, C);
 
     gather_first(tmp.first, in, &call->batch, (size_t)C);
     linear_forward(out, tmp.first, call->params, call->params + bias, (struct linear){B, C, C});
@@ -75,13 +75,12 @@ void pooler_unit_forward(const struct unit_call *call, const float *in, float *o
     drop_rows(out, saved.y, call);
 }
 
-void pooler_unit_backward(const struct unit_call *call, const float *in, const float *dout,
-                          float *din)
+static void backward(const struct unit_call *call, const float *in, const float *dout, float *din)
 {
     int B = call->batch.n_seqs, C = call->shape.hidden;
     size_t bias = (size_t)C * (size_t)C, row = (size_t)C * sizeof *din;
-    struct saved saved = saved_of(&(struct room){.start = call->saved}, B, C);
-    struct scratch tmp = scratch_of(&(struct room){.start = call->scratch}, B, C);
+    struct saved saved = saved_of(ARENA_AT(call->saved), B, C);
+    struct scratch tmp = scratch_of(ARENA_AT(call->scratch), B, C);
     struct linear n = {B, C, C};
 
     gather_first(tmp.first, in, &call->batch, (size_t)C);
@@ -95,3 +94,6 @@ void pooler_unit_backward(const struct unit_call *call, const float *in, const f
         memcpy(din + (size_t)call->batch.starts[b] * (size_t)C, tmp.dx + (size_t)b * (size_t)C,
                row);
 }
+
+const struct unit pooler_unit = {
+    .out = UNIT_OUT_SEQUENCES, .sizes = sizes, .forward = forward, .backward = backward};

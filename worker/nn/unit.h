@@ -1,4 +1,4 @@
-/* nn/unit.h - the six kinds of unit a model is cut into: forward beside backward.
+/* nn/unit.h - the six kinds of unit that a model is cut into: forward beside backward.
  *
  * A unit is a pure function on float areas that the caller owns. Forward reads `in` and the
  * parameters, writes `out` and what backward will need (`saved`). Backward reads the same `in`
@@ -59,7 +59,7 @@ struct unit_shape {
 };
 
 /* The largest micro-batch that areas are laid out for. */
-struct unit_room {
+struct unit_limits {
     int tokens;  /* T */
     int seqs;    /* B */
     int longest; /* tokens of one sequence */
@@ -67,67 +67,14 @@ struct unit_room {
     int targets; /* masked tokens of the LM head, else 0 */
 };
 
-/* What every call of a unit needs. Backward must get what forward got. */
-struct unit_call {
-    struct unit_shape shape;
-    struct packed batch;
-    struct dropout drop; /* drop.unit: index in the whole model; rate 0 when evaluating */
-    const float *params;
-    float *grads; /* backward only, but for the LM head */
-    float *saved;
-    float *scratch;
-};
-
-/* Areas of a unit in floats. Multiples of 16 (64 bytes) except the parameters; `saved` and
- * `scratch` grow with each field of the room, so the largest micro-batch decides. */
-struct unit_sizes {
-    size_t params, saved, scratch;
-};
-
-struct unit_sizes embedding_unit_sizes(const struct unit_shape *shape,
-                                       const struct unit_room *room);
-struct unit_sizes attention_unit_sizes(const struct unit_shape *shape,
-                                       const struct unit_room *room);
-struct unit_sizes ffn_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
-struct unit_sizes pooler_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
-struct unit_sizes head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
-struct unit_sizes lm_head_unit_sizes(const struct unit_shape *shape, const struct unit_room *room);
-
-/* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). ids[T] in 0..V-1, types[T] in
- * 0..1 and positions below P are the caller's to check: they index memory. */
-void embedding_unit_forward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
-                            float *out);
-void embedding_unit_backward(const struct unit_call *call, const int32_t *ids, const int32_t *types,
-                             const float *dout);
-
-/* out[T,C] = LayerNorm(in + dropout(dense(attention(in)))), each sequence attending to itself. */
-void attention_unit_forward(const struct unit_call *call, const float *in, float *out);
-void attention_unit_backward(const struct unit_call *call, const float *in, const float *dout,
-                             float *din);
-
-/* out[T,C] = LayerNorm(in + dropout(dense(gelu(dense(in))))). */
-void ffn_unit_forward(const struct unit_call *call, const float *in, float *out);
-void ffn_unit_backward(const struct unit_call *call, const float *in, const float *dout,
-                       float *din);
-
-/* out[B,C] = dropout(tanh(dense(first token of each sequence of in[T,C]))). */
-void pooler_unit_forward(const struct unit_call *call, const float *in, float *out);
-void pooler_unit_backward(const struct unit_call *call, const float *in, const float *dout,
-                          float *din);
-
-/* logits[B,N] = dense(in[B,C]). The loss and its gradient are nn/loss.h. */
-void head_unit_forward(const struct unit_call *call, const float *in, float *logits);
-void head_unit_backward(const struct unit_call *call, const float *in, const float *dlogits,
-                        float *din);
-
-/* What the LM head is asked, and the tied decoder, which is not among its parameters: the word
+/* What the LM head predicts, and the tied decoder, which is not among its parameters: the word
  * embeddings, with an area of its own for the gradient. */
 struct lm_targets {
     const float *decoder; /* [V,C] */
     float *decoder_grads; /* [V,C], added to; NULL when evaluating */
-    int n;                /* masked tokens, 0 to room.targets */
+    int n;                /* masked tokens, 0 to limits.targets */
     const int32_t *rows;  /* [n] where they stand: 0..T-1 of `in` */
-    const int32_t *ids;   /* [n] what stood there: 0..V-1 */
+    const int32_t *ids;   /* [n] the original token: 0..V-1 */
     const int32_t *next;  /* [B] 0: the second sentence follows the first, 1: it does not */
     float factor;         /* 1 / masked tokens of the step for a mean loss */
     float next_factor;    /* 1 / sequences of the step */
@@ -141,17 +88,75 @@ struct lm_scores {
     int32_t *next_predictions; /* [B] */
 };
 
-/* out = the cross entropy of dense(LayerNorm(gelu(dense(rows of in[T,C])))) with the decoder and
+/* What a call of a unit needs. Backward must get what forward got. */
+struct unit_call {
+    struct unit_shape shape;
+    struct packed batch;
+    struct dropout drop; /* drop.unit: index in the whole model; rate 0 when evaluating */
+    const float *params;
+    float *grads; /* backward only, but for the LM head */
+    float *saved;
+    float *scratch;
+    const int32_t *ids;   /* [T] of the embeddings only, in 0..V-1: the caller checks, ... */
+    const int32_t *types; /* [T] ... as they index memory; 0..1 */
+    struct lm_targets lm; /* of the LM head only, like the next */
+    struct lm_scores scores;
+};
+
+/* Areas of a unit in floats. Multiples of 16 (64 bytes) except the parameters; `saved` and
+ * `scratch` grow with each field of the limits, so the largest micro-batch decides. */
+struct unit_sizes {
+    size_t params, saved, scratch;
+};
+
+/* The shape of a unit's output. */
+enum unit_out {
+    UNIT_OUT_TOKENS,    /* [T,C] */
+    UNIT_OUT_SEQUENCES, /* [B,C] */
+    UNIT_OUT_LOGITS,    /* [B,N] */
+    UNIT_OUT_NONE,      /* its scores are all there is */
+};
+
+/* One kind of unit. */
+struct unit {
+    enum unit_out out;
+    struct unit_sizes (*sizes)(const struct unit_shape *shape, const struct unit_limits *limits);
+    void (*forward)(const struct unit_call *call, const float *in, float *out);
+    void (*backward)(const struct unit_call *call, const float *in, const float *dout, float *din);
+};
+
+static inline size_t unit_out_floats(const struct unit *unit, const struct unit_shape *shape,
+                                     int tokens, int seqs)
+{
+    int rows = unit->out == UNIT_OUT_TOKENS ? tokens : unit->out == UNIT_OUT_NONE ? 0 : seqs;
+
+    return (size_t)rows * (size_t)(unit->out == UNIT_OUT_LOGITS ? shape->labels : shape->hidden);
+}
+
+/* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). No sequence may be longer than P.
+ * `in` and `din` are not used. */
+extern const struct unit embedding_unit;
+
+/* out[T,C] = LayerNorm(in + dropout(dense(attention(in)))), each sequence attending to itself. */
+extern const struct unit attention_unit;
+
+/* out[T,C] = LayerNorm(in + dropout(dense(gelu(dense(in))))). */
+extern const struct unit ffn_unit;
+
+/* out[B,C] = dropout(tanh(dense(first token of each sequence of in[T,C]))). */
+extern const struct unit pooler_unit;
+
+/* out[B,N] = dense(in[B,C]): the logits. The loss and its gradient are nn/loss.h. */
+extern const struct unit head_unit;
+
+/* scores = the cross entropy of dense(LayerNorm(gelu(dense(rows of in[T,C])))) with the decoder and
  * the predictions' bias as the outer dense, and of the next-sentence logits dense(tanh(dense(first
- * token))). Nothing is dropped.
+ * token))). Nothing is dropped; `out` and `dout` are not used.
  *
- * [n,V] logits are never there as a whole: they are made, scored and turned into gradients 64 rows
- * at a time. So it is forward that adds to decoder_grads and to the gradient of predictions.bias
- * (unless evaluating); backward goes on from the rest, kept in `saved`, and writes din[T,C].
- * Backward must get the targets that forward got. rows, ids and next are the caller's to check. */
-void lm_head_unit_forward(const struct unit_call *call, const struct lm_targets *lm,
-                          const float *in, const struct lm_scores *out);
-void lm_head_unit_backward(const struct unit_call *call, const struct lm_targets *lm,
-                           const float *in, float *din);
+ * The [n,V] logits never exist as a whole: they are made, scored and turned into gradients 64 rows
+ * at a time. So it is forward that adds to lm.decoder_grads and to the gradient of predictions.bias
+ * (unless evaluating); backward continues from the rest, kept in `saved`, and writes din[T,C].
+ * lm.rows, ids and next are the caller's to check. */
+extern const struct unit lm_head_unit;
 
 #endif

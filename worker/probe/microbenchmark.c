@@ -13,7 +13,6 @@ void microbenchmark_deinit(struct microbenchmark *p)
     free(p->starts);
     free(p->ids);
     free(p->types);
-    free(p->positions);
     free(p->labels);
     free(p->samples);
     stage_deinit(&p->stage);
@@ -45,10 +44,9 @@ static enum err_code reserve(struct microbenchmark *p, int most_tokens, struct e
 
     p->ids = calloc(T, sizeof *p->ids);
     p->types = calloc(T, sizeof *p->types);
-    p->positions = calloc(T, sizeof *p->positions);
     p->labels = calloc(B, sizeof *p->labels);
     p->samples = calloc(B, sizeof *p->samples);
-    if (!p->ids || !p->types || !p->positions || !p->labels || !p->samples)
+    if (!p->ids || !p->types || !p->labels || !p->samples)
         return err_set(err, ERR_NO_MEMORY, "no memory for a micro-batch of %d tokens", most_tokens);
     for (size_t i = 0; i < T; i++)
         p->ids[i] = (int32_t)(i * WORD_STRIDE % (size_t)p->plan.spec.model.vocab);
@@ -139,23 +137,23 @@ enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
     int slot_before = (p->next + p->stage.n_slots - 1) % p->stage.n_slots;
     const int32_t *starts = starts_of(p, p->next);
     struct model_load load = load_of(starts, n_seqs);
-    struct stage_input in = {.batch = {.n_seqs = n_seqs,
-                                       .n_tokens = starts[n_seqs],
-                                       .step_seqs = n_seqs * MICROBENCHMARK_MICRO_MAX,
-                                       .starts = starts,
-                                       .labels = p->labels,
-                                       .samples = p->samples},
-                             .ids = p->ids,
-                             .types = p->types,
-                             .positions = p->positions,
-                             .step = p->next};
+    struct message_batch batch = {.step = p->next,
+                                  .n_seqs = n_seqs,
+                                  .n_tokens = starts[n_seqs],
+                                  .step_seqs = n_seqs * MICROBENCHMARK_MICRO_MAX,
+                                  .starts = starts,
+                                  .labels = p->labels,
+                                  .samples = p->samples,
+                                  .ids = p->ids,
+                                  .types = p->types};
     struct stage_result result;
     enum err_code rc;
 
     memset(p->stage.kinds, 0, sizeof p->stage.kinds);
-    rc = stage_forward(&p->stage, slot, &in, &result, err);
+    rc = stage_load(&p->stage, slot, &batch, err);
     if (rc != ERR_OK)
         return rc;
+    stage_forward(&p->stage, slot, &result);
     (void)stage_backward(&p->stage, p->next > 0 ? slot_before : slot, result.tensor);
     p->next++;
     add_round(p, &load, sum);

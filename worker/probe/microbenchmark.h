@@ -1,8 +1,8 @@
-/* probe/microbenchmark.h - a few units of the job's model, to be timed on made up micro-batches.
+/* probe/microbenchmark.h - a few units of the job's model, timed on synthetic micro-batches.
  *
  * The first stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward
  * ...), at the job's shapes, with sequences as long as the job's. As under 1F1B a micro-batch comes
- * back only after the next one has gone forward, so it is met in the caches as in training.
+ * back only after the next one has gone forward, so the caches are as in training.
  * Without recomputing activations, whose arithmetic the cost model adds.
  * Layer: probe (may use train nn data api base). Threads: one caller.
  */
@@ -32,13 +32,12 @@ struct microbenchmark {
     int32_t *starts;             /* [n_micro][n_seqs + 1] */
     int32_t *ids;                /* [T] */
     int32_t *types;              /* [T] */
-    int32_t *positions;          /* [T] */
     int32_t *labels;             /* [n_seqs] */
     uint32_t *samples;           /* [n_seqs] */
     struct model_load last_load; /* of the round before */
 };
 
-/* What rounds took, added up. */
+/* Sums over rounds. */
 struct microbenchmark_sum {
     int n;
     double kind_ms[UNIT_KINDS];

@@ -1,11 +1,12 @@
 #include "train/exchange.h"
 
-#include "base/clock.h"
+#include <string.h>
+
 #include "wire/bf16.h"
 
 #define WAIT_MS 60000 /* one round of waiting; there is another one after it */
 
-/* Only what the link itself reports is a lost neighbour; ERR_INVALID is a mistake on this side. */
+/* Only a failure of the link is a lost neighbour; ERR_INVALID is a mistake on this side. */
 static enum err_code note_loss(struct exchange *x, enum err_code rc)
 {
     if (rc != ERR_OK && rc != ERR_INVALID)
@@ -16,7 +17,6 @@ static enum err_code note_loss(struct exchange *x, enum err_code rc)
 static enum err_code send_bytes(struct exchange *x, const struct exchange_key *key,
                                 struct link_message *msg, struct err *err)
 {
-    int64_t start_ns = clock_now_ns();
     enum err_code rc;
 
     msg->kind = key->kind;
@@ -26,7 +26,6 @@ static enum err_code send_bytes(struct exchange *x, const struct exchange_key *k
     do {
         rc = link_send(x->link, key->edge, msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT);
-    x->blocked_ns += clock_now_ns() - start_ns;
     return note_loss(x, rc);
 }
 
@@ -47,26 +46,24 @@ enum err_code exchange_send_tensor(struct exchange *x, const struct exchange_key
 {
     struct link_message msg = {.meta = meta,
                                .meta_bytes = (uint32_t)meta_bytes,
-                               .tensor = x->narrow,
-                               .tensor_bytes = floats * sizeof *x->narrow};
+                               .tensor = x->packed,
+                               .tensor_bytes = floats * sizeof *x->packed};
 
-    if (!x->narrow)
+    if (!x->packed)
         return exchange_send(x, key, meta, meta_bytes, tensor, floats, err);
-    bf16_pack(x->narrow, tensor, floats);
+    bf16_pack(x->packed, tensor, floats);
     return send_bytes(x, key, &msg, err);
 }
 
 enum err_code exchange_recv(struct exchange *x, const struct exchange_key *key,
                             struct link_message *out, struct err *err)
 {
-    int64_t start_ns = clock_now_ns();
     struct link_message msg;
     enum err_code rc;
 
     do {
         rc = link_recv(x->link, key->edge, WAIT_MS, &msg, err);
     } while (rc == ERR_TIMEOUT);
-    x->blocked_ns += clock_now_ns() - start_ns;
     if (rc != ERR_OK)
         return note_loss(x, rc);
     if (msg.kind != key->kind || msg.flags != key->flags || msg.step != (uint64_t)key->step ||
@@ -96,25 +93,51 @@ static enum err_code check_bytes(const struct link_message *msg, size_t bytes, s
     return ERR_OK;
 }
 
-enum err_code exchange_tensor(struct exchange *x, const struct link_message *msg, size_t floats,
-                              const float **out, struct err *err)
-{
-    enum err_code rc;
-
-    if (!x->narrow) {
-        rc = check_bytes(msg, floats * sizeof(float), err);
-        *out = msg->tensor;
-        return rc;
-    }
-    rc = check_bytes(msg, floats * sizeof *x->narrow, err);
-    if (rc != ERR_OK)
-        return rc;
-    bf16_unpack(x->wide, msg->tensor, floats);
-    *out = x->wide;
-    return ERR_OK;
-}
-
 enum err_code exchange_check_floats(const struct link_message *msg, size_t floats, struct err *err)
 {
     return check_bytes(msg, floats * sizeof(float), err);
+}
+
+enum err_code exchange_recv_meta(struct exchange *x, const struct exchange_key *key, void *out,
+                                 size_t bytes, struct err *err)
+{
+    struct link_message msg;
+    enum err_code rc = exchange_recv(x, key, &msg, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (msg.meta_bytes == bytes)
+        memcpy(out, msg.meta, bytes);
+    else
+        rc = err_set(err, ERR_PROTOCOL, "%s: %u bytes, not %zu", frame_kind_name(msg.kind),
+                     msg.meta_bytes, bytes);
+    exchange_release(x, key, &msg);
+    return rc;
+}
+
+enum err_code exchange_view(const struct exchange *x, const struct link_message *msg, size_t floats,
+                            float *area, const float **out, struct err *err)
+{
+    enum err_code rc =
+        check_bytes(msg, floats * (x->packed ? sizeof *x->packed : sizeof(float)), err);
+
+    if (rc != ERR_OK)
+        return rc;
+    *out = msg->tensor;
+    if (x->packed) {
+        bf16_unpack(area, msg->tensor, floats);
+        *out = area;
+    }
+    return ERR_OK;
+}
+
+enum err_code exchange_copy(const struct exchange *x, const struct link_message *msg, size_t floats,
+                            float *out, struct err *err)
+{
+    const float *view = NULL;
+    enum err_code rc = exchange_view(x, msg, floats, out, &view, err);
+
+    if (rc == ERR_OK && view != out)
+        memcpy(out, view, floats * sizeof *out);
+    return rc;
 }

@@ -24,7 +24,7 @@ static enum err_code load_tokenizer(struct loader *f, const struct loader_params
     return ERR_OK;
 }
 
-/* What is left out or cut is the data's own, yet people should know. */
+/* Rows that are skipped or cut are no error, but worth a line in the log. */
 static void report(const struct layout_split *split, const struct source *s)
 {
     LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)s->n_samples),
@@ -34,7 +34,7 @@ static void report(const struct layout_split *split, const struct source *s)
         LOG_I("sentencesCut", (int64_t)s->text.n_cut));
 }
 
-/* Masks of what is only looked at are the same in every job, so that losses can be compared. */
+/* Evaluation masks the same tokens in every job, so that losses can be compared. */
 static enum err_code load_split(struct loader *f, const struct loader_params *p,
                                 const struct layout_split *split, struct source *out,
                                 struct err *err)
@@ -64,7 +64,7 @@ static enum err_code add_split(struct loader *f, const struct loader_params *p,
     enum err_code rc = load_split(f, p, split, &next->source, err);
 
     if (rc == ERR_NOT_FOUND && !is_named) {
-        LOG(LOG_INFO, "no such data, left out", LOG_S("file", split->file),
+        LOG(LOG_INFO, "no such data, skipped", LOG_S("file", split->file),
             LOG_S("means", split->is_test ? "no predictions" : "no evaluation"));
         return ERR_OK;
     }
@@ -171,26 +171,26 @@ void loader_facts(const struct loader *f, const struct spec *spec, struct messag
     }
 }
 
-static void show(const struct loader *f, const struct batch *step, struct loader_batch *out)
+/* The micro-batch that was packed last, as a part of `step`. */
+static struct message_batch view(const struct loader *f, const struct batch *step)
 {
     const struct batch *b = &f->batch;
     bool is_regression = f->layout.task->head == MODEL_HEAD_REGRESSION;
 
-    *out = (struct loader_batch){
-        .batch = {.n_seqs = b->n_seqs,
-                  .n_tokens = b->n_tokens,
-                  .n_targets = b->n_targets,
-                  .step_seqs = step->n_seqs,
-                  .step_targets = step->n_targets,
-                  .starts = b->starts,
-                  .labels = is_regression ? NULL : b->labels,
-                  .scores = is_regression ? b->scores : NULL,
-                  .samples = b->samples,
-                  .rows = b->rows,
-                  .target_ids = b->target_ids},
+    return (struct message_batch){
+        .n_seqs = b->n_seqs,
+        .n_tokens = b->n_tokens,
+        .n_targets = b->n_targets,
+        .step_seqs = step->n_seqs,
+        .step_targets = step->n_targets,
+        .starts = b->starts,
+        .labels = is_regression ? NULL : b->labels,
+        .scores = is_regression ? b->scores : NULL,
+        .samples = b->samples,
+        .rows = b->rows,
+        .target_ids = b->target_ids,
         .ids = b->ids,
         .types = b->types,
-        .positions = b->positions,
     };
 }
 
@@ -223,8 +223,8 @@ static enum err_code make_step(struct loader *f, int64_t step, struct err *err)
     return ERR_OK;
 }
 
-enum err_code loader_train(struct loader *f, int64_t step, int microbatch, struct loader_batch *out,
-                           struct err *err)
+enum err_code loader_train(struct loader *f, int64_t step, int microbatch,
+                           struct message_batch *out, struct err *err)
 {
     enum err_code rc = f->order_step == step ? ERR_OK : make_step(f, step, err);
     int m = micro_batches(f);
@@ -234,12 +234,14 @@ enum err_code loader_train(struct loader *f, int64_t step, int microbatch, struc
     for (int i = batch_first(n, m, microbatch);
          rc == ERR_OK && i < batch_first(n, m, microbatch + 1); i++)
         rc = batch_copy(&f->batch, &f->step, f->order[i], err);
-    if (rc == ERR_OK)
-        show(f, &f->step, out);
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    *out = view(f, &f->step);
+    out->step = step;
+    return ERR_OK;
 }
 
-enum err_code loader_eval(struct loader *f, int split, int64_t index, struct loader_batch *out,
+enum err_code loader_eval(struct loader *f, int split, int64_t index, struct message_batch *out,
                           struct err *err)
 {
     struct source *source = &f->splits[split].source;
@@ -255,7 +257,9 @@ enum err_code loader_eval(struct loader *f, int split, int64_t index, struct loa
         if (rc == ERR_OK)
             rc = batch_add(&f->batch, &s, err);
     }
-    if (rc == ERR_OK)
-        show(f, &f->batch, out);
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    *out = view(f, &f->batch);
+    out->is_eval = true;
+    return ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* train/loader.h - the head's supply of micro-batches: data, order and packing in one place.
+/* train/loader.h - the leader's supply of micro-batches: data, order and packing in one place.
  *
  * Checks the task's files once; afterwards a micro-batch is a function of (step, micro-batch) for
  * training, and of (split, its number) for evaluation. Sequences are made when they are asked for,
@@ -48,14 +48,6 @@ struct loader {
     int n_micro;
 };
 
-/* A packed micro-batch; borrowed until the next one is made. */
-struct loader_batch {
-    struct message_batch batch;
-    const int32_t *ids;       /* [T] */
-    const int32_t *types;     /* [T] */
-    const int32_t *positions; /* [T] */
-};
-
 /* Read vocabulary, training, dev and, when they are wanted, test splits.
  *
  * Dev and test files that the spec does not name may be missing. Otherwise
@@ -68,11 +60,12 @@ void loader_deinit(struct loader *f);
 
 void loader_facts(const struct loader *f, const struct spec *spec, struct message_facts *out);
 
-/* Micro-batch of `step`, of as many as schedule_of() says for its sequences. */
+/* Micro-batch of `step`, of as many as schedule_of() has for its sequences. Good until the next one
+ * is made. */
 MUST_CHECK enum err_code loader_train(struct loader *f, int64_t step, int microbatch,
-                                      struct loader_batch *out, struct err *err);
+                                      struct message_batch *out, struct err *err);
 /* Micro-batch `index` of split `split` of the facts, in file order; the last may be smaller. */
 MUST_CHECK enum err_code loader_eval(struct loader *f, int split, int64_t index,
-                                     struct loader_batch *out, struct err *err);
+                                     struct message_batch *out, struct err *err);
 
 #endif

@@ -4,13 +4,11 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define STEPS_MAX (INT64_C(1) << 40)
-#define SAMPLES_MAX                                                                                \
-    (INT64_C(1) << 28) /* of a split: whoever scores it has arrays of this length                  \
-                        */
+#define STEPS_MAX   (INT64_C(1) << 40)
+#define SAMPLES_MAX (INT64_C(1) << 28) /* of a split: the last stage has arrays of this length */
 
-/* A batch on the wire: this head, then samples, starts, labels or scores, rows, target_ids. */
-struct head {
+/* A batch on the wire: this, then samples, starts, labels or scores, rows, target_ids. */
+struct counts {
     int32_t n_seqs, n_tokens, n_targets, step_seqs;
     int64_t step_targets;
 };
@@ -37,7 +35,8 @@ struct message_limits message_limits_of(const struct spec *spec)
 
 static size_t batch_bytes(int n_seqs, int n_targets)
 {
-    return sizeof(struct head) + (3 * (size_t)n_seqs + 1 + 2 * (size_t)n_targets) * sizeof(int32_t);
+    return sizeof(struct counts) +
+           (3 * (size_t)n_seqs + 1 + 2 * (size_t)n_targets) * sizeof(int32_t);
 }
 
 size_t message_max_bytes(const struct message_limits *limits)
@@ -62,15 +61,15 @@ static char *put(char *p, const void *bytes, size_t n)
 
 size_t message_batch_write(const struct message_batch *b, void *out)
 {
-    struct head head = {.n_seqs = b->n_seqs,
-                        .n_tokens = b->n_tokens,
-                        .n_targets = b->n_targets,
-                        .step_seqs = b->step_seqs,
-                        .step_targets = b->step_targets};
+    struct counts counts = {.n_seqs = b->n_seqs,
+                            .n_tokens = b->n_tokens,
+                            .n_targets = b->n_targets,
+                            .step_seqs = b->step_seqs,
+                            .step_targets = b->step_targets};
     size_t n = (size_t)b->n_seqs;
     char *p = out;
 
-    p = put(p, &head, sizeof head);
+    p = put(p, &counts, sizeof counts);
     p = put(p, b->samples, n * sizeof *b->samples);
     p = put(p, b->starts, (n + 1) * sizeof *b->starts);
     p = b->scores ? put(p, b->scores, n * sizeof *b->scores)
@@ -124,27 +123,27 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
 {
     struct message_batch b = {0};
     const char *p = in;
-    struct head head;
+    struct counts counts;
     enum err_code rc;
 
-    if (n < sizeof head)
-        return err_set(err, ERR_PROTOCOL, "micro-batch: %zu bytes are too few", n);
-    memcpy(&head, p, sizeof head);
-    if (head.n_seqs < 1 || head.n_seqs > limits->seqs || head.n_targets < 0 ||
-        head.n_targets > limits->targets || n != batch_bytes(head.n_seqs, head.n_targets))
+    if (n < sizeof counts)
+        return err_set(err, ERR_PROTOCOL, "micro-batch: only %zu bytes", n);
+    memcpy(&counts, p, sizeof counts);
+    if (counts.n_seqs < 1 || counts.n_seqs > limits->seqs || counts.n_targets < 0 ||
+        counts.n_targets > limits->targets || n != batch_bytes(counts.n_seqs, counts.n_targets))
         return err_set(err, ERR_PROTOCOL,
                        "micro-batch: %d sequences and %d masked tokens in %zu bytes, at most %d "
                        "and %d",
-                       head.n_seqs, head.n_targets, n, limits->seqs, limits->targets);
-    if (head.step_seqs < head.n_seqs || head.step_seqs > limits->step_seqs)
+                       counts.n_seqs, counts.n_targets, n, limits->seqs, limits->targets);
+    if (counts.step_seqs < counts.n_seqs || counts.step_seqs > limits->step_seqs)
         return err_set(err, ERR_PROTOCOL, "micro-batch: %d sequences in a step of %d, at most %d",
-                       head.n_seqs, head.step_seqs, limits->step_seqs);
-    b.n_seqs = head.n_seqs;
-    b.n_tokens = head.n_tokens;
-    b.n_targets = head.n_targets;
-    b.step_seqs = head.step_seqs;
-    b.step_targets = head.step_targets;
-    b.samples = (const uint32_t *)(const void *)(p + sizeof head);
+                       counts.n_seqs, counts.step_seqs, limits->step_seqs);
+    b.n_seqs = counts.n_seqs;
+    b.n_tokens = counts.n_tokens;
+    b.n_targets = counts.n_targets;
+    b.step_seqs = counts.step_seqs;
+    b.step_targets = counts.step_targets;
+    b.samples = (const uint32_t *)(const void *)(p + sizeof counts);
     b.starts = (const int32_t *)(const void *)(b.samples + b.n_seqs);
     if (limits->labels > 0)
         b.labels = b.starts + b.n_seqs + 1;
@@ -160,39 +159,21 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
     return rc;
 }
 
-size_t message_facts_write(const struct message_facts *f, void *out)
+enum err_code message_facts_check(const struct message_facts *f, struct err *err)
 {
-    memcpy(out, f, sizeof *f);
-    return sizeof *f;
-}
-
-enum err_code message_facts_read(const void *in, size_t n, struct message_facts *out,
-                                 struct err *err)
-{
-    struct message_facts f;
-
-    if (n != sizeof f)
-        return err_set(err, ERR_PROTOCOL, "facts of the run: %zu bytes, not %zu", n, sizeof f);
-    memcpy(&f, in, sizeof f);
-    if (f.total_steps < 0 || f.total_steps > STEPS_MAX || f.steps_per_epoch < 1 ||
-        f.steps_per_epoch > STEPS_MAX || f.last_seqs < 1 || f.last_seqs > SAMPLES_MAX ||
-        f.n_splits < 0 || f.n_splits > MESSAGE_SPLITS_MAX)
+    if (f->total_steps < 0 || f->total_steps > STEPS_MAX || f->steps_per_epoch < 1 ||
+        f->steps_per_epoch > STEPS_MAX || f->last_seqs < 1 || f->last_seqs > SAMPLES_MAX ||
+        f->n_splits < 0 || f->n_splits > MESSAGE_SPLITS_MAX)
         return err_set(err, ERR_PROTOCOL, "facts of the run: out of range");
-    for (int i = 0; i < f.n_splits; i++)
-        if (f.splits[i].n_batches < 1 || f.splits[i].n_samples < f.splits[i].n_batches ||
-            f.splits[i].n_samples > SAMPLES_MAX || f.splits[i].is_test < 0 ||
-            f.splits[i].is_test > 1 || f.splits[i].place < 0 ||
-            f.splits[i].place >= MESSAGE_SPLITS_MAX / 2)
-            return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
-                           (long long)f.splits[i].n_samples, (long long)f.splits[i].n_batches);
-    *out = f;
-    return ERR_OK;
-}
+    for (int i = 0; i < f->n_splits; i++) {
+        const struct message_split *s = &f->splits[i];
 
-size_t message_sum_write(const struct message_sum *s, void *out)
-{
-    memcpy(out, s, sizeof *s);
-    return sizeof *s;
+        if (s->n_batches < 1 || s->n_samples < s->n_batches || s->n_samples > SAMPLES_MAX ||
+            s->is_test < 0 || s->is_test > 1 || s->place < 0 || s->place >= MESSAGE_SPLITS_MAX / 2)
+            return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
+                           (long long)s->n_samples, (long long)s->n_batches);
+    }
+    return ERR_OK;
 }
 
 /* A NaN would stay in every mean that it gets into. */
@@ -206,57 +187,28 @@ static bool are_times(const double *ms, int n, int n_max)
     return true;
 }
 
-enum err_code message_sum_read(const void *in, size_t n, struct message_sum *out, struct err *err)
+enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
-    struct message_sum s;
-
-    if (n != sizeof s)
-        return err_set(err, ERR_PROTOCOL, "sum of a step: %zu bytes, not %zu", n, sizeof s);
-    memcpy(&s, in, sizeof s);
-    if (!are_times(s.stage_ms, s.n_stages, SPEC_STAGES_MAX - 1))
-        return err_set(err, ERR_PROTOCOL, "sum of a step: no times of %d stages", s.n_stages);
-    *out = s;
+    if (!are_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1))
+        return err_set(err, ERR_PROTOCOL, "sum of a step: invalid times of %d stages", s->n_stages);
     return ERR_OK;
 }
 
-size_t message_end_write(const struct message_end *e, void *out)
+enum err_code message_end_check(const struct message_end *e, struct err *err)
 {
-    memcpy(out, e, sizeof *e);
-    return sizeof *e;
-}
-
-enum err_code message_end_read(const void *in, size_t n, struct message_end *out, struct err *err)
-{
-    struct message_end e;
-
-    if (n != sizeof e)
-        return err_set(err, ERR_PROTOCOL, "end of a step: %zu bytes, not %zu", n, sizeof e);
-    memcpy(&e, in, sizeof e);
-    if (!are_times(e.stage_ms, e.n_stages, SPEC_STAGES_MAX) || e.n_metrics < 0 ||
-        e.n_metrics > MESSAGE_METRICS_MAX || e.loss.n < 0 || e.loss.n_seqs < 0)
+    if (!are_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX) || e->n_metrics < 0 ||
+        e->n_metrics > MESSAGE_METRICS_MAX || e->loss.n < 0 || e->loss.n_seqs < 0)
         return err_set(err, ERR_PROTOCOL,
-                       "end of a step: no times of %d stages, or %d metrics, %lld sequences",
-                       e.n_stages, e.n_metrics, (long long)e.loss.n_seqs);
-    *out = e;
+                       "end of a step: invalid times of %d stages, or %d metrics, %lld sequences",
+                       e->n_stages, e->n_metrics, (long long)e->loss.n_seqs);
     return ERR_OK;
 }
 
-size_t message_stop_write(const struct message_stop *s, void *out)
+enum err_code message_stop_check(const struct message_stop *s, struct err *err)
 {
-    memcpy(out, s, sizeof *s);
-    return sizeof *s;
-}
-
-enum err_code message_stop_read(const void *in, size_t n, struct message_stop *out, struct err *err)
-{
-    struct message_stop s;
-
-    if (n != sizeof s)
-        return err_set(err, ERR_PROTOCOL, "end of the run: %zu bytes, not %zu", n, sizeof s);
-    memcpy(&s, in, sizeof s);
-    if (s.failed_stage < -1 || s.failed_stage >= SPEC_STAGES_MAX ||
-        !memchr(s.why, '\0', sizeof s.why))
-        return err_set(err, ERR_PROTOCOL, "end of the run: no reason of stage %d", s.failed_stage);
-    *out = s;
+    if (s->failed_stage < -1 || s->failed_stage >= SPEC_STAGES_MAX ||
+        !memchr(s->why, '\0', sizeof s->why))
+        return err_set(err, ERR_PROTOCOL, "end of the run: no reason from stage %d",
+                       s->failed_stage);
     return ERR_OK;
 }

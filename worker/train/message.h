@@ -1,19 +1,20 @@
-/* train/message.h - what stages tell each other beside tensors: the meta part of a frame.
+/* train/message.h - what stages send each other beside tensors: the meta part of a frame.
  *
- * Written little-endian by copying, as all machines here are. Reading checks every length and
- * count against what the plan allows, because the bytes are foreign: a message that is wrong is
+ * Little-endian structs, as all machines here are. Every length and count that came is checked
+ * against what the plan allows, because the bytes are foreign: a message that is wrong is
  * ERR_PROTOCOL, never a crash. Views point into the caller's bytes.
  *
- * A step ends with two messages along the chain. STEP_SUM runs from the head to the last stage;
+ * A step ends with two messages along the chain. STEP_SUM runs from the first to the last stage;
  * each adds its part in stage order, so that sums have the same bits for every cut. STEP_END runs
  * back with what the last stage knows: the total, the loss. Evaluation ends with a STEP_END alone.
- * A run whose output is kept ends with a STOP from the last stage to the head: whether the
- * stages that it has passed have written their files.
+ * A run whose output is kept ends with a STOP from the last stage to the first: whether the stages
+ * that it has passed have written their files.
  * Layer: train (may use api base). Threads: any; pure.
  */
 #ifndef TRAIN_MESSAGE_H
 #define TRAIN_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,8 +25,11 @@
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
 
-/* The sequences of a micro-batch, packed end to end, and what the model should answer. */
+/* A micro-batch: its sequences, packed end to end, and their labels. The one form from the loader
+ * to the last stage: a view, whose owner says how long it is good. */
 struct message_batch {
+    int64_t step; /* step and is_eval travel in the frame's header */
+    bool is_eval; /* no dropout, no gradients, no backward follows */
     int n_seqs;
     int n_tokens;              /* T = starts[n_seqs] */
     int n_targets;             /* masked tokens of a language model, else 0 */
@@ -37,7 +41,9 @@ struct message_batch {
     const int32_t *labels;     /* [n_seqs]; classes, or next-sentence; 0 where there are none */
     const float *scores;       /* [n_seqs] of a regression; then labels is NULL */
     const int32_t *rows;       /* [n_targets] 0..T-1, rising: where the masked tokens stand */
-    const int32_t *target_ids; /* [n_targets] 0..V-1: what stood there */
+    const int32_t *target_ids; /* [n_targets] 0..V-1: the original tokens */
+    const int32_t *ids;        /* [T]; these two only at the first stage, and never sent */
+    const int32_t *types;      /* [T] */
 };
 
 /* What a batch may hold under a spec. */
@@ -51,7 +57,7 @@ struct message_limits {
 };
 struct message_limits message_limits_of(const struct spec *spec);
 
-/* A part of the data that is only looked at: a dev set, or a test set. */
+/* A part of the data that is evaluated or predicted: a dev set, or a test set. */
 struct message_split {
     int64_t n_samples;
     int64_t n_batches; /* micro-batches; the last may be smaller */
@@ -59,7 +65,7 @@ struct message_split {
     int32_t place; /* among the dev or the test files of data/layout.h: 1 is MNLI's mismatched */
 };
 
-/* What only the head knows of the run, sent once before the first step (COMMAND). */
+/* What only the leader knows of the run, sent once before the first step (COMMAND). */
 struct message_facts {
     int64_t total_steps;
     int64_t steps_per_epoch;
@@ -75,7 +81,7 @@ struct message_sum {
     double stage_ms[SPEC_STAGES_MAX]; /* computing, per micro-batch */
 };
 
-/* A loss in the making. Means are taken at the end, over all that was added up. */
+/* A loss being summed. Means are taken at the end, over everything that was added. */
 struct message_loss {
     double sum;      /* over sequences, or over the masked tokens of a language model */
     int64_t n;       /* of those */
@@ -85,7 +91,7 @@ struct message_loss {
 /* Mean loss: sum / n + next_sum / n_seqs. */
 double message_loss_mean(const struct message_loss *l);
 
-/* Told on the way back. */
+/* What travels back. */
 struct message_end {
     double square_sum;
     struct message_loss loss;
@@ -104,25 +110,18 @@ struct message_stop {
 /* Most bytes that any of these takes. */
 size_t message_max_bytes(const struct message_limits *limits);
 
-/* Writers fill `out` (message_max_bytes() large) and return the bytes used. */
+/* Fill `out` (message_max_bytes() large); returns the bytes used. */
 size_t message_batch_write(const struct message_batch *b, void *out);
-size_t message_facts_write(const struct message_facts *f, void *out);
-size_t message_sum_write(const struct message_sum *s, void *out);
-size_t message_end_write(const struct message_end *e, void *out);
-size_t message_stop_write(const struct message_stop *s, void *out);
-
-/* `in` must be 8-byte aligned and outlive the view. What is outside the limits is refused, and a
- * score that is not finite. */
+/* `in` must be 8-byte aligned and outlive the view; step and is_eval are the caller's. What is
+ * outside the limits is refused, and a score that is not finite. */
 MUST_CHECK enum err_code message_batch_read(const void *in, size_t n,
                                             const struct message_limits *limits,
                                             struct message_batch *out, struct err *err);
-MUST_CHECK enum err_code message_facts_read(const void *in, size_t n, struct message_facts *out,
-                                            struct err *err);
-MUST_CHECK enum err_code message_sum_read(const void *in, size_t n, struct message_sum *out,
-                                          struct err *err);
-MUST_CHECK enum err_code message_end_read(const void *in, size_t n, struct message_end *out,
-                                          struct err *err);
-MUST_CHECK enum err_code message_stop_read(const void *in, size_t n, struct message_stop *out,
-                                           struct err *err);
+
+/* The others are sent as they are. Of one that came: ERR_PROTOCOL when a number is out of range. */
+MUST_CHECK enum err_code message_facts_check(const struct message_facts *f, struct err *err);
+MUST_CHECK enum err_code message_sum_check(const struct message_sum *s, struct err *err);
+MUST_CHECK enum err_code message_end_check(const struct message_end *e, struct err *err);
+MUST_CHECK enum err_code message_stop_check(const struct message_stop *s, struct err *err);
 
 #endif

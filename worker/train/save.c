@@ -100,56 +100,22 @@ static enum err_code keep_trying(const struct save_params *p,
     return ERR_OK;
 }
 
-/* --- from the last stage to the head --- */
-
-/* What the stages behind this one report; of the first that failed, if any. */
-static enum err_code hear(struct train *t, struct message_stop *out, struct err *err)
-{
-    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STOP, t->facts.total_steps, 0);
-    struct link_message msg;
-    enum err_code rc;
-
-    *out = (struct message_stop){.failed_stage = -1};
-    if (t->stage->is_last)
-        return ERR_OK;
-    rc = exchange_recv(&t->exchange, &in, &msg, err);
-    if (rc != ERR_OK)
-        return rc;
-    rc = message_stop_read(msg.meta, msg.meta_bytes, out, err);
-    exchange_release(&t->exchange, &in, &msg);
-    return rc;
-}
-
-static enum err_code pass_on(struct train *t, const struct message_stop *stop, struct err *err)
-{
-    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STOP, t->facts.total_steps, 0);
-
-    if (t->stage->is_first)
-        return ERR_OK;
-    return exchange_send(&t->exchange, &out, t->meta, message_stop_write(stop, t->meta), NULL, 0,
-                         err);
-}
-
-static enum err_code give_up(const struct save_params *p, const struct message_stop *stop,
-                             enum err_code rc, struct err *err)
-{
-    return err_set(err, rc,
-                   "the training is complete, but stage %d could not save its output: %.180s; what "
-                   "was written is in %.120s",
-                   stop->failed_stage, stop->why, p->output->aside);
-}
-
 enum err_code save_run(const struct save_params *params, struct err *err)
 {
     struct train *t = params->train;
-    struct message_stop stop;
+    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STOP, t->facts.total_steps, 0);
+    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STOP, t->facts.total_steps, 0);
+    struct message_stop stop = {.failed_stage = -1}; /* of the stages behind this one */
     struct err why = {.text = ""};
     enum err_code rc_own;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     show(t, NULL);
     rc_own = keep_trying(params, write_files, &why);
-    rc = hear(t, &stop, err);
+    if (!t->stage->is_last)
+        rc = exchange_recv_meta(&t->exchange, &in, &stop, sizeof stop, err);
+    if (rc == ERR_OK)
+        rc = message_stop_check(&stop, err);
     if (rc != ERR_OK)
         return rc;
     if (rc_own == ERR_OK && stop.failed_stage < 0 && t->stage->is_first)
@@ -158,8 +124,12 @@ enum err_code save_run(const struct save_params *params, struct err *err)
         stop.failed_stage = t->stage->index;
         (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);
     }
-    rc = pass_on(t, &stop, err);
-    if (rc == ERR_OK && stop.failed_stage >= 0)
-        rc = give_up(params, &stop, rc_own != ERR_OK ? rc_own : ERR_IO, err);
-    return rc;
+    if (!t->stage->is_first)
+        rc = exchange_send(&t->exchange, &out, &stop, sizeof stop, NULL, 0, err);
+    if (rc != ERR_OK || stop.failed_stage < 0)
+        return rc;
+    return err_set(err, rc_own != ERR_OK ? rc_own : ERR_IO,
+                   "the training is complete, but stage %d could not save its output: %.180s; what "
+                   "was written is in %.120s",
+                   stop.failed_stage, stop.why, params->output->aside);
 }

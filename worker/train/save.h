@@ -1,8 +1,8 @@
 /* train/save.h - the end of a run whose output is kept: files written, confirmed, published.
  *
  * Every stage writes its files into the attempt's folder (data/output.h), predictions and weights
- * of the same run. Then a STOP travels from the last stage to the head: when it arrives, all stages
- * have written, or it names the first that could not. Only then the head publishes.
+ * of the same run. Then a STOP travels from the last stage to the leader: when it arrives, all
+ * stages have written, or it names the first that could not. Only then the leader publishes.
  *
  * The training is complete by now and must not be lost: what fails is tried again, with growing
  * pauses and the reason in the progress, before the run is given up. What was written stays.
@@ -20,9 +20,9 @@ struct save_params {
     int patience_ms; /* how long a failing write is tried again */
 };
 
-/* Returns ERR_OK: all files of this stage are written, and at the head the whole is published;
- * otherwise the first failure, of this stage or of one behind it, in words that say where the
- * files are. exchange.is_lost tells a lost neighbour from an output that cannot be written. */
+/* Returns ERR_OK: all files of this stage are written, and at the leader all are published;
+ * otherwise the first failure, of this stage or of one behind it, with the place of the
+ * files. exchange.is_lost tells a lost neighbour from an output that cannot be written. */
 MUST_CHECK enum err_code save_run(const struct save_params *params, struct err *err);
 
 #endif

@@ -9,15 +9,21 @@
 
 /* Everything of one micro-batch that its backward pass needs. */
 struct stage_slot {
-    struct message_batch batch; /* points into the arrays below */
-    int64_t step;
+    struct message_batch batch; /* points into `numbers` */
+    int32_t *numbers;
     float *input;  /* of the first unit, unless that is the embeddings */
     float **outs;  /* [n_units]: what each unit gave to the next */
     float **saved; /* [n_units]; with activations recomputed most are the stage's one */
     float *dlogits;
-    int32_t *starts, *labels, *ids, *types, *rows, *target_ids;
-    float *scores;
-    uint32_t *samples;
+};
+
+static const struct unit *const kinds[UNIT_KINDS] = {
+    [UNIT_EMBEDDINGS] = &embedding_unit,
+    [UNIT_ATTENTION] = &attention_unit,
+    [UNIT_FFN] = &ffn_unit,
+    [UNIT_POOLER] = &pooler_unit,
+    [UNIT_HEAD] = &head_unit,
+    [UNIT_LM_HEAD] = &lm_head_unit,
 };
 
 static struct unit_shape shape_of(const struct model *m)
@@ -32,55 +38,28 @@ static struct unit_shape shape_of(const struct model *m)
                                .next_sentence = m->head == MODEL_HEAD_PRETRAINING};
 }
 
-static struct unit_room room_of(const struct spec *spec)
+static struct unit_limits limits_of(const struct spec *spec)
 {
     const struct message_limits limits = message_limits_of(spec);
 
-    return (struct unit_room){.tokens = limits.seqs * limits.length,
-                              .seqs = limits.seqs,
-                              .longest = limits.length,
-                              .threads = threads_count(),
-                              .targets = limits.targets};
-}
-
-static struct unit_sizes sizes_of(enum unit_kind kind, const struct unit_shape *s,
-                                  const struct unit_room *r)
-{
-    switch (kind) {
-    case UNIT_EMBEDDINGS:
-        return embedding_unit_sizes(s, r);
-    case UNIT_ATTENTION:
-        return attention_unit_sizes(s, r);
-    case UNIT_FFN:
-        return ffn_unit_sizes(s, r);
-    case UNIT_POOLER:
-        return pooler_unit_sizes(s, r);
-    case UNIT_HEAD:
-        return head_unit_sizes(s, r);
-    case UNIT_LM_HEAD:
-        return lm_head_unit_sizes(s, r);
-    }
-    return (struct unit_sizes){0};
+    return (struct unit_limits){.tokens = limits.seqs * limits.length,
+                                .seqs = limits.seqs,
+                                .longest = limits.length,
+                                .threads = threads_count(),
+                                .targets = limits.targets};
 }
 
 /* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
 static size_t out_floats(const struct model *m, int unit, int tokens, int seqs)
 {
-    switch (model_unit_kind(m, unit)) {
-    case UNIT_POOLER:
-        return (size_t)seqs * (size_t)m->hidden;
-    case UNIT_HEAD:
-        return (size_t)seqs * (size_t)m->labels;
-    case UNIT_LM_HEAD:
-        return 0; /* its scores are all there is */
-    default:
-        return (size_t)tokens * (size_t)m->hidden;
-    }
+    const struct unit_shape shape = shape_of(m);
+
+    return unit_out_floats(kinds[model_unit_kind(m, unit)], &shape, tokens, seqs);
 }
 
 size_t stage_edge_floats(const struct plan *plan)
 {
-    return (size_t)room_of(&plan->spec).tokens * (size_t)plan->spec.model.hidden;
+    return (size_t)limits_of(&plan->spec).tokens * (size_t)plan->spec.model.hidden;
 }
 
 /* The LM head's forward has added to gradients already, so it can run only once. */
@@ -89,30 +68,21 @@ static bool is_run_again(const struct spec *spec, enum unit_kind kind)
     return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
 }
 
-static void layout_slot(struct stage *s, struct stage_slot *slot, const struct unit_room *room,
+static void layout_slot(struct stage *s, struct stage_slot *slot, const struct unit_limits *limits,
                         struct arena *arena)
 {
     const struct model *m = &s->plan->spec.model;
     const struct unit_shape shape = shape_of(m);
     size_t n_units = (size_t)s->weights.n_units;
-    size_t T = (size_t)room->tokens;
-    size_t B = (size_t)room->seqs;
-    size_t targets = (size_t)room->targets;
+    size_t T = (size_t)limits->tokens;
+    size_t B = (size_t)limits->seqs;
+    size_t numbers = 3 * B + 1 + 2 * (size_t)limits->targets + (s->is_first ? 2 * T : 0);
     struct stage_slot layout = {.outs = arena_take(arena, n_units * sizeof(float *)),
                                 .saved = arena_take(arena, n_units * sizeof(float *)),
-                                .starts = arena_take(arena, (B + 1) * sizeof(int32_t)),
-                                .labels = arena_take(arena, B * sizeof(int32_t)),
-                                .scores = arena_floats(arena, B),
-                                .rows = arena_take(arena, targets * sizeof(int32_t)),
-                                .target_ids = arena_take(arena, targets * sizeof(int32_t)),
-                                .samples = arena_take(arena, B * sizeof(uint32_t))};
+                                .numbers = arena_take(arena, numbers * sizeof(int32_t))};
 
-    if (s->is_first) {
-        layout.ids = arena_take(arena, T * sizeof(int32_t));
-        layout.types = arena_take(arena, T * sizeof(int32_t));
-    } else {
+    if (!s->is_first)
         layout.input = arena_floats(arena, T * (size_t)m->hidden);
-    }
     if (s->is_last && !model_is_tied(m))
         layout.dlogits = arena_floats(arena, B * (size_t)m->labels);
     for (size_t i = 0; i < n_units; i++) {
@@ -120,9 +90,9 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
         enum unit_kind kind = model_unit_kind(m, unit);
         float *saved = is_run_again(&s->plan->spec, kind)
                            ? s->saved
-                           : arena_floats(arena, sizes_of(kind, &shape, room).saved);
+                           : arena_floats(arena, kinds[kind]->sizes(&shape, limits).saved);
         float *out = i + 1 < n_units
-                         ? arena_floats(arena, out_floats(m, unit, room->tokens, room->seqs))
+                         ? arena_floats(arena, out_floats(m, unit, limits->tokens, limits->seqs))
                          : s->out;
 
         if (arena->base) {
@@ -140,15 +110,15 @@ static void layout(struct stage *s, struct arena *arena)
     const struct spec *spec = &s->plan->spec;
     const struct plan_stage *p = &s->plan->stages[s->index];
     const struct unit_shape shape = shape_of(&spec->model);
-    const struct unit_room room = room_of(spec);
-    size_t answers = (size_t)(room.targets > room.seqs ? room.targets : room.seqs);
+    const struct unit_limits limits = limits_of(spec);
+    size_t answers = (size_t)(limits.targets > limits.seqs ? limits.targets : limits.seqs);
     size_t scratch = 0, saved = 0;
 
     weights_layout(&s->weights, spec, p->first_unit, p->n_units, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, stage_edge_floats(s->plan), arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        struct unit_sizes n = sizes_of(kind, &shape, &room);
+        struct unit_sizes n = kinds[kind]->sizes(&shape, &limits);
 
         scratch = n.scratch > scratch ? n.scratch : scratch;
         if (is_run_again(spec, kind))
@@ -162,12 +132,12 @@ static void layout(struct stage *s, struct arena *arena)
     s->scores = (struct lm_scores){
         .losses = arena_floats(arena, answers),
         .predictions = arena_take(arena, answers * sizeof(int32_t)),
-        .next_losses = arena_floats(arena, (size_t)room.seqs),
-        .next_predictions = arena_take(arena, (size_t)room.seqs * sizeof(int32_t)),
+        .next_losses = arena_floats(arena, (size_t)limits.seqs),
+        .next_predictions = arena_take(arena, (size_t)limits.seqs * sizeof(int32_t)),
     };
     s->slots = arena_take(arena, (size_t)s->n_slots * sizeof *s->slots);
     for (int i = 0; i < s->n_slots; i++)
-        layout_slot(s, s->slots ? &s->slots[i] : NULL, &room, arena);
+        layout_slot(s, s->slots ? &s->slots[i] : NULL, &limits, arena);
 }
 
 static void describe(struct stage *s, const struct plan *plan, int index)
@@ -198,7 +168,7 @@ enum err_code stage_init(struct stage *s, const struct plan *plan, int index, st
     enum err_code rc = arena_init(&arena, stage_bytes(plan, index), err);
 
     if (rc != ERR_OK)
-        return rc;
+        return err_wrap(err, rc, "tensors of stage %d", index);
     describe(s, plan, index);
     layout(s, &arena);
     s->arena = arena;
@@ -236,135 +206,99 @@ size_t stage_output_floats(const struct stage *s, const struct message_batch *ba
                       batch->n_tokens, batch->n_seqs);
 }
 
-static struct unit_call call_of(struct stage *s, struct stage_slot *slot, int i, bool is_eval)
-{
-    const struct spec *spec = &s->plan->spec;
-
-    return (struct unit_call){
-        .shape = shape_of(&spec->model),
-        .batch = {.n_seqs = slot->batch.n_seqs, .starts = slot->starts, .samples = slot->samples},
-        .drop = {.seed = (uint64_t)spec->training.seed,
-                 .step = (uint32_t)slot->step,
-                 .unit = (uint32_t)(s->weights.first_unit + i),
-                 .rate = is_eval ? 0.0f : (float)spec->training.dropout},
-        .params = s->weights.units[i].params,
-        .grads = s->weights.units[i].grads,
-        .saved = slot->saved[i],
-        .scratch = s->scratch,
-    };
-}
-
-static enum err_code check_tokens(const struct stage *s, const struct stage_input *in,
-                                  struct err *err)
-{
-    const struct model *m = &s->plan->spec.model;
-
-    for (int t = 0; t < in->batch.n_tokens; t++) {
-        if (in->ids[t] < 0 || in->ids[t] >= m->vocab || in->types[t] < 0 ||
-            in->types[t] >= MODEL_TYPES || in->positions[t] >= m->positions)
-            return err_set(err, ERR_INVALID,
-                           "token %d: id %d, type %d or position %d is outside "
-                           "the model",
-                           t, in->ids[t], in->types[t], in->positions[t]);
-    }
-    return ERR_OK;
-}
-
-static void keep(void *to, const void *from, size_t n, size_t each)
-{
-    if (from)
-        memcpy(to, from, n * each);
-}
-
-/* The input belongs to its sender; what backward needs of it is copied. */
-static void keep_input(struct stage *s, struct stage_slot *slot, const struct stage_input *in)
-{
-    const struct message_batch *b = &in->batch;
-    size_t n = (size_t)b->n_seqs;
-    size_t T = (size_t)b->n_tokens;
-
-    keep(slot->starts, b->starts, n + 1, sizeof *slot->starts);
-    keep(slot->labels, b->labels, n, sizeof *slot->labels);
-    keep(slot->scores, b->scores, n, sizeof *slot->scores);
-    keep(slot->samples, b->samples, n, sizeof *slot->samples);
-    keep(slot->rows, b->rows, (size_t)b->n_targets, sizeof *slot->rows);
-    keep(slot->target_ids, b->target_ids, (size_t)b->n_targets, sizeof *slot->target_ids);
-    slot->batch = *b;
-    slot->batch.starts = slot->starts;
-    slot->batch.labels = b->labels ? slot->labels : NULL;
-    slot->batch.scores = b->scores ? slot->scores : NULL;
-    slot->batch.samples = slot->samples;
-    slot->batch.rows = slot->rows;
-    slot->batch.target_ids = slot->target_ids;
-    slot->step = in->step;
-    if (s->is_first) {
-        memcpy(slot->ids, in->ids, T * sizeof *slot->ids);
-        memcpy(slot->types, in->types, T * sizeof *slot->types);
-    } else {
-        memcpy(slot->input, in->tensor, stage_input_floats(s, b) * sizeof(float));
-    }
-}
-
-static const float *input_of(const struct stage_slot *slot, int i)
-{
-    return i > 0 ? slot->outs[i - 1] : slot->input;
-}
-
-/* Shares of one sequence and of one masked token in the step's mean loss. */
-static float sequence_share(const struct stage_slot *slot)
-{
-    return 1.0f / (float)slot->batch.step_seqs;
-}
-
-static struct lm_targets targets_of(const struct stage *s, const struct stage_slot *slot,
-                                    bool is_eval)
-{
-    const struct message_batch *b = &slot->batch;
-
-    return (struct lm_targets){
-        .decoder = s->tie.words,
-        .decoder_grads = is_eval ? NULL : s->tie.grads,
-        .n = b->n_targets,
-        .rows = b->rows,
-        .ids = b->target_ids,
-        .next = b->labels,
-        .factor = 1.0f / (float)(b->step_targets > 0 ? b->step_targets : 1),
-        .next_factor = sequence_share(slot),
-    };
-}
-
 static enum unit_kind kind_of(const struct stage *s, int i)
 {
     return model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
 }
 
-static void forward_unit(struct stage *s, struct stage_slot *slot, int i, bool is_eval, float *out)
+static struct unit_call call_of(struct stage *s, const struct stage_slot *slot, int i)
 {
-    const struct unit_call call = call_of(s, slot, i, is_eval);
-    const float *in = input_of(slot, i);
-    struct lm_targets lm;
+    const struct spec *spec = &s->plan->spec;
+    const struct message_batch *b = &slot->batch;
 
-    switch (kind_of(s, i)) {
-    case UNIT_EMBEDDINGS:
-        embedding_unit_forward(&call, slot->ids, slot->types, out);
-        break;
-    case UNIT_ATTENTION:
-        attention_unit_forward(&call, in, out);
-        break;
-    case UNIT_FFN:
-        ffn_unit_forward(&call, in, out);
-        break;
-    case UNIT_POOLER:
-        pooler_unit_forward(&call, in, out);
-        break;
-    case UNIT_HEAD:
-        head_unit_forward(&call, in, out);
-        break;
-    case UNIT_LM_HEAD:
-        lm = targets_of(s, slot, is_eval);
-        lm_head_unit_forward(&call, &lm, in, &s->scores);
-        break;
-    }
+    return (struct unit_call){
+        .shape = shape_of(&spec->model),
+        .batch = {.n_seqs = b->n_seqs, .starts = b->starts, .samples = b->samples},
+        .drop = {.seed = (uint64_t)spec->training.seed,
+                 .step = (uint32_t)b->step,
+                 .unit = (uint32_t)(s->weights.first_unit + i),
+                 .rate = b->is_eval ? 0.0f : (float)spec->training.dropout},
+        .params = s->weights.units[i].params,
+        .grads = s->weights.units[i].grads,
+        .saved = slot->saved[i],
+        .scratch = s->scratch,
+        .ids = b->ids,
+        .types = b->types,
+        .lm = {.decoder = s->tie.words,
+               .decoder_grads = b->is_eval ? NULL : s->tie.grads,
+               .n = b->n_targets,
+               .rows = b->rows,
+               .ids = b->target_ids,
+               .next = b->labels,
+               .factor = 1.0f / (float)(b->step_targets > 0 ? b->step_targets : 1),
+               .next_factor = 1.0f / (float)b->step_seqs},
+        .scores = s->scores,
+    };
+}
+
+/* Tokens and their positions index the embeddings. */
+static enum err_code check_tokens(const struct model *m, const struct message_batch *b,
+                                  struct err *err)
+{
+    for (int i = 0; i < b->n_seqs; i++)
+        if (b->starts[i + 1] - b->starts[i] > m->positions)
+            return err_set(err, ERR_INVALID, "sequence %d has %d tokens, the model %d positions", i,
+                           b->starts[i + 1] - b->starts[i], m->positions);
+    for (int t = 0; t < b->n_tokens; t++)
+        if (b->ids[t] < 0 || b->ids[t] >= m->vocab || b->types[t] < 0 || b->types[t] >= MODEL_TYPES)
+            return err_set(err, ERR_INVALID, "token %d: id %d or type %d is outside the model", t,
+                           b->ids[t], b->types[t]);
+    return ERR_OK;
+}
+
+_Static_assert(sizeof(float) == sizeof(int32_t), "scores and labels take the same memory");
+
+/* Copy `n` numbers to the front of *at and step over them. */
+static const void *keep(int32_t **at, const void *from, int n)
+{
+    const int32_t *kept = *at;
+
+    if (!from || n == 0)
+        return NULL;
+    memcpy(*at, from, (size_t)n * sizeof **at);
+    *at += n;
+    return kept;
+}
+
+enum err_code stage_load(struct stage *s, int slot_index, const struct message_batch *b,
+                         struct err *err)
+{
+    struct stage_slot *slot = &s->slots[slot_index];
+    enum err_code rc = s->is_first ? check_tokens(&s->plan->spec.model, b, err) : ERR_OK;
+    int32_t *at = slot->numbers;
+
+    if (rc != ERR_OK)
+        return rc;
+    slot->batch = *b;
+    slot->batch.starts = keep(&at, b->starts, b->n_seqs + 1);
+    slot->batch.labels = keep(&at, b->labels, b->n_seqs);
+    slot->batch.scores = keep(&at, b->scores, b->n_seqs);
+    slot->batch.samples = keep(&at, b->samples, b->n_seqs);
+    slot->batch.rows = keep(&at, b->rows, b->n_targets);
+    slot->batch.target_ids = keep(&at, b->target_ids, b->n_targets);
+    slot->batch.ids = s->is_first ? keep(&at, b->ids, b->n_tokens) : NULL;
+    slot->batch.types = s->is_first ? keep(&at, b->types, b->n_tokens) : NULL;
+    return ERR_OK;
+}
+
+float *stage_input(struct stage *s, int slot)
+{
+    return s->slots[slot].input;
+}
+
+static const float *input_of(const struct stage_slot *slot, int i)
+{
+    return i > 0 ? slot->outs[i - 1] : slot->input;
 }
 
 static double sum_of(const float *x, int n)
@@ -377,11 +311,12 @@ static double sum_of(const float *x, int n)
 }
 
 /* The loss of what the last unit gave, and its gradient. The LM head has done both by itself. */
-static void score(struct stage *s, struct stage_slot *slot, bool is_eval, struct stage_result *out)
+static void score(struct stage *s, struct stage_slot *slot, struct stage_result *out)
 {
     const struct model *m = &s->plan->spec.model;
     const struct message_batch *b = &slot->batch;
-    float *gradient = is_eval ? NULL : slot->dlogits;
+    float *gradient = b->is_eval ? NULL : slot->dlogits;
+    float share = 1.0f / (float)b->step_seqs; /* of a sequence in the step's mean loss */
 
     out->loss = (struct message_loss){.n = b->n_seqs, .n_seqs = b->n_seqs};
     out->predictions = s->scores.predictions;
@@ -389,11 +324,10 @@ static void score(struct stage *s, struct stage_slot *slot, bool is_eval, struct
     case MODEL_HEAD_CLASSIFIER:
         loss_predict(s->scores.predictions, s->out, b->n_seqs, m->labels);
         loss_cross_entropy(s->scores.losses, gradient, s->out, b->labels, b->n_seqs, m->labels,
-                           sequence_share(slot));
+                           share);
         break;
     case MODEL_HEAD_REGRESSION:
-        loss_squared(s->scores.losses, gradient, s->out, b->scores, b->n_seqs,
-                     sequence_share(slot));
+        loss_squared(s->scores.losses, gradient, s->out, b->scores, b->n_seqs, share);
         out->predictions = NULL;
         out->values = s->out;
         break;
@@ -409,58 +343,21 @@ static void score(struct stage *s, struct stage_slot *slot, bool is_eval, struct
     out->loss.sum = sum_of(s->scores.losses, (int)out->loss.n);
 }
 
-enum err_code stage_forward(struct stage *s, int slot_index, const struct stage_input *in,
-                            struct stage_result *out, struct err *err)
+void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
 {
     struct stage_slot *slot = &s->slots[slot_index];
-    struct stage_result result = {.tensor = s->out};
-    enum err_code rc = s->is_first ? check_tokens(s, in, err) : ERR_OK;
 
-    if (rc != ERR_OK)
-        return rc;
-    keep_input(s, slot, in);
     for (int i = 0; i < s->weights.n_units; i++) {
-        struct stopwatch *watch = &s->kinds[kind_of(s, i)];
+        const struct unit_call call = call_of(s, slot, i);
+        enum unit_kind kind = kind_of(s, i);
 
-        stopwatch_start(watch);
-        forward_unit(s, slot, i, in->is_eval, slot->outs[i]);
-        stopwatch_stop(watch);
+        stopwatch_start(&s->kinds[kind]);
+        kinds[kind]->forward(&call, input_of(slot, i), slot->outs[i]);
+        stopwatch_stop(&s->kinds[kind]);
     }
-    result.floats = stage_output_floats(s, &in->batch);
+    *out = (struct stage_result){.tensor = s->out, .floats = stage_output_floats(s, &slot->batch)};
     if (s->is_last)
-        score(s, slot, in->is_eval, &result);
-    *out = result;
-    return ERR_OK;
-}
-
-static void backward_unit(struct stage *s, struct stage_slot *slot, int i, const float *dout,
-                          float *din)
-{
-    const struct unit_call call = call_of(s, slot, i, false);
-    const float *in = input_of(slot, i);
-    struct lm_targets lm;
-
-    switch (kind_of(s, i)) {
-    case UNIT_EMBEDDINGS:
-        embedding_unit_backward(&call, slot->ids, slot->types, dout);
-        break;
-    case UNIT_ATTENTION:
-        attention_unit_backward(&call, in, dout, din);
-        break;
-    case UNIT_FFN:
-        ffn_unit_backward(&call, in, dout, din);
-        break;
-    case UNIT_POOLER:
-        pooler_unit_backward(&call, in, dout, din);
-        break;
-    case UNIT_HEAD:
-        head_unit_backward(&call, in, dout, din);
-        break;
-    case UNIT_LM_HEAD:
-        lm = targets_of(s, slot, false);
-        lm_head_unit_backward(&call, &lm, in, din);
-        break;
-    }
+        score(s, slot, out);
 }
 
 const float *stage_backward(struct stage *s, int slot_index, const float *dout)
@@ -469,14 +366,15 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
     const float *gradient = s->is_last ? slot->dlogits : dout;
 
     for (int i = s->weights.n_units - 1; i >= 0; i--) {
-        struct stopwatch *watch = &s->kinds[kind_of(s, i)];
+        const struct unit_call call = call_of(s, slot, i);
+        enum unit_kind kind = kind_of(s, i);
         float *din = s->grads[i % 2];
 
-        stopwatch_start(watch);
-        if (is_run_again(&s->plan->spec, kind_of(s, i)))
-            forward_unit(s, slot, i, false, din); /* what it gives is there: only `saved` is not */
-        backward_unit(s, slot, i, gradient, din);
-        stopwatch_stop(watch);
+        stopwatch_start(&s->kinds[kind]);
+        if (is_run_again(&s->plan->spec, kind)) /* its output is there: only `saved` is not */
+            kinds[kind]->forward(&call, input_of(slot, i), din);
+        kinds[kind]->backward(&call, input_of(slot, i), gradient, din);
+        stopwatch_stop(&s->kinds[kind]);
         gradient = din;
     }
     return s->is_first ? NULL : gradient;

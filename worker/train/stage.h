@@ -1,11 +1,11 @@
 /* train/stage.h - the part of the model that one worker owns: forward and backward of a run of
  * units on packed micro-batches.
  *
- * Knows nothing of neighbours or steps. A micro-batch in flight lives in a numbered slot from its
+ * Independent of neighbours and steps. A micro-batch in flight occupies a numbered slot from its
  * forward to its backward; there are as many as the schedule needs (schedule_in_flight()). All
  * memory is taken by stage_init(); forward and backward allocate nothing. With activations
  * recomputed a slot holds only what each unit gave to the next, and backward runs a unit's forward
- * again for the rest: dropout counts and does not draw, so the bits are the same.
+ * again for the rest: dropout is a function of a counter, so the bits are the same.
  *
  * Between stages travel [T,C] activations, [B,C] behind the pooler; gradients have the shape of
  * the activation they belong to.
@@ -33,22 +33,11 @@ struct stage {
     int n_slots;
     struct stage_slot *slots;
     float *scratch;
-    float
-        *saved; /* with activations recomputed: of whichever unit computes, for all micro-batches */
-    float *out; /* of the last unit */
-    float *grads[2];                    /* gradients between units, in turn */
-    struct stopwatch kinds[UNIT_KINDS]; /* of all units of a kind; to be zeroed by who reads it */
+    float *saved;    /* of the unit that computes, when activations are recomputed */
+    float *out;      /* of the last unit */
+    float *grads[2]; /* gradients between units, in turn */
+    struct stopwatch kinds[UNIT_KINDS]; /* of all units of a kind; the reader zeroes it */
     struct lm_scores scores; /* the last stage's: [sequences, or masked tokens of a micro-batch] */
-};
-
-struct stage_input {
-    struct message_batch batch;
-    const int32_t *ids; /* these three only for the first stage; [T] */
-    const int32_t *types;
-    const int32_t *positions;
-    const float *tensor; /* the others': output of the stage before */
-    int64_t step;
-    bool is_eval; /* no dropout, no gradients, no backward follows */
 };
 
 struct stage_result {
@@ -79,10 +68,16 @@ size_t stage_input_floats(const struct stage *s, const struct message_batch *bat
 /* Floats of this stage's output tensor; 0 for the last. */
 size_t stage_output_floats(const struct stage *s, const struct message_batch *batch);
 
-/* Run the micro-batch through all units into `slot`. ERR_INVALID for ids outside the vocabulary or
- * positions outside the model; nothing else is unchecked in message_batch_read(). */
-MUST_CHECK enum err_code stage_forward(struct stage *s, int slot, const struct stage_input *in,
-                                       struct stage_result *out, struct err *err);
+/* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
+ * tokens outside the vocabulary and sequences longer than the model's positions;
+ * message_batch_read() has checked the rest. */
+MUST_CHECK enum err_code stage_load(struct stage *s, int slot, const struct message_batch *batch,
+                                    struct err *err);
+/* Where its input tensor goes, before stage_forward(); NULL for the first stage. */
+float *stage_input(struct stage *s, int slot);
+
+/* Run the micro-batch in `slot` through all units. */
+void stage_forward(struct stage *s, int slot, struct stage_result *out);
 
 /* Back through all units. `dout` is the gradient of the output ([rows,C]), NULL for the last stage,
  * which has its own. Returns the gradient of the input, borrowed until the next backward; NULL for

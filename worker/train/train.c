@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "train/cpu.h"
 #include "train/optimizer.h"
-#include "train/pass.h"
 #include "train/schedule.h"
 
 #define CLAIM_WAIT_S 60  /* network file systems cache what they did not find */
@@ -22,15 +21,134 @@ size_t train_meta_bytes(const struct plan *plan)
     return message_max_bytes(&limits);
 }
 
-static bool has_link(const struct train *t)
+/* --- one micro-batch --- */
+
+/* The leader makes it ... */
+static enum err_code make_batch(struct train *t, const struct exchange_key *key, int slot,
+                                struct err *err)
 {
-    return t->plan->n_stages > 1;
+    struct message_batch batch;
+    enum err_code rc;
+
+    stopwatch_start(&t->compute);
+    rc = t->split == TRAIN_STEP ? loader_train(t->loader, key->step, key->microbatch, &batch, err)
+                                : loader_eval(t->loader, t->split, key->microbatch, &batch, err);
+    if (rc == ERR_OK)
+        rc = stage_load(t->stage, slot, &batch, err);
+    stopwatch_stop(&t->compute);
+    return rc;
+}
+
+/* ... and the other stages receive it. The message is released before the forward pass, so that the
+ * neighbour can send the next one meanwhile. */
+static enum err_code receive_batch(struct train *t, const struct exchange_key *key, int slot,
+                                   struct err *err)
+{
+    const struct message_limits limits = message_limits_of(&t->plan->spec);
+    struct message_batch batch;
+    struct link_message msg;
+    enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    stopwatch_start(&t->compute);
+    rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &batch, err);
+    if (rc == ERR_OK) {
+        batch.step = key->step;
+        batch.is_eval = t->split != TRAIN_STEP;
+        rc = stage_load(t->stage, slot, &batch, err);
+    }
+    if (rc == ERR_OK)
+        rc = exchange_copy(&t->exchange, &msg, stage_input_floats(t->stage, &batch),
+                           stage_input(t->stage, slot), err);
+    stopwatch_stop(&t->compute);
+    exchange_release(&t->exchange, key, &msg);
+    return rc;
+}
+
+static enum err_code add_result(struct train *t, const struct message_batch *batch,
+                                const struct stage_result *result, struct err *err)
+{
+    t->loss.sum += result->loss.sum;
+    t->loss.n += result->loss.n;
+    t->loss.next_sum += result->loss.next_sum;
+    t->loss.n_seqs += result->loss.n_seqs;
+    if (t->split == TRAIN_STEP)
+        return ERR_OK;
+    return score_add(&t->score, t->facts.splits[t->split].is_test, batch, result, err);
+}
+
+/* Micro-batch `index` of the step, or of the split that is evaluated: through this stage, and on to
+ * the next one or into the sums. */
+static enum err_code forward(struct train *t, int64_t step, int64_t index, struct err *err)
+{
+    struct exchange_key key = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, step, (int)index);
+    bool is_eval = t->split != TRAIN_STEP;
+    int slot = is_eval ? 0 : key.microbatch % t->stage->n_slots;
+    const struct message_batch *batch = stage_batch(t->stage, slot);
+    struct stage_result result;
+    enum err_code rc;
+
+    key.flags = is_eval ? FRAME_EVAL : 0;
+    rc = t->stage->is_first ? make_batch(t, &key, slot, err) : receive_batch(t, &key, slot, err);
+    if (rc != ERR_OK)
+        return rc;
+    stopwatch_start(&t->compute);
+    stage_forward(t->stage, slot, &result);
+    stopwatch_stop(&t->compute);
+    t->tokens += batch->n_tokens;
+    if (t->stage->is_last)
+        return add_result(t, batch, &result, err);
+    key.edge = LINK_FORWARD_OUT;
+    return exchange_send_tensor(&t->exchange, &key, t->meta, message_batch_write(batch, t->meta),
+                                result.tensor, result.floats, err);
+}
+
+/* Back through the stage, and the gradient of the input to the stage before. */
+static enum err_code push_back(struct train *t, int64_t step, int microbatch, const float *dout,
+                               struct err *err)
+{
+    int slot = microbatch % t->stage->n_slots;
+    struct exchange_key key = exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch);
+    const float *din;
+
+    stopwatch_start(&t->compute);
+    din = stage_backward(t->stage, slot, dout);
+    stopwatch_stop(&t->compute);
+    if (!din)
+        return ERR_OK;
+    return exchange_send_tensor(&t->exchange, &key, NULL, 0, din,
+                                stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
+}
+
+/* Of micro-batch `index`, whose forward is done. */
+static enum err_code backward(struct train *t, int64_t step, int index, struct err *err)
+{
+    struct exchange_key key = exchange_key(LINK_BACKWARD_IN, FRAME_BACKWARD, step, index);
+    int slot = index % t->stage->n_slots;
+    struct link_message msg;
+    const float *dout;
+    enum err_code rc;
+
+    if (t->stage->is_last)
+        return push_back(t, step, index, NULL, err);
+    rc = exchange_recv(&t->exchange, &key, &msg, err);
+    if (rc != ERR_OK)
+        return rc;
+    /* The output area is free: what was in it has been sent. */
+    rc = exchange_view(&t->exchange, &msg,
+                       stage_output_floats(t->stage, stage_batch(t->stage, slot)), t->stage->out,
+                       &dout, err);
+    if (rc == ERR_OK)
+        rc = push_back(t, step, index, dout, err);
+    exchange_release(&t->exchange, &key, &msg);
+    return rc;
 }
 
 /* --- the end of a step --- */
 
-/* The mean of the first steps, then one that forgets. Step 0 touches all memory for the first time,
- * which nobody else has to do: it counts only until there is another. */
+/* The mean of the first steps, then an exponential average. Step 0 touches all memory for the first
+ * time, which no other step has to do: it counts only until there is another. */
 static void smooth(double *average, double value, int64_t step)
 {
     double share = step > 1 ? 1.0 / (double)step : 1;
@@ -48,7 +166,7 @@ static int step_seqs(const struct train *t, int64_t step)
     return batch;
 }
 
-/* A smaller step says nothing about the speed of the others, unless there are no others. */
+/* A smaller step is no measure of the others, unless there are no others. */
 static bool is_typical(const struct train *t, int64_t step)
 {
     return t->facts.steps_per_epoch == 1 || step_seqs(t, step) == t->plan->spec.training.batch_size;
@@ -72,17 +190,13 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
 {
     struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
     struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
-    struct link_message msg;
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){0};
-    if (!t->stage->is_first) {
-        rc = exchange_recv(&t->exchange, &in, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = message_sum_read(msg.meta, msg.meta_bytes, sum, err);
-        exchange_release(&t->exchange, &in, &msg);
-    }
+    if (!t->stage->is_first)
+        rc = exchange_recv_meta(&t->exchange, &in, sum, sizeof *sum, err);
+    if (rc == ERR_OK)
+        rc = message_sum_check(sum, err);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
@@ -91,34 +205,26 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
     if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, &out, t->meta, message_sum_write(sum, t->meta), NULL, 0,
-                         err);
+    return exchange_send(&t->exchange, &out, sum, sizeof *sum, NULL, 0, err);
 }
 
-/* What the last stage knows travels back to the head; `end` holds it there already. */
+/* What the last stage knows travels back to the first; `end` holds it there already. */
 static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struct message_end *end,
                             struct err *err)
 {
     struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STEP_END, step, 0);
     struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STEP_END, step, 0);
-    struct link_message msg;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     in.flags = flags;
     out.flags = flags;
-    if (!t->stage->is_last) {
-        rc = exchange_recv(&t->exchange, &in, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = message_end_read(msg.meta, msg.meta_bytes, end, err);
-        exchange_release(&t->exchange, &in, &msg);
-        if (rc != ERR_OK)
-            return rc;
-    }
-    if (t->stage->is_first)
-        return ERR_OK;
-    return exchange_send(&t->exchange, &out, t->meta, message_end_write(end, t->meta), NULL, 0,
-                         err);
+    if (!t->stage->is_last)
+        rc = exchange_recv_meta(&t->exchange, &in, end, sizeof *end, err);
+    if (rc == ERR_OK && !t->stage->is_last)
+        rc = message_end_check(end, err);
+    if (rc != ERR_OK || t->stage->is_first)
+        return rc;
+    return exchange_send(&t->exchange, &out, end, sizeof *end, NULL, 0, err);
 }
 
 static void end_of_last_stage(const struct train *t, const struct message_sum *sum,
@@ -130,7 +236,7 @@ static void end_of_last_stage(const struct train *t, const struct message_sum *s
         end->stage_ms[i] = sum->stage_ms[i];
 }
 
-/* All stages see the same sums, so all leave the same steps out. */
+/* All stages see the same sums, so all skip the same steps. */
 static enum err_code skip(struct train *t, int64_t step, struct err *err)
 {
     if (t->plan->spec.training.non_finite == SPEC_NON_FINITE_FAIL)
@@ -143,7 +249,7 @@ static enum err_code skip(struct train *t, int64_t step, struct err *err)
     weights_skip(&t->stage->weights);
     t->progress.skipped_steps++;
     if (t->stage->is_first)
-        LOG(LOG_WARN, "step left out: the loss or a gradient is not finite",
+        LOG(LOG_WARN, "step skipped: the loss or a gradient is not finite",
             LOG_I("step", step + 1));
     return ERR_OK;
 }
@@ -249,8 +355,8 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
         struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
 
-        rc = op.is_backward ? pass_backward(t, step, op.microbatch, err)
-                            : pass_forward(t, step, op.microbatch, err);
+        rc = op.is_backward ? backward(t, step, op.microbatch, err)
+                            : forward(t, step, op.microbatch, err);
     }
     if (rc == ERR_OK)
         rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
@@ -278,7 +384,7 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
     if (t->stage->is_last)
         score_reset(&t->score, s);
     for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
-        rc = pass_forward(t, step, i, err);
+        rc = forward(t, step, i, err);
     if (rc == ERR_OK && t->stage->is_last) {
         end_of_last_stage(t, &nothing, &end);
         score_finish(&t->score, s, &end);
@@ -308,32 +414,27 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
     return rc;
 }
 
-/* The head tells all stages how long the run is. */
+/* The leader sends all stages the facts of the run. */
 static enum err_code agree(struct train *t, struct err *err)
 {
     struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0);
     struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0);
-    struct link_message msg;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
-    if (t->stage->is_first) {
+    if (t->stage->is_first)
         loader_facts(t->loader, &t->plan->spec, &t->facts);
-    } else {
-        rc = exchange_recv(&t->exchange, &in, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = message_facts_read(msg.meta, msg.meta_bytes, &t->facts, err);
-        exchange_release(&t->exchange, &in, &msg);
-        if (rc != ERR_OK)
-            return rc;
-    }
+    else
+        rc = exchange_recv_meta(&t->exchange, &in, &t->facts, sizeof t->facts, err);
+    if (rc == ERR_OK && !t->stage->is_first)
+        rc = message_facts_check(&t->facts, err);
+    if (rc != ERR_OK)
+        return rc;
     t->progress.total_steps = t->facts.total_steps;
     t->progress.state = PROGRESS_TRAINING;
     mailbox_set_progress(t->mailbox, &t->progress);
-    if (!has_link(t) || t->stage->is_last)
+    if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, &out, t->meta, message_facts_write(&t->facts, t->meta), NULL,
-                         0, err);
+    return exchange_send(&t->exchange, &out, &t->facts, sizeof t->facts, NULL, 0, err);
 }
 
 /* The leader left its claim before it sent the facts of the run. Files of stages that write to
@@ -373,7 +474,7 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = run_step(t, step, err);
         if (rc == ERR_OK && step + 1 == t->facts.total_steps && t->updates == 0)
             rc = err_set(err, ERR_LIMIT,
-                         "nothing was learned: all %lld steps were left out, as their loss or a "
+                         "nothing was learned: all %lld steps were skipped, as their loss or a "
                          "gradient was not finite; lower spec.training.optimizer.learningRate or "
                          "check the data and the model to start from",
                          (long long)t->facts.total_steps);

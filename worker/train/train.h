@@ -1,8 +1,8 @@
 /* train/train.h - the training loop of one stage, from the first step to the last evaluation.
  *
  * All stages run the same loop: micro-batches in the order of train/schedule, then the end of the
- * step (train/message.h), an evaluation where one is due and after the last step. The head feeds
- * the pipeline and writes the progress up on the mailbox.
+ * step (train/message.h), an evaluation where one is due and after the last step. The leader
+ * loads the data; every stage posts its progress to the mailbox.
  * Layer: train. Threads: one; the mailbox's and the link's run beside it.
  */
 #ifndef TRAIN_TRAIN_H
@@ -22,19 +22,19 @@
 struct train {
     const struct plan *plan;
     struct stage *stage;
-    struct loader *loader; /* the head's; NULL for the others */
+    struct loader *loader; /* the leader's; NULL for the others */
     struct mailbox *mailbox;
     const struct output *output; /* borrowed; NULL: it is not kept */
-    struct history history;      /* the head's */
+    struct history history;      /* the leader's */
     struct exchange exchange;
     char *meta;                 /* message_max_bytes() for writing one message */
     struct progress progress;   /* what was posted last */
     struct message_facts facts; /* of the run */
     struct stopwatch compute;   /* in this step, with the update of the step before */
     struct stopwatch update;    /* of the weights, in the step before */
-    double wall_ms, cpu_ms;     /* computing, a micro-batch; smoothed */
+    double wall_ms, cpu_ms;     /* computing, per micro-batch; smoothed */
     int cpu_milli;              /* that may be used */
-    int64_t updates;            /* of the weights so far; less than steps where some were skipped */
+    int64_t updates;            /* of the weights so far; fewer than steps when some were skipped */
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
@@ -48,9 +48,8 @@ struct train {
  * `score`, which the caller ends with score_deinit() whatever this returns.
  *
  * Returns ERR_OK; ERR_INVALID for data that does not fit and for a loss that is not finite;
- * ERR_LIMIT when every step was left out;
- * ERR_IO or ERR_PROTOCOL when a neighbour is lost (then exchange.is_lost is set) or wrong; any
- * other code for a failure of this process.
+ * ERR_LIMIT when every step was skipped; ERR_IO or ERR_PROTOCOL when a neighbour is lost (then
+ * exchange.is_lost is set) or wrong; any other code for a failure of this process.
  */
 MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
 

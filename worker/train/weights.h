@@ -8,7 +8,7 @@
 #define TRAIN_WEIGHTS_H
 
 #include "api/spec.h"
-#include "train/arena.h"
+#include "base/arena.h"
 
 struct weights_unit {
     size_t count; /* floats */
@@ -38,7 +38,7 @@ void weights_layout(struct weights *w, const struct spec *spec, int first_unit, 
 
 /* BERT's random start, a function of (seed, tensor, element). */
 void weights_init(struct weights *w, uint64_t seed);
-/* That of tensor `i` of `unit`, whoever keeps it: x[model_tensor().count]. */
+/* That of tensor `i` of `unit`, whichever stage has it: x[model_tensor().count]. */
 void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed);
 
 /* `square_sum` plus the squares of all gradients, added in unit order. */
@@ -46,7 +46,7 @@ double weights_square_sum(const struct weights *w, double square_sum);
 
 /* One optimizer step of all units; gradients are zero afterwards. */
 void weights_update(struct weights *w, const struct weights_step *step);
-/* Leave the step out: only the gradients become zero. */
+/* Skip the step: only the gradients become zero. */
 void weights_skip(struct weights *w);
 
 #endif

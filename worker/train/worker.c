@@ -35,7 +35,6 @@ struct worker {
     struct loader loader;
     struct link *link;
     void *link_area;
-    void *narrow_area; /* exchange.narrow and, behind it, exchange.wide */
     char *meta;
     struct train train;
     struct output output;
@@ -87,19 +86,6 @@ static void introduce(struct worker *w)
     mailbox_set_progress(&w->mailbox, p);
 }
 
-static enum err_code take_narrow_area(struct worker *w, struct err *err)
-{
-    struct exchange *x = &w->train.exchange;
-    size_t floats = stage_edge_floats(&w->plan);
-
-    w->narrow_area = malloc(floats * (sizeof *x->wide + sizeof *x->narrow));
-    if (!w->narrow_area)
-        return err_set(err, ERR_NO_MEMORY, "no memory for tensors of %zu bfloat16", floats);
-    x->wide = w->narrow_area;
-    x->narrow = (uint16_t *)(void *)(x->wide + floats);
-    return ERR_OK;
-}
-
 static enum err_code open_link(struct worker *w, struct err *err)
 {
     struct link_params p = {
@@ -127,12 +113,14 @@ static enum err_code open_link(struct worker *w, struct err *err)
         return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB of messages", p.area_bytes >> 20);
     p.area = w->link_area;
     rc = link_open(&p, &w->link, err);
-    if (rc == ERR_OK && w->plan.spec.wire == SPEC_WIRE_BF16)
-        rc = take_narrow_area(w, err);
-    return rc;
+    if (rc != ERR_OK || w->plan.spec.wire != SPEC_WIRE_BF16)
+        return rc;
+    w->train.exchange.packed = calloc(stage_edge_floats(&w->plan), sizeof(uint16_t));
+    return w->train.exchange.packed ? ERR_OK
+                                    : err_set(err, ERR_NO_MEMORY, "no memory for bfloat16 tensors");
 }
 
-/* An output that cannot be written is better found now than after the training. */
+/* An output that cannot be written had better be found now than after the training. */
 static enum err_code open_output(struct worker *w, struct err *err)
 {
     const struct model *model = &w->plan.spec.model;
@@ -152,7 +140,7 @@ static enum err_code open_output(struct worker *w, struct err *err)
     return rc;
 }
 
-/* A file that is not there may still come; what is wrong stays wrong. */
+/* A missing file may still appear; a wrong one stays wrong. */
 static enum progress_cause cause_of_reading(enum err_code rc)
 {
     if (rc == ERR_NOT_FOUND)
@@ -198,7 +186,7 @@ static enum err_code open_ports(struct worker *w, struct err *err)
     return rc;
 }
 
-/* Everything that takes memory or reads files, before anybody waits for us. */
+/* Everything that takes memory or reads files, before neighbours wait for this stage. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
     struct loader_params loader = {.spec = &w->plan.spec,
@@ -353,7 +341,7 @@ static void write_termination(const struct worker *w)
     }
     fd = open(w->params->termination_path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0 || write(fd, text.data, text.len) != (ssize_t)text.len)
-        LOG(LOG_WARN, "cannot leave a termination message",
+        LOG(LOG_WARN, "cannot write the termination message",
             LOG_S("path", w->params->termination_path), LOG_S("error", strerror(errno)));
     if (fd >= 0)
         (void)close(fd);
@@ -400,7 +388,7 @@ int worker_run(const struct worker_params *params)
     stage_deinit(&w->stage);
     mailbox_deinit(&w->mailbox);
     free(w->link_area);
-    free(w->narrow_area);
+    free(w->train.exchange.packed);
     free(w->meta);
     free(w);
     return code;

@@ -26,7 +26,6 @@ static const struct packed batch = {.n_seqs = B, .starts = starts, .samples = sa
 /* One run: inputs, what forward said and what backward left. */
 struct run {
     struct unit_call call;
-    struct lm_targets lm;
     struct unit_sizes sizes;
     int32_t rows[TARGETS], ids[TARGETS];
     float *params, *decoder, *in, *din;
@@ -49,10 +48,10 @@ static struct unit_shape shape_of(bool next_sentence)
 static struct run *run_new(bool next_sentence, int n)
 {
     const struct unit_shape shape = shape_of(next_sentence);
-    const struct unit_room room = {T, B, 56, threads_count(), n};
+    const struct unit_limits limits = {T, B, 56, threads_count(), n};
     struct run *r = ref_alloc(1, sizeof *r);
 
-    r->sizes = lm_head_unit_sizes(&shape, &room);
+    r->sizes = lm_head_unit.sizes(&shape, &limits);
     r->params = filled(r->sizes.params, 1);
     r->decoder = filled((size_t)V * C, 2);
     for (size_t i = 0; i < r->sizes.params; i++)
@@ -70,14 +69,14 @@ static struct run *run_new(bool next_sentence, int n)
                                  .grads = floats(r->sizes.params),
                                  .saved = filled(r->sizes.saved, 5),
                                  .scratch = filled(r->sizes.scratch, 6)};
-    r->lm = (struct lm_targets){.decoder = r->decoder,
-                                .decoder_grads = floats((size_t)V * C),
-                                .n = n,
-                                .rows = r->rows,
-                                .ids = r->ids,
-                                .next = next_sentence ? next : NULL,
-                                .factor = 1.0f / 80,
-                                .next_factor = 0.25f};
+    r->call.lm = (struct lm_targets){.decoder = r->decoder,
+                                     .decoder_grads = floats((size_t)V * C),
+                                     .n = n,
+                                     .rows = r->rows,
+                                     .ids = r->ids,
+                                     .next = next_sentence ? next : NULL,
+                                     .factor = 1.0f / 80,
+                                     .next_factor = 0.25f};
     return r;
 }
 
@@ -89,7 +88,8 @@ static void forward(struct run *r)
         scores.next_losses = r->next_losses;
         scores.next_predictions = r->next_predictions;
     }
-    lm_head_unit_forward(&r->call, &r->lm, r->in, &scores);
+    r->call.scores = scores;
+    lm_head_unit.forward(&r->call, r->in, NULL);
 }
 
 static struct run *run_done(bool next_sentence, int n)
@@ -97,7 +97,7 @@ static struct run *run_done(bool next_sentence, int n)
     struct run *r = run_new(next_sentence, n);
 
     forward(r);
-    lm_head_unit_backward(&r->call, &r->lm, r->in, r->din);
+    lm_head_unit.backward(&r->call, r->in, NULL, r->din);
     return r;
 }
 
@@ -110,7 +110,7 @@ static void run_free(struct run *r)
     free(r->call.grads);
     free(r->call.saved);
     free(r->call.scratch);
-    free(r->lm.decoder_grads);
+    free(r->call.lm.decoder_grads);
     free(r);
 }
 
@@ -135,7 +135,7 @@ static void ref_lm_head(const struct run *r, struct wide *w)
     const double *p = w->params, *bias = p + C * C + 3 * C, *pooler = bias + V;
     double h[C], t[C], logits[V];
 
-    for (int i = 0; i < r->lm.n; i++) {
+    for (int i = 0; i < r->call.lm.n; i++) {
         ref_linear(h, w->in + r->rows[i] * C, p, p + C * C, 1, C, C);
         for (int c = 0; c < C; c++)
             t[c] = ref_gelu(h[c]);
@@ -143,7 +143,7 @@ static void ref_lm_head(const struct run *r, struct wide *w)
         ref_linear(logits, t, w->decoder, bias, 1, C, V);
         w->losses[i] = ref_cross_entropy(logits, V, r->ids[i]);
     }
-    for (int b = 0; r->lm.next && b < B; b++) {
+    for (int b = 0; r->call.lm.next && b < B; b++) {
         ref_linear(h, w->in + starts[b] * C, pooler, pooler + C * C, 1, C, C);
         for (int c = 0; c < C; c++)
             h[c] = tanh(h[c]);
@@ -171,10 +171,10 @@ static double total(const struct run *r, struct wide *w)
     double sum = 0.0;
 
     ref_lm_head(r, w);
-    for (int i = 0; i < r->lm.n; i++)
-        sum += w->losses[i] * (double)r->lm.factor;
-    for (int b = 0; r->lm.next && b < B; b++)
-        sum += w->next_losses[b] * (double)r->lm.next_factor;
+    for (int i = 0; i < r->call.lm.n; i++)
+        sum += w->losses[i] * (double)r->call.lm.factor;
+    for (int b = 0; r->call.lm.next && b < B; b++)
+        sum += w->next_losses[b] * (double)r->call.lm.next_factor;
     return sum;
 }
 
@@ -228,7 +228,7 @@ static void lm_head_backward_is_the_slope_of_the_losses(void **state)
     size_t transform = C * C + 3 * C, pooler = transform + V;
 
     check_gradient(r, &w, w.in, r->din, (size_t)T * C);
-    check_gradient(r, &w, w.decoder, r->lm.decoder_grads, (size_t)V * C);
+    check_gradient(r, &w, w.decoder, r->call.lm.decoder_grads, (size_t)V * C);
     /* Apart: one is not to hide in the stride over another. */
     check_gradient(r, &w, w.params, r->call.grads, C * C);
     check_gradient(r, &w, w.params + C * C, r->call.grads + C * C, 3 * C);
@@ -262,8 +262,8 @@ static void lm_head_evaluates_without_gradients(void **state)
 
     free(r->call.grads);
     r->call.grads = NULL;
-    free(r->lm.decoder_grads);
-    r->lm.decoder_grads = NULL;
+    free(r->call.lm.decoder_grads);
+    r->call.lm.decoder_grads = NULL;
     forward(r);
     assert_memory_equal(r->losses, trained->losses, sizeof r->losses);
     assert_memory_equal(r->predictions, trained->predictions, sizeof r->predictions);
@@ -276,16 +276,16 @@ static void lm_head_gradients_add_up_over_micro_batches(void **state)
 {
     struct run *r = run_done(*flag_of(state), TARGETS);
     double *grads = widen(r->call.grads, r->sizes.params);
-    double *decoder = widen(r->lm.decoder_grads, (size_t)V * C), *din = widen(r->din, T * C);
+    double *decoder = widen(r->call.lm.decoder_grads, (size_t)V * C), *din = widen(r->din, T * C);
 
     for (size_t i = 0; i < r->sizes.params; i++)
         grads[i] *= 2.0;
     for (size_t i = 0; i < (size_t)V * C; i++)
         decoder[i] *= 2.0;
     forward(r);
-    lm_head_unit_backward(&r->call, &r->lm, r->in, r->din);
+    lm_head_unit.backward(&r->call, r->in, NULL, r->din);
     assert_true(difference(r->call.grads, grads, r->sizes.params) < 1e-6);
-    assert_true(difference(r->lm.decoder_grads, decoder, (size_t)V * C) < 1e-6);
+    assert_true(difference(r->call.lm.decoder_grads, decoder, (size_t)V * C) < 1e-6);
     assert_true(difference(r->din, din, T * C) == 0.0);
     free(grads);
     free(decoder);
@@ -304,7 +304,7 @@ static void lm_head_gives_the_same_bits_on_more_threads(void **state)
     assert_memory_equal(alone->din, threaded->din, T * C * sizeof(float));
     assert_memory_equal(alone->call.grads, threaded->call.grads,
                         alone->sizes.params * sizeof(float));
-    assert_memory_equal(alone->lm.decoder_grads, threaded->lm.decoder_grads,
+    assert_memory_equal(alone->call.lm.decoder_grads, threaded->call.lm.decoder_grads,
                         (size_t)V * C * sizeof(float));
     run_free(alone);
     run_free(threaded);
@@ -325,7 +325,7 @@ static void lm_head_takes_no_targets_at_all(void **state)
             assert_true(r->din[i] == 0.0f);
     }
     for (int i = 0; i < V * C; i++)
-        assert_true(r->lm.decoder_grads[i] == 0.0f);
+        assert_true(r->call.lm.decoder_grads[i] == 0.0f);
     wide_free(&w);
     run_free(r);
 }

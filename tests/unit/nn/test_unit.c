@@ -17,12 +17,9 @@
 struct row {
     const char *name;
     void (*reference)(const struct ref_call *r, const double *p, const double *in, double *out);
-    struct unit_sizes (*sizes)(const struct unit_shape *, const struct unit_room *);
-    void (*forward)(const struct unit_call *, const float *, float *);
-    void (*backward)(const struct unit_call *, const float *, const float *, float *);
-    bool in_seqs, out_seqs; /* [B,..] instead of [T,..] */
-    bool out_labels;        /* [..,N] instead of [..,C] */
-    bool din_is_dout;       /* the unit lets both be one area */
+    const struct unit *unit;
+    bool in_seqs;     /* [B,..] instead of [T,..] */
+    bool din_is_dout; /* the unit lets both be one area */
 };
 
 #define CHECKED_MAX 400
@@ -56,52 +53,15 @@ struct run {
     struct unit_call call;
 };
 
-static void embedding_forward_of(const struct unit_call *call, const float *in, float *out)
-{
-    (void)in;
-    embedding_unit_forward(call, ids, types, out);
-}
-
-static void embedding_backward_of(const struct unit_call *call, const float *in, const float *dout,
-                                  float *din)
-{
-    (void)in;
-    (void)din;
-    embedding_unit_backward(call, ids, types, dout);
-}
-
 static struct row rows[] = {
-    {.name = "embedding",
-     .reference = ref_embedding_unit,
-     .sizes = embedding_unit_sizes,
-     .forward = embedding_forward_of,
-     .backward = embedding_backward_of},
+    {.name = "embedding", .reference = ref_embedding_unit, .unit = &embedding_unit},
     {.name = "attention",
      .reference = ref_attention_unit,
-     .sizes = attention_unit_sizes,
-     .forward = attention_unit_forward,
-     .backward = attention_unit_backward,
+     .unit = &attention_unit,
      .din_is_dout = true},
-    {.name = "ffn",
-     .reference = ref_ffn_unit,
-     .sizes = ffn_unit_sizes,
-     .forward = ffn_unit_forward,
-     .backward = ffn_unit_backward,
-     .din_is_dout = true},
-    {.name = "pooler",
-     .reference = ref_pooler_unit,
-     .sizes = pooler_unit_sizes,
-     .forward = pooler_unit_forward,
-     .backward = pooler_unit_backward,
-     .out_seqs = true},
-    {.name = "head",
-     .reference = ref_head_unit,
-     .sizes = head_unit_sizes,
-     .forward = head_unit_forward,
-     .backward = head_unit_backward,
-     .in_seqs = true,
-     .out_seqs = true,
-     .out_labels = true},
+    {.name = "ffn", .reference = ref_ffn_unit, .unit = &ffn_unit, .din_is_dout = true},
+    {.name = "pooler", .reference = ref_pooler_unit, .unit = &pooler_unit},
+    {.name = "head", .reference = ref_head_unit, .unit = &head_unit, .in_seqs = true},
 };
 
 /* Areas of exactly the promised size, so that ASan sees one float too many. */
@@ -109,13 +69,12 @@ static struct run run_new(const struct row *row)
 {
     const struct unit_shape *shape = &setting.shape;
     int T = packed_tokens(&setting.batch), B = setting.batch.n_seqs;
-    struct unit_room room = {T, B, packed_longest(&setting.batch), threads_count(), 0};
-    struct unit_sizes sizes = row->sizes(shape, &room);
+    struct unit_limits limits = {T, B, packed_longest(&setting.batch), threads_count(), 0};
+    struct unit_sizes sizes = row->unit->sizes(shape, &limits);
     struct run run = {.n_params = sizes.params};
 
     run.n_in = (size_t)((row->in_seqs ? B : T) * shape->hidden);
-    run.n_out =
-        (size_t)((row->out_seqs ? B : T) * (row->out_labels ? shape->labels : shape->hidden));
+    run.n_out = unit_out_floats(row->unit, shape, T, B);
     run.params = filled(run.n_params, 1);
     for (size_t i = 0; i < run.n_params; i++)
         run.params[i] *= 0.3f;
@@ -132,6 +91,8 @@ static struct run run_new(const struct row *row)
         .grads = run.grads,
         .saved = filled(sizes.saved, 4), /* not zero: nobody may count on it */
         .scratch = filled(sizes.scratch, 5),
+        .ids = ids,
+        .types = types,
     };
     return run;
 }
@@ -152,8 +113,8 @@ static struct run run_done(const struct row *row)
 {
     struct run run = run_new(row);
 
-    row->forward(&run.call, run.in, run.out);
-    row->backward(&run.call, run.in, run.dout, run.din);
+    row->unit->forward(&run.call, run.in, run.out);
+    row->unit->backward(&run.call, run.in, run.dout, run.din);
     return run;
 }
 
@@ -206,7 +167,7 @@ static void unit_forward_is_the_reference(void **state)
     double *params = widen(run.params, run.n_params), *in = widen(run.in, run.n_in);
     double *out = doubles(run.n_out);
 
-    row->forward(&run.call, run.in, run.out);
+    row->unit->forward(&run.call, run.in, run.out);
     row->reference(&setting, params, in, out);
     assert_true(difference(run.out, out, run.n_out) < 3e-6);
     free(params);
@@ -222,7 +183,7 @@ static void unit_backward_is_the_slope_of_forward(void **state)
     double *params = widen(run.params, run.n_params), *in = widen(run.in, run.n_in);
 
     check_gradient(row, &run, params, in, true);
-    if (row->forward != embedding_forward_of)
+    if (row->unit != &embedding_unit)
         check_gradient(row, &run, params, in, false);
     free(params);
     free(in);
@@ -237,8 +198,8 @@ static void unit_gradients_add_up_over_micro_batches(void **state)
 
     for (size_t i = 0; i < run.n_params; i++)
         twice[i] *= 2.0;
-    row->forward(&run.call, run.in, run.out);
-    row->backward(&run.call, run.in, run.dout, run.din);
+    row->unit->forward(&run.call, run.in, run.out);
+    row->unit->backward(&run.call, run.in, run.dout, run.din);
     assert_true(difference(run.grads, twice, run.n_params) < 1e-6);
     free(twice);
     run_free(&run);
@@ -273,16 +234,14 @@ static void unit_rows_do_not_depend_on_the_company(void **state)
     const int32_t alone[] = {0, starts[3] - starts[2]};
     size_t C = (size_t)setting.shape.hidden;
     size_t in_row = row->in_seqs ? 2 : (size_t)starts[2];
-    size_t out_row = row->out_seqs ? 2 : (size_t)starts[2];
-    size_t columns = row->out_labels ? (size_t)setting.shape.labels : C;
-    size_t n = (row->out_seqs ? 1 : (size_t)alone[1]) * columns;
-    double *want = widen(all.out + out_row * columns, n);
+    size_t before = unit_out_floats(row->unit, &setting.shape, starts[2], 2);
+    size_t n = unit_out_floats(row->unit, &setting.shape, alone[1], 1);
+    double *want = widen(all.out + before, n);
 
     one.call.batch = (struct packed){.n_seqs = 1, .starts = alone, .samples = &samples[2]};
-    if (row->forward == embedding_forward_of)
-        embedding_unit_forward(&one.call, ids + starts[2], types + starts[2], one.out);
-    else
-        row->forward(&one.call, one.in + in_row * C, one.out);
+    one.call.ids = ids + starts[2];
+    one.call.types = types + starts[2];
+    row->unit->forward(&one.call, one.in + in_row * C, one.out);
     assert_true(difference(one.out, want, n) < 1e-6);
     free(want);
     run_free(&all);
@@ -294,8 +253,8 @@ static void unit_backward_may_overwrite_the_gradient_it_reads(void **state)
     const struct row *row = *state;
     struct run apart = run_done(row), inplace = run_new(row);
 
-    row->forward(&inplace.call, inplace.in, inplace.out);
-    row->backward(&inplace.call, inplace.in, inplace.dout, inplace.dout);
+    row->unit->forward(&inplace.call, inplace.in, inplace.out);
+    row->unit->backward(&inplace.call, inplace.in, inplace.dout, inplace.dout);
     assert_memory_equal(apart.din, inplace.dout, apart.n_in * sizeof(float));
     assert_memory_equal(apart.grads, inplace.grads, apart.n_params * sizeof(float));
     run_free(&apart);

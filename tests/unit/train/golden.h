@@ -238,7 +238,7 @@ static inline void run_free(struct run *r)
 /* --- its training --- */
 
 struct arrays {
-    int32_t ids[TOKENS_MAX], types[TOKENS_MAX], positions[TOKENS_MAX];
+    int32_t ids[TOKENS_MAX], types[TOKENS_MAX];
     int32_t rows[TOKENS_MAX], target_ids[TOKENS_MAX];
     int32_t starts[N_SEQS + 1], labels[N_SEQS];
     float scores[N_SEQS];
@@ -266,7 +266,7 @@ static inline int64_t step_targets(const struct run *r, int step)
 }
 
 /* Sequences first..first+N_SEQS-1 of the file. */
-static inline struct stage_input input_of(const struct run *r, int first, struct arrays *a)
+static inline struct message_batch input_of(const struct run *r, int first, struct arrays *a)
 {
     bool is_regression = r->row->head->kind == MODEL_HEAD_REGRESSION;
     size_t at = token_of(r, first);
@@ -281,7 +281,6 @@ static inline struct stage_input input_of(const struct run *r, int first, struct
         for (int32_t p = 0; p < (int32_t)r->lengths[first + i]; p++, t++, at++) {
             a->ids[t] = (int32_t)r->ids[at];
             a->types[t] = (int32_t)r->types[at];
-            a->positions[t] = p;
             if (r->masked[at] >= 0) {
                 a->rows[n] = t;
                 a->target_ids[n++] = (int32_t)r->masked[at];
@@ -290,21 +289,20 @@ static inline struct stage_input input_of(const struct run *r, int first, struct
     }
     a->starts[N_SEQS] = t;
     assert_true(r->row->head->labels > 0 || n <= message_limits_of(&r->plan.spec).targets);
-    return (struct stage_input){.batch = {.n_seqs = N_SEQS,
-                                          .n_tokens = t,
-                                          .n_targets = n,
-                                          .step_seqs = BATCH,
-                                          .step_targets = step_targets(r, first / BATCH),
-                                          .samples = a->samples,
-                                          .starts = a->starts,
-                                          .labels = is_regression ? NULL : a->labels,
-                                          .scores = is_regression ? a->scores : NULL,
-                                          .rows = a->rows,
-                                          .target_ids = a->target_ids},
-                                .ids = a->ids,
-                                .types = a->types,
-                                .positions = a->positions,
-                                .step = first / BATCH};
+    return (struct message_batch){.n_seqs = N_SEQS,
+                                  .n_tokens = t,
+                                  .n_targets = n,
+                                  .step_seqs = BATCH,
+                                  .step_targets = step_targets(r, first / BATCH),
+                                  .samples = a->samples,
+                                  .starts = a->starts,
+                                  .labels = is_regression ? NULL : a->labels,
+                                  .scores = is_regression ? a->scores : NULL,
+                                  .rows = a->rows,
+                                  .target_ids = a->target_ids,
+                                  .ids = a->ids,
+                                  .types = a->types,
+                                  .step = first / BATCH};
 }
 
 /* What the reference has too. */
@@ -345,14 +343,16 @@ static inline double run_batch(struct run *r, int step)
     r->n_sequence = r->n_words = 0;
     for (int m = 0; m < N_MICRO; m++) {
         struct arrays arrays;
-        struct stage_input in = input_of(r, step * BATCH + m * N_SEQS, &arrays);
+        struct message_batch in = input_of(r, step * BATCH + m * N_SEQS, &arrays);
         struct stage_result result = {0};
         const float *gradient = NULL;
 
         for (int s = 0; s < r->plan.n_stages; s++) {
-            assert_int_equal(stage_forward(&r->stages[s], 0, &in, &result, NULL), ERR_OK);
+            assert_int_equal(stage_load(&r->stages[s], 0, &in, NULL), ERR_OK);
+            if (s > 0)
+                memcpy(stage_input(&r->stages[s], 0), result.tensor, result.floats * sizeof(float));
+            stage_forward(&r->stages[s], 0, &result);
             keep_sequence(r, &r->stages[s], &result);
-            in.tensor = result.tensor;
         }
         keep_answers(r, m, &r->stages[r->plan.n_stages - 1], &result);
         loss.sum += result.loss.sum;

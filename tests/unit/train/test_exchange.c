@@ -91,6 +91,25 @@ static void exchange_takes_its_own_mistake_for_no_lost_neighbour(void **state)
     assert_false(x.is_lost);
 }
 
+static void exchange_refuses_meta_data_of_another_size(void **state)
+{
+    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, 0, 0);
+    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, 0, 0);
+    struct exchange from = {.link = links[0]};
+    struct exchange to = {.link = links[1]};
+    struct err err = {0};
+    int got = 0;
+
+    (void)state;
+    assert_int_equal(exchange_send(&from, &out, &(int){7}, sizeof got, NULL, 0, NULL), ERR_OK);
+    assert_int_equal(exchange_recv_meta(&to, &in, &got, sizeof got, NULL), ERR_OK);
+    assert_int_equal(got, 7);
+    assert_int_equal(exchange_send(&from, &out, "long", 5, NULL, 0, NULL), ERR_OK);
+    assert_int_equal(exchange_recv_meta(&to, &in, &got, sizeof got, &err), ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "STEP_SUM: 5 bytes, not 4"));
+    assert_int_equal(got, 7);
+}
+
 #define ON_A_LINK(test) cmocka_unit_test_setup_teardown(test, connect_stages, disconnect_stages)
 
 int main(void)
@@ -99,6 +118,7 @@ int main(void)
         ON_A_LINK(exchange_takes_a_closed_link_for_a_lost_neighbour),
         ON_A_LINK(exchange_takes_no_wrong_message_for_a_lost_neighbour),
         ON_A_LINK(exchange_takes_its_own_mistake_for_no_lost_neighbour),
+        ON_A_LINK(exchange_refuses_meta_data_of_another_size),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

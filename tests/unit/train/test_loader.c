@@ -108,15 +108,15 @@ static void loader_train_gives_every_sample_of_a_step_once(void **state)
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     for (int64_t step = 0; step < 3; step++) {
         for (int m = 0; m < 2; m++) {
-            struct loader_batch b;
+            struct message_batch b;
             int n = step < 2 ? 2 : 1;
 
             assert_int_equal(loader_train(&f, step, m, &b, NULL), ERR_OK);
-            assert_int_equal(b.batch.n_seqs, n);
-            assert_int_equal(b.batch.step_seqs, 2 * n);
-            for (int i = 0; i < b.batch.n_seqs; i++) {
-                assert_false(seen[b.batch.samples[i]]);
-                seen[b.batch.samples[i]] = true;
+            assert_int_equal(b.n_seqs, n);
+            assert_int_equal(b.step_seqs, 2 * n);
+            for (int i = 0; i < b.n_seqs; i++) {
+                assert_false(seen[b.samples[i]]);
+                seen[b.samples[i]] = true;
             }
         }
     }
@@ -138,12 +138,12 @@ static void loader_makes_no_micro_batch_without_a_sequence(void **state)
     loader_facts(&f, &spec, &facts);
     assert_int_equal(facts.steps_per_epoch, 2);
     for (int64_t step = 0; step < 2; step++) {
-        struct loader_batch b;
+        struct message_batch b;
 
         for (int m = 0; m < 4 && wants[step][m] > 0; m++) {
             assert_int_equal(loader_train(&f, step, m, &b, NULL), ERR_OK);
-            assert_int_equal(b.batch.n_seqs, wants[step][m]);
-            assert_int_equal(b.batch.step_seqs, step == 0 ? 8 : 2);
+            assert_int_equal(b.n_seqs, wants[step][m]);
+            assert_int_equal(b.step_seqs, step == 0 ? 8 : 2);
         }
     }
     loader_deinit(&f);
@@ -152,31 +152,31 @@ static void loader_makes_no_micro_batch_without_a_sequence(void **state)
 static void loader_train_is_a_function_of_the_step(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
     uint32_t first[2];
 
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     assert_int_equal(loader_train(&f, 1, 1, &b, NULL), ERR_OK);
-    memcpy(first, b.batch.samples, sizeof first);
+    memcpy(first, b.samples, sizeof first);
     assert_int_equal(loader_train(&f, 0, 0, &b, NULL), ERR_OK);
     assert_int_equal(loader_train(&f, 1, 1, &b, NULL), ERR_OK);
-    assert_memory_equal(b.batch.samples, first, sizeof first);
+    assert_memory_equal(b.samples, first, sizeof first);
     loader_deinit(&f);
 }
 
 static void loader_eval_ends_with_a_smaller_batch(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
 
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     assert_int_equal(loader_eval(&f, 0, 2, &b, NULL), ERR_OK);
-    assert_int_equal(b.batch.n_seqs, 1);
-    assert_int_equal(b.batch.samples[0], N_DEV - 1);
+    assert_int_equal(b.n_seqs, 1);
+    assert_int_equal(b.samples[0], N_DEV - 1);
     loader_deinit(&f);
 }
 
@@ -184,21 +184,21 @@ static void loader_eval_ends_with_a_smaller_batch(void **state)
 static void loader_train_gives_every_sample_its_own_words(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
 
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     for (int m = 0; m < 2; m++) {
         assert_int_equal(loader_train(&f, 5, m, &b, NULL), ERR_OK);
-        for (int i = 0; i < b.batch.n_seqs; i++) {
-            uint32_t sample = b.batch.samples[i];
+        for (int i = 0; i < b.n_seqs; i++) {
+            uint32_t sample = b.samples[i];
 
-            assert_int_equal(b.batch.labels[i], 2 - (int)sample % 3); /* write_rows() */
-            assert_int_equal(b.batch.starts[i + 1] - b.batch.starts[i], sample % 2 ? 8 : 6);
+            assert_int_equal(b.labels[i], 2 - (int)sample % 3); /* write_rows() */
+            assert_int_equal(b.starts[i + 1] - b.starts[i], sample % 2 ? 8 : 6);
         }
-        assert_null(b.batch.scores);
-        assert_int_equal(b.batch.step_targets, 0);
+        assert_null(b.scores);
+        assert_int_equal(b.step_targets, 0);
     }
     loader_deinit(&f);
 }
@@ -208,7 +208,7 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
     struct spec spec = make_spec();
     struct loader_params p = {.spec = &spec, .folder = folder, .wants_predictions = true};
     struct message_facts facts;
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
 
     (void)state;
@@ -224,7 +224,7 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
     assert_int_equal(facts.splits[2].place, 1);
     assert_string_equal(f.splits[2].layout->submission, "MNLI-mm.tsv");
     assert_int_equal(loader_eval(&f, 2, 1, &b, NULL), ERR_OK);
-    assert_int_equal(b.batch.n_seqs, 1);
+    assert_int_equal(b.n_seqs, 1);
     assert_int_equal(b.ids[1], 6); /* "c", the third row's */
     loader_deinit(&f);
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
@@ -236,7 +236,7 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
 static void loader_gives_scores_for_a_regression(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
 
     (void)state;
@@ -247,8 +247,8 @@ static void loader_gives_scores_for_a_regression(void **state)
     write_text("s.tsv", "sentence1\tsentence2\tscore\na\tb\t0\na\tb\t1.5\na\tb\t3\na\tb\t4.5\n");
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     assert_int_equal(loader_eval(&f, 0, 1, &b, NULL), ERR_OK);
-    assert_null(b.batch.labels);
-    assert_true(b.batch.scores[0] == 3.0f && b.batch.scores[1] == 4.5f);
+    assert_null(b.labels);
+    assert_true(b.scores[0] == 3.0f && b.scores[1] == 4.5f);
     loader_deinit(&f);
 }
 
@@ -305,15 +305,15 @@ static void loader_counts_the_targets_of_a_whole_step(void **state)
         int64_t n = 0, n_step = 0;
 
         for (int m = 0; m < 2; m++) {
-            struct loader_batch b;
+            struct message_batch b;
 
             assert_int_equal(loader_train(&f, step, m, &b, NULL), ERR_OK);
-            assert_in_range(b.batch.n_targets, 2, limits.targets);
-            assert_null(b.batch.scores);
-            for (int i = 0; i < b.batch.n_targets; i++)
-                assert_in_range(b.batch.target_ids[i], 4, 6); /* a, b, c */
-            n += b.batch.n_targets;
-            n_step = b.batch.step_targets;
+            assert_in_range(b.n_targets, 2, limits.targets);
+            assert_null(b.scores);
+            for (int i = 0; i < b.n_targets; i++)
+                assert_in_range(b.target_ids[i], 4, 6); /* a, b, c */
+            n += b.n_targets;
+            n_step = b.step_targets;
         }
         assert_int_equal(n, n_step);
     }
@@ -325,7 +325,7 @@ static void loader_masks_anew_in_every_epoch(void **state)
 {
     struct spec spec = make_text_spec();
     struct message_facts facts;
-    struct loader_batch b;
+    struct message_batch b;
     struct loader f;
     int32_t before[24];
     int n_differ = 0;
@@ -339,7 +339,7 @@ static void loader_masks_anew_in_every_epoch(void **state)
         for (int64_t step = 0; step < facts.steps_per_epoch; step++) {
             assert_int_equal(loader_train(&f, epoch * facts.steps_per_epoch + step, 0, &b, NULL),
                              ERR_OK);
-            if (b.batch.samples[0] != 3)
+            if (b.samples[0] != 3)
                 continue;
             n_differ += epoch > 0 && memcmp(before, b.ids, 6 * sizeof *before) != 0;
             memcpy(before, b.ids, 6 * sizeof *before);
@@ -366,7 +366,7 @@ static void loader_allocates_nothing_once_every_row_was_seen(void **state)
     specs[0] = make_spec();
     for (int k = 0; k < 2; k++) {
         struct message_facts facts;
-        struct loader_batch b;
+        struct message_batch b;
         struct loader f;
         int before = n_allocations;
 

@@ -35,9 +35,9 @@ static int32_t label_of(uint32_t sample)
     return word_of(sample, 0) < 2 ? 0 : word_of(sample, 1) < 2 ? 1 : 2;
 }
 
-static void make_input(int64_t step, struct stage_input *in)
+static void make_input(int64_t step, struct message_batch *in)
 {
-    static int32_t ids[N_SEQS * LENGTH], types[N_SEQS * LENGTH], positions[N_SEQS * LENGTH];
+    static int32_t ids[N_SEQS * LENGTH], types[N_SEQS * LENGTH];
     static int32_t starts[N_SEQS + 1], labels[N_SEQS];
     static uint32_t samples[N_SEQS];
     int t = 0;
@@ -52,20 +52,18 @@ static void make_input(int64_t step, struct stage_input *in)
             ids[t] = p == 1 || p == 4 ? word_of(sample, p / 4)
                                       : (int32_t)((sample * 7 + (uint32_t)p) % VOCAB);
             types[t] = p > LENGTH / 2;
-            positions[t] = p;
         }
     }
     starts[N_SEQS] = t;
-    *in = (struct stage_input){.batch = {.n_seqs = N_SEQS,
-                                         .n_tokens = t,
-                                         .step_seqs = N_SEQS,
-                                         .starts = starts,
-                                         .labels = labels,
-                                         .samples = samples},
-                               .ids = ids,
-                               .types = types,
-                               .positions = positions,
-                               .step = step};
+    *in = (struct message_batch){.n_seqs = N_SEQS,
+                                 .n_tokens = t,
+                                 .step_seqs = N_SEQS,
+                                 .starts = starts,
+                                 .labels = labels,
+                                 .samples = samples,
+                                 .ids = ids,
+                                 .types = types,
+                                 .step = step};
 }
 
 static void make_plan(struct plan *plan)
@@ -108,10 +106,11 @@ static double train(enum gemm_precision precision, double *out_first)
     for (int64_t step = 0; step < N_STEPS; step++) {
         struct weights_step how = {.spec = &plan.spec, .updates = step};
         struct stage_result result;
-        struct stage_input in;
+        struct message_batch in;
 
         make_input(step, &in);
-        assert_int_equal(stage_forward(&stage, 0, &in, &result, NULL), ERR_OK);
+        assert_int_equal(stage_load(&stage, 0, &in, NULL), ERR_OK);
+        stage_forward(&stage, 0, &result);
         assert_null(stage_backward(&stage, 0, NULL));
         how.rate = optimizer_rate(&plan.spec, step, N_STEPS);
         how.scale = optimizer_scale(weights_square_sum(&stage.weights, 0), 1.0);

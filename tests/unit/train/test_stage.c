@@ -89,10 +89,9 @@ static const int32_t *masked_ids(const int32_t *starts, int n, int32_t *rows, co
 }
 
 /* Sequences of mixed length whose label depends on their tokens. */
-static void make_input(const struct spec *spec, int64_t step, int micro, struct stage_input *in)
+static void make_input(const struct spec *spec, int64_t step, int micro, struct message_batch *in)
 {
     static int32_t ids[N_SEQS * N_MICRO * LENGTH], types[N_SEQS * N_MICRO * LENGTH];
-    static int32_t positions[N_SEQS * N_MICRO * LENGTH];
     static int32_t starts[N_SEQS * N_MICRO + 1], labels[N_SEQS * N_MICRO], rows[N_SEQS * N_MICRO];
     static float scores[N_SEQS * N_MICRO];
     static uint32_t samples[N_SEQS * N_MICRO];
@@ -111,27 +110,35 @@ static void make_input(const struct spec *spec, int64_t step, int micro, struct 
         for (int p = 0; p < length; p++, t++) {
             ids[t] = (int32_t)((sample * 31 + (uint32_t)p * 17 + sample % 3) % VOCAB);
             types[t] = p > length / 2;
-            positions[t] = p;
         }
     }
     starts[n] = t;
-    *in = (struct stage_input){.batch = {.n_seqs = n,
-                                         .n_tokens = t,
-                                         .step_seqs = spec->training.batch_size,
-                                         .starts = starts,
-                                         .labels = limits.labels > 0 ? labels : NULL,
-                                         .scores = limits.labels > 0 ? NULL : scores,
-                                         .samples = samples},
-                               .ids = ids,
-                               .types = types,
-                               .positions = positions,
-                               .step = step};
+    *in = (struct message_batch){.n_seqs = n,
+                                 .n_tokens = t,
+                                 .step_seqs = spec->training.batch_size,
+                                 .starts = starts,
+                                 .labels = limits.labels > 0 ? labels : NULL,
+                                 .scores = limits.labels > 0 ? NULL : scores,
+                                 .samples = samples,
+                                 .ids = ids,
+                                 .types = types,
+                                 .step = step};
     if (limits.targets > 0) {
-        in->batch.n_targets = n;
-        in->batch.step_targets = N_SEQS * N_MICRO;
-        in->batch.rows = rows;
-        in->batch.target_ids = masked_ids(starts, n, rows, ids);
+        in->n_targets = n;
+        in->step_targets = N_SEQS * N_MICRO;
+        in->rows = rows;
+        in->target_ids = masked_ids(starts, n, rows, ids);
     }
+}
+
+/* One forward; `tensor` is the output of the stage before. */
+static void run_forward(struct stage *s, int slot, const struct message_batch *in,
+                        const float *tensor, struct stage_result *out)
+{
+    assert_int_equal(stage_load(s, slot, in, NULL), ERR_OK);
+    if (tensor)
+        memcpy(stage_input(s, slot), tensor, stage_input_floats(s, in) * sizeof(float));
+    stage_forward(s, slot, out);
 }
 
 /* All micro-batches forward through all stages and back, in micro-batch order. Slots allow only
@@ -140,13 +147,11 @@ static void run_microbatch(struct run *r, int64_t step, int micro)
 {
     struct stage_result result = {0};
     const float *gradient = NULL;
-    struct stage_input in;
+    struct message_batch in;
 
     make_input(&r->plan.spec, step, micro, &in);
-    for (int s = 0; s < r->plan.n_stages; s++) {
-        assert_int_equal(stage_forward(&r->stages[s], 0, &in, &result, NULL), ERR_OK);
-        in.tensor = result.tensor;
-    }
+    for (int s = 0; s < r->plan.n_stages; s++)
+        run_forward(&r->stages[s], 0, &in, s > 0 ? result.tensor : NULL, &result);
     r->losses[step] += result.loss.sum + result.loss.next_sum;
     for (int s = r->plan.n_stages - 1; s >= 0; s--)
         gradient = stage_backward(&r->stages[s], 0, gradient);
@@ -338,11 +343,10 @@ static void do_forward(struct run *r, struct edge *edges, int s, int micro)
 {
     int slot = micro % r->stages[s].n_slots;
     struct stage_result result = {0};
-    struct stage_input in;
+    struct message_batch in;
 
     make_input(&r->plan.spec, 0, micro, &in);
-    in.tensor = s > 0 ? edges[s - 1].forward[micro] : NULL;
-    assert_int_equal(stage_forward(&r->stages[s], slot, &in, &result, NULL), ERR_OK);
+    run_forward(&r->stages[s], slot, &in, s > 0 ? edges[s - 1].forward[micro] : NULL, &result);
     r->losses[0] += result.loss.sum;
     if (s == r->plan.n_stages - 1)
         return;
@@ -439,12 +443,11 @@ static void stage_pretraining_starts_at_chance(void **state)
     free_run(r);
 }
 
-static void stage_forward_refuses_tokens_outside_the_model(void **state)
+static void stage_load_refuses_tokens_outside_the_model(void **state)
 {
     struct run *r = calloc(1, sizeof *r);
     int32_t bad_ids[N_SEQS * LENGTH];
-    struct stage_result result;
-    struct stage_input in;
+    struct message_batch in;
     struct err err;
 
     (void)state;
@@ -455,8 +458,12 @@ static void stage_forward_refuses_tokens_outside_the_model(void **state)
     memcpy(bad_ids, in.ids, sizeof bad_ids);
     bad_ids[3] = VOCAB;
     in.ids = bad_ids;
-    assert_int_equal(stage_forward(&r->stages[0], 0, &in, &result, &err), ERR_INVALID);
+    assert_int_equal(stage_load(&r->stages[0], 0, &in, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "token 3"));
+    make_input(&r->plan.spec, 0, 0, &in);
+    r->plan.spec.model.positions = 3;
+    assert_int_equal(stage_load(&r->stages[0], 0, &in, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "positions"));
     free_run(r);
 }
 
@@ -487,7 +494,7 @@ int main(void)
         cmocka_unit_test(stage_recompute_keeps_microbatches_in_flight_apart),
         cmocka_unit_test(stage_serial_steps_have_the_same_bits_and_take_less_memory),
         cmocka_unit_test(stage_pretraining_starts_at_chance),
-        cmocka_unit_test(stage_forward_refuses_tokens_outside_the_model),
+        cmocka_unit_test(stage_load_refuses_tokens_outside_the_model),
         cmocka_unit_test(stage_bytes_grow_with_the_microbatches_in_flight),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };

@@ -345,7 +345,7 @@ static void train_fails_when_every_step_was_left_out(void **state)
     t = run(&plan, true);
     assert_int_equal(t->rc, ERR_LIMIT);
     assert_int_equal(t->progress.skipped_steps, 3);
-    assert_non_null(strstr(t->err.text, "nothing was learned: all 3 steps were left out"));
+    assert_non_null(strstr(t->err.text, "nothing was learned: all 3 steps were skipped"));
     trained_free(t);
 }
 

@@ -1,4 +1,4 @@
-#include "train/arena.h"
+#include "base/arena.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

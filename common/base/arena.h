@@ -1,0 +1,39 @@
+/* base/arena.h - memory that is laid out once, by code that takes areas in order.
+ *
+ * Run on an arena without memory that code only counts; run again on one of the counted size it
+ * hands out the areas. So size and layout cannot drift apart. Areas start on ARENA_ALIGN_BYTES.
+ * Layer: base. Threads: one while laying out.
+ */
+#ifndef BASE_ARENA_H
+#define BASE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define ARENA_ALIGN_BYTES 64
+
+/* A zeroed struct counts. */
+struct arena {
+    char *base;  /* NULL: only count */
+    size_t used; /* bytes handed out so far */
+    size_t size;
+};
+
+/* An arena over memory that was counted before, or only a count for NULL: for one expression. */
+#define ARENA_AT(start) (&(struct arena){.base = (char *)(start), .size = SIZE_MAX})
+
+/* Take zeroed memory for `bytes`, in huge pages where there are any. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code arena_init(struct arena *a, size_t bytes, struct err *err);
+void arena_deinit(struct arena *a);
+
+/* The next area; NULL while counting. More than was counted is our own mistake: asserted. */
+void *arena_take(struct arena *a, size_t bytes);
+float *arena_floats(struct arena *a, size_t count);
+float *arena_rows(struct arena *a, int rows, int columns);
+
+/* Floats counted, or handed out, so far. */
+size_t arena_used_floats(const struct arena *a);
+
+#endif
