@@ -16,20 +16,20 @@
 #define WINDOW_MS           200 /* two periods of a quota */
 #define WINDOWS_MIN         6   /* however long they take: three of whole micro-batches */
 #define WINDOWS_MAX         64
-#define DISTURBED           1.1  /* took so many times as long as a window in the middle */
+#define DISTURBED           1.1  /* times the median window: longer ones are dropped */
 #define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
-#define UPDATES             3    /* that count */
-#define SMALL               4    /* the smaller micro-batch is so much smaller */
+#define UPDATES             3    /* timed, after one to warm up */
+#define SMALL               4    /* whole micro-batches have this many times more sequences */
 #define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
 #define CALL_SHARE_MAX      0.25 /* of a block's time */
 #define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
-#define CROWDED             0.9  /* got less than this much of what the limit allows */
+#define CROWDED             0.9 /* of what the limit allows: with less, other load takes the rest */
 #define USUAL_MICRO_BATCHES 8
 #define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
 #define TRIAD_ROUNDS        4
 
-/* Milliseconds of one unit, forward and backward of the mean micro-batch; on the CPU's clock with
- * one thread. */
+/* Milliseconds of one unit, forward and backward of the mean micro-batch; CPU time with one thread.
+ */
 struct times {
     double attention, ffn, embeddings;
 };
@@ -71,7 +71,7 @@ static double block_flops(const struct probe *p, const struct model_load *load)
     return model_unit_flops(&p->spec->model, 1, load) + model_unit_flops(&p->spec->model, 2, load);
 }
 
-/* What the rounds took, had they been of the mean micro-batch. */
+/* The times of the rounds, scaled to the mean micro-batch. */
 static struct times times_of(const struct probe *p, const struct microbenchmark_sum *sum,
                              const struct model_load *mean)
 {
@@ -103,7 +103,7 @@ static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, st
     return rc;
 }
 
-/* A window after a round that no longer goes back over another size. */
+/* A window, after one round so that no backward pass is of the other size. */
 static enum err_code run_window(struct probe *p, int n_seqs, struct windows *w, struct err *err)
 {
     struct times times;
@@ -124,7 +124,7 @@ static int by_block(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The mean of the windows that nobody has disturbed for long. */
+/* The mean of the windows that were not disturbed for long. */
 static struct times mean_of(struct windows *w)
 {
     struct times mean = {0};
@@ -144,7 +144,7 @@ static struct times mean_of(struct windows *w)
 }
 
 /* As many blocks as the model has, or enough that their weights and gradients come from memory: in
- * a cache they would be there for the next round, which those of a whole stage are not. */
+ * training they do, as those of a whole stage do not fit into a cache. */
 static int blocks_of(const struct model *m)
 {
     double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
@@ -163,7 +163,7 @@ static void time_updates(struct probe *p)
         stopwatch_start(&watch);
         microbenchmark_update(&p->bench);
         stopwatch_stop(&watch);
-        if (i > 0) /* the first one meets memory that nobody has touched */
+        if (i > 0) /* the first one touches memory for the first time */
             best = fmin(best, busy_ms(&watch));
     }
     p->update_ms = best / microbenchmark_params(&p->bench);
@@ -220,7 +220,7 @@ static enum err_code time_calls(struct probe *p, int duration_ms, struct err *er
     return rc;
 }
 
-/* --- what they mean --- */
+/* --- from times to speed and pace --- */
 
 /* Of a core, for each thread. */
 static double share(const struct probe *p)
@@ -234,8 +234,8 @@ static double share(const struct probe *p)
     return allowed == 1 || got < CROWDED * allowed ? got : allowed;
 }
 
-/* Milliseconds in which a block's weights come and go once: a straight line through the two sizes
- * of micro-batch, at size 0. */
+/* Milliseconds to read and write a block's weights once: the time that does not depend on the size
+ * of the micro-batch. A line through the times of the two sizes gives it, at size 0. */
 static double weights_ms(const struct probe *p, double own_ms)
 {
     double flops = block_flops(p, &p->load);
@@ -245,7 +245,8 @@ static double weights_ms(const struct probe *p, double own_ms)
     return fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
 }
 
-/* As how many FLOPs one of `unit` counts, which takes `ms`. */
+/* The cost of a FLOP of `unit`, which takes `ms`, relative to a nominal one. What is left of its
+ * time after the calls and the weights counts. */
 static double weigh(const struct probe *p, int unit, double ms, double flops_per_ms,
                     double parameter)
 {
@@ -279,7 +280,7 @@ static void explain(const struct probe *p, struct node_probe *out)
     };
 }
 
-/* The job's; where the planner is to choose, as many as there are of usual. */
+/* The job's; a usual number where the planner has yet to choose. */
 static int micro_batches(const struct spec *spec)
 {
     int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
@@ -289,7 +290,7 @@ static int micro_batches(const struct spec *spec)
     return m;
 }
 
-/* 0 where there is no memory to ask. */
+/* 0 without memory for it. */
 static double memory_bytes_per_s(void)
 {
     float *memory = calloc(3 * TRIAD_FLOATS, sizeof *memory);

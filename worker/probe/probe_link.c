@@ -12,8 +12,8 @@
 #include "train/mailbox.h"
 #include "wire/link.h"
 
-#define MEET_MS       8000 /* the first one may have started last, and be busy with itself ... */
-#define MEET_MORE_MS  2500 /* ... and each next one may have waited in vain for one before */
+#define MEET_MS       8000 /* the first partner may have started last, and still measure itself ... */
+#define MEET_MORE_MS  2500 /* ... and each next one may have waited for an absent partner */
 #define SESSION_MS    3000 /* both turns */
 #define CLOSE_MS      300
 #define PINGS         21 /* odd: there is a median */
@@ -30,7 +30,7 @@ struct probe_link {
     struct control *control;
 };
 
-/* Two probes that have met. */
+/* The link between two partners. */
 struct session {
     struct link *link;
     enum link_edge in;
@@ -40,8 +40,8 @@ struct session {
     int64_t end_ms;
 };
 
-/* What a message's step says. */
-enum { ANSWER_ME, MY_TURN_IS_OVER };
+/* The meaning of a message, in its step. */
+enum { PING, TURN_OVER };
 
 enum err_code probe_link_open(const struct probe_link_params *params, struct probe_link **out,
                               struct err *err)
@@ -86,7 +86,7 @@ static int left_ms(int64_t end_ms)
     return left < 0 ? 0 : (int)left;
 }
 
-static enum err_code say(struct session *s, uint64_t step, size_t bytes, struct err *err)
+static enum err_code send_message(struct session *s, uint64_t step, size_t bytes, struct err *err)
 {
     struct link_message msg = {.kind = s->out == LINK_FORWARD_OUT ? FRAME_FORWARD : FRAME_BACKWARD,
                                .step = step,
@@ -96,7 +96,7 @@ static enum err_code say(struct session *s, uint64_t step, size_t bytes, struct 
     return link_send(s->link, s->out, &msg, left_ms(s->end_ms), err);
 }
 
-static enum err_code hear(struct session *s, uint64_t *out_step, struct err *err)
+static enum err_code recv_message(struct session *s, uint64_t *out_step, struct err *err)
 {
     struct link_message msg;
     enum err_code rc = link_recv(s->link, s->in, left_ms(s->end_ms), &msg, err);
@@ -113,26 +113,26 @@ static enum err_code bounce(struct session *s, size_t bytes, double *out_ms, str
 {
     int64_t start_ns = clock_now_ns();
     uint64_t step;
-    enum err_code rc = say(s, ANSWER_ME, bytes, err);
+    enum err_code rc = send_message(s, PING, bytes, err);
 
     if (rc == ERR_OK)
-        rc = hear(s, &step, err);
+        rc = recv_message(s, &step, err);
     *out_ms = (double)(clock_now_ns() - start_ns) / 1e6;
     return rc;
 }
 
 /* --- the two turns --- */
 
-/* Answer until the other one is done. */
+/* Answer until the partner's turn is over. */
 static enum err_code serve(struct session *s, struct err *err)
 {
-    uint64_t step = ANSWER_ME;
-    enum err_code rc = hear(s, &step, err);
+    uint64_t step = PING;
+    enum err_code rc = recv_message(s, &step, err);
 
-    while (rc == ERR_OK && step == ANSWER_ME) {
-        rc = say(s, ANSWER_ME, 0, err);
+    while (rc == ERR_OK && step == PING) {
+        rc = send_message(s, PING, 0, err);
         if (rc == ERR_OK)
-            rc = hear(s, &step, err);
+            rc = recv_message(s, &step, err);
     }
     return rc;
 }
@@ -144,7 +144,7 @@ static enum err_code measure_pings(struct session *s, double *out_ms, struct err
     int64_t end_ms = clock_now_ms() + PING_MS;
     double ms;
     int n = 0;
-    enum err_code rc = bounce(s, PING_BYTES, &ms, err); /* the first one wakes everybody up */
+    enum err_code rc = bounce(s, PING_BYTES, &ms, err); /* the first one wakes all threads */
 
     while (rc == ERR_OK && n < PINGS && (n == 0 || clock_now_ms() < end_ms)) {
         int i = n;
@@ -160,8 +160,8 @@ static enum err_code measure_pings(struct session *s, double *out_ms, struct err
     return rc;
 }
 
-/* Bytes a second of messages that are large enough to take a while. Of a message that does not
- * come through in time only that is known: it is no faster. */
+/* Bytes per second of messages that are large enough to take a while. A message that is not
+ * answered in time gives an upper bound. */
 static enum err_code measure_bulk(struct session *s, double ping_ms, double *out_bytes_per_s,
                                   struct err *err)
 {
@@ -199,20 +199,20 @@ static enum err_code measure(struct session *s, struct node_link *out, struct er
     out->latency_ms = round(ping_ms / 2 * 1000) / 1000;
     out->bytes_per_s = ceil(bytes_per_s); /* whole, which is short to write */
     if (rc == ERR_OK)
-        rc = say(s, MY_TURN_IS_OVER, 0, err);
+        rc = send_message(s, TURN_OVER, 0, err);
     return rc;
 }
 
-/* --- meeting --- */
+/* --- partners --- */
 
-static uint64_t meeting(const char *first, const char *second)
+static uint64_t pair_hash(const char *first, const char *second)
 {
     uint64_t h = hash_bytes(HASH_START, first, strlen(first) + 1);
 
     return hash_bytes(h, second, strlen(second) + 1);
 }
 
-struct appointment {
+struct meeting {
     const struct probe_link_params *params;
     const struct hmac_key *key;
     const struct peers *table;
@@ -220,8 +220,8 @@ struct appointment {
     int64_t end_ms; /* of waiting for it */
 };
 
-static enum err_code session_open(struct session *s, const struct appointment *with,
-                                  int patience_ms, struct err *err)
+static enum err_code session_open(struct session *s, const struct meeting *with, int patience_ms,
+                                  struct err *err)
 {
     const struct probe_link_params *p = with->params;
     const char *mine = with->table->stages[0].node;
@@ -231,7 +231,8 @@ static enum err_code session_open(struct session *s, const struct appointment *w
                                  .listen_port = p->tensor_port,
                                  .stage = is_first ? 0 : 1,
                                  .n_stages = 2,
-                                 .plan_hash = meeting(is_first ? mine : its, is_first ? its : mine),
+                                 .plan_hash =
+                                     pair_hash(is_first ? mine : its, is_first ? its : mine),
                                  .key = *with->key,
                                  .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
                                             .n_receive_slots = 2,
@@ -260,15 +261,16 @@ static void session_close(struct session *s)
 {
     struct err err;
 
-    /* What was measured is known by now, so this costs nothing. */
+    /* The result is known by now, so a failure costs nothing. */
     if (s->link && link_close(s->link, CLOSE_MS, &err) != ERR_OK)
         LOG(LOG_INFO, "link lost at the end", LOG_S("reason", err.text));
     free(s->area);
     free(s->bytes);
 }
 
-/* The one whose name comes first measures first. Sets what it could find out. */
-static enum err_code meet(const struct appointment *with, struct node_link *out, struct err *err)
+/* The one whose name sorts first measures first. Sets in *out what was measured, also on failure.
+ */
+static enum err_code meet(const struct meeting *with, struct node_link *out, struct err *err)
 {
     struct session s = {.link = NULL};
     int64_t end_ms = with->params->end_ms;
@@ -303,11 +305,11 @@ void probe_link_run(struct probe_link *p, struct node_probe *out)
     begin_ms = clock_now_ms();
     for (int i = 1; i < table.n_stages && out->n_links < NODE_LINKS_MAX; i++) {
         struct node_link link = {.bytes_per_s = 0};
-        struct appointment with = {.params = &p->params,
-                                   .key = &p->key,
-                                   .table = &table,
-                                   .other = i,
-                                   .end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS};
+        struct meeting with = {.params = &p->params,
+                               .key = &p->key,
+                               .table = &table,
+                               .other = i,
+                               .end_ms = begin_ms + MEET_MS + (int64_t)(i - 1) * MEET_MORE_MS};
 
         if (left_ms(p->params.end_ms) == 0)
             return;

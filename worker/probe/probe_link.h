@@ -1,12 +1,12 @@
-/* probe/probe_link.h - what a message from this machine to others takes, measured between probes.
+/* probe/probe_link.h - latency and bandwidth from this machine to others, measured between probes.
  *
- * The probes of a job run side by side, one a node. Each has the two ports of a worker and is given
- * a peer table (struct peers, attempt 0) over the control port: itself, then whom it meets in each
- * round; itself again when it is left over. Two that meet open the links of two neighbouring
- * stages, so every message goes the way that training's go, and take turns: small messages that are
- * answered for the latency, then large ones, each answered before the next, for the bandwidth.
+ * The probes of a job run side by side, one per node. Each has the two ports of a worker and gets a
+ * peer table (struct peers, attempt 0) over the control port: itself, then its partner in each
+ * round, or itself again in a round without one. Two partners open the links of two neighbouring
+ * stages, so messages take the path of training messages, and measure in turn: small messages that
+ * are answered for the latency, then large ones, each answered before the next, for the bandwidth.
  *
- * Whoever does not come, or not in time, is passed over: a probe without links is a probe.
+ * A partner that does not appear in time is skipped: links are optional in a probe's result.
  * Layer: probe (may use train wire api base). Threads: one caller; the control port and each link
  * have their own.
  */
@@ -24,7 +24,7 @@ struct probe_link_params {
     int control_port;
     const char *tensor_host;
     int tensor_port;
-    int64_t end_ms; /* monotonic: it is over then, whatever is left to do */
+    int64_t end_ms; /* monotonic: everything ends then */
     int table_ms;   /* how long to wait for the peer table */
 };
 
@@ -34,7 +34,7 @@ struct probe_link;
  */
 MUST_CHECK enum err_code probe_link_open(const struct probe_link_params *params,
                                          struct probe_link **out, struct err *err);
-/* Meet the others, and add to out->links what was measured. */
+/* Meet all partners, and add what was measured to out->links. */
 void probe_link_run(struct probe_link *p, struct node_probe *out);
 /* NULL is allowed. */
 void probe_link_close(struct probe_link *p);

@@ -18,7 +18,7 @@
 #define PAUSE_NS    1000000
 #define TOTAL_MS    2000
 #define CLOSE_MS    100
-#define MS_LEAST    1e-3 /* a message that costs nothing is one that was not measured */
+#define MS_LEAST    1e-3 /* 0 would mean that it was not measured */
 
 struct pair {
     struct link *links[2];

@@ -1,8 +1,8 @@
-/* probe/probe_message.h - what messages cost the CPU that also computes.
+/* probe/probe_message.h - the CPU time of messages, which the trainer has to share.
  *
- * Two neighbouring stages in this process hand each other messages over loopback, small ones with
- * pauses, so that every thread is woken up as in training, then large ones. All CPU time of the
- * process is that of both ends; the kernel's work for a network card is not in it.
+ * Two neighbouring stages in this process exchange messages over loopback, small ones with pauses,
+ * so that every thread is woken up as in training, then large ones. The CPU time of the process is
+ * that of both ends; the kernel's work for a network card is not included.
  * Layer: probe (may use train wire api base). Threads: one caller; the links have their own.
  */
 #ifndef PROBE_PROBE_MESSAGE_H

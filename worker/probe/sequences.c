@@ -11,7 +11,7 @@
 
 #define BYTES ((size_t)4 << 20) /* of the file */
 
-/* A step that meets each of `n` once and, before that, leaves no large part of them out. */
+/* A step that visits each of `n` once, and any part of them soon. */
 static size_t stride_of(size_t n)
 {
     size_t stride = (size_t)(0.618 * (double)n) + 1; /* the golden section */

@@ -1,4 +1,4 @@
-/* probe/sequences.h - how long the sequences of a job are, for a probe that trains on such ones.
+/* probe/sequences.h - the lengths of a job's sequences, for a probe that trains on such ones.
  *
  * Layer: probe (may use train data api base). Threads: one caller.
  */
@@ -8,7 +8,7 @@
 #include "api/spec.h"
 
 #define SEQUENCES_MAX     4096
-#define SEQUENCES_READ_MS 1000 /* then what there is must do */
+#define SEQUENCES_READ_MS 1000 /* after that, use what has been read */
 
 struct sequences {
     int n;
@@ -24,10 +24,10 @@ MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *fol
                                         const char *model_folder, struct sequences *out,
                                         struct err *err);
 
-/* Without data: some whose lengths have the mean and the spread of lengths_of(). */
+/* Without data: lengths with the mean and the spread of lengths_of(). */
 void sequences_make(const struct spec *spec, struct sequences *out);
 
-/* All zero for made up ones. */
+/* All zero for sequences_make(). */
 struct spec_lengths sequences_lengths(const struct sequences *s);
 
 /* Where sequences begin in each of `m` micro-batches of `each`: starts[m][each + 1], dealt as

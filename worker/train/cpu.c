@@ -18,7 +18,7 @@ static int min_int(int a, int b)
     return a < b ? a : b;
 }
 
-/* First two numbers of a file; false when it is not there or says "max". */
+/* First two numbers of a file; false when it is missing or contains "max". */
 static bool read_pair(const char *path, long long *a, long long *b)
 {
     FILE *f = fopen(path, "re");
@@ -66,11 +66,11 @@ static int affinity_milli(void)
 int cpu_allowed_milli(void)
 {
     const char *text = getenv("SKYJOB_CPU_MILLI");
-    long told = text ? strtol(text, NULL, 10) : 0;
+    long set = text ? strtol(text, NULL, 10) : 0;
     int milli = min_int(affinity_milli(), cgroup_milli());
 
-    if (told > 0 && told < milli)
-        milli = (int)told;
+    if (set > 0 && set < milli)
+        milli = (int)set;
     return milli < 1 ? 1 : milli;
 }
 

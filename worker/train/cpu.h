@@ -1,8 +1,8 @@
 /* train/cpu.h - how much CPU this process may really use.
  *
  * A pod sees every core of its machine whatever its limit is, so the numbers come from the cgroup
- * (v1 and v2) and the affinity mask; SKYJOB_CPU_MILLI says it where neither shows it (a process
- * that is held down from outside). A quota on the node itself cannot be seen from inside at all:
+ * (v1 and v2) and the affinity mask, or from SKYJOB_CPU_MILLI where neither shows the limit (a
+ * process that is throttled from outside). A quota on the node itself cannot be seen from inside:
  * that is what the probe measures.
  * Layer: train (may use nn api base). Threads: any.
  */
@@ -11,8 +11,8 @@
 
 /* Thousandths of a core: the smallest of environment, cgroup quota and affinity. At least 1. */
 int cpu_allowed_milli(void);
-/* Threads worth starting: whole cores, 1..THREADS_MAX. A thread more than the quota only makes the
- * others wait for it. */
+/* Threads worth starting: whole cores, 1..THREADS_MAX. A thread beyond the quota would only make
+ * the others wait for it. */
 int cpu_threads(void);
 /* "model name" of /proc/cpuinfo, cut to fit. */
 void cpu_model(char *out, int bytes);

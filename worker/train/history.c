@@ -86,8 +86,7 @@ static void write_line(struct history *h, const char *line)
         write(h->memory, line, n) == (ssize_t)n)
         h->n_bytes += n;
     if (h->has_file && write(h->file, line, n) != (ssize_t)n) {
-        LOG(LOG_WARN, "the history ends here: it cannot be written",
-            LOG_S("error", strerror(errno)));
+        LOG(LOG_WARN, "writing the history failed, it ends here", LOG_S("error", strerror(errno)));
         (void)close(h->file);
         h->has_file = false;
     }

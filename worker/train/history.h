@@ -4,9 +4,9 @@
  *     {"step":10,"seconds":4.0,"metrics":{"accuracy":0.81,"evalLoss":0.52}}
  *
  * What is not finite is null. Of a long run only every n-th step is written, so that there are at
- * most HISTORY_STEPS_MAX of them; every evaluation is. The head writes it; a history that cannot be
- * written is no reason to end a training. What is to lie beside the weights is kept in memory until
- * they are written, 16 MiB at most. Allocates nothing between history_open() and history_save().
+ * most HISTORY_STEPS_MAX of them; every evaluation is. The leader writes it; a history that
+ * cannot be written does not end the training. What is to be saved beside the weights is kept in
+ * memory until then, 16 MiB at most. Allocates nothing between history_open() and history_save().
  * Layer: train (may use api base). Threads: one.
  */
 #ifndef TRAIN_HISTORY_H
@@ -27,8 +27,8 @@ struct history {
     int64_t start_ms;
 };
 
-/* Begin, with or without history_save() at the end, and with a file that others may follow; NULL:
- * none. ERR_IO, ERR_DENIED, ERR_NOT_FOUND. */
+/* Begin, with or without history_save() at the end, and with a file that is written as the training
+ * goes on; NULL: none. ERR_IO, ERR_DENIED, ERR_NOT_FOUND. */
 MUST_CHECK enum err_code history_open(struct history *h, bool is_kept, const char *path,
                                       struct err *err);
 /* Write the file HISTORY_NAME in `folder`, if the history was kept. Codes of file_write(). */

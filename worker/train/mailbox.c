@@ -76,7 +76,7 @@ enum err_code mailbox_post_peers(struct mailbox *b, const struct peers *peers, i
         b->progress.has_peers = true;
         pthread_cond_broadcast(&b->changed);
     } else if (!is_same(&b->peers, peers)) {
-        rc = err_set(err, ERR_CONFLICT, "a different peer table has been taken already");
+        rc = err_set(err, ERR_CONFLICT, "a different peer table was accepted before");
     }
     pthread_mutex_unlock(&b->lock);
     return rc;

@@ -1,7 +1,7 @@
-/* train/mailbox.h - what the trainer writes up for the control port, and what it finds there.
+/* train/mailbox.h - state that the trainer and the control port share.
  *
  * The training thread posts its progress and waits for the peer table; the control port's thread
- * answers requests from it. Copies in and out under one lock, nothing shared by pointer.
+ * serves the one and takes the other. Copies in and out under one lock, nothing shared by pointer.
  * Layer: train (may use api base). Threads: any.
  */
 #ifndef TRAIN_MAILBOX_H
@@ -28,11 +28,11 @@ void mailbox_set_ready(struct mailbox *b, bool is_ready);
 bool mailbox_is_ready(struct mailbox *b);
 
 /* Take a peer table, of any number of stages when `n_stages` is 0. ERR_CONFLICT when it is for
- * another attempt or number, or differs from the one that was taken; the same one again changes
- * nothing, so the sender may repeat it. */
+ * another attempt or number, or differs from the accepted one; the same one again changes nothing,
+ * so the sender may repeat it. */
 MUST_CHECK enum err_code mailbox_post_peers(struct mailbox *b, const struct peers *peers,
                                             int n_stages, struct err *err);
-/* ERR_TIMEOUT when none came within `timeout_ms`. */
+/* ERR_TIMEOUT when none has come after `timeout_ms`. */
 MUST_CHECK enum err_code mailbox_wait_peers(struct mailbox *b, int timeout_ms, struct peers *out,
                                             struct err *err);
 

@@ -6,7 +6,7 @@
  * stage backs the micro-batches in the order 0..M-1, which is why sums over micro-batches have the
  * same bits however the model is cut. A serial step, as Sky Computing ran it, has one micro-batch
  * under way in the whole pipeline: forward through all stages and back before the next one starts.
- * It is there to be compared with; the bits are the same.
+ * It exists for comparison; the bits are the same.
  * Layer: train (may use api). Threads: any; pure.
  */
 #ifndef TRAIN_SCHEDULE_H

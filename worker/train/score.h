@@ -1,5 +1,4 @@
-/* train/score.h - what the last stage makes of an evaluated split: metrics, and predictions of a
- * test set.
+/* train/score.h - metrics of an evaluated split and predictions of a test set, in the last stage.
  *
  * Memory is taken by score_init(), for the largest split of the run; only the text of predictions
  * grows, and is kept until score_deinit(). Layer: train (may use data api base). Threads: one.

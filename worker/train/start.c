@@ -31,7 +31,7 @@ static bool is_owned(const struct stage *s, int unit)
     return unit >= s->weights.first_unit && unit < s->weights.first_unit + s->weights.n_units;
 }
 
-/* Only units behind the last layer may lack tensors; those of others are read to be looked at. */
+/* Only units behind the last layer may lack tensors; those of other stages are read to find out. */
 static enum err_code load_unit(struct stage *s, const struct pretrained *p, int unit,
                                struct pretrained_missing *missing, struct err *err)
 {
@@ -47,7 +47,7 @@ static enum err_code load_unit(struct stage *s, const struct pretrained *p, int 
         return ERR_OK;
     scratch = malloc(model_unit_params(m, unit) * sizeof *scratch);
     if (!scratch)
-        return err_set(err, ERR_NO_MEMORY, "no memory to look at unit %d of a model", unit);
+        return err_set(err, ERR_NO_MEMORY, "no memory to check unit %d of a model", unit);
     rc = pretrained_load_unit(p, m, unit, scratch, missing, err);
     free(scratch);
     return rc;

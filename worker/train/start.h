@@ -20,7 +20,8 @@ MUST_CHECK enum err_code start_open(const char *folder, struct plan *plan, struc
 
 /* Fill the weights of a stage that stage_init() has initialised. `out_initialised` names the units
  * of the whole model that start at random, "" when none does: every stage looks for all of them,
- * so that the first one can tell. Errors are those of pretrained_load_unit(), and ERR_NO_MEMORY. */
+ * so that the leader can report them. Errors are those of pretrained_load_unit(), and
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code start_load(struct stage *s, const struct pretrained *p,
                                     char out_initialised[static PROGRESS_INITIALISED_BYTES],
                                     struct err *err);

@@ -47,7 +47,7 @@ static void add(float *to, const float *from, size_t n)
         to[i] += from[i];
 }
 
-/* --- one piece on its way: from the stage that has it to the one that wants it --- */
+/* --- one piece, on its way between the first and the last stage --- */
 
 static enum err_code send_piece(const struct tie *t, struct exchange *x, enum link_edge out,
                                 int64_t step, size_t piece, const float *area, struct err *err)
@@ -82,15 +82,15 @@ static enum err_code send_all(const struct tie *t, struct exchange *x, enum link
     return rc;
 }
 
-/* What becomes of the pieces that arrive. */
-enum fate {
-    FATE_ADD,   /* to what is in `to` */
-    FATE_COPY,  /* in its place */
-    FATE_RELAY, /* on to `out`: this stage is between the two */
+/* What to do with the pieces that arrive. */
+enum action {
+    ACTION_ADD,   /* to what is in `to` */
+    ACTION_COPY,  /* in its place */
+    ACTION_RELAY, /* on to `out`: this stage is between the two */
 };
 
 struct arrival {
-    enum fate fate;
+    enum action action;
     enum link_edge in, out;
     float *to;
 };
@@ -100,14 +100,14 @@ static enum err_code use_piece(const struct tie *t, struct exchange *x, const st
 {
     size_t n = floats_of(t, piece);
 
-    switch (a->fate) {
-    case FATE_ADD:
+    switch (a->action) {
+    case ACTION_ADD:
         add(a->to + piece * t->piece, from, n);
         break;
-    case FATE_COPY:
+    case ACTION_COPY:
         memcpy(a->to + piece * t->piece, from, n * sizeof *from);
         break;
-    case FATE_RELAY:
+    case ACTION_RELAY:
         return send_piece(t, x, a->out, step, piece, from, err);
     }
     return ERR_OK;
@@ -133,7 +133,7 @@ static enum err_code recv_all(const struct tie *t, struct exchange *x, const str
 
 enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct arrival arrival = {.fate = t->is_first ? FATE_ADD : FATE_RELAY,
+    const struct arrival arrival = {.action = t->is_first ? ACTION_ADD : ACTION_RELAY,
                                     .in = LINK_BACKWARD_IN,
                                     .out = LINK_BACKWARD_OUT,
                                     .to = t->owned_grads};
@@ -153,7 +153,7 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
 
 enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct arrival arrival = {.fate = t->is_last ? FATE_COPY : FATE_RELAY,
+    const struct arrival arrival = {.action = t->is_last ? ACTION_COPY : ACTION_RELAY,
                                     .in = LINK_FORWARD_IN,
                                     .out = LINK_FORWARD_OUT,
                                     .to = t->words};

@@ -25,17 +25,17 @@ struct tie {
     float *grads;       /* [V,C] last stage: the decoder's gradients, zero between steps */
 };
 
-/* What a stage with these `weights` needs, its areas from `arena`: once on a counting arena, once
- * on a real one. `piece` is the floats of an edge's largest tensor. */
+/* Take the areas that a stage with these `weights` needs from `arena`; call it on a counting arena
+ * first. `piece` is the floats of an edge's largest tensor. */
 void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size_t piece,
                 struct arena *arena);
 
-/* Add the decoder's gradient to the embeddings', when this stage has run all its micro-batches.
+/* Add the decoder's gradient to that of the embeddings, after the last micro-batch of a step.
  * Errors are those of the exchange; ERR_PROTOCOL for a piece of another size. */
 MUST_CHECK enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step,
                                      struct err *err);
 
-/* Bring the updated words to the decoder, when this stage has updated its weights. */
+/* Send the updated words to the decoder, after this stage has updated its weights. */
 MUST_CHECK enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step,
                                     struct err *err);
 

@@ -27,7 +27,7 @@ void weights_layout(struct weights *w, const struct spec *spec, int first_unit, 
     }
 }
 
-/* A number for every tensor of the model, whoever owns it. */
+/* A number for every tensor of the model, whichever stage owns it. */
 static uint32_t tensor_id(int unit, int i)
 {
     return (uint32_t)(unit * MODEL_UNIT_TENSORS_MAX + i);

@@ -1,8 +1,8 @@
 /* train/worker.h - the life of one stage's process, from plan file to exit code.
  *
- * Read the plan, open the control port, take the memory, (head) read the data, wait for the peer
- * table and the neighbours, train, write the weights, say goodbye. Whatever ends it is logged once
- * and left as the termination message, the same document that /v1/status served.
+ * Read the plan, open the ports, take the memory, read the data (the leader), wait for the peer
+ * table and the neighbours, train, write the weights, close the link. The reason for the end is
+ * logged once and left as the termination message, the same document that /v1/status served.
  * Layer: train. Threads: one caller.
  */
 #ifndef TRAIN_WORKER_H
@@ -13,7 +13,7 @@
 struct worker_params {
     const char *plan_path;
     int stage;
-    const char *data_dir;    /* the head's; NULL for others */
+    const char *data_dir;    /* the leader's; NULL for the others */
     const char *model_dir;   /* a trained model to start from; NULL: random weights */
     const char *output_dir;  /* NULL: weights are not kept */
     const char *key_path;    /* the key that the job's workers and its operator share */

@@ -1,7 +1,7 @@
 /* wire/reader.h - whole frames out of a connection's bytes, however they are cut.
  *
- * The owner feeds it what arrives. It stops twice a frame: when the header is known, so that the
- * owner says where the payload shall go, and when the payload is complete and its checksum right.
+ * The owner feeds it what arrives. It stops twice per frame: when the header is known, so that the
+ * owner can say where the payload goes, and when the payload is complete and its checksum right.
  * The payload is written straight there; nothing else is copied or allocated.
  * Layer: wire (may use base). Threads: one.
  */
