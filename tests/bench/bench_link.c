@@ -24,7 +24,6 @@
 
 struct bench {
     struct link *links[2];
-    void *areas[2];
     uint8_t *tensor;
     int64_t *latencies_ns; /* filled by the receiver when each message carries its start */
     int n_messages;
@@ -52,11 +51,6 @@ static void open_stage(struct bench *b, int stage)
     };
     struct err err;
 
-    p.area_bytes = link_area_bytes(&p.limits, stage, 2);
-    p.area = b->areas[stage] = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-    if (!p.area)
-        exit(1);
-    memset(p.area, 1, p.area_bytes); /* page faults are not what is measured */
     or_die(link_open(&p, &b->links[stage], &err), &err);
 }
 
@@ -254,7 +248,6 @@ int main(int argc, char **argv)
         struct err err;
 
         or_die(link_close(b.links[i], TIMEOUT_MS, &err), &err);
-        free(b.areas[i]);
     }
     free(b.latencies_ns);
     free(b.tensor);

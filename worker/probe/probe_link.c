@@ -35,7 +35,6 @@ struct session {
     struct link *link;
     enum link_edge in;
     enum link_edge out;
-    void *area;
     uint8_t *bytes; /* PROBE_LINK_MESSAGE_BYTES to send */
     int64_t end_ms;
 };
@@ -243,13 +242,9 @@ static enum err_code session_open(struct session *s, const struct meeting *with,
 
     s->in = is_first ? LINK_BACKWARD_IN : LINK_FORWARD_IN;
     s->out = is_first ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT;
-    params.area_bytes = link_area_bytes(&params.limits, params.stage, 2);
-    s->area = aligned_alloc(LINK_AREA_ALIGN, (params.area_bytes + LINK_AREA_ALIGN - 1) /
-                                                 LINK_AREA_ALIGN * LINK_AREA_ALIGN);
     s->bytes = calloc(1, PROBE_LINK_MESSAGE_BYTES);
-    if (!s->area || !s->bytes)
+    if (!s->bytes)
         return err_set(err, ERR_NO_MEMORY, "no memory for messages");
-    params.area = s->area;
     (void)snprintf(peer.host, sizeof peer.host, "%s", with->table->stages[with->other].host);
     rc = link_open(&params, &s->link, err);
     if (rc == ERR_OK)
@@ -264,7 +259,6 @@ static void session_close(struct session *s)
     /* The result is known by now, so a failure costs nothing. */
     if (s->link && link_close(s->link, CLOSE_MS, &err) != ERR_OK)
         LOG(LOG_INFO, "link lost at the end", LOG_S("reason", err.text));
-    free(s->area);
     free(s->bytes);
 }
 

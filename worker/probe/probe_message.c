@@ -22,7 +22,6 @@
 
 struct pair {
     struct link *links[2];
-    void *areas[2];
     uint8_t *bytes; /* LARGE_BYTES to send */
     int64_t end_ms;
 };
@@ -42,12 +41,7 @@ static enum err_code open_stage(struct pair *p, int stage, struct err *err)
         .n_stages = 2,
         .limits = {.tensor_max_bytes = LARGE_BYTES, .n_receive_slots = 2, .n_send_slots = 2},
         .dial_timeout_ms = TOTAL_MS};
-    size_t bytes = link_area_bytes(&params.limits, stage, 2);
 
-    params.area_bytes = (bytes + LINK_AREA_ALIGN - 1) / LINK_AREA_ALIGN * LINK_AREA_ALIGN;
-    params.area = p->areas[stage] = aligned_alloc(LINK_AREA_ALIGN, params.area_bytes);
-    if (!params.area)
-        return err_set(err, ERR_NO_MEMORY, "no memory for messages");
     return link_open(&params, &p->links[stage], err);
 }
 
@@ -81,7 +75,6 @@ static void pair_close(struct pair *p)
 
         if (p->links[i])
             (void)!link_close(p->links[i], CLOSE_MS, &err); /* nothing is on its way any more */
-        free(p->areas[i]);
     }
     free(p->bytes);
 }

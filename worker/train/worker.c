@@ -34,7 +34,6 @@ struct worker {
     struct stage stage;
     struct loader loader;
     struct link *link;
-    void *link_area;
     char *meta;
     struct train train;
     struct output output;
@@ -106,12 +105,6 @@ static enum err_code open_link(struct worker *w, struct err *err)
 
     if (w->plan.n_stages == 1)
         return ERR_OK;
-    p.area_bytes = link_area_bytes(&p.limits, p.stage, p.n_stages);
-    w->link_area = aligned_alloc(LINK_AREA_ALIGN, (p.area_bytes + LINK_AREA_ALIGN - 1) /
-                                                      LINK_AREA_ALIGN * LINK_AREA_ALIGN);
-    if (!w->link_area)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB of messages", p.area_bytes >> 20);
-    p.area = w->link_area;
     rc = link_open(&p, &w->link, err);
     if (rc != ERR_OK || w->plan.spec.wire != SPEC_WIRE_BF16)
         return rc;
@@ -387,7 +380,6 @@ int worker_run(const struct worker_params *params)
     loader_deinit(&w->loader);
     stage_deinit(&w->stage);
     mailbox_deinit(&w->mailbox);
-    free(w->link_area);
     free(w->train.exchange.packed);
     free(w->meta);
     free(w);

@@ -43,44 +43,32 @@ static bool has_edge(enum link_edge id, int stage, int n_stages)
     return peer >= 0 && peer < n_stages;
 }
 
-/* --- the area: all slots of all edges --- */
-
-static size_t aligned(size_t n)
+/* All slots of all edges: on a counting arena first. */
+static void lay_out_slots(struct link *link, struct arena *arena)
 {
-    return (n + LINK_AREA_ALIGN - 1) / LINK_AREA_ALIGN * LINK_AREA_ALIGN;
-}
+    const struct link_limits *limits = &link->params.limits;
+    size_t sent = CHUNK_HEADROOM_BYTES + FRAME_HEADER_BYTES + limits->meta_max_bytes +
+                  (size_t)limits->tensor_max_bytes;
 
-static size_t receive_slot_bytes(const struct link_limits *limits)
-{
-    return aligned(limits->meta_max_bytes) + aligned((size_t)limits->tensor_max_bytes);
-}
+    for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
+        struct edge *edge = &link->edges[id];
 
-static size_t send_slot_bytes(const struct link_limits *limits)
-{
-    return aligned(CHUNK_HEADROOM_BYTES + FRAME_HEADER_BYTES + limits->meta_max_bytes +
-                   (size_t)limits->tensor_max_bytes);
-}
+        for (int i = 0; i < edge->n_slots; i++) {
+            if (is_in(id)) {
+                edge->received[i].meta = arena_take(arena, limits->meta_max_bytes);
+                edge->received[i].tensor = arena_take(arena, (size_t)limits->tensor_max_bytes);
+            } else {
+                uint8_t *room = arena_take(arena, sent);
 
-size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages)
-{
-    size_t n = 0;
-
-    if (n_stages < 2 || stage < 0 || stage >= n_stages || limits->meta_max_bytes > LINK_META_MAX ||
-        limits->tensor_max_bytes > LINK_TENSOR_MAX || limits->n_receive_slots < 1 ||
-        limits->n_receive_slots > LINK_SLOTS_MAX || limits->n_send_slots < 1 ||
-        limits->n_send_slots > LINK_SLOTS_MAX)
-        return 0;
-    for (enum link_edge id = 0; id < N_LINK_EDGES; id++)
-        if (has_edge(id, stage, n_stages))
-            n += is_in(id) ? (size_t)limits->n_receive_slots * receive_slot_bytes(limits)
-                           : (size_t)limits->n_send_slots * send_slot_bytes(limits);
-    return n;
+                edge->queued[i].bytes = room ? room + CHUNK_HEADROOM_BYTES : NULL;
+            }
+        }
+    }
 }
 
 static void init_edges(struct link *link)
 {
     const struct link_params *p = &link->params;
-    uint8_t *at = p->area;
 
     for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
         struct edge *edge = &link->edges[id];
@@ -93,18 +81,7 @@ static void init_edges(struct link *link)
         edge->state = EDGE_CONNECTING;
         edge->n_slots = is_in(id) ? p->limits.n_receive_slots : p->limits.n_send_slots;
         edge->n_allowed = (uint64_t)edge->n_slots;
-        for (int i = 0; i < edge->n_slots; i++) {
-            if (is_in(id)) {
-                edge->received[i].meta = at;
-                edge->received[i].tensor = at + aligned(p->limits.meta_max_bytes);
-                at += receive_slot_bytes(&p->limits);
-            } else {
-                edge->queued[i].bytes = at + CHUNK_HEADROOM_BYTES;
-                at += send_slot_bytes(&p->limits);
-            }
-        }
     }
-    assert(at <= (uint8_t *)p->area + p->area_bytes);
 }
 
 /* --- the end of an edge --- */
@@ -210,14 +187,14 @@ static enum err_code fail_as(const struct err *why, struct err *err)
 
 static enum err_code check_params(const struct link_params *p, struct err *err)
 {
-    size_t need = link_area_bytes(&p->limits, p->stage, p->n_stages);
+    const struct link_limits *l = &p->limits;
 
-    if (need == 0)
+    if (p->n_stages < 2 || p->stage < 0 || p->stage >= p->n_stages ||
+        l->meta_max_bytes > LINK_META_MAX || l->tensor_max_bytes > LINK_TENSOR_MAX ||
+        l->n_receive_slots < 1 || l->n_receive_slots > LINK_SLOTS_MAX || l->n_send_slots < 1 ||
+        l->n_send_slots > LINK_SLOTS_MAX)
         return err_set(err, ERR_INVALID, "stage %d of %d: the stage or the limits are out of range",
                        p->stage, p->n_stages);
-    if (!p->area || (uintptr_t)p->area % LINK_AREA_ALIGN != 0 || p->area_bytes < need)
-        return err_set(err, ERR_INVALID, "the area has %zu bytes, %zu are needed", p->area_bytes,
-                       need);
     if (!p->listen_address || p->listen_port < 0 || p->listen_port > 65535)
         return err_set(err, ERR_INVALID, "invalid listen port %d", p->listen_port);
     if (p->dial_timeout_ms < 0)
@@ -231,11 +208,13 @@ static void free_link(struct link *link)
 {
     pthread_cond_destroy(&link->changed);
     pthread_mutex_destroy(&link->lock);
+    arena_deinit(&link->arena);
     free(link);
 }
 
 enum err_code link_open(const struct link_params *params, struct link **out, struct err *err)
 {
+    struct arena count = {0};
     struct link *link;
     enum err_code rc = check_params(params, err);
 
@@ -251,7 +230,14 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
     pthread_mutex_init(&link->lock, NULL);
     thread_cond_init(&link->changed);
     init_edges(link);
-    rc = link_io_start(link, params->listen_address, err);
+    lay_out_slots(link, &count);
+    rc = arena_init(&link->arena, count.used, err);
+    if (rc == ERR_OK) {
+        lay_out_slots(link, &link->arena);
+        rc = link_io_start(link, params->listen_address, err);
+    } else {
+        rc = err_wrap(err, rc, "message slots");
+    }
     if (rc != ERR_OK) {
         free_link(link);
         return rc;

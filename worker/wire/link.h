@@ -9,7 +9,7 @@
  * One IO thread serves all of them; the caller's threads hand over and take whole messages. What
  * is in flight is bounded: a message is copied into one of `n_send_slots` slots, travels when the
  * receiver has a free one of its `n_receive_slots` (credits), and lies there until it is released.
- * All slots are in one area from the caller: no message allocates anything.
+ * All slots are taken by link_open(): no message allocates anything.
  *
  * An edge that is lost stays lost: closed, silent for 15 s, or a peer that breaks the protocol.
  * From then on every call on it fails and names the peer and the reason, after the messages that
@@ -40,7 +40,6 @@
 #define LINK_SLOTS_MAX     256          /* a receiving or sending edge */
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
 #define LINK_TENSOR_MAX    (1ull << 32) /* bytes; larger limits are refused */
-#define LINK_AREA_ALIGN    64           /* of the area, and of `meta` and `tensor` in each slot */
 #define LINK_STRANGERS_MAX 8            /* connections that are not authenticated yet */
 
 struct link; /* on the heap; all fields private */
@@ -72,8 +71,6 @@ struct link_params {
     struct link_limits limits;
     int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peers() */
     int silence_s;       /* an edge is lost when its peer is silent for so long; 0: 15 */
-    void *area;          /* LINK_AREA_ALIGN aligned; borrowed until link_close() */
-    size_t area_bytes;   /* at least link_area_bytes() */
 };
 
 struct link_peer {
@@ -83,7 +80,7 @@ struct link_peer {
 };
 
 /* One message. In link_send() everything is the caller's and only read. From link_recv() `meta`
- * and `tensor` point into the slot, LINK_AREA_ALIGN aligned, until link_release(). */
+ * and `tensor` point into the slot, ARENA_ALIGN_BYTES aligned, until link_release(). */
 struct link_message {
     enum frame_kind kind; /* one of FRAME_KINDS_OF_DATA */
     uint32_t flags;       /* FRAME_* bits */
@@ -95,9 +92,6 @@ struct link_message {
     const void *tensor;
     int slot; /* link_recv() sets it, link_release() needs it */
 };
-
-/* Bytes of area that this stage needs; 0 when the limits are out of range. */
-size_t link_area_bytes(const struct link_limits *limits, int stage, int n_stages);
 
 /* Start listening and the IO thread. Peers may dial from now on.
  *

@@ -21,6 +21,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "wire/hello.h"
 #include "wire/link.h"
 #include "wire/reader.h"
@@ -146,6 +147,7 @@ struct conn {
 struct link {
     struct link_params params; /* listen_address is not kept */
     struct edge edges[N_LINK_EDGES];
+    struct arena arena; /* all slots */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* anything that a caller may wait for */

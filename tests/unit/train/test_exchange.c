@@ -12,7 +12,6 @@
 #define TIMEOUT_MS 5000
 
 static struct link *links[N_STAGES];
-static void *areas[N_STAGES];
 
 static int connect_stages(void **state)
 {
@@ -26,9 +25,6 @@ static int connect_stages(void **state)
                                 .limits = {64, 64, 2, 2},
                                 .dial_timeout_ms = TIMEOUT_MS};
 
-        p.area_bytes = link_area_bytes(&p.limits, s, N_STAGES);
-        p.area = areas[s] = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-        assert_non_null(p.area);
         assert_int_equal(link_open(&p, &links[s], NULL), ERR_OK);
         at[s] = (struct link_peer){.host = "127.0.0.1", .port = link_port(links[s])};
     }
@@ -45,7 +41,6 @@ static int disconnect_stages(void **state)
     for (int s = 0; s < N_STAGES; s++) {
         (void)!link_close(links[s], 0, NULL);
         links[s] = NULL;
-        free(areas[s]);
     }
     return 0;
 }

@@ -34,7 +34,6 @@ struct run {
         struct train train;
         struct output output;
         struct link *link;
-        void *area;
         int patience_ms;
         enum err_code rc;
         struct err err;
@@ -74,9 +73,6 @@ static void open_link(struct run *r, int s)
                             .limits = {(uint32_t)train_meta_bytes(&r->plan), 64, 2, 2},
                             .dial_timeout_ms = TIMEOUT_MS};
 
-    p.area_bytes = link_area_bytes(&p.limits, s, p.n_stages);
-    p.area = side->area = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-    assert_non_null(p.area);
     assert_int_equal(link_open(&p, &side->link, NULL), ERR_OK);
     side->train.exchange.link = side->link;
 }
@@ -148,7 +144,6 @@ static void run_free(struct run *r)
         struct side *side = &r->sides[s];
 
         (void)!link_close(side->link, 0, NULL);
-        free(side->area);
         score_deinit(&side->train.score);
         free(side->train.meta);
         mailbox_deinit(&side->mailbox);

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/arena.h"
 #include "wire/link.h"
 
 #define TIMEOUT_MS 5000
@@ -20,7 +21,6 @@
 struct stages {
     int n;
     struct link *links[STAGES_MAX];
-    void *areas[STAGES_MAX];
     uint8_t *tensor; /* TENSOR_MAX bytes with a pattern */
 };
 
@@ -43,13 +43,9 @@ static inline struct link_params params_of(int stage, int n_stages)
 
 static inline void open_stage(struct stages *s, int stage, const struct link_params *params)
 {
-    struct link_params p = *params;
     struct err err;
 
-    p.area_bytes = link_area_bytes(&p.limits, p.stage, p.n_stages);
-    p.area = s->areas[stage] = aligned_alloc(LINK_AREA_ALIGN, p.area_bytes);
-    assert_non_null(p.area);
-    if (link_open(&p, &s->links[stage], &err) != ERR_OK)
+    if (link_open(params, &s->links[stage], &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
@@ -105,7 +101,6 @@ static inline void stop(struct stages *s)
     for (int i = 0; i < s->n; i++) {
         if (s->links[i])
             assert_int_equal(link_close(s->links[i], TIMEOUT_MS, NULL), ERR_OK);
-        free(s->areas[i]);
     }
     free(s->tensor);
 }
@@ -147,7 +142,7 @@ static inline void receive_ok(struct link *link, enum link_edge edge,
     assert_memory_equal(got.meta, want->meta, want->meta_bytes);
     assert_int_equal(got.tensor_bytes, want->tensor_bytes);
     assert_memory_equal(got.tensor, want->tensor, (size_t)want->tensor_bytes);
-    assert_int_equal((uintptr_t)got.tensor % LINK_AREA_ALIGN, 0);
+    assert_int_equal((uintptr_t)got.tensor % ARENA_ALIGN_BYTES, 0);
     link_release(link, edge, &got);
 }
 
