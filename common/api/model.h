@@ -1,10 +1,9 @@
 /* api/model.h - the shape of a BERT with its head: its units, and the tensors of each unit.
  *
- * A model is a chain of units, the smallest pieces a stage can own: the embeddings, then attention
- * and feed-forward of every layer, then the pooler and a classifier, or the head of a language
- * model, which sees every token and so has the pooler inside. A stage owns a consecutive run.
- * Everybody who asks how large something is asks here: the planner, the worker that lays out its
- * memory, the writer of weights.
+ * A model is a chain of units, the smallest parts a stage can own: the embeddings, then attention
+ * and feed-forward of each layer, then the pooler and a classifier, or the head of a language
+ * model, which sees every token and so contains the pooler. A stage owns a consecutive run of them.
+ * All sizes come from here: for the planner, the worker's memory layout and the weights' files.
  *
  * Letters: V vocabulary, C hidden, H heads, F feed-forward, L layers, P positions, N labels.
  * Layer: api (may use base). Threads: any; everything here is pure.
@@ -39,7 +38,7 @@ struct model {
     int heads;     /* H */
     int ffn;       /* F */
     int positions; /* P: the longest sequence the model can take */
-    int labels;    /* N; of a language model it means nothing */
+    int labels;    /* N; not used by a language model */
     double norm_eps;
 };
 
@@ -49,7 +48,7 @@ enum unit_kind {
     UNIT_FFN,
     UNIT_POOLER,
     UNIT_HEAD,
-    UNIT_LM_HEAD, /* its decoder [V,C] is the word embeddings, which are not its own */
+    UNIT_LM_HEAD, /* its decoder [V,C] is the word embeddings, which belong to unit 0 */
 };
 #define UNIT_KINDS (UNIT_LM_HEAD + 1)
 
@@ -69,11 +68,11 @@ struct model_tensor {
  * (Turc et al. 2019, arXiv 1908.08962; Devlin et al. 2018). ERR_NOT_FOUND lists them. */
 MUST_CHECK enum err_code model_preset(const char *name, struct model *out, struct err *err);
 
-/* ERR_INVALID in words of the spec: "spec.model.hiddenSize 130 is not a multiple of ...". */
+/* ERR_INVALID names the field of the spec: "spec.model.hiddenSize: 130 is not a multiple ...". */
 MUST_CHECK enum err_code model_check(const struct model *m, struct err *err);
 
 int model_units(const struct model *m);
-/* Masked tokens are predicted: the last stage needs the word embeddings, which the first owns. */
+/* Does it predict masked tokens? Then the last stage needs the word embeddings of the first. */
 bool model_is_tied(const struct model *m);
 /* Floats of the word embeddings, the first tensor of the embeddings: V C. */
 size_t model_word_floats(const struct model *m);
@@ -91,7 +90,7 @@ struct model_tensor model_tensor(const struct model *m, int unit, int i);
 /* Parameters of a unit, in floats. */
 size_t model_unit_params(const struct model *m, int unit);
 
-/* A micro-batch of sequences, as far as its arithmetic depends on it. */
+/* What the arithmetic of a micro-batch depends on. */
 struct model_load {
     int n_seqs;            /* B */
     double tokens;         /* T, of all sequences together, without padding */

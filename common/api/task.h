@@ -1,8 +1,8 @@
-/* api/task.h - what a model can be asked to learn: its head, its labels, how it is judged.
+/* api/task.h - what a model can learn: the head, labels and metrics of each task.
  *
- * The nine tasks of GLUE (Wang et al. 2018, arXiv 1804.07461) with its official metrics, tasks of
- * one's own, and BERT's pre-training (Devlin et al. 2018, arXiv 1810.04805). Where the rows of a
- * task lie in its files is worker/data's matter.
+ * The nine tasks of GLUE (Wang et al. 2018, arXiv 1804.07461) with its official metrics,
+ * user-defined tasks, and BERT's pre-training (Devlin et al. 2018, arXiv 1810.04805). The file
+ * formats of the tasks are in worker/data.
  * Layer: api (may use base). Threads: any; pure.
  */
 #ifndef API_TASK_H
@@ -36,7 +36,7 @@ struct task {
 /* NULL when there is no such task. */
 const struct task *task_find(const char *name);
 
-/* `metric` as a progress document names it: "accuracy". False for names that nobody knows. */
+/* `metric` as in a progress document: "accuracy". False for unknown names. */
 bool task_is_ranked_by(const struct task *t, const char *metric);
 
 /* All names, closed by NULL: the words of spec.data.task. */
