@@ -38,7 +38,8 @@ LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--a
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
 DIRS := common/base common/api common/balance common/http common/kube common/fleet \
-        operator/control operator/run worker/nn worker/data worker/wire worker/train worker/probe cli
+        operator/control operator/run worker/nn worker/text worker/data worker/files \
+        worker/import worker/wire worker/train worker/probe cli
 FOLDERS := $(notdir $(DIRS))
 
 LIBS_base    := base
@@ -50,17 +51,20 @@ LIBS_fleet   := fleet http api base
 LIBS_control := control balance api base
 LIBS_run     := run control fleet kube http balance api base
 LIBS_nn      := nn base
-LIBS_data    := data api base
+LIBS_text    := text api base
+LIBS_data    := data text api base
+LIBS_files   := files data text api base
+LIBS_import  := import files data text api base
 LIBS_wire    := wire base
-LIBS_train   := train nn data wire http api base
-LIBS_probe   := probe train nn data wire http api base
+LIBS_train   := train nn files data text wire http api base
+LIBS_probe   := probe train nn files data text wire http api base
 LIBS_cli     := cli fleet kube http balance api base
 
 # What a folder needs from outside; each is met in one place only.
 SYS_base := -lcjson -lyaml -lcrypto -lm
 SYS_http := -lcurl
 SYS_nn   := -lopenblas -lm $(OPENMP.$(CC))
-SYS_data := -lutf8proc
+SYS_text := -lutf8proc
 SYS_wire := -lwebsockets
 
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
@@ -77,7 +81,7 @@ MAIN_skyjob-operator := operator/main.c
 MAIN_skyjob-worker   := worker/main.c
 MAIN_kubectl-skyjob  := cli/main.c
 LIBS_skyjob-operator := $(LIBS_run)
-LIBS_skyjob-worker   := $(LIBS_probe)
+LIBS_skyjob-worker   := probe train nn import files data text wire http api base
 LIBS_kubectl-skyjob  := $(LIBS_cli)
 
 # Helpers in tests/support that the unit tests of a folder are linked with.

@@ -3,7 +3,7 @@
 
 Run it with torch and transformers installed: hack/gen-golden-pretrained.py
 Every element is a function of its tensor's full name and its index, exact in bfloat16, so the
-tests know it without a second file: tests/unit/data/golden.h has the same function.
+tests know it without a second file: tests/support/golden_model.h has the same function.
 """
 import os
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden tokens for tests/unit/data/test_wordpiece_golden.c: what BERT's reference tokenizer gives.
+"""Golden tokens for tests/unit/text/test_wordpiece_golden.c: what BERT's reference tokenizer gives.
 
     hack/gen-golden-tokens.py generate          write the lines, their hashes and the vocabulary
     hack/gen-golden-tokens.py check             recompute the committed hashes with this Python
@@ -21,7 +21,7 @@ import sys
 import unicodedata
 from pathlib import Path
 
-FOLDER = Path(__file__).parent.parent / "tests/unit/data"
+FOLDER = Path(__file__).parent.parent / "tests/unit/text"
 LINES = FOLDER / "golden_tokens.txt"
 VOCAB = FOLDER / "golden_vocab.txt"
 N_LINES = 10_000

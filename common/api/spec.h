@@ -45,7 +45,7 @@ enum spec_probe {
 enum spec_case {
     SPEC_CASE_UNCASED, /* the tokenizer lower-cases and strips accents */
     SPEC_CASE_CASED,
-    SPEC_CASE_ABSENT, /* as in the model's own files, see data/tokenizer.h */
+    SPEC_CASE_ABSENT, /* as in the model's own files, see text/tokenizer.h */
 };
 
 enum spec_optimizer {

@@ -5,7 +5,7 @@
  * list of tensors, of which a file is made, with a mistake or without: it must be accepted exactly
  * when it is without. All others are taken as they are.
  */
-#include "data/safetensors.h"
+#include "files/safetensors.h"
 
 #include <endian.h>
 #include <math.h>

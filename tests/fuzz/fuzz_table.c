@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "data/chars.h"
 #include "memory_file.h"
+#include "text/chars.h"
 
 #define ROWS_MAX 4096 /* an input has no more bytes */
 

@@ -1,5 +1,5 @@
 /* tokenizer.json: every token is found under the id that the document gives it. */
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 

@@ -1,10 +1,10 @@
 /* Vocabularies: every token is found under the id of its last line, and nothing else is. */
-#include "data/vocab.h"
+#include "text/vocab.h"
 
 #include <string.h>
 
-#include "data/chars.h"
 #include "fuzz.h"
+#include "text/chars.h"
 
 static void check_token(const struct vocab *v, int32_t id)
 {

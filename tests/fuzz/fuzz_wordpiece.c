@@ -1,11 +1,11 @@
 /* The tokenizer: any bytes become ids of the vocabulary, and the words of the ids become the same
  * ids again. The first byte chooses between the cased and the uncased tokenizer. */
-#include "data/wordpiece.h"
+#include "text/wordpiece.h"
 
 #include <string.h>
 
-#include "data/chars.h"
 #include "fuzz.h"
+#include "text/chars.h"
 
 /* Letters of several scripts, so that words are found; and "[", so that a forged "[SEP]" has a
  * chance to be taken for one. */

@@ -2,7 +2,7 @@
  *
  * A batch is arrays in memory that the caller gives once; filling it allocates nothing. T is the
  * number of tokens, Q that of sequences and K that of masked tokens, the targets.
- * Layer: data (may use base). Threads: one.
+ * Layer: data. Threads: one.
  */
 #ifndef DATA_BATCH_H
 #define DATA_BATCH_H

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/folder.h"
+#include "base/folder.h"
 #include "data/random.h"
 
 #define CHUNKS_MAX ((size_t)1 << 31)

@@ -10,15 +10,15 @@
  * sentences; in half of the cases, and always when it is one sentence, what follows is taken from
  * another document (label 1, else 0), from a random sentence of a random chunk to its end. Other
  * than there no chunk is made short on purpose, and chunks rather than documents are equally
- * likely. Layer: data (may use api base). Threads: one a corpus; the vocabulary is only read.
+ * likely. Layer: data. Threads: one a corpus; the vocabulary is only read.
  */
 #ifndef DATA_CORPUS_H
 #define DATA_CORPUS_H
 
 #include "data/layout.h"
-#include "data/lines.h"
 #include "data/mask.h"
 #include "data/sequence.h"
+#include "text/lines.h"
 
 struct corpus_params {
     const struct layout *layout; /* borrowed, like the vocabulary, as long as the corpus lives */

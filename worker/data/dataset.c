@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "data/folder.h"
+#include "base/folder.h"
 
 /* Change an array to `need` elements. */
 static enum err_code grow(void *array, size_t element_bytes, size_t need, struct err *err)

@@ -4,14 +4,14 @@
  * label (1 byte) or score (4): data may be larger than memory. dataset_get() makes the sequence
  * [CLS] a [SEP] b [SEP], or [CLS] a [SEP], of one row; the longer sentence loses tokens until the
  * sequence fits, see sequence_truncate().
- * Layer: data (may use api base). Threads: one a data set; the vocabulary is only read.
+ * Layer: data. Threads: one a data set; the vocabulary is only read.
  */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
 
 #include "data/sequence.h"
 #include "data/table.h"
-#include "data/wordpiece.h"
+#include "text/wordpiece.h"
 
 #define DATASET_SAMPLES_MAX ((size_t)1 << 31)
 

@@ -3,7 +3,7 @@
  * The tasks of GLUE lie in the TSV files of gluebenchmark.com, each with columns of its own; a task
  * of one's own takes them from the spec. Here is the one table of them. Splits are numbered: the
  * training set, then what is evaluated (dev, and MNLI's second dev), then what is predicted.
- * Layer: data (may use api base). Threads: any; pure.
+ * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_LAYOUT_H
 #define DATA_LAYOUT_H
@@ -12,7 +12,6 @@
 
 #define LAYOUT_DEV_MAX    2 /* MNLI: matched and mismatched genres */
 #define LAYOUT_SPLITS_MAX (1 + 2 * LAYOUT_DEV_MAX)
-#define LAYOUT_VOCAB_FILE "vocab.txt"
 
 /* By name in the first line, or by number from 0 in a file that has no such line. */
 struct layout_column {

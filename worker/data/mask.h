@@ -3,12 +3,12 @@
  * As in BERT (Devlin et al. 2018, 3.1): of the chosen tokens 80% become [MASK], 10% a random word
  * and 10% stay. How many are chosen follows from the length alone: a share of the tokens that are
  * not special, rounded, and at least one. Which ones is a function of a key.
- * Layer: data (may use base). Threads: any; pure.
+ * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_MASK_H
 #define DATA_MASK_H
 
-#include "data/vocab.h"
+#include "text/vocab.h"
 
 #define MASK_SPECIALS 5
 

@@ -3,7 +3,7 @@
  * A collector takes (answer, truth) pairs of one pass and says the task's metrics, as scikit-learn
  * and scipy compute them, with one difference: where those give NaN because one side is constant,
  * a correlation is 0 here. Classes are counted, so only a regression needs memory: it is taken by
- * metric_init(). Layer: data (may use api base). Threads: one a collector.
+ * metric_init(). Layer: data. Threads: one a collector.
  */
 #ifndef DATA_METRIC_H
 #define DATA_METRIC_H

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/file.h"
-#include "data/folder.h"
+#include "base/folder.h"
 
 void predictions_init(struct predictions *p, const struct layout *layout)
 {

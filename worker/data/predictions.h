@@ -2,7 +2,7 @@
  *
  * A first line "index\tprediction", then a line for every row in file order: its number from 0 and
  * the name of a label, or a number. The file appears under its name only when it is complete.
- * Layer: data (may use api base). Threads: one a set.
+ * Layer: data. Threads: one a set.
  */
 #ifndef DATA_PREDICTIONS_H
 #define DATA_PREDICTIONS_H

@@ -3,7 +3,7 @@
  * What order, masks and pairs of sentences are made of: nothing is drawn in turn, so a job that
  * resumes at any step, on any number of stages, sees the same numbers. The mixing function is the
  * finaliser of SplitMix64 (Steele, Lea and Flood 2014).
- * Layer: data (may use base). Threads: any; pure.
+ * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_RANDOM_H
 #define DATA_RANDOM_H

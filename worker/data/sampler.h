@@ -8,7 +8,7 @@
  * stages, needs nothing but s.
  *
  * The rest of an epoch that does not fill a batch is a smaller one.
- * Layer: data (may use base). Threads: any; everything here is pure.
+ * Layer: data. Threads: any; everything here is pure.
  */
 #ifndef DATA_SAMPLER_H
 #define DATA_SAMPLER_H

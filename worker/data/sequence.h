@@ -1,11 +1,11 @@
 /* data/sequence.h - one sample as the model sees it.
  *
- * Layer: data (may use base). Threads: any; pure.
+ * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_SEQUENCE_H
 #define DATA_SEQUENCE_H
 
-#include "data/wordpiece.h"
+#include "text/wordpiece.h"
 
 #define SEQUENCE_LENGTH_MIN 8 /* tokens: [CLS] a [SEP] b [SEP] and a little to say */
 #define SEQUENCE_LENGTH_MAX 8192

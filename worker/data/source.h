@@ -1,6 +1,6 @@
 /* data/source.h - the samples of one split, from rows with labels or from plain text.
  *
- * Layer: data (may use api base). Threads: one a source.
+ * Layer: data. Threads: one a source.
  */
 #ifndef DATA_SOURCE_H
 #define DATA_SOURCE_H

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "data/lines.h"
+#include "text/lines.h"
 
 #define LIST_BYTES  120 /* of a list of names in an error */
 #define SCORE_BYTES 64  /* of a number, with the NUL */

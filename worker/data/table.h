@@ -6,7 +6,7 @@
  * hold commas, line ends and, doubled, quotes. In one that ends in .jsonl every line is an object
  * with the columns as members: texts are strings, a label is a string or a whole number, a score a
  * number. A pass over the file checks every row; afterwards a row can be had again by its offset.
- * Layer: data (may use api base). Threads: one.
+ * Layer: data. Threads: one.
  */
 #ifndef DATA_TABLE_H
 #define DATA_TABLE_H

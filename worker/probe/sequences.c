@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "data/batch.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 
 #define BYTES ((size_t)4 << 20) /* of the file */
 

@@ -13,7 +13,7 @@
 #include "data/batch.h"
 #include "data/sampler.h"
 #include "data/source.h"
-#include "data/tokenizer.h"
+#include "text/tokenizer.h"
 #include "train/message.h"
 
 struct loader_params {

@@ -6,7 +6,7 @@
 #include "base/backoff.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "data/export.h"
+#include "files/export.h"
 
 #define PAUSE_MIN_MS 1000 /* between two tries, doubling ... */
 #define PAUSE_MAX_MS 30000

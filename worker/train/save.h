@@ -1,6 +1,6 @@
 /* train/save.h - the end of a run whose output is kept: files written, confirmed, published.
  *
- * Every stage writes its files into the attempt's folder (data/output.h), predictions and weights
+ * Every stage writes its files into the attempt's folder (files/output.h), predictions and weights
  * of the same run. Then a STOP travels from the last stage to the leader: when it arrives, all
  * stages have written, or it names the first that could not. Only then the leader publishes.
  *
@@ -11,7 +11,7 @@
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
-#include "data/output.h"
+#include "files/output.h"
 #include "train/train.h"
 
 struct save_params {

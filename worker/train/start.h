@@ -9,7 +9,7 @@
 #define TRAIN_START_H
 
 #include "api/progress.h"
-#include "data/pretrained.h"
+#include "files/pretrained.h"
 #include "train/stage.h"
 
 /* Open the model of `plan` in `folder`, check that it is the one the spec describes, and take over

@@ -8,7 +8,7 @@
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
 
-#include "data/output.h"
+#include "files/output.h"
 #include "train/exchange.h"
 #include "train/history.h"
 #include "train/loader.h"

@@ -1,4 +1,5 @@
 #include "data/layout.h"
+#include "text/vocab.h"
 
 #include "scratch.h"
 
@@ -39,7 +40,7 @@ static void layout_knows_every_task(void **state)
 static void layout_has_the_files_that_the_spec_names(void **state)
 {
     (void)state;
-    assert_string_equal(LAYOUT_VOCAB_FILE, SPEC_VOCAB_FILE);
+    assert_string_equal(VOCAB_FILE, SPEC_VOCAB_FILE);
     for (int i = 0; task_names[i]; i++) {
         struct spec spec = spec_of(task_names[i]);
         struct layout l;

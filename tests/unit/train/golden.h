@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "data/safetensors.h"
+#include "files/safetensors.h"
 #include "train/optimizer.h"
 #include "train/stage.h"
 

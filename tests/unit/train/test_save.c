@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "data/export.h"
+#include "files/export.h"
 #include "nn/gemm.h"
 
 #define STAGES_MAX  3

@@ -1,0 +1,180 @@
+#include "text/wordpiece.h"
+
+#include "scratch.h"
+
+/* Ids are line numbers; the tests compare the tokens' texts. */
+static const char vocab_text[] =
+    "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##aff\n##able\n##a\na\nb\n##b\nthe\n.\n,\n$\ncafe\nhe\n##llo\n"
+    "\xe4\xb8\xad\n\xe5\x9b\xbd\n\xcf\x83\n##\xcf\x83\n##\xcf\x82\n\xce\xb1\n##\xce\xb1\n"
+    "\xc3\x89\nCaf\n##\xc3\xa9\nThe\n\xe2\x80\x94\nI\ni\n[\n]\nsep\n##e\n#\n";
+
+struct row {
+    const char *name;
+    const char *text;
+    const char *tokens; /* separated by spaces */
+    bool keep_case;
+};
+
+static struct row rows[] = {
+    {"wordpiece_takes_the_longest_piece_again_and_again", "unaffable", "un ##aff ##able", false},
+    {"wordpiece_makes_the_whole_word_unknown_when_a_rest_is", "unaffables the", "[UNK] the", false},
+    {"wordpiece_lower_cases_and_strips_accents", "Caf\xc3\xa9 THE", "cafe the", false},
+    {"wordpiece_strips_accents_that_stand_alone", "cafe\xcc\x81", "cafe", false},
+    {"wordpiece_keeps_case_and_accents_when_told_to", "Caf\xc3\xa9 The the",
+     "Caf ##\xc3\xa9 The the", true},
+    {"wordpiece_splits_punctuation", "the.a,b$", "the . a , b $", false},
+    {"wordpiece_splits_unicode_punctuation",
+     "a\xe2\x80\x94"
+     "b",
+     "a \xe2\x80\x94 b", false},
+    {"wordpiece_puts_every_ideograph_on_its_own",
+     "a\xe4\xb8\xad\xe5\x9b\xbd"
+     "b",
+     "a \xe4\xb8\xad \xe5\x9b\xbd b", false},
+    {"wordpiece_drops_control_characters",
+     "t\x01h\xe2\x80\x8b"
+     "e\xef\xbf\xbd",
+     "the", false},
+    {"wordpiece_splits_at_every_kind_of_space",
+     "a\xc2\xa0"
+     "b\xe3\x80\x80the\xe2\x80\xa8"
+     "a\tb\r",
+     "a b the a b", false},
+    {"wordpiece_ends_a_greek_word_with_a_final_sigma", "\xce\x91\xce\xa3\xce\x91\xce\xa3",
+     "\xce\xb1 ##\xcf\x83 ##\xce\xb1 ##\xcf\x82", false},
+    {"wordpiece_knows_no_final_sigma_in_a_word_of_one_letter", "\xce\xa3", "\xcf\x83", false},
+    {"wordpiece_lower_cases_the_dotted_capital_i", "\xc4\xb0", "i", false},
+    {"wordpiece_does_not_let_text_forge_special_tokens", "[SEP]", "[ sep ]", false},
+    {"wordpiece_treats_number_signs_as_punctuation", "##able", "# # [UNK]", false},
+    {"wordpiece_gives_nothing_for_nothing", "", "", false},
+    {"wordpiece_gives_nothing_for_spaces_and_controls", " \t \xc2\xa0\x02", "", false},
+};
+
+static struct vocab vocab;
+
+static void check_tokens(struct wordpiece *w, const char *text, size_t len, const char *want)
+{
+    struct token_list list = {0};
+    struct buf got = {.max = 1 << 20};
+    struct err err = {0};
+
+    if (wordpiece_encode(w, text, len, &list, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    for (size_t i = 0; i < list.n; i++)
+        assert_int_equal(
+            buf_addf(&got, NULL, "%s%s", i ? " " : "", vocab_token(&vocab, list.ids[i])), ERR_OK);
+    assert_string_equal(buf_text(&got), want);
+    buf_deinit(&got);
+    token_list_deinit(&list);
+}
+
+static void wordpiece_tokenises(void **state)
+{
+    const struct row *row = *state;
+    struct wordpiece w;
+
+    wordpiece_init(&w, &vocab, row->keep_case);
+    check_tokens(&w, row->text, strlen(row->text), row->tokens);
+    wordpiece_deinit(&w);
+}
+
+static void wordpiece_gives_up_on_words_of_more_than_100_characters(void **state)
+{
+    char text[202];
+    struct wordpiece w;
+    struct token_list list = {0};
+
+    (void)state;
+    wordpiece_init(&w, &vocab, false);
+    for (int i = 0; i < 101; i++) /* characters count, not bytes */
+        memcpy(text + 2 * i, "\xce\xb1", 2);
+    check_tokens(&w, text, 202, "[UNK]");
+    assert_int_equal(wordpiece_encode(&w, text, 200, &list, NULL), ERR_OK);
+    assert_int_equal(list.n, 100);
+    token_list_deinit(&list);
+    wordpiece_deinit(&w);
+}
+
+static void wordpiece_refuses_what_is_not_utf8_and_leaves_the_list_alone(void **state)
+{
+    static const char *const bad[] = {"a \xff", "a \xc0\xaf", "a \xed\xa0\x80",
+                                      "a \xf4\x90\x80\x80", "a \xe4\xb8"};
+    struct wordpiece w;
+    struct token_list list = {0};
+    struct err err;
+
+    (void)state;
+    wordpiece_init(&w, &vocab, false);
+    assert_int_equal(wordpiece_encode(&w, "the", 3, &list, NULL), ERR_OK);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(wordpiece_encode(&w, bad[i], strlen(bad[i]), &list, &err), ERR_INVALID);
+        assert_string_equal(err.text, "byte 2 is not UTF-8");
+        assert_int_equal(list.n, 1);
+    }
+    token_list_deinit(&list);
+    wordpiece_deinit(&w);
+}
+
+static void wordpiece_survives_a_million_marks(void **state)
+{
+    size_t len = WORDS_TEXT_MAX_BYTES / 6 * 6;
+    char *text = malloc(len + 6);
+    struct wordpiece w;
+    struct token_list list = {0};
+
+    (void)state;
+    assert_non_null(text);
+    /* Marks of two classes in turn, not of category Mn: the worst case for ordering them. */
+    for (size_t i = 0; i < len; i += 7)
+        memcpy(text + i, i + 7 <= len ? "\xe3\x80\xae\xf0\x96\xbf\xb0" : "aaaaaa",
+               i + 7 <= len ? 7 : len - i);
+    wordpiece_init(&w, &vocab, false);
+    assert_int_equal(wordpiece_encode(&w, text, len, &list, NULL), ERR_OK);
+    assert_int_equal(list.n, 1);
+    assert_int_equal(list.ids[0], vocab.unk);
+    assert_int_equal(wordpiece_encode(&w, text, WORDS_TEXT_MAX_BYTES + 1, &list, NULL), ERR_LIMIT);
+    token_list_deinit(&list);
+    wordpiece_deinit(&w);
+    free(text);
+}
+
+static void wordpiece_orders_marks_canonically(void **state)
+{
+    struct wordpiece w;
+    struct vocab v;
+    struct token_list list = {0};
+    /* U+302E has class 224 and U+1D165 class 216, neither is an accent: NFD swaps them. */
+    const char *text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\xf0\x9d\x85\xa5\xe3\x80\xae\n";
+
+    (void)state;
+    assert_int_equal(vocab_parse("v", text, strlen(text), &v, NULL), ERR_OK);
+    wordpiece_init(&w, &v, false);
+    assert_int_equal(wordpiece_encode(&w, "a\xe3\x80\xae\xf0\x9d\x85\xa5", 8, &list, NULL), ERR_OK);
+    assert_int_equal(list.n, 1);
+    assert_int_equal(list.ids[0], 4);
+    token_list_deinit(&list);
+    wordpiece_deinit(&w);
+    vocab_deinit(&v);
+}
+
+int main(void)
+{
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 4 };
+    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+        cmocka_unit_test(wordpiece_gives_up_on_words_of_more_than_100_characters),
+        cmocka_unit_test(wordpiece_refuses_what_is_not_utf8_and_leaves_the_list_alone),
+        cmocka_unit_test(wordpiece_survives_a_million_marks),
+        cmocka_unit_test(wordpiece_orders_marks_canonically),
+    };
+    int failed;
+
+    if (vocab_parse("vocab", vocab_text, sizeof vocab_text - 1, &vocab, NULL) != ERR_OK)
+        return 1;
+    for (size_t i = 0; i < N_ROWS; i++)
+        tests[N_OWN + i] =
+            (struct CMUnitTest){rows[i].name, wordpiece_tokenises, NULL, NULL, &rows[i]};
+    failed =
+        _cmocka_run_group_tests("wordpiece", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
+    vocab_deinit(&vocab);
+    return failed;
+}

@@ -1,0 +1,59 @@
+/* files/export.h - a trained model as a Hugging Face directory.
+ *
+ * `from_pretrained(folder)` of transformers loads what is written here: every stage writes its own
+ * shard, model-0000i-of-0000S.safetensors, at the same time as the others; the first stage adds
+ * the index that says which tensor lies where, config.json, vocab.txt and tokenizer_config.json.
+ * One stage alone writes model.safetensors and needs no index. The index comes last: a folder with
+ * it is complete as soon as all shards are. Layer: files. Threads: one a call;
+ * stages are different processes.
+ */
+#ifndef FILES_EXPORT_H
+#define FILES_EXPORT_H
+
+#include "api/model.h"
+#include "text/vocab.h"
+
+#define EXPORT_SHARD_BYTES 48 /* of a shard's file name, with the NUL */
+#define EXPORT_WHOLE_FILE  "model.safetensors"
+#define EXPORT_INDEX_FILE  "model.safetensors.index.json"
+
+/* A run of units, as plan_stage has it. */
+struct export_stage {
+    int first_unit;
+    int n_units;
+};
+
+struct export_plan {
+    int n_stages;
+    const struct export_stage *stages; /* [n_stages], borrowed */
+};
+
+struct export_extras {
+    const struct vocab *vocab; /* borrowed; becomes vocab.txt */
+    bool is_cased;             /* the tokenizer keeps capitals and accents */
+    int n_labels;              /* whose names are known; the rest is LABEL_i */
+    const char *const *labels; /* [n_labels] by id, borrowed; go into config.json, like: */
+    double dropout;
+    bool is_headless; /* an encoder: its head is not written */
+};
+
+/* "model.safetensors" of one stage, "model-0000i-of-0000S.safetensors" of several. */
+void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES]);
+
+/* Write the shard of stage `stage`.
+ *
+ * `params` is one pointer for each unit of the stage: its model_unit_params() floats in the order
+ * of model_tensor(). The folder is made when it is missing (not its parents). Returns
+ * ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
+                                      const struct export_plan *plan, int stage,
+                                      const float *const *params, struct err *err);
+
+/* Write what there is only once: config.json, vocab.txt, tokenizer_config.json, and the index
+ * when there is more than one stage. Errors as above. */
+MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
+                                     const struct export_plan *plan,
+                                     const struct export_extras *extras, struct err *err);
+
+#endif

@@ -1,0 +1,355 @@
+#include "files/output.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/folder.h"
+#include "base/hash.h"
+#include "base/jsonw.h"
+#include "files/export.h"
+
+#define NAME_BYTES      64
+#define CLAIM_FILE      ".skyjob-attempt"
+#define CLAIM_MAX_BYTES 4096
+/* Besides the weights: vocabulary, configuration, predictions, and what the file system needs. */
+#define EXTRA_BYTES(weights) (((int64_t)16 << 20) + (weights) / 20)
+
+static void folder_name(const char *uid, int attempt, char out[static NAME_BYTES])
+{
+    (void)snprintf(out, NAME_BYTES, ".skyjob-%08x-a%d", (unsigned)hash_text(uid), attempt);
+}
+
+/* --- folders of attempts --- */
+
+/* A folder of plain files. What cannot be removed stays: it only takes space. */
+static void remove_folder(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    char path[PATH_MAX];
+
+    while (dir && (entry = readdir(dir)))
+        if (folder_path(folder, entry->d_name, path, NULL) == ERR_OK)
+            (void)unlink(path);
+    if (dir)
+        (void)closedir(dir);
+    (void)rmdir(folder);
+}
+
+static void remove_earlier_attempts(const struct output_params *p)
+{
+    DIR *dir = opendir(p->folder);
+    struct dirent *entry;
+    char prefix[NAME_BYTES];
+    size_t n;
+
+    folder_name(p->uid, 0, prefix);
+    n = strlen(prefix) - 1; /* without the number of the attempt */
+    while (dir && (entry = readdir(dir))) {
+        const char *number = entry->d_name + n;
+        char path[PATH_MAX];
+        char *end;
+        long attempt;
+
+        if (strncmp(entry->d_name, prefix, n) != 0)
+            continue;
+        attempt = strtol(number, &end, 10);
+        if (end != number && *end == '\0' && attempt < p->attempt &&
+            folder_path(p->folder, entry->d_name, path, NULL) == ERR_OK)
+            remove_folder(path);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* --- the claim --- */
+
+static enum err_code write_claim(const struct output *o, struct err *err)
+{
+    struct buf text = {.max = CLAIM_MAX_BYTES};
+    char path[PATH_MAX];
+    struct jsonw w;
+    enum err_code rc;
+
+    jsonw_init(&w, &text);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "uid", o->uid);
+    jsonw_int(&w, "attempt", o->attempt);
+    jsonw_close(&w);
+    rc = jsonw_finish(&w, err);
+    if (rc == ERR_OK)
+        rc = folder_path(o->folder, CLAIM_FILE, path, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code output_find_claim(const struct output *o, struct err *err)
+{
+    struct json *claim = NULL;
+    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &claim, err);
+    bool is_found = rc == ERR_OK && strcmp(json_string(json_get(claim, "uid"), ""), o->uid) == 0 &&
+                    json_int(json_get(claim, "attempt"), 0) >= o->attempt;
+
+    json_free(claim);
+    if (is_found)
+        return ERR_OK;
+    return err_set(
+        err, ERR_AGAIN,
+        "output folder %.200s is not the one that stage 0 writes to; all stages need the "
+        "same volume (ReadWriteMany)",
+        o->folder);
+}
+
+/* ERR_CONFLICT when a newer attempt of the job has claimed the folder, or another job, which began
+ * later if this one has left its claim before (`is_ours`). */
+static enum err_code check_claim(const struct output *o, bool is_ours, struct err *err)
+{
+    struct json *claim = NULL;
+    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &claim, err);
+    const char *uid;
+    int attempt;
+
+    if (rc == ERR_NOT_FOUND || rc == ERR_INVALID)
+        return ERR_OK;
+    if (rc != ERR_OK)
+        return rc;
+    uid = json_string(json_get(claim, "uid"), "");
+    attempt = json_int(json_get(claim, "attempt"), 0);
+    if (strcmp(uid, o->uid) == 0 && attempt > o->attempt)
+        rc = err_set(err, ERR_CONFLICT,
+                     "attempt %d of this job has taken over output folder %.200s from attempt %d",
+                     attempt, o->folder, o->attempt);
+    else if (is_ours && strcmp(uid, o->uid) != 0)
+        rc = err_set(err, ERR_CONFLICT, "another job (%.63s) now uses output folder %.200s", uid,
+                     o->folder);
+    json_free(claim);
+    return rc;
+}
+
+/* --- the check --- */
+
+static enum err_code check_space(const struct output *o, const struct output_params *p,
+                                 struct err *err)
+{
+    int64_t need = p->bytes + EXTRA_BYTES(p->bytes);
+    struct statvfs fs;
+    int64_t free_bytes;
+
+    if (statvfs(o->folder, &fs) != 0)
+        return file_error(err, "look up the free space of", o->folder);
+    if (fs.f_blocks == 0)
+        return ERR_OK; /* a file system that does not report its size */
+    free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
+    if (free_bytes >= need)
+        return ERR_OK;
+    return err_set(err, ERR_LIMIT,
+                   "output folder %.200s: %lld MiB are free, %lld MiB are needed; free some space "
+                   "or use a larger volume",
+                   p->folder, (long long)(free_bytes >> 20), (long long)(need >> 20));
+}
+
+static enum err_code check_writing(const struct output *o, int stage, struct err *err)
+{
+    char name[NAME_BYTES];
+    char path[PATH_MAX];
+    enum err_code rc;
+
+    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(o->uid), stage);
+    rc = folder_path(o->folder, name, path, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, "x", 1, err);
+    if (rc == ERR_OK && unlink(path) != 0)
+        rc = file_error(err, "remove", path);
+    return rc;
+}
+
+static enum err_code make_folder(struct output *o, const struct output_params *p, struct err *err)
+{
+    char name[NAME_BYTES];
+    enum err_code rc = folder_make(p->folder, err);
+
+    *o = (struct output){.attempt = p->attempt};
+    (void)snprintf(o->folder, sizeof o->folder, "%s", p->folder);
+    (void)snprintf(o->uid, sizeof o->uid, "%s", p->uid);
+    folder_name(p->uid, p->attempt, name);
+    return rc == ERR_OK ? folder_path(p->folder, name, o->aside, err) : rc;
+}
+
+enum err_code output_open(struct output *out, const struct output_params *params, struct err *err)
+{
+    struct err why = {.text = ""};
+    struct output o;
+    enum err_code rc = make_folder(&o, params, &why);
+
+    if (rc == ERR_OK)
+        rc = check_writing(&o, params->stage, &why);
+    if (rc != ERR_OK)
+        return err_set(err, rc,
+                       "output folder %.100s cannot be written: %.200s; make it writable for user "
+                       "%u or choose another one",
+                       params->folder, why.text, (unsigned)geteuid());
+    rc = check_claim(&o, false, err);
+    if (rc == ERR_OK && params->stage == 0)
+        rc = write_claim(&o, err);
+    remove_earlier_attempts(params);
+    if (rc == ERR_OK)
+        rc = check_space(&o, params, err);
+    if (rc == ERR_OK)
+        *out = o;
+    return rc;
+}
+
+/* --- publishing --- */
+
+/* What loaders open first: the model is there when it is. */
+static const char *entry_of(int n_stages)
+{
+    return n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
+}
+
+static enum err_code sync_folder(const char *folder, struct err *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum err_code rc = fd >= 0 && fsync(fd) == 0 ? ERR_OK : file_error(err, "sync", folder);
+
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+static enum err_code check_present(const struct output *o, const char *file, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(o->aside, file, path, err);
+
+    return rc != ERR_OK || access(path, F_OK) == 0 ? rc : file_error(err, "look up", path);
+}
+
+static enum err_code check_complete(struct output *o, int n_stages, struct err *err)
+{
+    char shard[EXPORT_SHARD_BYTES];
+    enum err_code rc = o->is_complete ? ERR_OK : check_present(o, entry_of(n_stages), err);
+
+    for (int s = 0; s < n_stages && rc == ERR_OK && !o->is_complete; s++) {
+        export_shard_name(s, n_stages, shard);
+        rc = check_present(o, shard, err);
+    }
+    o->is_complete = rc == ERR_OK;
+    return rc;
+}
+
+static enum err_code remove_file(const struct output *o, const char *file, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(o->folder, file, path, err);
+
+    if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
+        rc = file_error(err, "remove", path);
+    return rc;
+}
+
+static enum err_code move_file(const struct output *o, const char *file, struct err *err)
+{
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    enum err_code rc = folder_path(o->aside, file, from, err);
+
+    if (rc == ERR_OK)
+        rc = folder_path(o->folder, file, to, err);
+    if (rc == ERR_OK && rename(from, to) != 0)
+        rc = file_error(err, "rename to", to);
+    return rc;
+}
+
+static bool is_unfinished(const char *file)
+{
+    size_t n = strlen(file);
+
+    return file[0] == '.' || (n > 5 && strcmp(file + n - 5, ".part") == 0);
+}
+
+/* Names are collected first: a folder that changes while it is read may skip some. */
+static enum err_code move_all_but(const struct output *o, const char *last, struct err *err)
+{
+    struct dirent **entries;
+    int n = scandir(o->aside, &entries, NULL, alphasort);
+    enum err_code rc = n >= 0 ? ERR_OK : file_error(err, "open", o->aside);
+
+    for (int i = 0; i < n; i++) {
+        const char *file = entries[i]->d_name;
+
+        if (rc == ERR_OK && !is_unfinished(file) && strcmp(file, last) != 0)
+            rc = move_file(o, file, err);
+        free(entries[i]);
+    }
+    if (n >= 0)
+        free(entries);
+    return rc;
+}
+
+/* Shards of an older model, cut another way. No index names them any more and they only take space,
+ * so what cannot be removed stays. */
+static void remove_stale_shards(const struct output *o, int n_stages)
+{
+    DIR *dir = opendir(o->folder);
+    struct dirent *entry;
+    char name[EXPORT_SHARD_BYTES];
+    int i;
+    int n;
+
+    while (dir && (entry = readdir(dir))) {
+        if (sscanf(entry->d_name, "model-%d-of-%d.safetensors", &i, &n) != 2 || i < 1 || n < 1 ||
+            (n == n_stages && n > 1))
+            continue;
+        (void)snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i, n);
+        if (strcmp(name, entry->d_name) == 0)
+            (void)!remove_file(o, name, NULL);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
+/* Synced between the steps, so that a power cut keeps their order. */
+static enum err_code replace_model(const struct output *o, const char *entry, struct err *err)
+{
+    enum err_code rc = remove_file(o, EXPORT_INDEX_FILE, err);
+
+    if (rc == ERR_OK)
+        rc = remove_file(o, EXPORT_WHOLE_FILE, err);
+    if (rc == ERR_OK)
+        rc = sync_folder(o->folder, err);
+    if (rc == ERR_OK)
+        rc = move_all_but(o, entry, err);
+    if (rc == ERR_OK)
+        rc = sync_folder(o->folder, err);
+    if (rc == ERR_OK)
+        rc = move_file(o, entry, err);
+    return rc;
+}
+
+enum err_code output_publish(struct output *o, int n_stages, struct err *err)
+{
+    const char *entry = entry_of(n_stages);
+    enum err_code rc = check_claim(o, true, err);
+
+    if (rc == ERR_OK)
+        rc = check_complete(o, n_stages, err);
+    if (rc == ERR_OK && folder_has(o->aside, entry)) /* not yet, if it is called again */
+        rc = replace_model(o, entry, err);
+    if (rc == ERR_OK)
+        rc = sync_folder(o->folder, err);
+    if (rc != ERR_OK)
+        return rc;
+    remove_stale_shards(o, n_stages);
+    remove_folder(o->aside);
+    return ERR_OK;
+}

@@ -1,0 +1,268 @@
+#include "files/safetensors.h"
+
+#include <endian.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mapping.h"
+
+#define LENGTH_BYTES 8 /* of the number in front of the header */
+
+struct safetensors {
+    struct json *header; /* owns the names of tensors and types */
+    char *name;          /* of the file */
+    struct weight *tensors;
+    struct weight **by_name;
+    int n;
+    struct mapping map; /* zeroed: the caller's memory */
+};
+
+/* What is being read, for errors and bounds. */
+struct source {
+    const char *name;
+    const unsigned char *data; /* behind the header */
+    uint64_t data_bytes;
+};
+
+static const struct dtype {
+    const char *name;
+    enum weight_type type;
+    size_t bytes; /* of an element */
+} dtypes[] = {
+    {"F32", WEIGHT_F32, 4},       {"F16", WEIGHT_F16, 2},       {"BF16", WEIGHT_BF16, 2},
+    {"F64", WEIGHT_OTHER, 8},     {"I64", WEIGHT_OTHER, 8},     {"I32", WEIGHT_OTHER, 4},
+    {"I16", WEIGHT_OTHER, 2},     {"I8", WEIGHT_OTHER, 1},      {"U64", WEIGHT_OTHER, 8},
+    {"U32", WEIGHT_OTHER, 4},     {"U16", WEIGHT_OTHER, 2},     {"U8", WEIGHT_OTHER, 1},
+    {"F8_E4M3", WEIGHT_OTHER, 1}, {"F8_E5M2", WEIGHT_OTHER, 1}, {"BOOL", WEIGHT_OTHER, 1},
+};
+
+static const struct dtype *find_dtype(const char *name)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof dtypes[0]; i++) {
+        if (strcmp(dtypes[i].name, name) == 0)
+            return &dtypes[i];
+    }
+    return NULL;
+}
+
+static enum err_code refuse(const struct source *src, const char *tensor, const char *why,
+                            struct err *err)
+{
+    return err_set(err, ERR_INVALID, "%s: tensor \"%.96s\": %s; write the file anew", src->name,
+                   tensor, why);
+}
+
+/* `shape`: a list of sizes whose product is the count of elements. */
+static enum err_code read_shape(const struct source *src, const struct json *v, size_t bytes,
+                                struct weight *t, struct err *err)
+{
+    const struct json *shape = json_get(v, "shape");
+    uint64_t count = 1;
+
+    if (json_kind_of(shape) != JSON_ARRAY || json_count(shape) > WEIGHT_DIMS_MAX)
+        return refuse(src, t->name, "\"shape\" is not a list of at most 8 sizes", err);
+    for (const struct json *d = json_first(shape); d; d = json_next(d)) {
+        int64_t size = json_i64(d, 0);
+
+        if (size < 1 || (uint64_t)size > src->data_bytes / bytes / count)
+            return refuse(src, t->name, "its shape does not fit into the file", err);
+        count *= (uint64_t)size;
+        t->dims[t->n_dims++] = size;
+    }
+    t->count = (size_t)count;
+    return ERR_OK;
+}
+
+static size_t bytes_of(const struct weight *t)
+{
+    return t->count * find_dtype(t->type_name)->bytes;
+}
+
+static enum err_code read_tensor(const struct source *src, const struct json *v, struct weight *out,
+                                 struct err *err)
+{
+    struct weight t = {
+        .file = src->name, .name = json_key(v), .type_name = json_string(json_get(v, "dtype"), "")};
+    const struct dtype *dtype = find_dtype(t.type_name);
+    const struct json *offsets = json_get(v, "data_offsets");
+    const struct json *first = json_first(offsets);
+    int64_t begin = json_i64(first, -1);
+    int64_t end = first ? json_i64(json_next(first), -1) : -1;
+    enum err_code rc;
+
+    if (json_kind_of(v) != JSON_OBJECT || json_count(v) != 3)
+        return refuse(src, t.name, "it must have dtype, shape and data_offsets and no more", err);
+    if (strlen(t.name) < 1 || strlen(t.name) > SAFETENSORS_NAME_MAX_BYTES)
+        return refuse(src, t.name, "its name is empty or too long", err);
+    if (!dtype)
+        return err_set(err, ERR_INVALID,
+                       "%s: tensor \"%.96s\" has unknown dtype \"%.16s\"; write the file anew "
+                       "with F32, F16 or BF16",
+                       src->name, t.name, t.type_name);
+    t.type = dtype->type;
+    rc = read_shape(src, v, dtype->bytes, &t, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (json_kind_of(offsets) != JSON_ARRAY || json_count(offsets) != 2 || begin < 0 ||
+        end < begin || (uint64_t)end > src->data_bytes)
+        return refuse(src, t.name, "\"data_offsets\" lie outside the file", err);
+    if ((uint64_t)(end - begin) != t.count * dtype->bytes)
+        return refuse(src, t.name, "\"data_offsets\" do not fit its shape and dtype", err);
+    t.data = src->data + begin;
+    *out = t;
+    return ERR_OK;
+}
+
+static int compare_places(const void *a, const void *b)
+{
+    const unsigned char *x = ((const struct weight *)a)->data;
+    const unsigned char *y = ((const struct weight *)b)->data;
+
+    return x < y ? -1 : x > y;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct weight *const *x = a;
+    const struct weight *const *y = b;
+
+    return strcmp((*x)->name, (*y)->name);
+}
+
+/* One tensor after the other, from the first byte to the last: no overlap, no hole, no rest. */
+static enum err_code check_cover(const struct source *src, const struct safetensors *s,
+                                 struct err *err)
+{
+    const unsigned char *next = src->data;
+
+    for (int i = 0; i < s->n; i++) {
+        const struct weight *t = &s->tensors[i];
+
+        if (t->data != next)
+            return refuse(src, t->name,
+                          t->data < next ? "its data overlaps another's"
+                                         : "there is a hole before its data",
+                          err);
+        next = t->data + bytes_of(t);
+    }
+    if (next != src->data + src->data_bytes)
+        return err_set(err, ERR_INVALID,
+                       "%s: bytes that belong to no tensor at the end; write "
+                       "the file anew",
+                       src->name);
+    return ERR_OK;
+}
+
+static enum err_code read_tensors(const struct source *src, struct safetensors *s, struct err *err)
+{
+    size_t n = json_count(s->header);
+    enum err_code rc;
+
+    if (json_kind_of(s->header) != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, "%s: the header is not a JSON object", src->name);
+    if (n > SAFETENSORS_TENSORS_MAX)
+        return err_set(err, ERR_LIMIT, "%s: more than %d tensors", src->name,
+                       SAFETENSORS_TENSORS_MAX);
+    s->tensors = calloc(n + 1, sizeof *s->tensors);
+    s->by_name = calloc(n + 1, sizeof *s->by_name);
+    if (!s->tensors || !s->by_name)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu tensors", n);
+    for (const struct json *v = json_first(s->header); v; v = json_next(v)) {
+        if (strcmp(json_key(v), "__metadata__") == 0)
+            continue;
+        rc = read_tensor(src, v, &s->tensors[s->n], err);
+        if (rc != ERR_OK)
+            return rc;
+        s->n++;
+    }
+    qsort(s->tensors, (size_t)s->n, sizeof *s->tensors, compare_places);
+    for (int i = 0; i < s->n; i++)
+        s->by_name[i] = &s->tensors[i];
+    qsort(s->by_name, (size_t)s->n, sizeof(struct weight *), compare_names);
+    return check_cover(src, s, err);
+}
+
+enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
+                                      struct safetensors **out, struct err *err)
+{
+    struct safetensors *s = NULL;
+    struct source src = {0};
+    uint64_t header_bytes = 0;
+    enum err_code rc;
+
+    if (len >= LENGTH_BYTES) {
+        memcpy(&header_bytes, bytes, sizeof header_bytes);
+        header_bytes = le64toh(header_bytes);
+    }
+    if (header_bytes < 2 || header_bytes > len - LENGTH_BYTES)
+        return err_set(err, ERR_INVALID, "%s: cut off, or not a safetensors file; copy it again",
+                       name);
+    if (header_bytes > SAFETENSORS_HEADER_MAX_BYTES || header_bytes > JSON_TEXT_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "%s: header of more than 64 MiB", name);
+    src.data = (const unsigned char *)bytes + LENGTH_BYTES + header_bytes;
+    src.data_bytes = len - LENGTH_BYTES - header_bytes;
+    s = calloc(1, sizeof *s);
+    if (!s || !(s->name = strdup(name))) {
+        free(s);
+        return err_set(err, ERR_NO_MEMORY, "no memory to read %s", name);
+    }
+    src.name = s->name;
+    rc = json_parse((const char *)bytes + LENGTH_BYTES, (size_t)header_bytes, &s->header, err);
+    if (rc != ERR_OK)
+        rc = err_wrap(err, rc, "%s: header", name);
+    else
+        rc = read_tensors(&src, s, err);
+    if (rc != ERR_OK) {
+        safetensors_close(s);
+        return rc;
+    }
+    *out = s;
+    return ERR_OK;
+}
+
+enum err_code safetensors_open(const char *path, struct safetensors **out, struct err *err)
+{
+    struct mapping map;
+    enum err_code rc = mapping_open(path, &map, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = safetensors_open_memory(path, map.bytes, map.n, out, err);
+    if (rc == ERR_OK)
+        (*out)->map = map;
+    else
+        mapping_close(&map);
+    return rc;
+}
+
+int safetensors_count(const struct safetensors *s)
+{
+    return s->n;
+}
+
+const struct weight *safetensors_at(const struct safetensors *s, int i)
+{
+    return &s->tensors[i];
+}
+
+const struct weight *safetensors_find(const struct safetensors *s, const char *name)
+{
+    const struct weight wanted = {.name = name};
+    const struct weight *key = &wanted;
+    struct weight **found = bsearch(&key, s->by_name, (size_t)s->n, sizeof key, compare_names);
+
+    return found ? *found : NULL;
+}
+
+void safetensors_close(struct safetensors *s)
+{
+    if (!s)
+        return;
+    json_free(s->header);
+    free(s->name);
+    free(s->tensors);
+    free(s->by_name);
+    mapping_close(&s->map);
+    free(s);
+}

@@ -1,0 +1,79 @@
+/* files/safetensors.h - weights in the safetensors format: one file out, any file in.
+ *
+ * Format (huggingface/safetensors): 8 bytes little-endian length N, N bytes of JSON
+ * {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, then the data
+ * without holes; offsets count from the end of the header. The writer writes F32; what a reader
+ * can turn into floats is files/weight.h's matter.
+ *
+ * The writer streams: tensors are announced first, then their bytes are handed over one after the
+ * other, so that nothing is held twice in memory. What it writes appears under its name only when
+ * it is complete and synced. The reader maps the file and trusts nothing in it; it touches the
+ * header only, so a process has in memory what it reads of the tensors.
+ * Layer: files. Threads: one a writer; a reader any, once open.
+ */
+#ifndef FILES_SAFETENSORS_H
+#define FILES_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "files/weight.h"
+
+#define SAFETENSORS_NAME_MAX_BYTES   256
+#define SAFETENSORS_TENSORS_MAX      65536
+#define SAFETENSORS_HEADER_MAX_BYTES ((size_t)64 << 20)
+
+/* To be written. */
+struct safetensors_tensor {
+    const char *name; /* borrowed */
+    int n_dims;       /* 0: one number */
+    int64_t dims[WEIGHT_DIMS_MAX];
+};
+
+struct safetensors_writer; /* on the heap; all fields private */
+
+/* Begin `path` with these tensors in this order. On ERR_OK the caller owns *out and ends it with
+ * exactly one of safetensors_finish() and safetensors_abandon().
+ *
+ * Returns ERR_INVALID for a name or shape that the format cannot hold, ERR_LIMIT, ERR_NOT_FOUND
+ * (no such folder), ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code safetensors_begin(const char *path,
+                                           const struct safetensors_tensor *tensors, int n,
+                                           struct safetensors_writer **out, struct err *err);
+
+/* The next `count` floats of the file: one tensor after the other, in any number of calls.
+ * ERR_INVALID when they are more than announced; ERR_IO (a full disk, say). */
+MUST_CHECK enum err_code safetensors_put(struct safetensors_writer *w, const float *data,
+                                         size_t count, struct err *err);
+
+/* Sync and rename; frees the writer whatever happens. ERR_INVALID when floats are missing; then,
+ * and on every other error, nothing is left behind. */
+MUST_CHECK enum err_code safetensors_finish(struct safetensors_writer *w, struct err *err);
+/* Remove what was written so far and free the writer. NULL is fine. */
+void safetensors_abandon(struct safetensors_writer *w);
+
+struct safetensors; /* an open file, on the heap; all fields private */
+
+/* Map a file and check its whole header: lengths within the file, known dtypes, shapes that fit
+ * their bytes, no name twice, no overlap, no hole, no rest.
+ *
+ * Returns ERR_INVALID with file, tensor and reason; ERR_NOT_FOUND, ERR_DENIED, ERR_IO,
+ * ERR_NO_MEMORY for the file.
+ */
+MUST_CHECK enum err_code safetensors_open(const char *path, struct safetensors **out,
+                                          struct err *err);
+/* The same over memory that the caller keeps; `name` stands for it in errors. */
+MUST_CHECK enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
+                                                 struct safetensors **out, struct err *err);
+
+/* Tensors in the order of their data; good until safetensors_close(). */
+int safetensors_count(const struct safetensors *s);
+const struct weight *safetensors_at(const struct safetensors *s, int i);
+/* NULL when there is no such tensor. */
+const struct weight *safetensors_find(const struct safetensors *s, const char *name);
+
+void safetensors_close(struct safetensors *s); /* NULL is fine */
+
+#endif

@@ -1,0 +1,193 @@
+#include "import/import.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/task.h"
+#include "base/folder.h"
+#include "base/json.h"
+#include "files/export.h"
+#include "files/safetensors.h"
+#include "text/tokenizer.h"
+
+struct import {
+    const char *from;
+    struct pretrained *source;
+    struct tokenizer tokenizer;
+    struct json *config; /* owns the labels' names; NULL: it is not Hugging Face's */
+    const char *labels[TASK_LABELS_MAX];
+    int n_labels;
+    struct import_report report;
+};
+
+static bool has(const struct import *im, const char *name)
+{
+    return pretrained_has(im->source, name);
+}
+
+/* The most that the tensors there are can be. */
+static void choose_head(struct import *im)
+{
+    struct model *m = &im->report.model;
+
+    *m = pretrained_config(im->source)->model;
+    if (has(im, "cls.predictions.bias"))
+        m->head =
+            has(im, "cls.seq_relationship.weight") ? MODEL_HEAD_PRETRAINING : MODEL_HEAD_MASKED_LM;
+    else
+        m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
+}
+
+/* id2label, as far as it is in order and says texts. */
+static enum err_code find_labels(struct import *im, struct err *err)
+{
+    const struct json *v;
+    enum err_code rc;
+
+    if (!folder_has(im->from, "config.json"))
+        return ERR_OK;
+    rc = folder_json(im->from, "config.json", &im->config, err);
+    v = json_first(json_get(im->config, "id2label"));
+    while (rc == ERR_OK && v && im->n_labels < TASK_LABELS_MAX &&
+           strtol(json_key(v), NULL, 10) == im->n_labels && json_string(v, NULL)) {
+        im->labels[im->n_labels++] = json_string(v, NULL);
+        v = json_next(v);
+    }
+    return rc;
+}
+
+static enum err_code open_source(struct import *im, struct err *err)
+{
+    enum err_code rc = pretrained_open(im->from, &im->source, err);
+
+    if (rc == ERR_OK)
+        rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
+    if (rc == ERR_OK)
+        rc = pretrained_check_vocab(im->source, &im->tokenizer.vocab, err);
+    if (rc == ERR_OK)
+        rc = find_labels(im, err);
+    if (rc != ERR_OK)
+        return rc;
+    im->report.is_cased = im->tokenizer.is_cased;
+    choose_head(im);
+    return pretrained_check(im->source, &im->report.model, err);
+}
+
+/* Room for all tensors of a model: what is announced to the writer. */
+struct list {
+    struct safetensors_tensor *tensors;
+    char (*names)[MODEL_NAME_BYTES];
+    int n;
+};
+
+static enum err_code list_tensors(struct import *im, struct list *list, struct err *err)
+{
+    const struct model *m = &im->report.model;
+    size_t max = (size_t)model_units(m) * MODEL_UNIT_TENSORS_MAX;
+
+    list->tensors = calloc(max, sizeof *list->tensors);
+    list->names = calloc(max, sizeof *list->names);
+    if (!list->tensors || !list->names)
+        return err_set(err, ERR_NO_MEMORY, "no memory to list %zu tensors", max);
+    for (int unit = 0; unit < model_units(m); unit++)
+        for (int i = 0; i < model_unit_tensors(m, unit); i++) {
+            struct model_tensor t = model_tensor(m, unit, i);
+
+            if (!has(im, t.name)) {
+                im->report.is_headless = true;
+                continue;
+            }
+            memcpy(list->names[list->n], t.name, sizeof t.name);
+            list->tensors[list->n] = (struct safetensors_tensor){
+                .name = list->names[list->n], .n_dims = t.n_dims, .dims = {t.dims[0], t.dims[1]}};
+            list->n++;
+        }
+    return ERR_OK;
+}
+
+static enum err_code put_unit(const struct import *im, int unit, struct safetensors_writer *w,
+                              struct err *err)
+{
+    const struct model *m = &im->report.model;
+    struct pretrained_missing missing;
+    float *params = malloc(model_unit_params(m, unit) * sizeof *params);
+    int n_put = 0;
+    enum err_code rc;
+
+    if (!params)
+        return err_set(err, ERR_NO_MEMORY, "no memory for unit %d of the model", unit);
+    rc = pretrained_load_unit(im->source, m, unit, params, &missing, err);
+    for (int i = 0; i < model_unit_tensors(m, unit) && rc == ERR_OK; i++) {
+        struct model_tensor t = model_tensor(m, unit, i);
+
+        if (!has(im, t.name))
+            continue;
+        rc = safetensors_put(w, params + t.offset, t.count, err);
+        n_put++;
+    }
+    free(params);
+    /* A classifier of other labels than its config says is there, but was not read. */
+    if (rc == ERR_OK && n_put + missing.n_tensors != model_unit_tensors(m, unit))
+        rc = err_set(err, ERR_INVALID, "%s: %s by its config: correct num_labels there", im->from,
+                     missing.why);
+    return rc;
+}
+
+static enum err_code write_weights(struct import *im, const char *to, struct err *err)
+{
+    struct safetensors_writer *w = NULL;
+    struct list list = {0};
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(to, "model.safetensors", path, err);
+
+    if (rc == ERR_OK)
+        rc = folder_make(to, err);
+    if (rc == ERR_OK)
+        rc = list_tensors(im, &list, err);
+    if (rc == ERR_OK)
+        rc = safetensors_begin(path, list.tensors, list.n, &w, err);
+    for (int unit = 0; unit < model_units(&im->report.model) && rc == ERR_OK; unit++)
+        rc = put_unit(im, unit, w, err);
+    im->report.n_tensors = list.n;
+    free(list.tensors);
+    free(list.names);
+    if (rc != ERR_OK) {
+        safetensors_abandon(w);
+        return rc;
+    }
+    return safetensors_finish(w, err);
+}
+
+static enum err_code write_rest(const struct import *im, const char *to, struct err *err)
+{
+    const struct export_stage whole = {0, model_units(&im->report.model)};
+    const struct export_plan plan = {.n_stages = 1, .stages = &whole};
+    const struct export_extras extras = {
+        .vocab = &im->tokenizer.vocab,
+        .is_cased = im->report.is_cased,
+        .n_labels = im->n_labels,
+        .labels = im->labels,
+        .dropout = pretrained_config(im->source)->hidden_dropout,
+        .is_headless = im->report.is_headless,
+    };
+
+    return export_rest(&im->report.model, to, &plan, &extras, err);
+}
+
+enum err_code import_folder(const char *from, const char *to, struct import_report *out,
+                            struct err *err)
+{
+    struct import im = {.from = from};
+    enum err_code rc = open_source(&im, err);
+
+    if (rc == ERR_OK)
+        rc = write_weights(&im, to, err);
+    if (rc == ERR_OK)
+        rc = write_rest(&im, to, err);
+    if (rc == ERR_OK)
+        *out = im.report;
+    pretrained_close(im.source);
+    tokenizer_deinit(&im.tokenizer);
+    json_free(im.config);
+    return rc;
+}

@@ -1,0 +1,375 @@
+#include "import/merges.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct word {
+    uint64_t n_seen;
+    uint32_t start; /* of its symbols */
+    uint32_t len;
+};
+
+/* One word of a pair's list; lists are 1-based, 0 ends them. */
+struct spot {
+    uint32_t word;
+    uint32_t next;
+};
+
+struct pair {
+    uint32_t left, right;
+    uint64_t n;
+    uint32_t spots; /* of every word that has the pair, maybe of some that had it */
+    bool rose;      /* it is in `risen` */
+};
+
+/* What a pair counted when it was queued. A count that fell since is put right when it comes up; a
+ * count that rose is queued again, so the entry before it is stale. */
+struct entry {
+    uint64_t n;
+    uint32_t pair;
+};
+
+struct merges {
+    struct word *words;
+    size_t n_words, words_cap;
+    uint32_t *symbols;
+    size_t n_symbols, symbols_cap;
+    struct spot *spots;
+    size_t n_spots, spots_cap;
+    uint32_t free_spots;
+    struct pair *pairs;
+    size_t n_pairs, pairs_cap;
+    uint32_t *slots; /* open addressing: pair + 1, 0 is free */
+    size_t n_slots;  /* a power of two */
+    uint32_t *risen; /* pairs to queue; room for all */
+    size_t n_risen, risen_cap;
+    struct entry *queue; /* a heap, the largest first */
+    size_t n_queue, queue_cap;
+};
+
+/* Room for `n` items: the array, moved or not, or NULL. */
+static void *with_room(void *array, size_t *cap, size_t n, size_t item_bytes)
+{
+    size_t more = *cap + *cap / 2 + 64;
+    void *grown;
+
+    if (n <= *cap)
+        return array;
+    if (more < n)
+        more = n;
+    grown = realloc(array, more * item_bytes);
+    if (grown)
+        *cap = more;
+    return grown;
+}
+
+static enum err_code no_memory(const struct merges *m, struct err *err)
+{
+    return err_set(err, ERR_NO_MEMORY, "no memory for %zu words with %zu pairs of neighbours",
+                   m->n_words, m->n_pairs);
+}
+
+/* --- pairs --- */
+
+static size_t slot_of(const struct merges *m, uint32_t left, uint32_t right)
+{
+    size_t mask = m->n_slots - 1;
+    uint64_t key = (uint64_t)left << 32 | right;
+    size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
+
+    for (; m->slots[i] > 0; i = (i + 1) & mask) {
+        const struct pair *p = &m->pairs[m->slots[i] - 1];
+
+        if (p->left == left && p->right == right)
+            break;
+    }
+    return i;
+}
+
+static enum err_code reserve_pair(struct merges *m, struct err *err)
+{
+    struct pair *pairs = with_room(m->pairs, &m->pairs_cap, m->n_pairs + 1, sizeof *pairs);
+    uint32_t *risen;
+
+    if (!pairs)
+        return no_memory(m, err);
+    m->pairs = pairs;
+    risen = with_room(m->risen, &m->risen_cap, m->n_pairs + 1, sizeof *risen);
+    if (!risen)
+        return no_memory(m, err);
+    m->risen = risen;
+    if (2 * m->n_pairs >= m->n_slots) {
+        uint32_t *slots = realloc(m->slots, 2 * m->n_slots * sizeof *slots);
+
+        if (!slots)
+            return no_memory(m, err);
+        m->slots = slots;
+        m->n_slots *= 2;
+        memset(slots, 0, m->n_slots * sizeof *slots);
+        for (size_t i = 0; i < m->n_pairs; i++)
+            slots[slot_of(m, m->pairs[i].left, m->pairs[i].right)] = (uint32_t)(i + 1);
+    }
+    return ERR_OK;
+}
+
+/* The pair, made when it is new. */
+static enum err_code pair_of(struct merges *m, uint32_t left, uint32_t right, uint32_t *out,
+                             struct err *err)
+{
+    size_t slot = slot_of(m, left, right);
+
+    if (m->slots[slot] == 0) {
+        enum err_code rc = reserve_pair(m, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        m->pairs[m->n_pairs++] = (struct pair){.left = left, .right = right};
+        slot = slot_of(m, left, right); /* the table may be another */
+        m->slots[slot] = (uint32_t)m->n_pairs;
+    }
+    *out = m->slots[slot] - 1;
+    return ERR_OK;
+}
+
+/* Enter the word into the pair's list. */
+static enum err_code add_spot(struct merges *m, struct pair *p, uint32_t word, struct err *err)
+{
+    uint32_t spot = m->free_spots;
+
+    if (p->spots > 0 && m->spots[p->spots - 1].word == word)
+        return ERR_OK;
+    if (spot > 0) {
+        m->free_spots = m->spots[spot - 1].next;
+    } else {
+        struct spot *grown = with_room(m->spots, &m->spots_cap, m->n_spots + 1, sizeof *grown);
+
+        if (!grown)
+            return no_memory(m, err);
+        m->spots = grown;
+        spot = (uint32_t)++m->n_spots;
+    }
+    m->spots[spot - 1] = (struct spot){.word = word, .next = p->spots};
+    p->spots = spot;
+    return ERR_OK;
+}
+
+/* Count a pair of the word; the word has it from now on. */
+static enum err_code add_pair(struct merges *m, uint32_t left, uint32_t right, uint32_t word,
+                              struct err *err)
+{
+    uint32_t i;
+    enum err_code rc = pair_of(m, left, right, &i, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    m->pairs[i].n += m->words[word].n_seen;
+    if (!m->pairs[i].rose) {
+        m->pairs[i].rose = true;
+        m->risen[m->n_risen++] = i;
+    }
+    return add_spot(m, &m->pairs[i], word, err);
+}
+
+static void drop_pair(struct merges *m, uint32_t left, uint32_t right, uint64_t n)
+{
+    struct pair *p = &m->pairs[m->slots[slot_of(m, left, right)] - 1];
+
+    assert(p->n >= n);
+    p->n -= n;
+}
+
+/* --- the queue --- */
+
+static bool is_before(const struct merges *m, const struct entry *a, const struct entry *b)
+{
+    const struct pair *p = &m->pairs[a->pair];
+    const struct pair *q = &m->pairs[b->pair];
+
+    if (a->n != b->n)
+        return a->n > b->n;
+    return p->left != q->left ? p->left < q->left : p->right < q->right;
+}
+
+static void sink(struct merges *m, size_t at)
+{
+    struct entry moved = m->queue[at];
+
+    for (;;) {
+        size_t child = 2 * at + 1;
+
+        if (child + 1 < m->n_queue && is_before(m, &m->queue[child + 1], &m->queue[child]))
+            child++;
+        if (child >= m->n_queue || !is_before(m, &m->queue[child], &moved))
+            break;
+        m->queue[at] = m->queue[child];
+        at = child;
+    }
+    m->queue[at] = moved;
+}
+
+static enum err_code push(struct merges *m, uint32_t pair, struct err *err)
+{
+    struct entry entry = {.n = m->pairs[pair].n, .pair = pair};
+    struct entry *grown = with_room(m->queue, &m->queue_cap, m->n_queue + 1, sizeof *grown);
+    size_t at = m->n_queue;
+
+    if (!grown)
+        return no_memory(m, err);
+    m->queue = grown;
+    m->n_queue++;
+    for (; at > 0 && is_before(m, &entry, &m->queue[(at - 1) / 2]); at = (at - 1) / 2)
+        m->queue[at] = m->queue[(at - 1) / 2];
+    m->queue[at] = entry;
+    return ERR_OK;
+}
+
+enum err_code merges_best(struct merges *m, struct merge *out, struct err *err)
+{
+    for (; m->n_risen > 0; m->n_risen--) {
+        uint32_t pair = m->risen[m->n_risen - 1];
+        enum err_code rc = push(m, pair, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        m->pairs[pair].rose = false;
+    }
+    *out = (struct merge){0};
+    while (m->n_queue > 0) {
+        struct entry *top = &m->queue[0];
+        const struct pair *p = &m->pairs[top->pair];
+
+        if (p->n > 0 && top->n == p->n) {
+            *out = (struct merge){.left = p->left, .right = p->right, .n = p->n};
+            break;
+        }
+        if (p->n > 0 && top->n > p->n)
+            top->n = p->n;
+        else
+            *top = m->queue[--m->n_queue];
+        if (m->n_queue > 0)
+            sink(m, 0);
+    }
+    return ERR_OK;
+}
+
+/* --- words --- */
+
+enum err_code merges_new(struct merges **out, struct err *err)
+{
+    struct merges *m = calloc(1, sizeof *m);
+
+    if (m) {
+        m->n_slots = 1024;
+        m->slots = calloc(m->n_slots, sizeof *m->slots);
+    }
+    if (!m || !m->slots) {
+        merges_free(m);
+        return err_set(err, ERR_NO_MEMORY, "no memory to build a vocabulary");
+    }
+    *out = m;
+    return ERR_OK;
+}
+
+enum err_code merges_add(struct merges *m, const uint32_t *symbols, size_t n_symbols,
+                         uint64_t n_seen, struct err *err)
+{
+    uint32_t word = (uint32_t)m->n_words;
+    struct word *words = with_room(m->words, &m->words_cap, m->n_words + 1, sizeof *words);
+    uint32_t *copy;
+    enum err_code rc = ERR_OK;
+
+    if (!words)
+        return no_memory(m, err);
+    m->words = words;
+    if (m->n_symbols + n_symbols > UINT32_MAX)
+        return err_set(err, ERR_LIMIT, "the words have more than %u characters", UINT32_MAX);
+    copy = with_room(m->symbols, &m->symbols_cap, m->n_symbols + n_symbols, sizeof *copy);
+    if (!copy)
+        return no_memory(m, err);
+    m->symbols = copy;
+    memcpy(m->symbols + m->n_symbols, symbols, n_symbols * sizeof *symbols);
+    m->words[m->n_words++] = (struct word){
+        .n_seen = n_seen, .start = (uint32_t)m->n_symbols, .len = (uint32_t)n_symbols};
+    m->n_symbols += n_symbols;
+    for (size_t i = 1; rc == ERR_OK && i < n_symbols; i++)
+        rc = add_pair(m, symbols[i - 1], symbols[i], word, err);
+    return rc;
+}
+
+static bool has_pair(const uint32_t *symbols, size_t n, const struct merge *merge)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (symbols[i - 1] == merge->left && symbols[i] == merge->right)
+            return true;
+    }
+    return false;
+}
+
+/* Put `symbol` for the pair in one word: drop its pairs, join, count its pairs. A pair that is
+ * there before and after is listed already. */
+static enum err_code join(struct merges *m, uint32_t word, const struct merge *merge,
+                          uint32_t symbol, struct err *err)
+{
+    struct word *w = &m->words[word];
+    uint32_t *symbols = m->symbols + w->start;
+    uint32_t len = 0;
+    enum err_code rc = ERR_OK;
+
+    if (!has_pair(symbols, w->len, merge))
+        return ERR_OK;
+    for (uint32_t i = 1; i < w->len; i++)
+        drop_pair(m, symbols[i - 1], symbols[i], w->n_seen);
+    for (uint32_t i = 0; i < w->len; i++) {
+        bool both = i + 1 < w->len && symbols[i] == merge->left && symbols[i + 1] == merge->right;
+
+        symbols[len++] = both ? symbol : symbols[i];
+        i += both;
+    }
+    w->len = len;
+    for (uint32_t i = 1; rc == ERR_OK && i < len; i++) {
+        if (symbols[i - 1] == symbol || symbols[i] == symbol)
+            rc = add_pair(m, symbols[i - 1], symbols[i], word, err);
+        else
+            m->pairs[m->slots[slot_of(m, symbols[i - 1], symbols[i])] - 1].n += w->n_seen;
+    }
+    return rc;
+}
+
+enum err_code merges_apply(struct merges *m, const struct merge *merge, uint32_t symbol,
+                           struct err *err)
+{
+    uint32_t pair;
+    uint32_t spot;
+    enum err_code rc = pair_of(m, merge->left, merge->right, &pair, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    spot = m->pairs[pair].spots;
+    m->pairs[pair].spots = 0;
+    while (rc == ERR_OK && spot > 0) {
+        struct spot here = m->spots[spot - 1];
+
+        m->spots[spot - 1].next = m->free_spots;
+        m->free_spots = spot;
+        rc = join(m, here.word, merge, symbol, err);
+        spot = here.next;
+    }
+    assert(rc != ERR_OK || m->pairs[pair].n == 0);
+    return rc;
+}
+
+void merges_free(struct merges *m)
+{
+    if (!m)
+        return;
+    free(m->words);
+    free(m->symbols);
+    free(m->spots);
+    free(m->pairs);
+    free(m->slots);
+    free(m->risen);
+    free(m->queue);
+    free(m);
+}

@@ -1,0 +1,43 @@
+/* import/merges.h - which two neighbours to join next, over and over: byte pair encoding.
+ *
+ * Holds words as sequences of symbols (numbers of the caller's) and how often every pair of
+ * neighbours occurs. A queue finds the most frequent pair, and each pair knows its words, so that
+ * joining it costs what those words are long. Of pairs equally frequent the one with the smaller
+ * numbers comes first, so the order of the words does not matter.
+ * Memory: about 12 bytes a symbol and 50 a pair. Layer: import. Threads: one.
+ */
+#ifndef IMPORT_MERGES_H
+#define IMPORT_MERGES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct merges; /* on the heap; all fields private */
+
+struct merge {
+    uint32_t left;
+    uint32_t right;
+    uint64_t n; /* occurrences; 0: no word has two symbols any more */
+};
+
+/* On ERR_OK the caller owns *out: merges_free(). All functions may return ERR_NO_MEMORY; then
+ * merges_free() is all that is left to do. */
+MUST_CHECK enum err_code merges_new(struct merges **out, struct err *err);
+
+/* A word that occurs `n_seen` times; `symbols` is copied. ERR_LIMIT: above 4 billion symbols. */
+MUST_CHECK enum err_code merges_add(struct merges *m, const uint32_t *symbols, size_t n_symbols,
+                                    uint64_t n_seen, struct err *err);
+
+/* The most frequent pair. It stays until it is applied. */
+MUST_CHECK enum err_code merges_best(struct merges *m, struct merge *out, struct err *err);
+
+/* Replace the pair by `symbol`, from left to right, in all words. `symbol` is neither of the two;
+ * it may be in use already. */
+MUST_CHECK enum err_code merges_apply(struct merges *m, const struct merge *merge, uint32_t symbol,
+                                      struct err *err);
+
+void merges_free(struct merges *m); /* NULL is fine */
+
+#endif

@@ -1,0 +1,45 @@
+/* text/chars.h - what BERT's tokenizer asks about a character (a Unicode code point).
+ *
+ * The tables behind it are utf8proc's. Layer: text. Threads: any; everything here is pure.
+ */
+#ifndef TEXT_CHARS_H
+#define TEXT_CHARS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define CHARS_PARTS_MAX 8 /* a canonical decomposition has at most 4 code points */
+
+/* Separates words: also the line and paragraph separators, as Python's str.split() has it. */
+bool chars_is_whitespace(int32_t c);
+/* Is dropped: categories Cc and Cf, U+0000 and the replacement character. Not tab or line end. */
+bool chars_is_control(int32_t c);
+/* Is a word by itself: category P, and all ASCII that is neither letter, digit nor space. */
+bool chars_is_punctuation(int32_t c);
+/* Is an ideograph, a word by itself. Not kana or hangul: they are written with spaces. */
+bool chars_is_cjk(int32_t c);
+/* Is an accent that lower-casing strips: category Mn. */
+bool chars_is_accent(int32_t c);
+
+/* The character at text[0], len > 0. Returns its bytes, 0 when they are not UTF-8. */
+size_t chars_decode(const char *text, size_t len, int32_t *out);
+/* Returns the bytes written, at most 4. */
+size_t chars_encode(int32_t c, char *out);
+/* Offset of the first byte that is not UTF-8; `len` when all is well. */
+size_t chars_check(const char *text, size_t len);
+
+/* Lower case, then the canonical decomposition. Returns the number of code points.
+ *
+ * The text around it matters for one letter only: a capital sigma at the end of a word becomes a
+ * final one (Unicode 3.13, Final_Sigma). `at` is where `c` begins in `text`.
+ */
+size_t chars_lower(int32_t c, const char *text, size_t len, size_t at,
+                   int32_t out[static CHARS_PARTS_MAX]);
+
+/* Put every run of combining marks into canonical order; with chars_lower() before it this is
+ * Unicode's NFD. Runs above `run_max` are left as they are: sorting them would be a way for a
+ * hostile text to keep us busy. */
+void chars_order(int32_t *chars, size_t n, size_t run_max);
+
+#endif
