@@ -178,7 +178,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := train data wire http api base
+LIBS_fuzzers := train import files data text wire http api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -195,7 +195,7 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube probe train nn data wire http balance api base
+LIBS_bench := cli fleet kube probe train nn files data text wire http balance api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.

@@ -270,11 +270,6 @@ double mark_gflops(const struct mark_probe *p)
            node_useful_milli(p->cpu_milli);
 }
 
-static uint64_t add_text(uint64_t h, const char *text)
-{
-    return hash_bytes(h, text, strlen(text) + 1); /* with the NUL, so that ends count */
-}
-
 void mark_work(const struct spec *spec, const char *namespace, char out[static MARK_WORK_BYTES])
 {
     const struct model *m = &spec->model;
@@ -290,15 +285,15 @@ void mark_work(const struct spec *spec, const char *namespace, char out[static M
     uint64_t h = hash_bytes(HASH_START, shapes, sizeof shapes);
 
     if (spec->data.source != SPEC_SOURCE_SAMPLE)
-        h = add_text(h, namespace);
-    h = add_text(h, spec->data.task);
-    h = add_text(h, spec->data.sample);
-    h = add_text(h, spec->data.config_map);
-    h = add_text(h, spec->data.volume.claim);
-    h = add_text(h, spec->data.volume.path);
-    h = add_text(h, spec->data.files.train);
-    h = add_text(h, spec->data.columns.text);
-    h = add_text(h, spec->data.columns.pair);
+        h = hash_add(h, namespace);
+    h = hash_add(h, spec->data.task);
+    h = hash_add(h, spec->data.sample);
+    h = hash_add(h, spec->data.config_map);
+    h = hash_add(h, spec->data.volume.claim);
+    h = hash_add(h, spec->data.volume.path);
+    h = hash_add(h, spec->data.files.train);
+    h = hash_add(h, spec->data.columns.text);
+    h = hash_add(h, spec->data.columns.pair);
     (void)snprintf(out, MARK_WORK_BYTES, "%016llx", (unsigned long long)h);
 }
 

@@ -11,6 +11,11 @@ uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n)
     return hash;
 }
 
+uint64_t hash_add(uint64_t hash, const char *text)
+{
+    return hash_bytes(hash, text, strlen(text) + 1);
+}
+
 uint64_t hash_text(const char *text)
 {
     return hash_bytes(HASH_START, text, strlen(text));

@@ -12,6 +12,8 @@
 
 /* Go on hashing from `hash`; begin with HASH_START. */
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
+/* The same for a text with its NUL, so that "a" and "bc" differ from "ab" and "c". */
+uint64_t hash_add(uint64_t hash, const char *text);
 uint64_t hash_text(const char *text);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/jsonw.h"
 #include "kube/bucket.h"
 
@@ -45,27 +46,18 @@ void kube_recorder_free(struct kube_recorder *r)
     free(r);
 }
 
-/* FNV-1a; each text is closed by its NUL, so "a"+"bc" differs from "ab"+"c". */
-static uint64_t add_hash(uint64_t hash, const char *text)
-{
-    do
-        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
-    while (*text++);
-    return hash;
-}
-
 static uint64_t hash_of_object(const struct kube_subject *s)
 {
-    uint64_t hash = add_hash(14695981039346656037u, s->uid ? s->uid : "");
+    uint64_t hash = hash_add(HASH_START, s->uid ? s->uid : "");
 
-    return add_hash(add_hash(hash, s->kind), s->name);
+    return hash_add(hash_add(hash, s->kind), s->name);
 }
 
 static uint64_t hash_of_event(const struct kube_event *e)
 {
-    uint64_t hash = add_hash(hash_of_object(&e->subject), e->is_warning ? "Warning" : "Normal");
+    uint64_t hash = hash_add(hash_of_object(&e->subject), e->is_warning ? "Warning" : "Normal");
 
-    return add_hash(add_hash(hash, e->reason), e->message);
+    return hash_add(hash_add(hash, e->reason), e->message);
 }
 
 /* The line of `hash`; a new one, with count 0, takes the place of the one unused for longest. */
@@ -195,7 +187,7 @@ enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *
                               struct err *err)
 {
     int64_t now_ms = clock_now_ms();
-    uint64_t hash = add_hash(hash_of_object(&event->subject), event->reason);
+    uint64_t hash = hash_add(hash_of_object(&event->subject), event->reason);
     struct recent *said = recall(r->reasons, hash, now_ms);
     struct recent *known = recall(r->events, hash_of_event(event), now_ms);
     char name[NAME_BYTES];

@@ -7,8 +7,8 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
+#include "base/map.h"
 #include "kube/framer.h"
-#include "kube/known.h"
 #include "kube/page.h"
 #include "kube/status.h"
 
@@ -20,7 +20,15 @@
 #define RETRY_MAX_MS    30000  /* ... but never more than this */
 #define WATCH_SHORT_MS  1000   /* one that ends sooner without an event has failed */
 #define WATCH_CALM_MS   120000 /* one that lasts longer wipes out the failures before */
+#define KNOWN_MAX       200000 /* objects of one watch */
+#define KEY_BYTES       512    /* Kubernetes takes 63 and 253 characters */
 #define ACCEPT_METADATA "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+
+/* An object that was reported, so that the watch can tell when it is gone. */
+struct known {
+    uint64_t list; /* number of the list that had it last */
+    char uid[];
+};
 
 struct kube_watch {
     struct kube_client *client; /* borrowed */
@@ -33,7 +41,7 @@ struct kube_watch {
     int page_objects;              /* asked for per page; 0: between two lists */
     bool is_metadata_only;         /* the object at `position` is too large to be read */
     bool is_incomplete;            /* a line was lost: list again when the watch ends */
-    struct known known;
+    struct map known; /* "namespace/name" to struct known: what was reported and not deleted */
     struct framer framer;
     bool is_synced;
     int n_failures;   /* in a row */
@@ -89,10 +97,14 @@ static void free_text(const char *text)
 
 void kube_watch_free(struct kube_watch *w)
 {
+    struct known *known;
+
     if (!w)
         return;
     http_cancel(kube_client_http(w->client), w->transfer);
-    known_deinit(&w->known);
+    for (size_t place = 0; (known = map_next(&w->known, &place, NULL)) != NULL;)
+        free(known);
+    map_deinit(&w->known);
     framer_reset(&w->framer);
     free_text(w->ref.namespace);
     free_text(w->ref.label_selector);
@@ -167,77 +179,123 @@ static void report(struct kube_watch *w, enum kube_change change, const struct j
 }
 
 /* Of an object that vanished unseen only this much is left. */
-static void report_vanished(void *ctx, const struct known_object *o)
+static void report_vanished(struct kube_watch *w, const char *key, const struct known *known)
 {
-    struct json *object = page_identity(o->namespace, o->name, o->uid, "");
+    const char *name = strchr(key, '/') + 1;
+    char namespace[KEY_BYTES];
+    struct json *object;
 
+    (void)snprintf(namespace, sizeof namespace, "%.*s", (int)(name - 1 - key), key);
+    object = page_identity(namespace, name, known->uid, "");
     if (object)
-        report(ctx, KUBE_DELETED, object);
+        report(w, KUBE_DELETED, object);
     json_free(object);
 }
 
-/* `identity` is borrowed; NULL: not even that much of the object could be read. */
-static void skip(void *ctx, const struct json *identity, const struct err *err)
-{
-    struct kube_watch *w = ctx;
-    const struct json *metadata = json_get(identity, "metadata");
-    struct known_object *known =
-        known_find(&w->known, json_string(json_get(metadata, "namespace"), ""),
-                   json_string(json_get(metadata, "name"), ""));
+/* Who an object is, by its metadata. */
+struct identity {
+    char key[KEY_BYTES]; /* "namespace/name" */
+    const char *uid;
+    struct known *known; /* NULL: it was not reported */
+};
 
-    if (known && strcmp(known->uid, json_string(json_get(metadata, "uid"), "")) == 0)
-        known->list = w->list; /* it is still there */
-    w->counts.n_skipped++;
-    if (w->watcher.on_skipped)
-        w->watcher.on_skipped(w->watcher.ctx, identity, err);
+/* False for an object without a name, or with one that no API server gives. */
+static bool identify(const struct kube_watch *w, const struct json *object, struct identity *out)
+{
+    const struct json *metadata = json_get(object, "metadata");
+    const char *name = json_string(json_get(metadata, "name"), "");
+    int n = snprintf(out->key, sizeof out->key, "%s/%s",
+                     json_string(json_get(metadata, "namespace"), ""), name);
+
+    out->uid = json_string(json_get(metadata, "uid"), "");
+    out->known = map_get(&w->known, out->key);
+    return *name && n < KEY_BYTES;
 }
 
-/* An object exists, says a list or a watch. */
+/* `object` is borrowed; NULL: not even its metadata could be read. */
+static void skip(void *ctx, const struct json *object, const struct err *err)
+{
+    struct kube_watch *w = ctx;
+    struct identity id;
+
+    if (identify(w, object, &id) && id.known && strcmp(id.known->uid, id.uid) == 0)
+        id.known->list = w->list; /* it still exists */
+    w->counts.n_skipped++;
+    if (w->watcher.on_skipped)
+        w->watcher.on_skipped(w->watcher.ctx, object, err);
+}
+
+static enum err_code add_known(struct kube_watch *w, struct identity *id, struct err *err)
+{
+    size_t uid_bytes = strlen(id->uid) + 1;
+    struct known *known = malloc(sizeof *known + uid_bytes);
+    enum err_code rc;
+
+    if (!known)
+        return err_set(err, ERR_NO_MEMORY, "no memory for an object");
+    memcpy(known->uid, id->uid, uid_bytes);
+    rc = w->known.n < KNOWN_MAX ? map_put(&w->known, id->key, known, err)
+                                : err_set(err, ERR_LIMIT, "more than %d objects", KNOWN_MAX);
+    if (rc == ERR_OK)
+        id->known = known;
+    else
+        free(known);
+    return rc;
+}
+
+/* A list or a watch has an object. */
 static enum err_code see(void *ctx, const struct json *object, struct err *err)
 {
     struct kube_watch *w = ctx;
-    const struct json *metadata = json_get(object, "metadata");
-    const char *namespace = json_string(json_get(metadata, "namespace"), "");
-    const char *name = json_string(json_get(metadata, "name"), "");
-    const char *uid = json_string(json_get(metadata, "uid"), "");
-    struct known_object *known = known_find(&w->known, namespace, name);
+    struct identity id;
     enum kube_change change = KUBE_MODIFIED;
     enum err_code rc;
 
-    if (!*name) {
+    if (!identify(w, object, &id)) {
         w->counts.n_ignored++;
         return ERR_OK;
     }
-    if (known && strcmp(known->uid, uid) != 0) { /* another one took its name while we were blind */
-        report_vanished(w, known);
-        known_remove(&w->known, known);
-        known = NULL;
+    /* Another object took its name between two lists. */
+    if (id.known && strcmp(id.known->uid, id.uid) != 0) {
+        report_vanished(w, id.key, id.known);
+        free(map_take(&w->known, id.key));
+        id.known = NULL;
     }
-    if (!known) {
-        rc = known_add(&w->known, namespace, name, uid, &known, err);
+    if (!id.known) {
+        rc = add_known(w, &id, err);
         if (rc != ERR_OK)
             return rc;
         change = KUBE_ADDED;
     }
-    known->list = w->list;
+    id.known->list = w->list;
     report(w, change, object);
     return ERR_OK;
 }
 
 static void forget(struct kube_watch *w, const struct json *object)
 {
-    const struct json *metadata = json_get(object, "metadata");
-    const char *namespace = json_string(json_get(metadata, "namespace"), "");
-    const char *name = json_string(json_get(metadata, "name"), "");
-    const char *uid = json_string(json_get(metadata, "uid"), "");
-    struct known_object *known = known_find(&w->known, namespace, name);
+    struct identity id;
 
-    if (!known || strcmp(known->uid, uid) != 0) {
-        w->counts.n_ignored++; /* reported before, or of an earlier bearer of the name */
+    if (!identify(w, object, &id) || !id.known || strcmp(id.known->uid, id.uid) != 0) {
+        w->counts.n_ignored++; /* reported before, or of an earlier object of that name */
         return;
     }
-    known_remove(&w->known, known);
+    free(map_take(&w->known, id.key));
     report(w, KUBE_DELETED, object);
+}
+
+/* Report and remove what the list that has just ended did not have. */
+static void sweep(struct kube_watch *w)
+{
+    struct known *known;
+    const char *key;
+
+    for (size_t place = 0; (known = map_next(&w->known, &place, &key)) != NULL;) {
+        if (known->list == w->list)
+            continue;
+        report_vanished(w, key, known);
+        free(map_take(&w->known, key));
+    }
 }
 
 /* --- watching --- */
@@ -398,7 +456,7 @@ static enum err_code take_page(struct kube_watch *w, const struct json *metadata
     }
     w->page_objects = 0;
     w->is_incomplete = false;
-    known_sweep(&w->known, w->list, report_vanished, w);
+    sweep(w);
     set_version(w, metadata);
     if (w->version[0] == '\0')
         return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");

@@ -7,10 +7,9 @@
 #include "balance/explain.h"
 #include "balance/network.h"
 #include "base/hash.h"
+#include "base/mib.h"
 #include "base/text.h"
 #include "control/parts.h"
-
-#define MIB ((int64_t)1 << 20)
 
 static void wait_with(struct round *r, const char *state, enum round_news news, const char *reason,
                       const char *message)
@@ -175,7 +174,7 @@ static int64_t limit_of(const struct placement_stage *stage, const struct plan_s
 {
     int64_t most = nodes[stage->node].memory_bytes / 100 * percent;
     int64_t bytes = planned->memory_bytes / 100 * percent;
-    int64_t rounded = (bytes + MIB - 1) / MIB * MIB;
+    int64_t rounded = mib_ceil(bytes) * MIB;
 
     return rounded <= most ? rounded : bytes;
 }

@@ -55,7 +55,7 @@ typedef enum err_code change_fn(struct store *s, enum kube_change change, const 
 struct creation {
     const struct kube_resource *resource;
     const char *name;
-    struct table *known; /* where the store keeps such objects; NULL: it keeps none, or no list */
+    struct map *known;   /* where the store keeps such objects; NULL: it keeps none, or no list */
     change_fn *change;   /* how it takes one in; NULL: it does not */
     struct seen_pod pod; /* of a pod: what it is to be */
 };
@@ -71,9 +71,9 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     enum err_code rc = ERR_OK;
 
     store_key(seen->namespace, c->name, key);
-    is_known = c->known && table_find(c->known, key);
+    is_known = c->known && map_get(c->known, key);
     if (c->known == &a->store->plans) {
-        const struct store_plan *plan = table_find(c->known, key);
+        const struct store_plan *plan = map_get(c->known, key);
 
         is_known = plan && !plan->is_lost;
     }

@@ -104,7 +104,7 @@ static void observe_pods(const struct store *s, struct observed *out)
     struct store_pod *p;
 
     out->n_pods = 0;
-    while ((p = table_next(&s->pods, &place, NULL)) != NULL)
+    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         if (p->own && counts(p->own, out))
             observe_pod(p->own, out);
 }
@@ -133,7 +133,7 @@ static void observe_plans(const struct store *s, struct observed *out)
     struct store_plan *p;
 
     out->n_plans = 0;
-    while ((p = table_next(&s->plans, &place, NULL)) != NULL) {
+    while ((p = map_next(&s->plans, &place, NULL)) != NULL) {
         if (strcmp(p->job_uid, out->uid) != 0 || p->attempt > last_attempt(&out->status) ||
             (p->is_lost && p->attempt != out->status.attempt))
             continue;
@@ -187,7 +187,7 @@ static void use_up_pods(struct store *s, size_t n, const struct observed *job)
     size_t place = 0;
     struct store_pod *p;
 
-    while ((p = table_next(&s->pods, &place, NULL)) != NULL) {
+    while ((p = map_next(&s->pods, &place, NULL)) != NULL) {
         struct store_share share = {.cpu_milli = p->cpu_milli, .memory_bytes = p->memory_bytes};
         bool is_own = p->own && p->own->trust != TRUST_REFUSED && counts(p->own, job);
 
@@ -200,7 +200,7 @@ static void use_up_pods(struct store *s, size_t n, const struct observed *job)
  * must not be given the same node. */
 static bool is_still_owed(const struct store *s, const struct store_plan *plan, int stage)
 {
-    const struct store_job *job = table_find(&s->jobs, plan->job_key);
+    const struct store_job *job = map_get(&s->jobs, plan->job_key);
     char name[NAMES_BYTES];
     char key[QUEUE_KEY_BYTES];
     struct store_pod *pod;
@@ -210,7 +210,7 @@ static bool is_still_owed(const struct store *s, const struct store_plan *plan, 
         return false;
     names_stage_pod(job->name, stage, plan->attempt, name);
     store_key(job->namespace, name, key);
-    pod = table_find(&s->pods, key);
+    pod = map_get(&s->pods, key);
     return !pod || (!pod->node && !pod->has_ended);
 }
 
@@ -219,7 +219,7 @@ static void use_up_plans(struct store *s, size_t n, const char *job_uid)
     size_t place = 0;
     struct store_plan *p;
 
-    while ((p = table_next(&s->plans, &place, NULL)) != NULL)
+    while ((p = map_next(&s->plans, &place, NULL)) != NULL)
         for (int i = 0; i < p->n_stages && strcmp(p->job_uid, job_uid) != 0; i++)
             if (is_still_owed(s, p, i))
                 use_up(s, n, p->shares[i].node, &p->shares[i]);
@@ -239,7 +239,7 @@ static enum err_code observe_nodes(struct store *s, struct observed *out, struct
         s->scratch = bigger;
         s->n_scratch = 2 * s->nodes.n;
     }
-    while ((from = table_next(&s->nodes, &place, NULL)) != NULL)
+    while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
         s->scratch[n++] = *from;
     if (n > 0)
         qsort(s->scratch, n, sizeof *s->scratch, compare_nodes);
@@ -272,7 +272,7 @@ static void observe_job(const struct store_job *j, struct observed *out)
 
 enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)
 {
-    const struct store_job *j = table_find(&s->jobs, key);
+    const struct store_job *j = map_get(&s->jobs, key);
     struct json *status = NULL;
     enum err_code rc = ERR_OK;
 

@@ -92,7 +92,7 @@ static enum err_code new_entry(struct queue *q, const char *key, struct queue_en
         return err_set(err, ERR_NO_MEMORY, "no memory for key %.60s", key);
     memcpy(e->key, key, strlen(key) + 1);
     e->place = NOT_IN_HEAP;
-    rc = table_put(&q->keys, key, e, err);
+    rc = map_put(&q->keys, key, e, err);
     if (rc != ERR_OK) {
         free(e);
         return rc;
@@ -103,7 +103,7 @@ static enum err_code new_entry(struct queue *q, const char *key, struct queue_en
 
 enum err_code queue_add(struct queue *q, const char *key, int64_t due_ms, struct err *err)
 {
-    struct queue_entry *e = table_find(&q->keys, key);
+    struct queue_entry *e = map_get(&q->keys, key);
 
     if (!e) {
         enum err_code rc = new_entry(q, key, &e, err);
@@ -143,13 +143,13 @@ bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_B
 
 void queue_done(struct queue *q, const char *key)
 {
-    struct queue_entry *e = table_find(&q->keys, key);
+    struct queue_entry *e = map_get(&q->keys, key);
 
     if (!e || !e->in_progress)
         return;
     e->in_progress = false;
     if (!e->is_wanted_again) {
-        free(table_take(&q->keys, key));
+        free(map_take(&q->keys, key));
         return;
     }
     e->is_wanted_again = false;
@@ -167,9 +167,9 @@ void queue_deinit(struct queue *q)
     size_t place = 0;
     void *e;
 
-    while ((e = table_next(&q->keys, &place, NULL)) != NULL)
+    while ((e = map_next(&q->keys, &place, NULL)) != NULL)
         free(e);
-    table_deinit(&q->keys);
+    map_deinit(&q->keys);
     free(q->heap);
     *q = (struct queue){0};
 }

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "run/table.h"
+#include "base/map.h"
 
 #define QUEUE_KEYS_MAX  65536
 #define QUEUE_KEY_BYTES 320 /* "namespace/name" with the NUL */
@@ -20,7 +20,7 @@ struct queue_entry; /* private */
 
 /* A zeroed struct is an empty queue. */
 struct queue {
-    struct table keys;
+    struct map keys;
     struct queue_entry **heap; /* those that wait, earliest first */
     size_t n_heap;
     size_t heap_slots;

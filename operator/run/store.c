@@ -47,14 +47,14 @@ static void free_plan(void *value)
     free(p);
 }
 
-static void empty(struct table *t, void (*free_value)(void *value))
+static void empty(struct map *t, void (*free_value)(void *value))
 {
     size_t place = 0;
     void *v;
 
-    while ((v = table_next(t, &place, NULL)) != NULL)
+    while ((v = map_next(t, &place, NULL)) != NULL)
         free_value(v);
-    table_deinit(t);
+    map_deinit(t);
 }
 
 void store_deinit(struct store *s)
@@ -71,7 +71,7 @@ void store_deinit(struct store *s)
 
 static void touch(struct store *s, const char *job_key)
 {
-    if (s->listener.on_touch && table_find(&s->jobs, job_key))
+    if (s->listener.on_touch && map_get(&s->jobs, job_key))
         s->listener.on_touch(s->listener.ctx, job_key);
 }
 
@@ -82,13 +82,13 @@ static void touch_waiting(struct store *s)
     const char *key;
     struct store_job *j;
 
-    while ((j = table_next(&s->jobs, &place, &key)) != NULL)
+    while ((j = map_next(&s->jobs, &place, &key)) != NULL)
         if (j->wants_nodes && s->listener.on_room)
             s->listener.on_room(s->listener.ctx, key);
 }
 
 /* A zeroed value at a key that is free; NULL when there is no memory for it. */
-static void *add(struct table *t, const char *key, size_t bytes, struct err *err)
+static void *add(struct map *t, const char *key, size_t bytes, struct err *err)
 {
     void *value = calloc(1, bytes);
 
@@ -96,7 +96,7 @@ static void *add(struct table *t, const char *key, size_t bytes, struct err *err
         (void)err_set(err, ERR_NO_MEMORY, "no memory for %s", key);
         return NULL;
     }
-    if (table_put(t, key, value, err) == ERR_OK)
+    if (map_put(t, key, value, err) == ERR_OK)
         return value;
     free(value);
     return NULL;
@@ -109,25 +109,25 @@ static void drop_lost_plans(struct store *s, const char *job_key)
     const char *key;
     size_t place = 0;
 
-    while ((p = table_next(&s->plans, &place, &key)) != NULL)
+    while ((p = map_next(&s->plans, &place, &key)) != NULL)
         if (p->is_lost && strcmp(p->job_key, job_key) == 0)
-            free_plan(table_take(&s->plans, key));
+            free_plan(map_take(&s->plans, key));
 }
 
 static enum err_code take_job(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
-    struct store_job *j = table_find(&s->jobs, key);
+    struct store_job *j = map_get(&s->jobs, key);
     enum err_code rc;
 
     if (!object) {
-        free_job(table_take(&s->jobs, key));
+        free_job(map_take(&s->jobs, key));
         drop_lost_plans(s, key);
         touch_waiting(s); /* what its plan promised is free again */
         return ERR_OK;
     }
     if (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0) {
-        free_job(table_take(&s->jobs, key)); /* another one of the same name */
+        free_job(map_take(&s->jobs, key)); /* another one of the same name */
         drop_lost_plans(s, key);
         j = NULL;
     }
@@ -194,11 +194,11 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
             return rc;
         }
     }
-    old = table_take(&s->pods, key);
+    old = map_take(&s->pods, key);
     if (new) {
         note_times(new->own);
         keep_own(new, old);
-        rc = table_put(&s->pods, key, new, err);
+        rc = map_put(&s->pods, key, new, err);
         if (rc != ERR_OK) {
             free_pod(new);
             new = NULL;
@@ -225,7 +225,7 @@ static bool is_same_node(const struct seen_node *a, const struct seen_node *b)
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
-    struct seen_node *n = table_find(&s->nodes, key);
+    struct seen_node *n = map_get(&s->nodes, key);
     struct seen_node new;
 
     if (object) {
@@ -238,7 +238,7 @@ static enum err_code take_node(struct store *s, const char *key, const struct js
             return ERR_NO_MEMORY;
         *n = new;
     } else {
-        free(table_take(&s->nodes, key));
+        free(map_take(&s->nodes, key));
     }
     touch_waiting(s);
     return ERR_OK;
@@ -270,7 +270,7 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
         return ERR_OK;
     }
     if (rc == ERR_OK)
-        rc = table_put(&s->plans, key, p, err);
+        rc = map_put(&s->plans, key, p, err);
     if (rc == ERR_OK)
         touch(s, p->job_key);
     else
@@ -281,7 +281,7 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
 /* Is this the plan of an attempt that goes on? */
 static bool is_needed(const struct store *s, const struct store_plan *p)
 {
-    const struct store_job *job = table_find(&s->jobs, p->job_key);
+    const struct store_job *job = map_get(&s->jobs, p->job_key);
 
     return p->is_valid && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
            !job->is_final && job->attempt == p->attempt;
@@ -290,7 +290,7 @@ static bool is_needed(const struct store *s, const struct store_plan *p)
 static enum err_code take_plan(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
-    struct store_plan *old = table_find(&s->plans, key);
+    struct store_plan *old = map_get(&s->plans, key);
 
     if (old)
         touch(s, old->job_key);
@@ -298,7 +298,7 @@ static enum err_code take_plan(struct store *s, const char *key, const struct js
         old->is_lost = true; /* it is made again from what is known of it */
         return ERR_OK;
     }
-    free_plan(table_take(&s->plans, key));
+    free_plan(map_take(&s->plans, key));
     if (object)
         return add_plan(s, key, object, err);
     touch_waiting(s);
@@ -367,7 +367,7 @@ enum err_code store_change_plan(struct store *s, enum kube_change change, const 
 
 struct store_job *store_find_job(const struct store *s, const char *key)
 {
-    return table_find(&s->jobs, key);
+    return map_get(&s->jobs, key);
 }
 
 struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
@@ -377,7 +377,7 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
     struct store_pod *p;
 
     store_key(namespace, name, key);
-    p = table_find(&s->pods, key);
+    p = map_get(&s->pods, key);
     return p && strcmp(p->uid, uid) == 0 ? p->own : NULL;
 }
 
@@ -406,7 +406,7 @@ enum err_code store_refuse_pod(struct store *s, const struct json *object,
     if (rc != ERR_OK)
         return rc;
     store_key(job->namespace, due->name, key);
-    p = table_find(&s->pods, key);
+    p = map_get(&s->pods, key);
     own = calloc(1, sizeof *own);
     if (!p || !own) {
         free(own);

@@ -12,11 +12,11 @@
 #define RUN_STORE_H
 
 #include "base/hmac.h"
+#include "base/map.h"
 #include "control/observed.h"
 #include "fleet/contact.h"
 #include "kube/watch.h"
 #include "run/queue.h"
-#include "run/table.h"
 
 #define STORE_VERSION_BYTES 32
 
@@ -107,10 +107,10 @@ struct store_listener {
 };
 
 struct store {
-    struct table jobs;  /* "namespace/name" to struct store_job */
-    struct table pods;  /* the same to struct store_pod */
-    struct table nodes; /* name to struct seen_node */
-    struct table plans; /* "namespace/name" of the ConfigMap to struct store_plan */
+    struct map jobs;  /* "namespace/name" to struct store_job */
+    struct map pods;  /* the same to struct store_pod */
+    struct map nodes; /* name to struct seen_node */
+    struct map plans; /* "namespace/name" of the ConfigMap to struct store_plan */
     struct store_listener listener;
     struct seen_node *scratch; /* for store_observe() */
     size_t n_scratch;

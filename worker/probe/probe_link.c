@@ -204,13 +204,6 @@ static enum err_code measure(struct session *s, struct node_link *out, struct er
 
 /* --- partners --- */
 
-static uint64_t pair_hash(const char *first, const char *second)
-{
-    uint64_t h = hash_bytes(HASH_START, first, strlen(first) + 1);
-
-    return hash_bytes(h, second, strlen(second) + 1);
-}
-
 struct meeting {
     const struct probe_link_params *params;
     const struct hmac_key *key;
@@ -231,7 +224,8 @@ static enum err_code session_open(struct session *s, const struct meeting *with,
                                  .stage = is_first ? 0 : 1,
                                  .n_stages = 2,
                                  .plan_hash =
-                                     pair_hash(is_first ? mine : its, is_first ? its : mine),
+                                     hash_add(hash_add(HASH_START, is_first ? mine : its),
+                                          is_first ? its : mine),
                                  .key = *with->key,
                                  .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
                                             .n_receive_slots = 2,

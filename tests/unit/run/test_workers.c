@@ -79,13 +79,13 @@ static void add_job(int i)
     (void)snprintf(seen->pods[0].ip, sizeof seen->pods[0].ip, "127.0.0.1");
     job->has_secret = true;
     store_key("team", seen->name, key);
-    assert_int_equal(table_put(&store.jobs, key, job, NULL), ERR_OK);
+    assert_int_equal(map_put(&store.jobs, key, job, NULL), ERR_OK);
     memcpy(pod->uid, seen->pods[0].uid, sizeof pod->uid);
     pod->own = calloc(1, sizeof *pod->own);
     assert_non_null(pod->own);
     pod->own->seen = seen->pods[0];
     store_key("team", seen->pods[0].name, key);
-    assert_int_equal(table_put(&store.pods, key, pod, NULL), ERR_OK);
+    assert_int_equal(map_put(&store.pods, key, pod, NULL), ERR_OK);
 }
 
 static struct store_own *own(void)

@@ -1,0 +1,54 @@
+/* base/map.h - a hash map from text to a pointer or a number.
+ *
+ * Open addressing over a list of entries in the order in which they were added, so an entry's place
+ * in the list can serve as its number as long as nothing is taken out. The map owns its keys, which
+ * are NUL-terminated and never move, and not what values point to. Entries move when one is added.
+ * A zeroed struct is an empty map. Layer: base. Threads: one; any that only read.
+ */
+#ifndef BASE_MAP_H
+#define BASE_MAP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define MAP_ENTRIES_MAX ((size_t)1 << 31)
+
+struct map_entry {
+    char *key; /* NULL: taken out */
+    uint32_t key_bytes;
+    uint32_t hash;
+    union {
+        void *pointer;
+        uint64_t number;
+    } value;
+};
+
+struct map {
+    size_t n;                  /* keys */
+    struct map_entry *entries; /* [n_entries] in the order added, some taken out */
+    size_t n_entries, entries_max;
+    uint32_t *slots; /* entry + 1; 0 is free */
+    size_t n_slots;  /* a power of two, or 0 */
+};
+
+/* The entry of the key text[0 .. len - 1]; NULL when there is none. */
+struct map_entry *map_find(const struct map *m, const char *text, size_t len);
+/* The entry of a key; a new one has a zero value. ERR_NO_MEMORY, ERR_LIMIT; then nothing changed.
+ */
+MUST_CHECK enum err_code map_add(struct map *m, const char *text, size_t len,
+                                 struct map_entry **out, struct err *err);
+
+/* Of a map to pointers: the pointer, NULL when there is none; and set it, where it is not NULL. */
+void *map_get(const struct map *m, const char *key);
+MUST_CHECK enum err_code map_put(struct map *m, const char *key, void *pointer, struct err *err);
+/* Remove the key and return its pointer, for the caller to free; NULL when there is none. */
+void *map_take(struct map *m, const char *key);
+/* Walk over the pointers: start with a place of 0, NULL ends it. Meanwhile keys may be taken and
+ * not put. `out_key` may be NULL. */
+void *map_next(const struct map *m, size_t *place, const char **out_key);
+
+void map_deinit(struct map *m);
+
+#endif
