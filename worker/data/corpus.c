@@ -148,22 +148,20 @@ static enum err_code read_text(struct corpus *c, const char *path, struct err *e
     return ERR_OK;
 }
 
-enum err_code corpus_load(const struct corpus_params *p, const char *folder,
+enum err_code corpus_load(const struct sequence_params *p, const char *folder,
                           const struct layout_split *split, struct corpus *out, struct err *err)
 {
     struct corpus c = {.params = *p, .has_pairs = p->layout->task->head == MODEL_HEAD_PRETRAINING};
     char path[PATH_MAX];
-    enum err_code rc;
+    enum err_code rc = sequence_check(p, err);
 
-    if (p->max_length < SEQUENCE_LENGTH_MIN || p->max_length > SEQUENCE_LENGTH_MAX)
-        return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d",
-                       p->max_length, SEQUENCE_LENGTH_MIN, SEQUENCE_LENGTH_MAX);
-    rc = mask_init(&c.mask, p->vocab, p->mask_probability, err);
+    if (rc == ERR_OK)
+        rc = mask_init(&c.mask, &p->tokenizer->vocab, p->mask_probability, err);
     if (rc == ERR_OK)
         rc = folder_path(folder, split->file, path, err);
     if (rc != ERR_OK)
         return rc;
-    wordpiece_init(&c.wordpiece, p->vocab, p->keep_case);
+    wordpiece_init(&c.wordpiece, &p->tokenizer->vocab, p->tokenizer->is_cased);
     rc = layout_explain(p->layout, split, read_text(&c, path, err), err);
     if (rc == ERR_OK) {
         *out = c;
@@ -267,13 +265,13 @@ enum err_code corpus_get(struct corpus *c, size_t i, uint64_t epoch, struct sequ
     if (i >= c->n_samples)
         return err_set(err, ERR_INVALID, "chunk %zu of a text of %zu", i, c->n_samples);
     c->a.n = 0;
-    rc = token_list_add(&c->a, c->params.vocab->cls, err);
+    rc = token_list_add(&c->a, c->params.tokenizer->vocab.cls, err);
     if (rc == ERR_OK)
         rc = read_chunk(c, i, &c->a, &n, err);
     if (rc == ERR_OK && c->has_pairs)
         rc = make_pair(c, key, i, n, &label, err);
     if (rc == ERR_OK)
-        rc = sequence_join(&c->a, c->has_pairs ? &c->b : NULL, c->params.vocab,
+        rc = sequence_join(&c->a, c->has_pairs ? &c->b : NULL, &c->params.tokenizer->vocab,
                            c->params.max_length, &s, err);
     if (rc != ERR_OK)
         return rc;

@@ -20,16 +20,6 @@
 #include "data/sequence.h"
 #include "text/lines.h"
 
-struct corpus_params {
-    const struct layout *layout; /* borrowed, like the vocabulary, as long as the corpus lives */
-    const struct vocab *vocab;
-    int max_length; /* tokens, SEQUENCE_LENGTH_MIN..SEQUENCE_LENGTH_MAX */
-    bool keep_case;
-    double mask_probability;
-    uint64_t seed;
-    size_t most_bytes; /* about so many, from all over the text; 0: all */
-};
-
 struct corpus_chunk {
     uint64_t offset; /* of its first line */
     uint32_t n_lines;
@@ -41,7 +31,7 @@ struct corpus {
     size_t n_documents;
     size_t n_cut; /* sentences longer than a chunk */
     /* private */
-    struct corpus_params params;
+    struct sequence_params params;
     bool has_pairs;
     struct mask mask;
     struct lines *lines;
@@ -59,7 +49,7 @@ struct corpus {
  * all, for pairs fewer than two documents, no [MASK] in the vocabulary. Else ERR_LIMIT, ERR_DENIED,
  * ERR_IO, ERR_NO_MEMORY.
  */
-MUST_CHECK enum err_code corpus_load(const struct corpus_params *p, const char *folder,
+MUST_CHECK enum err_code corpus_load(const struct sequence_params *p, const char *folder,
                                      const struct layout_split *split, struct corpus *out,
                                      struct err *err);
 

@@ -78,20 +78,18 @@ static enum err_code read_rows(struct dataset *d, const char *path,
     return resize(d, d->n_samples, err); /* give back what is spare */
 }
 
-enum err_code dataset_load(const struct dataset_params *p, const char *folder,
+enum err_code dataset_load(const struct sequence_params *p, const char *folder,
                            const struct layout_split *split, struct dataset *out, struct err *err)
 {
     struct dataset d = {.params = *p};
     char path[PATH_MAX];
-    enum err_code rc;
+    enum err_code rc = sequence_check(p, err);
 
-    if (p->max_length < SEQUENCE_LENGTH_MIN || p->max_length > SEQUENCE_LENGTH_MAX)
-        return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d",
-                       p->max_length, SEQUENCE_LENGTH_MIN, SEQUENCE_LENGTH_MAX);
-    rc = folder_path(folder, split->file, path, err);
+    if (rc == ERR_OK)
+        rc = folder_path(folder, split->file, path, err);
     if (rc != ERR_OK)
         return rc;
-    wordpiece_init(&d.wordpiece, p->vocab, p->keep_case);
+    wordpiece_init(&d.wordpiece, &p->tokenizer->vocab, p->tokenizer->is_cased);
     rc = layout_explain(p->layout, split, read_rows(&d, path, split, err), err);
     if (rc == ERR_OK) {
         *out = d;
@@ -109,7 +107,7 @@ static enum err_code encode(struct dataset *d, size_t i, struct err *err)
     d->b.n = 0;
     d->a.n = 0;
     if (rc == ERR_OK)
-        rc = token_list_add(&d->a, d->params.vocab->cls, err);
+        rc = token_list_add(&d->a, d->params.tokenizer->vocab.cls, err);
     if (rc == ERR_OK)
         rc = wordpiece_encode(&d->wordpiece, row.text, row.text_bytes, &d->a, err);
     if (rc == ERR_OK && row.pair)
@@ -119,7 +117,7 @@ static enum err_code encode(struct dataset *d, size_t i, struct err *err)
 
 enum err_code dataset_get(struct dataset *d, size_t i, struct sequence *out, struct err *err)
 {
-    const struct dataset_params *p = &d->params;
+    const struct sequence_params *p = &d->params;
     bool is_pair = p->layout->train.pair.name;
     enum err_code rc;
 
@@ -127,7 +125,7 @@ enum err_code dataset_get(struct dataset *d, size_t i, struct sequence *out, str
         return err_set(err, ERR_INVALID, "sample %zu of a data set of %zu", i, d->n_samples);
     rc = encode(d, i, err);
     if (rc == ERR_OK)
-        rc = sequence_join(&d->a, is_pair ? &d->b : NULL, p->vocab, p->max_length, out, err);
+        rc = sequence_join(&d->a, is_pair ? &d->b : NULL, &p->tokenizer->vocab, p->max_length, out, err);
     if (rc != ERR_OK)
         return rc;
     out->sample = (uint32_t)i;

@@ -15,14 +15,6 @@
 
 #define DATASET_SAMPLES_MAX ((size_t)1 << 31)
 
-struct dataset_params {
-    const struct layout *layout; /* borrowed like the rest for as long as the data set lives */
-    const struct vocab *vocab;
-    int max_length; /* tokens, SEQUENCE_LENGTH_MIN..SEQUENCE_LENGTH_MAX */
-    bool keep_case;
-    size_t most_bytes; /* about so many, from all over the file; 0: all */
-};
-
 struct dataset {
     size_t n_samples;
     size_t n_unlabelled; /* rows left out, see data/table.h */
@@ -30,7 +22,7 @@ struct dataset {
     uint8_t *labels; /* [n_samples]; NULL for a regression */
     float *scores;   /* [n_samples]; NULL for a classification */
     /* private */
-    struct dataset_params params;
+    struct sequence_params params;
     struct table *table;
     uint64_t *offsets; /* [n_samples] of the rows */
     struct wordpiece wordpiece;
@@ -44,7 +36,7 @@ struct dataset {
  * later. ERR_INVALID: it is there and wrong (file, line, remedy), or has no row with a label.
  * Else ERR_LIMIT, ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
  */
-MUST_CHECK enum err_code dataset_load(const struct dataset_params *p, const char *folder,
+MUST_CHECK enum err_code dataset_load(const struct sequence_params *p, const char *folder,
                                       const struct layout_split *split, struct dataset *out,
                                       struct err *err);
 

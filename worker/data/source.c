@@ -1,37 +1,30 @@
 #include "data/source.h"
 
-static enum err_code load_text(const struct corpus_params *p, const char *folder,
-                               const struct layout_split *split, struct source *out,
-                               struct err *err)
+enum err_code source_load_tokenizer(const struct spec *spec, const char *folder,
+                                    const char *model_folder, struct tokenizer *out,
+                                    struct err *err)
 {
-    struct source s = {0};
-    enum err_code rc = corpus_load(p, folder, split, &s.text, err);
+    static const enum tokenizer_case cases[] = {
+        [SPEC_CASE_ABSENT] = TOKENIZER_CASE_ABSENT,
+        [SPEC_CASE_UNCASED] = TOKENIZER_CASE_UNCASED,
+        [SPEC_CASE_CASED] = TOKENIZER_CASE_CASED,
+    };
 
-    if (rc != ERR_OK)
-        return rc;
-    s.n_samples = s.text.n_samples;
-    *out = s;
-    return ERR_OK;
+    return tokenizer_load(folder, model_folder, cases[spec->letters], out, err);
 }
 
-enum err_code source_load(const struct corpus_params *p, const char *folder,
+enum err_code source_load(const struct sequence_params *p, const char *folder,
                           const struct layout_split *split, struct source *out, struct err *err)
 {
     enum model_head head = p->layout->task->head;
-    struct dataset_params params = {.layout = p->layout,
-                                    .vocab = p->vocab,
-                                    .max_length = p->max_length,
-                                    .keep_case = p->keep_case,
-                                    .most_bytes = p->most_bytes};
+    bool is_text = head == MODEL_HEAD_MASKED_LM || head == MODEL_HEAD_PRETRAINING;
     struct source s = {0};
-    enum err_code rc;
+    enum err_code rc = is_text ? corpus_load(p, folder, split, &s.text, err)
+                               : dataset_load(p, folder, split, &s.rows, err);
 
-    if (head == MODEL_HEAD_MASKED_LM || head == MODEL_HEAD_PRETRAINING)
-        return load_text(p, folder, split, out, err);
-    rc = dataset_load(&params, folder, split, &s.rows, err);
     if (rc != ERR_OK)
         return rc;
-    s.n_samples = s.rows.n_samples;
+    s.n_samples = is_text ? s.text.n_samples : s.rows.n_samples;
     *out = s;
     return ERR_OK;
 }

@@ -14,9 +14,14 @@ struct source {
     struct corpus text;  /* zeroed when it is not */
 };
 
-/* `p` is for either; rows have no use for its masks and seed. Errors of dataset_load() and
- * corpus_load(). On ERR_OK the caller owns *out: source_deinit(). */
-MUST_CHECK enum err_code source_load(const struct corpus_params *p, const char *folder,
+/* The tokenizer of a job: that of the model it starts from, else the one beside its data. Errors of
+ * tokenizer_load(). On ERR_OK the caller owns *out: tokenizer_deinit(). */
+MUST_CHECK enum err_code source_load_tokenizer(const struct spec *spec, const char *folder,
+                                               const char *model_folder, struct tokenizer *out,
+                                               struct err *err);
+
+/* Errors of dataset_load() and corpus_load(). On ERR_OK the caller owns *out: source_deinit(). */
+MUST_CHECK enum err_code source_load(const struct sequence_params *p, const char *folder,
                                      const struct layout_split *split, struct source *out,
                                      struct err *err);
 

@@ -61,7 +61,7 @@ static enum err_code open_source(struct import *im, struct err *err)
     enum err_code rc = pretrained_open(im->from, &im->source, err);
 
     if (rc == ERR_OK)
-        rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
+        rc = tokenizer_load(NULL, im->from, TOKENIZER_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
         rc = pretrained_check_vocab(im->source, &im->tokenizer.vocab, err);
     if (rc == ERR_OK)

@@ -59,15 +59,14 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     struct layout layout;
     struct tokenizer tokenizer = {0};
     struct source source = {0};
-    struct corpus_params params = {.layout = &layout,
-                                   .vocab = &tokenizer.vocab,
+    struct sequence_params params = {.layout = &layout,
+                                   .tokenizer = &tokenizer,
                                    .max_length = spec->training.max_length,
                                    .mask_probability = spec->data.mask_probability,
                                    .seed = (uint64_t)spec->training.seed,
                                    .most_bytes = BYTES};
-    enum err_code rc = tokenizer_load(folder, model_folder, spec->letters, &tokenizer, err);
+    enum err_code rc = source_load_tokenizer(spec, folder, model_folder, &tokenizer, err);
 
-    params.keep_case = tokenizer.is_cased;
     layout_init(&layout, spec);
     if (rc == ERR_OK)
         rc = source_load(&params, folder, &layout.train, &source, err);

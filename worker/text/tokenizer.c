@@ -141,7 +141,7 @@ static bool is_stated(const struct json *v)
 }
 
 /* Leaves *out alone where the file does not state the case. */
-static enum err_code read_case(const char *path, const struct switches *s, enum spec_case *out,
+static enum err_code read_case(const char *path, const struct switches *s, enum tokenizer_case *out,
                                struct err *err)
 {
     bool lower;
@@ -161,7 +161,7 @@ static enum err_code read_case(const char *path, const struct switches *s, enum 
                        path,
                        lower ? "lower-cases text and keeps its accents"
                              : "keeps capitals and strips accents");
-    *out = lower ? SPEC_CASE_UNCASED : SPEC_CASE_CASED;
+    *out = lower ? TOKENIZER_CASE_UNCASED : TOKENIZER_CASE_CASED;
     return ERR_OK;
 }
 
@@ -182,9 +182,9 @@ static bool has_capitals(const struct vocab *vocab)
     return false;
 }
 
-static const char *case_name(enum spec_case letters)
+static const char *case_name(enum tokenizer_case letters)
 {
-    return letters == SPEC_CASE_CASED ? "Cased" : "Uncased";
+    return letters == TOKENIZER_CASE_CASED ? "Cased" : "Uncased";
 }
 
 /* --- a folder --- */
@@ -192,8 +192,8 @@ static const char *case_name(enum spec_case letters)
 /* What the files of one folder state. */
 struct found {
     struct vocab vocab;
-    enum spec_case config_case; /* of tokenizer_config.json */
-    enum spec_case json_case;   /* of tokenizer.json */
+    enum tokenizer_case config_case; /* of tokenizer_config.json */
+    enum tokenizer_case json_case;   /* of tokenizer.json */
 };
 
 static enum err_code read_config(const char *folder, struct found *out, struct err *err)
@@ -265,35 +265,35 @@ static bool has_vocab(const char *folder)
 }
 
 static enum err_code settle_case(const char *folder, const struct found *found,
-                                 enum spec_case asked, bool *out_is_cased, struct err *err)
+                                 enum tokenizer_case asked, bool *out_is_cased, struct err *err)
 {
-    enum spec_case stated =
-        found->config_case != SPEC_CASE_ABSENT ? found->config_case : found->json_case;
+    enum tokenizer_case stated =
+        found->config_case != TOKENIZER_CASE_ABSENT ? found->config_case : found->json_case;
 
-    if (found->json_case != SPEC_CASE_ABSENT && found->json_case != stated)
+    if (found->json_case != TOKENIZER_CASE_ABSENT && found->json_case != stated)
         return err_set(err, ERR_INVALID,
                        "%s: %s is of a%s model but %s of a%s one; correct the one that is wrong",
-                       folder, CONFIG_FILE, stated == SPEC_CASE_CASED ? " cased" : "n uncased",
+                       folder, CONFIG_FILE, stated == TOKENIZER_CASE_CASED ? " cased" : "n uncased",
                        TOKENIZER_JSON_FILE,
-                       found->json_case == SPEC_CASE_CASED ? " cased" : "n uncased");
-    if (stated != SPEC_CASE_ABSENT && asked != SPEC_CASE_ABSENT && stated != asked)
+                       found->json_case == TOKENIZER_CASE_CASED ? " cased" : "n uncased");
+    if (stated != TOKENIZER_CASE_ABSENT && asked != TOKENIZER_CASE_ABSENT && stated != asked)
         return err_set(err, ERR_INVALID,
                        "spec.model.case is %s but the model in %s is %s by its own files: leave "
                        "spec.model.case out",
                        case_name(asked), folder, case_name(stated));
-    if (asked != SPEC_CASE_ABSENT)
+    if (asked != TOKENIZER_CASE_ABSENT)
         stated = asked;
     *out_is_cased =
-        stated == SPEC_CASE_ABSENT ? has_capitals(&found->vocab) : stated == SPEC_CASE_CASED;
+        stated == TOKENIZER_CASE_ABSENT ? has_capitals(&found->vocab) : stated == TOKENIZER_CASE_CASED;
     return ERR_OK;
 }
 
 enum err_code tokenizer_load(const char *data_folder, const char *model_folder,
-                             enum spec_case asked, struct tokenizer *out, struct err *err)
+                             enum tokenizer_case asked, struct tokenizer *out, struct err *err)
 {
     bool is_models = has_vocab(model_folder);
     const char *folder = is_models ? model_folder : data_folder;
-    struct found found = {.config_case = SPEC_CASE_ABSENT, .json_case = SPEC_CASE_ABSENT};
+    struct found found = {.config_case = TOKENIZER_CASE_ABSENT, .json_case = TOKENIZER_CASE_ABSENT};
     bool is_cased = false;
     enum err_code rc;
 

@@ -1,4 +1,4 @@
-/* text/vocab.h - the words of a model: vocab.txt, one token a line, its line number its id.
+/* text/vocab.h - the tokens of a model: vocab.txt, one token per line; its line number is its id.
  *
  * BERT's own format. [PAD], [UNK], [CLS] and [SEP] must be there. A token that appears twice keeps
  * its last line and an empty line only takes up an id, as in the reference tokenizer.
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/map.h"
 
 #define VOCAB_FILE            "vocab.txt"
 #define VOCAB_TOKENS_MAX      (1 << 20)
@@ -23,10 +23,8 @@ struct vocab {
     int32_t mask;               /* [MASK]; -1: there is none */
     size_t token_max_bytes;     /* of the longest token */
     /* private */
-    char *text;
-    uint32_t *starts; /* [n_tokens + 1] into text; every token is followed by one NUL */
-    int32_t *slots;   /* open addressing; -1 is free */
-    size_t n_slots;   /* a power of two */
+    struct map ids;      /* of the tokens */
+    const char **tokens; /* [n_tokens], the map's keys */
 };
 
 /* Read a file. On ERR_OK the caller owns *out: vocab_deinit().
@@ -38,6 +36,9 @@ MUST_CHECK enum err_code vocab_load(const char *path, struct vocab *out, struct 
 /* The same from memory; `name` stands for the file in errors. `text` is copied. */
 MUST_CHECK enum err_code vocab_parse(const char *name, const char *text, size_t len,
                                      struct vocab *out, struct err *err);
+
+/* Write folder/vocab.txt. Errors of file_write(). */
+MUST_CHECK enum err_code vocab_save(const struct vocab *v, const char *folder, struct err *err);
 
 /* Id of a token, -1 when it is none. */
 int32_t vocab_find(const struct vocab *v, const char *token, size_t len);

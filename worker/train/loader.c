@@ -9,7 +9,7 @@ static enum err_code load_tokenizer(struct loader *f, const struct loader_params
 {
     int model_vocab = p->spec->model.vocab;
     enum err_code rc =
-        tokenizer_load(p->folder, p->model_folder, p->spec->letters, &f->tokenizer, err);
+        source_load_tokenizer(p->spec, p->folder, p->model_folder, &f->tokenizer, err);
     int n_tokens = f->tokenizer.vocab.n_tokens;
 
     if (rc != ERR_OK)
@@ -40,11 +40,10 @@ static enum err_code load_split(struct loader *f, const struct loader_params *p,
                                 struct err *err)
 {
     const struct spec *spec = p->spec;
-    struct corpus_params params = {
+    struct sequence_params params = {
         .layout = &f->layout,
-        .vocab = &f->tokenizer.vocab,
+        .tokenizer = &f->tokenizer,
         .max_length = spec->training.max_length,
-        .keep_case = f->tokenizer.is_cased,
         .mask_probability = spec->data.mask_probability,
         .seed = split == &f->layout.train ? (uint64_t)spec->training.seed : 0,
     };

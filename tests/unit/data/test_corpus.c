@@ -11,15 +11,15 @@
 
 enum { LENGTH = 10 }; /* chunks of up to 7 tokens */
 
-static struct vocab vocab;
+static struct tokenizer tokenizer;
 static struct spec spec;
 static struct layout layout;
 
 static enum err_code load(const char *task, const char *text, uint64_t seed, struct corpus *out,
                           struct err *err)
 {
-    struct corpus_params p = {.layout = &layout,
-                              .vocab = &vocab,
+    struct sequence_params p = {.layout = &layout,
+                              .tokenizer = &tokenizer,
                               .max_length = LENGTH,
                               .mask_probability = 0.15,
                               .seed = seed};
@@ -60,7 +60,7 @@ static void print(struct corpus *c, size_t i, uint64_t epoch, char out[static 25
                       k == 0           ? ""
                       : k == s.n_first ? "|"
                                        : " ",
-                      vocab_token(&vocab, ids[k]));
+                      vocab_token(&tokenizer.vocab, ids[k]));
     (void)snprintf(out + n, 256 - (size_t)n, " %d", s.label);
 }
 
@@ -230,7 +230,7 @@ static void corpus_says_what_is_missing(void **state)
 {
     struct corpus c;
     struct err err = {0};
-    struct corpus_params p = {.layout = &layout, .vocab = &vocab, .max_length = LENGTH};
+    struct sequence_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = LENGTH};
 
     (void)state;
     load_well("MaskedLM", "a1\n", &c);
@@ -242,8 +242,8 @@ static void corpus_says_what_is_missing(void **state)
 
 static void corpus_ends_a_document_where_it_leaves_lines_out(void **state)
 {
-    struct corpus_params p = {
-        .layout = &layout, .vocab = &vocab, .max_length = LENGTH, .most_bytes = 2000};
+    struct sequence_params p = {
+        .layout = &layout, .tokenizer = &tokenizer, .max_length = LENGTH, .most_bytes = 2000};
     struct buf text = {.max = 1 << 20};
     struct corpus c;
 
@@ -274,11 +274,11 @@ int main(void)
     };
     int failed;
 
-    if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &vocab, NULL) != ERR_OK)
+    if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &tokenizer.vocab, NULL) != ERR_OK)
         return 1;
     for (size_t i = 0; i < N_ROWS; i++)
         tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, corpus_refuses, NULL, NULL, &rows[i]};
     failed = _cmocka_run_group_tests("corpus", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
-    vocab_deinit(&vocab);
+    vocab_deinit(&tokenizer.vocab);
     return failed;
 }

@@ -6,13 +6,13 @@
 #define VOCAB  "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\nd\ne\nf\n.\n"
 #define HEADER "sentence1\tsentence2\tgold_label\n"
 
-static struct vocab vocab;
+static struct tokenizer tokenizer;
 static struct spec spec;
 static struct layout layout;
 
 static enum err_code load(const char *text, int max_length, struct dataset *out, struct err *err)
 {
-    struct dataset_params p = {.layout = &layout, .vocab = &vocab, .max_length = max_length};
+    struct sequence_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = max_length};
 
     scratch_text("train.tsv", text);
     return dataset_load(&p, scratch, &layout.train, out, err);
@@ -35,7 +35,7 @@ static void check_sample(struct dataset *d, size_t i, const char *want)
 
     for (int k = 0; k < s.length; k++)
         assert_int_equal(
-            buf_addf(&got, NULL, "%s%s", k == s.n_first ? "|" : " ", vocab_token(&vocab, s.ids[k])),
+            buf_addf(&got, NULL, "%s%s", k == s.n_first ? "|" : " ", vocab_token(&tokenizer.vocab, s.ids[k])),
             ERR_OK);
     assert_string_equal(buf_text(&got), want);
     buf_deinit(&got);
@@ -59,7 +59,7 @@ static void dataset_puts_one_sentence_into_one_segment(void **state)
 {
     struct spec own = {.data.task = "SST2"};
     struct layout single;
-    struct dataset_params p = {.layout = &single, .vocab = &vocab, .max_length = 8};
+    struct sequence_params p = {.layout = &single, .tokenizer = &tokenizer, .max_length = 8};
     struct dataset d;
 
     (void)state;
@@ -76,11 +76,12 @@ static void dataset_keeps_the_scores_of_a_regression(void **state)
 {
     struct spec own = {.data.task = "STSB", .model.head = MODEL_HEAD_REGRESSION};
     struct layout scored;
-    struct dataset_params p = {
-        .layout = &scored, .vocab = &vocab, .max_length = 8, .keep_case = true};
+    struct tokenizer cased = tokenizer;
+    struct sequence_params p = {.layout = &scored, .tokenizer = &cased, .max_length = 8};
     struct dataset d;
 
     (void)state;
+    cased.is_cased = true;
     layout_init(&scored, &own);
     scratch_text("dev.tsv", "sentence1\tsentence2\tscore\na\tB\t1.25\na\tb\t0.5\n");
     assert_int_equal(dataset_load(&p, scratch, &scored.dev[0], &d, NULL), ERR_OK);
@@ -182,8 +183,8 @@ static void dataset_holds_many_rows(void **state)
 
 static void dataset_takes_its_lines_from_all_over_when_it_need_not_have_all(void **state)
 {
-    struct dataset_params p = {
-        .layout = &layout, .vocab = &vocab, .max_length = 16, .most_bytes = 20000};
+    struct sequence_params p = {
+        .layout = &layout, .tokenizer = &tokenizer, .max_length = 16, .most_bytes = 20000};
     struct buf text = {.max = 1 << 22};
     struct dataset d;
     int n_late = 0;
@@ -216,7 +217,7 @@ static void dataset_has_no_sample_behind_the_last(void **state)
 
 static void dataset_tells_a_missing_file_from_a_broken_one(void **state)
 {
-    struct dataset_params p = {.layout = &layout, .vocab = &vocab, .max_length = 16};
+    struct sequence_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = 16};
     struct dataset d;
     struct err err = {0};
 
@@ -264,13 +265,13 @@ int main(void)
 
     (void)snprintf(spec.data.task, sizeof spec.data.task, "MNLI");
     layout_init(&layout, &spec);
-    if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &vocab, NULL) != ERR_OK)
+    if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &tokenizer.vocab, NULL) != ERR_OK)
         return 1;
     for (size_t i = 0; i < N_ROWS; i++)
         tests[N_OWN + i] =
             (struct CMUnitTest){rows[i].name, dataset_truncates, NULL, NULL, &rows[i]};
     failed =
         _cmocka_run_group_tests("dataset", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
-    vocab_deinit(&vocab);
+    vocab_deinit(&tokenizer.vocab);
     return failed;
 }
