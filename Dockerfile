@@ -28,7 +28,7 @@ RUN apt-get update -qq \
         libopenblas0-pthread '^libwebsockets[0-9]+(t64)?$' libcjson1 libyaml-0-2 \
         '^libutf8proc[0-9]+$' libgomp1 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
-COPY --from=build /src/build/release/bin/skyjob-worker /usr/local/bin/
+COPY --from=build /src/build/release/bin/skyjob-worker /src/build/release/bin/skyjob-import /usr/local/bin/
 COPY --from=build /src/build/sample/mnli /usr/share/skyjob/mnli
 COPY LICENSE /usr/share/doc/skyjob/
 USER 65532:65532

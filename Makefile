@@ -51,10 +51,10 @@ LIBS_fleet   := fleet http api base
 LIBS_control := control balance api base
 LIBS_run     := run control fleet kube http balance api base
 LIBS_nn      := nn base
-LIBS_text    := text api base
+LIBS_text    := text base
 LIBS_data    := data text api base
-LIBS_files   := files data text api base
-LIBS_import  := import files data text api base
+LIBS_files   := files api base
+LIBS_import  := import files text api base
 LIBS_wire    := wire base
 LIBS_train   := train nn files data text wire http api base
 LIBS_probe   := probe train nn files data text wire http api base
@@ -76,12 +76,14 @@ CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512
 CFLAGS_gemm_bf16    := -march=x86-64-v4 -mavx512bf16
 endif
 
-PROGRAMS := skyjob-operator skyjob-worker kubectl-skyjob
+PROGRAMS := skyjob-operator skyjob-worker skyjob-import kubectl-skyjob
 MAIN_skyjob-operator := operator/main.c
 MAIN_skyjob-worker   := worker/main.c
+MAIN_skyjob-import   := worker/import/main.c
 MAIN_kubectl-skyjob  := cli/main.c
 LIBS_skyjob-operator := $(LIBS_run)
-LIBS_skyjob-worker   := probe train nn import files data text wire http api base
+LIBS_skyjob-worker   := $(LIBS_probe)
+LIBS_skyjob-import   := $(LIBS_import)
 LIBS_kubectl-skyjob  := $(LIBS_cli)
 
 # Helpers in tests/support that the unit tests of a folder are linked with.

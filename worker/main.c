@@ -1,4 +1,4 @@
-/* skyjob-worker: one stage of a pipeline, the probe of a machine, or a tool for its files. */
+/* skyjob-worker: one stage of a pipeline, or the probe of a machine. */
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,8 +12,6 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "import/import.h"
-#include "import/vocab_build.h"
 #include "nn/gemm.h"
 #include "probe/probe.h"
 #include "probe/probe_link.h"
@@ -30,8 +28,6 @@ static const char usage[] =
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
     "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
-    "       skyjob-worker vocab --size N [--cased] --out FILE TEXT...\n"
-    "       skyjob-worker import --from DIR --out DIR\n"
     "       skyjob-worker version\n"
     "\n"
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
@@ -39,11 +35,7 @@ static const char usage[] =
     "sequences\n"
     "       as long as those in DIR; with ports also its links to the probes on other machines "
     "that\n"
-    "       the operator names\n"
-    "vocab  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, a sentence a "
-    "line;\n"
-    "       --cased for a model that tells capitals and accents apart\n"
-    "import write a model, TensorFlow's checkpoints too, as a Hugging Face directory in F32\n";
+    "       the operator names\n";
 
 /* Weights are written whole or not at all, so a stop needs no clean-up: leave at once. As the
  * first process of a container nothing would happen on SIGTERM without a handler. */
@@ -104,12 +96,6 @@ struct arguments {
     char *tensor;
     char *health;
     const char *spec_path;
-    int vocab_size;
-    bool keep_case;
-    const char *out_path;
-    char **texts;
-    int n_texts;
-    const char *from_dir;
 };
 
 static bool read_number(const char *text, int *out)
@@ -132,11 +118,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"control", required_argument, NULL, 'c'},
         {"tensor", required_argument, NULL, 't'},
         {"spec", required_argument, NULL, 'j'},
-        {"from", required_argument, NULL, 'f'},
         {"termination-log", required_argument, NULL, 'l'},
-        {"size", required_argument, NULL, 'n'},
-        {"cased", no_argument, NULL, 'k'},
-        {"out", required_argument, NULL, 'v'},
         {"key", required_argument, NULL, 'y'},
         {"health", required_argument, NULL, 'h'},
         {"history", required_argument, NULL, 'r'},
@@ -181,29 +163,14 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         case 'j':
             out->spec_path = optarg;
             break;
-        case 'f':
-            out->from_dir = optarg;
-            break;
         case 'l':
             out->stage.termination_path = optarg;
-            break;
-        case 'n':
-            if (!read_number(optarg, &out->vocab_size))
-                return false;
-            break;
-        case 'k':
-            out->keep_case = true;
-            break;
-        case 'v':
-            out->out_path = optarg;
             break;
         default:
             return false;
         }
     }
-    out->texts = argv + optind;
-    out->n_texts = argc - optind;
-    return true;
+    return optind == argc;
 }
 
 /* Of a probe: both, and the key to them, or none. */
@@ -321,67 +288,6 @@ static int print_probe(struct arguments *a)
     return rc == ERR_OK ? EXIT_DONE : rc == ERR_INVALID ? EXIT_CONFIG : EXIT_FAILED;
 }
 
-static enum err_code build_vocab(const struct arguments *a, struct err *err)
-{
-    struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
-    struct word_counts counts;
-    int n_tokens = 0;
-    enum err_code rc = word_counts_init(&counts, a->keep_case, WORD_COUNTS_WORDS_MAX, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    for (int i = 0; rc == ERR_OK && i < a->n_texts; i++)
-        rc = word_counts_add_file(&counts, a->texts[i], err);
-    if (rc == ERR_OK)
-        rc = vocab_build(&counts, a->vocab_size, &text, &n_tokens, err);
-    if (rc == ERR_OK)
-        rc = file_write(a->out_path, text.data, text.len, err);
-    if (rc == ERR_OK)
-        (void)printf("%s: %d tokens from %llu words, %zu different%s\n", a->out_path, n_tokens,
-                     (unsigned long long)counts.n_seen, counts.n_words,
-                     n_tokens < a->vocab_size ? "; the corpus has no more pairs to join" : "");
-    word_counts_deinit(&counts);
-    buf_deinit(&text);
-    return rc;
-}
-
-static int run_vocab(const struct arguments *a)
-{
-    struct err err;
-    enum err_code rc;
-
-    if (a->vocab_size == 0 || !a->out_path || a->n_texts == 0) {
-        (void)fputs(usage, stderr);
-        return EXIT_CONFIG;
-    }
-    rc = build_vocab(a, &err);
-    if (rc == ERR_OK)
-        return EXIT_DONE;
-    (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
-    return rc == ERR_IO || rc == ERR_NO_MEMORY ? EXIT_FAILED : EXIT_CONFIG;
-}
-
-static int run_import(const struct arguments *a)
-{
-    struct import_report r;
-    struct err err;
-    enum err_code rc;
-
-    if (!a->from_dir || !a->out_path) {
-        (void)fputs(usage, stderr);
-        return EXIT_CONFIG;
-    }
-    rc = import_folder(a->from_dir, a->out_path, &r, &err);
-    if (rc != ERR_OK) {
-        (void)fprintf(stderr, "skyjob-worker: %s\n", err.text);
-        return err_is_transient(rc) ? EXIT_FAILED : EXIT_CONFIG;
-    }
-    (void)printf("%s: %d layers of %d, %d words, %s, %d tensors%s\n", a->out_path, r.model.layers,
-                 r.model.hidden, r.model.vocab, r.is_cased ? "cased" : "uncased", r.n_tensors,
-                 r.is_headless ? ", no head" : "");
-    return EXIT_DONE;
-}
-
 int main(int argc, char **argv)
 {
     struct arguments a;
@@ -393,14 +299,10 @@ int main(int argc, char **argv)
     }
     start_with_right_settings(argv);
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
-        if (strcmp(argv[1], "vocab") == 0)
-            return run_vocab(&a);
-        if (strcmp(argv[1], "stage") == 0 && a.n_texts == 0)
+        if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);
-        if (strcmp(argv[1], "probe") == 0 && a.n_texts == 0 && has_ports(&a))
+        if (strcmp(argv[1], "probe") == 0 && has_ports(&a))
             return print_probe(&a);
-        if (strcmp(argv[1], "import") == 0 && a.n_texts == 0)
-            return run_import(&a);
     }
     (void)fputs(usage, stderr);
     return EXIT_CONFIG;

@@ -6,14 +6,14 @@
  * at last, before the checksums are made. So the fuzzer need not guess CRCs, and still can damage
  * everything behind them.
  */
-#include "files/bundle.h"
+#include "import/bundle.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "files/sstable.h"
+#include "import/sstable.h"
 #include "memory_file.h"
 
 #define TABLE_MAX_BYTES  16384

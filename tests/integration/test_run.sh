@@ -182,14 +182,14 @@ check 'a vocabulary larger than the model is refused with the number to set' ref
 own() {
     mkdir "$work/own" && cp build/sample/mnli/*.tsv "$work/own" &&
         cut -f9,10 build/sample/mnli/train.tsv | tr '\t' '\n' >"$work/corpus.txt" &&
-        "$bin/skyjob-worker" vocab --size 150 --out "$work/own/vocab.txt" "$work/corpus.txt" || return
+        "$bin/skyjob-import" vocabulary --size 150 --out "$work/own/vocab.txt" "$work/corpus.txt" || return
     [ "$(wc -l <"$work/own/vocab.txt")" = 150 ] || return
     run trained cpu=1 --data "$work/own" || { cat "$work/trained.log"; return 1; }
 }
 check 'a job trains on a vocabulary built from its text' own
 too_few() {
     local out
-    out=$("$bin/skyjob-worker" vocab --size 10 --out "$work/none.txt" "$work/corpus.txt" 2>&1)
+    out=$("$bin/skyjob-import" vocabulary --size 10 --out "$work/none.txt" "$work/corpus.txt" 2>&1)
     [ $? = 2 ] && [ ! -e "$work/none.txt" ] && grep 'ask for at least' <<<"$out"
 }
 check 'a vocabulary smaller than the alphabet is refused' too_few
@@ -197,14 +197,14 @@ check 'a vocabulary smaller than the alphabet is refused' too_few
 # A checkpoint of TensorFlow, here the tiny one that its own Saver wrote.
 imported() {
     cp -r tests/golden/bundle/two "$work/tf" && head -n 11 build/sample/mnli/vocab.txt >"$work/tf/vocab.txt" &&
-        "$bin/skyjob-worker" import --from "$work/tf" --out "$work/hf" || return
+        "$bin/skyjob-import" model --from "$work/tf" --out "$work/hf" || return
     [ -s "$work/hf/model.safetensors" ] && grep BertForPreTraining "$work/hf/config.json"
 }
 check 'a checkpoint of TensorFlow becomes a Hugging Face directory' imported
 not_imported() { # one line, and nothing that looks like a model
     local out
     truncate -s -1 "$work/tf/bert_model.ckpt.data-00001-of-00002"
-    out=$("$bin/skyjob-worker" import --from "$work/tf" --out "$work/hf-none" 2>&1)
+    out=$("$bin/skyjob-import" model --from "$work/tf" --out "$work/hf-none" 2>&1)
     [ $? = 2 ] && [ ! -e "$work/hf-none/model.safetensors" ] && [ "$(wc -l <<<"$out")" = 1 ] &&
         grep 'data-00001-of-00002: tensor ".*" lies outside of 379 bytes; the file is cut off' <<<"$out"
 }

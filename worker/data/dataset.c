@@ -125,7 +125,8 @@ enum err_code dataset_get(struct dataset *d, size_t i, struct sequence *out, str
         return err_set(err, ERR_INVALID, "sample %zu of a data set of %zu", i, d->n_samples);
     rc = encode(d, i, err);
     if (rc == ERR_OK)
-        rc = sequence_join(&d->a, is_pair ? &d->b : NULL, &p->tokenizer->vocab, p->max_length, out, err);
+        rc = sequence_join(&d->a, is_pair ? &d->b : NULL, &p->tokenizer->vocab, p->max_length, out,
+                           err);
     if (rc != ERR_OK)
         return rc;
     out->sample = (uint32_t)i;

@@ -37,36 +37,3 @@ bool alias_make(const char *name, int i, char out[static MODEL_NAME_BYTES])
         return change_end(out, "cls.predictions.bias", "cls.predictions.decoder.bias");
     return true;
 }
-
-void alias_tensorflow(const char *name, char out[static MODEL_NAME_BYTES], bool *out_transposed)
-{
-    static const struct {
-        const char *end, *by;
-        bool transposed;
-    } ends[] = {
-        {"_embeddings.weight", "_embeddings", false},
-        {"LayerNorm.weight", "LayerNorm.gamma", false},
-        {"LayerNorm.bias", "LayerNorm.beta", false},
-        {"predictions.bias", "predictions.output_bias", false},
-        {"seq_relationship.weight", "seq_relationship.output_weights", false},
-        {"seq_relationship.bias", "seq_relationship.output_bias", false},
-        {"classifier.weight", "output_weights", false},
-        {"classifier.bias", "output_bias", false},
-        {".weight", ".kernel", true},
-    };
-    char *layer;
-
-    *out_transposed = false;
-    (void)snprintf(out, MODEL_NAME_BYTES, "%s", name);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        if (!change_end(out, ends[i].end, ends[i].by))
-            continue;
-        *out_transposed = ends[i].transposed;
-        break;
-    }
-    layer = strstr(out, ".layer.");
-    if (layer)
-        layer[strlen(".layer")] = '_';
-    for (char *p = out; *p; p++)
-        *p = *p == '.' ? '/' : *p;
-}

@@ -1,8 +1,8 @@
 /* files/alias.h - the names that one tensor goes by in other people's files.
  *
  * Ours are those of transformers' BertForSequenceClassification and BertForPreTraining. Older
- * checkpoints say gamma and beta for LayerNorm's weight and bias; a bare BertModel has no "bert."
- * in front; TensorFlow's original code has paths, and its kernels lie transposed.
+ * checkpoints have gamma and beta for LayerNorm's weight and bias; a bare BertModel has no "bert."
+ * in front.
  * Layer: files. Threads: any; pure.
  */
 #ifndef FILES_ALIAS_H
@@ -15,8 +15,5 @@
 /* The name number `i`, 0 <= i < ALIAS_MAX, most usual first, of the tensor that we call `name`;
  * false when it has no such one. */
 bool alias_make(const char *name, int i, char out[static MODEL_NAME_BYTES]);
-
-/* What google-research/bert calls it; *out_transposed: it is [in, out] there. */
-void alias_tensorflow(const char *name, char out[static MODEL_NAME_BYTES], bool *out_transposed);
 
 #endif

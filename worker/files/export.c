@@ -156,7 +156,7 @@ static enum err_code write_config(const struct model *m, const char *folder,
     jsonw_int(&json, "intermediate_size", m->ffn);
     jsonw_int(&json, "max_position_embeddings", m->positions);
     jsonw_int(&json, "type_vocab_size", MODEL_TYPES);
-    jsonw_int(&json, "pad_token_id", x->vocab->pad);
+    jsonw_int(&json, "pad_token_id", x->pad_id);
     jsonw_string(&json, "hidden_act", "gelu");
     jsonw_string(&json, "position_embedding_type", "absolute");
     jsonw_bool(&json, "tie_word_embeddings", true);
@@ -184,20 +184,6 @@ static enum err_code write_tokenizer(const struct model *m, const char *folder,
     jsonw_int(&json, "model_max_length", m->positions);
     jsonw_close(&json);
     rc = write_json(&json, folder, "tokenizer_config.json", err);
-    buf_deinit(&text);
-    return rc;
-}
-
-static enum err_code write_vocab(const char *folder, const struct vocab *vocab, struct err *err)
-{
-    struct buf text = {.max = VOCAB_FILE_MAX_BYTES + VOCAB_TOKENS_MAX};
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, "vocab.txt", path, err);
-
-    for (int32_t id = 0; id < vocab->n_tokens && rc == ERR_OK; id++)
-        rc = buf_addf(&text, err, "%s\n", vocab_token(vocab, id));
-    if (rc == ERR_OK)
-        rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
     return rc;
 }
@@ -257,8 +243,6 @@ enum err_code export_rest(const struct model *m, const char *folder, const struc
         rc = remove_other_kind(folder, plan->n_stages > 1, err);
     if (rc == ERR_OK)
         rc = write_config(m, folder, x, err);
-    if (rc == ERR_OK)
-        rc = write_vocab(folder, x->vocab, err);
     if (rc == ERR_OK)
         rc = write_tokenizer(m, folder, x, err);
     if (rc == ERR_OK && plan->n_stages > 1)

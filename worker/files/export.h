@@ -2,16 +2,14 @@
  *
  * `from_pretrained(folder)` of transformers loads what is written here: every stage writes its own
  * shard, model-0000i-of-0000S.safetensors, at the same time as the others; the first stage adds
- * the index that says which tensor lies where, config.json, vocab.txt and tokenizer_config.json.
- * One stage alone writes model.safetensors and needs no index. The index comes last: a folder with
- * it is complete as soon as all shards are. Layer: files. Threads: one a call;
- * stages are different processes.
+ * the index from tensors to shards, config.json and tokenizer_config.json. A stage alone writes
+ * model.safetensors and no index. The index comes last: a folder that has it is complete as soon as
+ * all shards are. Layer: files. Threads: one per call; stages are different processes.
  */
 #ifndef FILES_EXPORT_H
 #define FILES_EXPORT_H
 
 #include "api/model.h"
-#include "text/vocab.h"
 
 #define EXPORT_SHARD_BYTES 48 /* of a shard's file name, with the NUL */
 #define EXPORT_WHOLE_FILE  "model.safetensors"
@@ -29,7 +27,7 @@ struct export_plan {
 };
 
 struct export_extras {
-    const struct vocab *vocab; /* borrowed; becomes vocab.txt */
+    int pad_id;                /* of the vocabulary */
     bool is_cased;             /* the tokenizer keeps capitals and accents */
     int n_labels;              /* whose names are known; the rest is LABEL_i */
     const char *const *labels; /* [n_labels] by id, borrowed; go into config.json, like: */
@@ -50,8 +48,8 @@ MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
                                       const struct export_plan *plan, int stage,
                                       const float *const *params, struct err *err);
 
-/* Write what there is only once: config.json, vocab.txt, tokenizer_config.json, and the index
- * when there is more than one stage. Errors as above. */
+/* Write what exists once, but for the vocabulary (vocab_save()): config.json,
+ * tokenizer_config.json, and the index when there is more than one stage. Errors as above. */
 MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
                                      const struct export_plan *plan,
                                      const struct export_extras *extras, struct err *err);

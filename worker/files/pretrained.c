@@ -8,23 +8,29 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "files/alias.h"
-#include "files/bundle.h"
-#include "files/shards.h"
-#include "files/weight.h"
+#include "files/export.h"
+#include "files/safetensors.h"
+
+#define SHARDS_MAX      1024
+#define FILE_NAME_BYTES 255
+#define GOOGLES_CONFIG  "bert_config.json"
 
 struct pretrained {
     char folder[PATH_MAX];
     char config_path[PATH_MAX];
     struct bert_config config;
-    bool has_rows;             /* the classifier's are not in the task's order: */
-    int rows[TASK_LABELS_MAX]; /* label i is row rows[i] */
-    struct shards *shards;     /* one of these two is there */
-    struct bundle *bundle;
+    bool has_rows;                  /* the classifier's are not in the task's order: */
+    int rows[TASK_LABELS_MAX];      /* label i is row rows[i] */
+    struct pretrained_reader other; /* another format's; its `find` is NULL for safetensors: */
+    struct json *index;             /* of the shards, owns their names; NULL: one file */
+    int n_files;
+    const char *names[SHARDS_MAX];
+    struct safetensors *files[SHARDS_MAX];
 };
 
 static enum err_code open_config(struct pretrained *p, struct err *err)
 {
-    static const char *const files[] = {"config.json", "bert_config.json"};
+    static const char *const files[] = {"config.json", GOOGLES_CONFIG};
     struct json *root = NULL;
     const char *file = folder_has(p->folder, files[0]) ? files[0] : files[1];
     enum err_code rc;
@@ -42,32 +48,107 @@ static enum err_code open_config(struct pretrained *p, struct err *err)
     return rc;
 }
 
-static enum err_code open_weights(struct pretrained *p, struct err *err)
+static struct safetensors *find_file(const struct pretrained *p, const char *name)
 {
-    char prefix[PATH_MAX];
+    for (int i = 0; i < p->n_files; i++) {
+        if (strcmp(p->names[i], name) == 0)
+            return p->files[i];
+    }
+    return NULL;
+}
+
+static enum err_code add_file(struct pretrained *p, const char *name, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(p->folder, name, path, err);
+
+    if (rc == ERR_OK && p->n_files == SHARDS_MAX)
+        rc = err_set(err, ERR_LIMIT, "%s/%s: more than %d shards", p->folder, EXPORT_INDEX_FILE,
+                     SHARDS_MAX);
+    if (rc == ERR_OK)
+        rc = safetensors_open(path, &p->files[p->n_files], err);
+    if (rc == ERR_NOT_FOUND)
+        rc = err_set(err, ERR_INVALID,
+                     "%s: the index names this shard, but it is not there; copy "
+                     "the whole folder",
+                     path);
+    if (rc == ERR_OK)
+        p->names[p->n_files++] = name;
+    return rc;
+}
+
+/* A file of this very folder and no other. */
+static bool is_plain_name(const char *name)
+{
+    return *name && *name != '.' && !strchr(name, '/') && strlen(name) <= FILE_NAME_BYTES;
+}
+
+static enum err_code add_entry(struct pretrained *p, const struct json *entry, struct err *err)
+{
+    const char *tensor = json_key(entry);
+    const char *file = json_string(entry, "");
+    struct safetensors *in;
     enum err_code rc;
 
-    if (shards_in(p->folder))
-        return shards_open(p->folder, &p->shards, err);
-    rc = bundle_prefix(p->folder, prefix, err);
-    if (rc == ERR_OK)
-        return bundle_open(prefix, &p->bundle, err);
-    if (rc != ERR_NOT_FOUND)
+    if (!is_plain_name(file))
+        return err_set(err, ERR_INVALID,
+                       "%s/%s: tensor \"%.80s\": \"%.80s\" is no file of this folder; write the "
+                       "index anew",
+                       p->folder, EXPORT_INDEX_FILE, tensor, file);
+    if (!find_file(p, file)) {
+        rc = add_file(p, file, err);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    in = find_file(p, file);
+    if (!in || !safetensors_find(in, tensor))
+        return err_set(err, ERR_INVALID,
+                       "%s/%s: tensor \"%.80s\" is not in %.80s; copy the whole folder again",
+                       p->folder, EXPORT_INDEX_FILE, tensor, file);
+    return ERR_OK;
+}
+
+static enum err_code open_index(struct pretrained *p, struct err *err)
+{
+    const struct json *map;
+    enum err_code rc = folder_json(p->folder, EXPORT_INDEX_FILE, &p->index, err);
+
+    if (rc != ERR_OK)
         return rc;
+    map = json_get(p->index, "weight_map");
+    if (json_kind_of(map) != JSON_OBJECT)
+        return err_set(err, ERR_INVALID, "%s/%s: no object \"weight_map\"; write the index anew",
+                       p->folder, EXPORT_INDEX_FILE);
+    for (const struct json *v = json_first(map); v && rc == ERR_OK; v = json_next(v))
+        rc = add_entry(p, v, err);
+    return rc;
+}
+
+/* Where both are, transformers takes the single file. */
+static enum err_code open_files(struct pretrained *p, struct err *err)
+{
+    if (folder_has(p->folder, EXPORT_WHOLE_FILE))
+        return add_file(p, EXPORT_WHOLE_FILE, err);
+    if (folder_has(p->folder, EXPORT_INDEX_FILE))
+        return open_index(p, err);
+    if (strstr(p->config_path, GOOGLES_CONFIG) || folder_has(p->folder, "bert_model.ckpt.index"))
+        return err_set(err, ERR_INVALID,
+                       "%s: a TensorFlow checkpoint; convert it with `skyjob-import model --from "
+                       "DIR --out DIR` and use the folder that this writes",
+                       p->folder);
     if (folder_has(p->folder, "pytorch_model.bin") ||
         folder_has(p->folder, "pytorch_model.bin.index.json"))
         return err_set(err, ERR_INVALID,
                        "%s: pytorch_model.bin may run code and is not read; load it in "
                        "transformers and save_pretrained() it, which writes model.safetensors",
                        p->folder);
-    return err_set(
-        err, ERR_INVALID,
-        "%s: no model.safetensors, no index of shards and no checkpoint of TensorFlow; copy "
-        "the whole folder",
-        p->folder);
+    return err_set(err, ERR_INVALID,
+                   "%s: no model.safetensors and no index of shards; copy the whole folder",
+                   p->folder);
 }
 
-enum err_code pretrained_open(const char *folder, struct pretrained **out, struct err *err)
+enum err_code pretrained_open_with(const char *folder, const struct pretrained_reader *reader,
+                                   struct pretrained **out, struct err *err)
 {
     struct pretrained *p;
     enum err_code rc = ERR_OK;
@@ -81,14 +162,21 @@ enum err_code pretrained_open(const char *folder, struct pretrained **out, struc
         rc = err_set(err, ERR_INVALID, "the path of folder %.80s is too long", folder);
     if (rc == ERR_OK)
         rc = open_config(p, err);
-    if (rc == ERR_OK)
-        rc = open_weights(p, err);
+    if (rc == ERR_OK && reader)
+        p->other = *reader;
+    else if (rc == ERR_OK)
+        rc = open_files(p, err);
     if (rc != ERR_OK) {
         pretrained_close(p);
         return rc;
     }
     *out = p;
     return ERR_OK;
+}
+
+enum err_code pretrained_open(const char *folder, struct pretrained **out, struct err *err)
+{
+    return pretrained_open_with(folder, NULL, out, err);
 }
 
 const struct bert_config *pretrained_config(const struct pretrained *p)
@@ -109,57 +197,57 @@ enum err_code pretrained_check(const struct pretrained *p, const struct model *w
     return rc;
 }
 
-enum err_code pretrained_check_vocab(const struct pretrained *p, const struct vocab *vocab,
-                                     struct err *err)
+enum err_code pretrained_check_vocab(const struct pretrained *p, int n_tokens, struct err *err)
 {
-    if (vocab->n_tokens <= p->config.model.vocab)
+    if (n_tokens <= p->config.model.vocab)
         return ERR_OK;
     return err_set(err, ERR_INVALID,
                    "%s: vocab_size is %d but the vocabulary has %d tokens; use the vocab.txt that "
                    "came with the model",
-                   p->config_path, p->config.model.vocab, vocab->n_tokens);
+                   p->config_path, p->config.model.vocab, n_tokens);
 }
 
-/* A tensor and how it lies in its file. */
-struct found {
-    const struct weight *weight; /* NULL: not there */
-    bool is_transposed;
-};
+static const struct weight *find_in_files(const struct pretrained *p, const char *name)
+{
+    const char *file = p->index
+                           ? json_string(json_get(json_get(p->index, "weight_map"), name), NULL)
+                           : EXPORT_WHOLE_FILE;
+    const struct safetensors *in = file ? find_file(p, file) : NULL;
 
-static enum err_code find_tensor(const struct pretrained *p, const char *name, struct found *out,
+    return in ? safetensors_find(in, name) : NULL;
+}
+
+/* ERR_NOT_FOUND, without a text, when the folder has no tensor that we call `name`. */
+static enum err_code find_tensor(const struct pretrained *p, const char *name, struct weight *out,
                                  struct err *err)
 {
     char alias[MODEL_NAME_BYTES];
 
-    *out = (struct found){0};
-    if (p->bundle) {
-        alias_tensorflow(name, alias, &out->is_transposed);
-        return bundle_find(p->bundle, alias, &out->weight, err);
+    if (p->other.find)
+        return p->other.find(p->other.from, name, out, err);
+    for (int i = 0; i < ALIAS_MAX; i++) {
+        const struct weight *found = alias_make(name, i, alias) ? find_in_files(p, alias) : NULL;
+
+        if (found) {
+            *out = *found;
+            return ERR_OK;
+        }
     }
-    for (int i = 0; i < ALIAS_MAX && !out->weight; i++) {
-        if (alias_make(name, i, alias))
-            out->weight = shards_find(p->shards, alias);
-    }
-    return ERR_OK;
+    return ERR_NOT_FOUND;
 }
 
 bool pretrained_has(const struct pretrained *p, const char *name)
 {
-    struct found found;
+    struct weight found;
 
-    /* A damaged one is there; whoever reads it gets the error. */
-    return find_tensor(p, name, &found, NULL) != ERR_OK || found.weight;
+    /* A damaged tensor exists: reading it gives the error. */
+    return find_tensor(p, name, &found, NULL) != ERR_NOT_FOUND;
 }
 
-static bool has_shape(const struct found *f, const struct model_tensor *t)
+static bool has_shape(const struct weight *w, const struct model_tensor *t)
 {
-    const struct weight *w = f->weight;
-
-    if (w->n_dims != t->n_dims)
-        return false;
-    if (f->is_transposed)
-        return w->dims[0] == t->dims[1] && w->dims[1] == t->dims[0];
-    return w->dims[0] == t->dims[0] && (t->n_dims == 1 || w->dims[1] == t->dims[1]);
+    return w->n_dims == t->n_dims && w->dims[0] == t->dims[0] &&
+           (t->n_dims == 1 || w->dims[1] == t->dims[1]);
 }
 
 /* May a folder lack it, so that it starts at random? */
@@ -174,20 +262,20 @@ static bool is_of_head(const struct model_tensor *t)
     return false;
 }
 
-enum err_code pretrained_match_labels(struct pretrained *p, const struct layout *layout,
-                                      struct err *err)
+enum err_code pretrained_match_labels(struct pretrained *p, const struct task *task,
+                                      const char *const *labels, int n_labels, struct err *err)
 {
-    struct found head;
+    struct weight head;
     enum err_code rc;
 
-    if (layout->n_labels == 0)
+    if (n_labels == 0)
         return ERR_OK;
     rc = find_tensor(p, "classifier.weight", &head, err);
-    if (rc != ERR_OK || !head.weight || head.weight->n_dims != 2 ||
-        (int64_t)head.weight->dims[head.is_transposed] != layout->n_labels)
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc != ERR_OK || head.n_dims != 2 || head.dims[0] != n_labels)
         return rc;
-    rc = bert_config_match(p->config_path, &p->config, layout->task, layout->labels,
-                           layout->n_labels, p->rows, err);
+    rc = bert_config_match(p->config_path, &p->config, task, labels, n_labels, p->rows, err);
     p->has_rows = rc == ERR_OK;
     return rc;
 }
@@ -211,50 +299,36 @@ static enum err_code order_rows(const struct pretrained *p, const struct model_t
     return ERR_OK;
 }
 
-/* Only the number of labels is another task's. */
-static bool has_other_labels(const struct found *f, const struct model_tensor *t)
-{
-    struct model_tensor other = *t;
-
-    other.dims[0] = (int)f->weight->dims[0];
-    return strncmp(t->name, "classifier.", strlen("classifier.")) == 0 && has_shape(f, &other);
-}
-
-static void shape_of(const struct model_tensor *t, char out[static WEIGHT_SHAPE_BYTES])
-{
-    struct weight w = {.n_dims = t->n_dims, .dims = {t->dims[0], t->dims[1]}};
-
-    weight_shape(&w, out);
-}
-
 static enum err_code load_tensor(const struct pretrained *p, const struct model_tensor *t,
                                  float *out, struct pretrained_missing *missing, struct err *err)
 {
-    struct found f;
+    struct weight needed = {.n_dims = t->n_dims, .dims = {t->dims[0], t->dims[1]}};
+    struct model_tensor other = *t; /* the same of another number of labels */
+    struct weight w;
     char has[WEIGHT_SHAPE_BYTES];
     char needs[WEIGHT_SHAPE_BYTES];
-    enum err_code rc = find_tensor(p, t->name, &f, err);
+    enum err_code rc = find_tensor(p, t->name, &w, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    if (!f.weight && is_of_head(t)) {
+    if (rc == ERR_NOT_FOUND && is_of_head(t)) {
         missing->n_tensors++;
         (void)snprintf(missing->why, sizeof missing->why, "%s is not there", t->name);
         return ERR_OK;
     }
-    if (!f.weight)
+    if (rc == ERR_NOT_FOUND)
         return err_set(err, ERR_INVALID,
                        "%s: no tensor \"%s\"; the folder is not complete or not of a BERT: copy "
                        "it again",
                        p->folder, t->name);
-    if (has_shape(&f, t)) {
-        rc = f.is_transposed ? weight_read_transposed(f.weight, out, err)
-                             : weight_read(f.weight, out, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (has_shape(&w, t)) {
+        rc = weight_read(&w, out, err);
         return rc == ERR_OK ? order_rows(p, t, out, err) : rc;
     }
-    weight_shape(f.weight, has);
-    shape_of(t, needs);
-    if (has_other_labels(&f, t)) {
+    weight_shape(&w, has);
+    weight_shape(&needed, needs);
+    other.dims[0] = (int)w.dims[0];
+    if (strncmp(t->name, "classifier.", strlen("classifier.")) == 0 && has_shape(&w, &other)) {
         missing->n_tensors++;
         (void)snprintf(missing->why, sizeof missing->why, "%s has shape %s, the task needs %s",
                        t->name, has, needs);
@@ -263,7 +337,7 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
     return err_set(err, ERR_INVALID,
                    "%s: tensor \"%.96s\" has shape %s but %s asks for %s; the files do not belong "
                    "together, copy the folder again",
-                   f.weight->file, f.weight->name, has, p->config_path, needs);
+                   w.file, w.name, has, p->config_path, needs);
 }
 
 enum err_code pretrained_load_unit(const struct pretrained *p, const struct model *m, int unit,
@@ -296,7 +370,8 @@ void pretrained_close(struct pretrained *p)
 {
     if (!p)
         return;
-    shards_close(p->shards);
-    bundle_close(p->bundle);
+    for (int i = 0; i < p->n_files; i++)
+        safetensors_close(p->files[i]);
+    json_free(p->index);
     free(p);
 }

@@ -1,23 +1,31 @@
 /* files/pretrained.h - a folder with a trained BERT, to start from.
  *
- * Hugging Face's layout (config.json, model.safetensors or shards with their index) or that of
- * google-research/bert (bert_config.json, bert_model.ckpt.*). Tensors are found under all the
- * names they go by (files/alias.h). Files are mapped: what a stage does not ask for, it does not
- * read. Nothing in the files is trusted.
+ * A Hugging Face directory: config.json, and model.safetensors or shards with their index. Tensors
+ * are found under all the names they go by (files/alias.h). Files are mapped, so a stage reads no
+ * more than its own tensors. Nothing in them is trusted. TensorFlow checkpoints have to be
+ * converted (import/import.h), and the error for one names the command.
  *
- * What a folder lacks of the encoder is an error. What it lacks of a head is not: a bare encoder
- * or another task's head is what fine-tuning starts from. Such tensors stay as the caller
- * initialised them, and he is told.
+ * A tensor of the encoder that is missing is an error. A head, or a part of it, may be missing:
+ * fine-tuning starts from a bare encoder or from another task's head. Such tensors keep the
+ * caller's initial values and are reported.
  * Layer: files. Threads: any, once open.
  */
 #ifndef FILES_PRETRAINED_H
 #define FILES_PRETRAINED_H
 
 #include "api/bert_config.h"
-#include "data/layout.h"
-#include "text/vocab.h"
+#include "api/task.h"
+#include "files/weight.h"
 
 struct pretrained; /* on the heap; all fields private */
+
+/* Where tensors of another format come from. */
+struct pretrained_reader {
+    const void *from;
+    /* Find the tensor that model_tensor() calls `name`. ERR_NOT_FOUND when there is none, another
+     * code for a damaged one; what *out points to lives as long as `from`. */
+    enum err_code (*find)(const void *from, const char *name, struct weight *out, struct err *err);
+};
 
 /* Open it, read its config and check what it holds, but no tensor. On ERR_OK the caller owns *out:
  * pretrained_close().
@@ -28,7 +36,12 @@ struct pretrained; /* on the heap; all fields private */
 MUST_CHECK enum err_code pretrained_open(const char *folder, struct pretrained **out,
                                          struct err *err);
 
-/* What its config says; borrowed. Its model.head is always the classifier. */
+/* The same for weights of another format, which `reader` finds. The reader must outlive *out. */
+MUST_CHECK enum err_code pretrained_open_with(const char *folder,
+                                              const struct pretrained_reader *reader,
+                                              struct pretrained **out, struct err *err);
+
+/* Its config; borrowed. Its model.head is always the classifier. */
 const struct bert_config *pretrained_config(const struct pretrained *p);
 
 /* Can this model start from it? ERR_INVALID with the first difference and what to set in the spec.
@@ -36,17 +49,19 @@ const struct bert_config *pretrained_config(const struct pretrained *p);
 MUST_CHECK enum err_code pretrained_check(const struct pretrained *p, const struct model *wanted,
                                           struct err *err);
 
-/* Find out which row of the model's classifier is which label of the task, so that
- * pretrained_load_unit() reads them in the task's order. A folder without a classifier of so many
- * labels is fine: the head is new. ERR_INVALID with both lists where names cannot be matched. */
-MUST_CHECK enum err_code pretrained_match_labels(struct pretrained *p, const struct layout *layout,
+/* Find the row of the model's classifier for each label of the task, so that
+ * pretrained_load_unit() reads them in the task's order. A folder without a classifier of that
+ * many labels is fine: the head is new. ERR_INVALID with both lists where names cannot be matched.
+ */
+MUST_CHECK enum err_code pretrained_match_labels(struct pretrained *p, const struct task *task,
+                                                 const char *const *labels, int n_labels,
                                                  struct err *err);
 
-/* Does it know every word? A model may know more than the vocabulary has. */
-MUST_CHECK enum err_code pretrained_check_vocab(const struct pretrained *p,
-                                                const struct vocab *vocab, struct err *err);
+/* ERR_INVALID for a vocabulary that has more tokens than the model. It may have fewer. */
+MUST_CHECK enum err_code pretrained_check_vocab(const struct pretrained *p, int n_tokens,
+                                                struct err *err);
 
-/* Is the tensor that model_tensor() calls `name` there? */
+/* Is there a tensor that model_tensor() calls `name`? */
 bool pretrained_has(const struct pretrained *p, const char *name);
 
 /* What a unit did not find in the folder. */

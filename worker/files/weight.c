@@ -52,55 +52,30 @@ static float element(const struct weight *w, size_t i)
     return NAN;
 }
 
-static enum err_code check_type(const struct weight *w, struct err *err)
-{
-    if (w->type != WEIGHT_OTHER)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID,
-                   "%s: tensor \"%.96s\" has dtype %.16s; only F32, F16 and BF16 can be read: "
-                   "convert it to F32",
-                   w->file, w->name, w->type_name);
-}
-
-static enum err_code refuse(const struct weight *w, size_t i, struct err *err)
-{
-    return err_set(err, ERR_INVALID,
-                   "%s: tensor \"%.96s\": element %zu is %s; the weights are damaged, or "
-                   "their training failed: take another copy",
-                   w->file, w->name, i, isnan(element(w, i)) ? "NaN" : "infinite");
-}
-
 enum err_code weight_read(const struct weight *w, float *out, struct err *err)
 {
-    enum err_code rc = check_type(w, err);
+    enum { BLOCK = 32 }; /* of a transposed matrix: both sides stay in the cache */
+    size_t rows = w->is_transposed ? (size_t)w->dims[1] : 1;
+    size_t columns = w->count / (rows > 0 ? rows : 1);
 
-    if (rc != ERR_OK)
-        return rc;
-    for (size_t i = 0; i < w->count; i++) {
-        out[i] = element(w, i);
-        if (!isfinite(out[i]))
-            return refuse(w, i, err);
-    }
-    return ERR_OK;
-}
-
-enum err_code weight_read_transposed(const struct weight *w, float *out, struct err *err)
-{
-    enum { BLOCK = 32 }; /* both sides stay in the cache */
-    enum err_code rc = check_type(w, err);
-    size_t rows = (size_t)w->dims[0];
-    size_t columns = (size_t)w->dims[1];
-
-    assert(w->n_dims == 2);
-    if (rc != ERR_OK)
-        return rc;
+    if (w->type == WEIGHT_OTHER)
+        return err_set(err, ERR_INVALID,
+                       "%s: tensor \"%.96s\" has dtype %.16s; only F32, F16 and BF16 can be read: "
+                       "convert it to F32",
+                       w->file, w->name, w->type_name);
+    assert(!w->is_transposed || w->n_dims == 2);
+    /* `rows` and `columns` are the file's. */
     for (size_t at = 0; at < rows; at += BLOCK)
         for (size_t c = 0; c < columns; c++)
             for (size_t r = at; r < rows && r < at + BLOCK; r++) {
                 float x = element(w, r * columns + c);
 
                 if (!isfinite(x))
-                    return refuse(w, r * columns + c, err);
+                    return err_set(
+                        err, ERR_INVALID,
+                        "%s: tensor \"%.96s\": element %zu is %s; the weights are damaged, or "
+                        "their training failed: take another copy",
+                        w->file, w->name, r * columns + c, isnan(x) ? "NaN" : "infinite");
                 out[c * rows + r] = x;
             }
     return ERR_OK;

@@ -1,9 +1,9 @@
-/* files/weight.h - one tensor somewhere in a file, and how it becomes floats.
+/* files/weight.h - a tensor in a file, and its conversion to floats.
  *
- * What the readers of safetensors and of TensorFlow's bundles have in common: they check where a
- * tensor lies, this turns its bytes into the caller's floats. F32, F16 and BF16 can be read. A
- * tensor of another type may be in a file (position ids, say) and is refused only when it is
- * asked for. Numbers that are not finite are refused: nothing good comes from training on them.
+ * The readers of safetensors and of TensorFlow's bundles check where a tensor lies; this turns its
+ * bytes into the caller's floats. F32, F16 and BF16 can be read. A file may contain tensors of
+ * other types (position ids, say), which are refused when they are read. So are numbers that are
+ * not finite: training cannot recover from them.
  * Layer: files. Threads: any.
  */
 #ifndef FILES_WEIGHT_H
@@ -32,19 +32,16 @@ struct weight {
     int n_dims; /* 0: one number */
     int64_t dims[WEIGHT_DIMS_MAX];
     size_t count;              /* elements */
+    bool is_transposed;        /* a matrix that lies as [dims[1], dims[0]] in the file */
     const unsigned char *data; /* little-endian, at any address */
 };
 
-/* Convert all of it into out[count].
+/* Convert all of it into out[count], in the order of `dims`.
  *
  * Returns ERR_INVALID with file, tensor and remedy for a type that is not read and for an element
  * that is not finite; `out` is then undefined.
  */
 MUST_CHECK enum err_code weight_read(const struct weight *w, float *out, struct err *err);
-
-/* The same for a matrix [rows, columns], written as [columns, rows]. */
-MUST_CHECK enum err_code weight_read_transposed(const struct weight *w, float *out,
-                                                struct err *err);
 
 /* For people: "[2, 3]". */
 void weight_shape(const struct weight *w, char out[static WEIGHT_SHAPE_BYTES]);

@@ -8,10 +8,13 @@
 #include "base/json.h"
 #include "files/export.h"
 #include "files/safetensors.h"
+#include "import/bundle.h"
+#include "import/tensorflow.h"
 #include "text/tokenizer.h"
 
 struct import {
     const char *from;
+    struct bundle *bundle; /* NULL: the weights are safetensors */
     struct pretrained *source;
     struct tokenizer tokenizer;
     struct json *config; /* owns the labels' names; NULL: it is not Hugging Face's */
@@ -25,7 +28,7 @@ static bool has(const struct import *im, const char *name)
     return pretrained_has(im->source, name);
 }
 
-/* The most that the tensors there are can be. */
+/* The largest head that the tensors make up. */
 static void choose_head(struct import *im)
 {
     struct model *m = &im->report.model;
@@ -38,7 +41,7 @@ static void choose_head(struct import *im)
         m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
 }
 
-/* id2label, as far as it is in order and says texts. */
+/* id2label, as far as it is in order and has texts. */
 static enum err_code find_labels(struct import *im, struct err *err)
 {
     const struct json *v;
@@ -56,14 +59,31 @@ static enum err_code find_labels(struct import *im, struct err *err)
     return rc;
 }
 
+/* Safetensors first, as transformers has it. */
+static enum err_code open_model(struct import *im, struct err *err)
+{
+    struct pretrained_reader reader = {.find = tensorflow_find};
+    char prefix[PATH_MAX];
+    bool is_ours =
+        folder_has(im->from, EXPORT_WHOLE_FILE) || folder_has(im->from, EXPORT_INDEX_FILE);
+    enum err_code rc = is_ours ? ERR_NOT_FOUND : bundle_prefix(im->from, prefix, err);
+
+    if (rc == ERR_NOT_FOUND)
+        return pretrained_open(im->from, &im->source, err);
+    if (rc == ERR_OK)
+        rc = bundle_open(prefix, &im->bundle, err);
+    reader.from = im->bundle;
+    return rc == ERR_OK ? pretrained_open_with(im->from, &reader, &im->source, err) : rc;
+}
+
 static enum err_code open_source(struct import *im, struct err *err)
 {
-    enum err_code rc = pretrained_open(im->from, &im->source, err);
+    enum err_code rc = open_model(im, err);
 
     if (rc == ERR_OK)
         rc = tokenizer_load(NULL, im->from, TOKENIZER_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
-        rc = pretrained_check_vocab(im->source, &im->tokenizer.vocab, err);
+        rc = pretrained_check_vocab(im->source, im->tokenizer.vocab.n_tokens, err);
     if (rc == ERR_OK)
         rc = find_labels(im, err);
     if (rc != ERR_OK)
@@ -138,7 +158,7 @@ static enum err_code write_weights(struct import *im, const char *to, struct err
     struct safetensors_writer *w = NULL;
     struct list list = {0};
     char path[PATH_MAX];
-    enum err_code rc = folder_path(to, "model.safetensors", path, err);
+    enum err_code rc = folder_path(to, EXPORT_WHOLE_FILE, path, err);
 
     if (rc == ERR_OK)
         rc = folder_make(to, err);
@@ -163,7 +183,7 @@ static enum err_code write_rest(const struct import *im, const char *to, struct 
     const struct export_stage whole = {0, model_units(&im->report.model)};
     const struct export_plan plan = {.n_stages = 1, .stages = &whole};
     const struct export_extras extras = {
-        .vocab = &im->tokenizer.vocab,
+        .pad_id = im->tokenizer.vocab.pad,
         .is_cased = im->report.is_cased,
         .n_labels = im->n_labels,
         .labels = im->labels,
@@ -171,7 +191,9 @@ static enum err_code write_rest(const struct import *im, const char *to, struct 
         .is_headless = im->report.is_headless,
     };
 
-    return export_rest(&im->report.model, to, &plan, &extras, err);
+    enum err_code rc = vocab_save(&im->tokenizer.vocab, to, err);
+
+    return rc == ERR_OK ? export_rest(&im->report.model, to, &plan, &extras, err) : rc;
 }
 
 enum err_code import_folder(const char *from, const char *to, struct import_report *out,
@@ -187,6 +209,7 @@ enum err_code import_folder(const char *from, const char *to, struct import_repo
     if (rc == ERR_OK)
         *out = im.report;
     pretrained_close(im.source);
+    bundle_close(im.bundle);
     tokenizer_deinit(&im.tokenizer);
     json_free(im.config);
     return rc;

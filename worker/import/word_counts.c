@@ -1,9 +1,7 @@
 #include "import/word_counts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/hash.h"
 #include "text/chars.h"
 #include "text/lines.h"
 #include "text/wordpiece.h"
@@ -15,42 +13,14 @@
 enum err_code word_counts_init(struct word_counts *c, bool keep_case, size_t words_max,
                                struct err *err)
 {
-    *c = (struct word_counts){.words_max = words_max, .n_slots = 1024};
+    *c = (struct word_counts){.words_max = words_max};
     words_init(&c->reader, keep_case);
-    c->slots = calloc(c->n_slots, sizeof *c->slots);
     c->firsts = calloc(1, CODE_POINTS / 8);
     c->rests = calloc(1, CODE_POINTS / 8);
-    if (c->slots && c->firsts && c->rests)
+    if (c->firsts && c->rests)
         return ERR_OK;
     word_counts_deinit(c);
     return err_set(err, ERR_NO_MEMORY, "no memory to count words");
-}
-
-const char *word_counts_text(const struct word_counts *c, size_t i)
-{
-    return c->text + c->words[i].start;
-}
-
-/* The slot that holds the word, or the free one where it belongs. */
-static size_t slot_of(const struct word_counts *c, const char *text, size_t len)
-{
-    size_t mask = c->n_slots - 1;
-    size_t i = (size_t)hash_bytes(HASH_START, text, len) & mask;
-
-    for (; c->slots[i] > 0; i = (i + 1) & mask) {
-        size_t word = c->slots[i] - 1;
-
-        if (c->words[word].len == len && memcmp(word_counts_text(c, word), text, len) == 0)
-            break;
-    }
-    return i;
-}
-
-static void fill_slots(struct word_counts *c)
-{
-    memset(c->slots, 0, c->n_slots * sizeof *c->slots);
-    for (size_t i = 0; i < c->n_words; i++)
-        c->slots[slot_of(c, word_counts_text(c, i), c->words[i].len)] = (uint32_t)(i + 1);
 }
 
 static int compare_numbers(const void *a, const void *b)
@@ -62,21 +32,21 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 /* The count in the middle, and how many of the words with just that count are below the middle. */
-static enum err_code find_middle(const struct word_counts *c, uint64_t *out_n, size_t *out_n_equal,
+static enum err_code find_middle(const struct map *words, uint64_t *out_n, size_t *out_n_equal,
                                  struct err *err)
 {
-    uint64_t *counts = malloc(c->n_words * sizeof *counts);
+    uint64_t *counts = malloc(words->n * sizeof *counts);
     size_t below = 0;
 
     if (!counts)
-        return err_set(err, ERR_NO_MEMORY, "no memory to sort %zu words", c->n_words);
-    for (size_t i = 0; i < c->n_words; i++)
-        counts[i] = c->words[i].n;
-    qsort(counts, c->n_words, sizeof *counts, compare_numbers);
-    *out_n = counts[c->n_words / 2];
+        return err_set(err, ERR_NO_MEMORY, "no memory to sort %zu words", words->n);
+    for (size_t i = 0; i < words->n; i++)
+        counts[i] = words->entries[i].value.number;
+    qsort(counts, words->n, sizeof *counts, compare_numbers);
+    *out_n = counts[words->n / 2];
     while (counts[below] < *out_n)
         below++;
-    *out_n_equal = c->n_words / 2 - below;
+    *out_n_equal = words->n / 2 - below;
     free(counts);
     return ERR_OK;
 }
@@ -84,91 +54,53 @@ static enum err_code find_middle(const struct word_counts *c, uint64_t *out_n, s
 /* Drop the rarer half, of equally rare words those that came first. */
 static enum err_code prune(struct word_counts *c, struct err *err)
 {
-    size_t kept = 0;
-    size_t text_len = 0;
+    struct map kept = {0};
+    size_t text_bytes = 0;
     size_t n_equal = 0;
     uint64_t middle = 0;
-    enum err_code rc = find_middle(c, &middle, &n_equal, err);
+    enum err_code rc = find_middle(&c->words, &middle, &n_equal, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    for (size_t i = 0; i < c->n_words; i++) {
-        struct word_count word = c->words[i];
+    for (size_t i = 0; rc == ERR_OK && i < c->words.n; i++) {
+        const struct map_entry *word = &c->words.entries[i];
+        struct map_entry *copy;
 
-        if (word.n == middle && n_equal > 0) {
+        if (word->value.number == middle && n_equal > 0) {
             n_equal--;
             continue;
         }
-        if (word.n < middle)
+        if (word->value.number < middle)
             continue;
-        memmove(c->text + text_len, c->text + word.start, word.len);
-        word.start = (uint32_t)text_len;
-        text_len += word.len;
-        c->words[kept++] = word;
+        rc = map_add(&kept, word->key, word->key_bytes, &copy, err);
+        if (rc == ERR_OK)
+            copy->value = word->value;
+        text_bytes += word->key_bytes;
     }
-    c->n_words = kept;
-    c->text_len = text_len;
+    if (rc != ERR_OK) {
+        map_deinit(&kept);
+        return rc;
+    }
+    map_deinit(&c->words);
+    c->words = kept;
+    c->text_bytes = text_bytes;
     c->n_pruned++;
-    fill_slots(c);
-    return ERR_OK;
-}
-
-/* Make room for one more word of `len` bytes. */
-static enum err_code reserve(struct word_counts *c, size_t len, struct err *err)
-{
-    if (c->n_words == c->words_max || c->text_len + len > c->words_max * WORD_TEXT_BYTES) {
-        enum err_code rc = prune(c, err);
-
-        if (rc != ERR_OK)
-            return rc;
-    }
-    if (c->n_words == c->words_cap) {
-        size_t cap = c->words_cap ? 2 * c->words_cap : 256;
-        struct word_count *grown = realloc(c->words, cap * sizeof *grown);
-
-        if (!grown)
-            return err_set(err, ERR_NO_MEMORY, "no memory to count %zu words", cap);
-        c->words = grown;
-        c->words_cap = cap;
-    }
-    if (c->text_len + len > c->text_cap) {
-        size_t cap = 2 * c->text_cap + WORDPIECE_WORD_MAX * UTF8_MAX_BYTES;
-        char *grown = realloc(c->text, cap);
-
-        if (!grown)
-            return err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of words", cap);
-        c->text = grown;
-        c->text_cap = cap;
-    }
-    if (2 * c->n_words >= c->n_slots) {
-        uint32_t *grown = realloc(c->slots, 2 * c->n_slots * sizeof *grown);
-
-        if (!grown)
-            return err_set(err, ERR_NO_MEMORY, "no memory to look up %zu words", c->n_words);
-        c->slots = grown;
-        c->n_slots *= 2;
-        fill_slots(c);
-    }
     return ERR_OK;
 }
 
 static enum err_code count(struct word_counts *c, const char *text, size_t len, struct err *err)
 {
-    size_t slot = slot_of(c, text, len);
-    enum err_code rc;
+    struct map_entry *word = map_find(&c->words, text, len);
+    enum err_code rc = ERR_OK;
 
-    if (c->slots[slot] == 0) {
-        rc = reserve(c, len, err);
+    if (!word) {
+        if (c->words.n == c->words_max || c->text_bytes + len > c->words_max * WORD_TEXT_BYTES)
+            rc = prune(c, err);
+        if (rc == ERR_OK)
+            rc = map_add(&c->words, text, len, &word, err);
         if (rc != ERR_OK)
             return rc;
-        memcpy(c->text + c->text_len, text, len);
-        c->words[c->n_words++] =
-            (struct word_count){.start = (uint32_t)c->text_len, .len = (uint32_t)len};
-        c->text_len += len;
-        slot = slot_of(c, text, len); /* the table may be another */
-        c->slots[slot] = (uint32_t)c->n_words;
+        c->text_bytes += len;
     }
-    c->words[c->slots[slot] - 1].n++;
+    word->value.number++;
     c->n_seen++;
     return ERR_OK;
 }
@@ -228,9 +160,7 @@ bool word_counts_has(const struct word_counts *c, int32_t code_point, bool is_fi
 void word_counts_deinit(struct word_counts *c)
 {
     words_deinit(&c->reader);
-    free(c->words);
-    free(c->text);
-    free(c->slots);
+    map_deinit(&c->words);
     free(c->firsts);
     free(c->rests);
     *c = (struct word_counts){0};

@@ -10,31 +10,20 @@
 #ifndef IMPORT_WORD_COUNTS_H
 #define IMPORT_WORD_COUNTS_H
 
+#include "base/map.h"
 #include "text/words.h"
 
 #define WORD_COUNTS_WORDS_MAX (1u << 21) /* up to 250 MiB */
 
-struct word_count {
-    uint64_t n;     /* times seen */
-    uint32_t start; /* private: of its text */
-    uint32_t len;   /* bytes */
-};
-
 struct word_counts {
-    size_t n_words;
-    struct word_count *words; /* [n_words], in no order */
-    uint64_t n_seen;          /* words of the corpus, each time it occurs */
-    uint64_t n_pruned;        /* times that the rarer half was dropped */
+    struct map words;  /* to how often each occurs, its value.number; in no order that counts */
+    uint64_t n_seen;   /* words of the corpus, each time it occurs */
+    uint64_t n_pruned; /* times that the rarer half was dropped */
     /* private */
     size_t words_max;
-    size_t words_cap;
-    char *text; /* of all words */
-    size_t text_len;
-    size_t text_cap;
-    uint32_t *slots; /* open addressing: word + 1, 0 is free */
-    size_t n_slots;  /* a power of two */
-    uint8_t *firsts; /* a bit for each code point that begins a word ... */
-    uint8_t *rests;  /* ... and that goes on with one */
+    size_t text_bytes; /* of all words */
+    uint8_t *firsts;   /* a bit for each code point that begins a word ... */
+    uint8_t *rests;    /* ... and that goes on with one */
     struct words reader;
 };
 
@@ -49,9 +38,6 @@ MUST_CHECK enum err_code word_counts_add(struct word_counts *c, const char *text
 /* Count the words of a file's lines: errors as of lines_open() and lines_next(). */
 MUST_CHECK enum err_code word_counts_add_file(struct word_counts *c, const char *path,
                                               struct err *err);
-
-/* The text of a word, words[i].len bytes without a NUL; borrowed until the next call. */
-const char *word_counts_text(const struct word_counts *c, size_t i);
 
 /* Does the character begin a word of the corpus (`is_first`), or go on with one? */
 bool word_counts_has(const struct word_counts *c, int32_t code_point, bool is_first);

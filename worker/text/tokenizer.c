@@ -283,8 +283,8 @@ static enum err_code settle_case(const char *folder, const struct found *found,
                        case_name(asked), folder, case_name(stated));
     if (asked != TOKENIZER_CASE_ABSENT)
         stated = asked;
-    *out_is_cased =
-        stated == TOKENIZER_CASE_ABSENT ? has_capitals(&found->vocab) : stated == TOKENIZER_CASE_CASED;
+    *out_is_cased = stated == TOKENIZER_CASE_ABSENT ? has_capitals(&found->vocab)
+                                                    : stated == TOKENIZER_CASE_CASED;
     return ERR_OK;
 }
 

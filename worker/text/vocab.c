@@ -24,14 +24,12 @@ static enum err_code add_token(struct vocab *v, const char *name, const char *te
     enum err_code rc;
 
     if (n > VOCAB_TOKEN_MAX_BYTES)
-        return err_set(
-            err, ERR_INVALID,
-            "%s line %d: token of %zu bytes; put one token on a line, at most %d bytes", name,
-            v->n_tokens + 1, n, VOCAB_TOKEN_MAX_BYTES);
-    if (chars_check(text, n) < n || memchr(text, '\0', n))
         return err_set(err, ERR_INVALID,
-                       "%s line %d: not UTF-8 text; convert the file to UTF-8", name,
-                       v->n_tokens + 1);
+                       "%s line %d: token of %zu bytes; put one token on a line, at most %d bytes",
+                       name, v->n_tokens + 1, n, VOCAB_TOKEN_MAX_BYTES);
+    if (chars_check(text, n) < n || memchr(text, '\0', n))
+        return err_set(err, ERR_INVALID, "%s line %d: not UTF-8 text; convert the file to UTF-8",
+                       name, v->n_tokens + 1);
     if (n > 0 && text[n - 1] == '\r')
         n--;
     rc = map_add(&v->ids, text, n, &entry, err);
@@ -49,8 +47,7 @@ static enum err_code find_specials(const char *name, struct vocab *v, struct err
     const struct {
         const char *token;
         int32_t *id;
-    } specials[] = {
-        {"[PAD]", &v->pad}, {"[UNK]", &v->unk}, {"[CLS]", &v->cls}, {"[SEP]", &v->sep}};
+    } specials[] = {{"[PAD]", &v->pad}, {"[UNK]", &v->unk}, {"[CLS]", &v->cls}, {"[SEP]", &v->sep}};
 
     for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
         *specials[i].id = vocab_find(v, specials[i].token, strlen(specials[i].token));

@@ -28,13 +28,15 @@ static enum err_code export_weights(const struct train *t, const char *folder, s
         params[i] = weights->units[i].params;
     rc = export_shard(&plan->spec.model, folder, &whole, t->stage->index, params, err);
     if (rc == ERR_OK && t->stage->is_first) {
-        struct export_extras extras = {.vocab = &t->loader->tokenizer.vocab,
+        struct export_extras extras = {.pad_id = t->loader->tokenizer.vocab.pad,
                                        .n_labels = t->loader->layout.n_labels,
                                        .labels = t->loader->layout.labels,
                                        .is_cased = t->loader->tokenizer.is_cased,
                                        .dropout = plan->spec.training.dropout};
 
-        rc = export_rest(&plan->spec.model, folder, &whole, &extras, err);
+        rc = vocab_save(&t->loader->tokenizer.vocab, folder, err);
+        if (rc == ERR_OK)
+            rc = export_rest(&plan->spec.model, folder, &whole, &extras, err);
         if (rc == ERR_OK)
             rc = history_save(&t->history, folder, err);
     }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "data/layout.h"
 
 enum err_code start_open(const char *folder, struct plan *plan, struct pretrained **out,
                          struct err *err)
@@ -16,7 +17,7 @@ enum err_code start_open(const char *folder, struct plan *plan, struct pretraine
     if (rc == ERR_OK)
         rc = pretrained_check(p, &plan->spec.model, err);
     if (rc == ERR_OK)
-        rc = pretrained_match_labels(p, &layout, err);
+        rc = pretrained_match_labels(p, layout.task, layout.labels, layout.n_labels, err);
     if (rc != ERR_OK) {
         pretrained_close(p);
         return rc;

@@ -19,10 +19,10 @@ static enum err_code load(const char *task, const char *text, uint64_t seed, str
                           struct err *err)
 {
     struct sequence_params p = {.layout = &layout,
-                              .tokenizer = &tokenizer,
-                              .max_length = LENGTH,
-                              .mask_probability = 0.15,
-                              .seed = seed};
+                                .tokenizer = &tokenizer,
+                                .max_length = LENGTH,
+                                .mask_probability = 0.15,
+                                .seed = seed};
 
     (void)snprintf(spec.data.task, sizeof spec.data.task, "%s", task);
     layout_init(&layout, &spec);

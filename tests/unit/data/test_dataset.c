@@ -12,7 +12,8 @@ static struct layout layout;
 
 static enum err_code load(const char *text, int max_length, struct dataset *out, struct err *err)
 {
-    struct sequence_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = max_length};
+    struct sequence_params p = {
+        .layout = &layout, .tokenizer = &tokenizer, .max_length = max_length};
 
     scratch_text("train.tsv", text);
     return dataset_load(&p, scratch, &layout.train, out, err);
@@ -34,9 +35,9 @@ static void check_sample(struct dataset *d, size_t i, const char *want)
     struct sequence s = get(d, i);
 
     for (int k = 0; k < s.length; k++)
-        assert_int_equal(
-            buf_addf(&got, NULL, "%s%s", k == s.n_first ? "|" : " ", vocab_token(&tokenizer.vocab, s.ids[k])),
-            ERR_OK);
+        assert_int_equal(buf_addf(&got, NULL, "%s%s", k == s.n_first ? "|" : " ",
+                                  vocab_token(&tokenizer.vocab, s.ids[k])),
+                         ERR_OK);
     assert_string_equal(buf_text(&got), want);
     buf_deinit(&got);
 }

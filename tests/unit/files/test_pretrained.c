@@ -7,7 +7,6 @@
 #include "scratch.h"
 
 #define GOLDEN "tests/golden/pretrained/"
-#define BUNDLE "tests/golden/bundle/"
 
 static struct pretrained *open_folder(const char *folder)
 {
@@ -72,9 +71,6 @@ static struct golden {
     {"pretrained_reads_a_masked_lm", GOLDEN "masked-lm", MODEL_HEAD_MASKED_LM, 3, 0},
     {"pretrained_starts_the_pooler_that_a_masked_lm_lacks", GOLDEN "masked-lm",
      MODEL_HEAD_CLASSIFIER, 3, 4},
-    {"pretrained_reads_a_checkpoint_of_tensorflow", BUNDLE "one", MODEL_HEAD_PRETRAINING, 3, 0},
-    {"pretrained_reads_a_checkpoint_in_two_files", BUNDLE "two", MODEL_HEAD_MASKED_LM, 3, 0},
-    {"pretrained_fine_tunes_from_a_checkpoint", BUNDLE "two", MODEL_HEAD_CLASSIFIER, 3, 2},
 };
 
 static void pretrained_golden(void **state)
@@ -114,19 +110,17 @@ static struct pretrained *open_with_labels(const char *id2label)
 
 static void pretrained_puts_the_head_into_the_order_of_the_labels(void **state)
 {
-    const struct spec spec = {.data.task = "MNLI"};
+    const struct task *task = task_find("MNLI");
     struct pretrained *p =
         open_with_labels("{\"0\":\"neutral\",\"1\":\"contradiction\",\"2\":\"entailment\"}");
     const int rows[] = {1, 2, 0}; /* contradiction, entailment, neutral */
     struct model m = golden_model;
     struct pretrained_missing missing;
-    struct layout layout;
     float head[3 * 4 + 3];
 
     (void)state;
     m.labels = 3;
-    layout_init(&layout, &spec);
-    assert_int_equal(pretrained_match_labels(p, &layout, NULL), ERR_OK);
+    assert_int_equal(pretrained_match_labels(p, task, task->labels, 3, NULL), ERR_OK);
     assert_int_equal(pretrained_load_unit(p, &m, model_units(&m) - 1, head, &missing, NULL),
                      ERR_OK);
     for (size_t i = 0; i < 3; i++) {
@@ -140,19 +134,17 @@ static void pretrained_puts_the_head_into_the_order_of_the_labels(void **state)
 
 static void pretrained_refuses_labels_that_cannot_be_matched(void **state)
 {
-    const struct spec spec = {.data.task = "MNLI"};
-    const struct spec binary = {.data.task = "RTE"};
+    const struct task *task = task_find("MNLI");
+    const struct task *binary = task_find("RTE");
     struct pretrained *p = open_with_labels("{\"0\":\"red\",\"1\":\"green\",\"2\":\"blue\"}");
-    struct layout layout;
     struct err err;
 
     (void)state;
-    layout_init(&layout, &spec);
-    assert_int_equal(pretrained_match_labels(p, &layout, &err), ERR_INVALID);
+    assert_int_equal(pretrained_match_labels(p, task, task->labels, 3, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "id2label has the labels red, green, blue; the task has "
                                      "contradiction, entailment, neutral"));
-    layout_init(&layout, &binary); /* another number of labels: the head is new */
-    assert_int_equal(pretrained_match_labels(p, &layout, NULL), ERR_OK);
+    /* Another number of labels: the head is new. */
+    assert_int_equal(pretrained_match_labels(p, binary, binary->labels, 2, NULL), ERR_OK);
     pretrained_close(p);
 }
 
@@ -199,13 +191,11 @@ static void pretrained_refuses_a_model_unlike_the_spec(void **state)
 static void pretrained_wants_a_vocabulary_that_fits(void **state)
 {
     struct pretrained *p = open_folder(GOLDEN "classifier");
-    struct vocab small = {.n_tokens = 11};
-    struct vocab large = {.n_tokens = 12};
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(pretrained_check_vocab(p, &small, NULL), ERR_OK);
-    assert_int_equal(pretrained_check_vocab(p, &large, &err), ERR_INVALID);
+    assert_int_equal(pretrained_check_vocab(p, 11, NULL), ERR_OK);
+    assert_int_equal(pretrained_check_vocab(p, 12, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "vocab_size is 11 but the vocabulary has 12 tokens"));
     pretrained_close(p);
 }
@@ -411,6 +401,11 @@ static struct row {
      NULL,
      "made: pytorch_model.bin may run code and is not read; load it in transformers and "
      "save_pretrained()"},
+    {"pretrained_says_how_to_convert_a_tensorflow_checkpoint",
+     {"bert_model.ckpt.index"},
+     "",
+     NULL,
+     "made: a TensorFlow checkpoint; convert it with `skyjob-import model --from DIR --out DIR`"},
     {"pretrained_refuses_an_empty_file",
      {"model.safetensors"},
      "",

@@ -30,6 +30,8 @@ static struct row {
 } rows[] = {
     {"import_of_a_checkpoint_of_tensorflow", "bundle/two", MODEL_HEAD_PRETRAINING, 2, false,
      "BertForPreTraining"},
+    {"import_of_a_checkpoint_in_one_file", "bundle/one", MODEL_HEAD_PRETRAINING, 2, false,
+     "BertForPreTraining"},
     {"import_of_bf16_shards", "pretrained/pretraining-bf16-shards", MODEL_HEAD_PRETRAINING, 2,
      false, "BertForPreTraining"},
     {"import_of_a_masked_lm", "pretrained/masked-lm", MODEL_HEAD_MASKED_LM, 2, false,

@@ -4,12 +4,9 @@
 
 static uint64_t count_of(const struct word_counts *c, const char *word)
 {
-    for (size_t i = 0; i < c->n_words; i++) {
-        if (c->words[i].len == strlen(word) &&
-            memcmp(word_counts_text(c, i), word, strlen(word)) == 0)
-            return c->words[i].n;
-    }
-    return 0;
+    const struct map_entry *entry = map_find(&c->words, word, strlen(word));
+
+    return entry ? entry->value.number : 0;
 }
 
 static void add(struct word_counts *c, const char *text)
@@ -25,7 +22,7 @@ static void word_counts_count_words_of_all_texts(void **state)
     assert_int_equal(word_counts_init(&c, false, WORD_COUNTS_WORDS_MAX, NULL), ERR_OK);
     add(&c, "The cat, the dog.");
     add(&c, "the end");
-    assert_int_equal(c.n_words, 6);
+    assert_int_equal(c.words.n, 6);
     assert_int_equal(c.n_seen, 8);
     assert_int_equal(count_of(&c, "the"), 3);
     assert_int_equal(count_of(&c, "cat"), 1);
@@ -62,9 +59,9 @@ static void word_counts_find_ten_thousand_words_again(void **state)
         (void)snprintf(text, sizeof text, "w%d", i % 10000);
         add(&c, text);
     }
-    assert_int_equal(c.n_words, 10000);
-    for (size_t i = 0; i < c.n_words; i++)
-        assert_int_equal(c.words[i].n, 3);
+    assert_int_equal(c.words.n, 10000);
+    for (size_t i = 0; i < c.words.n; i++)
+        assert_int_equal(c.words.entries[i].value.number, 3);
     word_counts_deinit(&c);
 }
 
@@ -79,7 +76,7 @@ static void word_counts_drop_the_rarer_half_when_full_but_no_character(void **st
     for (int i = 0; i < 1000; i++) {
         (void)snprintf(text, sizeof text, "w%d often", i);
         add(&c, text);
-        assert_true(c.n_words <= 100);
+        assert_true(c.words.n <= 100);
     }
     assert_true(c.n_pruned >= 10);
     assert_int_equal(count_of(&c, "often"), 1003);
@@ -115,10 +112,10 @@ static void word_counts_leave_out_words_that_are_unknown_anyway(void **state)
     assert_int_equal(word_counts_init(&c, false, 100, NULL), ERR_OK);
     memset(text, 'x', 101);
     assert_int_equal(word_counts_add(&c, text, 101, NULL), ERR_OK);
-    assert_int_equal(c.n_words, 0);
+    assert_int_equal(c.words.n, 0);
     assert_false(word_counts_has(&c, 'x', true));
     assert_int_equal(word_counts_add(&c, text, 100, NULL), ERR_OK);
-    assert_int_equal(c.n_words, 1);
+    assert_int_equal(c.words.n, 1);
     word_counts_deinit(&c);
 }
 

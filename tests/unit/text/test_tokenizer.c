@@ -50,12 +50,12 @@ static struct row {
     int is_cased;     /* -1: refused */
     const char *says; /* then */
 } rows[] = {
-    {"tokenizer_is_cased_by_its_configuration", "{\"do_lower_case\":false}", NULL, TOKENIZER_CASE_ABSENT,
-     1, NULL},
-    {"tokenizer_is_cased_by_its_normalizer", NULL, "{" NORMALIZER("false") "}", TOKENIZER_CASE_ABSENT, 1,
-     NULL},
-    {"tokenizer_is_uncased_by_its_normalizer", NULL, "{" NORMALIZER("true") "}", TOKENIZER_CASE_ABSENT,
-     0, NULL},
+    {"tokenizer_is_cased_by_its_configuration", "{\"do_lower_case\":false}", NULL,
+     TOKENIZER_CASE_ABSENT, 1, NULL},
+    {"tokenizer_is_cased_by_its_normalizer", NULL, "{" NORMALIZER("false") "}",
+     TOKENIZER_CASE_ABSENT, 1, NULL},
+    {"tokenizer_is_uncased_by_its_normalizer", NULL, "{" NORMALIZER("true") "}",
+     TOKENIZER_CASE_ABSENT, 0, NULL},
     {"tokenizer_agrees_with_a_spec_that_says_the_same", "{\"do_lower_case\":false}", NULL,
      TOKENIZER_CASE_CASED, 1, NULL},
     {"tokenizer_refuses_to_lower_case_a_cased_model", "{\"do_lower_case\":false}", NULL,
@@ -65,7 +65,8 @@ static struct row {
     {"tokenizer_refuses_files_that_contradict_each_other", "{\"do_lower_case\":false}",
      "{" NORMALIZER("true") "}", TOKENIZER_CASE_ABSENT, -1,
      "tokenizer_config.json is of a cased model but tokenizer.json of an uncased one"},
-    {"tokenizer_asks_the_spec_where_no_file_states_the_case", "{}", "{}", TOKENIZER_CASE_CASED, 1, NULL},
+    {"tokenizer_asks_the_spec_where_no_file_states_the_case", "{}", "{}", TOKENIZER_CASE_CASED, 1,
+     NULL},
     {"tokenizer_of_small_letters_is_uncased", NULL, NULL, TOKENIZER_CASE_ABSENT, 0, NULL},
     {"tokenizer_takes_accents_stripped_with_lower_case",
      "{\"do_lower_case\":true,\"strip_accents\":true}", NULL, TOKENIZER_CASE_ABSENT, 0, NULL},

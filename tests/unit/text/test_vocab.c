@@ -69,6 +69,21 @@ static void vocab_finds_each_of_many_tokens(void **state)
     buf_deinit(&text);
 }
 
+static void vocab_saves_what_it_has_read(void **state)
+{
+    const char *text = SPECIAL "the\n##s\nthe\n";
+    struct buf saved = {.max = 1024};
+    struct vocab v;
+
+    (void)state;
+    assert_int_equal(vocab_parse("v", text, strlen(text), &v, NULL), ERR_OK);
+    assert_int_equal(vocab_save(&v, scratch, NULL), ERR_OK);
+    assert_int_equal(file_read(scratch_path(VOCAB_FILE), &saved, NULL), ERR_OK);
+    assert_string_equal(buf_text(&saved), text);
+    buf_deinit(&saved);
+    vocab_deinit(&v);
+}
+
 struct row {
     const char *name;
     const char *text;
@@ -127,12 +142,13 @@ int main(void)
         cmocka_unit_test(vocab_ignores_carriage_returns),
         cmocka_unit_test(vocab_keeps_the_last_of_two_equal_lines),
         cmocka_unit_test(vocab_finds_each_of_many_tokens),
+        cmocka_unit_test(vocab_saves_what_it_has_read),
         cmocka_unit_test(vocab_refuses_a_token_of_more_than_1024_bytes),
         cmocka_unit_test(vocab_says_that_the_file_is_missing),
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        tests[6 + i] = (struct CMUnitTest){rows[i].name, vocab_refuses, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("vocab", tests, 6 + sizeof rows / sizeof rows[0], scratch_make,
+        tests[7 + i] = (struct CMUnitTest){rows[i].name, vocab_refuses, NULL, NULL, &rows[i]};
+    return _cmocka_run_group_tests("vocab", tests, 7 + sizeof rows / sizeof rows[0], scratch_make,
                                    scratch_remove);
 }

@@ -1,13 +1,13 @@
-/* files/bundle.h - TensorFlow's checkpoints: PREFIX.index and PREFIX.data-0000i-of-0000N.
+/* import/bundle.h - TensorFlow's checkpoints: PREFIX.index and PREFIX.data-0000i-of-0000N.
  *
- * The index is a sorted table (files/sstable.h) from names to where each tensor lies, as protocol
+ * The index is a sorted table (import/sstable.h) from names to where each tensor lies, as protocol
  * buffers (tensorflow/core/protobuf/tensor_bundle.proto); the key "" has the header. The data
  * files are mapped; a tensor's checksum is checked when it is asked for, not before, so a stage
  * reads no more than its own. Tensors of an optimizer may be in it and are never touched.
- * Layer: files. Threads: any, once open.
+ * Layer: import. Threads: any, once open.
  */
-#ifndef FILES_BUNDLE_H
-#define FILES_BUNDLE_H
+#ifndef IMPORT_BUNDLE_H
+#define IMPORT_BUNDLE_H
 
 #include <limits.h>
 

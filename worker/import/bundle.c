@@ -1,4 +1,4 @@
-#include "files/bundle.h"
+#include "import/bundle.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/folder.h"
 #include "base/mapping.h"
-#include "files/sstable.h"
+#include "import/sstable.h"
 
 #define INDEX_END       ".index"
 #define INDEX_MAX_BYTES ((size_t)64 << 20)

@@ -1,4 +1,4 @@
-#include "files/bundle.h"
+#include "import/bundle.h"
 
 #include "golden_model.h"
 #include "scratch.h"

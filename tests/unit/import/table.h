@@ -7,7 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/crc32c.h"
-#include "files/sstable.h"
+#include "import/sstable.h"
 
 struct table {
     unsigned char bytes[8192];

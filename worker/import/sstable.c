@@ -1,4 +1,4 @@
-#include "files/sstable.h"
+#include "import/sstable.h"
 
 #include <string.h>
 

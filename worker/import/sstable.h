@@ -1,13 +1,13 @@
-/* files/sstable.h - read a sorted table of LevelDB's format: the index of a TensorFlow checkpoint.
+/* import/sstable.h - read a sorted table of LevelDB's format: the index of a TensorFlow checkpoint.
  *
  * Format (google/leveldb, doc/table_format.md): blocks, then a footer of 48 bytes that says where
  * the index block lies, which says where the data blocks lie. In a block every key is given as
  * what it shares with the one before and the rest. Behind a block come its compression and a
  * masked CRC-32C, which is checked. Nothing else in the bytes is trusted.
- * Layer: files. Threads: any; it keeps nothing.
+ * Layer: import. Threads: any; it keeps nothing.
  */
-#ifndef FILES_SSTABLE_H
-#define FILES_SSTABLE_H
+#ifndef IMPORT_SSTABLE_H
+#define IMPORT_SSTABLE_H
 
 #include <stddef.h>
 #include <stdint.h>

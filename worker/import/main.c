@@ -1,0 +1,134 @@
+/* skyjob-import: what a model is made of before a job trains it. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "import/import.h"
+#include "import/vocab_build.h"
+#include "text/vocab.h"
+
+static const char usage[] =
+    "usage: skyjob-import model --from DIR --out DIR\n"
+    "       skyjob-import vocabulary --size N [--cased] --out FILE TEXT...\n"
+    "       skyjob-import version\n"
+    "\n"
+    "model       write a model, TensorFlow checkpoints included, as a Hugging Face directory in "
+    "F32\n"
+    "vocabulary  build a WordPiece vocabulary (vocab.txt) of N tokens from plain text, one "
+    "sentence\n"
+    "            per line; --cased keeps capitals and accents\n";
+
+struct arguments {
+    const char *from_dir;
+    const char *out_path;
+    int vocab_size;
+    bool keep_case;
+    char **texts;
+    int n_texts;
+};
+
+static bool read_arguments(int argc, char **argv, struct arguments *out)
+{
+    static const struct option options[] = {
+        {"from", required_argument, NULL, 'f'},
+        {"out", required_argument, NULL, 'o'},
+        {"size", required_argument, NULL, 'n'},
+        {"cased", no_argument, NULL, 'c'},
+        {NULL, 0, NULL, 0},
+    };
+    char *end;
+    int c;
+
+    *out = (struct arguments){0};
+    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (c) {
+        case 'f':
+            out->from_dir = optarg;
+            break;
+        case 'o':
+            out->out_path = optarg;
+            break;
+        case 'n':
+            out->vocab_size = (int)strtol(optarg, &end, 10);
+            if (*end != '\0' || strlen(optarg) > 9 || out->vocab_size < 1)
+                return false;
+            break;
+        case 'c':
+            out->keep_case = true;
+            break;
+        default:
+            return false;
+        }
+    }
+    out->texts = argv + optind;
+    out->n_texts = argc - optind;
+    return true;
+}
+
+static enum err_code build_vocabulary(const struct arguments *a, struct err *err)
+{
+    struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
+    struct word_counts counts;
+    int n_tokens = 0;
+    enum err_code rc = word_counts_init(&counts, a->keep_case, WORD_COUNTS_WORDS_MAX, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    for (int i = 0; rc == ERR_OK && i < a->n_texts; i++)
+        rc = word_counts_add_file(&counts, a->texts[i], err);
+    if (rc == ERR_OK)
+        rc = vocab_build(&counts, a->vocab_size, &text, &n_tokens, err);
+    if (rc == ERR_OK)
+        rc = file_write(a->out_path, text.data, text.len, err);
+    if (rc == ERR_OK)
+        (void)printf("%s: %d tokens from %llu words, %zu different%s\n", a->out_path, n_tokens,
+                     (unsigned long long)counts.n_seen, counts.words.n,
+                     n_tokens < a->vocab_size ? "; the corpus has no more pairs to join" : "");
+    word_counts_deinit(&counts);
+    buf_deinit(&text);
+    return rc;
+}
+
+static enum err_code import_model(const struct arguments *a, struct err *err)
+{
+    struct import_report r;
+    enum err_code rc = import_folder(a->from_dir, a->out_path, &r, err);
+
+    if (rc == ERR_OK)
+        (void)printf("%s: %d layers of %d, %d words, %s, %d tensors%s\n", a->out_path,
+                     r.model.layers, r.model.hidden, r.model.vocab,
+                     r.is_cased ? "cased" : "uncased", r.n_tensors,
+                     r.is_headless ? ", no head" : "");
+    return rc;
+}
+
+int main(int argc, char **argv)
+{
+    const char *command = argc > 1 ? argv[1] : "";
+    struct arguments a;
+    struct err err;
+    enum err_code rc;
+
+    if (strcmp(command, "version") == 0) {
+        (void)printf("skyjob-import %s\n", SKYJOB_VERSION);
+        return EXIT_DONE;
+    }
+    if (argc < 2 || !read_arguments(argc - 1, argv + 1, &a) || !a.out_path) {
+        (void)fputs(usage, stderr);
+        return EXIT_CONFIG;
+    }
+    if (strcmp(command, "model") == 0 && a.from_dir && a.n_texts == 0) {
+        rc = import_model(&a, &err);
+    } else if (strcmp(command, "vocabulary") == 0 && a.vocab_size > 0 && a.n_texts > 0) {
+        rc = build_vocabulary(&a, &err);
+    } else {
+        (void)fputs(usage, stderr);
+        return EXIT_CONFIG;
+    }
+    if (rc == ERR_OK)
+        return EXIT_DONE;
+    (void)fprintf(stderr, "skyjob-import: %s\n", err.text);
+    return err_is_transient(rc) || rc == ERR_IO || rc == ERR_NO_MEMORY ? EXIT_FAILED : EXIT_CONFIG;
+}
