@@ -44,59 +44,73 @@ enum err_code file_read(const char *path, struct buf *out, struct err *err)
     return rc;
 }
 
-static enum err_code write_all(int fd, const char *path, const void *bytes, size_t n,
-                               struct err *err)
+enum err_code file_begin(struct file_writer *w, const char *path, struct err *err)
+{
+    if (snprintf(w->part, sizeof w->part, "%s.part", path) >= (int)sizeof w->part)
+        return err_set(err, ERR_INVALID, "path too long: %.80s", path);
+    (void)snprintf(w->path, sizeof w->path, "%s", path);
+    w->fd = open(w->part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    return w->fd < 0 ? file_error(err, "create", w->part) : ERR_OK;
+}
+
+enum err_code file_add(struct file_writer *w, const void *bytes, size_t n, struct err *err)
 {
     const char *p = bytes;
 
     while (n > 0) {
-        ssize_t done = write(fd, p, n);
+        ssize_t done = write(w->fd, p, n);
 
         if (done < 0 && errno == EINTR)
             continue;
         if (done < 0)
-            return file_error(err, "write", path);
+            return file_error(err, "write", w->part);
         p += done;
         n -= (size_t)done;
     }
-    return fsync(fd) == 0 ? ERR_OK : file_error(err, "sync", path);
+    return ERR_OK;
 }
 
-/* Without this a power cut may forget the rename. */
-static enum err_code sync_folder_of(const char *path, struct err *err)
+enum err_code file_sync_folder(const char *folder, struct err *err)
 {
-    char copy[PATH_MAX];
-    int fd;
-    int failed;
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    enum err_code rc = fd >= 0 && fsync(fd) == 0 ? ERR_OK : file_error(err, "sync", folder);
 
-    (void)snprintf(copy, sizeof copy, "%s", path);
-    fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return file_error(err, "open the folder of", path);
-    failed = fsync(fd);
-    close(fd);
-    return failed ? file_error(err, "sync the folder of", path) : ERR_OK;
+    if (fd >= 0)
+        (void)close(fd);
+    return rc;
+}
+
+enum err_code file_finish(struct file_writer *w, struct err *err)
+{
+    enum err_code rc = fsync(w->fd) == 0 ? ERR_OK : file_error(err, "sync", w->part);
+
+    if (close(w->fd) != 0 && rc == ERR_OK)
+        rc = file_error(err, "close", w->part);
+    if (rc == ERR_OK && rename(w->part, w->path) != 0)
+        rc = file_error(err, "rename to", w->path);
+    if (rc != ERR_OK) {
+        (void)unlink(w->part);
+        return rc;
+    }
+    return file_sync_folder(dirname(w->path), err); /* else a power cut may undo the rename */
+}
+
+void file_abandon(struct file_writer *w)
+{
+    (void)close(w->fd);
+    (void)unlink(w->part);
 }
 
 enum err_code file_write(const char *path, const void *bytes, size_t n, struct err *err)
 {
-    char part[PATH_MAX];
-    enum err_code rc;
-    int fd;
+    struct file_writer w;
+    enum err_code rc = file_begin(&w, path, err);
 
-    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
-        return err_set(err, ERR_LIMIT, "path too long: %.80s", path);
-    fd = open(part, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return file_error(err, "create", part);
-    rc = write_all(fd, part, bytes, n, err);
-    if (close(fd) != 0 && rc == ERR_OK)
-        rc = file_error(err, "close", part);
-    if (rc == ERR_OK && rename(part, path) != 0)
-        rc = file_error(err, "rename to", path);
-    if (rc != ERR_OK) {
-        (void)unlink(part);
+    if (rc != ERR_OK)
         return rc;
-    }
-    return sync_folder_of(path, err);
+    rc = file_add(&w, bytes, n, err);
+    if (rc == ERR_OK)
+        return file_finish(&w, err);
+    file_abandon(&w);
+    return rc;
 }

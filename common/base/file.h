@@ -5,6 +5,8 @@
 #ifndef BASE_FILE_H
 #define BASE_FILE_H
 
+#include <limits.h>
+
 #include "base/buf.h"
 
 /* Append the file to `out`, whose `max` is the most that is read.
@@ -16,6 +18,24 @@ MUST_CHECK enum err_code file_read(const char *path, struct buf *out, struct err
 
 /* Replace the file whole: written beside it, synced, renamed; a reader sees the old or the new. */
 MUST_CHECK enum err_code file_write(const char *path, const void *bytes, size_t n, struct err *err);
+
+/* The same for a file that is written piece by piece: after file_begin() has succeeded, call
+ * exactly one of file_finish() and file_abandon(). */
+struct file_writer {
+    int fd;
+    char path[PATH_MAX];
+    char part[PATH_MAX]; /* its name while it is not complete */
+};
+
+MUST_CHECK enum err_code file_begin(struct file_writer *w, const char *path, struct err *err);
+MUST_CHECK enum err_code file_add(struct file_writer *w, const void *bytes, size_t n,
+                                  struct err *err);
+/* Sync and rename. Whatever this returns, the part is gone. */
+MUST_CHECK enum err_code file_finish(struct file_writer *w, struct err *err);
+void file_abandon(struct file_writer *w);
+
+/* Make renames within a folder survive a power cut. */
+MUST_CHECK enum err_code file_sync_folder(const char *folder, struct err *err);
 
 /* The error of the last system call on `path`: "open PATH: No such file or directory". */
 enum err_code file_error(struct err *err, const char *what, const char *path);

@@ -4,8 +4,8 @@ enum err_code sequence_check(const struct sequence_params *p, struct err *err)
 {
     if (p->max_length >= SEQUENCE_LENGTH_MIN && p->max_length <= SEQUENCE_LENGTH_MAX)
         return ERR_OK;
-    return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d", p->max_length,
-                   SEQUENCE_LENGTH_MIN, SEQUENCE_LENGTH_MAX);
+    return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d",
+                   p->max_length, SEQUENCE_LENGTH_MIN, SEQUENCE_LENGTH_MAX);
 }
 
 void sequence_truncate(size_t *n_a, size_t *n_b, size_t room)

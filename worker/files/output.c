@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -216,16 +215,6 @@ static const char *entry_of(int n_stages)
     return n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
 }
 
-static enum err_code sync_folder(const char *folder, struct err *err)
-{
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    enum err_code rc = fd >= 0 && fsync(fd) == 0 ? ERR_OK : file_error(err, "sync", folder);
-
-    if (fd >= 0)
-        (void)close(fd);
-    return rc;
-}
-
 static enum err_code check_present(const struct output *o, const char *file, struct err *err)
 {
     char path[PATH_MAX];
@@ -326,11 +315,11 @@ static enum err_code replace_model(const struct output *o, const char *entry, st
     if (rc == ERR_OK)
         rc = remove_file(o, EXPORT_WHOLE_FILE, err);
     if (rc == ERR_OK)
-        rc = sync_folder(o->folder, err);
+        rc = file_sync_folder(o->folder, err);
     if (rc == ERR_OK)
         rc = move_all_but(o, entry, err);
     if (rc == ERR_OK)
-        rc = sync_folder(o->folder, err);
+        rc = file_sync_folder(o->folder, err);
     if (rc == ERR_OK)
         rc = move_file(o, entry, err);
     return rc;
@@ -346,7 +335,7 @@ enum err_code output_publish(struct output *o, int n_stages, struct err *err)
     if (rc == ERR_OK && folder_has(o->aside, entry)) /* not yet, if it is called again */
         rc = replace_model(o, entry, err);
     if (rc == ERR_OK)
-        rc = sync_folder(o->folder, err);
+        rc = file_sync_folder(o->folder, err);
     if (rc != ERR_OK)
         return rc;
     remove_stale_shards(o, n_stages);

@@ -4,10 +4,148 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+#include "base/file.h"
 #include "base/json.h"
+#include "base/jsonw.h"
 #include "base/mapping.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
+
+/* --- writing --- */
+
+struct safetensors_writer {
+    struct file_writer file;
+    uint64_t left; /* floats announced and not written yet */
+};
+
+/* Floats of a tensor, 0 when its shape cannot be. */
+static uint64_t count_of(const struct safetensors_tensor *t)
+{
+    uint64_t count = 1;
+
+    if (t->n_dims < 0 || t->n_dims > WEIGHT_DIMS_MAX)
+        return 0;
+    for (int i = 0; i < t->n_dims; i++) {
+        if (t->dims[i] < 1 || (uint64_t)t->dims[i] > (UINT64_C(1) << 50) / count)
+            return 0;
+        count *= (uint64_t)t->dims[i];
+    }
+    return count;
+}
+
+static enum err_code write_tensor(struct jsonw *json, const struct safetensors_tensor *t,
+                                  uint64_t *floats, struct err *err)
+{
+    uint64_t count = count_of(t);
+
+    if (!t->name || !*t->name || strlen(t->name) > SAFETENSORS_NAME_MAX_BYTES || count == 0)
+        return err_set(err, ERR_INVALID, "tensor \"%.60s\" has a shape or name that no file holds",
+                       t->name ? t->name : "");
+    jsonw_open_object(json, t->name);
+    jsonw_string(json, "dtype", "F32");
+    jsonw_open_array(json, "shape");
+    for (int i = 0; i < t->n_dims; i++)
+        jsonw_int(json, NULL, t->dims[i]);
+    jsonw_close(json);
+    jsonw_open_array(json, "data_offsets");
+    jsonw_int(json, NULL, (int64_t)(*floats * sizeof(float)));
+    *floats += count;
+    jsonw_int(json, NULL, (int64_t)(*floats * sizeof(float)));
+    jsonw_close(json);
+    jsonw_close(json);
+    return ERR_OK;
+}
+
+/* The header, filled up with spaces so that the data begins at a multiple of 8 bytes. */
+static enum err_code write_header(struct buf *header, const struct safetensors_tensor *tensors,
+                                  int n, uint64_t *out_floats, struct err *err)
+{
+    struct jsonw json;
+    uint64_t floats = 0;
+    enum err_code rc = ERR_OK;
+
+    jsonw_init(&json, header);
+    jsonw_open_object(&json, NULL);
+    jsonw_open_object(&json, "__metadata__"); /* transformers asks for it */
+    jsonw_string(&json, "format", "pt");
+    jsonw_close(&json);
+    for (int i = 0; i < n && rc == ERR_OK; i++)
+        rc = write_tensor(&json, &tensors[i], &floats, err);
+    jsonw_close(&json);
+    if (rc == ERR_OK)
+        rc = jsonw_finish(&json, err);
+    while (rc == ERR_OK && header->len % 8 != 0)
+        rc = buf_add(header, " ", 1, err);
+    *out_floats = floats;
+    return rc;
+}
+
+enum err_code safetensors_begin(const char *path, const struct safetensors_tensor *tensors, int n,
+                                struct safetensors_writer **out, struct err *err)
+{
+    struct buf header = {.max = SAFETENSORS_HEADER_MAX_BYTES};
+    struct safetensors_writer *w = calloc(1, sizeof *w);
+    uint64_t len;
+    enum err_code rc;
+
+    if (!w)
+        return err_set(err, ERR_NO_MEMORY, "no memory to write %s", path);
+    rc = write_header(&header, tensors, n, &w->left, err);
+    if (rc == ERR_OK)
+        rc = file_begin(&w->file, path, err);
+    if (rc != ERR_OK) {
+        free(w);
+        goto out;
+    }
+    len = htole64(header.len);
+    rc = file_add(&w->file, &len, sizeof len, err);
+    if (rc == ERR_OK)
+        rc = file_add(&w->file, header.data, header.len, err);
+    if (rc == ERR_OK)
+        *out = w;
+    else
+        safetensors_abandon(w);
+out:
+    buf_deinit(&header);
+    return rc;
+}
+
+_Static_assert(__BYTE_ORDER == __LITTLE_ENDIAN, "floats are written as they lie in memory");
+
+enum err_code safetensors_put(struct safetensors_writer *w, const float *data, size_t count,
+                              struct err *err)
+{
+    if (count > w->left)
+        return err_set(err, ERR_INVALID, "%s: more floats than its tensors hold", w->file.path);
+    w->left -= count;
+    return file_add(&w->file, data, count * sizeof *data, err);
+}
+
+enum err_code safetensors_finish(struct safetensors_writer *w, struct err *err)
+{
+    enum err_code rc;
+
+    if (w->left > 0) {
+        rc = err_set(err, ERR_INVALID, "%s: %llu floats were never written", w->file.path,
+                     (unsigned long long)w->left);
+        safetensors_abandon(w);
+        return rc;
+    }
+    rc = file_finish(&w->file, err);
+    free(w);
+    return rc;
+}
+
+void safetensors_abandon(struct safetensors_writer *w)
+{
+    if (!w)
+        return;
+    file_abandon(&w->file);
+    free(w);
+}
+
+/* --- reading --- */
 
 struct safetensors {
     struct json *header; /* owns the names of tensors and types */

@@ -219,18 +219,17 @@ static enum err_code session_open(struct session *s, const struct meeting *with,
     const char *mine = with->table->stages[0].node;
     const char *its = with->table->stages[with->other].node;
     bool is_first = strcmp(mine, its) < 0;
-    struct link_params params = {.listen_address = p->tensor_host,
-                                 .listen_port = p->tensor_port,
-                                 .stage = is_first ? 0 : 1,
-                                 .n_stages = 2,
-                                 .plan_hash =
-                                     hash_add(hash_add(HASH_START, is_first ? mine : its),
-                                          is_first ? its : mine),
-                                 .key = *with->key,
-                                 .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
-                                            .n_receive_slots = 2,
-                                            .n_send_slots = 2},
-                                 .dial_timeout_ms = patience_ms};
+    struct link_params params = {
+        .listen_address = p->tensor_host,
+        .listen_port = p->tensor_port,
+        .stage = is_first ? 0 : 1,
+        .n_stages = 2,
+        .plan_hash = hash_add(hash_add(HASH_START, is_first ? mine : its), is_first ? its : mine),
+        .key = *with->key,
+        .limits = {.tensor_max_bytes = PROBE_LINK_MESSAGE_BYTES,
+                   .n_receive_slots = 2,
+                   .n_send_slots = 2},
+        .dial_timeout_ms = patience_ms};
     struct link_peer peer = {.port = with->table->stages[with->other].port};
     enum err_code rc;
 
