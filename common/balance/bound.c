@@ -2,106 +2,182 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "balance/cut.h"
-#include "balance/groups.h"
 
-#define HALVINGS_MAX  96
-#define PRICES        20     /* tried for maxStages */
-#define IN_FLIGHT_MAX 8      /* looked at; a stage may have more */
+#define FAR           1.5    /* times the distance within groups: groups are far from each other */
+#define LAYER_UNIT    1      /* the first unit of a layer, which sends what all of them do */
+#define HALVINGS_MAX  96     /* of intervals of T */
+#define IN_FLIGHT_MAX 8      /* micro-batches that are counted; a stage may have more */
 #define NARROW        1.0005 /* an interval of T that is not worth halving */
 
-/* A node that is being filled. */
-struct vessel {
-    int at;            /* index into bound.nodes */
-    double flops;      /* that it can take under T */
-    double edge_ms;    /* that no edge of it is below */
-    double message_ms; /* of the messages of an edge, in the sum */
-    double price;      /* ms a FLOP */
-};
+/* --- groups --- */
 
-/* What a run is held against. */
-struct limit {
-    double cap_ms;
-    int in_flight; /* micro-batches whose activations it keeps */
+/* Prim's algorithm: repeatedly join the node that is nearest to one of those joined already. */
+static void join_nearest(const struct partition_request *r, const struct cost_unit *layer,
+                         const int *nodes, bool *is_joined, struct groups *g)
+{
+    int at = 0;
+
+    for (int i = 0; i < g->n; i++)
+        g->ms[i] = INFINITY;
+    for (int k = 0; k < g->n; k++) {
+        int next = -1;
+
+        is_joined[at] = true;
+        g->order[k] = at;
+        for (int i = 0; i < g->n; i++) {
+            double ms;
+
+            if (is_joined[i])
+                continue;
+            ms = cost_edge_ms(layer, partition_link(r, nodes[at], nodes[i]));
+            g->longest_ms = fmax(g->longest_ms, ms);
+            if (ms < g->ms[i]) {
+                g->ms[i] = ms;
+                g->parent[i] = at;
+            }
+            if (next < 0 || g->ms[i] < g->ms[next])
+                next = i;
+        }
+        at = next;
+    }
+}
+
+static int by_ms(const void *a, const void *b)
+{
+    double x = *(const double *)a;
+    double y = *(const double *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+enum err_code groups_init(const struct partition_request *r, const int *nodes, int n,
+                          struct groups *out, struct err *err)
+{
+    struct groups g = {.n = n,
+                       .order = calloc((size_t)n, sizeof *g.order),
+                       .parent = calloc((size_t)n, sizeof *g.parent),
+                       .ms = calloc((size_t)n, sizeof *g.ms),
+                       .near_ms = INFINITY};
+    bool *is_joined = calloc((size_t)n, sizeof *is_joined);
+    double *sorted_ms = calloc((size_t)n, sizeof *sorted_ms);
+    double widest = FAR;
+    struct cost_unit layer;
+    enum err_code rc = ERR_OK;
+
+    if (!g.order || !g.parent || !g.ms || !is_joined || !sorted_ms) {
+        groups_deinit(&g);
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+        goto out;
+    }
+    cost_of_unit(r->spec, LAYER_UNIT, &layer);
+    if (r->links) {
+        join_nearest(r, &layer, nodes, is_joined, &g);
+    } else {
+        g.longest_ms = cost_edge_ms(&layer, &r->link);
+        for (int i = 0; i < n; i++) {
+            g.order[i] = i;
+            g.ms[i] = g.longest_ms;
+        }
+    }
+    g.ms[0] = 0;
+    for (int i = 1; i < n; i++)
+        sorted_ms[i - 1] = g.ms[i];
+    qsort(sorted_ms, (size_t)(n - 1), sizeof *sorted_ms, by_ms);
+    g.shortest_ms = n > 1 ? sorted_ms[0] : 0;
+    /* Groups are set apart by the widest gap between the distances of the tree. */
+    for (int i = 0; i + 2 < n; i++)
+        if (sorted_ms[i + 1] / sorted_ms[i] > widest) {
+            widest = sorted_ms[i + 1] / sorted_ms[i];
+            g.near_ms = sorted_ms[i];
+        }
+    *out = g;
+out:
+    free(is_joined);
+    free(sorted_ms);
+    return rc;
+}
+
+void groups_deinit(struct groups *g)
+{
+    free(g->order);
+    free(g->parent);
+    free(g->ms);
+    *g = (struct groups){0};
+}
+
+int groups_at(const struct groups *g, double ms, int *out_group)
+{
+    int n_groups = 0;
+
+    for (int k = 0; k < g->n; k++) {
+        int i = g->order[k];
+
+        out_group[i] = k > 0 && g->ms[i] <= ms ? out_group[g->parent[i]] : n_groups++;
+    }
+    return n_groups;
+}
+
+/* --- bins --- */
+
+/* A node that layers' FLOPs are poured into. */
+struct bin {
+    int at;            /* index into bound.nodes */
+    double capacity;   /* FLOPs that it can take within T */
+    double message_ms; /* of the messages of an edge, in the sum */
+    double price;      /* ms per FLOP */
 };
 
 struct interval {
-    double lo, hi;
+    double lo, hi; /* of T */
     double sum_ms; /* f(hi) */
 };
 
 struct bound {
     const struct partition_request *request;
     const int *nodes;
+    const struct groups *groups;
     int n;
     int n_units;
     int n_layer_units;                 /* 1 .. n_layer_units */
     double flops[MODEL_UNITS_MAX + 1]; /* prefix sums */
     int64_t state_bytes[MODEL_UNITS_MAX + 1];
     int64_t activation_bytes[MODEL_UNITS_MAX + 1];
-    double least_rate;     /* ms a FLOP in the sum, of the fastest node */
+    double least_rate;     /* ms per FLOP in the sum, of the fastest node */
     double largest_flops;  /* of a layer unit */
     int64_t scratch_bytes; /* of a layer unit, at least */
-    struct groups groups;
-    int *group_of[GROUPS_SCALES_MAX]; /* [n] at each scale of the groups */
-    int *island_of;                   /* [n] who can reach whom under the T at hand */
-    double *fill, *busy;              /* [n] see balance/cost.h */
-    double *message_ms;               /* [n] of one edge, see balance/cut.h */
-    double *group_flops;              /* [n] that those of a group can take */
-    double bonus_flops;               /* that the last stages can take beyond their vessels */
-    int n_vessels;
-    struct vessel *vessels; /* [n] */
+    int *island_of;        /* [n] the group of each node at the current T */
+    double *fill, *busy;   /* [n] see balance/cost.h */
+    double *message_ms;    /* [n] per edge, see balance/cut.h */
+    double extra_flops;    /* that the last stages can take beyond their capacities */
+    int n_bins;
+    struct bin *bins; /* [n] */
     int n_intervals;
     struct interval list[HALVINGS_MAX + 1];
 };
 
-static void sum_up(struct bound *b)
-{
-    const struct spec *spec = b->request->spec;
-    struct cost_unit costs[MODEL_UNITS_MAX];
-
-    cost_of_units(spec, costs);
-    b->n_units = model_units(&spec->model);
-    for (int i = 0; i < b->n; i++)
-        b->message_ms[i] =
-            cost_messages_ms(cost_largest_edge(costs, b->n_units), &b->request->nodes[b->nodes[i]]);
-    b->n_layer_units = 2 * spec->model.layers;
-    for (int u = 0; u < b->n_units; u++) {
-        const struct cost_unit c = costs[u];
-
-        b->flops[u + 1] = b->flops[u] + c.flops;
-        b->state_bytes[u + 1] = b->state_bytes[u] + c.state_bytes;
-        b->activation_bytes[u + 1] = b->activation_bytes[u] + c.activation_bytes;
-        if (u >= 1 && u <= b->n_layer_units) {
-            b->largest_flops = fmax(b->largest_flops, c.flops);
-            if (u == 1 || c.scratch_bytes < b->scratch_bytes)
-                b->scratch_bytes = c.scratch_bytes;
-        }
-    }
-}
-
-/* A stage that does not have all layers has an edge at least. */
-static bool fits(const struct bound *b, int at, int first, int end, const struct limit *limit)
+/* Does a run of layer units fit on a node within T, with so many micro-batches in flight? */
+static bool fits(const struct bound *b, int at, int first, int end, double cap_ms, int in_flight)
 {
     const struct node *n = &b->request->nodes[b->nodes[at]];
-    bool has_all = end - first == b->n_layer_units;
-    double ms = (b->flops[end] - b->flops[first]) / (n->gflops * 1e6) + (end - first) * n->unit_ms;
+    bool has_all = end - first == b->n_layer_units; /* else its stage has at least one edge */
+    double ms = (b->flops[end] - b->flops[first]) / (n->gflops * 1e6) + (end - first) * n->unit_ms +
+                (has_all ? 0 : b->message_ms[at]);
     int64_t bytes = COST_PROCESS_BYTES + b->scratch_bytes + b->state_bytes[end] -
                     b->state_bytes[first] +
-                    limit->in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
+                    in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
-    ms += has_all ? 0 : b->message_ms[at];
-    return b->busy[at] * ms <= limit->cap_ms && bytes <= n->memory_bytes;
+    return b->busy[at] * ms <= cap_ms && bytes <= n->memory_bytes;
 }
 
-/* Layers are alike, so a run may as well begin in the first one. */
-static double most_flops(const struct bound *b, int at, const struct limit *limit)
+/* Layers are alike, so only runs that begin in the first layer need to be tried. */
+static double capacity_of(const struct bound *b, int at, double cap_ms, int in_flight)
 {
     double most = 0;
 
-    if (fits(b, at, 1, b->n_layer_units + 1, limit)) /* it may take less time than a layer less */
+    /* All layers have no edge, so they may take less time than a unit less. */
+    if (fits(b, at, 1, b->n_layer_units + 1, cap_ms, in_flight))
         return b->flops[b->n_layer_units + 1] - b->flops[1];
     for (int first = 1; first <= 2; first++) {
         int least = first;
@@ -110,7 +186,7 @@ static double most_flops(const struct bound *b, int at, const struct limit *limi
         while (least < most_end) {
             int end = (least + most_end + 1) / 2;
 
-            if (fits(b, at, first, end, limit))
+            if (fits(b, at, first, end, cap_ms, in_flight))
                 least = end;
             else
                 most_end = end - 1;
@@ -120,225 +196,132 @@ static double most_flops(const struct bound *b, int at, const struct limit *limi
     return most;
 }
 
+/* Set the bins to what the nodes of an island can take with so many micro-batches in flight.
+ * Returns the sum of capacities. */
+static double set_bins(struct bound *b, int island, double cap_ms, int in_flight)
+{
+    double sum = 0;
+
+    b->extra_flops = 0;
+    b->n_bins = 0;
+    for (int i = 0; i < b->n; i++) {
+        double capacity;
+
+        if (b->island_of[i] != island)
+            continue;
+        capacity = capacity_of(b, i, cap_ms, in_flight);
+        b->bins[b->n_bins++] = (struct bin){
+            .at = i, .capacity = capacity, .message_ms = b->fill[i] * b->message_ms[i]};
+        sum += capacity;
+    }
+    return sum;
+}
+
+/* The j-th stage from the end has only j micro-batches in flight, so it may take more than a bin
+ * for `most` of them: at most as much more as the node to which that makes the greatest
+ * difference. */
+static void set_extra(struct bound *b, double cap_ms, int most)
+{
+    for (int j = 1; j < most; j++) {
+        double extra = 0;
+
+        for (int i = 0; i < b->n_bins; i++)
+            extra = fmax(extra, capacity_of(b, b->bins[i].at, cap_ms, j) - b->bins[i].capacity);
+        b->extra_flops += extra;
+    }
+}
+
 static int by_price(const void *a, const void *b)
 {
-    const struct vessel *x = a;
-    const struct vessel *y = b;
+    const struct bin *x = a;
+    const struct bin *y = b;
 
     if (x->price != y->price)
         return x->price < y->price ? -1 : 1;
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-static int by_flops(const void *a, const void *b)
+static int by_capacity(const void *a, const void *b)
 {
-    const struct vessel *x = a;
-    const struct vessel *y = b;
+    const struct bin *x = a;
+    const struct bin *y = b;
 
-    return x->flops != y->flops ? (x->flops > y->flops ? -1 : 1) : 0;
+    return x->capacity != y->capacity ? (x->capacity > y->capacity ? -1 : 1) : 0;
 }
+
+/* --- filling them --- */
 
 /* Can maxStages nodes hold the layers at all? */
 static bool is_enough(struct bound *b)
 {
     int max_stages = b->request->spec->placement.max_stages;
-    double left = (b->flops[b->n_layer_units + 1] - b->flops[1]) * (1 - 1e-9) - b->bonus_flops;
+    double left = (b->flops[b->n_layer_units + 1] - b->flops[1]) * (1 - 1e-9) - b->extra_flops;
 
-    qsort(b->vessels, (size_t)b->n_vessels, sizeof *b->vessels, by_flops);
-    for (int i = 0; i < b->n_vessels && i < max_stages; i++)
-        left -= b->vessels[i].flops;
+    qsort(b->bins, (size_t)b->n_bins, sizeof *b->bins, by_capacity);
+    for (int i = 0; i < b->n_bins && i < max_stages; i++)
+        left -= b->bins[i].capacity;
     return left <= 0;
 }
 
-/* What a stage costs beside its FLOPs. */
-struct toll {
-    double stage_ms;
-    int scale;           /* of the groups; -1: all nodes are one */
-    double most_edge_ms; /* an edge within a group counts as at most this */
-    double group_ms;     /* for each group but one: another edge that long joins it */
-    int message_edges;   /* of a stage whose messages are paid for */
-};
-
-static double edge_price_ms(const struct vessel *v, const struct toll *t)
-{
-    return 2 * fmin(v->edge_ms, t->most_edge_ms);
-}
-
-/* A group is paid for by those in it as they are filled. */
-static void sum_groups(struct bound *b, const struct toll *t)
-{
-    for (int i = 0; i < b->n; i++)
-        b->group_flops[i] = 0;
-    for (int i = 0; i < b->n_vessels; i++)
-        b->group_flops[b->group_of[t->scale][b->vessels[i].at]] += b->vessels[i].flops;
-    for (int i = 0; i < b->n; i++)
-        b->group_flops[i] = fmin(b->group_flops[i], b->flops[b->n_units]);
-}
-
-static void sort_by_price(struct bound *b, const struct toll *t)
-{
-    for (int i = 0; i < b->n_vessels; i++) {
-        struct vessel *v = &b->vessels[i];
-        const struct node *n = &b->request->nodes[b->nodes[v->at]];
-        double own = b->fill[v->at] * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops);
-
-        if (v->flops <= 0) {
-            v->price = INFINITY;
-            continue;
-        }
-        v->price =
-            own + (t->stage_ms + edge_price_ms(v, t) + t->message_edges * v->message_ms) / v->flops;
-        if (t->scale >= 0)
-            v->price += t->group_ms / b->group_flops[b->group_of[t->scale][v->at]];
-    }
-    qsort(b->vessels, (size_t)b->n_vessels, sizeof *b->vessels, by_price);
-}
-
-/* Least time of all stages and edges at this toll, which is paid for the last stage and group as
- * well; how many stages that takes. INFINITY: it does not go in. */
-static double pour(struct bound *b, const struct toll *t, double *out_stages)
+/* The least time of all stages and edges with the bins as they are; INFINITY if they are too small.
+ * S stages have S - 1 edges, so `slack` takes back one edge and the messages at both ends. */
+static double pour(struct bound *b, double cap_ms)
 {
     double left = b->flops[b->n_layer_units + 1] - b->flops[1];
     double beside = b->flops[b->n_units] - left;
-    double bonus = fmin(b->bonus_flops, left);
-    double sum_ms = 0;
-
-    sort_by_price(b, t);
-    *out_stages = 0;
-    left -= bonus;
-    for (int i = 0; i < b->n_vessels && left > 0; i++) {
-        const struct vessel *v = &b->vessels[i];
-        double part = fmin(v->flops, left);
-
-        if (v->flops <= 0)
-            break;
-        sum_ms += part * v->price;
-        *out_stages += part / v->flops;
-        left -= part;
-    }
-    return left > 1e-9 * b->flops[b->n_units] ? INFINITY
-                                              : sum_ms + (beside + bonus) * b->least_rate;
-}
-
-/* Least time with the vessels as they are. S stages that have layers have S - 1 edges between
- * them, so the greatest toll of an edge is spared once, and that of its messages at both ends. */
-static double price_stages(struct bound *b, double cap_ms, struct toll toll)
-{
-    int max_stages = b->request->spec->placement.max_stages;
-    double low = 0;
-    double high = cap_ms;
-    double spared = 0;
-    double most_ms = 0;
-    double stages;
-    double best;
-
-    for (int i = 0; i < b->n_vessels; i++) {
-        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll));
-        most_ms = fmax(most_ms, b->vessels[i].message_ms);
-    }
-    spared += toll.group_ms + toll.message_edges * most_ms;
-    best = pour(b, &toll, &stages) - spared;
-    if (isinf(best) || stages <= max_stages)
-        return best;
-    /* The price of a stage at which so many are enough; every price gives a bound. */
-    for (int i = 0; i < PRICES && stages != max_stages; i++) {
-        toll.stage_ms = (low + high) / 2;
-        best = fmax(best, pour(b, &toll, &stages) - toll.stage_ms * max_stages - spared);
-        if (stages > max_stages)
-            low = toll.stage_ms;
-        else
-            high = toll.stage_ms;
-    }
-    return best;
-}
-
-/* The best of what is known when groups are told apart at some scale, or not. */
-static double price_groups(struct bound *b, double cap_ms)
-{
-    const struct groups *g = &b->groups;
-    double best;
+    double extra = fmin(b->extra_flops, left);
+    double sum_ms = (beside + extra) * b->least_rate;
+    double edge_ms = fmin(b->groups->shortest_ms, cap_ms);
+    double slack = 0;
 
     if (!is_enough(b))
         return INFINITY;
-    best = price_stages(b, cap_ms,
-                        (struct toll){.scale = -1, .most_edge_ms = cap_ms, .message_edges = 2});
-    for (int k = 0; k < g->n_scales && !isinf(best); k++) {
-        struct toll toll = {.scale = k,
-                            .most_edge_ms = g->scale_ms[k],
-                            .group_ms = 2 * (g->next_ms[k] - g->scale_ms[k]),
-                            .message_edges = 2};
+    for (int i = 0; i < b->n_bins; i++) {
+        struct bin *bin = &b->bins[i];
+        const struct node *n = &b->request->nodes[b->nodes[bin->at]];
 
-        if (g->next_ms[k] > cap_ms)
-            continue;
-        sum_groups(b, &toll);
-        best = fmax(best, price_stages(b, cap_ms, toll));
+        bin->price =
+            bin->capacity > 0
+                ? b->fill[bin->at] * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops) +
+                      2 * (edge_ms + bin->message_ms) / bin->capacity
+                : INFINITY;
+        slack = fmax(slack, 2 * (edge_ms + bin->message_ms));
     }
-    return best;
-}
+    qsort(b->bins, (size_t)b->n_bins, sizeof *b->bins, by_price);
+    left -= extra;
+    for (int i = 0; i < b->n_bins && left > 0 && b->bins[i].capacity > 0; i++) {
+        double part = fmin(b->bins[i].capacity, left);
 
-/* Set the vessels to what the nodes of an island can take with so much in flight. */
-static double set_vessels(struct bound *b, int island, const struct limit *limit)
-{
-    double sum = 0;
-
-    b->bonus_flops = 0;
-    b->n_vessels = 0;
-    for (int i = 0; i < b->n; i++) {
-        struct vessel *v = &b->vessels[b->n_vessels];
-
-        if (b->island_of[i] != island)
-            continue;
-        b->n_vessels++;
-        *v = (struct vessel){.at = i,
-                             .flops = most_flops(b, i, limit),
-                             .edge_ms = b->groups.least_ms[i],
-                             .message_ms = b->fill[i] * b->message_ms[i]};
-        sum += v->flops;
+        sum_ms += part * b->bins[i].price;
+        left -= part;
     }
-    return sum;
+    return left > 1e-9 * b->flops[b->n_units] ? INFINITY : sum_ms - slack;
 }
 
-/* The j-th stage from the end has j micro-batches in flight, and so may take more than one that has
- * `most`; not more than the node to which that makes the greatest difference. */
-static void set_bonus(struct bound *b, double cap_ms, int most)
-{
-    for (int j = 1; j < most; j++) {
-        double bonus = 0;
-
-        for (int i = 0; i < b->n_vessels; i++) {
-            const struct vessel *v = &b->vessels[i];
-
-            bonus = fmax(bonus, most_flops(b, v->at, &(struct limit){cap_ms, j}) - v->flops);
-        }
-        b->bonus_flops += bonus;
-    }
-}
-
-/* f(T) for the nodes of an island. Two bounds, of which the better counts: one micro-batch in
- * flight everywhere; and as many as there are, but for the last stages. */
-static double least_of_island(struct bound *b, int island, double cap_ms)
-{
-    int m = b->request->spec->training.micro_batches;
-    int most = m < IN_FLIGHT_MAX ? m : IN_FLIGHT_MAX;
-    double roomy = set_vessels(b, island, &(struct limit){cap_ms, 1});
-    double best = price_groups(b, cap_ms);
-
-    if (isinf(best) || set_vessels(b, island, &(struct limit){cap_ms, most}) >= roomy)
-        return best;
-    set_bonus(b, cap_ms, most);
-    return fmax(best, price_groups(b, cap_ms));
-}
-
-/* f(T): no edge is above T either, so all stages with layers are on one island. */
+/* f(T): no edge is longer than T either, so all stages with layers are on one island. For each,
+ * the better of two bounds: one micro-batch in flight everywhere; and as many as there are, except
+ * in the last stages. */
 static double least_sum(struct bound *b, double cap_ms)
 {
-    int n_islands = groups_at(&b->groups, cap_ms, b->island_of);
+    int n_islands = groups_at(b->groups, cap_ms, b->island_of);
+    int m = b->request->spec->training.micro_batches;
+    int most = m < IN_FLIGHT_MAX ? m : IN_FLIGHT_MAX;
     double least = INFINITY;
 
-    for (int island = 0; island < n_islands; island++)
-        least = fmin(least, least_of_island(b, island, cap_ms));
+    for (int island = 0; island < n_islands; island++) {
+        double roomy = set_bins(b, island, cap_ms, 1);
+        double best = pour(b, cap_ms);
+
+        if (!isinf(best) && set_bins(b, island, cap_ms, most) < roomy) {
+            set_extra(b, cap_ms, most);
+            best = fmax(best, pour(b, cap_ms));
+        }
+        least = fmin(least, best);
+    }
     return least;
 }
+
+/* --- intervals of T --- */
 
 static double bound_of(const struct bound *b, const struct interval *i)
 {
@@ -363,73 +346,84 @@ static void halve_intervals(struct bound *b)
     }
 }
 
-static enum err_code init_groups(struct bound *b, struct err *err)
+/* Fill in everything but the intervals. */
+static void sum_up(struct bound *b)
 {
-    size_t n = (size_t)b->n;
-    enum err_code rc = groups_init(b->request, b->nodes, b->n, &b->groups, err);
+    const struct spec *spec = b->request->spec;
+    struct cost_unit costs[MODEL_UNITS_MAX];
+    double balanced_ms;
 
-    if (rc != ERR_OK)
-        return rc;
-    b->vessels = calloc(n, sizeof *b->vessels);
-    b->group_flops = calloc(n, sizeof *b->group_flops);
-    b->fill = calloc(n, sizeof *b->fill);
-    b->busy = calloc(n, sizeof *b->busy);
-    b->message_ms = calloc(n, sizeof *b->message_ms);
-    b->island_of = calloc(n * (1 + GROUPS_SCALES_MAX), sizeof *b->island_of);
-    if (!b->vessels || !b->group_flops || !b->fill || !b->busy || !b->message_ms || !b->island_of)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", b->n);
-    for (int k = 0; k < b->groups.n_scales; k++) {
-        b->group_of[k] = b->island_of + (size_t)(k + 1) * n;
-        (void)groups_at(&b->groups, b->groups.scale_ms[k], b->group_of[k]);
+    cost_of_units(spec, costs);
+    b->n_units = model_units(&spec->model);
+    b->n_layer_units = 2 * spec->model.layers;
+    for (int u = 0; u < b->n_units; u++) {
+        const struct cost_unit *c = &costs[u];
+
+        b->flops[u + 1] = b->flops[u] + c->flops;
+        b->state_bytes[u + 1] = b->state_bytes[u] + c->state_bytes;
+        b->activation_bytes[u + 1] = b->activation_bytes[u] + c->activation_bytes;
+        if (u >= 1 && u <= b->n_layer_units) {
+            b->largest_flops = fmax(b->largest_flops, c->flops);
+            if (u == 1 || c->scratch_bytes < b->scratch_bytes)
+                b->scratch_bytes = c->scratch_bytes;
+        }
     }
-    return ERR_OK;
+    balanced_ms = cost_balanced_ms(b->request->nodes, b->request->n_nodes, b->flops[b->n_units]);
+    for (int i = 0; i < b->n; i++) {
+        const struct node *node = &b->request->nodes[b->nodes[i]];
+
+        b->fill[i] = cost_fill_share(node, balanced_ms, spec->training.micro_batches);
+        b->busy[i] = cost_busy_share(b->fill[i], spec->training.micro_batches);
+        b->message_ms[i] = cost_messages_ms(cost_largest_edge(costs, b->n_units), node);
+        b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
+    }
 }
 
-enum err_code bound_new(const struct partition_request *request, const int *nodes, int n,
-                        struct bound **out, struct err *err)
+/* T lies in it: some stage has the largest unit, and none has more than all of them. */
+static struct interval whole_interval(const struct bound *b)
 {
-    struct bound *b = calloc(1, sizeof *b);
-    int m = request->spec->training.micro_batches;
-    double balanced_ms;
-    double slowest = INFINITY;
-    double least_busy = INFINITY;
-    double most_busy = 1;
-    double unit_ms = 0;
-    double message_ms = 0;
     double largest = 0;
-    double lo;
-    double hi;
-    enum err_code rc;
+    double least_ms = INFINITY; /* of the largest unit */
+    double most_ms = b->groups->longest_ms;
 
-    if (!b)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
-    *b = (struct bound){.request = request, .nodes = nodes, .n = n, .least_rate = INFINITY};
-    rc = init_groups(b, err);
-    if (rc != ERR_OK) {
-        bound_free(b);
-        return rc;
-    }
-    sum_up(b);
-    balanced_ms = cost_balanced_ms(request->nodes, request->n_nodes, b->flops[b->n_units]);
-    for (int i = 0; i < n; i++) {
-        const struct node *node = &request->nodes[nodes[i]];
-
-        b->fill[i] = cost_fill_share(node, balanced_ms, m);
-        b->busy[i] = cost_busy_share(b->fill[i], m);
-        b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
-        least_busy = fmin(least_busy, b->busy[i] / (node->gflops * 1e6));
-        most_busy = fmax(most_busy, b->busy[i]);
-        slowest = fmin(slowest, node->gflops * 1e6);
-        unit_ms = fmax(unit_ms, node->unit_ms);
-        message_ms = fmax(message_ms, b->message_ms[i]);
-    }
-    /* Some stage has the largest unit, and none has more than all of them. */
     for (int u = 0; u < b->n_units; u++)
         largest = fmax(largest, b->flops[u + 1] - b->flops[u]);
-    lo = largest * least_busy;
-    hi = fmax(most_busy * (b->flops[b->n_units] / slowest + b->n_units * unit_ms + 2 * message_ms),
-              b->groups.most_ms);
-    b->list[0] = (struct interval){lo, hi, least_sum(b, hi)};
+    for (int i = 0; i < b->n; i++) {
+        const struct node *node = &b->request->nodes[b->nodes[i]];
+        double rate = 1 / (node->gflops * 1e6);
+
+        least_ms = fmin(least_ms, b->busy[i] * largest * rate);
+        most_ms = fmax(most_ms, b->busy[i] * (b->flops[b->n_units] * rate +
+                                              b->n_units * node->unit_ms + 2 * b->message_ms[i]));
+    }
+    return (struct interval){.lo = least_ms, .hi = most_ms};
+}
+
+enum err_code bound_new(const struct partition_request *request, const int *nodes,
+                        const struct groups *groups, struct bound **out, struct err *err)
+{
+    size_t n = (size_t)groups->n;
+    struct bound *b = calloc(1, sizeof *b);
+
+    if (b) {
+        *b = (struct bound){.request = request,
+                            .nodes = nodes,
+                            .groups = groups,
+                            .n = groups->n,
+                            .least_rate = INFINITY,
+                            .bins = calloc(n, sizeof *b->bins),
+                            .island_of = calloc(n, sizeof *b->island_of),
+                            .fill = calloc(n, sizeof *b->fill),
+                            .busy = calloc(n, sizeof *b->busy),
+                            .message_ms = calloc(n, sizeof *b->message_ms)};
+    }
+    if (!b || !b->bins || !b->island_of || !b->fill || !b->busy || !b->message_ms) {
+        bound_free(b);
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", groups->n);
+    }
+    sum_up(b);
+    b->list[0] = whole_interval(b);
+    b->list[0].sum_ms = least_sum(b, b->list[0].hi);
     b->n_intervals = 1;
     halve_intervals(b);
     *out = b;
@@ -440,19 +434,12 @@ void bound_free(struct bound *b)
 {
     if (!b)
         return;
-    groups_deinit(&b->groups);
-    free(b->vessels);
-    free(b->group_flops);
+    free(b->bins);
+    free(b->island_of);
     free(b->fill);
     free(b->busy);
     free(b->message_ms);
-    free(b->island_of);
     free(b);
-}
-
-const struct groups *bound_groups(const struct bound *b)
-{
-    return &b->groups;
 }
 
 double bound_step_ms(const struct bound *b)
@@ -477,39 +464,4 @@ bool bound_window(const struct bound *b, double step_ms, double *out_lo_ms, doub
     *out_lo_ms = lo;
     *out_hi_ms = hi;
     return hi > 0;
-}
-
-void bound_rest(struct bound *b, double cap_ms, double *out_ms)
-{
-    const struct toll toll = {.scale = -1, .most_edge_ms = cap_ms, .message_edges = 1};
-    double spared = 0; /* behind the pooler an edge is shorter, and behind the head there is none */
-    double sum_ms = 0;
-    double room;
-    int at = 0;
-
-    memset(b->island_of, 0, (size_t)b->n * sizeof *b->island_of);
-    (void)set_vessels(b, 0, &(struct limit){cap_ms, 1});
-    for (int i = 0; i < b->n_vessels; i++)
-        spared = fmax(spared, edge_price_ms(&b->vessels[i], &toll) + b->vessels[i].message_ms);
-    sort_by_price(b, &toll);
-    room = b->vessels[0].flops;
-    out_ms[0] = 0;
-    for (int u = 0; u < b->n_units; u++) {
-        double left = b->flops[u + 1] - b->flops[u];
-        bool is_layer = u >= 1 && u <= b->n_layer_units;
-
-        if (!is_layer)
-            sum_ms += left * b->least_rate;
-        while (is_layer && left > 0 && at < b->n) {
-            double part = fmin(left, room);
-
-            if (part > 0)
-                sum_ms += part * b->vessels[at].price;
-            left -= part;
-            room -= part;
-            if (left > 0 && ++at < b->n)
-                room = b->vessels[at].flops;
-        }
-        out_ms[u + 1] = u <= b->n_layer_units ? sum_ms : fmax(0, sum_ms - spared);
-    }
 }

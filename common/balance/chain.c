@@ -13,7 +13,7 @@ struct chain_choice {
     short class;
 };
 
-/* What a solve is held against. */
+/* The limits of a solve. */
 struct limits {
     double cap_ms;   /* stages and edges */
     double limit_ms; /* sum */
@@ -25,10 +25,9 @@ enum err_code chain_init(const struct cut_problem *p, struct chain *out, struct 
     struct chain c = {.n_nodes = p->n_nodes,
                       .sum_ms = calloc(((size_t)p->n_classes + 2) * layer, sizeof *c.sum_ms),
                       .least_begin = calloc((size_t)p->max_stages + 1, sizeof *c.least_begin),
-                      .rest_ms = calloc((size_t)p->n_units + 1, sizeof *c.rest_ms),
                       .choice = calloc(layer * (size_t)p->n_nodes, sizeof *c.choice)};
 
-    if (!c.sum_ms || !c.choice || !c.rest_ms || !c.least_begin) {
+    if (!c.sum_ms || !c.choice || !c.least_begin) {
         chain_deinit(&c);
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", p->n_nodes);
     }
@@ -48,13 +47,12 @@ void chain_deinit(struct chain *c)
 {
     free(c->sum_ms);
     free(c->choice);
-    free(c->rest_ms);
     free(c->least_begin);
     *c = (struct chain){0};
 }
 
-/* Does every run of a candidate under the cap fit with everything in flight? */
-static bool survey(const struct cut_problem *p, double cap_ms, int node)
+/* Does every run of a candidate under the cap fit with all micro-batches in flight? */
+static bool has_room(const struct cut_problem *p, double cap_ms, int node)
 {
     int in_flight = cut_in_flight(p, p->n_microbatches);
     int end = 0;
@@ -73,11 +71,11 @@ static bool survey(const struct cut_problem *p, double cap_ms, int node)
     return true;
 }
 
-/* What fits under a cap does under a lower one. */
+/* What fits under a cap fits under a lower one. */
 static bool is_roomy(const struct cut_problem *p, struct chain *c, double cap_ms, int node)
 {
     if (cap_ms > c->roomy_ms[node] && cap_ms < c->tight_ms[node]) {
-        if (survey(p, cap_ms, node))
+        if (has_room(p, cap_ms, node))
             c->roomy_ms[node] = cap_ms;
         else
             c->tight_ms[node] = cap_ms;
@@ -155,8 +153,8 @@ static double join_ms(const struct cut_problem *p, const struct chain *c, const 
     return least;
 }
 
-/* What can be behind a node at position pos, to c->front_ms and front_class, and where in `front`.
- * False when nothing can. */
+/* Least times of what can be behind the node at position pos, to c->front_ms and front_class, and
+ * the range of units in `front`. False when there is nothing. */
 static bool join(const struct cut_problem *p, struct chain *c, int pos, int level,
                  struct front *front)
 {
@@ -184,8 +182,8 @@ static bool join(const struct cut_problem *p, struct chain *c, int pos, int leve
     return front->most_end > 0;
 }
 
-/* Let the node at `pos` be the stage in front of those of `level`. What cannot get below the limit
- * any more is no state. */
+/* Let the node at `pos` be the stage in front of those of `level`. States that cannot get below the
+ * limit any more are not kept. */
 static void extend(const struct cut_problem *p, struct chain *c, struct front *front, int pos,
                    int level)
 {
@@ -230,7 +228,6 @@ static void add_node(const struct cut_problem *p, struct chain *c, const struct 
                           .is_roomy = is_roomy(p, c, limits->cap_ms, node),
                           .cap_ms = limits->cap_ms,
                           .behind_ms = c->front_ms,
-                          .rest_ms = c->rest_ms,
                           .limit_ms = limits->limit_ms};
 
     for (size_t level = 0; level <= (size_t)c->last_level; level++) {
@@ -285,7 +282,7 @@ static double find_best(const struct cut_problem *p, const struct chain *c,
     return best_ms;
 }
 
-/* The best with stages told apart up to c->last_level. */
+/* The best with levels up to c->last_level. */
 static bool solve_levels(const struct cut_problem *p, struct chain *c, const struct limits *limits,
                          struct cut *out)
 {
@@ -325,10 +322,8 @@ bool chain_solve(const struct cut_problem *p, void *chain, double cap_ms, double
     prepare(p, c, cap_ms);
     if (c->reach[c->n_nodes] < p->n_units || p->min_stages > p->max_stages)
         return false;
-    if (c->bound)
-        bound_rest(c->bound, cap_ms, c->rest_ms);
-    /* With few levels memory counts too little, never too much: when that finds nothing there is
-     * nothing, and when what it finds fits there is nothing better. */
+    /* Few levels count too little memory, never too much: if they find nothing there is nothing,
+     * and if what they find fits there is nothing better. */
     if (!solve_levels(p, c, &limits, &cut))
         return false;
     if (c->memory_level > c->last_level && cut_misfit(p, &cut) >= 0) {

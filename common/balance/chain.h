@@ -4,18 +4,17 @@
  * first stage, first unit), with the same argument as balance/subsets.h. A node that is added to
  * the order can be skipped, so the result never gets worse by it.
  *
- * How many stages are used matters for memory, up to as many as there are micro-batches in flight,
- * and for minStages and maxStages. From a last level on it is no longer told apart: where every run
- * under the cap fits into memory at any position and the limits are out of reach, one level is all,
- * and where it does not, one level is tried first. Only units are looked at that the nodes before a
- * position can get to, and from which those behind it get to the end. Work: nodes * levels * such
- * units * link classes.
+ * The number of stages behind, the level, matters for memory until it reaches the number of
+ * micro-batches, and for minStages and maxStages. From a last level on levels are merged. If every
+ * run under the cap fits into memory at any position and the limits are out of reach, one level is
+ * enough; if not, one level is tried first, which may count too little memory but never too much.
+ * Units are skipped that the nodes before a position cannot reach, or from which the nodes behind
+ * it cannot reach the end. Work: nodes * levels * remaining units * link classes.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_CHAIN_H
 #define BALANCE_CHAIN_H
 
-#include "balance/bound.h"
 #include "balance/cut.h"
 
 struct chain {
@@ -23,18 +22,17 @@ struct chain {
     int order[PARTITION_CANDIDATES_MAX]; /* candidates, first stage first; set before solving */
     double *sum_ms;                      /* [n_classes+2][max_stages+1][n_units+1] */
     double *behind[PARTITION_CANDIDATES_MAX]; /* parts of it, by class of the first stage */
-    double *with;                             /* part of it: with the node at hand */
-    double *least_ms; /* part of it: of all classes; all at the same place have the same state */
-    int *least_begin; /* [max_stages+1] first unit of all states that there are at a level */
+    double *with;                             /* part of it: with the node being added */
+    double *least_ms;            /* part of it: the least of all classes, by level and first unit */
+    int *least_begin;            /* [max_stages+1] lowest first unit of all states of a level */
     struct chain_choice *choice; /* [n_nodes][max_stages+1][n_units+1] */
-    struct bound *bound;         /* borrowed; NULL: nothing is known */
-    double *rest_ms;             /* [n_units+1], see bound_rest() */
-    int memory_level;            /* up to which memory needs stages to be told apart */
-    int last_level;              /* of the solve at hand */
+    int memory_level;            /* up to which levels matter for memory */
+    int last_level;              /* of the current solve */
     /* Every run of a candidate fits into its memory up to this cap, and not from that cap on. */
     double roomy_ms[PARTITION_CANDIDATES_MAX], tight_ms[PARTITION_CANDIDATES_MAX];
-    int reach[PARTITION_CANDIDATES_MAX + 1]; /* units that the nodes before a position may run */
-    int begin[PARTITION_CANDIDATES_MAX + 1]; /* first unit that those from it on may begin with */
+    int reach[PARTITION_CANDIDATES_MAX + 1]; /* units that the nodes before a position can run */
+    int begin[PARTITION_CANDIDATES_MAX +
+              1]; /* least first unit from which those behind can reach the end */
     double front_ms[MODEL_UNITS_MAX + 1];   /* what is behind, with the edge to it, by first unit */
     short front_class[MODEL_UNITS_MAX + 1]; /* and the link class there */
 };

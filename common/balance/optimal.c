@@ -15,19 +15,20 @@
 #define GAIN           2e-3                       /* of a step: not worth another look */
 #define AROUND         1.07 /* times the slowest stage of the best order, for others */
 #define HINT           1.04 /* times the bound: where to look first */
-#define LAYER_UNIT     1    /* sends what all units of layers do */
+#define LAYER_UNIT     1    /* the first unit of a layer, which sends what all of them do */
 
 /* --- which nodes to look at, and in what order --- */
 
 /* A node that can hold at least one unit. */
 struct ranked {
     int node;
-    double ms; /* of the whole model on it */
-    int64_t memory_bytes;
-    int group;       /* of nodes near each other; 0 where none are set apart */
-    int district;    /* of those that the greatest distance sets apart */
-    double strength; /* of its district: what all its nodes do in a ms */
-    int place;       /* in an order in which groups are then put together */
+    int link_class;
+    double ms;            /* of the whole model on it */
+    double message_ms;    /* per edge, see cost_messages_ms() */
+    int64_t memory_bytes; /* at most what the whole model can use */
+    int group;            /* of nodes near each other */
+    double strength;      /* of its group: the speed of all its nodes */
+    int place;            /* in the order that order_keep_groups() starts from */
 };
 
 static int by_speed(const void *a, const void *b)
@@ -57,8 +58,8 @@ static int by_strength(const void *a, const void *b)
 
     if (x->strength != y->strength)
         return x->strength > y->strength ? -1 : 1;
-    if (x->district != y->district)
-        return x->district < y->district ? -1 : 1;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
     return by_speed(a, b);
 }
 
@@ -76,53 +77,86 @@ static int by_group(const void *a, const void *b)
 static int order_rank(const struct partition_request *r, struct ranked *out)
 {
     int64_t least = cost_least_bytes(r->spec);
+    int64_t most = COST_PROCESS_BYTES + COST_DATA_BYTES;
     int n_units = model_units(&r->spec->model);
     struct cost_unit costs[MODEL_UNITS_MAX];
     double flops = 0;
     int n = 0;
 
     cost_of_units(r->spec, costs);
-    for (int u = 0; u < n_units; u++)
-        flops += costs[u].flops;
+    for (int u = 0; u < n_units; u++) {
+        const struct cost_unit *c = &costs[u];
+
+        flops += c->flops;
+        most += c->state_bytes + r->spec->training.micro_batches * c->activation_bytes +
+                c->scratch_bytes + 2 * COST_LINK_SLOTS * c->slot_bytes;
+    }
     for (int i = 0; i < r->n_nodes; i++) {
         const struct node *node = &r->nodes[i];
 
         if (node->memory_bytes >= least)
-            out[n++] = (struct ranked){.node = i,
-                                       .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
-                                       .memory_bytes = node->memory_bytes};
+            out[n++] = (struct ranked){
+                .node = i,
+                .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
+                .message_ms = cost_messages_ms(cost_largest_edge(costs, n_units), node),
+                .memory_bytes = node->memory_bytes < most ? node->memory_bytes : most};
     }
     return n;
 }
 
-/* Set group, district and strength; `g` was made of the nodes as they stand. */
-static enum err_code order_group(const struct groups *g, struct ranked *nodes, int n,
-                                 struct err *err)
+static void take_index(const struct ranked *nodes, int n, int *out)
 {
-    int *group = calloc((size_t)n, sizeof *group);
-    double *speed = calloc((size_t)n, sizeof *speed);
-    double least_ms = INFINITY;
-    enum err_code rc = ERR_OK;
+    for (int i = 0; i < n; i++)
+        out[i] = nodes[i].node;
+}
 
-    if (!group || !speed) {
-        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
-    } else if (g->n_scales > 0) {
-        (void)groups_at(g, g->scale_ms[0], group);
-        for (int i = 0; i < n; i++) {
-            nodes[i].district = group[i];
-            speed[group[i]] += 1 / nodes[i].ms;
-        }
-        for (int k = 0; k < g->n_scales; k++)
-            least_ms = fmin(least_ms, g->scale_ms[k]);
-        (void)groups_at(g, least_ms, group);
-        for (int i = 0; i < n; i++) {
-            nodes[i].group = group[i];
-            nodes[i].strength = speed[nodes[i].district];
-        }
+/* The share of a core that cost_fill_share() depends on. */
+static int quota_milli(const struct node *n)
+{
+    return n->cpu_milli > 0 && n->cpu_milli < 1000 ? n->cpu_milli : 1000;
+}
+
+/* Is `a` no worse than `b` in anything that a step or a limit depends on? */
+static bool is_as_good(const struct partition_request *r, const struct ranked *a,
+                       const struct ranked *b)
+{
+    const struct node *x = &r->nodes[a->node];
+    const struct node *y = &r->nodes[b->node];
+
+    return a->link_class == b->link_class && x->gflops >= y->gflops && x->unit_ms <= y->unit_ms &&
+           a->message_ms <= b->message_ms && a->memory_bytes >= b->memory_bytes &&
+           quota_milli(x) == quota_milli(y);
+}
+
+/* Drop the nodes that no best plan needs: for which there are as many others that are as good as a
+ * plan may have stages. One of those is always free to take such a node's place. The order is kept;
+ * returns how many are left. */
+static enum err_code drop_dominated(const struct partition_request *r, struct ranked *nodes, int *n,
+                                    struct err *err)
+{
+    int n_units = model_units(&r->spec->model);
+    int max_stages =
+        r->spec->placement.max_stages < n_units ? r->spec->placement.max_stages : n_units;
+    int *index = calloc(2 * (size_t)*n, sizeof *index);
+    int n_kept = 0;
+
+    if (!index)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", *n);
+    take_index(nodes, *n, index);
+    (void)link_classes(r, index, *n, index + *n);
+    for (int i = 0; i < *n; i++)
+        nodes[i].link_class = index[*n + i];
+    free(index);
+    for (int i = 0; i < *n; i++) {
+        int n_better = 0;
+
+        for (int k = 0; k < n_kept && n_better < max_stages; k++)
+            n_better += is_as_good(r, &nodes[k], &nodes[i]);
+        if (n_better < max_stages)
+            nodes[n_kept++] = nodes[i];
     }
-    free(group);
-    free(speed);
-    return rc;
+    *n = n_kept;
+    return ERR_OK;
 }
 
 /* Put the `k` most promising nodes first: mostly fast ones, and some with much memory. */
@@ -135,7 +169,7 @@ static void order_select(struct ranked *nodes, int n, int k)
         qsort(nodes + n_fast, (size_t)(n - n_fast), sizeof *nodes, by_memory);
 }
 
-/* Or: the fastest of the strongest district, and of the next. */
+/* Or: the fastest of the strongest group, then of the next. */
 static void order_select_near(struct ranked *nodes, int n)
 {
     qsort(nodes, (size_t)n, sizeof *nodes, by_strength);
@@ -194,12 +228,6 @@ static void order_keep_groups(struct ranked *nodes, int n)
 
 /* --- the search --- */
 
-static void take_index(const struct ranked *nodes, int n, int *out)
-{
-    for (int i = 0; i < n; i++)
-        out[i] = nodes[i].node;
-}
-
 /* How many of the nodes, in their order, can all orders and choices be tried of? */
 static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n,
                        double most_work)
@@ -256,8 +284,9 @@ static bool is_near(const struct bound *bound, const struct solution *best)
     return best->found && best->step_ms <= bound_step_ms(bound) * (1 + NEAR);
 }
 
-/* All orders and choices of these nodes, to a part of the step, and where the bound leaves room for
- * something better; it may be NULL. Sets out->bound_ms to what no plan of these nodes beats. */
+/* All orders and choices of these nodes, to `gain`, a share of the step, and only where the bound
+ * leaves room for something better; it may be NULL. Sets out->bound_ms to what no plan of these
+ * nodes beats. */
 static enum err_code solve_subsets(const struct partition_request *r, const struct ranked *nodes,
                                    int n, double gain, const struct bound *bound,
                                    struct solution *out, struct err *err)
@@ -288,7 +317,7 @@ static enum err_code solve_subsets(const struct partition_request *r, const stru
     return rc;
 }
 
-/* Where nothing is known yet: first where the bound says that a good plan could be, and if none is,
+/* Before any plan is known: look first where the bound allows a good plan, and if there is none,
  * wherever there can be a better one. */
 static void search_first(struct search *search, const struct bound *bound, struct solution *out)
 {
@@ -305,7 +334,7 @@ static void search_first(struct search *search, const struct bound *bound, struc
         search_run(search);
 }
 
-/* Another order has its best plan with a slowest stage much like that of the best plan so far. */
+/* The best plan of another order has a slowest stage much like that of the best plan so far. */
 static void search_again(struct search *search, const struct bound *bound,
                          const struct solution *best)
 {
@@ -320,9 +349,10 @@ static void search_again(struct search *search, const struct bound *bound,
     search_run(search);
 }
 
-/* One order of many nodes, under what is known from the bound and from orders before. */
+/* One order of many nodes, given the bound and the best plan of the orders before. */
 static enum err_code solve_chain(const struct partition_request *r, const struct ranked *nodes,
-                                 int n, struct bound *bound, struct solution *out, struct err *err)
+                                 int n, const struct bound *bound, struct solution *out,
+                                 struct err *err)
 {
     struct cut_problem p;
     struct chain chain;
@@ -340,7 +370,6 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
         return rc;
     rc = chain_init(&p, &chain, err);
     if (rc == ERR_OK) {
-        chain.bound = bound;
         if (out->found)
             search_again(&search, bound, out);
         else
@@ -352,9 +381,9 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
     return rc;
 }
 
-/* Three orders of these nodes; where links differ, a fourth. */
+/* Three orders of these nodes; a fourth if links differ. */
 static enum err_code solve_orders(const struct partition_request *r, struct ranked *nodes, int n,
-                                  struct bound *bound, struct solution *out, struct err *err)
+                                  const struct bound *bound, struct solution *out, struct err *err)
 {
     enum err_code rc;
 
@@ -374,16 +403,7 @@ static enum err_code solve_orders(const struct partition_request *r, struct rank
     return solve_chain(r, nodes, n, bound, out, err);
 }
 
-static enum err_code solve_all(const struct partition_request *r, struct ranked *nodes, int n,
-                               struct bound *bound, struct solution *out, struct err *err)
-{
-    enum err_code rc = solve_orders(r, nodes, n, bound, out, err);
-
-    order_select(nodes, n, n);
-    return rc == ERR_OK ? solve_subsets(r, nodes, n, 0, bound, out, err) : rc;
-}
-
-/* The most promising nodes of many, as they stand. */
+/* All orders and choices of the most promising nodes, which come first. */
 static enum err_code solve_promising(const struct partition_request *r, const struct ranked *nodes,
                                      int n, const struct bound *bound, struct solution *out,
                                      struct err *err)
@@ -393,17 +413,24 @@ static enum err_code solve_promising(const struct partition_request *r, const st
     return solve_subsets(r, nodes, exact_nodes(r, nodes, n, PROMISING_WORK), GAIN, bound, out, err);
 }
 
-static enum err_code solve_selections(const struct partition_request *r, struct ranked *nodes,
-                                      int n, struct bound *bound, struct solution *out,
-                                      struct err *err)
+/* A few orders of the most promising nodes, then all orders and choices: of all nodes if that is
+ * feasible, where the bound and the orders leave room, else of the most promising few. Where groups
+ * are far apart, the most promising nodes may also be those of one group. */
+static enum err_code solve_bounded(const struct partition_request *r, struct ranked *nodes, int n,
+                                   bool has_groups, const struct bound *bound, struct solution *out,
+                                   struct err *err)
 {
+    bool is_exact = exact_nodes(r, nodes, n, PARTITION_EXACT_WORK) == n;
     int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
-    bool has_districts = bound_groups(bound)->n_scales > 0;
     enum err_code rc;
 
     order_select(nodes, n, many);
     rc = solve_orders(r, nodes, many, bound, out, err);
-    if (rc == ERR_OK && has_districts && n > many) {
+    if (rc == ERR_OK && is_exact) {
+        order_select(nodes, n, n);
+        return solve_subsets(r, nodes, n, 0, bound, out, err);
+    }
+    if (rc == ERR_OK && has_groups && n > many) {
         order_select_near(nodes, n);
         rc = solve_orders(r, nodes, many, bound, out, err);
     }
@@ -412,36 +439,46 @@ static enum err_code solve_selections(const struct partition_request *r, struct 
     if (rc == ERR_OK)
         rc = solve_promising(r, nodes, n, bound, out, err);
     order_select_near(nodes, n);
-    if (rc == ERR_OK && has_districts)
+    if (rc == ERR_OK && has_groups)
         rc = solve_promising(r, nodes, n, bound, out, err);
     if (rc == ERR_OK)
         out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
     return rc;
 }
 
-/* The best of a few orders; and if all can be tried, of all, between what bound and orders leave.
- */
 static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
                                 struct solution *out, struct err *err)
 {
-    bool is_exact = exact_nodes(r, nodes, n, PARTITION_EXACT_WORK) == n;
-    int *all = calloc((size_t)n, sizeof *all);
+    int *index = calloc((size_t)n, sizeof *index);
+    int *group = calloc((size_t)n, sizeof *group);
+    double *speed = calloc((size_t)n, sizeof *speed); /* of each group */
+    struct groups groups = {.n = 0};
     struct bound *bound = NULL;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
-    if (!all)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
-    for (int i = 0; i < n; i++)
-        all[i] = nodes[i].node;
-    rc = bound_new(r, all, n, &bound, err);
+    if (!index || !group || !speed)
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+    if (rc == ERR_OK) {
+        take_index(nodes, n, index);
+        rc = groups_init(r, index, n, &groups, err);
+    }
     if (rc == ERR_OK)
-        rc = order_group(bound_groups(bound), nodes, n, err);
-    if (rc == ERR_OK && is_exact)
-        rc = solve_all(r, nodes, n, bound, out, err);
-    else if (rc == ERR_OK)
-        rc = solve_selections(r, nodes, n, bound, out, err);
+        rc = bound_new(r, index, &groups, &bound, err);
+    if (rc == ERR_OK) {
+        (void)groups_at(&groups, groups.near_ms, group);
+        for (int i = 0; i < n; i++)
+            speed[group[i]] += 1 / nodes[i].ms;
+        for (int i = 0; i < n; i++) {
+            nodes[i].group = group[i];
+            nodes[i].strength = speed[group[i]];
+        }
+        rc = solve_bounded(r, nodes, n, !isinf(groups.near_ms), bound, out, err);
+    }
     bound_free(bound);
-    free(all);
+    groups_deinit(&groups);
+    free(index);
+    free(group);
+    free(speed);
     return rc;
 }
 
@@ -456,9 +493,11 @@ enum err_code optimal_solve(const struct partition_request *r, struct solution *
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
     n = order_rank(r, nodes);
     order_select(nodes, n, n);
-    if (exact_nodes(r, nodes, n, QUICK_WORK) < n)
+    if (n > r->spec->placement.max_stages)
+        rc = drop_dominated(r, nodes, &n, err);
+    if (rc == ERR_OK && exact_nodes(r, nodes, n, QUICK_WORK) < n)
         rc = solve_many(r, nodes, n, out, err);
-    else if (n > 0)
+    else if (rc == ERR_OK && n > 0)
         rc = solve_subsets(r, nodes, n, 0, NULL, out, err);
     free(nodes);
     return rc;

@@ -6,21 +6,19 @@
  *
  * (fill and drain once, the bottleneck M - 1 times more), where a stage takes what it computes and
  * the CPU time of its messages, an edge takes what the link between its two nodes takes, and
- * filling is quicker than the rest where a node gives part of a core (balance/fill.h). Optimal
- * minimises that over the cut, the order of nodes and the nodes left out, under every node's memory
- * and the spec's minStages and maxStages. It is exact (to 1e-9) up to PARTITION_EXACT_WORK, which
- * is 11 different nodes for the 27 units of BERT-base, or 64 of three kinds; then a node that is
- * added never makes a plan slower, since it can be left out. Above, it is the best of a few orders
- * of all nodes, each cut exactly with any of them left out, and of an exact search over the most
- * promising few; with a lower bound that is proven (balance/bound.h). It stops 0.3% above that
- * bound or 0.2% above the best of those orders, so a node more may cost half a percent. 160 layers
- * on 64 or 1,000 nodes up to seven times slower than the fastest come to 0.2% to 1% above the
- * bound, to 3% in four buildings that are far from each other; 5% with as many micro-batches as
- * nodes, 12% where memory leaves room for two layers a node.
+ * filling is quicker than the rest on a node that gives part of a core (balance/cost.h). Optimal
+ * minimises that over the cut, the order and the choice of nodes, under every node's memory and the
+ * spec's minStages and maxStages. It is exact (to 1e-9) up to PARTITION_EXACT_WORK: 11 different
+ * nodes for the 27 units of BERT-base, or 64 of three kinds; another node then never makes a plan
+ * slower. Above, it is the best of a few orders of the 64 most promising nodes, each cut exactly,
+ * and of an exact search over the most promising few, with a proven lower bound (balance/bound.h).
+ * It stops 0.3% above that bound or when the next order gains less than 0.2%, so there another node
+ * may cost half a percent. 160 layers on 64 or 1,000 nodes up to seven times slower than the
+ * fastest come to 0.2% to 3% above the bound, in four buildings as well, and to 10% where memory
+ * leaves room for two layers per node.
  *
- * Even gives every node as many layers as the others in the order given, as is usual elsewhere;
- * Dynamic goes on from there with a published heuristic (balance/rules.h). Both are there to be
- * compared with. Manual obeys spec.placement.manual.
+ * Even gives every node the same number of layers; Dynamic improves that with a published heuristic
+ * (balance/rules.h). Both exist to be compared with. Manual obeys spec.placement.manual.
  *
  * Layer: balance (may use api base). Threads: any; pure but for the memory it works in.
  */

@@ -111,7 +111,7 @@ static bool fits(const struct cut_problem *p, const struct front *f, int first, 
 
 static bool is_improvement(const struct front *f, int first, double ms)
 {
-    return ms < f->best_ms[first] && (f->rest_ms ? f->rest_ms[first] : 0) + ms < f->limit_ms;
+    return ms < f->best_ms[first] && ms < f->limit_ms;
 }
 
 static int slide(const struct cut_problem *p, const struct front *f, struct front_run *out)

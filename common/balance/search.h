@@ -60,8 +60,7 @@ struct front {
     int least_end, most_end;     /* outside of these all is INFINITY, or irrelevant */
     int least_first, most_first; /* units that are wanted */
     const double *best_ms;       /* [n_units+1] known already, by first unit */
-    const double *rest_ms;       /* [n_units+1] least time of what is in front; NULL: 0 */
-    double limit_ms;             /* a run counts only if it is below this with rest_ms */
+    double limit_ms;             /* a run counts only if it is below this */
 };
 
 struct front_run {

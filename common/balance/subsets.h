@@ -11,12 +11,13 @@
  *
  * because nothing about the stages behind depends on d or on the run: their times are their own,
  * and the memory of a stage depends only on how many stages are behind it, which is |D| - 1 for
- * this one and counted within D - d for the others. So an optimal solution holds an optimal
- * solution of the rest. m is the same for every d of a class, so classes add little work.
+ * this one and known within D - d for the others. So an optimal solution contains an optimal
+ * solution of the rest (Held and Karp 1962). m is the same for every d of a class, so classes add
+ * little work.
  *
- * Nodes of one kind (balance/cut.h) may change places, so a set is how many it has of each kind:
- * 2^nodes sets when all nodes differ, 17^4 for 64 nodes of 4 kinds. Work: sets * (units + 1) states
- * with kinds choices of a node, all runs of which front_runs() looks at together.
+ * Nodes of one kind (balance/cut.h) are interchangeable, so a set is a count per kind: 2^nodes sets
+ * if all nodes differ, 17^4 for 64 nodes of 4 kinds. Work: sets * (units + 1) states with a choice
+ * of kinds each, all runs of which front_runs() evaluates together.
  * Layer: balance. Threads: any, each with its own workspace.
  */
 #ifndef BALANCE_SUBSETS_H
@@ -36,8 +37,7 @@ struct subsets {
     int least_end, most_end;               /* where it may begin */
 };
 
-/* What a search over so many nodes of each kind would take, in states times kinds; some may be 0.
- */
+/* The work of a search over these numbers of nodes of each kind, in states times kinds. */
 double subsets_work(const int *counts, int n_kinds, int n_units, int max_stages);
 
 MUST_CHECK enum err_code subsets_init(const struct cut_problem *p, struct subsets *out,

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "balance/bound.h"
 #include "balance/chain.h"
 #include "balance/optimal.h"
 #include "balance/partition.h"
@@ -27,18 +28,8 @@ static void make(struct instance *in, struct dice *d, int i)
         make_links(in, d, (enum link_style)(i / 4 % LINK_STYLES));
 }
 
-static struct bound *bound_for(const struct instance *in, int *nodes)
-{
-    struct bound *bound;
-
-    for (int i = 0; i < in->request.n_nodes; i++)
-        nodes[i] = i;
-    assert_int_equal(bound_new(&in->request, nodes, in->request.n_nodes, &bound, NULL), ERR_OK);
-    return bound;
-}
-
-/* The best of the order as it stands; with what the bound knows, if there is one. */
-static double chain_ms(const struct instance *in, struct bound *bound)
+/* The best of the order as it stands. */
+static double chain_ms(const struct instance *in)
 {
     int nodes[INSTANCE_NODES_TRIED] = {0, 1, 2, 3};
     struct cut_problem p;
@@ -47,7 +38,6 @@ static double chain_ms(const struct instance *in, struct bound *bound)
 
     assert_int_equal(cut_problem_init(&in->request, nodes, in->request.n_nodes, &p, NULL), ERR_OK);
     assert_int_equal(chain_init(&p, &chain, NULL), ERR_OK);
-    chain.bound = bound;
     search_run(&s);
     if (s.found) {
         assert_int_equal(cut_misfit(&p, &s.best), -1);
@@ -67,24 +57,19 @@ static void chain_finds_the_best_cut_of_an_order(void **state)
     (void)state;
     for (int i = 0; i < INSTANCES; i++) {
         struct instance in;
-        int nodes[INSTANCE_NODES_TRIED];
-        struct bound *bound;
         double want;
 
         make(&in, &dice, i);
         want = oracle_ms(&in, ORACLE_THIS_ORDER, false);
-        bound = bound_for(&in, nodes);
         if (isinf(want)) {
-            assert_true(isinf(chain_ms(&in, NULL)) && isinf(chain_ms(&in, bound)));
+            assert_true(isinf(chain_ms(&in)));
         } else {
-            assert_true(fabs(chain_ms(&in, NULL) / want - 1) < 1e-8);
-            assert_true(fabs(chain_ms(&in, bound) / want - 1) < 1e-8);
+            assert_true(fabs(chain_ms(&in) / want - 1) < 1e-8);
             n_bitten += want > oracle_ms(&in, ORACLE_THIS_ORDER, true) * (1 + 1e-9);
             in.request.link = (struct cost_link){.bytes_per_s = 1e15};
             in.request.links = NULL;
             n_links += want > oracle_ms(&in, ORACLE_THIS_ORDER, false) * 1.01;
         }
-        bound_free(bound);
     }
     assert_in_range(n_bitten, INSTANCES / 6, INSTANCES);
     assert_in_range(n_links, INSTANCES / 5, INSTANCES);
@@ -99,7 +84,8 @@ static void bound_is_never_above_the_best_plan(void **state)
     (void)state;
     for (int i = 0; i < INSTANCES; i++) {
         struct instance in;
-        int nodes[INSTANCE_NODES_TRIED];
+        const int nodes[INSTANCE_NODES_TRIED] = {0, 1, 2, 3};
+        struct groups groups;
         struct bound *bound;
         double best;
         double lo;
@@ -107,7 +93,9 @@ static void bound_is_never_above_the_best_plan(void **state)
 
         make(&in, &dice, i);
         best = oracle_ms(&in, ORACLE_ANY_ORDER, false);
-        bound = bound_for(&in, nodes);
+        assert_int_equal(groups_init(&in.request, nodes, in.request.n_nodes, &groups, NULL),
+                         ERR_OK);
+        assert_int_equal(bound_new(&in.request, nodes, &groups, &bound, NULL), ERR_OK);
         assert_true(bound_step_ms(bound) <= best * (1 + 1e-9));
         if (!isinf(best)) {
             assert_true(bound_window(bound, best * (1 + 1e-9), &lo, &hi));
@@ -115,6 +103,7 @@ static void bound_is_never_above_the_best_plan(void **state)
             n++;
         }
         bound_free(bound);
+        groups_deinit(&groups);
     }
     /* Weak here, far from its use: few units and nodes, links and memory that bite. */
     print_message("%d of %d best plans are below twice the bound\n", n_near, n);
@@ -195,7 +184,7 @@ static void alike_links_make_a_class_and_the_link_depends_on_classes_alone(void 
 }
 
 /* Two buildings of two racks each. */
-static void groups_are_told_apart_at_both_scales(void **state)
+static void groups_are_what_edges_up_to_a_distance_join(void **state)
 {
     static struct instance in;
     const int nodes[] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -208,11 +197,10 @@ static void groups_are_told_apart_at_both_scales(void **state)
         if (i / 8 % 2 == i % 2 && i / 8 % 4 != i % 4)
             in.links[i].bytes_per_s = 1e8;
     assert_int_equal(groups_init(&in.request, nodes, 8, &g, NULL), ERR_OK);
-    assert_int_equal(g.n_scales, 2);
-    assert_int_equal(groups_at(&g, g.scale_ms[0], group), 2);
+    assert_int_equal(groups_at(&g, g.near_ms, group), 2); /* the widest gap */
     for (int i = 0; i < 8; i++)
         assert_true((group[i] == group[0]) == (i % 2 == 0));
-    assert_int_equal(groups_at(&g, g.scale_ms[1], group), 4);
+    assert_int_equal(groups_at(&g, g.shortest_ms, group), 4);
     for (int i = 0; i < 8; i++)
         assert_true((group[i] == group[0]) == (i % 4 == 0));
     for (int k = 1; k < 8; k++) /* in one piece */
@@ -220,8 +208,37 @@ static void groups_are_told_apart_at_both_scales(void **state)
     groups_deinit(&g);
     in.request.links = NULL;
     assert_int_equal(groups_init(&in.request, nodes, 8, &g, NULL), ERR_OK);
-    assert_int_equal(g.n_scales, 0);
+    assert_int_equal(groups_at(&g, g.near_ms, group), 1);
+    assert_true(g.shortest_ms == g.longest_ms);
     groups_deinit(&g);
+}
+
+/* More nodes than stages: most of them can be replaced by as many that are as good. */
+static void optimal_loses_nothing_to_nodes_that_it_drops(void **state)
+{
+    struct dice dice = {.state = 45};
+    int n_found = 0;
+
+    (void)state;
+    for (int i = 0; i < 60; i++) {
+        static struct instance in;
+        struct solution best = {.found = false};
+        double want;
+
+        make_instance(&in, &dice, roll_int(&dice, 2, 4), 9);
+        in.spec.placement.min_stages = 1;
+        in.spec.placement.max_stages = roll_int(&dice, 1, 3);
+        if (i % 3)
+            make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
+        want = subsets_ms(&in);
+        assert_int_equal(optimal_solve(&in.request, &best, NULL), ERR_OK);
+        assert_true(best.found == !isinf(want));
+        if (!best.found)
+            continue;
+        assert_true(fabs(best.step_ms / want - 1) < 1e-8);
+        n_found++;
+    }
+    assert_in_range(n_found, 30, 60);
 }
 
 int main(void)
@@ -230,8 +247,9 @@ int main(void)
         cmocka_unit_test(chain_finds_the_best_cut_of_an_order),
         cmocka_unit_test(bound_is_never_above_the_best_plan),
         cmocka_unit_test(optimal_loses_nothing_to_the_bound),
+        cmocka_unit_test(optimal_loses_nothing_to_nodes_that_it_drops),
         cmocka_unit_test(alike_links_make_a_class_and_the_link_depends_on_classes_alone),
-        cmocka_unit_test(groups_are_told_apart_at_both_scales),
+        cmocka_unit_test(groups_are_what_edges_up_to_a_distance_join),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
