@@ -1,4 +1,4 @@
-/* From a plan to workers that know each other, and to their end. */
+/* From a plan to connected workers, and to their end. */
 #include <stdio.h>
 #include <string.h>
 
@@ -61,7 +61,7 @@ static void show_plan(struct round *r)
               &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade", plan->reason});
 }
 
-/* Probes have done their work, and plans of older attempts are only clutter. */
+/* Probes are done, and plans of older attempts are not needed any more. */
 static void drop_leftovers(struct round *r)
 {
     for (int i = 0; i < r->seen->n_pods; i++) {
@@ -146,7 +146,7 @@ static void create_missing(struct round *r)
     }
 }
 
-/* The status of a pod does not say why a volume is not mounted; the kubelet's Events do. */
+/* Why a volume is not mounted is not in the pod's status but in the kubelet's Events. */
 static void want_events(struct round *r, const struct seen_pod *p)
 {
     int64_t age_ms = r->seen->now_ms - p->created_ms;
@@ -168,8 +168,8 @@ static void want_events(struct round *r, const struct seen_pod *p)
     memcpy(a->uid, p->uid, sizeof a->uid);
 }
 
-/* What keeps the first pod that is not running, in the words of whoever says so. */
-static void say_starting(struct round *r, int n_running)
+/* Why the first pod that is not running has not started, as its status or Events report it. */
+static void show_starting(struct round *r, int n_running)
 {
     char text[STATUS_MESSAGE_BYTES];
     char image[OBSERVED_TEXT_BYTES];
@@ -202,8 +202,8 @@ static void say_starting(struct round *r, int n_running)
     round_say(r, "Starting", text);
 }
 
-/* Workers run and cannot be reached: after a while their nodes are given back. */
-static void tell_unreachable(struct round *r)
+/* Workers are running but cannot be reached: after a while their nodes are released. */
+static void report_unreachable(struct round *r)
 {
     struct verdict v = {.kind = VERDICT_UNREACHABLE};
 
@@ -227,21 +227,21 @@ static void tell_unreachable(struct round *r)
     }
 }
 
-/* Bring all workers together as soon as every one of them has an address. */
-static void introduce(struct round *r)
+/* Connect all workers as soon as each of them has an address. */
+static void connect_workers(struct round *r)
 {
     int n = r->seen->plan.n_stages;
     int n_running = 0;
-    int n_told = 0;
+    int n_connected = 0;
 
     for (int s = 0; s < n; s++) {
         const struct seen_pod *p = round_stage_pod(r, s);
 
         n_running += p && p->phase != POD_PENDING && p->ip[0];
-        n_told += p && (p->knows_peers || p->phase == POD_SUCCEEDED);
+        n_connected += p && (p->knows_peers || p->phase == POD_SUCCEEDED);
     }
     if (n_running < n) {
-        say_starting(r, n_running);
+        show_starting(r, n_running);
         return;
     }
     for (int s = 0; s < n; s++) {
@@ -250,9 +250,9 @@ static void introduce(struct round *r)
         if (!p->knows_peers && p->phase == POD_RUNNING)
             round_want(r, ACTION_POST_PEERS)->stage = s;
     }
-    if (n_told < n) {
-        say_starting(r, n_running);
-        tell_unreachable(r);
+    if (n_connected < n) {
+        show_starting(r, n_running);
+        report_unreachable(r);
         return;
     }
     set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers are connected.");
@@ -264,7 +264,7 @@ static void introduce(struct round *r)
 
 /* --- training --- */
 
-/* Also tells, once an attempt, what its user should know and would not look for. */
+/* Also reports, once per attempt, what users should know and would not look for. */
 static void take_progress(struct round *r, const struct progress *from, int64_t time_ms)
 {
     struct status_progress *p = &r->out->status.progress;
@@ -291,7 +291,7 @@ static void take_progress(struct round *r, const struct progress *from, int64_t 
     }
 }
 
-static void say_progress(struct round *r)
+static void show_progress(struct round *r)
 {
     const struct status_progress *p = &r->out->status.progress;
     const struct progress *head = &r->seen->head;
@@ -311,8 +311,8 @@ static void say_progress(struct round *r)
     round_say(r, "Running", text);
 }
 
-/* The leader does not answer: its workers may train on, and then nothing should be done to them. */
-static bool tell_silence(struct round *r)
+/* The leader does not answer: training may go on, so the workers are left alone. */
+static bool report_silence(struct round *r)
 {
     const struct seen_pod *leader = round_stage_pod(r, 0);
     char text[STATUS_MESSAGE_BYTES];
@@ -329,7 +329,7 @@ static bool tell_silence(struct round *r)
 }
 
 /* A trainer that hangs while it still answers. */
-static void tell_standstill(struct round *r)
+static void report_standstill(struct round *r)
 {
     int64_t limit_ms = (int64_t)r->spec.progress_deadline_s * 1000;
     int64_t warn_ms = DECIDE_STILL_MS;
@@ -368,7 +368,7 @@ static void follow(struct round *r)
 
     r->out->ask_head_ms = s->progress.is_set ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
     round_again(r, r->out->ask_head_ms);
-    if (tell_silence(r) || !r->seen->has_head || r->seen->head.attempt != r->attempt)
+    if (report_silence(r) || !r->seen->has_head || r->seen->head.attempt != r->attempt)
         return;
     /* What is shown is as old as the answer, however often it is looked at. */
     if (r->seen->head.step > 0 && s->progress.is_set && age_ms >= 0 &&
@@ -377,9 +377,9 @@ static void follow(struct round *r)
     } else if (r->seen->head.step > 0 &&
                answered_ms - answered_ms % 1000 != s->progress.updated_ms) {
         take_progress(r, &r->seen->head, answered_ms);
-        say_progress(r);
+        show_progress(r);
     }
-    tell_standstill(r);
+    report_standstill(r);
 }
 
 /* --- the end --- */
@@ -472,6 +472,6 @@ void attempt_drive(struct round *r)
         restart_next(r, "SpecChanged", "The spec was changed before training began.", 0);
     } else {
         create_missing(r);
-        introduce(r);
+        connect_workers(r);
     }
 }

@@ -98,7 +98,7 @@ bool round_has_started(const struct round *r)
 
 /* --- the round --- */
 
-/* A job that is over keeps its ended pods, so that their logs can be read, and nothing else. */
+/* A job that is over keeps its ended pods, for their logs, and nothing else. */
 static void tidy(struct round *r)
 {
     for (int i = 0; i < r->seen->n_pods; i++) {
@@ -133,7 +133,7 @@ static bool accept_spec(struct round *r)
     return false;
 }
 
-/* The status says so, but somebody may have emptied it. */
+/* The status has it, but may have been emptied. */
 static int current_attempt(const struct observed *seen)
 {
     int attempt = seen->status.attempt > 1 ? seen->status.attempt : 1;
@@ -171,7 +171,7 @@ static void drop_older_pods(struct round *r)
             round_delete_pod(r, &r->seen->pods[i]);
 }
 
-/* Pods without a plan: somebody deleted it, or wrote nonsense into it. */
+/* Pods without a plan: it was deleted or is invalid. */
 static bool has_lost_its_plan(const struct round *r)
 {
     if (r->seen->has_plan && r->seen->plan.attempt == r->attempt)

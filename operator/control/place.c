@@ -1,4 +1,4 @@
-/* From data and nodes to a plan. Every reason to wait is a condition that says what to do. */
+/* From data and nodes to a plan. Every reason to wait is a condition with its remedy. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static void wait_with(struct round *r, const char *state, enum round_news news, 
     round_say(r, state, message);
 }
 
-static bool waits_for_time(struct round *r)
+static bool is_paused(struct round *r)
 {
     int64_t left_ms = r->seen->status.next_attempt_ms - r->seen->now_ms;
     /* Longer than any pause: the clock was set back since. */
@@ -31,9 +31,9 @@ static bool waits_for_time(struct round *r)
     }
     for (int i = 0; i < r->seen->n_pods; i++)
         if (r->seen->pods[i].role == POD_PROBE && r->seen->pods[i].phase == POD_PENDING)
-            round_delete_pod(r, &r->seen->pods[i]); /* it holds a node, and is made anew */
+            round_delete_pod(r, &r->seen->pods[i]); /* it holds a node, and is created again */
     round_again(r, left_ms);
-    return true; /* what was said before the pause still holds */
+    return true; /* the conditions from before the pause still hold */
 }
 
 /* A pod on a node that does not answer may stay for ever, and holds nothing that we want. */
@@ -109,7 +109,7 @@ static bool waits_for_data(struct round *r)
     return true;
 }
 
-/* A figure that an administrator declared in vain must not be passed over in silence. */
+/* A declared figure that is not used must be reported. */
 static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
 {
     if (nodes->n_bad_marks == 0)
@@ -120,7 +120,7 @@ static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
         text_add(text, bytes, " %d nodes have invalid ones.", nodes->n_bad_marks);
 }
 
-/* Why a node that is there does not count. */
+/* Why a node is not used. */
 static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
 {
     if (nodes->failed[0] == '\0')
@@ -130,7 +130,7 @@ static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
         text_add(text, bytes, " %d more could not be measured.", nodes->n_failed_more);
 }
 
-static void say_measuring(struct round *r, const struct nodes *nodes)
+static void show_measuring(struct round *r, const struct nodes *nodes)
 {
     char text[STATUS_MESSAGE_BYTES];
 
@@ -146,7 +146,7 @@ static void say_measuring(struct round *r, const struct nodes *nodes)
     wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
 
-static void say_insufficient(struct round *r, const struct nodes *nodes, const char *why)
+static void show_insufficient(struct round *r, const struct nodes *nodes, const char *why)
 {
     char text[STATUS_MESSAGE_BYTES];
 
@@ -196,8 +196,8 @@ static void make_plan(struct round *r, const struct partition_request *request,
     (void)round_want(r, ACTION_CREATE_PLAN);
 }
 
-/* A plan whose figures nobody measured says so before anything else. */
-static void say_assumed(const struct nodes *nodes, char reason[static PLAN_REASON_BYTES])
+/* A plan without measured figures has this as its first sentence. */
+static void add_assumed(const struct nodes *nodes, char reason[static PLAN_REASON_BYTES])
 {
     char rest[PLAN_REASON_BYTES];
 
@@ -275,7 +275,7 @@ static bool is_answered(struct round *r, const struct nodes *nodes, uint64_t dig
     if (!last->is_set)
         return false;
     if (last->digest == digest) {
-        say_insufficient(r, nodes, last->why);
+        show_insufficient(r, nodes, last->why);
         return true;
     }
     if (age_ms < 0 || age_ms >= DECIDE_SOLVE_MS)
@@ -311,12 +311,12 @@ static void solve(struct round *r, struct nodes *nodes)
         r->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = r->seen->now_ms};
         (void)snprintf(r->out->unplaced.why, sizeof r->out->unplaced.why, "%s", err.text);
-        say_insufficient(r, nodes, err.text);
+        show_insufficient(r, nodes, err.text);
         return;
     }
     r->out->unplaced = (struct unplaced){0};
     make_plan(r, &request, &placement, percent);
-    say_assumed(nodes, r->out->plan.reason);
+    add_assumed(nodes, r->out->plan.reason);
     add_not_considered(&r->out->plan, nodes->left_out);
     add_guess(&r->spec, &r->out->plan);
     if (nodes->doubtful[0])
@@ -334,11 +334,11 @@ void place(struct round *r)
     struct nodes nodes;
     char why[ERR_TEXT_BYTES];
 
-    if (waits_for_time(r) || waits_for_pods(r) || waits_for_data(r))
+    if (is_paused(r) || waits_for_pods(r) || waits_for_data(r))
         return;
     nodes_survey(r, &nodes);
     if (nodes.n_measuring > 0) {
-        say_measuring(r, &nodes);
+        show_measuring(r, &nodes);
         return;
     }
     if (nodes.n_known < spec_least_stages(&r->spec)) {
@@ -348,7 +348,7 @@ void place(struct round *r)
                            ? "spec.placement.manual names"
                            : "spec.placement.minStages is",
                        spec_least_stages(&r->spec));
-        say_insufficient(r, &nodes, why);
+        show_insufficient(r, &nodes, why);
         return;
     }
     if (r->seen->status.attempt != r->attempt) {

@@ -9,10 +9,10 @@
 #define MEMORY_PERCENT_MAX    1000
 #define RESTARTS_IN_A_ROW_MAX 1000 /* the pause has long stopped growing */
 
-static void accuse(struct verdict *v, enum verdict_kind kind, int stage, const char *text)
+static void add_cause(struct verdict *v, enum verdict_kind kind, int stage, const char *text)
 {
     if (kind <= v->kind)
-        return; /* the gravest stands, and among equals the first */
+        return; /* the gravest wins, and among equals the first */
     v->kind = kind;
     v->stage = stage;
     (void)snprintf(v->text, sizeof v->text, "%s", text);
@@ -37,8 +37,8 @@ static void describe_exit(int code, char *out, size_t bytes)
     (void)snprintf(out, bytes, "exit code %d", code);
 }
 
-/* The worker's own sentence, else the kubelet's, else its exit code. */
-static void last_words(const struct seen_pod *p, char *out, size_t bytes)
+/* The worker's own message, else the kubelet's, else its exit code. */
+static void describe_end(const struct seen_pod *p, char *out, size_t bytes)
 {
     if (p->has_progress && p->progress.error[0])
         (void)snprintf(out, bytes, "%s", p->progress.error);
@@ -57,7 +57,7 @@ static enum verdict_kind kind_of_failure(const struct seen_pod *p)
     if (p->is_disrupted)
         return VERDICT_DISRUPTED;
     if (!p->has_exit_code)
-        return VERDICT_UNSCHEDULABLE; /* it never ran: its node has turned it away */
+        return VERDICT_UNSCHEDULABLE; /* it never ran: its node rejected it */
     if (p->is_out_of_memory)
         return VERDICT_OUT_OF_MEMORY;
     if (cause == PROGRESS_CAUSE_CONFIG || p->exit_code == EXIT_CONFIG)
@@ -82,25 +82,25 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
     if (p->is_deleting || (p->is_disrupted && p->phase != POD_FAILED)) {
         (void)snprintf(text, sizeof text, "Pod %s on node %.100s was deleted or evicted.", p->name,
                        p->node);
-        accuse(v, VERDICT_DISRUPTED, p->stage, text);
+        add_cause(v, VERDICT_DISRUPTED, p->stage, text);
         return;
     }
     if (p->phase == POD_FAILED) {
-        last_words(p, words, sizeof words);
+        describe_end(p, words, sizeof words);
         (void)snprintf(text, sizeof text, "Stage %d on node %.100s failed: %s", p->stage, p->node,
                        words);
-        accuse(v, kind_of_failure(p), p->stage, text);
+        add_cause(v, kind_of_failure(p), p->stage, text);
         return;
     }
     if (p->refuses_peers && !round_has_started(r)) {
         (void)snprintf(text, sizeof text, "Stage %d on node %.100s refused the peer table: %s",
                        p->stage, p->node, p->refusal);
-        accuse(v, VERDICT_REFUSED, p->stage, text);
+        add_cause(v, VERDICT_REFUSED, p->stage, text);
         return;
     }
     if (p->phase == POD_PENDING && p->is_unschedulable && pending_ms > DECIDE_PENDING_MS) {
         (void)snprintf(text, sizeof text, "Pod %s could not be scheduled: %s", p->name, p->message);
-        accuse(v, VERDICT_UNSCHEDULABLE, p->stage, text);
+        add_cause(v, VERDICT_UNSCHEDULABLE, p->stage, text);
     }
     if (p->phase == POD_PENDING && !p->is_unschedulable && attempt_start_left_ms(r, p) < 0) {
         (void)snprintf(text, sizeof text,
@@ -108,11 +108,12 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
                        p->node, (long long)pending_ms / 60000,
                        p->reason[0] ? p->reason : "no reason reported", p->message[0] ? ": " : ".",
                        p->message);
-        accuse(v, VERDICT_START_TIMEOUT, p->stage, text);
+        add_cause(v, VERDICT_START_TIMEOUT, p->stage, text);
     }
 }
 
-/* Who only lost a neighbour waits a little for the one who is to blame. */
+/* A worker that lost its neighbour is not the cause: the one that failed may take a moment to show.
+ */
 static bool is_too_early(const struct round *r)
 {
     for (int i = 0; i < r->seen->n_pods; i++) {
@@ -125,7 +126,7 @@ static bool is_too_early(const struct round *r)
     return false;
 }
 
-/* The names of another attempt are others. */
+/* Pods of another attempt have other names. */
 static void judge_missing(const struct round *r, int stage, struct verdict *v)
 {
     char text[STATUS_MESSAGE_BYTES];
@@ -139,18 +140,18 @@ static void judge_missing(const struct round *r, int stage, struct verdict *v)
                        "Pod %s exists already and was not created by the operator: it is ignored. "
                        "Delete it.",
                        p->name);
-        accuse(v, VERDICT_NAME_TAKEN, stage, text);
+        add_cause(v, VERDICT_NAME_TAKEN, stage, text);
     }
     if (round_has_started(r) && strcmp(r->seen->status.stages[stage].state, "Succeeded") != 0) {
         (void)snprintf(text, sizeof text, "The pod of stage %d on node %.100s is gone.", stage,
                        r->seen->plan.stages[stage].node);
-        accuse(v, VERDICT_DISRUPTED, stage, text);
+        add_cause(v, VERDICT_DISRUPTED, stage, text);
     }
 }
 
 /* When all who have ended only lost a neighbour, the one that has not ended is the one they lost: a
  * process that is frozen, or a node that is cut off. */
-static void name_the_silent(const struct round *r, struct verdict *v)
+static void find_silent(const struct round *r, struct verdict *v)
 {
     char reported[STATUS_MESSAGE_BYTES];
 
@@ -185,7 +186,7 @@ void restart_judge(const struct round *r, struct verdict *out)
     if (v.kind == VERDICT_PEER_LOST && is_too_early(r))
         v.kind = VERDICT_WAIT;
     if (v.kind == VERDICT_PEER_LOST)
-        name_the_silent(r, &v);
+        find_silent(r, &v);
     *out = v;
 }
 
@@ -203,7 +204,7 @@ static void give_up(struct round *r, const char *reason, const char *text)
     s->completion_ms = r->seen->now_ms;
 }
 
-/* Whole seconds is what is kept, and never earlier than was meant. */
+/* Status keeps whole seconds: round up. */
 static void write_pause(struct round *r, int64_t pause_ms)
 {
     r->out->status.next_attempt_ms =
@@ -223,7 +224,7 @@ void restart_next(struct round *r, const char *reason, const char *text, int64_t
               &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
     round_set(r, NEWS_QUIET,
               &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, "Restarting", text});
-    /* Always said: the second loss of a worker is as much news as the first. */
+    /* Always an Event: the second loss of a worker is as much news as the first. */
     round_event(r, true, reason, text);
     round_say(r, "Restarting", text);
     s->attempt = r->attempt + 1;

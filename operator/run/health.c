@@ -31,7 +31,7 @@ static void answer_readiness(struct health *h, struct server_answer *out)
     pthread_mutex_lock(&h->lock);
     is_ready = h->is_ready;
     pthread_mutex_unlock(&h->lock);
-    answer(out, is_ready ? 200 : 503, is_ready ? "ok" : "still listing what is in the cluster");
+    answer(out, is_ready ? 200 : 503, is_ready ? "ok" : "still listing the cluster's objects");
 }
 
 static void answer_metrics(struct health *h, struct server_answer *out)
@@ -50,10 +50,10 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
 
     (void)snprintf(path, sizeof path, "%.*s", (int)strcspn(r->path, "?"), r->path);
     if (strcmp(r->method, "GET") != 0)
-        answer(out, 405, "only GET is served here");
+        answer(out, 405, "only GET is allowed");
     else if (strcmp(path, "/healthz") == 0 &&
              clock_now_ms() - h->source.turned_ms(h->source.ctx) >= HEALTH_STALLED_MS)
-        answer(out, 503, "the loop does not turn");
+        answer(out, 503, "the main loop hangs");
     else if (strcmp(path, "/healthz") == 0)
         answer(out, 200, "ok");
     else if (strcmp(path, "/readyz") == 0)
@@ -61,7 +61,7 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
     else if (strcmp(path, "/metrics") == 0)
         answer_metrics(h, out);
     else
-        answer(out, 404, "there is /healthz, /readyz and /metrics");
+        answer(out, 404, "try /healthz, /readyz or /metrics");
 }
 
 enum err_code health_open(const char *address, struct health_source source, struct health **out,
