@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "api/names.h"
-#include "base/clock.h"
 #include "base/hash.h"
-#include "base/jsonw.h"
 
 #define MARK_AHEAD_MS (INT64_C(24) * 60 * 60 * 1000) /* clocks of nodes may be so far off */
 
@@ -98,92 +96,38 @@ static void read_cpu(const struct json *node, char *out, size_t bytes)
 
 /* --- measured --- */
 
-static void write_subject(struct jsonw *w, const struct mark_probe *p)
-{
-    const struct mark_subject *s = &p->subject;
-    char time[CLOCK_TEXT_BYTES];
+#define SUBJECT(member) FIELD_AT(struct mark_subject, member)
+static const struct field subject_fields[] = {
+    {"cpuMilli", FIELD_INT64, SUBJECT(cpu_milli), .min = 1, .max = 9e15, .flags = FIELD_REQUIRED},
+    {"memoryBytes", FIELD_INT64, SUBJECT(memory_bytes), .max = 9e15},
+    {"cpu", FIELD_TEXT, SUBJECT(cpu), .flags = FIELD_LINE},
+    {"image", FIELD_TEXT, SUBJECT(image), .flags = FIELD_LINE},
+    {"digest", FIELD_TEXT, SUBJECT(digest), .flags = FIELD_LINE},
+    {"work", FIELD_TEXT, SUBJECT(work), .flags = FIELD_LINE},
+    {0}};
 
-    clock_format(p->time_ms, time);
-    jsonw_string(w, "time", time);
-    jsonw_int(w, "cpuMilli", p->cpu_milli);
-    jsonw_open_object(w, "for");
-    jsonw_int(w, "cpuMilli", s->cpu_milli);
-    jsonw_int(w, "memoryBytes", s->memory_bytes);
-    jsonw_line(w, "cpu", s->cpu);
-    jsonw_line(w, "image", s->image);
-    jsonw_string(w, "digest", s->digest);
-    jsonw_string(w, "work", s->work);
-    jsonw_close(w);
-}
+#define AT(member) FIELD_AT(struct mark_probe, member)
+static const struct field probe_fields[] = {
+    {"time", FIELD_TIME, AT(time_ms), .flags = FIELD_REQUIRED},
+    {"cpuMilli", FIELD_INT, AT(cpu_milli), .min = 1, .max = INT32_MAX, .flags = FIELD_REQUIRED},
+    {"for", FIELD_OBJECT, AT(subject), .fields = subject_fields, .flags = FIELD_REQUIRED},
+    {"found", FIELD_OBJECT, AT(found), .fields = node_probe_fields, .flags = FIELD_REQUIRED},
+    {0}};
 
 enum err_code mark_probe_write(const struct mark_probe *p, struct buf *out, struct err *err)
 {
-    struct buf text = {.max = NODE_PROBE_MAX_BYTES};
-    struct json *found = NULL;
-    struct jsonw w;
-    enum err_code rc = node_probe_write(&p->found, &text, err);
-
-    if (rc == ERR_OK)
-        rc = json_parse(text.data, text.len, &found, err);
-    if (rc == ERR_OK) {
-        jsonw_init(&w, out);
-        jsonw_open_object(&w, NULL);
-        write_subject(&w, p);
-        jsonw_value(&w, "found", found);
-        jsonw_close(&w);
-        rc = jsonw_finish(&w, err);
-    }
-    json_free(found);
-    buf_deinit(&text);
-    return rc;
+    return fields_print(probe_fields, p, out, err);
 }
 
-static enum err_code read_text(const struct json *v, const char *key, char *out, size_t bytes,
-                               struct err *err)
+static enum err_code parse_probe(const char *text, struct mark_probe *out, struct err *err)
 {
-    const char *text = json_string(json_get(v, key), "");
+    enum err_code rc = fields_parse(probe_fields, text, strlen(text), FIELDS_STRICT, out, err);
 
-    if (strlen(text) >= bytes)
-        return err_set(err, ERR_INVALID, "%s: longer than %zu bytes", key, bytes - 1);
-    memcpy(out, text, strlen(text) + 1);
-    return ERR_OK;
-}
-
-static enum err_code read_subject(const struct json *v, struct mark_subject *s, struct err *err)
-{
-    enum err_code rc = read_text(v, "cpu", s->cpu, sizeof s->cpu, err);
-
-    s->cpu_milli = json_i64(json_get(v, "cpuMilli"), 0);
-    s->memory_bytes = json_i64(json_get(v, "memoryBytes"), 0);
     if (rc == ERR_OK)
-        rc = read_text(v, "image", s->image, sizeof s->image, err);
-    if (rc == ERR_OK)
-        rc = read_text(v, "digest", s->digest, sizeof s->digest, err);
-    if (rc == ERR_OK)
-        rc = read_text(v, "work", s->work, sizeof s->work, err);
-    return rc;
-}
-
-static enum err_code read_found(const struct json *root, struct mark_probe *p, struct err *err)
-{
-    char *text = json_print(json_get(root, "found"));
-    enum err_code rc = ERR_OK;
-
-    if (!text)
-        return err_set(err, ERR_INVALID, "found: missing");
-    rc = node_probe_read(text, &p->found, err);
-    free(text);
-    if (rc == ERR_OK)
-        rc = clock_parse(json_string(json_get(root, "time"), ""), &p->time_ms, err);
-    p->cpu_milli = json_int(json_get(root, "cpuMilli"), 0);
-    if (rc == ERR_OK)
-        rc = read_subject(json_get(root, "for"), &p->subject, err);
-    if (rc == ERR_OK && (p->cpu_milli < 1 || p->subject.cpu_milli < 1))
-        rc = err_set(err, ERR_INVALID, "cpuMilli: missing or not above 0");
-    if (rc == ERR_OK && p->subject.memory_bytes < 0)
-        rc = err_set(err, ERR_INVALID, "memoryBytes: below 0");
-    if (rc == ERR_OK && mark_gflops(p) > MARK_GFLOPS_MAX)
-        rc = err_set(err, ERR_INVALID, "%g GFLOP/s with all its CPU make no sense", mark_gflops(p));
+        rc = node_probe_check(&out->found, err);
+    if (rc == ERR_OK && mark_gflops(out) > MARK_GFLOPS_MAX)
+        rc = err_set(err, ERR_INVALID, "found.gflops: %g with all CPU is above %g",
+                     mark_gflops(out), MARK_GFLOPS_MAX);
     return rc;
 }
 
@@ -191,14 +135,12 @@ static void read_probe(const struct json *node, struct mark *m)
 {
     const char *text =
         json_string(json_get(json_path(node, "metadata.annotations"), ANNOTATION_PROBE), NULL);
-    struct json *root = NULL;
     struct mark_probe p = {.cpu_milli = 0};
     struct err err = {0};
 
     if (!text)
         return;
-    if (json_parse(text, strlen(text), &root, &err) == ERR_OK &&
-        read_found(root, &p, &err) == ERR_OK) {
+    if (parse_probe(text, &p, &err) == ERR_OK) {
         m->has_probe = true;
         m->probe = p;
         m->probe.is_contradicted = json_string(
@@ -206,7 +148,6 @@ static void read_probe(const struct json *node, struct mark *m)
     } else if (m->bad[0] == '\0') {
         (void)snprintf(m->bad, sizeof m->bad, "%s: %.100s", ANNOTATION_PROBE, err.text);
     }
-    json_free(root);
 }
 
 void mark_read(const struct json *node, struct mark *out)

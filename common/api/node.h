@@ -10,8 +10,7 @@
 #include <stdint.h>
 
 #include "api/spec.h"
-#include "base/buf.h"
-#include "base/json.h"
+#include "base/fields.h"
 
 #define NODE_NAME_BYTES 254
 #define NODE_TEXT_BYTES 128
@@ -19,7 +18,7 @@
 
 #define NODE_PROBE_MAX_BYTES 4096 /* of the document: a termination message has no more */
 
-/* A node with less than this free is no room for a stage. */
+/* A node with less than this free has no room for a stage. */
 #define NODE_CPU_MIN_MILLI    100
 #define NODE_MEMORY_MIN_BYTES ((int64_t)160 << 20)
 
@@ -64,15 +63,15 @@ struct node_link {
 struct node_probe {
     double gflops; /* under the limit it ran with */
     double unit_ms;
-    double block_ms; /* of a block, forward and backward of the mean micro-batch; 0: not said */
+    double block_ms; /* of a block, forward and backward of the mean micro-batch; 0: not reported */
     double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
     struct node_message message; /* zeros: not measured */
     struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
-    struct spec_pace pace;       /* attention 0: an older probe, which did not look */
+    struct spec_pace pace;       /* attention 0: an older probe, which did not measure it */
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
-    enum node_answer has_bf16; /* can its processor? whatever precision was measured */
+    enum node_answer has_bf16; /* of its processor, whatever precision was measured */
     int n_links;               /* 0: it had no neighbour, or none answered */
     struct node_link links[NODE_LINKS_MAX];
 };
@@ -81,13 +80,16 @@ struct node_probe {
  * says, as it was timed most often. Without a figure the spec stays as it is. */
 void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec);
 
+/* The document's table, for documents that contain one, and what the table cannot check. */
+extern const struct field node_probe_fields[];
+MUST_CHECK enum err_code node_probe_check(const struct node_probe *p, struct err *err);
+
 /* Append as one JSON object of at most NODE_PROBE_MAX_BYTES, whatever is in `p` if links are to
  * names that a Node can have. */
 MUST_CHECK enum err_code node_probe_write(const struct node_probe *p, struct buf *out,
                                           struct err *err);
-/* ERR_INVALID when the speed is missing, a figure is not finite or makes no sense, a link
- * is to what is no Node's name, or there are more than NODE_LINKS_MAX links. Memory, lengths and
- * links may be missing. */
+/* ERR_INVALID when the speed is missing, a figure is out of its bounds, a link has no Node's name,
+ * or there are more than NODE_LINKS_MAX links. Memory, lengths and links may be missing. */
 MUST_CHECK enum err_code node_probe_read(const char *text, struct node_probe *out, struct err *err);
 
 #endif

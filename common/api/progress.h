@@ -1,8 +1,8 @@
-/* api/progress.h - what a worker says of itself, and what it is told.
+/* api/progress.h - what a worker reports, and the addresses that it is given.
  *
  * `GET /v1/status` answers with a progress document; the same document is the pod's termination
- * message, so what a worker last knew outlives it. Only the head (stage 0) knows loss and metrics:
- * they reach it in band. `POST /v1/peers` hands out the addresses of all stages.
+ * message, so that the last report outlives the worker. Only the leader (stage 0) has loss and
+ * metrics: they reach it in band. `POST /v1/peers` hands out the addresses of all stages.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_PROGRESS_H
@@ -30,12 +30,12 @@ enum progress_state {
     PROGRESS_FAILED,
 };
 
-/* Why a worker failed, as far as the operator must know to act. */
+/* Why a worker failed, as far as it matters to what the operator does next. */
 enum progress_cause {
     PROGRESS_CAUSE_NONE,
     PROGRESS_CAUSE_CONFIG,       /* the same job can never work: exit 2 */
     PROGRESS_CAUSE_DATA_MISSING, /* a file is not there yet: exit 1, try again later */
-    PROGRESS_CAUSE_PEER_LOST,    /* a neighbour went away: exit 1, not our fault */
+    PROGRESS_CAUSE_PEER_LOST,    /* a neighbour went away: exit 1, the fault is elsewhere */
     PROGRESS_CAUSE_OTHER,        /* exit 1 */
     PROGRESS_CAUSE_OUTPUT,       /* trained, but not saved: exit 1, training again does not help */
 };
@@ -77,18 +77,17 @@ const char *progress_cause_name(enum progress_cause cause);
 /* Fits PROGRESS_TEXT_MAX_BYTES whatever is in `p`: texts become one line, times keep six digits.
  * What is not finite is null. */
 MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err);
-/* Tolerant: what is missing, of another kind or out of bounds counts as not known, and of two
- * metrics of one name the first is kept, so that a status can be made from all that is accepted.
- * Only the state must be a known one. */
+/* Tolerant (see base/fields.h): whatever is accepted can be made into a status, whose metrics have
+ * different names. Only state and cause must be known ones. */
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 
-/* To a worker: all stages in order. To a probe, of attempt 0 and with the names of the nodes:
- * itself, then the one that it is to measure its link to in each round, or itself. */
+/* For a worker: all stages in order. For a probe, with attempt 0 and the names of the nodes:
+ * itself, then the one to which it measures its link in each round, or itself again. */
 struct peers {
     int attempt;
     int n_stages;
-    struct {
+    struct peer {
         char host[PEERS_HOST_BYTES]; /* an IP address */
         int port;                    /* of tensors */
         char node[NODE_NAME_BYTES];  /* "" between workers */

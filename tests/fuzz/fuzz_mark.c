@@ -15,11 +15,11 @@
 
 static void check_found(const struct node_probe *p)
 {
-    MUST(p->gflops > 0 && p->gflops < 1e9 && p->unit_ms >= 0 && p->unit_ms < 1e6);
+    MUST(p->gflops > 0 && p->gflops <= 1e9 && p->unit_ms >= 0 && p->unit_ms <= 1e6);
     MUST(p->threads >= 1);
-    MUST(p->memory_bytes_per_s >= 0 && p->memory_bytes_per_s < 1e15);
-    MUST(p->message.ms >= 0 && p->message.ms < 1e4);
-    MUST(p->message.byte_ns >= 0 && p->message.byte_ns < 1e6);
+    MUST(p->memory_bytes_per_s >= 0 && p->memory_bytes_per_s <= 1e15);
+    MUST(p->message.ms >= 0 && p->message.ms <= 1e4);
+    MUST(p->message.byte_ns >= 0 && p->message.byte_ns <= 1e6);
     MUST(p->lengths.mean >= 0 && p->lengths.mean_square >= 0);
     MUST(isfinite(p->lengths.mean) && isfinite(p->lengths.mean_square));
     MUST(p->pace.attention >= 0 && isfinite(p->pace.attention) && isfinite(p->pace.ffn));

@@ -1,0 +1,555 @@
+#include "base/fields.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#define PATH_BYTES    200
+#define DECIMAL_BYTES 25
+
+static bool is_integer(const struct field *f)
+{
+    return f->kind == FIELD_INT || f->kind == FIELD_INT64;
+}
+
+static int entries_max(const struct field *f)
+{
+    return (int)(f->bytes / f->entry_bytes);
+}
+
+static size_t text_max(const struct field *f)
+{
+    return f->max > 0 ? (size_t)f->max : f->bytes - 1;
+}
+
+/* --- from JSON --- */
+
+struct reader {
+    enum fields_mode mode;
+    struct err *err;
+};
+
+static enum err_code read_fields(const struct reader *r, const struct field *fields,
+                                 const struct json *json, const char *name, void *out);
+
+/* "a whole number in 1..64". */
+static void describe(const struct field *f, char *out, size_t bytes)
+{
+    const char *what = "";
+
+    out[0] = '\0';
+    switch (f->kind) {
+    case FIELD_INT:
+    case FIELD_INT64:
+    case FIELD_DOUBLE:
+        text_add(out, bytes, "%s", is_integer(f) ? "a whole number" : "a number");
+        if (f->min == 0 && f->max == 0)
+            return;
+        if (f->flags & FIELD_ABOVE)
+            text_add(out, bytes, " above %.16g, at most %.16g", f->min, f->max);
+        else
+            text_add(out, bytes, " in %.16g..%.16g", f->min, f->max);
+        return;
+    case FIELD_TEXT:
+        text_add(out, bytes, "a string of %.0f..%zu bytes", f->min, text_max(f));
+        return;
+    case FIELD_DECIMAL:
+        what = "a string that holds a decimal number, such as \"2e-5\"";
+        break;
+    case FIELD_BOOL:
+    case FIELD_ANSWER:
+        what = "true or false";
+        break;
+    case FIELD_TIME:
+        what = "a time such as \"2026-11-21T08:00:00Z\"";
+        break;
+    case FIELD_LIST:
+        what = f->fields[0].key[0]               ? "a list of objects"
+               : f->fields[0].kind == FIELD_TEXT ? "a list of strings"
+                                                 : "a list of numbers";
+        break;
+    case FIELD_OBJECT:
+        what = "an object";
+        break;
+    default:
+        what = "a string";
+    }
+    text_add(out, bytes, "%s", what);
+}
+
+static enum err_code wrong_kind(const struct reader *r, const struct field *f, const char *name,
+                                const struct json *v)
+{
+    char want[120];
+
+    describe(f, want, sizeof want);
+    return err_set(r->err, ERR_INVALID, "%s: must be %s, found %s", name, want,
+                   json_kind_name(json_kind_of(v)));
+}
+
+static enum err_code wrong_word(const struct reader *r, const struct field *f, const char *name,
+                                const char *s)
+{
+    char list[160] = "";
+
+    for (int i = 0; f->words[i]; i++)
+        text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
+    return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is none of: %s", name, s, list);
+}
+
+static void set_number(const struct field *f, double d, void *place)
+{
+    if (f->kind == FIELD_INT)
+        *(int *)place = (int)d;
+    else if (f->kind == FIELD_INT64)
+        *(int64_t *)place = (int64_t)d;
+    else
+        *(double *)place = d;
+}
+
+static enum err_code read_number(const struct reader *r, const struct field *f, const char *name,
+                                 double d, void *place)
+{
+    bool is_bounded = f->min != 0 || f->max != 0;
+    double any = f->kind == FIELD_INT ? (double)INT32_MAX : (double)INFINITY;
+    double min = is_bounded ? f->min : -any;
+    double max = is_bounded ? f->max : any;
+
+    if (f->flags & FIELD_ABOVE && d == f->min)
+        return err_set(r->err, ERR_INVALID, "%s: must be above %.16g", name, f->min);
+    if (!(d >= min && d <= max))
+        return err_set(r->err, ERR_INVALID, "%s: %.16g is not in %.16g..%.16g", name, d, min, max);
+    set_number(f, d, place);
+    return ERR_OK;
+}
+
+/* Digits, a point, an exponent; nothing that only strtod takes ("inf", "0x1"). */
+static enum err_code read_decimal(const struct reader *r, const struct field *f, const char *name,
+                                  const char *s, void *place)
+{
+    char *end = NULL;
+    double d = NAN;
+
+    if (*s && strlen(s) < DECIMAL_BYTES && strspn(s, "0123456789.eE+-") == strlen(s))
+        d = strtod(s, &end);
+    if (!end || *end || !isfinite(d))
+        return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not a decimal number", name, s);
+    return read_number(r, f, name, d, place);
+}
+
+static int word_index(const struct field *f, const char *s)
+{
+    for (int i = 0; f->words[i]; i++)
+        if (strcmp(f->words[i], s) == 0)
+            return i;
+    return -1;
+}
+
+static enum err_code read_text(const struct reader *r, const struct field *f, const char *name,
+                               const struct json *v, void *place)
+{
+    const char *s = json_string(v, NULL);
+    int64_t ms;
+    int i;
+
+    if (!s)
+        return wrong_kind(r, f, name, v);
+    switch (f->kind) {
+    case FIELD_DECIMAL:
+        return read_decimal(r, f, name, s, place);
+    case FIELD_TIME:
+        if (clock_parse(s, &ms, NULL) != ERR_OK)
+            return err_set(r->err, ERR_INVALID,
+                           "%s: \"%.40s\" is not a time such as "
+                           "\"2026-11-21T08:00:00Z\"",
+                           name, s);
+        *(int64_t *)place = ms;
+        return ERR_OK;
+    case FIELD_WORD:
+    case FIELD_ENUM:
+        i = word_index(f, s);
+        if (i < 0)
+            return wrong_word(r, f, name, s);
+        if (f->kind == FIELD_ENUM) {
+            memcpy(place, &i, sizeof i);
+            return ERR_OK;
+        }
+        break;
+    default:
+        if (strlen(s) < (size_t)f->min || (strlen(s) > text_max(f) && r->mode != FIELDS_TOLERANT))
+            return err_set(r->err, ERR_INVALID,
+                           "%s: must be a string of %.0f..%zu bytes, found one of %zu", name,
+                           f->min, text_max(f), strlen(s));
+    }
+    (void)snprintf(place, f->bytes, "%s", s);
+    return ERR_OK;
+}
+
+/* Does the last entry repeat a unique text of another? */
+static bool is_repeated(const struct field *f, const char *entries, int last,
+                        const struct field **out_which)
+{
+    const char *entry = entries + (size_t)last * f->entry_bytes;
+
+    for (const struct field *e = f->fields; e->kind != FIELD_END; e++) {
+        if (!(e->flags & FIELD_UNIQUE) || entry[e->offset] == '\0')
+            continue;
+        for (int i = 0; i < last; i++) {
+            *out_which = e;
+            if (strcmp(entries + (size_t)i * f->entry_bytes + e->offset, entry + e->offset) == 0)
+                return true;
+        }
+    }
+    return false;
+}
+
+static enum err_code read_entry(const struct reader *r, const struct field *f, const char *name,
+                                const struct json *v, char *entries, int i)
+{
+    char *entry = entries + (size_t)i * f->entry_bytes;
+    const struct field *which;
+    char path[PATH_BYTES];
+    enum err_code rc;
+
+    (void)snprintf(path, sizeof path, "%s[%d]", name, i);
+    memset(entry, 0, f->entry_bytes);
+    rc = read_fields(r, f->fields, v, path, entry);
+    if (rc != ERR_OK || !is_repeated(f, entries, i, &which))
+        return rc;
+    return err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is there twice", path,
+                   which->key[0] ? "." : "", which->key, entry + which->offset);
+}
+
+static enum err_code read_list(const struct reader *r, const struct field *f, const char *name,
+                               const struct json *v, char *out)
+{
+    int max = entries_max(f);
+    int n = 0;
+
+    if (json_kind_of(v) != JSON_ARRAY)
+        return wrong_kind(r, f, name, v);
+    if (r->mode != FIELDS_TOLERANT &&
+        (json_count(v) < (size_t)f->min || json_count(v) > (size_t)max))
+        return err_set(r->err, ERR_INVALID, "%s: must have %.0f..%d entries, found %zu", name,
+                       f->min, max, json_count(v));
+    for (const struct json *e = json_first(v); e && n < max; e = json_next(e)) {
+        enum err_code rc = read_entry(r, f, name, e, out + f->offset, n);
+
+        if (rc == ERR_OK)
+            n++;
+        else if (r->mode != FIELDS_TOLERANT)
+            return rc;
+    }
+    *(int *)(void *)(out + f->count_offset) = n;
+    return ERR_OK;
+}
+
+static enum err_code read_value(const struct reader *r, const struct field *f, const char *name,
+                                const struct json *v, char *out)
+{
+    void *place = out + f->offset;
+    enum err_code rc;
+
+    switch (f->kind) {
+    case FIELD_INT:
+    case FIELD_INT64:
+    case FIELD_DOUBLE:
+        if (json_kind_of(v) != JSON_NUMBER || (is_integer(f) && !json_is_i64(v)))
+            return wrong_kind(r, f, name, v);
+        return read_number(r, f, name, json_double(v, 0), place);
+    case FIELD_BOOL:
+    case FIELD_ANSWER:
+        if (json_kind_of(v) != JSON_BOOL)
+            return wrong_kind(r, f, name, v);
+        if (f->kind == FIELD_BOOL)
+            *(bool *)place = json_bool(v, false);
+        else
+            memcpy(place, &(int){json_bool(v, false) ? 1 : 2}, sizeof(int));
+        return ERR_OK;
+    case FIELD_LIST:
+        return read_list(r, f, name, v, out);
+    case FIELD_OBJECT:
+        rc = read_fields(r, f->fields, v, name, place);
+        if (rc != ERR_OK && r->mode == FIELDS_TOLERANT)
+            memset(place, 0, f->bytes);
+        return rc;
+    default:
+        return read_text(r, f, name, v, place);
+    }
+}
+
+/* Our own text, so it is taken as it is. */
+static void take_fallback(const struct field *f, void *place)
+{
+    int i;
+
+    switch (f->kind) {
+    case FIELD_INT:
+    case FIELD_INT64:
+    case FIELD_DOUBLE:
+    case FIELD_DECIMAL:
+        set_number(f, strtod(f->fallback, NULL), place);
+        break;
+    case FIELD_BOOL:
+        *(bool *)place = strcmp(f->fallback, "true") == 0;
+        break;
+    case FIELD_ENUM:
+        i = word_index(f, f->fallback);
+        memcpy(place, &i, sizeof i);
+        break;
+    case FIELD_TEXT:
+    case FIELD_WORD:
+        (void)snprintf(place, f->bytes, "%s", f->fallback);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Does the table have this path, or fields below it? */
+static bool is_known(const struct field *fields, const char *path, bool *out_is_leaf)
+{
+    size_t n = strlen(path);
+
+    for (const struct field *f = fields; f->kind != FIELD_END; f++) {
+        if (strncmp(f->key, path, n) == 0 && (f->key[n] == '\0' || f->key[n] == '.')) {
+            *out_is_leaf = f->key[n] == '\0';
+            return true;
+        }
+    }
+    return false;
+}
+
+/* `path` leads from the table's object to `object`; "" for itself. */
+static enum err_code refuse_unknown(const struct reader *r, const struct field *fields,
+                                    const struct json *object, const char *name, const char *path)
+{
+    for (const struct json *v = json_first(object); v; v = json_next(v)) {
+        char below[PATH_BYTES];
+        bool is_leaf;
+        enum err_code rc;
+
+        (void)snprintf(below, sizeof below, "%s%s%.60s", path, *path ? "." : "", json_key(v));
+        /* A dot inside a key would look like a path that is known and then not be found. */
+        if (strchr(json_key(v), '.') || !is_known(fields, below, &is_leaf))
+            return err_set(r->err, ERR_INVALID, "%s.%s: there is no such field", name, below);
+        if (is_leaf || json_kind_of(v) == JSON_NULL)
+            continue;
+        if (json_kind_of(v) != JSON_OBJECT)
+            return err_set(r->err, ERR_INVALID, "%s.%s: must be an object, found %s", name, below,
+                           json_kind_name(json_kind_of(v)));
+        rc = refuse_unknown(r, fields, v, name, below);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+static enum err_code read_fields(const struct reader *r, const struct field *fields,
+                                 const struct json *json, const char *name, void *out)
+{
+    bool is_entry = fields[0].key[0] == '\0';
+    enum err_code rc = ERR_OK;
+
+    if (!is_entry && json_kind_of(json) != JSON_OBJECT)
+        return err_set(r->err, ERR_INVALID, "%s%smust be an object, found %s", name,
+                       *name ? ": " : "", json_kind_name(json_kind_of(json)));
+    if (!is_entry && r->mode == FIELDS_CLOSED)
+        rc = refuse_unknown(r, fields, json, name, "");
+    for (const struct field *f = fields; f->kind != FIELD_END && rc == ERR_OK; f++) {
+        const struct json *v = is_entry ? json : json_path(json, f->key);
+        bool is_missing = json_kind_of(v) == JSON_ABSENT || json_kind_of(v) == JSON_NULL;
+        char path[PATH_BYTES];
+
+        (void)snprintf(path, sizeof path, "%s%s%s", name, *name && !is_entry ? "." : "", f->key);
+        if (!is_missing)
+            rc = read_value(r, f, path, v, out);
+        else if (f->flags & FIELD_REQUIRED)
+            rc = err_set(r->err, ERR_INVALID, "%s: missing", path);
+        if (rc != ERR_OK && r->mode == FIELDS_TOLERANT && !(f->flags & FIELD_REQUIRED)) {
+            rc = ERR_OK;
+            is_missing = true;
+        }
+        if (rc == ERR_OK && is_missing && f->fallback)
+            take_fallback(f, (char *)out + f->offset);
+    }
+    return rc;
+}
+
+enum err_code fields_read(const struct field *fields, const struct json *json,
+                          enum fields_mode mode, const char *name, void *out, struct err *err)
+{
+    return read_fields(&(struct reader){mode, err}, fields, json, name, out);
+}
+
+enum err_code fields_parse(const struct field *fields, const char *text, size_t len,
+                           enum fields_mode mode, void *out, struct err *err)
+{
+    struct json *root = NULL;
+    enum err_code rc = json_parse(text, len, &root, err);
+
+    if (rc == ERR_OK)
+        rc = fields_read(fields, root, mode, "", out, err);
+    json_free(root);
+    return rc;
+}
+
+/* --- to JSON --- */
+
+static int int_at(const void *place)
+{
+    int i;
+
+    memcpy(&i, place, sizeof i);
+    return i;
+}
+
+static int count_of(const struct field *f, const char *from)
+{
+    int n = int_at(from + f->count_offset);
+
+    return n < entries_max(f) ? n : entries_max(f);
+}
+
+static double number_of(const struct field *f, const char *place)
+{
+    if (f->kind == FIELD_INT)
+        return *(const int *)(const void *)place;
+    if (f->kind == FIELD_DOUBLE || f->kind == FIELD_DECIMAL)
+        return *(const double *)(const void *)place;
+    return (double)*(const int64_t *)(const void *)place;
+}
+
+static bool is_empty(const struct field *f, const char *from)
+{
+    const char *place = from + f->offset;
+    double d;
+
+    switch (f->kind) {
+    case FIELD_BOOL:
+        return !*(const bool *)(const void *)place;
+    case FIELD_ANSWER:
+        return int_at(place) == 0;
+    case FIELD_TEXT:
+    case FIELD_WORD:
+        return *place == '\0';
+    case FIELD_ENUM:
+        return f->words[int_at(place)][0] == '\0';
+    case FIELD_LIST:
+        return count_of(f, from) <= 0;
+    case FIELD_OBJECT:
+        for (const struct field *e = f->fields; e->kind != FIELD_END; e++)
+            if (!is_empty(e, place))
+                return false;
+        return true;
+    default:
+        d = number_of(f, place);
+        return !isfinite(d) || d == (f->fallback ? strtod(f->fallback, NULL) : 0);
+    }
+}
+
+static void write_double(const struct field *f, const char *key, double d, struct jsonw *w)
+{
+    char text[32];
+
+    if (f->flags & FIELD_SHORT) {
+        (void)snprintf(text, sizeof text, "%.6g", d);
+        d = strtod(text, NULL);
+    }
+    jsonw_double(w, key, d);
+}
+
+static void write_list(const struct field *f, const char *key, const char *from, struct jsonw *w)
+{
+    bool has_objects = f->fields[0].key[0] != '\0';
+
+    jsonw_open_array(w, key);
+    for (int i = 0; i < count_of(f, from); i++) {
+        if (has_objects)
+            jsonw_open_object(w, NULL);
+        fields_write(f->fields, from + f->offset + (size_t)i * f->entry_bytes, w);
+        if (has_objects)
+            jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
+static void write_value(const struct field *f, const char *key, const char *from, struct jsonw *w)
+{
+    const char *place = from + f->offset;
+    char time[CLOCK_TEXT_BYTES];
+
+    switch (f->kind) {
+    case FIELD_END:
+        break;
+    case FIELD_INT:
+    case FIELD_INT64:
+        jsonw_int(w, key,
+                  f->kind == FIELD_INT ? int_at(place) : *(const int64_t *)(const void *)place);
+        break;
+    case FIELD_DOUBLE:
+        write_double(f, key, number_of(f, place), w);
+        break;
+    case FIELD_DECIMAL:
+        jsonw_stringf(w, key, "%.*g", f->flags & FIELD_SHORT ? 6 : 17, number_of(f, place));
+        break;
+    case FIELD_BOOL:
+        jsonw_bool(w, key, *(const bool *)(const void *)place);
+        break;
+    case FIELD_ANSWER:
+        jsonw_bool(w, key, int_at(place) == 1);
+        break;
+    case FIELD_TEXT:
+    case FIELD_WORD:
+        if (f->flags & FIELD_LINE)
+            jsonw_line(w, key, place);
+        else
+            jsonw_string(w, key, place);
+        break;
+    case FIELD_ENUM:
+        jsonw_string(w, key, f->words[int_at(place)]);
+        break;
+    case FIELD_TIME:
+        clock_format(*(const int64_t *)(const void *)place, time);
+        jsonw_string(w, key, time);
+        break;
+    case FIELD_OBJECT:
+        jsonw_open_object(w, key);
+        fields_write(f->fields, place, w);
+        jsonw_close(w);
+        break;
+    case FIELD_LIST:
+        write_list(f, key, from, w);
+        break;
+    }
+}
+
+void fields_write(const struct field *fields, const void *from, struct jsonw *w)
+{
+    for (const struct field *f = fields; f->kind != FIELD_END; f++) {
+        bool may_lack = f->flags & (FIELD_OMIT | FIELD_NULL) || f->kind == FIELD_ANSWER;
+        const char *key = f->key[0] ? f->key : NULL;
+
+        if (!may_lack || !is_empty(f, from))
+            write_value(f, key, from, w);
+        else if (f->flags & FIELD_NULL)
+            jsonw_null(w, key);
+    }
+}
+
+enum err_code fields_print(const struct field *fields, const void *from, struct buf *out,
+                           struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    fields_write(fields, from, &w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}

@@ -1,0 +1,96 @@
+/* base/fields.h - a JSON document as a table: its reader, writer and bounds follow from the rows.
+ *
+ * A row names one member of a JSON object, where its value is in a struct, its kind and its bounds.
+ * Objects and lists have tables of their own. What spans members is checked by the caller.
+ * Layer: base. Threads: any; pure.
+ */
+#ifndef BASE_FIELDS_H
+#define BASE_FIELDS_H
+
+#include <stddef.h>
+
+#include "base/json.h"
+#include "base/jsonw.h"
+
+enum field_kind {
+    FIELD_END,     /* closes a table */
+    FIELD_INT,     /* int */
+    FIELD_INT64,   /* int64_t */
+    FIELD_DOUBLE,  /* double */
+    FIELD_DECIMAL, /* double, written as a string: the API conventions forbid floats */
+    FIELD_BOOL,    /* bool */
+    FIELD_ANSWER,  /* enum: 0 is not known and is not written, 1 is true, 2 is false */
+    FIELD_TEXT,    /* char[] of at least `min` bytes and, unless `max` is 0, at most `max` */
+    FIELD_WORD,    /* char[] that holds one of `words` */
+    FIELD_ENUM,    /* enum: index into `words` */
+    FIELD_TIME,    /* int64_t: wall clock in ms, written as RFC 3339; 0 is not set */
+    FIELD_OBJECT,  /* struct with the table `fields` */
+    FIELD_LIST,    /* array, with the number of entries in an int: see FIELD_ITEMS */
+};
+
+enum field_flag {
+    FIELD_REQUIRED = 1 << 0, /* must be there, in every mode of reading */
+    FIELD_ABOVE = 1 << 1,    /* a number: `min` itself is too small */
+    FIELD_UNIQUE = 1 << 2,   /* a text of a list's entries: no two have the same */
+    FIELD_OMIT = 1 << 3,     /* left out when it is empty */
+    FIELD_NULL = 1 << 4,     /* null when it is empty, so that a merge patch removes it */
+    FIELD_SHORT = 1 << 5,    /* a double: six digits are written */
+    FIELD_LINE = 1 << 6,     /* a text: written as one line, see jsonw_line() */
+};
+
+/* A member is empty when it has the value of `fallback` or, without one, is 0, "", not set or
+ * without entries. A double that is not finite is empty too. */
+struct field {
+    const char *key; /* may be a path ("training.batchSize") in a table that is only read; "" is a
+                      * list's entry itself, for entries that are no objects */
+    enum field_kind kind;
+    size_t offset, bytes; /* FIELD_AT() */
+    double min, max;      /* of a number (both 0: any), of a text's bytes, of a list's entries */
+    const char
+        *fallback; /* the value when it is missing, as text; NULL: the place is not touched */
+    const char *const *words; /* closed by NULL */
+    unsigned flags;
+    const struct field *fields; /* of an object or of a list's entries */
+    size_t entry_bytes, count_offset;
+};
+
+#define FIELD_AT(type, member)                                                                     \
+    .offset = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
+
+/* In place of FIELD_AT() for the array `member` and its count, with room for as many entries as the
+ * array has. */
+#define FIELD_ITEMS(type, member, count)                                                           \
+    FIELD_AT(type, member), .entry_bytes = sizeof(((type *)0)->member[0]),                         \
+                            .count_offset = offsetof(type, count)
+/* In place of FIELD_AT() for a list's entry itself. */
+#define FIELD_ENTRY(type) .offset = 0, .bytes = sizeof(type)
+
+enum fields_mode {
+    FIELDS_STRICT,   /* what is wrong is an error; unknown members are passed over */
+    FIELDS_CLOSED,   /* an unknown member is an error too */
+    FIELDS_TOLERANT, /* what is wrong counts as missing, long texts are cut off, what a list has no
+                      * room for is dropped, and so are entries that repeat a unique text or lack
+                      * what is required */
+};
+
+/* Read `json` into the struct at `out`, which the caller has zeroed or filled with defaults.
+ *
+ * Returns ERR_INVALID with the member's full name behind `name` ("" for none), what is wrong and
+ * what is allowed: "spec.training.epochs: 0 is not in 1..100000". Then `out` is half filled.
+ */
+MUST_CHECK enum err_code fields_read(const struct field *fields, const struct json *json,
+                                     enum fields_mode mode, const char *name, void *out,
+                                     struct err *err);
+
+/* The same for the text of a document. */
+MUST_CHECK enum err_code fields_parse(const struct field *fields, const char *text, size_t len,
+                                      enum fields_mode mode, void *out, struct err *err);
+
+/* Append the members of the struct at `from` to the object that is open in `w`. */
+void fields_write(const struct field *fields, const void *from, struct jsonw *w);
+
+/* Append them as one JSON object. Fails where jsonw_finish() does. */
+MUST_CHECK enum err_code fields_print(const struct field *fields, const void *from, struct buf *out,
+                                      struct err *err);
+
+#endif
