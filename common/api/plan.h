@@ -9,7 +9,7 @@
 
 #include "api/node.h"
 #include "api/spec.h"
-#include "base/jsonw.h"
+#include "base/fields.h"
 
 #define PLAN_VERSION        1
 #define PLAN_TEXT_MAX_BYTES (256 * 1024)
@@ -21,9 +21,10 @@ struct plan_stage {
     int first_unit;
     int n_units;
     char node[NODE_NAME_BYTES];
-    int cpu_milli;        /* CPU limit and request of the pod */
-    int64_t memory_bytes; /* memory limit and request of the pod */
-    double predicted_ms;  /* forward and backward of one micro-batch */
+    int cpu_milli;                /* CPU limit and request of the pod */
+    int64_t memory_bytes;         /* memory limit and request of the pod */
+    double predicted_ms;          /* forward and backward of one micro-batch */
+    char units[MODEL_NAME_BYTES]; /* in words: "embeddings to attention 2" */
 };
 
 struct plan_left_out {
@@ -36,8 +37,9 @@ struct plan {
     char job[64];
     char uid[64];
     int attempt;
-    bool is_serial; /* one micro-batch at a time, to be compared with */
+    bool is_serial; /* one micro-batch at a time, for comparison */
     struct spec spec;
+    int micro_batches; /* M: the spec's, or chosen by the planner; divides the batch size */
     int n_stages;
     struct plan_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;
@@ -45,20 +47,17 @@ struct plan {
     double even_step_ms;    /* what Even was predicted to take; 0: it does not fit */
     double dynamic_step_ms; /* and Dynamic */
     int bottleneck;         /* stage that takes longest */
-    int n_left_out;         /* nodes, all of them; the first few are listed */
+    int n_left_out;         /* nodes; only the first PLAN_LEFT_OUT_MAX are listed */
     struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
-    char reason[PLAN_REASON_BYTES]; /* in words: the bottleneck, who is left out and why */
+    char reason[PLAN_REASON_BYTES]; /* in words: the bottleneck, which nodes are excluded and why */
 };
 
 /* Append the plan as JSON. `spec` is the job's spec as the user gave it, copied in unchanged. */
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
 
-/* Members "leftOutCount" and "leftOut" of the object that is open, as a plan and a job's status
- * both have them; and back from it. Returns how many there are, of which the list has the first. */
-void plan_left_out_write(const struct plan_left_out list[static PLAN_LEFT_OUT_MAX], int n,
-                         struct jsonw *w);
-int plan_left_out_read(const struct json *root, struct plan_left_out out[static PLAN_LEFT_OUT_MAX]);
+/* The table of a struct plan_left_out, which a job's status has too. */
+extern const struct field plan_left_out_fields[];
 
 /* Read it back and check that the stages cover every unit once, in order. */
 MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,

@@ -121,6 +121,13 @@ static void read_stages(const struct json *list, struct status *s)
     }
 }
 
+/* The list, and how many there are in all. */
+static const struct field left_out_fields[] = {
+    {"leftOut", FIELD_LIST, FIELD_ITEMS(struct status_placement, left_out, n_left_out),
+     .fields = plan_left_out_fields, .flags = FIELD_NULL},
+    {"leftOutCount", FIELD_INT, FIELD_AT(struct status_placement, n_left_out), .flags = FIELD_NULL},
+    {0}};
+
 static void read_placement(const struct json *v, struct status_placement *p)
 {
     COPY(p->strategy, v, "strategy");
@@ -131,7 +138,7 @@ static void read_placement(const struct json *v, struct status_placement *p)
     p->dynamic_step_ms = json_double(json_get(v, "dynamicStepMs"), 0);
     p->bottleneck = json_int(json_get(v, "bottleneck"), 0);
     COPY(p->reason, v, "reason");
-    p->n_left_out = plan_left_out_read(v, p->left_out);
+    (void)!fields_read(left_out_fields, v, FIELDS_TOLERANT, "", p, NULL);
 }
 
 void status_read(const struct json *json, struct status *out)
@@ -311,7 +318,7 @@ static void write_placement(const struct status_placement *p, struct jsonw *w)
     write_ms_or_null(w, "evenStepMs", p->even_step_ms);
     write_ms_or_null(w, "dynamicStepMs", p->dynamic_step_ms);
     jsonw_int(w, "bottleneck", p->bottleneck);
-    plan_left_out_write(p->left_out, p->n_left_out, w);
+    fields_write(left_out_fields, p, w);
     jsonw_string(w, "reason", p->reason);
     jsonw_close(w);
 }

@@ -115,7 +115,7 @@ void placement_to_plan(const struct partition_request *request, const struct pla
                        struct plan *out)
 {
     out->spec = *request->spec;
-    out->spec.training.micro_batches = placement->micro_batches;
+    out->micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
     compare(request, placement, out);
     for (int s = 0; s < placement->n_stages; s++) {
@@ -130,6 +130,7 @@ void placement_to_plan(const struct partition_request *request, const struct pla
         to->memory_bytes = limit < node->memory_bytes ? limit : node->memory_bytes;
         to->predicted_ms = from->predicted_ms;
         (void)snprintf(to->node, sizeof to->node, "%s", node->name);
+        model_range_name(&request->spec->model, to->first_unit, to->n_units, to->units);
     }
     explain_placement(request, placement, out->reason);
 }

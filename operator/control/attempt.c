@@ -23,7 +23,7 @@ static void show_stage(struct round *r, int stage)
 
     names_stage_pod(r->seen->name, stage, r->attempt, to->pod);
     memcpy(to->node, from->node, sizeof to->node);
-    model_range_name(&plan->spec.model, from->first_unit, from->n_units, to->units);
+    memcpy(to->units, from->units, sizeof to->units);
     to->predicted_ms = from->predicted_ms;
     to->is_ready = pod && pod->is_ready && pod->phase == POD_RUNNING;
     if (pod)

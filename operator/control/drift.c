@@ -91,7 +91,7 @@ void drift_say(const struct status *s, char *text, size_t bytes)
 void drift_watch(struct round *r, const struct progress *from)
 {
     struct status *status = &r->out->status;
-    int n_microbatches = r->seen->plan.spec.training.micro_batches;
+    int n_microbatches = r->seen->plan.micro_batches;
 
     for (int i = 0; i < status->n_stages; i++) {
         struct status_stage *s = &status->stages[i];

@@ -136,7 +136,7 @@ static void die(const char *what)
 
 static void take_sequences(const struct step *s, struct sequences *out)
 {
-    for (int m = 0; m < s->plan.spec.training.micro_batches; m++) {
+    for (int m = 0; m < s->plan.micro_batches; m++) {
         const struct message_batch *b = &s->inputs[m];
 
         for (int i = 0; i < b->n_seqs; i++)

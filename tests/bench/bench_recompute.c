@@ -18,7 +18,7 @@ static double first_stage_bytes(const struct plan *from, bool recompute)
     plan = *from;
     plan.spec.training.activations = recompute ? SPEC_ACTIVATIONS_RECOMPUTE : SPEC_ACTIVATIONS_KEEP;
     plan.spec.training.batch_size = IN_FLIGHT * 8;
-    plan.spec.training.micro_batches = IN_FLIGHT;
+    plan.micro_batches = IN_FLIGHT;
     plan.n_stages = IN_FLIGHT;
     plan.stages[0].n_units = 7;
     return (double)stage_bytes(&plan, 0);

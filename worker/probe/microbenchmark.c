@@ -27,7 +27,7 @@ static void make_plan(const struct microbenchmark_params *params, struct plan *p
     plan->spec = *spec;
     plan->spec.model.layers = params->layers;
     plan->spec.training.activations = SPEC_ACTIVATIONS_KEEP;
-    plan->spec.training.micro_batches = MICROBENCHMARK_MICRO_MAX;
+    plan->micro_batches = MICROBENCHMARK_MICRO_MAX;
     plan->spec.training.batch_size = params->n_seqs * MICROBENCHMARK_MICRO_MAX;
     if (spec->model.vocab > MICROBENCHMARK_WORDS_MAX)
         plan->spec.model.vocab = MICROBENCHMARK_WORDS_MAX;

@@ -120,8 +120,8 @@ enum err_code loader_init(struct loader *f, const struct loader_params *p, struc
     enum err_code rc;
 
     *f = (struct loader){.order_step = -1,
-                         .n_micro = spec->training.micro_batches,
-                         .n_seqs = spec->training.batch_size / spec->training.micro_batches};
+                         .n_micro = p->micro_batches,
+                         .n_seqs = spec->training.batch_size / p->micro_batches};
     layout_init(&f->layout, spec);
     rc = load(f, p, err);
     if (rc == ERR_OK && !spec->training.evaluates_only)

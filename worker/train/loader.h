@@ -18,6 +18,7 @@
 
 struct loader_params {
     const struct spec *spec;  /* borrowed as long as the loader lives */
+    int micro_batches;        /* M, as planned */
     const char *folder;       /* with the task's files */
     const char *model_folder; /* of the model to start from; NULL: from scratch */
     bool wants_predictions;   /* read the test files too, if they are there */

@@ -13,10 +13,10 @@ struct counts {
     int64_t step_targets;
 };
 
-struct message_limits message_limits_of(const struct spec *spec)
+struct message_limits message_limits_of(const struct spec *spec, int micro_batches)
 {
     const struct model *m = &spec->model;
-    int seqs = spec->training.batch_size / spec->training.micro_batches;
+    int seqs = spec->training.batch_size / micro_batches;
     int length = spec->training.max_length;
     int masked = (int)ceil(spec->data.mask_probability * length);
 

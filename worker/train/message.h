@@ -55,7 +55,7 @@ struct message_limits {
     int targets; /* of a micro-batch */
     int vocab;   /* of target_ids */
 };
-struct message_limits message_limits_of(const struct spec *spec);
+struct message_limits message_limits_of(const struct spec *spec, int micro_batches);
 
 /* A part of the data that is evaluated or predicted: a dev set, or a test set. */
 struct message_split {

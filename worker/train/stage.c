@@ -38,9 +38,9 @@ static struct unit_shape shape_of(const struct model *m)
                                .next_sentence = m->head == MODEL_HEAD_PRETRAINING};
 }
 
-static struct unit_limits limits_of(const struct spec *spec)
+static struct unit_limits limits_of(const struct plan *plan)
 {
-    const struct message_limits limits = message_limits_of(spec);
+    const struct message_limits limits = message_limits_of(&plan->spec, plan->micro_batches);
 
     return (struct unit_limits){.tokens = limits.seqs * limits.length,
                                 .seqs = limits.seqs,
@@ -59,7 +59,7 @@ static size_t out_floats(const struct model *m, int unit, int tokens, int seqs)
 
 size_t stage_edge_floats(const struct plan *plan)
 {
-    return (size_t)limits_of(&plan->spec).tokens * (size_t)plan->spec.model.hidden;
+    return (size_t)limits_of(plan).tokens * (size_t)plan->spec.model.hidden;
 }
 
 /* The LM head's forward has added to gradients already, so it can run only once. */
@@ -110,7 +110,7 @@ static void layout(struct stage *s, struct arena *arena)
     const struct spec *spec = &s->plan->spec;
     const struct plan_stage *p = &s->plan->stages[s->index];
     const struct unit_shape shape = shape_of(&spec->model);
-    const struct unit_limits limits = limits_of(spec);
+    const struct unit_limits limits = limits_of(s->plan);
     size_t answers = (size_t)(limits.targets > limits.seqs ? limits.targets : limits.seqs);
     size_t scratch = 0, saved = 0;
 

@@ -16,7 +16,7 @@
 
 size_t train_meta_bytes(const struct plan *plan)
 {
-    const struct message_limits limits = message_limits_of(&plan->spec);
+    const struct message_limits limits = message_limits_of(&plan->spec, plan->micro_batches);
 
     return message_max_bytes(&limits);
 }
@@ -44,7 +44,7 @@ static enum err_code make_batch(struct train *t, const struct exchange_key *key,
 static enum err_code receive_batch(struct train *t, const struct exchange_key *key, int slot,
                                    struct err *err)
 {
-    const struct message_limits limits = message_limits_of(&t->plan->spec);
+    const struct message_limits limits = message_limits_of(&t->plan->spec, t->plan->micro_batches);
     struct message_batch batch;
     struct link_message msg;
     enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);

@@ -183,6 +183,7 @@ static enum err_code open_ports(struct worker *w, struct err *err)
 static enum err_code prepare(struct worker *w, struct err *err)
 {
     struct loader_params loader = {.spec = &w->plan.spec,
+                                   .micro_batches = w->plan.micro_batches,
                                    .folder = w->params->data_dir,
                                    .model_folder = w->params->model_dir,
                                    .wants_predictions = w->params->output_dir};

@@ -19,10 +19,10 @@ static struct plan two_stages(void)
                          .job = "mnli",
                          .uid = "6f1c",
                          .attempt = 3,
-                         .spec.training.micro_batches = 16,
+                         .micro_batches = 16,
                          .n_stages = 2,
-                         .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25},
-                                    {3, 4, "b", 2000, (int64_t)1 << 40, 0.1}},
+                         .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25, "the first three"},
+                                    {3, 4, "b", 2000, (int64_t)1 << 40, 0.1, "the rest"}},
                          .predicted_step_ms = 12.5,
                          .bound_ms = 11.75,
                          .even_step_ms = 20,
@@ -57,13 +57,15 @@ static void plan_reads_back_what_was_written(void **state)
     assert_string_equal(back.reason, p.reason);
     assert_int_equal(back.attempt, 3);
     assert_int_equal(back.spec.training.seed, 7);
-    assert_int_equal(back.spec.training.micro_batches, 16); /* planned; the spec has none */
+    assert_int_equal(back.micro_batches, 16); /* planned; the spec has none */
+    assert_int_equal(back.spec.training.micro_batches, 0);
     assert_int_equal(back.spec.model.layers, 2);
     assert_int_equal(back.n_stages, 2);
     for (int s = 0; s < 2; s++) {
         assert_int_equal(back.stages[s].first_unit, p.stages[s].first_unit);
         assert_int_equal(back.stages[s].n_units, p.stages[s].n_units);
         assert_string_equal(back.stages[s].node, p.stages[s].node);
+        assert_string_equal(back.stages[s].units, p.stages[s].units);
         assert_int_equal(back.stages[s].cpu_milli, p.stages[s].cpu_milli);
         assert_true(back.stages[s].memory_bytes == p.stages[s].memory_bytes);
         assert_true(back.stages[s].predicted_ms == p.stages[s].predicted_ms);
@@ -119,13 +121,13 @@ static void plan_stages_must_cover_every_unit_once(void **state)
     p.stages[1].n_units = 3;
     refuse(&p, "stages: cover 6 of 7 units");
     p.stages[1].n_units = 5;
-    refuse(&p, "stage 1: has 5 units from unit 3");
+    refuse(&p, "stages[1]: has 5 units from unit 3; must have 1 to 4 from unit 3");
     p = two_stages();
     p.stages[1].first_unit = 2;
-    refuse(&p, "stage 1: has 4 units from unit 2");
+    refuse(&p, "stages[1]: has 4 units from unit 2");
     p = two_stages();
     p.stages[0].n_units = 0;
-    refuse(&p, "stage 0: has 0 units");
+    refuse(&p, "stages[0]: has 0 units");
     p.n_stages = 0;
     refuse(&p, "stages: cover 0 of 7 units");
 }
@@ -135,11 +137,11 @@ static void plan_micro_batches_must_divide_the_batch(void **state)
     struct plan p = two_stages();
 
     (void)state;
-    p.spec.training.micro_batches = 0;
+    p.micro_batches = 0;
     refuse(&p, "microBatches: 0 does not divide a batch of 32");
-    p.spec.training.micro_batches = -8;
+    p.micro_batches = -8;
     refuse(&p, "microBatches: -8");
-    p.spec.training.micro_batches = 5;
+    p.micro_batches = 5;
     refuse(&p, "microBatches: 5");
 }
 
@@ -200,8 +202,8 @@ static void plan_refuses_more_stages_than_there_may_be(void **state)
                                   s ? "," : "", s),
                          ERR_OK);
     assert_int_equal(buf_addf(&out, NULL, "]}"), ERR_OK);
-    assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_LIMIT);
-    assert_string_equal(err.text, "plan: more than 64 stages");
+    assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_INVALID);
+    assert_string_equal(err.text, "plan: stages: must have 0..64 entries, found 65");
     buf_deinit(&out);
 }
 

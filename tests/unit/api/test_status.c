@@ -101,7 +101,7 @@ static void status_has_no_empty_list_of_excluded_nodes(void **state)
     fill(s);
     s->placement.n_left_out = 0;
     write_status(s, &text);
-    assert_non_null(strstr(buf_text(&text), "\"leftOutCount\":null,\"leftOut\":null"));
+    assert_non_null(strstr(buf_text(&text), "\"leftOut\":null,\"leftOutCount\":null"));
     buf_deinit(&text);
     free(s);
 }

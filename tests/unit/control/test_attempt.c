@@ -491,7 +491,7 @@ static void plan_round_figures(struct world *w)
 {
     struct plan *plan = &w->seen.plan;
 
-    plan->spec.training.micro_batches = 4;
+    plan->micro_batches = 4;
     plan->predicted_step_ms = ROUND_STEP_MS;
     for (int s = 0; s < plan->n_stages; s++)
         plan->stages[s].predicted_ms = 100;
@@ -666,7 +666,7 @@ static void decide_shows_how_busy_every_stage_is(void **state)
     (void)state;
     stepped_as_planned(w);
     measured(w, 7, 1);
-    w->seen.head.step_ms = 2 * w->seen.plan.spec.training.micro_batches * s->stages[1].measured_ms;
+    w->seen.head.step_ms = 2 * w->seen.plan.micro_batches * s->stages[1].measured_ms;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
     assert_int_equal(s->stages[1].busy_percent, 50);

@@ -136,7 +136,7 @@ static inline void make_plan(struct run *r)
                                       .labels = r->row->head->labels,
                                       .norm_eps = 1e-12};
     plan->spec.training.batch_size = BATCH;
-    plan->spec.training.micro_batches = N_MICRO;
+    plan->micro_batches = N_MICRO;
     plan->spec.training.max_length = POSITIONS;
     plan->spec.data.mask_probability = MASKED_SHARE_MAX;
     plan->spec.training.optimizer = r->row->way.optimizer;
@@ -288,7 +288,8 @@ static inline struct message_batch input_of(const struct run *r, int first, stru
         }
     }
     a->starts[N_SEQS] = t;
-    assert_true(r->row->head->labels > 0 || n <= message_limits_of(&r->plan.spec).targets);
+    assert_true(r->row->head->labels > 0 ||
+                n <= message_limits_of(&r->plan.spec, r->plan.micro_batches).targets);
     return (struct message_batch){.n_seqs = N_SEQS,
                                   .n_tokens = t,
                                   .n_targets = n,

@@ -71,7 +71,8 @@ static struct spec make_spec(void)
 
 static enum err_code open_feed(struct loader *f, const struct spec *spec, struct err *err)
 {
-    struct loader_params p = {.spec = spec, .folder = folder};
+    struct loader_params p = {
+        .spec = spec, .micro_batches = spec->training.micro_batches, .folder = folder};
 
     return loader_init(f, &p, err);
 }
@@ -206,7 +207,10 @@ static void loader_train_gives_every_sample_its_own_words(void **state)
 static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_params p = {.spec = &spec, .folder = folder, .wants_predictions = true};
+    struct loader_params p = {.spec = &spec,
+                              .micro_batches = spec.training.micro_batches,
+                              .folder = folder,
+                              .wants_predictions = true};
     struct message_facts facts;
     struct message_batch b;
     struct loader f;
@@ -296,7 +300,7 @@ static void loader_does_without_a_dev_file_that_is_not_named(void **state)
 static void loader_counts_the_targets_of_a_whole_step(void **state)
 {
     struct spec spec = make_text_spec();
-    struct message_limits limits = message_limits_of(&spec);
+    struct message_limits limits = message_limits_of(&spec, spec.training.micro_batches);
     struct loader f;
 
     (void)state;
@@ -396,7 +400,10 @@ static void loader_allocates_nothing_once_every_row_was_seen(void **state)
 static void loader_keeps_the_case_of_the_model(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_params p = {.spec = &spec, .folder = folder, .model_folder = folder};
+    struct loader_params p = {.spec = &spec,
+                              .micro_batches = spec.training.micro_batches,
+                              .folder = folder,
+                              .model_folder = folder};
     struct loader f;
     struct err err;
 
@@ -416,7 +423,7 @@ static void loader_keeps_the_case_of_the_model(void **state)
 static void loader_init_names_what_does_not_fit(void **state)
 {
     struct spec spec = make_spec();
-    struct loader_params p = {.spec = &spec};
+    struct loader_params p = {.spec = &spec, .micro_batches = spec.training.micro_batches};
     struct loader f;
     struct err err;
 

@@ -79,7 +79,7 @@ static void make_plan(struct plan *plan)
                                       .labels = N_LABELS,
                                       .norm_eps = 1e-12};
     plan->spec.training.batch_size = N_SEQS;
-    plan->spec.training.micro_batches = 1;
+    plan->micro_batches = 1;
     plan->spec.training.max_length = LENGTH;
     plan->spec.training.seed = 3;
     plan->spec.training.dropout = 0.1;

@@ -55,7 +55,7 @@ static void make_plan(struct plan *plan, int n_stages)
                                       .norm_eps = 1e-12};
     (void)snprintf(plan->spec.data.task, sizeof plan->spec.data.task, "MNLI");
     plan->spec.training.batch_size = 4;
-    plan->spec.training.micro_batches = 2;
+    plan->micro_batches = 2;
     plan->spec.training.max_length = 16;
     assert_int_equal(model_units(&plan->spec.model), 7);
     for (int s = 0; s < n_stages; s++) {

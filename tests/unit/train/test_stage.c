@@ -51,7 +51,7 @@ static void make_plan(struct plan *plan, const struct kind *kind, const int *uni
                                       .labels = kind->head == MODEL_HEAD_REGRESSION ? 1 : 3,
                                       .norm_eps = 1e-12};
     plan->spec.training.batch_size = N_SEQS * N_MICRO;
-    plan->spec.training.micro_batches = kind->n_micro;
+    plan->micro_batches = kind->n_micro;
     plan->spec.training.optimizer = kind->optimizer;
     plan->spec.training.momentum = 0.9;
     plan->spec.training.beta1 = 0.9;
@@ -89,13 +89,14 @@ static const int32_t *masked_ids(const int32_t *starts, int n, int32_t *rows, co
 }
 
 /* Sequences of mixed length whose label depends on their tokens. */
-static void make_input(const struct spec *spec, int64_t step, int micro, struct message_batch *in)
+static void make_input(const struct plan *plan, int64_t step, int micro, struct message_batch *in)
 {
     static int32_t ids[N_SEQS * N_MICRO * LENGTH], types[N_SEQS * N_MICRO * LENGTH];
     static int32_t starts[N_SEQS * N_MICRO + 1], labels[N_SEQS * N_MICRO], rows[N_SEQS * N_MICRO];
     static float scores[N_SEQS * N_MICRO];
     static uint32_t samples[N_SEQS * N_MICRO];
-    const struct message_limits limits = message_limits_of(spec);
+    const struct spec *spec = &plan->spec;
+    const struct message_limits limits = message_limits_of(spec, plan->micro_batches);
     int n = limits.seqs;
     int t = 0;
 
@@ -149,7 +150,7 @@ static void run_microbatch(struct run *r, int64_t step, int micro)
     const float *gradient = NULL;
     struct message_batch in;
 
-    make_input(&r->plan.spec, step, micro, &in);
+    make_input(&r->plan, step, micro, &in);
     for (int s = 0; s < r->plan.n_stages; s++)
         run_forward(&r->stages[s], 0, &in, s > 0 ? result.tensor : NULL, &result);
     r->losses[step] += result.loss.sum + result.loss.next_sum;
@@ -345,7 +346,7 @@ static void do_forward(struct run *r, struct edge *edges, int s, int micro)
     struct stage_result result = {0};
     struct message_batch in;
 
-    make_input(&r->plan.spec, 0, micro, &in);
+    make_input(&r->plan, 0, micro, &in);
     run_forward(&r->stages[s], slot, &in, s > 0 ? edges[s - 1].forward[micro] : NULL, &result);
     r->losses[0] += result.loss.sum;
     if (s == r->plan.n_stages - 1)
@@ -454,13 +455,13 @@ static void stage_load_refuses_tokens_outside_the_model(void **state)
     assert_non_null(r);
     make_plan(&r->plan, &kinds[0], (const int[]){7}, 1);
     assert_int_equal(stage_init(&r->stages[0], &r->plan, 0, NULL), ERR_OK);
-    make_input(&r->plan.spec, 0, 0, &in);
+    make_input(&r->plan, 0, 0, &in);
     memcpy(bad_ids, in.ids, sizeof bad_ids);
     bad_ids[3] = VOCAB;
     in.ids = bad_ids;
     assert_int_equal(stage_load(&r->stages[0], 0, &in, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "token 3"));
-    make_input(&r->plan.spec, 0, 0, &in);
+    make_input(&r->plan, 0, 0, &in);
     r->plan.spec.model.positions = 3;
     assert_int_equal(stage_load(&r->stages[0], 0, &in, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "positions"));
@@ -475,7 +476,7 @@ static void stage_bytes_grow_with_the_microbatches_in_flight(void **state)
     (void)state;
     make_plan(&plan, &kinds[0], (const int[]){3, 2, 2}, 3);
     first = stage_bytes(&plan, 0);
-    plan.spec.training.micro_batches = 1;
+    plan.micro_batches = 1;
     plan.spec.training.batch_size = N_SEQS;
     assert_true(stage_bytes(&plan, 0) < first);
 }

@@ -93,7 +93,7 @@ static void make_plan(struct plan *plan, const struct row *row, int n_steps)
     plan->spec.training.beta2 = 0.999;
     plan->spec.training.epsilon = 1e-8;
     plan->spec.training.batch_size = BATCH;
-    plan->spec.training.micro_batches = 4;
+    plan->micro_batches = 4;
     plan->spec.training.max_length = 16;
     plan->spec.training.steps = n_steps;
     plan->spec.training.dropout = 0.1;
@@ -114,6 +114,7 @@ static int allocations_of(const struct row *row, int n_steps)
     int before;
 
     make_plan(&plan, row, n_steps);
+    params.micro_batches = plan.micro_batches;
     assert_int_equal(gemm_setup(row->threads, NULL), ERR_OK);
     assert_int_equal(stage_init(&stage, &plan, 0, NULL), ERR_OK);
     assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
@@ -179,6 +180,7 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     assert_non_null(t);
     t->plan = *plan;
     params.spec = &t->plan.spec;
+    params.micro_batches = t->plan.micro_batches;
     train.plan = &t->plan;
     train.stage = &t->stage;
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
@@ -227,7 +229,7 @@ static struct plan make_sgd_plan(int batch, int n_micro, int n_steps)
 
     make_plan(&plan, &row, n_steps);
     plan.spec.training.batch_size = batch;
-    plan.spec.training.micro_batches = n_micro;
+    plan.micro_batches = n_micro;
     plan.spec.training.dropout = 0;
     plan.spec.training.max_grad_norm = 0;
     plan.spec.training.learning_rate = 0.1;
@@ -320,7 +322,8 @@ static void train_without_steps_evaluates_and_changes_nothing(void **state)
 static void train_without_steps_or_anything_to_evaluate_is_refused(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 0);
-    struct loader_params params = {.spec = &plan.spec, .folder = folder};
+    struct loader_params params = {
+        .spec = &plan.spec, .micro_batches = plan.micro_batches, .folder = folder};
     char dev[64], away[64];
     struct loader loader;
     struct err err;

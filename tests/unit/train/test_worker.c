@@ -60,7 +60,7 @@ static void write_plan(void)
                      .job = "a job",
                      .uid = "6f1c",
                      .attempt = 1,
-                     .spec.training.micro_batches = 2,
+                     .micro_batches = 2,
                      .n_stages = 1,
                      .stages = {{0, 7, "here", 1000, 1 << 28, 1}}};
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
