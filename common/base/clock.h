@@ -1,7 +1,7 @@
-/* base/clock.h - the two clocks, and the one way to write a point in time.
+/* base/clock.h - the two clocks, and the text form of a point in time.
  *
- * Durations and deadlines use the monotonic clock; only timestamps that people or the API server
- * read use the wall clock. Pure code never calls these: it is handed `now_ms`.
+ * Durations and deadlines use the monotonic clock; only timestamps for people or the API server use
+ * the wall clock. Pure code never calls these: it gets `now_ms` as an argument.
  * Layer: base. Threads: any.
  */
 #ifndef BASE_CLOCK_H

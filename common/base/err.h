@@ -1,9 +1,9 @@
-/* base/err.h - what went wrong, as a code for the caller and a sentence for people.
+/* base/err.h - errors: a code for the caller and a message for people.
  *
  * A fallible function returns an err_code (ERR_OK is 0), is MUST_CHECK and takes `struct err *err`
  * last; err may be NULL when only the code matters. The text lives inside the struct, so reporting
- * an error cannot itself fail. Callers branch on the code, people read the text; every layer that
- * adds knowledge wraps: "load plan /etc/skyjob/plan.json: line 3: ...".
+ * an error cannot itself fail. Callers branch on the code, people read the text; layers that
+ * know more wrap it: "load plan /etc/skyjob/plan.json: line 3: ...".
  * Layer: base. Threads: any; a struct err belongs to one.
  */
 #ifndef BASE_ERR_H
@@ -49,7 +49,7 @@ struct err {
 enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Put "context: " in front of what `err` already says and set its code to `code`; returns it. */
+/* Prefix the text of `err` with "context: " and set its code to `code`; returns it. */
 enum err_code err_wrap(struct err *err, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

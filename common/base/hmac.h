@@ -1,7 +1,7 @@
 /* base/hmac.h - HMAC-SHA256 over a message of several parts, with a shared key.
  *
- * Each part is preceded by its length, so two different lists of parts never sign alike. The first
- * part should name what is signed, so that a signature made for one purpose fits no other.
+ * Each part is preceded by its length, so different lists of parts have different signatures.
+ * The first part should name the purpose, so that a signature is valid for no other.
  * Layer: base. Threads: any.
  */
 #ifndef BASE_HMAC_H
@@ -37,7 +37,7 @@ MUST_CHECK enum err_code hmac_key_load(const char *path, struct hmac_key *out, s
 /* ERR_NO_MEMORY. */
 MUST_CHECK enum err_code hmac_sign(const struct hmac_key *key, const struct hmac_part *parts,
                                    int n_parts, uint8_t out[static HMAC_BYTES], struct err *err);
-/* Is `mac` the signature of these parts? Takes equally long wherever the two differ. */
+/* Is `mac` the signature of these parts? In constant time. */
 bool hmac_check(const struct hmac_key *key, const struct hmac_part *parts, int n_parts,
                 const uint8_t mac[static HMAC_BYTES]);
 

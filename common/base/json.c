@@ -36,7 +36,7 @@ static bool is_at(const char *s, size_t n, size_t i, const char *any_of)
     return i < n && s[i] != '\0' && strchr(any_of, s[i]);
 }
 
-/* Length of the number in front, 0 when JSON does not write it so ("01", "1.", "1e"). */
+/* Length of the number at the start; 0 if it is not in JSON's notation ("01", "1.", "1e"). */
 static size_t number_length(const char *s, size_t n)
 {
     size_t i = is_at(s, n, 0, "-");
@@ -61,14 +61,14 @@ static size_t number_length(const char *s, size_t n)
     return is_at(s, n, i, "+-.eE0123456789") ? 0 : i;
 }
 
-/* The parser behind us reads 63 characters of a number and takes the rest for something else. */
+/* cJSON reads 63 characters of a number and parses the rest as something else. */
 static enum err_code check_number(const char *text, size_t len, size_t at, size_t *out_n,
                                   struct err *err)
 {
     size_t n = number_length(text + at, len - at);
 
     if (n == 0)
-        return err_set(err, ERR_INVALID, "byte %zu: not a number as JSON writes it", at);
+        return err_set(err, ERR_INVALID, "byte %zu: not a JSON number", at);
     if (n > NUMBER_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "byte %zu: a number of more than %d characters", at,
                        NUMBER_MAX_BYTES);
@@ -76,7 +76,7 @@ static enum err_code check_number(const char *text, size_t len, size_t at, size_
     return ERR_OK;
 }
 
-/* Is this a backslash and what may follow it? The parser behind us reads "\\uzzzz" as a NUL. */
+/* Is this a valid escape sequence? cJSON reads "\\uzzzz" as a NUL. */
 static bool is_escape(const char *s, size_t n)
 {
     if (!is_at(s, n, 1, "\"\\/bfnrtu"))
@@ -92,9 +92,9 @@ static bool is_escaped_nul(const char *s, size_t n)
     return n >= 6 && memcmp(s, "\\u0000", 6) == 0;
 }
 
-/* What the parser behind us lets pass and we do not: depth, bad UTF-8, control characters, \u0000
- * (unless `out_nuls` is there to count them), numbers in other notations. One pass over the text
- * before it is parsed. */
+/* Refuse what cJSON accepts and we do not: depth, invalid UTF-8, control characters, \u0000 (unless
+ * `out_nuls` is given to count them), numbers in other notations. One pass over the text before it
+ * is parsed. */
 static enum err_code check_text(const char *text, size_t len, size_t *out_nuls, struct err *err)
 {
     bool in_string = false;
@@ -113,9 +113,9 @@ static enum err_code check_text(const char *text, size_t len, size_t *out_nuls, 
             return err_set(err, ERR_INVALID, "byte %zu: control character", i);
         if (in_string && c == '\\') {
             if (!is_escape(text + i, len - i))
-                return err_set(err, ERR_INVALID, "byte %zu: nothing that a backslash escapes", i);
+                return err_set(err, ERR_INVALID, "byte %zu: invalid escape sequence", i);
             if (is_escaped_nul(text + i, len - i) && !out_nuls)
-                return err_set(err, ERR_INVALID, "byte %zu: a string holds \\u0000", i);
+                return err_set(err, ERR_INVALID, "byte %zu: \\u0000 in a string", i);
             if (is_escaped_nul(text + i, len - i))
                 ++*out_nuls;
             step = 2;
@@ -157,13 +157,13 @@ static enum err_code many_keys_differ(const cJSON *object, size_t n, struct err 
     qsort(keys, n, sizeof *keys, compare_keys);
     for (i = 1; i < n && rc == ERR_OK; i++)
         if (strcmp(keys[i - 1], keys[i]) == 0)
-            rc = err_set(err, ERR_INVALID, "key \"%.60s\" stands twice", keys[i]);
+            rc = err_set(err, ERR_INVALID, "duplicate key \"%.60s\"", keys[i]);
     free(keys);
     return rc;
 }
 
-/* No object holds a key twice: which one counts would be anybody's guess. And no number is too
- * large for a double: infinity could not be written again. */
+/* Refuse duplicate keys, of which it is undefined which one counts, and numbers too large for a
+ * double, as infinity could not be written again. */
 static enum err_code check_values(const cJSON *node, struct err *err)
 {
     size_t n = 0;
@@ -183,7 +183,7 @@ static enum err_code check_values(const cJSON *node, struct err *err)
     for (const cJSON *a = node->child; a; a = a->next)
         for (const cJSON *b = a->next; b; b = b->next)
             if (strcmp(a->string, b->string) == 0)
-                return err_set(err, ERR_INVALID, "key \"%.60s\" stands twice", a->string);
+                return err_set(err, ERR_INVALID, "duplicate key \"%.60s\"", a->string);
     return ERR_OK;
 }
 
@@ -210,7 +210,7 @@ static enum err_code parse_checked(const char *text, size_t len, struct json **o
     return ERR_OK;
 }
 
-/* The parser behind us ends a string at a NUL. The replacement has the same length. */
+/* cJSON ends a string at a NUL. The replacement has the same length. */
 static enum err_code parse_without_nuls(const char *text, size_t len, struct json **out,
                                         struct err *err)
 {

@@ -1,13 +1,12 @@
-/* base/json.h - read JSON strictly; the only place that knows the parser behind it.
+/* base/json.h - a strict JSON reader; the only user of the parser library (cJSON).
  *
- * Stricter than most parsers because what comes in is foreign: one document and nothing after it,
- * valid UTF-8, no duplicate keys, no embedded NUL, no raw control characters, numbers in JSON's own
- * notation that a double can hold, at most JSON_DEPTH_MAX levels. Values are borrowed from the
- * document that json_parse() made and live until json_free(). Every reader accepts NULL for "not
- * there" and answers with the default, so lookups chain without checks: json_string(json_path(pod,
+ * Stricter than most parsers because the input is foreign: one document and nothing after it, valid
+ * UTF-8, no duplicate keys, no embedded NUL, no raw control characters, numbers in JSON's notation
+ * that fit a double, at most JSON_DEPTH_MAX levels. Values are borrowed from the document that
+ * json_parse() made and live until json_free(). Every accessor takes NULL for a missing value and
+ * returns the fallback, so lookups chain without checks: json_string(json_path(pod,
  * "status.podIP"), ""). Objects of the API server are only read, never written back whole: numbers
- * above 2^53 do not survive the parser. Layer: base. Threads: a document belongs to one thread at a
- * time.
+ * above 2^53 do not survive the parser. Layer: base. Threads: one at a time per document.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -23,7 +22,7 @@
 struct json; /* a value inside a document, or its root */
 
 enum json_kind {
-    JSON_ABSENT, /* NULL was asked */
+    JSON_ABSENT, /* the value is NULL */
     JSON_NULL,
     JSON_BOOL,
     JSON_NUMBER,
@@ -33,11 +32,11 @@ enum json_kind {
 };
 
 /* Parse `len` bytes; a byte order mark in front is skipped. On ERR_OK the caller owns *out:
- * json_free(). ERR_INVALID and ERR_LIMIT name the place. */
+ * json_free(). The texts of ERR_INVALID and ERR_LIMIT have the position. */
 MUST_CHECK enum err_code json_parse(const char *text, size_t len, struct json **out,
                                     struct err *err);
-/* The same for what an API server sends, where any user may put `\u0000` into a text: in a string
- * or a key it is read as U+FFFD instead of refusing the whole document. */
+/* For objects from an API server, where any user may put `\u0000` into a string or key: it is read
+ * as U+FFFD, and the document is not refused. */
 MUST_CHECK enum err_code json_parse_tolerant(const char *text, size_t len, struct json **out,
                                              struct err *err);
 void json_free(struct json *root);

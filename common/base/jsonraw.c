@@ -14,7 +14,7 @@ static size_t skip_space(struct jsonraw v, size_t i)
     return i;
 }
 
-/* From an opening quote to behind the closing one. */
+/* From an opening quote to the byte after the closing one. */
 static bool skip_string(struct jsonraw v, size_t *i)
 {
     for (size_t k = *i + 1; k < v.len; k += v.text[k] == '\\' ? 2 : 1) {
@@ -35,7 +35,7 @@ static bool skip_word(struct jsonraw v, size_t *i)
     return *i > start;
 }
 
-/* From the first byte of a value to behind its last one. */
+/* From the first byte of a value to the byte after its last one. */
 static bool skip_value(struct jsonraw v, size_t *i)
 {
     size_t depth = 0;
@@ -59,7 +59,7 @@ static bool skip_value(struct jsonraw v, size_t *i)
     return true;
 }
 
-/* The value at `*i`, and what stands behind it. */
+/* The value at `*i`; moves `*i` to the next byte that is not white space. */
 static bool take_value(struct jsonraw v, size_t *i, struct jsonraw *out)
 {
     size_t start = *i;

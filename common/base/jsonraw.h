@@ -1,9 +1,9 @@
 /* base/jsonraw.h - find members and elements in JSON text without parsing it.
  *
- * For a large document whose parts are parsed one by one, so that a part that base/json.h refuses
- * costs only itself. Only nesting and strings are looked at: a value that is found may still be
- * wrong inside. Keys are compared as they are written, escapes and all.
- * Layer: base. Threads: any; pure. Every function takes time in proportion to the text.
+ * For a large document whose parts are parsed one by one, so that one invalid part does not cost
+ * the others. Only nesting and strings are checked: a value that is found may still be invalid
+ * inside. Keys are compared as they are written, including escapes. Layer: base. Threads: any;
+ * pure. Every function takes time in proportion to the text.
  */
 #ifndef BASE_JSONRAW_H
 #define BASE_JSONRAW_H

@@ -62,7 +62,7 @@ __attribute__((format(printf, 3, 4))) static void fail(struct jsonw *w, enum err
     err_set(&w->err, code, "%s", text);
 }
 
-/* Everything that stands in front of a value. */
+/* Everything before a value. */
 static void begin(struct jsonw *w, const char *key)
 {
     if (w->needs_comma)

@@ -1,10 +1,11 @@
 /* base/jsonw.h - write JSON as a stream into a buf.
  *
  * Errors stick: after the first one every call does nothing and jsonw_finish() reports it, so a
- * document is written without a check a line. `key` names the member inside an object and is NULL
- * inside an array and for the root. A number that is not finite is refused: JSON has no word for
- * it. A byte of a string that is not UTF-8 becomes U+FFFD: sentences are cut at a number of bytes,
- * and half a character must not make the whole document unreadable. Layer: base. Threads: one.
+ * document is written without a check per line. `key` names the member inside an object and is NULL
+ * inside an array and for the root. A number that is not finite is an error: JSON has no notation
+ * for it. A byte of a string that is not UTF-8 becomes U+FFFD: texts are cut off at a number of
+ * bytes, and half a character must not make the whole document unreadable. Layer: base. Threads:
+ * one.
  */
 #ifndef BASE_JSONW_H
 #define BASE_JSONW_H
@@ -29,7 +30,8 @@ void jsonw_open_array(struct jsonw *w, const char *key);
 void jsonw_close(struct jsonw *w);
 
 void jsonw_string(struct jsonw *w, const char *key, const char *value);
-/* Up to 511 bytes as one line: control characters, of which each would take six, become blanks. */
+/* Up to 511 bytes on one line: control characters, which would take six bytes each, become spaces.
+ */
 void jsonw_line(struct jsonw *w, const char *key, const char *text);
 /* Up to 4095 bytes. */
 void jsonw_stringf(struct jsonw *w, const char *key, const char *fmt, ...)

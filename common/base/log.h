@@ -1,4 +1,4 @@
-/* base/log.h - one JSON object a line on stderr: a constant message, facts as fields.
+/* base/log.h - one JSON object per line on stderr: a constant message, facts as fields.
  *
  *     LOG(LOG_INFO, "stage ready", LOG_S("job", key), LOG_I("stage", s));
  *

@@ -1,7 +1,7 @@
-/* base/text.h - a sentence in an array of fixed size, put together piece by piece.
+/* base/text.h - build a message in an array of fixed size, piece by piece.
  *
- * What does not fit is cut off at the end, as in base/err.h: for people a text that ends early is
- * better than none. Text that must be whole belongs into a struct buf.
+ * What does not fit is cut off, as in base/err.h: a message that ends early is better than none.
+ * Text that must be complete belongs in a struct buf.
  * Layer: base. Threads: any; pure.
  */
 #ifndef BASE_TEXT_H

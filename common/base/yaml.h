@@ -1,6 +1,6 @@
-/* base/yaml.h - turn a YAML document into JSON text, for the files that people write.
+/* base/yaml.h - convert a YAML document to JSON text, for files that people write.
  *
- * Kubernetes speaks JSON; YAML only comes from kubeconfig files and from jobs handed to the CLI.
+ * The API server sends JSON; YAML only comes from kubeconfig files and from jobs given to the CLI.
  * Read with the YAML 1.2 core schema: plain `true`, `12`, `1e3`, `null` get their types, quoted
  * scalars are strings. Refused with their place: anchors and aliases (an alias bomb is a few
  * lines), tags, keys that are not scalars, duplicate keys (by json_parse later), more than

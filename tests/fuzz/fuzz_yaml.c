@@ -8,14 +8,14 @@
 
 #define DOCUMENTS_MAX 4
 
-/* Only what yaml.h leaves to json_parse() may go wrong there: a key that stands twice. */
+/* Only what yaml.h leaves to json_parse() may go wrong there: a duplicate key. */
 static void check_json(const struct buf *text)
 {
     struct json *root = NULL;
     struct err err = {0};
     enum err_code rc = json_parse(buf_text(text), text->len, &root, &err);
 
-    MUST(rc == ERR_OK || strstr(err.text, "stands twice"));
+    MUST(rc == ERR_OK || strstr(err.text, "duplicate key"));
     json_free(root);
 }
 

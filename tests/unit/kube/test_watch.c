@@ -23,7 +23,7 @@
 #define NUL(name, uid, version) /* legal, and any user can write it */                             \
     "{\"metadata\":{\"namespace\":\"ns\",\"annotations\":{\"n\":\"\\u0000\"},\"name\":\"" name     \
     "\",\"uid\":\"" uid "\",\"resourceVersion\":\"" version "\"},\"message\":\"\\u0000\"}"
-#define BAD(name, uid, version) /* a key stands twice */                                           \
+#define BAD(name, uid, version) /* a duplicate key */                                              \
     "{\"metadata\":{\"namespace\":\"ns\",\"name\":\"" name "\",\"uid\":\"" uid                     \
     "\",\"resourceVersion\":\"" version "\"},\"x\":1,\"x\":1}"
 #define LIST(version, items)                                                                       \
