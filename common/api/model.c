@@ -121,7 +121,7 @@ enum err_code model_preset(const char *name, struct model *out, struct err *err)
         return ERR_OK;
     }
     return err_set(err, ERR_NOT_FOUND,
-                   "spec.model.preset: \"%.40s\" is none of BertTiny, BertMini, BertSmall, "
+                   "spec.model.preset: \"%.40s\" is not one of BertTiny, BertMini, BertSmall, "
                    "BertMedium, BertBase, BertLarge",
                    name);
 }

@@ -1,17 +1,15 @@
 #include "api/spec.h"
 
-#include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "api/stages.h"
-#include "base/text.h"
+#include "base/fields.h"
 
 #define BETA_MAX    0.999999 /* at 1 a moment would never move */
 #define EPSILON_MIN 1e-30    /* a float, and not 0: moments may be */
 
-#define AT(member) offsetof(struct spec, member), sizeof(((struct spec *)0)->member)
+#define AT(member) FIELD_AT(struct spec, member)
 
 static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
                                            "BertBase", "BertLarge", NULL};
@@ -27,75 +25,108 @@ static const char *const activations_words[] = {"Keep", "Recompute", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
+static const struct field label_fields[] = {
+    {"", FIELD_TEXT, FIELD_ENTRY(char[TASK_LABEL_BYTES]), .min = 1, .flags = FIELD_UNIQUE}, {0}};
+
+#define STAGE(member) FIELD_AT(struct spec_stage, member)
+static const struct field stage_fields[] = {
+    {"node", FIELD_TEXT, STAGE(node), .min = 1, .flags = FIELD_UNIQUE},
+    {"layers", FIELD_INT, STAGE(layers), .min = 1, .max = MODEL_LAYERS_MAX},
+    {"units", FIELD_INT, STAGE(units), .min = 1, .max = MODEL_UNITS_MAX},
+    {0}};
+static const struct field replica_fields[] = {{"stages", FIELD_LIST,
+                                               FIELD_ITEMS(struct spec_stages, list, n), .min = 1,
+                                               .fields = stage_fields, .flags = FIELD_REQUIRED},
+                                              {0}};
+
 /* A field without a default keeps what spec_parse() starts with or the preset gave, or stays empty.
  * The schema has the same defaults. */
-static const struct spec_field fields[] = {
-    {"model.preset", SPEC_WORD, AT(preset), 0, 0, NULL, preset_words},
-    {"model.vocabSize", SPEC_INT, AT(model.vocab), 5, 1000000, NULL, NULL},
-    {"model.hiddenSize", SPEC_INT, AT(model.hidden), 1, 16384, NULL, NULL},
-    {"model.layers", SPEC_INT, AT(model.layers), 1, MODEL_LAYERS_MAX, NULL, NULL},
-    {"model.attentionHeads", SPEC_INT, AT(model.heads), 1, 256, NULL, NULL},
-    {"model.feedForwardSize", SPEC_INT, AT(model.ffn), 1, 65536, NULL, NULL},
-    {"model.maxPositions", SPEC_INT, AT(model.positions), 8, 8192, NULL, NULL},
-    {"model.case", SPEC_ENUM, AT(letters), 0, 0, NULL, case_words},
-    {"model.from.persistentVolumeClaim.claimName", SPEC_TEXT, AT(from.claim), 1, 253, NULL, NULL},
-    {"model.from.persistentVolumeClaim.path", SPEC_TEXT, AT(from.path), 0, 256, NULL, NULL},
-    {"data.task", SPEC_WORD, AT(data.task), 0, 0, "MNLI", task_names},
-    {"data.files.train", SPEC_TEXT, AT(data.files.train), 1, 253, NULL, NULL},
-    {"data.files.dev", SPEC_TEXT, AT(data.files.dev), 1, 253, NULL, NULL},
-    {"data.files.test", SPEC_TEXT, AT(data.files.test), 1, 253, NULL, NULL},
-    {"data.columns.text", SPEC_TEXT, AT(data.columns.text), 1, 64, NULL, NULL},
-    {"data.columns.pair", SPEC_TEXT, AT(data.columns.pair), 1, 64, NULL, NULL},
-    {"data.columns.label", SPEC_TEXT, AT(data.columns.label), 1, 64, NULL, NULL},
-    {"data.labels", SPEC_LIST, AT(data.labels), 2, TASK_LABELS_MAX, NULL, NULL},
-    {"data.maskProbability", SPEC_DECIMAL, AT(data.mask_probability), 0, 0.9, "0.15", NULL},
-    {"data.source.sample", SPEC_WORD, AT(data.sample), 0, 0, NULL, sample_words},
-    {"data.source.configMap.name", SPEC_TEXT, AT(data.config_map), 1, 253, NULL, NULL},
-    {"data.source.persistentVolumeClaim.claimName", SPEC_TEXT, AT(data.volume.claim), 1, 253, NULL,
-     NULL},
-    {"data.source.persistentVolumeClaim.path", SPEC_TEXT, AT(data.volume.path), 0, 256, NULL, NULL},
-    {"training.epochs", SPEC_INT, AT(training.epochs), 1, 100000, NULL, NULL},
-    {"training.steps", SPEC_INT, AT(training.steps), 0, 100000000, NULL, NULL},
-    {"training.batchSize", SPEC_INT, AT(training.batch_size), 1, 65536, "32", NULL},
-    {"training.microBatches", SPEC_INT, AT(training.micro_batches), 1, 1024, NULL, NULL},
-    {"training.maxSequenceLength", SPEC_INT, AT(training.max_length), 8, 8192, "128", NULL},
-    {"training.seed", SPEC_INT64, AT(training.seed), 0, 9007199254740991.0, "42", NULL},
-    {"training.dropout", SPEC_DECIMAL, AT(training.dropout), 0, 0.9, "0.1", NULL},
-    {"training.maxGradientNorm", SPEC_DECIMAL, AT(training.max_grad_norm), 0, 1e6, "1.0", NULL},
-    {"training.evaluateEverySteps", SPEC_INT, AT(training.evaluate_every), 1, 100000000, NULL,
-     NULL},
-    {"training.nonFinitePolicy", SPEC_ENUM, AT(training.non_finite), 0, 0, "Fail",
-     non_finite_words},
-    {"training.precision", SPEC_ENUM, AT(training.precision), 0, 0, "FP32", precision_words},
-    {"training.activations", SPEC_ENUM, AT(training.activations), 0, 0, "Keep", activations_words},
-    {"training.optimizer.type", SPEC_ENUM, AT(training.optimizer), 0, 0, "AdamW", optimizer_words},
-    {"training.optimizer.momentum", SPEC_DECIMAL, AT(training.momentum), 0, 1, NULL, NULL},
-    {"training.optimizer.beta1", SPEC_DECIMAL, AT(training.beta1), 0, BETA_MAX, NULL, NULL},
-    {"training.optimizer.beta2", SPEC_DECIMAL, AT(training.beta2), 0, BETA_MAX, NULL, NULL},
-    {"training.optimizer.epsilon", SPEC_DECIMAL, AT(training.epsilon), EPSILON_MIN, 1, NULL, NULL},
-    {"training.optimizer.learningRate", SPEC_DECIMAL, AT(training.learning_rate), 0, 10, "2e-5",
-     NULL},
-    {"training.optimizer.learningRateSchedule", SPEC_ENUM, AT(training.schedule), 0, 0, "Linear",
-     schedule_words},
-    {"training.optimizer.warmupRatio", SPEC_DECIMAL, AT(training.warmup_ratio), 0, 1, "0.1", NULL},
-    {"training.optimizer.weightDecay", SPEC_DECIMAL, AT(training.weight_decay), 0, 1, "0.01", NULL},
-    {"placement.strategy", SPEC_ENUM, AT(placement.strategy), 0, 0, "Optimal", strategy_words},
-    {"placement.probePolicy", SPEC_ENUM, AT(placement.probe), 0, 0, "IfUnknown", probe_words},
-    {"placement.minStages", SPEC_INT, AT(placement.min_stages), 1, SPEC_STAGES_MAX, "1", NULL},
-    {"placement.maxStages", SPEC_INT, AT(placement.max_stages), 1, SPEC_STAGES_MAX, "8", NULL},
-    {"placement.manual.replicas", SPEC_STAGES, AT(placement.stages), 1, 1, NULL, NULL},
-    {"wire.precision", SPEC_ENUM, AT(wire), 0, 0, "FP32", wire_words},
-    {"worker.image", SPEC_TEXT, AT(worker.image), 1, 512, NULL, NULL},
-    {"worker.imagePullPolicy", SPEC_WORD, AT(worker.pull_policy), 0, 0, "IfNotPresent", pull_words},
-    {"output.persistentVolumeClaim.claimName", SPEC_TEXT, AT(output.claim), 1, 253, NULL, NULL},
-    {"output.persistentVolumeClaim.path", SPEC_TEXT, AT(output.path), 0, 256, NULL, NULL},
-    {"failurePolicy.maxRestarts", SPEC_INT, AT(max_restarts), 0, 1000, "3", NULL},
-    {"failurePolicy.progressDeadlineSeconds", SPEC_INT, AT(progress_deadline_s), 60, 604800, "1800",
-     NULL},
-    {NULL, SPEC_INT, 0, 0, 0, 0, NULL, NULL},
+static const struct field fields[] = {
+    {"model.preset", FIELD_WORD, AT(preset), .words = preset_words},
+    {"model.vocabSize", FIELD_INT, AT(model.vocab), .min = 5, .max = 1000000},
+    {"model.hiddenSize", FIELD_INT, AT(model.hidden), .min = 1, .max = 16384},
+    {"model.layers", FIELD_INT, AT(model.layers), .min = 1, .max = MODEL_LAYERS_MAX},
+    {"model.attentionHeads", FIELD_INT, AT(model.heads), .min = 1, .max = 256},
+    {"model.feedForwardSize", FIELD_INT, AT(model.ffn), .min = 1, .max = 65536},
+    {"model.maxPositions", FIELD_INT, AT(model.positions), .min = 8, .max = 8192},
+    {"model.case", FIELD_ENUM, AT(letters), .words = case_words},
+    {"model.from.persistentVolumeClaim.claimName", FIELD_TEXT, AT(from.claim), .min = 1,
+     .max = 253},
+    {"model.from.persistentVolumeClaim.path", FIELD_TEXT, AT(from.path), .max = 256},
+    {"data.task", FIELD_WORD, AT(data.task), .fallback = "MNLI", .words = task_names},
+    {"data.files.train", FIELD_TEXT, AT(data.files.train), .min = 1, .max = 253},
+    {"data.files.dev", FIELD_TEXT, AT(data.files.dev), .min = 1, .max = 253},
+    {"data.files.test", FIELD_TEXT, AT(data.files.test), .min = 1, .max = 253},
+    {"data.columns.text", FIELD_TEXT, AT(data.columns.text), .min = 1, .max = 64},
+    {"data.columns.pair", FIELD_TEXT, AT(data.columns.pair), .min = 1, .max = 64},
+    {"data.columns.label", FIELD_TEXT, AT(data.columns.label), .min = 1, .max = 64},
+    {"data.labels", FIELD_LIST, FIELD_ITEMS(struct spec, data.labels.names, data.labels.n),
+     .min = 2, .max = TASK_LABELS_MAX, .fields = label_fields},
+    {"data.maskProbability", FIELD_DECIMAL, AT(data.mask_probability), .max = 0.9,
+     .fallback = "0.15"},
+    {"data.source.sample", FIELD_WORD, AT(data.sample), .words = sample_words},
+    {"data.source.configMap.name", FIELD_TEXT, AT(data.config_map), .min = 1, .max = 253},
+    {"data.source.persistentVolumeClaim.claimName", FIELD_TEXT, AT(data.volume.claim), .min = 1,
+     .max = 253},
+    {"data.source.persistentVolumeClaim.path", FIELD_TEXT, AT(data.volume.path), .max = 256},
+    {"training.epochs", FIELD_INT, AT(training.epochs), .min = 1, .max = 100000},
+    {"training.steps", FIELD_INT, AT(training.steps), .max = 100000000},
+    {"training.batchSize", FIELD_INT, AT(training.batch_size), .min = 1, .max = 65536,
+     .fallback = "32"},
+    {"training.microBatches", FIELD_INT, AT(training.micro_batches), .min = 1, .max = 1024},
+    {"training.maxSequenceLength", FIELD_INT, AT(training.max_length), .min = 8, .max = 8192,
+     .fallback = "128"},
+    {"training.seed", FIELD_INT64, AT(training.seed), .max = 9007199254740991.0, .fallback = "42"},
+    {"training.dropout", FIELD_DECIMAL, AT(training.dropout), .max = 0.9, .fallback = "0.1"},
+    {"training.maxGradientNorm", FIELD_DECIMAL, AT(training.max_grad_norm), .max = 1e6,
+     .fallback = "1.0"},
+    {"training.evaluateEverySteps", FIELD_INT, AT(training.evaluate_every), .min = 1,
+     .max = 100000000},
+    {"training.nonFinitePolicy", FIELD_ENUM, AT(training.non_finite), .fallback = "Fail",
+     .words = non_finite_words},
+    {"training.precision", FIELD_ENUM, AT(training.precision), .fallback = "FP32",
+     .words = precision_words},
+    {"training.activations", FIELD_ENUM, AT(training.activations), .fallback = "Keep",
+     .words = activations_words},
+    {"training.optimizer.type", FIELD_ENUM, AT(training.optimizer), .fallback = "AdamW",
+     .words = optimizer_words},
+    {"training.optimizer.momentum", FIELD_DECIMAL, AT(training.momentum), .max = 1},
+    {"training.optimizer.beta1", FIELD_DECIMAL, AT(training.beta1), .max = BETA_MAX},
+    {"training.optimizer.beta2", FIELD_DECIMAL, AT(training.beta2), .max = BETA_MAX},
+    {"training.optimizer.epsilon", FIELD_DECIMAL, AT(training.epsilon), .min = EPSILON_MIN,
+     .max = 1},
+    {"training.optimizer.learningRate", FIELD_DECIMAL, AT(training.learning_rate), .max = 10,
+     .fallback = "2e-5"},
+    {"training.optimizer.learningRateSchedule", FIELD_ENUM, AT(training.schedule),
+     .fallback = "Linear", .words = schedule_words},
+    {"training.optimizer.warmupRatio", FIELD_DECIMAL, AT(training.warmup_ratio), .max = 1,
+     .fallback = "0.1"},
+    {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
+     .fallback = "0.01"},
+    {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
+     .words = strategy_words},
+    {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
+     .words = probe_words},
+    {"placement.minStages", FIELD_INT, AT(placement.min_stages), .min = 1, .max = SPEC_STAGES_MAX,
+     .fallback = "1"},
+    {"placement.maxStages", FIELD_INT, AT(placement.max_stages), .min = 1, .max = SPEC_STAGES_MAX,
+     .fallback = "8"},
+    {"placement.manual.replicas", FIELD_LIST, AT(placement.stages), .min = 1, .max = 1,
+     .fields = replica_fields, .entry_bytes = sizeof(struct spec_stages),
+     .count_offset = offsetof(struct spec, placement.n_replicas)},
+    {"wire.precision", FIELD_ENUM, AT(wire), .fallback = "FP32", .words = wire_words},
+    {"worker.image", FIELD_TEXT, AT(worker.image), .min = 1, .max = 512},
+    {"worker.imagePullPolicy", FIELD_WORD, AT(worker.pull_policy), .fallback = "IfNotPresent",
+     .words = pull_words},
+    {"output.persistentVolumeClaim.claimName", FIELD_TEXT, AT(output.claim), .min = 1, .max = 253},
+    {"output.persistentVolumeClaim.path", FIELD_TEXT, AT(output.path), .max = 256},
+    {"failurePolicy.maxRestarts", FIELD_INT, AT(max_restarts), .max = 1000, .fallback = "3"},
+    {"failurePolicy.progressDeadlineSeconds", FIELD_INT, AT(progress_deadline_s), .min = 60,
+     .max = 604800, .fallback = "1800"},
+    {0},
 };
 
-const struct spec_field *spec_fields(void)
+const struct field *spec_fields(void)
 {
     return fields;
 }
@@ -115,163 +146,6 @@ static int word_index(const char *const *words, const char *s)
         if (strcmp(words[i], s) == 0)
             return i;
     return -1;
-}
-
-static enum err_code wrong_word(const struct spec_field *f, const char *s, struct err *err)
-{
-    char list[160] = "";
-
-    for (int i = 0; f->words[i]; i++)
-        text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
-    return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is not one of %s", f->path, s, list);
-}
-
-/* Digits, a point, an exponent: "2e-5". strtod() alone would also take "inf" and "0x1". */
-static bool read_decimal(const char *s, double *out)
-{
-    char *end;
-
-    if (*s == '\0' || strlen(s) > 24 || strspn(s, "0123456789.eE+-") != strlen(s))
-        return false;
-    *out = strtod(s, &end);
-    return *end == '\0' && isfinite(*out);
-}
-
-static enum err_code set_number(const struct spec_field *f, double d, void *place, struct err *err)
-{
-    if (!(d >= f->min && d <= f->max))
-        return err_set(err, ERR_INVALID, "spec.%s: %.16g is not in %.16g..%.16g", f->path, d,
-                       f->min, f->max);
-    if (f->kind == SPEC_INT)
-        *(int *)place = (int)d;
-    else if (f->kind == SPEC_INT64)
-        *(int64_t *)place = (int64_t)d;
-    else
-        *(double *)place = d;
-    return ERR_OK;
-}
-
-static enum err_code set_text(const struct spec_field *f, const char *s, void *place,
-                              struct err *err)
-{
-    double d;
-    int i;
-
-    switch (f->kind) {
-    case SPEC_INT:
-    case SPEC_INT64:
-    case SPEC_DECIMAL:
-        if (!read_decimal(s, &d))
-            return err_set(err, ERR_INVALID, "spec.%s: \"%.40s\" is not a decimal number", f->path,
-                           s);
-        return set_number(f, d, place, err);
-    case SPEC_WORD:
-    case SPEC_ENUM:
-        i = word_index(f->words, s);
-        if (i < 0)
-            return wrong_word(f, s, err);
-        if (f->kind == SPEC_ENUM) {
-            memcpy(place, &i, sizeof i);
-            return ERR_OK;
-        }
-        break;
-    case SPEC_TEXT:
-        if (strlen(s) > (size_t)f->max || strlen(s) < (size_t)f->min)
-            return err_set(err, ERR_INVALID, "spec.%s: its length is not in %.0f..%.0f", f->path,
-                           f->min, f->max);
-        break;
-    case SPEC_LIST:
-    case SPEC_STAGES:
-        break; /* has no default and is read by its own function */
-    }
-    (void)snprintf(place, f->bytes, "%s", s);
-    return ERR_OK;
-}
-
-static enum err_code set_list(const struct spec_field *f, const struct json *v,
-                              struct spec_labels *place, struct err *err)
-{
-    struct spec_labels list = {0};
-
-    if (json_kind_of(v) != JSON_ARRAY)
-        return err_set(err, ERR_INVALID, "spec.%s: must be a list of strings, found %s", f->path,
-                       json_kind_name(json_kind_of(v)));
-    for (const struct json *item = json_first(v); item; item = json_next(item)) {
-        const char *s = json_string(item, "");
-
-        if (*s == '\0' || strlen(s) >= TASK_LABEL_BYTES)
-            return err_set(err, ERR_INVALID, "spec.%s: entry %d must be a string of 1..%d bytes",
-                           f->path, list.n + 1, TASK_LABEL_BYTES - 1);
-        if (list.n == (int)f->max)
-            return err_set(err, ERR_INVALID, "spec.%s: more than %.0f entries", f->path, f->max);
-        for (int i = 0; i < list.n; i++)
-            if (strcmp(list.names[i], s) == 0)
-                return err_set(err, ERR_INVALID, "spec.%s: \"%s\" is given twice", f->path, s);
-        (void)snprintf(list.names[list.n++], TASK_LABEL_BYTES, "%s", s);
-    }
-    if (list.n < (int)f->min)
-        return err_set(err, ERR_INVALID, "spec.%s: needs at least %.0f entries", f->path, f->min);
-    *place = list;
-    return ERR_OK;
-}
-
-static enum err_code set_field(const struct spec_field *f, const struct json *v, void *place,
-                               struct err *err)
-{
-    bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
-    enum json_kind want = is_integer ? JSON_NUMBER : JSON_STRING;
-
-    if (f->kind == SPEC_LIST)
-        return set_list(f, v, place, err);
-    if (f->kind == SPEC_STAGES)
-        return stages_read(v, place, err);
-    if (json_kind_of(v) != want || (is_integer && !json_is_i64(v)))
-        return err_set(err, ERR_INVALID, "spec.%s: must be %s, found %s", f->path,
-                       is_integer ? "a whole number"
-                       : f->kind == SPEC_DECIMAL
-                           ? "a string that holds a decimal number, such as \"2e-5\""
-                           : "a string",
-                       json_kind_name(json_kind_of(v)));
-    if (is_integer)
-        return set_number(f, json_double(v, 0), place, err);
-    return set_text(f, json_string(v, ""), place, err);
-}
-
-/* Is `path` a field, or an object that holds some? */
-static bool is_known(const char *path, bool *out_is_leaf)
-{
-    size_t n = strlen(path);
-
-    for (const struct spec_field *f = fields; f->path; f++) {
-        if (strncmp(f->path, path, n) == 0 && (f->path[n] == '\0' || f->path[n] == '.')) {
-            *out_is_leaf = f->path[n] == '\0';
-            return true;
-        }
-    }
-    return false;
-}
-
-static enum err_code check_known(const struct json *object, const char *prefix, struct err *err)
-{
-    for (const struct json *v = json_first(object); v; v = json_next(v)) {
-        char path[160];
-        bool is_leaf;
-        enum err_code rc;
-
-        (void)snprintf(path, sizeof path, "%s%s%.60s", prefix, *prefix ? "." : "", json_key(v));
-        /* A dot inside a name would look like a path that is known and then not be found. */
-        if (strchr(json_key(v), '.') || !is_known(path, &is_leaf))
-            return err_set(err, ERR_INVALID, "spec.%s: there is no such field", path);
-        if (is_leaf || json_kind_of(v) == JSON_NULL)
-            continue;
-        if (json_kind_of(v) != JSON_OBJECT)
-            return err_set(err, ERR_INVALID, "spec.%s: must be an object, found %s", path,
-                           json_kind_name(json_kind_of(v)));
-        rc = check_known(v, path, err);
-        if (rc != ERR_OK)
-            return rc;
-    }
-    return ERR_OK;
 }
 
 /* A path must not leave its volume. */
@@ -485,25 +359,16 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
+    const struct json *replicas = json_path(json, "placement.manual.replicas");
 
-    if (json_kind_of(json) != JSON_OBJECT)
-        return err_set(err, ERR_INVALID, "spec: must be an object, found %s",
-                       json_kind_name(json_kind_of(json)));
-    rc = check_known(json, "", err);
-    if (rc == ERR_OK && model_preset(preset, &s.model, err) != ERR_OK) {
-        rc = ERR_INVALID;
-        if (err)
-            err->code = rc;
-    }
-    for (const struct spec_field *f = fields; f->path && rc == ERR_OK; f++) {
-        const struct json *v = json_path(json, f->path);
-        void *place = (char *)&s + f->offset;
-
-        if (v && json_kind_of(v) != JSON_NULL)
-            rc = set_field(f, v, place, err);
-        else if (f->fallback)
-            rc = set_text(f, f->fallback, place, err);
-    }
+    if (json_kind_of(replicas) == JSON_ARRAY && json_count(replicas) > 1)
+        return err_set(
+            err, ERR_INVALID,
+            "spec.placement.manual.replicas: must have 1 entry, found %zu; more than one "
+            "replica is not supported yet",
+            json_count(replicas));
+    (void)!model_preset(preset, &s.model, NULL); /* the table refuses an unknown one */
+    rc = fields_read(fields, json, FIELDS_CLOSED, "spec", &s, err);
     /* F is 4 C in the published sizes, and by default for any other hidden size. */
     if (rc == ERR_OK && json_path(json, "model.hiddenSize") &&
         !json_path(json, "model.feedForwardSize"))
@@ -556,19 +421,19 @@ int spec_least_stages(const struct spec *s)
 
 /* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it counts.
  */
-static bool needs_new_attempt(const struct spec_field *f)
+static bool needs_new_attempt(const struct field *f)
 {
-    return strncmp(f->path, "placement.", 10) == 0 || strncmp(f->path, "worker.", 7) == 0 ||
-           strncmp(f->path, "output.", 7) == 0;
+    return strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
+           strncmp(f->key, "output.", 7) == 0;
 }
 
 bool spec_same_attempt(const struct spec *a, const struct spec *b)
 {
-    for (const struct spec_field *f = fields; f->path; f++) {
+    for (const struct field *f = fields; f->kind != FIELD_END; f++) {
         const char *x = (const char *)a + f->offset;
         const char *y = (const char *)b + f->offset;
 
-        if (needs_new_attempt(f) && f->kind != SPEC_STAGES && memcmp(x, y, f->bytes) != 0)
+        if (needs_new_attempt(f) && f->kind != FIELD_LIST && memcmp(x, y, f->bytes) != 0)
             return false;
     }
     return stages_equal(&a->placement.stages, &b->placement.stages);

@@ -179,6 +179,7 @@ struct spec {
         enum spec_probe probe;
         int min_stages;
         int max_stages;
+        int n_replicas;            /* 1 with Manual */
         struct spec_stages stages; /* of Manual: those of its one replica */
     } placement;
     struct {
@@ -192,29 +193,10 @@ struct spec {
     struct spec_pace pace;
 };
 
-enum spec_kind {
-    SPEC_INT,     /* int */
-    SPEC_INT64,   /* int64_t */
-    SPEC_DECIMAL, /* double, written as a string: the API conventions forbid floats */
-    SPEC_WORD,    /* char[] that is one of `words` */
-    SPEC_ENUM,    /* enum: index into `words` */
-    SPEC_TEXT,    /* char[] of at most `max` bytes */
-    SPEC_LIST,    /* struct spec_labels: min..max different strings */
-    SPEC_STAGES,  /* struct spec_stages: the list of replicas, see api/stages.h */
-};
+struct field; /* base/fields.h */
 
-struct spec_field {
-    const char *path; /* "training.batchSize" */
-    enum spec_kind kind;
-    size_t offset;        /* in struct spec */
-    size_t bytes;         /* of a char[] */
-    double min, max;      /* of a number; max: length of a text */
-    const char *fallback; /* default as text; NULL: the field is left alone (preset, or absent) */
-    const char *const *words;
-};
-
-/* The table, closed by a NULL path. */
-const struct spec_field *spec_fields(void);
+/* The table. Keys are paths below spec; the bounds are those of the CRD. */
+const struct field *spec_fields(void);
 
 /* Read the `spec` object of a SkyJob.
  *

@@ -8,11 +8,6 @@
 
 #include "api/spec.h"
 
-/* Read the list of replicas and check all that does not depend on the rest of the spec.
- * ERR_INVALID with the entry's number. */
-MUST_CHECK enum err_code stages_read(const struct json *json, struct spec_stages *out,
-                                     struct err *err);
-
 /* Does the list belong to the strategy, and do its counts make the whole model? ERR_INVALID. */
 MUST_CHECK enum err_code stages_check(const struct spec *spec, struct err *err);
 

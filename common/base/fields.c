@@ -99,7 +99,7 @@ static enum err_code wrong_word(const struct reader *r, const struct field *f, c
 
     for (int i = 0; f->words[i]; i++)
         text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
-    return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is none of: %s", name, s, list);
+    return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not one of %s", name, s, list);
 }
 
 static void set_number(const struct field *f, double d, void *place)
@@ -221,7 +221,7 @@ static enum err_code read_entry(const struct reader *r, const struct field *f, c
     rc = read_fields(r, f->fields, v, path, entry);
     if (rc != ERR_OK || !is_repeated(f, entries, i, &which))
         return rc;
-    return err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is there twice", path,
+    return err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is given twice", path,
                    which->key[0] ? "." : "", which->key, entry + which->offset);
 }
 

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/fields.h"
 #include "base/file.h"
 #include "base/yaml.h"
 
@@ -51,21 +52,21 @@ static void assert_same_words(const struct json *v, const char *const *words)
     assert_null(word);
 }
 
-static void assert_same_bounds(const struct json *v, const struct spec_field *f)
+static void assert_same_bounds(const struct json *v, const struct field *f)
 {
-    if (f->kind == SPEC_TEXT) {
+    if (f->kind == FIELD_TEXT) {
         assert_int_equal(json_i64(json_get(v, "minLength"), 0), (int64_t)f->min);
         assert_int_equal(json_i64(json_get(v, "maxLength"), -1), (int64_t)f->max);
-    } else if (f->kind == SPEC_INT || f->kind == SPEC_INT64) {
+    } else if (f->kind == FIELD_INT || f->kind == FIELD_INT64) {
         assert_int_equal(json_i64(json_get(v, "minimum"), -1), (int64_t)f->min);
         assert_int_equal(json_i64(json_get(v, "maximum"), -1), (int64_t)f->max);
         assert_string_equal(json_string(json_get(v, "format"), ""),
-                            f->kind == SPEC_INT ? "int32" : "int64");
+                            f->kind == FIELD_INT ? "int32" : "int64");
     }
 }
 
 /* A decimal's bounds are a CEL rule; the pattern has no sign, so none is below 0. */
-static void assert_same_decimal(const struct json *v, const struct spec_field *f)
+static void assert_same_decimal(const struct json *v, const struct field *f)
 {
     const struct json *rule = json_first(json_get(v, "x-kubernetes-validations"));
     const char *text = json_string(json_get(rule, "rule"), "");
@@ -79,7 +80,7 @@ static void assert_same_decimal(const struct json *v, const struct spec_field *f
     assert_true((bound ? strtod(bound + strlen("double(self) >= "), NULL) : 0) == f->min);
 }
 
-static void assert_same_default(const struct json *v, const struct spec_field *f)
+static void assert_same_default(const struct json *v, const struct field *f)
 {
     const struct json *given = json_get(v, "default");
     char *text;
@@ -98,7 +99,7 @@ static void assert_same_default(const struct json *v, const struct spec_field *f
     free(text);
 }
 
-static void assert_same_list(const struct json *v, const struct spec_field *f)
+static void assert_same_list(const struct json *v, const struct field *f)
 {
     assert_string_equal(json_string(json_get(v, "type"), ""), "array");
     assert_string_equal(json_string(json_get(v, "x-kubernetes-list-type"), ""), "atomic");
@@ -109,7 +110,7 @@ static void assert_same_list(const struct json *v, const struct spec_field *f)
 }
 
 /* The list of replicas, and in each the list of stages. */
-static void assert_same_stages(const struct json *v, const struct spec_field *f)
+static void assert_same_stages(const struct json *v, const struct field *f)
 {
     static const struct {
         const char *name;
@@ -139,16 +140,16 @@ static void assert_same_stages(const struct json *v, const struct spec_field *f)
 
 static void check_field(void **state)
 {
-    const struct spec_field *f = *state;
-    const struct json *v = schema_of(f->path);
-    bool is_integer = f->kind == SPEC_INT || f->kind == SPEC_INT64;
+    const struct field *f = *state;
+    const struct json *v = schema_of(f->key);
+    bool is_integer = f->kind == FIELD_INT || f->kind == FIELD_INT64;
 
     assert_non_null(v);
-    if (f->kind == SPEC_LIST) {
+    if (f->kind == FIELD_LIST && f->fields[0].key[0] == '\0') {
         assert_same_list(v, f);
         return;
     }
-    if (f->kind == SPEC_STAGES) {
+    if (f->kind == FIELD_LIST) {
         assert_same_stages(v, f);
         return;
     }
@@ -157,14 +158,14 @@ static void check_field(void **state)
     assert_same_default(v, f);
     if (f->words)
         assert_same_words(v, f->words);
-    if (f->kind == SPEC_DECIMAL)
+    if (f->kind == FIELD_DECIMAL)
         assert_same_decimal(v, f);
 }
 
 static bool is_in_table(const char *path)
 {
-    for (const struct spec_field *f = spec_fields(); f->path; f++)
-        if (strcmp(f->path, path) == 0)
+    for (const struct field *f = spec_fields(); f->kind != FIELD_END; f++)
+        if (strcmp(f->key, path) == 0)
             return true;
     return false;
 }
@@ -203,13 +204,13 @@ static void crd_describes_every_field_of_the_status(void **state)
 static void crd_defaults_reach_through_every_object_above_them(void **state)
 {
     (void)state;
-    for (const struct spec_field *f = spec_fields(); f->path; f++) {
+    for (const struct field *f = spec_fields(); f->kind != FIELD_END; f++) {
         char path[96];
         char *dot;
 
         if (!f->fallback)
             continue;
-        (void)snprintf(path, sizeof path, "%s", f->path);
+        (void)snprintf(path, sizeof path, "%s", f->key);
         for (dot = strrchr(path, '.'); dot; dot = strrchr(path, '.')) {
             *dot = '\0';
             if (strcmp(path, "data") != 0) /* required, so always there */
@@ -292,14 +293,14 @@ int main(void)
 
     if (load_crd() != 0)
         return 1;
-    for (const struct spec_field *f = spec_fields(); f->path && n < FIELDS_MAX + N_FIXED;
+    for (const struct field *f = spec_fields(); f->kind != FIELD_END && n < FIELDS_MAX + N_FIXED;
          f++, n++) {
-        struct spec_field *row = malloc(sizeof *row);
+        struct field *row = malloc(sizeof *row);
 
         if (!row)
             return 1;
         *row = *f;
-        (void)snprintf(names[n - N_FIXED], sizeof names[0], "crd_and_parser_agree_on_%s", f->path);
+        (void)snprintf(names[n - N_FIXED], sizeof names[0], "crd_and_parser_agree_on_%s", f->key);
         tests[n] = (struct CMUnitTest){
             .name = names[n - N_FIXED], .test_func = check_field, .initial_state = row};
     }

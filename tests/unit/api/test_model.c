@@ -73,7 +73,7 @@ static void model_preset_that_does_not_exist_lists_those_that_do(void **state)
 
     (void)state;
     assert_int_equal(model_preset("BertHuge", &m, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "\"BertHuge\" is none of BertTiny, BertMini"));
+    assert_non_null(strstr(err.text, "\"BertHuge\" is not one of BertTiny, BertMini"));
 }
 
 /* Every name of BertForSequenceClassification with one layer, in the order of units. */

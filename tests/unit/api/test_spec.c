@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "api/stages.h"
+#include "base/fields.h"
 
 #define WITH(rest)   "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
 #define MANUAL(list) WITH("\"placement\": {\"strategy\": \"Manual\", \"manual\": " list "}")
@@ -32,15 +33,15 @@ static enum err_code parse(const char *text, struct spec *out, struct err *err)
 /* --- every field of the table, each a test of its own --- */
 
 /* A document in which only the field is set, and the data source, which must be there. */
-static void document_with(const struct spec_field *f, const char *value, char out[static 2048])
+static void document_with(const struct field *f, const char *value, char out[static 2048])
 {
     char tail[64] = "";
-    const char *at = f->path;
-    bool is_source = strncmp(f->path, "data.source.", 12) == 0;
+    const char *at = f->key;
+    bool is_source = strncmp(f->key, "data.source.", 12) == 0;
 
     if (is_source) {
         (void)snprintf(out, 2048, "{");
-    } else if (strncmp(f->path, "data.", 5) == 0) {
+    } else if (strncmp(f->key, "data.", 5) == 0) {
         (void)snprintf(out, 2048, "{\"data\": {\"source\": {\"sample\": \"MNLI\"}, ");
         (void)snprintf(tail, sizeof tail, "}");
         at += 5;
@@ -57,7 +58,7 @@ static void document_with(const struct spec_field *f, const char *value, char ou
 
 /* Does the parser take this value as far as the field itself goes? Rules that span fields (such as
  * batchSize % microBatches) speak of other things and are tested below. */
-static bool takes(const struct spec_field *f, const char *value)
+static bool takes(const struct field *f, const char *value)
 {
     char text[2048];
     char name[128];
@@ -65,11 +66,11 @@ static bool takes(const struct spec_field *f, const char *value)
     struct err err = {0};
 
     document_with(f, value, text);
-    (void)snprintf(name, sizeof name, "spec.%s: ", f->path);
+    (void)snprintf(name, sizeof name, "spec.%s", f->key);
     if (parse(text, &spec, &err) == ERR_OK)
         return true;
     assert_int_equal(err.code, ERR_INVALID);
-    if (strncmp(err.text, name, strlen(name)) != 0)
+    if (strncmp(err.text, name, strlen(name)) != 0 || !strchr(":[", err.text[strlen(name)]))
         return true;
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
            strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
@@ -77,28 +78,28 @@ static bool takes(const struct spec_field *f, const char *value)
            strstr(err.text, ": must be given");
 }
 
-static bool takes_number(const struct spec_field *f, double d)
+static bool takes_number(const struct field *f, double d)
 {
     char value[64];
 
-    if (f->kind == SPEC_DECIMAL)
+    if (f->kind == FIELD_DECIMAL)
         (void)snprintf(value, sizeof value, "\"%.17g\"", d);
     else
         (void)snprintf(value, sizeof value, "%.0f", d);
     return takes(f, value);
 }
 
-static void check_number(const struct spec_field *f)
+static void check_number(const struct field *f)
 {
-    double step = f->kind == SPEC_DECIMAL ? 1e-3 : 1;
+    double step = f->kind == FIELD_DECIMAL ? 1e-3 : 1;
 
     assert_true(takes_number(f, f->min));
     assert_true(takes_number(f, f->max));
     assert_false(takes_number(f, f->min - step));
     assert_false(takes_number(f, f->max + step));
     assert_false(takes(f, "1e300"));
-    assert_false(takes(f, f->kind == SPEC_DECIMAL ? "0.5" : "\"1\""));
-    if (f->kind != SPEC_DECIMAL) {
+    assert_false(takes(f, f->kind == FIELD_DECIMAL ? "0.5" : "\"1\""));
+    if (f->kind != FIELD_DECIMAL) {
         assert_false(takes(f, "1.5"));
         return;
     }
@@ -110,7 +111,7 @@ static void check_number(const struct spec_field *f)
     assert_false(takes(f, "\"1e\""));
 }
 
-static void check_words(const struct spec_field *f)
+static void check_words(const struct field *f)
 {
     char value[64];
 
@@ -124,7 +125,7 @@ static void check_words(const struct spec_field *f)
     assert_false(takes(f, "1"));
 }
 
-static void check_text(const struct spec_field *f)
+static void check_text(const struct field *f)
 {
     char value[700];
     int n = (int)f->max;
@@ -138,7 +139,7 @@ static void check_text(const struct spec_field *f)
     assert_false(takes(f, "1"));
 }
 
-static void check_list(const struct spec_field *f)
+static void check_list(const struct field *f)
 {
     char value[40 * TASK_LABELS_MAX] = "[\"0\"";
 
@@ -157,15 +158,15 @@ static void check_list(const struct spec_field *f)
 
 static void check_field(void **state)
 {
-    const struct spec_field *f = *state;
+    const struct field *f = *state;
 
-    if (f->kind == SPEC_TEXT)
+    if (f->kind == FIELD_TEXT)
         check_text(f);
-    else if (f->kind == SPEC_LIST)
+    else if (f->fields && f->fields[0].kind == FIELD_TEXT && f->fields[0].key[0] == '\0')
         check_list(f);
     else if (f->words)
         check_words(f);
-    else if (f->kind != SPEC_STAGES) /* whose rules are all rows of `refused` */
+    else if (f->kind != FIELD_LIST) /* whose rules are all rows of `refused` */
         check_number(f);
     assert_true(takes(f, "null")); /* as if it were not there */
     assert_false(takes(f, "[]"));
@@ -270,9 +271,9 @@ static void spec_stages_count_layers_or_units(void **state)
     assert_false(spec_same_attempt(&s, &other));
 }
 
-static bool is_below(const struct spec_field *f, const char *object)
+static bool is_below(const struct field *f, const char *object)
 {
-    return strncmp(f->path, object, strlen(object)) == 0 && f->path[strlen(object)] == '.';
+    return strncmp(f->key, object, strlen(object)) == 0 && f->key[strlen(object)] == '.';
 }
 
 /* Every field is immutable, takes effect at once, or needs a new attempt: no other kind. */
@@ -282,13 +283,13 @@ static void spec_tells_which_changes_need_a_new_attempt(void **state)
 
     (void)state;
     assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
-    for (const struct spec_field *f = spec_fields(); f->path; f++) {
+    for (const struct field *f = spec_fields(); f->kind != FIELD_END; f++) {
         bool is_immutable = is_below(f, "model") || is_below(f, "data") ||
                             is_below(f, "training") || is_below(f, "wire");
         bool is_immediate = is_below(f, "failurePolicy");
         struct spec other = s;
 
-        if (f->kind == SPEC_STAGES)
+        if (strcmp(f->key, "placement.manual.replicas") == 0)
             other.placement.stages.n++;
         else
             ((char *)&other)[f->offset] ^= 1;
@@ -417,7 +418,7 @@ static struct refused refused[] = {
     {"spec_replicas_have_no_other_fields", MANUAL("{\"replicas\": [{\"nodes\": []}]}"),
      "spec.placement.manual.replicas[0].nodes: there is no such field"},
     {"spec_replicas_have_stages", MANUAL("{\"replicas\": [{}]}"),
-     "spec.placement.manual.replicas[0].stages: must be a list of objects, found nothing"},
+     "spec.placement.manual.replicas[0].stages: missing"},
     {"spec_stages_are_a_list", STAGES("{\"layers\": 4}"),
      "spec.placement.manual.replicas[0].stages: must be a list of objects, found an object"},
     {"spec_stages_are_not_empty", STAGES("[]"),
@@ -431,7 +432,7 @@ static struct refused refused[] = {
     {"spec_stages_count_whole_layers", STAGES("[{\"layers\": 2}, {\"layers\": 1.5}]"),
      "spec.placement.manual.replicas[0].stages[1].layers: must be a whole number in 1..512"},
     {"spec_stages_count_from_one", STAGES("[{\"units\": 0}]"),
-     "spec.placement.manual.replicas[0].stages[0].units: must be a whole number in 1..1027"},
+     "spec.placement.manual.replicas[0].stages[0].units: 0 is not in 1..1027"},
     {"spec_stages_say_how_many", STAGES("[{\"node\": \"a\"}]"),
      "spec.placement.manual.replicas[0].stages[0]: must have either layers or units"},
     {"spec_stages_say_it_once", STAGES("[{\"units\": 1, \"layers\": 1}]"),
@@ -592,7 +593,7 @@ int main(void)
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
     static struct CMUnitTest tests[N_FIXED + N_REFUSED + 64];
-    static struct spec_field rows[64];
+    static struct field rows[64];
     static char names[64][96];
     size_t n = N_FIXED;
     int n_rows = 0;
@@ -600,9 +601,10 @@ int main(void)
     memcpy(tests, fixed, sizeof fixed);
     for (size_t i = 0; i < N_REFUSED; i++)
         tests[n++] = (struct CMUnitTest){refused[i].name, check_refused, NULL, NULL, &refused[i]};
-    for (const struct spec_field *f = spec_fields(); f->path && n_rows < 64; f++, n_rows++) {
+    for (const struct field *f = spec_fields(); f->kind != FIELD_END && n_rows < 64;
+         f++, n_rows++) {
         rows[n_rows] = *f;
-        (void)snprintf(names[n_rows], sizeof names[0], "spec_bounds_%s", f->path);
+        (void)snprintf(names[n_rows], sizeof names[0], "spec_bounds_%s", f->key);
         tests[n++] = (struct CMUnitTest){names[n_rows], check_field, NULL, NULL, &rows[n_rows]};
     }
     return _cmocka_run_group_tests("spec", tests, n, NULL, NULL);
