@@ -14,7 +14,8 @@
 
 static bool is_integer(const struct field *f)
 {
-    return f->kind == FIELD_INT || f->kind == FIELD_INT64;
+    return f->kind == FIELD_INT || f->kind == FIELD_INT64 || f->kind == FIELD_MILLISECONDS ||
+           f->kind == FIELD_MICROSECONDS;
 }
 
 static int entries_max(const struct field *f)
@@ -46,6 +47,8 @@ static void describe(const struct field *f, char *out, size_t bytes)
     switch (f->kind) {
     case FIELD_INT:
     case FIELD_INT64:
+    case FIELD_MILLISECONDS:
+    case FIELD_MICROSECONDS:
     case FIELD_DOUBLE:
         text_add(out, bytes, "%s", is_integer(f) ? "a whole number" : "a number");
         if (f->min == 0 && f->max == 0)
@@ -109,7 +112,7 @@ static void set_number(const struct field *f, double d, void *place)
     else if (f->kind == FIELD_INT64)
         *(int64_t *)place = (int64_t)d;
     else
-        *(double *)place = d;
+        *(double *)place = f->kind == FIELD_MICROSECONDS ? d / 1000 : d;
 }
 
 static enum err_code read_number(const struct reader *r, const struct field *f, const char *name,
@@ -258,6 +261,8 @@ static enum err_code read_value(const struct reader *r, const struct field *f, c
     switch (f->kind) {
     case FIELD_INT:
     case FIELD_INT64:
+    case FIELD_MILLISECONDS:
+    case FIELD_MICROSECONDS:
     case FIELD_DOUBLE:
         if (json_kind_of(v) != JSON_NUMBER || (is_integer(f) && !json_is_i64(v)))
             return wrong_kind(r, f, name, v);
@@ -291,6 +296,8 @@ static void take_fallback(const struct field *f, void *place)
     switch (f->kind) {
     case FIELD_INT:
     case FIELD_INT64:
+    case FIELD_MILLISECONDS:
+    case FIELD_MICROSECONDS:
     case FIELD_DOUBLE:
     case FIELD_DECIMAL:
         set_number(f, strtod(f->fallback, NULL), place);
@@ -422,12 +429,17 @@ static double number_of(const struct field *f, const char *place)
         return *(const int *)(const void *)place;
     if (f->kind == FIELD_DOUBLE || f->kind == FIELD_DECIMAL)
         return *(const double *)(const void *)place;
+    if (f->kind == FIELD_MILLISECONDS)
+        return round(*(const double *)(const void *)place);
+    if (f->kind == FIELD_MICROSECONDS)
+        return round(1000 * *(const double *)(const void *)place);
     return (double)*(const int64_t *)(const void *)place;
 }
 
 static bool is_empty(const struct field *f, const char *from)
 {
     const char *place = from + f->offset;
+    bool has_any = false;
     double d;
 
     switch (f->kind) {
@@ -443,10 +455,12 @@ static bool is_empty(const struct field *f, const char *from)
     case FIELD_LIST:
         return count_of(f, from) <= 0;
     case FIELD_OBJECT:
-        for (const struct field *e = f->fields; e->kind != FIELD_END; e++)
-            if (!is_empty(e, place))
-                return false;
-        return true;
+        for (const struct field *e = f->fields; e->kind != FIELD_END; e++) {
+            if (is_empty(e, place) && e->flags & FIELD_REQUIRED)
+                return true;
+            has_any = has_any || !is_empty(e, place);
+        }
+        return !has_any;
     default:
         d = number_of(f, place);
         return !isfinite(d) || d == (f->fallback ? strtod(f->fallback, NULL) : 0);
@@ -491,6 +505,10 @@ static void write_value(const struct field *f, const char *key, const char *from
     case FIELD_INT64:
         jsonw_int(w, key,
                   f->kind == FIELD_INT ? int_at(place) : *(const int64_t *)(const void *)place);
+        break;
+    case FIELD_MILLISECONDS:
+    case FIELD_MICROSECONDS:
+        jsonw_int(w, key, (int64_t)number_of(f, place));
         break;
     case FIELD_DOUBLE:
         write_double(f, key, number_of(f, place), w);

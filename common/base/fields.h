@@ -13,19 +13,21 @@
 #include "base/jsonw.h"
 
 enum field_kind {
-    FIELD_END,     /* closes a table */
-    FIELD_INT,     /* int */
-    FIELD_INT64,   /* int64_t */
-    FIELD_DOUBLE,  /* double */
-    FIELD_DECIMAL, /* double, written as a string: the API conventions forbid floats */
-    FIELD_BOOL,    /* bool */
-    FIELD_ANSWER,  /* enum: 0 is not known and is not written, 1 is true, 2 is false */
-    FIELD_TEXT,    /* char[] of at least `min` bytes and, unless `max` is 0, at most `max` */
-    FIELD_WORD,    /* char[] that holds one of `words` */
-    FIELD_ENUM,    /* enum: index into `words` */
-    FIELD_TIME,    /* int64_t: wall clock in ms, written as RFC 3339; 0 is not set */
-    FIELD_OBJECT,  /* struct with the table `fields` */
-    FIELD_LIST,    /* array, with the number of entries in an int: see FIELD_ITEMS */
+    FIELD_END,          /* closes a table */
+    FIELD_INT,          /* int */
+    FIELD_INT64,        /* int64_t */
+    FIELD_DOUBLE,       /* double */
+    FIELD_MILLISECONDS, /* double: ms, written as a whole number of them; bounds are of that */
+    FIELD_MICROSECONDS, /* double: ms, written as a whole number of microseconds, likewise */
+    FIELD_DECIMAL,      /* double, written as a string: the API conventions forbid floats */
+    FIELD_BOOL,         /* bool */
+    FIELD_ANSWER,       /* enum: 0 is not known and is not written, 1 is true, 2 is false */
+    FIELD_TEXT,         /* char[] of at least `min` bytes and, unless `max` is 0, at most `max` */
+    FIELD_WORD,         /* char[] that holds one of `words` */
+    FIELD_ENUM,         /* enum: index into `words` */
+    FIELD_TIME,         /* int64_t: wall clock in ms, written as RFC 3339; 0 is not set */
+    FIELD_OBJECT,       /* struct with the table `fields` */
+    FIELD_LIST,         /* array, with the number of entries in an int: see FIELD_ITEMS */
 };
 
 enum field_flag {
@@ -39,7 +41,8 @@ enum field_flag {
 };
 
 /* A member is empty when it has the value of `fallback` or, without one, is 0, "", not set or
- * without entries. A double that is not finite is empty too. */
+ * without entries. A double that is not finite is empty too, and so is an
+ * object with a required member that is. */
 struct field {
     const char *key; /* may be a path ("training.batchSize") in a table that is only read; "" is a
                       * list's entry itself, for entries that are no objects */
