@@ -40,7 +40,7 @@ static const struct {
      "        sequences as long as the job's own. Exits with 1 when nothing fits; --json prints\n"
      "        the plan that workers read"},
     {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
-     "how far a job in the cluster is; --follow stays until it is complete or failed"},
+     "show the progress of a job in the cluster; --follow waits until it has ended"},
     {"version", command_version, "", "print the version"},
     {"help", command_help, "[COMMAND]", "print this, or only about COMMAND"},
 };
@@ -81,7 +81,8 @@ static int command_help(int argc, char **argv)
     for (int i = 0; i < N_COMMANDS; i++)
         if (only < 0 || i == only)
             print_command(i);
-    (void)printf("exit codes: 0 done, 1 failed, 2 wrong usage or configuration\n");
+    (void)printf("exit codes: %d done, %d failed, %d wrong usage or configuration\n", EXIT_DONE,
+                 EXIT_FAILED, EXIT_CONFIG);
     return EXIT_DONE;
 }
 

@@ -1,10 +1,9 @@
-/* kubectl-skyjob status: how far a job in the cluster is, once or until it is over. */
+/* kubectl-skyjob status: the progress of a job in the cluster, once or until it is over. */
 #include <getopt.h>
 #include <stdio.h>
 #include <time.h>
 
 #include "api/names.h"
-#include "api/spec.h"
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/connect.h"
@@ -68,98 +67,103 @@ static void wait_ms(int ms)
         (void)nanosleep(&t, NULL);
 }
 
-/* Tell what is new; true when there is nothing more to wait for. */
-static bool tell(const struct json *object, struct show *show, int *attempt)
+static enum err_code get_status(struct kube_client *client, const struct kube_ref *ref,
+                                struct status *out, struct err *err)
 {
-    enum watched_end end = watched_end(object);
+    struct json *object = NULL;
+    enum err_code rc = kube_get(client, ref, &object, err);
+
+    if (rc == ERR_OK)
+        status_read(json_get(object, "status"), out);
+    json_free(object);
+    return rc;
+}
+
+static void print_placement(const struct status *s)
+{
+    watched_print_stages(stdout, s);
+    watched_print_explanation(stdout, s);
+    (void)printf("\n");
+}
+
+/* Print what has changed since the last look. */
+static void print_news(const struct status *s, struct show *show, int *attempt)
+{
     char line[SHOW_LINE_BYTES];
 
-    if (watched_attempt(object) != *attempt && end == WATCHED_GOES_ON) {
-        *attempt = watched_attempt(object);
+    if (status_is_final(s)) {
+        show_end(show);
+        if (s->n_stages > 0) {
+            watched_print_stages(stdout, s);
+            (void)printf("\n");
+        }
+        watched_print_end(stdout, s);
+        return;
+    }
+    if (s->n_stages > 0 && s->attempt != *attempt) {
+        *attempt = s->attempt;
         show_end(show);
         if (*attempt > 1)
             (void)printf("attempt %d\n", *attempt);
-        watched_print_stages(stdout, object);
-        watched_print_reason(stdout, object);
-        (void)printf("\n");
+        print_placement(s);
     }
-    if (end == WATCHED_GOES_ON) {
-        watched_line(object, line);
-        show_line(show, line, false, clock_now_ms());
-        return false;
-    }
-    show_end(show);
-    if (watched_attempt(object) > 0) {
-        watched_print_stages(stdout, object);
-        (void)printf("\n");
-    }
-    watched_print_end(stdout, object);
-    return true;
+    watched_line(s, line);
+    show_line(show, line, false, clock_now_ms());
 }
 
 static enum err_code follow(struct kube_client *client, const struct kube_ref *ref,
-                            enum watched_end *out_end, struct err *err)
+                            struct status *status, struct err *err)
 {
     struct show show;
     int attempt = 0;
     bool was_seen = false;
-    bool is_over = false;
 
     show_init(&show, stdout);
-    while (!is_over) {
-        struct json *object = NULL;
-        enum err_code rc = kube_get(client, ref, &object, err);
+    for (;;) {
+        enum err_code rc = get_status(client, ref, status, err);
 
         if (rc == ERR_OK) {
             was_seen = true;
-            is_over = tell(object, &show, &attempt);
-            *out_end = watched_end(object);
+            print_news(status, &show, &attempt);
+            if (status_is_final(status))
+                return ERR_OK;
         } else if (!was_seen || !err_is_transient(rc)) {
             show_end(&show);
             return rc;
         } else {
             show_line(&show, err->text, true, clock_now_ms());
         }
-        json_free(object);
-        if (!is_over)
-            wait_ms(LOOK_MS);
-        if (!is_over && interrupt_seen()) {
+        wait_ms(LOOK_MS);
+        if (interrupt_seen()) {
             show_end(&show);
-            return err_set(err, ERR_GONE, "interrupted; the job goes on");
+            return err_set(err, ERR_GONE, "interrupted; the job continues");
         }
     }
-    return ERR_OK;
 }
 
 static enum err_code look_once(struct kube_client *client, const struct kube_ref *ref,
-                               enum watched_end *out_end, struct err *err)
+                               struct status *status, struct err *err)
 {
-    struct json *object = NULL;
     char line[SHOW_LINE_BYTES];
-    enum err_code rc = kube_get(client, ref, &object, err);
+    enum err_code rc = get_status(client, ref, status, err);
 
     if (rc != ERR_OK)
         return rc;
-    *out_end = watched_end(object);
-    if (watched_attempt(object) > 0) {
-        watched_print_stages(stdout, object);
-        watched_print_reason(stdout, object);
-        (void)printf("\n");
-    }
-    watched_line(object, line);
-    if (*out_end == WATCHED_GOES_ON)
-        (void)printf("%s\n", line);
+    if (status->n_stages > 0)
+        print_placement(status);
+    watched_line(status, line);
+    if (status_is_final(status))
+        watched_print_end(stdout, status);
     else
-        watched_print_end(stdout, object);
-    json_free(object);
+        (void)printf("%s\n", line);
     return ERR_OK;
 }
 
 int command_status(int argc, char **argv)
 {
     struct arguments a = {.name = NULL};
+    struct status status = {.attempt = 0};
     struct connection c;
-    enum watched_end end = WATCHED_GOES_ON;
     struct err err;
     enum err_code rc;
 
@@ -173,10 +177,10 @@ int command_status(int argc, char **argv)
                                    a.namespace ? a.namespace : kube_client_namespace(c.client),
                                .name = a.name};
 
-        rc = a.follows ? follow(c.client, &ref, &end, &err) : look_once(c.client, &ref, &end, &err);
+        rc = (a.follows ? follow : look_once)(c.client, &ref, &status, &err);
     }
     connection_close(&c);
     if (rc != ERR_OK)
         return command_failed(&err);
-    return end == WATCHED_FAILED ? EXIT_FAILED : EXIT_DONE;
+    return status_is(&status, CONDITION_FAILED) ? EXIT_FAILED : EXIT_DONE;
 }

@@ -28,8 +28,8 @@ build/release/bin/kubectl-skyjob status mnli --follow
 step 'What came of it'
 kubectl get sj
 echo
-kubectl get sj mnli -o jsonpath='{.status.placement.reason}{"\n"}'
-kubectl get sj mnli -o jsonpath='{range .status.stages[*]}  stage {.stage}: {.units} on {.node}, predicted {.predictedMs} ms, measured {.measuredMs} ms{"\n"}{end}'
+kubectl get sj mnli -o jsonpath='{.status.placement.explanation}{"\n"}'
+kubectl get sj mnli -o jsonpath='{range .status.stages[*]}  stage {.stage}: {.units} on {.node}, predicted {.predictedMicroseconds} us, measured {.measuredMicroseconds} us{"\n"}{end}'
 accuracy=$(kubectl get sj mnli -o jsonpath='{.status.progress.metrics[?(@.name=="accuracy")].value}')
 echo "Accuracy on held-out sentence pairs: $accuracy (chance is 0.33)"
 cat <<EOF

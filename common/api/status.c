@@ -1,14 +1,13 @@
 #include "api/status.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "base/clock.h"
-
 static const char *const type_names[CONDITION_COUNT] = {
     "Accepted", "Placed", "Running", "UpToDate", "Stalled", "Complete", "Failed"};
-static const char *const value_names[] = {"", "Unknown", "False", "True"};
+static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};
 
 const char *condition_name(enum condition_type type)
 {
@@ -39,313 +38,190 @@ bool status_set(struct status *s, const struct condition_set *set, int64_t now_m
     return changed;
 }
 
-/* --- from JSON --- */
+/* --- the document --- */
 
-#define COPY(array, json, key)                                                                     \
-    (void)snprintf((array), sizeof(array), "%s", json_string(json_get((json), (key)), ""))
+#define WHOLE_MAX 9007199254740991.0
 
-static int64_t read_time(const struct json *v)
+#define CONDITION(member) FIELD_AT(struct condition, member)
+static const struct field condition_fields[] = {
+    {"status", FIELD_ENUM, CONDITION(value), .words = value_names, .flags = FIELD_REQUIRED},
+    {"reason", FIELD_TEXT, CONDITION(reason)},
+    {"message", FIELD_TEXT, CONDITION(message)},
+    {"observedGeneration", FIELD_INT64, CONDITION(generation), .max = WHOLE_MAX},
+    {"lastTransitionTime", FIELD_TIME, CONDITION(changed_ms)},
+    {0}};
+
+#define METRIC(member) FIELD_AT(struct status_metric, member)
+static const struct field metric_fields[] = {
+    {"name", FIELD_TEXT, METRIC(name), .min = 1, .flags = FIELD_REQUIRED | FIELD_UNIQUE},
+    {"value", FIELD_TEXT, METRIC(value), .flags = FIELD_REQUIRED},
+    {0}};
+
+static const struct field random_fields[] = {{"", FIELD_TEXT,
+                                              FIELD_ENTRY(char[PROGRESS_INITIALISED_BYTES]),
+                                              .min = 1, .flags = FIELD_REQUIRED},
+                                             {0}};
+
+#define PROGRESS(member) FIELD_AT(struct status_progress, member)
+static const struct field progress_fields[] = {
+    {"step", FIELD_INT64, PROGRESS(step), .max = WHOLE_MAX},
+    {"totalSteps", FIELD_INT64, PROGRESS(total_steps), .max = WHOLE_MAX},
+    {"skippedSteps", FIELD_INT64, PROGRESS(skipped_steps), .max = WHOLE_MAX, .flags = FIELD_NULL},
+    {"epoch", FIELD_INT, PROGRESS(epoch), .max = INT_MAX},
+    {"loss", FIELD_TEXT, PROGRESS(loss), .flags = FIELD_NULL},
+    {"tokensPerSecond", FIELD_INT64, PROGRESS(tokens_per_second), .max = WHOLE_MAX},
+    {"stepMilliseconds", FIELD_MILLISECONDS, PROGRESS(step_ms), .max = PROGRESS_MS_MAX,
+     .flags = FIELD_NULL},
+    {"percentage", FIELD_INT, PROGRESS(percentage), .max = 100},
+    {"estimatedRemainingSeconds", FIELD_INT64, PROGRESS(remaining_seconds), .max = WHOLE_MAX,
+     .fallback = "-1", .flags = FIELD_NULL},
+    {"lastUpdatedTime", FIELD_TIME, PROGRESS(updated_ms), .flags = FIELD_REQUIRED},
+    {"randomlyInitialized", FIELD_LIST, FIELD_ITEMS(struct status_progress, random, n_random),
+     .fields = random_fields, .flags = FIELD_NULL},
+    {"metrics", FIELD_LIST, FIELD_ITEMS(struct status_progress, metrics, n_metrics),
+     .fields = metric_fields},
+    {0}};
+
+#define DRIFT(member) FIELD_AT(struct status_drift, member)
+static const struct field drift_fields[] = {
+    {"sinceStep", FIELD_INT64, DRIFT(since_step), .max = WHOLE_MAX, .flags = FIELD_OMIT},
+    {"reported", FIELD_BOOL, DRIFT(is_reported)},
+    {0}};
+
+/* What is not known is left out and not null: a merge patch replaces a list as a whole. */
+#define STAGE(member) FIELD_AT(struct status_stage, member)
+static const struct field stage_fields[] = {
+    {"stage", FIELD_INT, STAGE(stage), .max = SPEC_STAGES_MAX - 1, .flags = FIELD_REQUIRED},
+    {"pod", FIELD_TEXT, STAGE(pod)},
+    {"podUID", FIELD_TEXT, STAGE(pod_uid), .flags = FIELD_OMIT},
+    {"node", FIELD_TEXT, STAGE(node)},
+    {"units", FIELD_TEXT, STAGE(units)},
+    {"firstUnit", FIELD_INT, STAGE(first_unit), .max = MODEL_UNITS_MAX},
+    {"unitCount", FIELD_INT, STAGE(n_units), .max = MODEL_UNITS_MAX},
+    {"predictedMicroseconds", FIELD_MICROSECONDS, STAGE(predicted_ms),
+     .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
+    {"measuredMicroseconds", FIELD_MICROSECONDS, STAGE(measured_ms), .max = 1000 * PROGRESS_MS_MAX,
+     .flags = FIELD_OMIT},
+    {"busyPercent", FIELD_INT, STAGE(busy_percent), .max = 100, .flags = FIELD_OMIT},
+    {"drift", FIELD_OBJECT, STAGE(drift), .fields = drift_fields, .flags = FIELD_OMIT},
+    {"ready", FIELD_BOOL, STAGE(is_ready)},
+    {"state", FIELD_TEXT, STAGE(state)},
+    {0}};
+
+#define ALTERNATIVE(member) FIELD_AT(struct status_alternative, member)
+static const struct field alternative_fields[] = {
+    {"strategy", FIELD_TEXT, ALTERNATIVE(strategy), .min = 1, .flags = FIELD_REQUIRED},
+    {"stepMilliseconds", FIELD_MILLISECONDS, ALTERNATIVE(step_ms), .max = PROGRESS_MS_MAX},
+    {0}};
+
+#define EXCLUDED(member) FIELD_AT(struct plan_left_out, member)
+static const struct field excluded_fields[] = {
+    {"node", FIELD_TEXT, EXCLUDED(node), .min = 1, .flags = FIELD_REQUIRED},
+    {"explanation", FIELD_TEXT, EXCLUDED(reason)},
+    {0}};
+
+#define PLACEMENT(member) FIELD_AT(struct status_placement, member)
+static const struct field placement_fields[] = {
+    {"strategy", FIELD_TEXT, PLACEMENT(strategy), .min = 1, .flags = FIELD_REQUIRED},
+    {"nodes", FIELD_TEXT, PLACEMENT(nodes)},
+    {"microBatches", FIELD_INT, PLACEMENT(micro_batches), .max = INT_MAX, .flags = FIELD_NULL},
+    {"predictedStepMilliseconds", FIELD_MILLISECONDS, PLACEMENT(predicted_step_ms),
+     .max = PROGRESS_MS_MAX, .flags = FIELD_NULL},
+    {"boundMilliseconds", FIELD_MILLISECONDS, PLACEMENT(bound_ms), .max = PROGRESS_MS_MAX,
+     .flags = FIELD_NULL},
+    {"alternatives", FIELD_LIST, FIELD_ITEMS(struct status_placement, alternatives, n_alternatives),
+     .fields = alternative_fields, .flags = FIELD_NULL},
+    {"bottleneck", FIELD_INT, PLACEMENT(bottleneck), .max = SPEC_STAGES_MAX - 1},
+    {"excludedNodes", FIELD_LIST, FIELD_ITEMS(struct status_placement, excluded, n_excluded),
+     .fields = excluded_fields, .flags = FIELD_NULL},
+    /* After the list, which leaves in n_excluded how many it has. */
+    {"excludedNodeCount", FIELD_INT, PLACEMENT(n_excluded), .max = INT_MAX, .flags = FIELD_NULL},
+    {"explanation", FIELD_TEXT, PLACEMENT(explanation)},
+    {0}};
+
+#define STATUS(member) FIELD_AT(struct status, member)
+static const struct field fields[] = {
+    {"state", FIELD_TEXT, STATUS(state), .flags = FIELD_NULL},
+    {"message", FIELD_TEXT, STATUS(message), .flags = FIELD_NULL},
+    {"observedGeneration", FIELD_INT64, STATUS(generation), .max = WHOLE_MAX},
+    {"attempt", FIELD_INT, STATUS(attempt), .max = NAMES_ATTEMPT_MAX, .flags = FIELD_NULL},
+    {"restarts", FIELD_INT, STATUS(restarts), .max = INT_MAX},
+    {"restartsInARow", FIELD_INT, STATUS(restarts_in_a_row), .max = INT_MAX, .flags = FIELD_NULL},
+    {"nextAttemptTime", FIELD_TIME, STATUS(next_attempt_ms), .flags = FIELD_NULL},
+    {"memoryScalePercent", FIELD_INT, STATUS(memory_percent), 100, STATUS_MEMORY_PERCENT_MAX,
+     .flags = FIELD_NULL},
+    {"startTime", FIELD_TIME, STATUS(start_ms), .flags = FIELD_NULL},
+    {"completionTime", FIELD_TIME, STATUS(completion_ms), .flags = FIELD_NULL},
+    {"progress", FIELD_OBJECT, STATUS(progress), .fields = progress_fields, .flags = FIELD_NULL},
+    {"stages", FIELD_LIST, FIELD_ITEMS(struct status, stages, n_stages), .fields = stage_fields},
+    {"placement", FIELD_OBJECT, STATUS(placement), .fields = placement_fields, .flags = FIELD_NULL},
+    {0}};
+
+const struct field *status_fields(void)
 {
-    int64_t ms;
-
-    return clock_parse(json_string(v, ""), &ms, NULL) == ERR_OK ? ms : 0;
+    return fields;
 }
 
 static void read_condition(const struct json *v, struct status *s)
 {
     const char *type = json_string(json_get(v, "type"), "");
-    const char *value = json_string(json_get(v, "status"), "");
 
     for (int t = 0; t < CONDITION_COUNT; t++) {
-        struct condition *c = &s->conditions[t];
+        struct condition c = {.value = CONDITION_UNSET};
 
-        if (strcmp(type, type_names[t]) != 0)
-            continue;
-        for (int i = CONDITION_UNKNOWN; i <= CONDITION_TRUE; i++)
-            if (strcmp(value, value_names[i]) == 0)
-                c->value = (enum condition_value)i;
-        COPY(c->reason, v, "reason");
-        COPY(c->message, v, "message");
-        c->generation = json_i64(json_get(v, "observedGeneration"), 0);
-        c->changed_ms = read_time(json_get(v, "lastTransitionTime"));
+        if (strcmp(type, type_names[t]) == 0 &&
+            fields_read(condition_fields, v, FIELDS_TOLERANT, "", &c, NULL) == ERR_OK)
+            s->conditions[t] = c;
     }
-}
-
-static void read_progress(const struct json *v, struct status_progress *p)
-{
-    if (json_kind_of(v) != JSON_OBJECT)
-        return;
-    p->is_set = true;
-    p->step = json_i64(json_get(v, "step"), 0);
-    p->total_steps = json_i64(json_get(v, "totalSteps"), 0);
-    p->skipped_steps = json_i64(json_get(v, "skippedSteps"), 0);
-    p->epoch = json_int(json_get(v, "epoch"), 0);
-    COPY(p->loss, v, "loss");
-    COPY(p->initialised, v, "initialised");
-    p->tokens_per_second = json_i64(json_get(v, "tokensPerSecond"), 0);
-    p->step_ms = json_double(json_get(v, "stepMs"), 0);
-    p->percentage = json_int(json_get(v, "percentage"), 0);
-    p->remaining_seconds = json_i64(json_get(v, "estimatedRemainingSeconds"), -1);
-    p->updated_ms = read_time(json_get(v, "lastUpdatedTime"));
-    for (const struct json *m = json_first(json_get(v, "metrics")); m; m = json_next(m)) {
-        if (p->n_metrics == PROGRESS_METRICS_MAX)
-            break;
-        COPY(p->metrics[p->n_metrics].name, m, "name");
-        COPY(p->metrics[p->n_metrics].value, m, "value");
-        p->n_metrics++;
-    }
-}
-
-static void read_stages(const struct json *list, struct status *s)
-{
-    for (const struct json *v = json_first(list); v; v = json_next(v)) {
-        int64_t stage = json_i64(json_get(v, "stage"), -1);
-        struct status_stage *to;
-
-        if (stage < 0 || stage >= SPEC_STAGES_MAX)
-            continue;
-        to = &s->stages[stage];
-        COPY(to->pod, v, "pod");
-        COPY(to->pod_uid, v, "podUID");
-        COPY(to->node, v, "node");
-        COPY(to->units, v, "units");
-        to->predicted_ms = json_double(json_get(v, "predictedMs"), 0);
-        to->measured_ms = json_double(json_get(v, "measuredMs"), 0);
-        to->busy_percent = json_int(json_get(v, "busyPercent"), 0);
-        to->off_since_step = json_i64(json_get(v, "offSinceStep"), 0);
-        to->is_off_told = json_bool(json_get(v, "offReported"), false);
-        to->is_ready = json_bool(json_get(v, "ready"), false);
-        COPY(to->state, v, "state");
-        if (s->n_stages < stage + 1)
-            s->n_stages = (int)stage + 1;
-    }
-}
-
-/* The list, and how many there are in all. */
-static const struct field left_out_fields[] = {
-    {"leftOut", FIELD_LIST, FIELD_ITEMS(struct status_placement, left_out, n_left_out),
-     .fields = plan_left_out_fields, .flags = FIELD_NULL},
-    {"leftOutCount", FIELD_INT, FIELD_AT(struct status_placement, n_left_out), .flags = FIELD_NULL},
-    {0}};
-
-static void read_placement(const struct json *v, struct status_placement *p)
-{
-    COPY(p->strategy, v, "strategy");
-    COPY(p->nodes, v, "nodes");
-    p->predicted_step_ms = json_double(json_get(v, "predictedStepMs"), 0);
-    p->bound_ms = json_double(json_get(v, "boundMs"), 0);
-    p->even_step_ms = json_double(json_get(v, "evenStepMs"), 0);
-    p->dynamic_step_ms = json_double(json_get(v, "dynamicStepMs"), 0);
-    p->bottleneck = json_int(json_get(v, "bottleneck"), 0);
-    COPY(p->reason, v, "reason");
-    (void)!fields_read(left_out_fields, v, FIELDS_TOLERANT, "", p, NULL);
 }
 
 void status_read(const struct json *json, struct status *out)
 {
-    struct status s = {0};
-
-    COPY(s.state, json, "state");
-    COPY(s.message, json, "message");
-    s.generation = json_i64(json_get(json, "observedGeneration"), 0);
+    *out = (struct status){.generation = 0};
+    if (fields_read(fields, json, FIELDS_TOLERANT, "", out, NULL) != ERR_OK)
+        *out = (struct status){.generation = 0};
+    for (int i = 0; i < out->n_stages; i++)
+        if (out->stages[i].stage != i) { /* not written by an operator: the rest is not known */
+            memset(&out->stages[i], 0, (size_t)(out->n_stages - i) * sizeof out->stages[i]);
+            out->n_stages = i;
+        }
     for (const struct json *v = json_first(json_get(json, "conditions")); v; v = json_next(v))
-        read_condition(v, &s);
-    s.attempt = json_int(json_get(json, "attempt"), 0);
-    if (s.attempt > NAMES_ATTEMPT_MAX)
-        s.attempt = NAMES_ATTEMPT_MAX;
-    s.restarts = json_int(json_get(json, "restarts"), 0);
-    s.restarts_in_a_row = json_int(json_get(json, "restartsInARow"), 0);
-    s.next_attempt_ms = read_time(json_get(json, "nextAttemptTime"));
-    s.memory_percent = json_int(json_get(json, "memoryPercent"), 0);
-    s.start_ms = read_time(json_get(json, "startTime"));
-    s.completion_ms = read_time(json_get(json, "completionTime"));
-    read_progress(json_get(json, "progress"), &s.progress);
-    read_stages(json_get(json, "stages"), &s);
-    read_placement(json_get(json, "placement"), &s.placement);
-    *out = s;
-}
-
-/* --- to JSON --- */
-
-static void write_text(struct jsonw *w, const char *key, const char *text)
-{
-    if (*text)
-        jsonw_string(w, key, text);
-    else
-        jsonw_null(w, key);
-}
-
-static void write_time(struct jsonw *w, const char *key, int64_t ms)
-{
-    char text[CLOCK_TEXT_BYTES];
-
-    if (ms == 0) {
-        jsonw_null(w, key);
-        return;
-    }
-    clock_format(ms, text);
-    jsonw_string(w, key, text);
-}
-
-static void write_count(struct jsonw *w, const char *key, int64_t n)
-{
-    if (n > 0)
-        jsonw_int(w, key, n);
-    else
-        jsonw_null(w, key);
-}
-
-/* Three decimals are more than anybody measures. Left out, not null, when not known: inside a list
- * a merge patch does not take nulls away. */
-static void write_ms(struct jsonw *w, const char *key, double ms)
-{
-    if (isfinite(ms) && ms > 0)
-        jsonw_double(w, key, round(ms * 1000) / 1000);
-}
-
-/* Outside of lists, where it does. */
-static void write_ms_or_null(struct jsonw *w, const char *key, double ms)
-{
-    if (isfinite(ms) && ms > 0)
-        write_ms(w, key, ms);
-    else
-        jsonw_null(w, key);
+        read_condition(v, out);
 }
 
 static void write_conditions(const struct status *s, struct jsonw *w)
 {
     jsonw_open_array(w, "conditions");
     for (int t = 0; t < CONDITION_COUNT; t++) {
-        const struct condition *c = &s->conditions[t];
-
-        if (c->value == CONDITION_UNSET)
+        if (s->conditions[t].value == CONDITION_UNSET)
             continue;
         jsonw_open_object(w, NULL);
         jsonw_string(w, "type", type_names[t]);
-        jsonw_string(w, "status", value_names[c->value]);
-        jsonw_string(w, "reason", c->reason);
-        jsonw_string(w, "message", c->message);
-        jsonw_int(w, "observedGeneration", c->generation);
-        write_time(w, "lastTransitionTime", c->changed_ms);
+        fields_write(condition_fields, &s->conditions[t], w);
         jsonw_close(w);
     }
-    jsonw_close(w);
-}
-
-static void write_progress(const struct status_progress *p, struct jsonw *w)
-{
-    if (!p->is_set) {
-        jsonw_null(w, "progress");
-        return;
-    }
-    jsonw_open_object(w, "progress");
-    jsonw_int(w, "step", p->step);
-    jsonw_int(w, "totalSteps", p->total_steps);
-    write_count(w, "skippedSteps", p->skipped_steps);
-    jsonw_int(w, "epoch", p->epoch);
-    write_text(w, "loss", p->loss);
-    jsonw_int(w, "tokensPerSecond", p->tokens_per_second);
-    write_ms_or_null(w, "stepMs", p->step_ms);
-    jsonw_int(w, "percentage", p->percentage);
-    if (p->remaining_seconds >= 0)
-        jsonw_int(w, "estimatedRemainingSeconds", p->remaining_seconds);
-    else
-        jsonw_null(w, "estimatedRemainingSeconds");
-    write_time(w, "lastUpdatedTime", p->updated_ms);
-    write_text(w, "initialised", p->initialised);
-    jsonw_open_array(w, "metrics");
-    for (int i = 0; i < p->n_metrics; i++) {
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "name", p->metrics[i].name);
-        jsonw_string(w, "value", p->metrics[i].value);
-        jsonw_close(w);
-    }
-    jsonw_close(w);
-    jsonw_close(w);
-}
-
-static void write_times(const struct status_stage *s, struct jsonw *w)
-{
-    write_ms(w, "predictedMs", s->predicted_ms);
-    write_ms(w, "measuredMs", s->measured_ms);
-    if (s->busy_percent > 0)
-        jsonw_int(w, "busyPercent", s->busy_percent);
-    if (s->off_since_step > 0)
-        jsonw_int(w, "offSinceStep", s->off_since_step);
-    if (s->is_off_told)
-        jsonw_bool(w, "offReported", true);
-}
-
-static void write_stages(const struct status *s, struct jsonw *w)
-{
-    int n_ready = 0;
-
-    jsonw_open_array(w, "stages");
-    for (int i = 0; i < s->n_stages; i++) {
-        const struct status_stage *t = &s->stages[i];
-
-        n_ready += t->is_ready || strcmp(t->state, "Succeeded") == 0;
-        jsonw_open_object(w, NULL);
-        jsonw_int(w, "stage", i);
-        jsonw_string(w, "pod", t->pod);
-        if (t->pod_uid[0])
-            jsonw_string(w, "podUID", t->pod_uid);
-        jsonw_string(w, "node", t->node);
-        jsonw_string(w, "units", t->units);
-        write_times(t, w);
-        jsonw_bool(w, "ready", t->is_ready);
-        jsonw_string(w, "state", t->state);
-        jsonw_close(w);
-    }
-    jsonw_close(w);
-    if (s->n_stages > 0)
-        jsonw_stringf(w, "stagesReady", "%d/%d", n_ready, s->n_stages);
-    else
-        jsonw_null(w, "stagesReady");
-}
-
-static void write_placement(const struct status_placement *p, struct jsonw *w)
-{
-    if (p->strategy[0] == '\0') {
-        jsonw_null(w, "placement");
-        return;
-    }
-    jsonw_open_object(w, "placement");
-    jsonw_string(w, "strategy", p->strategy);
-    jsonw_string(w, "nodes", p->nodes);
-    write_ms_or_null(w, "predictedStepMs", p->predicted_step_ms);
-    write_ms_or_null(w, "boundMs", p->bound_ms);
-    write_ms_or_null(w, "evenStepMs", p->even_step_ms);
-    write_ms_or_null(w, "dynamicStepMs", p->dynamic_step_ms);
-    jsonw_int(w, "bottleneck", p->bottleneck);
-    fields_write(left_out_fields, p, w);
-    jsonw_string(w, "reason", p->reason);
     jsonw_close(w);
 }
 
 void status_write(const struct status *s, struct jsonw *w, const char *key)
 {
+    int n_ready = 0;
+
+    for (int i = 0; i < s->n_stages; i++)
+        n_ready += s->stages[i].is_ready || strcmp(s->stages[i].state, "Succeeded") == 0;
     jsonw_open_object(w, key);
-    write_text(w, "state", s->state);
-    write_text(w, "message", s->message);
-    jsonw_int(w, "observedGeneration", s->generation);
+    fields_write(fields, s, w);
     write_conditions(s, w);
-    write_count(w, "attempt", s->attempt);
-    jsonw_int(w, "restarts", s->restarts);
-    write_count(w, "restartsInARow", s->restarts_in_a_row);
-    write_time(w, "nextAttemptTime", s->next_attempt_ms);
-    write_count(w, "memoryPercent", s->memory_percent);
-    write_time(w, "startTime", s->start_ms);
-    write_time(w, "completionTime", s->completion_ms);
-    write_progress(&s->progress, w);
-    write_stages(s, w);
-    write_placement(&s->placement, w);
+    if (s->n_stages > 0)
+        jsonw_stringf(w, "stagesReady", "%d/%d", n_ready, s->n_stages);
+    else
+        jsonw_null(w, "stagesReady");
     jsonw_close(w);
 }
 
 /* --- progress --- */
 
-/* Loss and metrics for people: four digits say all that a step's noise leaves. */
+/* Loss and metrics for people: more than four digits would be noise. */
 static void write_figure(double value, char out[static STATUS_WORD_BYTES])
 {
     if (isfinite(value))
@@ -359,14 +235,27 @@ static int64_t whole(double value)
     return isfinite(value) && value > 0 && value < 9e15 ? (int64_t)(value + 0.5) : 0;
 }
 
+/* "pooler (...), classifier (...)", as a worker reports it, as a list. The last entry takes what
+ * does not fit. */
+static void take_random(const char *text, struct status_progress *to)
+{
+    while (*text && to->n_random < STATUS_RANDOM_MAX) {
+        const char *end = to->n_random + 1 < STATUS_RANDOM_MAX ? strstr(text, "), ") : NULL;
+        int n = end ? (int)(end + 1 - text) : (int)strlen(text);
+
+        (void)snprintf(to->random[to->n_random++], sizeof to->random[0], "%.*s", n, text);
+        text += end ? n + 2 : n;
+    }
+}
+
 void status_take_progress(struct status *s, const struct progress *p, int64_t now_ms)
 {
     struct status_progress *to = &s->progress;
 
-    *to = (struct status_progress){.is_set = true, .remaining_seconds = -1};
+    *to = (struct status_progress){.remaining_seconds = -1};
     to->step = p->step > 0 ? p->step : 0;
     to->total_steps = p->total_steps > 0 ? p->total_steps : 0;
-    to->skipped_steps = p->skipped_steps;
+    to->skipped_steps = p->skipped_steps > 0 ? p->skipped_steps : 0;
     to->epoch = p->epoch > 0 ? p->epoch : 0;
     if (p->step > 0)
         write_figure(p->loss, to->loss);
@@ -379,10 +268,10 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
     if (p->eta_seconds >= 0)
         to->remaining_seconds = whole(p->eta_seconds);
     to->updated_ms = now_ms - now_ms % 1000;
-    memcpy(to->initialised, p->initialised, sizeof to->initialised);
+    take_random(p->initialised, to);
     for (int i = 0; i < p->n_metrics && i < PROGRESS_METRICS_MAX; i++) {
         if (p->metrics[i].name[0] == '\0')
-            continue; /* a list keyed by name has no place for it */
+            continue; /* the list is keyed by name */
         (void)snprintf(to->metrics[to->n_metrics].name, sizeof to->metrics[0].name, "%s",
                        p->metrics[i].name);
         write_figure(p->metrics[i].value, to->metrics[to->n_metrics].value);

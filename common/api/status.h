@@ -1,9 +1,10 @@
 /* api/status.h - the `status` of a SkyJob: as a struct, from JSON and back.
  *
- * The API server keeps it, so it is also the operator's memory: which attempt is the current one,
- * how many failed, when the next may start. status_write() is a function of the struct alone, so
- * two statuses are equal when their texts are. Times are wall clock in ms, 0 is "not set"; they are
- * kept in whole seconds, as Kubernetes does.
+ * The operator writes it and kubectl-skyjob reads it. The API server keeps it, so it is also the
+ * operator's memory: which attempt is the current one, how many failed, when the next may start.
+ * status_write() is a function of the struct alone, so two statuses are equal when their texts are.
+ * Points in time are wall clock in ms and are written in whole seconds, as Kubernetes does; 0 is
+ * "not set". Durations are written in whole milliseconds or microseconds.
  * Layer: api (may use base). Threads: any; pure.
  */
 #ifndef API_STATUS_H
@@ -13,24 +14,28 @@
 #include "api/node.h"
 #include "api/plan.h"
 #include "api/progress.h"
+#include "base/fields.h"
 #include "base/json.h"
 #include "base/jsonw.h"
 
-#define STATUS_TEXT_MAX_BYTES ((size_t)128 << 10)
-#define STATUS_MESSAGE_BYTES  768
-#define STATUS_REASON_BYTES   40
-#define STATUS_WORD_BYTES     24
-#define STATUS_NODES_BYTES    400
-#define STATUS_UID_BYTES      40
+#define STATUS_TEXT_MAX_BYTES     ((size_t)128 << 10)
+#define STATUS_MESSAGE_BYTES      768
+#define STATUS_REASON_BYTES       40
+#define STATUS_WORD_BYTES         24
+#define STATUS_NODES_BYTES        400
+#define STATUS_UID_BYTES          40
+#define STATUS_RANDOM_MAX         4
+#define STATUS_ALTERNATIVES_MAX   2
+#define STATUS_MEMORY_PERCENT_MAX 1000
 
 enum condition_type {
     CONDITION_ACCEPTED,   /* the spec can be run */
     CONDITION_PLACED,     /* there is a plan */
-    CONDITION_RUNNING,    /* all workers of the current attempt know each other */
-    CONDITION_UP_TO_DATE, /* the attempt was planned with the spec as it is now */
-    CONDITION_STALLED,    /* something is in the way that the operator cannot remedy */
-    CONDITION_COMPLETE,   /* for good */
-    CONDITION_FAILED,     /* for good */
+    CONDITION_RUNNING,    /* all workers of the current attempt are connected */
+    CONDITION_UP_TO_DATE, /* the attempt was planned with the current spec */
+    CONDITION_STALLED,    /* blocked by something that the operator cannot fix */
+    CONDITION_COMPLETE,   /* final */
+    CONDITION_FAILED,     /* final */
     CONDITION_COUNT,
 };
 
@@ -49,8 +54,12 @@ struct condition {
     int64_t changed_ms; /* when `value` last changed */
 };
 
+struct status_metric {
+    char name[32];
+    char value[STATUS_WORD_BYTES];
+};
+
 struct status_progress {
-    bool is_set;
     int64_t step;
     int64_t total_steps;
     int64_t skipped_steps;
@@ -60,40 +69,52 @@ struct status_progress {
     double step_ms; /* 0: not known yet */
     int percentage;
     int64_t remaining_seconds; /* negative: not known */
-    int64_t updated_ms;
-    char initialised[PROGRESS_INITIALISED_BYTES];
+    int64_t updated_ms;        /* 0: there is no progress yet */
+    int n_random;              /* parts that the model to start from had no weights for */
+    char random[STATUS_RANDOM_MAX][PROGRESS_INITIALISED_BYTES];
     int n_metrics;
-    struct {
-        char name[32];
-        char value[STATUS_WORD_BYTES];
-    } metrics[PROGRESS_METRICS_MAX];
+    struct status_metric metrics[PROGRESS_METRICS_MAX];
+};
+
+/* See control/drift.c. */
+struct status_drift {
+    int64_t since_step; /* first step of the current run of steps that are off the plan; 0: none */
+    bool is_reported;   /* in an Event, once per attempt */
 };
 
 struct status_stage {
+    int stage; /* its index */
     char pod[NAMES_BYTES];
     char pod_uid[STATUS_UID_BYTES]; /* of the pod that was created under this name; "": none yet */
     char node[NODE_NAME_BYTES];
     char units[MODEL_NAME_BYTES];
+    int first_unit;
+    int n_units;
     double predicted_ms;
-    double measured_ms;     /* 0: not known yet */
-    int busy_percent;       /* share of a step that it computes; 0: not known yet */
-    int64_t off_since_step; /* first of the steps in a row that are off the plan; 0: it is not */
-    bool is_off_told;       /* in an Event, once an attempt */
+    double measured_ms; /* 0: not known yet */
+    int busy_percent;   /* share of a step that it computes; 0: not known yet */
+    struct status_drift drift;
     bool is_ready;
     char state[STATUS_WORD_BYTES]; /* a pod's phase */
+};
+
+struct status_alternative {
+    char strategy[STATUS_WORD_BYTES];
+    double step_ms;
 };
 
 struct status_placement {
     char strategy[STATUS_WORD_BYTES]; /* "": there is none */
     char nodes[STATUS_NODES_BYTES];
+    int micro_batches;
     double predicted_step_ms;
     double bound_ms;
-    double even_step_ms; /* 0: Even does not fit */
-    double dynamic_step_ms;
+    int n_alternatives; /* other strategies that fit */
+    struct status_alternative alternatives[STATUS_ALTERNATIVES_MAX];
     int bottleneck;
-    int n_left_out; /* all of them; the first few are listed */
-    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
-    char reason[PLAN_REASON_BYTES];
+    int n_excluded; /* all of them; the first few are listed */
+    struct plan_left_out excluded[PLAN_LEFT_OUT_MAX];
+    char explanation[PLAN_REASON_BYTES];
 };
 
 struct status {
@@ -102,10 +123,10 @@ struct status {
     int64_t generation;
     struct condition conditions[CONDITION_COUNT];
     int attempt;             /* 0: before the first */
-    int restarts;            /* those that count */
+    int restarts;            /* that count against failurePolicy.maxRestarts */
     int restarts_in_a_row;   /* of any kind, without ten minutes of training between them */
-    int64_t next_attempt_ms; /* not before */
-    int memory_percent;      /* of what the plan thinks is needed; 0 is 100 */
+    int64_t next_attempt_ms; /* it does not start earlier */
+    int memory_percent;      /* of the planned memory; 0 is 100 */
     int64_t start_ms;
     int64_t completion_ms;
     struct status_progress progress;
@@ -116,13 +137,16 @@ struct status {
 
 const char *condition_name(enum condition_type type);
 
+/* The table that reader and writer follow, for the test that holds the CRD against it. */
+const struct field *status_fields(void);
+
 bool status_is(const struct status *s, enum condition_type type);
 
-/* Complete or Failed: nothing will ever happen again. */
+/* Complete or Failed: the status will not change again. */
 bool status_is_final(const struct status *s);
 
-/* Set a condition. Returns whether its value or reason is another now: then it is worth an Event.
- * `now_ms` becomes the time of change only when the value is another. */
+/* Set a condition. Returns whether its value or reason has changed: then it is worth an Event.
+ * `now_ms` becomes the time of the transition only when the value has changed. */
 struct condition_set {
     enum condition_type type;
     enum condition_value value;
@@ -131,14 +155,15 @@ struct condition_set {
 };
 bool status_set(struct status *s, const struct condition_set *c, int64_t now_ms);
 
-/* Never fails: what is missing or of the wrong kind is as if not there. NULL gives an empty one. */
+/* Never fails: what is unknown, of the wrong kind or out of bounds counts as missing. NULL gives an
+ * empty status. */
 void status_read(const struct json *json, struct status *out);
 
-/* Append the members of `status` as one JSON object. What is not set is written as null, so that
- * the text used as a merge patch also removes. */
+/* Append the status as one JSON object. What is not set is written as null, so that the text, used
+ * as a merge patch, also removes it. */
 void status_write(const struct status *s, struct jsonw *w, const char *key);
 
-/* Take over what a worker says. Rounds to what is worth showing. */
+/* Take over what the leader reports, rounded to what is worth showing. */
 void status_take_progress(struct status *s, const struct progress *p, int64_t now_ms);
 
 #endif

@@ -21,6 +21,9 @@ static void show_stage(struct round *r, int stage)
     const struct seen_pod *pod = round_stage_pod(r, stage);
     struct status_stage *to = &r->out->status.stages[stage];
 
+    to->stage = stage;
+    to->first_unit = from->first_unit;
+    to->n_units = from->n_units;
     names_stage_pod(r->seen->name, stage, r->attempt, to->pod);
     memcpy(to->node, from->node, sizeof to->node);
     memcpy(to->units, from->units, sizeof to->units);
@@ -32,6 +35,19 @@ static void show_stage(struct round *r, int stage)
         (void)snprintf(to->state, sizeof to->state, "%s", phases[pod->phase]);
     else if (strcmp(to->state, "Succeeded") != 0) /* an ended pod may be cleared away */
         (void)snprintf(to->state, sizeof to->state, "Pending");
+}
+
+/* 0: it does not fit. */
+static void show_alternative(struct status_placement *to, enum spec_strategy strategy,
+                             double step_ms)
+{
+    struct status_alternative *a = &to->alternatives[to->n_alternatives];
+
+    if (step_ms <= 0)
+        return;
+    (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_name(strategy));
+    a->step_ms = step_ms;
+    to->n_alternatives++;
 }
 
 static void show_plan(struct round *r)
@@ -49,14 +65,16 @@ static void show_plan(struct round *r)
     to->nodes[0] = '\0';
     for (int i = 0; i < plan->n_stages; i++)
         text_add(to->nodes, sizeof to->nodes, "%s%s", i ? "," : "", plan->stages[i].node);
+    to->micro_batches = plan->micro_batches;
     to->predicted_step_ms = plan->predicted_step_ms;
     to->bound_ms = plan->bound_ms;
-    to->even_step_ms = plan->even_step_ms;
-    to->dynamic_step_ms = plan->dynamic_step_ms;
+    to->n_alternatives = 0;
+    show_alternative(to, SPEC_STRATEGY_EVEN, plan->even_step_ms);
+    show_alternative(to, SPEC_STRATEGY_DYNAMIC, plan->dynamic_step_ms);
     to->bottleneck = plan->bottleneck;
-    to->n_left_out = plan->n_left_out;
-    memcpy(to->left_out, plan->left_out, sizeof to->left_out);
-    memcpy(to->reason, plan->reason, sizeof to->reason);
+    to->n_excluded = plan->n_left_out;
+    memcpy(to->excluded, plan->left_out, sizeof to->excluded);
+    memcpy(to->explanation, plan->reason, sizeof to->explanation);
     round_set(r, NEWS_NORMAL,
               &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade", plan->reason});
 }
@@ -268,17 +286,17 @@ static void connect_workers(struct round *r)
 static void take_progress(struct round *r, const struct progress *from, int64_t time_ms)
 {
     struct status_progress *p = &r->out->status.progress;
-    bool knows_start = p->initialised[0] != '\0';
+    bool knows_start = p->n_random > 0;
     bool knows_skips = p->skipped_steps > 0;
     char text[STATUS_MESSAGE_BYTES];
 
     status_take_progress(&r->out->status, from, time_ms);
     drift_watch(r, from);
-    if (!knows_start && p->initialised[0]) {
+    if (!knows_start && p->n_random > 0) {
         (void)snprintf(
             text, sizeof text,
-            "The model to start from has no weights for %s: they are initialised at random.",
-            p->initialised);
+            "The model to start from has no weights for %s: they start with random values.",
+            from->initialised);
         round_event(r, false, "PartlyInitialised", text);
     }
     if (!knows_skips && p->skipped_steps > 0) {
@@ -366,12 +384,12 @@ static void follow(struct round *r)
     int64_t answered_ms = r->seen->head_answered_ms > 0 ? r->seen->head_answered_ms : now_ms;
     int64_t age_ms = now_ms - s->progress.updated_ms;
 
-    r->out->ask_head_ms = s->progress.is_set ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
+    r->out->ask_head_ms = s->progress.updated_ms > 0 ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
     round_again(r, r->out->ask_head_ms);
     if (report_silence(r) || !r->seen->has_head || r->seen->head.attempt != r->attempt)
         return;
     /* What is shown is as old as the answer, however often it is looked at. */
-    if (r->seen->head.step > 0 && s->progress.is_set && age_ms >= 0 &&
+    if (r->seen->head.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
         age_ms < DECIDE_PROGRESS_MS) {
         round_again(r, DECIDE_PROGRESS_MS - age_ms);
     } else if (r->seen->head.step > 0 &&

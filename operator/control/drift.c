@@ -33,9 +33,9 @@ static bool is_off(const struct status *s, const struct status_stage *stage, int
  * clock that is set makes it longer. */
 static bool has_lasted(const struct status_stage *s, const struct progress *now)
 {
-    int64_t n_steps = now->step - s->off_since_step;
+    int64_t n_steps = now->step - s->drift.since_step;
 
-    return s->off_since_step > 0 && n_steps >= DRIFT_STEPS &&
+    return s->drift.since_step > 0 && n_steps >= DRIFT_STEPS &&
            (double)n_steps * now->step_ms >= DRIFT_MS;
 }
 
@@ -67,7 +67,7 @@ static void report(struct round *r, int stage)
                    "Stage %d (%s) on node %.100s has taken %.1f ms per micro-batch for the last "
                    "%lld steps; the plan predicted %.1f ms. %s%s",
                    stage, s->units, s->node, s->measured_ms,
-                   (long long)(r->out->status.progress.step - s->off_since_step), s->predicted_ms,
+                   (long long)(r->out->status.progress.step - s->drift.since_step), s->predicted_ms,
                    is_slower ? "Another program may be using the node: the other stages wait."
                              : "The node may have been busy when it was measured, and can do more "
                                "than the plan gives it.",
@@ -98,12 +98,12 @@ void drift_watch(struct round *r, const struct progress *from)
 
         s->busy_percent = busy_percent(s->measured_ms, n_microbatches, from->step_ms);
         if (!is_off(status, s, n_microbatches))
-            s->off_since_step = 0;
-        else if (s->off_since_step == 0)
-            s->off_since_step = from->step;
-        if (s->is_off_told || !has_lasted(s, from))
+            s->drift.since_step = 0;
+        else if (s->drift.since_step == 0)
+            s->drift.since_step = from->step;
+        if (s->drift.is_reported || !has_lasted(s, from))
             continue;
-        s->is_off_told = true;
+        s->drift.is_reported = true;
         report(r, i);
         doubt(r, i);
     }

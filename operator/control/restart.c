@@ -6,8 +6,7 @@
 #include "control/parts.h"
 
 #define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
-#define MEMORY_PERCENT_MAX    1000
-#define RESTARTS_IN_A_ROW_MAX 1000 /* the pause has long stopped growing */
+#define RESTARTS_IN_A_ROW_MAX 1000   /* the pause has long stopped growing */
 
 static void add_cause(struct verdict *v, enum verdict_kind kind, int stage, const char *text)
 {
@@ -290,7 +289,8 @@ static void more_memory(struct round *r, const struct verdict *v)
     int64_t mib = r->seen->plan.stages[v->stage].memory_bytes >> 20;
     char text[STATUS_MESSAGE_BYTES];
 
-    percent = percent * 3 / 2 < MEMORY_PERCENT_MAX ? percent * 3 / 2 : MEMORY_PERCENT_MAX;
+    percent =
+        percent * 3 / 2 < STATUS_MEMORY_PERCENT_MAX ? percent * 3 / 2 : STATUS_MEMORY_PERCENT_MAX;
     s->memory_percent = percent;
     (void)snprintf(
         text, sizeof text,

@@ -44,18 +44,18 @@ columns() {
     local head
     head=$(k get sj | head -1)
     echo "$head"
-    [ "$(awk '{print $1, $2, $3, $4, $5, $6, $7}' <<<"$head")" = 'NAME STATE STAGES STEP LOSS TOKENS/S AGE' ]
+    [ "$(awk '{print $1, $2, $3, $4, $5, $6, $7, $8}' <<<"$head")" = 'NAME STATE STAGES STEP LOSS TOKENS/S RESTARTS AGE' ]
 }
-check 'kubectl get sj shows state, stages, step, loss, tokens/s and age' columns
+check 'kubectl get sj shows state, stages, step, loss, tokens/s, restarts and age' columns
 described() { k describe sj mnli | grep -E 'Normal +TrainingFinished'; }
 check 'kubectl describe shows the events of the job' described
 logged() { k logs mnli-r0-s0-a1 | grep '"evaluated"'; }
 check 'kubectl logs shows what the head said' logged
 follows_speed() { # the node with most CPU has the most of the model
     local rows
-    rows=$(field mnli '{range .status.stages[*]}{.node}{" "}{.predictedMs}{"\n"}{end}')
+    rows=$(field mnli '{range .status.stages[*]}{.node}{" "}{.predictedMicroseconds}{"\n"}{end}')
     echo "$rows"
-    [ -n "$(field mnli '{.status.placement.reason}')" ] && [ "$(wc -l <<<"$rows")" -ge 2 ]
+    [ -n "$(field mnli '{.status.placement.explanation}')" ] && [ "$(wc -l <<<"$rows")" -ge 2 ]
 }
 check 'the placement uses several nodes and says why' follows_speed
 gone() { k delete sj mnli --timeout=60s && until_true 30 leftovers mnli; }

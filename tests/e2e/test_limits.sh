@@ -185,8 +185,8 @@ follows_quotas() {
 check 'nodes with more CPU get more of the model' follows_quotas
 ends() { completes four && [ "$(field four '{.status.restarts}')" = 0 ]; }
 check 'the job trains on all four of them' ends
-comment field four '{range .status.stages[*]}{.node}: {.units}, predicted {.predictedMs} ms, measured {.measuredMs} ms{"\n"}{end}'
-comment field four '{.status.placement.reason}{"\n"}'
+comment field four '{range .status.stages[*]}{.node}: {.units}, predicted {.predictedMicroseconds} us, measured {.measuredMicroseconds} us{"\n"}{end}'
+comment field four '{.status.placement.explanation}{"\n"}'
 
 # --- a node that becomes larger ---
 # grows CORES: a new job, for which only that node is measured
@@ -284,7 +284,7 @@ left_out() {
     [ "$(units_on slow "$half")" = 0 ] && [ "$(units_on slow "$large")" -gt 0 ]
 }
 check 'the node behind the slow link is left out, though no other is faster' left_out
-comment field slow '{.status.placement.reason}{"\n"}'
+comment field slow '{.status.placement.explanation}{"\n"}'
 end_jobs
 fast_link "$half" >/dev/null 2>&1
 

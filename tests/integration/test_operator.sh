@@ -175,7 +175,7 @@ to_the_end() {
         [ "$(field plain '{.status.state} {.status.attempt} {.status.restarts}')" = 'Complete 1 0' ] &&
         field plain '{.status.progress.metrics[?(@.name=="accuracy")].value}' | grep -q '^0\.' &&
         [ "$(field plain '{.status.stages[*].state}')" = 'Succeeded Succeeded Succeeded' ] &&
-        field plain '{.status.stages[*].measuredMs}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
+        field plain '{.status.stages[*].measuredMicroseconds}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
         is plain Accepted 'True SpecAccepted' && is plain Placed 'True PlanMade' && is plain Running 'False Finished' &&
         is plain Failed 'False NotFailed' && has_event TrainingFinished &&
         kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
@@ -201,8 +201,8 @@ off_the_plan() { # what the nodes declare has nothing to do with what they can
         kubectl label node n3 skyjob.dev/gflops=20 --overwrite >/dev/null
     kubectl get sj drifts -o yaml | tail -n 60
     [ "$rc" = 0 ] && field drifts '{.status.stages[*].busyPercent}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
-        field drifts '{.status.stages[*].offReported}' | grep -q true && field drifts '{.status.progress.stepMs}' | grep -q '^[0-9]' &&
-        "$OUT/bin/kubectl-skyjob" status drifts | grep -q 'a step: .* ms predicted, .* ms measured'
+        field drifts '{.status.stages[*].drift.reported}' | grep -q true && field drifts '{.status.progress.stepMilliseconds}' | grep -q '^[0-9]' &&
+        "$OUT/bin/kubectl-skyjob" status drifts | grep -q 'step: .* ms predicted, .* ms measured'
 }
 first_step_in_time() { # Running is said within 5 s of the start of the last pod, on a busy machine 10
     kubectl delete sj prompt --ignore-not-found --timeout=60s
@@ -273,7 +273,7 @@ gives_up() {
 out_of_memory() {
     steps=400 job hungry "$stages3" && trains hungry || return
     touch "$dir/agent/oom/hungry-r0-s1-a1"
-    until_true 20 attempt_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryPercent}')" = 150 ] &&
+    until_true 20 attempt_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryScalePercent}')" = 150 ] &&
         completes hungry
 }
 wrong_configuration() { # the data's vocabulary is larger than the model's
@@ -400,7 +400,7 @@ goes_on() { # a job that hardly learns judges like the one it starts from, cut a
     claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  placement: {minStages: 2, maxStages: 2}' && completes more || return
     field more '{.status.progress}'
-    [ "$(judged begins)" = "$(judged more)" ] && [ -n "$(judged more)" ] && [ -z "$(field more '{.status.progress.initialised}')" ] || return
+    [ "$(judged begins)" = "$(judged more)" ] && [ -n "$(judged more)" ] && [ -z "$(field more '{.status.progress.randomlyInitialized}')" ] || return
     model=${from/model/nothing} job lost && kubectl wait --for=condition=Failed sj/lost --timeout=30s &&
         is lost Failed 'True InvalidConfiguration' && field lost '{.status.message}' | grep config.json
 }
@@ -432,9 +432,9 @@ same_measured() { # speeds, lengths, pace and links from probes: the same plan, 
     settle_marks
     "$OUT/bin/kubectl-skyjob" plan -f "$file" -o json >"$dir/text" || return
     jq -r '.stages[].node, .predictedStepMs' "$dir/text"
-    grep -E '^    (nodes|predictedStepMs): ' "$file"
+    grep -E '^    (nodes|predictedStepMilliseconds): ' "$file"
     [ "$(jq -r '[.stages[].node] | join(",")' "$dir/text")" = "$(sed -n 's/^    nodes: //p' "$file")" ] &&
-        [ "$(jq '.predictedStepMs | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMs: //p' "$file" | jq round)" ]
+        [ "$(jq '.predictedStepMs | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMilliseconds: //p' "$file")" ]
 }
 claim() { # claim NAME MODE: bound to a volume of its own (nobody here does that)
     kubectl apply -f - >/dev/null <<Y || return
@@ -457,7 +457,7 @@ probe_volumes() { # probe_volumes JOB: each probe's claim and mount, a line each
 }
 probes_share() { [ "$(probe_volumes shares | grep -c '^shared true$')" = 3 ]; }
 measures_claims() { # a probe reads a volume that any node can mount, and leaves alone one that is for a single node
-    local reason='{.status.placement.reason}'
+    local reason='{.status.placement.explanation}'
     claim shared ReadWriteMany && source='persistentVolumeClaim: {claimName: shared, path: nli}' job shares "$stages3" || return
     until_true 20 probes_share && completes shares && field shares "$reason" &&
         ! field shares "$reason" | grep guess && kubectl get node n1 -o jsonpath='{.metadata.annotations}' | grep -q 'lengths..:{..mean..:[1-9]' || return
@@ -466,9 +466,9 @@ measures_claims() { # a probe reads a volume that any node can mount, and leaves
 }
 measures_always() {
     marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probePolicy: Always\}}" && completes always &&
-        [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.reason}' | grep 'at 999 GFLOP/s' || return
+        [ "$(probes_of always)" = 3 ] && ! field always '{.status.placement.explanation}' | grep 'at 999 GFLOP/s' || return
     job declared "$stages3" && completes declared && [ "$(probes_of declared)" = 0 ] &&
-        field declared '{.status.placement.reason}' | grep '999 GFLOP/s' && marks label n1 n2 n3 skyjob.dev/gflops-
+        field declared '{.status.placement.explanation}' | grep '999 GFLOP/s' && marks label n1 n2 n3 skyjob.dev/gflops-
 }
 yields() { # while probes run, any other pod may have their place
     job yields "${stages3/\}/, probePolicy: Always\}}" && until_true 20 probes_yield && completes yields
@@ -478,7 +478,7 @@ probes_yield() {
 }
 measures_never() {
     marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probePolicy: Never\}}" && completes never &&
-        [ "$(probes_of never)" = 0 ] && field never '{.status.placement.reason}' | grep '^3 of 3 nodes were never measured'
+        [ "$(probes_of never)" = 0 ] && field never '{.status.placement.explanation}' | grep '^3 of 3 nodes were never measured'
 }
 bad_marks() { # figures that make no sense are not used, and told of with node and text
     marks label n1 skyjob.dev/gflops=inf && marks annotate n2 skyjob.dev/gflops=-3 && marks label n3 skyjob.dev/gflops=1e300 &&

@@ -36,7 +36,7 @@ static void fill(struct status *s)
                          .stage_ms = {1.5, 2.25},
                          .n_metrics = 1,
                          .metrics = {{"accuracy", 0.875}},
-                         .initialised = "classifier"};
+                         .initialised = "pooler (w, b), classifier (none)"};
 
     *s = (struct status){
         .state = "Running", .generation = 3, .attempt = 2, .restarts = 1, .restarts_in_a_row = 3};
@@ -49,23 +49,28 @@ static void fill(struct status *s)
     s->memory_percent = 150;
     s->n_stages = 2;
     for (int i = 0; i < 2; i++) {
+        s->stages[i].stage = i;
+        s->stages[i].first_unit = 3 * i;
+        s->stages[i].n_units = 3;
         (void)snprintf(s->stages[i].pod, sizeof s->stages[i].pod, "mnli-r0-s%d-a2", i);
         (void)snprintf(s->stages[i].pod_uid, sizeof s->stages[i].pod_uid, "b%d", i);
         (void)snprintf(s->stages[i].node, sizeof s->stages[i].node, "n%d", i);
         (void)snprintf(s->stages[i].state, sizeof s->stages[i].state, "Running");
         s->stages[i].predicted_ms = 1.25;
         s->stages[i].busy_percent = 60 + i;
-        s->stages[i].off_since_step = 12 * i;
-        s->stages[i].is_off_told = i;
+        s->stages[i].drift.since_step = 12 * i;
+        s->stages[i].drift.is_reported = i;
         s->stages[i].is_ready = true;
     }
     (void)snprintf(s->placement.strategy, sizeof s->placement.strategy, "Optimal");
     s->placement.predicted_step_ms = 12.5;
-    s->placement.even_step_ms = 20;
+    s->placement.micro_batches = 4;
+    s->placement.n_alternatives = 1;
+    s->placement.alternatives[0] = (struct status_alternative){"Even", 20};
     s->placement.bottleneck = 1;
-    s->placement.n_left_out = PLAN_LEFT_OUT_MAX + 3;
+    s->placement.n_excluded = PLAN_LEFT_OUT_MAX + 3;
     for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++)
-        s->placement.left_out[i] = (struct plan_left_out){.node = "tiny", .reason = "is \"slow\""};
+        s->placement.excluded[i] = (struct plan_excluded){.node = "tiny", .reason = "is \"slow\""};
     status_take_progress(s, &p, NOW_MS);
 }
 
@@ -84,12 +89,36 @@ static void status_reads_back_what_it_wrote(void **state)
     status_read(json, again);
     json_free(json);
     assert_int_equal(again->restarts_in_a_row, 3);
+    assert_int_equal(again->placement.n_excluded, PLAN_LEFT_OUT_MAX + 3);
+    assert_int_equal(again->progress.n_random, 2);
+    assert_string_equal(again->progress.random[0], "pooler (w, b)");
+    assert_string_equal(again->progress.random[1], "classifier (none)");
     write_status(again, &text_again);
     assert_string_equal(buf_text(&text), buf_text(&text_again));
     buf_deinit(&text);
     buf_deinit(&text_again);
     free(s);
     free(again);
+}
+
+/* A stage's time is worth more digits than a step's. */
+static void status_writes_times_as_whole_numbers(void **state)
+{
+    struct status *s = calloc(1, sizeof *s);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+
+    (void)state;
+    fill(s);
+    s->placement.bound_ms = 0.2;
+    write_status(s, &text);
+    assert_non_null(strstr(buf_text(&text), "\"stepMilliseconds\":33,"));
+    assert_non_null(strstr(buf_text(&text), "\"predictedMicroseconds\":1250,"));
+    assert_non_null(strstr(buf_text(&text), "\"measuredMicroseconds\":2250,"));
+    assert_non_null(strstr(buf_text(&text), "\"boundMilliseconds\":null,"));
+    assert_non_null(strstr(buf_text(&text), "[{\"strategy\":\"Even\",\"stepMilliseconds\":20}]"));
+    assert_null(strstr(buf_text(&text), "."));
+    buf_deinit(&text);
+    free(s);
 }
 
 static void status_has_no_empty_list_of_excluded_nodes(void **state)
@@ -99,9 +128,9 @@ static void status_has_no_empty_list_of_excluded_nodes(void **state)
 
     (void)state;
     fill(s);
-    s->placement.n_left_out = 0;
+    s->placement.n_excluded = 0;
     write_status(s, &text);
-    assert_non_null(strstr(buf_text(&text), "\"leftOut\":null,\"leftOutCount\":null"));
+    assert_non_null(strstr(buf_text(&text), "\"excludedNodes\":null,\"excludedNodeCount\":null"));
     buf_deinit(&text);
     free(s);
 }
@@ -121,21 +150,22 @@ static void status_has_an_end_however_much_there_is_to_say(void **state)
     (void)state;
     fill(s);
     FILL(s->message);
-    FILL(s->placement.reason);
+    FILL(s->placement.explanation);
     FILL(s->placement.nodes);
     for (int t = 0; t < CONDITION_COUNT; t++)
         FILL(s->conditions[t].message);
     s->n_stages = SPEC_STAGES_MAX;
     for (int i = 0; i < SPEC_STAGES_MAX; i++) {
         s->stages[i] = s->stages[1];
+        s->stages[i].stage = i;
         FILL(s->stages[i].pod);
         FILL(s->stages[i].pod_uid);
         FILL(s->stages[i].node);
         FILL(s->stages[i].units);
     }
     for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++) {
-        FILL(s->placement.left_out[i].node);
-        FILL(s->placement.left_out[i].reason);
+        FILL(s->placement.excluded[i].node);
+        FILL(s->placement.excluded[i].reason);
     }
     write_status(s, &text); /* not more than .max, or it fails */
     buf_deinit(&text);
@@ -157,7 +187,7 @@ static void status_shows_skipped_steps_only_when_there_are_some(void **state)
         write_status(s, &text);
         assert_non_null(
             strstr(buf_text(&text), skipped ? "\"skippedSteps\":1," : "\"skippedSteps\":null,"));
-        assert_non_null(strstr(buf_text(&text), "\"initialised\":null,"));
+        assert_non_null(strstr(buf_text(&text), "\"randomlyInitialized\":null,"));
         buf_deinit(&text);
     }
     free(s);
@@ -209,7 +239,7 @@ static void status_that_is_empty_reads_as_zero(void **state)
     status_read(NULL, s);
     assert_int_equal(s->attempt, 0);
     assert_false(status_is_final(s));
-    assert_false(s->progress.is_set);
+    assert_int_equal(s->progress.updated_ms, 0);
     free(s);
 }
 
@@ -219,7 +249,8 @@ static void status_shrugs_off_nonsense(void **state)
         "{\"state\":7,\"attempt\":\"x\",\"conditions\":[1,{\"type\":\"Other\"},"
         "{\"type\":\"Running\",\"status\":\"Perhaps\"}],\"stages\":[{\"stage\":-1},"
         "{\"stage\":1000000},{}],\"progress\":{\"metrics\":[1,2,3,4,5,6,7,8,9,10]},"
-        "\"startTime\":\"yesterday\",\"placement\":[]}";
+        "\"startTime\":\"yesterday\",\"placement\":[],\"restarts\":-1,\"memoryScalePercent\":1e9,"
+        "\"someNewField\":{\"a\":[1]}}";
     struct status *s = calloc(1, sizeof *s);
     struct json *json;
 
@@ -228,6 +259,8 @@ static void status_shrugs_off_nonsense(void **state)
     status_read(json, s);
     assert_int_equal(s->n_stages, 0);
     assert_int_equal(s->start_ms, 0);
+    assert_int_equal(s->restarts, 0);
+    assert_int_equal(s->memory_percent, 0);
     assert_int_equal(s->conditions[CONDITION_RUNNING].value, CONDITION_UNSET);
     json_free(json);
     free(s);
@@ -282,6 +315,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_writes_times_as_whole_numbers),
         cmocka_unit_test(status_has_no_empty_list_of_excluded_nodes),
         cmocka_unit_test(status_has_an_end_however_much_there_is_to_say),
         cmocka_unit_test(status_shows_skipped_steps_only_when_there_are_some),

@@ -531,8 +531,8 @@ static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
 
         stepped_as_planned(w);
         measured(w, 7, cases[i].share);
-        assert_int_equal(w->seen.status.stages[1].off_since_step, 7);
-        assert_int_equal(w->seen.status.stages[0].off_since_step, 0);
+        assert_int_equal(w->seen.status.stages[1].drift.since_step, 7);
+        assert_int_equal(w->seen.status.stages[0].drift.since_step, 0);
         measured(w, 26, cases[i].share);
         assert_int_equal(world_count(w, ACTION_EVENT), 0);
         measured(w, 27, cases[i].share);
@@ -634,7 +634,7 @@ static void decide_forgets_what_was_off_for_a_moment(void **state)
     stepped_as_planned(w);
     measured(w, 7, 3);
     measured(w, 20, 1.2);
-    assert_int_equal(w->seen.status.stages[1].off_since_step, 0);
+    assert_int_equal(w->seen.status.stages[1].drift.since_step, 0);
     measured(w, 30, 3);
     measured(w, 49, 3);
     assert_int_equal(world_count(w, ACTION_EVENT), 0);
@@ -649,12 +649,12 @@ static void decide_tells_again_of_another_attempt(void **state)
     stepped_as_planned(w);
     measured(w, 7, 2);
     measured(w, 27, 2);
-    assert_true(w->seen.status.stages[1].is_off_told);
+    assert_true(w->seen.status.stages[1].drift.is_reported);
     world_remove_pod(w, world_pod(w, 1));
     (void)world_settle(w);
     assert_int_equal(w->seen.status.attempt, 2);
-    assert_false(w->seen.status.stages[1].is_off_told);
-    assert_int_equal(w->seen.status.stages[1].off_since_step, 0);
+    assert_false(w->seen.status.stages[1].drift.is_reported);
+    assert_int_equal(w->seen.status.stages[1].drift.since_step, 0);
     world_free(w);
 }
 
