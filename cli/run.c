@@ -138,7 +138,7 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_double(&w, "predictedStepMs", l->placement.predicted_step_ms);
     jsonw_double(&w, "boundMs", l->placement.bound_ms);
     jsonw_double(&w, "evenStepMs", l->placement.even_step_ms);
-    jsonw_string(&w, "reason", l->plan.reason);
+    jsonw_string(&w, "reason", l->plan.summary.explanation);
     write_stages(&w, l, head);
     write_nodes(&w, l);
     jsonw_open_object(&w, "metrics");
@@ -274,12 +274,12 @@ int command_run(int argc, char **argv)
     start_ms = clock_now_ms();
     if (rc == ERR_OK) {
         show_plan(a.local.talk, &local.request, &local.placement);
-        (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.reason);
+        (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.summary.explanation);
         if (local.plan.is_serial)
             (void)fprintf(a.local.talk,
                           "one micro-batch at a time: the step will take longer than "
                           "the %.4g ms of the pipeline\n\n",
-                          local.plan.predicted_step_ms);
+                          local.plan.summary.predicted_step_ms);
         show_init(&show, a.local.talk);
         rc = train(&local, &a, &show, &head, &err);
         show_end(&show);

@@ -64,7 +64,7 @@ static void print_ms(FILE *out, double ms)
 
 void watched_print_stages(FILE *out, const struct status *s)
 {
-    double predicted = s->placement.predicted_step_ms;
+    double predicted = s->placement.summary.predicted_step_ms;
     double measured = s->progress.step_ms;
     int width = (int)strlen("NODE");
 
@@ -97,8 +97,8 @@ void watched_print_stages(FILE *out, const struct status *s)
 
 void watched_print_explanation(FILE *out, const struct status *s)
 {
-    if (s->placement.explanation[0])
-        (void)fprintf(out, "\n%s\n", s->placement.explanation);
+    if (s->placement.summary.explanation[0])
+        (void)fprintf(out, "\n%s\n", s->placement.summary.explanation);
 }
 
 void watched_print_end(FILE *out, const struct status *s)

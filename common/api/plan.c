@@ -13,9 +13,14 @@ static const struct field stage_fields[] = {
     {"predictedMs", FIELD_DOUBLE, STAGE(predicted_ms)},
     {0}};
 
-const struct field plan_left_out_fields[] = {
+static const struct field left_out_fields[] = {
     {"node", FIELD_TEXT, FIELD_AT(struct plan_left_out, node)},
     {"reason", FIELD_TEXT, FIELD_AT(struct plan_left_out, reason)},
+    {0}};
+
+static const struct field alternative_fields[] = {
+    {"strategy", FIELD_TEXT, FIELD_AT(struct plan_alternative, strategy)},
+    {"stepMs", FIELD_DOUBLE, FIELD_AT(struct plan_alternative, step_ms)},
     {0}};
 
 /* The version and the spec are not in the table. */
@@ -27,15 +32,16 @@ static const struct field fields[] = {
     {"attempt", FIELD_INT, AT(attempt)},
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
-    {"predictedStepMs", FIELD_DOUBLE, AT(predicted_step_ms)},
-    {"boundMs", FIELD_DOUBLE, AT(bound_ms)},
-    {"evenStepMs", FIELD_DOUBLE, AT(even_step_ms)},
-    {"dynamicStepMs", FIELD_DOUBLE, AT(dynamic_step_ms)},
-    {"bottleneck", FIELD_INT, AT(bottleneck)},
-    {"leftOut", FIELD_LIST, FIELD_ITEMS(struct plan, left_out, n_left_out),
-     .fields = plan_left_out_fields, .flags = FIELD_OMIT},
-    {"leftOutCount", FIELD_INT, AT(n_left_out), .flags = FIELD_OMIT},
-    {"reason", FIELD_TEXT, AT(reason), .flags = FIELD_REQUIRED},
+    {"predictedStepMs", FIELD_DOUBLE, AT(summary.predicted_step_ms)},
+    {"boundMs", FIELD_DOUBLE, AT(summary.bound_ms)},
+    {"alternatives", FIELD_LIST,
+     FIELD_ITEMS(struct plan, summary.alternatives, summary.n_alternatives),
+     .fields = alternative_fields},
+    {"bottleneck", FIELD_INT, AT(summary.bottleneck)},
+    {"leftOut", FIELD_LIST, FIELD_ITEMS(struct plan, summary.left_out, summary.n_left_out),
+     .fields = left_out_fields, .flags = FIELD_OMIT},
+    {"leftOutCount", FIELD_INT, AT(summary.n_left_out), .flags = FIELD_OMIT},
+    {"explanation", FIELD_TEXT, AT(summary.explanation), .flags = FIELD_REQUIRED},
     {"stages", FIELD_LIST, FIELD_ITEMS(struct plan, stages, n_stages), .fields = stage_fields,
      .flags = FIELD_REQUIRED},
     {0}};

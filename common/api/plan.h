@@ -11,11 +11,13 @@
 #include "api/spec.h"
 #include "base/fields.h"
 
-#define PLAN_VERSION        1
-#define PLAN_TEXT_MAX_BYTES (256 * 1024)
-#define PLAN_REASON_BYTES   1024
-#define PLAN_LEFT_OUT_MAX   8
-#define PLAN_LEFT_OUT_BYTES 160
+#define PLAN_VERSION          1
+#define PLAN_TEXT_MAX_BYTES   (256 * 1024)
+#define PLAN_REASON_BYTES     1024
+#define PLAN_LEFT_OUT_MAX     8
+#define PLAN_LEFT_OUT_BYTES   160
+#define PLAN_ALTERNATIVES_MAX 2
+#define PLAN_STRATEGY_BYTES   24
 
 struct plan_stage {
     int first_unit;
@@ -32,6 +34,24 @@ struct plan_left_out {
     char reason[PLAN_LEFT_OUT_BYTES];
 };
 
+/* Another strategy with the same nodes. */
+struct plan_alternative {
+    char strategy[PLAN_STRATEGY_BYTES];
+    double step_ms;
+};
+
+/* What people are shown of a plan, in the status too. */
+struct plan_summary {
+    double predicted_step_ms;
+    double bound_ms;    /* no plan can be faster than this */
+    int n_alternatives; /* only those that fit into memory */
+    struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
+    int bottleneck; /* stage that takes longest */
+    int n_left_out; /* nodes; only the first PLAN_LEFT_OUT_MAX are listed */
+    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
+    char explanation[PLAN_REASON_BYTES]; /* the bottleneck, which nodes are excluded and why */
+};
+
 struct plan {
     char namespace[64];
     char job[64];
@@ -42,22 +62,12 @@ struct plan {
     int micro_batches; /* M: the spec's, or chosen by the planner; divides the batch size */
     int n_stages;
     struct plan_stage stages[SPEC_STAGES_MAX];
-    double predicted_step_ms;
-    double bound_ms;        /* no plan can be faster than this */
-    double even_step_ms;    /* what Even was predicted to take; 0: it does not fit */
-    double dynamic_step_ms; /* and Dynamic */
-    int bottleneck;         /* stage that takes longest */
-    int n_left_out;         /* nodes; only the first PLAN_LEFT_OUT_MAX are listed */
-    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
-    char reason[PLAN_REASON_BYTES]; /* in words: the bottleneck, which nodes are excluded and why */
+    struct plan_summary summary;
 };
 
 /* Append the plan as JSON. `spec` is the job's spec as the user gave it, copied in unchanged. */
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
-
-/* The table of a struct plan_left_out, which a job's status has too. */
-extern const struct field plan_left_out_fields[];
 
 /* Read it back and check that the stages cover every unit once, in order. */
 MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,

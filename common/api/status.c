@@ -108,7 +108,7 @@ static const struct field stage_fields[] = {
     {"state", FIELD_TEXT, STAGE(state)},
     {0}};
 
-#define ALTERNATIVE(member) FIELD_AT(struct status_alternative, member)
+#define ALTERNATIVE(member) FIELD_AT(struct plan_alternative, member)
 static const struct field alternative_fields[] = {
     {"strategy", FIELD_TEXT, ALTERNATIVE(strategy), .min = 1, .flags = FIELD_REQUIRED},
     {"stepMilliseconds", FIELD_MILLISECONDS, ALTERNATIVE(step_ms), .max = PROGRESS_MS_MAX},
@@ -125,18 +125,21 @@ static const struct field placement_fields[] = {
     {"strategy", FIELD_TEXT, PLACEMENT(strategy), .min = 1, .flags = FIELD_REQUIRED},
     {"nodes", FIELD_TEXT, PLACEMENT(nodes)},
     {"microBatches", FIELD_INT, PLACEMENT(micro_batches), .max = INT_MAX, .flags = FIELD_NULL},
-    {"predictedStepMilliseconds", FIELD_MILLISECONDS, PLACEMENT(predicted_step_ms),
+    {"predictedStepMilliseconds", FIELD_MILLISECONDS, PLACEMENT(summary.predicted_step_ms),
      .max = PROGRESS_MS_MAX, .flags = FIELD_NULL},
-    {"boundMilliseconds", FIELD_MILLISECONDS, PLACEMENT(bound_ms), .max = PROGRESS_MS_MAX,
+    {"boundMilliseconds", FIELD_MILLISECONDS, PLACEMENT(summary.bound_ms), .max = PROGRESS_MS_MAX,
      .flags = FIELD_NULL},
-    {"alternatives", FIELD_LIST, FIELD_ITEMS(struct status_placement, alternatives, n_alternatives),
+    {"alternatives", FIELD_LIST,
+     FIELD_ITEMS(struct status_placement, summary.alternatives, summary.n_alternatives),
      .fields = alternative_fields, .flags = FIELD_NULL},
-    {"bottleneck", FIELD_INT, PLACEMENT(bottleneck), .max = SPEC_STAGES_MAX - 1},
-    {"excludedNodes", FIELD_LIST, FIELD_ITEMS(struct status_placement, excluded, n_excluded),
+    {"bottleneck", FIELD_INT, PLACEMENT(summary.bottleneck), .max = SPEC_STAGES_MAX - 1},
+    {"excludedNodes", FIELD_LIST,
+     FIELD_ITEMS(struct status_placement, summary.left_out, summary.n_left_out),
      .fields = excluded_fields, .flags = FIELD_NULL},
-    /* After the list, which leaves in n_excluded how many it has. */
-    {"excludedNodeCount", FIELD_INT, PLACEMENT(n_excluded), .max = INT_MAX, .flags = FIELD_NULL},
-    {"explanation", FIELD_TEXT, PLACEMENT(explanation)},
+    /* After the list, which sets the number to that of its entries. */
+    {"excludedNodeCount", FIELD_INT, PLACEMENT(summary.n_left_out), .max = INT_MAX,
+     .flags = FIELD_NULL},
+    {"explanation", FIELD_TEXT, PLACEMENT(summary.explanation)},
     {0}};
 
 #define STATUS(member) FIELD_AT(struct status, member)

@@ -25,7 +25,6 @@
 #define STATUS_NODES_BYTES        400
 #define STATUS_UID_BYTES          40
 #define STATUS_RANDOM_MAX         4
-#define STATUS_ALTERNATIVES_MAX   2
 #define STATUS_MEMORY_PERCENT_MAX 1000
 
 enum condition_type {
@@ -98,23 +97,11 @@ struct status_stage {
     char state[STATUS_WORD_BYTES]; /* a pod's phase */
 };
 
-struct status_alternative {
-    char strategy[STATUS_WORD_BYTES];
-    double step_ms;
-};
-
 struct status_placement {
     char strategy[STATUS_WORD_BYTES]; /* "": there is none */
     char nodes[STATUS_NODES_BYTES];
     int micro_batches;
-    double predicted_step_ms;
-    double bound_ms;
-    int n_alternatives; /* other strategies that fit */
-    struct status_alternative alternatives[STATUS_ALTERNATIVES_MAX];
-    int bottleneck;
-    int n_excluded; /* all of them; the first few are listed */
-    struct plan_left_out excluded[PLAN_LEFT_OUT_MAX];
-    char explanation[PLAN_REASON_BYTES];
+    struct plan_summary summary;
 };
 
 struct status {

@@ -93,15 +93,27 @@ void explain_placement(const struct partition_request *request, const struct pla
                  placement->n_left_out - PARTITION_LEFT_OUT_MAX);
 }
 
-static void compare(const struct partition_request *request, const struct placement *placement,
-                    struct plan *out)
+/* Not above 0: it does not fit. */
+static void add_alternative(struct plan_summary *out, enum spec_strategy strategy, double step_ms)
 {
-    out->predicted_step_ms = placement->predicted_step_ms;
-    out->bound_ms = placement->bound_ms;
-    out->even_step_ms = placement->even_step_ms > 0 ? placement->even_step_ms : 0;
-    out->dynamic_step_ms = placement->dynamic_step_ms > 0 ? placement->dynamic_step_ms : 0;
-    out->bottleneck = placement->bottleneck;
-    out->n_left_out = placement->n_left_out;
+    struct plan_alternative *a = &out->alternatives[out->n_alternatives];
+
+    if (step_ms <= 0)
+        return;
+    (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_name(strategy));
+    a->step_ms = step_ms;
+    out->n_alternatives++;
+}
+
+static void summarize(const struct partition_request *request, const struct placement *placement,
+                      struct plan_summary *out)
+{
+    *out = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
+                                 .bound_ms = placement->bound_ms,
+                                 .bottleneck = placement->bottleneck,
+                                 .n_left_out = placement->n_left_out};
+    add_alternative(out, SPEC_STRATEGY_EVEN, placement->even_step_ms);
+    add_alternative(out, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
     for (int i = 0; i < placement->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
         const struct placement_left_out *from = &placement->left_out[i];
         struct plan_left_out *to = &out->left_out[i];
@@ -109,6 +121,7 @@ static void compare(const struct partition_request *request, const struct placem
         (void)snprintf(to->node, sizeof to->node, "%s", request->nodes[from->node].name);
         (void)snprintf(to->reason, sizeof to->reason, "%s", from->reason);
     }
+    explain_placement(request, placement, out->explanation);
 }
 
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
@@ -117,7 +130,7 @@ void placement_to_plan(const struct partition_request *request, const struct pla
     out->spec = *request->spec;
     out->micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
-    compare(request, placement, out);
+    summarize(request, placement, &out->summary);
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];
@@ -132,7 +145,6 @@ void placement_to_plan(const struct partition_request *request, const struct pla
         (void)snprintf(to->node, sizeof to->node, "%s", node->name);
         model_range_name(&request->spec->model, to->first_unit, to->n_units, to->units);
     }
-    explain_placement(request, placement, out->reason);
 }
 
 /* --- one node more or one node fewer --- */

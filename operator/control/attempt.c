@@ -37,19 +37,6 @@ static void show_stage(struct round *r, int stage)
         (void)snprintf(to->state, sizeof to->state, "Pending");
 }
 
-/* 0: it does not fit. */
-static void show_alternative(struct status_placement *to, enum spec_strategy strategy,
-                             double step_ms)
-{
-    struct status_alternative *a = &to->alternatives[to->n_alternatives];
-
-    if (step_ms <= 0)
-        return;
-    (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_name(strategy));
-    a->step_ms = step_ms;
-    to->n_alternatives++;
-}
-
 static void show_plan(struct round *r)
 {
     const struct plan *plan = &r->seen->plan;
@@ -66,17 +53,10 @@ static void show_plan(struct round *r)
     for (int i = 0; i < plan->n_stages; i++)
         text_add(to->nodes, sizeof to->nodes, "%s%s", i ? "," : "", plan->stages[i].node);
     to->micro_batches = plan->micro_batches;
-    to->predicted_step_ms = plan->predicted_step_ms;
-    to->bound_ms = plan->bound_ms;
-    to->n_alternatives = 0;
-    show_alternative(to, SPEC_STRATEGY_EVEN, plan->even_step_ms);
-    show_alternative(to, SPEC_STRATEGY_DYNAMIC, plan->dynamic_step_ms);
-    to->bottleneck = plan->bottleneck;
-    to->n_excluded = plan->n_left_out;
-    memcpy(to->excluded, plan->left_out, sizeof to->excluded);
-    memcpy(to->explanation, plan->reason, sizeof to->explanation);
+    to->summary = plan->summary;
     round_set(r, NEWS_NORMAL,
-              &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade", plan->reason});
+              &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade",
+                                      plan->summary.explanation});
 }
 
 /* Probes are done, and plans of older attempts are not needed any more. */
@@ -297,7 +277,7 @@ static void take_progress(struct round *r, const struct progress *from, int64_t 
             text, sizeof text,
             "The model to start from has no weights for %s: they start with random values.",
             from->initialised);
-        round_event(r, false, "PartlyInitialised", text);
+        round_event(r, false, "PartlyInitialized", text);
     }
     if (!knows_skips && p->skipped_steps > 0) {
         (void)snprintf(text, sizeof text,

@@ -22,7 +22,7 @@ static bool is_far(double measured_ms, double predicted_ms)
 /* Far from the plan, and by enough of the step that a better plan would gain something. */
 static bool is_off(const struct status *s, const struct status_stage *stage, int n_microbatches)
 {
-    double step_ms = fmax(s->progress.step_ms, s->placement.predicted_step_ms);
+    double step_ms = fmax(s->progress.step_ms, s->placement.summary.predicted_step_ms);
     double off_ms = n_microbatches * fabs(stage->measured_ms - stage->predicted_ms);
 
     return stage->measured_ms > 0 && stage->predicted_ms > 0 &&
@@ -78,7 +78,7 @@ static void report(struct round *r, int stage)
 /* The first steps are not typical, so they are not compared. */
 void drift_say(const struct status *s, char *text, size_t bytes)
 {
-    double planned_ms = s->placement.predicted_step_ms;
+    double planned_ms = s->placement.summary.predicted_step_ms;
     double step_ms = s->progress.step_ms;
 
     if (s->progress.step < DRIFT_STEPS || planned_ms <= 0 || step_ms <= 0 ||

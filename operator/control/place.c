@@ -214,7 +214,8 @@ static void add_assumed(const struct nodes *nodes, char reason[static PLAN_REASO
 static void add_not_considered(struct plan *p, const char *nodes)
 {
     if (*nodes)
-        text_add(p->reason, sizeof p->reason, " Not considered: %s.", nodes);
+        text_add(p->summary.explanation, sizeof p->summary.explanation, " Not considered: %s.",
+                 nodes);
 }
 
 /* As when only a pod on one node can read the data, or all speeds were declared. */
@@ -224,7 +225,8 @@ static void add_guess(const struct spec *spec, struct plan *p)
 
     lengths_guess(spec, guess);
     if (guess[0])
-        text_add(p->reason, sizeof p->reason, " Lengths are a guess: %s.", guess);
+        text_add(p->summary.explanation, sizeof p->summary.explanation, " Lengths are a guess: %s.",
+                 guess);
 }
 
 /* Returns `links` filled in, or NULL when no node says anything about its links. */
@@ -316,11 +318,12 @@ static void solve(struct round *r, struct nodes *nodes)
     }
     r->out->unplaced = (struct unplaced){0};
     make_plan(r, &request, &placement, percent);
-    add_assumed(nodes, r->out->plan.reason);
+    add_assumed(nodes, r->out->plan.summary.explanation);
     add_not_considered(&r->out->plan, nodes->left_out);
     add_guess(&r->spec, &r->out->plan);
     if (nodes->doubtful[0])
-        text_add(r->out->plan.reason, sizeof r->out->plan.reason, " %s.", nodes->doubtful);
+        text_add(r->out->plan.summary.explanation, sizeof r->out->plan.summary.explanation, " %s.",
+                 nodes->doubtful);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
         round_event(r, true, "NodeNotMeasured", failed);

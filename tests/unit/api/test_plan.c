@@ -15,22 +15,23 @@
 
 static struct plan two_stages(void)
 {
-    return (struct plan){.namespace = "default",
-                         .job = "mnli",
-                         .uid = "6f1c",
-                         .attempt = 3,
-                         .micro_batches = 16,
-                         .n_stages = 2,
-                         .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25, "the first three"},
-                                    {3, 4, "b", 2000, (int64_t)1 << 40, 0.1, "the rest"}},
-                         .predicted_step_ms = 12.5,
-                         .bound_ms = 11.75,
-                         .even_step_ms = 20,
-                         .dynamic_step_ms = 15.5,
-                         .bottleneck = 1,
-                         .n_left_out = 2,
-                         .left_out = {{"tiny", "it would slow the rest"}, {"far", "no memory"}},
-                         .reason = "because"};
+    return (struct plan){
+        .namespace = "default",
+        .job = "mnli",
+        .uid = "6f1c",
+        .attempt = 3,
+        .micro_batches = 16,
+        .n_stages = 2,
+        .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25, "the first three"},
+                   {3, 4, "b", 2000, (int64_t)1 << 40, 0.1, "the rest"}},
+        .summary = {.predicted_step_ms = 12.5,
+                    .bound_ms = 11.75,
+                    .n_alternatives = 2,
+                    .alternatives = {{"Even", 20}, {"Dynamic", 15.5}},
+                    .bottleneck = 1,
+                    .n_left_out = 2,
+                    .left_out = {{"tiny", "it would slow the rest"}, {"far", "no memory"}},
+                    .explanation = "because"}};
 }
 
 static void write_plan(const struct plan *p, struct buf *out)
@@ -54,7 +55,7 @@ static void plan_reads_back_what_was_written(void **state)
     assert_string_equal(back.namespace, p.namespace);
     assert_string_equal(back.job, p.job);
     assert_string_equal(back.uid, p.uid);
-    assert_string_equal(back.reason, p.reason);
+    assert_string_equal(back.summary.explanation, p.summary.explanation);
     assert_int_equal(back.attempt, 3);
     assert_int_equal(back.spec.training.seed, 7);
     assert_int_equal(back.micro_batches, 16); /* planned; the spec has none */
@@ -70,13 +71,13 @@ static void plan_reads_back_what_was_written(void **state)
         assert_true(back.stages[s].memory_bytes == p.stages[s].memory_bytes);
         assert_true(back.stages[s].predicted_ms == p.stages[s].predicted_ms);
     }
-    assert_true(back.predicted_step_ms == 12.5);
-    assert_true(back.bound_ms == 11.75);
-    assert_true(back.even_step_ms == 20);
-    assert_true(back.dynamic_step_ms == 15.5);
-    assert_int_equal(back.bottleneck, 1);
-    assert_int_equal(back.n_left_out, 2);
-    assert_memory_equal(back.left_out, p.left_out, sizeof back.left_out);
+    assert_true(back.summary.predicted_step_ms == 12.5);
+    assert_true(back.summary.bound_ms == 11.75);
+    assert_int_equal(back.summary.n_alternatives, 2);
+    assert_true(back.summary.alternatives[1].step_ms == 15.5);
+    assert_int_equal(back.summary.bottleneck, 1);
+    assert_int_equal(back.summary.n_left_out, 2);
+    assert_memory_equal(back.summary.left_out, p.summary.left_out, sizeof back.summary.left_out);
     buf_deinit(&out);
 }
 
@@ -191,10 +192,11 @@ static void plan_refuses_more_stages_than_there_may_be(void **state)
 
     (void)state;
     assert_int_equal(
-        buf_addf(&out, NULL,
-                 "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
-                 "\"reason\": \"\", \"microBatches\": 8, \"spec\": {\"model\": {\"layers\": 100}, "
-                 "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
+        buf_addf(
+            &out, NULL,
+            "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
+            "\"explanation\": \"\", \"microBatches\": 8, \"spec\": {\"model\": {\"layers\": 100}, "
+            "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
         ERR_OK);
     for (int s = 0; s <= SPEC_STAGES_MAX; s++)
         assert_int_equal(buf_addf(&out, NULL,

@@ -78,14 +78,15 @@ static void placement_hands_the_comparison_on_to_the_plan(void **state)
 
     s->placement.dynamic_step_ms = -1;
     placement_to_plan(&s->request, &s->placement, &plan);
-    assert_true(plan.even_step_ms == s->placement.even_step_ms);
-    assert_true(plan.dynamic_step_ms == 0);
-    assert_int_equal(plan.bottleneck, s->placement.bottleneck);
-    assert_int_equal(plan.n_left_out, s->placement.n_left_out);
-    assert_in_range(plan.n_left_out, 1, PLAN_LEFT_OUT_MAX);
-    for (int i = 0; i < plan.n_left_out; i++) {
-        assert_string_equal(plan.left_out[i].node, s->nodes[s->placement.left_out[i].node].name);
-        assert_string_equal(plan.left_out[i].reason, s->placement.left_out[i].reason);
+    assert_int_equal(plan.summary.n_alternatives, 1);
+    assert_true(plan.summary.alternatives[0].step_ms == s->placement.even_step_ms);
+    assert_int_equal(plan.summary.bottleneck, s->placement.bottleneck);
+    assert_int_equal(plan.summary.n_left_out, s->placement.n_left_out);
+    assert_in_range(plan.summary.n_left_out, 1, PLAN_LEFT_OUT_MAX);
+    for (int i = 0; i < plan.summary.n_left_out; i++) {
+        assert_string_equal(plan.summary.left_out[i].node,
+                            s->nodes[s->placement.left_out[i].node].name);
+        assert_string_equal(plan.summary.left_out[i].reason, s->placement.left_out[i].reason);
     }
 }
 
@@ -110,7 +111,7 @@ static void placement_becomes_a_plan_that_workers_accept(void **state)
     assert_int_equal(json_parse(text, strlen(text), &spec, NULL), ERR_OK);
     assert_int_equal(plan_write(&plan, spec, &out, NULL), ERR_OK);
     assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
-    assert_string_equal(back.reason, plan.reason);
+    assert_string_equal(back.summary.explanation, plan.summary.explanation);
     assert_true(plan_hash(&back) == plan_hash(&plan));
     json_free(spec);
     buf_deinit(&out);

@@ -28,7 +28,7 @@ static const struct status training = {
                 .busy_percent = 87,
                 .state = "Running"},
                {.node = "large", .units = "head", .predicted_ms = 4}},
-    .placement = {.explanation = "Because.", .predicted_step_ms = 20},
+    .placement = {.summary = {.explanation = "Because.", .predicted_step_ms = 20}},
 };
 
 static void expect_line(const struct status *s, const char *want)

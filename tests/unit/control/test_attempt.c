@@ -351,7 +351,7 @@ static struct row rows[] = {
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
         .event = "StepsSkipped", .is_waiting = true),
     ROW("decide_tells_which_weights_start_at_random", head_is_new, RUNNING, T, "Training",
-        .event = "PartlyInitialised", COUNT(ACTION_EVENT, 1), .is_waiting = true),
+        .event = "PartlyInitialized", COUNT(ACTION_EVENT, 1), .is_waiting = true),
     ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
     ROW("decide_tells_of_a_leader_that_does_not_answer", leader_silent, STALLED, T,
@@ -492,7 +492,7 @@ static void plan_round_figures(struct world *w)
     struct plan *plan = &w->seen.plan;
 
     plan->micro_batches = 4;
-    plan->predicted_step_ms = ROUND_STEP_MS;
+    plan->summary.predicted_step_ms = ROUND_STEP_MS;
     for (int s = 0; s < plan->n_stages; s++)
         plan->stages[s].predicted_ms = 100;
 }
@@ -617,7 +617,7 @@ static void decide_says_when_a_step_is_not_what_the_plan_predicted(void **state)
         stepped_as_planned(w);
         measured(w, 20, 1);
         head->step++;
-        head->step_ms = cases[i].share * w->seen.plan.predicted_step_ms;
+        head->step_ms = cases[i].share * w->seen.plan.summary.predicted_step_ms;
         w->seen.now_ms += DECIDE_PROGRESS_MS;
         world_round(w);
         assert_true((strstr(w->seen.status.message, "the plan predicted") != NULL) ==

@@ -265,7 +265,7 @@ static void nodes_count_what_was_measured_more_than_declared_with_probe_always(v
     all_probes_done(w);
     w->nodes[0].mark.gflops = 1e6;
     world_decide(w);
-    assert_non_null(strstr(w->decision.plan.reason, "at 10 GFLOP/s"));
+    assert_non_null(strstr(w->decision.plan.summary.explanation, "at 10 GFLOP/s"));
     world_free(w);
 }
 
@@ -277,7 +277,7 @@ static void nodes_assumed_from_their_cpu_are_told_of_in_the_plan(void **state)
     never_measured(w); /* the others do 20 GFLOP/s with each CPU, so that is what it gets */
     world_decide(w);
     assert_non_null(
-        strstr(w->decision.plan.reason,
+        strstr(w->decision.plan.summary.explanation,
                "1 of 3 nodes were never measured (spec.placement.probePolicy is Never)"));
     world_free(w);
 }
@@ -337,7 +337,8 @@ static void nodes_that_contradict_each_other_after_that_are_used(void **state)
     contradict(w);
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
-    assert_non_null(strstr(w->seen.plan.reason, "the one with less CPU was measured faster"));
+    assert_non_null(
+        strstr(w->seen.plan.summary.explanation, "the one with less CPU was measured faster"));
     world_free(w);
 }
 
@@ -421,12 +422,12 @@ static void nodes_hand_on_how_long_the_data_are(void **state)
     (void)state;
     measure_before(w)->found.lengths = (struct spec_lengths){.mean = 10, .mean_square = 110};
     (void)world_settle(w);
-    shorter_ms = w->seen.plan.predicted_step_ms;
+    shorter_ms = w->seen.plan.summary.predicted_step_ms;
     world_free(w);
     w = world_new(NULL);
     measure_before(w)->found.lengths = (struct spec_lengths){.mean = 40, .mean_square = 1700};
     (void)world_settle(w);
-    assert_true(w->seen.plan.predicted_step_ms > 2 * shorter_ms);
+    assert_true(w->seen.plan.summary.predicted_step_ms > 2 * shorter_ms);
     world_free(w);
 }
 
@@ -455,12 +456,12 @@ static void nodes_that_saw_no_data_leave_lengths_a_guess(void **state)
     (void)state;
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
-    assert_non_null(
-        strstr(w->seen.plan.reason, "Lengths are a guess: sequences are taken to have 39 tokens"));
+    assert_non_null(strstr(w->seen.plan.summary.explanation,
+                           "Lengths are a guess: sequences are taken to have 39 tokens"));
     world_free(w);
     w = world_new(NULL); /* the sample's are known */
     (void)world_settle(w);
-    assert_null(strstr(w->seen.plan.reason, "guess"));
+    assert_null(strstr(w->seen.plan.summary.explanation, "guess"));
     world_free(w);
 }
 
@@ -473,7 +474,7 @@ static void nodes_are_not_labelled_with_what_another_image_has_found(void **stat
     all_probes_done(w);
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
-    assert_non_null(strstr(w->seen.plan.reason, "at 10 GFLOP/s"));
+    assert_non_null(strstr(w->seen.plan.summary.explanation, "at 10 GFLOP/s"));
     for (int i = 0; i < WORLD_NODES; i++)
         assert_false(w->nodes[i].mark.has_probe);
     world_free(w);
