@@ -57,7 +57,7 @@ int show_widen(int width, const char *name)
     return n > width ? n : width;
 }
 
-/* Of the column of nodes. */
+/* Of the column NODE. */
 static int name_width(const struct partition_request *request, const struct placement *placement)
 {
     int width = (int)strlen("NODE");
@@ -160,7 +160,7 @@ void show_result(FILE *out, const struct progress *p)
 void show_notes(FILE *out, const struct progress *p)
 {
     if (p->skipped_steps > 0)
-        (void)fprintf(out, "  %-20s %lld, for want of a finite loss or gradient\n", "skipped steps",
+        (void)fprintf(out, "  %-20s %lld (loss or gradient was not finite)\n", "skipped steps",
                       (long long)p->skipped_steps);
     if (p->initialised[0])
         (void)fprintf(out, "  %-20s %s\n", "started at random", p->initialised);

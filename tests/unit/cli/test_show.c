@@ -113,7 +113,7 @@ static void show_result_has_metrics_and_what_one_should_know(void **state)
     expect_result(&p, "  loss                 0.2500\n"
                       "  nextSentenceAccuracy 0.5000\n"
                       "  evalLoss             NaN\n"
-                      "  skipped steps        2, for want of a finite loss or gradient\n"
+                      "  skipped steps        2 (loss or gradient was not finite)\n"
                       "  started at random    classifier\n");
     expect_result(&(struct progress){.loss = NAN}, "");
 }
