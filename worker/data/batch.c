@@ -19,7 +19,7 @@ size_t batch_bytes(const struct batch_limits *limits)
     size_t q = (size_t)limits->n_seqs;
     size_t t = q * (size_t)limits->max_length;
 
-    return 3 * aligned(t * sizeof(int32_t)) + 2 * aligned((q + 1) * sizeof(int32_t)) +
+    return 2 * aligned(t * sizeof(int32_t)) + 2 * aligned((q + 1) * sizeof(int32_t)) +
            3 * aligned(q * sizeof(int32_t)) + 2 * aligned(targets_max(limits) * sizeof(int32_t));
 }
 
@@ -41,7 +41,6 @@ void batch_init(struct batch *b, void *memory, const struct batch_limits *limits
     *b = (struct batch){.limits = *limits};
     b->ids = take(&at, t * sizeof *b->ids);
     b->types = take(&at, t * sizeof *b->types);
-    b->positions = take(&at, t * sizeof *b->positions);
     b->starts = take(&at, (q + 1) * sizeof *b->starts);
     b->target_starts = take(&at, (q + 1) * sizeof *b->target_starts);
     b->labels = take(&at, q * sizeof *b->labels);
@@ -93,7 +92,6 @@ enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *e
     for (int i = 0; i < s->length; i++) {
         b->ids[t + i] = s->ids[i];
         b->types[t + i] = i < s->n_first ? 0 : 1;
-        b->positions[t + i] = i;
     }
     for (int i = 0; i < s->n_targets; i++) {
         b->rows[b->n_targets + i] = t + s->rows[i];
@@ -119,7 +117,6 @@ enum err_code batch_copy(struct batch *b, const struct batch *from, int q, struc
         return rc;
     memcpy(b->ids + b->n_tokens, from->ids + start, bytes);
     memcpy(b->types + b->n_tokens, from->types + start, bytes);
-    memcpy(b->positions + b->n_tokens, from->positions + start, bytes);
     for (int i = 0; i < n_targets; i++) {
         b->rows[b->n_targets + i] = from->rows[target + i] - start + b->n_tokens;
         b->target_ids[b->n_targets + i] = from->target_ids[target + i];

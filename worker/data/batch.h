@@ -27,7 +27,6 @@ struct batch {
     int n_targets;          /* K */
     int32_t *ids;           /* [T] */
     int32_t *types;         /* [T] 0 or 1 */
-    int32_t *positions;     /* [T] from 0 in every sequence */
     int32_t *starts;        /* [Q + 1]; sequence q is starts[q] .. starts[q + 1] - 1 */
     int32_t *labels;        /* [Q] */
     float *scores;          /* [Q] */

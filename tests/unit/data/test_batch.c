@@ -49,7 +49,6 @@ static void check_two_and_zero(const struct batch *b)
 {
     const int32_t ids[] = {200, 201, 202, 203, 204, 205, 0, 1, 2, 3, 4};
     const int32_t types[] = {0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 1};
-    const int32_t positions[] = {0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4};
     const int32_t starts[] = {0, 6, 11};
     const int32_t places[] = {1, 4, 7, 10};
     const int32_t words[] = {71, 72, 71, 72};
@@ -59,7 +58,6 @@ static void check_two_and_zero(const struct batch *b)
     assert_int_equal(b->n_targets, 4);
     assert_memory_equal(b->ids, ids, sizeof ids);
     assert_memory_equal(b->types, types, sizeof types);
-    assert_memory_equal(b->positions, positions, sizeof positions);
     assert_memory_equal(b->starts, starts, sizeof starts);
     assert_memory_equal(b->rows, places, sizeof places);
     assert_memory_equal(b->target_ids, words, sizeof words);
