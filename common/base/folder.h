@@ -14,7 +14,7 @@
 MUST_CHECK enum err_code folder_path(const char *folder, const char *file,
                                      char out[static PATH_MAX], struct err *err);
 
-/* Can that file be looked at? */
+/* Does it contain the file, of whatever kind? */
 bool folder_has(const char *folder, const char *file);
 
 /* Make it when it is not there (not its parents). */

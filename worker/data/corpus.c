@@ -133,7 +133,7 @@ static enum err_code read_text(struct corpus *c, const char *path, struct err *e
     if (rc != ERR_OK)
         return rc;
     if (c->n_samples == 0)
-        return err_set(err, ERR_INVALID, "%s: no words; write a sentence a line", path);
+        return err_set(err, ERR_INVALID, "%s: no words; write one sentence per line", path);
     if (c->has_pairs && c->n_documents < 2)
         return err_set(err, ERR_INVALID,
                        "%s: one document, but sentences that do not follow are taken from another; "
@@ -232,7 +232,8 @@ static enum err_code take_other(struct corpus *c, uint64_t key, size_t i, struct
     return ERR_OK;
 }
 
-/* Cut c->a, [CLS] and n sentences, in two; *out_label says whether the second follows. */
+/* Cut c->a, [CLS] and n sentences, in two; *out_label: 0 when the second follows the first, else 1.
+ */
 static enum err_code make_pair(struct corpus *c, uint64_t key, size_t i, size_t n,
                                int32_t *out_label, struct err *err)
 {

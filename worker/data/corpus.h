@@ -1,16 +1,16 @@
-/* data/corpus.h - plain text for a language model: a sentence a line, an empty line between
+/* data/corpus.h - plain text for a language model: one sentence per line, an empty line between
  * documents.
  *
  * corpus_load() reads the text once and groups sentences of a document that follow one another into
- * chunks of at most max_length - 3 tokens; it keeps 16 bytes a chunk. A longer sentence is a chunk
- * by itself and is cut. A sample is a chunk in an epoch: corpus_get() tokenises it again, masks it,
- * and for pairs makes two of it, all as a function of (seed, epoch, chunk).
+ * chunks of at most max_length - 3 tokens; it keeps 16 bytes per chunk. A longer sentence is a
+ * chunk by itself and is cut. A sample is a chunk in an epoch: corpus_get() tokenises it again,
+ * masks it, and for pairs makes two of it, all as a function of (seed, epoch, chunk).
  *
  * Pairs as in google-research/bert's create_pretraining_data.py: the chunk is cut behind one of its
  * sentences; in half of the cases, and always when it is one sentence, what follows is taken from
  * another document (label 1, else 0), from a random sentence of a random chunk to its end. Other
  * than there no chunk is made short on purpose, and chunks rather than documents are equally
- * likely. Layer: data. Threads: one a corpus; the vocabulary is only read.
+ * likely. Layer: data. Threads: one per corpus; the vocabulary is only read.
  */
 #ifndef DATA_CORPUS_H
 #define DATA_CORPUS_H

@@ -4,7 +4,7 @@
  * label (1 byte) or score (4): data may be larger than memory. dataset_get() makes the sequence
  * [CLS] a [SEP] b [SEP], or [CLS] a [SEP], of one row; the longer sentence loses tokens until the
  * sequence fits, see sequence_truncate().
- * Layer: data. Threads: one a data set; the vocabulary is only read.
+ * Layer: data. Threads: one per data set; the vocabulary is only read.
  */
 #ifndef DATA_DATASET_H
 #define DATA_DATASET_H
@@ -32,7 +32,7 @@ struct dataset {
 
 /* Read folder/split->file. On ERR_OK the caller owns *out: dataset_deinit(). `split` is borrowed.
  *
- * ERR_NOT_FOUND: the file is not there (the text names it and says what to add); it may come
+ * ERR_NOT_FOUND: the file is not there (the text names it and what to add); it may come
  * later. ERR_INVALID: it is there and wrong (file, line, remedy), or has no row with a label.
  * Else ERR_LIMIT, ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
  */

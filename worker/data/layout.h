@@ -51,14 +51,14 @@ struct layout {
  * that spec_parse() took is there; one of a language model has no columns. */
 void layout_init(struct layout *out, const struct spec *spec);
 
-/* Is it made of JSON objects, one a line? */
+/* Is it made of JSON objects, one per line? */
 bool layout_is_json(const struct layout_split *split);
 
 /* Is it CSV, with quoted fields? */
 bool layout_is_csv(const struct layout_split *split);
 
 /* Returns `rc`. A missing file is the error that people meet most: for ERR_NOT_FOUND `err` also
- * says what to do about `split`, one of `l`. */
+ * has the remedy for `split`, one of `l`. */
 enum err_code layout_explain(const struct layout *l, const struct layout_split *split,
                              enum err_code rc, struct err *err);
 

@@ -1,9 +1,9 @@
 /* data/metric.h - how good the answers for a split are: GLUE's metrics.
  *
- * A collector takes (answer, truth) pairs of one pass and says the task's metrics, as scikit-learn
- * and scipy compute them, with one difference: where those give NaN because one side is constant,
- * a correlation is 0 here. Classes are counted, so only a regression needs memory: it is taken by
- * metric_init(). Layer: data. Threads: one a collector.
+ * A collector takes (answer, truth) pairs of one pass and computes the task's metrics as
+ * scikit-learn and scipy compute them, with one difference: where those give NaN because one side
+ * is constant, a correlation is 0 here. Classes are counted, so only a regression needs memory: it
+ * is taken by metric_init(). Layer: data. Threads: one per collector.
  */
 #ifndef DATA_METRIC_H
 #define DATA_METRIC_H
@@ -43,7 +43,7 @@ struct metric {
     uint32_t *order;           /* [pairs_max] */
 };
 
-/* `n_labels` of a classification, `n_max` samples a pass. ERR_NO_MEMORY. The caller calls
+/* `n_labels` of a classification, `n_max` samples per pass. ERR_NO_MEMORY. The caller calls
  * metric_deinit(). */
 MUST_CHECK enum err_code metric_init(struct metric *m, const struct task *task, int n_labels,
                                      size_t n_max, struct err *err);

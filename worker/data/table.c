@@ -216,7 +216,7 @@ static enum err_code read_header(struct table *t, struct err *err)
     return rc;
 }
 
-/* The columns of a file that does not name them are where its layout says. */
+/* The columns of a file without a header, by its layout. */
 static void take_numbers(struct table *t)
 {
     for (int c = 0; c < N_COLUMNS; c++)
@@ -311,7 +311,7 @@ static enum err_code read_json(struct table *t, const char *line, size_t len,
     if (rc != ERR_OK)
         return err_wrap(err, rc, "%s line %lld", path_of(t), line_of(t));
     if (json_kind_of(t->object) != JSON_OBJECT)
-        return err_set(err, ERR_INVALID, "%s line %lld: not a JSON object; write one a line",
+        return err_set(err, ERR_INVALID, "%s line %lld: not a JSON object; write one per line",
                        path_of(t), line_of(t));
     for (int c = 0; c < N_COLUMNS; c++) {
         const struct json *v;
@@ -357,9 +357,10 @@ static enum err_code read_label(const struct table *t, struct field f, int *out,
         }
         list(names, t->layout->labels[i], strlen(t->layout->labels[i]));
     }
-    return err_set(
-        err, ERR_INVALID, "%s line %lld: %s \"%.*s\" is none of %s; correct it or remove the line",
-        path_of(t), line_of(t), column_name(t, LABEL), f.len < 40 ? (int)f.len : 40, f.text, names);
+    return err_set(err, ERR_INVALID,
+                   "%s line %lld: %s \"%.*s\" is not one of %s; correct it or remove the line",
+                   path_of(t), line_of(t), column_name(t, LABEL), f.len < 40 ? (int)f.len : 40,
+                   f.text, names);
 }
 
 static enum err_code read_score(const struct table *t, struct field f, float *out, struct err *err)
@@ -377,7 +378,7 @@ static enum err_code read_score(const struct table *t, struct field f, float *ou
     }
     if ((!t->is_json && (end == text || *end)) || !isfinite((float)score))
         return err_set(err, ERR_INVALID,
-                       "%s line %lld: %s \"%.*s\" is no number; correct it or remove the line",
+                       "%s line %lld: %s \"%.*s\" is not a number; correct it or remove the line",
                        path_of(t), line_of(t), column_name(t, LABEL), f.len < 40 ? (int)f.len : 40,
                        f.text ? f.text : "");
     *out = (float)score;

@@ -1,7 +1,8 @@
-/* data/table.h - the rows of one split: TSV as GLUE publishes it, CSV, or JSON objects one a line.
+/* data/table.h - the rows of one split: TSV as GLUE publishes it, CSV, or JSON objects, one per
+ * line.
  *
- * In a TSV file the first line names the columns (data/layout.h knows where there is none), and
- * columns are found by name; what else there is does not matter. Tabs separate, nothing quotes.
+ * In a TSV file the first line names the columns (data/layout.h lists those that have none), and
+ * columns are found by name; other columns are ignored. Tabs separate, nothing quotes.
  * A file that ends in .csv is CSV as RFC 4180 has it: commas separate, and a field in quotes may
  * hold commas, line ends and, doubled, quotes. In one that ends in .jsonl every line is an object
  * with the columns as members: texts are strings, a label is a string or a whole number, a score a
@@ -31,7 +32,7 @@ struct table; /* on the heap; all fields private */
 /* Open a split and read its header. On ERR_OK the caller owns *out: table_close(). `layout` and
  * `split` are borrowed for as long.
  *
- * Every error text names the file, and the line where there is one, and says what to do:
+ * Every error text names the file, the line where there is one, and the remedy:
  * ERR_NOT_FOUND no such file; ERR_INVALID it is empty, a column is missing, or the header is not a
  * header; ERR_IO, ERR_DENIED, ERR_NO_MEMORY.
  */
@@ -50,8 +51,8 @@ MUST_CHECK enum err_code table_next(struct table *t, struct table_row *out, bool
                                     struct err *err);
 
 /* The texts of the row at `offset`, which table_next() gave; the rest of *out is 0. TSV allocates
- * nothing, CSV nothing once the longest row was seen. ERR_INVALID when it is no row any more:
- * somebody wrote into the file. */
+ * nothing, CSV nothing once the longest row was seen. ERR_INVALID when it is not a row any more:
+ * the file was changed. */
 MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out,
                                   struct err *err);
 

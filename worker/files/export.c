@@ -82,7 +82,7 @@ enum err_code export_shard(const struct model *m, const char *folder,
 
 /* --- the files that exist once --- */
 
-/* From the number of these names transformers knows how many labels there are. */
+/* transformers counts these names to learn the number of labels. */
 static void write_labels(struct jsonw *json, const struct model *m, const struct export_extras *x)
 {
     char number[12];

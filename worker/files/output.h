@@ -43,7 +43,7 @@ struct output {
  *
  * Returns ERR_DENIED, ERR_NOT_FOUND or ERR_INVALID when the path can never be written; ERR_LIMIT
  * for too little space; ERR_CONFLICT when a newer attempt of the job has the folder; ERR_IO,
- * ERR_NO_MEMORY. The text says what to do.
+ * ERR_NO_MEMORY. The text has the remedy.
  */
 MUST_CHECK enum err_code output_open(struct output *out, const struct output_params *params,
                                      struct err *err);

@@ -92,7 +92,7 @@ static enum err_code add_entry(struct pretrained *p, const struct json *entry, s
 
     if (!is_plain_name(file))
         return err_set(err, ERR_INVALID,
-                       "%s/%s: tensor \"%.80s\": \"%.80s\" is no file of this folder; write the "
+                       "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; write the "
                        "index anew",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
     if (!find_file(p, file)) {

@@ -9,7 +9,7 @@
  * other, so that nothing is held twice in memory. What it writes appears under its name only when
  * it is complete and synced. The reader maps the file and trusts nothing in it; it touches the
  * header only, so a process has in memory what it reads of the tensors.
- * Layer: files. Threads: one a writer; a reader any, once open.
+ * Layer: files. Threads: one per writer; a reader any, once open.
  */
 #ifndef FILES_SAFETENSORS_H
 #define FILES_SAFETENSORS_H

@@ -248,12 +248,13 @@ static enum err_code take_entry(void *arg, const char *key, size_t key_len,
                                            "%s: the header is damaged; copy it "
                                            "again",
                                            b->index_path);
-    /* Slices of a tensor have keys that begin with a zero; the tensor's own entry tells of them. */
+    /* Slices of a tensor have keys that begin with a zero; the tensor's own entry refers to them.
+     */
     if (key[0] == '\0')
         return ERR_OK;
     if (key_len > BUNDLE_NAME_MAX_BYTES || memchr(key, '\0', key_len))
         return err_set(err, ERR_INVALID,
-                       "%s: a key of %zu bytes is no name of a tensor; copy it again",
+                       "%s: a key of %zu bytes is not the name of a tensor; copy it again",
                        b->index_path, key_len);
     rc = grow(b, err);
     if (rc != ERR_OK)
@@ -288,7 +289,7 @@ static enum err_code read_index(struct bundle *b, const char *prefix, struct err
     if (rc != ERR_OK)
         return rc;
     if (!b->has_header || b->n_shards < 1 || b->n_shards > BUNDLE_SHARDS_MAX)
-        return err_set(err, ERR_INVALID, "%s: no header that says 1..%d data files; copy it again",
+        return err_set(err, ERR_INVALID, "%s: no header with 1..%d data files; copy it again",
                        b->index_path, BUNDLE_SHARDS_MAX);
     if (b->is_big_endian)
         return err_set(err, ERR_INVALID,

@@ -146,7 +146,7 @@ static enum err_code put_unit(const struct import *im, int unit, struct safetens
         n_put++;
     }
     free(params);
-    /* A classifier of other labels than its config says is there, but was not read. */
+    /* A classifier with other labels than its config has is there, but was not read. */
     if (rc == ERR_OK && n_put + missing.n_tensors != model_unit_tensors(m, unit))
         rc = err_set(err, ERR_INVALID, "%s: %s by its config: correct num_labels there", im->from,
                      missing.why);

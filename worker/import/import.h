@@ -1,9 +1,9 @@
-/* import/import.h - any folder that pretrained.h reads, as a Hugging Face directory in F32.
+/* import/import.h - a model of any format as a Hugging Face directory in F32.
  *
  * For TensorFlow's checkpoints above all, which transformers no longer reads. Written are the
  * encoder and what there is of a head: that of pre-training, of a masked LM or a classifier. One
  * unit at a time is in memory.
- * Layer: import. Threads: one a call.
+ * Layer: import. Threads: one per call.
  */
 #ifndef IMPORT_IMPORT_H
 #define IMPORT_IMPORT_H

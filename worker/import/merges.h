@@ -1,10 +1,10 @@
 /* import/merges.h - which two neighbours to join next, over and over: byte pair encoding.
  *
  * Holds words as sequences of symbols (numbers of the caller's) and how often every pair of
- * neighbours occurs. A queue finds the most frequent pair, and each pair knows its words, so that
- * joining it costs what those words are long. Of pairs equally frequent the one with the smaller
- * numbers comes first, so the order of the words does not matter.
- * Memory: about 12 bytes a symbol and 50 a pair. Layer: import. Threads: one.
+ * neighbours occurs. A queue finds the most frequent pair, and each pair has a list of its words,
+ * so that joining it costs what those words are long. Of pairs equally frequent the one with the
+ * smaller numbers comes first, so the order of the words does not matter. Memory: about 12 bytes
+ * per symbol and 50 per pair. Layer: import. Threads: one.
  */
 #ifndef IMPORT_MERGES_H
 #define IMPORT_MERGES_H

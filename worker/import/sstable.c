@@ -73,7 +73,7 @@ static enum err_code open_block(const struct table *t, const unsigned char **at,
     uint64_t n_restarts;
 
     if (!sstable_varint(at, end, &offset) || !sstable_varint(at, end, &size))
-        return damaged(t, offset, "no whole number says where it lies", err);
+        return damaged(t, offset, "its place is not a whole number", err);
     if (offset > t->blocks_bytes || size > t->blocks_bytes - offset ||
         t->blocks_bytes - offset - size < TRAILER_BYTES || size < 2 * WORD_BYTES)
         return damaged(t, offset, "it does not lie inside the file", err);
@@ -161,9 +161,9 @@ enum err_code sstable_read(const char *name, const unsigned char *bytes, size_t 
     t.blocks_bytes = len - FOOTER_BYTES;
     at = bytes + t.blocks_bytes;
     end = bytes + len - MAGIC_BYTES;
-    /* First the meta index, which says nothing that we need. */
+    /* First the meta index, which is not needed. */
     if (!sstable_varint(&at, end, &unused) || !sstable_varint(&at, end, &unused))
-        return damaged(&t, t.blocks_bytes, "the footer says nothing", err);
+        return damaged(&t, t.blocks_bytes, "the footer is empty", err);
     rc = open_block(&t, &at, end, &index, err);
     while (rc == ERR_OK && index.at < index.end) {
         rc = next_entry(&t, &index, err);

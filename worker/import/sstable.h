@@ -1,7 +1,7 @@
 /* import/sstable.h - read a sorted table of LevelDB's format: the index of a TensorFlow checkpoint.
  *
- * Format (google/leveldb, doc/table_format.md): blocks, then a footer of 48 bytes that says where
- * the index block lies, which says where the data blocks lie. In a block every key is given as
+ * Format (google/leveldb, doc/table_format.md): blocks, then a footer of 48 bytes with the place
+ * of the index block, which has the places of the data blocks. In a block every key is given as
  * what it shares with the one before and the rest. Behind a block come its compression and a
  * masked CRC-32C, which is checked. Nothing else in the bytes is trusted.
  * Layer: import. Threads: any; it keeps nothing.

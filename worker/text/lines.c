@@ -35,7 +35,7 @@ static enum err_code map(struct lines *l, int fd, struct err *err)
     if (fstat(fd, &st) != 0)
         return file_error(err, "look at", l->path);
     if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_IO, "%s is no file", l->path);
+        return err_set(err, ERR_IO, "%s is not a file", l->path);
     if (st.st_size == 0)
         return ERR_OK;
     data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -57,7 +57,7 @@ enum err_code lines_open(const char *path, struct lines **out, struct err *err)
         free(l);
         return err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
     }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe nobody writes to must not hang */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     rc = fd < 0 ? file_error(err, "open", path) : map(l, fd, err);
     if (fd >= 0)
         close(fd);

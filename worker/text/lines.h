@@ -35,10 +35,10 @@ MUST_CHECK enum err_code lines_next(struct lines *l, const char **out_text, size
  * one; not for a thinned file, whose runs could begin within a field. */
 void lines_quote(struct lines *l);
 
-/* For who wants to know what lines are like: give out only some, about so many bytes, in runs from
- * all over the file, which may be sorted by something. Every line is as likely as any other. */
+/* Sample the file: return only about `most_bytes` of lines, in runs from all over it, as it may be
+ * sorted. Every line is equally likely. */
 void lines_thin(struct lines *l, size_t most_bytes);
-/* Were some left out in front of the line that was read last? */
+/* Were lines skipped just before the one that was read last? */
 bool lines_skipped(const struct lines *l);
 
 /* Number of the line that was read last, or of its first line of text, from 1, and where it begins
@@ -47,11 +47,11 @@ int64_t lines_number(const struct lines *l);
 uint64_t lines_offset(const struct lines *l);
 const char *lines_path(const struct lines *l);
 
-/* The line that begins at `offset`, which lines_offset() has said, like lines_next(); only UTF-8
- * is not looked at again. Returns where the line behind it begins. */
+/* The line that begins at `offset`, which lines_offset() has returned, like lines_next() but
+ * without the check for UTF-8. Returns where the next line begins. */
 uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len);
 
-/* The pass is over: from now on lines are asked for in no order. */
+/* The pass is over: from now on lines are read in no order. */
 void lines_settle(const struct lines *l);
 
 void lines_close(struct lines *l); /* NULL is fine */

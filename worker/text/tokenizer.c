@@ -128,7 +128,7 @@ enum err_code tokenizer_vocab(const char *name, const struct json *root, struct 
 
 /* --- case --- */
 
-/* What the two files have in common: three switches, of which BERT knows two combinations. */
+/* What the two files have in common: three switches, of which BERT uses two combinations. */
 struct switches {
     const struct json *lower_case;    /* NULL or null: not stated */
     const struct json *strip_accents; /* likewise: as lower_case */

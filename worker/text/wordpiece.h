@@ -1,7 +1,7 @@
 /* text/wordpiece.h - text to token ids, as BERT does it.
  *
  * After google-research/bert tokenization.py: the text is cut into words (text/words.h), and of a
- * word WordPiece takes the longest piece that the vocabulary knows, again and again ("##" marks a
+ * word WordPiece takes the longest piece that is in the vocabulary, again and again ("##" marks a
  * piece that does not begin a word). A word with a rest that nothing matches, or of more than
  * WORDPIECE_WORD_MAX characters, becomes one [UNK] (100 characters as in every Hugging Face
  * tokenizer; tokenization.py has 200 today).
@@ -9,13 +9,13 @@
  * That published algorithm is the reference, and all 10,000 golden lines equal it, because weights
  * were pre-trained with it and it follows Unicode. What transformers loads today, Hugging Face's
  * tokenizers, differs in 636 of those hostile lines uncased and 296 cased: it has older Unicode
- * tables, drops private use characters, forgets the ideographs U+2B820..2B91F and knows no final
+ * tables, drops private use characters, lacks the ideographs U+2B820..2B91F and the final
  * sigma; of 190,721 real lines in many languages two differ, both Greek capitals.
  *
  * Special tokens written in the text ("[SEP]") are ordinary characters, as in the reference: data
  * cannot forge them.
  * The tokenizer only holds scratch memory, which grows with the longest text seen.
- * Layer: text. Threads: one a tokenizer; the vocabulary is only read.
+ * Layer: text. Threads: one per tokenizer; the vocabulary is only read.
  */
 #ifndef TEXT_WORDPIECE_H
 #define TEXT_WORDPIECE_H

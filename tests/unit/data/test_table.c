@@ -209,7 +209,7 @@ static struct bad bads[] = {
      "dev.tsv line 1: column \"sentence1\" is there twice"},
     {"table_refuses_an_unknown_label", "MNLI", "dev.tsv",
      HEADER ROW("a", "b", "neutral") ROW("a", "b", "maybe"),
-     "dev.tsv line 3: gold_label \"maybe\" is none of contradiction, entailment, neutral"},
+     "dev.tsv line 3: gold_label \"maybe\" is not one of contradiction, entailment, neutral"},
     {"table_refuses_a_label_with_a_space", "MNLI", "dev.tsv", HEADER ROW("a", "b", "neutral "),
      "dev.tsv line 2: gold_label \"neutral \""},
     {"table_refuses_an_empty_sentence", "MNLI", "dev.tsv", HEADER ROW("a", "", "neutral"),
@@ -227,13 +227,13 @@ static struct bad bads[] = {
     {"table_refuses_a_cola_row_with_too_few_columns", "CoLA", "dev.tsv", "1\tA\n",
      "the sentence should be in column 4"},
     {"table_refuses_a_score_that_is_no_number", "STSB", "dev.tsv",
-     "sentence1\tsentence2\tscore\nA\tB\t3.8x\n", "line 2: score \"3.8x\" is no number"},
+     "sentence1\tsentence2\tscore\nA\tB\t3.8x\n", "line 2: score \"3.8x\" is not a number"},
     {"table_refuses_an_empty_score", "STSB", "dev.tsv", "sentence1\tsentence2\tscore\nA\tB\t\n",
-     "line 2: score \"\" is no number"},
+     "line 2: score \"\" is not a number"},
     {"table_refuses_a_score_that_is_infinite", "STSB", "dev.tsv",
-     "sentence1\tsentence2\tscore\nA\tB\t1e300\n", "line 2: score \"1e300\" is no number"},
+     "sentence1\tsentence2\tscore\nA\tB\t1e300\n", "line 2: score \"1e300\" is not a number"},
     {"table_refuses_a_score_in_words", "STSB", "dev.tsv",
-     "sentence1\tsentence2\tscore\nA\tB\tnan\n", "line 2: score \"nan\" is no number"},
+     "sentence1\tsentence2\tscore\nA\tB\tnan\n", "line 2: score \"nan\" is not a number"},
     {"table_refuses_broken_json", "Classification", "d.jsonl", "{\"stars\": 7,\n",
      "d.jsonl line 1"},
     {"table_refuses_json_that_is_no_object", "Classification", "d.jsonl", "[1]\n",
@@ -256,7 +256,7 @@ static struct bad bads[] = {
      "no column \"review\"; the first line must name it, or spec.data.columns another; it names "
      "stars, rev\"iew"},
     {"table_refuses_a_json_score_that_is_infinite", "Regression", "d.jsonl",
-     "{\"review\": \"a\", \"stars\": 1e200}\n", "is no number"},
+     "{\"review\": \"a\", \"stars\": 1e200}\n", "is not a number"},
 };
 
 static void table_refuses(void **state)

@@ -210,7 +210,8 @@ static struct row {
     {"sstable_refuses_an_endless_number", make_an_endless_number, "an entry is cut off"},
     {"sstable_refuses_a_block_outside", make_a_handle_outside, "does not lie inside the file"},
     {"sstable_refuses_a_block_of_all_bytes", make_a_huge_handle, "does not lie inside the file"},
-    {"sstable_refuses_a_handle_that_is_cut_off", make_a_handle_cut_off, "no whole number"},
+    {"sstable_refuses_a_handle_that_is_cut_off", make_a_handle_cut_off,
+     "its place is not a whole number"},
 };
 
 static void sstable_row(void **state)
