@@ -9,11 +9,10 @@
 #include "api/mark.h"
 #include "api/names.h"
 #include "api/request.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "cli/nodefile.h"
 #include "cli/stale.h"
-
-#define MIB ((int64_t)1 << 20)
 
 __attribute__((format(printf, 2, 3))) static void leave_out(struct cluster_machine *m,
                                                             const char *fmt, ...)

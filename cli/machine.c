@@ -8,12 +8,12 @@
 #include <time.h>
 
 #include "api/quantity.h"
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/child.h"
 #include "cli/interrupt.h"
 
-#define MIB             ((int64_t)1 << 20)
 #define CPU_MILLI_MIN   20 /* below, a process hardly gets to its main() */
 #define CPU_MILLI_MAX   1024000
 #define ITEM_BYTES      96

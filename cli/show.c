@@ -5,10 +5,10 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "base/text.h"
 
 #define BAR_CHARS 24
-#define MIB       ((int64_t)1 << 20)
 
 void show_number(double value, char out[static 32])
 {
@@ -84,11 +84,11 @@ void show_plan(FILE *out, const struct partition_request *request,
 
         (void)show_name(n->name, name);
         model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
-        (void)fprintf(
-            out, "%-6d %-*s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s, width, name,
-            n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
-            100 * placement->micro_batches * stage->predicted_ms / placement->predicted_step_ms,
-            (long long)((stage->memory_bytes + MIB - 1) / MIB), bar, "########################");
+        (void)fprintf(out, "%-6d %-*s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s,
+                      width, name, n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
+                      100 * placement->micro_batches * stage->predicted_ms /
+                          placement->predicted_step_ms,
+                      (long long)(mib_of(stage->memory_bytes)), bar, "########################");
     }
 }
 

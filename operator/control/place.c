@@ -6,8 +6,8 @@
 #include "balance/choose.h"
 #include "balance/explain.h"
 #include "balance/network.h"
+#include "base/bytes.h"
 #include "base/hash.h"
-#include "base/mib.h"
 #include "base/text.h"
 #include "control/parts.h"
 
@@ -174,7 +174,7 @@ static int64_t limit_of(const struct placement_stage *stage, const struct plan_s
 {
     int64_t most = nodes[stage->node].memory_bytes / 100 * percent;
     int64_t bytes = planned->memory_bytes / 100 * percent;
-    int64_t rounded = mib_ceil(bytes) * MIB;
+    int64_t rounded = mib_of(bytes) * MIB;
 
     return rounded <= most ? rounded : bytes;
 }
