@@ -176,7 +176,8 @@ static bool has_capitals(const struct vocab *vocab)
     for (int32_t id = 0; id < vocab->n_tokens; id++) {
         const char *token = vocab_token(vocab, id);
 
-        if (token[0] != '[' && (is_capital(token[0]) || (token[0] == '#' && is_capital(token[2]))))
+        if (token[0] != '[' &&
+            (is_capital(token[0]) || (strncmp(token, "##", 2) == 0 && is_capital(token[2]))))
             return true;
     }
     return false;
