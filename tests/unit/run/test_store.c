@@ -277,7 +277,8 @@ static void add_plan(const char *labels)
 {
     static const char plan[] =
         "{\\\"version\\\":1,\\\"namespace\\\":\\\"team\\\",\\\"job\\\":\\\"mnli\\\","
-        "\\\"uid\\\":\\\"u1\\\",\\\"attempt\\\":1,\\\"microBatches\\\":8,\\\"reason\\\":\\\"\\\","
+        "\\\"uid\\\":\\\"u1\\\",\\\"attempt\\\":1,\\\"microBatches\\\":8,\\\"explanation\\\":"
+        "\\\"\\\","
         "\\\"stages\\\":["
         "{\\\"firstUnit\\\":0,\\\"units\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
         "\\\"memoryBytes\\\":1024}],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"

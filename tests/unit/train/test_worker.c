@@ -62,7 +62,7 @@ static void write_plan(void)
                      .attempt = 1,
                      .micro_batches = 2,
                      .n_stages = 1,
-                     .stages = {{0, 7, "here", 1000, 1 << 28, 1}}};
+                     .stages = {{0, 7, "here", 1000, 1 << 28, 1, ""}}};
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
     struct json *spec = NULL;
 
