@@ -483,7 +483,7 @@ measures_never() {
 bad_marks() { # figures that make no sense are not used, and told of with node and text
     marks label n1 skyjob.dev/gflops=inf && marks annotate n2 skyjob.dev/gflops=-3 && marks label n3 skyjob.dev/gflops=1e300 &&
         job marks "$stages3" && completes marks && [ "$(probes_of marks)" = 3 ] &&
-        has_event 'BadNodeMark: .*node n1: skyjob.dev/gflops: "inf" is not a number.* 3 nodes have such marks' || return
+        has_event 'BadNodeMark: .*node n1: skyjob.dev/gflops: "inf" is not a number.* 3 nodes have invalid ones' || return
     marks label n1 n3 skyjob.dev/gflops- && marks annotate n2 skyjob.dev/gflops='12 GFLOPS' && job unit "$stages3" && completes unit &&
         [ "$(probes_of unit)" = 0 ] && has_event 'BadNodeMark: .*node n2: skyjob.dev/gflops: "12 GFLOPS" is not a number' &&
         marks annotate n2 skyjob.dev/gflops-
