@@ -360,12 +360,14 @@ static void store_keeps_the_uid_of_a_plan(void **state)
 static void store_counts_only_the_pod_whose_uid_the_status_has(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":2,\"stages\":[{\"stage\":1,\"podUID\":\"p0\"}]}");
+    add_job("mnli", "u1",
+            "{\"attempt\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p0\"}]}");
     change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Failed\"}}");
     observe();
     assert_int_equal(seen->n_pods, 1);
     assert_int_equal(seen->pods[0].role, POD_CLAIMED);
-    add_job("mnli", "u1", "{\"attempt\":2,\"stages\":[{\"stage\":1,\"podUID\":\"p1\"}]}");
+    add_job("mnli", "u1",
+            "{\"attempt\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p1\"}]}");
     observe();
     assert_int_equal(seen->pods[0].role, POD_STAGE);
 }
