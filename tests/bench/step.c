@@ -122,7 +122,7 @@ static void make_plan(struct plan *plan, const struct step_case *c)
     spec->training.epsilon = 1e-8;
     spec->training.weight_decay = 0.01;
     spec->training.batch_size = c->n_seqs;
-    plan->micro_batches = c->micro_batches;
+    plan->micro_batches = spec->training.micro_batches = c->micro_batches;
     spec->training.max_length = STEP_LENGTH;
     spec->training.dropout = DROPOUT;
     plan->n_stages = 1;
