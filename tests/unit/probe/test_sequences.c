@@ -1,50 +1,22 @@
 #include "probe/sequences.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
-#include "base/file.h"
+#include "scratch.h"
 
 #define VOCAB "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
 
-static char folder[] = "/tmp/test_sequences.XXXXXX";
-
-static void write_text(const char *name, const char *text)
-{
-    char path[128];
-
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_write(path, text, strlen(text), NULL), ERR_OK);
-}
-
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
+    if (scratch_make(state) != 0)
         return -1;
-    write_text("vocab.txt", VOCAB);
-    write_text("train.tsv", "index\tsentence1\tsentence2\tgold_label\n"
-                            "0\ta b\tc\tneutral\n"
-                            "1\ta b a b a b a b a b\tc\tentailment\n");
+    scratch_text("vocab.txt", VOCAB);
+    scratch_text("train.tsv", "index\tsentence1\tsentence2\tgold_label\n"
+                              "0\ta b\tc\tneutral\n"
+                              "1\ta b a b a b a b a b\tc\tentailment\n");
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static struct spec make_spec(void)
@@ -60,13 +32,13 @@ static void sequences_have_the_case_of_the_model(void **state)
 
     (void)state;
     spec.letters = SPEC_CASE_ABSENT;
-    write_text("vocab.txt", VOCAB "Ab\n##b\n");
-    write_text("train.tsv", "index\tsentence1\tsentence2\tgold_label\n0\tAb\tc\tneutral\n");
-    write_text("tokenizer_config.json", "{\"do_lower_case\":false}");
-    assert_int_equal(sequences_read(&spec, folder, folder, &s, NULL), ERR_OK);
+    scratch_text("vocab.txt", VOCAB "Ab\n##b\n");
+    scratch_text("train.tsv", "index\tsentence1\tsentence2\tgold_label\n0\tAb\tc\tneutral\n");
+    scratch_text("tokenizer_config.json", "{\"do_lower_case\":false}");
+    assert_int_equal(sequences_read(&spec, scratch, scratch, &s, NULL), ERR_OK);
     assert_int_equal(s.tokens[0], 5); /* [CLS] Ab [SEP] c [SEP] */
-    write_text("tokenizer_config.json", "{\"do_lower_case\":true}");
-    assert_int_equal(sequences_read(&spec, folder, folder, &s, NULL), ERR_OK);
+    scratch_text("tokenizer_config.json", "{\"do_lower_case\":true}");
+    assert_int_equal(sequences_read(&spec, scratch, scratch, &s, NULL), ERR_OK);
     assert_int_equal(s.tokens[0], 6);
 }
 
@@ -77,7 +49,7 @@ static void sequences_are_read_cut_as_training_cuts_them(void **state)
     struct spec_lengths l;
 
     (void)state;
-    assert_int_equal(sequences_read(&spec, folder, NULL, &s, NULL), ERR_OK);
+    assert_int_equal(sequences_read(&spec, scratch, NULL, &s, NULL), ERR_OK);
     assert_int_equal(s.n, 2);
     assert_int_equal(s.tokens[0], 6); /* [CLS] a b [SEP] c [SEP] */
     assert_int_equal(s.tokens[1], 12);
@@ -95,15 +67,15 @@ static void sequences_come_from_all_over_a_file_that_is_sorted(void **state)
     char sorted[64];
 
     (void)state;
-    (void)snprintf(sorted, sizeof sorted, "%s/sorted", folder);
+    (void)snprintf(sorted, sizeof sorted, "%s/sorted", scratch);
     assert_int_equal(mkdir(sorted, 0700), 0);
     assert_int_equal(buf_addf(&text, NULL, "index\tsentence1\tsentence2\tgold_label\n"), ERR_OK);
     for (int i = 0; i < 40000; i++)
         assert_int_equal(
             buf_addf(&text, NULL, "%05d\t%s\tc\tneutral\n", i, i < 20000 ? "a" : "a b a b a b a"),
             ERR_OK);
-    write_text("sorted/train.tsv", text.data);
-    assert_int_equal(sequences_read(&spec, sorted, folder, &s, NULL), ERR_OK);
+    scratch_text("sorted/train.tsv", text.data);
+    assert_int_equal(sequences_read(&spec, sorted, scratch, &s, NULL), ERR_OK);
     assert_true(s.n > 1000);
     assert_true(fabs(sequences_lengths(&s).mean - 8) < 0.5);
     buf_deinit(&text);
@@ -163,5 +135,5 @@ int main(void)
         cmocka_unit_test(sequences_are_dealt_so_that_micro_batches_are_alike),
         cmocka_unit_test(sequences_have_the_case_of_the_model), /* changes the files */
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }

@@ -8,6 +8,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 static _Atomic int n_allocations;
 #ifdef __SANITIZE_ADDRESS__

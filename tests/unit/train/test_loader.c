@@ -1,30 +1,11 @@
 #include "train/loader.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "allocations.h"
-#include "base/file.h"
+#include "scratch.h"
 
 #define N_TRAIN 10
 #define N_DEV   5
 #define VOCAB   "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n"
-
-static char folder[] = "/tmp/test_feed.XXXXXX";
-
-static void write_text(const char *name, const char *text)
-{
-    char path[128];
-
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_write(path, text, strlen(text), NULL), ERR_OK);
-}
 
 static void write_rows(const char *name, int n)
 {
@@ -34,27 +15,17 @@ static void write_rows(const char *name, int n)
     for (int i = 0; i < n; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\ta b%s\tc\t%s\n", i,
                        i % 2 ? " a b" : "", labels[i % 3]);
-    write_text(name, text);
+    scratch_text(name, text);
 }
 
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
+    if (scratch_make(state) != 0)
         return -1;
-    write_text("vocab.txt", VOCAB);
+    scratch_text("vocab.txt", VOCAB);
     write_rows("train.tsv", N_TRAIN);
     write_rows("dev_matched.tsv", N_DEV);
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 static struct spec make_spec(void)
@@ -72,7 +43,7 @@ static struct spec make_spec(void)
 static enum err_code open_feed(struct loader *f, const struct spec *spec, struct err *err)
 {
     struct loader_params p = {
-        .spec = spec, .micro_batches = spec->training.micro_batches, .folder = folder};
+        .spec = spec, .micro_batches = spec->training.micro_batches, .folder = scratch};
 
     return loader_init(f, &p, err);
 }
@@ -209,7 +180,7 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
     struct spec spec = make_spec();
     struct loader_params p = {.spec = &spec,
                               .micro_batches = spec.training.micro_batches,
-                              .folder = folder,
+                              .folder = scratch,
                               .wants_predictions = true};
     struct message_facts facts;
     struct message_batch b;
@@ -217,7 +188,7 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
 
     (void)state;
     write_rows("dev_mismatched.tsv", 2);
-    write_text("test_mismatched.tsv", "sentence1\tsentence2\na\tc\nb\tc\nc\tc\n");
+    scratch_text("test_mismatched.tsv", "sentence1\tsentence2\na\tc\nb\tc\nc\tc\n");
     assert_int_equal(loader_init(&f, &p, NULL), ERR_OK);
     loader_facts(&f, &spec, &facts);
     assert_int_equal(facts.n_splits, 3);
@@ -248,7 +219,7 @@ static void loader_gives_scores_for_a_regression(void **state)
     (void)snprintf(spec.data.files.train, sizeof spec.data.files.train, "s.tsv");
     (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "s.tsv");
     spec.model.head = MODEL_HEAD_REGRESSION;
-    write_text("s.tsv", "sentence1\tsentence2\tscore\na\tb\t0\na\tb\t1.5\na\tb\t3\na\tb\t4.5\n");
+    scratch_text("s.tsv", "sentence1\tsentence2\tscore\na\tb\t0\na\tb\t1.5\na\tb\t3\na\tb\t4.5\n");
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     assert_int_equal(loader_eval(&f, 0, 1, &b, NULL), ERR_OK);
     assert_null(b.labels);
@@ -265,9 +236,9 @@ static struct spec make_text_spec(void)
     for (int i = 0; i < 20; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "a b c\nc b%s\nb a c c\n\n",
                        i % 2 ? " a a a" : "");
-    write_text("train.txt", text);
-    write_text("dev.txt", text);
-    write_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n[MASK]\n");
+    scratch_text("train.txt", text);
+    scratch_text("dev.txt", text);
+    scratch_text("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\nb\nc\n[MASK]\n");
     (void)snprintf(s.data.task, sizeof s.data.task, "Pretraining");
     s.model.head = MODEL_HEAD_PRETRAINING;
     s.model.vocab = 8;
@@ -285,7 +256,7 @@ static void loader_does_without_a_dev_file_that_is_not_named(void **state)
     char path[128];
 
     (void)state;
-    (void)snprintf(path, sizeof path, "%s/dev.txt", folder);
+    (void)snprintf(path, sizeof path, "%s/dev.txt", scratch);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
     loader_facts(&f, &spec, &facts);
@@ -294,7 +265,7 @@ static void loader_does_without_a_dev_file_that_is_not_named(void **state)
     (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "mine.txt");
     assert_int_equal(open_feed(&f, &spec, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "mine.txt"));
-    write_text("vocab.txt", VOCAB);
+    scratch_text("vocab.txt", VOCAB);
 }
 
 static void loader_counts_the_targets_of_a_whole_step(void **state)
@@ -358,7 +329,7 @@ static void loader_masks_anew_in_every_epoch(void **state)
     assert_int_equal(loader_eval(&f, 0, 3, &b, NULL), ERR_OK);
     assert_memory_equal(b.ids, before, 6 * sizeof *before);
     loader_deinit(&f);
-    write_text("vocab.txt", VOCAB);
+    scratch_text("vocab.txt", VOCAB);
 }
 
 /* Rows of a TSV file, then plain text, long after the longest of them. */
@@ -394,7 +365,7 @@ static void loader_allocates_nothing_once_every_row_was_seen(void **state)
         assert_int_equal(n_allocations, before);
         loader_deinit(&f);
     }
-    write_text("vocab.txt", VOCAB);
+    scratch_text("vocab.txt", VOCAB);
 }
 
 static void loader_keeps_the_case_of_the_model(void **state)
@@ -402,14 +373,14 @@ static void loader_keeps_the_case_of_the_model(void **state)
     struct spec spec = make_spec();
     struct loader_params p = {.spec = &spec,
                               .micro_batches = spec.training.micro_batches,
-                              .folder = folder,
-                              .model_folder = folder};
+                              .folder = scratch,
+                              .model_folder = scratch};
     struct loader f;
     struct err err;
 
     (void)state;
     spec.letters = SPEC_CASE_ABSENT;
-    write_text("tokenizer_config.json", "{\"do_lower_case\":false}");
+    scratch_text("tokenizer_config.json", "{\"do_lower_case\":false}");
     assert_int_equal(loader_init(&f, &p, NULL), ERR_OK);
     assert_true(f.tokenizer.is_cased);
     assert_true(f.train.rows.params.tokenizer->is_cased);
@@ -417,7 +388,7 @@ static void loader_keeps_the_case_of_the_model(void **state)
     spec.letters = SPEC_CASE_UNCASED;
     assert_int_equal(loader_init(&f, &p, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "leave spec.model.case out"));
-    write_text("tokenizer_config.json", "{}");
+    scratch_text("tokenizer_config.json", "{}");
 }
 
 static void loader_init_names_what_does_not_fit(void **state)
@@ -435,7 +406,7 @@ static void loader_init_names_what_does_not_fit(void **state)
     p.folder = "/nonexistent";
     assert_int_equal(loader_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "vocab.txt"));
-    p.model_folder = folder;
+    p.model_folder = scratch;
     assert_int_equal(loader_init(&f, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "train.tsv"));
 }
@@ -458,5 +429,5 @@ int main(void)
         cmocka_unit_test(loader_keeps_the_case_of_the_model),
         cmocka_unit_test(loader_init_names_what_does_not_fit),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }

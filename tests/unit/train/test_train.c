@@ -1,34 +1,16 @@
 #include "train/train.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "allocations.h"
-#include "base/file.h"
 #include "nn/gemm.h"
+#include "scratch.h"
 
 #define N_ROWS     24
 #define BATCH      8
 #define EPOCH      (N_ROWS / BATCH)
 #define VOCAB      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
 #define VOCAB_SIZE 8
-
-static char folder[] = "/tmp/test_train.XXXXXX";
-
-static void write_text(const char *name, const char *text)
-{
-    char path[128];
-
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_write(path, text, strlen(text), NULL), ERR_OK);
-}
 
 static void write_rows(const char *name)
 {
@@ -42,28 +24,18 @@ static void write_rows(const char *name)
         (void)snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "a b c a%s\n%s",
                        i % 2 ? " c b" : "", i % 4 == 3 ? "\n" : "");
     }
-    write_text(name, text);
-    write_text(strcmp(name, "train.tsv") == 0 ? "train.txt" : "dev.txt", lines);
+    scratch_text(name, text);
+    scratch_text(strcmp(name, "train.tsv") == 0 ? "train.txt" : "dev.txt", lines);
 }
 
 static int set_up(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
+    if (scratch_make(state) != 0)
         return -1;
-    write_text("vocab.txt", VOCAB);
+    scratch_text("vocab.txt", VOCAB);
     write_rows("train.tsv");
     write_rows("dev_matched.tsv");
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 /* What a step may be: every row is a test. */
@@ -109,7 +81,7 @@ static int allocations_of(const struct row *row, int n_steps)
     static struct stage stage;
     static struct mailbox mailbox;
     struct train train = {.plan = &plan, .stage = &stage, .mailbox = &mailbox};
-    struct loader_params params = {.spec = &plan.spec, .folder = folder};
+    struct loader_params params = {.spec = &plan.spec, .folder = scratch};
     struct loader loader;
     int before;
 
@@ -174,7 +146,7 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     struct trained *t = calloc(1, sizeof *t);
     struct mailbox mailbox;
     struct loader loader;
-    struct loader_params params = {.folder = folder};
+    struct loader_params params = {.folder = scratch};
     struct train train = {.mailbox = &mailbox, .loader = &loader};
 
     assert_non_null(t);
@@ -281,8 +253,8 @@ static void train_needs_no_dev_file(void **state)
     struct trained *t;
 
     (void)state;
-    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
-    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", scratch);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", scratch);
     assert_int_equal(rename(dev, away), 0);
     t = run(&plan, false);
     assert_int_equal(t->rc, ERR_OK);
@@ -301,8 +273,8 @@ static void train_without_steps_evaluates_and_changes_nothing(void **state)
 
     (void)state;
     plan.spec.training.evaluates_only = true;
-    (void)snprintf(data, sizeof data, "%s/train.tsv", folder);
-    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    (void)snprintf(data, sizeof data, "%s/train.tsv", scratch);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", scratch);
     assert_int_equal(rename(data, away), 0);
     t = run(&plan, false);
     assert_int_equal(rename(away, data), 0);
@@ -323,15 +295,15 @@ static void train_without_steps_or_anything_to_evaluate_is_refused(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 0);
     struct loader_params params = {
-        .spec = &plan.spec, .micro_batches = plan.micro_batches, .folder = folder};
+        .spec = &plan.spec, .micro_batches = plan.micro_batches, .folder = scratch};
     char dev[64], away[64];
     struct loader loader;
     struct err err;
 
     (void)state;
     plan.spec.training.evaluates_only = true;
-    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", folder);
-    (void)snprintf(away, sizeof away, "%s/away.tsv", folder);
+    (void)snprintf(dev, sizeof dev, "%s/dev_matched.tsv", scratch);
+    (void)snprintf(away, sizeof away, "%s/away.tsv", scratch);
     assert_int_equal(rename(dev, away), 0);
     assert_int_equal(loader_init(&loader, &params, &err), ERR_INVALID);
     assert_int_equal(rename(away, dev), 0);
@@ -366,5 +338,5 @@ int main(void)
 
     for (size_t i = 0; i < N_ROW_TESTS; i++)
         tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }

@@ -1,21 +1,12 @@
 #include "train/worker.h"
 
 #include <dirent.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "api/plan.h"
 #include "api/progress.h"
-#include "base/file.h"
 #include "base/hmac.h"
+#include "scratch.h"
 
 #define SPEC                                                                                       \
     "{\"model\": {\"preset\": \"BertTiny\", \"vocabSize\": 8, \"maxPositions\": 16},"              \
@@ -25,8 +16,6 @@
 #define VOCAB  "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
 #define N_ROWS 8
 
-static char folder[] = "/tmp/test_worker.XXXXXX";
-
 /* One of a few, each good until it comes round again. */
 static const char *in_folder(const char *name)
 {
@@ -34,13 +23,8 @@ static const char *in_folder(const char *name)
     static int next;
     char *path = paths[next++ % 8];
 
-    (void)snprintf(path, sizeof paths[0], "%s/%s", folder, name);
+    (void)snprintf(path, sizeof paths[0], "%s/%s", scratch, name);
     return path;
-}
-
-static void write_text(const char *name, const char *text)
-{
-    assert_int_equal(file_write(in_folder(name), text, strlen(text), NULL), ERR_OK);
 }
 
 static void write_rows(const char *name)
@@ -51,7 +35,7 @@ static void write_rows(const char *name)
     for (int i = 0; i < N_ROWS; i++)
         (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\ta b\tc\t%s\n", i,
                        labels[i % 3]);
-    write_text(name, text);
+    scratch_text(name, text);
 }
 
 static void write_plan(void)
@@ -78,26 +62,16 @@ static int set_up(void **state)
     const uint8_t key[HMAC_BYTES] = {1};
     char text[HMAC_TEXT_BYTES];
 
-    (void)state;
-    if (!mkdtemp(folder))
+    if (scratch_make(state) != 0)
         return -1;
     assert_int_equal(mkdir(in_folder("data"), 0755), 0);
-    write_text("data/vocab.txt", VOCAB);
+    scratch_text("data/vocab.txt", VOCAB);
     write_rows("data/train.tsv");
     write_rows("data/dev_matched.tsv");
     hmac_to_text(key, text);
-    write_text("key", text);
+    scratch_text("key", text);
     write_plan();
     return 0;
-}
-
-static int tear_down(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -rf %s", folder);
-    return system(command);
 }
 
 /* Run the one stage; its termination message goes into *out. */
@@ -151,7 +125,7 @@ static void worker_refuses_an_output_that_cannot_be_written_before_it_trains(voi
     struct progress end;
 
     (void)state;
-    write_text("file", "no folder");
+    scratch_text("file", "no folder");
     assert_int_equal(run_worker(in_folder("data"), in_folder("file"), &end), EXIT_CONFIG);
     assert_int_equal(end.cause, PROGRESS_CAUSE_CONFIG);
     assert_int_equal(end.step, 0);
@@ -176,5 +150,5 @@ int main(void)
         cmocka_unit_test(worker_refuses_an_output_that_cannot_be_written_before_it_trains),
         cmocka_unit_test(worker_that_fails_before_it_saves_leaves_no_folder),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }
