@@ -10,7 +10,7 @@
 
 /* --- Even --- */
 
-void even_cut(const struct cut_problem *p, int n_layers, struct cut *out)
+void even_cut(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out)
 {
     struct cut c = {.n_stages = p->max_stages};
     bool by_layers = c.n_stages <= n_layers;
@@ -21,7 +21,7 @@ void even_cut(const struct cut_problem *p, int n_layers, struct cut *out)
         int before = s * (n / c.n_stages) + (s < n % c.n_stages ? s : n % c.n_stages);
 
         c.node[s] = s;
-        c.first[s] = by_layers && s > 0 ? 1 + 2 * before : before;
+        c.first[s] = by_layers && s > 0 ? 1 + per_layer * before : before;
     }
     c.first[c.n_stages] = p->n_units;
     cut_measure(p, &c);
@@ -224,7 +224,7 @@ enum err_code rules_solve(const struct partition_request *request, enum spec_str
     if (is_manual)
         cut_measure(&p, cut);
     else
-        even_cut(&p, request->spec->model.layers, cut);
+        even_cut(&p, request->spec->model.layers, 2, cut);
     if (strategy == SPEC_STRATEGY_DYNAMIC)
         dynamic_improve(&p, DYNAMIC_MENDED, cut);
     result.best_ms = cut_step_ms(&p, cut);

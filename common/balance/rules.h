@@ -23,8 +23,8 @@
 /* Cut the problem for its nodes in their order, as many as max_stages allows. Attention and
  * feed-forward of a layer stay together, embeddings go with the first and pooler and head with the
  * last stage; units are counted instead only if there are more stages than layers. Ignores
- * memory. */
-void even_cut(const struct cut_problem *p, int n_layers, struct cut *out);
+ * memory. A layer has `per_layer` units: two, in every real model. */
+void even_cut(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out);
 
 enum dynamic_form {
     DYNAMIC_MENDED,

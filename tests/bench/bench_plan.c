@@ -153,7 +153,7 @@ static double fixed_ms(const struct draw *d, const enum dynamic_form *form)
         nodes[i] = i;
     if (cut_problem_init(&d->request, nodes, d->request.n_nodes, &p, NULL) != ERR_OK)
         exit(1);
-    even_cut(&p, d->spec.model.layers, &cut);
+    even_cut(&p, d->spec.model.layers, 2, &cut);
     if (form)
         dynamic_improve(&p, *form, &cut);
     ms = cut_step_ms(&p, &cut);

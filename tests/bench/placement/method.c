@@ -28,24 +28,6 @@ double method_clock_ms(clockid_t clock)
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec / 1e6;
 }
 
-/* As even_cut(), for any number of units a layer. */
-static void even(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out)
-{
-    struct cut c = {.n_stages = p->max_stages};
-    bool by_layers = c.n_stages <= n_layers;
-    int n = by_layers ? n_layers : p->n_units;
-
-    for (int s = 0; s < c.n_stages; s++) {
-        int before = s * (n / c.n_stages) + (s < n % c.n_stages ? s : n % c.n_stages);
-
-        c.node[s] = s;
-        c.first[s] = by_layers && s > 0 ? 1 + per_layer * before : before;
-    }
-    c.first[c.n_stages] = p->n_units;
-    cut_measure(p, &c);
-    *out = c;
-}
-
 /* Shares of layers' units, in the nodes' order; the embeddings go to the first, pooler and head to
  * the last. */
 static bool mixed(const struct cut_problem *p, int n_layer_units, struct cut *out)
@@ -93,7 +75,7 @@ static bool cut_by(enum method m, const struct draw *d, const struct cut_problem
         return mixed(p, per_layer * n_layers, out);
     if (m == METHOD_OURS || m == METHOD_OURS_ALL)
         return search(p, out);
-    even(p, n_layers, per_layer, out);
+    even_cut(p, n_layers, per_layer, out);
     if (m != METHOD_EVEN)
         dynamic_improve(p, m == METHOD_RELEASED ? DYNAMIC_AS_RELEASED : DYNAMIC_MENDED, out);
     return true;

@@ -44,7 +44,7 @@ static void improve(const struct setting *s, enum dynamic_form form, double *out
     struct cut_problem p;
 
     assert_int_equal(cut_problem_init(&s->request, nodes, s->request.n_nodes, &p, NULL), ERR_OK);
-    even_cut(&p, s->spec.model.layers, out);
+    even_cut(&p, s->spec.model.layers, 2, out);
     *out_even_ms = cut_step_ms(&p, out);
     dynamic_improve(&p, form, out);
     assert_true(cut_misfit(&p, out) >= 0 || cut_step_ms(&p, out) <= *out_even_ms);
