@@ -15,7 +15,7 @@
 
 #define LENGTHS_TEXT_BYTES 160
 
-/* spec.data.lengths if somebody measured them. Never above maxSequenceLength. */
+/* spec.data.lengths if they were measured, else a guess. Never above maxSequenceLength. */
 struct spec_lengths lengths_of(const struct spec *spec);
 
 /* What people should know when a plan rests on a guess: "sequences are taken to have 39 tokens, as

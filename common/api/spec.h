@@ -110,9 +110,9 @@ struct spec_stages {
 };
 
 /* How long the sequences of the job's own data are, in tokens, each cut to maxSequenceLength. No
- * field of the document: whoever can read the data says so before planning. */
+ * field of the document: a program that can read the data sets it before planning. */
 struct spec_lengths {
-    double mean; /* 0: nobody measured */
+    double mean; /* 0 if not measured */
     double mean_square;
 };
 

@@ -157,7 +157,7 @@ struct bound {
     struct interval list[HALVINGS_MAX + 1];
 };
 
-/* Does a run of layer units fit on a node within T, with so many micro-batches in flight? */
+/* Does a run of layer units fit on a node within T, with `in_flight` micro-batches? */
 static bool fits(const struct bound *b, int at, int first, int end, double cap_ms, int in_flight)
 {
     const struct node *n = &b->request->nodes[b->nodes[at]];
@@ -196,8 +196,8 @@ static double capacity_of(const struct bound *b, int at, double cap_ms, int in_f
     return most;
 }
 
-/* Set the bins to what the nodes of an island can take with so many micro-batches in flight.
- * Returns the sum of capacities. */
+/* Set the bins to what the nodes of an island can take with `in_flight` micro-batches. Returns
+ * the sum of capacities. */
 static double set_bins(struct bound *b, int island, double cap_ms, int in_flight)
 {
     double sum = 0;
