@@ -1,5 +1,5 @@
-/* balance/bound.h - a lower bound of the step for any number of nodes, and which nodes are near
- * each other. Private to balance.
+/* balance/bound.h (private) - a lower bound of the step for any number of nodes, and which nodes
+ * are near each other.
  *
  * Let T be the time of a plan's slowest stage or edge. Within T a node runs at most the longest run
  * of layer units that takes no longer than T and fits into its memory: its capacity, in FLOPs but

@@ -1,4 +1,5 @@
-/* balance/chain.h - the shortest sum of times for one order of nodes, any of which may be skipped.
+/* balance/chain.h (private) - the shortest sum of times for one order of nodes, any of which may be
+ * skipped.
  *
  * Dynamic programming from the back over (position in the order, stages used, link class of the
  * first stage, first unit), with the same argument as balance/subsets.h. A node that is added to

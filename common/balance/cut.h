@@ -1,4 +1,4 @@
-/* balance/cut.h - the partition problem in numbers, and one solution of it. Private to balance.
+/* balance/cut.h (private) - the partition problem in numbers, and one solution of it.
  *
  * Units 0..n_units-1 are cut into consecutive runs, each on another node. Sums over runs are
  * differences of prefix sums, so a run of any length costs the same to evaluate.

@@ -1,5 +1,5 @@
-/* balance/rules.h - the strategies that follow a rule instead of a search: Even, Dynamic, Manual.
- * Private to balance.
+/* balance/rules.h (private) - the strategies that follow a rule instead of a search: Even, Dynamic,
+ * Manual.
  *
  * Even gives every node the same number of layers, as is usual elsewhere.
  *

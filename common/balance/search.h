@@ -1,5 +1,5 @@
-/* balance/search.h - from "least sum under a cap" to "shortest step"; and the inner loop of the two
- * solvers that find such sums, balance/subsets.h and balance/chain.h. Private to balance.
+/* balance/search.h (private) - from "least sum under a cap" to "shortest step"; and the inner loop
+ * of the two solvers that find such sums, balance/subsets.h and balance/chain.h.
  *
  * A step takes sum + (M - 1) * max. Let f(B) be the least sum of all cuts whose max is at most B:
  * it only falls as B grows. If the solver, asked for cap `hi`, answers with sum f and max a, then

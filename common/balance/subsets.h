@@ -1,4 +1,5 @@
-/* balance/subsets.h - the shortest sum of times over all cuts, orders and choices of nodes.
+/* balance/subsets.h (private) - the shortest sum of times over all cuts, orders and choices of
+ * nodes.
  *
  * Dynamic programming over (set of nodes, link class of the first of them, first unit). Let
  * g(D, c, u) be the least sum of times in which the nodes of D, in any order but with one of class

@@ -1,6 +1,7 @@
-/* http/transfer.h - one request on its way: how it is told to curl and what its end means.
+/* http/transfer.h (private) - one request on its way: how it is told to curl and what its end
+ * means.
  *
- * Private to http. Layer: http (may use base). Threads: that of the loop.
+ * Layer: http (may use base). Threads: that of the loop.
  */
 #ifndef HTTP_TRANSFER_H
 #define HTTP_TRANSFER_H

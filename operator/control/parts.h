@@ -1,4 +1,4 @@
-/* control/parts.h - what the policies of this folder hand each other; not for others.
+/* control/parts.h (private) - what the policies of this folder hand each other.
  *
  * A round is one call of decide(): what was seen, what is being decided, and what has been worked
  * out on the way. Policies read `seen`, add to `out`, and never take anything back.

@@ -1,10 +1,10 @@
-/* nn/gemm_bf16.h - matrix products with factors rounded to bfloat16.
+/* nn/gemm_bf16.h (private) - matrix products with factors rounded to bfloat16.
  *
  * c = alpha a b + beta c as in nn/gemm.h, from floats to floats: both factors are rounded to
  * bfloat16 (nearest, ties to even; numbers below 2^-126 become 0) while they are packed, products
  * and sums are fp32. A sum runs over k in an order that depends on k alone, so an element of the
  * result has the same bits however the result is cut among threads.
- * Layer: nn, inside of nn/gemm. Threads: each with a pack of its own.
+ * Layer: nn. Threads: each with a pack of its own.
  */
 #ifndef NN_GEMM_BF16_H
 #define NN_GEMM_BF16_H

@@ -1,4 +1,4 @@
-/* nn/lanes.h - the row kernels, compiled once per instruction set and chosen at run time.
+/* nn/lanes.h (private) - the row kernels, compiled once per instruction set and chosen at run time.
  *
  * lanes_body.h is the one source; lanes_base.c, lanes_avx2.c and lanes_avx512.c compile it with
  * their own flags (Makefile). Each kernel takes one row (or one run of elements) on the calling

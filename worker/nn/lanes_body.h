@@ -1,4 +1,4 @@
-/* nn/lanes_body.h - the source of the row kernels: included once by each lanes_<set>.c.
+/* nn/lanes_body.h (private) - the source of the row kernels: included once by each lanes_<set>.c.
  *
  * Rows are worked in blocks of LANES_BLOCK elements. Each block function is called with the
  * constant for whole blocks, so that the compiler unrolls it, and with what is left for the last.

@@ -1,4 +1,4 @@
-/* nn/lanes_math.h - elementary functions in float that compilers turn into vector code.
+/* nn/lanes_math.h (private) - elementary functions in float that compilers turn into vector code.
  *
  * For nn/lanes_body.h only: the code depends on the flags of the file that includes it. Branch-free
  * and without library calls. Measured against libm in double over all arguments in use:

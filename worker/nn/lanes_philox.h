@@ -1,4 +1,5 @@
-/* nn/lanes_philox.h - Philox4x32-10 on 16 neighbouring counters, for nn/lanes_body.h only.
+/* nn/lanes_philox.h (private) - Philox4x32-10 on 16 neighbouring counters, for nn/lanes_body.h
+ * only.
  *
  * The 32-bit words stand in the low halves of 64-bit elements, since processors multiply 32 bits by
  * 32 to 64 there; what the high halves hold is never read. Compilers do not find that instruction

@@ -1,4 +1,4 @@
-/* nn/philox.h - counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011).
+/* nn/philox.h (private) - counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011).
  *
  * Four random words are a pure function of a 128-bit counter and a 64-bit key: nothing is carried
  * from one call to the next, so any number of the stream can be had anywhere, in any order.

@@ -1,4 +1,4 @@
-/* wire/link_parts.h - what is inside a link. Private to the link*.c files.
+/* wire/link_parts.h (private) - what is inside a link.
  *
  * An edge is one direction of data to or from one neighbour and lives as long as the link: its
  * slots and queue, and how it ended. A connection is one websocket and may come and go: a dialed
