@@ -37,19 +37,20 @@ CFLAGS   := $(WARN) $(OPT) $(HARDEN) -pthread
 LDFLAGS  := $(OPT) -pthread $(if $(SANITIZED),,-pie -Wl,-z,relro,-z,now) -Wl,--as-needed
 
 # --- the folders, and who may use whom (nearest first: the order is also the link order) ---
-DIRS := common/base common/api common/balance common/http common/kube common/fleet \
+DIRS := common/base common/api common/cluster common/balance common/http common/kube common/fleet \
         operator/control operator/run worker/nn worker/text worker/data worker/files \
         worker/import worker/wire worker/train worker/probe cli
 FOLDERS := $(notdir $(DIRS))
 
 LIBS_base    := base
 LIBS_api     := api base
-LIBS_balance := balance api base
+LIBS_cluster := cluster api base
+LIBS_balance := balance cluster api base
 LIBS_http    := http base
 LIBS_kube    := kube http base
 LIBS_fleet   := fleet http api base
-LIBS_control := control balance api base
-LIBS_run     := run control fleet kube http balance api base
+LIBS_control := control balance cluster api base
+LIBS_run     := run control fleet kube http balance cluster api base
 LIBS_nn      := nn base
 LIBS_text    := text base
 LIBS_data    := data text api base
@@ -58,7 +59,7 @@ LIBS_import  := import files text api base
 LIBS_wire    := wire base
 LIBS_train   := train nn files data text wire http api base
 LIBS_probe   := probe train nn files data text wire http api base
-LIBS_cli     := cli fleet kube http balance api base
+LIBS_cli     := cli fleet kube http balance cluster api base
 
 # What a folder needs from outside; each is met in one place only.
 SYS_base := -lcjson -lyaml -lcrypto -lm
@@ -130,6 +131,14 @@ UNIT_TESTS += $$(UNIT_$1)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))
 
+# Two programs must come to the same answer.
+AGREEMENT      := $(patsubst %.c,$(OUT)/%,$(wildcard tests/agreement/test_*.c))
+LIBS_agreement := cli run control fleet kube http balance cluster api base
+UNIT_TESTS     += $(AGREEMENT)
+$(AGREEMENT): $(OUT)/%: $(OUT)/obj/%.o $(call lib,$(LIBS_agreement))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agreement)) -lcmocka
+
 # --- programs ---
 define program_rules
 $(OUT)/bin/$1: $(OUT)/obj/$(MAIN_$1:.c=.o) $(call lib,$(LIBS_$1))
@@ -141,7 +150,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 # --- tests ---
 # Programs that integration tests need beside our own.
 AGENT      := $(OUT)/tests/support/agent
-LIBS_agent := kube http api base
+LIBS_agent := kube http cluster api base
 support: $(AGENT)
 $(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
 	@mkdir -p $(@D)
@@ -180,7 +189,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 
 # --- fuzzing: one libFuzzer target a parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-LIBS_fuzzers := train import files data text wire http api base
+LIBS_fuzzers := train import files data text wire http cluster api base
 FUZZ_SECONDS ?= 60
 fuzzers: $(FUZZERS)
 $(FUZZERS): build/fuzz/%: $(OUT)/obj/%.o $(call lib,$(LIBS_fuzzers))
@@ -197,7 +206,7 @@ fuzz-short: deps-check ## all seeds, then the same inputs in every run: what CI 
 
 # --- benchmarks: ratios of two things in one run, never a test ---
 BENCH := $(patsubst %.c,$(OUT)/%,$(wildcard tests/bench/bench_*.c))
-LIBS_bench := cli fleet kube probe train nn files data text wire http balance api base
+LIBS_bench := cli fleet kube probe train nn files data text wire http balance cluster api base
 # The time within matrix products is taken around these.
 LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.
@@ -285,9 +294,10 @@ $(OUT)/layers/$1: $(call lib,$(LIBS_$1)) hack/check-includes.sh
 endef
 $(foreach f,$(FOLDERS),$(eval $(call layer_rules,$f)))
 
-purity: $(call lib,control balance api base)
-	@hack/check-purity.sh $(call lib,control balance api base)
-	@hack/check-purity.sh --memory $(call lib,balance api base)
+purity: $(call lib,control balance cluster api base)
+	@hack/check-purity.sh $(call lib,control balance cluster api base)
+	@hack/check-purity.sh --memory $(call lib,balance cluster api base)
+	@hack/check-purity.sh --memory $(call lib,cluster api base)
 
 clean: ## remove build/
 	rm -rf build

@@ -8,11 +8,8 @@
 
 #include "api/names.h"
 #include "balance/explain.h"
-#include "balance/network.h"
 
 #define WORKER_NAME "skyjob-worker"
-/* Beyond, all links are alike: a table for more would take more memory than it is worth. */
-#define LINKS_NODES_MAX 1024
 
 /* --- files that belong to this program --- */
 
@@ -200,51 +197,17 @@ static enum err_code measure_lengths(struct local *l, const struct local_params 
     return rc;
 }
 
-/* What the nodes say of their links, and of this job's data and shapes. */
-static enum err_code heed_marks(struct local *l, const struct mark *marks, const struct node *nodes,
-                                int n_nodes, struct err *err)
-{
-    struct network_node *network = calloc((size_t)n_nodes + 1, sizeof *network);
-    struct cost_link *links = calloc((size_t)n_nodes * (size_t)n_nodes + 1, sizeof *links);
-    char work[MARK_WORK_BYTES];
-
-    mark_work(&l->job.spec, l->job.namespace, work);
-    for (int i = 0; network && i < n_nodes; i++) {
-        const struct node_probe *found = marks[i].has_probe ? &marks[i].probe.found : NULL;
-
-        network[i] = (struct network_node){nodes[i].name, &marks[i], found};
-        if (!found || strcmp(marks[i].probe.subject.work, work) != 0)
-            continue;
-        if (found->lengths.mean > 0)
-            l->job.spec.data.lengths = found->lengths;
-        if (found->pace.attention > 0)
-            l->job.spec.pace = found->pace;
-    }
-    if (network && links && network_links(network, n_nodes, links)) {
-        l->links = links;
-        links = NULL;
-    }
-    free(links);
-    if (!network)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", n_nodes);
-    free(network);
-    return ERR_OK;
-}
-
 static enum err_code make_plan(struct local *l, const struct local_params *params,
-                               const struct node *nodes, int n_nodes, struct err *err)
+                               const struct node *nodes, int n_nodes, const struct cost_link *links,
+                               struct err *err)
 {
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
-    if (params->marks && n_nodes <= LINKS_NODES_MAX)
-        rc = heed_marks(l, params->marks, nodes, n_nodes, err);
-    if (rc != ERR_OK)
-        return rc;
     l->request = (struct partition_request){.spec = &l->job.spec,
                                             .nodes = nodes,
                                             .n_nodes = n_nodes,
                                             .link = COST_LINK_DEFAULT,
-                                            .links = l->links};
+                                            .links = links};
     l->is_micro_open = l->job.spec.training.micro_batches == 0;
     rc = choose_solve(&l->request, &l->job.spec, &l->placement, err);
     if (rc != ERR_OK)
@@ -275,24 +238,28 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
         rc = measure_workers(out, params, err);
     if (rc != ERR_OK)
         return rc;
-    return make_plan(out, params, out->machine.workers, out->machine.n_workers, err);
+    return make_plan(out, params, out->machine.workers, out->machine.n_workers, NULL, err);
 }
 
-enum err_code local_plan(struct local *out, const struct local_params *params,
-                         const struct node *nodes, int n_nodes, struct err *err)
+enum err_code local_plan(struct local *out, const struct local_params *params, struct survey *s,
+                         struct err *err)
 {
-    enum err_code rc = local_read(out, params, err);
+    enum err_code rc = params->data ? measure_lengths(out, params, err) : ERR_OK;
 
-    if (rc == ERR_OK && params->data)
-        rc = measure_lengths(out, params, err);
-    return rc == ERR_OK ? make_plan(out, params, nodes, n_nodes, err) : rc;
+    if (rc == ERR_OK)
+        rc = survey_link(s, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (s->lengths.mean > 0)
+        out->job.spec.data.lengths = s->lengths;
+    if (s->pace.attention > 0)
+        out->job.spec.pace = s->pace;
+    return make_plan(out, params, s->candidates, s->n_candidates, s->links, err);
 }
 
 void local_deinit(struct local *l, bool keeps_folder)
 {
     throttle_free(l->throttle);
-    free(l->links);
-    l->links = NULL;
     scratch_end(&l->scratch, keeps_folder);
     job_deinit(&l->job);
     l->request = (struct partition_request){.spec = NULL};

@@ -7,32 +7,30 @@
 
 #include <stdio.h>
 
-#include "api/mark.h"
 #include "api/plan.h"
 #include "balance/choose.h"
 #include "cli/job.h"
 #include "cli/machine.h"
 #include "cli/scratch.h"
+#include "cluster/survey.h"
 
 #define LOCAL_PATH_BYTES 512
 
 struct local_params {
     const char *job_path;
-    const char *workers;      /* as machine_parse() reads it */
-    const char *strategy;     /* NULL: the job's own */
-    bool is_serial;           /* one micro-batch at a time, to be compared with */
-    const char *data;         /* folder of the job's data; NULL: the sample if that is what it is */
-    const char *model;        /* folder of the model to start from, or NULL */
-    const struct mark *marks; /* of the nodes of local_plan(); NULL: they say nothing */
-    FILE *talk;               /* where to tell people what is going on */
+    const char *workers;  /* as machine_parse() reads it */
+    const char *strategy; /* NULL: the job's own */
+    bool is_serial;       /* one micro-batch at a time, to be compared with */
+    const char *data;     /* folder of the job's data; NULL: the sample if that is what it is */
+    const char *model;    /* folder of the model to start from, or NULL */
+    FILE *talk;           /* for messages to people */
 };
 
 struct local {
     struct job job;
     struct machine machine;
     struct partition_request request; /* points into the two above */
-    bool is_micro_open;      /* the job leaves open how many micro-batches: choose_solve() */
-    struct cost_link *links; /* of the request, when somebody knows of any */
+    bool is_micro_open; /* the job leaves open how many micro-batches: choose_solve() */
     struct placement placement;
     struct plan plan;
     struct throttle *throttle;
@@ -48,11 +46,11 @@ MUST_CHECK enum err_code local_init(struct local *out, const struct local_params
 /* Read the job alone; what comes next does not read it again. As local_init(). */
 MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
                                     struct err *err);
-/* Read and plan for these nodes, which `out` borrows, without measuring anything but, with
- * params->data, how long the sequences are; params->workers is not looked at. As local_init().
- * out->request.spec is set once there is a job to plan for. */
+/* Plan for a survey's candidates, which `out` borrows, after local_read(). Nothing is measured but,
+ * with params->data, how long the sequences are. As local_init(). out->request.spec is set once
+ * there is a job to plan for. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,
-                                    const struct node *nodes, int n_nodes, struct err *err);
+                                    struct survey *survey, struct err *err);
 /* Removes the folder unless it is to be kept for people to look at. */
 void local_deinit(struct local *l, bool keeps_folder);
 

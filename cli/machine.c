@@ -7,12 +7,12 @@
 #include <string.h>
 #include <time.h>
 
-#include "api/quantity.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/child.h"
 #include "cli/interrupt.h"
+#include "cluster/quantity.h"
 
 #define CPU_MILLI_MIN   20 /* below, a process hardly gets to its main() */
 #define CPU_MILLI_MAX   1024000

@@ -14,9 +14,7 @@
 #include "cli/connect.h"
 #include "cli/interrupt.h"
 #include "cli/local.h"
-#include "cli/nodefile.h"
 #include "cli/report.h"
-#include "cli/stale.h"
 
 static const struct option options[] = {
     {"file", required_argument, NULL, 'f'},
@@ -40,14 +38,6 @@ struct arguments {
     const char *format; /* "text", "json", "yaml", or "plan" for what workers read */
 };
 
-/* Where the nodes come from. */
-struct source {
-    struct nodefile file;
-    struct cluster cluster;
-    bool is_cluster;
-    const char **stale; /* of the file's nodes: stale_reason() */
-};
-
 static enum err_code print_plan(const struct local *l, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
@@ -59,7 +49,7 @@ static enum err_code print_plan(const struct local *l, struct err *err)
     return rc;
 }
 
-static enum err_code print_report(const struct local *l, const struct source *from,
+static enum err_code print_report(const struct local *l, const struct cluster *cluster,
                                   const char *format, struct err *err)
 {
     struct whatif whatif;
@@ -68,9 +58,7 @@ static enum err_code print_report(const struct local *l, const struct source *fr
     struct report report = {.request = &l->request,
                             .placement = &l->placement,
                             .whatif = &whatif,
-                            .stale = from->is_cluster ? from->cluster.stale : from->stale,
-                            .n_closed = from->file.n_closed,
-                            .cluster = from->is_cluster ? &from->cluster : NULL,
+                            .cluster = cluster,
                             .is_micro_open = l->is_micro_open};
     struct buf json = {.max = REPORT_MAX_BYTES};
     enum err_code rc;
@@ -144,67 +132,27 @@ static enum err_code ask_cluster(const struct arguments *a, const struct job *jo
                         : err_wrap(err, rc, "ask the cluster (or name --workers or --nodes)");
 }
 
-/* The job must have been read. */
-static enum err_code judge_file(const struct job *job, struct source *from, struct err *err)
-{
-    const struct nodefile *f = &from->file;
-
-    from->stale = calloc((size_t)f->n_nodes + 1, sizeof *from->stale);
-    if (!from->stale)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", f->n_nodes);
-    for (int i = 0; i < f->n_nodes; i++)
-        from->stale[i] = stale_reason(job, &f->nodes[i], &f->marks[i], clock_wall_ms());
-    for (int i = 0; i < f->n_nodes; i++)
-        if (!from->stale[i])
-            from->stale[i] = stale_beside(f->marks, f->n_nodes, i);
-    return ERR_OK;
-}
-
-static enum err_code make_plan(struct arguments *a, struct source *from, struct local *out,
-                               struct err *err)
+static enum err_code make_plan(const struct arguments *a, struct cluster *cluster,
+                               struct local *out, struct err *err)
 {
     enum err_code rc;
 
     if (a->params.workers)
         return local_init(out, &a->params, err);
-    if (a->nodes) {
-        rc = nodefile_load(a->nodes, &from->file, err);
-        a->params.marks = from->file.marks;
-        if (rc == ERR_OK)
-            rc = local_read(out, &a->params, err);
-        if (rc == ERR_OK)
-            rc = judge_file(&out->job, from, err);
-        if (rc == ERR_OK)
-            rc = local_plan(out, &a->params, from->file.nodes, from->file.n_nodes, err);
-        return rc;
-    }
     rc = local_read(out, &a->params, err);
     if (rc == ERR_OK)
-        rc = ask_cluster(a, &out->job, &from->cluster, err);
-    from->is_cluster = rc == ERR_OK;
-    a->params.marks = from->cluster.marks;
+        rc = a->nodes ? cluster_load_file(a->nodes, cluster, err)
+                      : ask_cluster(a, &out->job, cluster, err);
     if (rc == ERR_OK)
-        rc = local_plan(out, &a->params, from->cluster.nodes, from->cluster.n_nodes, err);
-    return rc;
-}
-
-/* Nothing fits: that is an answer, and the nodes that were not asked are a part of it. */
-static int say_infeasible(const struct source *from, const struct err *err)
-{
-    (void)fprintf(stderr, "kubectl-skyjob: %s%s\n", err->text,
-                  from->file.n_closed > 0
-                      ? "; nodes that are not ready, cordoned or tainted were not asked"
-                      : "");
-    if (from->is_cluster)
-        report_unusable(&from->cluster, stderr);
-    return EXIT_FAILED;
+        rc = cluster_survey(cluster, &out->job, clock_wall_ms(), err);
+    return rc == ERR_OK ? local_plan(out, &a->params, &cluster->survey, err) : rc;
 }
 
 int command_plan(int argc, char **argv)
 {
     static struct local local;
     struct arguments a = {.params = {.talk = stderr}, .format = "text"};
-    struct source from = {.is_cluster = false};
+    struct cluster cluster = {.n_nodes = 0};
     struct err err;
     enum err_code rc;
     int code;
@@ -212,18 +160,19 @@ int command_plan(int argc, char **argv)
     if (!read_arguments(argc, argv, &a))
         return command_usage(argv[0]);
     interrupt_catch();
-    rc = make_plan(&a, &from, &local, &err);
+    rc = make_plan(&a, &cluster, &local, &err);
     if (rc == ERR_NOT_FOUND && local.request.spec) {
-        code = say_infeasible(&from, &err);
+        /* Nothing fits: that is an answer, and the nodes that are excluded are a part of it. */
+        (void)fprintf(stderr, "kubectl-skyjob: %s\n", err.text);
+        report_nodes(&cluster, stderr);
+        code = EXIT_FAILED;
     } else {
         if (rc == ERR_OK)
             rc = strcmp(a.format, "plan") == 0 ? print_plan(&local, &err)
-                                               : print_report(&local, &from, a.format, &err);
+                                               : print_report(&local, &cluster, a.format, &err);
         code = rc == ERR_OK ? EXIT_DONE : command_failed(&err);
     }
     local_deinit(&local, false);
-    cluster_deinit(&from.cluster);
-    nodefile_deinit(&from.file);
-    free(from.stale);
+    cluster_deinit(&cluster);
     return code;
 }

@@ -71,45 +71,82 @@ static void print_whatif(const struct report *r, FILE *out)
     }
 }
 
-static void print_left_out(const struct report *r, FILE *out)
+/* "with less than 100m of CPU free (42m)" */
+static void print_exclusion(const struct survey_node *n, FILE *out)
 {
-    const struct placement *p = r->placement;
-    int width = 0;
+    const struct node_object *o = n->object;
 
-    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        width = show_widen(width, name_of(r, p->left_out[i].node));
-    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
-        (void)fprintf(out, "%-11s ", i ? "" : "left out");
-        print_name(out, name_of(r, p->left_out[i].node), ":", width);
-        (void)fprintf(out, "%s\n", p->left_out[i].reason);
-    }
-    if (p->n_left_out > PARTITION_LEFT_OUT_MAX)
-        (void)fprintf(out, "%-11s and %d more\n", "", p->n_left_out - PARTITION_LEFT_OUT_MAX);
-    if (r->n_closed > 0)
-        (void)fprintf(out, "%-11s %d %s not ready, cordoned or tainted\n", "not asked", r->n_closed,
-                      r->n_closed == 1 ? "node is" : "nodes are");
+    (void)fprintf(out, "%s", exclusion_text(n->excluded));
+    if (n->excluded == EXCLUDED_CPU)
+        (void)fprintf(out, " (%lldm)", (long long)(o->cpu_milli - o->cpu_used_milli));
+    else if (n->excluded == EXCLUDED_MEMORY)
+        (void)fprintf(out, " (%lldMi)",
+                      (long long)((o->memory_bytes - o->memory_used_bytes) >> 20));
+    else if (n->excluded == EXCLUDED_UNMEASURED)
+        (void)fprintf(out, ": the operator measures it when the job is submitted");
+    (void)fprintf(out, "\n");
 }
 
-void report_unusable(const struct cluster *c, FILE *out)
+/* First the nodes that the planner excluded, then those that are no candidates. */
+static void print_excluded(const struct report *r, const struct survey *s, FILE *out)
 {
+    const struct placement *p = r ? r->placement : NULL;
+    int n_planner = p ? p->n_left_out : 0;
+    int n_listed = n_planner < PARTITION_LEFT_OUT_MAX ? n_planner : PARTITION_LEFT_OUT_MAX;
+    int n_survey = s->n_nodes - s->n_candidates;
+    const char *title = "excluded";
     int width = 0;
     int n = 0;
 
-    for (int i = 0; i < c->n_machines; i++)
-        if (c->machines[i].why_not[0] && n++ < REPORT_UNUSABLE_MAX)
-            width = show_widen(width, c->machines[i].node.name);
-    n = 0;
-    for (int i = 0; i < c->n_machines; i++) {
-        const struct cluster_machine *m = &c->machines[i];
-
-        if (m->why_not[0] == '\0' || n++ >= REPORT_UNUSABLE_MAX)
-            continue;
-        (void)fprintf(out, "%-11s ", n == 1 ? "not usable" : "");
-        print_name(out, m->node.name, "", width);
-        (void)fprintf(out, "%s\n", m->why_not);
+    for (int i = 0; i < n_listed; i++)
+        width = show_widen(width, name_of(r, p->left_out[i].node));
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].excluded != EXCLUDED_NOT && n++ < REPORT_NODES_MAX)
+            width = show_widen(width, s->nodes[i].object->name);
+    for (int i = 0; i < n_listed; i++) {
+        (void)fprintf(out, "%-11s ", title);
+        print_name(out, name_of(r, p->left_out[i].node), ":", width);
+        (void)fprintf(out, "%s\n", p->left_out[i].reason);
+        title = "";
     }
-    if (n > REPORT_UNUSABLE_MAX)
-        (void)fprintf(out, "%-11s and %d more\n", "", n - REPORT_UNUSABLE_MAX);
+    n = 0;
+    for (int i = 0; i < s->n_nodes; i++) {
+        if (s->nodes[i].excluded == EXCLUDED_NOT || n++ >= REPORT_NODES_MAX)
+            continue;
+        (void)fprintf(out, "%-11s ", title);
+        print_name(out, s->nodes[i].object->name, ":", width);
+        print_exclusion(&s->nodes[i], out);
+        title = "";
+    }
+    n = n_planner - n_listed + (n_survey > REPORT_NODES_MAX ? n_survey - REPORT_NODES_MAX : 0);
+    if (n > 0)
+        (void)fprintf(out, "%-11s and %d more\n", "", n);
+}
+
+static void print_note(const char *text, FILE *out)
+{
+    if (*text)
+        (void)fprintf(out, "%-11s %s\n", "note", text);
+}
+
+static void print_notes(const struct cluster *c, FILE *out)
+{
+    char text[ERR_TEXT_BYTES * 2] = "";
+
+    survey_add_bad(&c->survey, text, sizeof text);
+    print_note(text, out);
+    text[0] = '\0';
+    survey_add_assumed(&c->survey, text, sizeof text);
+    print_note(text, out);
+    if (c->unread[0])
+        (void)fprintf(out, "%-11s what other jobs' plans promise is not counted: %s\n", "note",
+                      c->unread);
+}
+
+void report_nodes(const struct cluster *c, FILE *out)
+{
+    print_notes(c, out);
+    print_excluded(NULL, &c->survey, out);
 }
 
 /* Who chose the number of micro-batches is told too: the planner's may change with the nodes. */
@@ -132,7 +169,7 @@ static void print_bottleneck(const struct report *r, FILE *out)
     int s = explain_slow_edge(p);
 
     if (s < 0) {
-        (void)fprintf(out, "%-11s stage %d on %s: %.1f ms a micro-batch\n", "bottleneck",
+        (void)fprintf(out, "%-11s stage %d on %s: %.1f ms per micro-batch\n", "bottleneck",
                       p->bottleneck, name_of(r, slow->node), slow->predicted_ms);
         return;
     }
@@ -143,7 +180,7 @@ static void print_bottleneck(const struct report *r, FILE *out)
 
 static const char *stale_of(const struct report *r, int node)
 {
-    return r->stale ? r->stale[node] : NULL;
+    return r->cluster->survey.n_candidates > 0 ? r->cluster->survey.judged[node]->stale : NULL;
 }
 
 static bool is_stale_for(const struct report *r, int node, const char *reason)
@@ -159,13 +196,13 @@ static void print_stale(const struct report *r, int first, FILE *out)
 
     for (int i = 0; i < first; i++)
         if (is_stale_for(r, i, reason))
-            return; /* told with that one */
+            return; /* printed with that one */
     (void)fprintf(out, "%-11s %s: ", "note", reason);
     for (int i = first; i < r->request->n_nodes; i++)
-        if (is_stale_for(r, i, reason) && n++ < REPORT_STALE_MAX)
+        if (is_stale_for(r, i, reason) && n++ < REPORT_NODES_MAX)
             (void)fprintf(out, "%s%s", n == 1 ? "" : ", ", name_of(r, i));
-    if (n > REPORT_STALE_MAX)
-        (void)fprintf(out, " and %d more", n - REPORT_STALE_MAX);
+    if (n > REPORT_NODES_MAX)
+        (void)fprintf(out, " and %d more", n - REPORT_NODES_MAX);
     (void)fprintf(out, "; %s\n",
                   r->request->spec->placement.probe == SPEC_PROBE_NEVER
                       ? "the operator takes it as it is, since spec.placement.probePolicy is Never"
@@ -187,6 +224,7 @@ void report_text(const struct report *r, FILE *out)
 
     show_plan(out, r->request, p);
     print_guess(r, out);
+    print_notes(r->cluster, out);
     for (int i = 0; i < r->request->n_nodes; i++)
         if (stale_of(r, i))
             print_stale(r, i, out);
@@ -195,16 +233,14 @@ void report_text(const struct report *r, FILE *out)
     if (gap(r) < 1e-6)
         (void)fprintf(out, "no plan of these nodes is faster\n");
     else
-        (void)fprintf(out, "no plan is faster than %.1f ms, so at most %.1f%% are left\n",
+        (void)fprintf(out, "no plan is faster than %.1f ms, at most %.1f%% above the optimum\n",
                       p->bound_ms, 100 * gap(r));
     print_batch(r, out);
     print_bottleneck(r, out);
     print_strategy(r, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
     print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);
-    print_left_out(r, out);
-    if (r->cluster)
-        report_unusable(r->cluster, out);
+    print_excluded(r, &r->cluster->survey, out);
 }
 
 /* --- for programs --- */
@@ -263,38 +299,45 @@ static void write_whatif(const struct report *r, struct jsonw *w)
     jsonw_close(w);
 }
 
-static void write_left_out(const struct report *r, struct jsonw *w)
+static void write_node(struct jsonw *w, const char *node, const char *reason)
 {
-    const struct placement *p = r->placement;
-
-    jsonw_int(w, "leftOutCount", p->n_left_out);
-    if (p->n_left_out == 0)
-        return;
-    jsonw_open_array(w, "leftOut");
-    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++) {
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", name_of(r, p->left_out[i].node));
-        jsonw_string(w, "reason", p->left_out[i].reason);
-        jsonw_close(w);
-    }
+    jsonw_open_object(w, NULL);
+    jsonw_string(w, "node", node);
+    jsonw_string(w, "reason", reason);
     jsonw_close(w);
 }
 
-static void write_unusable(const struct cluster *c, struct jsonw *w)
+static void write_excluded(const struct report *r, struct jsonw *w)
+{
+    const struct placement *p = r->placement;
+    const struct survey *s = &r->cluster->survey;
+    int n_excluded = p->n_left_out + s->n_nodes - s->n_candidates;
+    int n = 0;
+
+    jsonw_int(w, "excludedCount", n_excluded);
+    if (n_excluded == 0)
+        return;
+    jsonw_open_array(w, "excluded");
+    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
+        write_node(w, name_of(r, p->left_out[i].node), p->left_out[i].reason);
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].excluded != EXCLUDED_NOT && n++ < REPORT_NODES_MAX)
+            write_node(w, s->nodes[i].object->name, exclusion_text(s->nodes[i].excluded));
+    jsonw_close(w);
+}
+
+static void write_invalid(const struct survey *s, struct jsonw *w)
 {
     int n = 0;
 
-    jsonw_open_array(w, "unusable");
-    for (int i = 0; i < c->n_machines; i++) {
-        if (c->machines[i].why_not[0] == '\0' || n++ >= REPORT_UNUSABLE_MAX)
-            continue;
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", c->machines[i].node.name);
-        jsonw_string(w, "reason", c->machines[i].why_not);
-        jsonw_close(w);
-    }
+    jsonw_int(w, "invalidAnnotationCount", s->n_bad);
+    if (s->n_bad == 0)
+        return;
+    jsonw_open_array(w, "invalidAnnotations");
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].object->mark.bad[0] && n++ < REPORT_NODES_MAX)
+            write_node(w, s->nodes[i].object->name, s->nodes[i].object->mark.bad);
     jsonw_close(w);
-    jsonw_int(w, "unusableCount", n);
 }
 
 /* Of the nodes that are no stage, too. */
@@ -304,7 +347,7 @@ static void write_stale(const struct report *r, struct jsonw *w)
 
     jsonw_open_array(w, "stale");
     for (int i = 0; i < r->request->n_nodes; i++) {
-        if (!stale_of(r, i) || n++ >= REPORT_STALE_MAX)
+        if (!stale_of(r, i) || n++ >= REPORT_NODES_MAX)
             continue;
         jsonw_open_object(w, NULL);
         jsonw_string(w, "node", name_of(r, i));
@@ -344,12 +387,12 @@ enum err_code report_json(const struct report *r, struct buf *out, struct err *e
     write_ms(&w, "dynamicStepMs", p->dynamic_step_ms);
     write_stages(r, &w);
     write_whatif(r, &w);
-    write_left_out(r, &w);
+    write_excluded(r, &w);
+    write_invalid(&r->cluster->survey, &w);
     write_lengths(r, &w);
     write_stale(r, &w);
-    jsonw_int(&w, "closedNodes", r->n_closed);
-    if (r->cluster)
-        write_unusable(r->cluster, &w);
+    if (r->cluster->unread[0])
+        jsonw_string(&w, "promisesUnread", r->cluster->unread);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
 }

@@ -11,22 +11,20 @@
 #include "base/buf.h"
 #include "cli/cluster.h"
 
-#define REPORT_MAX_BYTES    ((size_t)1 << 20)
-#define REPORT_UNUSABLE_MAX 16 /* nodes that are listed; more are only counted */
-#define REPORT_STALE_MAX    16 /* likewise, for each reason */
+#define REPORT_MAX_BYTES ((size_t)1 << 20)
+#define REPORT_NODES_MAX 16 /* listed for each reason; more are only counted */
 
 struct report {
     const struct partition_request *request;
     const struct placement *placement;
     const struct whatif *whatif;
-    const char *const *stale;      /* of each node: stale_reason(); NULL: all were measured now */
-    int n_closed;                  /* nodes of a file that take no pods */
-    const struct cluster *cluster; /* whose nodes they are; NULL: not a cluster's */
-    bool is_micro_open;            /* the job left the number of micro-batches to the planner */
+    /* Of the candidates, which are the request's nodes; without nodes: all were measured now. */
+    const struct cluster *cluster;
+    bool is_micro_open; /* the job left the number of micro-batches to the planner */
 };
 
-/* The table of stages, notes on whose figures do not hold, then a line for each of: step,
- * batch, bottleneck, other strategies, one node more and fewer, nodes left out. */
+/* The table of stages, notes on the nodes' figures, then a line for each of: step, batch,
+ * bottleneck, other strategies, one node more and fewer, excluded nodes. */
 void report_text(const struct report *r, FILE *out);
 
 /* The same for programs. ERR_LIMIT or ERR_NO_MEMORY. */
@@ -36,7 +34,7 @@ MUST_CHECK enum err_code report_json(const struct report *r, struct buf *out, st
  */
 MUST_CHECK enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err);
 
-/* The nodes of a cluster that cannot take a stage, a line each: "  n1 is cordoned". */
-void report_unusable(const struct cluster *c, FILE *out);
+/* What the survey has found: invalid annotations, and the nodes that it excluded, a line each. */
+void report_nodes(const struct cluster *c, FILE *out);
 
 #endif

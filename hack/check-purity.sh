@@ -8,7 +8,7 @@
 # log_*, file_*, hmac_key_*, thread_*, arena_init; they are checked by a call of their own.
 set -euo pipefail
 memory=
-if [ "${1:-}" = --memory ]; then memory='malloc calloc realloc free qsort'; shift; fi
+if [ "${1:-}" = --memory ]; then memory='malloc calloc realloc free qsort bsearch'; shift; fi
 library=$1; shift
 allowed=$(mktemp) used=$(mktemp)
 trap 'rm -f "$allowed" "$used"' EXIT
@@ -18,8 +18,9 @@ trap 'rm -f "$allowed" "$used"' EXIT
         grep -vE '^(clock_now_|clock_wall_|log_|file_|hmac_key_|thread_|arena_init)'
     # libc and libm: functions of their arguments; __*_chk are their checked forms.
     printf '%s\n' memcpy memmove memset memcmp memchr strlen strnlen strcmp strncmp strchr strrchr \
-        strstr strspn strcspn snprintf vsnprintf strtol strtoll strtod abort __assert_fail \
-        fabs fmax fmin round floor ceil sqrt exp log pow ldexp isfinite __popcountdi2 \
+        strstr strspn strcspn strpbrk snprintf vsnprintf strtol strtoll strtod abort __assert_fail \
+        fabs fmax fmin round floor ceil ceill sqrt exp log pow powl ldexp isfinite strtold __popcountdi2 \
+        __ctype_b_loc \
         __memcpy_chk __memmove_chk __memset_chk __snprintf_chk __vsnprintf_chk __stack_chk_fail \
         __isoc23_strtol _GLOBAL_OFFSET_TABLE_
     # shellcheck disable=SC2086 # a list

@@ -12,6 +12,7 @@
 #include "base/fields.h"
 
 #define PLAN_VERSION          1
+#define PLAN_FILE             "plan.json" /* in its ConfigMap and in a worker's folder */
 #define PLAN_TEXT_MAX_BYTES   (256 * 1024)
 #define PLAN_REASON_BYTES     1024
 #define PLAN_LEFT_OUT_MAX     8

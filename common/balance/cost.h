@@ -54,6 +54,7 @@
 
 #include "api/node.h"
 #include "api/spec.h"
+#include "cluster/network.h"
 
 /* As `skyjob-worker probe` printed them for BERT-base, 4 sequences of 16 tokens, on one core of an
  * AMD EPYC (OpenBLAS for AVX-512, fp32). */
@@ -73,18 +74,6 @@
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
-
-/* A link between two stages, in each direction. */
-struct cost_link {
-    double bytes_per_s;
-    double latency_ms;
-};
-
-/* A pod network on 1 to 10 Gbit/s, or loopback with a busy CPU. */
-#define COST_LINK_DEFAULT                                                                          \
-    {                                                                                              \
-        .bytes_per_s = 200e6, .latency_ms = 0.3                                                    \
-    }
 
 /* A unit's share of a micro-batch. */
 struct cost_unit {

@@ -13,7 +13,7 @@
  * written to the status before anything of that attempt is made; the plan is an immutable object
  * whose existence is the decision; pods are only made from a plan that was read back, and only
  * those count whose uid the operator got when it created them.
- * Layer: control (may use balance, api, base). Threads: any; pure.
+ * Layer: control (may use balance, cluster, api, base). Threads: any; pure.
  */
 #ifndef CONTROL_DECIDE_H
 #define CONTROL_DECIDE_H

@@ -100,7 +100,7 @@ static const char pod_template[] =
     "     'image': $image,"
     "     'imagePullPolicy': $pull_policy,"
     "     'command': ['skyjob-worker',"
-    "       ?is_stage 'stage', ?is_stage '--plan', ?is_stage '/etc/skyjob/" MANIFEST_PLAN_KEY "',"
+    "       ?is_stage 'stage', ?is_stage '--plan', ?is_stage '/etc/skyjob/" PLAN_FILE "',"
     "       ?is_stage '--stage', '$stage',"
     "       ?is_probe 'probe', ?is_probe '--spec', ?is_probe '/etc/skyjob/" MANIFEST_SPEC_KEY "',"
     "       ?data_folder '--data', $data_folder,"
@@ -319,7 +319,7 @@ enum err_code manifest_key(const struct observed *seen, const char *key, struct 
 }
 
 static const char plan_template[] = "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
-                                    " 'immutable': true, 'data': {'" MANIFEST_PLAN_KEY "': $plan}}";
+                                    " 'immutable': true, 'data': {'" PLAN_FILE "': $plan}}";
 
 enum err_code manifest_plan(const struct observed *seen, const struct plan *plan, struct buf *out,
                             struct err *err)
@@ -377,7 +377,7 @@ static enum err_code mark_of(const struct observed *seen, const struct action *a
                              struct mark_probe *out, struct err *err)
 {
     struct spec spec;
-    const struct seen_node *node = NULL;
+    const struct node_object *node = NULL;
     const struct seen_pod *pod = NULL;
     enum err_code rc = spec_parse(seen->spec, &spec, err);
 

@@ -12,7 +12,6 @@
 #define MANIFEST_MAX_BYTES     ((size_t)512 << 10)
 #define MANIFEST_PROBE_SECONDS 120 /* a probe that takes longer is ended */
 
-#define MANIFEST_PLAN_KEY "plan.json"
 #define MANIFEST_SPEC_KEY "spec.json"
 #define MANIFEST_KEY_KEY  "key"
 

@@ -2,20 +2,19 @@
  *
  * Filled by operator/run from its store, read by decide(). Nothing in it is a pointer into the API
  * client, and nothing that decide() needs is outside of it. Times are wall clock in ms.
- * Layer: control (may use balance, api, base).
+ * Layer: control (may use balance, cluster, api, base).
  */
 #ifndef CONTROL_OBSERVED_H
 #define CONTROL_OBSERVED_H
 
-#include "api/closed.h"
-#include "api/mark.h"
 #include "api/names.h"
 #include "api/node.h"
 #include "api/plan.h"
 #include "api/progress.h"
 #include "api/status.h"
+#include "cluster/node_object.h"
 
-#define OBSERVED_PODS_MAX     (3 * SPEC_STAGES_MAX)
+#define OBSERVED_STAGE_PODS   (3 * SPEC_STAGES_MAX) /* and beside them a probe per node */
 #define OBSERVED_PLANS_MAX    16
 #define OBSERVED_UID_BYTES    STATUS_UID_BYTES
 #define OBSERVED_WORD_BYTES   64
@@ -75,17 +74,6 @@ struct seen_pod {
     char digest[MARK_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 
-/* A node, and what other pods leave of it. */
-struct seen_node {
-    char name[NODE_NAME_BYTES];
-    enum closed closed; /* CLOSED_NOT: takes workers */
-    int64_t cpu_milli;  /* allocatable */
-    int64_t memory_bytes;
-    int64_t cpu_used_milli; /* requested by others, or promised to them by a plan */
-    int64_t memory_used_bytes;
-    struct mark mark;
-};
-
 enum data_state {
     DATA_UNKNOWN, /* not looked at yet */
     DATA_PRESENT,
@@ -132,7 +120,7 @@ struct observed {
     struct status status;
 
     int n_pods;
-    struct seen_pod pods[OBSERVED_PODS_MAX];
+    struct seen_pod *pods;
 
     /* Plans that exist, by attempt; the newest one is read. */
     int n_plans;
@@ -150,7 +138,7 @@ struct observed {
     int64_t data_checked_ms;
 
     /* All of the cluster; only there while the current attempt has no plan. */
-    const struct seen_node *nodes;
+    const struct node_object *nodes;
     int n_nodes;
 
     struct seen_problem problem;

@@ -2,12 +2,13 @@
  *
  * A round is one call of decide(): what was seen, what is being decided, and what has been worked
  * out on the way. Policies read `seen`, add to `out`, and never take anything back.
- * Layer: control (may use balance, api, base). Threads: one a round.
+ * Layer: control (may use balance, cluster, api, base). Threads: one per round.
  */
 #ifndef CONTROL_PARTS_H
 #define CONTROL_PARTS_H
 
 #include "balance/request.h"
+#include "cluster/survey.h"
 #include "control/decide.h"
 
 struct round {
@@ -44,30 +45,21 @@ const struct seen_pod *round_stage_pod(const struct round *r, int stage);
 /* Have all workers of the current attempt been told of each other? */
 bool round_has_started(const struct round *r);
 
-/* nodes.c: which nodes can take a stage, and how fast they are. */
+/* nodes.c: the survey of nodes, and the probes of this job. */
 struct nodes {
-    int n_known; /* nodes whose speed is known: those in `list`, by name */
-    struct node list[PARTITION_CANDIDATES_MAX];
-    const struct mark *marks[PARTITION_CANDIDATES_MAX];        /* of each; borrowed */
-    const struct node_probe *probes[PARTITION_CANDIDATES_MAX]; /* NULL: nobody looked */
-    struct spec_lengths lengths; /* of the job's data; 0: no probe that holds had seen them */
-    struct spec_pace pace;       /* likewise */
-    int n_assumed; /* of them, neither declared nor measured: all that is known is their CPU */
-    int n_bad_marks;
-    char bad_mark[STATUS_MESSAGE_BYTES / 2];  /* the first node's, in words */
+    struct survey survey;
     int n_measuring;                          /* still being measured: no plan before that */
-    char left_out[STATUS_MESSAGE_BYTES / 2];  /* "2 not ready, 1 cordoned"; "" if none is */
     char image_problem[OBSERVED_TEXT_BYTES];  /* a probe's image cannot be pulled; "" if it can */
     char waits_for[STATUS_MESSAGE_BYTES / 2]; /* what else keeps a probe from starting */
     char failed[STATUS_MESSAGE_BYTES / 2];    /* "node a: its probe ..."; "" if none failed */
-    char doubtful[STATUS_MESSAGE_BYTES / 2];  /* two figures contradict each other; "" if none do */
-    int n_failed_more;                        /* of which there is no room to tell */
+    int n_failed_more;                        /* for which there is no room in `failed` */
 };
-/* Also asks for probes of nodes that nobody knows, and for labels from probes that are done. */
-void nodes_survey(struct round *r, struct nodes *out);
-/* What a probe pod with a result says of its node, as it is kept on the node. */
-void nodes_mark(const struct observed *seen, const struct spec *spec, const struct seen_node *node,
-                const struct seen_pod *pod, struct mark_probe *out);
+/* Also asks for probes of nodes that are not measured, and for labels from probes that are done.
+ * The caller owns out->survey. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code nodes_survey(struct round *r, struct nodes *out, struct err *err);
+/* A probe pod's result as it is kept on the node. */
+void nodes_mark(const struct observed *seen, const struct spec *spec,
+                const struct node_object *node, const struct seen_pod *pod, struct mark_probe *out);
 /* There will be no plan this time: measure again what could not be measured a while ago. */
 void nodes_retry(struct round *r);
 

@@ -5,7 +5,6 @@
 #include "api/lengths.h"
 #include "balance/choose.h"
 #include "balance/explain.h"
-#include "balance/network.h"
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/text.h"
@@ -43,7 +42,7 @@ static bool is_in_the_way(const struct observed *seen, const struct seen_pod *p)
         return false;
     for (int i = 0; i < seen->n_nodes; i++)
         if (strcmp(seen->nodes[i].name, p->node) == 0)
-            return seen->nodes[i].closed != CLOSED_NOT_READY;
+            return seen->nodes[i].excluded != EXCLUDED_NOT_READY;
     return false;
 }
 
@@ -109,17 +108,6 @@ static bool waits_for_data(struct round *r)
     return true;
 }
 
-/* A declared figure that is not used must be reported. */
-static void add_bad_marks(const struct nodes *nodes, char *text, size_t bytes)
-{
-    if (nodes->n_bad_marks == 0)
-        return;
-    text_add(text, bytes, "%sA node annotation or label is invalid: %s.", text[0] ? " " : "",
-             nodes->bad_mark);
-    if (nodes->n_bad_marks > 1)
-        text_add(text, bytes, " %d nodes have invalid ones.", nodes->n_bad_marks);
-}
-
 /* Why a node is not used. */
 static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
 {
@@ -142,7 +130,7 @@ static void show_measuring(struct round *r, const struct nodes *nodes)
                    nodes->n_measuring == 1 ? "node" : "nodes");
     if (nodes->waits_for[0])
         text_add(text, sizeof text, " %s", nodes->waits_for);
-    add_bad_marks(nodes, text, sizeof text);
+    survey_add_bad(&nodes->survey, text, sizeof text);
     wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
 
@@ -150,11 +138,13 @@ static void show_insufficient(struct round *r, const struct nodes *nodes, const 
 {
     char text[STATUS_MESSAGE_BYTES];
 
-    (void)snprintf(text, sizeof text, "%s%s%s. Planned again when a node changes%s.", why,
-                   nodes->left_out[0] ? "; not considered: " : "", nodes->left_out,
-                   nodes->failed[0] ? ", and measured again after a pause" : "");
+    (void)snprintf(text, sizeof text, "%s%s", why,
+                   nodes->survey.n_candidates < nodes->survey.n_nodes ? "; excluded: " : "");
+    survey_add_excluded(&nodes->survey, text, sizeof text);
+    text_add(text, sizeof text, ". Planned again when a node changes%s.",
+             nodes->failed[0] ? ", and measured again after a pause" : "");
     add_failed(nodes, text, sizeof text);
-    add_bad_marks(nodes, text, sizeof text);
+    survey_add_bad(&nodes->survey, text, sizeof text);
     wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
     nodes_retry(r);
     round_again(r, DECIDE_NODES_RETRY_MS);
@@ -196,47 +186,68 @@ static void make_plan(struct round *r, const struct partition_request *request,
     (void)round_want(r, ACTION_CREATE_PLAN);
 }
 
-/* A plan without measured figures has this as its first sentence. */
-static void add_assumed(const struct nodes *nodes, char reason[static PLAN_REASON_BYTES])
+/* A plan whose figures were not measured starts with that. */
+static void add_assumed(const struct survey *survey, char reason[static PLAN_REASON_BYTES])
 {
     char rest[PLAN_REASON_BYTES];
 
-    if (nodes->n_assumed == 0)
+    if (survey->n_assumed == 0)
         return;
     memcpy(rest, reason, sizeof rest);
-    (void)snprintf(
-        reason, PLAN_REASON_BYTES,
-        "%d of %d nodes were never measured (spec.placement.probePolicy is Never): their speed "
-        "is assumed from their CPU alone. %.*s",
-        nodes->n_assumed, nodes->n_known, PLAN_REASON_BYTES - 160, rest);
+    reason[0] = '\0';
+    survey_add_assumed(survey, reason, PLAN_REASON_BYTES);
+    text_add(reason, PLAN_REASON_BYTES, " %s", rest);
 }
 
-static void add_not_considered(struct plan *p, const char *nodes)
+static void add_excluded(const struct survey *survey, char *text, size_t bytes)
 {
-    if (*nodes)
-        text_add(p->summary.explanation, sizeof p->summary.explanation, " Not considered: %s.",
-                 nodes);
+    if (survey->n_candidates == survey->n_nodes)
+        return;
+    text_add(text, bytes, " Excluded: ");
+    survey_add_excluded(survey, text, bytes);
+    text_add(text, bytes, ".");
+}
+
+/* Two measurements that this job has to live with. */
+static void add_contradiction(const struct survey *survey, char *text, size_t bytes)
+{
+    for (int i = 0; i < survey->n_candidates; i++) {
+        const struct survey_node *n = survey->judged[i];
+
+        if (!n->rival)
+            continue;
+        text_add(text, bytes,
+                 " Of %.60s and %.60s, which have the same processor, the one with less CPU was "
+                 "measured faster.",
+                 n->object->name, n->rival->name);
+        return;
+    }
 }
 
 /* As when only a pod on one node can read the data, or all speeds were declared. */
-static void add_guess(const struct spec *spec, struct plan *p)
+static void add_guess(const struct spec *spec, char *text, size_t bytes)
 {
     char guess[LENGTHS_TEXT_BYTES];
 
     lengths_guess(spec, guess);
     if (guess[0])
-        text_add(p->summary.explanation, sizeof p->summary.explanation, " Lengths are a guess: %s.",
-                 guess);
+        text_add(text, bytes, " Lengths are a guess: %s.", guess);
 }
 
-/* Returns `links` filled in, or NULL when no node says anything about its links. */
-static const struct cost_link *find_links(const struct nodes *nodes, struct cost_link *links)
+/* Behind the planner's own explanation, which is cut short for it if need be. */
+static void add_notes(const struct round *r, const struct survey *survey,
+                      char reason[static PLAN_REASON_BYTES])
 {
-    struct network_node network[PARTITION_CANDIDATES_MAX];
+    char notes[PLAN_REASON_BYTES / 2] = "";
+    size_t most;
 
-    for (int i = 0; i < nodes->n_known; i++)
-        network[i] = (struct network_node){nodes->list[i].name, nodes->marks[i], nodes->probes[i]};
-    return network_links(network, nodes->n_known, links) ? links : NULL;
+    add_excluded(survey, notes, sizeof notes);
+    add_guess(&r->spec, notes, sizeof notes);
+    add_contradiction(survey, notes, sizeof notes);
+    most = PLAN_REASON_BYTES - 1 - strlen(notes);
+    if (strlen(reason) > most)
+        memcpy(reason + most - 4, " ...", 5);
+    text_add(reason, PLAN_REASON_BYTES, "%s", notes);
 }
 
 static void mix(uint64_t *hash, const void *bytes, size_t n)
@@ -286,77 +297,91 @@ static bool is_answered(struct round *r, const struct nodes *nodes, uint64_t dig
     return true;
 }
 
-static void solve(struct round *r, struct nodes *nodes)
+static enum err_code solve(struct round *r, struct nodes *nodes, struct err *err)
 {
     int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
+    struct survey *survey = &nodes->survey;
     struct partition_request request = {.spec = &r->spec,
-                                        .nodes = nodes->list,
-                                        .n_nodes = nodes->n_known,
+                                        .nodes = survey->candidates,
+                                        .n_nodes = survey->n_candidates,
                                         .link = COST_LINK_DEFAULT};
-    struct cost_link links[PARTITION_CANDIDATES_MAX * PARTITION_CANDIDATES_MAX];
     struct placement placement;
+    struct plan *plan = &r->out->plan;
     char failed[STATUS_MESSAGE_BYTES] = "";
-    char bad_marks[STATUS_MESSAGE_BYTES] = "";
-    struct err err = {0};
+    char bad[STATUS_MESSAGE_BYTES] = "";
     uint64_t digest;
-    enum err_code rc;
+    enum err_code rc = survey_link(survey, err);
 
-    request.links = find_links(nodes, links);
-    r->spec.data.lengths = nodes->lengths;
-    r->spec.pace = nodes->pace;
-    scale_memory(nodes->list, nodes->n_known, percent);
+    if (rc != ERR_OK)
+        return rc;
+    request.links = survey->links;
+    r->spec.data.lengths = survey->lengths;
+    r->spec.pace = survey->pace;
+    scale_memory(survey->candidates, survey->n_candidates, percent);
     digest = digest_of(r, &request);
     if (is_answered(r, nodes, digest))
-        return;
-    rc = choose_solve(&request, &r->spec, &placement, &err);
+        return ERR_OK;
+    rc = choose_solve(&request, &r->spec, &placement, err);
     if (rc != ERR_OK) {
         r->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = r->seen->now_ms};
-        (void)snprintf(r->out->unplaced.why, sizeof r->out->unplaced.why, "%s", err.text);
-        show_insufficient(r, nodes, err.text);
-        return;
+        (void)snprintf(r->out->unplaced.why, sizeof r->out->unplaced.why, "%s", err->text);
+        show_insufficient(r, nodes, err->text);
+        return ERR_OK;
     }
     r->out->unplaced = (struct unplaced){0};
     make_plan(r, &request, &placement, percent);
-    add_assumed(nodes, r->out->plan.summary.explanation);
-    add_not_considered(&r->out->plan, nodes->left_out);
-    add_guess(&r->spec, &r->out->plan);
-    if (nodes->doubtful[0])
-        text_add(r->out->plan.summary.explanation, sizeof r->out->plan.summary.explanation, " %s.",
-                 nodes->doubtful);
+    add_assumed(survey, plan->summary.explanation);
+    add_notes(r, survey, plan->summary.explanation);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
         round_event(r, true, "NodeNotMeasured", failed);
-    add_bad_marks(nodes, bad_marks, sizeof bad_marks);
-    if (nodes->n_bad_marks > 0)
-        round_event(r, true, "BadNodeMark", bad_marks);
+    survey_add_bad(survey, bad, sizeof bad);
+    if (survey->n_bad > 0)
+        round_event(r, true, "InvalidNodeAnnotation", bad);
+    return ERR_OK;
+}
+
+/* To a plan, or to a condition that says what is missing. */
+static enum err_code plan_on(struct round *r, struct nodes *nodes, struct err *err)
+{
+    char why[ERR_TEXT_BYTES];
+
+    if (nodes->n_measuring > 0) {
+        show_measuring(r, nodes);
+        return ERR_OK;
+    }
+    if (nodes->survey.n_candidates < spec_least_stages(&r->spec)) {
+        (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d",
+                       nodes->survey.n_candidates, r->seen->n_nodes,
+                       r->spec.placement.strategy == SPEC_STRATEGY_MANUAL
+                           ? "spec.placement.manual names"
+                           : "spec.placement.minStages is",
+                       spec_least_stages(&r->spec));
+        show_insufficient(r, nodes, why);
+        return ERR_OK;
+    }
+    if (r->seen->status.attempt != r->attempt) {
+        round_again(r, 0); /* the attempt is written down before anything of it is made */
+        return ERR_OK;
+    }
+    return solve(r, nodes, err);
 }
 
 void place(struct round *r)
 {
     struct nodes nodes;
-    char why[ERR_TEXT_BYTES];
+    struct err err = {0};
+    enum err_code rc;
 
     if (is_paused(r) || waits_for_pods(r) || waits_for_data(r))
         return;
-    nodes_survey(r, &nodes);
-    if (nodes.n_measuring > 0) {
-        show_measuring(r, &nodes);
-        return;
+    rc = nodes_survey(r, &nodes, &err);
+    if (rc == ERR_OK)
+        rc = plan_on(r, &nodes, &err);
+    if (rc != ERR_OK) {
+        wait_with(r, "Waiting", NEWS_WARNING, "OutOfMemory", err.text);
+        round_again(r, DECIDE_NODES_RETRY_MS);
     }
-    if (nodes.n_known < spec_least_stages(&r->spec)) {
-        (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d", nodes.n_known,
-                       r->seen->n_nodes,
-                       r->spec.placement.strategy == SPEC_STRATEGY_MANUAL
-                           ? "spec.placement.manual names"
-                           : "spec.placement.minStages is",
-                       spec_least_stages(&r->spec));
-        show_insufficient(r, &nodes, why);
-        return;
-    }
-    if (r->seen->status.attempt != r->attempt) {
-        round_again(r, 0); /* the attempt is written down before anything of it is made */
-        return;
-    }
-    solve(r, &nodes);
+    survey_deinit(&nodes.survey);
 }

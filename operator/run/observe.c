@@ -18,11 +18,11 @@ static bool is_newer(const struct seen_pod *a, const struct seen_pod *b)
 }
 
 /* Returns its place; NULL when others matter more. */
-static struct seen_pod *add_pod(struct observed *out, const struct seen_pod *pod)
+static struct seen_pod *add_pod(struct observed *out, int most, const struct seen_pod *pod)
 {
     int to = 0;
 
-    if (out->n_pods < OBSERVED_PODS_MAX) {
+    if (out->n_pods < most) {
         to = out->n_pods++;
     } else {
         for (int i = 1; i < out->n_pods; i++)
@@ -61,9 +61,9 @@ static bool is_recorded(const struct status *s, const struct seen_pod *p)
 
 /* Labels and owner references are written by anyone who may create pods: they make a pod one to be
  * deleted in the end, but only those count that we have created. */
-static void observe_pod(const struct store_own *own, struct observed *out)
+static void observe_pod(const struct store_own *own, int most, struct observed *out)
 {
-    struct seen_pod *p = add_pod(out, &own->seen);
+    struct seen_pod *p = add_pod(out, most, &own->seen);
     int64_t now_ms = clock_now_ms();
     bool is_over = own->seen.role == POD_STAGE && own->seen.attempt < out->status.attempt;
 
@@ -98,15 +98,35 @@ static bool counts(const struct store_own *own, const struct observed *out)
            (own->trust == TRUST_CREATED || p->attempt <= last_attempt(&out->status));
 }
 
-static void observe_pods(const struct store *s, struct observed *out)
+/* There is room for the pods of three attempts and a probe of every node. */
+static enum err_code observe_pods(struct store *s, struct observed *out, struct err *err)
 {
     size_t place = 0;
+    size_t most = 0;
     struct store_pod *p;
 
+    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
+        most += p->own && counts(p->own, out);
+    if (most > OBSERVED_STAGE_PODS + s->nodes.n)
+        most = OBSERVED_STAGE_PODS + s->nodes.n;
     out->n_pods = 0;
+    out->pods = NULL;
+    if (most == 0)
+        return ERR_OK;
+    if (s->n_seen_pods < most) {
+        struct seen_pod *bigger = realloc(s->seen_pods, most * sizeof *bigger);
+
+        if (!bigger)
+            return err_set(err, ERR_NO_MEMORY, "no memory for %zu pods", most);
+        s->seen_pods = bigger;
+        s->n_seen_pods = most;
+    }
+    out->pods = s->seen_pods;
+    place = 0;
     while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         if (p->own && counts(p->own, out))
-            observe_pod(p->own, out);
+            observe_pod(p->own, (int)most, out);
+    return ERR_OK;
 }
 
 static void add_plan(struct observed *out, const struct store_plan *plan)
@@ -142,44 +162,11 @@ static void observe_plans(const struct store *s, struct observed *out)
             newest = p;
     }
     out->is_plan_lost = newest && newest->is_lost;
-    out->has_plan = newest && newest->is_valid &&
+    out->has_plan = newest && newest->promise.shares &&
                     plan_parse(newest->text, strlen(newest->text), &out->plan, NULL) == ERR_OK;
 }
 
 /* --- nodes --- */
-
-static int compare_nodes(const void *a, const void *b)
-{
-    return strcmp(((const struct seen_node *)a)->name, ((const struct seen_node *)b)->name);
-}
-
-static struct seen_node *find_node(struct store *s, size_t n, const char *name)
-{
-    size_t low = 0;
-
-    while (low < n) {
-        size_t middle = low + (n - low) / 2;
-        int order = strcmp(s->scratch[middle].name, name);
-
-        if (order == 0)
-            return &s->scratch[middle];
-        if (order < 0)
-            low = middle + 1;
-        else
-            n = middle;
-    }
-    return NULL;
-}
-
-static void use_up(struct store *s, size_t n, const char *node, const struct store_share *share)
-{
-    struct seen_node *to = find_node(s, n, node);
-
-    if (!to)
-        return;
-    to->cpu_used_milli += share->cpu_milli;
-    to->memory_used_bytes += share->memory_bytes;
-}
 
 /* Pods of this job do not count: whatever they hold is given back before the next plan runs. */
 static void use_up_pods(struct store *s, size_t n, const struct observed *job)
@@ -188,30 +175,25 @@ static void use_up_pods(struct store *s, size_t n, const struct observed *job)
     struct store_pod *p;
 
     while ((p = map_next(&s->pods, &place, NULL)) != NULL) {
-        struct store_share share = {.cpu_milli = p->cpu_milli, .memory_bytes = p->memory_bytes};
         bool is_own = p->own && p->own->trust != TRUST_REFUSED && counts(p->own, job);
 
         if (p->node && !p->has_ended && !is_own)
-            use_up(s, n, p->node, &share);
+            node_objects_use(s->scratch, n, p->node, p->requests.cpu_milli,
+                             p->requests.memory_bytes);
     }
 }
 
-/* A stage whose pod the scheduler has not bound yet: two jobs that are planned in the same moment
- * must not be given the same node. */
-static bool is_still_owed(const struct store *s, const struct store_plan *plan, int stage)
+/* Has the scheduler bound this stage's pod, or is it over already? */
+static bool is_settled(const struct store *s, const struct promise *p, int stage)
 {
-    const struct store_job *job = map_get(&s->jobs, plan->job_key);
     char name[NAMES_BYTES];
     char key[QUEUE_KEY_BYTES];
     struct store_pod *pod;
 
-    if (!job || job->is_final || job->is_deleting || strcmp(job->uid, plan->job_uid) != 0 ||
-        job->attempt > plan->attempt)
-        return false;
-    names_stage_pod(job->name, stage, plan->attempt, name);
-    store_key(job->namespace, name, key);
+    names_stage_pod(p->job, stage, p->attempt, name);
+    store_key(p->namespace, name, key);
     pod = map_get(&s->pods, key);
-    return !pod || (!pod->node && !pod->has_ended);
+    return pod && (pod->node || pod->has_ended);
 }
 
 static void use_up_plans(struct store *s, size_t n, const char *job_uid)
@@ -219,30 +201,37 @@ static void use_up_plans(struct store *s, size_t n, const char *job_uid)
     size_t place = 0;
     struct store_plan *p;
 
-    while ((p = map_next(&s->plans, &place, NULL)) != NULL)
-        for (int i = 0; i < p->n_stages && strcmp(p->job_uid, job_uid) != 0; i++)
-            if (is_still_owed(s, p, i))
-                use_up(s, n, p->shares[i].node, &p->shares[i]);
+    while ((p = map_next(&s->plans, &place, NULL)) != NULL) {
+        const struct store_job *job = map_get(&s->jobs, p->job_key);
+
+        if (strcmp(p->job_uid, job_uid) == 0 || !job ||
+            !promise_is_open(&p->promise, job->uid, job->attempt,
+                             job->is_final || job->is_deleting))
+            continue;
+        for (int i = 0; i < p->promise.n_shares; i++)
+            if (!is_settled(s, &p->promise, i))
+                node_objects_use(s->scratch, n, p->promise.shares[i].node,
+                                 p->promise.shares[i].cpu_milli, p->promise.shares[i].memory_bytes);
+    }
 }
 
 static enum err_code observe_nodes(struct store *s, struct observed *out, struct err *err)
 {
     size_t place = 0;
     size_t n = 0;
-    struct seen_node *from;
+    struct node_object *from;
 
     if (s->n_scratch < s->nodes.n) {
-        struct seen_node *bigger = realloc(s->scratch, 2 * s->nodes.n * sizeof *bigger);
+        struct node_object *bigger = realloc(s->scratch, s->nodes.n * sizeof *bigger);
 
         if (!bigger)
             return err_set(err, ERR_NO_MEMORY, "no memory for %zu nodes", s->nodes.n);
         s->scratch = bigger;
-        s->n_scratch = 2 * s->nodes.n;
+        s->n_scratch = s->nodes.n;
     }
     while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
         s->scratch[n++] = *from;
-    if (n > 0)
-        qsort(s->scratch, n, sizeof *s->scratch, compare_nodes);
+    node_objects_sort(s->scratch, n);
     use_up_pods(s, n, out);
     use_up_plans(s, n, out->uid);
     out->nodes = s->scratch;
@@ -285,7 +274,9 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
     status_read(status, &out->status);
     json_free(status);
     observe_job(j, out);
-    observe_pods(s, out);
+    rc = observe_pods(s, out, err);
+    if (rc != ERR_OK)
+        return rc;
     observe_plans(s, out);
     out->nodes = NULL;
     out->n_nodes = 0;

@@ -4,9 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/quantity.h"
-#include "api/request.h"
 #include "base/clock.h"
+#include "cluster/quantity.h"
 #include "control/manifest.h"
 
 #define COPY(array, value) (void)snprintf((array), sizeof(array), "%s", json_string((value), ""))
@@ -41,20 +40,14 @@ static int64_t read_time(const struct json *v)
 bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYTES],
                  char out_key[static QUEUE_KEY_BYTES])
 {
-    const struct json *owner = json_first(metadata(object, "ownerReferences"));
+    const struct json *owner = promise_owner(object);
 
-    for (; owner; owner = json_next(owner)) {
-        if (strcmp(json_string(json_get(owner, "kind"), ""), "SkyJob") != 0 ||
-            !json_bool(json_get(owner, "controller"), false) ||
-            strncmp(json_string(json_get(owner, "apiVersion"), ""), NAMES_GROUP "/",
-                    strlen(NAMES_GROUP "/")) != 0)
-            continue;
-        (void)snprintf(out_uid, OBSERVED_UID_BYTES, "%s", json_string(json_get(owner, "uid"), ""));
-        store_key(json_string(metadata(object, "namespace"), ""),
-                  json_string(json_get(owner, "name"), ""), out_key);
-        return true;
-    }
-    return false;
+    if (!owner)
+        return false;
+    (void)snprintf(out_uid, OBSERVED_UID_BYTES, "%s", json_string(json_get(owner, "uid"), ""));
+    store_key(json_string(metadata(object, "namespace"), ""),
+              json_string(json_get(owner, "name"), ""), out_key);
+    return true;
 }
 
 /* --- SkyJobs --- */
@@ -82,27 +75,11 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
     out->attempt = json_int(json_get(status, "attempt"), 0);
-    out->is_final = false;
-    for (const struct json *c = json_first(json_get(status, "conditions")); c; c = json_next(c)) {
-        const char *type = json_string(json_get(c, "type"), "");
-
-        if (strcmp(json_string(json_get(c, "status"), ""), "True") == 0 &&
-            (strcmp(type, "Complete") == 0 || strcmp(type, "Failed") == 0))
-            out->is_final = true;
-    }
+    out->is_final = promise_job_is_final(object);
     return ERR_OK;
 }
 
 /* --- pods --- */
-
-static int64_t read_quantity(const struct json *v, bool is_milli)
-{
-    int64_t n = 0;
-    const char *text = json_string(v, "0");
-    enum err_code rc = is_milli ? quantity_milli(text, &n, NULL) : quantity_units(text, &n, NULL);
-
-    return rc == ERR_OK ? n : 0;
-}
 
 static enum pod_phase phase_of(const struct json *pod)
 {
@@ -216,7 +193,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
     COPY(out->node, out->role == POD_PROBE ? affinity_node(pod) : json_path(pod, "spec.nodeName"));
     out->phase = phase_of(pod);
     out->is_deleting = metadata(pod, "deletionTimestamp") != NULL;
-    out->cpu_milli = (int)read_quantity(json_path(container, "resources.limits.cpu"), true);
+    out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     COPY(out->ip, json_path(pod, "status.podIP"));
     out->created_ms = read_time(metadata(pod, "creationTimestamp"));
     read_conditions(pod, out);
@@ -232,9 +209,8 @@ enum err_code parse_pod(const struct json *object, struct store_pod *out, struct
 
     COPY(out->uid, metadata(object, "uid"));
     COPY(out->version, metadata(object, "resourceVersion"));
-    out->cpu_milli = request_cpu_milli(object);
-    out->memory_bytes = request_memory_bytes(object);
-    out->has_ended = request_is_over(object);
+    out->requests = pod_requests_read(object);
+    out->has_ended = pod_has_ended(object);
     if (*node) {
         out->node = strdup(node);
         if (!out->node)
@@ -312,21 +288,6 @@ bool parse_is_as_made(const struct json *object, const struct json *made)
            is_same(json_get(object, "spec"), json_get(made, "spec"));
 }
 
-/* --- nodes --- */
-
-/* Workers tolerate for a while that their node does not answer, and nothing else. */
-void parse_node(const struct json *object, struct seen_node *out)
-{
-    struct seen_node n = {0};
-
-    COPY(n.name, metadata(object, "name"));
-    n.closed = closed_read(object, CLOSED_NOT_READY);
-    n.cpu_milli = read_quantity(json_path(object, "status.allocatable.cpu"), true);
-    n.memory_bytes = read_quantity(json_path(object, "status.allocatable.memory"), false);
-    mark_read(object, &n.mark);
-    *out = n;
-}
-
 /* --- volumes --- */
 
 bool parse_is_everywhere(const struct json *claim, const struct json *volume)
@@ -346,35 +307,14 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
 
 /* --- plans --- */
 
-static enum err_code read_shares(const struct plan *plan, struct store_plan *out, struct err *err)
-{
-    out->shares = calloc((size_t)plan->n_stages, sizeof *out->shares);
-    if (!out->shares)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
-    out->n_stages = plan->n_stages;
-    out->is_valid = true;
-    for (int i = 0; i < plan->n_stages; i++) {
-        memcpy(out->shares[i].node, plan->stages[i].node, sizeof out->shares[i].node);
-        out->shares[i].cpu_milli = plan->stages[i].cpu_milli;
-        out->shares[i].memory_bytes = plan->stages[i].memory_bytes;
-    }
-    return ERR_OK;
-}
-
 enum err_code parse_plan(const struct json *object, struct store_plan *out, struct err *err)
 {
-    const char *text = json_string(json_get(json_get(object, "data"), MANIFEST_PLAN_KEY), "");
-    struct plan *plan = malloc(sizeof *plan);
-    enum err_code rc = ERR_OK;
+    enum err_code rc = promise_read(object, &out->promise, err);
 
-    out->text = strdup(text);
+    out->text = strdup(json_string(json_get(json_get(object, "data"), PLAN_FILE), ""));
     out->attempt = read_number(object, LABEL_ATTEMPT);
     COPY(out->uid, metadata(object, "uid"));
-    if (!plan || !out->text)
-        rc = err_set(err, ERR_NO_MEMORY, "no memory for a plan");
-    else if (plan_parse(text, strlen(text), plan, NULL) == ERR_OK &&
-             plan->attempt == out->attempt && strcmp(plan->uid, out->job_uid) == 0)
-        rc = read_shares(plan, out, err);
-    free(plan);
-    return rc;
+    if (!out->text)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
+    return rc == ERR_NO_MEMORY ? rc : ERR_OK;
 }

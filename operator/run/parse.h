@@ -14,7 +14,6 @@ MUST_CHECK enum err_code parse_job(const struct json *object, struct store_job *
 /* `out` is zeroed; the store frees it. */
 MUST_CHECK enum err_code parse_pod(const struct json *object, struct store_pod *out,
                                    struct err *err);
-void parse_node(const struct json *object, struct seen_node *out);
 MUST_CHECK enum err_code parse_plan(const struct json *object, struct store_plan *out,
                                     struct err *err);
 

@@ -43,7 +43,7 @@ static void free_plan(void *value)
     if (!p)
         return;
     free(p->text);
-    free(p->shares);
+    promise_deinit(&p->promise);
     free(p);
 }
 
@@ -64,6 +64,7 @@ void store_deinit(struct store *s)
     empty(&s->nodes, free);
     empty(&s->plans, free_plan);
     free(s->scratch);
+    free(s->seen_pods);
     *s = (struct store){0};
 }
 
@@ -216,20 +217,20 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
 }
 
 /* Heartbeats change nothing that matters here. */
-static bool is_same_node(const struct seen_node *a, const struct seen_node *b)
+static bool is_same_node(const struct node_object *a, const struct node_object *b)
 {
-    return a->closed == b->closed && a->cpu_milli == b->cpu_milli &&
+    return a->excluded == b->excluded && a->cpu_milli == b->cpu_milli &&
            a->memory_bytes == b->memory_bytes && memcmp(&a->mark, &b->mark, sizeof a->mark) == 0;
 }
 
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
-    struct seen_node *n = map_get(&s->nodes, key);
-    struct seen_node new;
+    struct node_object *n = map_get(&s->nodes, key);
+    struct node_object new;
 
     if (object) {
-        parse_node(object, &new);
+        node_object_read(object, EXCLUDED_NOT_READY, &new);
         if (n && is_same_node(n, &new))
             return ERR_OK;
         if (!n)
@@ -283,7 +284,7 @@ static bool is_needed(const struct store *s, const struct store_plan *p)
 {
     const struct store_job *job = map_get(&s->jobs, p->job_key);
 
-    return p->is_valid && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
+    return p->promise.shares && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
            !job->is_final && job->attempt == p->attempt;
 }
 

@@ -13,6 +13,8 @@
 
 #include "base/hmac.h"
 #include "base/map.h"
+#include "cluster/pod_requests.h"
+#include "cluster/promise.h"
 #include "control/observed.h"
 #include "fleet/contact.h"
 #include "kube/watch.h"
@@ -57,8 +59,7 @@ struct store_pod {
     char uid[OBSERVED_UID_BYTES];
     char version[STORE_VERSION_BYTES];
     char *node; /* NULL: not scheduled */
-    int64_t cpu_milli;
-    int64_t memory_bytes;
+    struct pod_requests requests;
     bool has_ended; /* and so holds nothing of its node any more */
     /* Of ours only, else NULL: */
     struct store_own *own;
@@ -87,14 +88,8 @@ struct store_plan {
     char uid[OBSERVED_UID_BYTES];
     int attempt;
     char *text;
-    bool is_valid;
-    bool is_lost; /* its ConfigMap was deleted while the job needs it */
-    int n_stages;
-    struct store_share {
-        char node[NODE_NAME_BYTES];
-        int64_t cpu_milli;
-        int64_t memory_bytes;
-    } * shares; /* what it promises of which node */
+    bool is_lost;           /* its ConfigMap was deleted while the job needs it */
+    struct promise promise; /* without shares: there is no valid plan in it */
 };
 
 /* Told whenever a job should be looked at. */
@@ -109,11 +104,14 @@ struct store_listener {
 struct store {
     struct map jobs;  /* "namespace/name" to struct store_job */
     struct map pods;  /* the same to struct store_pod */
-    struct map nodes; /* name to struct seen_node */
+    struct map nodes; /* name to struct node_object */
     struct map plans; /* "namespace/name" of the ConfigMap to struct store_plan */
     struct store_listener listener;
-    struct seen_node *scratch; /* for store_observe() */
+    /* For store_observe(): */
+    struct node_object *scratch;
     size_t n_scratch;
+    struct seen_pod *seen_pods;
+    size_t n_seen_pods;
 };
 
 void store_deinit(struct store *s);
@@ -144,8 +142,8 @@ MUST_CHECK enum err_code store_refuse_pod(struct store *s, const struct json *ob
 /* Fill in everything about a job but `settings`, `now_ms` and `spec`; times in the store that are
  * monotonic stay there. Pods and plans beyond what `out` can hold are left out, oldest attempts
  * first; so are those that have another name or attempt than any of this job can have. `out->nodes`
- * points into the store and is good until the next change. Returns ERR_NOT_FOUND when there is no
- * such job, or ERR_NO_MEMORY. */
+ * and `out->pods` point into the store and are good until the next call or change. Returns
+ * ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct observed *out,
                                        struct err *err);
 

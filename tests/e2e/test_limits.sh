@@ -311,7 +311,7 @@ never_starts() { make_odd && job odd 'minStages: 4' 128 10 "$odd" && until_true 
 check 'a probe without an image is a condition that names its node' never_starts
 measured_meanwhile() { mend "$quarter" && until_true 90 is_placed odd InsufficientNodes && says '2 of 4 nodes can be used'; }
 check 'such a probe starts when the image is there' measured_meanwhile
-names_nonsense() { says "node $large: its probe left no result that makes sense: quite fast"; }
+names_nonsense() { says "node $large: its probe left no valid result: quite fast"; }
 check 'a probe that tells nonsense is in the condition, with what it said' names_nonsense
 names_crash() { says "node $half: its probe ended with code 3 (Error): no such device"; }
 check 'a probe that crashes is in the condition, with how it ended' names_crash

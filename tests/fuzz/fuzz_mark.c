@@ -2,7 +2,7 @@
  * probes. The same bytes are taken as a whole Node, as the text of each label, as our annotation
  * and as what a probe has left. What is accepted lies within its bounds, reads the same every time,
  * and is written again as the same text. */
-#include "api/mark.h"
+#include "cluster/mark.h"
 
 #include <math.h>
 #include <string.h>

@@ -191,7 +191,7 @@ same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to
     local rc=$?
     kubectl uncordon n1 >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 >/dev/null
     cat "$dir/text"
-    [ "$rc" = 1 ] && grep -q 'n1 is cordoned' "$dir/text" && grep -q 'n2 is not measured yet' "$dir/text"
+    [ "$rc" = 1 ] && grep -q 'n1: cordoned' "$dir/text" && grep -q 'n2: not measured yet' "$dir/text"
 }
 off_the_plan() { # what the nodes declare has nothing to do with what they can
     kubectl label node n1 n2 n3 skyjob.dev/gflops=3 --overwrite >/dev/null
@@ -482,12 +482,12 @@ measures_never() {
     marks annotate n1 n2 n3 skyjob.dev/probe- && job never "${stages3/\}/, probePolicy: Never\}}" && completes never &&
         [ "$(probes_of never)" = 0 ] && field never '{.status.placement.explanation}' | grep '^3 of 3 nodes were never measured'
 }
-bad_marks() { # figures that make no sense are not used, and told of with node and text
+bad_annotations() { # invalid figures are not used, and reported with node and text
     marks label n1 skyjob.dev/gflops=inf && marks annotate n2 skyjob.dev/gflops=-3 && marks label n3 skyjob.dev/gflops=1e300 &&
-        job marks "$stages3" && completes marks && [ "$(probes_of marks)" = 3 ] &&
-        has_event 'BadNodeMark: .*node n1: skyjob.dev/gflops: "inf" is not a number.* 3 nodes have invalid ones' || return
+        job invalid "$stages3" && completes invalid && [ "$(probes_of invalid)" = 3 ] &&
+        has_event 'InvalidNodeAnnotation: .*node n1: skyjob.dev/gflops: "inf" is not a number.* 3 nodes have invalid annotations' || return
     settle_marks && marks label n1 n3 skyjob.dev/gflops- && marks annotate n2 skyjob.dev/gflops='12 GFLOPS' && job unit "$stages3" && completes unit &&
-        [ "$(probes_of unit)" = 0 ] && has_event 'BadNodeMark: .*node n2: skyjob.dev/gflops: "12 GFLOPS" is not a number' &&
+        [ "$(probes_of unit)" = 0 ] && has_event 'InvalidNodeAnnotation: .*node n2: skyjob.dev/gflops: "12 GFLOPS" is not a number' &&
         marks annotate n2 skyjob.dev/gflops-
 }
 nul_elsewhere() { # what any user may write into an object of their own costs no other user anything
@@ -656,7 +656,7 @@ check 'probes read data in a claim that any node can read, and no other' measure
 check 'with probe Always nodes are measured whatever is declared' measures_always
 check 'probes have a priority below everything else' yields
 check 'with probe Never nodes are judged by their CPU, and the plan says so' measures_never
-check 'declared figures that make no sense are not used, and told' bad_marks
+check 'invalid declared figures are not used, and reported' bad_annotations
 check 'a NUL in an object of another namespace stops nothing' nul_elsewhere
 check 'a fake probe does not get its figures onto a node' fake_probes
 check 'an idle operator needs hardly any CPU and less than 50 MiB' twice idles

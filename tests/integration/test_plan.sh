@@ -63,7 +63,7 @@ check 'a manual stage that does not fit is exit 1' \
 check 'a manual node that is not there is exit 1' plan 1 'stages\[1\].node' -f "$work/stranger.yaml" --nodes "$work/nodes.yaml"
 sed 's/kind: Node,/kind: Node, spec: {unschedulable: true},/' "$work/nodes.yaml" >"$work/closed.yaml"
 check 'nodes that are all cordoned are exit 1' \
-    plan 1 'no node to run on; nodes that are not ready, cordoned' "${j[@]}" --nodes "$work/closed.yaml"
+    plan 1 '^excluded *fast: *cordoned' "${j[@]}" --nodes "$work/closed.yaml"
 check 'a file of nodes that is not there is exit 2' plan 2 none.yaml "${j[@]}" --nodes "$work/none.yaml"
 check 'a job that is not there is exit 2' plan 2 none.yaml -f "$work/none.yaml" --nodes "$work/nodes.yaml"
 check 'another format is exit 2' plan 2 'json or yaml' "${j[@]}" --nodes "$work/nodes.yaml" -o xml
@@ -82,6 +82,6 @@ helps() { # on stdout, about the verb, exit 0
     "$bin/kubectl-skyjob" help plan | grep -q -- --nodes
 }
 check '--help works after every command' helps
-no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'leftOut: \[\]'; }
+no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'excluded: \[\]'; }
 check 'a list that is empty is not printed' no_empty_list
 tap_end

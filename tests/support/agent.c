@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 #include "agent_pod.h"
-#include "api/quantity.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "cluster/quantity.h"
 #include "kube/watch.h"
 
 #define NODES_MAX 16

@@ -32,7 +32,7 @@ struct world *world_new(const char *spec)
     (void)snprintf(w->seen.uid, sizeof w->seen.uid, "0b7d");
     (void)snprintf(w->seen.settings.worker_image, sizeof w->seen.settings.worker_image, "worker:1");
     for (int i = 0; i < WORLD_NODES; i++) {
-        struct seen_node *n = &w->nodes[i];
+        struct node_object *n = &w->nodes[i];
 
         (void)snprintf(n->name, sizeof n->name, "node-%d", i);
         n->cpu_milli = 1000 * (i + 1);
@@ -41,6 +41,7 @@ struct world *world_new(const char *spec)
     }
     w->seen.nodes = w->nodes;
     w->seen.n_nodes = WORLD_NODES;
+    w->seen.pods = w->pods;
     w->has_data = true;
     return w;
 }
@@ -60,7 +61,7 @@ static struct seen_pod *add_pod(struct world *w)
 {
     struct seen_pod *p = &w->seen.pods[w->seen.n_pods];
 
-    assert_true(w->seen.n_pods < OBSERVED_PODS_MAX);
+    assert_true(w->seen.n_pods < WORLD_PODS);
     w->seen.n_pods++;
     *p = (struct seen_pod){.created_ms = w->seen.now_ms};
     (void)snprintf(p->uid, sizeof p->uid, "pod-%d-%d", w->seen.n_pods, w->n_events);
@@ -146,7 +147,7 @@ static void label_node(struct world *w, const struct action *a)
 {
     for (int i = 0; i < WORLD_NODES; i++) {
         struct buf patch = {.max = MANIFEST_MAX_BYTES};
-        struct seen_node *n = &w->nodes[i];
+        struct node_object *n = &w->nodes[i];
         struct json *node = NULL;
         struct mark mark;
 

@@ -10,13 +10,15 @@
 #include "control/decide.h"
 
 #define WORLD_NODES      3
+#define WORLD_PODS       (OBSERVED_STAGE_PODS + WORLD_NODES)
 #define WORLD_NOW_MS     INT64_C(1800000000000)
 #define WORLD_ROUNDS_MAX 20
 
 struct world {
     struct observed seen;
     struct decision decision; /* the last one */
-    struct seen_node nodes[WORLD_NODES];
+    struct node_object nodes[WORLD_NODES];
+    struct seen_pod pods[WORLD_PODS];
     struct json *spec;
     bool has_data;    /* what looking at the data ConfigMap finds */
     bool lacks_claim; /* what looking at the claims finds */

@@ -1,5 +1,5 @@
 /* From what nodes say of their links to a link for every pair. */
-#include "balance/network.h"
+#include "cluster/network.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

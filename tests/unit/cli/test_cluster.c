@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -18,7 +19,25 @@
     "{\"metadata\": {\"name\": \"" name "\", " marks "}, \"status\": {" status "}}"
 #define GOOD(name) NODE(name, SPEED("80"), SIZE("2", "4Gi") ", " READY)
 
-static const struct job mine = {.namespace = "default", .name = "mine"};
+#define NOW_MS INT64_C(1795334400000)
+
+static struct job mine;
+static struct cluster at;
+
+static int set_up(void **state)
+{
+    (void)state;
+    mine = (struct job){.namespace = "default", .name = "mine"};
+    at = (struct cluster){.n_nodes = 0};
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    cluster_deinit(&at);
+    return 0;
+}
 
 static struct json *parse(const char *text)
 {
@@ -28,287 +47,234 @@ static struct json *parse(const char *text)
     return json;
 }
 
-static void add_node(struct cluster *c, const char *text)
+static void add_node(const char *text)
 {
     struct json *json = parse(text);
 
-    assert_int_equal(cluster_add_node(c, json, NULL), ERR_OK);
+    assert_int_equal(cluster_add_node(&at, json, NULL), ERR_OK);
+    cluster_close_nodes(&at);
     json_free(json);
 }
 
-static void add_pod(struct cluster *c, const char *node, const char *phase, const char *job)
+static void add_pod(const char *name, const char *node, const char *phase, const char *job)
 {
-    struct buf text = {.max = 4096};
+    char text[1024];
     struct json *json;
 
-    assert_int_equal(buf_addf(&text, NULL,
-                              "{\"metadata\": {\"namespace\": \"default\", \"labels\": "
-                              "{\"skyjob.dev/job\": \"%s\"}}, \"spec\": {\"nodeName\": \"%s\", "
-                              "\"containers\": [{\"resources\": {\"requests\": {\"cpu\": \"500m\", "
-                              "\"memory\": \"1Gi\"}}}]}, \"status\": {\"phase\": \"%s\"}}",
-                              job, node, phase),
-                     ERR_OK);
-    json = parse(buf_text(&text));
-    cluster_add_pod(c, json);
+    (void)snprintf(text, sizeof text,
+                   "{\"metadata\": {\"namespace\": \"default\", \"name\": \"%s\", \"labels\": "
+                   "{\"skyjob.dev/job\": \"%s\"}}, \"spec\": {\"nodeName\": \"%s\", "
+                   "\"containers\": [{\"resources\": {\"requests\": {\"cpu\": \"500m\", "
+                   "\"memory\": \"1Gi\"}}}]}, \"status\": {\"phase\": \"%s\"}}",
+                   name, job, node, phase);
+    json = parse(text);
+    assert_int_equal(cluster_add_pod(&at, &mine, json, NULL), ERR_OK);
     json_free(json);
-    buf_deinit(&text);
+}
+
+static void add_job(const char *name, int attempt, const char *condition)
+{
+    char text[512];
+    struct json *json;
+
+    (void)snprintf(
+        text, sizeof text,
+        "{\"metadata\": {\"namespace\": \"default\", \"name\": \"%s\", \"uid\": \"u-%s\"},"
+        "\"status\": {\"attempt\": %d, \"conditions\": [{\"type\": \"%s\", "
+        "\"status\": \"True\"}]}}",
+        name, name, attempt, condition);
+    json = parse(text);
+    assert_int_equal(cluster_add_job(&at, json, NULL), ERR_OK);
+    json_free(json);
+}
+
+/* Of two stages with 1.5 CPU and 1 GiB each, on nodes a and b. */
+static void add_plan(const char *job, int attempt)
+{
+#define STAGE(first, units, node)                                                                  \
+    "{\\\"firstUnit\\\":" first ",\\\"units\\\":" units ",\\\"node\\\":\\\"" node "\\\","          \
+    "\\\"cpuMilli\\\":1500,\\\"memoryBytes\\\":1073741824}"
+    char text[2048];
+    struct json *json;
+
+    (void)snprintf(
+        text, sizeof text,
+        "{\"metadata\":{\"namespace\":\"default\",\"name\":\"%s-plan-a%d\",\"ownerReferences\":[{"
+        "\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":\"%s\","
+        "\"uid\":\"u-%s\",\"controller\":true}],\"labels\":{\"skyjob.dev/attempt\":\"%d\"}},"
+        "\"data\":{\"plan.json\":\"{\\\"version\\\":1,\\\"namespace\\\":\\\"default\\\","
+        "\\\"job\\\":\\\"%s\\\",\\\"uid\\\":\\\"u-%s\\\",\\\"attempt\\\":%d,"
+        "\\\"microBatches\\\":8,\\\"explanation\\\":\\\"\\\",\\\"stages\\\":[" STAGE(
+            "0", "3",
+            "a") "," STAGE("3", "4",
+                           "b") "],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"
+                                "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}\"}}",
+        job, attempt, job, job, attempt, job, job, attempt);
+    json = parse(text);
+    assert_int_equal(cluster_add_plan(&at, &mine, json, NULL), ERR_OK);
+    json_free(json);
+}
+
+static const struct survey *survey(void)
+{
+    cluster_close(&at);
+    assert_int_equal(cluster_survey(&at, &mine, NOW_MS, NULL), ERR_OK);
+    return &at.survey;
 }
 
 static void cluster_takes_away_what_pods_have_requested(void **state)
 {
-    struct cluster c = {.job = &mine};
+    const struct survey *s;
 
     (void)state;
-    add_node(&c, GOOD("b"));
-    add_node(&c, GOOD("a"));
-    add_pod(&c, "b", "Running", "other");
-    add_pod(&c, "b", "Pending", "");
-    add_pod(&c, "b", "Succeeded", "");
-    add_pod(&c, "a", "Running", "mine"); /* a new plan has its room */
-    add_pod(&c, "", "Pending", "");
-    add_pod(&c, "elsewhere", "Running", "");
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 2);
-    assert_string_equal(c.nodes[0].name, "a");
-    assert_int_equal(c.nodes[0].cpu_milli, 2000);
-    assert_true(c.nodes[0].gflops == 80);
-    assert_int_equal(c.nodes[1].cpu_milli, 1000);
-    assert_true(c.nodes[1].gflops == 40);
-    assert_true(c.nodes[1].memory_bytes == (int64_t)2 << 30);
-    cluster_deinit(&c);
+    add_node(GOOD("b"));
+    add_node(GOOD("a"));
+    add_pod("1", "b", "Running", "other");
+    add_pod("2", "b", "Pending", "");
+    add_pod("3", "b", "Succeeded", "");
+    add_pod("4", "a", "Running", "mine"); /* a new plan has its room */
+    add_pod("5", "", "Pending", "");
+    add_pod("6", "elsewhere", "Running", "");
+    s = survey();
+    assert_int_equal(s->n_candidates, 2);
+    assert_string_equal(s->candidates[0].name, "a");
+    assert_int_equal(s->candidates[0].cpu_milli, 2000);
+    assert_true(s->candidates[0].gflops == 80);
+    assert_int_equal(s->candidates[1].cpu_milli, 1000);
+    assert_true(s->candidates[1].gflops == 40);
+    assert_true(s->candidates[1].memory_bytes == (int64_t)2 << 30);
 }
 
-static void cluster_counts_as_many_cores_as_are_useful(void **state)
+static void cluster_takes_away_what_plans_promise_until_their_pods_are_bound(void **state)
 {
-    struct cluster c = {.job = &mine};
+    const struct survey *s;
 
     (void)state;
-    add_node(&c, NODE("a", SPEED("800"), SIZE("128", "64Gi") ", " READY));
-    add_pod(&c, "a", "Running", "other");
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 1);
-    assert_int_equal(c.nodes[0].cpu_milli, NODE_CPU_USEFUL_MILLI);
-    assert_true(c.nodes[0].gflops == 800);
-    cluster_deinit(&c);
+    add_node(GOOD("a"));
+    add_node(GOOD("b"));
+    add_job("other", 2, "Placed");
+    add_job("done", 1, "Complete");
+    add_plan("other", 1); /* of an attempt that is over */
+    add_plan("other", 2);
+    add_plan("done", 1);
+    add_plan("gone", 1);
+    add_plan("mine", 1);
+    add_pod("other-r0-s0-a2", "a", "Running", "other"); /* counts for what it requests */
+    add_pod("other-r0-s1-a2", "", "Pending", "other");
+    s = survey();
+    assert_int_equal(s->candidates[0].cpu_milli, 1500);
+    assert_int_equal(s->candidates[1].cpu_milli, 500);
+    assert_true(s->candidates[1].memory_bytes == (int64_t)3 << 30);
 }
 
-/* Each row is a node that cannot be used, and why. */
-static const struct {
-    const char *node, *why;
-} unusable[] = {
-    {"{\"metadata\": {\"name\": \"n\", " SPEED("80") "}, \"spec\": {\"unschedulable\": true}, "
-                                                     "\"status\": {" SIZE("2", "4Gi") ", " READY
-                                                                                      "}}",
-     "is cordoned"},
-    {"{\"metadata\": {\"name\": \"n\", " SPEED("80") "}, \"spec\": {\"taints\": [{\"effect\": "
-                                                     "\"NoExecute\"}]}, \"status\": {" SIZE(
-                                                         "2", "4Gi") ", " READY "}}",
-     "is kept from workers by a taint"},
-    {NODE("n", SPEED("80"), SIZE("2", "4Gi")), "is not ready"},
-    {NODE("n", SPEED("80"),
-          SIZE("2", "4Gi") ", \"conditions\": [{\"type\": \"Ready\", \"status\": "
-                           "\"True\"}, {\"type\": \"DiskPressure\", \"status\": \"True\"}]"),
-     "is short of memory, disk or processes"},
-    {NODE("n", "\"labels\": {}", SIZE("2", "4Gi") ", " READY), "is not measured yet: the operator"},
-    {NODE("n", SPEED("inf"), SIZE("2", "4Gi") ", " READY), "is not a number in"},
-    {NODE("n", SPEED("80"), SIZE("99m", "4Gi") ", " READY), "has 99m of CPU free, less than 100m"},
-    {NODE("n", SPEED("80"), SIZE("2", "159Mi") ", " READY), "has 159 MiB of memory free"},
-    {"{\"metadata\": {\"name\": \"n\"}}", "is not ready"},
-    {"{}", "is not ready"},
-};
-
-static void cluster_says_why_a_node_cannot_be_used(void **state)
+static void cluster_without_nodes_is_empty(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < sizeof unusable / sizeof unusable[0]; i++) {
-        struct cluster c = {.job = &mine};
-
-        add_node(&c, unusable[i].node);
-        assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-        assert_int_equal(c.n_nodes, 0);
-        if (!strstr(c.machines[0].why_not, unusable[i].why))
-            fail_msg("\"%s\" is not in \"%s\"", unusable[i].why, c.machines[0].why_not);
-        cluster_deinit(&c);
-    }
+    add_pod("1", "a", "Running", "");
+    assert_int_equal(survey()->n_candidates, 0);
 }
 
-static void cluster_plans_with_what_was_measured_before(void **state)
+static void cluster_report_lists_the_first_excluded_nodes(void **state)
 {
-    static const char found[] = "{\\\"time\\\":\\\"2026-11-21T08:00:00Z\\\",\\\"cpuMilli\\\":500,"
-                                "\\\"for\\\":{\\\"cpuMilli\\\":2000},\\\"found\\\":"
-                                "{\\\"gflops\\\":20,\\\"unitMs\\\":0.25,\\\"threads\\\":1}}";
-    struct buf text = {.max = 4096};
-    struct cluster c = {.job = &mine};
-
-    (void)state;
-    assert_int_equal(buf_addf(&text, NULL,
-                              NODE("n", "\"annotations\": {\"skyjob.dev/probe\": \"%s\"}",
-                                   SIZE("2", "4Gi") ", " READY),
-                              found),
-                     ERR_OK);
-    add_node(&c, buf_text(&text));
-    add_pod(&c, "n", "Running", "");
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 1);
-    assert_true(c.nodes[0].gflops == 60); /* 1.5 CPU of what half a CPU has 20 */
-    assert_true(c.nodes[0].unit_ms == 0.25);
-    cluster_deinit(&c);
-    buf_deinit(&text);
-}
-
-/* A node with 2 CPUs and 4 GiB that was measured at MEASURED_MS, with all of it, for `work`. */
-#define MEASURED      "2026-11-21T08:00:00Z"
-#define MEASURED_MS   INT64_C(1795248000000)
-#define MIB_4096      "4294967296"
-#define DAY_MS        (INT64_C(24) * 60 * 60 * 1000)
-#define OTHER_SHAPES  "measured for other shapes or data"
-#define OTHER_MACHINE "measured with other allocatable CPU or memory"
-
-static void add_measured(struct cluster *c, const char *name, const char *memory, const char *work)
-{
-    struct buf text = {.max = 4096};
-
-    assert_int_equal(
-        buf_addf(&text, NULL,
-                 "{\"metadata\": {\"name\": \"%s\", \"annotations\": {\"skyjob.dev/probe\": "
-                 "\"{\\\"time\\\":\\\"" MEASURED "\\\",\\\"cpuMilli\\\":2000,\\\"for\\\":"
-                 "{\\\"cpuMilli\\\":2000,\\\"memoryBytes\\\":%s,\\\"image\\\":\\\"worker:1\\\","
-                 "\\\"work\\\":\\\"%s\\\"},\\\"found\\\":{\\\"gflops\\\":20,\\\"unitMs\\\":0,"
-                 "\\\"threads\\\":1}}\"}}, \"status\": {" SIZE("2", "4Gi") ", " READY "}}",
-                 name, memory, work),
-        ERR_OK);
-    add_node(c, buf_text(&text));
-    buf_deinit(&text);
-}
-
-static const char *stale_after(const struct job *job, int64_t age_ms, const char *memory,
-                               const char *work)
-{
-    struct cluster c = {.job = job, .now_ms = MEASURED_MS + age_ms};
-    const char *stale;
-
-    add_measured(&c, "n", memory, work);
-    add_pod(&c, "n", "Running", ""); /* what is free now is not what was measured */
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 1); /* the figures are used all the same */
-    stale = c.stale[0];
-    cluster_deinit(&c);
-    return stale;
-}
-
-static void cluster_knows_which_figures_the_operator_would_not_take(void **state)
-{
-    struct job job = mine;
-    char work[MARK_WORK_BYTES];
-
-    (void)state;
-    job.spec.placement.probe = SPEC_PROBE_IF_UNKNOWN;
-    mark_work(&job.spec, job.namespace, work);
-    assert_null(stale_after(&job, DAY_MS, MIB_4096, work));
-    assert_string_equal(stale_after(&job, DAY_MS, MIB_4096, "another"), OTHER_SHAPES);
-    assert_string_equal(stale_after(&job, DAY_MS, "7", work), OTHER_MACHINE);
-    assert_non_null(strstr(stale_after(&job, 31 * DAY_MS, MIB_4096, work), "30 days ago"));
-    strcpy(job.spec.worker.image, "worker:1");
-    assert_null(stale_after(&job, DAY_MS, MIB_4096, work));
-    strcpy(job.spec.worker.image, "worker:2");
-    assert_string_equal(stale_after(&job, DAY_MS, MIB_4096, work),
-                        "measured with another worker image");
-    job.spec.placement.probe = SPEC_PROBE_ALWAYS;
-    assert_non_null(strstr(stale_after(&job, 0, MIB_4096, work), "probePolicy is Always"));
-}
-
-static void cluster_believes_what_is_declared_unless_all_is_to_be_measured(void **state)
-{
-    struct job job = mine;
-    struct cluster c = {.job = &job};
-
-    (void)state;
-    job.spec.placement.probe = SPEC_PROBE_IF_UNKNOWN;
-    add_node(&c, GOOD("a"));
-    job.spec.placement.probe = SPEC_PROBE_ALWAYS;
-    add_node(&c, GOOD("b"));
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_null(c.stale[0]);
-    assert_string_equal(c.stale[1], "declared, and spec.placement.probePolicy is Always");
-    cluster_deinit(&c);
-}
-
-static void cluster_leaves_out_what_this_job_cannot_use(void **state)
-{
-    struct job job = mine;
-    struct cluster c = {.job = &job};
-
-    (void)state;
-    job.spec.placement.probe = SPEC_PROBE_NEVER;
-    job.spec.training.precision = SPEC_PRECISION_BF16;
-    add_node(&c, NODE("a", "\"labels\": {}", SIZE("2", "4Gi") ", " READY));
-    add_node(&c, NODE("b",
-                      "\"labels\": {\"skyjob.dev/gflops\": \"9\", "
-                      "\"feature.node.kubernetes.io/cpu-model.vendor_id\": \"Intel\", "
-                      "\"feature.node.kubernetes.io/cpu-cpuid.AVX2\": \"true\"}",
-                      SIZE("2", "4Gi") ", " READY));
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 0);
-    assert_non_null(
-        strstr(c.machines[0].why_not, "may not be (spec.placement.probePolicy is Never)"));
-    assert_non_null(strstr(c.machines[1].why_not, "cannot do spec.training.precision BF16"));
-    cluster_deinit(&c);
-}
-
-static void cluster_without_nodes_or_full_of_pods_is_empty(void **state)
-{
-    struct cluster c = {.job = &mine};
-
-    (void)state;
-    add_pod(&c, "a", "Running", "");
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 0);
-    cluster_deinit(&c);
-    c.job = &mine;
-    add_node(&c, GOOD("a"));
-    for (int i = 0; i < 9; i++)
-        add_pod(&c, "a", "Running", "");
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    assert_int_equal(c.n_nodes, 0);
-    assert_non_null(strstr(c.machines[0].why_not, "has 0m of CPU free"));
-    cluster_deinit(&c);
-}
-
-static void cluster_lists_the_first_nodes_that_cannot_be_used(void **state)
-{
-    struct cluster c = {.job = &mine};
     char *text = NULL;
     size_t n = 0;
     FILE *out = open_memstream(&text, &n);
 
     (void)state;
-    add_node(&c, GOOD("good"));
-    for (int i = 0; i < REPORT_UNUSABLE_MAX + 3; i++)
-        add_node(&c, i ? NODE("late", SPEED("1"), SIZE("2", "4Gi"))
-                       : NODE("belated", SPEED("1"), SIZE("2", "4Gi")));
-    assert_int_equal(cluster_close(&c, NULL), ERR_OK);
-    report_unusable(&c, out);
+    add_node(GOOD("good"));
+    add_node(NODE("full", SPEED("1"), SIZE("99m", "4Gi") ", " READY));
+    add_node(NODE("small", SPEED("1"), SIZE("1", "159Mi") ", " READY));
+    add_node(NODE("strange", SPEED("inf"), SIZE("1", "1Gi") ", " READY));
+    for (int i = 0; i < REPORT_NODES_MAX; i++)
+        add_node(i ? NODE("later", SPEED("1"), SIZE("2", "4Gi"))
+                   : NODE("belated", SPEED("1"), SIZE("2", "4Gi")));
+    (void)survey();
+    report_nodes(&at, out);
     (void)fclose(out);
-    assert_non_null(strstr(text, "not usable  belated is not ready\n"
-                                 "            late    is not ready\n"));
+    assert_non_null(strstr(text, "note        Invalid annotation on node strange: "
+                                 "skyjob.dev/gflops: \"inf\" is not a number"));
+    assert_non_null(strstr(text, "excluded    belated: not ready\n"
+                                 "            full:    with less than 100m of CPU free (99m)\n"));
     assert_non_null(strstr(text, "and 3 more\n"));
     assert_null(strstr(text, "good"));
     free(text);
-    cluster_deinit(&c);
 }
+
+/* --- files of nodes --- */
+
+static enum err_code load(const char *text, struct err *err)
+{
+    char path[] = "/tmp/test_cluster-XXXXXX";
+    int fd = mkstemp(path);
+    enum err_code rc;
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    assert_int_equal(close(fd), 0);
+    rc = cluster_load_file(path, &at, err);
+    assert_int_equal(unlink(path), 0);
+    return rc;
+}
+
+#define YAML(name, marks, cpu, memory)                                                             \
+    "{kind: Node, metadata: {name: " name ", " marks "}, "                                         \
+    "status: {allocatable: {cpu: " cpu ", memory: " memory "}}}"
+
+static void cluster_file_has_lists_and_single_nodes(void **state)
+{
+    static const char text[] = "apiVersion: v1\nkind: List\nitems:\n- " YAML(
+        "b", "labels: {skyjob.dev/gflops: \"85.5\"}", "500m",
+        "4Gi") "\n- "
+               "{kind: Node, metadata: {name: control}, spec: {taints: [{effect: NoSchedule}]}}\n"
+               "---\n" YAML(
+                   "a", "annotations: {skyjob.dev/gflops: \"1e2\", skyjob.dev/unit-ms: \"0.2\"}",
+                   "2", "1000000000") "\n---\nkind: ConfigMap\n";
+    const struct survey *s;
+
+    (void)state;
+    assert_int_equal(load(text, NULL), ERR_OK);
+    s = survey();
+    assert_int_equal(s->n_candidates, 2);
+    assert_int_equal(s->n_excluded[EXCLUDED_TAINTED], 1);
+    assert_string_equal(s->candidates[1].name, "b");
+    assert_true(s->candidates[1].gflops == 85.5);
+    assert_int_equal(s->candidates[1].cpu_milli, 500);
+    assert_true(s->candidates[1].memory_bytes == (int64_t)4 << 30);
+    assert_true(s->candidates[0].gflops == 100 && s->candidates[0].unit_ms == 0.2);
+    assert_int_equal(s->candidates[0].cpu_milli, 2000);
+}
+
+static void check_refused(const char *text, enum err_code want, const char *words)
+{
+    struct err err = {0};
+
+    assert_int_equal(load(text, &err), want);
+    if (!strstr(err.text, words))
+        fail_msg("\"%s\" is not in \"%s\"", words, err.text);
+    cluster_deinit(&at);
+}
+
+static void cluster_file_needs_nodes_with_names_of_their_own(void **state)
+{
+    (void)state;
+    check_refused(YAML("a", "labels: {}", "1", "1Gi") "\n---\n" YAML("a", "labels: {}", "1", "1Gi"),
+                  ERR_INVALID, "node a is listed twice");
+    check_refused("{kind: Node, metadata: {}}", ERR_INVALID, "a Node has no metadata.name");
+    check_refused("kind: SkyJob\n", ERR_NOT_FOUND, "holds no Node");
+    check_refused("", ERR_NOT_FOUND, "holds no Node");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cluster_takes_away_what_pods_have_requested),
-        cmocka_unit_test(cluster_counts_as_many_cores_as_are_useful),
-        cmocka_unit_test(cluster_says_why_a_node_cannot_be_used),
-        cmocka_unit_test(cluster_plans_with_what_was_measured_before),
-        cmocka_unit_test(cluster_knows_which_figures_the_operator_would_not_take),
-        cmocka_unit_test(cluster_believes_what_is_declared_unless_all_is_to_be_measured),
-        cmocka_unit_test(cluster_leaves_out_what_this_job_cannot_use),
-        cmocka_unit_test(cluster_without_nodes_or_full_of_pods_is_empty),
-        cmocka_unit_test(cluster_lists_the_first_nodes_that_cannot_be_used),
+        TEST(cluster_takes_away_what_pods_have_requested),
+        TEST(cluster_takes_away_what_plans_promise_until_their_pods_are_bound),
+        TEST(cluster_without_nodes_is_empty),
+        TEST(cluster_report_lists_the_first_excluded_nodes),
+        TEST(cluster_file_has_lists_and_single_nodes),
+        TEST(cluster_file_needs_nodes_with_names_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,10 @@ static struct {
     struct partition_request request;
     struct placement placement;
     struct whatif whatif;
+    struct cluster cluster;
+    const struct survey_node *judged_at[3];
+    struct node_object objects[5];
+    struct survey_node all[5];
     struct report report;
 } at;
 
@@ -35,7 +39,16 @@ static int solve(void **state)
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
     at.request = (struct partition_request){
         .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
-    at.report = (struct report){&at.request, &at.placement, &at.whatif, NULL, 2, NULL, false};
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(at.objects[i].name, sizeof at.objects[i].name, "node-%d", i);
+        at.all[i] = (struct survey_node){.object = &at.objects[i],
+                                         .excluded = i < 3 ? EXCLUDED_NOT : EXCLUDED_CORDONED};
+    }
+    for (int i = 0; i < 3; i++)
+        at.judged_at[i] = &at.all[i];
+    at.cluster.survey =
+        (struct survey){.n_nodes = 5, .nodes = at.all, .n_candidates = 3, .judged = at.judged_at};
+    at.report = (struct report){&at.request, &at.placement, &at.whatif, &at.cluster, false};
     if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
         partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
         whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)
@@ -73,8 +86,8 @@ static void report_tells_people_all_there_is_to_know(void **state)
                                         "Dynamic     ",
                                         "one more    like fast: ",
                                         "one fewer   without ",
-                                        "left out    tiny: at 0.5 GFLOP/s",
-                                        "2 nodes are not ready, cordoned or tainted"};
+                                        "excluded    tiny:   at 0.5 GFLOP/s",
+                                        "            node-3: cordoned"};
 
     (void)state;
     expect_in_text(words, sizeof words / sizeof words[0]);
@@ -99,22 +112,23 @@ static void report_says_when_the_planner_chose_the_micro_batches(void **state)
     buf_deinit(&json);
 }
 
-static void report_has_no_empty_list_of_left_out_nodes(void **state)
+static void report_has_no_empty_list_of_excluded_nodes(void **state)
 {
     struct buf json = {.max = REPORT_MAX_BYTES};
 
     (void)state;
     at.placement.n_left_out = 0;
+    at.cluster.survey.n_nodes = 3;
     assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
-    assert_non_null(strstr(buf_text(&json), "\"leftOutCount\":0"));
-    assert_null(strstr(buf_text(&json), "\"leftOut\""));
+    assert_non_null(strstr(buf_text(&json), "\"excludedCount\":0"));
+    assert_null(strstr(buf_text(&json), "\"excluded\""));
     buf_deinit(&json);
 }
 
-static void report_lists_left_out_nodes_in_columns(void **state)
+static void report_lists_excluded_nodes_in_columns(void **state)
 {
     static const char *const lines[] = {
-        "\nleft out    slow:                                     for its speed\n",
+        "\nexcluded    slow:                                     for its speed\n",
         "\n            a-node-of-a-name-th...body-would-want-it: for its name\n",
     };
 
@@ -154,7 +168,8 @@ static void report_says_whose_figures_do_not_hold(void **state)
     int n_stale = 0;
 
     (void)state;
-    at.report.stale = stale;
+    for (int i = 0; i < 3; i++)
+        at.all[i].stale = stale[i];
     expect_in_text(&measures, 1);
     at.spec.placement.probe = SPEC_PROBE_NEVER;
     expect_in_text(&takes, 1);
@@ -195,7 +210,7 @@ static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
     assert_int_equal(json_count(json_get(first, "stages")), at.placement.n_stages);
     assert_true(json_double(json_get(first, "gap"), -1) >= 0);
     assert_string_equal(json_string(json_path(first, "oneMore.like"), ""), "fast");
-    assert_int_equal(json_int(json_get(first, "closedNodes"), 0), 2);
+    assert_int_equal(json_int(json_get(first, "excludedCount"), 0), 3);
     assert_int_equal(json_int(json_get(first, "microBatches"), 0), 8);
     assert_false(json_bool(json_get(first, "microBatchesChosen"), true));
     assert_true(json_double(json_path(first, "lengths.mean"), 0) == 39);
@@ -212,8 +227,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(report_tells_people_all_there_is_to_know, solve),
         cmocka_unit_test_setup(report_says_when_the_planner_chose_the_micro_batches, solve),
-        cmocka_unit_test_setup(report_has_no_empty_list_of_left_out_nodes, solve),
-        cmocka_unit_test_setup(report_lists_left_out_nodes_in_columns, solve),
+        cmocka_unit_test_setup(report_has_no_empty_list_of_excluded_nodes, solve),
+        cmocka_unit_test_setup(report_lists_excluded_nodes_in_columns, solve),
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),

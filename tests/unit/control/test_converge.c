@@ -161,7 +161,7 @@ static void random_status(struct world *w)
 }
 
 /* Of this job's shapes and other ones, old and new, and with a probe's pod of the same time. */
-static void random_mark(const struct world *w, const struct spec *spec, struct seen_node *n)
+static void random_mark(const struct world *w, const struct spec *spec, struct node_object *n)
 {
     struct mark_probe *p = &n->mark.probe;
 
@@ -180,9 +180,9 @@ static void random_mark(const struct world *w, const struct spec *spec, struct s
     (void)snprintf(n->mark.bad, sizeof n->mark.bad, "%s", one_in(2) ? "a mark: is bad" : "");
 }
 
-static void random_node(const struct world *w, const struct spec *spec, struct seen_node *n)
+static void random_node(const struct world *w, const struct spec *spec, struct node_object *n)
 {
-    n->closed = one_in(2) ? (enum closed)random_below(CLOSED_COUNT) : CLOSED_NOT;
+    n->excluded = one_in(2) ? (enum exclusion)random_below(EXCLUDED_UNREADABLE) : EXCLUDED_NOT;
     n->cpu_used_milli = (int64_t)random_below(3000);
     n->memory_used_bytes = (int64_t)random_below(4096) << 20;
     if (one_in(2))

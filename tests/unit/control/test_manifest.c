@@ -288,7 +288,7 @@ static void manifest_of_a_plan_reads_back_as_the_plan(void **state)
     assert_int_equal(manifest_plan(&w->seen, &w->seen.plan, &text, NULL), ERR_OK);
     object = parse(&text);
     assert_true(json_bool(json_get(object, "immutable"), false));
-    inner = json_string(json_get(json_get(object, "data"), MANIFEST_PLAN_KEY), "");
+    inner = json_string(json_get(json_get(object, "data"), PLAN_FILE), "");
     assert_int_equal(plan_parse(inner, strlen(inner), plan, NULL), ERR_OK);
     assert_int_equal(plan->n_stages, 2);
     assert_true(plan_hash(plan) == plan_hash(&w->seen.plan));

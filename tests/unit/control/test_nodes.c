@@ -12,7 +12,7 @@
 /* What an earlier job's probe left on node-0, whose speed nobody declares. */
 static struct mark_probe *measure_before(struct world *w)
 {
-    struct seen_node *n = &w->nodes[0];
+    struct node_object *n = &w->nodes[0];
     struct mark_probe *p = &n->mark.probe;
     struct spec spec;
 
@@ -120,13 +120,13 @@ static void never_known(struct world *w)
     world_round(w);
 }
 
-static void bad_mark(struct world *w)
+static void bad_annotation(struct world *w)
 {
     (void)snprintf(w->nodes[0].mark.bad, MARK_BAD_BYTES, "skyjob.dev/gflops: \"inf\" is wrong");
     w->nodes[0].mark.gflops = 0;
 }
 
-static void bad_mark_and_measured(struct world *w)
+static void bad_annotation_and_measured(struct world *w)
 {
     (void)snprintf(w->nodes[0].mark.bad, MARK_BAD_BYTES, "skyjob.dev/gflops: \"inf\" is wrong");
     measured(w);
@@ -208,12 +208,13 @@ static struct row rows[] = {
            .spec = NULL),
     PROBES("nodes_keep_what_was_measured_with_one_of_several_digests",
            measured_with_that_digest_too, 0, .spec = NULL),
-    PROBES("nodes_tell_of_a_bad_mark_while_measuring", bad_mark, 1,
-           .message = "A node annotation or label is invalid: node node-0: skyjob.dev/gflops: "
-                      "\"inf\" is wrong, and is "
-                      "not used."),
-    PLANS("nodes_tell_of_a_bad_mark_in_an_event", bad_mark_and_measured, .event = "BadNodeMark"),
-    ROW("nodes_whose_probe_finds_its_name_taken_are_left_out", name_of_a_probe_taken, PLACED, F,
+    PROBES("nodes_report_an_invalid_annotation_while_measuring", bad_annotation, 1,
+           .message =
+               "Invalid annotation on node node-0: skyjob.dev/gflops: \"inf\" is wrong; it is "
+               "ignored."),
+    PLANS("nodes_report_an_invalid_annotation_in_an_event", bad_annotation_and_measured,
+          .event = "InvalidNodeAnnotation"),
+    ROW("nodes_whose_probe_finds_its_name_taken_are_excluded", name_of_a_probe_taken, PLACED, F,
         "MeasuringNodes", .event = "NodeNotMeasured"),
     ROW("nodes_are_all_measured_with_probe_always", declared_all, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_CREATE_PROBE_POD, 3), .spec = ALWAYS),
@@ -223,9 +224,9 @@ static struct row rows[] = {
     PLANS("nodes_measured_long_ago_will_do_with_probe_never", measured_long_ago_and_written,
           .spec = NEVER),
     PROBES("nodes_that_nfd_denies_bf16_are_not_measured_for_it", without_bf16, 2, .spec = BF16),
-    ROW("nodes_without_bf16_are_left_out_with_the_reason", only_without_bf16, PLACED, F,
+    ROW("nodes_without_bf16_are_excluded_with_the_reason", only_without_bf16, PLACED, F,
         "InsufficientNodes", .spec = BF16,
-        .message = "3 whose processor cannot do spec.training.precision BF16"),
+        .message = "3 without BF16 support, which spec.training.precision asks for"),
 };
 
 static void nodes_believe_a_probe_more_than_nfd_about_bf16(void **state)
@@ -269,7 +270,7 @@ static void nodes_count_what_was_measured_more_than_declared_with_probe_always(v
     world_free(w);
 }
 
-static void nodes_assumed_from_their_cpu_are_told_of_in_the_plan(void **state)
+static void nodes_assumed_from_their_cpu_are_reported_in_the_plan(void **state)
 {
     struct world *w = world_new(NEVER);
 
@@ -397,7 +398,7 @@ static void nodes_are_given_back_by_probes_that_cannot_start(void **state)
 }
 
 /* Three alike, of which two have a slow network: no message goes there. */
-static void nodes_behind_slow_links_are_left_out(void **state)
+static void nodes_behind_slow_links_are_excluded(void **state)
 {
     struct world *w = world_new(WITH("\"placement\":{\"maxStages\":2}"));
 
@@ -522,14 +523,14 @@ int main(void)
         cmocka_unit_test(nodes_believe_a_probe_more_than_nfd_about_bf16),
         cmocka_unit_test(nodes_are_measured_once_a_job_with_probe_always),
         cmocka_unit_test(nodes_count_what_was_measured_more_than_declared_with_probe_always),
-        cmocka_unit_test(nodes_assumed_from_their_cpu_are_told_of_in_the_plan),
+        cmocka_unit_test(nodes_assumed_from_their_cpu_are_reported_in_the_plan),
         cmocka_unit_test(nodes_are_labelled_with_what_they_are_judged_by_next_time),
         cmocka_unit_test(nodes_that_contradict_each_other_are_measured_again_once),
         cmocka_unit_test(nodes_that_contradict_each_other_after_that_are_used),
         cmocka_unit_test(nodes_of_128_cores_are_used_with_as_many_as_are_useful),
         cmocka_unit_test(nodes_of_128_cores_are_measured_with_as_many_as_are_useful),
         cmocka_unit_test(nodes_are_given_back_by_probes_that_cannot_start),
-        cmocka_unit_test(nodes_behind_slow_links_are_left_out),
+        cmocka_unit_test(nodes_behind_slow_links_are_excluded),
         cmocka_unit_test(nodes_hand_on_how_long_the_data_are),
         cmocka_unit_test(nodes_are_measured_after_a_claim_was_looked_at),
         cmocka_unit_test(nodes_that_saw_no_data_leave_lengths_a_guess),

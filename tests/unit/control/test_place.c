@@ -146,9 +146,9 @@ static void data_came(struct world *w)
 static void no_nodes(struct world *w)
 {
     planned(w);
-    w->nodes[0].closed = CLOSED_NOT_READY;
-    w->nodes[1].closed = CLOSED_CORDONED;
-    w->nodes[2].closed = CLOSED_TAINTED;
+    w->nodes[0].excluded = EXCLUDED_NOT_READY;
+    w->nodes[1].excluded = EXCLUDED_CORDONED;
+    w->nodes[2].excluded = EXCLUDED_TAINTED;
 }
 
 static void full_nodes(struct world *w)
@@ -355,8 +355,7 @@ static struct row rows[] = {
     ROW("decide_counts_failed_probes_that_it_has_no_room_for", two_probes_said_much, PLACED, F,
         "InsufficientNodes", .message = " 1 more could not be measured.", .spec = ALL_NODES),
     ROW("decide_tells_of_a_probe_that_reports_nonsense", a_probe_told_nonsense, PLACED, F,
-        "InsufficientNodes", .message = "its probe left no result that makes sense: fast.",
-        .spec = ALL_NODES),
+        "InsufficientNodes", .message = "its probe left no valid result: fast.", .spec = ALL_NODES),
     ROW("decide_tells_what_keeps_a_probe_from_starting", a_probe_cannot_start, PLACED, F,
         "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true,
         .message = " cannot start: CreateContainerError: no space left"),

@@ -138,7 +138,7 @@ static void old_pod_stays_on_dead_node(struct world *w)
     old_pod_stays(w);
     for (int i = 0; i < WORLD_NODES; i++)
         if (strcmp(w->nodes[i].name, world_pod(w, 1)->node) == 0)
-            w->nodes[i].closed = CLOSED_NOT_READY;
+            w->nodes[i].excluded = EXCLUDED_NOT_READY;
 }
 
 static void failed_with_others_running(struct world *w)

@@ -267,7 +267,7 @@ static void store_counts_what_others_request_of_a_node(void **state)
     assert_int_equal(seen->nodes[0].memory_used_bytes, 1 << 30);
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 510 + 1500);
-    assert_int_equal(seen->nodes[0].closed, CLOSED_NOT);
+    assert_int_equal(seen->nodes[0].excluded, EXCLUDED_NOT);
     assert_true(seen->nodes[0].mark.gflops == 12.5 && seen->nodes[0].mark.unit_ms == 0);
     assert_non_null(strstr(seen->nodes[0].mark.bad, "\"nonsense\" is not a number"));
 }

@@ -24,6 +24,7 @@ static struct http *loop;
 static struct workers *workers;
 static struct store store;
 static struct observed *seen;
+static struct seen_pod seen_pod;
 static int silent_port; /* where calls go; 0: they stay with the test */
 static struct fleet_handler last;
 static _Alignas(16) unsigned char last_ctx[1024];
@@ -69,11 +70,11 @@ static void add_job(int i)
     char key[QUEUE_KEY_BYTES];
 
     assert_true(job && pod);
-    *seen = (struct observed){.has_plan = true, .n_pods = 1};
+    seen_pod = (struct seen_pod){.phase = POD_RUNNING};
+    *seen = (struct observed){.has_plan = true, .n_pods = 1, .pods = &seen_pod};
     (void)snprintf(seen->namespace, sizeof seen->namespace, "team");
     (void)snprintf(seen->name, sizeof seen->name, "job%d", i);
     seen->plan.n_stages = 1;
-    seen->pods[0].phase = POD_RUNNING;
     (void)snprintf(seen->pods[0].name, sizeof seen->pods[0].name, "pod%d", i);
     (void)snprintf(seen->pods[0].uid, sizeof seen->pods[0].uid, "u%d", i);
     (void)snprintf(seen->pods[0].ip, sizeof seen->pods[0].ip, "127.0.0.1");

@@ -1,7 +1,8 @@
-#include "api/quantity.h"
+#include "cluster/quantity.h"
 
 #include <ctype.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,4 +77,19 @@ enum err_code quantity_milli(const char *text, int64_t *out_milli, struct err *e
 enum err_code quantity_units(const char *text, int64_t *out_units, struct err *err)
 {
     return read_scaled(text, 1, out_units, err);
+}
+
+int64_t quantity_read(const struct json *v, bool is_milli)
+{
+    char number[32];
+    const char *text = json_string(v, "0");
+    int64_t n = 0;
+    enum err_code rc;
+
+    if (json_kind_of(v) == JSON_NUMBER) {
+        (void)snprintf(number, sizeof number, "%.15g", json_double(v, 0));
+        text = number;
+    }
+    rc = is_milli ? quantity_milli(text, &n, NULL) : quantity_units(text, &n, NULL);
+    return rc == ERR_OK ? n : 0;
 }

@@ -1,5 +1,5 @@
 /* What a Node's labels and annotations mean, and when a measurement is out of date. */
-#include "api/mark.h"
+#include "cluster/mark.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

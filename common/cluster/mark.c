@@ -1,4 +1,4 @@
-#include "api/mark.h"
+#include "cluster/mark.h"
 
 #include <math.h>
 #include <stdio.h>

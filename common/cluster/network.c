@@ -1,4 +1,4 @@
-#include "balance/network.h"
+#include "cluster/network.h"
 
 #include <math.h>
 #include <string.h>

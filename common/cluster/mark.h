@@ -1,12 +1,12 @@
-/* api/mark.h - what a Node object says about the machine behind it.
+/* cluster/mark.h - what a Node object says about the machine behind it.
  *
  * Labels (or annotations, where there is no such label) that an administrator declares figures
  * with; one annotation with what our own probe found, and what it was measured for; and labels of
  * Node Feature Discovery. Read in this one place for the operator and for files of nodes.
- * Layer: api (may use base). Threads: any; everything here is pure.
+ * Layer: cluster (may use api, base). Threads: any; everything here is pure.
  */
-#ifndef API_MARK_H
-#define API_MARK_H
+#ifndef CLUSTER_MARK_H
+#define CLUSTER_MARK_H
 
 #include "api/node.h"
 #include "api/spec.h"

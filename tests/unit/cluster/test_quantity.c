@@ -1,4 +1,4 @@
-#include "api/quantity.h"
+#include "cluster/quantity.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

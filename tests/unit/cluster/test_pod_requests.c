@@ -1,4 +1,4 @@
-#include "api/request.h"
+#include "cluster/pod_requests.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ static struct json *pod(const char *text)
     return json;
 }
 
-static void request_is_what_the_scheduler_counts(void **state)
+static void pod_requests_are_what_the_scheduler_counts(void **state)
 {
     static const struct {
         const char *pod;
@@ -30,7 +30,7 @@ static void request_is_what_the_scheduler_counts(void **state)
         {"{\"spec\": {\"initContainers\": [" C("\"3\"", "\"1\"") "], \"containers\": [" C(
              "\"2\"", "\"1Mi\"") "], \"overhead\": {\"cpu\": \"10m\"}}}",
          3010, 1 << 20},
-        {"{\"spec\": {\"containers\": [" C("\"fast\"", "7") ", " C("\"-1\"", "null") "]}}", 0, 0},
+        {"{\"spec\": {\"containers\": [" C("\"fast\"", "7") ", " C("\"-1\"", "null") "]}}", 0, 7},
         {"{\"spec\": 3}", 0, 0},
     };
 
@@ -38,13 +38,15 @@ static void request_is_what_the_scheduler_counts(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct json *json = pod(rows[i].pod);
 
-        assert_int_equal(request_cpu_milli(json), rows[i].cpu_milli);
-        assert_int_equal(request_memory_bytes(json), rows[i].memory_bytes);
+        struct pod_requests requests = pod_requests_read(json);
+
+        assert_int_equal(requests.cpu_milli, rows[i].cpu_milli);
+        assert_int_equal(requests.memory_bytes, rows[i].memory_bytes);
         json_free(json);
     }
 }
 
-static void request_is_over_when_the_pod_has_ended(void **state)
+static void pod_has_ended_when_it_succeeded_or_failed(void **state)
 {
     struct json *json = pod("[{\"status\": {\"phase\": \"Failed\"}}, {\"status\": {\"phase\": "
                             "\"Running\"}}, {}, {\"status\": {\"phase\": \"Succeeded\"}}]");
@@ -53,7 +55,7 @@ static void request_is_over_when_the_pod_has_ended(void **state)
 
     (void)state;
     for (const struct json *v = json_first(json); v; v = json_next(v))
-        assert_int_equal(request_is_over(v), want[i++]);
+        assert_int_equal(pod_has_ended(v), want[i++]);
     assert_int_equal(i, 4);
     json_free(json);
 }
@@ -61,8 +63,8 @@ static void request_is_over_when_the_pod_has_ended(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_is_what_the_scheduler_counts),
-        cmocka_unit_test(request_is_over_when_the_pod_has_ended),
+        cmocka_unit_test(pod_requests_are_what_the_scheduler_counts),
+        cmocka_unit_test(pod_has_ended_when_it_succeeded_or_failed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,13 +1,24 @@
-/* balance/network.h - the speed of the link between any two nodes, from what each of them measured
+/* cluster/network.h - the speed of the link between any two nodes, from what each of them measured
  * or declares.
  *
- * Layer: balance (may use api base). Threads: any; pure.
+ * Layer: cluster (may use api, base). Threads: any; pure.
  */
-#ifndef BALANCE_NETWORK_H
-#define BALANCE_NETWORK_H
+#ifndef CLUSTER_NETWORK_H
+#define CLUSTER_NETWORK_H
 
-#include "api/mark.h"
-#include "balance/cost.h"
+#include "cluster/mark.h"
+
+/* A link between two stages, in each direction. */
+struct cost_link {
+    double bytes_per_s;
+    double latency_ms;
+};
+
+/* A pod network on 1 to 10 Gbit/s, or loopback with a busy CPU. */
+#define COST_LINK_DEFAULT                                                                          \
+    {                                                                                              \
+        .bytes_per_s = 200e6, .latency_ms = 0.3                                                    \
+    }
 
 struct network_node {
     const char *name;

@@ -1,0 +1,287 @@
+#include "cluster/survey.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+
+/* Of one CPU when no speed is known at all. Only ratios matter then, so any figure is as good. */
+#define ASSUMED_GFLOPS 20.0
+
+/* What counts of a node. */
+struct figures {
+    double gflops; /* with all allocatable CPU; 0: to be assumed */
+    double unit_ms;
+    const struct node_probe *probe; /* NULL: not measured */
+    bool is_same_work;
+};
+
+static double speed_with_all(const struct survey_own *own, const struct node_object *node)
+{
+    return own->found->gflops * node_useful_milli(node->cpu_milli) /
+           node_useful_milli(own->cpu_milli);
+}
+
+/* Another node whose measurement contradicts this one's. */
+static const struct node_object *rival_of(const struct survey_request *r,
+                                          const struct node_object *node)
+{
+    for (int i = 0; i < r->n_nodes; i++) {
+        const struct node_object *other = &r->nodes[i];
+
+        if (node->mark.has_probe && other->mark.has_probe && other->excluded == EXCLUDED_NOT &&
+            !other->mark.probe.is_contradicted &&
+            mark_contradict(&node->mark.probe, &other->mark.probe))
+            return other;
+    }
+    return NULL;
+}
+
+/* Why the measurement in the node's annotation does not hold for this job; NULL: it does. */
+static const char *stale_reason(const struct survey_request *r, const struct node_object *node,
+                                const struct survey_own *own)
+{
+    const struct mark_probe *p = &node->mark.probe;
+    bool is_earlier = p->time_ms < r->created_ms;
+    struct mark_subject now = {.cpu_milli = node->cpu_milli, .memory_bytes = node->memory_bytes};
+    const char *stale;
+
+    if (is_earlier && r->spec->placement.probe == SPEC_PROBE_ALWAYS)
+        return "measured for an earlier job, and spec.placement.probePolicy is Always";
+    memcpy(now.cpu, node->mark.cpu, sizeof now.cpu);
+    (void)snprintf(now.image, sizeof now.image, "%s", r->image);
+    (void)snprintf(now.digest, sizeof now.digest, "%s", own->digest ? own->digest : "");
+    mark_work(r->spec, r->namespace, now.work);
+    stale = mark_stale(p, &now, r->now_ms);
+    /* What was measured for this job counts all the same: no job measures a node twice for this. */
+    if (!stale && is_earlier && rival_of(r, node))
+        stale = "contradicted by the measurement of a node with the same processor";
+    return stale;
+}
+
+static void take_annotation(const struct survey_request *r, const struct mark_probe *p,
+                            struct figures *f)
+{
+    char work[MARK_WORK_BYTES];
+
+    mark_work(r->spec, r->namespace, work);
+    *f = (struct figures){mark_gflops(p), p->found.unit_ms, &p->found,
+                          strcmp(p->subject.work, work) == 0};
+}
+
+/* Is the node a candidate, and with which figures? */
+static enum exclusion judge(const struct survey_request *r, struct survey_node *n,
+                            struct figures *f)
+{
+    const struct node_object *node = n->object;
+    const struct mark *mark = &node->mark;
+    enum spec_probe policy = r->spec->placement.probe;
+    struct survey_own own = {.found = NULL};
+
+    if (node->excluded != EXCLUDED_NOT)
+        return node->excluded;
+    if (node->cpu_milli < 1 || node->memory_bytes < 1)
+        return EXCLUDED_UNREADABLE;
+    if (node->cpu_milli - node->cpu_used_milli < NODE_CPU_MIN_MILLI)
+        return EXCLUDED_CPU;
+    if (node->memory_bytes - node->memory_used_bytes < NODE_MEMORY_MIN_BYTES)
+        return EXCLUDED_MEMORY;
+    if (r->own)
+        r->own(r->ctx, node, &own);
+    if (own.found) {
+        *f = (struct figures){speed_with_all(&own, node), own.found->unit_ms, own.found, true};
+    } else if (mark->has_probe) {
+        n->stale = stale_reason(r, node, &own);
+        if (!n->stale || policy == SPEC_PROBE_NEVER)
+            take_annotation(r, &mark->probe, f);
+    }
+    if (r->spec->training.precision == SPEC_PRECISION_BF16 && mark_bf16(mark, f->probe) == NODE_NO)
+        return EXCLUDED_BF16;
+    if (mark->gflops > 0 && policy != SPEC_PROBE_ALWAYS) {
+        f->gflops = mark->gflops;
+        f->unit_ms = mark->unit_ms;
+        n->stale = NULL;
+    } else if (f->probe) {
+        n->rival = rival_of(r, node);
+    } else if (policy == SPEC_PROBE_NEVER) {
+        n->is_assumed = true;
+    } else if (own.has_failed) {
+        return EXCLUDED_PROBE_FAILED;
+    } else if (r->own || (!mark->has_probe && mark->gflops <= 0)) {
+        return EXCLUDED_UNMEASURED;
+    } else if (mark->has_probe) {
+        take_annotation(r, &mark->probe, f);
+    } else {
+        f->gflops = mark->gflops;
+        f->unit_ms = mark->unit_ms;
+        n->stale = "declared, and spec.placement.probePolicy is Always";
+    }
+    return EXCLUDED_NOT;
+}
+
+/* A share of the CPU has that share of the speed. */
+static void add_candidate(struct survey *s, struct survey_node *n, const struct figures *f)
+{
+    const struct node_object *from = n->object;
+    struct node *to = &s->candidates[s->n_candidates];
+
+    n->probe = f->probe;
+    n->is_same_work = f->is_same_work;
+    (void)snprintf(to->name, sizeof to->name, "%s", from->name);
+    to->cpu_milli = node_useful_milli(from->cpu_milli - from->cpu_used_milli);
+    to->memory_bytes = from->memory_bytes - from->memory_used_bytes;
+    to->gflops = f->gflops * to->cpu_milli / node_useful_milli(from->cpu_milli);
+    to->unit_ms = f->unit_ms;
+    if (f->probe)
+        to->message = f->probe->message;
+    s->judged[s->n_candidates++] = n;
+}
+
+/* Without a figure a CPU counts as much as the others' do on average. */
+static void assume_speeds(struct survey *s)
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int i = 0; i < s->n_candidates; i++) {
+        sum += s->candidates[i].gflops / s->candidates[i].cpu_milli;
+        n += !s->judged[i]->is_assumed;
+    }
+    for (int i = 0; i < s->n_candidates; i++) {
+        struct node *to = &s->candidates[i];
+
+        if (!s->judged[i]->is_assumed)
+            continue;
+        to->gflops = to->cpu_milli * (n > 0 ? sum / n : ASSUMED_GFLOPS / 1000);
+        s->n_assumed++;
+    }
+}
+
+static void take_work(struct survey *s)
+{
+    double lengths_gflops = 0;
+    double pace_gflops = 0;
+
+    for (int i = 0; i < s->n_candidates; i++) {
+        const struct node_probe *p = s->judged[i]->probe;
+        double gflops = s->candidates[i].gflops;
+
+        if (!p || !s->judged[i]->is_same_work)
+            continue;
+        if (p->lengths.mean > 0 && gflops > lengths_gflops) {
+            s->lengths = p->lengths;
+            lengths_gflops = gflops;
+        }
+        if (p->pace.attention > 0 && gflops > pace_gflops) {
+            s->pace = p->pace;
+            pace_gflops = gflops;
+        }
+    }
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const struct survey_node *)a)->object->name,
+                  ((const struct survey_node *)b)->object->name);
+}
+
+enum err_code survey_make(const struct survey_request *r, struct survey *out, struct err *err)
+{
+    size_t n = (size_t)r->n_nodes;
+    struct survey s = {.n_nodes = r->n_nodes,
+                       .nodes = calloc(n + 1, sizeof *s.nodes),
+                       .candidates = calloc(n + 1, sizeof *s.candidates),
+                       .judged = calloc(n + 1, sizeof *s.judged)};
+
+    if (!s.nodes || !s.candidates || !s.judged) {
+        survey_deinit(&s);
+        return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", r->n_nodes);
+    }
+    for (int i = 0; i < r->n_nodes; i++)
+        s.nodes[i].object = &r->nodes[i];
+    qsort(s.nodes, n, sizeof *s.nodes, compare_names);
+    for (int i = 0; i < r->n_nodes; i++) {
+        struct figures f = {.gflops = 0};
+
+        s.nodes[i].excluded = judge(r, &s.nodes[i], &f);
+        s.n_excluded[s.nodes[i].excluded]++;
+        s.n_bad += s.nodes[i].object->mark.bad[0] != '\0';
+        if (s.nodes[i].excluded == EXCLUDED_NOT)
+            add_candidate(&s, &s.nodes[i], &f);
+    }
+    assume_speeds(&s);
+    take_work(&s);
+    *out = s;
+    return ERR_OK;
+}
+
+enum err_code survey_link(struct survey *s, struct err *err)
+{
+    size_t n = (size_t)s->n_candidates;
+    struct network_node *network = calloc(n + 1, sizeof *network);
+    struct cost_link *links = NULL;
+
+    if (network && n <= SURVEY_LINKS_MAX)
+        links = calloc(n * n + 1, sizeof *links);
+    for (size_t i = 0; links && i < n; i++)
+        network[i] = (struct network_node){s->candidates[i].name, &s->judged[i]->object->mark,
+                                           s->judged[i]->probe};
+    if (links && network_links(network, s->n_candidates, links)) {
+        s->links = links;
+        links = NULL;
+    } else if (!links && n <= SURVEY_LINKS_MAX) {
+        free(network);
+        return err_set(err, ERR_NO_MEMORY, "no memory for the links of %zu nodes", n);
+    }
+    free(links);
+    free(network);
+    return ERR_OK;
+}
+
+void survey_deinit(struct survey *s)
+{
+    free(s->nodes);
+    free(s->candidates);
+    free(s->judged);
+    free(s->links);
+    *s = (struct survey){.n_nodes = 0};
+}
+
+/* --- for people --- */
+
+void survey_add_excluded(const struct survey *s, char *text, size_t bytes)
+{
+    const char *gap = "";
+
+    for (int i = EXCLUDED_NOT + 1; i < EXCLUSIONS; i++) {
+        if (s->n_excluded[i] == 0)
+            continue;
+        text_add(text, bytes, "%s%d %s", gap, s->n_excluded[i], exclusion_text((enum exclusion)i));
+        gap = ", ";
+    }
+}
+
+void survey_add_bad(const struct survey *s, char *text, size_t bytes)
+{
+    int i = 0;
+
+    if (s->n_bad == 0)
+        return;
+    while (s->nodes[i].object->mark.bad[0] == '\0')
+        i++;
+    text_add(text, bytes, "%sInvalid annotation on node %.60s: %s; it is ignored.",
+             text[0] ? " " : "", s->nodes[i].object->name, s->nodes[i].object->mark.bad);
+    if (s->n_bad > 1)
+        text_add(text, bytes, " %d nodes have invalid annotations.", s->n_bad);
+}
+
+void survey_add_assumed(const struct survey *s, char *text, size_t bytes)
+{
+    if (s->n_assumed > 0)
+        text_add(
+            text, bytes,
+            "%d of %d nodes were never measured (spec.placement.probePolicy is Never): their speed "
+            "is assumed from their CPU alone.",
+            s->n_assumed, s->n_candidates);
+}
