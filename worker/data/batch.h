@@ -8,11 +8,25 @@
 #define DATA_BATCH_H
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #include "base/err.h"
-#include "data/sequence.h"
 
 #define BATCH_MICRO_MAX 1024 /* micro-batches of a step */
+
+/* One sample as the model sees it. */
+struct sequence {
+    uint32_t sample;           /* number in its data set: what dropout is a function of */
+    int length;                /* tokens */
+    int n_first;               /* of them of type 0; the rest is of type 1 */
+    const int32_t *ids;        /* [length], borrowed */
+    int32_t label;             /* of a classification, else 0 */
+    float score;               /* of a regression, else 0 */
+    int n_targets;             /* masked tokens of a language model, else 0 */
+    const int32_t *rows;       /* [n_targets] rising, 0 <= row < length; borrowed */
+    const int32_t *target_ids; /* [n_targets] what stood there */
+};
 
 /* What a batch is made for. */
 struct batch_limits {

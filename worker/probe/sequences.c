@@ -59,12 +59,12 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     struct layout layout;
     struct tokenizer tokenizer = {0};
     struct source source = {0};
-    struct sequence_params params = {.layout = &layout,
-                                     .tokenizer = &tokenizer,
-                                     .max_length = spec->training.max_length,
-                                     .mask_probability = spec->data.mask_probability,
-                                     .seed = (uint64_t)spec->training.seed,
-                                     .most_bytes = BYTES};
+    struct source_params params = {.layout = &layout,
+                                   .tokenizer = &tokenizer,
+                                   .max_length = spec->training.max_length,
+                                   .mask_probability = spec->data.mask_probability,
+                                   .seed = (uint64_t)spec->training.seed,
+                                   .most_bytes = BYTES};
     enum err_code rc = source_load_tokenizer(spec, folder, model_folder, &tokenizer, err);
 
     layout_init(&layout, spec);

@@ -28,10 +28,9 @@ static enum err_code load_tokenizer(struct loader *f, const struct loader_params
 static void report(const struct layout_split *split, const struct source *s)
 {
     LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)s->n_samples),
-        LOG_I("rowsWithoutLabel", (int64_t)s->rows.n_unlabelled),
-        LOG_I("brokenRowsLeftOut", (int64_t)s->rows.n_broken),
-        LOG_I("documents", (int64_t)s->text.n_documents),
-        LOG_I("sentencesCut", (int64_t)s->text.n_cut));
+        LOG_I("rowsWithoutLabel", (int64_t)s->n_unlabelled),
+        LOG_I("brokenRowsLeftOut", (int64_t)s->n_broken),
+        LOG_I("documents", (int64_t)s->n_documents), LOG_I("sentencesCut", (int64_t)s->n_cut));
 }
 
 /* Evaluation masks the same tokens in every job, so that losses can be compared. */
@@ -40,7 +39,7 @@ static enum err_code load_split(struct loader *f, const struct loader_params *p,
                                 struct err *err)
 {
     const struct spec *spec = p->spec;
-    struct sequence_params params = {
+    struct source_params params = {
         .layout = &f->layout,
         .tokenizer = &f->tokenizer,
         .max_length = spec->training.max_length,

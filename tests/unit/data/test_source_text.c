@@ -1,4 +1,4 @@
-#include "data/corpus.h"
+#include "data/source.h"
 
 #include "scratch.h"
 
@@ -15,22 +15,22 @@ static struct tokenizer tokenizer;
 static struct spec spec;
 static struct layout layout;
 
-static enum err_code load(const char *task, const char *text, uint64_t seed, struct corpus *out,
+static enum err_code load(const char *task, const char *text, uint64_t seed, struct source *out,
                           struct err *err)
 {
-    struct sequence_params p = {.layout = &layout,
-                                .tokenizer = &tokenizer,
-                                .max_length = LENGTH,
-                                .mask_probability = 0.15,
-                                .seed = seed};
+    struct source_params p = {.layout = &layout,
+                              .tokenizer = &tokenizer,
+                              .max_length = LENGTH,
+                              .mask_probability = 0.15,
+                              .seed = seed};
 
     (void)snprintf(spec.data.task, sizeof spec.data.task, "%s", task);
     layout_init(&layout, &spec);
     scratch_text("train.txt", text);
-    return corpus_load(&p, scratch, &layout.train, out, err);
+    return source_load(&p, scratch, &layout.train, out, err);
 }
 
-static void load_well(const char *task, const char *text, struct corpus *out)
+static void load_well(const char *task, const char *text, struct source *out)
 {
     struct err err;
 
@@ -39,13 +39,13 @@ static void load_well(const char *task, const char *text, struct corpus *out)
 }
 
 /* A sample as text, with its masks undone: "[CLS] a1 [SEP]|b1 [SEP] 1". */
-static void print(struct corpus *c, size_t i, uint64_t epoch, char out[static 256])
+static void print(struct source *c, size_t i, uint64_t epoch, char out[static 256])
 {
     struct sequence s;
     int32_t ids[LENGTH];
     int n;
 
-    assert_int_equal(corpus_get(c, i, epoch, &s, NULL), ERR_OK);
+    assert_int_equal(source_get(c, i, epoch, &s, NULL), ERR_OK);
     assert_int_equal(s.sample, i);
     assert_in_range(s.length, 3, LENGTH);
     assert_true(s.n_targets >= 1);
@@ -64,7 +64,7 @@ static void print(struct corpus *c, size_t i, uint64_t epoch, char out[static 25
     (void)snprintf(out + n, 256 - (size_t)n, " %d", s.label);
 }
 
-static void check(struct corpus *c, size_t i, const char *want)
+static void check(struct source *c, size_t i, const char *want)
 {
     char got[256];
 
@@ -72,9 +72,9 @@ static void check(struct corpus *c, size_t i, const char *want)
     assert_string_equal(got, want);
 }
 
-static void corpus_groups_sentences_of_a_document(void **state)
+static void source_groups_sentences_of_a_document(void **state)
 {
-    struct corpus c;
+    struct source c;
 
     (void)state;
     load_well("MaskedLM", "\n" A "\n \n" B C "\n\n", &c);
@@ -85,12 +85,12 @@ static void corpus_groups_sentences_of_a_document(void **state)
     check(&c, 2, "[CLS] b1 b1 b1 b1 b2 b3 c1 [SEP] 0");
     check(&c, 3, "[CLS] c2 c3 c4 c5 [SEP] 0");
     assert_int_equal(c.n_cut, 0);
-    corpus_deinit(&c);
+    source_deinit(&c);
 }
 
-static void corpus_cuts_a_sentence_that_is_too_long(void **state)
+static void source_cuts_a_sentence_that_is_too_long(void **state)
 {
-    struct corpus c;
+    struct source c;
 
     (void)state;
     load_well("MaskedLM", "a1\nx x x x x x x x x x x\na2", &c);
@@ -99,19 +99,19 @@ static void corpus_cuts_a_sentence_that_is_too_long(void **state)
     check(&c, 0, "[CLS] a1 [SEP] 0");
     check(&c, 1, "[CLS] x x x x x x x x [SEP] 0");
     check(&c, 2, "[CLS] a2 [SEP] 0");
-    corpus_deinit(&c);
+    source_deinit(&c);
 }
 
 /* U+200B is dropped by the tokenizer: a line of it alone has no tokens. */
-static void corpus_passes_over_lines_without_tokens(void **state)
+static void source_passes_over_lines_without_tokens(void **state)
 {
-    struct corpus c;
+    struct source c;
 
     (void)state;
     load_well("MaskedLM", "\xe2\x80\x8b\na1\n\xe2\x80\x8b\na2\r\n", &c);
     assert_int_equal(c.n_samples, 1);
     check(&c, 0, "[CLS] a1 a2 [SEP] 0");
-    corpus_deinit(&c);
+    source_deinit(&c);
 }
 
 /* What every pair of this text must be, whatever the dice say. */
@@ -130,9 +130,9 @@ static void check_pair(const char *sample, bool *out_random)
     }
 }
 
-static void corpus_pairs_what_follows_and_what_does_not(void **state)
+static void source_pairs_what_follows_and_what_does_not(void **state)
 {
-    struct corpus c;
+    struct source c;
     int n_random = 0, n_cuts[4] = {0};
 
     (void)state;
@@ -155,12 +155,12 @@ static void corpus_pairs_what_follows_and_what_does_not(void **state)
     assert_in_range(n_random, 700, 900); /* of 1600; a deviation is 20 */
     assert_in_range(n_cuts[0], 150, 250);
     assert_in_range(n_cuts[1], 100, 250); /* less: some lose their end to a long second */
-    corpus_deinit(&c);
+    source_deinit(&c);
 }
 
-static void corpus_gives_one_sentence_a_stranger(void **state)
+static void source_gives_one_sentence_a_stranger(void **state)
 {
-    struct corpus c;
+    struct source c;
     char sample[256];
 
     (void)state;
@@ -169,12 +169,12 @@ static void corpus_gives_one_sentence_a_stranger(void **state)
         print(&c, 0, epoch, sample);
         assert_string_equal(sample, "[CLS] a1 a2 a3 a4 a5 a1 [SEP]|b1 [SEP] 1");
     }
-    corpus_deinit(&c);
+    source_deinit(&c);
 }
 
-static void corpus_is_a_function_of_seed_epoch_and_chunk(void **state)
+static void source_is_a_function_of_seed_epoch_and_chunk(void **state)
 {
-    struct corpus c, other;
+    struct source c, other;
     struct sequence s;
     int32_t first[LENGTH];
     int n_same[2] = {0, 0};
@@ -185,77 +185,77 @@ static void corpus_is_a_function_of_seed_epoch_and_chunk(void **state)
     for (uint64_t epoch = 0; epoch < 100; epoch++) {
         int length;
 
-        assert_int_equal(corpus_get(&c, 0, epoch, &s, NULL), ERR_OK);
+        assert_int_equal(source_get(&c, 0, epoch, &s, NULL), ERR_OK);
         length = s.length;
         memcpy(first, s.ids, (size_t)length * sizeof *first);
-        assert_int_equal(corpus_get(&c, 2, epoch, &s, NULL), ERR_OK);
-        assert_int_equal(corpus_get(&c, 0, epoch, &s, NULL), ERR_OK);
+        assert_int_equal(source_get(&c, 2, epoch, &s, NULL), ERR_OK);
+        assert_int_equal(source_get(&c, 0, epoch, &s, NULL), ERR_OK);
         assert_int_equal(s.length, length);
         assert_memory_equal(s.ids, first, (size_t)length * sizeof *first);
-        assert_int_equal(corpus_get(&c, 0, epoch + 1, &s, NULL), ERR_OK);
+        assert_int_equal(source_get(&c, 0, epoch + 1, &s, NULL), ERR_OK);
         n_same[0] +=
             s.length == length && memcmp(s.ids, first, (size_t)length * sizeof *first) == 0;
-        assert_int_equal(corpus_get(&other, 0, epoch, &s, NULL), ERR_OK);
+        assert_int_equal(source_get(&other, 0, epoch, &s, NULL), ERR_OK);
         n_same[1] +=
             s.length == length && memcmp(s.ids, first, (size_t)length * sizeof *first) == 0;
     }
     assert_true(n_same[0] < 30 && n_same[1] < 30);
-    corpus_deinit(&c);
-    corpus_deinit(&other);
+    source_deinit(&c);
+    source_deinit(&other);
 }
 
 struct row {
     const char *name, *task, *text, *says;
 };
 static struct row rows[] = {
-    {"corpus_refuses_a_text_without_words", "MaskedLM", "\n\n  \n", "train.txt: no words"},
-    {"corpus_refuses_an_empty_file", "MaskedLM", "", "train.txt: no words"},
-    {"corpus_of_pairs_needs_two_documents", "Pretraining", A, "train.txt: one document"},
-    {"corpus_refuses_bytes_that_are_not_utf8", "MaskedLM", "a1\na\xff\n",
+    {"source_refuses_a_text_without_words", "MaskedLM", "\n\n  \n", "train.txt: no words"},
+    {"source_refuses_an_empty_file", "MaskedLM", "", "train.txt: no words"},
+    {"source_of_pairs_needs_two_documents", "Pretraining", A, "train.txt: one document"},
+    {"source_refuses_bytes_that_are_not_utf8", "MaskedLM", "a1\na\xff\n",
      "train.txt line 2: byte 2 is not UTF-8"},
 };
 
-static void corpus_refuses(void **state)
+static void source_refuses(void **state)
 {
     const struct row *row = *state;
     struct err err = {0};
-    struct corpus c;
+    struct source c;
 
     assert_int_equal(load(row->task, row->text, 0, &c, &err), ERR_INVALID);
     if (!strstr(err.text, row->says))
         fail_msg("%s", err.text);
 }
 
-static void corpus_says_what_is_missing(void **state)
+static void source_says_what_is_missing(void **state)
 {
-    struct corpus c;
+    struct source c;
     struct err err = {0};
-    struct sequence_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = LENGTH};
+    struct source_params p = {.layout = &layout, .tokenizer = &tokenizer, .max_length = LENGTH};
 
     (void)state;
     load_well("MaskedLM", "a1\n", &c);
-    assert_int_equal(corpus_get(&c, 1, 0, &(struct sequence){0}, NULL), ERR_INVALID);
-    corpus_deinit(&c);
-    assert_int_equal(corpus_load(&p, scratch, &layout.dev[0], &c, &err), ERR_NOT_FOUND);
+    assert_int_equal(source_get(&c, 1, 0, &(struct sequence){0}, NULL), ERR_INVALID);
+    source_deinit(&c);
+    assert_int_equal(source_load(&p, scratch, &layout.dev[0], &c, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "correct spec.data.files.dev"));
 }
 
-static void corpus_ends_a_document_where_it_leaves_lines_out(void **state)
+static void source_ends_a_document_where_it_leaves_lines_out(void **state)
 {
-    struct sequence_params p = {
+    struct source_params p = {
         .layout = &layout, .tokenizer = &tokenizer, .max_length = LENGTH, .most_bytes = 2000};
     struct buf text = {.max = 1 << 20};
-    struct corpus c;
+    struct source c;
 
     (void)state;
     for (int i = 0; i < 20000; i++)
         assert_int_equal(buf_addf(&text, NULL, "a1\n"), ERR_OK);
     load_well("MaskedLM", text.data, &c); /* sets task and text */
     assert_int_equal(c.n_documents, 1);
-    corpus_deinit(&c);
-    assert_int_equal(corpus_load(&p, scratch, &layout.train, &c, NULL), ERR_OK);
+    source_deinit(&c);
+    assert_int_equal(source_load(&p, scratch, &layout.train, &c, NULL), ERR_OK);
     assert_int_equal(c.n_documents, 64);
-    corpus_deinit(&c);
+    source_deinit(&c);
     buf_deinit(&text);
 }
 
@@ -263,22 +263,23 @@ int main(void)
 {
     enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 8 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
-        cmocka_unit_test(corpus_ends_a_document_where_it_leaves_lines_out),
-        cmocka_unit_test(corpus_groups_sentences_of_a_document),
-        cmocka_unit_test(corpus_cuts_a_sentence_that_is_too_long),
-        cmocka_unit_test(corpus_passes_over_lines_without_tokens),
-        cmocka_unit_test(corpus_pairs_what_follows_and_what_does_not),
-        cmocka_unit_test(corpus_gives_one_sentence_a_stranger),
-        cmocka_unit_test(corpus_is_a_function_of_seed_epoch_and_chunk),
-        cmocka_unit_test(corpus_says_what_is_missing),
+        cmocka_unit_test(source_ends_a_document_where_it_leaves_lines_out),
+        cmocka_unit_test(source_groups_sentences_of_a_document),
+        cmocka_unit_test(source_cuts_a_sentence_that_is_too_long),
+        cmocka_unit_test(source_passes_over_lines_without_tokens),
+        cmocka_unit_test(source_pairs_what_follows_and_what_does_not),
+        cmocka_unit_test(source_gives_one_sentence_a_stranger),
+        cmocka_unit_test(source_is_a_function_of_seed_epoch_and_chunk),
+        cmocka_unit_test(source_says_what_is_missing),
     };
     int failed;
 
     if (vocab_parse("vocab", VOCAB, strlen(VOCAB), &tokenizer.vocab, NULL) != ERR_OK)
         return 1;
     for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, corpus_refuses, NULL, NULL, &rows[i]};
-    failed = _cmocka_run_group_tests("corpus", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
+        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, source_refuses, NULL, NULL, &rows[i]};
+    failed =
+        _cmocka_run_group_tests("source_text", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
     vocab_deinit(&tokenizer.vocab);
     return failed;
 }
