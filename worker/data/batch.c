@@ -1,53 +1,38 @@
 #include "data/batch.h"
 
-#include <string.h>
+#include "base/arena.h"
 
-#define ALIGN 64
-
-static size_t aligned(size_t bytes)
+/* Take the arrays from an arena, or count their bytes with an empty one. */
+static void lay_out(struct batch *b, const struct batch_limits *limits, struct arena *a)
 {
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
+    size_t q = (size_t)limits->n_seqs;
+    size_t t = q * (size_t)limits->max_length;
+    size_t k = limits->has_targets ? t : 0;
 
-static size_t targets_max(const struct batch_limits *l)
-{
-    return l->has_targets ? (size_t)l->n_seqs * (size_t)l->max_length : 0;
+    *b = (struct batch){.limits = *limits};
+    b->ids = arena_take(a, t * sizeof *b->ids);
+    b->types = arena_take(a, t * sizeof *b->types);
+    b->starts = arena_take(a, (q + 1) * sizeof *b->starts);
+    b->target_starts = arena_take(a, (q + 1) * sizeof *b->target_starts);
+    b->labels = arena_take(a, q * sizeof *b->labels);
+    b->scores = arena_take(a, q * sizeof *b->scores);
+    b->samples = arena_take(a, q * sizeof *b->samples);
+    b->rows = arena_take(a, k * sizeof *b->rows);
+    b->target_ids = arena_take(a, k * sizeof *b->target_ids);
 }
 
 size_t batch_bytes(const struct batch_limits *limits)
 {
-    size_t q = (size_t)limits->n_seqs;
-    size_t t = q * (size_t)limits->max_length;
+    struct arena count = {0};
+    struct batch b;
 
-    return 2 * aligned(t * sizeof(int32_t)) + 2 * aligned((q + 1) * sizeof(int32_t)) +
-           3 * aligned(q * sizeof(int32_t)) + 2 * aligned(targets_max(limits) * sizeof(int32_t));
-}
-
-static void *take(unsigned char **at, size_t bytes)
-{
-    void *area = *at;
-
-    *at += aligned(bytes);
-    return area;
+    lay_out(&b, limits, &count);
+    return count.used;
 }
 
 void batch_init(struct batch *b, void *memory, const struct batch_limits *limits)
 {
-    size_t q = (size_t)limits->n_seqs;
-    size_t t = q * (size_t)limits->max_length;
-    size_t k = targets_max(limits);
-    unsigned char *at = memory;
-
-    *b = (struct batch){.limits = *limits};
-    b->ids = take(&at, t * sizeof *b->ids);
-    b->types = take(&at, t * sizeof *b->types);
-    b->starts = take(&at, (q + 1) * sizeof *b->starts);
-    b->target_starts = take(&at, (q + 1) * sizeof *b->target_starts);
-    b->labels = take(&at, q * sizeof *b->labels);
-    b->scores = take(&at, q * sizeof *b->scores);
-    b->samples = take(&at, q * sizeof *b->samples);
-    b->rows = take(&at, k * sizeof *b->rows);
-    b->target_ids = take(&at, k * sizeof *b->target_ids);
+    lay_out(b, limits, ARENA_AT(memory));
     batch_reset(b);
 }
 
@@ -58,74 +43,61 @@ void batch_reset(struct batch *b)
     b->target_starts[0] = 0;
 }
 
-static enum err_code check_room(const struct batch *b, int length, int n_targets, struct err *err)
+/* Append a sequence whose rows are counted from `first_row`. */
+static enum err_code append(struct batch *b, const struct sequence *s, int first_row,
+                            struct err *err)
 {
     const struct batch_limits *l = &b->limits;
-
-    if (b->n_seqs == l->n_seqs)
-        return err_set(err, ERR_LIMIT, "more than %d sequences in a batch", l->n_seqs);
-    if (length > l->max_length)
-        return err_set(err, ERR_LIMIT, "%d tokens in a sequence, above %d", length, l->max_length);
-    if (n_targets > (l->has_targets ? length : 0))
-        return err_set(err, ERR_LIMIT, "%d masked tokens in a sequence of %d", n_targets, length);
-    return ERR_OK;
-}
-
-/* The sequence's arrays are filled in; count it. */
-static void close_sequence(struct batch *b, int length, int n_targets)
-{
-    b->n_seqs++;
-    b->n_tokens += length;
-    b->n_targets += n_targets;
-    b->starts[b->n_seqs] = b->n_tokens;
-    b->target_starts[b->n_seqs] = b->n_targets;
-}
-
-enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *err)
-{
     int t = b->n_tokens;
+    int k = b->n_targets;
     int q = b->n_seqs;
-    enum err_code rc = check_room(b, s->length, s->n_targets, err);
 
-    if (rc != ERR_OK)
-        return rc;
+    if (q == l->n_seqs)
+        return err_set(err, ERR_LIMIT, "more than %d sequences in a batch", l->n_seqs);
+    if (s->length > l->max_length)
+        return err_set(err, ERR_LIMIT, "%d tokens in a sequence, above %d", s->length,
+                       l->max_length);
+    if (s->n_targets > (l->has_targets ? s->length : 0))
+        return err_set(err, ERR_LIMIT, "%d masked tokens in a sequence of %d", s->n_targets,
+                       s->length);
     for (int i = 0; i < s->length; i++) {
         b->ids[t + i] = s->ids[i];
         b->types[t + i] = i < s->n_first ? 0 : 1;
     }
     for (int i = 0; i < s->n_targets; i++) {
-        b->rows[b->n_targets + i] = t + s->rows[i];
-        b->target_ids[b->n_targets + i] = s->target_ids[i];
+        b->rows[k + i] = t + s->rows[i] - first_row;
+        b->target_ids[k + i] = s->target_ids[i];
     }
     b->labels[q] = s->label;
     b->scores[q] = s->score;
     b->samples[q] = s->sample;
-    close_sequence(b, s->length, s->n_targets);
+    b->n_seqs++;
+    b->starts[b->n_seqs] = b->n_tokens += s->length;
+    b->target_starts[b->n_seqs] = b->n_targets += s->n_targets;
     return ERR_OK;
+}
+
+enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *err)
+{
+    return append(b, s, 0, err);
 }
 
 enum err_code batch_copy(struct batch *b, const struct batch *from, int q, struct err *err)
 {
     int start = from->starts[q];
-    int length = from->starts[q + 1] - start;
     int target = from->target_starts[q];
-    int n_targets = from->target_starts[q + 1] - target;
-    size_t bytes = (size_t)length * sizeof(int32_t);
-    enum err_code rc = check_room(b, length, n_targets, err);
+    struct sequence s = {.sample = from->samples[q],
+                         .length = from->starts[q + 1] - start,
+                         .ids = from->ids + start,
+                         .label = from->labels[q],
+                         .score = from->scores[q],
+                         .n_targets = from->target_starts[q + 1] - target,
+                         .rows = from->rows + target,
+                         .target_ids = from->target_ids + target};
 
-    if (rc != ERR_OK)
-        return rc;
-    memcpy(b->ids + b->n_tokens, from->ids + start, bytes);
-    memcpy(b->types + b->n_tokens, from->types + start, bytes);
-    for (int i = 0; i < n_targets; i++) {
-        b->rows[b->n_targets + i] = from->rows[target + i] - start + b->n_tokens;
-        b->target_ids[b->n_targets + i] = from->target_ids[target + i];
-    }
-    b->labels[b->n_seqs] = from->labels[q];
-    b->scores[b->n_seqs] = from->scores[q];
-    b->samples[b->n_seqs] = from->samples[q];
-    close_sequence(b, length, n_targets);
-    return ERR_OK;
+    while (s.n_first < s.length && from->types[start + s.n_first] == 0)
+        s.n_first++;
+    return append(b, &s, start, err);
 }
 
 /* --- balancing --- */

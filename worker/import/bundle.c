@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/bytes.h"
 #include "base/crc32c.h"
 #include "base/file.h"
@@ -39,7 +40,7 @@ struct bundle {
     struct shard *shards;  /* [n_shards]; NULL before they are opened */
     struct entry *entries; /* in the order of their names */
     int n;
-    int n_max;
+    size_t entries_cap;
 };
 
 static const struct type {
@@ -216,24 +217,6 @@ static bool read_entry(struct entry *e, struct message m)
 
 /* --- the index --- */
 
-static enum err_code grow(struct bundle *b, struct err *err)
-{
-    int n_max = b->n_max > 0 ? 2 * b->n_max : 256;
-    struct entry *more;
-
-    if (b->n < b->n_max)
-        return ERR_OK;
-    if (b->n >= BUNDLE_TENSORS_MAX)
-        return err_set(err, ERR_LIMIT, "%s: more than %d tensors", b->index_path,
-                       BUNDLE_TENSORS_MAX);
-    more = realloc(b->entries, (size_t)n_max * sizeof *more);
-    if (!more)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %d tensors", n_max);
-    b->entries = more;
-    b->n_max = n_max;
-    return ERR_OK;
-}
-
 static enum err_code take_entry(void *arg, const char *key, size_t key_len,
                                 const unsigned char *value, size_t value_len, struct err *err)
 {
@@ -256,7 +239,10 @@ static enum err_code take_entry(void *arg, const char *key, size_t key_len,
         return err_set(err, ERR_INVALID,
                        "%s: a key of %zu bytes is not the name of a tensor; copy it again",
                        b->index_path, key_len);
-    rc = grow(b, err);
+    if (b->n == BUNDLE_TENSORS_MAX)
+        return err_set(err, ERR_LIMIT, "%s: more than %d tensors", b->index_path,
+                       BUNDLE_TENSORS_MAX);
+    rc = array_reserve(&b->entries, sizeof *b->entries, &b->entries_cap, (size_t)b->n + 1, err);
     if (rc != ERR_OK)
         return rc;
     e = &b->entries[b->n];

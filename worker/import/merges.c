@@ -1,9 +1,11 @@
 #include "import/merges.h"
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/array.h"
+#include "base/map.h"
 
 struct word {
     uint64_t n_seen;
@@ -39,98 +41,23 @@ struct merges {
     struct spot *spots;
     size_t n_spots, spots_cap;
     uint32_t free_spots;
+    struct map keys; /* of the pairs, in their order */
     struct pair *pairs;
     size_t n_pairs, pairs_cap;
-    uint32_t *slots; /* open addressing: pair + 1, 0 is free */
-    size_t n_slots;  /* a power of two */
-    uint32_t *risen; /* pairs to queue; room for all */
+    uint32_t *risen; /* pairs to queue */
     size_t n_risen, risen_cap;
     struct entry *queue; /* a heap, the largest first */
     size_t n_queue, queue_cap;
 };
 
-/* Room for `n` items: the array, moved or not, or NULL. */
-static void *with_room(void *array, size_t *cap, size_t n, size_t item_bytes)
-{
-    size_t more = *cap + *cap / 2 + 64;
-    void *grown;
-
-    if (n <= *cap)
-        return array;
-    if (more < n)
-        more = n;
-    grown = realloc(array, more * item_bytes);
-    if (grown)
-        *cap = more;
-    return grown;
-}
-
-static enum err_code no_memory(const struct merges *m, struct err *err)
-{
-    return err_set(err, ERR_NO_MEMORY, "no memory for %zu words with %zu pairs of neighbours",
-                   m->n_words, m->n_pairs);
-}
-
 /* --- pairs --- */
 
-static size_t slot_of(const struct merges *m, uint32_t left, uint32_t right)
+/* One that exists. */
+static struct pair *find_pair(const struct merges *m, uint32_t left, uint32_t right)
 {
-    size_t mask = m->n_slots - 1;
-    uint64_t key = (uint64_t)left << 32 | right;
-    size_t i = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & mask;
+    const uint32_t key[] = {left, right};
 
-    for (; m->slots[i] > 0; i = (i + 1) & mask) {
-        const struct pair *p = &m->pairs[m->slots[i] - 1];
-
-        if (p->left == left && p->right == right)
-            break;
-    }
-    return i;
-}
-
-static enum err_code reserve_pair(struct merges *m, struct err *err)
-{
-    struct pair *pairs = with_room(m->pairs, &m->pairs_cap, m->n_pairs + 1, sizeof *pairs);
-    uint32_t *risen;
-
-    if (!pairs)
-        return no_memory(m, err);
-    m->pairs = pairs;
-    risen = with_room(m->risen, &m->risen_cap, m->n_pairs + 1, sizeof *risen);
-    if (!risen)
-        return no_memory(m, err);
-    m->risen = risen;
-    if (2 * m->n_pairs >= m->n_slots) {
-        uint32_t *slots = realloc(m->slots, 2 * m->n_slots * sizeof *slots);
-
-        if (!slots)
-            return no_memory(m, err);
-        m->slots = slots;
-        m->n_slots *= 2;
-        memset(slots, 0, m->n_slots * sizeof *slots);
-        for (size_t i = 0; i < m->n_pairs; i++)
-            slots[slot_of(m, m->pairs[i].left, m->pairs[i].right)] = (uint32_t)(i + 1);
-    }
-    return ERR_OK;
-}
-
-/* The pair, made when it is new. */
-static enum err_code pair_of(struct merges *m, uint32_t left, uint32_t right, uint32_t *out,
-                             struct err *err)
-{
-    size_t slot = slot_of(m, left, right);
-
-    if (m->slots[slot] == 0) {
-        enum err_code rc = reserve_pair(m, err);
-
-        if (rc != ERR_OK)
-            return rc;
-        m->pairs[m->n_pairs++] = (struct pair){.left = left, .right = right};
-        slot = slot_of(m, left, right); /* the table may be another */
-        m->slots[slot] = (uint32_t)m->n_pairs;
-    }
-    *out = m->slots[slot] - 1;
-    return ERR_OK;
+    return &m->pairs[map_find(&m->keys, (const char *)key, sizeof key) - m->keys.entries];
 }
 
 /* Enter the word into the pair's list. */
@@ -143,11 +70,11 @@ static enum err_code add_spot(struct merges *m, struct pair *p, uint32_t word, s
     if (spot > 0) {
         m->free_spots = m->spots[spot - 1].next;
     } else {
-        struct spot *grown = with_room(m->spots, &m->spots_cap, m->n_spots + 1, sizeof *grown);
+        enum err_code rc =
+            array_reserve(&m->spots, sizeof *m->spots, &m->spots_cap, m->n_spots + 1, err);
 
-        if (!grown)
-            return no_memory(m, err);
-        m->spots = grown;
+        if (rc != ERR_OK)
+            return rc;
         spot = (uint32_t)++m->n_spots;
     }
     m->spots[spot - 1] = (struct spot){.word = word, .next = p->spots};
@@ -159,25 +86,30 @@ static enum err_code add_spot(struct merges *m, struct pair *p, uint32_t word, s
 static enum err_code add_pair(struct merges *m, uint32_t left, uint32_t right, uint32_t word,
                               struct err *err)
 {
+    const uint32_t key[] = {left, right};
+    struct map_entry *entry;
+    struct pair *p;
     uint32_t i;
-    enum err_code rc = pair_of(m, left, right, &i, err);
+    enum err_code rc = map_add(&m->keys, (const char *)key, sizeof key, &entry, err);
 
+    if (rc == ERR_OK)
+        rc = array_reserve(&m->pairs, sizeof *m->pairs, &m->pairs_cap, m->keys.n, err);
+    if (rc == ERR_OK)
+        rc = array_reserve(&m->risen, sizeof *m->risen, &m->risen_cap, m->n_risen + 1, err);
     if (rc != ERR_OK)
         return rc;
-    m->pairs[i].n += m->words[word].n_seen;
-    if (!m->pairs[i].rose) {
-        m->pairs[i].rose = true;
+    i = (uint32_t)(entry - m->keys.entries);
+    p = &m->pairs[i];
+    if (i == m->n_pairs) {
+        *p = (struct pair){.left = left, .right = right};
+        m->n_pairs++;
+    }
+    p->n += m->words[word].n_seen;
+    if (!p->rose) {
+        p->rose = true;
         m->risen[m->n_risen++] = i;
     }
-    return add_spot(m, &m->pairs[i], word, err);
-}
-
-static void drop_pair(struct merges *m, uint32_t left, uint32_t right, uint64_t n)
-{
-    struct pair *p = &m->pairs[m->slots[slot_of(m, left, right)] - 1];
-
-    assert(p->n >= n);
-    p->n -= n;
+    return add_spot(m, p, word, err);
 }
 
 /* --- the queue --- */
@@ -212,12 +144,12 @@ static void sink(struct merges *m, size_t at)
 static enum err_code push(struct merges *m, uint32_t pair, struct err *err)
 {
     struct entry entry = {.n = m->pairs[pair].n, .pair = pair};
-    struct entry *grown = with_room(m->queue, &m->queue_cap, m->n_queue + 1, sizeof *grown);
     size_t at = m->n_queue;
+    enum err_code rc =
+        array_reserve(&m->queue, sizeof *m->queue, &m->queue_cap, m->n_queue + 1, err);
 
-    if (!grown)
-        return no_memory(m, err);
-    m->queue = grown;
+    if (rc != ERR_OK)
+        return rc;
     m->n_queue++;
     for (; at > 0 && is_before(m, &entry, &m->queue[(at - 1) / 2]); at = (at - 1) / 2)
         m->queue[at] = m->queue[(at - 1) / 2];
@@ -258,37 +190,24 @@ enum err_code merges_best(struct merges *m, struct merge *out, struct err *err)
 
 enum err_code merges_new(struct merges **out, struct err *err)
 {
-    struct merges *m = calloc(1, sizeof *m);
-
-    if (m) {
-        m->n_slots = 1024;
-        m->slots = calloc(m->n_slots, sizeof *m->slots);
-    }
-    if (!m || !m->slots) {
-        merges_free(m);
-        return err_set(err, ERR_NO_MEMORY, "no memory to build a vocabulary");
-    }
-    *out = m;
-    return ERR_OK;
+    *out = calloc(1, sizeof **out);
+    return *out ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory to build a vocabulary");
 }
 
 enum err_code merges_add(struct merges *m, const uint32_t *symbols, size_t n_symbols,
                          uint64_t n_seen, struct err *err)
 {
     uint32_t word = (uint32_t)m->n_words;
-    struct word *words = with_room(m->words, &m->words_cap, m->n_words + 1, sizeof *words);
-    uint32_t *copy;
-    enum err_code rc = ERR_OK;
+    enum err_code rc =
+        array_reserve(&m->words, sizeof *m->words, &m->words_cap, m->n_words + 1, err);
 
-    if (!words)
-        return no_memory(m, err);
-    m->words = words;
-    if (m->n_symbols + n_symbols > UINT32_MAX)
-        return err_set(err, ERR_LIMIT, "the words have more than %u characters", UINT32_MAX);
-    copy = with_room(m->symbols, &m->symbols_cap, m->n_symbols + n_symbols, sizeof *copy);
-    if (!copy)
-        return no_memory(m, err);
-    m->symbols = copy;
+    if (rc == ERR_OK && m->n_symbols + n_symbols > UINT32_MAX)
+        rc = err_set(err, ERR_LIMIT, "the words have more than %u characters", UINT32_MAX);
+    if (rc == ERR_OK)
+        rc = array_reserve(&m->symbols, sizeof *m->symbols, &m->symbols_cap,
+                           m->n_symbols + n_symbols, err);
+    if (rc != ERR_OK)
+        return rc;
     memcpy(m->symbols + m->n_symbols, symbols, n_symbols * sizeof *symbols);
     m->words[m->n_words++] = (struct word){
         .n_seen = n_seen, .start = (uint32_t)m->n_symbols, .len = (uint32_t)n_symbols};
@@ -320,7 +239,7 @@ static enum err_code join(struct merges *m, uint32_t word, const struct merge *m
     if (!has_pair(symbols, w->len, merge))
         return ERR_OK;
     for (uint32_t i = 1; i < w->len; i++)
-        drop_pair(m, symbols[i - 1], symbols[i], w->n_seen);
+        find_pair(m, symbols[i - 1], symbols[i])->n -= w->n_seen;
     for (uint32_t i = 0; i < w->len; i++) {
         bool both = i + 1 < w->len && symbols[i] == merge->left && symbols[i + 1] == merge->right;
 
@@ -332,7 +251,7 @@ static enum err_code join(struct merges *m, uint32_t word, const struct merge *m
         if (symbols[i - 1] == symbol || symbols[i] == symbol)
             rc = add_pair(m, symbols[i - 1], symbols[i], word, err);
         else
-            m->pairs[m->slots[slot_of(m, symbols[i - 1], symbols[i])] - 1].n += w->n_seen;
+            find_pair(m, symbols[i - 1], symbols[i])->n += w->n_seen;
     }
     return rc;
 }
@@ -340,14 +259,11 @@ static enum err_code join(struct merges *m, uint32_t word, const struct merge *m
 enum err_code merges_apply(struct merges *m, const struct merge *merge, uint32_t symbol,
                            struct err *err)
 {
-    uint32_t pair;
-    uint32_t spot;
-    enum err_code rc = pair_of(m, merge->left, merge->right, &pair, err);
+    struct pair *p = find_pair(m, merge->left, merge->right);
+    uint32_t spot = p->spots;
+    enum err_code rc = ERR_OK;
 
-    if (rc != ERR_OK)
-        return rc;
-    spot = m->pairs[pair].spots;
-    m->pairs[pair].spots = 0;
+    p->spots = 0;
     while (rc == ERR_OK && spot > 0) {
         struct spot here = m->spots[spot - 1];
 
@@ -356,7 +272,6 @@ enum err_code merges_apply(struct merges *m, const struct merge *merge, uint32_t
         rc = join(m, here.word, merge, symbol, err);
         spot = here.next;
     }
-    assert(rc != ERR_OK || m->pairs[pair].n == 0);
     return rc;
 }
 
@@ -368,7 +283,7 @@ void merges_free(struct merges *m)
     free(m->symbols);
     free(m->spots);
     free(m->pairs);
-    free(m->slots);
+    map_deinit(&m->keys);
     free(m->risen);
     free(m->queue);
     free(m);

@@ -4,7 +4,7 @@
  * neighbours occurs. A queue finds the most frequent pair, and each pair has a list of its words,
  * so that joining it costs what those words are long. Of pairs equally frequent the one with the
  * smaller numbers comes first, so the order of the words does not matter. Memory: about 12 bytes
- * per symbol and 50 per pair. Layer: import. Threads: one.
+ * per symbol and 110 per pair. Layer: import. Threads: one.
  */
 #ifndef IMPORT_MERGES_H
 #define IMPORT_MERGES_H
@@ -33,8 +33,8 @@ MUST_CHECK enum err_code merges_add(struct merges *m, const uint32_t *symbols, s
 /* The most frequent pair. It stays until it is applied. */
 MUST_CHECK enum err_code merges_best(struct merges *m, struct merge *out, struct err *err);
 
-/* Replace the pair by `symbol`, from left to right, in all words. `symbol` is neither of the two;
- * it may be in use already. */
+/* Replace the pair, one that merges_best() gave, by `symbol`, from left to right, in all words.
+ * `symbol` is neither of the two; it may be in use already. */
 MUST_CHECK enum err_code merges_apply(struct merges *m, const struct merge *merge, uint32_t symbol,
                                       struct err *err);
 

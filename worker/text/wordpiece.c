@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "text/chars.h"
 
 #define UTF8_MAX_BYTES 4
@@ -86,19 +87,13 @@ void wordpiece_deinit(struct wordpiece *w)
     wordpiece_init(w, NULL, false);
 }
 
-enum err_code token_list_add(struct token_list *out, int32_t id, struct err *err)
+enum err_code token_list_add(struct token_list *t, int32_t id, struct err *err)
 {
-    if (out->n == out->cap) {
-        size_t cap = out->cap ? 2 * out->cap : 64;
-        int32_t *grown = realloc(out->ids, cap * sizeof *grown);
+    enum err_code rc = array_reserve(&t->ids, sizeof *t->ids, &t->cap, t->n + 1, err);
 
-        if (!grown)
-            return err_set(err, ERR_NO_MEMORY, "no memory for %zu tokens", cap);
-        out->ids = grown;
-        out->cap = cap;
-    }
-    out->ids[out->n++] = id;
-    return ERR_OK;
+    if (rc == ERR_OK)
+        t->ids[t->n++] = id;
+    return rc;
 }
 
 void token_list_deinit(struct token_list *t)

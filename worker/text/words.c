@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "text/chars.h"
 
 #define MARKS_MAX 1024 /* in a row */
@@ -9,20 +10,6 @@
 void words_init(struct words *w, bool keep_case)
 {
     *w = (struct words){.keep_case = keep_case};
-}
-
-static enum err_code reserve(struct words *w, size_t n, struct err *err)
-{
-    int32_t *grown;
-
-    if (n <= w->cap)
-        return ERR_OK;
-    grown = realloc(w->chars, n * sizeof *grown);
-    if (!grown)
-        return err_set(err, ERR_NO_MEMORY, "no memory to tokenise %zu characters", n);
-    w->chars = grown;
-    w->cap = n;
-    return ERR_OK;
 }
 
 /* Lower case and NFD are done character by character; what is left is the order of marks and to
@@ -49,7 +36,8 @@ static enum err_code read_chars(struct words *w, const char *text, size_t len, s
     int32_t parts[CHARS_PARTS_MAX];
     size_t n = 0;
     size_t step;
-    enum err_code rc = reserve(w, 2 * len + CHARS_PARTS_MAX, err);
+    enum err_code rc =
+        array_reserve(&w->chars, sizeof *w->chars, &w->cap, 2 * len + CHARS_PARTS_MAX, err);
 
     for (size_t i = 0; rc == ERR_OK && i < len; i += step) {
         size_t n_parts = 1;

@@ -383,7 +383,7 @@ static void loader_keeps_the_case_of_the_model(void **state)
     scratch_text("tokenizer_config.json", "{\"do_lower_case\":false}");
     assert_int_equal(loader_init(&f, &p, NULL), ERR_OK);
     assert_true(f.tokenizer.is_cased);
-    assert_true(f.train.rows.params.tokenizer->is_cased);
+    assert_true(f.train.params.tokenizer->is_cased);
     loader_deinit(&f);
     spec.letters = SPEC_CASE_UNCASED;
     assert_int_equal(loader_init(&f, &p, &err), ERR_INVALID);
