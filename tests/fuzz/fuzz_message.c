@@ -112,11 +112,11 @@ static bool read_end(const void *in, size_t n, void *out_bytes, size_t *out_n)
     memcpy(&e, in, n);
     if (message_end_check(&e, NULL) != ERR_OK)
         return false;
-    MUST(e.n_stages >= 0 && e.n_stages <= SPEC_STAGES_MAX);
+    MUST(e.sum.n_stages >= 0 && e.sum.n_stages <= SPEC_STAGES_MAX);
     MUST(e.n_metrics >= 0 && e.n_metrics <= MESSAGE_METRICS_MAX);
     MUST(e.loss.n >= 0 && e.loss.n_seqs >= 0);
-    for (int i = 0; i < e.n_stages; i++)
-        MUST(isfinite(e.stage_ms[i]) && e.stage_ms[i] >= 0);
+    for (int i = 0; i < e.sum.n_stages; i++)
+        MUST(isfinite(e.sum.stage_ms[i]) && e.sum.stage_ms[i] >= 0);
     *out_n = n;
     memcpy(out_bytes, &e, n);
     return true;

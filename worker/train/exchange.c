@@ -14,91 +14,65 @@ static enum err_code note_loss(struct exchange *x, enum err_code rc)
     return rc;
 }
 
-static enum err_code send_bytes(struct exchange *x, const struct exchange_key *key,
-                                struct link_message *msg, struct err *err)
+static bool is_packed(const struct exchange *x, enum frame_kind kind)
 {
+    return x->packed && (kind == FRAME_FORWARD || kind == FRAME_BACKWARD);
+}
+
+enum err_code exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
+                            size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
+{
+    struct link_message msg = {.kind = key.kind,
+                               .flags = key.flags,
+                               .step = (uint64_t)key.step,
+                               .microbatch = (uint32_t)key.microbatch,
+                               .meta = meta,
+                               .meta_bytes = (uint32_t)meta_bytes,
+                               .tensor = tensor,
+                               .tensor_bytes = floats * sizeof *tensor};
     enum err_code rc;
 
-    msg->kind = key->kind;
-    msg->flags = key->flags;
-    msg->step = (uint64_t)key->step;
-    msg->microbatch = (uint32_t)key->microbatch;
+    if (is_packed(x, key.kind)) {
+        bf16_pack(x->packed, tensor, floats);
+        msg.tensor = x->packed;
+        msg.tensor_bytes = floats * sizeof *x->packed;
+    }
     do {
-        rc = link_send(x->link, key->edge, msg, WAIT_MS, err);
+        rc = link_send(x->link, key.edge, &msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT);
     return note_loss(x, rc);
 }
 
-enum err_code exchange_send(struct exchange *x, const struct exchange_key *key, const void *meta,
-                            size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
-{
-    struct link_message msg = {.meta = meta,
-                               .meta_bytes = (uint32_t)meta_bytes,
-                               .tensor = tensor,
-                               .tensor_bytes = floats * sizeof *tensor};
-
-    return send_bytes(x, key, &msg, err);
-}
-
-enum err_code exchange_send_tensor(struct exchange *x, const struct exchange_key *key,
-                                   const void *meta, size_t meta_bytes, const float *tensor,
-                                   size_t floats, struct err *err)
-{
-    struct link_message msg = {.meta = meta,
-                               .meta_bytes = (uint32_t)meta_bytes,
-                               .tensor = x->packed,
-                               .tensor_bytes = floats * sizeof *x->packed};
-
-    if (!x->packed)
-        return exchange_send(x, key, meta, meta_bytes, tensor, floats, err);
-    bf16_pack(x->packed, tensor, floats);
-    return send_bytes(x, key, &msg, err);
-}
-
-enum err_code exchange_recv(struct exchange *x, const struct exchange_key *key,
-                            struct link_message *out, struct err *err)
+enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct link_message *out,
+                            struct err *err)
 {
     struct link_message msg;
     enum err_code rc;
 
     do {
-        rc = link_recv(x->link, key->edge, WAIT_MS, &msg, err);
+        rc = link_recv(x->link, key.edge, WAIT_MS, &msg, err);
     } while (rc == ERR_TIMEOUT);
     if (rc != ERR_OK)
         return note_loss(x, rc);
-    if (msg.kind != key->kind || msg.flags != key->flags || msg.step != (uint64_t)key->step ||
-        msg.microbatch != (uint32_t)key->microbatch) {
-        link_release(x->link, key->edge, &msg);
+    if (msg.kind != key.kind || msg.flags != key.flags || msg.step != (uint64_t)key.step ||
+        msg.microbatch != (uint32_t)key.microbatch) {
+        link_release(x->link, key.edge, &msg);
         return err_set(err, ERR_PROTOCOL,
-                       "%s of step %llu, micro-batch %u came where %s of step %lld, micro-batch "
-                       "%d was due",
+                       "received %s of step %llu, micro-batch %u instead of %s of step %lld, "
+                       "micro-batch %d",
                        frame_kind_name(msg.kind), (unsigned long long)msg.step, msg.microbatch,
-                       frame_kind_name(key->kind), (long long)key->step, key->microbatch);
+                       frame_kind_name(key.kind), (long long)key.step, key.microbatch);
     }
     *out = msg;
     return ERR_OK;
 }
 
-void exchange_release(struct exchange *x, const struct exchange_key *key,
-                      const struct link_message *msg)
+void exchange_release(struct exchange *x, struct exchange_key key, const struct link_message *msg)
 {
-    link_release(x->link, key->edge, msg);
+    link_release(x->link, key.edge, msg);
 }
 
-static enum err_code check_bytes(const struct link_message *msg, size_t bytes, struct err *err)
-{
-    if (msg->tensor_bytes != bytes)
-        return err_set(err, ERR_PROTOCOL, "%s: a tensor of %llu bytes, not %zu",
-                       frame_kind_name(msg->kind), (unsigned long long)msg->tensor_bytes, bytes);
-    return ERR_OK;
-}
-
-enum err_code exchange_check_floats(const struct link_message *msg, size_t floats, struct err *err)
-{
-    return check_bytes(msg, floats * sizeof(float), err);
-}
-
-enum err_code exchange_recv_meta(struct exchange *x, const struct exchange_key *key, void *out,
+enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
                                  size_t bytes, struct err *err)
 {
     struct link_message msg;
@@ -118,26 +92,14 @@ enum err_code exchange_recv_meta(struct exchange *x, const struct exchange_key *
 enum err_code exchange_view(const struct exchange *x, const struct link_message *msg, size_t floats,
                             float *area, const float **out, struct err *err)
 {
-    enum err_code rc =
-        check_bytes(msg, floats * (x->packed ? sizeof *x->packed : sizeof(float)), err);
+    bool unpacks = is_packed(x, msg->kind);
+    size_t bytes = floats * (unpacks ? sizeof *x->packed : sizeof **out);
 
-    if (rc != ERR_OK)
-        return rc;
-    *out = msg->tensor;
-    if (x->packed) {
+    if (msg->tensor_bytes != bytes)
+        return err_set(err, ERR_PROTOCOL, "%s: a tensor of %llu bytes, not %zu",
+                       frame_kind_name(msg->kind), (unsigned long long)msg->tensor_bytes, bytes);
+    if (unpacks)
         bf16_unpack(area, msg->tensor, floats);
-        *out = area;
-    }
+    *out = unpacks ? area : msg->tensor;
     return ERR_OK;
-}
-
-enum err_code exchange_copy(const struct exchange *x, const struct link_message *msg, size_t floats,
-                            float *out, struct err *err)
-{
-    const float *view = NULL;
-    enum err_code rc = exchange_view(x, msg, floats, out, &view, err);
-
-    if (rc == ERR_OK && view != out)
-        memcpy(out, view, floats * sizeof *out);
-    return rc;
 }

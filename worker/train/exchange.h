@@ -12,9 +12,8 @@
 
 struct exchange {
     struct link *link; /* NULL for a job of one stage: then nothing here is called */
-    uint16_t *packed;  /* room for the largest tensor as bfloat16; NULL when tensors are sent as
-                          floats */
-    bool is_lost;      /* the link to a neighbour has failed in a call */
+    uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
+    bool is_lost;     /* the link to a neighbour has failed in a call */
 };
 
 /* What a message is about: the same on both ends. */
@@ -33,37 +32,26 @@ static inline struct exchange_key exchange_key(enum link_edge edge, enum frame_k
         .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
 }
 
-/* Send `meta` and `floats` of `tensor`; both may be empty. Both are copied before it returns. */
-MUST_CHECK enum err_code exchange_send(struct exchange *x, const struct exchange_key *key,
+/* Send `meta` and `floats` of `tensor`; both may be empty. Both are copied before it returns.
+ * Activations and their gradients (FORWARD, BACKWARD) are packed as bfloat16 if x->packed is set.
+ */
+MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key key,
                                        const void *meta, size_t meta_bytes, const float *tensor,
                                        size_t floats, struct err *err);
 
-/* The same for activations and their gradients, which may travel as bfloat16. */
-MUST_CHECK enum err_code exchange_send_tensor(struct exchange *x, const struct exchange_key *key,
-                                              const void *meta, size_t meta_bytes,
-                                              const float *tensor, size_t floats, struct err *err);
-
 /* Take the message that is due; on ERR_OK give it back with exchange_release(). */
-MUST_CHECK enum err_code exchange_recv(struct exchange *x, const struct exchange_key *key,
+MUST_CHECK enum err_code exchange_recv(struct exchange *x, struct exchange_key key,
                                        struct link_message *out, struct err *err);
-void exchange_release(struct exchange *x, const struct exchange_key *key,
-                      const struct link_message *msg);
+void exchange_release(struct exchange *x, struct exchange_key key, const struct link_message *msg);
 
 /* Take the message that is due and is nothing but meta data of `bytes` bytes, into `out`. */
-MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, const struct exchange_key *key,
-                                            void *out, size_t bytes, struct err *err);
+MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
+                                            size_t bytes, struct err *err);
 
-/* Copy the `floats` floats that exchange_send_tensor() has sent to `out`. ERR_PROTOCOL when the
- * message has another size. */
-MUST_CHECK enum err_code exchange_copy(const struct exchange *x, const struct link_message *msg,
-                                       size_t floats, float *out, struct err *err);
-/* The same without a copy where that is possible: *out points into the message, or to `area`. */
+/* The `floats` floats of a message's tensor: *out points into the message, or to `area` if they had
+ * to be unpacked. ERR_PROTOCOL when the tensor has another size. */
 MUST_CHECK enum err_code exchange_view(const struct exchange *x, const struct link_message *msg,
                                        size_t floats, float *area, const float **out,
                                        struct err *err);
-
-/* ERR_PROTOCOL unless the message's tensor has just `floats` floats. */
-MUST_CHECK enum err_code exchange_check_floats(const struct link_message *msg, size_t floats,
-                                               struct err *err);
 
 #endif

@@ -176,32 +176,30 @@ enum err_code message_facts_check(const struct message_facts *f, struct err *err
     return ERR_OK;
 }
 
-/* A NaN would stay in every mean that it gets into. */
-static bool are_times(const double *ms, int n, int n_max)
+static enum err_code check_sum(const struct message_sum *s, int stages_max, struct err *err)
 {
-    if (n < 0 || n > n_max)
-        return false;
-    for (int i = 0; i < n; i++)
-        if (!isfinite(ms[i]) || ms[i] < 0)
-            return false;
-    return true;
+    bool are_times = s->n_stages >= 0 && s->n_stages <= stages_max;
+
+    /* A NaN would stay in every mean that it gets into. */
+    for (int i = 0; are_times && i < s->n_stages; i++)
+        are_times = isfinite(s->stage_ms[i]) && s->stage_ms[i] >= 0;
+    if (!are_times)
+        return err_set(err, ERR_PROTOCOL, "end of a step: invalid times of %d stages", s->n_stages);
+    return ERR_OK;
 }
 
 enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
-    if (!are_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1))
-        return err_set(err, ERR_PROTOCOL, "sum of a step: invalid times of %d stages", s->n_stages);
-    return ERR_OK;
+    return check_sum(s, SPEC_STAGES_MAX - 1, err);
 }
 
 enum err_code message_end_check(const struct message_end *e, struct err *err)
 {
-    if (!are_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX) || e->n_metrics < 0 ||
-        e->n_metrics > MESSAGE_METRICS_MAX || e->loss.n < 0 || e->loss.n_seqs < 0)
-        return err_set(err, ERR_PROTOCOL,
-                       "end of a step: invalid times of %d stages, or %d metrics, %lld sequences",
-                       e->n_stages, e->n_metrics, (long long)e->loss.n_seqs);
-    return ERR_OK;
+    if (e->n_metrics < 0 || e->n_metrics > MESSAGE_METRICS_MAX || e->loss.n < 0 ||
+        e->loss.n_seqs < 0)
+        return err_set(err, ERR_PROTOCOL, "end of a step: %d metrics of %lld sequences",
+                       e->n_metrics, (long long)e->loss.n_seqs);
+    return check_sum(&e->sum, SPEC_STAGES_MAX, err);
 }
 
 enum err_code message_stop_check(const struct message_stop *s, struct err *err)

@@ -93,12 +93,10 @@ double message_loss_mean(const struct message_loss *l);
 
 /* What travels back. */
 struct message_end {
-    double square_sum;
+    struct message_sum sum; /* of all stages; of an evaluation zero */
     struct message_loss loss;
     int n_metrics; /* of an evaluation, in the order of the task's metrics */
     double metrics[MESSAGE_METRICS_MAX];
-    int n_stages;
-    double stage_ms[SPEC_STAGES_MAX];
 };
 
 /* The end of a run: whether the stages behind the receiver have written their files. */

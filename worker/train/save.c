@@ -115,7 +115,7 @@ enum err_code save_run(const struct save_params *params, struct err *err)
     show(t, NULL);
     rc_own = keep_trying(params, write_files, &why);
     if (!t->stage->is_last)
-        rc = exchange_recv_meta(&t->exchange, &in, &stop, sizeof stop, err);
+        rc = exchange_recv_meta(&t->exchange, in, &stop, sizeof stop, err);
     if (rc == ERR_OK)
         rc = message_stop_check(&stop, err);
     if (rc != ERR_OK)
@@ -127,7 +127,7 @@ enum err_code save_run(const struct save_params *params, struct err *err)
         (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);
     }
     if (!t->stage->is_first)
-        rc = exchange_send(&t->exchange, &out, &stop, sizeof stop, NULL, 0, err);
+        rc = exchange_send(&t->exchange, out, &stop, sizeof stop, NULL, 0, err);
     if (rc != ERR_OK || stop.failed_stage < 0)
         return rc;
     return err_set(err, rc_own != ERR_OK ? rc_own : ERR_IO,

@@ -24,143 +24,86 @@ void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size
     }
 }
 
-static struct exchange_key key_of(enum link_edge edge, int64_t step, size_t piece)
-{
-    return exchange_key(edge, FRAME_TIE, step, (int)piece);
-}
-
-static size_t floats_of(const struct tie *t, size_t piece)
-{
-    size_t left = t->count - piece * t->piece;
-
-    return left < t->piece ? left : t->piece;
-}
-
-static size_t n_pieces(const struct tie *t)
-{
-    return (t->count + t->piece - 1) / t->piece;
-}
-
 static void add(float *to, const float *from, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         to[i] += from[i];
 }
 
-/* --- one piece, on its way between the first and the last stage --- */
+/* What a stage does with the [V,C] floats: it sends them from `from`, adds them to `sum`, copies
+ * them to `copy`, or, between the two ends, passes them on. */
+struct route {
+    enum link_edge in, out;
+    const float *from;
+    float *sum, *copy;
+};
 
-static enum err_code send_piece(const struct tie *t, struct exchange *x, enum link_edge out,
-                                int64_t step, size_t piece, const float *area, struct err *err)
+static enum err_code move_piece(struct exchange *x, const struct route *route,
+                                const struct exchange_key *in, size_t at, size_t n, struct err *err)
 {
-    struct exchange_key key = key_of(out, step, piece);
+    struct exchange_key out = *in;
+    struct link_message msg;
+    const float *piece;
+    enum err_code rc;
 
-    return exchange_send(x, &key, NULL, 0, area, floats_of(t, piece), err);
-}
-
-static enum err_code recv_piece(const struct tie *t, struct exchange *x, enum link_edge in,
-                                int64_t step, size_t piece, struct link_message *msg,
-                                struct err *err)
-{
-    struct exchange_key key = key_of(in, step, piece);
-    enum err_code rc = exchange_recv(x, &key, msg, err);
-
+    out.edge = route->out;
+    if (route->from)
+        return exchange_send(x, out, NULL, 0, route->from + at, n, err);
+    rc = exchange_recv(x, *in, &msg, err);
     if (rc != ERR_OK)
         return rc;
-    rc = exchange_check_floats(msg, floats_of(t, piece), err);
-    if (rc != ERR_OK)
-        exchange_release(x, &key, msg);
+    rc = exchange_view(x, &msg, n, NULL, &piece, err);
+    if (rc == ERR_OK && route->sum)
+        add(route->sum + at, piece, n);
+    else if (rc == ERR_OK && route->copy)
+        memcpy(route->copy + at, piece, n * sizeof *piece);
+    else if (rc == ERR_OK)
+        rc = exchange_send(x, out, NULL, 0, piece, n, err);
+    exchange_release(x, *in, &msg);
     return rc;
 }
 
-static enum err_code send_all(const struct tie *t, struct exchange *x, enum link_edge out,
-                              int64_t step, const float *area, struct err *err)
+static enum err_code move(const struct tie *t, struct exchange *x, const struct route *route,
+                          int64_t step, struct err *err)
 {
+    struct exchange_key key = exchange_key(route->in, FRAME_TIE, step, 0);
     enum err_code rc = ERR_OK;
 
-    for (size_t i = 0; rc == ERR_OK && i < n_pieces(t); i++)
-        rc = send_piece(t, x, out, step, i, area + i * t->piece, err);
-    return rc;
-}
+    for (size_t at = 0; rc == ERR_OK && at < t->count; at += t->piece, key.microbatch++) {
+        size_t left = t->count - at;
 
-/* What to do with the pieces that arrive. */
-enum action {
-    ACTION_ADD,   /* to what is in `to` */
-    ACTION_COPY,  /* in its place */
-    ACTION_RELAY, /* on to `out`: this stage is between the two */
-};
-
-struct arrival {
-    enum action action;
-    enum link_edge in, out;
-    float *to;
-};
-
-static enum err_code use_piece(const struct tie *t, struct exchange *x, const struct arrival *a,
-                               int64_t step, size_t piece, const float *from, struct err *err)
-{
-    size_t n = floats_of(t, piece);
-
-    switch (a->action) {
-    case ACTION_ADD:
-        add(a->to + piece * t->piece, from, n);
-        break;
-    case ACTION_COPY:
-        memcpy(a->to + piece * t->piece, from, n * sizeof *from);
-        break;
-    case ACTION_RELAY:
-        return send_piece(t, x, a->out, step, piece, from, err);
-    }
-    return ERR_OK;
-}
-
-static enum err_code recv_all(const struct tie *t, struct exchange *x, const struct arrival *a,
-                              int64_t step, struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
-    for (size_t i = 0; rc == ERR_OK && i < n_pieces(t); i++) {
-        struct exchange_key key = key_of(a->in, step, i);
-        struct link_message msg;
-
-        rc = recv_piece(t, x, a->in, step, i, &msg, err);
-        if (rc != ERR_OK)
-            return rc;
-        rc = use_piece(t, x, a, step, i, msg.tensor, err);
-        exchange_release(x, &key, &msg);
+        rc = move_piece(x, route, &key, at, left < t->piece ? left : t->piece, err);
     }
     return rc;
 }
 
 enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct arrival arrival = {.action = t->is_first ? ACTION_ADD : ACTION_RELAY,
-                                    .in = LINK_BACKWARD_IN,
-                                    .out = LINK_BACKWARD_OUT,
-                                    .to = t->owned_grads};
+    const struct route route = {.in = LINK_BACKWARD_IN,
+                                .out = LINK_BACKWARD_OUT,
+                                .from = t->is_last ? t->grads : NULL,
+                                .sum = t->is_first ? t->owned_grads : NULL};
     enum err_code rc = ERR_OK;
 
     if (!t->is_tied)
         return ERR_OK;
-    if (!t->is_last)
-        return recv_all(t, x, &arrival, step, err);
-    if (t->is_first)
+    if (t->is_first && t->is_last)
         add(t->owned_grads, t->grads, t->count);
     else
-        rc = send_all(t, x, LINK_BACKWARD_OUT, step, t->grads, err);
-    memset(t->grads, 0, t->count * sizeof(float));
+        rc = move(t, x, &route, step, err);
+    if (t->is_last)
+        memset(t->grads, 0, t->count * sizeof *t->grads);
     return rc;
 }
 
 enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct arrival arrival = {.action = t->is_last ? ACTION_COPY : ACTION_RELAY,
-                                    .in = LINK_FORWARD_IN,
-                                    .out = LINK_FORWARD_OUT,
-                                    .to = t->words};
+    const struct route route = {.in = LINK_FORWARD_IN,
+                                .out = LINK_FORWARD_OUT,
+                                .from = t->is_first ? t->owned : NULL,
+                                .copy = t->is_last ? t->words : NULL};
 
     if (!t->is_tied || (t->is_first && t->is_last))
         return ERR_OK;
-    if (t->is_first)
-        return send_all(t, x, LINK_FORWARD_OUT, step, t->owned, err);
-    return recv_all(t, x, &arrival, step, err);
+    return move(t, x, &route, step, err);
 }

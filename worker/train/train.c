@@ -24,15 +24,14 @@ size_t train_meta_bytes(const struct plan *plan)
 /* --- one micro-batch --- */
 
 /* The leader makes it ... */
-static enum err_code make_batch(struct train *t, const struct exchange_key *key, int slot,
-                                struct err *err)
+static enum err_code make_batch(struct train *t, struct exchange_key key, int slot, struct err *err)
 {
     struct message_batch batch;
     enum err_code rc;
 
     stopwatch_start(&t->compute);
-    rc = t->split == TRAIN_STEP ? loader_train(t->loader, key->step, key->microbatch, &batch, err)
-                                : loader_eval(t->loader, t->split, key->microbatch, &batch, err);
+    rc = t->split == TRAIN_STEP ? loader_train(t->loader, key.step, key.microbatch, &batch, err)
+                                : loader_eval(t->loader, t->split, key.microbatch, &batch, err);
     if (rc == ERR_OK)
         rc = stage_load(t->stage, slot, &batch, err);
     stopwatch_stop(&t->compute);
@@ -41,12 +40,14 @@ static enum err_code make_batch(struct train *t, const struct exchange_key *key,
 
 /* ... and the other stages receive it. The message is released before the forward pass, so that the
  * neighbour can send the next one meanwhile. */
-static enum err_code receive_batch(struct train *t, const struct exchange_key *key, int slot,
+static enum err_code receive_batch(struct train *t, struct exchange_key key, int slot,
                                    struct err *err)
 {
     const struct message_limits limits = message_limits_of(&t->plan->spec, t->plan->micro_batches);
     struct message_batch batch;
     struct link_message msg;
+    float *input = stage_input(t->stage, slot);
+    const float *from;
     enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
 
     if (rc != ERR_OK)
@@ -54,13 +55,15 @@ static enum err_code receive_batch(struct train *t, const struct exchange_key *k
     stopwatch_start(&t->compute);
     rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &batch, err);
     if (rc == ERR_OK) {
-        batch.step = key->step;
+        batch.step = key.step;
         batch.is_eval = t->split != TRAIN_STEP;
         rc = stage_load(t->stage, slot, &batch, err);
     }
     if (rc == ERR_OK)
-        rc = exchange_copy(&t->exchange, &msg, stage_input_floats(t->stage, &batch),
-                           stage_input(t->stage, slot), err);
+        rc = exchange_view(&t->exchange, &msg, stage_input_floats(t->stage, &batch), input, &from,
+                           err);
+    if (rc == ERR_OK && from != input)
+        memcpy(input, from, msg.tensor_bytes);
     stopwatch_stop(&t->compute);
     exchange_release(&t->exchange, key, &msg);
     return rc;
@@ -90,7 +93,7 @@ static enum err_code forward(struct train *t, int64_t step, int64_t index, struc
     enum err_code rc;
 
     key.flags = is_eval ? FRAME_EVAL : 0;
-    rc = t->stage->is_first ? make_batch(t, &key, slot, err) : receive_batch(t, &key, slot, err);
+    rc = t->stage->is_first ? make_batch(t, key, slot, err) : receive_batch(t, key, slot, err);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
@@ -100,8 +103,8 @@ static enum err_code forward(struct train *t, int64_t step, int64_t index, struc
     if (t->stage->is_last)
         return add_result(t, batch, &result, err);
     key.edge = LINK_FORWARD_OUT;
-    return exchange_send_tensor(&t->exchange, &key, t->meta, message_batch_write(batch, t->meta),
-                                result.tensor, result.floats, err);
+    return exchange_send(&t->exchange, key, t->meta, message_batch_write(batch, t->meta),
+                         result.tensor, result.floats, err);
 }
 
 /* Back through the stage, and the gradient of the input to the stage before. */
@@ -109,7 +112,6 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
                                struct err *err)
 {
     int slot = microbatch % t->stage->n_slots;
-    struct exchange_key key = exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch);
     const float *din;
 
     stopwatch_start(&t->compute);
@@ -117,8 +119,9 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
     stopwatch_stop(&t->compute);
     if (!din)
         return ERR_OK;
-    return exchange_send_tensor(&t->exchange, &key, NULL, 0, din,
-                                stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
+    return exchange_send(&t->exchange,
+                         exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch), NULL, 0,
+                         din, stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
 }
 
 /* Of micro-batch `index`, whose forward is done. */
@@ -132,7 +135,7 @@ static enum err_code backward(struct train *t, int64_t step, int index, struct e
 
     if (t->stage->is_last)
         return push_back(t, step, index, NULL, err);
-    rc = exchange_recv(&t->exchange, &key, &msg, err);
+    rc = exchange_recv(&t->exchange, key, &msg, err);
     if (rc != ERR_OK)
         return rc;
     /* The output area is free: what was in it has been sent. */
@@ -141,7 +144,7 @@ static enum err_code backward(struct train *t, int64_t step, int index, struct e
                        &dout, err);
     if (rc == ERR_OK)
         rc = push_back(t, step, index, dout, err);
-    exchange_release(&t->exchange, &key, &msg);
+    exchange_release(&t->exchange, key, &msg);
     return rc;
 }
 
@@ -188,13 +191,13 @@ static double stage_ms(struct train *t, int64_t step)
 /* Receive the sum of the stages in front, add this stage's, pass it on. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
-    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0);
-    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0);
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){0};
     if (!t->stage->is_first)
-        rc = exchange_recv_meta(&t->exchange, &in, sum, sizeof *sum, err);
+        rc =
+            exchange_recv_meta(&t->exchange, exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0),
+                               sum, sizeof *sum, err);
     if (rc == ERR_OK)
         rc = message_sum_check(sum, err);
     if (rc != ERR_OK)
@@ -205,7 +208,8 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
     if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, &out, sum, sizeof *sum, NULL, 0, err);
+    return exchange_send(&t->exchange, exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0), sum,
+                         sizeof *sum, NULL, 0, err);
 }
 
 /* What the last stage knows travels back to the first; `end` holds it there already. */
@@ -219,21 +223,12 @@ static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struc
     in.flags = flags;
     out.flags = flags;
     if (!t->stage->is_last)
-        rc = exchange_recv_meta(&t->exchange, &in, end, sizeof *end, err);
+        rc = exchange_recv_meta(&t->exchange, in, end, sizeof *end, err);
     if (rc == ERR_OK && !t->stage->is_last)
         rc = message_end_check(end, err);
     if (rc != ERR_OK || t->stage->is_first)
         return rc;
-    return exchange_send(&t->exchange, &out, end, sizeof *end, NULL, 0, err);
-}
-
-static void end_of_last_stage(const struct train *t, const struct message_sum *sum,
-                              struct message_end *end)
-{
-    *end = (struct message_end){
-        .square_sum = sum->square_sum, .loss = t->loss, .n_stages = sum->n_stages};
-    for (int i = 0; i < sum->n_stages; i++)
-        end->stage_ms[i] = sum->stage_ms[i];
+    return exchange_send(&t->exchange, out, end, sizeof *end, NULL, 0, err);
 }
 
 /* All stages see the same sums, so all skip the same steps. */
@@ -262,11 +257,11 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
     struct weights_step how = {
         .spec = spec,
         .rate = optimizer_rate(spec, step, t->facts.total_steps),
-        .scale = optimizer_scale(end->square_sum, spec->training.max_grad_norm),
+        .scale = optimizer_scale(end->sum.square_sum, spec->training.max_grad_norm),
         .updates = t->updates,
     };
 
-    if (!isfinite(loss) || !isfinite(end->square_sum))
+    if (!isfinite(loss) || !isfinite(end->sum.square_sum))
         return skip(t, step, err);
     stopwatch_start(&t->update);
     weights_update(&t->stage->weights, &how);
@@ -295,9 +290,8 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->best_step_ms = t->steps.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
-    p->n_stage_ms = end->n_stages;
-    for (int i = 0; i < end->n_stages; i++)
-        p->stage_ms[i] = end->stage_ms[i];
+    p->n_stage_ms = end->sum.n_stages;
+    memcpy(p->stage_ms, end->sum.stage_ms, sizeof p->stage_ms);
     mailbox_set_progress(t->mailbox, p);
     history_step(&t->history, p, clock_now_ms());
 }
@@ -347,8 +341,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
     const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
     int64_t start_ns = clock_now_ns();
-    struct message_sum sum;
-    struct message_end end;
+    struct message_end end = {.n_metrics = 0};
     enum err_code rc = ERR_OK;
 
     start_counting(t, TRAIN_STEP);
@@ -361,9 +354,8 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (rc == ERR_OK)
         rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
     if (rc == ERR_OK)
-        rc = add_up(t, step, &sum, err);
-    if (rc == ERR_OK && t->stage->is_last)
-        end_of_last_stage(t, &sum, &end);
+        rc = add_up(t, step, &end.sum, err);
+    end.loss = t->loss;
     if (rc == ERR_OK)
         rc = spread(t, step, 0, &end, err);
     if (rc == ERR_OK)
@@ -376,8 +368,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 static enum err_code evaluate_split(struct train *t, int64_t step, int split, struct err *err)
 {
     const struct message_split *s = &t->facts.splits[split];
-    const struct message_sum nothing = {0};
-    struct message_end end;
+    struct message_end end = {.n_metrics = 0};
     enum err_code rc = ERR_OK;
 
     start_counting(t, split);
@@ -385,10 +376,9 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
         score_reset(&t->score, s);
     for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
         rc = forward(t, step, i, err);
-    if (rc == ERR_OK && t->stage->is_last) {
-        end_of_last_stage(t, &nothing, &end);
+    end.loss = t->loss;
+    if (rc == ERR_OK && t->stage->is_last)
         score_finish(&t->score, s, &end);
-    }
     if (rc == ERR_OK)
         rc = spread(t, step, FRAME_EVAL, &end, err);
     if (rc == ERR_OK && t->stage->is_first && !s->is_test)
@@ -417,14 +407,13 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
 /* The leader sends all stages the facts of the run. */
 static enum err_code agree(struct train *t, struct err *err)
 {
-    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0);
-    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0);
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_first)
         loader_facts(t->loader, &t->plan->spec, &t->facts);
     else
-        rc = exchange_recv_meta(&t->exchange, &in, &t->facts, sizeof t->facts, err);
+        rc = exchange_recv_meta(&t->exchange, exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0),
+                                &t->facts, sizeof t->facts, err);
     if (rc == ERR_OK && !t->stage->is_first)
         rc = message_facts_check(&t->facts, err);
     if (rc != ERR_OK)
@@ -434,7 +423,8 @@ static enum err_code agree(struct train *t, struct err *err)
     mailbox_set_progress(t->mailbox, &t->progress);
     if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, &out, &t->facts, sizeof t->facts, NULL, 0, err);
+    return exchange_send(&t->exchange, exchange_key(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0),
+                         &t->facts, sizeof t->facts, NULL, 0, err);
 }
 
 /* The leader left its claim before it sent the facts of the run. Files of stages that write to

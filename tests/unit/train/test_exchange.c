@@ -54,7 +54,7 @@ static void exchange_takes_a_closed_link_for_a_lost_neighbour(void **state)
     (void)state;
     assert_int_equal(link_close(links[0], TIMEOUT_MS, NULL), ERR_OK);
     links[0] = NULL;
-    assert_int_equal(exchange_recv(&x, &in, &msg, NULL), ERR_IO);
+    assert_int_equal(exchange_recv(&x, in, &msg, NULL), ERR_IO);
     assert_true(x.is_lost);
 }
 
@@ -68,8 +68,8 @@ static void exchange_takes_no_wrong_message_for_a_lost_neighbour(void **state)
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(exchange_send(&from, &out, "x", 1, NULL, 0, NULL), ERR_OK);
-    assert_int_equal(exchange_recv(&to, &in, &msg, &err), ERR_PROTOCOL);
+    assert_int_equal(exchange_send(&from, out, "x", 1, NULL, 0, NULL), ERR_OK);
+    assert_int_equal(exchange_recv(&to, in, &msg, &err), ERR_PROTOCOL);
     assert_non_null(strstr(err.text, "FORWARD of step 3"));
     assert_false(from.is_lost);
     assert_false(to.is_lost);
@@ -82,7 +82,7 @@ static void exchange_takes_its_own_mistake_for_no_lost_neighbour(void **state)
     char meta[128] = "";
 
     (void)state;
-    assert_int_equal(exchange_send(&x, &out, meta, sizeof meta, NULL, 0, NULL), ERR_INVALID);
+    assert_int_equal(exchange_send(&x, out, meta, sizeof meta, NULL, 0, NULL), ERR_INVALID);
     assert_false(x.is_lost);
 }
 
@@ -96,11 +96,11 @@ static void exchange_refuses_meta_data_of_another_size(void **state)
     int got = 0;
 
     (void)state;
-    assert_int_equal(exchange_send(&from, &out, &(int){7}, sizeof got, NULL, 0, NULL), ERR_OK);
-    assert_int_equal(exchange_recv_meta(&to, &in, &got, sizeof got, NULL), ERR_OK);
+    assert_int_equal(exchange_send(&from, out, &(int){7}, sizeof got, NULL, 0, NULL), ERR_OK);
+    assert_int_equal(exchange_recv_meta(&to, in, &got, sizeof got, NULL), ERR_OK);
     assert_int_equal(got, 7);
-    assert_int_equal(exchange_send(&from, &out, "long", 5, NULL, 0, NULL), ERR_OK);
-    assert_int_equal(exchange_recv_meta(&to, &in, &got, sizeof got, &err), ERR_PROTOCOL);
+    assert_int_equal(exchange_send(&from, out, "long", 5, NULL, 0, NULL), ERR_OK);
+    assert_int_equal(exchange_recv_meta(&to, in, &got, sizeof got, &err), ERR_PROTOCOL);
     assert_non_null(strstr(err.text, "STEP_SUM: 5 bytes, not 4"));
     assert_int_equal(got, 7);
 }

@@ -155,7 +155,7 @@ static void message_sum_checks_its_times(void **state)
 
 static void message_end_and_facts_refuse_what_cannot_be(void **state)
 {
-    struct message_end end = {.loss = {.sum = 3, .n = 12, .n_seqs = 12}, .n_stages = 1};
+    struct message_end end = {.loss = {.sum = 3, .n = 12, .n_seqs = 12}, .sum = {.n_stages = 1}};
     struct message_facts facts = {.total_steps = 10,
                                   .steps_per_epoch = 5,
                                   .last_seqs = 3,
@@ -168,10 +168,10 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     end.n_metrics = MESSAGE_METRICS_MAX + 1;
     assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
     end.n_metrics = 0;
-    end.stage_ms[0] = (double)INFINITY;
+    end.sum.stage_ms[0] = (double)INFINITY;
     assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
-    end.stage_ms[0] = 0;
-    end.n_stages = -1;
+    end.sum.stage_ms[0] = 0;
+    end.sum.n_stages = -1;
     assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
     assert_int_equal(message_facts_check(&facts, NULL), ERR_OK);
     facts.last_seqs = 0;
