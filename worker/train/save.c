@@ -1,7 +1,7 @@
 #include "train/save.h"
 
 #include <stdio.h>
-#include <time.h>
+#include <unistd.h>
 
 #include "base/backoff.h"
 #include "base/clock.h"
@@ -43,19 +43,18 @@ static enum err_code export_weights(const struct train *t, const char *folder, s
     return rc;
 }
 
-static enum err_code write_files(const struct save_params *p, struct err *err)
+static enum err_code write_files(const struct train *t, struct err *err)
 {
-    const struct train *t = p->train;
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_last)
-        rc = score_write(&t->score, p->output->aside, err);
-    return rc == ERR_OK ? export_weights(t, p->output->aside, err) : rc;
+        rc = score_write(&t->score, t->output->aside, err);
+    return rc == ERR_OK ? export_weights(t, t->output->aside, err) : rc;
 }
 
-static enum err_code publish(const struct save_params *p, struct err *err)
+static enum err_code publish(const struct train *t, struct err *err)
 {
-    return output_publish(p->output, p->train->plan->n_stages, err);
+    return output_publish(t->output, t->plan->n_stages, err);
 }
 
 /* --- until it works --- */
@@ -72,39 +71,29 @@ static void show(struct train *t, const char *why)
     mailbox_set_progress(t->mailbox, &t->progress);
 }
 
-static void pause_for(int64_t ms)
-{
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
-
-    while (nanosleep(&left, &left) != 0)
-        ;
-}
-
-static enum err_code keep_trying(const struct save_params *p,
-                                 enum err_code (*try_once)(const struct save_params *p,
-                                                           struct err *err),
+static enum err_code keep_trying(struct train *t, int patience_ms,
+                                 enum err_code (*try_once)(const struct train *t, struct err *err),
                                  struct err *err)
 {
-    int64_t end_ms = clock_now_ms() + p->patience_ms;
+    int64_t end_ms = clock_now_ms() + patience_ms;
     int n_failures = 0;
     struct err why = {.text = ""};
     enum err_code rc;
 
-    while ((rc = try_once(p, &why)) != ERR_OK) {
+    while ((rc = try_once(t, &why)) != ERR_OK) {
         int64_t pause_ms = backoff_ms(++n_failures, PAUSE_MIN_MS, PAUSE_MAX_MS);
 
         if (rc == ERR_CONFLICT || rc == ERR_INVALID || clock_now_ms() + pause_ms > end_ms)
             return err_set(err, rc, "%s", why.text);
-        show(p->train, why.text);
-        pause_for(pause_ms);
+        show(t, why.text);
+        (void)usleep((useconds_t)pause_ms * 1000);
     }
-    show(p->train, NULL);
+    show(t, NULL);
     return ERR_OK;
 }
 
-enum err_code save_run(const struct save_params *params, struct err *err)
+enum err_code save_run(struct train *t, int patience_ms, struct err *err)
 {
-    struct train *t = params->train;
     struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STOP, t->facts.total_steps, 0);
     struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STOP, t->facts.total_steps, 0);
     struct message_stop stop = {.failed_stage = -1}; /* of the stages behind this one */
@@ -113,7 +102,7 @@ enum err_code save_run(const struct save_params *params, struct err *err)
     enum err_code rc = ERR_OK;
 
     show(t, NULL);
-    rc_own = keep_trying(params, write_files, &why);
+    rc_own = keep_trying(t, patience_ms, write_files, &why);
     if (!t->stage->is_last)
         rc = exchange_recv_meta(&t->exchange, in, &stop, sizeof stop, err);
     if (rc == ERR_OK)
@@ -121,7 +110,7 @@ enum err_code save_run(const struct save_params *params, struct err *err)
     if (rc != ERR_OK)
         return rc;
     if (rc_own == ERR_OK && stop.failed_stage < 0 && t->stage->is_first)
-        rc_own = keep_trying(params, publish, &why);
+        rc_own = keep_trying(t, patience_ms, publish, &why);
     if (rc_own != ERR_OK) {
         stop.failed_stage = t->stage->index;
         (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);
@@ -133,5 +122,5 @@ enum err_code save_run(const struct save_params *params, struct err *err)
     return err_set(err, rc_own != ERR_OK ? rc_own : ERR_IO,
                    "the training is complete, but stage %d could not save its output: %.180s; what "
                    "was written is in %.120s",
-                   stop.failed_stage, stop.why, params->output->aside);
+                   stop.failed_stage, stop.why, t->output->aside);
 }

@@ -11,18 +11,13 @@
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
-#include "files/output.h"
 #include "train/train.h"
 
-struct save_params {
-    struct train *train; /* after train_run() */
-    struct output *output;
-    int patience_ms; /* how long a failing write is tried again */
-};
-
-/* Returns ERR_OK: all files of this stage are written, and at the leader all are published;
+/* After train_run(); what fails is tried again for `patience_ms`.
+ *
+ * Returns ERR_OK: all files of this stage are written, and at the leader all are published;
  * otherwise the first failure, of this stage or of one behind it, with the place of the
  * files. exchange.is_lost tells a lost neighbour from an output that cannot be written. */
-MUST_CHECK enum err_code save_run(const struct save_params *params, struct err *err);
+MUST_CHECK enum err_code save_run(struct train *t, int patience_ms, struct err *err);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -456,6 +457,9 @@ enum err_code train_run(struct train *t, struct err *err)
     enum err_code rc = agree(t, err);
 
     t->cpu_milli = cpu_allowed_milli();
+    t->meta = malloc(train_meta_bytes(t->plan));
+    if (!t->meta && rc == ERR_OK)
+        rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
     if (rc == ERR_OK)
         rc = check_output(t, err);
     if (rc == ERR_OK && t->stage->is_last)
@@ -473,5 +477,7 @@ enum err_code train_run(struct train *t, struct err *err)
     }
     if (rc == ERR_OK && t->facts.total_steps == 0)
         rc = evaluate(t, 0, err);
+    free(t->meta);
+    t->meta = NULL;
     return rc;
 }

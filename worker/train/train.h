@@ -24,10 +24,10 @@ struct train {
     struct stage *stage;
     struct loader *loader; /* the leader's; NULL for the others */
     struct mailbox *mailbox;
-    const struct output *output; /* borrowed; NULL: it is not kept */
-    struct history history;      /* the leader's */
+    struct output *output;  /* borrowed; NULL: it is not kept */
+    struct history history; /* the leader's */
     struct exchange exchange;
-    char *meta;                 /* message_max_bytes() for writing one message */
+    void *meta;                 /* of the message that is sent */
     struct progress progress;   /* what was posted last */
     struct message_facts facts; /* of the run */
     struct stopwatch compute;   /* in this step, with the update of the step before */
@@ -53,7 +53,7 @@ struct train {
  */
 MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
 
-/* Bytes of `meta` that train_run() needs, and the largest that neighbours send. */
+/* The largest meta data of a message, in bytes. */
 size_t train_meta_bytes(const struct plan *plan);
 
 #endif

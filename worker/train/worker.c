@@ -33,8 +33,6 @@ struct worker {
     struct server *health;
     struct stage stage;
     struct loader loader;
-    struct link *link;
-    char *meta;
     struct train train;
     struct output output;
     enum progress_cause cause; /* of a failure in what runs now */
@@ -105,7 +103,7 @@ static enum err_code open_link(struct worker *w, struct err *err)
 
     if (w->plan.n_stages == 1)
         return ERR_OK;
-    rc = link_open(&p, &w->link, err);
+    rc = link_open(&p, &w->train.exchange.link, err);
     if (rc != ERR_OK || w->plan.spec.wire != SPEC_WIRE_BF16)
         return rc;
     w->train.exchange.packed = calloc(stage_edge_floats(&w->plan), sizeof(uint16_t));
@@ -197,8 +195,6 @@ static enum err_code prepare(struct worker *w, struct err *err)
         rc = stage_init(&w->stage, &w->plan, w->params->stage, err);
     if (rc == ERR_OK)
         rc = open_link(w, err);
-    if (rc == ERR_OK && !(w->meta = malloc(train_meta_bytes(&w->plan))))
-        rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
     if (rc == ERR_OK)
         rc = load_model(w, err);
     if (rc != ERR_OK || w->params->stage > 0)
@@ -218,13 +214,14 @@ static struct link_peer peer_of(const struct peers *peers, int stage)
 
 static enum err_code connect_neighbours(struct worker *w, struct err *err)
 {
+    struct link *link = w->train.exchange.link;
     int s = w->params->stage;
     struct link_peer next;
     struct link_peer prev;
     struct peers peers;
     enum err_code rc;
 
-    if (!w->link)
+    if (!link)
         return ERR_OK;
     w->cause = PROGRESS_CAUSE_PEER_LOST;
     w->train.progress.state = PROGRESS_WAITING;
@@ -236,10 +233,9 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
         next = peer_of(&peers, s + 1);
     if (s > 0)
         prev = peer_of(&peers, s - 1);
-    rc =
-        link_set_peers(w->link, s + 1 < w->plan.n_stages ? &next : NULL, s > 0 ? &prev : NULL, err);
+    rc = link_set_peers(link, s + 1 < w->plan.n_stages ? &next : NULL, s > 0 ? &prev : NULL, err);
     if (rc == ERR_OK)
-        rc = link_wait_ready(w->link, CONNECT_WAIT_MS, err);
+        rc = link_wait_ready(link, CONNECT_WAIT_MS, err);
     return rc;
 }
 
@@ -260,8 +256,6 @@ static enum err_code train(struct worker *w, struct err *err)
     w->train.stage = &w->stage;
     w->train.loader = w->params->stage == 0 ? &w->loader : NULL;
     w->train.mailbox = &w->mailbox;
-    w->train.exchange.link = w->link;
-    w->train.meta = w->meta;
     w->train.output = w->params->output_dir ? &w->output : NULL;
     mailbox_set_ready(&w->mailbox, true);
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
@@ -279,18 +273,15 @@ static enum err_code train(struct worker *w, struct err *err)
 
 static enum err_code finish(struct worker *w, struct err *err)
 {
-    struct save_params save = {
-        .train = &w->train, .output = &w->output, .patience_ms = SAVE_PATIENCE_MS};
+    struct link *link = w->train.exchange.link;
     enum err_code rc = ERR_OK;
     enum err_code rc_close;
 
-    if (w->params->output_dir)
-        rc = save_run(&save, err);
+    if (w->train.output)
+        rc = save_run(&w->train, SAVE_PATIENCE_MS, err);
     w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OUTPUT;
-    if (!w->link)
-        return rc;
-    rc_close = link_close(w->link, CLOSE_WAIT_MS, rc == ERR_OK ? err : NULL);
-    w->link = NULL;
+    w->train.exchange.link = NULL;
+    rc_close = link_close(link, CLOSE_WAIT_MS, rc == ERR_OK ? err : NULL);
     if (rc == ERR_OK && rc_close != ERR_OK) {
         w->cause = PROGRESS_CAUSE_PEER_LOST;
         rc = rc_close;
@@ -373,7 +364,7 @@ int worker_run(const struct worker_params *params)
     rc = live(w, &err);
     report(w, rc, &err);
     code = rc == ERR_OK ? EXIT_DONE : w->cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG : EXIT_FAILED;
-    link_abort(w->link, err.text); /* NULL after a success */
+    link_abort(w->train.exchange.link, err.text); /* NULL after a success */
     control_close(w->control);
     server_close(w->health);
     score_deinit(&w->train.score);
@@ -382,7 +373,6 @@ int worker_run(const struct worker_params *params)
     stage_deinit(&w->stage);
     mailbox_deinit(&w->mailbox);
     free(w->train.exchange.packed);
-    free(w->meta);
     free(w);
     return code;
 }

@@ -107,10 +107,9 @@ static void open_side(struct run *r, int s)
     t->plan = &r->plan;
     t->stage = &side->stage;
     t->mailbox = &side->mailbox;
+    t->output = &side->output;
     t->loader = s == 0 ? &r->loader : NULL;
     t->facts = (struct message_facts){.total_steps = 10};
-    t->meta = malloc(train_meta_bytes(&r->plan));
-    assert_non_null(t->meta);
     if (side->stage.is_last) {
         assert_int_equal(score_init(&t->score, &r->plan.spec, &t->facts, NULL), ERR_OK);
         assert_int_equal(predictions_add_label(&t->score.predictions[0], 1, NULL), ERR_OK);
@@ -145,7 +144,6 @@ static void run_free(struct run *r)
 
         (void)!link_close(side->link, 0, NULL);
         score_deinit(&side->train.score);
-        free(side->train.meta);
         mailbox_deinit(&side->mailbox);
         stage_deinit(&side->stage);
     }
@@ -158,10 +156,8 @@ static void run_free(struct run *r)
 static void *save(void *arg)
 {
     struct side *side = arg;
-    struct save_params p = {
-        .train = &side->train, .output = &side->output, .patience_ms = side->patience_ms};
 
-    side->rc = save_run(&p, &side->err);
+    side->rc = save_run(&side->train, side->patience_ms, &side->err);
     return NULL;
 }
 

@@ -92,15 +92,12 @@ static int allocations_of(const struct row *row, int n_steps)
     assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
     mailbox_init(&mailbox);
     train.loader = &loader;
-    train.meta = malloc(train_meta_bytes(&plan));
-    assert_non_null(train.meta);
     before = n_allocations;
     assert_true(!COUNTS || before > 0);
     assert_int_equal(train_run(&train, NULL), ERR_OK);
     assert_int_equal(train.progress.step, n_steps);
     before = n_allocations - before;
     score_deinit(&train.score);
-    free(train.meta);
     mailbox_deinit(&mailbox);
     loader_deinit(&loader);
     stage_deinit(&stage);
@@ -161,11 +158,8 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     if (is_broken)
         t->stage.weights.units[0].params[6 * 32] = NAN; /* of "b", which is everywhere */
     mailbox_init(&mailbox);
-    train.meta = malloc(train_meta_bytes(&t->plan));
-    assert_non_null(train.meta);
     t->rc = train_run(&train, &t->err);
     t->progress = train.progress;
-    free(train.meta);
     mailbox_deinit(&mailbox);
     loader_deinit(&loader);
     return t;
