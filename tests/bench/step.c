@@ -9,7 +9,6 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "nn/gemm.h"
-#include "train/optimizer.h"
 #include "train/schedule.h"
 
 #define PEAK_SIZE     1024

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "nn/threads.h"
-#include "train/optimizer.h"
 
 #define WORD_STRIDE 7919 /* a prime: ids spread over the vocabulary */
 

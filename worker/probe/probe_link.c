@@ -9,7 +9,6 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "train/control.h"
-#include "train/mailbox.h"
 #include "wire/link.h"
 
 #define MEET_MS       8000 /* the first partner may have started last, and still measure itself ... */

@@ -22,9 +22,38 @@
 #ifndef TRAIN_CONTROL_H
 #define TRAIN_CONTROL_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "api/progress.h"
 #include "base/hmac.h"
 #include "http/server.h"
-#include "train/mailbox.h"
+
+/* What the trainer and the ports share: the training thread posts its progress and waits for the
+ * peer table, the port's thread serves the one and takes the other. Copies in and out under one
+ * lock, nothing shared by pointer. Threads: any. */
+struct mailbox {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct progress progress;
+    struct peers peers;
+    atomic_bool is_ready; /* connected to its neighbours; without the lock */
+};
+
+void mailbox_init(struct mailbox *b);
+void mailbox_deinit(struct mailbox *b);
+
+void mailbox_set_progress(struct mailbox *b, const struct progress *p);
+void mailbox_get_progress(struct mailbox *b, struct progress *out);
+
+/* Take a peer table, of any number of stages when `n_stages` is 0. ERR_CONFLICT when it is for
+ * another attempt or number, or differs from the accepted one; the same one again changes nothing,
+ * so the sender may repeat it. */
+MUST_CHECK enum err_code mailbox_post_peers(struct mailbox *b, const struct peers *peers,
+                                            int n_stages, struct err *err);
+/* ERR_TIMEOUT when none has come after `timeout_ms`. */
+MUST_CHECK enum err_code mailbox_wait_peers(struct mailbox *b, int timeout_ms, struct peers *out,
+                                            struct err *err);
 
 struct control; /* private */
 

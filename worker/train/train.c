@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "train/cpu.h"
-#include "train/optimizer.h"
 #include "train/schedule.h"
+#include "train/weights.h"
 
 #define CLAIM_WAIT_S 60  /* network file systems cache what they did not find */
 #define SMOOTHING    0.1 /* share of the newest step in the averages that are shown */

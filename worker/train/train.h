@@ -9,10 +9,10 @@
 #define TRAIN_TRAIN_H
 
 #include "files/output.h"
+#include "train/control.h"
 #include "train/exchange.h"
 #include "train/history.h"
 #include "train/loader.h"
-#include "train/mailbox.h"
 #include "train/score.h"
 #include "train/stage.h"
 #include "train/stopwatch.h"

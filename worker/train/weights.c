@@ -1,5 +1,6 @@
 #include "train/weights.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "nn/adamw.h"
@@ -59,6 +60,28 @@ double weights_square_sum(const struct weights *w, double square_sum)
     for (int i = 0; i < w->n_units; i++)
         square_sum += squares_sum(w->units[i].grads, w->units[i].count);
     return square_sum;
+}
+
+double optimizer_rate(const struct spec *spec, int64_t step, int64_t total)
+{
+    double rate = spec->training.learning_rate;
+    double warmup = ceil(spec->training.warmup_ratio * (double)total);
+    double at = (double)step;
+
+    if (at < warmup)
+        return rate * at / warmup;
+    if (spec->training.schedule == SPEC_SCHEDULE_CONSTANT)
+        return rate;
+    return rate * fmax(0, ((double)total - at) / fmax(1, (double)total - warmup));
+}
+
+double optimizer_scale(double square_sum, double max_grad_norm)
+{
+    double norm = sqrt(square_sum);
+
+    if (max_grad_norm <= 0)
+        return 1;
+    return fmin(1, max_grad_norm / (norm + 1e-6));
 }
 
 static void update_tensor(const struct weights_step *step, const struct weights_unit *u,

@@ -1,4 +1,5 @@
-/* train/weights.h - the parameters of a run of units, with their gradients and moments.
+/* train/weights.h - the parameters of a run of units, with their gradients and moments, and the
+ * optimizer's step.
  *
  * Kept by unit, never by stage: whatever is computed here is computed unit by unit and in unit
  * order, so it has the same bits however the model is cut.
@@ -43,6 +44,16 @@ void weights_init_tensor(float *x, const struct model *model, int unit, int i, u
 
 /* `square_sum` plus the squares of all gradients, added in unit order. */
 double weights_square_sum(const struct weights *w, double square_sum);
+
+/* Learning rate of step `step` (0-based) of `total`: rises linearly over the first
+ * warmup_ratio * total steps, rounded up, to the full rate, then falls linearly to 0
+ * (SPEC_SCHEDULE_LINEAR) or stays. As in Hugging Face's get_linear_schedule_with_warmup and
+ * Trainer. */
+double optimizer_rate(const struct spec *spec, int64_t step, int64_t total);
+
+/* What gradients are multiplied with so that their norm is at most max_grad_norm; 1 when that is 0.
+ * As torch.nn.utils.clip_grad_norm_: max / (norm + 1e-6), never above 1. */
+double optimizer_scale(double square_sum, double max_grad_norm);
 
 /* One optimizer step of all units; gradients are zero afterwards. */
 void weights_update(struct weights *w, const struct weights_step *step);

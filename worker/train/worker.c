@@ -257,7 +257,7 @@ static enum err_code train(struct worker *w, struct err *err)
     w->train.loader = w->params->stage == 0 ? &w->loader : NULL;
     w->train.mailbox = &w->mailbox;
     w->train.output = w->params->output_dir ? &w->output : NULL;
-    mailbox_set_ready(&w->mailbox, true);
+    atomic_store(&w->mailbox.is_ready, true);
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
         LOG_I("memoryMiB", w->stage.arena.size >> 20), LOG_S("blas", w->train.progress.blas));
     rc = open_history(w, err);

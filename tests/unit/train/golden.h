@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "files/safetensors.h"
-#include "train/optimizer.h"
 #include "train/stage.h"
 
 /* As in hack/gen-golden.py. */

@@ -9,7 +9,6 @@
 #include <cmocka.h>
 
 #include "nn/gemm.h"
-#include "train/optimizer.h"
 #include "train/stage.h"
 
 #define N_STEPS  200
