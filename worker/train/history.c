@@ -63,69 +63,50 @@ void history_close(struct history *h)
     h->is_kept = h->has_file = false;
 }
 
-static void add_number(char *line, const char *name, double value)
+/* One line: the step, and `numbers` between `begin` and `end`. A file that cannot be written is
+ * dropped. */
+static void write_line(struct history *h, const struct progress *p, int64_t now_ms,
+                       const char *begin, const struct progress_metric *numbers, int n,
+                       const char *end)
 {
-    if (isfinite(value))
-        text_add(line, LINE_BYTES, "\"%s\":%.6g", name, value);
-    else
-        text_add(line, LINE_BYTES, "\"%s\":null", name);
-}
+    char line[LINE_BYTES] = "";
+    size_t bytes;
 
-static void begin(const struct history *h, const struct progress *p, int64_t now_ms, char *line)
-{
-    line[0] = '\0';
-    text_add(line, LINE_BYTES, "{\"step\":%lld,\"seconds\":%.3f,", (long long)p->step,
-             (double)(now_ms - h->start_ms) / 1e3);
-}
-
-static void write_line(struct history *h, const char *line)
-{
-    size_t n = strlen(line);
-
-    if (h->is_kept && h->n_bytes + n <= HISTORY_MAX_BYTES &&
-        write(h->memory, line, n) == (ssize_t)n)
-        h->n_bytes += n;
-    if (h->has_file && write(h->file, line, n) != (ssize_t)n) {
-        LOG(LOG_WARN, "writing the history failed, it ends here", LOG_S("error", strerror(errno)));
+    if (!h->is_kept && !h->has_file)
+        return; /* every stage but the leader */
+    text_add(line, sizeof line, "{\"step\":%lld,\"seconds\":%.3f,%s", (long long)p->step,
+             (double)(now_ms - h->start_ms) / 1e3, begin);
+    for (int i = 0; i < n; i++) {
+        text_add(line, sizeof line, "%s\"%s\":", i > 0 ? "," : "", numbers[i].name);
+        if (isfinite(numbers[i].value))
+            text_add(line, sizeof line, "%.6g", numbers[i].value);
+        else
+            text_add(line, sizeof line, "null");
+    }
+    text_add(line, sizeof line, "%s", end);
+    bytes = strlen(line);
+    if (h->is_kept && h->n_bytes + bytes <= HISTORY_MAX_BYTES &&
+        write(h->memory, line, bytes) == (ssize_t)bytes)
+        h->n_bytes += bytes;
+    if (h->has_file && write(h->file, line, bytes) != (ssize_t)bytes) {
+        LOG(LOG_WARN, "cannot write the history, it ends here", LOG_S("error", strerror(errno)));
         (void)close(h->file);
         h->has_file = false;
     }
 }
 
-static bool is_open(const struct history *h)
-{
-    return h->is_kept || h->has_file;
-}
-
 void history_step(struct history *h, const struct progress *p, int64_t now_ms)
 {
     int64_t every = (p->total_steps + HISTORY_STEPS_MAX - 1) / HISTORY_STEPS_MAX;
-    char line[LINE_BYTES];
+    const struct progress_metric numbers[] = {
+        {"loss", p->loss}, {"tokensPerSecond", p->tokens_per_second}, {"stepMs", p->step_ms}};
 
-    if (!is_open(h) || (every > 1 && p->step % every != 0 && p->step != p->total_steps))
-        return;
-    begin(h, p, now_ms, line);
-    add_number(line, "loss", p->loss);
-    text_add(line, LINE_BYTES, ",");
-    add_number(line, "tokensPerSecond", p->tokens_per_second);
-    text_add(line, LINE_BYTES, ",");
-    add_number(line, "stepMs", p->step_ms);
-    text_add(line, LINE_BYTES, "}\n");
-    write_line(h, line);
+    if (every <= 1 || p->step % every == 0 || p->step == p->total_steps)
+        write_line(h, p, now_ms, "", numbers, 3, "}\n");
 }
 
 void history_evaluation(struct history *h, const struct progress *p, int64_t now_ms)
 {
-    char line[LINE_BYTES];
-
-    if (!is_open(h) || p->n_metrics == 0)
-        return;
-    begin(h, p, now_ms, line);
-    text_add(line, LINE_BYTES, "\"metrics\":{");
-    for (int i = 0; i < p->n_metrics; i++) {
-        text_add(line, LINE_BYTES, "%s", i > 0 ? "," : "");
-        add_number(line, p->metrics[i].name, p->metrics[i].value);
-    }
-    text_add(line, LINE_BYTES, "}}\n");
-    write_line(h, line);
+    if (p->n_metrics > 0)
+        write_line(h, p, now_ms, "\"metrics\":{", p->metrics, p->n_metrics, "}}\n");
 }

@@ -10,12 +10,14 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
+#include "data/layout.h"
+#include "files/pretrained.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
 #include "train/control.h"
 #include "train/cpu.h"
 #include "train/save.h"
-#include "train/start.h"
 #include "train/train.h"
 
 #define PEERS_WAIT_MS    600000 /* pods may wait for each other's image for minutes */
@@ -139,17 +141,76 @@ static enum progress_cause cause_of_reading(enum err_code rc)
     return err_is_transient(rc) ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_CONFIG;
 }
 
+/* The units that a trained model lacks start at random; only those behind the last layer may.
+ *
+ * Every stage looks for those of the whole model, also on other stages, so that the leader can
+ * report them all. */
+static enum err_code load_unit(struct stage *s, const struct pretrained *p, int unit,
+                               struct pretrained_missing *missing, struct err *err)
+{
+    const struct model *m = &s->plan->spec.model;
+    int own = unit - s->weights.first_unit;
+    float *scratch;
+    enum err_code rc;
+
+    if (own >= 0 && own < s->weights.n_units)
+        return pretrained_load_unit(p, m, unit, s->weights.units[own].params, missing, err);
+    if (model_unit_layer(m, unit) >= 0 || unit == 0)
+        return ERR_OK;
+    scratch = malloc(model_unit_params(m, unit) * sizeof *scratch);
+    if (!scratch)
+        return err_set(err, ERR_NO_MEMORY, "no memory to check unit %d of a model", unit);
+    rc = pretrained_load_unit(p, m, unit, scratch, missing, err);
+    free(scratch);
+    return rc;
+}
+
+/* The tensors of this stage; on the last one of a language model also the word embeddings that its
+ * decoder is tied to. Lists in `initialised` what starts at random. */
+static enum err_code load_weights(struct stage *s, const struct pretrained *p,
+                                  char initialised[static PROGRESS_INITIALISED_BYTES],
+                                  struct err *err)
+{
+    const struct model *m = &s->plan->spec.model;
+    enum err_code rc = ERR_OK;
+
+    for (int u = 0; rc == ERR_OK && u < model_units(m); u++) {
+        struct pretrained_missing missing = {0};
+        char name[MODEL_NAME_BYTES];
+
+        rc = load_unit(s, p, u, &missing, err);
+        if (rc != ERR_OK || missing.n_tensors == 0)
+            continue;
+        model_unit_name(m, u, name);
+        text_add(initialised, PROGRESS_INITIALISED_BYTES, "%s%s (%.60s)", *initialised ? ", " : "",
+                 name, missing.why);
+    }
+    if (rc == ERR_OK && s->tie.words && s->tie.words != s->tie.owned)
+        rc = pretrained_load_words(p, m, s->tie.words, err);
+    return rc;
+}
+
+/* Start from the trained model, if one is given and is the one that the spec describes. */
 static enum err_code load_model(struct worker *w, struct err *err)
 {
     struct progress *progress = &w->train.progress;
+    struct spec *spec = &w->plan.spec;
     struct pretrained *model = NULL;
+    struct layout layout;
     enum err_code rc;
 
     if (!w->params->model_dir)
         return ERR_OK;
-    rc = start_open(w->params->model_dir, &w->plan, &model, err);
+    layout_init(&layout, spec);
+    rc = pretrained_open(w->params->model_dir, &model, err);
     if (rc == ERR_OK)
-        rc = start_load(&w->stage, model, progress->initialised, err);
+        rc = pretrained_check(model, &spec->model, err);
+    if (rc == ERR_OK)
+        rc = pretrained_match_labels(model, layout.task, layout.labels, layout.n_labels, err);
+    if (rc == ERR_OK) {
+        spec->model.norm_eps = pretrained_config(model)->model.norm_eps;
+        rc = load_weights(&w->stage, model, progress->initialised, err);
+    }
     if (rc == ERR_OK) {
         mailbox_set_progress(&w->mailbox, progress);
         LOG(LOG_INFO, "started from a trained model", LOG_S("folder", w->params->model_dir),
@@ -204,11 +265,11 @@ static enum err_code prepare(struct worker *w, struct err *err)
     return rc;
 }
 
-static struct link_peer peer_of(const struct peers *peers, int stage)
+static struct link_peer peer_of(const struct peer *peer)
 {
-    struct link_peer p = {.port = peers->stages[stage].port};
+    struct link_peer p = {.port = peer->port};
 
-    (void)snprintf(p.host, sizeof p.host, "%s", peers->stages[stage].host);
+    (void)snprintf(p.host, sizeof p.host, "%s", peer->host);
     return p;
 }
 
@@ -216,8 +277,8 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
 {
     struct link *link = w->train.exchange.link;
     int s = w->params->stage;
-    struct link_peer next;
-    struct link_peer prev;
+    bool is_last = s == w->plan.n_stages - 1;
+    struct link_peer next, prev;
     struct peers peers;
     enum err_code rc;
 
@@ -229,45 +290,33 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
     rc = mailbox_wait_peers(&w->mailbox, PEERS_WAIT_MS, &peers, err);
     if (rc != ERR_OK)
         return rc;
-    if (s + 1 < w->plan.n_stages)
-        next = peer_of(&peers, s + 1);
+    if (!is_last)
+        next = peer_of(&peers.stages[s + 1]);
     if (s > 0)
-        prev = peer_of(&peers, s - 1);
-    rc = link_set_peers(link, s + 1 < w->plan.n_stages ? &next : NULL, s > 0 ? &prev : NULL, err);
+        prev = peer_of(&peers.stages[s - 1]);
+    rc = link_set_peers(link, is_last ? NULL : &next, s > 0 ? &prev : NULL, err);
     if (rc == ERR_OK)
         rc = link_wait_ready(link, CONNECT_WAIT_MS, err);
     return rc;
 }
 
-/* The losses and metrics, beside what else the run leaves. */
-static enum err_code open_history(struct worker *w, struct err *err)
-{
-    if (w->params->stage > 0)
-        return ERR_OK;
-    w->cause = PROGRESS_CAUSE_OTHER;
-    return history_open(&w->train.history, w->params->output_dir, w->params->history_path, err);
-}
-
 static enum err_code train(struct worker *w, struct err *err)
 {
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
-    w->train.plan = &w->plan;
-    w->train.stage = &w->stage;
-    w->train.loader = w->params->stage == 0 ? &w->loader : NULL;
-    w->train.mailbox = &w->mailbox;
-    w->train.output = w->params->output_dir ? &w->output : NULL;
     atomic_store(&w->mailbox.is_ready, true);
     LOG(LOG_INFO, "stage ready", LOG_I("stage", w->params->stage),
         LOG_I("memoryMiB", w->stage.arena.size >> 20), LOG_S("blas", w->train.progress.blas));
-    rc = open_history(w, err);
+    w->cause = PROGRESS_CAUSE_OTHER;
+    if (w->params->stage == 0)
+        rc = history_open(&w->train.history, w->params->output_dir, w->params->history_path, err);
     if (rc != ERR_OK)
         return rc;
     rc = train_run(&w->train, err);
     if (rc == ERR_INVALID)
         w->cause = PROGRESS_CAUSE_CONFIG;
-    else
-        w->cause = w->train.exchange.is_lost ? PROGRESS_CAUSE_PEER_LOST : PROGRESS_CAUSE_OTHER;
+    else if (w->train.exchange.is_lost)
+        w->cause = PROGRESS_CAUSE_PEER_LOST;
     return rc;
 }
 
@@ -360,6 +409,11 @@ int worker_run(const struct worker_params *params)
     if (!w)
         return EXIT_FAILED;
     w->params = params;
+    w->train = (struct train){.plan = &w->plan,
+                              .stage = &w->stage,
+                              .loader = params->stage == 0 ? &w->loader : NULL,
+                              .mailbox = &w->mailbox,
+                              .output = params->output_dir ? &w->output : NULL};
     mailbox_init(&w->mailbox);
     rc = live(w, &err);
     report(w, rc, &err);
