@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/bytes.h"
-#include "base/text.h"
 
 #define BAR_CHARS 24
 

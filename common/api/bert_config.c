@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 
 #define DROPOUT_DEFAULT 0.1
 #define EPS_DEFAULT     1e-12

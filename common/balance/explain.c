@@ -4,8 +4,8 @@
 #include <stdlib.h>
 
 #include "balance/choose.h"
+#include "base/buf.h"
 #include "base/bytes.h"
-#include "base/text.h"
 
 static void add_other(const struct placement *p, const char *name, double ms,
                       char out[static PLAN_REASON_BYTES])

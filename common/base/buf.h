@@ -1,4 +1,4 @@
-/* base/buf.h - a byte buffer that grows up to a ceiling given when it is made.
+/* base/buf.h - a byte buffer that grows up to a ceiling given when it is made, and text in arrays.
  *
  * `data` is NUL-terminated after every successful call, so text can be handed to C functions; the
  * NUL is not counted in `len`. A zeroed struct with `max` set is ready for use. The owner calls
@@ -37,5 +37,9 @@ const char *buf_text(const struct buf *b);
 char *buf_take(struct buf *b);
 
 void buf_deinit(struct buf *b);
+
+/* Append to the NUL-terminated `text` in an array of `bytes`; what does not fit is cut off, so this
+ * is for messages. No argument may point into `text`. */
+void text_add(char *text, size_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

@@ -1,4 +1,4 @@
-/* base/clock.h - the two clocks, and the text form of a point in time.
+/* base/clock.h - the two clocks, points in time as text, and pauses between retries.
  *
  * Durations and deadlines use the monotonic clock; only timestamps for people or the API server use
  * the wall clock. Pure code never calls these: it gets `now_ms` as an argument.
@@ -23,5 +23,9 @@ int64_t clock_wall_ms(void); /* since 1970, UTC */
 void clock_format(int64_t wall_ms, char out[static CLOCK_TEXT_BYTES]);
 /* Reads what the API server writes (UTC, with or without a fraction). ERR_INVALID otherwise. */
 MUST_CHECK enum err_code clock_parse(const char *text, int64_t *out_wall_ms, struct err *err);
+
+/* The pause after `n_failures` in a row: 0 without a failure, `first_ms` after the first, then
+ * doubled with each, up to `max_ms`. Pure. */
+int64_t backoff_ms(int n_failures, int64_t first_ms, int64_t max_ms);
 
 #endif

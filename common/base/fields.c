@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
-#include "base/text.h"
 
 #define PATH_BYTES    200
 #define DECIMAL_BYTES 25

@@ -6,6 +6,8 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define CHUNK_BYTES 65536
@@ -113,4 +115,88 @@ enum err_code file_write(const char *path, const void *bytes, size_t n, struct e
         return file_finish(&w, err);
     file_abandon(&w);
     return rc;
+}
+
+#define JSON_FILE_MAX_BYTES ((size_t)16 << 20)
+
+enum err_code folder_path(const char *folder, const char *file, char out[static PATH_MAX],
+                          struct err *err)
+{
+    if (snprintf(out, PATH_MAX, "%s/%s", folder, file) >= PATH_MAX)
+        return err_set(err, ERR_INVALID, "the path of folder %.80s is too long", folder);
+    return ERR_OK;
+}
+
+bool folder_has(const char *folder, const char *file)
+{
+    char path[PATH_MAX];
+
+    return folder_path(folder, file, path, NULL) == ERR_OK && access(path, F_OK) == 0;
+}
+
+enum err_code folder_make(const char *folder, struct err *err)
+{
+    /* Several stages may come to make it at the same time. */
+    if (mkdir(folder, 0755) != 0 && errno != EEXIST)
+        return file_error(err, "create folder", folder);
+    return ERR_OK;
+}
+
+enum err_code folder_json(const char *folder, const char *file, struct json **out, struct err *err)
+{
+    struct buf text = {.max = JSON_FILE_MAX_BYTES};
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(folder, file, path, err);
+
+    if (rc == ERR_OK)
+        rc = file_read(path, &text, err);
+    if (rc == ERR_OK) {
+        rc = json_parse(buf_text(&text), text.len, out, err);
+        if (rc != ERR_OK)
+            err_wrap(err, rc, "%s", path);
+    }
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code mapping_open(const char *path, struct mapping *out, struct err *err)
+{
+    static const unsigned char nothing[1]; /* an empty file cannot be mapped */
+    struct mapping m = {.bytes = nothing};
+    struct stat st;
+    void *map;
+    enum err_code rc = ERR_OK;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return file_error(err, "open", path);
+    if (fstat(fd, &st) != 0)
+        rc = file_error(err, "stat", path);
+    else if (!S_ISREG(st.st_mode))
+        rc = err_set(err, ERR_INVALID, "%s: not a file", path);
+    else
+        m.n = (size_t)st.st_size;
+    if (m.n > 0) {
+        map = mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED)
+            rc = file_error(err, "map", path);
+        m.bytes = map;
+    }
+    close(fd);
+    if (rc == ERR_OK)
+        *out = m;
+    return rc;
+}
+
+void mapping_close(struct mapping *m)
+{
+    /* munmap() wants the pointer that mmap() gave, which was not const. */
+    union {
+        const unsigned char *bytes;
+        void *map;
+    } at = {.bytes = m->bytes};
+
+    if (m->n > 0)
+        munmap(at.map, m->n);
+    *m = (struct mapping){0};
 }

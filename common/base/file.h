@@ -1,4 +1,4 @@
-/* base/file.h - whole files in and out.
+/* base/file.h - files and folders.
  *
  * Layer: base. Threads: any.
  */
@@ -8,6 +8,7 @@
 #include <limits.h>
 
 #include "base/buf.h"
+#include "base/json.h"
 
 /* Append the file to `out`, whose `max` is the most that is read.
  *
@@ -34,6 +35,28 @@ MUST_CHECK enum err_code file_add(struct file_writer *w, const void *bytes, size
 MUST_CHECK enum err_code file_finish(struct file_writer *w, struct err *err);
 void file_abandon(struct file_writer *w);
 
+/* A file as memory: only the pages that are used are read. The file must not shrink meanwhile.
+ * Threads: any, once open. */
+struct mapping {
+    const unsigned char *bytes; /* never NULL once open */
+    size_t n;
+};
+
+/* On ERR_OK the caller owns *out: mapping_close(). Returns ERR_NOT_FOUND, ERR_DENIED, ERR_IO with
+ * the path, ERR_INVALID when it is not a file. */
+MUST_CHECK enum err_code mapping_open(const char *path, struct mapping *out, struct err *err);
+void mapping_close(struct mapping *m); /* a zeroed one is fine */
+
+/* "folder/file". ERR_INVALID when that is too long for a path. */
+MUST_CHECK enum err_code folder_path(const char *folder, const char *file,
+                                     char out[static PATH_MAX], struct err *err);
+/* Does it contain the file, of whatever kind? */
+bool folder_has(const char *folder, const char *file);
+/* Make it unless it exists (not its parents). */
+MUST_CHECK enum err_code folder_make(const char *folder, struct err *err);
+/* Read and parse a JSON file; the caller owns *out: json_free(). Errors name the file. */
+MUST_CHECK enum err_code folder_json(const char *folder, const char *file, struct json **out,
+                                     struct err *err);
 /* Make renames within a folder survive a power cut. */
 MUST_CHECK enum err_code file_sync_folder(const char *folder, struct err *err);
 

@@ -3,10 +3,9 @@
 #include <cJSON.h>
 #include <limits.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "base/utf8.h"
 
 #define JSON_INT_MAX       9007199254740992.0 /* 2^53: beyond it doubles skip integers */
 #define NUMBER_MAX_BYTES   63
@@ -378,4 +377,136 @@ bool json_equal(const struct json *a, const struct json *b)
     if (!a || !b)
         return a == b;
     return cJSON_Compare(node_of(a), node_of(b), true);
+}
+
+size_t utf8_step(const char *text, size_t left)
+{
+    const unsigned char *s = (const unsigned char *)text;
+    static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+    uint32_t code;
+    size_t n;
+
+    if (s[0] < 0x80)
+        return 1;
+    n = s[0] >= 0xf0 && s[0] < 0xf8 ? 4 : s[0] >= 0xe0 ? 3 : s[0] >= 0xc2 ? 2 : 0;
+    if (n == 0 || n > left || s[0] >= 0xf8)
+        return 0;
+    code = s[0] & (0xffu >> (n + 1));
+    for (size_t i = 1; i < n; i++) {
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+        code = (code << 6) | (s[i] & 0x3fu);
+    }
+    if (code < lowest[n] || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff))
+        return 0;
+    return n;
+}
+
+/* --- without parsing --- */
+
+static size_t skip_space(struct jsonraw v, size_t i)
+{
+    while (is_at(v.text, v.len, i, " \t\r\n"))
+        i++;
+    return i;
+}
+
+/* From an opening quote to the byte after the closing one. */
+static bool skip_string(struct jsonraw v, size_t *i)
+{
+    for (size_t k = *i + 1; k < v.len; k += v.text[k] == '\\' ? 2 : 1) {
+        if (v.text[k] == '"') {
+            *i = k + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool skip_word(struct jsonraw v, size_t *i)
+{
+    size_t start = *i;
+
+    while (*i < v.len && !is_at(v.text, v.len, *i, " \t\r\n,:]}[{\""))
+        ++*i;
+    return *i > start;
+}
+
+/* From the first byte of a value to the byte after its last one. */
+static bool skip_value(struct jsonraw v, size_t *i)
+{
+    size_t depth = 0;
+
+    do {
+        if (is_at(v.text, v.len, *i, "{[")) {
+            depth++;
+            ++*i;
+        } else if (is_at(v.text, v.len, *i, "}]") && depth > 0) {
+            depth--;
+            ++*i;
+        } else if (is_at(v.text, v.len, *i, "\"")) {
+            if (!skip_string(v, i))
+                return false;
+        } else if (depth > 0 && is_at(v.text, v.len, *i, ",: \t\r\n")) {
+            ++*i;
+        } else if (!skip_word(v, i)) {
+            return false;
+        }
+    } while (depth > 0);
+    return true;
+}
+
+/* The value at `*i`; moves `*i` to the next byte that is not white space. */
+static bool take_value(struct jsonraw v, size_t *i, struct jsonraw *out)
+{
+    size_t start = *i;
+
+    if (!skip_value(v, i))
+        return false;
+    *out = (struct jsonraw){v.text + start, *i - start};
+    *i = skip_space(v, *i);
+    return true;
+}
+
+static bool is_key(struct jsonraw v, const char *key)
+{
+    size_t n = strlen(key);
+
+    return v.len == n + 2 && v.text[0] == '"' && memcmp(v.text + 1, key, n) == 0;
+}
+
+bool jsonraw_member(struct jsonraw v, const char *key, struct jsonraw *out)
+{
+    size_t i = skip_space(v, 0);
+    struct jsonraw name;
+    struct jsonraw value;
+
+    if (!is_at(v.text, v.len, i, "{"))
+        return false;
+    do {
+        i = skip_space(v, i + 1);
+        if (!take_value(v, &i, &name) || !is_at(v.text, v.len, i, ":"))
+            return false;
+        i = skip_space(v, i + 1);
+        if (!take_value(v, &i, &value))
+            return false;
+        if (is_key(name, key)) {
+            *out = value;
+            return true;
+        }
+    } while (is_at(v.text, v.len, i, ","));
+    return false;
+}
+
+bool jsonraw_next(struct jsonraw v, size_t *place, struct jsonraw *out)
+{
+    size_t i = *place > 0 ? *place : skip_space(v, 0);
+
+    if (!is_at(v.text, v.len, i, *place > 0 ? "," : "["))
+        return false;
+    i = skip_space(v, i + 1);
+    if (!take_value(v, &i, out))
+        return false;
+    *place = i;
+    return true;
 }

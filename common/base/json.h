@@ -11,6 +11,7 @@
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -70,5 +71,25 @@ bool json_is_i64(const struct json *v);
 char *json_print(const struct json *v);
 /* Same kind and content, whatever the order of members. */
 bool json_equal(const struct json *a, const struct json *b);
+
+/* --- without parsing --- */
+
+/* For a large document whose parts are parsed one by one, so that one invalid part does not cost
+ * the others. Only nesting and strings are checked: a value that is found may still be invalid
+ * inside. Keys are compared as written, including escapes. Time is proportional to the text. */
+struct jsonraw {      /* a value inside a text, without the space around it; not NUL-terminated */
+    const char *text; /* borrowed */
+    size_t len;
+};
+
+/* The first member `key` of an object. False when there is none, when `v` is no object, or when the
+ * text breaks before the end of the member. */
+bool jsonraw_member(struct jsonraw v, const char *key, struct jsonraw *out);
+/* Walk an array: start with *place = 0; false after the last element, or where the text breaks. */
+bool jsonraw_next(struct jsonraw v, size_t *place, struct jsonraw *out);
+
+/* Bytes of the UTF-8 character at text[0], `left` > 0 of them at most. 0 when they are not UTF-8,
+ * also for overlong forms, surrogates and code points above U+10FFFF. */
+size_t utf8_step(const char *text, size_t left);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 
 /* Of one CPU when no speed is known at all. Only ratios matter then, so any figure is as good. */
 #define ASSUMED_GFLOPS 20.0

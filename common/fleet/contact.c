@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/backoff.h"
+#include "base/clock.h"
 
 int64_t contact_wait_ms(const struct contact *c, int64_t now_ms)
 {

@@ -7,7 +7,6 @@
 #define KUBE_PAGE_H
 
 #include "base/json.h"
-#include "base/jsonraw.h"
 
 struct page_sink {
     void *ctx;

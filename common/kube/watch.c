@@ -5,7 +5,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/map.h"
 #include "kube/framer.h"

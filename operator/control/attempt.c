@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 #include "control/parts.h"
 
 static void set_running(struct round *r, enum condition_value value, enum round_news news,

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 #include "control/parts.h"
 
 static int busy_percent(double stage_ms, int n_microbatches, double step_ms)

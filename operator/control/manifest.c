@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/jsont.h"
+#include "base/jsonw.h"
 #include "control/parts.h"
 
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */

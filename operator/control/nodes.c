@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/hash.h"
 #include "control/manifest.h"
 #include "control/parts.h"

@@ -5,9 +5,9 @@
 #include "api/lengths.h"
 #include "balance/choose.h"
 #include "balance/explain.h"
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "base/text.h"
 #include "control/parts.h"
 
 static void wait_with(struct round *r, const char *state, enum round_news news, const char *reason,

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/backoff.h"
+#include "base/clock.h"
 #include "control/parts.h"
 
 #define HEALTHY_MS            600000 /* training for so long ends a row of restarts */

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "import/sstable.h"
 #include "memory_file.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "fuzz.h"
 #include "wire/hello.h"
 

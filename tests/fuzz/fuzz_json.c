@@ -1,5 +1,5 @@
 /* JSON: what json_parse() accepts is JSON, prints and reads back as the same value. Its tolerant
- * twin accepts the same and strings with \u0000; base/jsonraw.h finds the same members without
+ * twin accepts the same and strings with \u0000; base/json.h finds the same members without
  * parsing, and ends in any text. */
 #include "base/json.h"
 
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/jsonraw.h"
+#include "base/json.h"
 #include "fuzz.h"
 
 /* --- RFC 8259 once more, to be read beside its grammar: each function takes something from the

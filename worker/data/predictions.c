@@ -3,7 +3,6 @@
 #include <math.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 
 void predictions_init(struct predictions *p, const struct layout *layout)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/array.h"
-#include "base/folder.h"
+#include "base/file.h"
 #include "data/random.h"
 
 #define SPECIALS   3 /* [CLS], [SEP], [SEP] */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 #include "text/lines.h"
 
 #define LIST_BYTES  120 /* of a list of names in an error */

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/jsonw.h"
 #include "files/safetensors.h"
 

@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "base/hash.h"
 #include "base/jsonw.h"
 #include "files/export.h"

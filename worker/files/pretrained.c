@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/folder.h"
 #include "files/alias.h"
 #include "files/export.h"
 #include "files/safetensors.h"

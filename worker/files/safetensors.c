@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/jsonw.h"
-#include "base/mapping.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 

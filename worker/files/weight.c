@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/buf.h"
 
 static float from_bits(uint32_t bits)
 {

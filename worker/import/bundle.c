@@ -7,10 +7,8 @@
 
 #include "base/array.h"
 #include "base/bytes.h"
-#include "base/crc32c.h"
 #include "base/file.h"
-#include "base/folder.h"
-#include "base/mapping.h"
+#include "base/hash.h"
 #include "import/sstable.h"
 
 #define INDEX_END       ".index"

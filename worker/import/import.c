@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "api/task.h"
-#include "base/folder.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "files/export.h"
 #include "files/safetensors.h"

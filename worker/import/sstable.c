@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 
 #define FOOTER_BYTES  48
 #define MAGIC_BYTES   8

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/folder.h"
+#include "base/file.h"
 #include "text/wordpiece.h"
 
 #define CONFIG_FILE "tokenizer_config.json"

@@ -5,7 +5,6 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/folder.h"
 #include "text/chars.h"
 
 /* Bytes of the line at `text`, without its end. */

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "data/layout.h"
 #include "files/pretrained.h"
 #include "nn/gemm.h"

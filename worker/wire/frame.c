@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 
 /* Where each field lies in the header. */
 enum {

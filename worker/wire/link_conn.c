@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "wire/link_parts.h"
 
 #define NOT_AUTHENTICATED "not authenticated"

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/crc32c.h"
+#include "base/hash.h"
 
 static size_t smaller(uint64_t a, uint64_t b)
 {

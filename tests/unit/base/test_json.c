@@ -264,6 +264,38 @@ static void json_print_gives_text_that_reads_back_equal(void **state)
 
 #define N_ROWS (sizeof rows / sizeof *rows)
 
+static void utf8_step_gives_the_length_of_every_form(void **state)
+{
+    (void)state;
+    assert_int_equal(utf8_step("a", 1), 1);
+    assert_int_equal(utf8_step("\xc2\x80", 2), 2);
+    assert_int_equal(utf8_step("\xe0\xa0\x80", 3), 3);
+    assert_int_equal(utf8_step("\xf4\x8f\xbf\xbf", 4), 4);
+}
+
+static void utf8_step_refuses_what_is_no_character(void **state)
+{
+    static const char *const wrong[] = {"\x80",
+                                        "\xc1\xbf",
+                                        "\xe0\x9f\xbf",
+                                        "\xed\xa0\x80",
+                                        "\xf4\x90\x80\x80",
+                                        "\xf8\x88\x80\x80\x80",
+                                        "\xc3 ",
+                                        "\xff"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        assert_int_equal(utf8_step(wrong[i], strlen(wrong[i])), 0);
+}
+
+static void utf8_step_does_not_read_past_the_end(void **state)
+{
+    (void)state;
+    assert_int_equal(utf8_step("\xe2\x82\xac", 2), 0);
+    assert_int_equal(utf8_step("\xe2\x82\xac", 3), 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest singles[] = {
@@ -278,6 +310,9 @@ int main(void)
         cmocka_unit_test(json_path_follows_dots_and_stops_at_gaps),
         cmocka_unit_test(json_equal_ignores_the_order_of_members_only),
         cmocka_unit_test(json_print_gives_text_that_reads_back_equal),
+        cmocka_unit_test(utf8_step_gives_the_length_of_every_form),
+        cmocka_unit_test(utf8_step_refuses_what_is_no_character),
+        cmocka_unit_test(utf8_step_does_not_read_past_the_end),
     };
     struct CMUnitTest tests[N_ROWS + sizeof singles / sizeof *singles];
 

@@ -1,4 +1,4 @@
-#include "base/jsonraw.h"
+#include "base/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

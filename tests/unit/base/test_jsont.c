@@ -1,4 +1,4 @@
-#include "base/jsont.h"
+#include "base/jsonw.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

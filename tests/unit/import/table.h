@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "import/sstable.h"
 
 struct table {

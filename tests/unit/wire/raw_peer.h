@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "stages.h"
 #include "wire/hello.h"
 #include "wire/wsframe.h"

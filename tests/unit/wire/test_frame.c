@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "base/bytes.h"
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "page_end.h"
 
 #define META_MAX   1000

@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "base/crc32c.h"
+#include "base/hash.h"
 #include "page_end.h"
 
 #define N_FRAMES   4
