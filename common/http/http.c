@@ -1,28 +1,439 @@
 #include "http/http.h"
 
 #include <curl/curl.h>
+#include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
 
 #include "base/clock.h"
-#include "http/transfer.h"
 
-#define CALL_POLL_MS 1000
-#define STOP_POLL_MS 50
+#define CALL_POLL_MS        1000
+#define STOP_POLL_MS        50
+#define KEEPALIVE_IDLE_S    15L
+#define KEEPALIVE_PERIOD_S  5L
+#define KEEPALIVE_PROBES    3
+#define TCP_USER_TIMEOUT_MS 30000 /* for sent bytes to be acknowledged */
+#define HEADER_MAX_BYTES    ((size_t)16 << 10)
+
+struct transfer {
+    struct transfer *next; /* in the loop's list */
+    struct http *loop;     /* borrowed */
+    uint64_t id;
+    enum {
+        QUEUED, /* not yet handed to curl */
+        RUNNING,
+        CANCELLED, /* to be dropped as soon as no callback runs */
+    } state;
+    CURL *easy;
+    struct curl_slist *headers;
+    struct curl_slist *connect_to;
+    struct http_handler handler;
+    struct http_response response;
+    bool has_head;  /* the empty line that closes the head has come */
+    struct err err; /* of ours: the ceiling, on_chunk */
+    int64_t deadline_ms;
+    char host[HTTP_HOST_BYTES];
+    char curl_text[CURL_ERROR_SIZE];
+};
 
 struct http {
     CURLM *multi;
     struct transfer *first; /* all transfers, in no order */
     size_t n_transfers;
     uint64_t last_id;
-    uint64_t n_callbacks; /* ever; tells whether a poll had anything to do */
+    uint64_t n_callbacks; /* so far; shows whether a poll had anything to do */
     _Atomic int64_t turned_ms;
     atomic_bool stops;
     int64_t stop_ms; /* when calls end; 0: not noticed yet */
     int depth;       /* of callbacks that run now; > 0: curl must not be entered */
 };
+
+void http_response_deinit(struct http_response *r)
+{
+    buf_deinit(&r->body);
+    r->status = 0;
+}
+
+/* --- what curl calls --- */
+
+/* Returning another count than `n` makes curl give up; the reason is in t->err. */
+static size_t on_body(char *bytes, size_t one, size_t n, void *arg)
+{
+    struct transfer *t = arg;
+    long status = 0;
+    enum err_code rc;
+
+    (void)one;
+    if (t->state == CANCELLED)
+        return 0;
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    t->loop->depth++;
+    t->loop->n_callbacks++;
+    if (t->handler.on_chunk && status / 100 == 2)
+        rc = t->handler.on_chunk(t->handler.ctx, bytes, n, &t->err);
+    else
+        rc = buf_add(&t->response.body, bytes, n, &t->err);
+    t->loop->depth--;
+    if (rc != ERR_OK)
+        t->err.code = rc; /* a callback may not have set it */
+    return rc == ERR_OK && t->state != CANCELLED ? n : 0;
+}
+
+/* curl takes a head that is cut short for a complete response without a body; we do not. */
+static size_t on_head_line(char *line, size_t one, size_t n, void *arg)
+{
+    struct transfer *t = arg;
+
+    (void)one;
+    t->has_head = n > 0 && (line[0] == '\r' || line[0] == '\n');
+    return n;
+}
+
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+    unsigned int user_timeout_ms = TCP_USER_TIMEOUT_MS;
+    int probes = KEEPALIVE_PROBES;
+
+    (void)arg;
+    (void)purpose;
+    /* Both only detect a dead peer sooner; without them the deadline still holds. */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms, sizeof user_timeout_ms);
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+    return CURL_SOCKOPT_OK;
+}
+
+/* --- building --- */
+
+static enum err_code add_header(struct transfer *t, const char *name, const char *value,
+                                struct err *err)
+{
+    struct buf line = {.max = HEADER_MAX_BYTES};
+    struct curl_slist *longer = NULL;
+    enum err_code rc = buf_addf(&line, err, "%s%s", name, value);
+
+    /* A line break would begin another header. */
+    for (const char *s = buf_text(&line); rc == ERR_OK && *s; s++)
+        if (((unsigned char)*s < 0x20 && *s != '\t') || *s == 0x7f)
+            rc = err_set(err, ERR_INVALID, "header %.40s contains a control character", name);
+    if (rc == ERR_OK) {
+        longer = curl_slist_append(t->headers, line.data);
+        if (longer)
+            t->headers = longer;
+        else
+            rc = err_set(err, ERR_NO_MEMORY, "no memory for a header");
+    }
+    buf_deinit(&line);
+    return rc;
+}
+
+static enum err_code build_headers(struct transfer *t, const struct http_request *r,
+                                   struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (const char *const *line = r->headers; line && *line && rc == ERR_OK; line++)
+        rc = add_header(t, *line, "", err);
+    if (rc == ERR_OK && r->body) /* without a type curl would call it a web form */
+        rc = add_header(t, "Content-Type: ",
+                        r->content_type ? r->content_type : "application/octet-stream", err);
+    if (rc == ERR_OK && r->body) /* else curl waits for the server's consent to a large body */
+        rc = add_header(t, "Expect:", "", err);
+    if (rc == ERR_OK && r->bearer_token)
+        rc = add_header(t, "Authorization: Bearer ", r->bearer_token, err);
+    return rc;
+}
+
+enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES], struct err *err)
+{
+    CURLU *parts = curl_url();
+    char *scheme = NULL;
+    char *host = NULL;
+    char *port = NULL;
+    enum err_code rc = ERR_OK;
+
+    if (!parts)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a URL");
+    if (!url || curl_url_set(parts, CURLUPART_URL, url, CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK ||
+        curl_url_get(parts, CURLUPART_SCHEME, &scheme, 0) != CURLUE_OK)
+        rc = err_set(err, ERR_INVALID, "\"%.120s\" is not a URL", url ? url : "");
+    else if (strcmp(scheme, "http") != 0 && strcmp(scheme, "https") != 0)
+        rc = err_set(err, ERR_INVALID, "\"%.120s\" is neither http nor https", url);
+    else if (curl_url_get(parts, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
+             curl_url_get(parts, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) != CURLUE_OK)
+        rc = err_set(err, ERR_INVALID, "\"%.120s\" has no host", url);
+    else
+        (void)snprintf(out, HTTP_HOST_BYTES, "%s:%s", host, port);
+    curl_free(scheme);
+    curl_free(host);
+    curl_free(port);
+    curl_url_cleanup(parts);
+    return rc;
+}
+
+static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
+{
+    struct curl_blob blob = {.flags = CURL_BLOB_COPY};
+    union {
+        const char *from;
+        void *to;
+    } unconst = {.from = pem}; /* curl copies and does not write */
+
+    if (!pem)
+        return CURLE_OK;
+    blob.data = unconst.to;
+    blob.len = strlen(pem);
+    return curl_easy_setopt(easy, option, &blob);
+}
+
+/* A setter that remembers the first failure, so that options read as a list. */
+#define SET(option, value)                                                                         \
+    do {                                                                                           \
+        if (rc == CURLE_OK)                                                                        \
+            rc = curl_easy_setopt(easy, option, value);                                            \
+    } while (0)
+
+static enum err_code configure(struct transfer *t, const struct http_request *r, struct err *err)
+{
+    const char *method = r->method ? r->method : "GET";
+    CURL *easy = t->easy;
+    CURLcode rc = CURLE_OK;
+
+    SET(CURLOPT_URL, r->url);
+    if (strcmp(method, "HEAD") == 0) {
+        SET(CURLOPT_NOBODY, 1L);
+    } else if (r->body || strcmp(method, "POST") == 0) {
+        SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body_bytes);
+        SET(CURLOPT_COPYPOSTFIELDS, r->body ? r->body : "");
+    }
+    SET(CURLOPT_CUSTOMREQUEST, method);
+    SET(CURLOPT_HTTPHEADER, t->headers);
+    SET(CURLOPT_CONNECT_TO, t->connect_to);
+    if (!r->uses_environment_proxy)
+        SET(CURLOPT_PROXY, "");
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+
+    SET(CURLOPT_NOSIGNAL, 1L);
+    SET(CURLOPT_QUICK_EXIT, 1L); /* do not wait for a resolver that hangs */
+    SET(CURLOPT_TIMEOUT_MS, (long)t->deadline_ms);
+    SET(CURLOPT_CONNECTTIMEOUT_MS, (long)(r->connect_ms ? r->connect_ms : HTTP_CONNECT_MS));
+    /* All watches would share one HTTP/2 connection, and end with it. */
+    SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+    SET(CURLOPT_HTTP09_ALLOWED, 0L);
+    SET(CURLOPT_PROTOCOLS_STR, "http,https");
+    SET(CURLOPT_FOLLOWLOCATION, 0L);
+    SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
+    SET(CURLOPT_TCP_KEEPINTVL, KEEPALIVE_PERIOD_S);
+    SET(CURLOPT_SOCKOPTFUNCTION, on_socket);
+
+    SET(CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    SET(CURLOPT_SSL_VERIFYPEER, r->tls.insecure ? 0L : 1L);
+    SET(CURLOPT_SSL_VERIFYHOST, r->tls.insecure ? 0L : 2L);
+    if (r->tls.ca_pem)
+        SET(CURLOPT_CAPATH, (char *)NULL); /* else the system's CAs were trusted as well */
+    if (rc == CURLE_OK)
+        rc = set_pem(easy, CURLOPT_CAINFO_BLOB, r->tls.ca_pem);
+    if (rc == CURLE_OK)
+        rc = set_pem(easy, CURLOPT_SSLCERT_BLOB, r->tls.cert_pem);
+    if (rc == CURLE_OK)
+        rc = set_pem(easy, CURLOPT_SSLKEY_BLOB, r->tls.key_pem);
+
+    SET(CURLOPT_WRITEFUNCTION, on_body);
+    SET(CURLOPT_WRITEDATA, t);
+    SET(CURLOPT_HEADERFUNCTION, on_head_line);
+    SET(CURLOPT_HEADERDATA, t);
+    SET(CURLOPT_PRIVATE, t);
+    SET(CURLOPT_ERRORBUFFER, t->curl_text);
+    if (rc == CURLE_OUT_OF_MEMORY)
+        return err_set(err, ERR_NO_MEMORY, "%s: no memory for a request", t->host);
+    if (rc != CURLE_OK)
+        return err_set(err, ERR_INVALID, "%s: %s", t->host, curl_easy_strerror(rc));
+    return ERR_OK;
+}
+
+static enum err_code build_connect_to(struct transfer *t, const char *address, struct err *err)
+{
+    char entry[HTTP_HOST_BYTES + 8];
+    bool is_bare_v6 = strchr(address, ':') && address[0] != '[';
+
+    if (strlen(address) >= HTTP_HOST_BYTES)
+        return err_set(err, ERR_INVALID, "\"%.40s...\" is not an address", address);
+    (void)snprintf(entry, sizeof entry, is_bare_v6 ? "::[%s]:" : "::%s:", address);
+    t->connect_to = curl_slist_append(NULL, entry);
+    return t->connect_to ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for an address");
+}
+
+static void free_transfer(struct transfer *t)
+{
+    curl_easy_cleanup(t->easy); /* first: it still points to the lists */
+    curl_slist_free_all(t->headers);
+    curl_slist_free_all(t->connect_to);
+    http_response_deinit(&t->response);
+    free(t);
+}
+
+enum err_code http_start(struct http *h, const struct http_request *request,
+                         struct http_handler handler, uint64_t *out_id, struct err *err)
+{
+    char host[HTTP_HOST_BYTES];
+    struct transfer *t;
+    enum err_code rc = http_host_of(request->url, host, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (request->method &&
+        request->method[strspn(request->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0')
+        return err_set(err, ERR_INVALID, "\"%.20s\" is not a method", request->method);
+    if (request->deadline_ms < 0 || request->connect_ms < 0)
+        return err_set(err, ERR_INVALID, "a deadline is negative");
+    if (h->n_transfers >= HTTP_TRANSFERS_MAX)
+        return err_set(err, ERR_LIMIT, "more than %d requests at once", HTTP_TRANSFERS_MAX);
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a request");
+    *t = (struct transfer){
+        .loop = h,
+        .easy = curl_easy_init(),
+        .handler = handler,
+        .deadline_ms = request->deadline_ms ? request->deadline_ms : HTTP_DEADLINE_MS,
+        .response = {.retry_after_ms = -1,
+                     .body.max = request->response_max_bytes ? request->response_max_bytes
+                                                             : HTTP_RESPONSE_MAX_BYTES}};
+    (void)snprintf(t->host, sizeof t->host, "%s", host);
+    rc = t->easy ? build_headers(t, request, err)
+                 : err_set(err, ERR_NO_MEMORY, "no memory for a request");
+    if (rc == ERR_OK && request->connect_to)
+        rc = build_connect_to(t, request->connect_to, err);
+    if (rc == ERR_OK)
+        rc = configure(t, request, err);
+    if (rc != ERR_OK) {
+        free_transfer(t);
+        return rc;
+    }
+    t->id = ++h->last_id;
+    t->next = h->first;
+    h->first = t;
+    h->n_transfers++;
+    *out_id = t->id;
+    return ERR_OK;
+}
+
+/* --- the end of a transfer --- */
+
+static enum err_code code_of(CURLcode result, const char *text)
+{
+    switch (result) {
+    case CURLE_OPERATION_TIMEDOUT:
+        return ERR_TIMEOUT;
+    case CURLE_OUT_OF_MEMORY:
+        return ERR_NO_MEMORY;
+    case CURLE_PEER_FAILED_VERIFICATION:
+        return ERR_DENIED;
+    case CURLE_SSL_CERTPROBLEM:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_URL_MALFORMAT:
+        return ERR_INVALID;
+    case CURLE_SSL_CONNECT_ERROR:
+    case CURLE_RECV_ERROR:
+    case CURLE_SEND_ERROR:
+        /* One code for all failures in or after a handshake: only the text shows whether a
+         * certificate was refused, or the peer does not speak TLS. */
+        if (strstr(text, " alert "))
+            return ERR_DENIED;
+        if (strstr(text, "wrong version number") || strstr(text, "packet length"))
+            return ERR_PROTOCOL;
+        return ERR_IO;
+    case CURLE_WEIRD_SERVER_REPLY:
+    case CURLE_UNSUPPORTED_PROTOCOL: /* HTTP/0.9: the URL's scheme has been checked */
+    case CURLE_BAD_CONTENT_ENCODING:
+        return ERR_PROTOCOL;
+    default:
+        return ERR_IO;
+    }
+}
+
+static enum err_code fail(const struct transfer *t, CURLcode result, struct err *err)
+{
+    const char *text = t->curl_text[0] ? t->curl_text : curl_easy_strerror(result);
+    enum err_code code = code_of(result, text);
+    double connected_s = 0;
+    long os_error = 0;
+
+    (void)curl_easy_getinfo(t->easy, CURLINFO_CONNECT_TIME, &connected_s);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &os_error);
+    if (result == CURLE_OPERATION_TIMEDOUT && connected_s <= 0)
+        text = "connection timed out";
+    else if (result == CURLE_OPERATION_TIMEDOUT)
+        return err_set(err, code, "%s: no complete response within %lld ms", t->host,
+                       (long long)t->deadline_ms);
+    else if (result == CURLE_COULDNT_CONNECT)
+        text = os_error ? strerror((int)os_error) : "cannot connect";
+    return err_set(err, code, "%s: %s", t->host, text);
+}
+
+/* Fill in the response's head; ERR_OK for a complete response. */
+static void conclude(struct transfer *t, CURLcode result, struct err *err)
+{
+    curl_off_t retry_after_s = 0;
+    long status = 0;
+
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    t->response.status = (int)status;
+    if (retry_after_s > 0)
+        t->response.retry_after_ms = (int64_t)retry_after_s * 1000;
+    if (t->err.code != ERR_OK)
+        (void)err_set(err, t->err.code, "%s: %s", t->host,
+                      t->err.text[0] ? t->err.text : err_name(t->err.code));
+    else if (result != CURLE_OK)
+        (void)fail(t, result, err);
+    else if (!t->has_head)
+        (void)err_set(err, ERR_IO, "%s: the response was cut short", t->host);
+}
+
+/* Remove it from the list and from curl. */
+static void detach(struct http *h, struct transfer *t)
+{
+    struct transfer **link = &h->first;
+
+    while (*link != t)
+        link = &(*link)->next;
+    *link = t->next;
+    h->n_transfers--;
+    (void)curl_multi_remove_handle(h->multi, t->easy); /* harmless if curl never had it */
+}
+
+/* Drop what was cancelled. Not while a callback runs: curl is inside that transfer. */
+static void sweep(struct http *h)
+{
+    struct transfer *next;
+
+    for (struct transfer *t = h->first; t && h->depth == 0; t = next) {
+        next = t->next;
+        if (t->state == CANCELLED) {
+            detach(h, t);
+            free_transfer(t);
+        }
+    }
+}
+
+void http_cancel(struct http *h, uint64_t id)
+{
+    for (struct transfer *t = h->first; t; t = t->next)
+        if (t->id == id)
+            t->state = CANCELLED;
+    sweep(h);
+}
+
+/* --- the loop --- */
 
 enum err_code http_new(struct http **out, struct err *err)
 {
@@ -37,8 +448,7 @@ enum err_code http_new(struct http **out, struct err *err)
     }
     h->multi = curl_multi_init();
     if (!h->multi) {
-        curl_global_cleanup();
-        free(h);
+        http_free(h);
         return err_set(err, ERR_NO_MEMORY, "no memory for the HTTP loop");
     }
     atomic_store(&h->turned_ms, clock_now_ms());
@@ -46,138 +456,30 @@ enum err_code http_new(struct http **out, struct err *err)
     return ERR_OK;
 }
 
-void http_enter_callback(struct http *h)
-{
-    h->depth++;
-    h->n_callbacks++;
-}
-
-void http_leave_callback(struct http *h)
-{
-    h->depth--;
-}
-
-/* Take it out of the list and away from curl. */
-static void detach(struct http *h, struct transfer *t)
-{
-    struct transfer **link = &h->first;
-
-    while (*link != t)
-        link = &(*link)->next;
-    *link = t->next;
-    h->n_transfers--;
-    /* Known to curl or not: for one that it never had this is a harmless no. */
-    (void)curl_multi_remove_handle(h->multi, t->easy);
-}
-
 void http_free(struct http *h)
 {
     if (!h)
         return;
-    while (h->first) {
-        struct transfer *t = h->first;
-
-        detach(h, t);
-        transfer_free(t);
-    }
+    for (struct transfer *t = h->first; t; t = t->next)
+        t->state = CANCELLED;
+    sweep(h);
     (void)curl_multi_cleanup(h->multi);
     curl_global_cleanup();
     free(h);
 }
 
-enum err_code http_start(struct http *h, const struct http_request *request,
-                         struct http_handler handler, uint64_t *out_id, struct err *err)
+/* Report the end of a transfer. The list may change under the callback. */
+static void finish(struct http *h, struct transfer *t, CURLcode result)
 {
-    struct transfer *t;
-    enum err_code rc;
+    struct err err = {.code = ERR_OK};
 
-    if (h->n_transfers >= HTTP_TRANSFERS_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d requests at once", HTTP_TRANSFERS_MAX);
-    rc = transfer_new(request, handler, &t, err);
-    if (rc != ERR_OK)
-        return rc;
-    t->loop = h;
-    t->id = ++h->last_id;
-    t->next = h->first;
-    h->first = t;
-    h->n_transfers++;
-    *out_id = t->id;
-    return ERR_OK;
-}
-
-/* Drop what was cancelled. Not while a callback runs: curl is inside that transfer. */
-static void sweep(struct http *h)
-{
-    struct transfer *next;
-
-    for (struct transfer *t = h->first; t && h->depth == 0; t = next) {
-        next = t->next;
-        if (t->state == TRANSFER_CANCELLED) {
-            detach(h, t);
-            transfer_free(t);
-        }
-    }
-}
-
-void http_cancel(struct http *h, uint64_t id)
-{
-    for (struct transfer *t = h->first; t; t = t->next)
-        if (t->id == id)
-            t->state = TRANSFER_CANCELLED;
-    sweep(h);
-}
-
-/* Hand what is queued to curl. One that curl does not take ends like a failed one. */
-static void start_queued(struct http *h)
-{
-    for (struct transfer *t = h->first; t; t = t->next) {
-        if (t->state != TRANSFER_QUEUED)
-            continue;
-        t->state = TRANSFER_RUNNING;
-        if (curl_multi_add_handle(h->multi, t->easy) != CURLM_OK) {
-            t->state = TRANSFER_DONE;
-            t->result = CURLE_OUT_OF_MEMORY;
-        }
-    }
-}
-
-static struct transfer *find_done(struct http *h)
-{
-    for (struct transfer *t = h->first; t; t = t->next)
-        if (t->state == TRANSFER_DONE)
-            return t;
-    return NULL;
-}
-
-/* Run on_done of everything that has ended. The list may change under the callbacks. */
-static void finish_done(struct http *h)
-{
-    struct transfer *t;
-    CURLMsg *msg;
-    int n_left;
-
-    while ((msg = curl_multi_info_read(h->multi, &n_left))) {
-        void *private = NULL;
-
-        if (msg->msg != CURLMSG_DONE ||
-            curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private) != CURLE_OK)
-            continue;
-        t = private;
-        t->result = msg->data.result;
-        if (t->state == TRANSFER_RUNNING)
-            t->state = TRANSFER_DONE;
-    }
-    while ((t = find_done(h))) {
-        struct err err = {.code = ERR_OK};
-
-        transfer_conclude(t, t->result, &err);
-        detach(h, t);
-        http_enter_callback(h);
-        t->handler.on_done(t->handler.ctx, &t->response, &err);
-        http_leave_callback(h);
-        transfer_free(t);
-    }
-    sweep(h);
+    conclude(t, result, &err);
+    detach(h, t);
+    h->depth++;
+    h->n_callbacks++;
+    t->handler.on_done(t->handler.ctx, &t->response, &err);
+    h->depth--;
+    free_transfer(t);
 }
 
 static enum err_code loop_error(CURLMcode code, struct err *err)
@@ -188,12 +490,31 @@ static enum err_code loop_error(CURLMcode code, struct err *err)
 
 static enum err_code advance(struct http *h, struct err *err)
 {
-    int n_running;
+    struct transfer *refused = NULL;
+    CURLMsg *msg;
     CURLMcode code;
+    int n;
 
-    start_queued(h);
-    code = curl_multi_perform(h->multi, &n_running);
-    finish_done(h);
+    for (struct transfer *t = h->first; t && !refused; t = t->next) {
+        if (t->state != QUEUED)
+            continue;
+        t->state = RUNNING;
+        if (curl_multi_add_handle(h->multi, t->easy) != CURLM_OK)
+            refused = t; /* the rest is started by the next poll */
+    }
+    if (refused)
+        finish(h, refused, CURLE_OUT_OF_MEMORY);
+    code = curl_multi_perform(h->multi, &n);
+    while ((msg = curl_multi_info_read(h->multi, &n))) {
+        void *private = NULL;
+        struct transfer *t;
+
+        (void)curl_easy_getinfo(msg->easy_handle, CURLINFO_PRIVATE, &private);
+        t = private;
+        if (msg->msg == CURLMSG_DONE && t && t->state == RUNNING)
+            finish(h, t, msg->data.result);
+    }
+    sweep(h);
     return code == CURLM_OK ? ERR_OK : loop_error(code, err);
 }
 
@@ -229,7 +550,7 @@ int64_t http_turned_ms(const struct http *h)
     return atomic_load(&h->turned_ms);
 }
 
-/* Has the time run out that http_stop() left? It begins when a call first notices. */
+/* Has HTTP_STOP_MS passed? It begins when a call first notices http_stop(). */
 static bool is_over(struct http *h)
 {
     int64_t now_ms = clock_now_ms();

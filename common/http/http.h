@@ -1,9 +1,8 @@
 /* http/http.h - HTTP requests that never outlive their deadline, many at once on one thread.
  *
- * One `struct http` is one loop: http_start() queues a request, http_poll() moves all of them on
- * and runs their callbacks, and only there. http_call() is the same for one request that is waited
- * for; while it waits, every other transfer of the loop goes on and its callbacks run, so an open
- * watch is not starved. Connections are kept and used again.
+ * One `struct http` is one loop: http_start() queues a request; http_poll() advances all of them
+ * and runs their callbacks. http_call() waits for one request; meanwhile every other transfer of
+ * the loop goes on and its callbacks run, so an open watch is not starved. Connections are reused.
  *
  * HTTP/1.1 over http and https only, no redirects, no compression, no proxy unless asked for. The
  * peer's certificate and name are always checked unless the request says `insecure`.
@@ -23,14 +22,14 @@
 #define HTTP_TRANSFERS_MAX      1024 /* at once in a loop; one more is ERR_LIMIT */
 #define HTTP_DEADLINE_MS        30000
 #define HTTP_CONNECT_MS         10000
-#define HTTP_STOP_MS            1000 /* for what is under way when all is to end */
+#define HTTP_STOP_MS            1000 /* for calls under way after http_stop() */
 #define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
 #define HTTP_HOST_BYTES         256
 
-/* Whom to trust and who we are. All texts are PEM; NULL means "not set". */
+/* All texts are PEM; NULL means "not set". */
 struct http_tls {
-    const char *ca_pem;   /* trust these and nobody else; NULL: the system's CAs */
-    const char *cert_pem; /* our certificate with its chain, and its key */
+    const char *ca_pem;   /* trust only these; NULL: the system's CAs */
+    const char *cert_pem; /* the client's certificate with its chain, and its key */
     const char *key_pem;
     bool insecure; /* do not check the peer at all */
 };
@@ -39,9 +38,9 @@ struct http_tls {
 struct http_request {
     const char *method; /* "GET" when NULL */
     const char *url;
-    const char *connect_to;      /* dial this address instead of the URL's host, whose name is still
-                                    the one that the certificate must carry; NULL: as the URL says */
-    const char *const *headers;  /* "Name: value", closed by NULL; NULL: none */
+    const char *connect_to;      /* dial this address instead of the URL's host; the certificate is
+                                    still checked against the URL's; NULL: the URL's host */
+    const char *const *headers;  /* "Name: value", NULL-terminated; NULL: none */
     const char *content_type;    /* of the body */
     const void *body;            /* NULL: none */
     size_t body_bytes;           /* of body */
@@ -55,18 +54,18 @@ struct http_request {
 
 struct http_response {
     int status;             /* 100..599 */
-    int64_t retry_after_ms; /* -1: the server did not say */
-    struct buf body;        /* collected bytes; nothing of what on_chunk was given */
+    int64_t retry_after_ms; /* -1: not given by the server */
+    struct buf body;        /* without what was handed to on_chunk */
 };
 
 void http_response_deinit(struct http_response *r);
 
-/* Who is told. Both run inside http_poll() or http_call(). */
+/* Both callbacks run inside http_poll() or http_call(). */
 struct http_handler {
     void *ctx;
-    /* The transfer has ended and its id is void. err->code is ERR_OK when a whole response came,
+    /* The transfer has ended and its id is void. err->code is ERR_OK for a complete response,
      * whatever its status; then the body may be moved out with buf_take(). Else `response` holds
-     * what came so far (status 0: nothing) and the code is one of
+     * what has arrived (status 0: nothing) and the code is one of
      *   ERR_TIMEOUT   deadline or connect_ms passed;
      *   ERR_IO        name not found, connection refused, reset or cut: worth a retry;
      *   ERR_DENIED    a certificate was not accepted, theirs or ours;
@@ -75,8 +74,8 @@ struct http_handler {
      *   ERR_INVALID   the URL or a PEM text cannot be used;
      *   or what on_chunk returned. Not called for a cancelled transfer. */
     void (*on_done)(void *ctx, struct http_response *response, const struct err *err);
-    /* NULL: the body is collected. Else the body of a 2xx response is handed over as it comes, cut
-     * anywhere, while that of other statuses is still collected, to be read as an error. Anything
+    /* NULL: the body is collected. Else the body of a 2xx response is handed over as it arrives,
+     * cut anywhere; that of other statuses is still collected, to be read as an error. Any code
      * but ERR_OK ends the transfer with that error. */
     enum err_code (*on_chunk)(void *ctx, const char *bytes, size_t n, struct err *err);
 };
@@ -100,16 +99,15 @@ MUST_CHECK enum err_code http_start(struct http *h, const struct http_request *r
  */
 void http_cancel(struct http *h, uint64_t id);
 
-/* Wait until something happened, at most `timeout_ms` (0: not at all), and run callbacks. Returns
- * ERR_OK also when nothing happened; ERR_IO or ERR_NO_MEMORY when the loop itself is broken. */
+/* Wait for activity, at most `timeout_ms` (0: not at all), and run callbacks. Returns ERR_OK also
+ * without any; ERR_IO or ERR_NO_MEMORY when the loop itself is broken. */
 MUST_CHECK enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err);
 
-/* End all waiting soon: http_poll() returns at once, an http_call() that waits, and every later
- * one, has HTTP_STOP_MS altogether and returns ERR_AGAIN after that. Safe from any thread and from
- * signal handlers. */
+/* End all waiting soon: http_poll() returns at once; a waiting http_call() and all later ones share
+ * HTTP_STOP_MS and return ERR_AGAIN after that. Safe from any thread and from signal handlers. */
 void http_stop(struct http *h);
 
-/* When the loop last turned, also inside http_call(); as clock_now_ms(). Safe from any thread. */
+/* The time of the last http_poll(), also inside http_call(), by clock_now_ms(). Any thread. */
 int64_t http_turned_ms(const struct http *h);
 
 /* Send one request and wait for its response.
@@ -121,7 +119,8 @@ int64_t http_turned_ms(const struct http *h);
 MUST_CHECK enum err_code http_call(struct http *h, const struct http_request *request,
                                    struct http_response *out, struct err *err);
 
-/* "host:port" of a URL without user, path and query, for messages; "?" when there is none. */
-void http_host_of(const char *url, char out[static HTTP_HOST_BYTES]);
+/* "host:port" of a URL without user, path and query. ERR_INVALID when it is not http or https. */
+MUST_CHECK enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES],
+                                      struct err *err);
 
 #endif

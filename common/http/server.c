@@ -15,8 +15,8 @@
 #include "base/thread.h"
 
 #define BACKLOG        256
-#define ACCEPTS_MAX    32  /* in a row: then those that have a place get their turn */
-#define ACCEPT_WAIT_MS 100 /* when the process has no file descriptor for one more */
+#define ACCEPTS_MAX    32  /* in a row, before open connections get their turn */
+#define ACCEPT_WAIT_MS 100 /* when the process has run out of file descriptors */
 
 struct connection {
     int fd; /* -1: free */
@@ -49,20 +49,7 @@ static bool is_header(const char *line, const char *name, const char **out_value
     return true;
 }
 
-/* Digits and nothing else. A length that does not fit ends as too large. */
-static bool read_length(const char *text, size_t *out)
-{
-    size_t n = 0;
-
-    if (*text == '\0' || text[strspn(text, "0123456789")] != '\0')
-        return false;
-    for (; *text; text++)
-        n = n > SERVER_BODY_MAX_BYTES ? n : 10 * n + (size_t)(*text - '0');
-    *out = n;
-    return true;
-}
-
-/* What the head says of the body's length, without changing it: lines end with CR LF. */
+/* The body's length by the head, whose lines still end with CR LF. */
 static enum err_code find_length(const char *head, const char *end, size_t *out, struct err *err)
 {
     bool was_found = false;
@@ -70,15 +57,15 @@ static enum err_code find_length(const char *head, const char *end, size_t *out,
     *out = 0;
     for (const char *line = strstr(head, "\r\n"); line && line < end; line = strstr(line, "\r\n")) {
         const char *value;
-        char text[24];
+        char *after;
 
         line += 2;
         if (is_header(line, "Transfer-Encoding", &value))
             return err_set(err, ERR_PROTOCOL, "chunked bodies are not supported");
         if (!is_header(line, "Content-Length", &value))
             continue;
-        (void)snprintf(text, sizeof text, "%.*s", (int)strcspn(value, "\r"), value);
-        if (was_found || !read_length(text, out))
+        *out = strtoull(value, &after, 10); /* one that overflows is too large in any case */
+        if (was_found || *value < '0' || *value > '9' || *after != '\r')
             return err_set(err, ERR_PROTOCOL, "invalid Content-Length");
         was_found = true;
     }
@@ -87,26 +74,13 @@ static enum err_code find_length(const char *head, const char *end, size_t *out,
     return ERR_OK;
 }
 
-/* Cut "METHOD PATH HTTP/1.x" apart. */
-static bool cut_first_line(char *line, struct server_request *out)
-{
-    char *path = strchr(line, ' ');
-    char *version = path ? strchr(path + 1, ' ') : NULL;
-
-    if (!version || path == line || path[1] != '/' || strncmp(version + 1, "HTTP/1.", 7) != 0)
-        return false;
-    *path = '\0';
-    *version = '\0';
-    out->method = line;
-    out->path = path + 1;
-    return true;
-}
-
 enum err_code server_parse(char *text, size_t n, struct server_request *out, struct err *err)
 {
     struct server_request request = {0};
     char *end = strstr(text, "\r\n\r\n");
     char *line;
+    char *path;
+    char *version;
     size_t n_head = end ? (size_t)(end - text) + 4 : n;
     enum err_code rc;
 
@@ -124,9 +98,15 @@ enum err_code server_parse(char *text, size_t n, struct server_request *out, str
     request.body = end + 4;
     line = strstr(text, "\r\n");
     *line = '\0';
-    if (!cut_first_line(text, &request))
+    path = strchr(text, ' ');
+    version = path ? strchr(path + 1, ' ') : NULL;
+    if (!version || path == text || path[1] != '/' || strncmp(version, " HTTP/1.", 8) != 0)
         return err_set(err, ERR_PROTOCOL, "not HTTP");
-    /* The lines of the head become strings two bytes apart, and an empty one closes them. */
+    *path = '\0';
+    *version = '\0';
+    request.method = text;
+    request.path = path + 1;
+    /* The lines of the head become strings two bytes apart; an empty one ends the list. */
     request.headers = line + 2;
     while (line < end) {
         line = strstr(line + 2, "\r\n");
@@ -149,56 +129,27 @@ const char *server_header(const struct server_request *request, const char *name
 
 /* --- answers --- */
 
-static const char *reason_of(int status)
-{
-    static const struct {
-        int status;
-        const char *reason;
-    } reasons[] = {{200, "OK"},
-                   {400, "Bad Request"},
-                   {403, "Forbidden"},
-                   {404, "Not Found"},
-                   {405, "Method Not Allowed"},
-                   {409, "Conflict"},
-                   {413, "Content Too Large"},
-                   {503, "Service Unavailable"}};
-
-    for (size_t i = 0; i < sizeof reasons / sizeof reasons[0]; i++)
-        if (reasons[i].status == status)
-            return reasons[i].reason;
-    return "Internal Server Error";
-}
-
-static enum err_code write_answer(struct connection *c, const struct server_answer *a,
-                                  struct err *err)
-{
-    enum err_code rc = buf_addf(&c->answer, err,
-                                "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                                "Connection: close\r\n\r\n",
-                                a->status, reason_of(a->status), a->type, a->body.len);
-
-    if (rc == ERR_OK && a->body.len > 0)
-        rc = buf_add(&c->answer, a->body.data, a->body.len, err);
-    return rc;
-}
-
-/* The handler's answer, or what is wrong with the request. */
+/* Prepare the handler's answer or, without a request, what is wrong with it. */
 static enum err_code answer(struct server *s, struct connection *c,
                             const struct server_request *request, const struct err *problem)
 {
     struct server_answer a = {
         .status = 200, .type = "text/plain", .body = {.max = SERVER_ANSWER_BYTES}};
-    struct err err;
     enum err_code rc = ERR_OK;
 
     if (request) {
         s->handler.on_request(s->handler.ctx, request, &a);
     } else {
         a.status = problem->code == ERR_LIMIT ? 413 : 400;
-        rc = buf_addf(&a.body, &err, "%s\n", problem->text);
+        rc = buf_addf(&a.body, NULL, "%s\n", problem->text);
     }
+    if (rc == ERR_OK) /* the reason phrase after the status may be empty */
+        rc = buf_addf(&c->answer, NULL,
+                      "HTTP/1.1 %d \r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                      "Connection: close\r\n\r\n",
+                      a.status, a.type, a.body.len);
     if (rc == ERR_OK)
-        rc = write_answer(c, &a, &err);
+        rc = buf_add(&c->answer, a.body.data, a.body.len, NULL);
     buf_deinit(&a.body);
     c->is_answered = true;
     c->deadline_ms = clock_now_ms() + SERVER_REQUEST_MS;
@@ -227,14 +178,20 @@ static void send_answer(struct connection *c)
         drop(c);
 }
 
-static void read_request(struct server *s, struct connection *c)
+/* Go on with a connection that is ready. */
+static void serve(struct server *s, struct connection *c)
 {
     char bytes[4096];
     struct server_request request;
     struct err err = {0};
-    ssize_t n = recv(c->fd, bytes, sizeof bytes, 0);
+    ssize_t n;
     enum err_code rc;
 
+    if (c->is_answered) {
+        send_answer(c);
+        return;
+    }
+    n = recv(c->fd, bytes, sizeof bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0 || buf_add(&c->request, bytes, (size_t)n, &err) == ERR_NO_MEMORY) {
@@ -251,15 +208,7 @@ static void read_request(struct server *s, struct connection *c)
         drop(c);
 }
 
-static void serve(struct server *s, struct connection *c)
-{
-    if (c->is_answered)
-        send_answer(c);
-    else
-        read_request(s, c);
-}
-
-/* A free place, or that of the connection that has been silent or slow for longest. */
+/* A free place, or that of the connection that has waited longest for a complete request. */
 static struct connection *find_place(struct server *s)
 {
     struct connection *oldest = NULL;

@@ -51,13 +51,14 @@ static enum err_code place_server(struct kube_client *c, struct err *err)
     char host[HTTP_HOST_BYTES];
     char *port;
     const char *prefix;
+    enum err_code rc;
     int n;
 
-    http_host_of(server, host);
+    rc = http_host_of(server, host, err);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "server");
     c->uses_proxy = !c->config.in_cluster && !is_loopback(host);
     port = strrchr(host, ':');
-    if (!port)
-        return err_set(err, ERR_INVALID, "server \"%.80s\" is not a URL", server);
     if (name && *name) {
         prefix = strchr(strstr(server, "://") + 3, '/');
         n = snprintf(c->server_path, sizeof c->server_path, "https://%s%s%s", name, port,
