@@ -71,6 +71,8 @@ SYS_wire := -lwebsockets
 # Kernels: no -ffast-math, so that scalar tails and vector bodies give the same bits.
 CFLAGS_nn  := -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-psabi $(OPENMP.$(CC))
 CFLAGS_bf16 := -O3
+# The probe has one kernel of its own, which measures memory.
+CFLAGS_probe := -O3 $(OPENMP.$(CC))
 ifeq ($(shell uname -m),x86_64)
 CFLAGS_lanes_avx2   := -mavx2 -mfma
 CFLAGS_lanes_avx512 := -march=x86-64-v4 -mprefer-vector-width=512

@@ -4,12 +4,8 @@
 #include <stdlib.h>
 
 #include "bench.h"
-#include "nn/adamw.h"
-#include "nn/attention.h"
-#include "nn/gelu.h"
-#include "nn/init.h"
-#include "nn/layernorm.h"
-#include "nn/squares.h"
+#include "nn/layers.h"
+#include "nn/optimizers.h"
 #include "nn/unit.h"
 #include "step.h"
 
@@ -90,19 +86,24 @@ static void gelu_backward_of(struct bench *b)
     gelu_backward(b->wide, b->wide_too, b->v, b->partial, b->limits.tokens, b->shape.ffn);
 }
 
+static struct layernorm norm_of(const struct bench *b)
+{
+    return (struct layernorm){b->shape.hidden, 1e-5f,       b->m,      b->v, b->v, b->v,
+                              b->wide,         b->wide_too, b->partial};
+}
+
 static void norm_forward_of(struct bench *b)
 {
-    struct layernorm_forward n = {b->in, b->dout, b->m, b->v, 1e-5f, b->wide, b->wide_too, b->out};
+    struct layernorm n = norm_of(b);
 
-    layernorm_forward(&n, &b->batch, b->shape.hidden, &b->drop);
+    layernorm_forward(b->out, b->in, b->dout, &n, &b->batch, &b->drop);
 }
 
 static void norm_backward_of(struct bench *b)
 {
-    struct layernorm_backward n = {b->dout, b->in,  b->m,      b->m, b->v,
-                                   b->v,    b->din, b->narrow, b->v, b->partial};
+    struct layernorm n = norm_of(b);
 
-    layernorm_backward(&n, &b->batch, b->shape.hidden, &b->drop);
+    layernorm_backward(b->din, b->narrow, b->v, b->dout, &n, &b->batch, &b->drop);
 }
 
 static void optimize(struct bench *b)

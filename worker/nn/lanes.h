@@ -17,12 +17,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "nn/dropout.h"
+#include "nn/random.h"
 
 #define LANES       16
 #define LANES_BLOCK 64 /* elements that 16 Philox counters cover */
 
-/* Coefficients of one AdamW step as floats: see nn/adamw.c. */
+/* Coefficients of one AdamW step as floats: see nn/optimizers.c. */
 struct lanes_adamw {
     float keep;       /* 1 - lr * decay */
     float grad_scale; /* clipping */
@@ -33,7 +33,7 @@ struct lanes_adamw {
     float rate; /* lr / (1 - beta1^step) */
 };
 
-/* Of one SGD step: see nn/sgd.c. */
+/* Of one SGD step: see nn/optimizers.c. */
 struct lanes_sgd {
     float grad_scale, decay, momentum, rate;
 };

@@ -42,8 +42,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "nn/dropout.h"
 #include "nn/packed.h"
+#include "nn/random.h"
 
 #define UNIT_TYPES 2 /* token types: first and second sentence */
 

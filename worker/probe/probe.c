@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
-#include "nn/triad.h"
 #include "probe/microbenchmark.h"
 #include "train/cpu.h"
 
@@ -27,6 +26,7 @@
 #define USUAL_MICRO_BATCHES 8
 #define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
 #define TRIAD_ROUNDS        4
+#define TRIAD_BYTES         12 /* read and written, of an element */
 
 /* Milliseconds of one unit, forward and backward of the mean micro-batch; CPU time with one thread.
  */
@@ -290,7 +290,15 @@ static int micro_batches(const struct spec *spec)
     return m;
 }
 
-/* 0 without memory for it. */
+/* a[i] = b[i] + factor * c[i]: STREAM's triad (McCalpin 1995) moves TRIAD_BYTES per element. */
+static void triad(float *a, const float *b, const float *c, float factor, size_t n)
+{
+#pragma omp parallel for simd num_threads(threads_count()) schedule(static)
+    for (size_t i = 0; i < n; i++)
+        a[i] = b[i] + factor * c[i];
+}
+
+/* Memory bandwidth; 0 without memory for the arrays. */
 static double memory_bytes_per_s(void)
 {
     float *memory = calloc(3 * TRIAD_FLOATS, sizeof *memory);

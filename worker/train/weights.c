@@ -3,10 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "nn/adamw.h"
-#include "nn/init.h"
-#include "nn/sgd.h"
-#include "nn/squares.h"
+#include "nn/optimizers.h"
+#include "nn/random.h"
 
 #define INIT_STD 0.02f /* initializer_range of BERT */
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "nn/philox.h"
+#include "nn/random.h"
 #include "nn/unit.h"
 
 /* --- areas and numbers --- */
@@ -112,7 +112,7 @@ static inline double ref_gelu(double x)
     return 0.5 * x * erfc(-x / sqrt(2.0));
 }
 
-/* Word by word, as nn/dropout.h words it. */
+/* Word by word, as nn/random.h words it. */
 static inline double ref_keep(const struct dropout *d, uint32_t site, uint32_t sample, uint32_t row,
                               int c)
 {

@@ -1,4 +1,4 @@
-/* The kernels that units are made of, one by one: forward against the same in double, backward
+/* The layers that units are made of, one by one: forward against the same in double, backward
  * against central differences of that. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,12 +8,8 @@
 
 #include <cmocka.h>
 
-#include "nn/attention.h"
-#include "nn/embedding.h"
-#include "nn/gelu.h"
 #include "nn/gemm.h"
-#include "nn/layernorm.h"
-#include "nn/linear.h"
+#include "nn/layers.h"
 #include "nn/threads.h"
 #include "reference.h"
 
@@ -53,23 +49,27 @@ static void linear_reference(double *const x[], double *out)
 
 static void linear_run(float *const x[], float *out)
 {
-    linear_forward(out, x[0], x[1], x[2], (struct linear){T, C, O});
+    struct linear l = {T, C, O, .w = x[1], .b = x[2]};
+
+    linear_forward(out, x[0], &l);
 }
 
 static void linear_back(float *const x[], const float *dout, float *const dx[])
 {
-    struct linear n = {T, C, O};
+    struct linear l = {T, C, O, .w = x[1], .dw = dx[1], .db = dx[2]};
 
-    linear_backward_input(dx[0], dout, x[1], n, 0);
-    linear_backward_weight(dx[1], dout, x[0], n);
-    linear_backward_bias(dx[2], dout, n);
+    linear_backward_input(dx[0], dout, &l, 0);
+    linear_backward_weight(dout, x[0], &l);
+    linear_backward_bias(dout, &l);
 }
 
 /* Added to half of it, and halved: a gradient of two parts. */
 static void linear_back_added(float *const x[], const float *dout, float *const dx[])
 {
+    struct linear l = {T, C, O, .w = x[1]};
+
     linear_back(x, dout, dx);
-    linear_backward_input(dx[0], dout, x[1], (struct linear){T, C, O}, 1);
+    linear_backward_input(dx[0], dout, &l, 1);
     for (int i = 0; i < T * C; i++)
         dx[0][i] *= 0.5f;
 }
@@ -133,25 +133,23 @@ static void norm_both(float *const x[], bool has_residual, float *out, const flo
 {
     float *y = has_residual ? with_bias((float *const[]){x[2], x[4]}) : NULL;
     float *areas = floats(T * C + T), *partial = filled(layernorm_partial_floats(T, C), 9);
-    struct layernorm_forward norm = {.res = has_residual ? x[3] : NULL,
-                                     .y = has_residual ? y : x[2],
-                                     .gain = x[0],
-                                     .bias = x[1],
-                                     .eps = EPS,
-                                     .xhat = areas,
-                                     .rstd = areas + T * C,
-                                     .out = out};
-    struct layernorm_backward back = {
-        .dout = dout, .xhat = norm.xhat, .rstd = norm.rstd, .gain = x[0], .partial = partial};
+    struct layernorm norm = {C,
+                             EPS,
+                             .gain = x[0],
+                             .bias = x[1],
+                             .xhat = areas,
+                             .rstd = areas + T * C,
+                             .partial = partial};
 
-    layernorm_forward(&norm, &batch, C, &drop);
+    layernorm_forward(out, has_residual ? x[3] : NULL, has_residual ? y : x[2], &norm, &batch,
+                      &drop);
     if (dx) {
-        back.dgain = dx[0];
-        back.dbias = dx[1];
-        back.dsum = has_residual ? dx[3] : dx[2];
-        back.dy = has_residual ? dx[2] : NULL;
-        back.dy_bias = has_residual ? dx[4] : NULL;
-        layernorm_backward(&back, &batch, C, &drop);
+        norm.dgain = dx[0];
+        norm.dbias = dx[1];
+        if (has_residual)
+            layernorm_backward(dx[3], dx[2], dx[4], dout, &norm, &batch, &drop);
+        else
+            layernorm_backward(dx[2], NULL, NULL, dout, &norm, &batch, &drop);
     }
     free(y);
     free(areas);
@@ -227,17 +225,17 @@ static void embedding_reference(double *const x[], double *out)
 
 static void embedding_run(float *const x[], float *out)
 {
-    struct embedding_tables tables = {.word = x[0], .position = x[1], .type = x[2]};
+    struct embedding tables = {.word = x[0], .position = x[1], .type = x[2]};
 
     embedding_forward(out, &tables, ids, types, &batch, C);
 }
 
 static void embedding_back(float *const x[], const float *dout, float *const dx[])
 {
-    struct embedding_grads grads = {.word = dx[0], .position = dx[1], .type = dx[2]};
+    struct embedding tables = {.dword = dx[0], .dposition = dx[1], .dtype = dx[2]};
 
     (void)x;
-    embedding_backward(&grads, dout, ids, types, &batch, C);
+    embedding_backward(dout, &tables, ids, types, &batch, C);
 }
 
 /* --- dropout: the rows of a batch --- */

@@ -1,14 +1,83 @@
-#include "nn/init.h"
+#include "nn/random.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "nn/philox.h"
+#include "nn/lanes.h"
+#include "nn/threads.h"
 
-#define BLOCK    64 /* elements of 16 counters, laid out as in nn/dropout.h */
-#define COUNTERS 16
+#define COUNTERS 16          /* side by side */
+#define BLOCK    64          /* elements of these */
 #define ROW_TAG  0xffffffffu /* a row that dropout never asks for */
 #define LN2      0.6931471806f
+
+void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = key[0], k1 = key[1];
+
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        uint64_t even = (uint64_t)PHILOX_MUL0 * c0;
+        uint64_t odd = (uint64_t)PHILOX_MUL1 * c2;
+
+        c0 = (uint32_t)(odd >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)odd;
+        c2 = (uint32_t)(even >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)even;
+        k0 += PHILOX_KEY0;
+        k1 += PHILOX_KEY1;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* --- dropout --- */
+
+struct dropout_row dropout_row(const struct dropout *d, enum dropout_site site, uint32_t sample,
+                               uint32_t row)
+{
+    struct dropout_row r = {
+        .key = {(uint32_t)d->seed, (uint32_t)(d->seed >> 32) ^ (d->unit * 16u + (uint32_t)site)},
+        .row = row,
+        .sample = sample,
+        .step = d->step,
+        .threshold = (uint32_t)((double)d->rate * 4294967296.0),
+        .scale = 1.0f / (1.0f - d->rate),
+    };
+
+    return r;
+}
+
+struct dropout_row dropout_token(const struct dropout *d, const struct packed *batch, int token)
+{
+    int seq = packed_seq_of(batch, token);
+
+    return dropout_row(d, DROPOUT_HIDDEN, batch->samples[seq],
+                       (uint32_t)(token - batch->starts[seq]));
+}
+
+void dropout_apply(float *out, const float *in, const struct packed *batch, int C,
+                   const struct dropout *d)
+{
+    int T = packed_tokens(batch);
+
+    if (d->rate <= 0.0f) {
+        if (out != in)
+            memcpy(out, in, (size_t)T * (size_t)C * sizeof *out);
+        return;
+    }
+#pragma omp parallel for num_threads(threads_count()) schedule(static)
+    for (int token = 0; token < T; token++) {
+        struct dropout_row drop = dropout_token(d, batch, token);
+        size_t at = (size_t)token * (size_t)C;
+
+        lanes()->dropout(out + at, in + at, C, &drop);
+    }
+}
+
+/* --- the random start --- */
 
 static inline float float_of(uint32_t bits)
 {
