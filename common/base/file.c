@@ -166,7 +166,7 @@ enum err_code mapping_open(const char *path, struct mapping *out, struct err *er
     struct stat st;
     void *map;
     enum err_code rc = ERR_OK;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe must not block */
 
     if (fd < 0)
         return file_error(err, "open", path);

@@ -134,8 +134,8 @@ static enum err_code add_sentence(struct build *b, const char *text, size_t len,
     if (rc != ERR_OK || (b->open.n_lines == 0 && s->a.n == 0))
         return rc;
     if (b->open.n_lines == 0)
-        b->open = (struct source_chunk){.offset = lines_offset(s->lines),
-                                        .document = (uint32_t)s->n_documents};
+        b->open =
+            (struct source_chunk){.offset = s->lines.offset, .document = (uint32_t)s->n_documents};
     b->open.n_lines++;
     b->tokens += s->a.n;
     return ERR_OK;
@@ -162,9 +162,9 @@ static enum err_code read_text(struct source *s, const char *path, struct err *e
     if (rc == ERR_OK)
         rc = lines_open(path, &s->lines, err);
     if (rc == ERR_OK && s->params.most_bytes > 0)
-        lines_thin(s->lines, s->params.most_bytes);
-    while (rc == ERR_OK && (rc = lines_next(s->lines, &text, &len, &end, err)) == ERR_OK && !end) {
-        if (lines_skipped(s->lines) || is_blank(text, len))
+        lines_thin(&s->lines, s->params.most_bytes);
+    while (rc == ERR_OK && (rc = lines_next(&s->lines, &text, &len, &end, err)) == ERR_OK && !end) {
+        if (s->lines.skipped || is_blank(text, len))
             rc = close_document(&b, err);
         if (rc == ERR_OK && !is_blank(text, len))
             rc = add_sentence(&b, text, len, err);
@@ -181,7 +181,7 @@ static enum err_code read_text(struct source *s, const char *path, struct err *e
                        "another; put empty lines between documents, or set spec.data.task to "
                        "MaskedLM",
                        path);
-    lines_settle(s->lines);
+    lines_settle(&s->lines);
     s->ends = calloc(b.n_lines_max, sizeof *s->ends);
     s->rows = calloc((size_t)s->params.max_length, sizeof *s->rows);
     s->target_ids = calloc((size_t)s->params.max_length, sizeof *s->target_ids);
@@ -207,7 +207,7 @@ static enum err_code read_chunk(struct source *s, size_t i, struct token_list *o
         const char *text;
         size_t len;
 
-        offset = lines_at(s->lines, offset, &text, &len);
+        offset = lines_at(&s->lines, offset, &text, &len);
         rc = wordpiece_encode(&s->wordpiece, text, len, out, err);
         if (out->n > at)
             s->ends[n++] = out->n - before;
@@ -215,9 +215,7 @@ static enum err_code read_chunk(struct source *s, size_t i, struct token_list *o
     if (rc == ERR_NO_MEMORY)
         return rc;
     if (rc != ERR_OK || n == 0)
-        return err_set(err, ERR_INVALID,
-                       "%s changed since it was checked; leave it alone while the job runs",
-                       lines_path(s->lines));
+        return lines_changed(&s->lines, err);
     *out_n = n;
     return ERR_OK;
 }
@@ -372,7 +370,7 @@ void source_deinit(struct source *s)
     free(s->offsets);
     free(s->labels);
     free(s->scores);
-    lines_close(s->lines);
+    lines_close(&s->lines);
     free(s->chunks);
     free(s->firsts);
     free(s->ends);

@@ -64,7 +64,7 @@ struct source {
     uint8_t *labels;   /* [n_samples] of a classification */
     float *scores;     /* [n_samples] of a regression */
     /* of plain text */
-    struct lines *lines;
+    struct lines lines;
     struct mask mask;
     struct source_chunk *chunks; /* [n_samples] */
     size_t *firsts;              /* [n_documents + 1] first chunk of each */

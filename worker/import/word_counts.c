@@ -133,19 +133,19 @@ enum err_code word_counts_add(struct word_counts *c, const char *text, size_t le
 
 enum err_code word_counts_add_file(struct word_counts *c, const char *path, struct err *err)
 {
-    struct lines *lines = NULL;
+    struct lines lines = {.number = 0};
     const char *line;
     size_t len;
     bool end = false;
     enum err_code rc = lines_open(path, &lines, err);
 
     while (rc == ERR_OK) {
-        rc = lines_next(lines, &line, &len, &end, err);
+        rc = lines_next(&lines, &line, &len, &end, err);
         if (rc != ERR_OK || end)
             break;
         rc = word_counts_add(c, line, len, err);
     }
-    lines_close(lines);
+    lines_close(&lines);
     return rc;
 }
 

@@ -1,72 +1,35 @@
 #include "text/lines.h"
 
-#include <errno.h>
-#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/file.h"
 #include "text/chars.h"
 
 #define RUNS 64 /* that a thinned file is read in */
 
-struct lines {
-    char *path;
-    char *data; /* the file, mapped; NULL when it is empty */
-    size_t n;
-    size_t from;    /* the line that was read last begins here ... */
-    size_t to;      /* ... and the next one here */
-    int64_t number; /* of the line that was read last */
-    int64_t extra;  /* line ends within it */
-    bool is_quoted; /* see lines_quote() */
-    size_t each;    /* bytes of a run; 0: not thinned */
-    size_t run;
-    bool skipped;
-};
-
-static enum err_code map(struct lines *l, int fd, struct err *err)
+/* How it will be read: madvise() wants a pointer that is not const. */
+static void advise(const struct lines *l, int advice)
 {
-    struct stat st;
-    void *data;
-
-    if (fstat(fd, &st) != 0)
-        return file_error(err, "look at", l->path);
-    if (!S_ISREG(st.st_mode))
-        return err_set(err, ERR_IO, "%s is not a file", l->path);
-    if (st.st_size == 0)
-        return ERR_OK;
-    data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-    if (data == MAP_FAILED)
-        return file_error(err, "map", l->path);
-    l->data = data;
-    l->n = (size_t)st.st_size;
-    (void)madvise(data, l->n, MADV_SEQUENTIAL);
-    return ERR_OK;
+    if (l->map.n > 0)
+        (void)madvise((void *)(uintptr_t)l->map.bytes, l->map.n, advice);
 }
 
-enum err_code lines_open(const char *path, struct lines **out, struct err *err)
+enum err_code lines_open(const char *path, struct lines *out, struct err *err)
 {
-    struct lines *l = calloc(1, sizeof *l);
-    enum err_code rc;
-    int fd;
+    struct lines l = {.path = strdup(path)};
+    enum err_code rc = l.path ? mapping_open(path, &l.map, err)
+                              : err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
 
-    if (!l || !(l->path = strdup(path))) {
-        free(l);
-        return err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
-    }
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
-    rc = fd < 0 ? file_error(err, "open", path) : map(l, fd, err);
-    if (fd >= 0)
-        close(fd);
     if (rc != ERR_OK) {
-        lines_close(l);
+        lines_close(&l);
         return rc;
     }
-    if (l->n >= 3 && memcmp(l->data, "\xef\xbb\xbf", 3) == 0)
-        l->to = 3;
+    if (l.map.n >= 3 && memcmp(l.map.bytes, "\xef\xbb\xbf", 3) == 0)
+        l.next = 3;
+    advise(&l, MADV_SEQUENTIAL);
     *out = l;
     return ERR_OK;
 }
@@ -95,19 +58,13 @@ static size_t csv_length(const char *text, size_t look)
     return look;
 }
 
-static size_t line_length(const char *text, size_t look)
-{
-    const char *end = memchr(text, '\n', look);
-
-    return end ? (size_t)(end - text) : look;
-}
-
 uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len)
 {
-    const char *text = l->data + offset;
-    size_t left = l->n - (size_t)offset;
+    const char *text = (const char *)l->map.bytes + offset;
+    size_t left = l->map.n - (size_t)offset;
     size_t look = left < LINES_MAX_BYTES + 2 ? left : LINES_MAX_BYTES + 2;
-    size_t len = l->is_quoted ? csv_length(text, look) : line_length(text, look);
+    const char *end = l->is_quoted ? text + csv_length(text, look) : memchr(text, '\n', look);
+    size_t len = end ? (size_t)(end - text) : look;
     bool has_end = len < look;
     size_t next = (size_t)offset + len + has_end;
 
@@ -118,31 +75,27 @@ uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text,
     return next;
 }
 
-void lines_quote(struct lines *l)
-{
-    l->is_quoted = true;
-}
-
 void lines_thin(struct lines *l, size_t most_bytes)
 {
-    if (most_bytes < l->n)
+    if (most_bytes < l->map.n)
         l->each = (most_bytes + RUNS - 1) / RUNS;
 }
 
 /* From behind the lines that begin in a run to the first one that begins in the next. */
 static void leave_out(struct lines *l)
 {
-    size_t begin = l->n * l->run / RUNS;
-    const char *end;
+    size_t n = l->map.n;
+    size_t begin = n * l->run / RUNS;
+    const unsigned char *end;
 
-    if (l->to < begin + l->each)
+    if (l->next < begin + l->each)
         return;
-    while (l->run < RUNS && l->to >= begin + l->each)
-        begin = l->n * ++l->run / RUNS;
-    if (l->to >= begin)
+    while (l->run < RUNS && l->next >= begin + l->each)
+        begin = n * ++l->run / RUNS;
+    if (l->next >= begin)
         return;
-    end = memchr(l->data + begin - 1, '\n', l->n - begin + 1);
-    l->to = end ? (size_t)(end - l->data) + 1 : l->n;
+    end = memchr(l->map.bytes + begin - 1, '\n', n - begin + 1);
+    l->next = end ? (size_t)(end - l->map.bytes) + 1 : n;
     l->skipped = true;
 }
 
@@ -156,33 +109,24 @@ enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len
     l->skipped = false;
     if (l->each > 0)
         leave_out(l);
-    *out_end = l->to == l->n;
+    *out_end = l->next == l->map.n;
     if (*out_end)
         return ERR_OK;
-    l->from = l->to;
+    l->offset = l->next;
     l->number += 1 + l->extra;
-    l->to = (size_t)lines_at(l, l->from, &text, &len);
+    l->next = (size_t)lines_at(l, l->offset, &text, &len);
     if (len > LINES_MAX_BYTES)
-        return err_set(err, ERR_INVALID,
-                       "%s line %lld: longer than %zu bytes; is a line end%s missing?", l->path,
-                       (long long)lines_number(l), LINES_MAX_BYTES,
-                       l->is_quoted ? " or a quote" : "");
+        return lines_refuse(l, err, "longer than %zu bytes; is a line end%s missing?",
+                            LINES_MAX_BYTES, l->is_quoted ? " or a quote" : "");
     l->extra = 0;
     for (size_t i = 0; l->is_quoted && i < len; i++)
         l->extra += text[i] == '\n';
     bad = chars_check(text, len);
     if (bad < len)
-        return err_set(err, ERR_INVALID,
-                       "%s line %lld: byte %zu is not UTF-8; convert the file to UTF-8", l->path,
-                       (long long)lines_number(l), bad + 1);
+        return lines_refuse(l, err, "byte %zu is not UTF-8; convert the file to UTF-8", bad + 1);
     *out_text = text;
     *out_len = len;
     return ERR_OK;
-}
-
-bool lines_skipped(const struct lines *l)
-{
-    return l->skipped;
 }
 
 int64_t lines_number(const struct lines *l)
@@ -191,33 +135,36 @@ int64_t lines_number(const struct lines *l)
 
     if (l->each == 0)
         return l->number;
-    for (size_t i = 0; i < l->from; i++) /* those that were left out count, too */
-        n += l->data[i] == '\n';
+    for (size_t i = 0; i < l->offset; i++) /* those that were left out count, too */
+        n += l->map.bytes[i] == '\n';
     return n;
 }
 
-uint64_t lines_offset(const struct lines *l)
+enum err_code lines_refuse(const struct lines *l, struct err *err, const char *fmt, ...)
 {
-    return l->from;
+    char why[ERR_TEXT_BYTES];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(why, sizeof why, fmt, args);
+    va_end(args);
+    return err_set(err, ERR_INVALID, "%s line %lld: %s", l->path, (long long)lines_number(l), why);
 }
 
-const char *lines_path(const struct lines *l)
+enum err_code lines_changed(const struct lines *l, struct err *err)
 {
-    return l->path;
+    return err_set(err, ERR_INVALID,
+                   "%s changed since it was checked; leave it alone while the job runs", l->path);
 }
 
 void lines_settle(const struct lines *l)
 {
-    if (l->data)
-        (void)madvise(l->data, l->n, MADV_RANDOM);
+    advise(l, MADV_RANDOM);
 }
 
 void lines_close(struct lines *l)
 {
-    if (!l)
-        return;
-    if (l->data)
-        (void)munmap(l->data, l->n);
+    mapping_close(&l->map);
     free(l->path);
-    free(l);
+    *l = (struct lines){0};
 }

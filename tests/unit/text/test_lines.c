@@ -1,11 +1,13 @@
 #include "text/lines.h"
 
+#include <sys/stat.h>
+
 #include "scratch.h"
 
 /* All lines of a file, joined by '|'; the code that ended it. */
 static enum err_code read_all(const char *path, struct buf *out, struct err *err)
 {
-    struct lines *l;
+    struct lines l;
     const char *text;
     size_t len;
     bool end = false;
@@ -13,11 +15,11 @@ static enum err_code read_all(const char *path, struct buf *out, struct err *err
 
     if (rc != ERR_OK)
         return rc;
-    while ((rc = lines_next(l, &text, &len, &end, err)) == ERR_OK && !end) {
+    while ((rc = lines_next(&l, &text, &len, &end, err)) == ERR_OK && !end) {
         assert_int_equal(buf_add(out, text, len, NULL), ERR_OK);
         assert_int_equal(buf_add(out, "|", 1, NULL), ERR_OK);
     }
-    lines_close(l);
+    lines_close(&l);
     return rc;
 }
 
@@ -103,7 +105,7 @@ static void lines_refuse_ten_megabytes_without_a_line_end(void **state)
 
 static void lines_are_found_again_by_their_offset(void **state)
 {
-    struct lines *l;
+    struct lines l;
     uint64_t offsets[3];
     const char *text;
     size_t len;
@@ -115,27 +117,27 @@ static void lines_are_found_again_by_their_offset(void **state)
                                 &l, NULL),
                      ERR_OK);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(lines_next(l, &text, &len, &end, NULL), ERR_OK);
+        assert_int_equal(lines_next(&l, &text, &len, &end, NULL), ERR_OK);
         assert_false(end);
-        offsets[i] = lines_offset(l);
+        offsets[i] = l.offset;
     }
-    lines_settle(l);
-    assert_int_equal(lines_at(l, offsets[2], &text, &len), 11);
+    lines_settle(&l);
+    assert_int_equal(lines_at(&l, offsets[2], &text, &len), 11);
     assert_int_equal(len, 3);
     assert_memory_equal(text, "cde", 3);
-    assert_int_equal(lines_at(l, offsets[0], &text, &len), offsets[1]);
+    assert_int_equal(lines_at(&l, offsets[0], &text, &len), offsets[1]);
     assert_int_equal(len, 2);
     assert_memory_equal(text, "ab", 2);
-    assert_int_equal(lines_at(l, offsets[1], &text, &len), offsets[2]);
+    assert_int_equal(lines_at(&l, offsets[1], &text, &len), offsets[2]);
     assert_int_equal(len, 0);
-    lines_close(l);
+    lines_close(&l);
 }
 
 /* `n` lines, each its own number. */
-static struct lines *open_numbers(int n)
+static struct lines open_numbers(int n)
 {
     struct buf text = {.max = 1 << 20};
-    struct lines *l;
+    struct lines l;
 
     for (int i = 1; i <= n; i++)
         assert_int_equal(buf_addf(&text, NULL, "%d\n", i), ERR_OK);
@@ -146,7 +148,7 @@ static struct lines *open_numbers(int n)
 
 static void lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers(void **state)
 {
-    struct lines *l = open_numbers(20000);
+    struct lines l = open_numbers(20000);
     const char *text;
     size_t len;
     bool end;
@@ -155,37 +157,37 @@ static void lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers(vo
     int n = 0;
 
     (void)state;
-    lines_thin(l, 4000);
-    while (lines_next(l, &text, &len, &end, NULL) == ERR_OK && !end) {
+    lines_thin(&l, 4000);
+    while (lines_next(&l, &text, &len, &end, NULL) == ERR_OK && !end) {
         long number = strtol(text, NULL, 10);
 
-        assert_int_equal(lines_number(l), number);
-        assert_int_equal(lines_skipped(l), number != before + 1);
+        assert_int_equal(lines_number(&l), number);
+        assert_int_equal(l.skipped, number != before + 1);
         before = number;
         sum += (double)number;
         n++;
     }
     assert_in_range(n, 640, 768);
     assert_true(sum / n > 9500 && sum / n < 10500);
-    lines_close(l);
+    lines_close(&l);
 }
 
 static void lines_of_a_short_file_are_not_thinned(void **state)
 {
-    struct lines *l = open_numbers(600);
+    struct lines l = open_numbers(600);
     const char *text;
     size_t len;
     bool end;
     int n = 0;
 
     (void)state;
-    lines_thin(l, 600 * 4);
-    while (lines_next(l, &text, &len, &end, NULL) == ERR_OK && !end) {
-        assert_false(lines_skipped(l));
+    lines_thin(&l, 600 * 4);
+    while (lines_next(&l, &text, &len, &end, NULL) == ERR_OK && !end) {
+        assert_false(l.skipped);
         n++;
     }
     assert_int_equal(n, 600);
-    lines_close(l);
+    lines_close(&l);
 }
 
 static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
@@ -193,13 +195,22 @@ static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
     struct buf got = {.max = 1024};
 
     (void)state;
-    assert_int_equal(read_all(scratch, &got, NULL), ERR_IO);
+    assert_int_equal(read_all(scratch, &got, NULL), ERR_INVALID);
     assert_int_equal(read_all(scratch_path("none"), &got, NULL), ERR_NOT_FOUND);
+}
+
+static void lines_of_a_pipe_are_refused_at_once(void **state)
+{
+    struct buf got = {.max = 1024};
+
+    (void)state;
+    assert_int_equal(mkfifo(scratch_path("pipe"), 0600), 0);
+    assert_int_equal(read_all(scratch_path("pipe"), &got, NULL), ERR_INVALID);
 }
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 5 };
+    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 8 };
     struct CMUnitTest tests[N_ROWS + N_OWN] = {
         cmocka_unit_test(lines_refuse_bytes_that_are_not_utf8_and_name_the_place),
         cmocka_unit_test(lines_of_up_to_1_mib_pass_and_longer_ones_do_not),
@@ -208,6 +219,7 @@ int main(void)
         cmocka_unit_test(lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers),
         cmocka_unit_test(lines_of_a_short_file_are_not_thinned),
         cmocka_unit_test(lines_of_a_folder_or_of_nothing_are_an_error),
+        cmocka_unit_test(lines_of_a_pipe_are_refused_at_once),
     };
 
     for (size_t i = 0; i < N_ROWS; i++)

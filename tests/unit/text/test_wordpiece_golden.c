@@ -56,7 +56,7 @@ static void check_lines(bool keep_case)
     struct buf got = {.max = LINES_MAX_BYTES};
     struct token_list list = {0};
     struct wordpiece w;
-    struct lines *lines;
+    struct lines lines;
     const char *line;
     size_t len;
     bool end = false;
@@ -64,7 +64,7 @@ static void check_lines(bool keep_case)
 
     wordpiece_init(&w, &vocab, keep_case);
     assert_int_equal(lines_open(GOLDEN_LINES, &lines, NULL), ERR_OK);
-    while (lines_next(lines, &line, &len, &end, NULL) == ERR_OK && !end) {
+    while (lines_next(&lines, &line, &len, &end, NULL) == ERR_OK && !end) {
         uint32_t want = (uint32_t)strtoul(line + (keep_case ? 9 : 0), NULL, 16);
 
         unescape(line + 18, len - 18, &text);
@@ -72,15 +72,15 @@ static void check_lines(bool keep_case)
         assert_int_equal(wordpiece_encode(&w, buf_text(&text), text.len, &list, NULL), ERR_OK);
         join(&list, &got);
         if (fold(&got) != want && n_bad++ < N_SHOWN)
-            print_error("line %d: \"%.*s\" became: %s\n", (int)lines_number(lines), (int)len - 18,
+            print_error("line %d: \"%.*s\" became: %s\n", (int)lines_number(&lines), (int)len - 18,
                         line + 18, buf_text(&got));
     }
     assert_true(end);
-    assert_int_equal(lines_number(lines), N_LINES);
+    assert_int_equal(lines_number(&lines), N_LINES);
     if (n_bad > 0)
         fail_msg("%d lines differ; `hack/gen-golden-tokens.py show N` tells what line N should be",
                  n_bad);
-    lines_close(lines);
+    lines_close(&lines);
     wordpiece_deinit(&w);
     token_list_deinit(&list);
     buf_deinit(&text);
