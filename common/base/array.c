@@ -1,5 +1,6 @@
 #include "base/array.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,7 +18,7 @@ enum err_code array_reserve(void *array, size_t item_bytes, size_t *cap, size_t 
     if (wanted < n)
         wanted = n;
     memcpy(&items, array, sizeof items); /* a pointer of whatever type */
-    items = reallocarray(items, wanted, item_bytes);
+    items = wanted > SIZE_MAX / item_bytes ? NULL : realloc(items, wanted * item_bytes);
     if (!items)
         return err_set(err, ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", wanted,
                        item_bytes);
