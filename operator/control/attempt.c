@@ -3,28 +3,28 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "control/parts.h"
+#include "control/context.h"
 
-static void set_running(struct round *r, enum condition_value value, enum round_news news,
+static void set_running(struct context *c, enum condition_value value, enum news news,
                         const char *reason, const char *message)
 {
-    round_set(r, news, &(struct condition_set){CONDITION_RUNNING, value, reason, message});
+    context_set(c, news, &(struct condition_set){CONDITION_RUNNING, value, reason, message});
 }
 
 /* --- the plan in the status --- */
 
-static void show_stage(struct round *r, int stage)
+static void show_stage(struct context *c, int stage)
 {
     static const char *const phases[] = {"Pending", "Running", "Succeeded", "Failed"};
-    const struct plan *plan = &r->seen->plan;
+    const struct plan *plan = &c->seen->plan;
     const struct plan_stage *from = &plan->stages[stage];
-    const struct seen_pod *pod = round_stage_pod(r, stage);
-    struct status_stage *to = &r->out->status.stages[stage];
+    const struct seen_pod *pod = context_stage_pod(c, stage);
+    struct status_stage *to = &c->out->status.stages[stage];
 
     to->stage = stage;
     to->first_unit = from->first_unit;
     to->n_units = from->n_units;
-    names_stage_pod(r->seen->name, stage, r->attempt, to->pod);
+    names_stage_pod(c->seen->name, stage, c->attempt, to->pod);
     memcpy(to->node, from->node, sizeof to->node);
     memcpy(to->units, from->units, sizeof to->units);
     to->predicted_ms = from->predicted_ms;
@@ -37,16 +37,16 @@ static void show_stage(struct round *r, int stage)
         (void)snprintf(to->state, sizeof to->state, "Pending");
 }
 
-static void show_plan(struct round *r)
+static void show_plan(struct context *c)
 {
-    const struct plan *plan = &r->seen->plan;
-    struct status *s = &r->out->status;
+    const struct plan *plan = &c->seen->plan;
+    struct status *s = &c->out->status;
     struct status_placement *to = &s->placement;
 
     s->next_attempt_ms = 0;
     s->n_stages = plan->n_stages;
     for (int i = 0; i < plan->n_stages; i++)
-        show_stage(r, i);
+        show_stage(c, i);
     (void)snprintf(to->strategy, sizeof to->strategy, "%s",
                    spec_strategy_name(plan->spec.placement.strategy));
     to->nodes[0] = '\0';
@@ -54,39 +54,39 @@ static void show_plan(struct round *r)
         text_add(to->nodes, sizeof to->nodes, "%s%s", i ? "," : "", plan->stages[i].node);
     to->micro_batches = plan->micro_batches;
     to->summary = plan->summary;
-    round_set(r, NEWS_NORMAL,
-              &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade",
-                                      plan->summary.explanation});
+    context_set(c, NEWS_NORMAL,
+                &(struct condition_set){CONDITION_PLACED, CONDITION_TRUE, "PlanMade",
+                                        plan->summary.explanation});
 }
 
 /* Probes are done, and plans of older attempts are not needed any more. */
-static void drop_leftovers(struct round *r)
+static void drop_leftovers(struct context *c)
 {
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
         if (p->role == POD_PROBE || (p->role == POD_CLAIMED && p->attempt == 0))
-            round_delete_pod(r, p);
+            context_delete_pod(c, p);
     }
-    for (int i = 0; i < r->seen->n_plans; i++) {
+    for (int i = 0; i < c->seen->n_plans; i++) {
         struct action *a;
 
-        if (r->seen->plan_attempts[i] >= r->attempt)
+        if (c->seen->plan_attempts[i] >= c->attempt)
             continue;
-        a = round_want(r, ACTION_DELETE_PLAN);
-        a->attempt = r->seen->plan_attempts[i];
-        memcpy(a->uid, r->seen->plan_uids[i], sizeof a->uid);
+        a = context_add(c, ACTION_DELETE_PLAN);
+        a->attempt = c->seen->plan_attempts[i];
+        memcpy(a->uid, c->seen->plan_uids[i], sizeof a->uid);
     }
 }
 
 /* --- before training --- */
 
-bool attempt_is_outdated(const struct round *r)
+bool attempt_is_outdated(const struct context *c)
 {
-    return !spec_same_attempt(&r->spec, &r->seen->plan.spec);
+    return !spec_same_attempt(&c->spec, &c->seen->plan.spec);
 }
 
-bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
+bool attempt_image_problem(const struct context *c, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES])
 {
     static const char *const reasons[] = {"ErrImagePull", "ImagePullBackOff", "InvalidImageName",
@@ -99,7 +99,7 @@ bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
                        "Node %.80s cannot pull the workers' image: check %s and that its registry "
                        "can be reached. The node keeps trying.",
                        pod->node,
-                       r->spec.worker.image[0] ? "spec.worker.image" : "the operator's default");
+                       c->spec.worker.image[0] ? "spec.worker.image" : "the operator's default");
         return true;
     }
     return false;
@@ -121,92 +121,92 @@ bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes)
     return true;
 }
 
-int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod)
+int64_t attempt_start_left_ms(const struct context *c, const struct seen_pod *pod)
 {
     char text[OBSERVED_TEXT_BYTES];
     bool has_problem = attempt_start_problem(pod, text, sizeof text);
 
-    return pod->created_ms + (has_problem ? DECIDE_START_MS : DECIDE_CREATING_MS) - r->seen->now_ms;
+    return pod->created_ms + (has_problem ? DECIDE_START_MS : DECIDE_CREATING_MS) - c->seen->now_ms;
 }
 
-static void create_missing(struct round *r)
+static void create_missing(struct context *c)
 {
-    for (int s = 0; s < r->seen->plan.n_stages; s++) {
+    for (int s = 0; s < c->seen->plan.n_stages; s++) {
         struct action *a;
 
-        if (round_stage_pod(r, s))
+        if (context_stage_pod(c, s))
             continue;
-        round_want_policy(r);
-        a = round_want(r, ACTION_CREATE_STAGE_POD);
+        context_add_policy(c);
+        a = context_add(c, ACTION_CREATE_STAGE_POD);
         a->stage = s;
-        a->attempt = r->attempt;
-        names_stage_pod(r->seen->name, s, r->attempt, a->name);
+        a->attempt = c->attempt;
+        names_stage_pod(c->seen->name, s, c->attempt, a->name);
     }
 }
 
 /* Why a volume is not mounted is not in the pod's status but in the kubelet's Events. */
-static void want_events(struct round *r, const struct seen_pod *p)
+static void want_events(struct context *c, const struct seen_pod *p)
 {
-    int64_t age_ms = r->seen->now_ms - p->created_ms;
-    int64_t read_ms = r->seen->now_ms - p->events_ms;
+    int64_t age_ms = c->seen->now_ms - p->created_ms;
+    int64_t read_ms = c->seen->now_ms - p->events_ms;
     struct action *a;
 
     if (p->is_unschedulable || p->node[0] == '\0' || (p->message[0] && p->events_ms == 0))
         return;
     if (age_ms < DECIDE_EVENTS_MS) {
-        round_again(r, DECIDE_EVENTS_MS - age_ms);
+        context_requeue(c, DECIDE_EVENTS_MS - age_ms);
         return;
     }
     if (p->events_ms > 0 && read_ms >= 0 && read_ms < DECIDE_EVENTS_MS) {
-        round_again(r, DECIDE_EVENTS_MS - read_ms);
+        context_requeue(c, DECIDE_EVENTS_MS - read_ms);
         return;
     }
-    a = round_want(r, ACTION_READ_EVENTS);
+    a = context_add(c, ACTION_READ_EVENTS);
     memcpy(a->name, p->name, sizeof a->name);
     memcpy(a->uid, p->uid, sizeof a->uid);
 }
 
 /* Why the first pod that is not running has not started, as its status or Events report it. */
-static void show_starting(struct round *r, int n_running)
+static void show_starting(struct context *c, int n_running)
 {
     char text[STATUS_MESSAGE_BYTES];
     char image[OBSERVED_TEXT_BYTES];
-    int n = r->seen->plan.n_stages;
+    int n = c->seen->plan.n_stages;
 
     (void)snprintf(text, sizeof text, "%d of %d workers are running.", n_running, n);
     for (int s = 0; s < n; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
-        int64_t age_ms = p ? r->seen->now_ms - p->created_ms : 0;
+        const struct seen_pod *p = context_stage_pod(c, s);
+        int64_t age_ms = p ? c->seen->now_ms - p->created_ms : 0;
 
         if (!p || p->phase != POD_PENDING)
             continue;
-        want_events(r, p);
-        if (attempt_image_problem(r, p, image)) {
-            round_again(r, attempt_start_left_ms(r, p) + 1);
-            set_running(r, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);
-            round_say(r, "Starting", image);
+        want_events(c, p);
+        if (attempt_image_problem(c, p, image)) {
+            context_requeue(c, attempt_start_left_ms(c, p) + 1);
+            set_running(c, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);
+            context_show(c, "Starting", image);
             return;
         }
         if (!p->is_unschedulable || age_ms >= DECIDE_NO_ROOM_MS)
             (void)attempt_start_problem(p, text, sizeof text);
         else
-            round_again(r, DECIDE_NO_ROOM_MS - age_ms);
+            context_requeue(c, DECIDE_NO_ROOM_MS - age_ms);
         if (p->is_unschedulable)
-            round_again(r, p->created_ms + DECIDE_PENDING_MS - r->seen->now_ms + 1);
+            context_requeue(c, p->created_ms + DECIDE_PENDING_MS - c->seen->now_ms + 1);
         else
-            round_again(r, attempt_start_left_ms(r, p) + 1);
+            context_requeue(c, attempt_start_left_ms(c, p) + 1);
     }
-    set_running(r, CONDITION_FALSE, NEWS_QUIET, "StartingWorkers", text);
-    round_say(r, "Starting", text);
+    set_running(c, CONDITION_FALSE, NEWS_QUIET, "StartingWorkers", text);
+    context_show(c, "Starting", text);
 }
 
 /* Workers are running but cannot be reached: after a while their nodes are released. */
-static void report_unreachable(struct round *r)
+static void report_unreachable(struct context *c)
 {
     struct verdict v = {.kind = VERDICT_UNREACHABLE};
 
-    for (int s = 0; s < r->seen->plan.n_stages; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
+    for (int s = 0; s < c->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = context_stage_pod(c, s);
 
         if (!p || p->knows_peers || p->silent_ms < DECIDE_UNREACHABLE_MS)
             continue;
@@ -216,68 +216,68 @@ static void report_unreachable(struct round *r)
             "NetworkPolicy or firewall block it?",
             p->name, p->node, p->ip, PORT_CONTROL);
         if (p->silent_ms >= DECIDE_GIVE_BACK_MS) {
-            restart_apply(r, &v);
+            restart_apply(c, &v);
             return;
         }
-        round_stall(r, "WorkersUnreachable", v.text);
-        round_say(r, "Starting", v.text);
+        context_stall(c, "WorkersUnreachable", v.text);
+        context_show(c, "Starting", v.text);
         return;
     }
 }
 
 /* Connect all workers as soon as each of them has an address. */
-static void connect_workers(struct round *r)
+static void connect_workers(struct context *c)
 {
-    int n = r->seen->plan.n_stages;
+    int n = c->seen->plan.n_stages;
     int n_running = 0;
     int n_connected = 0;
 
     for (int s = 0; s < n; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
+        const struct seen_pod *p = context_stage_pod(c, s);
 
         n_running += p && p->phase != POD_PENDING && p->ip[0];
         n_connected += p && (p->knows_peers || p->phase == POD_SUCCEEDED);
     }
     if (n_running < n) {
-        show_starting(r, n_running);
+        show_starting(c, n_running);
         return;
     }
     for (int s = 0; s < n; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
+        const struct seen_pod *p = context_stage_pod(c, s);
 
         if (!p->knows_peers && p->phase == POD_RUNNING)
-            round_want(r, ACTION_POST_PEERS)->stage = s;
+            context_add(c, ACTION_POST_PEERS)->stage = s;
     }
     if (n_connected < n) {
-        show_starting(r, n_running);
-        report_unreachable(r);
+        show_starting(c, n_running);
+        report_unreachable(c);
         return;
     }
-    set_running(r, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers are connected.");
-    round_say(r, "Running", "All workers are connected.");
-    if (r->out->status.start_ms == 0)
-        r->out->status.start_ms = r->seen->now_ms;
-    round_again(r, 0);
+    set_running(c, CONDITION_TRUE, NEWS_NORMAL, "Training", "All workers are connected.");
+    context_show(c, "Running", "All workers are connected.");
+    if (c->out->status.start_ms == 0)
+        c->out->status.start_ms = c->seen->now_ms;
+    context_requeue(c, 0);
 }
 
 /* --- training --- */
 
 /* Also reports, once per attempt, what users should know and would not look for. */
-static void take_progress(struct round *r, const struct progress *from, int64_t time_ms)
+static void take_progress(struct context *c, const struct progress *from, int64_t time_ms)
 {
-    struct status_progress *p = &r->out->status.progress;
+    struct status_progress *p = &c->out->status.progress;
     bool knows_start = p->n_random > 0;
     bool knows_skips = p->skipped_steps > 0;
     char text[STATUS_MESSAGE_BYTES];
 
-    status_take_progress(&r->out->status, from, time_ms);
-    drift_watch(r, from);
+    status_take_progress(&c->out->status, from, time_ms);
+    drift_watch(c, from);
     if (!knows_start && p->n_random > 0) {
         (void)snprintf(
             text, sizeof text,
             "The model to start from has no weights for %s: they start with random values.",
             from->initialised);
-        round_event(r, false, "PartlyInitialized", text);
+        context_add_event(c, false, "PartlyInitialized", text);
     }
     if (!knows_skips && p->skipped_steps > 0) {
         (void)snprintf(text, sizeof text,
@@ -285,14 +285,14 @@ static void take_progress(struct round *r, const struct progress *from, int64_t 
                        "was not finite. If this continues, lower "
                        "spec.training.optimizer.learningRate.",
                        (long long)p->skipped_steps, (long long)p->step);
-        round_event(r, true, "StepsSkipped", text);
+        context_add_event(c, true, "StepsSkipped", text);
     }
 }
 
-static void show_progress(struct round *r)
+static void show_progress(struct context *c)
 {
-    const struct status_progress *p = &r->out->status.progress;
-    const struct progress *head = &r->seen->head;
+    const struct status_progress *p = &c->out->status.progress;
+    const struct progress *head = &c->seen->head;
     char text[STATUS_MESSAGE_BYTES] = "";
 
     if (p->step == 0 || p->total_steps == 0)
@@ -305,14 +305,14 @@ static void show_progress(struct round *r)
     if (head->state == PROGRESS_SAVING)
         text_add(text, sizeof text, " The output is being saved%s%.400s.",
                  head->error[0] ? ": " : "", head->error);
-    drift_say(&r->out->status, text, sizeof text);
-    round_say(r, "Running", text);
+    drift_say(&c->out->status, text, sizeof text);
+    context_show(c, "Running", text);
 }
 
 /* The leader does not answer: training may go on, so the workers are left alone. */
-static bool report_silence(struct round *r)
+static bool report_silence(struct context *c)
 {
-    const struct seen_pod *leader = round_stage_pod(r, 0);
+    const struct seen_pod *leader = context_stage_pod(c, 0);
     char text[STATUS_MESSAGE_BYTES];
 
     if (!leader || leader->silent_ms < DECIDE_SILENT_MS)
@@ -321,18 +321,18 @@ static bool report_silence(struct round *r)
                    "Pod %s on node %.100s has not answered on its control port for %lld minutes: "
                    "progress is not known. Does a NetworkPolicy or firewall block it?",
                    leader->name, leader->node, (long long)leader->silent_ms / 60000);
-    round_stall(r, "WorkersUnreachable", text);
-    round_say(r, "Running", text);
+    context_stall(c, "WorkersUnreachable", text);
+    context_show(c, "Running", text);
     return true;
 }
 
 /* A trainer that hangs while it still answers. */
-static void report_standstill(struct round *r)
+static void report_standstill(struct context *c)
 {
-    int64_t limit_ms = (int64_t)r->spec.progress_deadline_s * 1000;
+    int64_t limit_ms = (int64_t)c->spec.progress_deadline_s * 1000;
     int64_t warn_ms = DECIDE_STILL_MS;
-    int64_t still_ms = r->seen->head_same_ms;
-    const struct progress *head = &r->seen->head;
+    int64_t still_ms = c->seen->head_same_ms;
+    const struct progress *head = &c->seen->head;
     struct verdict v = {.kind = VERDICT_NO_PROGRESS};
 
     if (head->state == PROGRESS_DONE)
@@ -345,39 +345,39 @@ static void report_standstill(struct round *r)
                    (long long)head->step, (long long)head->total_steps);
     if (still_ms >= limit_ms && head->state != PROGRESS_EVALUATING) {
         text_add(v.text, sizeof v.text, " (spec.failurePolicy.progressDeadlineSeconds is %d).",
-                 r->spec.progress_deadline_s);
-        restart_apply(r, &v);
+                 c->spec.progress_deadline_s);
+        restart_apply(c, &v);
     } else if (still_ms >= warn_ms) {
         text_add(v.text, sizeof v.text, ".");
         if (head->state != PROGRESS_EVALUATING) /* which can take any time and shows no steps */
             text_add(v.text, sizeof v.text, " The attempt ends after %d minutes without progress.",
-                     r->spec.progress_deadline_s / 60);
-        round_stall(r, "NoProgress", v.text);
-        round_say(r, "Running", v.text);
+                     c->spec.progress_deadline_s / 60);
+        context_stall(c, "NoProgress", v.text);
+        context_show(c, "Running", v.text);
     }
 }
 
-static void follow(struct round *r)
+static void follow(struct context *c)
 {
-    struct status *s = &r->out->status;
-    int64_t now_ms = r->seen->now_ms;
-    int64_t answered_ms = r->seen->head_answered_ms > 0 ? r->seen->head_answered_ms : now_ms;
+    struct status *s = &c->out->status;
+    int64_t now_ms = c->seen->now_ms;
+    int64_t answered_ms = c->seen->head_answered_ms > 0 ? c->seen->head_answered_ms : now_ms;
     int64_t age_ms = now_ms - s->progress.updated_ms;
 
-    r->out->ask_head_ms = s->progress.updated_ms > 0 ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
-    round_again(r, r->out->ask_head_ms);
-    if (report_silence(r) || !r->seen->has_head || r->seen->head.attempt != r->attempt)
+    c->out->ask_head_ms = s->progress.updated_ms > 0 ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
+    context_requeue(c, c->out->ask_head_ms);
+    if (report_silence(c) || !c->seen->has_head || c->seen->head.attempt != c->attempt)
         return;
     /* What is shown is as old as the answer, however often it is looked at. */
-    if (r->seen->head.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
+    if (c->seen->head.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
         age_ms < DECIDE_PROGRESS_MS) {
-        round_again(r, DECIDE_PROGRESS_MS - age_ms);
-    } else if (r->seen->head.step > 0 &&
+        context_requeue(c, DECIDE_PROGRESS_MS - age_ms);
+    } else if (c->seen->head.step > 0 &&
                answered_ms - answered_ms % 1000 != s->progress.updated_ms) {
-        take_progress(r, &r->seen->head, answered_ms);
-        show_progress(r);
+        take_progress(c, &c->seen->head, answered_ms);
+        show_progress(c);
     }
-    report_standstill(r);
+    report_standstill(c);
 }
 
 /* --- the end --- */
@@ -385,31 +385,31 @@ static void follow(struct round *r)
 /* The leader ends last, when all stages have done their part, so that its success is that of pods
  * that are gone by now. Not seen is a job that ended and whose pods were all removed while no
  * operator ran: that one is trained again, until the leader waits for its release. */
-static bool has_led_to_the_end(const struct round *r)
+static bool has_led_to_the_end(const struct context *c)
 {
-    const struct seen_pod *leader = round_stage_pod(r, 0);
+    const struct seen_pod *leader = context_stage_pod(c, 0);
 
     if (leader)
         return leader->phase == POD_SUCCEEDED;
-    return strcmp(r->seen->status.stages[0].state, "Succeeded") == 0 ||
-           (r->seen->has_head && r->seen->head.attempt == r->attempt &&
-            r->seen->head.state == PROGRESS_DONE);
+    return strcmp(c->seen->status.stages[0].state, "Succeeded") == 0 ||
+           (c->seen->has_head && c->seen->head.attempt == c->attempt &&
+            c->seen->head.state == PROGRESS_DONE);
 }
 
-static bool has_succeeded(const struct round *r, int stage)
+static bool has_succeeded(const struct context *c, int stage)
 {
-    const struct seen_pod *p = round_stage_pod(r, stage);
+    const struct seen_pod *p = context_stage_pod(c, stage);
 
     if (p)
         return p->phase == POD_SUCCEEDED;
-    return strcmp(r->seen->status.stages[stage].state, "Succeeded") == 0 || has_led_to_the_end(r);
+    return strcmp(c->seen->status.stages[stage].state, "Succeeded") == 0 || has_led_to_the_end(c);
 }
 
-static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct round *r,
+static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct context *c,
                         bool is_ranking)
 {
-    const struct status_progress *p = &r->out->status.progress;
-    const struct task *task = task_find(r->seen->plan.spec.data.task);
+    const struct status_progress *p = &c->out->status.progress;
+    const struct task *task = task_find(c->seen->plan.spec.data.task);
 
     for (int i = 0; i < p->n_metrics; i++)
         if (task_is_ranked_by(task, p->metrics[i].name) == is_ranking)
@@ -417,17 +417,17 @@ static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct rou
                      p->metrics[i].value);
 }
 
-static void complete(struct round *r)
+static void complete(struct context *c)
 {
-    const struct seen_pod *head = round_stage_pod(r, 0);
-    struct status *s = &r->out->status;
+    const struct seen_pod *head = context_stage_pod(c, 0);
+    struct status *s = &c->out->status;
     char text[STATUS_MESSAGE_BYTES] = "";
 
     if (head && head->has_progress)
-        take_progress(r, &head->progress, r->seen->now_ms);
+        take_progress(c, &head->progress, c->seen->now_ms);
     s->progress.percentage = 100;
     s->progress.remaining_seconds = 0;
-    s->completion_ms = r->seen->now_ms;
+    s->completion_ms = c->seen->now_ms;
     if (s->start_ms == 0)
         s->start_ms = s->completion_ms;
     text_add(text, sizeof text, "%lld %s in %lld s", (long long)s->progress.step,
@@ -435,41 +435,41 @@ static void complete(struct round *r)
              (long long)(s->completion_ms - s->start_ms) / 1000);
     if (s->progress.skipped_steps > 0)
         text_add(text, sizeof text, " (%lld skipped)", (long long)s->progress.skipped_steps);
-    add_metrics(text, r, true);
-    add_metrics(text, r, false);
+    add_metrics(text, c, true);
+    add_metrics(text, c, false);
     text_add(text, sizeof text, ".");
     drift_say(s, text, sizeof text);
-    set_running(r, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
-    round_set(
-        r, NEWS_NORMAL,
+    set_running(c, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
+    context_set(
+        c, NEWS_NORMAL,
         &(struct condition_set){CONDITION_COMPLETE, CONDITION_TRUE, "TrainingFinished", text});
-    round_say(r, "Complete", text);
+    context_show(c, "Complete", text);
 }
 
-void attempt_drive(struct round *r)
+void attempt_drive(struct context *c)
 {
     struct verdict verdict;
     int n_succeeded = 0;
 
-    show_plan(r);
-    drop_leftovers(r);
-    for (int s = 0; s < r->seen->plan.n_stages; s++)
-        n_succeeded += has_succeeded(r, s);
-    if (n_succeeded == r->seen->plan.n_stages) {
-        complete(r);
+    show_plan(c);
+    drop_leftovers(c);
+    for (int s = 0; s < c->seen->plan.n_stages; s++)
+        n_succeeded += has_succeeded(c, s);
+    if (n_succeeded == c->seen->plan.n_stages) {
+        complete(c);
         return;
     }
-    restart_judge(r, &verdict);
+    restart_judge(c, &verdict);
     if (verdict.kind == VERDICT_WAIT) {
-        round_again(r, DECIDE_PEER_GRACE_MS);
+        context_requeue(c, DECIDE_PEER_GRACE_MS);
     } else if (verdict.kind != VERDICT_NONE) {
-        restart_apply(r, &verdict);
-    } else if (round_has_started(r)) {
-        follow(r);
-    } else if (attempt_is_outdated(r)) {
-        restart_next(r, "SpecChanged", "The spec was changed before training began.", 0);
+        restart_apply(c, &verdict);
+    } else if (context_has_started(c)) {
+        follow(c);
+    } else if (attempt_is_outdated(c)) {
+        restart_next(c, "SpecChanged", "The spec was changed before training began.", 0);
     } else {
-        create_missing(r);
-        connect_workers(r);
+        create_missing(c);
+        connect_workers(c);
     }
 }

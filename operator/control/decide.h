@@ -84,7 +84,7 @@ struct decision {
     struct plan plan;         /* of ACTION_CREATE_PLAN */
     int64_t ask_head_ms;      /* ask the head unless that was done so shortly ago; -1: do not */
     int64_t requeue_ms;       /* decide again after so long, whatever happens; -1: only then */
-    struct unplaced unplaced; /* to be handed in with the next round */
+    struct unplaced unplaced; /* to be handed in with the next call */
 };
 
 /* Fill in `out`, wholly. Never fails: what cannot be done is said in out->status.

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/buf.h"
-#include "control/parts.h"
+#include "control/context.h"
 
 static int busy_percent(double stage_ms, int n_microbatches, double step_ms)
 {
@@ -40,26 +40,26 @@ static bool has_lasted(const struct status_stage *s, const struct progress *now)
 }
 
 /* Nodes are shared: what a job's own image computes is no measure of them. */
-static bool is_own_image(const struct round *r)
+static bool is_own_image(const struct context *c)
 {
-    return r->seen->plan.spec.worker.image[0] != '\0';
+    return c->seen->plan.spec.worker.image[0] != '\0';
 }
 
 /* The next plan does not count on what was measured there. */
-static void doubt(struct round *r, int stage)
+static void doubt(struct context *c, int stage)
 {
-    const struct status_stage *s = &r->out->status.stages[stage];
+    const struct status_stage *s = &c->out->status.stages[stage];
     struct action *a;
 
-    if (is_own_image(r))
+    if (is_own_image(c))
         return;
-    a = round_want(r, ACTION_DOUBT_NODE);
+    a = context_add(c, ACTION_DOUBT_NODE);
     (void)snprintf(a->node, sizeof a->node, "%s", s->node);
 }
 
-static void report(struct round *r, int stage)
+static void report(struct context *c, int stage)
 {
-    const struct status_stage *s = &r->out->status.stages[stage];
+    const struct status_stage *s = &c->out->status.stages[stage];
     bool is_slower = s->measured_ms > s->predicted_ms;
     char text[STATUS_MESSAGE_BYTES];
 
@@ -67,12 +67,12 @@ static void report(struct round *r, int stage)
                    "Stage %d (%s) on node %.100s has taken %.1f ms per micro-batch for the last "
                    "%lld steps; the plan predicted %.1f ms. %s%s",
                    stage, s->units, s->node, s->measured_ms,
-                   (long long)(r->out->status.progress.step - s->drift.since_step), s->predicted_ms,
+                   (long long)(c->out->status.progress.step - s->drift.since_step), s->predicted_ms,
                    is_slower ? "Another program may be using the node: the other stages wait."
                              : "The node may have been busy when it was measured, and can do more "
                                "than the plan gives it.",
-                   is_own_image(r) ? "" : " The next plan measures the node again.");
-    round_event(r, true, is_slower ? "StageSlower" : "StageFaster", text);
+                   is_own_image(c) ? "" : " The next plan measures the node again.");
+    context_add_event(c, true, is_slower ? "StageSlower" : "StageFaster", text);
 }
 
 /* The first steps are not typical, so they are not compared. */
@@ -88,10 +88,10 @@ void drift_say(const struct status *s, char *text, size_t bytes)
              planned_ms);
 }
 
-void drift_watch(struct round *r, const struct progress *from)
+void drift_watch(struct context *c, const struct progress *from)
 {
-    struct status *status = &r->out->status;
-    int n_microbatches = r->seen->plan.micro_batches;
+    struct status *status = &c->out->status;
+    int n_microbatches = c->seen->plan.micro_batches;
 
     for (int i = 0; i < status->n_stages; i++) {
         struct status_stage *s = &status->stages[i];
@@ -104,7 +104,7 @@ void drift_watch(struct round *r, const struct progress *from)
         if (s->drift.is_reported || !has_lasted(s, from))
             continue;
         s->drift.is_reported = true;
-        report(r, i);
-        doubt(r, i);
+        report(c, i);
+        doubt(c, i);
     }
 }

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
-#include "control/parts.h"
+#include "control/context.h"
 
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"

@@ -6,8 +6,8 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "control/context.h"
 #include "control/manifest.h"
-#include "control/parts.h"
 
 #define PROBE_MEMORY_MAX_BYTES ((int64_t)2 << 30)
 #define PROBE_RETRY_MS         60000
@@ -15,10 +15,10 @@
 #define PROBE_LATE_MS ((MANIFEST_PROBE_SECONDS + 20) * 1000)
 
 /* Or the pod that has taken its name. */
-static const struct seen_pod *probe_of(const struct round *r, const struct node_object *node)
+static const struct seen_pod *probe_of(const struct context *c, const struct node_object *node)
 {
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
         if ((p->role == POD_PROBE || (p->role == POD_TAKEN && p->attempt == 0)) &&
             strcmp(p->node, node->name) == 0)
@@ -28,44 +28,44 @@ static const struct seen_pod *probe_of(const struct round *r, const struct node_
 }
 
 /* It holds a node and does not begin to measure it. */
-static bool is_stuck(const struct round *r, const struct seen_pod *probe)
+static bool is_stuck(const struct context *c, const struct seen_pod *probe)
 {
     return probe->phase == POD_PENDING && !probe->is_unschedulable &&
-           attempt_start_left_ms(r, probe) < 0;
+           attempt_start_left_ms(c, probe) < 0;
 }
 
-static bool has_failed(const struct round *r, const struct seen_pod *probe)
+static bool has_failed(const struct context *c, const struct seen_pod *probe)
 {
-    int64_t age_ms = r->seen->now_ms - probe->created_ms;
+    int64_t age_ms = c->seen->now_ms - probe->created_ms;
 
     if (probe->role == POD_TAKEN)
         return true;
     if (probe->phase == POD_SUCCEEDED || probe->phase == POD_FAILED)
         return !probe->has_probe;
-    return age_ms > PROBE_LATE_MS || is_stuck(r, probe) ||
+    return age_ms > PROBE_LATE_MS || is_stuck(c, probe) ||
            (probe->is_unschedulable && age_ms > PROBE_RETRY_MS / 2);
 }
 
-static uint64_t image_asked(const struct round *r)
+static uint64_t image_asked(const struct context *c)
 {
-    return hash_text(manifest_image(r->seen, &r->spec));
+    return hash_text(manifest_image(c->seen, &c->spec));
 }
 
-static void want_probe(struct round *r, const struct node_object *node)
+static void want_probe(struct context *c, const struct node_object *node)
 {
     int64_t memory = node->memory_bytes - node->memory_used_bytes;
     struct action *a;
     bool has_spec = false;
 
-    round_want_policy(r);
-    for (int i = 0; i < r->out->n_actions; i++)
-        has_spec = has_spec || r->out->actions[i].kind == ACTION_CREATE_PROBE_SPEC;
+    context_add_policy(c);
+    for (int i = 0; i < c->out->n_actions; i++)
+        has_spec = has_spec || c->out->actions[i].kind == ACTION_CREATE_PROBE_SPEC;
     if (!has_spec)
-        (void)round_want(r, ACTION_CREATE_PROBE_SPEC);
-    a = round_want(r, ACTION_CREATE_PROBE_POD);
+        (void)context_add(c, ACTION_CREATE_PROBE_SPEC);
+    a = context_add(c, ACTION_CREATE_PROBE_POD);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
     a->cpu_milli = node_useful_milli(node->cpu_milli - node->cpu_used_milli);
-    a->image = image_asked(r);
+    a->image = image_asked(c);
     a->memory_bytes = memory < PROBE_MEMORY_MAX_BYTES ? memory : PROBE_MEMORY_MAX_BYTES;
 }
 
@@ -104,46 +104,47 @@ void nodes_mark(const struct observed *seen, const struct spec *spec,
 /* For the next job, which then need not measure. Of two jobs that did, the later one is right. What
  * an image of the user's own has found is for that job only: it may claim anything, and other
  * users' jobs would believe it. */
-static void want_label(struct round *r, const struct node_object *node, const struct seen_pod *pod)
+static void want_label(struct context *c, const struct node_object *node,
+                       const struct seen_pod *pod)
 {
     int64_t time_ms = node->mark.probe.time_ms;
     struct mark_probe mine;
     struct action *a;
 
-    nodes_mark(r->seen, &r->spec, node, pod, &mine);
-    if (strcmp(mine.subject.image, r->seen->settings.worker_image) != 0)
+    nodes_mark(c->seen, &c->spec, node, pod, &mine);
+    if (strcmp(mine.subject.image, c->seen->settings.worker_image) != 0)
         return;
     if (node->mark.has_probe &&
-        (time_ms == mine.time_ms || (time_ms > mine.time_ms && time_ms <= r->seen->now_ms)))
+        (time_ms == mine.time_ms || (time_ms > mine.time_ms && time_ms <= c->seen->now_ms)))
         return;
-    a = round_want(r, ACTION_LABEL_NODE);
+    a = context_add(c, ACTION_LABEL_NODE);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
     memcpy(a->name, pod->name, sizeof a->name);
 }
 
 /* The result of this job's own probe of a node, if there is one. */
-static bool has_result(const struct round *r, const struct seen_pod *pod)
+static bool has_result(const struct context *c, const struct seen_pod *pod)
 {
-    return pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == image_asked(r);
+    return pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == image_asked(c);
 }
 
 /* The spec has asked for another image since this probe was created. */
-static bool is_outdated(const struct round *r, const struct seen_pod *pod)
+static bool is_outdated(const struct context *c, const struct seen_pod *pod)
 {
-    return pod->role == POD_PROBE && pod->image_asked != image_asked(r);
+    return pod->role == POD_PROBE && pod->image_asked != image_asked(c);
 }
 
 static void report_own(void *ctx, const struct node_object *node, struct survey_own *out)
 {
-    const struct round *r = ctx;
-    const struct seen_pod *pod = probe_of(r, node);
+    const struct context *c = ctx;
+    const struct seen_pod *pod = probe_of(c, node);
 
-    out->digest = digest_now(r->seen, node->mark.probe.subject.digest);
-    if (has_result(r, pod)) {
+    out->digest = digest_now(c->seen, node->mark.probe.subject.digest);
+    if (has_result(c, pod)) {
         out->found = &pod->probe;
         out->cpu_milli = pod->cpu_milli;
-    } else if (pod && !is_outdated(r, pod)) {
-        out->has_failed = has_failed(r, pod);
+    } else if (pod && !is_outdated(c, pod)) {
+        out->has_failed = has_failed(c, pod);
     }
 }
 
@@ -185,30 +186,30 @@ static void note_failure(const struct seen_pod *probe, struct nodes *out)
 }
 
 /* Measure it, or wait for the probe that does. */
-static void measure(struct round *r, const struct node_object *node, struct nodes *out)
+static void measure(struct context *c, const struct node_object *node, struct nodes *out)
 {
-    const struct seen_pod *pod = probe_of(r, node);
+    const struct seen_pod *pod = probe_of(c, node);
 
     out->n_measuring++;
     if (!pod)
-        want_probe(r, node);
-    else if (is_outdated(r, pod))
-        round_delete_pod(r, pod);
-    else if (!attempt_image_problem(r, pod, out->image_problem))
+        want_probe(c, node);
+    else if (is_outdated(c, pod))
+        context_delete_pod(c, pod);
+    else if (!attempt_image_problem(c, pod, out->image_problem))
         (void)attempt_start_problem(pod, out->waits_for, sizeof out->waits_for);
 }
 
-enum err_code nodes_survey(struct round *r, struct nodes *out, struct err *err)
+enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err)
 {
-    struct survey_request request = {.spec = &r->spec,
-                                     .namespace = r->seen->namespace,
-                                     .image = manifest_image(r->seen, &r->spec),
-                                     .created_ms = r->seen->created_ms,
-                                     .now_ms = r->seen->now_ms,
-                                     .nodes = r->seen->nodes,
-                                     .n_nodes = r->seen->n_nodes,
+    struct survey_request request = {.spec = &c->spec,
+                                     .namespace = c->seen->namespace,
+                                     .image = manifest_image(c->seen, &c->spec),
+                                     .created_ms = c->seen->created_ms,
+                                     .now_ms = c->seen->now_ms,
+                                     .nodes = c->seen->nodes,
+                                     .n_nodes = c->seen->n_nodes,
                                      .own = report_own,
-                                     .ctx = r};
+                                     .ctx = c};
     enum err_code rc;
 
     memset(out, 0, sizeof *out);
@@ -217,37 +218,37 @@ enum err_code nodes_survey(struct round *r, struct nodes *out, struct err *err)
         return rc;
     for (int i = 0; i < out->survey.n_nodes; i++) {
         const struct survey_node *n = &out->survey.nodes[i];
-        const struct seen_pod *pod = probe_of(r, n->object);
+        const struct seen_pod *pod = probe_of(c, n->object);
 
-        if (has_result(r, pod) && n->object->excluded == EXCLUDED_NOT)
-            want_label(r, n->object, pod);
+        if (has_result(c, pod) && n->object->excluded == EXCLUDED_NOT)
+            want_label(c, n->object, pod);
         if (n->excluded == EXCLUDED_UNMEASURED)
-            measure(r, n->object, out);
+            measure(c, n->object, out);
         else if (n->excluded == EXCLUDED_PROBE_FAILED)
             note_failure(pod, out);
     }
     if (out->n_measuring > 0)
-        round_again(r, DECIDE_NODES_RETRY_MS); /* some of them may be late by then */
-    tour_begin(r);
+        context_requeue(c, DECIDE_NODES_RETRY_MS); /* some of them may be late by then */
+    tour_begin(c);
     return ERR_OK;
 }
 
-void nodes_retry(struct round *r)
+void nodes_retry(struct context *c)
 {
     bool has_stuck = false;
 
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
-        int64_t age_ms = r->seen->now_ms - p->created_ms;
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+        int64_t age_ms = c->seen->now_ms - p->created_ms;
 
-        if (p->role != POD_PROBE || !has_failed(r, p))
+        if (p->role != POD_PROBE || !has_failed(c, p))
             continue;
-        has_stuck = has_stuck || is_stuck(r, p);
+        has_stuck = has_stuck || is_stuck(c, p);
         if (age_ms >= PROBE_RETRY_MS)
-            round_delete_pod(r, p);
+            context_delete_pod(c, p);
         else
-            round_again(r, PROBE_RETRY_MS - age_ms);
+            context_requeue(c, PROBE_RETRY_MS - age_ms);
     }
     if (has_stuck)
-        restart_pause(r); /* others may have the nodes meanwhile */
+        restart_pause(c); /* others may have the nodes meanwhile */
 }

@@ -8,30 +8,31 @@
 #include "base/buf.h"
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "control/parts.h"
+#include "control/context.h"
 
-static void wait_with(struct round *r, const char *state, enum round_news news, const char *reason,
+static void wait_with(struct context *c, const char *state, enum news news, const char *reason,
                       const char *message)
 {
-    round_set(r, news, &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, reason, message});
-    round_say(r, state, message);
+    context_set(c, news,
+                &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, reason, message});
+    context_show(c, state, message);
 }
 
-static bool is_paused(struct round *r)
+static bool is_paused(struct context *c)
 {
-    int64_t left_ms = r->seen->status.next_attempt_ms - r->seen->now_ms;
+    int64_t left_ms = c->seen->status.next_attempt_ms - c->seen->now_ms;
     /* Longer than any pause: the clock was set back since. */
     bool is_over = left_ms <= 0 || left_ms > DECIDE_BACKOFF_MAX_MS + 1000;
-    bool is_edited = r->seen->status.generation != r->seen->generation; /* perhaps the remedy */
+    bool is_edited = c->seen->status.generation != c->seen->generation; /* perhaps the remedy */
 
     if (is_over || is_edited) {
-        r->out->status.next_attempt_ms = 0;
+        c->out->status.next_attempt_ms = 0;
         return false;
     }
-    for (int i = 0; i < r->seen->n_pods; i++)
-        if (r->seen->pods[i].role == POD_PROBE && r->seen->pods[i].phase == POD_PENDING)
-            round_delete_pod(r, &r->seen->pods[i]); /* it holds a node, and is created again */
-    round_again(r, left_ms);
+    for (int i = 0; i < c->seen->n_pods; i++)
+        if (c->seen->pods[i].role == POD_PROBE && c->seen->pods[i].phase == POD_PENDING)
+            context_delete_pod(c, &c->seen->pods[i]); /* it holds a node, and is created again */
+    context_requeue(c, left_ms);
     return true; /* the conditions from before the pause still hold */
 }
 
@@ -46,16 +47,16 @@ static bool is_in_the_way(const struct observed *seen, const struct seen_pod *p)
     return false;
 }
 
-static bool waits_for_pods(struct round *r)
+static bool waits_for_pods(struct context *c)
 {
-    for (int i = 0; i < r->seen->n_pods; i++) {
+    for (int i = 0; i < c->seen->n_pods; i++) {
         char text[STATUS_MESSAGE_BYTES];
 
-        if (!is_in_the_way(r->seen, &r->seen->pods[i]))
+        if (!is_in_the_way(c->seen, &c->seen->pods[i]))
             continue;
         (void)snprintf(text, sizeof text, "Waiting for pod %s of the last attempt to terminate.",
-                       r->seen->pods[i].name);
-        wait_with(r, "Restarting", NEWS_QUIET, "WaitingForPods", text);
+                       c->seen->pods[i].name);
+        wait_with(c, "Restarting", NEWS_QUIET, "WaitingForPods", text);
         return true;
     }
     return false;
@@ -82,28 +83,28 @@ static void add_keys(const struct spec *spec, char *text, size_t bytes)
 }
 
 /* Before any pod is made, so that a job that cannot start holds no node meanwhile. */
-static bool waits_for_data(struct round *r)
+static bool waits_for_data(struct context *c)
 {
-    const struct observed *seen = r->seen;
+    const struct observed *seen = c->seen;
     bool is_missing = seen->data == DATA_MISSING || seen->data == DATA_NO_CLAIM;
     int64_t age_ms = seen->now_ms - seen->data_checked_ms; /* negative: the clock was set back */
     char text[STATUS_MESSAGE_BYTES];
 
-    if (!needs_a_look(&r->spec) ||
+    if (!needs_a_look(&c->spec) ||
         (seen->data == DATA_PRESENT && age_ms >= 0 && age_ms < DECIDE_DATA_STALE_MS))
         return false;
     if (!is_missing || age_ms < 0 || age_ms >= DECIDE_DATA_RETRY_MS)
-        (void)round_want(r, ACTION_READ_DATA);
+        (void)context_add(c, ACTION_READ_DATA);
     else
-        round_again(r, DECIDE_DATA_RETRY_MS - age_ms);
+        context_requeue(c, DECIDE_DATA_RETRY_MS - age_ms);
     if (!is_missing)
         return true;
     text[0] = '\0';
     text_add(text, sizeof text, "%s. ", seen->data_problem);
     if (seen->data == DATA_MISSING)
-        add_keys(&r->spec, text, sizeof text);
+        add_keys(&c->spec, text, sizeof text);
     text_add(text, sizeof text, "Checking again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
-    wait_with(r, "Waiting", NEWS_WARNING,
+    wait_with(c, "Waiting", NEWS_WARNING,
               seen->data == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);
     return true;
 }
@@ -118,12 +119,12 @@ static void add_failed(const struct nodes *nodes, char *text, size_t bytes)
         text_add(text, bytes, " %d more could not be measured.", nodes->n_failed_more);
 }
 
-static void show_measuring(struct round *r, const struct nodes *nodes)
+static void show_measuring(struct context *c, const struct nodes *nodes)
 {
     char text[STATUS_MESSAGE_BYTES];
 
     if (nodes->image_problem[0]) {
-        wait_with(r, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
+        wait_with(c, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
         return;
     }
     (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
@@ -131,10 +132,10 @@ static void show_measuring(struct round *r, const struct nodes *nodes)
     if (nodes->waits_for[0])
         text_add(text, sizeof text, " %s", nodes->waits_for);
     survey_add_bad(&nodes->survey, text, sizeof text);
-    wait_with(r, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
+    wait_with(c, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
 }
 
-static void show_insufficient(struct round *r, const struct nodes *nodes, const char *why)
+static void show_insufficient(struct context *c, const struct nodes *nodes, const char *why)
 {
     char text[STATUS_MESSAGE_BYTES];
 
@@ -145,9 +146,9 @@ static void show_insufficient(struct round *r, const struct nodes *nodes, const 
              nodes->failed[0] ? ", and measured again after a pause" : "");
     add_failed(nodes, text, sizeof text);
     survey_add_bad(&nodes->survey, text, sizeof text);
-    wait_with(r, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
-    nodes_retry(r);
-    round_again(r, DECIDE_NODES_RETRY_MS);
+    wait_with(c, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
+    nodes_retry(c);
+    context_requeue(c, DECIDE_NODES_RETRY_MS);
 }
 
 /* Workers that ran out of memory get more than the plan thinks they need: the planner sees nodes
@@ -169,21 +170,21 @@ static int64_t limit_of(const struct placement_stage *stage, const struct plan_s
     return rounded <= most ? rounded : bytes;
 }
 
-static void make_plan(struct round *r, const struct partition_request *request,
+static void make_plan(struct context *c, const struct partition_request *request,
                       const struct placement *placement, int percent)
 {
-    struct plan *p = &r->out->plan;
+    struct plan *p = &c->out->plan;
 
     memset(p, 0, sizeof *p);
-    (void)snprintf(p->namespace, sizeof p->namespace, "%s", r->seen->namespace);
-    (void)snprintf(p->job, sizeof p->job, "%s", r->seen->name);
-    (void)snprintf(p->uid, sizeof p->uid, "%s", r->seen->uid);
-    p->attempt = r->attempt;
+    (void)snprintf(p->namespace, sizeof p->namespace, "%s", c->seen->namespace);
+    (void)snprintf(p->job, sizeof p->job, "%s", c->seen->name);
+    (void)snprintf(p->uid, sizeof p->uid, "%s", c->seen->uid);
+    p->attempt = c->attempt;
     placement_to_plan(request, placement, p);
     for (int s = 0; s < p->n_stages; s++)
         p->stages[s].memory_bytes =
             limit_of(&placement->stages[s], &p->stages[s], request->nodes, percent);
-    (void)round_want(r, ACTION_CREATE_PLAN);
+    (void)context_add(c, ACTION_CREATE_PLAN);
 }
 
 /* A plan whose figures were not measured starts with that. */
@@ -235,14 +236,14 @@ static void add_guess(const struct spec *spec, char *text, size_t bytes)
 }
 
 /* Behind the planner's own explanation, which is cut short for it if need be. */
-static void add_notes(const struct round *r, const struct survey *survey,
+static void add_notes(const struct context *c, const struct survey *survey,
                       char reason[static PLAN_REASON_BYTES])
 {
     char notes[PLAN_REASON_BYTES / 2] = "";
     size_t most;
 
     add_excluded(survey, notes, sizeof notes);
-    add_guess(&r->spec, notes, sizeof notes);
+    add_guess(&c->spec, notes, sizeof notes);
     add_contradiction(survey, notes, sizeof notes);
     most = PLAN_REASON_BYTES - 1 - strlen(notes);
     if (strlen(reason) > most)
@@ -257,13 +258,13 @@ static void mix(uint64_t *hash, const void *bytes, size_t n)
 
 /* Everything that the answer depends on; the generation stands for the spec. Structs go in whole
  * where they hold nothing but doubles, and so no padding. */
-static uint64_t digest_of(const struct round *r, const struct partition_request *q)
+static uint64_t digest_of(const struct context *c, const struct partition_request *q)
 {
     uint64_t hash = HASH_START;
 
-    mix(&hash, &r->seen->generation, sizeof r->seen->generation);
-    mix(&hash, &r->spec.data.lengths, sizeof r->spec.data.lengths);
-    mix(&hash, &r->spec.pace, sizeof r->spec.pace);
+    mix(&hash, &c->seen->generation, sizeof c->seen->generation);
+    mix(&hash, &c->spec.data.lengths, sizeof c->spec.data.lengths);
+    mix(&hash, &c->spec.pace, sizeof c->spec.pace);
     for (int i = 0; i < q->n_nodes; i++) {
         const struct node *n = &q->nodes[i];
 
@@ -279,34 +280,34 @@ static uint64_t digest_of(const struct round *r, const struct partition_request 
     return hash;
 }
 
-/* Is it too early to search again, or is the answer known? Then the round is done. */
-static bool is_answered(struct round *r, const struct nodes *nodes, uint64_t digest)
+/* Is it too early to search again, or is the answer known? Then the decision is complete. */
+static bool is_answered(struct context *c, const struct nodes *nodes, uint64_t digest)
 {
-    const struct unplaced *last = &r->seen->unplaced;
-    int64_t age_ms = r->seen->now_ms - last->solved_ms;
+    const struct unplaced *last = &c->seen->unplaced;
+    int64_t age_ms = c->seen->now_ms - last->solved_ms;
 
     if (!last->is_set)
         return false;
     if (last->digest == digest) {
-        show_insufficient(r, nodes, last->why);
+        show_insufficient(c, nodes, last->why);
         return true;
     }
     if (age_ms < 0 || age_ms >= DECIDE_SOLVE_MS)
         return false;
-    round_again(r, DECIDE_SOLVE_MS - age_ms);
+    context_requeue(c, DECIDE_SOLVE_MS - age_ms);
     return true;
 }
 
-static enum err_code solve(struct round *r, struct nodes *nodes, struct err *err)
+static enum err_code solve(struct context *c, struct nodes *nodes, struct err *err)
 {
-    int percent = r->seen->status.memory_percent > 100 ? r->seen->status.memory_percent : 100;
+    int percent = c->seen->status.memory_percent > 100 ? c->seen->status.memory_percent : 100;
     struct survey *survey = &nodes->survey;
-    struct partition_request request = {.spec = &r->spec,
+    struct partition_request request = {.spec = &c->spec,
                                         .nodes = survey->candidates,
                                         .n_nodes = survey->n_candidates,
                                         .link = COST_LINK_DEFAULT};
     struct placement placement;
-    struct plan *plan = &r->out->plan;
+    struct plan *plan = &c->out->plan;
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad[STATUS_MESSAGE_BYTES] = "";
     uint64_t digest;
@@ -315,73 +316,73 @@ static enum err_code solve(struct round *r, struct nodes *nodes, struct err *err
     if (rc != ERR_OK)
         return rc;
     request.links = survey->links;
-    r->spec.data.lengths = survey->lengths;
-    r->spec.pace = survey->pace;
+    c->spec.data.lengths = survey->lengths;
+    c->spec.pace = survey->pace;
     scale_memory(survey->candidates, survey->n_candidates, percent);
-    digest = digest_of(r, &request);
-    if (is_answered(r, nodes, digest))
+    digest = digest_of(c, &request);
+    if (is_answered(c, nodes, digest))
         return ERR_OK;
-    rc = choose_solve(&request, &r->spec, &placement, err);
+    rc = choose_solve(&request, &c->spec, &placement, err);
     if (rc != ERR_OK) {
-        r->out->unplaced = (struct unplaced){
-            .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = r->seen->now_ms};
-        (void)snprintf(r->out->unplaced.why, sizeof r->out->unplaced.why, "%s", err->text);
-        show_insufficient(r, nodes, err->text);
+        c->out->unplaced = (struct unplaced){
+            .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = c->seen->now_ms};
+        (void)snprintf(c->out->unplaced.why, sizeof c->out->unplaced.why, "%s", err->text);
+        show_insufficient(c, nodes, err->text);
         return ERR_OK;
     }
-    r->out->unplaced = (struct unplaced){0};
-    make_plan(r, &request, &placement, percent);
+    c->out->unplaced = (struct unplaced){0};
+    make_plan(c, &request, &placement, percent);
     add_assumed(survey, plan->summary.explanation);
-    add_notes(r, survey, plan->summary.explanation);
+    add_notes(c, survey, plan->summary.explanation);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
-        round_event(r, true, "NodeNotMeasured", failed);
+        context_add_event(c, true, "NodeNotMeasured", failed);
     survey_add_bad(survey, bad, sizeof bad);
     if (survey->n_bad > 0)
-        round_event(r, true, "InvalidNodeAnnotation", bad);
+        context_add_event(c, true, "InvalidNodeAnnotation", bad);
     return ERR_OK;
 }
 
 /* To a plan, or to a condition that says what is missing. */
-static enum err_code plan_on(struct round *r, struct nodes *nodes, struct err *err)
+static enum err_code plan_on(struct context *c, struct nodes *nodes, struct err *err)
 {
     char why[ERR_TEXT_BYTES];
 
     if (nodes->n_measuring > 0) {
-        show_measuring(r, nodes);
+        show_measuring(c, nodes);
         return ERR_OK;
     }
-    if (nodes->survey.n_candidates < spec_least_stages(&r->spec)) {
+    if (nodes->survey.n_candidates < spec_least_stages(&c->spec)) {
         (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d",
-                       nodes->survey.n_candidates, r->seen->n_nodes,
-                       r->spec.placement.strategy == SPEC_STRATEGY_MANUAL
+                       nodes->survey.n_candidates, c->seen->n_nodes,
+                       c->spec.placement.strategy == SPEC_STRATEGY_MANUAL
                            ? "spec.placement.manual names"
                            : "spec.placement.minStages is",
-                       spec_least_stages(&r->spec));
-        show_insufficient(r, nodes, why);
+                       spec_least_stages(&c->spec));
+        show_insufficient(c, nodes, why);
         return ERR_OK;
     }
-    if (r->seen->status.attempt != r->attempt) {
-        round_again(r, 0); /* the attempt is written down before anything of it is made */
+    if (c->seen->status.attempt != c->attempt) {
+        context_requeue(c, 0); /* the attempt is written down before anything of it is made */
         return ERR_OK;
     }
-    return solve(r, nodes, err);
+    return solve(c, nodes, err);
 }
 
-void place(struct round *r)
+void place(struct context *c)
 {
     struct nodes nodes;
     struct err err = {0};
     enum err_code rc;
 
-    if (is_paused(r) || waits_for_pods(r) || waits_for_data(r))
+    if (is_paused(c) || waits_for_pods(c) || waits_for_data(c))
         return;
-    rc = nodes_survey(r, &nodes, &err);
+    rc = nodes_survey(c, &nodes, &err);
     if (rc == ERR_OK)
-        rc = plan_on(r, &nodes, &err);
+        rc = plan_on(c, &nodes, &err);
     if (rc != ERR_OK) {
-        wait_with(r, "Waiting", NEWS_WARNING, "OutOfMemory", err.text);
-        round_again(r, DECIDE_NODES_RETRY_MS);
+        wait_with(c, "Waiting", NEWS_WARNING, "OutOfMemory", err.text);
+        context_requeue(c, DECIDE_NODES_RETRY_MS);
     }
     survey_deinit(&nodes.survey);
 }

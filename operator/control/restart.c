@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "control/parts.h"
+#include "control/context.h"
 
 #define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
 #define RESTARTS_IN_A_ROW_MAX 1000   /* the pause has long stopped growing */
@@ -70,11 +70,11 @@ static enum verdict_kind kind_of_failure(const struct seen_pod *p)
     return VERDICT_FAILED;
 }
 
-static void judge_pod(const struct round *r, const struct seen_pod *p, struct verdict *v)
+static void judge_pod(const struct context *c, const struct seen_pod *p, struct verdict *v)
 {
     char words[PROGRESS_ERROR_BYTES];
     char text[STATUS_MESSAGE_BYTES];
-    int64_t pending_ms = r->seen->now_ms - p->created_ms;
+    int64_t pending_ms = c->seen->now_ms - p->created_ms;
 
     if (p->phase == POD_SUCCEEDED)
         return;
@@ -91,7 +91,7 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
         add_cause(v, kind_of_failure(p), p->stage, text);
         return;
     }
-    if (p->refuses_peers && !round_has_started(r)) {
+    if (p->refuses_peers && !context_has_started(c)) {
         (void)snprintf(text, sizeof text, "Stage %d on node %.100s refused the peer table: %s",
                        p->stage, p->node, p->refusal);
         add_cause(v, VERDICT_REFUSED, p->stage, text);
@@ -101,7 +101,7 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
         (void)snprintf(text, sizeof text, "Pod %s could not be scheduled: %s", p->name, p->message);
         add_cause(v, VERDICT_UNSCHEDULABLE, p->stage, text);
     }
-    if (p->phase == POD_PENDING && !p->is_unschedulable && attempt_start_left_ms(r, p) < 0) {
+    if (p->phase == POD_PENDING && !p->is_unschedulable && attempt_start_left_ms(c, p) < 0) {
         (void)snprintf(text, sizeof text,
                        "Pod %s on node %.100s did not start within %lld minutes: %s%s%s", p->name,
                        p->node, (long long)pending_ms / 60000,
@@ -113,27 +113,27 @@ static void judge_pod(const struct round *r, const struct seen_pod *p, struct ve
 
 /* A worker that lost its neighbour is not the cause: the one that failed may take a moment to show.
  */
-static bool is_too_early(const struct round *r)
+static bool is_too_early(const struct context *c)
 {
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
-        if (p->role == POD_STAGE && p->attempt == r->attempt && p->phase == POD_FAILED &&
-            r->seen->now_ms - p->finished_ms < DECIDE_PEER_GRACE_MS)
+        if (p->role == POD_STAGE && p->attempt == c->attempt && p->phase == POD_FAILED &&
+            c->seen->now_ms - p->finished_ms < DECIDE_PEER_GRACE_MS)
             return true;
     }
     return false;
 }
 
 /* Pods of another attempt have other names. */
-static void judge_missing(const struct round *r, int stage, struct verdict *v)
+static void judge_missing(const struct context *c, int stage, struct verdict *v)
 {
     char text[STATUS_MESSAGE_BYTES];
 
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
-        if (p->role != POD_TAKEN || p->attempt != r->attempt || p->stage != stage)
+        if (p->role != POD_TAKEN || p->attempt != c->attempt || p->stage != stage)
             continue;
         (void)snprintf(text, sizeof text,
                        "Pod %s exists already and was not created by the operator: it is ignored. "
@@ -141,22 +141,22 @@ static void judge_missing(const struct round *r, int stage, struct verdict *v)
                        p->name);
         add_cause(v, VERDICT_NAME_TAKEN, stage, text);
     }
-    if (round_has_started(r) && strcmp(r->seen->status.stages[stage].state, "Succeeded") != 0) {
+    if (context_has_started(c) && strcmp(c->seen->status.stages[stage].state, "Succeeded") != 0) {
         (void)snprintf(text, sizeof text, "The pod of stage %d on node %.100s is gone.", stage,
-                       r->seen->plan.stages[stage].node);
+                       c->seen->plan.stages[stage].node);
         add_cause(v, VERDICT_DISRUPTED, stage, text);
     }
 }
 
 /* When all who have ended only lost a neighbour, the one that has not ended is the one they lost: a
  * process that is frozen, or a node that is cut off. */
-static void find_silent(const struct round *r, struct verdict *v)
+static void find_silent(const struct context *c, struct verdict *v)
 {
     char reported[STATUS_MESSAGE_BYTES];
 
     memcpy(reported, v->text, sizeof reported);
-    for (int s = 0; s < r->seen->plan.n_stages; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
+    for (int s = 0; s < c->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = context_stage_pod(c, s);
 
         if (!p || p->phase != POD_RUNNING)
             continue;
@@ -170,79 +170,79 @@ static void find_silent(const struct round *r, struct verdict *v)
     }
 }
 
-void restart_judge(const struct round *r, struct verdict *out)
+void restart_judge(const struct context *c, struct verdict *out)
 {
     struct verdict v = {.kind = VERDICT_NONE};
 
-    for (int s = 0; s < r->seen->plan.n_stages; s++) {
-        const struct seen_pod *p = round_stage_pod(r, s);
+    for (int s = 0; s < c->seen->plan.n_stages; s++) {
+        const struct seen_pod *p = context_stage_pod(c, s);
 
         if (p)
-            judge_pod(r, p, &v);
+            judge_pod(c, p, &v);
         else
-            judge_missing(r, s, &v);
+            judge_missing(c, s, &v);
     }
-    if (v.kind == VERDICT_PEER_LOST && is_too_early(r))
+    if (v.kind == VERDICT_PEER_LOST && is_too_early(c))
         v.kind = VERDICT_WAIT;
     if (v.kind == VERDICT_PEER_LOST)
-        find_silent(r, &v);
+        find_silent(c, &v);
     *out = v;
 }
 
 /* --- what follows --- */
 
-static void give_up(struct round *r, const char *reason, const char *text)
+static void give_up(struct context *c, const char *reason, const char *text)
 {
-    struct status *s = &r->out->status;
+    struct status *s = &c->out->status;
 
-    round_set(r, NEWS_QUIET,
-              &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
-    round_set(r, NEWS_WARNING,
-              &(struct condition_set){CONDITION_FAILED, CONDITION_TRUE, reason, text});
-    round_say(r, "Failed", text);
-    s->completion_ms = r->seen->now_ms;
+    context_set(c, NEWS_QUIET,
+                &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
+    context_set(c, NEWS_WARNING,
+                &(struct condition_set){CONDITION_FAILED, CONDITION_TRUE, reason, text});
+    context_show(c, "Failed", text);
+    s->completion_ms = c->seen->now_ms;
 }
 
 /* Status keeps whole seconds: round up. */
-static void write_pause(struct round *r, int64_t pause_ms)
+static void write_pause(struct context *c, int64_t pause_ms)
 {
-    r->out->status.next_attempt_ms =
-        pause_ms > 0 ? (r->seen->now_ms + pause_ms + 999) / 1000 * 1000 : 0;
-    round_again(r, pause_ms);
+    c->out->status.next_attempt_ms =
+        pause_ms > 0 ? (c->seen->now_ms + pause_ms + 999) / 1000 * 1000 : 0;
+    context_requeue(c, pause_ms);
 }
 
-void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms)
+void restart_next(struct context *c, const char *reason, const char *text, int64_t pause_ms)
 {
-    struct status *s = &r->out->status;
+    struct status *s = &c->out->status;
 
-    if (r->attempt >= NAMES_ATTEMPT_MAX) {
-        give_up(r, "RestartLimit", text);
+    if (c->attempt >= NAMES_ATTEMPT_MAX) {
+        give_up(c, "RestartLimit", text);
         return;
     }
-    round_set(r, NEWS_QUIET,
-              &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
-    round_set(r, NEWS_QUIET,
-              &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, "Restarting", text});
+    context_set(c, NEWS_QUIET,
+                &(struct condition_set){CONDITION_RUNNING, CONDITION_FALSE, reason, text});
+    context_set(c, NEWS_QUIET,
+                &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, "Restarting", text});
     /* Always an Event: the second loss of a worker is as much news as the first. */
-    round_event(r, true, reason, text);
-    round_say(r, "Restarting", text);
-    s->attempt = r->attempt + 1;
-    write_pause(r, pause_ms);
+    context_add_event(c, true, reason, text);
+    context_show(c, "Restarting", text);
+    s->attempt = c->attempt + 1;
+    write_pause(c, pause_ms);
     s->progress = (struct status_progress){.remaining_seconds = -1};
     s->n_stages = 0;
     memset(s->stages, 0, sizeof s->stages);
     s->placement = (struct status_placement){.strategy = ""};
-    round_again(r, 0);
+    context_requeue(c, 0);
 }
 
 /* Every cause of a restart takes part in the same row: a job that is restarted again and again
  * must not keep the cluster busy, whether or not that is its own fault. */
-static int64_t next_pause_ms(struct round *r, bool is_first_free)
+static int64_t next_pause_ms(struct context *c, bool is_first_free)
 {
-    struct status *s = &r->out->status;
-    int64_t trained_ms = r->seen->now_ms - s->conditions[CONDITION_RUNNING].changed_ms;
+    struct status *s = &c->out->status;
+    int64_t trained_ms = c->seen->now_ms - s->conditions[CONDITION_RUNNING].changed_ms;
 
-    if (round_has_started(r) && trained_ms >= HEALTHY_MS)
+    if (context_has_started(c) && trained_ms >= HEALTHY_MS)
         s->restarts_in_a_row = 0;
     if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
         s->restarts_in_a_row++;
@@ -250,43 +250,43 @@ static int64_t next_pause_ms(struct round *r, bool is_first_free)
                       DECIDE_BACKOFF_MAX_MS);
 }
 
-void restart_pause(struct round *r)
+void restart_pause(struct context *c)
 {
-    write_pause(r, next_pause_ms(r, false));
+    write_pause(c, next_pause_ms(c, false));
 }
 
 /* A restart that does not count, after a pause. */
-static void pause_and_restart(struct round *r, const char *reason, const struct verdict *v)
+static void pause_and_restart(struct context *c, const char *reason, const struct verdict *v)
 {
     /* A worker that was lost in training is replaced at once, the first time. */
-    bool is_first_free = v->kind == VERDICT_DISRUPTED && round_has_started(r);
+    bool is_first_free = v->kind == VERDICT_DISRUPTED && context_has_started(c);
 
-    restart_next(r, reason, v->text, next_pause_ms(r, is_first_free));
+    restart_next(c, reason, v->text, next_pause_ms(c, is_first_free));
 }
 
 /* A failure that counts. */
-static void count(struct round *r, const char *reason, const char *text)
+static void count(struct context *c, const char *reason, const char *text)
 {
-    struct status *s = &r->out->status;
+    struct status *s = &c->out->status;
     char more[STATUS_MESSAGE_BYTES];
 
-    if (s->restarts >= r->spec.max_restarts) {
+    if (s->restarts >= c->spec.max_restarts) {
         (void)snprintf(more, sizeof more,
                        "%.600s The job has failed after %d of %d restarts "
                        "(spec.failurePolicy.maxRestarts).",
-                       text, s->restarts, r->spec.max_restarts);
-        give_up(r, "RestartLimit", more);
+                       text, s->restarts, c->spec.max_restarts);
+        give_up(c, "RestartLimit", more);
         return;
     }
     s->restarts++;
-    restart_next(r, reason, text, next_pause_ms(r, false));
+    restart_next(c, reason, text, next_pause_ms(c, false));
 }
 
-static void more_memory(struct round *r, const struct verdict *v)
+static void more_memory(struct context *c, const struct verdict *v)
 {
-    struct status *s = &r->out->status;
+    struct status *s = &c->out->status;
     int percent = s->memory_percent > 100 ? s->memory_percent : 100;
-    int64_t mib = r->seen->plan.stages[v->stage].memory_bytes >> 20;
+    int64_t mib = c->seen->plan.stages[v->stage].memory_bytes >> 20;
     char text[STATUS_MESSAGE_BYTES];
 
     percent =
@@ -297,54 +297,54 @@ static void more_memory(struct round *r, const struct verdict *v)
         "Stage %d on node %.100s was killed for using more than its %lld MiB. The next "
         "attempt gives every worker %d%% of the planned memory. If that does not help, "
         "lower spec.training.maxSequenceLength or batchSize, or raise spec.placement.maxStages.",
-        v->stage, r->seen->plan.stages[v->stage].node, (long long)mib, percent);
-    count(r, "WorkerOutOfMemory", text);
+        v->stage, c->seen->plan.stages[v->stage].node, (long long)mib, percent);
+    count(c, "WorkerOutOfMemory", text);
 }
 
-void restart_apply(struct round *r, const struct verdict *v)
+void restart_apply(struct context *c, const struct verdict *v)
 {
     switch (v->kind) {
     case VERDICT_NONE:
     case VERDICT_WAIT:
         break;
     case VERDICT_CONFIG:
-        give_up(r, "InvalidConfiguration", v->text);
+        give_up(c, "InvalidConfiguration", v->text);
         break;
     case VERDICT_OUTPUT:
-        give_up(r, "OutputFailed", v->text); /* training again would end the same way */
+        give_up(c, "OutputFailed", v->text); /* training again would end the same way */
         break;
     case VERDICT_OUT_OF_MEMORY:
-        more_memory(r, v);
+        more_memory(c, v);
         break;
     case VERDICT_FAILED:
-        count(r, "WorkerFailed", v->text);
+        count(c, "WorkerFailed", v->text);
         break;
     case VERDICT_REFUSED:
-        count(r, "PeerTableConflict", v->text);
+        count(c, "PeerTableConflict", v->text);
         break;
     case VERDICT_DISRUPTED:
-        pause_and_restart(r, "WorkerLost", v);
+        pause_and_restart(c, "WorkerLost", v);
         break;
     case VERDICT_DATA_MISSING:
-        pause_and_restart(r, "DataMissing", v);
+        pause_and_restart(c, "DataMissing", v);
         break;
     case VERDICT_PEER_LOST:
-        pause_and_restart(r, "ConnectionLost", v);
+        pause_and_restart(c, "ConnectionLost", v);
         break;
     case VERDICT_NO_PROGRESS:
-        count(r, "NoProgress", v->text);
+        count(c, "NoProgress", v->text);
         break;
     case VERDICT_UNREACHABLE:
-        pause_and_restart(r, "WorkersUnreachable", v);
+        pause_and_restart(c, "WorkersUnreachable", v);
         break;
     case VERDICT_START_TIMEOUT:
-        pause_and_restart(r, "StartTimeout", v);
+        pause_and_restart(c, "StartTimeout", v);
         break;
     case VERDICT_UNSCHEDULABLE:
-        pause_and_restart(r, "Unschedulable", v);
+        pause_and_restart(c, "Unschedulable", v);
         break;
     case VERDICT_NAME_TAKEN:
-        pause_and_restart(r, "NameTaken", v);
+        pause_and_restart(c, "NameTaken", v);
         break;
     }
 }

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "control/parts.h"
+#include "control/context.h"
 
 #define TOUR_WAIT_MS 6000 /* for probes that start late; a probe itself waits a little longer */
 
@@ -31,13 +31,13 @@ int tour_partner(int n, int round, int i)
 }
 
 /* A probe that is only wanted so far is one to wait for, too. */
-static bool is_complete(const struct round *r)
+static bool is_complete(const struct context *c)
 {
-    for (int i = 0; i < r->out->n_actions; i++)
-        if (r->out->actions[i].kind == ACTION_CREATE_PROBE_POD)
+    for (int i = 0; i < c->out->n_actions; i++)
+        if (c->out->actions[i].kind == ACTION_CREATE_PROBE_POD)
             return false;
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
         if (p->role == POD_PROBE && !p->is_deleting &&
             (p->phase == POD_PENDING || (p->phase == POD_RUNNING && p->ip[0] == '\0')))
@@ -52,17 +52,17 @@ static bool waits_for_table(const struct seen_pod *p)
            !p->knows_peers;
 }
 
-void tour_begin(struct round *r)
+void tour_begin(struct context *c)
 {
     int64_t first_ms = INT64_MAX;
     int64_t left_ms;
 
-    for (int i = 0; i < r->seen->n_pods; i++) {
-        const struct seen_pod *p = &r->seen->pods[i];
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
 
         int64_t start_ms = p->started_ms;
 
-        if (start_ms < p->created_ms || start_ms > r->seen->now_ms)
+        if (start_ms < p->created_ms || start_ms > c->seen->now_ms)
             start_ms = p->created_ms; /* its node's clock is another */
 
         if (waits_for_table(p) && start_ms < first_ms)
@@ -70,13 +70,13 @@ void tour_begin(struct round *r)
     }
     if (first_ms == INT64_MAX)
         return;
-    left_ms = first_ms + TOUR_WAIT_MS - r->seen->now_ms;
-    if (left_ms > 0 && !is_complete(r)) {
-        round_again(r, left_ms);
+    left_ms = first_ms + TOUR_WAIT_MS - c->seen->now_ms;
+    if (left_ms > 0 && !is_complete(c)) {
+        context_requeue(c, left_ms);
         return;
     }
-    for (int i = 0; i < r->seen->n_pods; i++)
-        if (waits_for_table(&r->seen->pods[i]))
-            memcpy(round_want(r, ACTION_POST_PROBE_PEERS)->name, r->seen->pods[i].name,
+    for (int i = 0; i < c->seen->n_pods; i++)
+        if (waits_for_table(&c->seen->pods[i]))
+            memcpy(context_add(c, ACTION_POST_PROBE_PEERS)->name, c->seen->pods[i].name,
                    NAMES_BYTES);
 }

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "control/parts.h"
+#include "control/context.h"
 #include "row.h"
 
 static void plan_there(struct world *w)

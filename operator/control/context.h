@@ -1,49 +1,50 @@
-/* control/parts.h (private) - what the policies of this folder hand each other.
+/* control/context.h (private) - what the policies of this folder share.
  *
- * A round is one call of decide(): what was seen, what is being decided, and what has been worked
- * out on the way. Policies read `seen`, add to `out`, and never take anything back.
- * Layer: control (may use balance, cluster, api, base). Threads: one per round.
+ * A context belongs to one call of decide(): what was observed, what is being decided, and what has
+ * been worked out on the way. Policies read `seen`, add to `out`, and never take anything back.
+ * Layer: control (may use balance, cluster, api, base). Threads: one per context.
  */
-#ifndef CONTROL_PARTS_H
-#define CONTROL_PARTS_H
+#ifndef CONTROL_CONTEXT_H
+#define CONTROL_CONTEXT_H
 
 #include "balance/request.h"
 #include "cluster/survey.h"
 #include "control/decide.h"
 
-struct round {
+struct context {
     const struct observed *seen;
     struct decision *out;
     struct spec spec; /* as the user wants it now */
     int attempt;      /* the current one */
-    bool is_stalled;  /* round_stall() was called */
+    bool is_stalled;  /* context_stall() was called */
 };
 
-/* Add an action; the caller fills in the rest. A full list drops it: the next round asks again. */
-struct action *round_want(struct round *r, enum action_kind kind);
-void round_event(struct round *r, bool is_warning, const char *reason, const char *text);
+/* Add an action; the caller fills in the rest. A full list drops it: the next decision asks again.
+ */
+struct action *context_add(struct context *c, enum action_kind kind);
+void context_add_event(struct context *c, bool is_warning, const char *reason, const char *text);
 /* Decide again after at most `ms`. */
-void round_again(struct round *r, int64_t ms);
+void context_requeue(struct context *c, int64_t ms);
 
-/* Set a condition and, when it is news, say it in an Event too. */
-enum round_news {
+/* Set a condition and, when it has changed, post an Event with it too. */
+enum news {
     NEWS_QUIET,
     NEWS_NORMAL,
     NEWS_WARNING,
 };
-void round_set(struct round *r, enum round_news news, const struct condition_set *set);
-/* Something keeps the job from going on that it cannot remedy itself. Once a round. */
-void round_stall(struct round *r, const char *reason, const char *message);
+void context_set(struct context *c, enum news news, const struct condition_set *set);
+/* Something blocks the job that the operator cannot remedy. At most once per decision. */
+void context_stall(struct context *c, const char *reason, const char *message);
 /* The line for people: `state` in a word, `message` in a sentence. */
-void round_say(struct round *r, const char *state, const char *message);
+void context_show(struct context *c, const char *state, const char *message);
 
 /* The NetworkPolicy, once, before the pods that it is for. */
-void round_want_policy(struct round *r);
-void round_delete_pod(struct round *r, const struct seen_pod *pod);
+void context_add_policy(struct context *c);
+void context_delete_pod(struct context *c, const struct seen_pod *pod);
 /* The pod of a stage in the current attempt; NULL when there is none. */
-const struct seen_pod *round_stage_pod(const struct round *r, int stage);
-/* Have all workers of the current attempt been told of each other? */
-bool round_has_started(const struct round *r);
+const struct seen_pod *context_stage_pod(const struct context *c, int stage);
+/* Have all workers of the current attempt had the peer table? */
+bool context_has_started(const struct context *c);
 
 /* nodes.c: the survey of nodes, and the probes of this job. */
 struct nodes {
@@ -56,31 +57,31 @@ struct nodes {
 };
 /* Also asks for probes of nodes that are not measured, and for labels from probes that are done.
  * The caller owns out->survey. ERR_NO_MEMORY. */
-MUST_CHECK enum err_code nodes_survey(struct round *r, struct nodes *out, struct err *err);
+MUST_CHECK enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err);
 /* A probe pod's result as it is kept on the node. */
 void nodes_mark(const struct observed *seen, const struct spec *spec,
                 const struct node_object *node, const struct seen_pod *pod, struct mark_probe *out);
 /* There will be no plan this time: measure again what could not be measured a while ago. */
-void nodes_retry(struct round *r);
+void nodes_retry(struct context *c);
 
 /* tour.c: let the probes that run meet each other, once all of them do or after a while. */
-void tour_begin(struct round *r);
+void tour_begin(struct context *c);
 
 /* place.c: from data and nodes to a plan. */
-void place(struct round *r);
+void place(struct context *c);
 
 /* attempt.c: from a plan to workers that know each other, and their end. */
-void attempt_drive(struct round *r);
+void attempt_drive(struct context *c);
 /* What may be changed while the job exists, has been changed since the plan was made. */
-bool attempt_is_outdated(const struct round *r);
+bool attempt_is_outdated(const struct context *c);
 /* Is it the image that keeps this pod waiting? Then the sentence to it is in `out`. */
-bool attempt_image_problem(const struct round *r, const struct seen_pod *pod,
+bool attempt_image_problem(const struct context *c, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
 /* What else keeps it, in the words of whoever says so? */
 bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
 /* How long a pod that has a node may go on trying to start; below 0: its node is better given back
  * to others, and all is tried again after a pause. */
-int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod);
+int64_t attempt_start_left_ms(const struct context *c, const struct seen_pod *pod);
 
 /* drift.c: what the workers measure against what the plan predicted. Fills in how busy every stage
  * is, and reports, once per attempt, a stage whose time differs from the plan by more than
@@ -90,7 +91,7 @@ int64_t attempt_start_left_ms(const struct round *r, const struct seen_pod *pod)
 #define DRIFT_STEP_SHARE 0.05
 #define DRIFT_STEPS      20
 #define DRIFT_MS         10000
-void drift_watch(struct round *r, const struct progress *from);
+void drift_watch(struct context *c, const struct progress *from);
 /* Append a sentence when steps take longer or shorter than the plan predicted. */
 void drift_say(const struct status *s, char *text, size_t bytes);
 
@@ -117,12 +118,12 @@ struct verdict {
     int stage;
     char text[STATUS_MESSAGE_BYTES];
 };
-void restart_judge(const struct round *r, struct verdict *out);
+void restart_judge(const struct context *c, struct verdict *out);
 /* Give up, or write down the next attempt. */
-void restart_apply(struct round *r, const struct verdict *v);
+void restart_apply(struct context *c, const struct verdict *v);
 /* Go on to the next attempt without counting. `reason` and `text` end up in Running. */
-void restart_next(struct round *r, const char *reason, const char *text, int64_t pause_ms);
+void restart_next(struct context *c, const char *reason, const char *text, int64_t pause_ms);
 /* Stay in this attempt, which has no plan yet, and do nothing for a pause. */
-void restart_pause(struct round *r);
+void restart_pause(struct context *c);
 
 #endif
