@@ -335,8 +335,8 @@ static void write_invalid(const struct survey *s, struct jsonw *w)
         return;
     jsonw_open_array(w, "invalidAnnotations");
     for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].object->mark.bad[0] && n++ < REPORT_NODES_MAX)
-            write_node(w, s->nodes[i].object->name, s->nodes[i].object->mark.bad);
+        if (s->nodes[i].object->annotations.bad[0] && n++ < REPORT_NODES_MAX)
+            write_node(w, s->nodes[i].object->name, s->nodes[i].object->annotations.bad);
     jsonw_close(w);
 }
 

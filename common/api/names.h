@@ -21,7 +21,7 @@
 #define LABEL_STAGE   "skyjob.dev/stage"
 #define LABEL_ROLE    "skyjob.dev/role" /* "stage" or "probe" */
 
-/* On nodes, declared by an administrator; see struct mark. Numbers without a unit. */
+/* On nodes, declared by an administrator; see struct annotations. Numbers without a unit. */
 #define LABEL_GFLOPS          "skyjob.dev/gflops"    /* BERT training with all allocatable CPU */
 #define LABEL_UNIT_MS         "skyjob.dev/unit-ms"   /* fixed cost of a unit */
 #define LABEL_LINK_MBIT       "skyjob.dev/link-mbit" /* its network, 10^6 bits a second */

@@ -155,10 +155,10 @@ static struct end end_of(const struct scale *scale, const struct network_node *n
 {
     struct end e = measured->bytes_per_s > 0 ? *measured : median_of(scale, node);
 
-    if (node->mark && node->mark->link_bytes_per_s > 0)
-        e.bytes_per_s = node->mark->link_bytes_per_s;
-    if (node->mark && node->mark->has_latency)
-        e.latency_ms = node->mark->link_latency_ms;
+    if (node->annotations && node->annotations->link_bytes_per_s > 0)
+        e.bytes_per_s = node->annotations->link_bytes_per_s;
+    if (node->annotations && node->annotations->has_latency)
+        e.latency_ms = node->annotations->link_latency_ms;
     return e;
 }
 
@@ -187,7 +187,8 @@ static struct cost_link link_between(const struct scale *scale, const struct net
 static bool has_figures(const struct network_node *node)
 {
     return (node->probe && node->probe->n_links > 0) ||
-           (node->mark && (node->mark->link_bytes_per_s > 0 || node->mark->has_latency));
+           (node->annotations &&
+            (node->annotations->link_bytes_per_s > 0 || node->annotations->has_latency));
 }
 
 bool network_links(const struct network_node *nodes, int n, struct cost_link *out)

@@ -6,7 +6,7 @@
 #ifndef CLUSTER_NETWORK_H
 #define CLUSTER_NETWORK_H
 
-#include "cluster/mark.h"
+#include "cluster/annotation.h"
 
 /* A link between two stages, in each direction. */
 struct cost_link {
@@ -22,8 +22,8 @@ struct cost_link {
 
 struct network_node {
     const char *name;
-    const struct mark *mark;        /* declared; NULL: nothing */
-    const struct node_probe *probe; /* measured; NULL: nothing */
+    const struct annotations *annotations; /* declared; NULL: nothing */
+    const struct node_probe *probe;        /* measured; NULL: nothing */
 };
 
 /* Fill in out[n][n], symmetrical, for partition_request.links.

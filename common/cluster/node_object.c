@@ -26,7 +26,7 @@ void node_object_read(const struct json *node, enum exclusion unseen, struct nod
     out->excluded = exclusion_read(node, unseen);
     out->cpu_milli = read_amount(node, "cpu", true, CPU_MAX_MILLI);
     out->memory_bytes = read_amount(node, "memory", false, MEMORY_MAX_BYTES);
-    mark_read(node, &out->mark);
+    annotations_read(node, &out->annotations);
 }
 
 static int compare_names(const void *a, const void *b)

@@ -7,8 +7,8 @@
 
 #include <stddef.h>
 
+#include "cluster/annotation.h"
 #include "cluster/exclusion.h"
-#include "cluster/mark.h"
 
 struct node_object {
     char name[NODE_NAME_BYTES];
@@ -17,10 +17,10 @@ struct node_object {
     int64_t memory_bytes;
     int64_t cpu_used_milli; /* requested by other pods, or promised to other jobs by their plans */
     int64_t memory_used_bytes;
-    struct mark mark;
+    struct annotations annotations;
 };
 
-/* Tolerant: what is missing or cannot be read is 0, and annotations report their errors in `mark`.
+/* Tolerant: what is missing or cannot be read is 0, and so are figures: see annotations.bad.
  * `unseen` is that of exclusion_read(). */
 void node_object_read(const struct json *node, enum exclusion unseen, struct node_object *out);
 

@@ -30,9 +30,9 @@ static const struct node_object *rival_of(const struct survey_request *r,
     for (int i = 0; i < r->n_nodes; i++) {
         const struct node_object *other = &r->nodes[i];
 
-        if (node->mark.has_probe && other->mark.has_probe && other->excluded == EXCLUDED_NOT &&
-            !other->mark.probe.is_contradicted &&
-            mark_contradict(&node->mark.probe, &other->mark.probe))
+        if (node->annotations.has_probe && other->annotations.has_probe &&
+            other->excluded == EXCLUDED_NOT && !other->annotations.probe.is_contradicted &&
+            annotation_contradict(&node->annotations.probe, &other->annotations.probe))
             return other;
     }
     return NULL;
@@ -42,31 +42,32 @@ static const struct node_object *rival_of(const struct survey_request *r,
 static const char *stale_reason(const struct survey_request *r, const struct node_object *node,
                                 const struct survey_own *own)
 {
-    const struct mark_probe *p = &node->mark.probe;
+    const struct annotation_probe *p = &node->annotations.probe;
     bool is_earlier = p->time_ms < r->created_ms;
-    struct mark_subject now = {.cpu_milli = node->cpu_milli, .memory_bytes = node->memory_bytes};
+    struct annotation_subject now = {.cpu_milli = node->cpu_milli,
+                                     .memory_bytes = node->memory_bytes};
     const char *stale;
 
     if (is_earlier && r->spec->placement.probe == SPEC_PROBE_ALWAYS)
         return "measured for an earlier job, and spec.placement.probePolicy is Always";
-    memcpy(now.cpu, node->mark.cpu, sizeof now.cpu);
+    memcpy(now.cpu, node->annotations.cpu, sizeof now.cpu);
     (void)snprintf(now.image, sizeof now.image, "%s", r->image);
     (void)snprintf(now.digest, sizeof now.digest, "%s", own->digest ? own->digest : "");
-    mark_work(r->spec, r->namespace, now.work);
-    stale = mark_stale(p, &now, r->now_ms);
+    annotation_work(r->spec, r->namespace, now.work);
+    stale = annotation_stale(p, &now, r->now_ms);
     /* What was measured for this job counts all the same: no job measures a node twice for this. */
     if (!stale && is_earlier && rival_of(r, node))
         stale = "contradicted by the measurement of a node with the same processor";
     return stale;
 }
 
-static void take_annotation(const struct survey_request *r, const struct mark_probe *p,
+static void take_annotation(const struct survey_request *r, const struct annotation_probe *p,
                             struct figures *f)
 {
-    char work[MARK_WORK_BYTES];
+    char work[ANNOTATION_WORK_BYTES];
 
-    mark_work(r->spec, r->namespace, work);
-    *f = (struct figures){mark_gflops(p), p->found.unit_ms, &p->found,
+    annotation_work(r->spec, r->namespace, work);
+    *f = (struct figures){annotation_gflops(p), p->found.unit_ms, &p->found,
                           strcmp(p->subject.work, work) == 0};
 }
 
@@ -75,7 +76,7 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
                             struct figures *f)
 {
     const struct node_object *node = n->object;
-    const struct mark *mark = &node->mark;
+    const struct annotations *annotations = &node->annotations;
     enum spec_probe policy = r->spec->placement.probe;
     struct survey_own own = {.found = NULL};
 
@@ -91,16 +92,17 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
         r->own(r->ctx, node, &own);
     if (own.found) {
         *f = (struct figures){speed_with_all(&own, node), own.found->unit_ms, own.found, true};
-    } else if (mark->has_probe) {
+    } else if (annotations->has_probe) {
         n->stale = stale_reason(r, node, &own);
         if (!n->stale || policy == SPEC_PROBE_NEVER)
-            take_annotation(r, &mark->probe, f);
+            take_annotation(r, &annotations->probe, f);
     }
-    if (r->spec->training.precision == SPEC_PRECISION_BF16 && mark_bf16(mark, f->probe) == NODE_NO)
+    if (r->spec->training.precision == SPEC_PRECISION_BF16 &&
+        annotation_bf16(annotations, f->probe) == NODE_NO)
         return EXCLUDED_BF16;
-    if (mark->gflops > 0 && policy != SPEC_PROBE_ALWAYS) {
-        f->gflops = mark->gflops;
-        f->unit_ms = mark->unit_ms;
+    if (annotations->gflops > 0 && policy != SPEC_PROBE_ALWAYS) {
+        f->gflops = annotations->gflops;
+        f->unit_ms = annotations->unit_ms;
         n->stale = NULL;
     } else if (f->probe) {
         n->rival = rival_of(r, node);
@@ -108,13 +110,13 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
         n->is_assumed = true;
     } else if (own.has_failed) {
         return EXCLUDED_PROBE_FAILED;
-    } else if (r->own || (!mark->has_probe && mark->gflops <= 0)) {
+    } else if (r->own || (!annotations->has_probe && annotations->gflops <= 0)) {
         return EXCLUDED_UNMEASURED;
-    } else if (mark->has_probe) {
-        take_annotation(r, &mark->probe, f);
+    } else if (annotations->has_probe) {
+        take_annotation(r, &annotations->probe, f);
     } else {
-        f->gflops = mark->gflops;
-        f->unit_ms = mark->unit_ms;
+        f->gflops = annotations->gflops;
+        f->unit_ms = annotations->unit_ms;
         n->stale = "declared, and spec.placement.probePolicy is Always";
     }
     return EXCLUDED_NOT;
@@ -206,7 +208,7 @@ enum err_code survey_make(const struct survey_request *r, struct survey *out, st
 
         s.nodes[i].excluded = judge(r, &s.nodes[i], &f);
         s.n_excluded[s.nodes[i].excluded]++;
-        s.n_bad += s.nodes[i].object->mark.bad[0] != '\0';
+        s.n_bad += s.nodes[i].object->annotations.bad[0] != '\0';
         if (s.nodes[i].excluded == EXCLUDED_NOT)
             add_candidate(&s, &s.nodes[i], &f);
     }
@@ -225,8 +227,8 @@ enum err_code survey_link(struct survey *s, struct err *err)
     if (network && n <= SURVEY_LINKS_MAX)
         links = calloc(n * n + 1, sizeof *links);
     for (size_t i = 0; links && i < n; i++)
-        network[i] = (struct network_node){s->candidates[i].name, &s->judged[i]->object->mark,
-                                           s->judged[i]->probe};
+        network[i] = (struct network_node){s->candidates[i].name,
+                                           &s->judged[i]->object->annotations, s->judged[i]->probe};
     if (links && network_links(network, s->n_candidates, links)) {
         s->links = links;
         links = NULL;
@@ -268,10 +270,10 @@ void survey_add_bad(const struct survey *s, char *text, size_t bytes)
 
     if (s->n_bad == 0)
         return;
-    while (s->nodes[i].object->mark.bad[0] == '\0')
+    while (s->nodes[i].object->annotations.bad[0] == '\0')
         i++;
     text_add(text, bytes, "%sInvalid annotation on node %.60s: %s; it is ignored.",
-             text[0] ? " " : "", s->nodes[i].object->name, s->nodes[i].object->mark.bad);
+             text[0] ? " " : "", s->nodes[i].object->name, s->nodes[i].object->annotations.bad);
     if (s->n_bad > 1)
         text_add(text, bytes, " %d nodes have invalid annotations.", s->n_bad);
 }

@@ -59,8 +59,9 @@ struct nodes {
  * The caller owns out->survey. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err);
 /* A probe pod's result as it is kept on the node. */
-void nodes_mark(const struct observed *seen, const struct spec *spec,
-                const struct node_object *node, const struct seen_pod *pod, struct mark_probe *out);
+void nodes_annotation(const struct observed *seen, const struct spec *spec,
+                      const struct node_object *node, const struct seen_pod *pod,
+                      struct annotation_probe *out);
 /* There will be no plan this time: measure again what could not be measured a while ago. */
 void nodes_retry(struct context *c);
 

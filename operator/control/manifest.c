@@ -373,8 +373,8 @@ static enum err_code write_patch(const char *text, const struct jsont_value *val
     return jsonw_finish(&w, err);
 }
 
-static enum err_code mark_of(const struct observed *seen, const struct action *action,
-                             struct mark_probe *out, struct err *err)
+static enum err_code annotation_of(const struct observed *seen, const struct action *action,
+                                   struct annotation_probe *out, struct err *err)
 {
     struct spec spec;
     const struct node_object *node = NULL;
@@ -391,7 +391,7 @@ static enum err_code mark_of(const struct observed *seen, const struct action *a
             pod = &seen->pods[i];
     if (!node || !pod)
         return err_set(err, ERR_NOT_FOUND, "node %.60s or its probe is gone", action->node);
-    nodes_mark(seen, &spec, node, pod, out);
+    nodes_annotation(seen, &spec, node, pod, out);
     return ERR_OK;
 }
 
@@ -403,18 +403,18 @@ static const char node_template[] =
 enum err_code manifest_node_patch(const struct observed *seen, const struct action *action,
                                   struct buf *out, struct err *err)
 {
-    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
-    struct mark_probe mark;
-    enum err_code rc = mark_of(seen, action, &mark, err);
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
+    struct annotation_probe probe;
+    enum err_code rc = annotation_of(seen, action, &probe, err);
 
     if (rc == ERR_OK)
-        rc = mark_probe_write(&mark, &text, err);
+        rc = annotation_probe_write(&probe, &text, err);
     if (rc == ERR_OK) {
         char gflops[32];
         const struct jsont_value values[] = {JSONT_S("gflops", gflops),
                                              JSONT_S("probe", buf_text(&text))};
 
-        (void)snprintf(gflops, sizeof gflops, "%.3f", mark_gflops(&mark));
+        (void)snprintf(gflops, sizeof gflops, "%.3f", annotation_gflops(&probe));
         rc = write_patch(node_template, values, 2, out, err);
     }
     buf_deinit(&text);

@@ -84,17 +84,18 @@ static const char *digest_now(const struct observed *seen, const char *then)
     return digest;
 }
 
-void nodes_mark(const struct observed *seen, const struct spec *spec,
-                const struct node_object *node, const struct seen_pod *pod, struct mark_probe *out)
+void nodes_annotation(const struct observed *seen, const struct spec *spec,
+                      const struct node_object *node, const struct seen_pod *pod,
+                      struct annotation_probe *out)
 {
     int64_t time_ms = pod->finished_ms > 0 ? pod->finished_ms : pod->created_ms;
 
     memset(out, 0, sizeof *out);
     out->subject.cpu_milli = node->cpu_milli;
     out->subject.memory_bytes = node->memory_bytes;
-    memcpy(out->subject.cpu, node->mark.cpu, sizeof out->subject.cpu);
+    memcpy(out->subject.cpu, node->annotations.cpu, sizeof out->subject.cpu);
     (void)snprintf(out->subject.image, sizeof out->subject.image, "%s", manifest_image(seen, spec));
-    mark_work(spec, seen->namespace, out->subject.work);
+    annotation_work(spec, seen->namespace, out->subject.work);
     memcpy(out->subject.digest, pod->digest, sizeof out->subject.digest);
     out->found = pod->probe;
     out->cpu_milli = pod->cpu_milli;
@@ -107,14 +108,14 @@ void nodes_mark(const struct observed *seen, const struct spec *spec,
 static void want_label(struct context *c, const struct node_object *node,
                        const struct seen_pod *pod)
 {
-    int64_t time_ms = node->mark.probe.time_ms;
-    struct mark_probe mine;
+    int64_t time_ms = node->annotations.probe.time_ms;
+    struct annotation_probe mine;
     struct action *a;
 
-    nodes_mark(c->seen, &c->spec, node, pod, &mine);
+    nodes_annotation(c->seen, &c->spec, node, pod, &mine);
     if (strcmp(mine.subject.image, c->seen->settings.worker_image) != 0)
         return;
-    if (node->mark.has_probe &&
+    if (node->annotations.has_probe &&
         (time_ms == mine.time_ms || (time_ms > mine.time_ms && time_ms <= c->seen->now_ms)))
         return;
     a = context_add(c, ACTION_LABEL_NODE);
@@ -139,7 +140,7 @@ static void report_own(void *ctx, const struct node_object *node, struct survey_
     const struct context *c = ctx;
     const struct seen_pod *pod = probe_of(c, node);
 
-    out->digest = digest_now(c->seen, node->mark.probe.subject.digest);
+    out->digest = digest_now(c->seen, node->annotations.probe.subject.digest);
     if (has_result(c, pod)) {
         out->found = &pod->probe;
         out->cpu_milli = pod->cpu_milli;

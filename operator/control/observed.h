@@ -71,7 +71,7 @@ struct seen_pod {
     struct progress progress;
     bool has_probe; /* a probe's result */
     struct node_probe probe;
-    char digest[MARK_DIGEST_BYTES]; /* of its image; "" before it runs */
+    char digest[ANNOTATION_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 
 enum data_state {

@@ -141,7 +141,7 @@ static void read_container(const struct json *pod, struct seen_pod *out)
     const struct json *state = json_get(status, "state");
     const struct json *waiting = json_get(state, "waiting");
 
-    mark_digest(json_string(json_get(status, "imageID"), ""), out->digest);
+    annotation_digest(json_string(json_get(status, "imageID"), ""), out->digest);
     out->started_ms = read_time(json_path(state, "running.startedAt"));
     if (json_get(state, "terminated")) {
         read_termination(json_get(state, "terminated"), out);

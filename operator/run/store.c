@@ -220,7 +220,8 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
 static bool is_same_node(const struct node_object *a, const struct node_object *b)
 {
     return a->excluded == b->excluded && a->cpu_milli == b->cpu_milli &&
-           a->memory_bytes == b->memory_bytes && memcmp(&a->mark, &b->mark, sizeof a->mark) == 0;
+           a->memory_bytes == b->memory_bytes &&
+           memcmp(&a->annotations, &b->annotations, sizeof a->annotations) == 0;
 }
 
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,

@@ -70,9 +70,9 @@ static void store(store_fn *change, const struct json *object)
 
 static void write_measurement(struct jsonw *w, int i, int n_nodes, int cpu_milli)
 {
-    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
-    struct mark_probe p = {.cpu_milli = 250 * (1 + below(8)),
-                           .time_ms = NOW_MS - HOUR_MS * (1 + below(one_in(6) ? 1200 : 600))};
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
+    struct annotation_probe p = {.cpu_milli = 250 * (1 + below(8)),
+                                 .time_ms = NOW_MS - HOUR_MS * (1 + below(one_in(6) ? 1200 : 600))};
 
     p.found = (struct node_probe){.gflops = 5 * (1 + below(20)),
                                   .unit_ms = 0.1 * below(5),
@@ -98,8 +98,8 @@ static void write_measurement(struct jsonw *w, int i, int n_nodes, int cpu_milli
     if (one_in(6))
         (void)snprintf(p.subject.work, sizeof p.subject.work, "other");
     else
-        mark_work(&at.local->job.spec, "team", p.subject.work);
-    assert_int_equal(mark_probe_write(&p, &text, NULL), ERR_OK);
+        annotation_work(&at.local->job.spec, "team", p.subject.work);
+    assert_int_equal(annotation_probe_write(&p, &text, NULL), ERR_OK);
     jsonw_string(w, ANNOTATION_PROBE, one_in(10) ? "{\"found\":7}" : buf_text(&text));
     if (one_in(10))
         jsonw_string(w, ANNOTATION_DOUBTED, NOW);

@@ -37,7 +37,7 @@ struct world *world_new(const char *spec)
         (void)snprintf(n->name, sizeof n->name, "node-%d", i);
         n->cpu_milli = 1000 * (i + 1);
         n->memory_bytes = (int64_t)4 << 30;
-        n->mark.gflops = 20.0 * (i + 1);
+        n->annotations.gflops = 20.0 * (i + 1);
     }
     w->seen.nodes = w->nodes;
     w->seen.n_nodes = WORLD_NODES;
@@ -149,16 +149,16 @@ static void label_node(struct world *w, const struct action *a)
         struct buf patch = {.max = MANIFEST_MAX_BYTES};
         struct node_object *n = &w->nodes[i];
         struct json *node = NULL;
-        struct mark mark;
+        struct annotations annotations;
 
         if (strcmp(n->name, a->node) != 0)
             continue;
         if (manifest_node_patch(&w->seen, a, &patch, NULL) == ERR_OK) {
             assert_int_equal(json_parse(patch.data, patch.len, &node, NULL), ERR_OK);
-            mark_read(node, &mark);
-            assert_true(mark.has_probe);
-            n->mark.has_probe = true;
-            n->mark.probe = mark.probe;
+            annotations_read(node, &annotations);
+            assert_true(annotations.has_probe);
+            n->annotations.has_probe = true;
+            n->annotations.probe = annotations.probe;
         }
         json_free(node);
         buf_deinit(&patch);
@@ -189,7 +189,7 @@ static void take_step(struct world *w, const struct action *a)
     case ACTION_DOUBT_NODE:
         for (int i = 0; i < WORLD_NODES; i++)
             if (strcmp(w->nodes[i].name, a->node) == 0)
-                w->nodes[i].mark.probe.is_contradicted = true;
+                w->nodes[i].annotations.probe.is_contradicted = true;
         break;
     case ACTION_READ_EVENTS:
         for (int i = 0; i < w->seen.n_pods; i++)

@@ -10,7 +10,7 @@
 
 #include "balance/cut.h"
 
-static struct mark marks[4];
+static struct annotations annotations[4];
 static struct node_probe probes[4];
 static struct network_node nodes[4];
 static struct cost_link links[4][4];
@@ -20,11 +20,11 @@ static int set_up(void **state)
     static const char *const names[] = {"a", "b", "c", "d"};
 
     (void)state;
-    memset(marks, 0, sizeof marks);
+    memset(annotations, 0, sizeof annotations);
     memset(probes, 0, sizeof probes);
     memset(links, 0, sizeof links);
     for (int i = 0; i < 4; i++)
-        nodes[i] = (struct network_node){names[i], &marks[i], &probes[i]};
+        nodes[i] = (struct network_node){names[i], &annotations[i], &probes[i]};
     return 0;
 }
 
@@ -52,7 +52,7 @@ static void network_is_silent_when_nobody_knows(void **state)
     (void)state;
     assert_false(network_links(nodes, 4, &links[0][0]));
     assert_true(links[0][1].bytes_per_s == 0);
-    nodes[0].mark = NULL;
+    nodes[0].annotations = NULL;
     nodes[1].probe = NULL;
     assert_false(network_links(nodes, 4, &links[0][0]));
     assert_false(network_links(nodes, 0, &links[0][0]));
@@ -96,11 +96,11 @@ static void network_believes_what_is_declared_more(void **state)
     (void)state;
     add_link(0, 1, 1e8, 0.5);
     add_link(1, 0, 1e8, 0.5);
-    marks[0].link_bytes_per_s = 1.25e8;
+    annotations[0].link_bytes_per_s = 1.25e8;
     assert_true(network_links(nodes, 4, &links[0][0]));
     check_link(0, 1, 1e8, 0.5); /* as slow as its slower end */
-    marks[1].link_bytes_per_s = 2.5e8;
-    marks[0].has_latency = marks[1].has_latency = true;
+    annotations[1].link_bytes_per_s = 2.5e8;
+    annotations[0].has_latency = annotations[1].has_latency = true;
     assert_true(network_links(nodes, 4, &links[0][0]));
     check_link(0, 1, 1.25e8, 0);
     check_link(0, 2, 1.25e8, 0);

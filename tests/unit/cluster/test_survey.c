@@ -48,7 +48,7 @@ static struct node_object *add(const char *name, double gflops)
     (void)snprintf(n->name, sizeof n->name, "%s", name);
     n->cpu_milli = 2000;
     n->memory_bytes = (int64_t)4 << 30;
-    n->mark.gflops = gflops;
+    n->annotations.gflops = gflops;
     return n;
 }
 
@@ -56,14 +56,14 @@ static struct node_object *add(const char *name, double gflops)
 static struct node_object *add_measured(const char *name, double gflops)
 {
     struct node_object *n = add(name, 0);
-    struct mark_probe *p = &n->mark.probe;
+    struct annotation_probe *p = &n->annotations.probe;
 
-    n->mark.has_probe = true;
-    *p = (struct mark_probe){.found = {.gflops = gflops, .unit_ms = 0.25, .threads = 1},
-                             .cpu_milli = 2000,
-                             .subject = {.cpu_milli = 2000, .memory_bytes = (int64_t)4 << 30},
-                             .time_ms = NOW_MS - DAY_MS};
-    mark_work(&at.spec, "team", p->subject.work);
+    n->annotations.has_probe = true;
+    *p = (struct annotation_probe){.found = {.gflops = gflops, .unit_ms = 0.25, .threads = 1},
+                                   .cpu_milli = 2000,
+                                   .subject = {.cpu_milli = 2000, .memory_bytes = (int64_t)4 << 30},
+                                   .time_ms = NOW_MS - DAY_MS};
+    annotation_work(&at.spec, "team", p->subject.work);
     return n;
 }
 
@@ -101,7 +101,7 @@ static void survey_has_one_reason_for_each_excluded_node(void **state)
     add("b", 80)->memory_bytes = 0;
     add("c", 80)->cpu_used_milli = 1901;
     add("d", 80)->memory_used_bytes = (int64_t)4 << 30;
-    add("e", 80)->mark.has_bf16 = NODE_NO;
+    add("e", 80)->annotations.has_bf16 = NODE_NO;
     (void)add("f", 0);
     at.spec.training.precision = SPEC_PRECISION_BF16;
     make();
@@ -131,8 +131,10 @@ static void survey_ignores_an_invalid_annotation_and_reports_it(void **state)
     char text[256] = "";
 
     (void)state;
-    (void)snprintf(add_measured("a", 20)->mark.bad, MARK_BAD_BYTES, "skyjob.dev/gflops: \"inf\"");
-    (void)snprintf(add("b", 10)->mark.bad, MARK_BAD_BYTES, "skyjob.dev/unit-ms: \"x\"");
+    (void)snprintf(add_measured("a", 20)->annotations.bad, ANNOTATION_BAD_BYTES,
+                   "skyjob.dev/gflops: \"inf\"");
+    (void)snprintf(add("b", 10)->annotations.bad, ANNOTATION_BAD_BYTES,
+                   "skyjob.dev/unit-ms: \"x\"");
     make();
     assert_int_equal(at.survey.n_candidates, 2);
     assert_true(at.survey.candidates[0].gflops == 20);
@@ -146,13 +148,13 @@ static void survey_takes_lengths_and_pace_from_the_fastest_node(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         static const double gflops[] = {10, 30, 30, 90};
-        struct node_probe *p =
-            &add_measured((const char *[]){"a", "b", "c", "d"}[i], gflops[i])->mark.probe.found;
+        struct node_probe *p = &add_measured((const char *[]){"a", "b", "c", "d"}[i], gflops[i])
+                                    ->annotations.probe.found;
 
         p->lengths = (struct spec_lengths){.mean = 10 + i, .mean_square = 400};
         p->pace = (struct spec_pace){.attention = 1 + i};
     }
-    (void)snprintf(at.nodes[3].mark.probe.subject.work, MARK_WORK_BYTES, "other");
+    (void)snprintf(at.nodes[3].annotations.probe.subject.work, ANNOTATION_WORK_BYTES, "other");
     make();
     assert_true(at.survey.lengths.mean == 11); /* b's: d measured something else */
     assert_true(at.survey.pace.attention == 2);
@@ -162,9 +164,10 @@ static void survey_names_what_makes_a_measurement_stale(void **state)
 {
     (void)state;
     (void)add_measured("a", 20);
-    add_measured("b", 20)->mark.probe.subject.cpu_milli = 1;
-    add_measured("c", 20)->mark.probe.time_ms = NOW_MS - 31 * DAY_MS;
-    (void)snprintf(add_measured("d", 20)->mark.probe.subject.image, SPEC_IMAGE_BYTES, "worker:2");
+    add_measured("b", 20)->annotations.probe.subject.cpu_milli = 1;
+    add_measured("c", 20)->annotations.probe.time_ms = NOW_MS - 31 * DAY_MS;
+    (void)snprintf(add_measured("d", 20)->annotations.probe.subject.image, SPEC_IMAGE_BYTES,
+                   "worker:2");
     make();
     assert_int_equal(at.survey.n_candidates, 4); /* better than nothing */
     assert_null(at.survey.nodes[0].stale);
@@ -188,7 +191,7 @@ static void no_result(void *ctx, const struct node_object *node, struct survey_o
 static void survey_that_can_measure_does_without_stale_figures(void **state)
 {
     (void)state;
-    add_measured("a", 20)->mark.probe.subject.cpu_milli = 1;
+    add_measured("a", 20)->annotations.probe.subject.cpu_milli = 1;
     (void)add("b", 0);
     (void)add("c", 5);
     at.request.own = no_result;
@@ -216,7 +219,7 @@ static void survey_assumes_the_speed_of_others_where_nothing_may_be_measured(voi
 static void survey_links_nodes_that_declare_their_network(void **state)
 {
     (void)state;
-    add("a", 30)->mark.link_bytes_per_s = 1e6;
+    add("a", 30)->annotations.link_bytes_per_s = 1e6;
     (void)add("b", 30);
     make();
     assert_null(at.survey.links);

@@ -707,7 +707,7 @@ static void decide_makes_the_network_policy_before_any_pod(void **state)
             enum action_kind pod = measures ? ACTION_CREATE_PROBE_POD : ACTION_CREATE_STAGE_POD;
 
             w->seen.settings.has_network_policies = is_on;
-            w->nodes[0].mark.gflops = w->nodes[1].mark.gflops = measures ? 0 : 20;
+            w->nodes[0].annotations.gflops = w->nodes[1].annotations.gflops = measures ? 0 : 20;
             for (int i = 0; i < WORLD_ROUNDS_MAX; i++) {
                 world_decide(w);
                 if (world_count(w, pod) > 0)

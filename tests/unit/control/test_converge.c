@@ -161,23 +161,25 @@ static void random_status(struct world *w)
 }
 
 /* Of this job's shapes and other ones, old and new, and with a probe's pod of the same time. */
-static void random_mark(const struct world *w, const struct spec *spec, struct node_object *n)
+static void random_annotations(const struct world *w, const struct spec *spec,
+                               struct node_object *n)
 {
-    struct mark_probe *p = &n->mark.probe;
+    struct annotation_probe *p = &n->annotations.probe;
 
-    n->mark.has_probe = true;
-    *p = (struct mark_probe){.found = {.gflops = 7, .threads = 1}, .cpu_milli = 500};
+    n->annotations.has_probe = true;
+    *p = (struct annotation_probe){.found = {.gflops = 7, .threads = 1}, .cpu_milli = 500};
     p->found.has_bf16 = (enum node_answer)random_below(3);
     p->subject.cpu_milli = n->cpu_milli;
     p->subject.memory_bytes = n->memory_bytes;
     p->time_ms = w->seen.now_ms + 10000 - (int64_t)random_below(20) * 1000;
     if (one_in(4))
-        p->time_ms -= MARK_FRESH_MS;
+        p->time_ms -= ANNOTATION_FRESH_MS;
     (void)snprintf(p->subject.image, sizeof p->subject.image, "worker:%u", 1 + random_below(2));
     (void)snprintf(p->subject.digest, sizeof p->subject.digest, "%s", one_in(2) ? "sha256:1" : "");
     if (one_in(2))
-        mark_work(spec, w->seen.namespace, p->subject.work);
-    (void)snprintf(n->mark.bad, sizeof n->mark.bad, "%s", one_in(2) ? "a mark: is bad" : "");
+        annotation_work(spec, w->seen.namespace, p->subject.work);
+    (void)snprintf(n->annotations.bad, sizeof n->annotations.bad, "%s",
+                   one_in(2) ? "a annotations: is bad" : "");
 }
 
 static void random_node(const struct world *w, const struct spec *spec, struct node_object *n)
@@ -186,10 +188,10 @@ static void random_node(const struct world *w, const struct spec *spec, struct n
     n->cpu_used_milli = (int64_t)random_below(3000);
     n->memory_used_bytes = (int64_t)random_below(4096) << 20;
     if (one_in(2))
-        n->mark.gflops = 0;
-    n->mark.has_bf16 = (enum node_answer)random_below(3);
+        n->annotations.gflops = 0;
+    n->annotations.has_bf16 = (enum node_answer)random_below(3);
     if (one_in(3))
-        random_mark(w, spec, n);
+        random_annotations(w, spec, n);
 }
 
 #define TINY       "{\"model\":{\"preset\":\"BertTiny\"},"
@@ -330,7 +332,7 @@ static void decide_brings_every_life_to_its_end(void **state)
         n_troubles = (int)random_below(5);
         w->has_data = one_in(2);
         for (int i = 0; i < WORLD_NODES; i++)
-            w->nodes[i].mark.gflops = one_in(2) ? 0 : 10;
+            w->nodes[i].annotations.gflops = one_in(2) ? 0 : 10;
         for (; tick < TICKS_MAX && !status_is_final(&w->seen.status); tick++) {
             w->seen.now_ms += TICK_MS;
             w->has_data = w->has_data || one_in(20);

@@ -503,7 +503,7 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     struct action action = {.kind = ACTION_LABEL_NODE, .node = "node-2", .name = "probe"};
     struct seen_pod *probe = &w->seen.pods[w->seen.n_pods++];
     struct buf text = {.max = MANIFEST_MAX_BYTES};
-    struct mark mark;
+    struct annotations annotations;
     struct json *json;
 
     (void)state;
@@ -519,12 +519,12 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
     assert_string_equal(
         json_string(json_get(json_path(json, "metadata.labels"), LABEL_MEASURED_GFLOPS), ""),
         "12.346");
-    mark_read(json, &mark);
-    assert_true(mark.has_probe);
-    assert_true(mark.probe.subject.cpu_milli == 3000);
-    assert_string_equal(mark.probe.subject.image, "mine:2");
-    assert_string_equal(mark.probe.subject.digest, "sha256:12");
-    assert_false(mark.probe.is_contradicted);
+    annotations_read(json, &annotations);
+    assert_true(annotations.has_probe);
+    assert_true(annotations.probe.subject.cpu_milli == 3000);
+    assert_string_equal(annotations.probe.subject.image, "mine:2");
+    assert_string_equal(annotations.probe.subject.digest, "sha256:12");
+    assert_false(annotations.probe.is_contradicted);
     assert_int_equal(json_kind_of(json_get(json_path(json, "metadata.annotations"),
                                            "skyjob.dev/probe-contradicted")),
                      JSON_NULL); /* a merge patch takes it away */

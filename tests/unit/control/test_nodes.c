@@ -10,22 +10,22 @@
 #include "row.h"
 
 /* What an earlier job's probe left on node-0, whose speed nobody declares. */
-static struct mark_probe *measure_before(struct world *w)
+static struct annotation_probe *measure_before(struct world *w)
 {
     struct node_object *n = &w->nodes[0];
-    struct mark_probe *p = &n->mark.probe;
+    struct annotation_probe *p = &n->annotations.probe;
     struct spec spec;
 
     assert_int_equal(spec_parse(w->spec, &spec, NULL), ERR_OK);
-    n->mark.gflops = 0;
-    n->mark.has_probe = true;
-    *p = (struct mark_probe){.found = {.gflops = 5, .threads = 1}, .cpu_milli = 500};
+    n->annotations.gflops = 0;
+    n->annotations.has_probe = true;
+    *p = (struct annotation_probe){.found = {.gflops = 5, .threads = 1}, .cpu_milli = 500};
     p->subject.cpu_milli = n->cpu_milli;
     p->subject.memory_bytes = n->memory_bytes;
     p->time_ms = w->seen.now_ms - 1000;
     (void)snprintf(p->subject.image, sizeof p->subject.image, "worker:1");
     (void)snprintf(p->subject.digest, sizeof p->subject.digest, "sha256:1");
-    mark_work(&spec, w->seen.namespace, p->subject.work);
+    annotation_work(&spec, w->seen.namespace, p->subject.work);
     return p;
 }
 
@@ -37,7 +37,7 @@ static void measured(struct world *w)
 
 static void measured_for_other_data(struct world *w)
 {
-    (void)snprintf(measure_before(w)->subject.work, MARK_WORK_BYTES, "0123456789abcdef");
+    (void)snprintf(measure_before(w)->subject.work, ANNOTATION_WORK_BYTES, "0123456789abcdef");
 }
 
 static void measured_with_other_cpu(struct world *w)
@@ -58,7 +58,7 @@ static void measured_with_another_image(struct world *w)
 static void measured_on_another_processor(struct world *w)
 {
     (void)snprintf(measure_before(w)->subject.cpu, NODE_TEXT_BYTES, "Intel-6-85");
-    (void)snprintf(w->nodes[0].mark.cpu, NODE_TEXT_BYTES, "AMD-25-1");
+    (void)snprintf(w->nodes[0].annotations.cpu, NODE_TEXT_BYTES, "AMD-25-1");
 }
 
 static void contradicted(struct world *w)
@@ -68,7 +68,7 @@ static void contradicted(struct world *w)
 
 static void measured_long_ago(struct world *w)
 {
-    measure_before(w)->time_ms = w->seen.now_ms - MARK_FRESH_MS - 1;
+    measure_before(w)->time_ms = w->seen.now_ms - ANNOTATION_FRESH_MS - 1;
 }
 
 static void measured_long_ago_and_written(struct world *w)
@@ -79,29 +79,29 @@ static void measured_long_ago_and_written(struct world *w)
 
 static void measured_in_the_future(struct world *w)
 {
-    measure_before(w)->time_ms = w->seen.now_ms + MARK_FRESH_MS;
+    measure_before(w)->time_ms = w->seen.now_ms + ANNOTATION_FRESH_MS;
 }
 
 /* A probe on another node finds that the image's name stands for something else by now. */
 static void measured_with_another_digest(struct world *w)
 {
     (void)measure_before(w);
-    w->nodes[1].mark.gflops = 0;
+    w->nodes[1].annotations.gflops = 0;
     (void)world_settle(w);
     assert_int_equal(w->seen.n_pods, 1);
-    (void)snprintf(w->seen.pods[0].digest, MARK_DIGEST_BYTES, "sha256:2");
+    (void)snprintf(w->seen.pods[0].digest, ANNOTATION_DIGEST_BYTES, "sha256:2");
 }
 
 static void measured_with_that_digest_too(struct world *w)
 {
     measured_with_another_digest(w);
     w->seen.pods[w->seen.n_pods] = w->seen.pods[0];
-    (void)snprintf(w->seen.pods[w->seen.n_pods++].digest, MARK_DIGEST_BYTES, "sha256:1");
+    (void)snprintf(w->seen.pods[w->seen.n_pods++].digest, ANNOTATION_DIGEST_BYTES, "sha256:1");
 }
 
 static void never_measured(struct world *w)
 {
-    w->nodes[0].mark.gflops = 0;
+    w->nodes[0].annotations.gflops = 0;
     world_round(w);
 }
 
@@ -116,26 +116,28 @@ static void name_of_a_probe_taken(struct world *w)
 static void never_known(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     world_round(w);
 }
 
 static void bad_annotation(struct world *w)
 {
-    (void)snprintf(w->nodes[0].mark.bad, MARK_BAD_BYTES, "skyjob.dev/gflops: \"inf\" is wrong");
-    w->nodes[0].mark.gflops = 0;
+    (void)snprintf(w->nodes[0].annotations.bad, ANNOTATION_BAD_BYTES,
+                   "skyjob.dev/gflops: \"inf\" is wrong");
+    w->nodes[0].annotations.gflops = 0;
 }
 
 static void bad_annotation_and_measured(struct world *w)
 {
-    (void)snprintf(w->nodes[0].mark.bad, MARK_BAD_BYTES, "skyjob.dev/gflops: \"inf\" is wrong");
+    (void)snprintf(w->nodes[0].annotations.bad, ANNOTATION_BAD_BYTES,
+                   "skyjob.dev/gflops: \"inf\" is wrong");
     measured(w);
 }
 
 static void all_probes_done(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     (void)world_settle(w);
     for (int i = 0; i < WORLD_NODES; i++) {
         struct seen_pod *p = world_probe(w, w->nodes[i].name);
@@ -157,14 +159,14 @@ static void without_bf16(struct world *w)
 {
     never_known(w);
     w->seen.n_pods = 0;
-    w->nodes[0].mark.has_bf16 = NODE_NO; /* as NFD says */
-    w->nodes[1].mark.has_bf16 = NODE_YES;
+    w->nodes[0].annotations.has_bf16 = NODE_NO; /* as NFD says */
+    w->nodes[1].annotations.has_bf16 = NODE_YES;
 }
 
 static void only_without_bf16(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.has_bf16 = NODE_NO;
+        w->nodes[i].annotations.has_bf16 = NODE_NO;
     world_round(w);
 }
 
@@ -173,7 +175,7 @@ static void probes_tell_of_bf16(struct world *w)
 {
     all_probes_done(w);
     for (int i = 0; i < WORLD_NODES; i++) {
-        w->nodes[i].mark.has_bf16 = i == 0 ? NODE_NO : NODE_YES;
+        w->nodes[i].annotations.has_bf16 = i == 0 ? NODE_NO : NODE_YES;
         world_probe(w, w->nodes[i].name)->probe.has_bf16 = i == 0 ? NODE_YES : NODE_NO;
     }
 }
@@ -264,7 +266,7 @@ static void nodes_count_what_was_measured_more_than_declared_with_probe_always(v
 
     (void)state;
     all_probes_done(w);
-    w->nodes[0].mark.gflops = 1e6;
+    w->nodes[0].annotations.gflops = 1e6;
     world_decide(w);
     assert_non_null(strstr(w->decision.plan.summary.explanation, "at 10 GFLOP/s"));
     world_free(w);
@@ -293,7 +295,7 @@ static void nodes_are_labelled_with_what_they_are_judged_by_next_time(void **sta
     w->seen.n_pods = w->seen.n_plans = 0; /* another job, with the same nodes */
     w->seen.has_plan = false;
     w->seen.status = (struct status){.attempt = 0};
-    w->seen.now_ms += MARK_FRESH_MS / 2;
+    w->seen.now_ms += ANNOTATION_FRESH_MS / 2;
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
     for (int i = 0; i < WORLD_NODES; i++)
@@ -304,15 +306,15 @@ static void nodes_are_labelled_with_what_they_are_judged_by_next_time(void **sta
 /* Half a core "faster" than a whole one: one of the two was busy when it was measured. */
 static void contradict(struct world *w)
 {
-    w->nodes[1].mark.gflops = 0;
-    w->nodes[1].mark.has_probe = true;
-    w->nodes[1].mark.probe = *measure_before(w);
-    w->nodes[1].mark.probe.subject.cpu_milli = w->nodes[1].cpu_milli;
-    w->nodes[1].mark.probe.subject.memory_bytes = w->nodes[1].memory_bytes;
-    w->nodes[1].mark.probe.cpu_milli = 1000;
-    w->nodes[1].mark.probe.found.gflops = 4;
+    w->nodes[1].annotations.gflops = 0;
+    w->nodes[1].annotations.has_probe = true;
+    w->nodes[1].annotations.probe = *measure_before(w);
+    w->nodes[1].annotations.probe.subject.cpu_milli = w->nodes[1].cpu_milli;
+    w->nodes[1].annotations.probe.subject.memory_bytes = w->nodes[1].memory_bytes;
+    w->nodes[1].annotations.probe.cpu_milli = 1000;
+    w->nodes[1].annotations.probe.found.gflops = 4;
     for (int i = 0; i < 2; i++)
-        (void)snprintf(w->nodes[i].mark.probe.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
+        (void)snprintf(w->nodes[i].annotations.probe.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
 }
 
 static void nodes_that_contradict_each_other_are_measured_again_once(void **state)
@@ -351,7 +353,7 @@ static void nodes_of_128_cores_are_used_with_as_many_as_are_useful(void **state)
     (void)state;
     w->nodes[0].cpu_milli = 128000;
     w->nodes[0].cpu_used_milli = 10000;
-    w->nodes[0].mark.gflops = 1000;
+    w->nodes[0].annotations.gflops = 1000;
     w->nodes[0].memory_bytes = (int64_t)8 << 30;
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
@@ -366,7 +368,7 @@ static void nodes_of_128_cores_are_measured_with_as_many_as_are_useful(void **st
 
     (void)state;
     w->nodes[0].cpu_milli = 128000;
-    w->nodes[0].mark.gflops = 0;
+    w->nodes[0].annotations.gflops = 0;
     (void)world_settle(w);
     assert_int_equal(w->seen.n_pods, 1);
     assert_int_equal(w->seen.pods[0].cpu_milli, NODE_CPU_USEFUL_MILLI);
@@ -379,7 +381,7 @@ static void nodes_are_given_back_by_probes_that_cannot_start(void **state)
 
     (void)state;
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     (void)world_settle(w);
     assert_int_equal(w->seen.n_pods, WORLD_NODES);
     for (int i = 0; i < WORLD_NODES; i++)
@@ -405,8 +407,8 @@ static void nodes_behind_slow_links_are_excluded(void **state)
     (void)state;
     for (int i = 0; i < WORLD_NODES; i++) {
         w->nodes[i].cpu_milli = 1000;
-        w->nodes[i].mark.gflops = 1;
-        w->nodes[i].mark.link_bytes_per_s = i == 1 ? 1e6 : 1e10;
+        w->nodes[i].annotations.gflops = 1;
+        w->nodes[i].annotations.link_bytes_per_s = i == 1 ? 1e6 : 1e10;
     }
     (void)world_settle(w);
     assert_int_equal(w->seen.plan.n_stages, 2);
@@ -439,7 +441,7 @@ static void nodes_are_measured_after_a_claim_was_looked_at(void **state)
 
     (void)state;
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     do { /* accept the spec first */
         world_round(w);
         assert_int_equal(world_count(w, ACTION_CREATE_PROBE_POD), 0);
@@ -477,12 +479,12 @@ static void nodes_are_not_labelled_with_what_another_image_has_found(void **stat
     assert_true(w->seen.has_plan);
     assert_non_null(strstr(w->seen.plan.summary.explanation, "at 10 GFLOP/s"));
     for (int i = 0; i < WORLD_NODES; i++)
-        assert_false(w->nodes[i].mark.has_probe);
+        assert_false(w->nodes[i].annotations.has_probe);
     world_free(w);
     w = world_new(WITH("\"worker\":{\"image\":\"worker:1\"}")); /* the default, by name */
     all_probes_done(w);
     (void)world_settle(w);
-    assert_true(w->nodes[0].mark.has_probe);
+    assert_true(w->nodes[0].annotations.has_probe);
     world_free(w);
 }
 
@@ -510,7 +512,7 @@ static void nodes_keep_the_newer_of_two_measurements(void **state)
     (void)state;
     all_probes_done(w);
     (void)measure_before(w);
-    w->nodes[0].mark.probe.time_ms = w->seen.now_ms;
+    w->nodes[0].annotations.probe.time_ms = w->seen.now_ms;
     world_probe(w, "node-0")->finished_ms = w->seen.now_ms - 1000;
     world_decide(w);
     assert_int_equal(world_count(w, ACTION_LABEL_NODE), 2);

@@ -161,7 +161,7 @@ static void full_nodes(struct world *w)
 static void unknown_speed(struct world *w)
 {
     for (int i = 0; i < 2; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     planned(w);
     w->seen.n_pods = 0;
 }
@@ -169,7 +169,7 @@ static void unknown_speed(struct world *w)
 static void probes_run(struct world *w)
 {
     for (int i = 0; i < 2; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     (void)world_settle(w);
 }
 

@@ -50,7 +50,7 @@ static void tour_of_one_is_none(void **state)
 static void wanted(struct world *w)
 {
     for (int i = 0; i < WORLD_NODES; i++)
-        w->nodes[i].mark.gflops = 0;
+        w->nodes[i].annotations.gflops = 0;
     (void)world_settle(w);
 }
 

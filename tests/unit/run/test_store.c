@@ -268,8 +268,9 @@ static void store_counts_what_others_request_of_a_node(void **state)
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 510 + 1500);
     assert_int_equal(seen->nodes[0].excluded, EXCLUDED_NOT);
-    assert_true(seen->nodes[0].mark.gflops == 12.5 && seen->nodes[0].mark.unit_ms == 0);
-    assert_non_null(strstr(seen->nodes[0].mark.bad, "\"nonsense\" is not a number"));
+    assert_true(seen->nodes[0].annotations.gflops == 12.5 &&
+                seen->nodes[0].annotations.unit_ms == 0);
+    assert_non_null(strstr(seen->nodes[0].annotations.bad, "\"nonsense\" is not a number"));
 }
 
 /* The smallest plan, of job mnli and attempt 1, with one stage on n1. */

@@ -1,4 +1,4 @@
-#include "cluster/mark.h"
+#include "cluster/annotation.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,9 +8,9 @@
 #include "api/names.h"
 #include "base/hash.h"
 
-#define MARK_AHEAD_MS (INT64_C(24) * 60 * 60 * 1000) /* clocks of nodes may be so far off */
+#define ANNOTATION_AHEAD_MS (INT64_C(24) * 60 * 60 * 1000) /* clocks of nodes may be so far off */
 
-#define MARK_GFLOPS_MAX 1e9 /* of one machine; the fastest has a thousandth of it */
+#define ANNOTATION_GFLOPS_MAX 1e9 /* of one machine; the fastest has a thousandth of it */
 
 #define NFD     "feature.node.kubernetes.io/"
 #define NFD_CPU NFD "cpu-cpuid."
@@ -39,7 +39,7 @@ static const char *text_of(const struct json *node, const char *key)
 /* Digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). Returns whether
  * there is a figure. */
 static bool read_figure(const struct json *node, const char *key, double most, double *out,
-                        struct mark *m)
+                        struct annotations *m)
 {
     const char *text = text_of(node, key);
     char *end = NULL;
@@ -59,7 +59,8 @@ static bool read_figure(const struct json *node, const char *key, double most, d
 }
 
 /* A speed of 0 would be a machine that never gets done. */
-static double read_speed(const struct json *node, const char *key, double most, struct mark *m)
+static double read_speed(const struct json *node, const char *key, double most,
+                         struct annotations *m)
 {
     double d = 0;
 
@@ -70,19 +71,19 @@ static double read_speed(const struct json *node, const char *key, double most, 
 
 /* --- Node Feature Discovery --- */
 
-/* Without any flag of that kind it was not asked, or told not to tell. */
+/* Without any flag of that kind NFD does not report CPU features here. */
 static enum node_answer read_bf16(const struct json *node)
 {
-    bool knows_avx = false;
+    bool has_avx_flag = false;
 
     for (const struct json *v = json_first(labels_of(node)); v; v = json_next(v)) {
         const char *key = json_key(v);
 
         if (strcmp(key, NFD_CPU "AVX512BF16") == 0 || strcmp(key, NFD_CPU "AMXBF16") == 0)
             return NODE_YES;
-        knows_avx = knows_avx || strncmp(key, NFD_CPU "AVX", strlen(NFD_CPU "AVX")) == 0;
+        has_avx_flag = has_avx_flag || strncmp(key, NFD_CPU "AVX", strlen(NFD_CPU "AVX")) == 0;
     }
-    return knows_avx ? NODE_NO : NODE_UNKNOWN;
+    return has_avx_flag ? NODE_NO : NODE_UNKNOWN;
 }
 
 static void read_cpu(const struct json *node, char *out, size_t bytes)
@@ -96,7 +97,7 @@ static void read_cpu(const struct json *node, char *out, size_t bytes)
 
 /* --- measured --- */
 
-#define SUBJECT(member) FIELD_AT(struct mark_subject, member)
+#define SUBJECT(member) FIELD_AT(struct annotation_subject, member)
 static const struct field subject_fields[] = {
     {"cpuMilli", FIELD_INT64, SUBJECT(cpu_milli), .min = 1, .max = 9e15, .flags = FIELD_REQUIRED},
     {"memoryBytes", FIELD_INT64, SUBJECT(memory_bytes), .max = 9e15},
@@ -106,7 +107,7 @@ static const struct field subject_fields[] = {
     {"work", FIELD_TEXT, SUBJECT(work), .flags = FIELD_LINE},
     {0}};
 
-#define AT(member) FIELD_AT(struct mark_probe, member)
+#define AT(member) FIELD_AT(struct annotation_probe, member)
 static const struct field probe_fields[] = {
     {"time", FIELD_TIME, AT(time_ms), .flags = FIELD_REQUIRED},
     {"cpuMilli", FIELD_INT, AT(cpu_milli), .min = 1, .max = INT32_MAX, .flags = FIELD_REQUIRED},
@@ -114,28 +115,29 @@ static const struct field probe_fields[] = {
     {"found", FIELD_OBJECT, AT(found), .fields = node_probe_fields, .flags = FIELD_REQUIRED},
     {0}};
 
-enum err_code mark_probe_write(const struct mark_probe *p, struct buf *out, struct err *err)
+enum err_code annotation_probe_write(const struct annotation_probe *p, struct buf *out,
+                                     struct err *err)
 {
     return fields_print(probe_fields, p, out, err);
 }
 
-static enum err_code parse_probe(const char *text, struct mark_probe *out, struct err *err)
+static enum err_code parse_probe(const char *text, struct annotation_probe *out, struct err *err)
 {
     enum err_code rc = fields_parse(probe_fields, text, strlen(text), FIELDS_STRICT, out, err);
 
     if (rc == ERR_OK)
         rc = node_probe_check(&out->found, err);
-    if (rc == ERR_OK && mark_gflops(out) > MARK_GFLOPS_MAX)
+    if (rc == ERR_OK && annotation_gflops(out) > ANNOTATION_GFLOPS_MAX)
         rc = err_set(err, ERR_INVALID, "found.gflops: %g with all CPU is above %g",
-                     mark_gflops(out), MARK_GFLOPS_MAX);
+                     annotation_gflops(out), ANNOTATION_GFLOPS_MAX);
     return rc;
 }
 
-static void read_probe(const struct json *node, struct mark *m)
+static void read_probe(const struct json *node, struct annotations *m)
 {
     const char *text =
         json_string(json_get(json_path(node, "metadata.annotations"), ANNOTATION_PROBE), NULL);
-    struct mark_probe p = {.cpu_milli = 0};
+    struct annotation_probe p = {.cpu_milli = 0};
     struct err err = {0};
 
     if (!text)
@@ -150,10 +152,10 @@ static void read_probe(const struct json *node, struct mark *m)
     }
 }
 
-void mark_read(const struct json *node, struct mark *out)
+void annotations_read(const struct json *node, struct annotations *out)
 {
-    memset(out, 0, sizeof *out); /* padding too: marks are compared as a whole */
-    out->gflops = read_speed(node, LABEL_GFLOPS, MARK_GFLOPS_MAX, out);
+    memset(out, 0, sizeof *out); /* padding too: the struct is compared as a whole */
+    out->gflops = read_speed(node, LABEL_GFLOPS, ANNOTATION_GFLOPS_MAX, out);
     (void)read_figure(node, LABEL_UNIT_MS, 1e6, &out->unit_ms, out);
     out->link_bytes_per_s = 1e6 / 8 * read_speed(node, LABEL_LINK_MBIT, 1e8, out);
     out->has_latency = read_figure(node, LABEL_LINK_LATENCY_MS, 1e5, &out->link_latency_ms, out);
@@ -169,9 +171,10 @@ static bool differ(const char *then, const char *now)
     return *then && *now && strcmp(then, now) != 0;
 }
 
-const char *mark_stale(const struct mark_probe *p, const struct mark_subject *now, int64_t now_ms)
+const char *annotation_stale(const struct annotation_probe *p, const struct annotation_subject *now,
+                             int64_t now_ms)
 {
-    const struct mark_subject *then = &p->subject;
+    const struct annotation_subject *then = &p->subject;
 
     if (strcmp(then->work, now->work) != 0)
         return "measured for other shapes or data";
@@ -183,20 +186,20 @@ const char *mark_stale(const struct mark_probe *p, const struct mark_subject *no
         return "measured with another worker image";
     if (p->is_contradicted)
         return "contradicted by a training since it was measured";
-    if (p->time_ms - now_ms > MARK_AHEAD_MS)
+    if (p->time_ms - now_ms > ANNOTATION_AHEAD_MS)
         return "measured at a time that is still to come";
-    if (now_ms - p->time_ms > MARK_FRESH_MS)
+    if (now_ms - p->time_ms > ANNOTATION_FRESH_MS)
         return "measured more than 30 days ago";
     return NULL;
 }
 
-static bool is_slower_with_more(const struct mark_probe *a, const struct mark_probe *b)
+static bool is_slower_with_more(const struct annotation_probe *a, const struct annotation_probe *b)
 {
     return node_useful_milli(a->cpu_milli) > node_useful_milli(b->cpu_milli) &&
-           b->found.gflops > (1 + MARK_NOISE) * a->found.gflops;
+           b->found.gflops > (1 + ANNOTATION_NOISE) * a->found.gflops;
 }
 
-bool mark_contradict(const struct mark_probe *a, const struct mark_probe *b)
+bool annotation_contradict(const struct annotation_probe *a, const struct annotation_probe *b)
 {
     const char *model = a->found.cpu_model;
 
@@ -205,13 +208,14 @@ bool mark_contradict(const struct mark_probe *a, const struct mark_probe *b)
            (is_slower_with_more(a, b) || is_slower_with_more(b, a));
 }
 
-double mark_gflops(const struct mark_probe *p)
+double annotation_gflops(const struct annotation_probe *p)
 {
     return p->found.gflops * node_useful_milli(p->subject.cpu_milli) /
            node_useful_milli(p->cpu_milli);
 }
 
-void mark_work(const struct spec *spec, const char *namespace, char out[static MARK_WORK_BYTES])
+void annotation_work(const struct spec *spec, const char *namespace,
+                     char out[static ANNOTATION_WORK_BYTES])
 {
     const struct model *m = &spec->model;
     int shapes[] = {m->hidden,
@@ -235,19 +239,19 @@ void mark_work(const struct spec *spec, const char *namespace, char out[static M
     h = hash_add(h, spec->data.files.train);
     h = hash_add(h, spec->data.columns.text);
     h = hash_add(h, spec->data.columns.pair);
-    (void)snprintf(out, MARK_WORK_BYTES, "%016llx", (unsigned long long)h);
+    (void)snprintf(out, ANNOTATION_WORK_BYTES, "%016llx", (unsigned long long)h);
 }
 
-void mark_digest(const char *image_id, char out[static MARK_DIGEST_BYTES])
+void annotation_digest(const char *image_id, char out[static ANNOTATION_DIGEST_BYTES])
 {
     const char *at = strrchr(image_id, '@');
     const char *digest = at ? at + 1 : image_id;
     bool is_digest = strncmp(digest, "sha256:", 7) == 0;
 
-    (void)snprintf(out, MARK_DIGEST_BYTES, "%s", is_digest ? digest : "");
+    (void)snprintf(out, ANNOTATION_DIGEST_BYTES, "%s", is_digest ? digest : "");
 }
 
-enum node_answer mark_bf16(const struct mark *m, const struct node_probe *probe)
+enum node_answer annotation_bf16(const struct annotations *m, const struct node_probe *probe)
 {
     return probe && probe->has_bf16 != NODE_UNKNOWN ? probe->has_bf16 : m->has_bf16;
 }

@@ -2,7 +2,7 @@
  * probes. The same bytes are taken as a whole Node, as the text of each label, as our annotation
  * and as what a probe has left. What is accepted lies within its bounds, reads the same every time,
  * and is written again as the same text. */
-#include "cluster/mark.h"
+#include "cluster/annotation.h"
 
 #include <math.h>
 #include <string.h>
@@ -31,17 +31,17 @@ static void check_found(const struct node_probe *p)
     }
 }
 
-static void check_probe(const struct mark_probe *p)
+static void check_probe(const struct annotation_probe *p)
 {
     check_found(&p->found);
     MUST(p->cpu_milli >= 1 && p->subject.cpu_milli >= 1 && p->subject.memory_bytes >= 0);
     MUST(memchr(p->subject.image, '\0', sizeof p->subject.image));
-    MUST(mark_gflops(p) > 0 && mark_gflops(p) <= 1e9);
-    MUST(p->is_contradicted || !mark_stale(p, &p->subject, p->time_ms));
-    MUST(mark_stale(p, &p->subject, p->time_ms + MARK_FRESH_MS + 1));
+    MUST(annotation_gflops(p) > 0 && annotation_gflops(p) <= 1e9);
+    MUST(p->is_contradicted || !annotation_stale(p, &p->subject, p->time_ms));
+    MUST(annotation_stale(p, &p->subject, p->time_ms + ANNOTATION_FRESH_MS + 1));
 }
 
-static void check_mark(const struct mark *m)
+static void check_annotations(const struct annotations *m)
 {
     MUST(isfinite(m->gflops) && m->gflops >= 0 && isfinite(m->unit_ms) && m->unit_ms >= 0);
     MUST(isfinite(m->link_bytes_per_s) && m->link_bytes_per_s >= 0);
@@ -53,20 +53,20 @@ static void check_mark(const struct mark *m)
 }
 
 /* Marks are compared as a whole, so what was in the memory before must not be seen. */
-static void read_node(const struct json *node, struct mark *out)
+static void read_node(const struct json *node, struct annotations *out)
 {
-    struct mark again;
+    struct annotations again;
 
     memset(out, 0x5a, sizeof *out);
     memset(&again, 0xa5, sizeof again);
-    mark_read(node, out);
-    mark_read(node, &again);
+    annotations_read(node, out);
+    annotations_read(node, &again);
     MUST(memcmp(out, &again, sizeof again) == 0);
-    check_mark(out);
+    check_annotations(out);
 }
 
 /* A Node with this text as label, if key is one, and as annotation. */
-static void read_with(const char *key, const char *text, struct mark *out)
+static void read_with(const char *key, const char *text, struct annotations *out)
 {
     struct buf node = {.max = TEXT_MAX_BYTES};
     struct json *root = NULL;
@@ -91,7 +91,7 @@ static void check_labels(const char *text)
 {
     static const char *const keys[] = {LABEL_GFLOPS, LABEL_UNIT_MS, LABEL_LINK_MBIT,
                                        LABEL_LINK_LATENCY_MS};
-    struct mark m;
+    struct annotations m;
 
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         double sum;
@@ -106,16 +106,17 @@ static void check_labels(const char *text)
 
 static void check_annotation(const char *text)
 {
-    struct buf first = {.max = MARK_TEXT_MAX_BYTES}, second = {.max = MARK_TEXT_MAX_BYTES};
-    struct mark m, back;
+    struct buf first = {.max = ANNOTATION_TEXT_MAX_BYTES},
+               second = {.max = ANNOTATION_TEXT_MAX_BYTES};
+    struct annotations m, back;
 
     read_with(ANNOTATION_PROBE, text, &m);
     MUST(m.has_probe == (m.bad[0] == '\0'));
     if (m.has_probe) {
-        MUST(mark_probe_write(&m.probe, &first, NULL) == ERR_OK);
+        MUST(annotation_probe_write(&m.probe, &first, NULL) == ERR_OK);
         read_with(ANNOTATION_PROBE, buf_text(&first), &back);
         MUST(back.has_probe);
-        MUST(mark_probe_write(&back.probe, &second, NULL) == ERR_OK);
+        MUST(annotation_probe_write(&back.probe, &second, NULL) == ERR_OK);
         MUST(strcmp(buf_text(&first), buf_text(&second)) == 0);
     }
     buf_deinit(&first);
@@ -146,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
 {
     char *text = malloc(n + 1);
     struct json *root = NULL;
-    struct mark m;
+    struct annotations m;
 
     MUST(text);
     memcpy(text, bytes, n);

@@ -1,5 +1,5 @@
 /* What a Node's labels and annotations mean, and when a measurement is out of date. */
-#include "cluster/mark.h"
+#include "cluster/annotation.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 #define NOW_MS INT64_C(1795000000000)
 #define NFD    "\"feature.node.kubernetes.io/"
 
-static void read_text(const char *text, struct mark *out)
+static void read_text(const char *text, struct annotations *out)
 {
     struct json *json = NULL;
     struct err err = {0};
@@ -23,11 +23,11 @@ static void read_text(const char *text, struct mark *out)
     if (json_parse(text, strlen(text), &json, &err) != ERR_OK)
         fail_msg("%s", err.text);
     memset(out, 0x5a, sizeof *out);
-    mark_read(json, out);
+    annotations_read(json, out);
     json_free(json);
 }
 
-static void read_labels(const char *labels, struct mark *out)
+static void read_labels(const char *labels, struct annotations *out)
 {
     char text[2048];
 
@@ -35,9 +35,9 @@ static void read_labels(const char *labels, struct mark *out)
     read_text(text, out);
 }
 
-static void mark_reads_what_was_declared(void **state)
+static void annotation_reads_what_was_declared(void **state)
 {
-    struct mark m;
+    struct annotations m;
 
     (void)state;
     read_labels("\"skyjob.dev/gflops\":\"85.5\",\"skyjob.dev/unit-ms\":\"2e-1\","
@@ -52,9 +52,9 @@ static void mark_reads_what_was_declared(void **state)
     assert_false(m.has_probe);
 }
 
-static void mark_reads_an_annotation_where_there_is_no_label(void **state)
+static void annotation_reads_an_annotation_where_there_is_no_label(void **state)
 {
-    struct mark m;
+    struct annotations m;
 
     (void)state;
     read_text("{\"metadata\":{\"labels\":{\"skyjob.dev/gflops\":\"1\"},\"annotations\":{"
@@ -64,14 +64,14 @@ static void mark_reads_an_annotation_where_there_is_no_label(void **state)
     assert_true(m.unit_ms == 3);
 }
 
-static void mark_of_an_empty_node_says_nothing(void **state)
+static void annotation_of_an_empty_node_says_nothing(void **state)
 {
     static const char *const nodes[] = {"{}", "[]", "null", "{\"metadata\":{}}",
                                         "{\"metadata\":{\"labels\":7,\"annotations\":[]}}"};
 
     (void)state;
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
-        struct mark m;
+        struct annotations m;
 
         read_text(nodes[i], &m);
         assert_true(m.gflops == 0 && !m.has_probe && !m.has_latency);
@@ -87,28 +87,31 @@ struct bad {
 };
 
 static struct bad bad[] = {
-    {"mark_refuses_inf", "\"skyjob.dev/gflops\":\"inf\"",
+    {"annotation_refuses_inf", "\"skyjob.dev/gflops\":\"inf\"",
      "skyjob.dev/gflops: \"inf\" is not a number in 0..1e+09"},
-    {"mark_refuses_nan", "\"skyjob.dev/gflops\":\"nan\"", "\"nan\" is not"},
-    {"mark_refuses_a_huge_number", "\"skyjob.dev/gflops\":\"1e300\"", "\"1e300\" is not"},
-    {"mark_refuses_more_than_a_double", "\"skyjob.dev/gflops\":\"1e999\"", "\"1e999\" is not"},
-    {"mark_refuses_a_negative_number", "\"skyjob.dev/gflops\":\"-3\"", "\"-3\" is not"},
-    {"mark_refuses_a_unit", "\"skyjob.dev/gflops\":\"12 GFLOPS\"", "\"12 GFLOPS\" is not"},
-    {"mark_refuses_an_empty_text", "\"skyjob.dev/gflops\":\"\"", "\"\" is not"},
-    {"mark_refuses_zero", "\"skyjob.dev/gflops\":\"0\"", "skyjob.dev/gflops: must be above 0"},
-    {"mark_refuses_hexadecimals", "\"skyjob.dev/gflops\":\"0x1\"", "\"0x1\" is not"},
-    {"mark_refuses_two_points", "\"skyjob.dev/gflops\":\"1.2.3\"", "\"1.2.3\" is not"},
-    {"mark_refuses_what_is_no_text", "\"skyjob.dev/gflops\":12", "\"\" is not"},
-    {"mark_refuses_a_wrong_fixed_cost", "\"skyjob.dev/unit-ms\":\"0.2ms\"",
+    {"annotation_refuses_nan", "\"skyjob.dev/gflops\":\"nan\"", "\"nan\" is not"},
+    {"annotation_refuses_a_huge_number", "\"skyjob.dev/gflops\":\"1e300\"", "\"1e300\" is not"},
+    {"annotation_refuses_more_than_a_double", "\"skyjob.dev/gflops\":\"1e999\"",
+     "\"1e999\" is not"},
+    {"annotation_refuses_a_negative_number", "\"skyjob.dev/gflops\":\"-3\"", "\"-3\" is not"},
+    {"annotation_refuses_a_unit", "\"skyjob.dev/gflops\":\"12 GFLOPS\"", "\"12 GFLOPS\" is not"},
+    {"annotation_refuses_an_empty_text", "\"skyjob.dev/gflops\":\"\"", "\"\" is not"},
+    {"annotation_refuses_zero", "\"skyjob.dev/gflops\":\"0\"",
+     "skyjob.dev/gflops: must be above 0"},
+    {"annotation_refuses_hexadecimals", "\"skyjob.dev/gflops\":\"0x1\"", "\"0x1\" is not"},
+    {"annotation_refuses_two_points", "\"skyjob.dev/gflops\":\"1.2.3\"", "\"1.2.3\" is not"},
+    {"annotation_refuses_what_is_no_text", "\"skyjob.dev/gflops\":12", "\"\" is not"},
+    {"annotation_refuses_a_wrong_fixed_cost", "\"skyjob.dev/unit-ms\":\"0.2ms\"",
      "skyjob.dev/unit-ms: \"0.2ms\""},
-    {"mark_refuses_a_wrong_link", "\"skyjob.dev/link-mbit\":\"1G\"", "skyjob.dev/link-mbit"},
-    {"mark_refuses_a_wrong_latency", "\"skyjob.dev/link-latency-ms\":\"-1\"", "latency-ms: \"-1\""},
+    {"annotation_refuses_a_wrong_link", "\"skyjob.dev/link-mbit\":\"1G\"", "skyjob.dev/link-mbit"},
+    {"annotation_refuses_a_wrong_latency", "\"skyjob.dev/link-latency-ms\":\"-1\"",
+     "latency-ms: \"-1\""},
 };
 
 static void check_bad(void **state)
 {
     const struct bad *row = *state;
-    struct mark m;
+    struct annotations m;
 
     read_labels(row->label, &m);
     if (!strstr(m.bad, row->says))
@@ -116,9 +119,9 @@ static void check_bad(void **state)
     assert_true(m.gflops == 0 && m.unit_ms == 0 && m.link_bytes_per_s == 0 && !m.has_latency);
 }
 
-static void mark_reads_what_nfd_knows(void **state)
+static void annotation_reads_what_nfd_knows(void **state)
 {
-    struct mark m;
+    struct annotations m;
 
     (void)state;
     read_labels(NFD "cpu-model.vendor_id\":\"Intel\"," NFD "cpu-model.family\":\"6\"," NFD
@@ -134,18 +137,18 @@ static void mark_reads_what_nfd_knows(void **state)
     assert_int_equal(m.has_bf16, NODE_UNKNOWN);
 }
 
-static struct mark_probe sample(void)
+static struct annotation_probe sample(void)
 {
-    struct mark_probe p = {.found = {.gflops = 10,
-                                     .unit_ms = 0.5,
-                                     .threads = 1,
-                                     .has_bf16 = NODE_YES,
-                                     .lengths = {.mean = 30, .mean_square = 1000},
-                                     .n_links = 1,
-                                     .links = {{"other", 1e8, 0.2}}},
-                           .cpu_milli = 500,
-                           .subject = {.cpu_milli = 2000, .memory_bytes = (int64_t)4 << 30},
-                           .time_ms = NOW_MS};
+    struct annotation_probe p = {.found = {.gflops = 10,
+                                           .unit_ms = 0.5,
+                                           .threads = 1,
+                                           .has_bf16 = NODE_YES,
+                                           .lengths = {.mean = 30, .mean_square = 1000},
+                                           .n_links = 1,
+                                           .links = {{"other", 1e8, 0.2}}},
+                                 .cpu_milli = 500,
+                                 .subject = {.cpu_milli = 2000, .memory_bytes = (int64_t)4 << 30},
+                                 .time_ms = NOW_MS};
 
     (void)snprintf(p.subject.cpu, sizeof p.subject.cpu, "Intel-6-143");
     (void)snprintf(p.subject.image, sizeof p.subject.image, "worker:1");
@@ -154,7 +157,7 @@ static struct mark_probe sample(void)
     return p;
 }
 
-static void read_annotation(const char *text, struct mark *out)
+static void read_annotation(const char *text, struct annotations *out)
 {
     struct buf node = {.max = 100000};
     struct jsonw w;
@@ -172,16 +175,16 @@ static void read_annotation(const char *text, struct mark *out)
 }
 
 /* As long as there is a measurement; the time is for people. */
-static void mark_reads_that_training_contradicts_it(void **state)
+static void annotation_reads_that_training_contradicts_it(void **state)
 {
-    struct mark_probe p = sample();
-    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
+    struct annotation_probe p = sample();
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
     struct buf node = {.max = 100000};
     struct jsonw w;
-    struct mark m;
+    struct annotations m;
 
     (void)state;
-    assert_int_equal(mark_probe_write(&p, &text, NULL), ERR_OK);
+    assert_int_equal(annotation_probe_write(&p, &text, NULL), ERR_OK);
     jsonw_init(&w, &node);
     jsonw_open_object(&w, NULL);
     jsonw_open_object(&w, "metadata");
@@ -197,33 +200,33 @@ static void mark_reads_that_training_contradicts_it(void **state)
     buf_deinit(&text);
 }
 
-static void mark_reads_back_what_was_measured(void **state)
+static void annotation_reads_back_what_was_measured(void **state)
 {
-    struct mark_probe p = sample();
-    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
-    struct mark m;
+    struct annotation_probe p = sample();
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
+    struct annotations m;
 
     (void)state;
-    assert_int_equal(mark_probe_write(&p, &text, NULL), ERR_OK);
+    assert_int_equal(annotation_probe_write(&p, &text, NULL), ERR_OK);
     read_annotation(buf_text(&text), &m);
     assert_true(m.has_probe);
     assert_true(m.gflops == 0);
-    assert_true(mark_gflops(&m.probe) == 40);
+    assert_true(annotation_gflops(&m.probe) == 40);
     assert_true(m.probe.time_ms == NOW_MS);
     assert_true(m.probe.found.lengths.mean == 30);
     assert_string_equal(m.probe.found.links[0].node, "other");
     assert_int_equal(m.probe.found.has_bf16, NODE_YES);
     assert_memory_equal(&m.probe.subject, &p.subject, sizeof p.subject);
-    assert_null(mark_stale(&m.probe, &p.subject, NOW_MS));
+    assert_null(annotation_stale(&m.probe, &p.subject, NOW_MS));
     buf_deinit(&text);
 }
 
 /* Whatever the texts are: an annotation that is refused would be measured again for ever. */
-static void mark_writes_texts_of_any_length(void **state)
+static void annotation_writes_texts_of_any_length(void **state)
 {
-    struct mark_probe p = sample();
-    struct buf text = {.max = MARK_TEXT_MAX_BYTES};
-    struct mark m;
+    struct annotation_probe p = sample();
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
+    struct annotations m;
 
     (void)state;
     memset(p.subject.image, '"', sizeof p.subject.image - 1);
@@ -234,14 +237,14 @@ static void mark_writes_texts_of_any_length(void **state)
         memset(p.found.links[i].node, 'n', NODE_NAME_BYTES - 1);
         p.found.links[i].bytes_per_s = 1e9 / 7;
     }
-    assert_int_equal(mark_probe_write(&p, &text, NULL), ERR_OK);
+    assert_int_equal(annotation_probe_write(&p, &text, NULL), ERR_OK);
     read_annotation(buf_text(&text), &m);
     assert_true(m.has_probe);
     assert_int_equal(m.probe.found.n_links, NODE_LINKS_MAX);
     buf_deinit(&text);
 }
 
-static void mark_passes_over_an_annotation_that_makes_no_sense(void **state)
+static void annotation_passes_over_an_annotation_that_makes_no_sense(void **state)
 {
     static const char found[] = "{\"gflops\":1,\"unitMs\":0,\"threads\":1}";
     char no_time[200];
@@ -266,7 +269,7 @@ static void mark_passes_over_an_annotation_that_makes_no_sense(void **state)
                    "\"time\":\"2026-11-21T08:00:00Z\",\"cpuMilli\":1,"
                    "\"for\":{\"cpuMilli\":9000000000000000}}");
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        struct mark m;
+        struct annotations m;
 
         read_annotation(texts[i], &m);
         assert_false(m.has_probe);
@@ -274,48 +277,48 @@ static void mark_passes_over_an_annotation_that_makes_no_sense(void **state)
     }
 }
 
-static void mark_is_stale_when_something_is_another(void **state)
+static void annotation_is_stale_when_something_is_another(void **state)
 {
-    struct mark_probe p = sample();
-    struct mark_subject now;
+    struct annotation_probe p = sample();
+    struct annotation_subject now;
 
     (void)state;
     now = p.subject;
     now.cpu_milli++;
-    assert_string_equal(mark_stale(&p, &now, NOW_MS),
+    assert_string_equal(annotation_stale(&p, &now, NOW_MS),
                         "measured with other allocatable CPU or memory");
     now = p.subject;
     now.memory_bytes--;
-    assert_non_null(mark_stale(&p, &now, NOW_MS));
+    assert_non_null(annotation_stale(&p, &now, NOW_MS));
     now = p.subject;
     now.image[0] = 'W';
-    assert_string_equal(mark_stale(&p, &now, NOW_MS), "measured with another worker image");
+    assert_string_equal(annotation_stale(&p, &now, NOW_MS), "measured with another worker image");
     now = p.subject;
     now.digest[8] = '3';
-    assert_string_equal(mark_stale(&p, &now, NOW_MS), "measured with another worker image");
+    assert_string_equal(annotation_stale(&p, &now, NOW_MS), "measured with another worker image");
     now.digest[0] = '\0'; /* not known: no reason to doubt */
-    assert_null(mark_stale(&p, &now, NOW_MS));
+    assert_null(annotation_stale(&p, &now, NOW_MS));
     now.cpu[0] = '\0';
-    assert_null(mark_stale(&p, &now, NOW_MS));
+    assert_null(annotation_stale(&p, &now, NOW_MS));
     now.cpu[0] = 'A';
-    assert_string_equal(mark_stale(&p, &now, NOW_MS), "measured on another processor");
+    assert_string_equal(annotation_stale(&p, &now, NOW_MS), "measured on another processor");
     now = p.subject;
     now.work[0] = 'f';
-    assert_string_equal(mark_stale(&p, &now, NOW_MS), "measured for other shapes or data");
+    assert_string_equal(annotation_stale(&p, &now, NOW_MS), "measured for other shapes or data");
     p.is_contradicted = true;
-    assert_string_equal(mark_stale(&p, &p.subject, NOW_MS),
+    assert_string_equal(annotation_stale(&p, &p.subject, NOW_MS),
                         "contradicted by a training since it was measured");
     p.is_contradicted = false;
-    assert_null(mark_stale(&p, &p.subject, NOW_MS + MARK_FRESH_MS));
-    assert_string_equal(mark_stale(&p, &p.subject, NOW_MS + MARK_FRESH_MS + 1),
+    assert_null(annotation_stale(&p, &p.subject, NOW_MS + ANNOTATION_FRESH_MS));
+    assert_string_equal(annotation_stale(&p, &p.subject, NOW_MS + ANNOTATION_FRESH_MS + 1),
                         "measured more than 30 days ago");
-    assert_non_null(mark_stale(&p, &p.subject, NOW_MS - MARK_FRESH_MS));
+    assert_non_null(annotation_stale(&p, &p.subject, NOW_MS - ANNOTATION_FRESH_MS));
 }
 
-static void mark_contradicts_less_cpu_with_more_speed_of_the_same_processor(void **state)
+static void annotation_contradicts_less_cpu_with_more_speed_of_the_same_processor(void **state)
 {
-    struct mark_probe half = sample();
-    struct mark_probe whole = sample();
+    struct annotation_probe half = sample();
+    struct annotation_probe whole = sample();
 
     (void)state;
     (void)snprintf(half.found.cpu_model, NODE_TEXT_BYTES, "EPYC");
@@ -324,31 +327,31 @@ static void mark_contradicts_less_cpu_with_more_speed_of_the_same_processor(void
     whole.cpu_milli = 1000;
     whole.found.gflops = 40;
     half.found.gflops = 45; /* noise */
-    assert_false(mark_contradict(&half, &whole));
+    assert_false(annotation_contradict(&half, &whole));
     half.found.gflops = 47;
-    assert_true(mark_contradict(&half, &whole));
-    assert_true(mark_contradict(&whole, &half));
+    assert_true(annotation_contradict(&half, &whole));
+    assert_true(annotation_contradict(&whole, &half));
     whole.subject.work[0] = 'f'; /* at other shapes */
-    assert_false(mark_contradict(&half, &whole));
+    assert_false(annotation_contradict(&half, &whole));
     whole = half;
     whole.cpu_milli = 1000;
     whole.found.gflops = 40;
     whole.found.cpu_model[0] = 'x';
-    assert_false(mark_contradict(&half, &whole));
+    assert_false(annotation_contradict(&half, &whole));
 }
 
-static void work_of(const char *text, const char *namespace, char out[static MARK_WORK_BYTES])
+static void work_of(const char *text, const char *namespace, char out[static ANNOTATION_WORK_BYTES])
 {
     struct json *json = NULL;
     struct spec spec;
 
     assert_int_equal(json_parse(text, strlen(text), &json, NULL), ERR_OK);
     assert_int_equal(spec_parse(json, &spec, NULL), ERR_OK);
-    mark_work(&spec, namespace, out);
+    annotation_work(&spec, namespace, out);
     json_free(json);
 }
 
-static void mark_work_tells_apart_what_is_measured(void **state)
+static void annotation_work_tells_apart_what_is_measured(void **state)
 {
     static const char *const specs[] = {
         "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}",
@@ -362,8 +365,8 @@ static void mark_work_tells_apart_what_is_measured(void **state)
         "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"model\":{\"preset\":\"BertTiny\"}}",
     };
     enum { N = sizeof specs / sizeof specs[0] };
-    char works[N][MARK_WORK_BYTES];
-    char other[MARK_WORK_BYTES];
+    char works[N][ANNOTATION_WORK_BYTES];
+    char other[ANNOTATION_WORK_BYTES];
 
     (void)state;
     for (int i = 0; i < N; i++) {
@@ -380,18 +383,18 @@ static void mark_work_tells_apart_what_is_measured(void **state)
     assert_string_equal(other, works[0]);
 }
 
-static void mark_digest_is_what_follows_the_name(void **state)
+static void annotation_digest_is_what_follows_the_name(void **state)
 {
-    char digest[MARK_DIGEST_BYTES];
+    char digest[ANNOTATION_DIGEST_BYTES];
 
     (void)state;
-    mark_digest("registry/skyjob-worker@sha256:12", digest);
+    annotation_digest("registry/skyjob-worker@sha256:12", digest);
     assert_string_equal(digest, "sha256:12");
-    mark_digest("sha256:34", digest);
+    annotation_digest("sha256:34", digest);
     assert_string_equal(digest, "sha256:34");
-    mark_digest("docker-pullable://x:1", digest);
+    annotation_digest("docker-pullable://x:1", digest);
     assert_string_equal(digest, "");
-    mark_digest("", digest);
+    annotation_digest("", digest);
     assert_string_equal(digest, "");
 }
 
@@ -400,18 +403,18 @@ static void mark_digest_is_what_follows_the_name(void **state)
 int main(void)
 {
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(mark_reads_what_was_declared),
-        cmocka_unit_test(mark_reads_an_annotation_where_there_is_no_label),
-        cmocka_unit_test(mark_of_an_empty_node_says_nothing),
-        cmocka_unit_test(mark_reads_what_nfd_knows),
-        cmocka_unit_test(mark_reads_that_training_contradicts_it),
-        cmocka_unit_test(mark_reads_back_what_was_measured),
-        cmocka_unit_test(mark_writes_texts_of_any_length),
-        cmocka_unit_test(mark_passes_over_an_annotation_that_makes_no_sense),
-        cmocka_unit_test(mark_is_stale_when_something_is_another),
-        cmocka_unit_test(mark_contradicts_less_cpu_with_more_speed_of_the_same_processor),
-        cmocka_unit_test(mark_work_tells_apart_what_is_measured),
-        cmocka_unit_test(mark_digest_is_what_follows_the_name),
+        cmocka_unit_test(annotation_reads_what_was_declared),
+        cmocka_unit_test(annotation_reads_an_annotation_where_there_is_no_label),
+        cmocka_unit_test(annotation_of_an_empty_node_says_nothing),
+        cmocka_unit_test(annotation_reads_what_nfd_knows),
+        cmocka_unit_test(annotation_reads_that_training_contradicts_it),
+        cmocka_unit_test(annotation_reads_back_what_was_measured),
+        cmocka_unit_test(annotation_writes_texts_of_any_length),
+        cmocka_unit_test(annotation_passes_over_an_annotation_that_makes_no_sense),
+        cmocka_unit_test(annotation_is_stale_when_something_is_another),
+        cmocka_unit_test(annotation_contradicts_less_cpu_with_more_speed_of_the_same_processor),
+        cmocka_unit_test(annotation_work_tells_apart_what_is_measured),
+        cmocka_unit_test(annotation_digest_is_what_follows_the_name),
     };
     struct CMUnitTest tests[sizeof others / sizeof others[0] + N_BAD];
     size_t n = sizeof others / sizeof others[0];
@@ -420,5 +423,5 @@ int main(void)
     for (size_t i = 0; i < N_BAD; i++)
         tests[n + i] = (struct CMUnitTest){
             .name = bad[i].name, .test_func = check_bad, .initial_state = &bad[i]};
-    return _cmocka_run_group_tests("mark", tests, n + N_BAD, NULL, NULL);
+    return _cmocka_run_group_tests("annotations", tests, n + N_BAD, NULL, NULL);
 }
