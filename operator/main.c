@@ -63,7 +63,7 @@ static bool is_pull_policy(const char *s)
     return strcmp(s, "Always") == 0 || strcmp(s, "IfNotPresent") == 0 || strcmp(s, "Never") == 0;
 }
 
-static bool complain(const char *what, const char *value)
+static bool usage_error(const char *what, const char *value)
 {
     (void)fprintf(stderr, "skyjob-operator: %s%s; see --help\n", what, value);
     return false;
@@ -99,31 +99,31 @@ static bool take_option(int c, struct options *o)
         return true;
     case 'i':
         if (*optarg == '\0' || strlen(optarg) >= sizeof s->worker_image)
-            return complain("--worker-image: not the name of an image: ", optarg);
+            return usage_error("--worker-image: not the name of an image: ", optarg);
         (void)snprintf(s->worker_image, sizeof s->worker_image, "%s", optarg);
         return true;
     case 'p':
         if (!is_pull_policy(optarg))
-            return complain("--worker-image-pull-policy: not a policy: ", optarg);
+            return usage_error("--worker-image-pull-policy: not a policy: ", optarg);
         (void)snprintf(s->pull_policy, sizeof s->pull_policy, "%s", optarg);
         return true;
     case 'b':
         if (strlen(optarg) >= sizeof s->probe_priority_class)
-            return complain("--probe-priority-class: not a name: ", optarg);
+            return usage_error("--probe-priority-class: not a name: ", optarg);
         (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "%s", optarg);
         return true;
     case 'y':
         s->has_network_policies = strcmp(optarg, "on") == 0;
         return s->has_network_policies || strcmp(optarg, "off") == 0 ||
-               complain("--network-policy: neither on nor off: ", optarg);
+               usage_error("--network-policy: neither on nor off: ", optarg);
     case 'o':
         return read_operator_pods(optarg, s) ||
-               complain("--operator-pods: not a namespace and labels: ", optarg);
+               usage_error("--operator-pods: not a namespace and labels: ", optarg);
     case 'a':
         o->loop.health_address = strcmp(optarg, "none") == 0 ? NULL : optarg;
         return true;
     case 'l':
-        return set_log_level(optarg) || complain("--log-level: not a level: ", optarg);
+        return set_log_level(optarg) || usage_error("--log-level: not a level: ", optarg);
     case 'v':
         (void)puts(SKYJOB_VERSION);
         exit(EXIT_DONE);
@@ -131,7 +131,7 @@ static bool take_option(int c, struct options *o)
         print_usage(stdout);
         exit(EXIT_DONE);
     default:
-        return complain("unknown option", "");
+        return usage_error("unknown option", "");
     }
 }
 
@@ -159,9 +159,9 @@ static bool read_options(int argc, char **argv, struct options *o)
         if (!take_option(c, o))
             return false;
     if (optind < argc)
-        return complain("not an option: ", argv[optind]);
+        return usage_error("not an option: ", argv[optind]);
     if (o->loop.settings.worker_image[0] == '\0')
-        return complain("--worker-image is needed", "");
+        return usage_error("--worker-image is needed", "");
     return true;
 }
 

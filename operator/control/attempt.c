@@ -145,7 +145,7 @@ static void create_missing(struct context *c)
 }
 
 /* Why a volume is not mounted is not in the pod's status but in the kubelet's Events. */
-static void want_events(struct context *c, const struct seen_pod *p)
+static void request_events(struct context *c, const struct seen_pod *p)
 {
     int64_t age_ms = c->seen->now_ms - p->created_ms;
     int64_t read_ms = c->seen->now_ms - p->events_ms;
@@ -180,7 +180,7 @@ static void show_starting(struct context *c, int n_running)
 
         if (!p || p->phase != POD_PENDING)
             continue;
-        want_events(c, p);
+        request_events(c, p);
         if (attempt_image_problem(c, p, image)) {
             context_requeue(c, attempt_start_left_ms(c, p) + 1);
             set_running(c, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);
@@ -208,7 +208,7 @@ static void report_unreachable(struct context *c)
     for (int s = 0; s < c->seen->plan.n_stages; s++) {
         const struct seen_pod *p = context_stage_pod(c, s);
 
-        if (!p || p->knows_peers || p->silent_ms < DECIDE_UNREACHABLE_MS)
+        if (!p || p->has_peers || p->silent_ms < DECIDE_UNREACHABLE_MS)
             continue;
         (void)snprintf(
             v.text, sizeof v.text,
@@ -236,7 +236,7 @@ static void connect_workers(struct context *c)
         const struct seen_pod *p = context_stage_pod(c, s);
 
         n_running += p && p->phase != POD_PENDING && p->ip[0];
-        n_connected += p && (p->knows_peers || p->phase == POD_SUCCEEDED);
+        n_connected += p && (p->has_peers || p->phase == POD_SUCCEEDED);
     }
     if (n_running < n) {
         show_starting(c, n_running);
@@ -245,7 +245,7 @@ static void connect_workers(struct context *c)
     for (int s = 0; s < n; s++) {
         const struct seen_pod *p = context_stage_pod(c, s);
 
-        if (!p->knows_peers && p->phase == POD_RUNNING)
+        if (!p->has_peers && p->phase == POD_RUNNING)
             context_add(c, ACTION_POST_PEERS)->stage = s;
     }
     if (n_connected < n) {
@@ -292,7 +292,7 @@ static void take_progress(struct context *c, const struct progress *from, int64_
 static void show_progress(struct context *c)
 {
     const struct status_progress *p = &c->out->status.progress;
-    const struct progress *head = &c->seen->head;
+    const struct progress *leader = &c->seen->leader;
     char text[STATUS_MESSAGE_BYTES] = "";
 
     if (p->step == 0 || p->total_steps == 0)
@@ -302,10 +302,10 @@ static void show_progress(struct context *c)
     if (p->skipped_steps > 0)
         text_add(text, sizeof text, ", %lld steps skipped", (long long)p->skipped_steps);
     text_add(text, sizeof text, ".");
-    if (head->state == PROGRESS_SAVING)
+    if (leader->state == PROGRESS_SAVING)
         text_add(text, sizeof text, " The output is being saved%s%.400s.",
-                 head->error[0] ? ": " : "", head->error);
-    drift_say(&c->out->status, text, sizeof text);
+                 leader->error[0] ? ": " : "", leader->error);
+    drift_describe(&c->out->status, text, sizeof text);
     context_show(c, "Running", text);
 }
 
@@ -331,25 +331,25 @@ static void report_standstill(struct context *c)
 {
     int64_t limit_ms = (int64_t)c->spec.progress_deadline_s * 1000;
     int64_t warn_ms = DECIDE_STILL_MS;
-    int64_t still_ms = c->seen->head_same_ms;
-    const struct progress *head = &c->seen->head;
+    int64_t still_ms = c->seen->leader_same_ms;
+    const struct progress *leader = &c->seen->leader;
     struct verdict v = {.kind = VERDICT_NO_PROGRESS};
 
-    if (head->state == PROGRESS_DONE)
+    if (leader->state == PROGRESS_DONE)
         return; /* there is nothing left to move */
-    if (20 * head->step_ms > (double)warn_ms)
-        warn_ms = (int64_t)(20 * head->step_ms);
+    if (20 * leader->step_ms > (double)warn_ms)
+        warn_ms = (int64_t)(20 * leader->step_ms);
     (void)snprintf(v.text, sizeof v.text,
                    "No progress for %lld minutes: the leader answers, %s after step %lld of %lld",
-                   (long long)still_ms / 60000, progress_state_name(head->state),
-                   (long long)head->step, (long long)head->total_steps);
-    if (still_ms >= limit_ms && head->state != PROGRESS_EVALUATING) {
+                   (long long)still_ms / 60000, progress_state_name(leader->state),
+                   (long long)leader->step, (long long)leader->total_steps);
+    if (still_ms >= limit_ms && leader->state != PROGRESS_EVALUATING) {
         text_add(v.text, sizeof v.text, " (spec.failurePolicy.progressDeadlineSeconds is %d).",
                  c->spec.progress_deadline_s);
         restart_apply(c, &v);
     } else if (still_ms >= warn_ms) {
         text_add(v.text, sizeof v.text, ".");
-        if (head->state != PROGRESS_EVALUATING) /* which can take any time and shows no steps */
+        if (leader->state != PROGRESS_EVALUATING) /* which can take any time and shows no steps */
             text_add(v.text, sizeof v.text, " The attempt ends after %d minutes without progress.",
                      c->spec.progress_deadline_s / 60);
         context_stall(c, "NoProgress", v.text);
@@ -361,20 +361,20 @@ static void follow(struct context *c)
 {
     struct status *s = &c->out->status;
     int64_t now_ms = c->seen->now_ms;
-    int64_t answered_ms = c->seen->head_answered_ms > 0 ? c->seen->head_answered_ms : now_ms;
+    int64_t answered_ms = c->seen->leader_answered_ms > 0 ? c->seen->leader_answered_ms : now_ms;
     int64_t age_ms = now_ms - s->progress.updated_ms;
 
-    c->out->ask_head_ms = s->progress.updated_ms > 0 ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
-    context_requeue(c, c->out->ask_head_ms);
-    if (report_silence(c) || !c->seen->has_head || c->seen->head.attempt != c->attempt)
+    c->out->ask_leader_ms = s->progress.updated_ms > 0 ? DECIDE_POLL_MS : DECIDE_FIRST_POLL_MS;
+    context_requeue(c, c->out->ask_leader_ms);
+    if (report_silence(c) || !c->seen->has_leader || c->seen->leader.attempt != c->attempt)
         return;
     /* What is shown is as old as the answer, however often it is looked at. */
-    if (c->seen->head.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
+    if (c->seen->leader.step > 0 && s->progress.updated_ms > 0 && age_ms >= 0 &&
         age_ms < DECIDE_PROGRESS_MS) {
         context_requeue(c, DECIDE_PROGRESS_MS - age_ms);
-    } else if (c->seen->head.step > 0 &&
+    } else if (c->seen->leader.step > 0 &&
                answered_ms - answered_ms % 1000 != s->progress.updated_ms) {
-        take_progress(c, &c->seen->head, answered_ms);
+        take_progress(c, &c->seen->leader, answered_ms);
         show_progress(c);
     }
     report_standstill(c);
@@ -392,8 +392,8 @@ static bool has_led_to_the_end(const struct context *c)
     if (leader)
         return leader->phase == POD_SUCCEEDED;
     return strcmp(c->seen->status.stages[0].state, "Succeeded") == 0 ||
-           (c->seen->has_head && c->seen->head.attempt == c->attempt &&
-            c->seen->head.state == PROGRESS_DONE);
+           (c->seen->has_leader && c->seen->leader.attempt == c->attempt &&
+            c->seen->leader.state == PROGRESS_DONE);
 }
 
 static bool has_succeeded(const struct context *c, int stage)
@@ -419,12 +419,12 @@ static void add_metrics(char text[static STATUS_MESSAGE_BYTES], const struct con
 
 static void complete(struct context *c)
 {
-    const struct seen_pod *head = context_stage_pod(c, 0);
+    const struct seen_pod *leader = context_stage_pod(c, 0);
     struct status *s = &c->out->status;
     char text[STATUS_MESSAGE_BYTES] = "";
 
-    if (head && head->has_progress)
-        take_progress(c, &head->progress, c->seen->now_ms);
+    if (leader && leader->has_progress)
+        take_progress(c, &leader->progress, c->seen->now_ms);
     s->progress.percentage = 100;
     s->progress.remaining_seconds = 0;
     s->completion_ms = c->seen->now_ms;
@@ -438,7 +438,7 @@ static void complete(struct context *c)
     add_metrics(text, c, true);
     add_metrics(text, c, false);
     text_add(text, sizeof text, ".");
-    drift_say(s, text, sizeof text);
+    drift_describe(s, text, sizeof text);
     set_running(c, CONDITION_FALSE, NEWS_QUIET, "Finished", text);
     context_set(
         c, NEWS_NORMAL,

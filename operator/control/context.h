@@ -66,7 +66,7 @@ void nodes_annotation(const struct observed *seen, const struct spec *spec,
 void nodes_retry(struct context *c);
 
 /* tour.c: let the probes that run meet each other, once all of them do or after a while. */
-void tour_begin(struct context *c);
+void pairing_begin(struct context *c);
 
 /* place.c: from data and nodes to a plan. */
 void place(struct context *c);
@@ -94,7 +94,7 @@ int64_t attempt_start_left_ms(const struct context *c, const struct seen_pod *po
 #define DRIFT_MS         10000
 void drift_watch(struct context *c, const struct progress *from);
 /* Append a sentence when steps take longer or shorter than the plan predicted. */
-void drift_say(const struct status *s, char *text, size_t bytes);
+void drift_describe(const struct status *s, char *text, size_t bytes);
 
 /* restart.c: what the end of a pod means. */
 enum verdict_kind {

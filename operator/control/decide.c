@@ -238,7 +238,7 @@ void decide(const struct observed *seen, struct decision *out)
 
     out->n_actions = 0;
     out->status = seen->status;
-    out->ask_head_ms = -1;
+    out->ask_leader_ms = -1;
     out->requeue_ms = -1;
     out->unplaced = seen->unplaced;
     if (seen->is_deleting)

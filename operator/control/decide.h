@@ -42,7 +42,7 @@
 #define DECIDE_STILL_MS       600000 /* a step may take so long before it is called a standstill */
 #define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
 #define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
-#define DECIDE_POLL_MS        5000  /* between two questions to the head ... */
+#define DECIDE_POLL_MS        5000  /* between two questions to the leader ... */
 #define DECIDE_FIRST_POLL_MS  1000  /* ... and before it has done its first step */
 
 enum action_kind {
@@ -82,7 +82,7 @@ struct decision {
     struct action actions[DECIDE_ACTIONS_MAX];
     struct status status;     /* to be written last, if it differs from the observed one */
     struct plan plan;         /* of ACTION_CREATE_PLAN */
-    int64_t ask_head_ms;      /* ask the head unless that was done so shortly ago; -1: do not */
+    int64_t ask_leader_ms;    /* ask the leader unless that was done so shortly ago; -1: do not */
     int64_t requeue_ms;       /* decide again after so long, whatever happens; -1: only then */
     struct unplaced unplaced; /* to be handed in with the next call */
 };

@@ -76,7 +76,7 @@ static void report(struct context *c, int stage)
 }
 
 /* The first steps are not typical, so they are not compared. */
-void drift_say(const struct status *s, char *text, size_t bytes)
+void drift_describe(const struct status *s, char *text, size_t bytes)
 {
     double planned_ms = s->placement.summary.predicted_step_ms;
     double step_ms = s->progress.step_ms;

@@ -51,7 +51,7 @@ static uint64_t image_asked(const struct context *c)
     return hash_text(manifest_image(c->seen, &c->spec));
 }
 
-static void want_probe(struct context *c, const struct node_object *node)
+static void request_probe(struct context *c, const struct node_object *node)
 {
     int64_t memory = node->memory_bytes - node->memory_used_bytes;
     struct action *a;
@@ -105,8 +105,8 @@ void nodes_annotation(const struct observed *seen, const struct spec *spec,
 /* For the next job, which then need not measure. Of two jobs that did, the later one is right. What
  * an image of the user's own has found is for that job only: it may claim anything, and other
  * users' jobs would believe it. */
-static void want_label(struct context *c, const struct node_object *node,
-                       const struct seen_pod *pod)
+static void request_annotation(struct context *c, const struct node_object *node,
+                               const struct seen_pod *pod)
 {
     int64_t time_ms = node->annotations.probe.time_ms;
     struct annotation_probe mine;
@@ -193,7 +193,7 @@ static void measure(struct context *c, const struct node_object *node, struct no
 
     out->n_measuring++;
     if (!pod)
-        want_probe(c, node);
+        request_probe(c, node);
     else if (is_outdated(c, pod))
         context_delete_pod(c, pod);
     else if (!attempt_image_problem(c, pod, out->image_problem))
@@ -222,7 +222,7 @@ enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err
         const struct seen_pod *pod = probe_of(c, n->object);
 
         if (has_result(c, pod) && n->object->excluded == EXCLUDED_NOT)
-            want_label(c, n->object, pod);
+            request_annotation(c, n->object, pod);
         if (n->excluded == EXCLUDED_UNMEASURED)
             measure(c, n->object, out);
         else if (n->excluded == EXCLUDED_PROBE_FAILED)
@@ -230,7 +230,7 @@ enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err
     }
     if (out->n_measuring > 0)
         context_requeue(c, DECIDE_NODES_RETRY_MS); /* some of them may be late by then */
-    tour_begin(c);
+    pairing_begin(c);
     return ERR_OK;
 }
 

@@ -51,7 +51,7 @@ struct seen_pod {
     bool is_unschedulable;
     bool is_out_of_memory;
     bool has_exit_code;
-    bool knows_peers;                  /* has taken the peer table from us */
+    bool has_peers;                    /* has taken the peer table from us */
     bool refuses_peers;                /* has refused it: it has another one, or another key */
     char refusal[OBSERVED_TEXT_BYTES]; /* its reason */
     int exit_code;
@@ -143,10 +143,10 @@ struct observed {
 
     struct seen_problem problem;
 
-    bool has_head; /* what the head last answered */
-    struct progress head;
-    int64_t head_answered_ms; /* when that was; 0: just now */
-    int64_t head_same_ms;     /* for so long it has answered with the same step and state */
+    bool has_leader; /* what the leader last answered */
+    struct progress leader;
+    int64_t leader_answered_ms; /* when that was; 0: just now */
+    int64_t leader_same_ms;     /* for so long it has answered with the same step and state */
 
     struct unplaced unplaced; /* from the last decision */
 };

@@ -502,10 +502,10 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
         return read_events(a, seen, action, err);
     case ACTION_POST_PEERS:
         rc = ensure_secret(a, seen, false, err);
-        return rc == ERR_OK ? workers_tell(a->workers, seen, action->stage, err) : rc;
+        return rc == ERR_OK ? workers_post_peers(a->workers, seen, action->stage, err) : rc;
     case ACTION_POST_PROBE_PEERS:
         rc = ensure_secret(a, seen, false, err);
-        return rc == ERR_OK ? workers_tell_probe(a->workers, seen, action->name, err) : rc;
+        return rc == ERR_OK ? workers_post_probe_peers(a->workers, seen, action->name, err) : rc;
     case ACTION_EVENT:
         post_event(a, seen, action);
         return ERR_OK;
@@ -619,10 +619,10 @@ enum err_code apply_decision(struct apply *a, const struct observed *seen, const
     enum err_code rc = ERR_OK;
 
     note_problem(a, seen, failed, &failure);
-    if (failed == ERR_OK && d->ask_head_ms >= 0) {
+    if (failed == ERR_OK && d->ask_leader_ms >= 0) {
         rc = ensure_secret(a, seen, false, err);
         if (rc == ERR_OK)
-            rc = workers_ask(a->workers, seen, d->ask_head_ms, err);
+            rc = workers_ask_status(a->workers, seen, d->ask_leader_ms, err);
     }
     /* No step depends on the status, so it may be written when one has failed; at the first time
      * it is not, as that is often over in a moment. */

@@ -290,7 +290,7 @@ static enum err_code reconcile_parsed(struct loop *l, const char *key, struct js
     decide(l->seen, l->decision);
     job->looked_ms = clock_now_ms();
     job->unplaced = l->decision->unplaced;
-    job->wants_nodes =
+    job->waits_for_nodes =
         l->seen->nodes && !l->seen->is_deleting && !status_is_final(&l->decision->status);
     if (job->looked_ms - start_ms >= SOLVE_LONG_MS)
         l->solve_after_ms = job->looked_ms + 2 * (job->looked_ms - start_ms);
@@ -338,7 +338,7 @@ static bool is_postponed(struct loop *l, const char *key, int64_t now_ms)
     const struct store_job *job = store_find_job(&l->store, key);
     int64_t rank_ms;
 
-    if (!job || !job->wants_nodes || now_ms >= l->solve_after_ms)
+    if (!job || !job->waits_for_nodes || now_ms >= l->solve_after_ms)
         return false;
     rank_ms = RANK_MAX_MS - (now_ms - job->looked_ms) / 1000;
     look_at(l, key, l->solve_after_ms - now_ms + (rank_ms > 0 ? rank_ms : 0));

@@ -80,7 +80,7 @@ static void observe_pod(const struct store_own *own, int most, struct observed *
     if (p->phase == POD_PENDING && p->message[0] == '\0')
         memcpy(p->message, own->event, sizeof p->message);
     p->silent_ms = own->contact.silent_since_ms > 0 ? now_ms - own->contact.silent_since_ms : 0;
-    p->knows_peers = own->contact.has_table;
+    p->has_peers = own->contact.has_table;
     p->refuses_peers = own->contact.is_refused;
     if (p->refuses_peers)
         (void)snprintf(p->refusal, sizeof p->refusal, "%s", own->contact.refusal);
@@ -252,10 +252,10 @@ static void observe_job(const struct store_job *j, struct observed *out)
     memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);
     out->data_checked_ms = j->data_checked_ms;
     out->problem = j->problem;
-    out->has_head = j->has_head;
-    out->head = j->head;
-    out->head_answered_ms = out->now_ms - (clock_now_ms() - j->head_answered_ms);
-    out->head_same_ms = j->head_answered_ms - j->head_same_since_ms;
+    out->has_leader = j->has_leader;
+    out->leader = j->leader;
+    out->leader_answered_ms = out->now_ms - (clock_now_ms() - j->leader_answered_ms);
+    out->leader_same_ms = j->leader_answered_ms - j->leader_same_since_ms;
     out->unplaced = j->unplaced;
 }
 

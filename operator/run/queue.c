@@ -9,7 +9,7 @@ struct queue_entry {
     int64_t due_ms;
     size_t place; /* in the heap, or NOT_IN_HEAP */
     bool in_progress;
-    bool is_wanted_again; /* while in progress */
+    bool is_added_again; /* while in progress */
     char key[QUEUE_KEY_BYTES];
 };
 
@@ -112,8 +112,8 @@ enum err_code queue_add(struct queue *q, const char *key, int64_t due_ms, struct
             return rc;
         e->due_ms = due_ms;
     } else if (e->in_progress) {
-        e->due_ms = e->is_wanted_again && e->due_ms < due_ms ? e->due_ms : due_ms;
-        e->is_wanted_again = true;
+        e->due_ms = e->is_added_again && e->due_ms < due_ms ? e->due_ms : due_ms;
+        e->is_added_again = true;
         return ERR_OK;
     } else if (due_ms >= e->due_ms) {
         return ERR_OK;
@@ -148,11 +148,11 @@ void queue_done(struct queue *q, const char *key)
     if (!e || !e->in_progress)
         return;
     e->in_progress = false;
-    if (!e->is_wanted_again) {
+    if (!e->is_added_again) {
         free(map_take(&q->keys, key));
         return;
     }
-    e->is_wanted_again = false;
+    e->is_added_again = false;
     set_place(q, q->n_heap++, e);
     move_up(q, e->place);
 }

@@ -84,7 +84,7 @@ static void touch_waiting(struct store *s)
     struct store_job *j;
 
     while ((j = map_next(&s->jobs, &place, &key)) != NULL)
-        if (j->wants_nodes && s->listener.on_room)
+        if (j->waits_for_nodes && s->listener.on_room)
             s->listener.on_room(s->listener.ctx, key);
 }
 

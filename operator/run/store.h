@@ -3,7 +3,7 @@
  * Of every object only what decisions need is kept, not its JSON. Changes come from the watches and
  * from the answers to our own writes, and tell which jobs to look at again. Beside that the store
  * holds the few things that are nowhere in the API server and may be forgotten at any time: what
- * the head last said, who has the peer table, whether the data is there.
+ * the leader last said, who has the peer table, whether the data is there.
  *
  * Pods of all kinds are kept, since they use up nodes; only ours with details.
  * Layer: run (may use control fleet kube http balance api base). Threads: one.
@@ -35,7 +35,7 @@ struct store_job {
     int attempt;  /* of the status, like the next */
     bool is_final;
     /* Not in the API server: */
-    bool wants_nodes;         /* the last decision waited for nodes */
+    bool waits_for_nodes;     /* the last decision waited for nodes */
     bool lacks_policy;        /* said so already */
     struct unplaced unplaced; /* of the last decision */
     int64_t looked_ms;        /* monotonic; when that was */
@@ -43,12 +43,12 @@ struct store_job {
     bool is_data_everywhere;
     char data_problem[OBSERVED_TEXT_BYTES];
     int64_t data_checked_ms;
-    bool has_head;
-    struct progress head;
-    int64_t head_answered_ms;   /* monotonic */
-    int64_t head_same_since_ms; /* monotonic, of the first answer with this step and state */
-    int64_t head_asked_ms;      /* monotonic */
-    int n_failures;             /* writes that failed in a row */
+    bool has_leader;
+    struct progress leader;
+    int64_t leader_answered_ms;   /* monotonic */
+    int64_t leader_same_since_ms; /* monotonic, of the first answer with this step and state */
+    int64_t leader_asked_ms;      /* monotonic */
+    int n_failures;               /* writes that failed in a row */
     struct seen_problem problem;
     bool has_secret; /* the key that it shares with its workers, see run/secret.h */
     struct hmac_key secret;

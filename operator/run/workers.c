@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "control/tour.h"
+#include "control/pairing.h"
 #include "fleet/contact.h"
 #include "fleet/fleet.h"
 
@@ -82,7 +82,7 @@ static struct store_own *take_answer(const struct call *c, const struct err *err
     return own;
 }
 
-static void on_told(void *ctx, const struct progress *progress, const struct err *err)
+static void on_posted(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct call *c = ctx;
     struct workers *w = c->workers;
@@ -108,7 +108,7 @@ static bool is_same_step(const struct progress *a, const struct progress *b)
     return a->attempt == b->attempt && a->state == b->state && a->step == b->step;
 }
 
-static void on_asked(void *ctx, const struct progress *progress, const struct err *err)
+static void on_status(void *ctx, const struct progress *progress, const struct err *err)
 {
     struct call *c = ctx;
     struct workers *w = c->workers;
@@ -120,11 +120,11 @@ static void on_asked(void *ctx, const struct progress *progress, const struct er
             LOG_S("error", err->text));
     if (!job || !progress) /* if it did not answer, its pod's state shows why */
         return;
-    if (!job->has_head || !is_same_step(&job->head, progress))
-        job->head_same_since_ms = clock_now_ms();
-    job->head_answered_ms = clock_now_ms();
-    job->head = *progress;
-    job->has_head = true;
+    if (!job->has_leader || !is_same_step(&job->leader, progress))
+        job->leader_same_since_ms = clock_now_ms();
+    job->leader_answered_ms = clock_now_ms();
+    job->leader = *progress;
+    job->has_leader = true;
     w->listener.on_again(w->listener.ctx, c->job_key, 0);
 }
 
@@ -135,7 +135,7 @@ static enum err_code call_pod(struct workers *w, const struct observed *seen,
 {
     struct call c = {.workers = w};
     struct fleet_handler handler = {
-        .ctx = &c, .ctx_bytes = sizeof c, .on_answer = peers ? on_told : on_asked};
+        .ctx = &c, .ctx_bytes = sizeof c, .on_answer = peers ? on_posted : on_status};
     struct fleet_address to = {.port = PORT_CONTROL};
     const struct store_job *job;
     enum err_code rc;
@@ -187,8 +187,8 @@ static enum err_code send_table(struct workers *w, const struct observed *seen,
 }
 
 /* The contact of a pod that still needs its table; NULL if it does not. */
-static struct contact *contact_to_tell(struct workers *w, const struct observed *seen,
-                                       const struct seen_pod *pod)
+static struct contact *contact_without_table(struct workers *w, const struct observed *seen,
+                                             const struct seen_pod *pod)
 {
     struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
@@ -196,11 +196,11 @@ static struct contact *contact_to_tell(struct workers *w, const struct observed 
     return own && !own->contact.is_busy && !own->contact.has_table ? &own->contact : NULL;
 }
 
-enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
-                           struct err *err)
+enum err_code workers_post_peers(struct workers *w, const struct observed *seen, int stage,
+                                 struct err *err)
 {
     const struct seen_pod *pod = pod_of(seen, stage);
-    struct contact *contact = contact_to_tell(w, seen, pod);
+    struct contact *contact = contact_without_table(w, seen, pod);
     struct peers peers;
     enum err_code rc;
 
@@ -243,30 +243,30 @@ static void add_probe(struct peers *to, const struct seen_pod *p)
     to->stages[i].port = PORT_TENSOR;
 }
 
-static void fill_tour(const struct probes *probes, int self, struct peers *out)
+static void fill_pairing(const struct probes *probes, int self, struct peers *out)
 {
     *out = (struct peers){.attempt = 0};
     add_probe(out, probes->list[self]);
-    for (int round = 0; round < tour_rounds(probes->n) && round < NODE_LINKS_MAX; round++) {
-        int partner = tour_partner(probes->n, round, self);
+    for (int round = 0; round < pairing_rounds(probes->n) && round < NODE_LINKS_MAX; round++) {
+        int partner = pairing_partner(probes->n, round, self);
 
         add_probe(out, probes->list[partner >= 0 ? partner : self]);
     }
 }
 
-enum err_code workers_tell_probe(struct workers *w, const struct observed *seen, const char *pod,
-                                 struct err *err)
+enum err_code workers_post_probe_peers(struct workers *w, const struct observed *seen,
+                                       const char *pod, struct err *err)
 {
     struct probes probes;
     struct peers peers;
 
     find_probes(seen, &probes);
     for (int i = 0; i < probes.n; i++) {
-        struct contact *contact = contact_to_tell(w, seen, probes.list[i]);
+        struct contact *contact = contact_without_table(w, seen, probes.list[i]);
 
         if (!contact || strcmp(probes.list[i]->name, pod) != 0)
             continue;
-        fill_tour(&probes, i, &peers);
+        fill_pairing(&probes, i, &peers);
         return send_table(w, seen, probes.list[i], contact, &peers, err);
     }
     return ERR_OK;
@@ -274,8 +274,8 @@ enum err_code workers_tell_probe(struct workers *w, const struct observed *seen,
 
 /* --- the leader --- */
 
-enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_t age_ms,
-                          struct err *err)
+enum err_code workers_ask_status(struct workers *w, const struct observed *seen, int64_t age_ms,
+                                 struct err *err)
 {
     const struct seen_pod *pod = seen->has_plan ? pod_of(seen, 0) : NULL;
     struct store_own *own =
@@ -288,10 +288,10 @@ enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_
     job = store_find_job(w->store, key);
     if (!job || !own || own->contact.is_busy || wait_ms(w, &own->contact) > 0 ||
         pod->ip[0] == '\0' || pod->phase != POD_RUNNING ||
-        (job->head_asked_ms > 0 && clock_now_ms() - job->head_asked_ms < age_ms))
+        (job->leader_asked_ms > 0 && clock_now_ms() - job->leader_asked_ms < age_ms))
         return ERR_OK;
     rc = call_pod(w, seen, pod, &own->contact, NULL, err);
     if (rc == ERR_OK)
-        job->head_asked_ms = clock_now_ms();
+        job->leader_asked_ms = clock_now_ms();
     return rc;
 }

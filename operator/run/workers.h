@@ -35,13 +35,13 @@ MUST_CHECK enum err_code workers_new(struct http *http, struct store *store,
 void workers_free(struct workers *w);
 
 /* Send the peer table to the worker of `stage`, unless it is on its way already. */
-MUST_CHECK enum err_code workers_tell(struct workers *w, const struct observed *seen, int stage,
-                                      struct err *err);
+MUST_CHECK enum err_code workers_post_peers(struct workers *w, const struct observed *seen,
+                                            int stage, struct err *err);
 /* Send a probe the table of those that it meets, likewise. */
-MUST_CHECK enum err_code workers_tell_probe(struct workers *w, const struct observed *seen,
-                                            const char *pod, struct err *err);
+MUST_CHECK enum err_code workers_post_probe_peers(struct workers *w, const struct observed *seen,
+                                                  const char *pod, struct err *err);
 /* Ask the leader for its status, unless that was done less than `age_ms` ago. */
-MUST_CHECK enum err_code workers_ask(struct workers *w, const struct observed *seen, int64_t age_ms,
-                                     struct err *err);
+MUST_CHECK enum err_code workers_ask_status(struct workers *w, const struct observed *seen,
+                                            int64_t age_ms, struct err *err);
 
 #endif

@@ -197,12 +197,12 @@ static void take_step(struct world *w, const struct action *a)
                 w->seen.pods[i].events_ms = w->seen.now_ms;
         break;
     case ACTION_POST_PEERS:
-        world_pod(w, a->stage)->knows_peers = true;
+        world_pod(w, a->stage)->has_peers = true;
         break;
     case ACTION_POST_PROBE_PEERS:
         for (int i = 0; i < w->seen.n_pods; i++)
             if (strcmp(w->seen.pods[i].name, a->name) == 0)
-                w->seen.pods[i].knows_peers = true;
+                w->seen.pods[i].has_peers = true;
         break;
     case ACTION_READ_DATA:
         w->seen.data = w->lacks_claim ? DATA_NO_CLAIM : w->has_data ? DATA_PRESENT : DATA_MISSING;

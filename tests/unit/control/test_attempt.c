@@ -113,37 +113,38 @@ static void training(struct world *w)
 static void stepped(struct world *w)
 {
     world_start_training(w);
-    w->seen.has_head = true;
-    w->seen.head = (struct progress){
+    w->seen.has_leader = true;
+    w->seen.leader = (struct progress){
         .state = PROGRESS_TRAINING, .attempt = 1, .step = 7, .total_steps = 50, .loss = 1.1};
 }
 
 static void skipped(struct world *w)
 {
     stepped(w);
-    w->seen.head.skipped_steps = 2;
+    w->seen.leader.skipped_steps = 2;
 }
 
 static void saving_fails(struct world *w)
 {
-    struct progress *head = &w->seen.head;
+    struct progress *leader = &w->seen.leader;
 
     stepped(w);
-    head->state = PROGRESS_SAVING;
-    head->step = 50;
-    (void)snprintf(head->error, sizeof head->error, "writing the output failed: full; retrying");
+    leader->state = PROGRESS_SAVING;
+    leader->step = 50;
+    (void)snprintf(leader->error, sizeof leader->error,
+                   "writing the output failed: full; retrying");
 }
 
-static void head_is_new(struct world *w)
+static void leader_is_new(struct world *w)
 {
     stepped(w);
-    (void)snprintf(w->seen.head.initialised, PROGRESS_INITIALISED_BYTES, "classifier");
+    (void)snprintf(w->seen.leader.initialised, PROGRESS_INITIALISED_BYTES, "classifier");
 }
 
 static void stepped_of_another_attempt(struct world *w)
 {
     stepped(w);
-    w->seen.head.attempt = 9;
+    w->seen.leader.attempt = 9;
 }
 
 static void leader_silent(struct world *w)
@@ -155,37 +156,37 @@ static void leader_silent(struct world *w)
 static void standing_still(struct world *w)
 {
     stepped(w);
-    w->seen.head_same_ms = DECIDE_STILL_MS;
+    w->seen.leader_same_ms = DECIDE_STILL_MS;
 }
 
 static void slow_steps(struct world *w)
 {
     standing_still(w);
-    w->seen.head.step_ms = (double)DECIDE_STILL_MS / 10;
+    w->seen.leader.step_ms = (double)DECIDE_STILL_MS / 10;
 }
 
 static void hung(struct world *w)
 {
     stepped(w);
-    w->seen.head_same_ms = 1800000;
+    w->seen.leader_same_ms = 1800000;
 }
 
 static void hung_before_the_first_step(struct world *w)
 {
     hung(w);
-    w->seen.head.step = 0;
+    w->seen.leader.step = 0;
 }
 
 static void evaluating_for_long(struct world *w)
 {
     hung(w);
-    w->seen.head.state = PROGRESS_EVALUATING;
+    w->seen.leader.state = PROGRESS_EVALUATING;
 }
 
 static void done_for_long(struct world *w)
 {
     hung(w);
-    w->seen.head.state = PROGRESS_DONE;
+    w->seen.leader.state = PROGRESS_DONE;
 }
 
 static void worker_unreachable(struct world *w)
@@ -249,7 +250,7 @@ static void leader_succeeded_and_others_are_gone(struct world *w)
 static void done_and_all_are_gone(struct world *w)
 {
     stepped(w);
-    w->seen.head.state = PROGRESS_DONE;
+    w->seen.leader.state = PROGRESS_DONE;
     w->seen.n_pods = 0;
 }
 
@@ -350,10 +351,10 @@ static struct row rows[] = {
     ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
         .event = "StepsSkipped", .is_waiting = true),
-    ROW("decide_tells_which_weights_start_at_random", head_is_new, RUNNING, T, "Training",
+    ROW("decide_tells_which_weights_start_at_random", leader_is_new, RUNNING, T, "Training",
         .event = "PartlyInitialized", COUNT(ACTION_EVENT, 1), .is_waiting = true),
-    ROW("decide_does_not_believe_a_head_of_another_attempt", stepped_of_another_attempt, RUNNING, T,
-        "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
+    ROW("decide_does_not_believe_a_leader_of_another_attempt", stepped_of_another_attempt, RUNNING,
+        T, "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
     ROW("decide_tells_of_a_leader_that_does_not_answer", leader_silent, STALLED, T,
         "WorkersUnreachable", .state = "Running", .event = "WorkersUnreachable",
         .message = "has not answered on its control port for 2 minutes", .is_waiting = true),
@@ -418,7 +419,7 @@ static void decide_writes_progress_at_most_every_ten_seconds(void **state)
     stepped(w);
     (void)world_settle(w);
     assert_int_equal(w->seen.status.progress.step, 7);
-    w->seen.head.step = 8;
+    w->seen.leader.step = 8;
     w->seen.now_ms += DECIDE_PROGRESS_MS - 1000;
     (void)world_settle(w);
     assert_int_equal(w->seen.status.progress.step, 7);
@@ -464,11 +465,11 @@ static void decide_does_not_make_old_progress_look_new(void **state)
 
     (void)state;
     stepped(w);
-    w->seen.head_answered_ms = w->seen.now_ms;
+    w->seen.leader_answered_ms = w->seen.now_ms;
     (void)world_settle(w);
     w->seen.now_ms += 10 * DECIDE_PROGRESS_MS;
     world_round(w);
-    assert_int_equal(w->seen.status.progress.updated_ms, w->seen.head_answered_ms);
+    assert_int_equal(w->seen.status.progress.updated_ms, w->seen.leader_answered_ms);
     world_free(w);
 }
 
@@ -500,12 +501,12 @@ static void plan_round_figures(struct world *w)
 /* At this step stage 1 has taken `share` of what was predicted, the others all of it. */
 static void measured(struct world *w, int64_t step, double share)
 {
-    struct progress *head = &w->seen.head;
+    struct progress *leader = &w->seen.leader;
 
-    head->step = step;
-    head->n_stage_ms = w->seen.plan.n_stages;
-    for (int s = 0; s < head->n_stage_ms; s++)
-        head->stage_ms[s] = w->seen.plan.stages[s].predicted_ms * (s == 1 ? share : 1);
+    leader->step = step;
+    leader->n_stage_ms = w->seen.plan.n_stages;
+    for (int s = 0; s < leader->n_stage_ms; s++)
+        leader->stage_ms[s] = w->seen.plan.stages[s].predicted_ms * (s == 1 ? share : 1);
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
 }
@@ -515,7 +516,7 @@ static void stepped_as_planned(struct world *w)
 {
     stepped(w);
     plan_round_figures(w);
-    w->seen.head.step_ms = ROUND_STEP_MS;
+    w->seen.leader.step_ms = ROUND_STEP_MS;
 }
 
 static void decide_tells_of_a_stage_that_is_off_its_plan(void **state)
@@ -558,7 +559,7 @@ static bool is_reported(double stage_ms, double step_ms)
 
     stepped_as_planned(w);
     w->seen.plan.stages[1].predicted_ms = stage_ms;
-    w->seen.head.step_ms = step_ms;
+    w->seen.leader.step_ms = step_ms;
     measured(w, 7, 2);
     measured(w, 27, 2);
     has_event = world_has_event(w, "StageSlower");
@@ -612,12 +613,12 @@ static void decide_says_when_a_step_is_not_what_the_plan_predicted(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct world *w = world_new(NULL);
-        struct progress *head = &w->seen.head;
+        struct progress *leader = &w->seen.leader;
 
         stepped_as_planned(w);
         measured(w, 20, 1);
-        head->step++;
-        head->step_ms = cases[i].share * w->seen.plan.summary.predicted_step_ms;
+        leader->step++;
+        leader->step_ms = cases[i].share * w->seen.plan.summary.predicted_step_ms;
         w->seen.now_ms += DECIDE_PROGRESS_MS;
         world_round(w);
         assert_true((strstr(w->seen.status.message, "the plan predicted") != NULL) ==
@@ -666,16 +667,16 @@ static void decide_shows_how_busy_every_stage_is(void **state)
     (void)state;
     stepped_as_planned(w);
     measured(w, 7, 1);
-    w->seen.head.step_ms = 2 * w->seen.plan.micro_batches * s->stages[1].measured_ms;
+    w->seen.leader.step_ms = 2 * w->seen.plan.micro_batches * s->stages[1].measured_ms;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
     assert_int_equal(s->stages[1].busy_percent, 50);
-    assert_true(s->progress.step_ms == w->seen.head.step_ms);
-    w->seen.head.step_ms = 1e-9;
+    assert_true(s->progress.step_ms == w->seen.leader.step_ms);
+    w->seen.leader.step_ms = 1e-9;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
     assert_int_equal(s->stages[1].busy_percent, 100);
-    w->seen.head.step_ms = 0;
+    w->seen.leader.step_ms = 0;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_round(w);
     assert_int_equal(s->stages[1].busy_percent, 0);
@@ -689,7 +690,7 @@ static void decide_warns_of_skipped_steps_once_an_attempt(void **state)
     (void)state;
     skipped(w);
     (void)world_settle(w);
-    w->seen.head.skipped_steps = 3;
+    w->seen.leader.skipped_steps = 3;
     w->seen.now_ms += DECIDE_PROGRESS_MS;
     world_decide(w);
     assert_int_equal(w->decision.status.progress.skipped_steps, 3);

@@ -108,7 +108,7 @@ static void random_pod(struct world *w, int number)
                            .is_disrupted = one_in(8),
                            .is_unschedulable = one_in(8),
                            .is_out_of_memory = one_in(8),
-                           .knows_peers = one_in(2),
+                           .has_peers = one_in(2),
                            .has_exit_code = one_in(2),
                            .exit_code = (int)random_below(3),
                            .cpu_milli = 500,
@@ -235,8 +235,9 @@ static struct world *random_world(uint64_t seed)
     w->seen.is_deleting = one_in(20);
     w->seen.problem =
         (struct seen_problem){.n_in_a_row = (int)random_below(3), .code = ERR_CONFLICT};
-    w->seen.has_head = one_in(2);
-    w->seen.head = (struct progress){.attempt = 1, .step = 3, .total_steps = 10, .eta_seconds = 4};
+    w->seen.has_leader = one_in(2);
+    w->seen.leader =
+        (struct progress){.attempt = 1, .step = 3, .total_steps = 10, .eta_seconds = 4};
     return w;
 }
 
@@ -292,7 +293,7 @@ static void live(struct world *w, int *n_troubles)
         }
     }
     for (int s = 0; s < w->seen.plan.n_stages; s++)
-        n_trained += w->seen.has_plan && world_pod(w, s) && world_pod(w, s)->knows_peers;
+        n_trained += w->seen.has_plan && world_pod(w, s) && world_pod(w, s)->has_peers;
     if (w->seen.has_plan && n_trained == w->seen.plan.n_stages && one_in(10))
         for (int s = 0; s < w->seen.plan.n_stages; s++)
             if (world_pod(w, s)->phase == POD_RUNNING)

@@ -74,7 +74,7 @@ static const struct json *named(const struct json *list, const char *name)
     return v;
 }
 
-static void manifest_of_the_head_reads_the_data(void **state)
+static void manifest_of_the_leader_reads_the_data(void **state)
 {
     struct world *w = planned_world();
     struct json *pod = stage_pod(w, 0);
@@ -663,7 +663,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(manifest_writes_the_golden_objects),
-        cmocka_unit_test(manifest_of_the_head_reads_the_data),
+        cmocka_unit_test(manifest_of_the_leader_reads_the_data),
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),

@@ -77,7 +77,7 @@ static void pod_refuses_the_peer_table(struct world *w)
     (void)world_settle(w);
     world_run_pods(w);
     for (int s = 0; s < 3; s++)
-        world_pod(w, s)->knows_peers = s != 1;
+        world_pod(w, s)->has_peers = s != 1;
     world_pod(w, 1)->refuses_peers = true;
     strcpy(world_pod(w, 1)->refusal, "worker answered 409: a different peer table");
 }

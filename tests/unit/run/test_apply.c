@@ -50,7 +50,7 @@ static void begin(const char *spec_text, const struct loopback_reply *replies, s
     assert_true(seen && decision);
     assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
     seen->spec = spec;
-    decision->ask_head_ms = -1;
+    decision->ask_leader_ms = -1;
     decision->status = seen->status;
 }
 #define BEGIN(spec, ...)                                                                           \

@@ -219,7 +219,7 @@ static void store_remembers_who_has_the_peer_table(void **state)
     strcpy(own->contact.refusal, "no");
     change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
-    assert_true(seen->pods[0].knows_peers);
+    assert_true(seen->pods[0].has_peers);
     assert_true(seen->pods[0].refuses_peers);
     assert_string_equal(seen->pods[0].refusal, "no");
     assert_null(store_find_own(&store, "team", "mnli-r0-s1-a2", "another"));
@@ -494,7 +494,7 @@ static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
     n_room = 0;
     add_job("mnli", "u1", NULL);
     add_node("n1", "4");
-    store_find_job(&store, "team/mnli")->wants_nodes = true;
+    store_find_job(&store, "team/mnli")->waits_for_nodes = true;
     n_touched = 0;
     add_node("n1", "4"); /* a heartbeat */
     assert_int_equal(n_room, 0);
@@ -509,9 +509,9 @@ static void store_takes_a_new_job_of_the_same_name_for_another(void **state)
 {
     (void)state;
     add_job("mnli", "u1", "{\"attempt\":4}");
-    store_find_job(&store, "team/mnli")->has_head = true;
+    store_find_job(&store, "team/mnli")->has_leader = true;
     add_job("mnli", "u9", NULL);
-    assert_false(store_find_job(&store, "team/mnli")->has_head);
+    assert_false(store_find_job(&store, "team/mnli")->has_leader);
     change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* of u1 */
     observe();
     assert_int_equal(seen->n_pods, 0);

@@ -126,7 +126,7 @@ static void answer(enum err_code code)
 
 static void tell(void)
 {
-    assert_int_equal(workers_tell(workers, seen, 0, NULL), ERR_OK);
+    assert_int_equal(workers_post_peers(workers, seen, 0, NULL), ERR_OK);
 }
 
 static void workers_pauses_longer_after_each_call_without_an_answer(void **state)

@@ -1,18 +1,20 @@
 /* The circle method: one stays, the others move on by one place a round, opposites meet. */
-#include "control/tour.h"
+#include "control/pairing.h"
 
 #include <string.h>
 
 #include "control/context.h"
 
-#define TOUR_WAIT_MS 6000 /* for probes that start late; a probe itself waits a little longer */
+#define PAIRING_WAIT_MS                                                                            \
+    6000 /* for probes that start late; a probe itself waits a little longer                       \
+          */
 
-int tour_rounds(int n)
+int pairing_rounds(int n)
 {
     return n < 2 ? 0 : n - 1 + n % 2;
 }
 
-int tour_partner(int n, int round, int i)
+int pairing_partner(int n, int round, int i)
 {
     int m = n + n % 2; /* with a dummy, if there is one too many */
     int partner;
@@ -49,10 +51,10 @@ static bool is_complete(const struct context *c)
 static bool waits_for_table(const struct seen_pod *p)
 {
     return p->role == POD_PROBE && !p->is_deleting && p->phase == POD_RUNNING && p->ip[0] &&
-           !p->knows_peers;
+           !p->has_peers;
 }
 
-void tour_begin(struct context *c)
+void pairing_begin(struct context *c)
 {
     int64_t first_ms = INT64_MAX;
     int64_t left_ms;
@@ -70,7 +72,7 @@ void tour_begin(struct context *c)
     }
     if (first_ms == INT64_MAX)
         return;
-    left_ms = first_ms + TOUR_WAIT_MS - c->seen->now_ms;
+    left_ms = first_ms + PAIRING_WAIT_MS - c->seen->now_ms;
     if (left_ms > 0 && !is_complete(c)) {
         context_requeue(c, left_ms);
         return;

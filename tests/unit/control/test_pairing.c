@@ -1,5 +1,5 @@
 /* Who measures the link to whom, and when the probes are told. */
-#include "control/tour.h"
+#include "control/pairing.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,24 +11,24 @@
 
 #include "row.h"
 
-static void tour_lets_everybody_meet_everybody_once(void **state)
+static void pairing_lets_everybody_meet_everybody_once(void **state)
 {
     (void)state;
     for (int n = 2; n <= 64; n++) {
         static int met[64][64];
 
         memset(met, 0, sizeof met);
-        for (int round = 0; round < tour_rounds(n); round++) {
+        for (int round = 0; round < pairing_rounds(n); round++) {
             int n_idle = 0;
 
             for (int i = 0; i < n; i++) {
-                int k = tour_partner(n, round, i);
+                int k = pairing_partner(n, round, i);
 
                 n_idle += k < 0;
                 assert_true(k < n && k != i);
                 if (k < 0)
                     continue;
-                assert_int_equal(tour_partner(n, round, k), i); /* so nobody meets two */
+                assert_int_equal(pairing_partner(n, round, k), i); /* so nobody meets two */
                 met[i][k]++;
             }
             assert_int_equal(n_idle, n % 2);
@@ -39,12 +39,12 @@ static void tour_lets_everybody_meet_everybody_once(void **state)
     }
 }
 
-static void tour_of_one_is_none(void **state)
+static void pairing_of_one_is_none(void **state)
 {
     (void)state;
-    assert_int_equal(tour_rounds(0), 0);
-    assert_int_equal(tour_rounds(1), 0);
-    assert_int_equal(tour_partner(1, 0, 0), -1);
+    assert_int_equal(pairing_rounds(0), 0);
+    assert_int_equal(pairing_rounds(1), 0);
+    assert_int_equal(pairing_partner(1, 0, 0), -1);
 }
 
 static void wanted(struct world *w)
@@ -95,23 +95,23 @@ static void told(struct world *w)
 }
 
 static struct row rows[] = {
-    ROW("tour_waits_for_probes_that_do_not_run_yet", two_of_three, PLACED, F, "MeasuringNodes",
+    ROW("pairing_waits_for_probes_that_do_not_run_yet", two_of_three, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_POST_PROBE_PEERS, 0), .is_waiting = true),
-    ROW("tour_begins_when_all_probes_run", all_three, PLACED, F, "MeasuringNodes",
+    ROW("pairing_begins_when_all_probes_run", all_three, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_POST_PROBE_PEERS, 3)),
-    ROW("tour_begins_without_late_ones", two_and_a_while, PLACED, F, "MeasuringNodes",
+    ROW("pairing_begins_without_late_ones", two_and_a_while, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_POST_PROBE_PEERS, 2)),
-    ROW("tour_begins_without_failed_ones", two_and_a_failure, PLACED, F, "MeasuringNodes",
+    ROW("pairing_begins_without_failed_ones", two_and_a_failure, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_POST_PROBE_PEERS, 2)),
-    ROW("tour_tells_each_once", told, PLACED, F, "MeasuringNodes",
+    ROW("pairing_tells_each_once", told, PLACED, F, "MeasuringNodes",
         COUNT(ACTION_POST_PROBE_PEERS, 0)),
 };
 
 int main(void)
 {
     const struct CMUnitTest others[] = {
-        cmocka_unit_test(tour_lets_everybody_meet_everybody_once),
-        cmocka_unit_test(tour_of_one_is_none),
+        cmocka_unit_test(pairing_lets_everybody_meet_everybody_once),
+        cmocka_unit_test(pairing_of_one_is_none),
     };
 
     return row_main(rows, sizeof rows / sizeof rows[0], others, sizeof others / sizeof others[0]);
