@@ -70,3 +70,18 @@ int64_t backoff_ms(int n_failures, int64_t first_ms, int64_t max_ms)
         ms *= 2;
     return ms < max_ms ? ms : max_ms;
 }
+
+int64_t bucket_wait_ms(const struct bucket *b, int64_t now_ms)
+{
+    int64_t wait_ms = b->full_ms - (b->burst - 1) * b->refill_ms - now_ms;
+
+    return wait_ms > 0 ? wait_ms : 0;
+}
+
+bool bucket_take(struct bucket *b, int64_t now_ms)
+{
+    if (bucket_wait_ms(b, now_ms) > 0)
+        return false;
+    b->full_ms = (b->full_ms > now_ms ? b->full_ms : now_ms) + b->refill_ms;
+    return true;
+}

@@ -6,9 +6,7 @@
 
 #include "base/clock.h"
 #include "base/jsonw.h"
-#include "kube/bucket.h"
 #include "kube/page.h"
-#include "kube/status.h"
 
 #define PATH_MAX_BYTES    8192 /* a continue token alone can have 2,000 */
 #define PAGES_MAX         10000
@@ -33,6 +31,83 @@ struct kube_client {
     char connect_to[HTTP_HOST_BYTES];    /* "" or the host that is dialled instead of the name */
     char server_path[SERVER_PATH_BYTES]; /* what stands in front of every path: scheme to prefix */
 };
+
+/* --- refusals --- */
+
+enum err_code kube_status_code(int status)
+{
+    if (status >= 200 && status <= 299)
+        return ERR_OK;
+    switch (status) {
+    case 401:
+    case 403:
+        return ERR_DENIED;
+    case 404:
+        return ERR_NOT_FOUND;
+    case 409:
+        return ERR_CONFLICT;
+    case 410:
+        return ERR_GONE;
+    case 408:
+    case 504:
+        return ERR_TIMEOUT;
+    case 413:
+        return ERR_LIMIT;
+    case 429:
+        return ERR_AGAIN;
+    default:
+        break;
+    }
+    if (status >= 400 && status <= 499)
+        return ERR_INVALID;
+    return status >= 500 && status <= 599 ? ERR_IO : ERR_PROTOCOL;
+}
+
+/* The text of a body that is no Status: its first line, without what does not print. */
+static void first_line(const char *body, size_t n, char *out, size_t out_bytes)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < n && used + 1 < out_bytes && body[i] != '\n'; i++)
+        if ((unsigned char)body[i] >= 0x20 && (unsigned char)body[i] < 0x7f)
+            out[used++] = body[i];
+    out[used] = '\0';
+}
+
+static enum err_code error_of(int status, const char *message, struct err *err)
+{
+    enum err_code code = kube_status_code(status);
+
+    if (code == ERR_OK) /* an error with the code of a success */
+        code = ERR_PROTOCOL;
+    if (message[0])
+        return err_set(err, code, "%s (%d)", message, status);
+    return err_set(err, code, "the API server answered with status %d", status);
+}
+
+enum err_code kube_status_error(int status, const char *body, size_t n, struct err *err)
+{
+    struct json *object = NULL;
+    char line[200];
+    enum err_code rc;
+
+    if (n > 0 && json_parse_tolerant(body, n, &object, NULL) == ERR_OK) {
+        rc = error_of(status, json_string(json_get(object, "message"), ""), err);
+        json_free(object);
+        return rc;
+    }
+    first_line(body, n, line, sizeof line);
+    return error_of(status, line, err);
+}
+
+enum err_code kube_status_object(const struct json *status, struct err *err)
+{
+    int64_t code = json_i64(json_get(status, "code"), 0);
+
+    if (code < 100 || code > 599)
+        code = 500; /* an ERROR event without a code is the server's failure */
+    return error_of((int)code, json_string(json_get(status, "message"), ""), err);
+}
 
 /* --- life --- */
 
@@ -93,7 +168,8 @@ enum err_code kube_client_new(struct http *http, struct kube_config *config,
     if (!c->options.field_manager)
         c->options.field_manager = c->options.user_agent;
     if (c->options.calls_per_second > 0)
-        bucket_init(&c->calls, c->options.calls_burst, 1000 / c->options.calls_per_second, now_ms);
+        c->calls = (struct bucket){.burst = c->options.calls_burst,
+                                   .refill_ms = 1000 / c->options.calls_per_second};
     (void)snprintf(c->agent_line, sizeof c->agent_line, "User-Agent: %s", c->options.user_agent);
     rc = place_server(c, err);
     if (rc != ERR_OK) {
@@ -135,15 +211,6 @@ int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
 
 /* --- requests --- */
 
-static void refresh_credentials(struct kube_client *c, int64_t now_ms)
-{
-    if (!c->is_stale && now_ms - c->credentials_ms < KUBE_TOKEN_AGE_MS)
-        return;
-    kube_config_refresh(&c->config);
-    c->credentials_ms = now_ms;
-    c->is_stale = false;
-}
-
 /* Everything in *out is borrowed from the client, the request and `url`. */
 static enum err_code prepare(struct kube_client *c, const struct kube_request *request,
                              struct buf *url, struct http_request *out, struct err *err)
@@ -155,7 +222,11 @@ static enum err_code prepare(struct kube_client *c, const struct kube_request *r
     if (quiet_ms > 0)
         return err_set(err, ERR_AGAIN, "rate limited (Retry-After), %lld ms left",
                        (long long)quiet_ms);
-    refresh_credentials(c, now_ms);
+    if (c->is_stale || now_ms - c->credentials_ms >= KUBE_TOKEN_AGE_MS) {
+        kube_config_refresh(&c->config);
+        c->credentials_ms = now_ms;
+        c->is_stale = false;
+    }
     rc = buf_addf(url, err, "%s%s", c->server_path, request->path);
     if (rc != ERR_OK)
         return rc;
@@ -325,22 +396,6 @@ static void ignore_skipped(void *ctx, const struct json *identity, const struct 
     (void)err;
 }
 
-/* Hand over what a page holds and move `position` on; "" after the last page. */
-static enum err_code take_page(const struct http_response *response, struct kube_lister lister,
-                               char position[static PATH_MAX_BYTES], struct err *err)
-{
-    struct page_sink sink = {lister.ctx, lister.on_item, ignore_skipped};
-    struct json *metadata = NULL;
-    enum err_code rc =
-        page_read(buf_text(&response->body), response->body.len, sink, &metadata, err);
-
-    if (rc == ERR_OK)
-        (void)snprintf(position, PATH_MAX_BYTES, "%s",
-                       json_string(json_get(metadata, "continue"), ""));
-    json_free(metadata);
-    return rc;
-}
-
 enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
                         struct kube_lister lister, struct err *err)
 {
@@ -350,7 +405,9 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && !is_done && i < PAGES_MAX; i++) {
+        struct page_sink sink = {lister.ctx, lister.on_item, ignore_skipped};
         struct http_response response = {0};
+        struct json *metadata = NULL;
 
         rc = get_page(c, ref, position, n_objects, &response, err);
         if (rc == ERR_LIMIT && n_objects > 1) {
@@ -359,9 +416,12 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
         } else if (rc == ERR_LIMIT) {
             rc = err_wrap(err, rc, "a single object");
         } else if (rc == ERR_OK) {
-            rc = take_page(&response, lister, position, err);
+            rc = page_read(buf_text(&response.body), response.body.len, sink, &metadata, err);
+            (void)snprintf(position, sizeof position, "%s",
+                           json_string(json_get(metadata, "continue"), ""));
             is_done = position[0] == '\0';
         }
+        json_free(metadata);
         http_response_deinit(&response);
     }
     if (rc == ERR_OK && !is_done)
@@ -396,36 +456,26 @@ enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref, cons
     return named(rc, "patch", ref, err);
 }
 
-static enum err_code write_delete(const struct kube_delete *how, struct buf *out, struct err *err)
-{
-    struct jsonw w;
-
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    jsonw_string(&w, "apiVersion", "v1");
-    jsonw_string(&w, "kind", "DeleteOptions");
-    jsonw_string(&w, "propagationPolicy", "Background");
-    if (how && how->grace_seconds >= 0)
-        jsonw_int(&w, "gracePeriodSeconds", how->grace_seconds);
-    if (how && how->uid) {
-        jsonw_open_object(&w, "preconditions");
-        jsonw_string(&w, "uid", how->uid);
-        jsonw_close(&w);
-    }
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
-}
-
 enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
                           const struct kube_delete *how, struct err *err)
 {
+    const struct jsont_value values[] = {
+        JSONT_I_IF("grace", how && how->grace_seconds >= 0, how ? how->grace_seconds : 0),
+        JSONT_S("uid", how ? how->uid : NULL),
+    };
     struct kube_request request = {.method = "DELETE", .content_type = TYPE_JSON};
     struct buf body = {.max = 1024};
+    struct jsonw w;
     enum err_code rc;
 
+    jsonw_init(&w, &body);
+    jsont_write(&w, NULL,
+                "{'apiVersion': 'v1', 'kind': 'DeleteOptions', 'propagationPolicy': 'Background',"
+                " 'gracePeriodSeconds': $grace, 'preconditions': ?uid {'uid': $uid}}",
+                values, sizeof values / sizeof *values);
+    rc = jsonw_finish(&w, err);
     if (!ref->name) /* would delete the whole collection */
-        return named(err_set(err, ERR_INVALID, "no name is given"), "delete", ref, err);
-    rc = write_delete(how, &body, err);
+        rc = err_set(err, ERR_INVALID, "no name is given");
     request.body = body.data;
     if (rc == ERR_OK)
         rc = call_ref(c, ref, &request, NULL, err);

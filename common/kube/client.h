@@ -8,10 +8,10 @@
  * Bodies are JSON text. Objects that were read are never sent back whole (see base/json.h): send
  * only fields that are yours, with kube_merge().
  *
- * Errors carry the server's own sentence: "create pods default/a: pods "a" already exists". Codes
- * are those of kube/status.h and, when no response came, of http/http.h. After a 429 or 503 with
+ * Errors contain the server's own message: "create pods default/a: pods "a" already exists". Codes
+ * are those of kube_status_code() and, without a response, of http/http.h. After a 429 or 503 with
  * Retry-After nothing is sent until that time has passed: calls return ERR_AGAIN at once.
- * A 401 makes the client read its token again and try once more.
+ * After a 401 the client reads its token again and tries once more.
  * Layer: kube (may use http, base). Threads: one, that of the http loop.
  */
 #ifndef KUBE_CLIENT_H
@@ -95,6 +95,19 @@ struct kube_request {
 };
 MUST_CHECK enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
                                     struct http_handler handler, uint64_t *out_id, struct err *err);
+
+/* The code for an HTTP status, or for the `code` of a Status object inside a watch:
+ *   2xx OK; 401, 403 DENIED; 404 NOT_FOUND; 409 CONFLICT (changed meanwhile, or exists already);
+ *   410 GONE; 408, 504 TIMEOUT; 413 LIMIT; 429 AGAIN; other 4xx INVALID; 5xx IO; others PROTOCOL.
+ */
+enum err_code kube_status_code(int status);
+
+/* Set `err` from a response that is not 2xx, with the server's message; `body` may be a Status
+ * object, text or nothing. Returns its code. */
+enum err_code kube_status_error(int status, const char *body, size_t n, struct err *err);
+
+/* The same from a Status object that has been parsed (the object of an ERROR event). */
+enum err_code kube_status_object(const struct json *status, struct err *err);
 
 /* To be called by users of kube_start() with every response that is not 2xx: sets `err` and notes
  * what concerns the client itself (an old token, a request to keep quiet). */

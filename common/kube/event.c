@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/jsonw.h"
-#include "kube/bucket.h"
 
 #define NAME_BYTES        254
 #define NAME_PREFIX_BYTES 200
@@ -46,20 +45,6 @@ void kube_recorder_free(struct kube_recorder *r)
     free(r);
 }
 
-static uint64_t hash_of_object(const struct kube_subject *s)
-{
-    uint64_t hash = hash_add(HASH_START, s->uid ? s->uid : "");
-
-    return hash_add(hash_add(hash, s->kind), s->name);
-}
-
-static uint64_t hash_of_event(const struct kube_event *e)
-{
-    uint64_t hash = hash_add(hash_of_object(&e->subject), e->is_warning ? "Warning" : "Normal");
-
-    return hash_add(hash_add(hash, e->reason), e->message);
-}
-
 /* The line of `hash`; a new one, with count 0, takes the place of the one unused for longest. */
 static struct recent *recall(struct recent *table, uint64_t hash, int64_t now_ms)
 {
@@ -73,20 +58,11 @@ static struct recent *recall(struct recent *table, uint64_t hash, int64_t now_ms
         if (table[i].hash == 0 || (oldest->hash != 0 && table[i].used_ms < oldest->used_ms))
             oldest = &table[i];
     }
-    *oldest = (struct recent){.hash = hash, .used_ms = now_ms};
-    bucket_init(&oldest->bucket, KUBE_EVENT_BURST, KUBE_EVENT_REFILL_MS, now_ms);
+    *oldest =
+        (struct recent){.hash = hash,
+                        .used_ms = now_ms,
+                        .bucket = {.burst = KUBE_EVENT_BURST, .refill_ms = KUBE_EVENT_REFILL_MS}};
     return oldest;
-}
-
-/* "<object>.<hash>", cut where it still is a valid name. */
-static void name_event(const struct kube_event *e, char out[static NAME_BYTES])
-{
-    size_t n = strnlen(e->subject.name, NAME_PREFIX_BYTES);
-
-    while (n > 0 && strchr(".-", e->subject.name[n - 1]))
-        n--;
-    (void)snprintf(out, NAME_BYTES, "%.*s.%016llx", (int)n, e->subject.name,
-                   (unsigned long long)hash_of_event(e));
 }
 
 /* At most KUBE_EVENT_MESSAGE_BYTES, and no half of a UTF-8 sequence at the end. */
@@ -101,56 +77,42 @@ static void cut_message(const char *message, char out[static KUBE_EVENT_MESSAGE_
     out[n] = '\0';
 }
 
-static void write_subject(struct jsonw *w, const struct kube_subject *s)
-{
-    jsonw_open_object(w, "involvedObject");
-    jsonw_string(w, "apiVersion", s->api_version);
-    jsonw_string(w, "kind", s->kind);
-    if (s->namespace)
-        jsonw_string(w, "namespace", s->namespace);
-    jsonw_string(w, "name", s->name);
-    jsonw_string(w, "uid", s->uid);
-    jsonw_close(w);
-}
-
-static enum err_code write_event(const struct kube_recorder *r, const struct kube_event *e,
-                                 const struct kube_ref *ref, struct buf *out, struct err *err)
-{
-    char message[KUBE_EVENT_MESSAGE_BYTES + 1];
-    char now[CLOCK_TEXT_BYTES];
-    struct jsonw w;
-
-    cut_message(e->message, message);
-    clock_format(clock_wall_ms(), now);
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    jsonw_string(&w, "apiVersion", "v1");
-    jsonw_string(&w, "kind", "Event");
-    jsonw_open_object(&w, "metadata");
-    jsonw_string(&w, "namespace", ref->namespace);
-    jsonw_string(&w, "name", ref->name);
-    jsonw_close(&w);
-    write_subject(&w, &e->subject);
-    jsonw_string(&w, "type", e->is_warning ? "Warning" : "Normal");
-    jsonw_string(&w, "reason", e->reason);
-    jsonw_string(&w, "message", message);
-    jsonw_open_object(&w, "source");
-    jsonw_string(&w, "component", r->component);
-    jsonw_close(&w);
-    jsonw_string(&w, "reportingComponent", r->component);
-    jsonw_string(&w, "firstTimestamp", now);
-    jsonw_string(&w, "lastTimestamp", now);
-    jsonw_int(&w, "count", 1);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
-}
-
 static enum err_code create(struct kube_recorder *r, const struct kube_event *e,
                             const struct kube_ref *ref, struct err *err)
 {
+    static const char template[] =
+        "{'apiVersion': 'v1', 'kind': 'Event',"
+        " 'metadata': {'namespace': $event_namespace, 'name': $event},"
+        " 'involvedObject': {'apiVersion': $version, 'kind': $kind, 'namespace': $namespace,"
+        "                    'name': $name, 'uid': $uid},"
+        " 'type': $type, 'reason': $reason, 'message': $message,"
+        " 'source': {'component': $component}, 'reportingComponent': $component,"
+        " 'firstTimestamp': $now, 'lastTimestamp': $now, 'count': 1}";
+    char message[KUBE_EVENT_MESSAGE_BYTES + 1];
+    char now[CLOCK_TEXT_BYTES];
+    const struct jsont_value values[] = {
+        JSONT_S("event_namespace", ref->namespace),
+        JSONT_S("event", ref->name),
+        JSONT_S("version", e->subject.api_version),
+        JSONT_S("kind", e->subject.kind),
+        JSONT_S("namespace", e->subject.namespace),
+        JSONT_S("name", e->subject.name),
+        JSONT_S("uid", e->subject.uid),
+        JSONT_S("type", e->is_warning ? "Warning" : "Normal"),
+        JSONT_S("reason", e->reason),
+        JSONT_S("message", message),
+        JSONT_S("component", r->component),
+        JSONT_S("now", now),
+    };
     struct buf body = {.max = BODY_MAX_BYTES};
-    enum err_code rc = write_event(r, e, ref, &body, err);
+    struct jsonw w;
+    enum err_code rc;
 
+    cut_message(e->message, message);
+    clock_format(clock_wall_ms(), now);
+    jsonw_init(&w, &body);
+    jsont_write(&w, NULL, template, values, sizeof values / sizeof *values);
+    rc = jsonw_finish(&w, err);
     if (rc == ERR_OK)
         rc = kube_create(r->client, ref, body.data, NULL, err);
     buf_deinit(&body);
@@ -169,46 +131,43 @@ static enum err_code repeat(struct kube_recorder *r, const struct kube_ref *ref,
     return kube_merge(r->client, ref, body, NULL, err);
 }
 
-/* How often an Event that is in the API server was said, for a recorder that does not remember. */
-static enum err_code read_count(struct kube_recorder *r, const struct kube_ref *ref,
-                                int64_t *out_count, struct err *err)
-{
-    struct json *object = NULL;
-    enum err_code rc = kube_get(r->client, ref, &object, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    *out_count = json_i64(json_get(object, "count"), 1);
-    json_free(object);
-    return ERR_OK;
-}
-
 enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *event,
                               struct err *err)
 {
+    const struct kube_subject *s = &event->subject;
     int64_t now_ms = clock_now_ms();
-    uint64_t hash = hash_add(hash_of_object(&event->subject), event->reason);
-    struct recent *said = recall(r->reasons, hash, now_ms);
-    struct recent *known = recall(r->events, hash_of_event(event), now_ms);
+    uint64_t subject =
+        hash_add(hash_add(hash_add(HASH_START, s->uid ? s->uid : ""), s->kind), s->name);
+    uint64_t hash = hash_add(subject, event->is_warning ? "Warning" : "Normal");
+    struct recent *reason = recall(r->reasons, hash_add(subject, event->reason), now_ms);
+    size_t n = strnlen(s->name, NAME_PREFIX_BYTES);
     char name[NAME_BYTES];
     struct kube_ref ref = {.resource = &kube_events,
-                           .namespace =
-                               event->subject.namespace ? event->subject.namespace : "default",
+                           .namespace = s->namespace ? s->namespace : "default",
                            .name = name};
-    int64_t count = known->count;
+    struct json *stored = NULL;
+    struct recent *known;
+    int64_t count;
     enum err_code rc;
 
-    if (!bucket_take(&said->bucket, now_ms))
-        return err_set(err, ERR_LIMIT, "rate limited: events of %s %s with reason %s",
-                       event->subject.kind, event->subject.name, event->reason);
-    name_event(event, name);
+    if (!bucket_take(&reason->bucket, now_ms))
+        return err_set(err, ERR_LIMIT, "rate limited: events of %s %s with reason %s", s->kind,
+                       s->name, event->reason);
+    hash = hash_add(hash_add(hash, event->reason), event->message);
+    known = recall(r->events, hash, now_ms);
+    count = known->count;
+    while (n > 0 && strchr(".-", s->name[n - 1])) /* a dot must not follow these */
+        n--;
+    (void)snprintf(name, sizeof name, "%.*s.%016llx", (int)n, s->name, (unsigned long long)hash);
     rc = count > 0 ? repeat(r, &ref, count + 1, err) : ERR_NOT_FOUND;
-    if (rc == ERR_NOT_FOUND) { /* never said, or so long ago that it has expired */
+    if (rc == ERR_NOT_FOUND) { /* not sent yet, or so long ago that it has expired */
         count = 0;
         rc = create(r, event, &ref, err);
     }
-    if (rc == ERR_CONFLICT) { /* said by us in an earlier life */
-        rc = read_count(r, &ref, &count, err);
+    if (rc == ERR_CONFLICT) { /* sent before this program was restarted */
+        rc = kube_get(r->client, &ref, &stored, err);
+        count = json_i64(json_get(stored, "count"), 1);
+        json_free(stored);
         if (rc == ERR_OK)
             rc = repeat(r, &ref, count + 1, err);
     }

@@ -4,58 +4,60 @@
 
 #define IDENTITY_MAX_BYTES 4096
 
-struct json *page_identity(const char *namespace, const char *name, const char *uid,
-                           const char *version)
+/* The object with this text; NULL when it has no name. */
+static struct json *parse_identity(const struct buf *text)
 {
-    const char *const members[] = {"namespace", namespace,         "name", name, "uid",
-                                   uid,         "resourceVersion", version};
-    struct buf text = {.max = IDENTITY_MAX_BYTES};
     struct json *object = NULL;
-    struct jsonw out;
 
-    jsonw_init(&out, &text);
-    jsonw_open_object(&out, NULL);
-    jsonw_open_object(&out, "metadata");
-    for (int i = 0; i < 8; i += 2)
-        if (*members[i + 1])
-            jsonw_string(&out, members[i], members[i + 1]);
-    jsonw_close(&out);
-    jsonw_close(&out);
-    if (jsonw_finish(&out, NULL) != ERR_OK ||
-        json_parse(text.data, text.len, &object, NULL) != ERR_OK)
-        object = NULL;
-    buf_deinit(&text);
-    return object;
+    if (json_parse_tolerant(buf_text(text), text->len, &object, NULL) != ERR_OK)
+        return NULL;
+    if (*json_string(json_path(object, "metadata.name"), ""))
+        return object;
+    json_free(object);
+    return NULL;
 }
 
-/* The caller frees it; NULL when it is not there or cannot be parsed. */
-static struct json *member_of(struct jsonraw v, const char *key)
+struct json *page_identity(const char *namespace, const char *name, const char *uid)
 {
-    struct json *out = NULL;
-    struct jsonraw found;
+    const struct jsont_value values[] = {
+        JSONT_S("namespace", *namespace ? namespace : NULL),
+        JSONT_S("name", name),
+        JSONT_S("uid", uid),
+    };
+    struct buf text = {.max = IDENTITY_MAX_BYTES};
+    struct json *object = NULL;
+    struct jsonw w;
 
-    if (jsonraw_member(v, key, &found) &&
-        json_parse_tolerant(found.text, found.len, &out, NULL) != ERR_OK)
-        out = NULL;
-    return out;
+    jsonw_init(&w, &text);
+    jsont_write(&w, NULL, "{'metadata': {'namespace': $namespace, 'name': $name, 'uid': $uid}}",
+                values, sizeof values / sizeof *values);
+    if (jsonw_finish(&w, NULL) == ERR_OK)
+        object = parse_identity(&text);
+    buf_deinit(&text);
+    return object;
 }
 
 struct json *page_identify(struct jsonraw object)
 {
     static const char *const keys[] = {"namespace", "name", "uid", "resourceVersion"};
-    struct json *found[4] = {NULL};
+    struct buf text = {.max = IDENTITY_MAX_BYTES};
     struct json *identity = NULL;
     struct jsonraw metadata;
+    struct jsonraw value;
+    const char *before = "{\"metadata\":{";
+    enum err_code rc = ERR_OK;
 
     if (!jsonraw_member(object, "metadata", &metadata))
         return NULL;
-    for (int i = 0; i < 4; i++)
-        found[i] = member_of(metadata, keys[i]);
-    if (*json_string(found[1], ""))
-        identity = page_identity(json_string(found[0], ""), json_string(found[1], ""),
-                                 json_string(found[2], ""), json_string(found[3], ""));
-    for (int i = 0; i < 4; i++)
-        json_free(found[i]);
+    for (int i = 0; i < 4 && rc == ERR_OK; i++) {
+        if (!jsonraw_member(metadata, keys[i], &value))
+            continue;
+        rc = buf_addf(&text, NULL, "%s\"%s\":%.*s", before, keys[i], (int)value.len, value.text);
+        before = ",";
+    }
+    if (rc == ERR_OK && buf_add(&text, "}}", 2, NULL) == ERR_OK)
+        identity = parse_identity(&text);
+    buf_deinit(&text);
     return identity;
 }
 

@@ -21,12 +21,12 @@ struct page_sink {
 MUST_CHECK enum err_code page_read(const char *text, size_t len, struct page_sink sink,
                                    struct json **out_metadata, struct err *err);
 
-/* {"metadata": {namespace, name, uid, resourceVersion}}, as far as they can be read, of an object
- * that cannot be parsed as a whole. NULL when it has no readable name. The caller frees it. */
+/* {"metadata": {namespace, name, uid, resourceVersion}} of an object that cannot be parsed as a
+ * whole, as far as it has them. NULL when they cannot be read or there is no name. The caller frees
+ * it. */
 struct json *page_identify(struct jsonraw object);
 
-/* The same from texts of our own; empty ones are left out. NULL when there is no memory. */
-struct json *page_identity(const char *namespace, const char *name, const char *uid,
-                           const char *version);
+/* The same without a version, from texts; NULL when there is no memory. */
+struct json *page_identity(const char *namespace, const char *name, const char *uid);
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/map.h"
 #include "kube/framer.h"
 #include "kube/page.h"
-#include "kube/status.h"
 
 #define PATH_MAX_BYTES  8192
 #define POSITION_BYTES  6144 /* of a continue token */
@@ -31,7 +30,8 @@ struct known {
 
 struct kube_watch {
     struct kube_client *client; /* borrowed */
-    struct kube_ref ref;        /* its texts are owned */
+    struct kube_ref ref;        /* its texts are `texts` */
+    char *texts[3];
     struct kube_watcher watcher;
     uint64_t transfer;             /* 0: none under way */
     char version[VERSION_BYTES];   /* where to watch from; "": a list is due */
@@ -52,46 +52,30 @@ struct kube_watch {
 
 /* --- life --- */
 
-static char *copy_or_null(const char *text, bool *failed)
-{
-    char *copy = text ? strdup(text) : NULL;
-
-    if (text && !copy)
-        *failed = true;
-    return copy;
-}
-
 enum err_code kube_watch_new(struct kube_client *c, const struct kube_ref *ref,
                              struct kube_watcher watcher, struct kube_watch **out, struct err *err)
 {
+    const char *const texts[] = {ref->namespace, ref->label_selector, ref->field_selector};
     struct kube_watch *w = calloc(1, sizeof *w);
-    bool failed = !w;
+    bool has_all = w != NULL;
 
-    if (w) {
-        w->client = c;
-        w->watcher = watcher;
-        w->framer.partial.max = KUBE_LINE_MAX_BYTES;
-        w->ref.resource = ref->resource;
-        w->ref.namespace = copy_or_null(ref->namespace, &failed);
-        w->ref.label_selector = copy_or_null(ref->label_selector, &failed);
-        w->ref.field_selector = copy_or_null(ref->field_selector, &failed);
+    for (int i = 0; i < 3 && has_all; i++) {
+        w->texts[i] = texts[i] ? strdup(texts[i]) : NULL;
+        has_all = w->texts[i] || !texts[i];
     }
-    if (failed) {
+    if (!has_all) {
         kube_watch_free(w);
         return err_set(err, ERR_NO_MEMORY, "no memory for a watch");
     }
+    w->client = c;
+    w->watcher = watcher;
+    w->framer.partial.max = KUBE_LINE_MAX_BYTES;
+    w->ref = (struct kube_ref){.resource = ref->resource,
+                               .namespace = w->texts[0],
+                               .label_selector = w->texts[1],
+                               .field_selector = w->texts[2]};
     *out = w;
     return ERR_OK;
-}
-
-static void free_text(const char *text)
-{
-    union {
-        const char *from;
-        void *to;
-    } unconst = {.from = text}; /* ours since kube_watch_new() copied it */
-
-    free(unconst.to);
 }
 
 void kube_watch_free(struct kube_watch *w)
@@ -100,14 +84,14 @@ void kube_watch_free(struct kube_watch *w)
 
     if (!w)
         return;
-    http_cancel(kube_client_http(w->client), w->transfer);
+    if (w->transfer)
+        http_cancel(kube_client_http(w->client), w->transfer);
     for (size_t place = 0; (known = map_next(&w->known, &place, NULL)) != NULL;)
         free(known);
     map_deinit(&w->known);
     framer_reset(&w->framer);
-    free_text(w->ref.namespace);
-    free_text(w->ref.label_selector);
-    free_text(w->ref.field_selector);
+    for (int i = 0; i < 3; i++)
+        free(w->texts[i]);
     free(w);
 }
 
@@ -185,7 +169,7 @@ static void report_vanished(struct kube_watch *w, const char *key, const struct 
     struct json *object;
 
     (void)snprintf(namespace, sizeof namespace, "%.*s", (int)(name - 1 - key), key);
-    object = page_identity(namespace, name, known->uid, "");
+    object = page_identity(namespace, name, known->uid);
     if (object)
         report(w, KUBE_DELETED, object);
     json_free(object);
@@ -195,7 +179,7 @@ static void report_vanished(struct kube_watch *w, const char *key, const struct 
 struct identity {
     char key[KEY_BYTES]; /* "namespace/name" */
     const char *uid;
-    struct known *known; /* NULL: it was not reported */
+    struct known *known; /* NULL: not reported */
 };
 
 /* False for an object without a name, or with one that no API server gives. */
@@ -399,23 +383,6 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     }
 }
 
-/* The path of the collection from version `w->version` on. */
-static enum err_code watch_path(const struct kube_watch *w, int seconds, struct buf *out,
-                                struct err *err)
-{
-    char text[16];
-    enum err_code rc = kube_ref_path(&w->ref, out, err);
-
-    (void)snprintf(text, sizeof text, "%d", seconds);
-    if (rc == ERR_OK)
-        rc = kube_add_query(out, "watch", "true", err);
-    if (rc == ERR_OK)
-        rc = kube_add_query(out, "allowWatchBookmarks", "true", err);
-    if (rc == ERR_OK)
-        rc = kube_add_query(out, "resourceVersion", w->version, err);
-    return rc == ERR_OK ? kube_add_query(out, "timeoutSeconds", text, err) : rc;
-}
-
 static enum err_code start_watch(struct kube_watch *w, struct err *err)
 {
     int seconds =
@@ -423,8 +390,18 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
     struct http_handler handler = {.ctx = w, .on_done = on_watch_done, .on_chunk = on_watch_chunk};
     struct kube_request request = {.deadline_ms = seconds * 1000LL + KUBE_WATCH_GRACE_MS};
     struct buf path = {.max = PATH_MAX_BYTES};
-    enum err_code rc = watch_path(w, seconds, &path, err);
+    enum err_code rc = kube_ref_path(&w->ref, &path, err);
+    char text[16];
 
+    (void)snprintf(text, sizeof text, "%d", seconds);
+    if (rc == ERR_OK)
+        rc = kube_add_query(&path, "watch", "true", err);
+    if (rc == ERR_OK)
+        rc = kube_add_query(&path, "allowWatchBookmarks", "true", err);
+    if (rc == ERR_OK)
+        rc = kube_add_query(&path, "resourceVersion", w->version, err);
+    if (rc == ERR_OK)
+        rc = kube_add_query(&path, "timeoutSeconds", text, err);
     request.path = path.data;
     if (rc == ERR_OK)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);

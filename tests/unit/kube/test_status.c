@@ -1,4 +1,4 @@
-#include "kube/status.h"
+#include "kube/client.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
