@@ -80,25 +80,6 @@ static enum err_code read_config(const char *folder, char path[static PATH_MAX],
     return rc;
 }
 
-static enum err_code write_filled(const struct json *spec, const char *path,
-                                  const struct bert_config *config, struct buf *out,
-                                  struct err *err)
-{
-    struct jsonw w;
-    enum err_code rc;
-
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    for (const struct json *v = json_first(spec); v; v = json_next(v))
-        if (strcmp(json_key(v), "model") != 0)
-            jsonw_value(&w, json_key(v), v);
-    rc = bert_config_fill(path, config, json_get(spec, "model"), &w, err);
-    if (rc != ERR_OK)
-        return rc;
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
-}
-
 /* What is no object is refused by spec_parse(). */
 static bool may_be_filled(const struct json *spec)
 {
@@ -108,21 +89,16 @@ static bool may_be_filled(const struct json *spec)
            (json_kind_of(model) <= JSON_NULL || json_kind_of(model) == JSON_OBJECT);
 }
 
-/* Make job->spec_json one with the sizes of the model in `folder`. */
 static enum err_code fill_sizes(const char *folder, struct job *job, struct err *err)
 {
-    struct buf text = {.max = 4 * JOB_FILE_MAX_BYTES};
     struct bert_config config;
     char path[PATH_MAX];
     enum err_code rc = read_config(folder, path, &config, err);
 
     if (rc == ERR_OK)
-        rc = write_filled(job->spec_json, path, &config, &text, err);
-    if (rc == ERR_OK)
-        rc = json_parse(buf_text(&text), text.len, &job->filled, err);
+        rc = bert_config_fill(path, &config.model, job->spec_json, &job->filled, err);
     if (rc == ERR_OK)
         job->spec_json = job->filled;
-    buf_deinit(&text);
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* skyjob-worker: one stage of a pipeline, or the probe of a machine. */
+/* skyjob-worker: one stage of a pipeline, the probe of a machine, or the sizes of a model. */
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "files/pretrained.h"
 #include "nn/gemm.h"
 #include "probe/probe.h"
 #include "probe/probe_link.h"
@@ -28,6 +29,7 @@ static const char usage[] =
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
     "                           [--control HOST:PORT --tensor HOST:PORT --key FILE]\n"
+    "       skyjob-worker inspect --model DIR [--termination-log FILE]\n"
     "       skyjob-worker version\n"
     "\n"
     "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
@@ -268,11 +270,17 @@ static enum err_code run_probe(struct arguments *a, struct buf *out, struct err 
     return rc;
 }
 
-static int print_probe(struct arguments *a)
+static enum err_code run_inspect(struct arguments *a, struct buf *out, struct err *err)
+{
+    return pretrained_inspect(a->stage.model_dir, out, err);
+}
+
+static int print_report(struct arguments *a,
+                        enum err_code (*run)(struct arguments *a, struct buf *out, struct err *err))
 {
     struct buf text = {.max = NODE_PROBE_MAX_BYTES};
     struct err err;
-    enum err_code rc = run_probe(a, &text, &err);
+    enum err_code rc = run(a, &text, &err);
     const char *path = a->stage.termination_path;
     FILE *log = path ? fopen(path, "we") : NULL;
 
@@ -302,7 +310,9 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);
         if (strcmp(argv[1], "probe") == 0 && has_ports(&a))
-            return print_probe(&a);
+            return print_report(&a, run_probe);
+        if (strcmp(argv[1], "inspect") == 0 && a.stage.model_dir)
+            return print_report(&a, run_inspect);
     }
     (void)fputs(usage, stderr);
     return EXIT_CONFIG;

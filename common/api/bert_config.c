@@ -11,33 +11,32 @@
 #define LABELS_DEFAULT  2
 #define LABELS_MAX      4096
 
-static const struct size {
-    const char *key;  /* in config.json */
-    const char *spec; /* behind spec.model. */
-    size_t offset;    /* in struct model */
-    int max;
-} sizes[] = {
-    {"vocab_size", "vocabSize", offsetof(struct model, vocab), 1000000},
-    {"hidden_size", "hiddenSize", offsetof(struct model, hidden), 16384},
-    {"num_hidden_layers", "layers", offsetof(struct model, layers), MODEL_LAYERS_MAX},
-    {"num_attention_heads", "attentionHeads", offsetof(struct model, heads), 256},
-    {"intermediate_size", "feedForwardSize", offsetof(struct model, ffn), 65536},
-    {"max_position_embeddings", "maxPositions", offsetof(struct model, positions), 8192},
-};
-#define N_SIZES (sizeof sizes / sizeof sizes[0])
+#define SIZE(member) FIELD_AT(struct model, member), .min = 1, .flags = FIELD_REQUIRED
+const struct field bert_config_sizes[] = {
+    {"vocabSize", FIELD_INT, SIZE(vocab), .max = 1000000},
+    {"hiddenSize", FIELD_INT, SIZE(hidden), .max = 16384},
+    {"layers", FIELD_INT, SIZE(layers), .max = MODEL_LAYERS_MAX},
+    {"attentionHeads", FIELD_INT, SIZE(heads), .max = 256},
+    {"feedForwardSize", FIELD_INT, SIZE(ffn), .max = 65536},
+    {"maxPositions", FIELD_INT, SIZE(positions), .max = 8192},
+    {0}};
+/* The members of config.json, in the order of bert_config_sizes. */
+static const char *const keys[BERT_CONFIG_SIZES] = {"vocab_size",        "hidden_size",
+                                                    "num_hidden_layers", "num_attention_heads",
+                                                    "intermediate_size", "max_position_embeddings"};
 
 static enum err_code read_sizes(const char *file, const struct json *root, struct model *m,
                                 struct err *err)
 {
-    for (size_t i = 0; i < N_SIZES; i++) {
-        const struct json *v = json_get(root, sizes[i].key);
+    for (int i = 0; i < BERT_CONFIG_SIZES; i++) {
+        const struct json *v = json_get(root, keys[i]);
         int64_t n = json_i64(v, 0);
 
-        if (n < 1 || n > sizes[i].max)
+        if (n < 1 || n > (int64_t)bert_config_sizes[i].max)
             return err_set(err, ERR_INVALID, "%s: %s %s; it must be a whole number in 1..%d", file,
-                           sizes[i].key, v ? "is out of range or no number" : "is missing",
-                           sizes[i].max);
-        memcpy((char *)m + sizes[i].offset, &(int){(int)n}, sizeof(int));
+                           keys[i], v ? "is out of range or no number" : "is missing",
+                           (int)bert_config_sizes[i].max);
+        memcpy((char *)m + bert_config_sizes[i].offset, &(int){(int)n}, sizeof(int));
     }
     if (m->hidden % m->heads != 0)
         return err_set(err, ERR_INVALID,
@@ -172,78 +171,74 @@ enum err_code bert_config_parse(const char *file, const struct json *root, struc
     return rc;
 }
 
-static int size_at(const struct model *m, const struct size *size)
-{
-    int n;
-
-    memcpy(&n, (const char *)m + size->offset, sizeof n);
-    return n;
-}
-
-static bool is_size(const char *name)
-{
-    for (size_t i = 0; i < N_SIZES; i++)
-        if (strcmp(sizes[i].spec, name) == 0)
-            return true;
-    return false;
-}
-
-/* A difference is a field to set in the spec; all of them are listed in one error. */
-struct differences {
-    int n;
-    char list[ERR_TEXT_BYTES];
-};
-
-static void note_difference(struct differences *d, const struct size *size, int has, int wants)
-{
-    if (has == wants)
-        return;
-    text_add(d->list, sizeof d->list, "%sspec.model.%s to %d (is %d)", d->n > 0 ? ", " : "",
-             size->spec, has, wants);
-    d->n++;
-}
-
-static enum err_code refuse_differences(const char *file, const struct differences *d,
-                                        struct err *err)
-{
-    if (d->n == 0)
-        return ERR_OK;
-    return err_set(err, ERR_INVALID, "%.80s: another size: set %s", file, d->list);
-}
-
-enum err_code bert_config_check(const char *file, const struct bert_config *config,
+enum err_code bert_config_check(const char *file, const struct model *has,
                                 const struct model *wanted, struct err *err)
 {
-    struct differences d = {0};
+    char list[ERR_TEXT_BYTES] = "";
 
-    for (size_t i = 0; i < N_SIZES; i++)
-        note_difference(&d, &sizes[i], size_at(&config->model, &sizes[i]),
-                        size_at(wanted, &sizes[i]));
-    return refuse_differences(file, &d, err);
+    for (int i = 0; i < BERT_CONFIG_SIZES; i++) {
+        int is;
+        int wants;
+
+        memcpy(&is, (const char *)has + bert_config_sizes[i].offset, sizeof is);
+        memcpy(&wants, (const char *)wanted + bert_config_sizes[i].offset, sizeof wants);
+        if (wants != 0 && wants != is)
+            text_add(list, sizeof list, "%sspec.model.%s to %d (is %d)", list[0] ? ", " : "",
+                     bert_config_sizes[i].key, is, wants);
+    }
+    if (list[0] == '\0')
+        return ERR_OK;
+    return err_set(err, ERR_INVALID, "%.80s: another size: set %s", file, list);
 }
 
-enum err_code bert_config_fill(const char *file, const struct bert_config *config,
-                               const struct json *given, struct jsonw *out, struct err *err)
+static enum err_code write_filled(const struct json *spec, const struct model *sizes,
+                                  struct buf *out, struct err *err)
 {
-    struct differences d = {0};
+    struct jsonw w;
 
-    for (size_t i = 0; i < N_SIZES; i++) {
-        int has = size_at(&config->model, &sizes[i]);
-        const struct json *v = json_get(given, sizes[i].spec);
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    for (const struct json *v = json_first(spec); v; v = json_next(v))
+        if (strcmp(json_key(v), "model") != 0)
+            jsonw_value(&w, json_key(v), v);
+    jsonw_open_object(&w, "model");
+    for (const struct json *v = json_first(json_get(spec, "model")); v; v = json_next(v)) {
+        bool is_size = false;
 
-        if (json_kind_of(v) == JSON_NUMBER)
-            note_difference(&d, &sizes[i], has, json_int(v, 0));
+        for (int i = 0; i < BERT_CONFIG_SIZES; i++)
+            is_size = is_size || strcmp(json_key(v), bert_config_sizes[i].key) == 0;
+        if (!is_size)
+            jsonw_value(&w, json_key(v), v);
     }
-    if (d.n > 0)
-        return refuse_differences(file, &d, err);
-    jsonw_open_object(out, "model");
-    for (const struct json *v = json_first(given); v; v = json_next(v))
-        if (!is_size(json_key(v)))
-            jsonw_value(out, json_key(v), v);
-    for (size_t i = 0; i < N_SIZES; i++)
-        jsonw_int(out, sizes[i].spec, size_at(&config->model, &sizes[i]));
-    jsonw_close(out);
-    return ERR_OK;
+    fields_write(bert_config_sizes, sizes, &w);
+    jsonw_close(&w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, err);
+}
+
+enum err_code bert_config_fill(const char *file, const struct model *sizes, const struct json *spec,
+                               struct json **out, struct err *err)
+{
+    struct buf text = {.max = BERT_CONFIG_SPEC_MAX_BYTES};
+    struct model given = {0};
+    enum err_code rc;
+
+    for (int i = 0; i < BERT_CONFIG_SIZES; i++) {
+        const struct json *v = json_get(json_get(spec, "model"), bert_config_sizes[i].key);
+        int n = json_int(v, 0);
+
+        if (n == 0 && json_kind_of(v) == JSON_NUMBER)
+            return err_set(err, ERR_INVALID, "spec.model.%s: must be at least 1 and an integer",
+                           bert_config_sizes[i].key);
+        memcpy((char *)&given + bert_config_sizes[i].offset, &n, sizeof n);
+    }
+    rc = bert_config_check(file, sizes, &given, err);
+    if (rc == ERR_OK)
+        rc = write_filled(spec, sizes, &text, err);
+    if (rc == ERR_OK)
+        rc = json_parse(buf_text(&text), text.len, out, err);
+    buf_deinit(&text);
+    return rc;
 }
 
 /* --- labels --- */

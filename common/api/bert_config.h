@@ -9,10 +9,14 @@
 #define API_BERT_CONFIG_H
 
 #include "api/task.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/fields.h"
 
 #define BERT_CONFIG_LABEL_BYTES (TASK_LABEL_BYTES + 8) /* a name that is cut equals no label */
+
+/* The sizes in a struct model as members of our own documents: vocabSize, hiddenSize, layers,
+ * attentionHeads, feedForwardSize, maxPositions. Without one of them there is no model. */
+#define BERT_CONFIG_SIZES 6
+extern const struct field bert_config_sizes[BERT_CONFIG_SIZES + 1];
 
 struct bert_config {
     struct model
@@ -28,17 +32,18 @@ struct bert_config {
 MUST_CHECK enum err_code bert_config_parse(const char *file, const struct json *root,
                                            struct bert_config *out, struct err *err);
 
-/* Do all sizes agree with the model of a spec? ERR_INVALID with all that do not: "FILE: another
- * size: set spec.model.hiddenSize to 384 (is 256), ...". Labels may differ, then the head is new;
- * norm_eps is not the spec's to say: take it over. */
-MUST_CHECK enum err_code bert_config_check(const char *file, const struct bert_config *config,
+/* Does a model have the sizes that are wanted, where those are not 0? ERR_INVALID with all that
+ * differ: "FILE: another size: set spec.model.hiddenSize to 384 (is 256), ...". Labels may differ,
+ * then the head is new; norm_eps is not the spec's to say: take it over. */
+MUST_CHECK enum err_code bert_config_check(const char *file, const struct model *has,
                                            const struct model *wanted, struct err *err);
 
-/* Write a member "model" of a spec: `given`, the spec's own (NULL: none), with the sizes of the
- * config, whatever its preset. ERR_INVALID as above for sizes that `given` states otherwise; then
- * nothing is written. */
-MUST_CHECK enum err_code bert_config_fill(const char *file, const struct bert_config *config,
-                                          const struct json *given, struct jsonw *out,
+/* Make of `spec`, the spec of a SkyJob, which is an object, one that has the sizes of its model,
+ * whatever its preset. The caller owns *out. ERR_INVALID as above for sizes that it states
+ * otherwise; ERR_LIMIT, ERR_NO_MEMORY. */
+#define BERT_CONFIG_SPEC_MAX_BYTES ((size_t)4 << 20)
+MUST_CHECK enum err_code bert_config_fill(const char *file, const struct model *sizes,
+                                          const struct json *spec, struct json **out,
                                           struct err *err);
 
 /* Which row of the model's head is which label of the task: out_rows[i] is that of labels[i].

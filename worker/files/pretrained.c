@@ -183,10 +183,21 @@ const struct bert_config *pretrained_config(const struct pretrained *p)
     return &p->config;
 }
 
+enum err_code pretrained_inspect(const char *folder, struct buf *out, struct err *err)
+{
+    struct pretrained *p = NULL;
+    enum err_code rc = pretrained_open(folder, &p, err);
+
+    if (rc == ERR_OK)
+        rc = fields_print(bert_config_sizes, &p->config.model, out, err);
+    pretrained_close(p);
+    return rc;
+}
+
 enum err_code pretrained_check(const struct pretrained *p, const struct model *wanted,
                                struct err *err)
 {
-    enum err_code rc = bert_config_check(p->config_path, &p->config, wanted, err);
+    enum err_code rc = bert_config_check(p->config_path, &p->config.model, wanted, err);
 
     if (rc == ERR_OK && model_is_tied(wanted) && !p->config.is_tied)
         return err_set(err, ERR_INVALID,

@@ -44,6 +44,10 @@ MUST_CHECK enum err_code pretrained_open_with(const char *folder,
 /* Its config; borrowed. Its model.head is always the classifier. */
 const struct bert_config *pretrained_config(const struct pretrained *p);
 
+/* Append its sizes as a JSON object with the members of bert_config_sizes, the report of
+ * `skyjob-worker inspect`. Returns what pretrained_open() does. */
+MUST_CHECK enum err_code pretrained_inspect(const char *folder, struct buf *out, struct err *err);
+
 /* Can this model start from it? ERR_INVALID with the first difference and what to set in the spec.
  * Labels may differ; norm_eps may, and the caller takes it over from the config. */
 MUST_CHECK enum err_code pretrained_check(const struct pretrained *p, const struct model *wanted,

@@ -139,16 +139,29 @@ static void bert_config_says_what_to_set_in_the_spec(void **state)
     assert_int_equal(parse("{" GOOD "}", &c, NULL), ERR_OK);
     wanted = c.model;
     wanted.labels = 9;
-    assert_int_equal(bert_config_check("d/config.json", &c, &wanted, NULL), ERR_OK);
+    assert_int_equal(bert_config_check("d/config.json", &c.model, &wanted, NULL), ERR_OK);
     wanted.hidden = 256;
-    assert_int_equal(bert_config_check("d/config.json", &c, &wanted, &err), ERR_INVALID);
+    assert_int_equal(bert_config_check("d/config.json", &c.model, &wanted, &err), ERR_INVALID);
     assert_string_equal(err.text,
                         "d/config.json: another size: set spec.model.hiddenSize to 384 (is 256)");
     wanted.positions = 128;
-    assert_int_equal(bert_config_check("d/config.json", &c, &wanted, &err), ERR_INVALID);
+    assert_int_equal(bert_config_check("d/config.json", &c.model, &wanted, &err), ERR_INVALID);
     assert_string_equal(err.text,
                         "d/config.json: another size: set spec.model.hiddenSize to 384 (is 256), "
                         "spec.model.maxPositions to 512 (is 128)");
+}
+
+static void bert_config_checks_only_the_sizes_that_are_wanted(void **state)
+{
+    struct bert_config c;
+    struct model wanted = {.heads = 3};
+    struct err err = {0};
+
+    (void)state;
+    assert_int_equal(parse("{" GOOD "}", &c, NULL), ERR_OK);
+    assert_int_equal(bert_config_check("f", &c.model, &(struct model){.head = 0}, NULL), ERR_OK);
+    assert_int_equal(bert_config_check("f", &c.model, &wanted, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "f: another size: set spec.model.attentionHeads to "));
 }
 
 /* --- labels --- */
@@ -290,6 +303,7 @@ int main(void)
         cmocka_unit_test(bert_config_reads_every_number),
         cmocka_unit_test(bert_config_has_the_defaults_of_bert),
         cmocka_unit_test(bert_config_says_what_to_set_in_the_spec),
+        cmocka_unit_test(bert_config_checks_only_the_sizes_that_are_wanted),
     };
 
     for (size_t i = 0; i < N_ROWS; i++)

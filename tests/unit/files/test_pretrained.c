@@ -148,6 +148,23 @@ static void pretrained_refuses_labels_that_cannot_be_matched(void **state)
     pretrained_close(p);
 }
 
+static void pretrained_inspect_reports_the_sizes(void **state)
+{
+    struct buf text = {.max = 4096};
+    struct err err;
+
+    (void)state;
+    assert_int_equal(pretrained_inspect(GOLDEN "classifier", &text, NULL), ERR_OK);
+    assert_string_equal(buf_text(&text),
+                        "{\"vocabSize\":11,\"hiddenSize\":4,\"layers\":1,\"attentionHeads\":2,"
+                        "\"feedForwardSize\":8,\"maxPositions\":6}");
+    buf_deinit(&text);
+    assert_int_equal(pretrained_inspect(scratch, &text, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "neither config.json nor bert_config.json"));
+    assert_int_equal(pretrained_inspect("/nowhere", &text, &err), ERR_NOT_FOUND);
+    buf_deinit(&text);
+}
+
 static void pretrained_config_is_the_folders(void **state)
 {
     struct pretrained *p = open_folder(GOLDEN "masked-lm");
@@ -499,6 +516,7 @@ int main(void)
     struct CMUnitTest tests[N_OWN + N_GOLDEN + N_CHANGES + N_ROWS] = {
         cmocka_unit_test(pretrained_puts_the_head_into_the_order_of_the_labels),
         cmocka_unit_test(pretrained_refuses_labels_that_cannot_be_matched),
+        cmocka_unit_test(pretrained_inspect_reports_the_sizes),
         cmocka_unit_test(pretrained_config_is_the_folders),
         cmocka_unit_test(pretrained_says_why_a_head_is_new),
         cmocka_unit_test(pretrained_refuses_a_model_unlike_the_spec),
