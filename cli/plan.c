@@ -55,25 +55,29 @@ static enum err_code print_report(const struct local *l, const struct cluster *c
     struct whatif whatif;
     struct spec asked = l->job.spec; /* as it was before it was planned */
     struct partition_request request = l->request;
-    struct report report = {.request = &l->request,
-                            .placement = &l->placement,
-                            .whatif = &whatif,
-                            .cluster = cluster,
-                            .is_micro_open = l->is_micro_open};
+    struct report report = {.local = l, .cluster = cluster, .whatif = &whatif};
     struct buf json = {.max = REPORT_MAX_BYTES};
+    struct jsonw w;
     enum err_code rc;
 
     if (l->is_micro_open)
         asked.training.micro_batches = 0;
     request.spec = &asked;
     rc = whatif_solve(&request, &l->placement, &whatif, err);
-    if (rc == ERR_OK && strcmp(format, "text") == 0)
+    if (rc != ERR_OK)
+        return rc;
+    if (strcmp(format, "text") == 0) {
         report_text(&report, stdout);
-    else if (rc == ERR_OK)
-        rc = report_json(&report, &json, err);
+        return ERR_OK;
+    }
+    jsonw_init(&w, &json);
+    jsonw_open_object(&w, NULL);
+    report_write(&report, &w);
+    jsonw_close(&w);
+    rc = jsonw_finish(&w, err);
     if (rc == ERR_OK && strcmp(format, "json") == 0)
         (void)printf("%s\n", buf_text(&json));
-    if (rc == ERR_OK && strcmp(format, "yaml") == 0)
+    else if (rc == ERR_OK)
         rc = report_yaml(&json, stdout, err);
     buf_deinit(&json);
     return rc;

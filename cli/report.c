@@ -1,26 +1,88 @@
 #include "cli/report.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/lengths.h"
+#include "base/buf.h"
+#include "base/bytes.h"
 #include "base/jsonw.h"
 #include "cli/show.h"
 
-static double busy(const struct report *r, int s)
+#define BAR_CHARS 24
+
+static int busy_percent(const struct placement *p, int s)
 {
-    return r->placement->micro_batches * r->placement->stages[s].predicted_ms /
-           r->placement->predicted_step_ms;
+    return (int)lround(100 * p->micro_batches * p->stages[s].predicted_ms / p->predicted_step_ms);
 }
 
-static double gap(const struct report *r)
+static double gap(const struct placement *p)
 {
-    return r->placement->predicted_step_ms / r->placement->bound_ms - 1;
+    return p->predicted_step_ms / p->bound_ms - 1;
 }
 
 static const char *name_of(const struct report *r, int node)
 {
-    return r->request->nodes[node].name;
+    return r->local->request.nodes[node].name;
+}
+
+/* Why the measurement of a candidate does not hold; NULL: it does. */
+static const char *stale_of(const struct report *r, int node)
+{
+    return r->cluster->survey.n_candidates > 0 ? r->cluster->survey.judged[node]->stale : NULL;
+}
+
+/* --- nodes with something to report --- */
+
+struct remarks {
+    int n; /* all of them; the first REPORT_NODES_MAX are listed */
+    struct {
+        const char *node;
+        char text[ERR_TEXT_BYTES];
+    } list[REPORT_NODES_MAX];
+};
+
+static void add_remark(struct remarks *r, const char *node, const char *text)
+{
+    if (r->n < REPORT_NODES_MAX) {
+        r->list[r->n].node = node;
+        (void)snprintf(r->list[r->n].text, sizeof r->list[r->n].text, "%s", text);
+    }
+    r->n++;
+}
+
+static int n_listed(const struct remarks *r)
+{
+    return r->n < REPORT_NODES_MAX ? r->n : REPORT_NODES_MAX;
+}
+
+/* First the nodes that the planner excluded, then those that are no candidates. */
+static void list_excluded(const struct local *l, const struct survey *s, struct remarks *out)
+{
+    const struct placement *p = &l->placement;
+
+    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
+        add_remark(out, l->request.nodes[p->left_out[i].node].name, p->left_out[i].reason);
+    for (int i = 0; i < s->n_nodes; i++) {
+        const struct node_object *o = s->nodes[i].object;
+        enum exclusion why = s->nodes[i].excluded;
+        char text[ERR_TEXT_BYTES];
+
+        if (why == EXCLUDED_NOT)
+            continue;
+        (void)snprintf(text, sizeof text, "%s", exclusion_text(why));
+        if (why == EXCLUDED_CPU)
+            text_add(text, sizeof text, " (%lldm)", (long long)(o->cpu_milli - o->cpu_used_milli));
+        else if (why == EXCLUDED_MEMORY)
+            text_add(text, sizeof text, " (%lldMi)",
+                     (long long)((o->memory_bytes - o->memory_used_bytes) / MIB));
+        else if (why == EXCLUDED_UNMEASURED)
+            text_add(text, sizeof text, ": the operator measures it when the job is submitted");
+        add_remark(out, o->name, text);
+    }
+    if (p->n_left_out > PARTITION_LEFT_OUT_MAX)
+        out->n += p->n_left_out - PARTITION_LEFT_OUT_MAX;
 }
 
 /* --- for people --- */
@@ -34,26 +96,50 @@ static void print_name(FILE *out, const char *name, const char *end, int width)
     (void)fprintf(out, "%s%s%*s ", text, end, width - n, "");
 }
 
-static void print_strategy(const struct report *r, FILE *out, enum spec_strategy strategy,
+void report_stages(const struct local *l, FILE *out)
+{
+    const struct placement *p = &l->placement;
+    double slowest = p->stages[p->bottleneck].predicted_ms;
+    int width = (int)strlen("NODE");
+
+    for (int s = 0; s < p->n_stages; s++)
+        width = show_widen(width, l->plan.stages[s].node);
+    (void)fprintf(out, "%-6s %-*s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", width, "NODE", "CPU",
+                  "GFLOP/S", "UNITS", "PREDICTED", "BUSY", "MEMORY");
+    for (int s = 0; s < p->n_stages; s++) {
+        const struct placement_stage *stage = &p->stages[s];
+        const struct node *n = &l->request.nodes[stage->node];
+        int bar = (int)lround(BAR_CHARS * stage->predicted_ms / slowest);
+
+        (void)fprintf(out, "%-6d ", s);
+        print_name(out, n->name, "", width);
+        (void)fprintf(out, "%5.2g %8.1f  %-34s %8.1f ms %4d%% %5lld MiB  %.*s\n",
+                      n->cpu_milli / 1000.0, n->gflops, l->plan.stages[s].units,
+                      stage->predicted_ms, busy_percent(p, s),
+                      (long long)mib_of(stage->memory_bytes), bar, "########################");
+    }
+}
+
+static void print_strategy(const struct placement *p, FILE *out, enum spec_strategy strategy,
                            double ms)
 {
-    if (strategy == r->placement->strategy)
+    if (strategy == p->strategy)
         return;
     if (ms < 0)
         (void)fprintf(out, "%-11s does not fit into memory or minStages\n",
                       spec_strategy_name(strategy));
     else
         (void)fprintf(out, "%-11s %.1f ms, %.2f times as long\n", spec_strategy_name(strategy), ms,
-                      ms / r->placement->predicted_step_ms);
+                      ms / p->predicted_step_ms);
 }
 
 static void print_whatif(const struct report *r, FILE *out)
 {
     const struct whatif *w = r->whatif;
-    double now = r->placement->predicted_step_ms;
+    double now = r->local->placement.predicted_step_ms;
     int width = 0;
 
-    if (r->placement->strategy != SPEC_STRATEGY_OPTIMAL)
+    if (r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL)
         return;
     (void)fprintf(out, "%-11s like %s: %.1f ms (%+.1f%%)\n", "one more", name_of(r, w->like),
                   w->more_ms, 100 * (w->more_ms / now - 1));
@@ -71,56 +157,21 @@ static void print_whatif(const struct report *r, FILE *out)
     }
 }
 
-/* "with less than 100m of CPU free (42m)" */
-static void print_exclusion(const struct survey_node *n, FILE *out)
+static void print_excluded(const struct local *l, const struct survey *s, FILE *out)
 {
-    const struct node_object *o = n->object;
-
-    (void)fprintf(out, "%s", exclusion_text(n->excluded));
-    if (n->excluded == EXCLUDED_CPU)
-        (void)fprintf(out, " (%lldm)", (long long)(o->cpu_milli - o->cpu_used_milli));
-    else if (n->excluded == EXCLUDED_MEMORY)
-        (void)fprintf(out, " (%lldMi)",
-                      (long long)((o->memory_bytes - o->memory_used_bytes) >> 20));
-    else if (n->excluded == EXCLUDED_UNMEASURED)
-        (void)fprintf(out, ": the operator measures it when the job is submitted");
-    (void)fprintf(out, "\n");
-}
-
-/* First the nodes that the planner excluded, then those that are no candidates. */
-static void print_excluded(const struct report *r, const struct survey *s, FILE *out)
-{
-    const struct placement *p = r ? r->placement : NULL;
-    int n_planner = p ? p->n_left_out : 0;
-    int n_listed = n_planner < PARTITION_LEFT_OUT_MAX ? n_planner : PARTITION_LEFT_OUT_MAX;
-    int n_survey = s->n_nodes - s->n_candidates;
-    const char *title = "excluded";
+    struct remarks nodes = {.n = 0};
     int width = 0;
-    int n = 0;
 
-    for (int i = 0; i < n_listed; i++)
-        width = show_widen(width, name_of(r, p->left_out[i].node));
-    for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].excluded != EXCLUDED_NOT && n++ < REPORT_NODES_MAX)
-            width = show_widen(width, s->nodes[i].object->name);
-    for (int i = 0; i < n_listed; i++) {
-        (void)fprintf(out, "%-11s ", title);
-        print_name(out, name_of(r, p->left_out[i].node), ":", width);
-        (void)fprintf(out, "%s\n", p->left_out[i].reason);
-        title = "";
+    list_excluded(l, s, &nodes);
+    for (int i = 0; i < n_listed(&nodes); i++)
+        width = show_widen(width, nodes.list[i].node);
+    for (int i = 0; i < n_listed(&nodes); i++) {
+        (void)fprintf(out, "%-11s ", i ? "" : "excluded");
+        print_name(out, nodes.list[i].node, ":", width);
+        (void)fprintf(out, "%s\n", nodes.list[i].text);
     }
-    n = 0;
-    for (int i = 0; i < s->n_nodes; i++) {
-        if (s->nodes[i].excluded == EXCLUDED_NOT || n++ >= REPORT_NODES_MAX)
-            continue;
-        (void)fprintf(out, "%-11s ", title);
-        print_name(out, s->nodes[i].object->name, ":", width);
-        print_exclusion(&s->nodes[i], out);
-        title = "";
-    }
-    n = n_planner - n_listed + (n_survey > REPORT_NODES_MAX ? n_survey - REPORT_NODES_MAX : 0);
-    if (n > 0)
-        (void)fprintf(out, "%-11s and %d more\n", "", n);
+    if (nodes.n > n_listed(&nodes))
+        (void)fprintf(out, "%-11s and %d more\n", "", nodes.n - n_listed(&nodes));
 }
 
 static void print_note(const char *text, FILE *out)
@@ -145,42 +196,10 @@ static void print_notes(const struct cluster *c, FILE *out)
 
 void report_nodes(const struct cluster *c, FILE *out)
 {
+    static const struct local none;
+
     print_notes(c, out);
-    print_excluded(NULL, &c->survey, out);
-}
-
-/* Who chose the number of micro-batches is told too: the planner's may change with the nodes. */
-static void print_batch(const struct report *r, FILE *out)
-{
-    int sequences = r->request->spec->training.batch_size;
-    int n = r->placement->micro_batches;
-
-    (void)fprintf(out, "%-11s %d %s in %d %s of %d, %s\n", "batch", sequences,
-                  sequences == 1 ? "sequence" : "sequences", n,
-                  n == 1 ? "micro-batch" : "micro-batches", sequences / n,
-                  r->is_micro_open ? "which the planner chose" : "as the job says");
-}
-
-/* The slowest stage, or a link that is slower still. */
-static void print_bottleneck(const struct report *r, FILE *out)
-{
-    const struct placement *p = r->placement;
-    const struct placement_stage *slow = &p->stages[p->bottleneck];
-    int s = explain_slow_edge(p);
-
-    if (s < 0) {
-        (void)fprintf(out, "%-11s stage %d on %s: %.1f ms per micro-batch\n", "bottleneck",
-                      p->bottleneck, name_of(r, slow->node), slow->predicted_ms);
-        return;
-    }
-    (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms per micro-batch each way\n",
-                  "bottleneck", name_of(r, p->stages[s].node), name_of(r, p->stages[s + 1].node),
-                  p->stages[s].edge_ms);
-}
-
-static const char *stale_of(const struct report *r, int node)
-{
-    return r->cluster->survey.n_candidates > 0 ? r->cluster->survey.judged[node]->stale : NULL;
+    print_excluded(&none, &c->survey, out);
 }
 
 static bool is_stale_for(const struct report *r, int node, const char *reason)
@@ -191,6 +210,7 @@ static bool is_stale_for(const struct report *r, int node, const char *reason)
 /* The nodes whose figures do not hold for this reason, which node `first` is the first to have. */
 static void print_stale(const struct report *r, int first, FILE *out)
 {
+    const struct partition_request *request = &r->local->request;
     const char *reason = stale_of(r, first);
     int n = 0;
 
@@ -198,77 +218,77 @@ static void print_stale(const struct report *r, int first, FILE *out)
         if (is_stale_for(r, i, reason))
             return; /* printed with that one */
     (void)fprintf(out, "%-11s %s: ", "note", reason);
-    for (int i = first; i < r->request->n_nodes; i++)
+    for (int i = first; i < request->n_nodes; i++)
         if (is_stale_for(r, i, reason) && n++ < REPORT_NODES_MAX)
             (void)fprintf(out, "%s%s", n == 1 ? "" : ", ", name_of(r, i));
     if (n > REPORT_NODES_MAX)
         (void)fprintf(out, " and %d more", n - REPORT_NODES_MAX);
     (void)fprintf(out, "; %s\n",
-                  r->request->spec->placement.probe == SPEC_PROBE_NEVER
-                      ? "the operator takes it as it is, since spec.placement.probePolicy is Never"
+                  request->spec->placement.probe == SPEC_PROBE_NEVER
+                      ? "used all the same, since spec.placement.probePolicy is Never"
                       : "the operator will measure before it starts, and may plan otherwise");
-}
-
-static void print_guess(const struct report *r, FILE *out)
-{
-    char guess[LENGTHS_TEXT_BYTES];
-
-    lengths_guess(r->request->spec, guess);
-    if (guess[0])
-        (void)fprintf(out, "%-11s lengths are a guess: %s\n", "note", guess);
 }
 
 void report_text(const struct report *r, FILE *out)
 {
-    const struct placement *p = r->placement;
+    const struct placement *p = &r->local->placement;
+    const struct partition_request *request = &r->local->request;
+    int sequences = request->spec->training.batch_size;
+    int slow_edge = explain_slow_edge(p);
+    char guess[LENGTHS_TEXT_BYTES];
 
-    show_plan(out, r->request, p);
-    print_guess(r, out);
+    report_stages(r->local, out);
+    lengths_guess(request->spec, guess);
+    if (guess[0])
+        (void)fprintf(out, "%-11s lengths are a guess: %s\n", "note", guess);
     print_notes(r->cluster, out);
-    for (int i = 0; i < r->request->n_nodes; i++)
+    for (int i = 0; i < request->n_nodes; i++)
         if (stale_of(r, i))
             print_stale(r, i, out);
     (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", p->predicted_step_ms,
                   spec_strategy_name(p->strategy));
-    if (gap(r) < 1e-6)
+    if (gap(p) < 1e-6)
         (void)fprintf(out, "no plan of these nodes is faster\n");
     else
         (void)fprintf(out, "no plan is faster than %.1f ms, at most %.1f%% above the optimum\n",
-                      p->bound_ms, 100 * gap(r));
-    print_batch(r, out);
-    print_bottleneck(r, out);
-    print_strategy(r, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
-    print_strategy(r, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
+                      p->bound_ms, 100 * gap(p));
+    (void)fprintf(out, "%-11s %d %s in %d %s of %d, %s\n", "batch", sequences,
+                  sequences == 1 ? "sequence" : "sequences", p->micro_batches,
+                  p->micro_batches == 1 ? "micro-batch" : "micro-batches",
+                  sequences / p->micro_batches,
+                  r->local->is_micro_open ? "chosen by the planner" : "set by the job");
+    if (slow_edge >= 0)
+        (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms per micro-batch each way\n",
+                      "bottleneck", name_of(r, p->stages[slow_edge].node),
+                      name_of(r, p->stages[slow_edge + 1].node), p->stages[slow_edge].edge_ms);
+    else
+        (void)fprintf(out, "%-11s stage %d on %s: %.1f ms per micro-batch\n", "bottleneck",
+                      p->bottleneck, name_of(r, p->stages[p->bottleneck].node),
+                      p->stages[p->bottleneck].predicted_ms);
+    print_strategy(p, out, SPEC_STRATEGY_EVEN, p->even_step_ms);
+    print_strategy(p, out, SPEC_STRATEGY_DYNAMIC, p->dynamic_step_ms);
     print_whatif(r, out);
-    print_excluded(r, &r->cluster->survey, out);
+    print_excluded(r->local, &r->cluster->survey, out);
 }
 
 /* --- for programs --- */
 
-static void write_stages(const struct report *r, struct jsonw *w)
+static void write_stage(const struct report *r, int s, struct jsonw *w)
 {
-    jsonw_open_array(w, "stages");
-    for (int s = 0; s < r->placement->n_stages; s++) {
-        const struct placement_stage *stage = &r->placement->stages[s];
-        char units[MODEL_NAME_BYTES];
+    const struct placement *p = &r->local->placement;
+    int i = p->stages[s].node;
+    const struct node *node = &r->local->request.nodes[i];
 
-        model_range_name(&r->request->spec->model, stage->first_unit, stage->n_units, units);
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", name_of(r, stage->node));
-        jsonw_int(w, "cpuMilli", r->request->nodes[stage->node].cpu_milli);
-        jsonw_double(w, "gflops", r->request->nodes[stage->node].gflops);
-        jsonw_double(w, "unitMs", r->request->nodes[stage->node].unit_ms);
-        jsonw_string(w, "units", units);
-        jsonw_int(w, "firstUnit", stage->first_unit);
-        jsonw_int(w, "unitCount", stage->n_units);
-        jsonw_double(w, "predictedMs", stage->predicted_ms);
-        jsonw_double(w, "busy", busy(r, s));
-        jsonw_int(w, "memoryBytes", stage->memory_bytes);
-        jsonw_int(w, "nodeMemoryBytes", r->request->nodes[stage->node].memory_bytes);
-        if (stale_of(r, stage->node))
-            jsonw_string(w, "stale", stale_of(r, stage->node));
-        jsonw_close(w);
-    }
+    jsonw_open_object(w, NULL);
+    fields_write(plan_stage_fields(), &r->local->plan.stages[s], w);
+    jsonw_int(w, "busyPercent", busy_percent(p, s));
+    if (r->measured && s < r->measured->n_stage_ms)
+        jsonw_int(w, "measuredMicroseconds", llround(1000 * r->measured->stage_ms[s]));
+    jsonw_double(w, "gflops", node->gflops);
+    jsonw_double(w, "unitMilliseconds", node->unit_ms);
+    jsonw_int(w, "nodeMemoryBytes", node->memory_bytes);
+    if (stale_of(r, i))
+        jsonw_string(w, "stale", stale_of(r, i));
     jsonw_close(w);
 }
 
@@ -283,118 +303,75 @@ static void write_ms(struct jsonw *w, const char *key, double ms)
 
 static void write_whatif(const struct report *r, struct jsonw *w)
 {
-    if (r->placement->strategy != SPEC_STRATEGY_OPTIMAL)
+    if (!r->whatif || r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL)
         return;
     jsonw_open_object(w, "oneMore");
     jsonw_string(w, "like", name_of(r, r->whatif->like));
-    write_ms(w, "stepMs", r->whatif->more_ms);
+    write_ms(w, "stepMilliseconds", r->whatif->more_ms);
     jsonw_close(w);
     jsonw_open_array(w, "oneFewer");
     for (int i = 0; i < r->whatif->n_fewer; i++) {
         jsonw_open_object(w, NULL);
         jsonw_string(w, "without", name_of(r, r->whatif->fewer[i].node));
-        write_ms(w, "stepMs", r->whatif->fewer[i].step_ms);
+        write_ms(w, "stepMilliseconds", r->whatif->fewer[i].step_ms);
         jsonw_close(w);
     }
     jsonw_close(w);
 }
 
-static void write_node(struct jsonw *w, const char *node, const char *reason)
+static void write_remarks(const struct remarks *r, const char *count, const char *key,
+                          struct jsonw *w)
 {
-    jsonw_open_object(w, NULL);
-    jsonw_string(w, "node", node);
-    jsonw_string(w, "reason", reason);
-    jsonw_close(w);
-}
-
-static void write_excluded(const struct report *r, struct jsonw *w)
-{
-    const struct placement *p = r->placement;
-    const struct survey *s = &r->cluster->survey;
-    int n_excluded = p->n_left_out + s->n_nodes - s->n_candidates;
-    int n = 0;
-
-    jsonw_int(w, "excludedCount", n_excluded);
-    if (n_excluded == 0)
+    jsonw_int(w, count, r->n);
+    if (r->n == 0)
         return;
-    jsonw_open_array(w, "excluded");
-    for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        write_node(w, name_of(r, p->left_out[i].node), p->left_out[i].reason);
-    for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].excluded != EXCLUDED_NOT && n++ < REPORT_NODES_MAX)
-            write_node(w, s->nodes[i].object->name, exclusion_text(s->nodes[i].excluded));
-    jsonw_close(w);
-}
-
-static void write_invalid(const struct survey *s, struct jsonw *w)
-{
-    int n = 0;
-
-    jsonw_int(w, "invalidAnnotationCount", s->n_bad);
-    if (s->n_bad == 0)
-        return;
-    jsonw_open_array(w, "invalidAnnotations");
-    for (int i = 0; i < s->n_nodes; i++)
-        if (s->nodes[i].object->annotations.bad[0] && n++ < REPORT_NODES_MAX)
-            write_node(w, s->nodes[i].object->name, s->nodes[i].object->annotations.bad);
-    jsonw_close(w);
-}
-
-/* Of the nodes that are no stage, too. */
-static void write_stale(const struct report *r, struct jsonw *w)
-{
-    int n = 0;
-
-    jsonw_open_array(w, "stale");
-    for (int i = 0; i < r->request->n_nodes; i++) {
-        if (!stale_of(r, i) || n++ >= REPORT_NODES_MAX)
-            continue;
+    jsonw_open_array(w, key);
+    for (int i = 0; i < n_listed(r); i++) {
         jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", name_of(r, i));
-        jsonw_string(w, "reason", stale_of(r, i));
+        jsonw_string(w, "node", r->list[i].node);
+        jsonw_string(w, "explanation", r->list[i].text);
         jsonw_close(w);
     }
     jsonw_close(w);
-    jsonw_int(w, "staleCount", n);
 }
 
-static void write_lengths(const struct report *r, struct jsonw *w)
+void report_write(const struct report *r, struct jsonw *w)
 {
+    const struct local *l = r->local;
+    const struct survey *survey = &r->cluster->survey;
+    struct plan_summary summary = l->plan.summary;
+    struct remarks excluded = {.n = 0}, invalid = {.n = 0}, stale = {.n = 0};
     char guess[LENGTHS_TEXT_BYTES];
 
-    lengths_guess(r->request->spec, guess);
+    jsonw_string(w, "strategy", spec_strategy_name(l->placement.strategy));
+    jsonw_int(w, "microBatches", l->placement.micro_batches);
+    jsonw_bool(w, "microBatchesChosen", l->is_micro_open);
+    jsonw_double(w, "gap", gap(&l->placement));
+    summary.n_left_out = 0; /* listed below, with those that the survey excluded */
+    fields_write(plan_summary_fields(), &summary, w);
+    jsonw_open_array(w, "stages");
+    for (int s = 0; s < l->plan.n_stages; s++)
+        write_stage(r, s, w);
+    jsonw_close(w);
+    write_whatif(r, w);
+    list_excluded(l, survey, &excluded);
+    for (int i = 0; i < survey->n_nodes; i++)
+        if (survey->nodes[i].object->annotations.bad[0])
+            add_remark(&invalid, survey->nodes[i].object->name,
+                       survey->nodes[i].object->annotations.bad);
+    for (int i = 0; i < l->request.n_nodes; i++) /* of those that are no stage, too */
+        if (stale_of(r, i))
+            add_remark(&stale, name_of(r, i), stale_of(r, i));
+    write_remarks(&excluded, "excludedNodeCount", "excludedNodes", w);
+    write_remarks(&invalid, "invalidAnnotationCount", "invalidAnnotations", w);
+    write_remarks(&stale, "staleNodeCount", "staleNodes", w);
+    lengths_guess(l->request.spec, guess);
     jsonw_open_object(w, "lengths");
-    jsonw_double(w, "mean", lengths_of(r->request->spec).mean);
+    jsonw_double(w, "mean", lengths_of(l->request.spec).mean);
     jsonw_bool(w, "guessed", guess[0] != '\0');
     jsonw_close(w);
-}
-
-enum err_code report_json(const struct report *r, struct buf *out, struct err *err)
-{
-    const struct placement *p = r->placement;
-    struct jsonw w;
-
-    jsonw_init(&w, out);
-    jsonw_open_object(&w, NULL);
-    jsonw_string(&w, "strategy", spec_strategy_name(p->strategy));
-    jsonw_double(&w, "predictedStepMs", p->predicted_step_ms);
-    jsonw_double(&w, "boundMs", p->bound_ms);
-    jsonw_double(&w, "gap", gap(r));
-    jsonw_int(&w, "bottleneck", p->bottleneck);
-    jsonw_int(&w, "microBatches", p->micro_batches);
-    jsonw_bool(&w, "microBatchesChosen", r->is_micro_open);
-    write_ms(&w, "evenStepMs", p->even_step_ms);
-    write_ms(&w, "dynamicStepMs", p->dynamic_step_ms);
-    write_stages(r, &w);
-    write_whatif(r, &w);
-    write_excluded(r, &w);
-    write_invalid(&r->cluster->survey, &w);
-    write_lengths(r, &w);
-    write_stale(r, &w);
     if (r->cluster->unread[0])
-        jsonw_string(&w, "promisesUnread", r->cluster->unread);
-    jsonw_close(&w);
-    return jsonw_finish(&w, err);
+        jsonw_string(w, "promisesUnread", r->cluster->unread);
 }
 
 /* --- YAML: a JSON scalar is one in YAML too --- */

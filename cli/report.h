@@ -1,5 +1,6 @@
-/* cli/report.h - a placement explained: to people as text, to programs as JSON or YAML.
+/* cli/report.h - a plan explained: to people as text, to programs as JSON or YAML.
  *
+ * The JSON has the names of the plan document (api/plan.h) and of the job's status.
  * Layer: cli. Threads: one.
  */
 #ifndef CLI_REPORT_H
@@ -10,25 +11,29 @@
 #include "balance/explain.h"
 #include "base/buf.h"
 #include "cli/cluster.h"
+#include "cli/local.h"
 
 #define REPORT_MAX_BYTES ((size_t)1 << 20)
-#define REPORT_NODES_MAX 16 /* listed for each reason; more are only counted */
+#define REPORT_NODES_MAX 32 /* per list; more are only counted */
 
 struct report {
-    const struct partition_request *request;
-    const struct placement *placement;
-    const struct whatif *whatif;
+    const struct local *local; /* planned */
     /* Of the candidates, which are the request's nodes; without nodes: all were measured now. */
     const struct cluster *cluster;
-    bool is_micro_open; /* the job left the number of micro-batches to the planner */
+    const struct whatif *whatif;     /* NULL: not computed */
+    const struct progress *measured; /* of the leader; NULL: not trained */
 };
 
-/* The table of stages, notes on the nodes' figures, then a line for each of: step, batch,
- * bottleneck, other strategies, one node more and fewer, excluded nodes. */
+/* The table of stages: node, its CPU and speed, units in words, predicted time of a micro-batch
+ * with a bar, share of the step that it is busy, memory. */
+void report_stages(const struct local *l, FILE *out);
+
+/* The table, notes on the nodes' figures, then a line for each of: step, batch, bottleneck, other
+ * strategies, one node more and fewer, excluded nodes. */
 void report_text(const struct report *r, FILE *out);
 
-/* The same for programs. ERR_LIMIT or ERR_NO_MEMORY. */
-MUST_CHECK enum err_code report_json(const struct report *r, struct buf *out, struct err *err);
+/* The same as members of the object that is open in `w`. */
+void report_write(const struct report *r, struct jsonw *w);
 
 /* Print a JSON text as YAML in blocks. Keys must be plain words, as all of ours are. ERR_INVALID.
  */

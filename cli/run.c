@@ -16,9 +16,8 @@
 #include "cli/interrupt.h"
 #include "cli/local.h"
 #include "cli/pipeline.h"
+#include "cli/report.h"
 #include "cli/show.h"
-
-#define RESULT_MAX_BYTES ((size_t)1 << 20)
 
 static const struct option options[] = {
     {"file", required_argument, NULL, 'f'},
@@ -77,25 +76,6 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
 
 /* --- the result for programs --- */
 
-static void write_stages(struct jsonw *w, const struct local *l, const struct progress *head)
-{
-    jsonw_open_array(w, "stages");
-    for (int s = 0; s < l->plan.n_stages; s++) {
-        const struct plan_stage *stage = &l->plan.stages[s];
-
-        jsonw_open_object(w, NULL);
-        jsonw_string(w, "node", stage->node);
-        jsonw_int(w, "cpuMilli", stage->cpu_milli);
-        jsonw_int(w, "firstUnit", stage->first_unit);
-        jsonw_int(w, "units", stage->n_units);
-        jsonw_double(w, "predictedMs", stage->predicted_ms);
-        if (s < head->n_stage_ms)
-            jsonw_double(w, "measuredMs", head->stage_ms[s]);
-        jsonw_close(w);
-    }
-    jsonw_close(w);
-}
-
 static void write_nodes(struct jsonw *w, const struct local *l)
 {
     jsonw_open_array(w, "nodes");
@@ -106,7 +86,7 @@ static void write_nodes(struct jsonw *w, const struct local *l)
         jsonw_string(w, "name", n->name);
         jsonw_int(w, "cpuMilli", n->cpu_milli);
         jsonw_double(w, "gflops", n->gflops);
-        jsonw_double(w, "unitMs", n->unit_ms);
+        jsonw_double(w, "unitMilliseconds", n->unit_ms);
         jsonw_string(w, "blasCore", l->machine.probes[i].blas_core);
         jsonw_close(w);
     }
@@ -116,7 +96,9 @@ static void write_nodes(struct jsonw *w, const struct local *l)
 static enum err_code print_json(const struct local *l, const struct progress *head, double seconds,
                                 struct err *err)
 {
-    struct buf text = {.max = RESULT_MAX_BYTES};
+    static const struct cluster none;
+    const struct report report = {.local = l, .cluster = &none, .measured = head};
+    struct buf text = {.max = REPORT_MAX_BYTES};
     struct jsonw w;
     enum err_code rc;
 
@@ -124,23 +106,16 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "job", l->job.name);
     jsonw_string(&w, "state", progress_state_name(head->state));
-    jsonw_string(&w, "strategy", spec_strategy_name(l->placement.strategy));
     jsonw_double(&w, "seconds", seconds);
-    jsonw_int(&w, "steps", head->step);
+    jsonw_int(&w, "step", head->step);
     jsonw_int(&w, "skippedSteps", head->skipped_steps);
-    jsonw_string(&w, "initialised", head->initialised);
+    jsonw_string(&w, "randomlyInitialized", head->initialised);
     if (isfinite(head->loss))
         jsonw_double(&w, "loss", head->loss);
     jsonw_double(&w, "tokensPerSecond", head->tokens_per_second);
-    jsonw_double(&w, "stepMs", head->step_ms);
+    jsonw_double(&w, "stepMilliseconds", head->step_ms);
     if (head->best_step_ms > 0)
-        jsonw_double(&w, "bestStepMs", head->best_step_ms);
-    jsonw_double(&w, "predictedStepMs", l->placement.predicted_step_ms);
-    jsonw_double(&w, "boundMs", l->placement.bound_ms);
-    jsonw_double(&w, "evenStepMs", l->placement.even_step_ms);
-    jsonw_string(&w, "reason", l->plan.summary.explanation);
-    write_stages(&w, l, head);
-    write_nodes(&w, l);
+        jsonw_double(&w, "bestStepMilliseconds", head->best_step_ms);
     jsonw_open_object(&w, "metrics");
     for (int i = 0; i < head->n_metrics; i++)
         if (isfinite(head->metrics[i].value))
@@ -148,6 +123,8 @@ static enum err_code print_json(const struct local *l, const struct progress *he
         else
             jsonw_null(&w, head->metrics[i].name);
     jsonw_close(&w);
+    report_write(&report, &w);
+    write_nodes(&w, l);
     jsonw_close(&w);
     rc = jsonw_finish(&w, err);
     if (rc == ERR_OK)
@@ -273,7 +250,7 @@ int command_run(int argc, char **argv)
         rc = local_init(&local, &a.local, &err);
     start_ms = clock_now_ms();
     if (rc == ERR_OK) {
-        show_plan(a.local.talk, &local.request, &local.placement);
+        report_stages(&local, a.local.talk);
         (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.summary.explanation);
         if (local.plan.is_serial)
             (void)fprintf(a.local.talk,

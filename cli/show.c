@@ -6,9 +6,6 @@
 #include <unistd.h>
 
 #include "base/buf.h"
-#include "base/bytes.h"
-
-#define BAR_CHARS 24
 
 void show_number(double value, char out[static 32])
 {
@@ -55,41 +52,6 @@ int show_widen(int width, const char *name)
     int n = show_name(name, text);
 
     return n > width ? n : width;
-}
-
-/* Of the column NODE. */
-static int name_width(const struct partition_request *request, const struct placement *placement)
-{
-    int width = (int)strlen("NODE");
-
-    for (int s = 0; s < placement->n_stages; s++)
-        width = show_widen(width, request->nodes[placement->stages[s].node].name);
-    return width;
-}
-
-void show_plan(FILE *out, const struct partition_request *request,
-               const struct placement *placement)
-{
-    double slowest = placement->stages[placement->bottleneck].predicted_ms;
-    int width = name_width(request, placement);
-
-    (void)fprintf(out, "%-6s %-*s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", width, "NODE", "CPU",
-                  "GFLOP/S", "UNITS", "PREDICTED", "BUSY", "MEMORY");
-    for (int s = 0; s < placement->n_stages; s++) {
-        const struct placement_stage *stage = &placement->stages[s];
-        const struct node *n = &request->nodes[stage->node];
-        int bar = (int)lround(BAR_CHARS * stage->predicted_ms / slowest);
-        char name[SHOW_NAME_CHARS + 1];
-        char units[MODEL_NAME_BYTES];
-
-        (void)show_name(n->name, name);
-        model_range_name(&request->spec->model, stage->first_unit, stage->n_units, units);
-        (void)fprintf(out, "%-6d %-*s %5.2g %8.1f  %-34s %8.1f ms %4.0f%% %5lld MiB  %.*s\n", s,
-                      width, name, n->cpu_milli / 1000.0, n->gflops, units, stage->predicted_ms,
-                      100 * placement->micro_batches * stage->predicted_ms /
-                          placement->predicted_step_ms,
-                      (long long)(mib_of(stage->memory_bytes)), bar, "########################");
-    }
 }
 
 static void add_stage_times(const struct progress *p, char *out, size_t bytes)

@@ -1,4 +1,4 @@
-/* cli/show.h - what people see: the plan as a table, the run as one line that moves.
+/* cli/show.h - what people see of a run: one line that moves, notes above it, the result.
  *
  * Layer: cli. Threads: one.
  */
@@ -9,7 +9,6 @@
 #include <stdio.h>
 
 #include "api/progress.h"
-#include "balance/request.h"
 #include "base/json.h"
 
 #define SHOW_SUMMARY_BYTES 1024
@@ -23,11 +22,6 @@
 int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1]);
 /* The width of a column of such names, one more of which is `name`. */
 int show_widen(int width, const char *name);
-
-/* Table: node, its CPU and speed, units in words, predicted time of a micro-batch with a
- * bar, share of the step that it is busy, memory. */
-void show_plan(FILE *out, const struct partition_request *request,
-               const struct placement *placement);
 
 /* "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42" */
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);

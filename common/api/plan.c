@@ -5,25 +5,38 @@
 #define STAGE(member) FIELD_AT(struct plan_stage, member)
 static const struct field stage_fields[] = {
     {"firstUnit", FIELD_INT, STAGE(first_unit), .flags = FIELD_REQUIRED},
-    {"units", FIELD_INT, STAGE(n_units), .flags = FIELD_REQUIRED},
-    {"description", FIELD_TEXT, STAGE(units)},
+    {"unitCount", FIELD_INT, STAGE(n_units), .flags = FIELD_REQUIRED},
+    {"units", FIELD_TEXT, STAGE(units)},
     {"node", FIELD_TEXT, STAGE(node), .flags = FIELD_REQUIRED},
     {"cpuMilli", FIELD_INT, STAGE(cpu_milli)},
     {"memoryBytes", FIELD_INT64, STAGE(memory_bytes)},
-    {"predictedMs", FIELD_DOUBLE, STAGE(predicted_ms)},
+    {"predictedMicroseconds", FIELD_MICROSECONDS, STAGE(predicted_ms)},
     {0}};
 
-static const struct field left_out_fields[] = {
+static const struct field excluded_fields[] = {
     {"node", FIELD_TEXT, FIELD_AT(struct plan_left_out, node)},
-    {"reason", FIELD_TEXT, FIELD_AT(struct plan_left_out, reason)},
+    {"explanation", FIELD_TEXT, FIELD_AT(struct plan_left_out, reason)},
     {0}};
 
 static const struct field alternative_fields[] = {
     {"strategy", FIELD_TEXT, FIELD_AT(struct plan_alternative, strategy)},
-    {"stepMs", FIELD_DOUBLE, FIELD_AT(struct plan_alternative, step_ms)},
+    {"stepMilliseconds", FIELD_DOUBLE, FIELD_AT(struct plan_alternative, step_ms)},
     {0}};
 
-/* The version and the spec are not in the table. */
+#define SUMMARY(member) FIELD_AT(struct plan_summary, member)
+static const struct field summary_fields[] = {
+    {"predictedStepMilliseconds", FIELD_DOUBLE, SUMMARY(predicted_step_ms)},
+    {"boundMilliseconds", FIELD_DOUBLE, SUMMARY(bound_ms)},
+    {"alternatives", FIELD_LIST, FIELD_ITEMS(struct plan_summary, alternatives, n_alternatives),
+     .fields = alternative_fields},
+    {"bottleneck", FIELD_INT, SUMMARY(bottleneck)},
+    {"excludedNodes", FIELD_LIST, FIELD_ITEMS(struct plan_summary, left_out, n_left_out),
+     .fields = excluded_fields, .flags = FIELD_OMIT},
+    {"excludedNodeCount", FIELD_INT, SUMMARY(n_left_out), .flags = FIELD_OMIT},
+    {"explanation", FIELD_TEXT, SUMMARY(explanation), .flags = FIELD_REQUIRED},
+    {0}};
+
+/* The version, the summary and the spec are not in the table. */
 #define AT(member) FIELD_AT(struct plan, member)
 static const struct field fields[] = {
     {"namespace", FIELD_TEXT, AT(namespace), .flags = FIELD_REQUIRED},
@@ -32,19 +45,19 @@ static const struct field fields[] = {
     {"attempt", FIELD_INT, AT(attempt)},
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
-    {"predictedStepMs", FIELD_DOUBLE, AT(summary.predicted_step_ms)},
-    {"boundMs", FIELD_DOUBLE, AT(summary.bound_ms)},
-    {"alternatives", FIELD_LIST,
-     FIELD_ITEMS(struct plan, summary.alternatives, summary.n_alternatives),
-     .fields = alternative_fields},
-    {"bottleneck", FIELD_INT, AT(summary.bottleneck)},
-    {"leftOut", FIELD_LIST, FIELD_ITEMS(struct plan, summary.left_out, summary.n_left_out),
-     .fields = left_out_fields, .flags = FIELD_OMIT},
-    {"leftOutCount", FIELD_INT, AT(summary.n_left_out), .flags = FIELD_OMIT},
-    {"explanation", FIELD_TEXT, AT(summary.explanation), .flags = FIELD_REQUIRED},
     {"stages", FIELD_LIST, FIELD_ITEMS(struct plan, stages, n_stages), .fields = stage_fields,
      .flags = FIELD_REQUIRED},
     {0}};
+
+const struct field *plan_stage_fields(void)
+{
+    return stage_fields;
+}
+
+const struct field *plan_summary_fields(void)
+{
+    return summary_fields;
+}
 
 enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                          struct err *err)
@@ -55,6 +68,7 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
     jsonw_open_object(&w, NULL);
     jsonw_int(&w, "version", PLAN_VERSION);
     fields_write(fields, p, &w);
+    fields_write(summary_fields, &p->summary, &w);
     jsonw_value(&w, "spec", spec);
     jsonw_close(&w);
     return jsonw_finish(&w, err);
@@ -87,6 +101,8 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
     if (json_i64(json_get(root, "version"), 0) != PLAN_VERSION)
         return err_set(err, ERR_INVALID, "version: must be %d", PLAN_VERSION);
     rc = fields_read(fields, root, FIELDS_STRICT, "", p, err);
+    if (rc == ERR_OK)
+        rc = fields_read(summary_fields, root, FIELDS_STRICT, "", &p->summary, err);
     if (rc == ERR_OK)
         rc = spec_parse(json_get(root, "spec"), &p->spec, err);
     if (rc == ERR_OK &&

@@ -66,6 +66,10 @@ struct plan {
     struct plan_summary summary;
 };
 
+/* The tables of a stage and of the summary, for documents that show a plan to people. */
+const struct field *plan_stage_fields(void);
+const struct field *plan_summary_fields(void);
+
 /* Append the plan as JSON. `spec` is the job's spec as the user gave it, copied in unchanged. */
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);

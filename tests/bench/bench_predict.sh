@@ -45,12 +45,12 @@ row() { # row MODEL STEPS STRATEGY CPU...
     rm -f "$work/results"
     job "$model" "minStages: $#, maxStages: $#" "$steps" >"$work/job.yaml"
     skyjob "$strategy" "$@"
-    job "$model" "strategy: Manual, manual: {replicas: [{stages: $(jq -c '[.stages[] | {units, node}]' "$work/results")}]}" "$steps" >"$work/job.yaml"
+    job "$model" "strategy: Manual, manual: {replicas: [{stages: $(jq -c '[.stages[] | {units: .unitCount, node}]' "$work/results")}]}" "$steps" >"$work/job.yaml"
     for _ in $(seq 2 "${TURNS:-3}"); do skyjob Manual "$@"; done
     jq -cs --arg name "predict.$model.$strategy.$(IFS=- && echo "$*")" --arg cpu "$cpu" '
         def apart: (max / min - 1) * 100 | round;
         def ms: . * 100 | round / 100;
-        map(.predictedStepMs) as $p | map(.bestStepMs // .stepMs) as $m |
+        map(.predictedStepMilliseconds) as $p | map(.bestStepMilliseconds // .stepMilliseconds) as $m |
         {$name, value: (($p | min) / ($m | min) * 1000 | round / 1000), unit: "x", against:
             "a step: predicted \($p | min | ms) ms (\($p | apart)% apart), measured \($m | min | ms) (\($m | apart)%)", $cpu}
         ' "$work/results"

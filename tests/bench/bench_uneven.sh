@@ -45,7 +45,7 @@ measure() {
     job "minStages: $n, maxStages: $n"
     for _ in 1 2 3; do skyjob plan --workers "$2" -o json; done |
         jq -s '{kind: "List", items: [[.[].stages[]] | group_by(.node)[] | {kind: "Node", metadata: {name: .[0].node, labels:
-            {"skyjob.dev/gflops": (map(.gflops) | max | tostring), "skyjob.dev/unit-ms": (map(.unitMs) | min | tostring)}},
+            {"skyjob.dev/gflops": (map(.gflops) | max | tostring), "skyjob.dev/unit-ms": (map(.unitMilliseconds) | min | tostring)}},
             status: {allocatable: {cpu: "\(.[0].cpuMilli)m", memory: "4Gi"}}}]}' >"$work/$1.nodes"
 }
 # train NAME WORKERS PLAN [ARGUMENT...]: the result of the fastest run so far is kept as NAME
@@ -54,10 +54,10 @@ train() {
     shift 3
     job "strategy: Manual, manual: {replicas: [{stages: $(jq -c '[.stages[] | {units: .unitCount, node}]' "$plan")}]}"
     skyjob run --workers "$workers" --data "$work/data" --json "$@" >"$work/result"
-    jq -rs --arg name "$name" '"bench_uneven: \($name): a step \(.[0].stepMs | round) ms, planned \(.[1].predictedStepMs
-        | round); stages \([.[0].stages, .[1].stages] | transpose | map("\(.[0].units) units on \(.[0].cpuMilli)m \(.[0].measuredMs
-        | round) ms, planned \(.[1].predictedMs | round)") | join("; "))"' "$work/result" "$plan" >&2
-    if [ ! -e "$work/$name" ] || jq -es '.[0].stepMs < .[1].stepMs' "$work/result" "$work/$name" >/dev/null; then
+    jq -rs --arg name "$name" '"bench_uneven: \($name): a step \(.[0].stepMilliseconds | round) ms, planned \(.[1].predictedStepMilliseconds
+        | round); stages \([.[0].stages, .[1].stages] | transpose | map("\(.[0].unitCount) units on \(.[0].cpuMilli)m \(.[0].measuredMicroseconds
+        | . / 1000 | round) ms, planned \(.[1].predictedMicroseconds / 1000 | round)") | join("; "))"' "$work/result" "$plan" >&2
+    if [ ! -e "$work/$name" ] || jq -es '.[0].stepMilliseconds < .[1].stepMilliseconds' "$work/result" "$work/$name" >/dev/null; then
         mv "$work/result" "$work/$name"
     fi
 }
@@ -75,7 +75,7 @@ cluster() {
 }
 row() { # row NAME OTHER AGAINST: how many times as fast NAME.optimal is as NAME.OTHER
     jq -cs --arg name "uneven.$1.$2" --arg against "$3" --arg cpu "$cpu" \
-        '{$name, value: (.[0].stepMs / .[1].stepMs), unit: "x", $against, $cpu}' "$work/$1.$2" "$work/$1.optimal"
+        '{$name, value: (.[0].stepMilliseconds / .[1].stepMilliseconds), unit: "x", $against, $cpu}' "$work/$1.$2" "$work/$1.optimal"
 }
 run_three() {
     cluster three cpu=0.25,cpu=0.5,cpu=1 Even Dynamic Optimal

@@ -174,8 +174,8 @@ comment speeds
 comment links
 told_shares() { speeds; [ "$(speeds | awk '{ print $2 }' | xargs)" = '500 500 250 250' ] && as_shares; }
 check_if_calm 'quotas of a half and a quarter of a CPU are seen as that share of its speed' told_shares
-stages() { plan_of "$1" '.stages[] | "\(.node): \(.units) units, \(.description), \(.memoryBytes / 1048576 | ceil) MiB"'; }
-units_on() { plan_of "$1" "[.stages[] | select(.node == \"$2\") | .units] | add // 0"; } # units_on JOB NODE
+stages() { plan_of "$1" '.stages[] | "\(.node): \(.unitCount) units, \(.units), \(.memoryBytes / 1048576 | ceil) MiB"'; }
+units_on() { plan_of "$1" "[.stages[] | select(.node == \"$2\") | .unitCount] | add // 0"; } # units_on JOB NODE
 follows_quotas() {
     speeds
     stages four
@@ -218,7 +218,7 @@ has_more() {
     holds "$(found "$large" .found.gflops) > 1.3 * $speed" || least=$((had - 1))
     [ "$(units_on "$last" "$large")" -ge "$least" ]
 }
-has_most() { has_more && [ "$(plan_of "$last" '.stages | max_by(.units).node')" = "$large" ]; }
+has_most() { has_more && [ "$(plan_of "$last" '.stages | max_by(.unitCount).node')" = "$large" ]; }
 told_share() { speeds; [ "$(found "$large" .cpuMilli)" = "$1" ] && is_share; }
 check 'a node that has become larger is measured again, and no other' grows 1
 check_if_calm 'a quota of 1 CPU is seen as that share, too' told_share 1000

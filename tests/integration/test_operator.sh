@@ -433,10 +433,10 @@ same_measured() { # speeds, lengths, pace and links from probes: the same plan, 
     kubectl delete sj alike >/dev/null && until_true 20 no_pods
     settle_marks
     "$OUT/bin/kubectl-skyjob" plan -f "$file" -o json >"$dir/text" || return
-    jq -r '.stages[].node, .predictedStepMs' "$dir/text"
+    jq -r '.stages[].node, .predictedStepMilliseconds' "$dir/text"
     grep -E '^    (nodes|predictedStepMilliseconds): ' "$file"
     [ "$(jq -r '[.stages[].node] | join(",")' "$dir/text")" = "$(sed -n 's/^    nodes: //p' "$file")" ] &&
-        [ "$(jq '.predictedStepMs | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMilliseconds: //p' "$file")" ]
+        [ "$(jq '.predictedStepMilliseconds | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMilliseconds: //p' "$file")" ]
 }
 claim() { # claim NAME MODE: bound to a volume of its own (nobody here does that)
     kubectl apply -f - >/dev/null <<Y || return

@@ -37,15 +37,15 @@ nodes small.yaml 600Mi
 j=(-f "$work/job.yaml")
 
 check 'a plan is explained to people' plan 0 'one fewer' "${j[@]}" --nodes "$work/nodes.yaml"
-check 'a plan is explained as YAML' plan 0 '^evenStepMs: ' "${j[@]}" --nodes "$work/nodes.yaml" -o yaml
+check 'a plan is explained as YAML' plan 0 '^predictedStepMilliseconds: ' "${j[@]}" --nodes "$work/nodes.yaml" -o yaml
 # The slow node would gain less than its messages are sure to cost.
 faster() { [ "$("$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o json |
-    jq '.gap < 0.02 and .evenStepMs > 1.8 * .predictedStepMs and (.stages | length) == 2')" = true ]; }
+    jq '.gap < 0.02 and (.alternatives[] | select(.strategy == "Even") | .stepMilliseconds) > 1.8 * .predictedStepMilliseconds and (.stages | length) == 2')" = true ]; }
 check 'a plan is explained as JSON: within 2% of the optimum, and nearly twice as fast as Even' faster
 check 'a number of micro-batches that is left open is told, and who chose it' \
-    plan 0 '^batch .* sequences in [0-9]* micro-batch.*, which the planner chose$' "${j[@]}" --nodes "$work/nodes.yaml"
+    plan 0 '^batch .* sequences in [0-9]* micro-batch.*, chosen by the planner$' "${j[@]}" --nodes "$work/nodes.yaml"
 check 'one that the job names is told as such' \
-    plan 0 '^batch .* in 2 micro-batches of .*, as the job says$' -f "$work/two.yaml" --nodes "$work/nodes.yaml"
+    plan 0 '^batch .* in 2 micro-batches of .*, set by the job$' -f "$work/two.yaml" --nodes "$work/nodes.yaml"
 chosen() { [ "$("$bin/kubectl-skyjob" plan -f "$work/$1" --nodes "$work/nodes.yaml" -o json |
     jq -c '[.microBatches > 0, .microBatches == 2, .microBatchesChosen]')" = "$2" ]; }
 check 'JSON holds the number that was chosen' chosen job.yaml '[true,false,true]'
@@ -82,6 +82,6 @@ helps() { # on stdout, about the verb, exit 0
     "$bin/kubectl-skyjob" help plan | grep -q -- --nodes
 }
 check '--help works after every command' helps
-no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'excluded: \[\]'; }
+no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'excludedNodes: \[\]'; }
 check 'a list that is empty is not printed' no_empty_list
 tap_end

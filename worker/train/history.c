@@ -98,8 +98,9 @@ static void write_line(struct history *h, const struct progress *p, int64_t now_
 void history_step(struct history *h, const struct progress *p, int64_t now_ms)
 {
     int64_t every = (p->total_steps + HISTORY_STEPS_MAX - 1) / HISTORY_STEPS_MAX;
-    const struct progress_metric numbers[] = {
-        {"loss", p->loss}, {"tokensPerSecond", p->tokens_per_second}, {"stepMs", p->step_ms}};
+    const struct progress_metric numbers[] = {{"loss", p->loss},
+                                              {"tokensPerSecond", p->tokens_per_second},
+                                              {"stepMilliseconds", p->step_ms}};
 
     if (every <= 1 || p->step % every == 0 || p->step == p->total_steps)
         write_line(h, p, now_ms, "", numbers, 3, "}\n");

@@ -1,6 +1,6 @@
 /* train/history.h - the losses and metrics of a run as a file, one JSON object per line.
  *
- *     {"step":10,"seconds":3.2,"loss":0.6931,"tokensPerSecond":5321,"stepMs":48.1}
+ *     {"step":10,"seconds":3.2,"loss":0.6931,"tokensPerSecond":5321,"stepMilliseconds":48.1}
  *     {"step":10,"seconds":4.0,"metrics":{"accuracy":0.81,"evalLoss":0.52}}
  *
  * What is not finite is null. Of a long run only every n-th step is written, so that there are at

@@ -200,7 +200,7 @@ static void plan_refuses_more_stages_than_there_may_be(void **state)
         ERR_OK);
     for (int s = 0; s <= SPEC_STAGES_MAX; s++)
         assert_int_equal(buf_addf(&out, NULL,
-                                  "%s{\"node\": \"a\", \"firstUnit\": %d, \"units\": 1}",
+                                  "%s{\"node\": \"a\", \"firstUnit\": %d, \"unitCount\": 1}",
                                   s ? "," : "", s),
                          ERR_OK);
     assert_int_equal(buf_addf(&out, NULL, "]}"), ERR_OK);

@@ -81,8 +81,9 @@ static void progress_without_a_loss_yet_has_none_when_read_back(void **state)
 
 static void progress_takes_no_time_that_no_clock_can_measure(void **state)
 {
-    static const char text[] = "{\"state\":\"Training\",\"cause\":\"\",\"stepMs\":1e306,"
-                               "\"bestStepMs\":-1,\"stageMs\":[2.5,1e306,-3,\"x\",1e9]}";
+    static const char text[] =
+        "{\"state\":\"Training\",\"cause\":\"\",\"stepMilliseconds\":1e306,"
+        "\"bestStepMilliseconds\":-1,\"stageMilliseconds\":[2.5,1e306,-3,\"x\",1e9]}";
     struct progress p;
 
     (void)state;
@@ -225,7 +226,8 @@ static void progress_takes_missing_members_but_not_a_strange_state(void **state)
 {
     static const char *const bad[] = {"", "[]", "{}", "{\"state\": 3, \"cause\": \"\"}",
                                       "{\"state\": \"Resting\", \"cause\": \"\"}"};
-    const char *good = "{\"state\": \"Done\", \"cause\": \"\", \"metrics\": 5, \"stageMs\": {}}";
+    const char *good =
+        "{\"state\": \"Done\", \"cause\": \"\", \"metrics\": 5, \"stageMilliseconds\": {}}";
     struct progress p;
 
     (void)state;
@@ -243,7 +245,8 @@ static void progress_keeps_no_more_than_it_has_room_for(void **state)
 
     (void)state;
     assert_int_equal(
-        buf_addf(&text, NULL, "{\"state\": \"Done\", \"cause\": \"\", \"stageMs\": [1"), ERR_OK);
+        buf_addf(&text, NULL, "{\"state\": \"Done\", \"cause\": \"\", \"stageMilliseconds\": [1"),
+        ERR_OK);
     for (int i = 0; i < 500; i++)
         assert_int_equal(buf_addf(&text, NULL, ",1"), ERR_OK);
     assert_int_equal(buf_addf(&text, NULL, "], \"metrics\": [{\"name\": \"%0200d\"}", 1), ERR_OK);

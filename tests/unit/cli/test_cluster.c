@@ -92,7 +92,7 @@ static void add_job(const char *name, int attempt, const char *condition)
 static void add_plan(const char *job, int attempt)
 {
 #define STAGE(first, units, node)                                                                  \
-    "{\\\"firstUnit\\\":" first ",\\\"units\\\":" units ",\\\"node\\\":\\\"" node "\\\","          \
+    "{\\\"firstUnit\\\":" first ",\\\"unitCount\\\":" units ",\\\"node\\\":\\\"" node "\\\","      \
     "\\\"cpuMilli\\\":1500,\\\"memoryBytes\\\":1073741824}"
     char text[2048];
     struct json *json;

@@ -9,14 +9,13 @@
 
 #include <cmocka.h>
 
+#include "api/status.h"
 #include "balance/partition.h"
 #include "base/yaml.h"
 
 static struct {
-    struct spec spec;
+    struct local local;
     struct node nodes[3];
-    struct partition_request request;
-    struct placement placement;
     struct whatif whatif;
     struct cluster cluster;
     const struct survey_node *judged_at[3];
@@ -29,16 +28,16 @@ static int solve(void **state)
 {
     memset(&at, 0, sizeof at);
     (void)state;
-    at.spec.training.batch_size = 32;
-    at.spec.training.micro_batches = 8;
-    at.spec.training.max_length = 128;
-    at.spec.placement.min_stages = 1;
-    at.spec.placement.max_stages = 8;
+    at.local.job.spec.training.batch_size = 32;
+    at.local.job.spec.training.micro_batches = 8;
+    at.local.job.spec.training.max_length = 128;
+    at.local.job.spec.placement.min_stages = 1;
+    at.local.job.spec.placement.max_stages = 8;
     at.nodes[0] = (struct node){.name = "slow", .gflops = 25, .memory_bytes = (int64_t)4 << 30};
     at.nodes[1] = (struct node){.name = "fast", .gflops = 100, .memory_bytes = (int64_t)4 << 30};
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
-    at.request = (struct partition_request){
-        .spec = &at.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
+    at.local.request = (struct partition_request){
+        .spec = &at.local.job.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
     for (int i = 0; i < 5; i++) {
         (void)snprintf(at.objects[i].name, sizeof at.objects[i].name, "node-%d", i);
         at.all[i] = (struct survey_node){.object = &at.objects[i],
@@ -48,12 +47,24 @@ static int solve(void **state)
         at.judged_at[i] = &at.all[i];
     at.cluster.survey =
         (struct survey){.n_nodes = 5, .nodes = at.all, .n_candidates = 3, .judged = at.judged_at};
-    at.report = (struct report){&at.request, &at.placement, &at.whatif, &at.cluster, false};
-    if (model_preset("BertBase", &at.spec.model, NULL) != ERR_OK ||
-        partition_solve(&at.request, &at.placement, NULL) != ERR_OK ||
-        whatif_solve(&at.request, &at.placement, &at.whatif, NULL) != ERR_OK)
+    at.report = (struct report){.local = &at.local, .cluster = &at.cluster, .whatif = &at.whatif};
+    if (model_preset("BertBase", &at.local.job.spec.model, NULL) != ERR_OK ||
+        partition_solve(&at.local.request, &at.local.placement, NULL) != ERR_OK ||
+        whatif_solve(&at.local.request, &at.local.placement, &at.whatif, NULL) != ERR_OK)
         return -1;
+    placement_to_plan(&at.local.request, &at.local.placement, &at.local.plan);
     return 0;
+}
+
+static enum err_code write_json(struct buf *out)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsonw_open_object(&w, NULL);
+    report_write(&at.report, &w);
+    jsonw_close(&w);
+    return jsonw_finish(&w, NULL);
 }
 
 /* In the report for people. */
@@ -80,7 +91,7 @@ static void report_tells_people_all_there_is_to_know(void **state)
                                         "taken to have 39 tokens, as is usual, since",
                                         "step        ",
                                         "no plan of these nodes is faster",
-                                        "batch       32 sequences in 8 micro-batches of 4, as the",
+                                        "batch       32 sequences in 8 micro-batches of 4, set by",
                                         "bottleneck  ",
                                         "Even        ",
                                         "Dynamic     ",
@@ -96,15 +107,15 @@ static void report_tells_people_all_there_is_to_know(void **state)
 static void report_says_when_the_planner_chose_the_micro_batches(void **state)
 {
     static const char *const line =
-        "\nbatch       32 sequences in 1 micro-batch of 32, which the planner chose\n";
+        "\nbatch       32 sequences in 1 micro-batch of 32, chosen by the planner\n";
     struct buf json = {.max = REPORT_MAX_BYTES};
     struct json *root = NULL;
 
     (void)state;
-    at.report.is_micro_open = true;
-    at.placement.micro_batches = 1;
+    at.local.is_micro_open = true;
+    at.local.placement.micro_batches = 1;
     expect_in_text(&line, 1);
-    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(write_json(&json), ERR_OK);
     assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
     assert_int_equal(json_int(json_get(root, "microBatches"), 0), 1);
     assert_true(json_bool(json_get(root, "microBatchesChosen"), false));
@@ -117,11 +128,11 @@ static void report_has_no_empty_list_of_excluded_nodes(void **state)
     struct buf json = {.max = REPORT_MAX_BYTES};
 
     (void)state;
-    at.placement.n_left_out = 0;
+    at.local.placement.n_left_out = 0;
     at.cluster.survey.n_nodes = 3;
-    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
-    assert_non_null(strstr(buf_text(&json), "\"excludedCount\":0"));
-    assert_null(strstr(buf_text(&json), "\"excluded\""));
+    assert_int_equal(write_json(&json), ERR_OK);
+    assert_non_null(strstr(buf_text(&json), "\"excludedNodeCount\":0"));
+    assert_null(strstr(buf_text(&json), "\"excludedNodes\""));
     buf_deinit(&json);
 }
 
@@ -135,13 +146,13 @@ static void report_lists_excluded_nodes_in_columns(void **state)
     (void)state;
     (void)snprintf(at.nodes[2].name, sizeof at.nodes[2].name,
                    "a-node-of-a-name-that-is-longer-than-anybody-would-want-it");
-    at.placement.n_left_out = 2;
-    at.placement.left_out[0].node = 0;
-    at.placement.left_out[1].node = 2;
-    (void)snprintf(at.placement.left_out[0].reason, sizeof at.placement.left_out[0].reason,
-                   "for its speed");
-    (void)snprintf(at.placement.left_out[1].reason, sizeof at.placement.left_out[1].reason,
-                   "for its name");
+    at.local.placement.n_left_out = 2;
+    at.local.placement.left_out[0].node = 0;
+    at.local.placement.left_out[1].node = 2;
+    (void)snprintf(at.local.placement.left_out[0].reason,
+                   sizeof at.local.placement.left_out[0].reason, "for its speed");
+    (void)snprintf(at.local.placement.left_out[1].reason,
+                   sizeof at.local.placement.left_out[1].reason, "for its name");
     expect_in_text(lines, sizeof lines / sizeof lines[0]);
 }
 
@@ -151,8 +162,8 @@ static void report_names_a_link_that_is_slower_than_every_stage(void **state)
                                         ": 100000.0 ms per micro-batch each way"};
 
     (void)state;
-    assert_int_equal(at.placement.n_stages, 2);
-    at.placement.stages[0].edge_ms = 1e5;
+    assert_int_equal(at.local.placement.n_stages, 2);
+    at.local.placement.stages[0].edge_ms = 1e5;
     expect_in_text(words, sizeof words / sizeof words[0]);
 }
 
@@ -162,7 +173,7 @@ static void report_says_whose_figures_do_not_hold(void **state)
     static const char *const measures =
         "note        measured long ago: slow, tiny; the operator will measure before it starts, "
         "and may plan otherwise\n";
-    static const char *const takes = "slow, tiny; the operator takes it as it is";
+    static const char *const takes = "slow, tiny; used all the same";
     struct buf json = {.max = REPORT_MAX_BYTES};
     struct json *root = NULL;
     int n_stale = 0;
@@ -171,12 +182,12 @@ static void report_says_whose_figures_do_not_hold(void **state)
     for (int i = 0; i < 3; i++)
         at.all[i].stale = stale[i];
     expect_in_text(&measures, 1);
-    at.spec.placement.probe = SPEC_PROBE_NEVER;
+    at.local.job.spec.placement.probe = SPEC_PROBE_NEVER;
     expect_in_text(&takes, 1);
-    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(write_json(&json), ERR_OK);
     assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
-    assert_int_equal(json_int(json_get(root, "staleCount"), 0), 2);
-    assert_int_equal(json_count(json_get(root, "stale")), 2);
+    assert_int_equal(json_int(json_get(root, "staleNodeCount"), 0), 2);
+    assert_int_equal(json_count(json_get(root, "staleNodes")), 2);
     for (const struct json *v = json_first(json_get(root, "stages")); v; v = json_next(v)) {
         bool is_slow = strcmp(json_string(json_get(v, "node"), ""), "slow") == 0;
 
@@ -200,17 +211,17 @@ static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
 
     (void)state;
     assert_non_null(out);
-    assert_int_equal(report_json(&at.report, &json, NULL), ERR_OK);
+    assert_int_equal(write_json(&json), ERR_OK);
     assert_int_equal(report_yaml(&json, out, NULL), ERR_OK);
     assert_int_equal(fclose(out), 0);
     assert_int_equal(yaml_to_json(yaml, n, 0, &back, NULL), ERR_OK);
     assert_int_equal(json_parse(buf_text(&json), json.len, &first, NULL), ERR_OK);
     assert_int_equal(json_parse(buf_text(&back), back.len, &second, NULL), ERR_OK);
     assert_true(json_equal(first, second));
-    assert_int_equal(json_count(json_get(first, "stages")), at.placement.n_stages);
+    assert_int_equal(json_count(json_get(first, "stages")), at.local.placement.n_stages);
     assert_true(json_double(json_get(first, "gap"), -1) >= 0);
     assert_string_equal(json_string(json_path(first, "oneMore.like"), ""), "fast");
-    assert_int_equal(json_int(json_get(first, "excludedCount"), 0), 3);
+    assert_int_equal(json_int(json_get(first, "excludedNodeCount"), 0), 3);
     assert_int_equal(json_int(json_get(first, "microBatches"), 0), 8);
     assert_false(json_bool(json_get(first, "microBatchesChosen"), true));
     assert_true(json_double(json_path(first, "lengths.mean"), 0) == 39);
@@ -220,6 +231,103 @@ static void report_for_programs_says_the_same_in_json_and_yaml(void **state)
     buf_deinit(&json);
     buf_deinit(&back);
     free(yaml);
+}
+
+static const struct field *table_of(const char *key)
+{
+    for (const struct field *f = status_fields(); f->key; f++)
+        if (strcmp(f->key, key) == 0)
+            return f->fields;
+    return NULL;
+}
+
+static void report_for_programs_has_the_names_of_the_status(void **state)
+{
+    struct progress measured = {.n_stage_ms = 1, .stage_ms = {12.5}};
+    struct buf json = {.max = REPORT_MAX_BYTES};
+    struct json *root = NULL;
+    const struct json *stage;
+
+    (void)state;
+    at.report.measured = &measured;
+    assert_int_equal(write_json(&json), ERR_OK);
+    assert_int_equal(json_parse(buf_text(&json), json.len, &root, NULL), ERR_OK);
+    for (const struct field *f = table_of("placement"); f->key; f++)
+        if (strcmp(f->key, "nodes") != 0 && !json_get(root, f->key))
+            fail_msg("no %s in %s", f->key, buf_text(&json));
+    stage = json_first(json_get(root, "stages"));
+    for (const struct field *f = table_of("stages"); f->key; f++)
+        if (f->kind != FIELD_BOOL && f->kind != FIELD_OBJECT && strcmp(f->key, "stage") != 0 &&
+            strncmp(f->key, "pod", 3) != 0 && strcmp(f->key, "state") != 0 &&
+            !json_get(stage, f->key))
+            fail_msg("no %s in %s", f->key, buf_text(&json));
+    assert_int_equal(json_int(json_get(stage, "measuredMicroseconds"), 0), 12500);
+    assert_null(strstr(buf_text(&json), "Ms\""));
+    json_free(root);
+    buf_deinit(&json);
+}
+
+/* The table for these names; free() it. */
+static char *plan_of(const char *first, const char *second)
+{
+    static struct local l;
+    struct spec *spec = &l.job.spec;
+    struct node nodes[] = {{.cpu_milli = 500, .gflops = 20, .memory_bytes = (int64_t)4 << 30},
+                           {.cpu_milli = 2000, .gflops = 80, .memory_bytes = (int64_t)4 << 30}};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    spec->training.batch_size = 32;
+    spec->training.micro_batches = 8;
+    spec->training.max_length = 128;
+    spec->placement.min_stages = spec->placement.max_stages = 2;
+    l.request = (struct partition_request){
+        .spec = spec, .nodes = nodes, .n_nodes = 2, .link = COST_LINK_DEFAULT};
+    (void)snprintf(nodes[0].name, sizeof nodes[0].name, "%s", first);
+    (void)snprintf(nodes[1].name, sizeof nodes[1].name, "%s", second);
+    assert_int_equal(model_preset("BertMini", &spec->model, NULL), ERR_OK);
+    assert_int_equal(partition_solve(&l.request, &l.placement, NULL), ERR_OK);
+    placement_to_plan(&l.request, &l.placement, &l.plan);
+    report_stages(&l, out);
+    (void)fclose(out);
+    return text;
+}
+
+static void report_has_a_row_for_every_stage(void **state)
+{
+    char *text = plan_of("worker-0", "worker-1");
+
+    (void)state;
+    assert_non_null(strstr(text, "STAGE  NODE       CPU  GFLOP/S  UNITS"));
+    assert_non_null(strstr(text, "PREDICTED"));
+    assert_non_null(strstr(text, "worker-0   0.5     20.0"));
+    assert_non_null(strstr(text, "worker-1     2     80.0"));
+    assert_non_null(strstr(text, "########################\n")); /* the bottleneck's bar */
+    free(text);
+}
+
+static void report_keeps_its_columns_whatever_nodes_are_called(void **state)
+{
+    static const char *const names[] = {"a", "worker-10-of-20",
+                                        "gke-training-east1--of-the-pool-2-7f3c9d1b-xk2"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char *text = plan_of(names[i], "worker-1");
+        const char *header = strstr(text, "UNITS");
+        long column = header ? header - text : -1;
+        int n_rows = 0;
+
+        for (char *row = strchr(text, '\n'); row && row[1]; row = strchr(row + 1, '\n')) {
+            assert_true((long)strcspn(row + 1, "\n") > column);
+            assert_int_equal(row[column], ' ');
+            assert_int_not_equal(row[1 + column], ' ');
+            n_rows++;
+        }
+        assert_int_equal(n_rows, 2);
+        free(text);
+    }
 }
 
 int main(void)
@@ -232,6 +340,9 @@ int main(void)
         cmocka_unit_test_setup(report_names_a_link_that_is_slower_than_every_stage, solve),
         cmocka_unit_test_setup(report_says_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(report_for_programs_says_the_same_in_json_and_yaml, solve),
+        cmocka_unit_test_setup(report_for_programs_has_the_names_of_the_status, solve),
+        cmocka_unit_test(report_has_a_row_for_every_stage),
+        cmocka_unit_test(report_keeps_its_columns_whatever_nodes_are_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

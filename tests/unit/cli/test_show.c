@@ -10,8 +10,6 @@
 
 #include <cmocka.h>
 
-#include "balance/partition.h"
-
 static void show_writes_numbers_with_commas(void **state)
 {
     static const struct {
@@ -189,64 +187,6 @@ static void show_names_that_are_long_lose_their_middle(void **state)
     }
 }
 
-/* The table for these names; free() it. */
-static char *plan_of(const char *first, const char *second)
-{
-    struct spec spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
-                        .placement = {.min_stages = 2, .max_stages = 2}};
-    struct node nodes[] = {{.cpu_milli = 500, .gflops = 20, .memory_bytes = (int64_t)4 << 30},
-                           {.cpu_milli = 2000, .gflops = 80, .memory_bytes = (int64_t)4 << 30}};
-    struct partition_request request = {
-        .spec = &spec, .nodes = nodes, .n_nodes = 2, .link = COST_LINK_DEFAULT};
-    struct placement placement;
-    char *text = NULL;
-    size_t n = 0;
-    FILE *out = open_memstream(&text, &n);
-
-    (void)snprintf(nodes[0].name, sizeof nodes[0].name, "%s", first);
-    (void)snprintf(nodes[1].name, sizeof nodes[1].name, "%s", second);
-    assert_int_equal(model_preset("BertMini", &spec.model, NULL), ERR_OK);
-    assert_int_equal(partition_solve(&request, &placement, NULL), ERR_OK);
-    show_plan(out, &request, &placement);
-    (void)fclose(out);
-    return text;
-}
-
-static void show_plan_has_a_row_for_every_stage(void **state)
-{
-    char *text = plan_of("worker-0", "worker-1");
-
-    (void)state;
-    assert_non_null(strstr(text, "STAGE  NODE       CPU  GFLOP/S  UNITS"));
-    assert_non_null(strstr(text, "PREDICTED"));
-    assert_non_null(strstr(text, "worker-0   0.5     20.0"));
-    assert_non_null(strstr(text, "worker-1     2     80.0"));
-    assert_non_null(strstr(text, "########################\n")); /* the bottleneck's bar */
-    free(text);
-}
-
-static void show_plan_keeps_its_columns_whatever_nodes_are_called(void **state)
-{
-    static const char *const names[] = {"a", "worker-10-of-20", LONG_HEAD "-of-the-" LONG_TAIL};
-
-    (void)state;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char *text = plan_of(names[i], "worker-1");
-        const char *header = strstr(text, "UNITS");
-        long column = header ? header - text : -1;
-        int n_rows = 0;
-
-        for (char *row = strchr(text, '\n'); row && row[1]; row = strchr(row + 1, '\n')) {
-            assert_true((long)strcspn(row + 1, "\n") > column);
-            assert_int_equal(row[column], ' ');
-            assert_int_not_equal(row[1 + column], ' ');
-            n_rows++;
-        }
-        assert_int_equal(n_rows, 2);
-        free(text);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,8 +199,6 @@ int main(void)
         cmocka_unit_test(show_evaluation_names_the_step_and_every_metric),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),
         cmocka_unit_test(show_names_that_are_long_lose_their_middle),
-        cmocka_unit_test(show_plan_has_a_row_for_every_stage),
-        cmocka_unit_test(show_plan_keeps_its_columns_whatever_nodes_are_called),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -281,7 +281,7 @@ static void add_plan(const char *labels)
         "\\\"uid\\\":\\\"u1\\\",\\\"attempt\\\":1,\\\"microBatches\\\":8,\\\"explanation\\\":"
         "\\\"\\\","
         "\\\"stages\\\":["
-        "{\\\"firstUnit\\\":0,\\\"units\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
+        "{\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
         "\\\"memoryBytes\\\":1024}],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"
         "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}";
     char text[2048];

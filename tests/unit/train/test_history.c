@@ -73,7 +73,7 @@ static void history_is_a_line_per_step_and_evaluation(void **state)
     history_evaluation(&h, &p, h.start_ms + 2000);
     assert_int_equal(history_save(&h, folder, NULL), ERR_OK);
     expect_file(in_folder, "{\"step\":1,\"seconds\":1.500,\"loss\":0.75,\"tokensPerSecond\":5321,"
-                           "\"stepMs\":48.5}\n"
+                           "\"stepMilliseconds\":48.5}\n"
                            "{\"step\":1,\"seconds\":2.000,\"metrics\":{\"accuracy\":0.5,"
                            "\"evalLoss\":1.25}}\n");
 }
@@ -99,7 +99,7 @@ static void history_has_null_for_what_is_not_finite(void **state)
     assert_int_equal(history_open(&h, false, beside, NULL), ERR_OK);
     history_step(&h, &p, h.start_ms);
     expect_file(beside, "{\"step\":1,\"seconds\":0.000,\"loss\":null,\"tokensPerSecond\":0,"
-                        "\"stepMs\":0}\n");
+                        "\"stepMilliseconds\":0}\n");
 }
 
 static void history_of_a_long_run_is_bounded(void **state)
