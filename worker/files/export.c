@@ -8,7 +8,6 @@
 
 #include "base/file.h"
 #include "base/jsonw.h"
-#include "files/safetensors.h"
 
 #define JSON_MAX_BYTES ((size_t)16 << 20)
 
@@ -21,62 +20,60 @@ void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYT
                        n_stages);
 }
 
-/* Tensors of a run of units; the caller frees *out_tensors and, behind them, their names. */
-static enum err_code list_tensors(const struct model *m, const struct export_stage *stage,
-                                  struct safetensors_tensor **out_tensors, int *out_n,
-                                  struct err *err)
+enum err_code export_begin(const struct model *m, const char *folder,
+                           const struct export_plan *plan, int stage, export_has_fn *has, void *arg,
+                           struct safetensors_writer *out, struct err *err)
 {
-    size_t max = (size_t)stage->n_units * MODEL_UNIT_TENSORS_MAX;
+    const struct plan_stage *s = &plan->stages[stage];
+    size_t max = (size_t)s->n_units * MODEL_UNIT_TENSORS_MAX;
     struct safetensors_tensor *list = calloc(max, sizeof *list + MODEL_NAME_BYTES);
-    char *names = (char *)(list + max);
+    char *name = (char *)(list + max);
+    char file[EXPORT_SHARD_BYTES];
+    char path[PATH_MAX];
     int n = 0;
+    enum err_code rc;
 
     if (!list)
         return err_set(err, ERR_NO_MEMORY, "no memory to list %zu tensors", max);
-    for (int unit = stage->first_unit; unit < stage->first_unit + stage->n_units; unit++) {
-        for (int i = 0; i < model_unit_tensors(m, unit); i++, n++) {
+    for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
+        for (int i = 0; i < model_unit_tensors(m, unit); i++) {
             struct model_tensor t = model_tensor(m, unit, i);
-            char *name = names + (size_t)n * MODEL_NAME_BYTES;
 
+            if (has && !has(arg, t.name))
+                continue;
             memcpy(name, t.name, MODEL_NAME_BYTES);
-            list[n] = (struct safetensors_tensor){
+            list[n++] = (struct safetensors_tensor){
                 .name = name, .n_dims = t.n_dims, .dims = {t.dims[0], t.dims[1]}};
+            name += MODEL_NAME_BYTES;
         }
     }
-    *out_tensors = list;
-    *out_n = n;
-    return ERR_OK;
+    export_shard_name(stage, plan->n_stages, file);
+    rc = folder_path(folder, file, path, err);
+    if (rc == ERR_OK)
+        rc = folder_make(folder, err);
+    if (rc == ERR_OK)
+        rc = safetensors_begin(path, list, n, out, err);
+    free(list);
+    return rc;
 }
 
 enum err_code export_shard(const struct model *m, const char *folder,
                            const struct export_plan *plan, int stage, const float *const *params,
                            struct err *err)
 {
-    const struct export_stage *s = &plan->stages[stage];
-    struct safetensors_tensor *tensors = NULL;
-    struct safetensors_writer *w = NULL;
-    char file[EXPORT_SHARD_BYTES];
-    char path[PATH_MAX];
-    int n = 0;
-    enum err_code rc;
+    const struct plan_stage *s = &plan->stages[stage];
+    struct safetensors_writer w;
+    enum err_code rc = export_begin(m, folder, plan, stage, NULL, NULL, &w, err);
 
-    export_shard_name(stage, plan->n_stages, file);
-    rc = folder_path(folder, file, path, err);
-    if (rc == ERR_OK)
-        rc = folder_make(folder, err);
-    if (rc == ERR_OK)
-        rc = list_tensors(m, s, &tensors, &n, err);
-    if (rc == ERR_OK)
-        rc = safetensors_begin(path, tensors, n, &w, err);
+    if (rc != ERR_OK)
+        return rc;
     /* A unit's floats lie in the order of its tensors, without gaps. */
     for (int i = 0; i < s->n_units && rc == ERR_OK; i++)
-        rc = safetensors_put(w, params[i], model_unit_params(m, s->first_unit + i), err);
-    free(tensors);
-    if (rc != ERR_OK) {
-        safetensors_abandon(w);
-        return rc;
-    }
-    return safetensors_finish(w, err);
+        rc = safetensors_put(&w, params[i], model_unit_params(m, s->first_unit + i), err);
+    if (rc == ERR_OK)
+        return safetensors_finish(&w, err);
+    safetensors_abandon(&w);
+    return rc;
 }
 
 /* --- the files that exist once --- */
@@ -126,98 +123,57 @@ static void write_kind(struct jsonw *json, const struct model *m, const struct e
     write_labels(json, m, x);
 }
 
-static enum err_code write_json(struct jsonw *json, const char *folder, const char *file,
-                                struct err *err)
+/* Each of these writes the members of one document. */
+static void write_config(struct jsonw *json, const struct model *m, const struct export_extras *x)
 {
-    char path[PATH_MAX];
-    enum err_code rc = jsonw_finish(json, err);
-
-    if (rc == ERR_OK)
-        rc = folder_path(folder, file, path, err);
-    return rc == ERR_OK ? file_write(path, json->out->data, json->out->len, err) : rc;
+    write_kind(json, m, x);
+    jsonw_string(json, "torch_dtype", "float32");
+    jsonw_int(json, "vocab_size", m->vocab);
+    jsonw_int(json, "hidden_size", m->hidden);
+    jsonw_int(json, "num_hidden_layers", m->layers);
+    jsonw_int(json, "num_attention_heads", m->heads);
+    jsonw_int(json, "intermediate_size", m->ffn);
+    jsonw_int(json, "max_position_embeddings", m->positions);
+    jsonw_int(json, "type_vocab_size", MODEL_TYPES);
+    jsonw_int(json, "pad_token_id", x->pad_id);
+    jsonw_string(json, "hidden_act", "gelu");
+    jsonw_string(json, "position_embedding_type", "absolute");
+    jsonw_bool(json, "tie_word_embeddings", true);
+    jsonw_double(json, "layer_norm_eps", m->norm_eps);
+    jsonw_double(json, "initializer_range", 0.02);
+    jsonw_double(json, "hidden_dropout_prob", x->dropout);
+    jsonw_double(json, "attention_probs_dropout_prob", x->dropout);
 }
 
-static enum err_code write_config(const struct model *m, const char *folder,
-                                  const struct export_extras *x, struct err *err)
+static void write_tokenizer(struct jsonw *json, const struct model *m,
+                            const struct export_extras *x)
 {
-    struct buf text = {.max = JSON_MAX_BYTES};
-    struct jsonw json;
-    enum err_code rc;
-
-    jsonw_init(&json, &text);
-    jsonw_open_object(&json, NULL);
-    write_kind(&json, m, x);
-    jsonw_string(&json, "torch_dtype", "float32");
-    jsonw_int(&json, "vocab_size", m->vocab);
-    jsonw_int(&json, "hidden_size", m->hidden);
-    jsonw_int(&json, "num_hidden_layers", m->layers);
-    jsonw_int(&json, "num_attention_heads", m->heads);
-    jsonw_int(&json, "intermediate_size", m->ffn);
-    jsonw_int(&json, "max_position_embeddings", m->positions);
-    jsonw_int(&json, "type_vocab_size", MODEL_TYPES);
-    jsonw_int(&json, "pad_token_id", x->pad_id);
-    jsonw_string(&json, "hidden_act", "gelu");
-    jsonw_string(&json, "position_embedding_type", "absolute");
-    jsonw_bool(&json, "tie_word_embeddings", true);
-    jsonw_double(&json, "layer_norm_eps", m->norm_eps);
-    jsonw_double(&json, "initializer_range", 0.02);
-    jsonw_double(&json, "hidden_dropout_prob", x->dropout);
-    jsonw_double(&json, "attention_probs_dropout_prob", x->dropout);
-    jsonw_close(&json);
-    rc = write_json(&json, folder, "config.json", err);
-    buf_deinit(&text);
-    return rc;
+    jsonw_string(json, "tokenizer_class", "BertTokenizer");
+    jsonw_bool(json, "do_lower_case", !x->is_cased);
+    jsonw_int(json, "model_max_length", m->positions);
 }
 
-static enum err_code write_tokenizer(const struct model *m, const char *folder,
-                                     const struct export_extras *x, struct err *err)
+static void write_index(struct jsonw *json, const struct model *m, const struct export_plan *plan)
 {
-    struct buf text = {.max = JSON_MAX_BYTES};
-    struct jsonw json;
-    enum err_code rc;
-
-    jsonw_init(&json, &text);
-    jsonw_open_object(&json, NULL);
-    jsonw_string(&json, "tokenizer_class", "BertTokenizer");
-    jsonw_bool(&json, "do_lower_case", !x->is_cased);
-    jsonw_int(&json, "model_max_length", m->positions);
-    jsonw_close(&json);
-    rc = write_json(&json, folder, "tokenizer_config.json", err);
-    buf_deinit(&text);
-    return rc;
-}
-
-static enum err_code write_index(const struct model *m, const char *folder,
-                                 const struct export_plan *plan, struct err *err)
-{
-    struct buf text = {.max = JSON_MAX_BYTES};
-    struct jsonw json;
     char shard[EXPORT_SHARD_BYTES];
     int64_t bytes = 0;
-    enum err_code rc;
 
     for (int unit = 0; unit < model_units(m); unit++)
         bytes += (int64_t)(model_unit_params(m, unit) * sizeof(float));
-    jsonw_init(&json, &text);
-    jsonw_open_object(&json, NULL);
-    jsonw_open_object(&json, "metadata");
-    jsonw_int(&json, "total_size", bytes);
-    jsonw_close(&json);
-    jsonw_open_object(&json, "weight_map");
+    jsonw_open_object(json, "metadata");
+    jsonw_int(json, "total_size", bytes);
+    jsonw_close(json);
+    jsonw_open_object(json, "weight_map");
     for (int stage = 0; stage < plan->n_stages; stage++) {
-        const struct export_stage *s = &plan->stages[stage];
+        const struct plan_stage *s = &plan->stages[stage];
 
         export_shard_name(stage, plan->n_stages, shard);
         for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
             for (int i = 0; i < model_unit_tensors(m, unit); i++)
-                jsonw_string(&json, model_tensor(m, unit, i).name, shard);
+                jsonw_string(json, model_tensor(m, unit, i).name, shard);
         }
     }
-    jsonw_close(&json);
-    jsonw_close(&json);
-    rc = write_json(&json, folder, EXPORT_INDEX_FILE, err);
-    buf_deinit(&text);
-    return rc;
+    jsonw_close(json);
 }
 
 /* What an earlier run with another number of stages left: transformers would read it first, or
@@ -236,15 +192,32 @@ static enum err_code remove_other_kind(const char *folder, bool is_sharded, stru
 enum err_code export_rest(const struct model *m, const char *folder, const struct export_plan *plan,
                           const struct export_extras *x, struct err *err)
 {
+    const char *const files[] = {"config.json", "tokenizer_config.json", EXPORT_INDEX_FILE};
+    bool is_sharded = plan->n_stages > 1;
     enum err_code rc = folder_make(folder, err);
 
     if (rc == ERR_OK)
-        rc = remove_other_kind(folder, plan->n_stages > 1, err);
-    if (rc == ERR_OK)
-        rc = write_config(m, folder, x, err);
-    if (rc == ERR_OK)
-        rc = write_tokenizer(m, folder, x, err);
-    if (rc == ERR_OK && plan->n_stages > 1)
-        rc = write_index(m, folder, plan, err);
+        rc = remove_other_kind(folder, is_sharded, err);
+    for (int i = 0; i < (is_sharded ? 3 : 2) && rc == ERR_OK; i++) {
+        struct buf text = {.max = JSON_MAX_BYTES};
+        struct jsonw json;
+        char path[PATH_MAX];
+
+        jsonw_init(&json, &text);
+        jsonw_open_object(&json, NULL);
+        if (i == 0)
+            write_config(&json, m, x);
+        else if (i == 1)
+            write_tokenizer(&json, m, x);
+        else
+            write_index(&json, m, plan);
+        jsonw_close(&json);
+        rc = jsonw_finish(&json, err);
+        if (rc == ERR_OK)
+            rc = folder_path(folder, files[i], path, err);
+        if (rc == ERR_OK)
+            rc = file_write(path, text.data, text.len, err);
+        buf_deinit(&text);
+    }
     return rc;
 }

@@ -9,21 +9,16 @@
 #ifndef FILES_EXPORT_H
 #define FILES_EXPORT_H
 
-#include "api/model.h"
+#include "api/plan.h"
+#include "files/safetensors.h"
 
 #define EXPORT_SHARD_BYTES 48 /* of a shard's file name, with the NUL */
 #define EXPORT_WHOLE_FILE  "model.safetensors"
 #define EXPORT_INDEX_FILE  "model.safetensors.index.json"
 
-/* A run of units, as plan_stage has it. */
-struct export_stage {
-    int first_unit;
-    int n_units;
-};
-
 struct export_plan {
     int n_stages;
-    const struct export_stage *stages; /* [n_stages], borrowed */
+    const struct plan_stage *stages; /* [n_stages], borrowed */
 };
 
 struct export_extras {
@@ -38,12 +33,20 @@ struct export_extras {
 /* "model.safetensors" of one stage, "model-0000i-of-0000S.safetensors" of several. */
 void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES]);
 
-/* Write the shard of stage `stage`.
- *
- * `params` is one pointer for each unit of the stage: its model_unit_params() floats in the order
- * of model_tensor(). The folder is made when it is missing (not its parents). Returns
+/* Does the model that is written have this tensor? */
+typedef bool export_has_fn(void *arg, const char *name);
+
+/* Begin the shard of stage `stage`: the tensors of its units in the order of model_tensor(), all or
+ * those that `has` is true for, which is asked once about each. The folder is made when it is
+ * missing (not its parents). On ERR_OK the caller hands the floats to `out` and ends it. Returns
  * ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY.
  */
+MUST_CHECK enum err_code export_begin(const struct model *m, const char *folder,
+                                      const struct export_plan *plan, int stage, export_has_fn *has,
+                                      void *arg, struct safetensors_writer *out, struct err *err);
+
+/* Write the whole shard. `params` is one pointer for each unit of the stage: its
+ * model_unit_params() floats. Errors as above. */
 MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
                                       const struct export_plan *plan, int stage,
                                       const float *const *params, struct err *err);

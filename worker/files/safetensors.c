@@ -8,15 +8,11 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/jsonw.h"
+#include "base/map.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 
 /* --- writing --- */
-
-struct safetensors_writer {
-    struct file_writer file;
-    uint64_t left; /* floats announced and not written yet */
-};
 
 /* Floats of a tensor, 0 when its shape cannot be. */
 static uint64_t count_of(const struct safetensors_tensor *t)
@@ -81,31 +77,25 @@ static enum err_code write_header(struct buf *header, const struct safetensors_t
 }
 
 enum err_code safetensors_begin(const char *path, const struct safetensors_tensor *tensors, int n,
-                                struct safetensors_writer **out, struct err *err)
+                                struct safetensors_writer *out, struct err *err)
 {
     struct buf header = {.max = SAFETENSORS_HEADER_MAX_BYTES};
-    struct safetensors_writer *w = calloc(1, sizeof *w);
-    uint64_t len;
-    enum err_code rc;
+    struct safetensors_writer w;
+    enum err_code rc = write_header(&header, tensors, n, &w.left, err);
 
-    if (!w)
-        return err_set(err, ERR_NO_MEMORY, "no memory to write %s", path);
-    rc = write_header(&header, tensors, n, &w->left, err);
     if (rc == ERR_OK)
-        rc = file_begin(&w->file, path, err);
-    if (rc != ERR_OK) {
-        free(w);
-        goto out;
+        rc = file_begin(&w.file, path, err);
+    if (rc == ERR_OK) {
+        uint64_t len = htole64(header.len);
+
+        rc = file_add(&w.file, &len, sizeof len, err);
+        if (rc == ERR_OK)
+            rc = file_add(&w.file, header.data, header.len, err);
+        if (rc == ERR_OK)
+            *out = w;
+        else
+            file_abandon(&w.file);
     }
-    len = htole64(header.len);
-    rc = file_add(&w->file, &len, sizeof len, err);
-    if (rc == ERR_OK)
-        rc = file_add(&w->file, header.data, header.len, err);
-    if (rc == ERR_OK)
-        *out = w;
-    else
-        safetensors_abandon(w);
-out:
     buf_deinit(&header);
     return rc;
 }
@@ -123,25 +113,16 @@ enum err_code safetensors_put(struct safetensors_writer *w, const float *data, s
 
 enum err_code safetensors_finish(struct safetensors_writer *w, struct err *err)
 {
-    enum err_code rc;
-
-    if (w->left > 0) {
-        rc = err_set(err, ERR_INVALID, "%s: %llu floats were never written", w->file.path,
-                     (unsigned long long)w->left);
-        safetensors_abandon(w);
-        return rc;
-    }
-    rc = file_finish(&w->file, err);
-    free(w);
-    return rc;
+    if (w->left == 0)
+        return file_finish(&w->file, err);
+    safetensors_abandon(w);
+    return err_set(err, ERR_INVALID, "%s: %llu floats were never written", w->file.path,
+                   (unsigned long long)w->left);
 }
 
 void safetensors_abandon(struct safetensors_writer *w)
 {
-    if (!w)
-        return;
     file_abandon(&w->file);
-    free(w);
 }
 
 /* --- reading --- */
@@ -150,7 +131,7 @@ struct safetensors {
     struct json *header; /* owns the names of tensors and types */
     char *name;          /* of the file */
     struct weight *tensors;
-    struct weight **by_name;
+    struct map by_name;
     int n;
     struct mapping map; /* zeroed: the caller's memory */
 };
@@ -259,14 +240,6 @@ static int compare_places(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static int compare_names(const void *a, const void *b)
-{
-    const struct weight *const *x = a;
-    const struct weight *const *y = b;
-
-    return strcmp((*x)->name, (*y)->name);
-}
-
 /* One tensor after the other, from the first byte to the last: no overlap, no hole, no rest. */
 static enum err_code check_cover(const struct source *src, const struct safetensors *s,
                                  struct err *err)
@@ -302,8 +275,7 @@ static enum err_code read_tensors(const struct source *src, struct safetensors *
         return err_set(err, ERR_LIMIT, "%s: more than %d tensors", src->name,
                        SAFETENSORS_TENSORS_MAX);
     s->tensors = calloc(n + 1, sizeof *s->tensors);
-    s->by_name = calloc(n + 1, sizeof *s->by_name);
-    if (!s->tensors || !s->by_name)
+    if (!s->tensors)
         return err_set(err, ERR_NO_MEMORY, "no memory for %zu tensors", n);
     for (const struct json *v = json_first(s->header); v; v = json_next(v)) {
         if (strcmp(json_key(v), "__metadata__") == 0)
@@ -314,10 +286,10 @@ static enum err_code read_tensors(const struct source *src, struct safetensors *
         s->n++;
     }
     qsort(s->tensors, (size_t)s->n, sizeof *s->tensors, compare_places);
-    for (int i = 0; i < s->n; i++)
-        s->by_name[i] = &s->tensors[i];
-    qsort(s->by_name, (size_t)s->n, sizeof(struct weight *), compare_names);
-    return check_cover(src, s, err);
+    rc = check_cover(src, s, err);
+    for (int i = 0; i < s->n && rc == ERR_OK; i++)
+        rc = map_put(&s->by_name, s->tensors[i].name, &s->tensors[i], err);
+    return rc;
 }
 
 enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
@@ -385,11 +357,7 @@ const struct weight *safetensors_at(const struct safetensors *s, int i)
 
 const struct weight *safetensors_find(const struct safetensors *s, const char *name)
 {
-    const struct weight wanted = {.name = name};
-    const struct weight *key = &wanted;
-    struct weight **found = bsearch(&key, s->by_name, (size_t)s->n, sizeof key, compare_names);
-
-    return found ? *found : NULL;
+    return map_get(&s->by_name, name);
 }
 
 void safetensors_close(struct safetensors *s)
@@ -399,7 +367,7 @@ void safetensors_close(struct safetensors *s)
     json_free(s->header);
     free(s->name);
     free(s->tensors);
-    free(s->by_name);
+    map_deinit(&s->by_name);
     mapping_close(&s->map);
     free(s);
 }

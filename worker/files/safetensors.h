@@ -17,7 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/file.h"
 #include "files/weight.h"
 
 #define SAFETENSORS_NAME_MAX_BYTES   256
@@ -31,27 +31,30 @@ struct safetensors_tensor {
     int64_t dims[WEIGHT_DIMS_MAX];
 };
 
-struct safetensors_writer; /* on the heap; all fields private */
+struct safetensors_writer { /* all fields private */
+    struct file_writer file;
+    uint64_t left; /* floats announced and not written yet */
+};
 
-/* Begin `path` with these tensors in this order. On ERR_OK the caller owns *out and ends it with
- * exactly one of safetensors_finish() and safetensors_abandon().
+/* Begin `path` with these tensors in this order. On ERR_OK the caller ends *out with exactly one of
+ * safetensors_finish() and safetensors_abandon().
  *
  * Returns ERR_INVALID for a name or shape that the format cannot hold, ERR_LIMIT, ERR_NOT_FOUND
  * (no such folder), ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code safetensors_begin(const char *path,
                                            const struct safetensors_tensor *tensors, int n,
-                                           struct safetensors_writer **out, struct err *err);
+                                           struct safetensors_writer *out, struct err *err);
 
 /* The next `count` floats of the file: one tensor after the other, in any number of calls.
  * ERR_INVALID when they are more than announced; ERR_IO (a full disk, say). */
 MUST_CHECK enum err_code safetensors_put(struct safetensors_writer *w, const float *data,
                                          size_t count, struct err *err);
 
-/* Sync and rename; frees the writer whatever happens. ERR_INVALID when floats are missing; then,
- * and on every other error, nothing is left behind. */
+/* Sync and rename. ERR_INVALID when floats are missing; then, and on every other error, nothing is
+ * left behind. */
 MUST_CHECK enum err_code safetensors_finish(struct safetensors_writer *w, struct err *err);
-/* Remove what was written so far and free the writer. NULL is fine. */
+/* Remove what was written so far. */
 void safetensors_abandon(struct safetensors_writer *w);
 
 struct safetensors; /* an open file, on the heap; all fields private */

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "files/export.h"
-#include "files/safetensors.h"
 #include "import/bundle.h"
 #include "import/tensorflow.h"
 #include "text/tokenizer.h"
@@ -93,36 +92,14 @@ static enum err_code open_source(struct import *im, struct err *err)
     return pretrained_check(im->source, &im->report.model, err);
 }
 
-/* Room for all tensors of a model: what is announced to the writer. */
-struct list {
-    struct safetensors_tensor *tensors;
-    char (*names)[MODEL_NAME_BYTES];
-    int n;
-};
-
-static enum err_code list_tensors(struct import *im, struct list *list, struct err *err)
+static bool count_if_there(void *arg, const char *name)
 {
-    const struct model *m = &im->report.model;
-    size_t max = (size_t)model_units(m) * MODEL_UNIT_TENSORS_MAX;
+    struct import *im = arg;
+    bool is_there = has(im, name);
 
-    list->tensors = calloc(max, sizeof *list->tensors);
-    list->names = calloc(max, sizeof *list->names);
-    if (!list->tensors || !list->names)
-        return err_set(err, ERR_NO_MEMORY, "no memory to list %zu tensors", max);
-    for (int unit = 0; unit < model_units(m); unit++)
-        for (int i = 0; i < model_unit_tensors(m, unit); i++) {
-            struct model_tensor t = model_tensor(m, unit, i);
-
-            if (!has(im, t.name)) {
-                im->report.is_headless = true;
-                continue;
-            }
-            memcpy(list->names[list->n], t.name, sizeof t.name);
-            list->tensors[list->n] = (struct safetensors_tensor){
-                .name = list->names[list->n], .n_dims = t.n_dims, .dims = {t.dims[0], t.dims[1]}};
-            list->n++;
-        }
-    return ERR_OK;
+    im->report.n_tensors += is_there;
+    im->report.is_headless |= !is_there;
+    return is_there;
 }
 
 static enum err_code put_unit(const struct import *im, int unit, struct safetensors_writer *w,
@@ -153,47 +130,33 @@ static enum err_code put_unit(const struct import *im, int unit, struct safetens
     return rc;
 }
 
-static enum err_code write_weights(struct import *im, const char *to, struct err *err)
+static enum err_code write_model(struct import *im, const char *to, struct err *err)
 {
-    struct safetensors_writer *w = NULL;
-    struct list list = {0};
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(to, EXPORT_WHOLE_FILE, path, err);
-
-    if (rc == ERR_OK)
-        rc = folder_make(to, err);
-    if (rc == ERR_OK)
-        rc = list_tensors(im, &list, err);
-    if (rc == ERR_OK)
-        rc = safetensors_begin(path, list.tensors, list.n, &w, err);
-    for (int unit = 0; unit < model_units(&im->report.model) && rc == ERR_OK; unit++)
-        rc = put_unit(im, unit, w, err);
-    im->report.n_tensors = list.n;
-    free(list.tensors);
-    free(list.names);
-    if (rc != ERR_OK) {
-        safetensors_abandon(w);
-        return rc;
-    }
-    return safetensors_finish(w, err);
-}
-
-static enum err_code write_rest(const struct import *im, const char *to, struct err *err)
-{
-    const struct export_stage whole = {0, model_units(&im->report.model)};
+    const struct model *m = &im->report.model;
+    const struct plan_stage whole = {.n_units = model_units(m)};
     const struct export_plan plan = {.n_stages = 1, .stages = &whole};
-    const struct export_extras extras = {
+    struct export_extras extras = {
         .pad_id = im->tokenizer.vocab.pad,
         .is_cased = im->report.is_cased,
         .n_labels = im->n_labels,
         .labels = im->labels,
         .dropout = pretrained_config(im->source)->hidden_dropout,
-        .is_headless = im->report.is_headless,
     };
+    struct safetensors_writer w;
+    enum err_code rc = export_begin(m, to, &plan, 0, count_if_there, im, &w, err);
 
-    enum err_code rc = vocab_save(&im->tokenizer.vocab, to, err);
-
-    return rc == ERR_OK ? export_rest(&im->report.model, to, &plan, &extras, err) : rc;
+    if (rc != ERR_OK)
+        return rc;
+    for (int unit = 0; unit < model_units(m) && rc == ERR_OK; unit++)
+        rc = put_unit(im, unit, &w, err);
+    if (rc == ERR_OK)
+        rc = safetensors_finish(&w, err);
+    else
+        safetensors_abandon(&w);
+    if (rc == ERR_OK)
+        rc = vocab_save(&im->tokenizer.vocab, to, err);
+    extras.is_headless = im->report.is_headless;
+    return rc == ERR_OK ? export_rest(m, to, &plan, &extras, err) : rc;
 }
 
 enum err_code import_folder(const char *from, const char *to, struct import_report *out,
@@ -203,9 +166,7 @@ enum err_code import_folder(const char *from, const char *to, struct import_repo
     enum err_code rc = open_source(&im, err);
 
     if (rc == ERR_OK)
-        rc = write_weights(&im, to, err);
-    if (rc == ERR_OK)
-        rc = write_rest(&im, to, err);
+        rc = write_model(&im, to, err);
     if (rc == ERR_OK)
         *out = im.report;
     pretrained_close(im.source);

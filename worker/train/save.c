@@ -17,12 +17,9 @@ static enum err_code export_weights(const struct train *t, const char *folder, s
     const struct plan *plan = t->plan;
     const struct weights *weights = &t->stage->weights;
     const float *params[MODEL_UNITS_MAX];
-    struct export_stage cut[SPEC_STAGES_MAX];
-    struct export_plan whole = {.n_stages = plan->n_stages, .stages = cut};
+    struct export_plan whole = {.n_stages = plan->n_stages, .stages = plan->stages};
     enum err_code rc;
 
-    for (int s = 0; s < plan->n_stages; s++)
-        cut[s] = (struct export_stage){plan->stages[s].first_unit, plan->stages[s].n_units};
     for (int i = 0; i < weights->n_units; i++)
         params[i] = weights->units[i].params;
     rc = export_shard(&plan->spec.model, folder, &whole, t->stage->index, params, err);

@@ -89,8 +89,10 @@ static struct json *read_json(const char *path)
     return json;
 }
 
-static const struct export_stage three[] = {{0, 2}, {2, 1}, {3, 4}};
-static const struct export_stage whole[] = {{0, 7}};
+static const struct plan_stage three[] = {{.first_unit = 0, .n_units = 2},
+                                          {.first_unit = 2, .n_units = 1},
+                                          {.first_unit = 3, .n_units = 4}};
+static const struct plan_stage whole[] = {{.n_units = 7}};
 
 static void export_writes_a_shard_for_each_stage_and_an_index(void **state)
 {

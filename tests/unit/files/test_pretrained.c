@@ -253,7 +253,7 @@ static void write_weights(const char *path, const struct model *m, const struct 
     static char names[64][2 * MODEL_NAME_BYTES];
     static struct model_tensor list[64];
     struct safetensors_tensor announced[64];
-    struct safetensors_writer *w;
+    struct safetensors_writer w;
     int n = 0;
 
     for (int unit = 0; unit < model_units(m); unit++)
@@ -279,10 +279,10 @@ static void write_weights(const char *path, const struct model *m, const struct 
 
             if (k == 1 && is_named(c->nan, list[i].name))
                 x = NAN;
-            assert_int_equal(safetensors_put(w, &x, 1, NULL), ERR_OK);
+            assert_int_equal(safetensors_put(&w, &x, 1, NULL), ERR_OK);
         }
     }
-    assert_int_equal(safetensors_finish(w, NULL), ERR_OK);
+    assert_int_equal(safetensors_finish(&w, NULL), ERR_OK);
 }
 
 static void make_folder(const char *folder)

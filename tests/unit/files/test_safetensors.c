@@ -12,7 +12,7 @@ static void safetensors_reads_back_what_was_written(void **state)
         {.name = "one", .n_dims = 0},
     };
     float data[12];
-    struct safetensors_writer *w;
+    struct safetensors_writer w;
     struct safetensors *s;
     const struct weight *t;
 
@@ -20,11 +20,11 @@ static void safetensors_reads_back_what_was_written(void **state)
     for (int i = 0; i < 12; i++)
         data[i] = (float)i / 3;
     assert_int_equal(safetensors_begin(scratch_path("m"), list, 3, &w, NULL), ERR_OK);
-    assert_int_equal(safetensors_put(w, data, 4, NULL), ERR_OK); /* calls need not fit tensors */
-    assert_int_equal(safetensors_put(w, data + 4, 0, NULL), ERR_OK);
+    assert_int_equal(safetensors_put(&w, data, 4, NULL), ERR_OK); /* calls need not fit tensors */
+    assert_int_equal(safetensors_put(&w, data + 4, 0, NULL), ERR_OK);
     assert_int_not_equal(access(scratch_path("m"), F_OK), 0); /* not there before it is complete */
-    assert_int_equal(safetensors_put(w, data + 4, 8, NULL), ERR_OK);
-    assert_int_equal(safetensors_finish(w, NULL), ERR_OK);
+    assert_int_equal(safetensors_put(&w, data + 4, 8, NULL), ERR_OK);
+    assert_int_equal(safetensors_finish(&w, NULL), ERR_OK);
     assert_int_not_equal(access(scratch_path("m.part"), F_OK), 0);
 
     assert_int_equal(safetensors_open(scratch_path("m"), &s, NULL), ERR_OK);
@@ -50,13 +50,13 @@ static void safetensors_writer_wants_exactly_what_was_announced(void **state)
 {
     const struct safetensors_tensor list[] = {{.name = "w", .n_dims = 1, .dims = {4}}};
     const float data[5] = {0};
-    struct safetensors_writer *w;
+    struct safetensors_writer w;
 
     (void)state;
     assert_int_equal(safetensors_begin(scratch_path("w"), list, 1, &w, NULL), ERR_OK);
-    assert_int_equal(safetensors_put(w, data, 5, NULL), ERR_INVALID);
-    assert_int_equal(safetensors_put(w, data, 3, NULL), ERR_OK);
-    assert_int_equal(safetensors_finish(w, NULL), ERR_INVALID);
+    assert_int_equal(safetensors_put(&w, data, 5, NULL), ERR_INVALID);
+    assert_int_equal(safetensors_put(&w, data, 3, NULL), ERR_OK);
+    assert_int_equal(safetensors_finish(&w, NULL), ERR_INVALID);
     assert_int_not_equal(access(scratch_path("w"), F_OK), 0);
     assert_int_not_equal(access(scratch_path("w.part"), F_OK), 0);
 }
@@ -64,14 +64,13 @@ static void safetensors_writer_wants_exactly_what_was_announced(void **state)
 static void safetensors_writer_leaves_the_old_file_when_abandoned(void **state)
 {
     const struct safetensors_tensor list[] = {{.name = "w", .n_dims = 1, .dims = {4}}};
-    struct safetensors_writer *w;
+    struct safetensors_writer w;
     struct buf text = {.max = 16};
 
     (void)state;
     scratch_text("kept", "old");
     assert_int_equal(safetensors_begin(scratch_path("kept"), list, 1, &w, NULL), ERR_OK);
-    safetensors_abandon(w);
-    safetensors_abandon(NULL);
+    safetensors_abandon(&w);
     assert_int_equal(file_read(scratch_path("kept"), &text, NULL), ERR_OK);
     assert_string_equal(buf_text(&text), "old");
     assert_int_not_equal(access(scratch_path("kept.part"), F_OK), 0);
@@ -88,7 +87,7 @@ static void safetensors_writer_refuses_impossible_tensors(void **state)
         {.name = NULL, .n_dims = 1, .dims = {1}},
         {.name = "w", .n_dims = 3, .dims = {INT64_MAX, INT64_MAX, INT64_MAX}},
     };
-    struct safetensors_writer *w;
+    struct safetensors_writer w;
     struct safetensors_tensor fine = {.name = "w", .n_dims = 1, .dims = {1}};
 
     (void)state;
