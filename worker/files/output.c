@@ -8,9 +8,10 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
+#include "base/fields.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "base/jsonw.h"
 #include "files/export.h"
 
 #define NAME_BYTES      64
@@ -69,19 +70,26 @@ static void remove_earlier_attempts(const struct output_params *p)
 
 /* --- the claim --- */
 
+struct claim {
+    char uid[OUTPUT_UID_BYTES];
+    int attempt;
+};
+
+static const struct field claim_fields[] = {
+    {"uid", FIELD_TEXT, FIELD_AT(struct claim, uid)},
+    {"attempt", FIELD_INT, FIELD_AT(struct claim, attempt)},
+    {.kind = FIELD_END},
+};
+
 static enum err_code write_claim(const struct output *o, struct err *err)
 {
+    struct claim claim = {.attempt = o->attempt};
     struct buf text = {.max = CLAIM_MAX_BYTES};
     char path[PATH_MAX];
-    struct jsonw w;
     enum err_code rc;
 
-    jsonw_init(&w, &text);
-    jsonw_open_object(&w, NULL);
-    jsonw_string(&w, "uid", o->uid);
-    jsonw_int(&w, "attempt", o->attempt);
-    jsonw_close(&w);
-    rc = jsonw_finish(&w, err);
+    (void)snprintf(claim.uid, sizeof claim.uid, "%s", o->uid);
+    rc = fields_print(claim_fields, &claim, &text, err);
     if (rc == ERR_OK)
         rc = folder_path(o->folder, CLAIM_FILE, path, err);
     if (rc == ERR_OK)
@@ -90,15 +98,25 @@ static enum err_code write_claim(const struct output *o, struct err *err)
     return rc;
 }
 
+/* A file that is none of ours is no claim. */
+static enum err_code read_claim(const struct output *o, struct claim *out, struct err *err)
+{
+    struct json *json = NULL;
+    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &json, err);
+
+    *out = (struct claim){.attempt = 0};
+    if (rc == ERR_OK)
+        rc = fields_read(claim_fields, json, FIELDS_TOLERANT, "", out, err);
+    json_free(json);
+    return rc;
+}
+
 enum err_code output_find_claim(const struct output *o, struct err *err)
 {
-    struct json *claim = NULL;
-    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &claim, err);
-    bool is_found = rc == ERR_OK && strcmp(json_string(json_get(claim, "uid"), ""), o->uid) == 0 &&
-                    json_int(json_get(claim, "attempt"), 0) >= o->attempt;
+    struct claim claim;
 
-    json_free(claim);
-    if (is_found)
+    if (read_claim(o, &claim, err) == ERR_OK && strcmp(claim.uid, o->uid) == 0 &&
+        claim.attempt >= o->attempt)
         return ERR_OK;
     return err_set(
         err, ERR_AGAIN,
@@ -111,58 +129,51 @@ enum err_code output_find_claim(const struct output *o, struct err *err)
  * later if this one has left its claim before (`is_ours`). */
 static enum err_code check_claim(const struct output *o, bool is_ours, struct err *err)
 {
-    struct json *claim = NULL;
-    enum err_code rc = folder_json(o->folder, CLAIM_FILE, &claim, err);
-    const char *uid;
-    int attempt;
+    struct claim claim;
+    enum err_code rc = read_claim(o, &claim, err);
+    bool is_same = strcmp(claim.uid, o->uid) == 0;
 
     if (rc == ERR_NOT_FOUND || rc == ERR_INVALID)
         return ERR_OK;
-    if (rc != ERR_OK)
-        return rc;
-    uid = json_string(json_get(claim, "uid"), "");
-    attempt = json_int(json_get(claim, "attempt"), 0);
-    if (strcmp(uid, o->uid) == 0 && attempt > o->attempt)
-        rc = err_set(err, ERR_CONFLICT,
-                     "attempt %d of this job has taken over output folder %.200s from attempt %d",
-                     attempt, o->folder, o->attempt);
-    else if (is_ours && strcmp(uid, o->uid) != 0)
-        rc = err_set(err, ERR_CONFLICT, "another job (%.63s) now uses output folder %.200s", uid,
-                     o->folder);
-    json_free(claim);
+    if (rc == ERR_OK && is_same && claim.attempt > o->attempt)
+        return err_set(err, ERR_CONFLICT,
+                       "attempt %d of this job has taken over output folder %.200s from attempt %d",
+                       claim.attempt, o->folder, o->attempt);
+    if (rc == ERR_OK && is_ours && !is_same)
+        return err_set(err, ERR_CONFLICT, "another job (%.63s) now uses output folder %.200s",
+                       claim.uid, o->folder);
     return rc;
 }
 
 /* --- the check --- */
 
-static enum err_code check_space(const struct output *o, const struct output_params *p,
-                                 struct err *err)
+static enum err_code check_space(const struct output_params *p, struct err *err)
 {
     int64_t need = p->bytes + EXTRA_BYTES(p->bytes);
     struct statvfs fs;
     int64_t free_bytes;
 
-    if (statvfs(o->folder, &fs) != 0)
-        return file_error(err, "look up the free space of", o->folder);
-    if (fs.f_blocks == 0)
-        return ERR_OK; /* a file system that does not report its size */
+    if (statvfs(p->folder, &fs) != 0)
+        return file_error(err, "look up the free space of", p->folder);
     free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
-    if (free_bytes >= need)
+    if (fs.f_blocks == 0 || free_bytes >= need) /* some file systems do not report their size */
         return ERR_OK;
     return err_set(err, ERR_LIMIT,
                    "output folder %.200s: %lld MiB are free, %lld MiB are needed; free some space "
                    "or use a larger volume",
-                   p->folder, (long long)(free_bytes >> 20), (long long)(need >> 20));
+                   p->folder, (long long)(free_bytes / MIB), (long long)(need / MIB));
 }
 
-static enum err_code check_writing(const struct output *o, int stage, struct err *err)
+static enum err_code check_writing(const struct output_params *p, struct err *err)
 {
     char name[NAME_BYTES];
     char path[PATH_MAX];
-    enum err_code rc;
+    enum err_code rc = folder_make(p->folder, err);
 
-    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(o->uid), stage);
-    rc = folder_path(o->folder, name, path, err);
+    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(p->uid),
+                   p->stage);
+    if (rc == ERR_OK)
+        rc = folder_path(p->folder, name, path, err);
     if (rc == ERR_OK)
         rc = file_write(path, "x", 1, err);
     if (rc == ERR_OK && unlink(path) != 0)
@@ -170,37 +181,29 @@ static enum err_code check_writing(const struct output *o, int stage, struct err
     return rc;
 }
 
-static enum err_code make_folder(struct output *o, const struct output_params *p, struct err *err)
+enum err_code output_open(struct output *out, const struct output_params *p, struct err *err)
 {
-    char name[NAME_BYTES];
-    enum err_code rc = folder_make(p->folder, err);
-
-    *o = (struct output){.attempt = p->attempt};
-    (void)snprintf(o->folder, sizeof o->folder, "%s", p->folder);
-    (void)snprintf(o->uid, sizeof o->uid, "%s", p->uid);
-    folder_name(p->uid, p->attempt, name);
-    return rc == ERR_OK ? folder_path(p->folder, name, o->aside, err) : rc;
-}
-
-enum err_code output_open(struct output *out, const struct output_params *params, struct err *err)
-{
+    struct output o = {.attempt = p->attempt};
     struct err why = {.text = ""};
-    struct output o;
-    enum err_code rc = make_folder(&o, params, &why);
+    char name[NAME_BYTES];
+    enum err_code rc = check_writing(p, &why);
 
+    folder_name(p->uid, p->attempt, name);
     if (rc == ERR_OK)
-        rc = check_writing(&o, params->stage, &why);
+        rc = folder_path(p->folder, name, o.aside, &why);
     if (rc != ERR_OK)
         return err_set(err, rc,
                        "output folder %.100s cannot be written: %.200s; make it writable for user "
                        "%u or choose another one",
-                       params->folder, why.text, (unsigned)geteuid());
+                       p->folder, why.text, (unsigned)geteuid());
+    (void)snprintf(o.folder, sizeof o.folder, "%s", p->folder);
+    (void)snprintf(o.uid, sizeof o.uid, "%s", p->uid);
     rc = check_claim(&o, false, err);
-    if (rc == ERR_OK && params->stage == 0)
+    if (rc == ERR_OK && p->stage == 0)
         rc = write_claim(&o, err);
-    remove_earlier_attempts(params);
+    remove_earlier_attempts(p);
     if (rc == ERR_OK)
-        rc = check_space(&o, params, err);
+        rc = check_space(p, err);
     if (rc == ERR_OK)
         *out = o;
     return rc;
@@ -214,25 +217,19 @@ static const char *entry_of(int n_stages)
     return n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
 }
 
-static enum err_code check_present(const struct output *o, const char *file, struct err *err)
-{
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(o->aside, file, path, err);
-
-    return rc != ERR_OK || access(path, F_OK) == 0 ? rc : file_error(err, "look up", path);
-}
-
 static enum err_code check_complete(struct output *o, int n_stages, struct err *err)
 {
-    char shard[EXPORT_SHARD_BYTES];
-    enum err_code rc = o->is_complete ? ERR_OK : check_present(o, entry_of(n_stages), err);
+    char file[EXPORT_SHARD_BYTES];
 
-    for (int s = 0; s < n_stages && rc == ERR_OK && !o->is_complete; s++) {
-        export_shard_name(s, n_stages, shard);
-        rc = check_present(o, shard, err);
+    (void)snprintf(file, sizeof file, "%s", entry_of(n_stages));
+    for (int s = -1; s < n_stages && !o->is_complete; s++) {
+        if (s >= 0)
+            export_shard_name(s, n_stages, file);
+        if (!folder_has(o->aside, file))
+            return err_set(err, ERR_NOT_FOUND, "%s/%s is missing", o->aside, file);
     }
-    o->is_complete = rc == ERR_OK;
-    return rc;
+    o->is_complete = true;
+    return ERR_OK;
 }
 
 static enum err_code remove_file(const struct output *o, const char *file, struct err *err)

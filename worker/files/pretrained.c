@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "files/alias.h"
 #include "files/export.h"
 #include "files/safetensors.h"
 
@@ -26,6 +25,23 @@ struct pretrained {
     const char *names[SHARDS_MAX];
     struct safetensors *files[SHARDS_MAX];
 };
+
+bool pretrained_alias(const char *name, int i, char out[static MODEL_NAME_BYTES])
+{
+    enum { OLD_NORM = 1, NO_PREFIX = 2, DECODER = 4 };
+    static const char prefix[] = "bert.";
+    bool has_prefix = strncmp(name, prefix, strlen(prefix)) == 0;
+
+    if (i & NO_PREFIX && !has_prefix)
+        return false;
+    (void)snprintf(out, MODEL_NAME_BYTES, "%s", i & NO_PREFIX ? name + strlen(prefix) : name);
+    if (i & OLD_NORM)
+        return weight_rename(out, "LayerNorm.weight", "LayerNorm.gamma") ||
+               weight_rename(out, "LayerNorm.bias", "LayerNorm.beta");
+    if (i & DECODER)
+        return weight_rename(out, "cls.predictions.bias", "cls.predictions.decoder.bias");
+    return true;
+}
 
 static enum err_code open_config(struct pretrained *p, struct err *err)
 {
@@ -235,8 +251,9 @@ static enum err_code find_tensor(const struct pretrained *p, const char *name, s
 
     if (p->other.find)
         return p->other.find(p->other.from, name, out, err);
-    for (int i = 0; i < ALIAS_MAX; i++) {
-        const struct weight *found = alias_make(name, i, alias) ? find_in_files(p, alias) : NULL;
+    for (int i = 0; i < PRETRAINED_ALIAS_MAX; i++) {
+        const struct weight *found =
+            pretrained_alias(name, i, alias) ? find_in_files(p, alias) : NULL;
 
         if (found) {
             *out = *found;

@@ -1,7 +1,7 @@
 /* files/pretrained.h - a folder with a trained BERT, to start from.
  *
  * A Hugging Face directory: config.json, and model.safetensors or shards with their index. Tensors
- * are found under all the names they go by (files/alias.h). Files are mapped, so a stage reads no
+ * are found under all the names they go by. Files are mapped, so a stage reads no
  * more than its own tensors. Nothing in them is trusted. TensorFlow checkpoints have to be
  * converted (import/import.h), and the error for one names the command.
  *
@@ -17,7 +17,17 @@
 #include "api/task.h"
 #include "files/weight.h"
 
+#define PRETRAINED_ALIAS_MAX 5
+
 struct pretrained; /* on the heap; all fields private */
+
+/* The names that one tensor goes by. Ours are those of transformers' BertForSequenceClassification
+ * and BertForPreTraining. Older checkpoints have gamma and beta for LayerNorm's weight and bias; a
+ * bare BertModel has no "bert." in front.
+ *
+ * Sets `out` to name number `i`, 0 <= i < PRETRAINED_ALIAS_MAX, most usual first, of the tensor
+ * that we call `name`; false when it has no such one. */
+bool pretrained_alias(const char *name, int i, char out[static MODEL_NAME_BYTES]);
 
 /* Where tensors of another format come from. */
 struct pretrained_reader {

@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <endian.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
@@ -79,6 +80,17 @@ enum err_code weight_read(const struct weight *w, float *out, struct err *err)
                 out[c * rows + r] = x;
             }
     return ERR_OK;
+}
+
+bool weight_rename(char name[static MODEL_NAME_BYTES], const char *end, const char *by)
+{
+    size_t n = strlen(name);
+    size_t n_end = strlen(end);
+
+    if (n < n_end || strcmp(name + n - n_end, end) != 0)
+        return false;
+    (void)snprintf(name + n - n_end, MODEL_NAME_BYTES - (n - n_end), "%s", by);
+    return true;
 }
 
 void weight_shape(const struct weight *w, char out[static WEIGHT_SHAPE_BYTES])

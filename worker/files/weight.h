@@ -9,10 +9,7 @@
 #ifndef FILES_WEIGHT_H
 #define FILES_WEIGHT_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-#include "base/err.h"
+#include "api/model.h"
 
 #define WEIGHT_DIMS_MAX    8
 #define WEIGHT_SHAPE_BYTES 96
@@ -42,6 +39,9 @@ struct weight {
  * that is not finite; `out` is then undefined.
  */
 MUST_CHECK enum err_code weight_read(const struct weight *w, float *out, struct err *err);
+
+/* Put `by` in the place of `end` at the end of a tensor's name; false when it has another. */
+bool weight_rename(char name[static MODEL_NAME_BYTES], const char *end, const char *by);
 
 /* For people: "[2, 3]". */
 void weight_shape(const struct weight *w, char out[static WEIGHT_SHAPE_BYTES]);

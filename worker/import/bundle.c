@@ -421,6 +421,57 @@ enum err_code bundle_find(const struct bundle *b, const char *name, const struct
     return ERR_OK;
 }
 
+void bundle_name(const char *name, char out[static MODEL_NAME_BYTES], bool *out_transposed)
+{
+    static const struct {
+        const char *end, *by;
+        bool transposed;
+    } ends[] = {
+        {"_embeddings.weight", "_embeddings", false},
+        {"LayerNorm.weight", "LayerNorm.gamma", false},
+        {"LayerNorm.bias", "LayerNorm.beta", false},
+        {"predictions.bias", "predictions.output_bias", false},
+        {"seq_relationship.weight", "seq_relationship.output_weights", false},
+        {"seq_relationship.bias", "seq_relationship.output_bias", false},
+        {"classifier.weight", "output_weights", false},
+        {"classifier.bias", "output_bias", false},
+        {".weight", ".kernel", true},
+    };
+    size_t i = 0;
+    char *layer;
+
+    (void)snprintf(out, MODEL_NAME_BYTES, "%s", name);
+    while (i < sizeof ends / sizeof ends[0] && !weight_rename(out, ends[i].end, ends[i].by))
+        i++;
+    *out_transposed = i < sizeof ends / sizeof ends[0] && ends[i].transposed;
+    layer = strstr(out, ".layer.");
+    if (layer)
+        layer[strlen(".layer")] = '_';
+    for (char *p = out; *p; p++)
+        *p = *p == '.' ? '/' : *p;
+}
+
+enum err_code bundle_find_ours(const void *bundle, const char *name, struct weight *out,
+                               struct err *err)
+{
+    const struct weight *found;
+    char path[MODEL_NAME_BYTES];
+    bool is_transposed;
+    enum err_code rc;
+
+    bundle_name(name, path, &is_transposed);
+    rc = bundle_find(bundle, path, &found, err);
+    if (rc != ERR_OK || !found)
+        return rc != ERR_OK ? rc : ERR_NOT_FOUND;
+    *out = *found;
+    out->is_transposed = is_transposed && out->n_dims == 2;
+    if (out->is_transposed) {
+        out->dims[0] = found->dims[1];
+        out->dims[1] = found->dims[0];
+    }
+    return ERR_OK;
+}
+
 void bundle_close(struct bundle *b)
 {
     if (!b)

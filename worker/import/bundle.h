@@ -37,6 +37,14 @@ MUST_CHECK enum err_code bundle_open(const char *prefix, struct bundle **out, st
 MUST_CHECK enum err_code bundle_find(const struct bundle *b, const char *name,
                                      const struct weight **out, struct err *err);
 
+/* google-research/bert's name of the tensor that we call `name`: a path. *out_transposed: the
+ * matrix is [in, out] there. */
+void bundle_name(const char *name, char out[static MODEL_NAME_BYTES], bool *out_transposed);
+
+/* As pretrained_reader.find, by our names; `bundle` is a struct bundle. */
+MUST_CHECK enum err_code bundle_find_ours(const void *bundle, const char *name, struct weight *out,
+                                          struct err *err);
+
 void bundle_close(struct bundle *b); /* NULL is fine */
 
 #endif

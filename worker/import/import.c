@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "files/export.h"
 #include "import/bundle.h"
-#include "import/tensorflow.h"
 #include "text/tokenizer.h"
 
 struct import {
@@ -61,7 +60,7 @@ static enum err_code find_labels(struct import *im, struct err *err)
 /* Safetensors first, as transformers has it. */
 static enum err_code open_model(struct import *im, struct err *err)
 {
-    struct pretrained_reader reader = {.find = tensorflow_find};
+    struct pretrained_reader reader = {.find = bundle_find_ours};
     char prefix[PATH_MAX];
     bool is_ours =
         folder_has(im->from, EXPORT_WHOLE_FILE) || folder_has(im->from, EXPORT_INDEX_FILE);
