@@ -25,7 +25,7 @@ kubectl delete sj mnli --ignore-not-found
 kubectl apply -f manifests/samples/mnli.yaml
 build/release/bin/kubectl-skyjob status mnli --follow
 
-step 'What came of it'
+step 'Result'
 kubectl get sj
 echo
 kubectl get sj mnli -o jsonpath='{.status.placement.explanation}{"\n"}'
@@ -37,9 +37,9 @@ cat <<EOF
 To go on:
   export KUBECONFIG=$KUBECONFIG PATH=$BIN:\$PATH
   kubectl describe sj mnli          # conditions, events, the placement in words
-  kubectl logs mnli-r0-s0-a1        # what stage 0 said
+  kubectl logs mnli-r0-s0-a1        # the log of stage 0
   kubectl explain sj.spec           # every field of a job
-  kubectl delete sj mnli            # and nothing is left of it
+  kubectl delete sj mnli            # removes its pods, plans and keys too
   make demo-down                    # remove the cluster
 EOF
 awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || {

@@ -261,6 +261,33 @@ static void crd_has_the_fields_of_the_status_with_their_bounds(void **state)
     assert_same_status(status_fields(), status);
 }
 
+/* A column over a path that does not exist is empty for ever. */
+static void crd_columns_show_fields_of_their_type(void **state)
+{
+    const struct json *version = json_first(json_path(crd, "spec.versions"));
+    const struct json *column = json_first(json_get(version, "additionalPrinterColumns"));
+    int n = 0;
+
+    (void)state;
+    for (; column; column = json_next(column), n++) {
+        const char *path = json_string(json_get(column, "jsonPath"), "");
+        const struct json *v = schema();
+
+        if (strncmp(path, ".metadata.", strlen(".metadata.")) == 0)
+            continue;
+        while (*path == '.') {
+            char part[64];
+
+            (void)snprintf(part, sizeof part, "%.*s", (int)strcspn(path + 1, "."), path + 1);
+            path += 1 + strlen(part);
+            v = json_get(json_get(v, "properties"), part);
+        }
+        assert_string_equal(json_string(json_get(v, "type"), "(missing)"),
+                            json_string(json_get(column, "type"), ""));
+    }
+    assert_int_equal(n, 11);
+}
+
 /* Objects around a default need one of their own, or the API server never gets to it. */
 static void crd_defaults_reach_through_every_object_above_them(void **state)
 {
@@ -345,6 +372,7 @@ int main(void)
     struct CMUnitTest tests[FIELDS_MAX + N_FIXED] = {
         cmocka_unit_test(crd_has_no_field_that_the_programs_do_not_read),
         cmocka_unit_test(crd_has_the_fields_of_the_status_with_their_bounds),
+        cmocka_unit_test(crd_columns_show_fields_of_their_type),
         cmocka_unit_test(crd_defaults_reach_through_every_object_above_them),
         cmocka_unit_test(crd_defaults_make_a_spec_that_the_parser_accepts),
         cmocka_unit_test(crd_has_one_type_of_volume),
