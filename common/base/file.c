@@ -10,7 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CHUNK_BYTES 65536
+#define CHUNK_BYTES         65536
+#define JSON_FILE_MAX_BYTES ((size_t)16 << 20)
 
 enum err_code file_error(struct err *err, const char *what, const char *path)
 {
@@ -116,8 +117,6 @@ enum err_code file_write(const char *path, const void *bytes, size_t n, struct e
     file_abandon(&w);
     return rc;
 }
-
-#define JSON_FILE_MAX_BYTES ((size_t)16 << 20)
 
 enum err_code folder_path(const char *folder, const char *file, char out[static PATH_MAX],
                           struct err *err)

@@ -34,7 +34,7 @@ MUST_CHECK enum err_code hmac_key_parse(const char *text, size_t n, struct hmac_
 /* The key in a file. As file_read(), or ERR_INVALID. */
 MUST_CHECK enum err_code hmac_key_load(const char *path, struct hmac_key *out, struct err *err);
 
-/* ERR_NO_MEMORY. */
+/* ERR_NO_MEMORY; ERR_LIMIT above 1 MiB. */
 MUST_CHECK enum err_code hmac_sign(const struct hmac_key *key, const struct hmac_part *parts,
                                    int n_parts, uint8_t out[static HMAC_BYTES], struct err *err);
 /* Is `mac` the signature of these parts? In constant time. */

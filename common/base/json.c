@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define JSON_INT_MAX       9007199254740992.0 /* 2^53: beyond it doubles skip integers */
-#define NUMBER_MAX_BYTES   63
-#define KEYS_QUADRATIC_MAX 32 /* up to here comparing all pairs beats sorting */
+#define JSON_INT_MAX     9007199254740992.0 /* 2^53: beyond it doubles skip integers */
+#define NUMBER_MAX_BYTES 63
+#define KEYS_FEW         32 /* sorted without an allocation */
 
 static const cJSON *node_of(const struct json *v)
 {
@@ -60,21 +60,6 @@ static size_t number_length(const char *s, size_t n)
     return is_at(s, n, i, "+-.eE0123456789") ? 0 : i;
 }
 
-/* cJSON reads 63 characters of a number and parses the rest as something else. */
-static enum err_code check_number(const char *text, size_t len, size_t at, size_t *out_n,
-                                  struct err *err)
-{
-    size_t n = number_length(text + at, len - at);
-
-    if (n == 0)
-        return err_set(err, ERR_INVALID, "byte %zu: not a JSON number", at);
-    if (n > NUMBER_MAX_BYTES)
-        return err_set(err, ERR_LIMIT, "byte %zu: a number of more than %d characters", at,
-                       NUMBER_MAX_BYTES);
-    *out_n = n;
-    return ERR_OK;
-}
-
 /* Is this a valid escape sequence? cJSON reads "\\uzzzz" as a NUL. */
 static bool is_escape(const char *s, size_t n)
 {
@@ -121,10 +106,12 @@ static enum err_code check_text(const char *text, size_t len, size_t *out_nuls, 
         } else if (c == '"') {
             in_string = !in_string;
         } else if (!in_string && (c == '-' || (c >= '0' && c <= '9'))) {
-            enum err_code rc = check_number(text, len, i, &step, err);
-
-            if (rc != ERR_OK)
-                return rc;
+            step = number_length(text + i, len - i);
+            if (step == 0)
+                return err_set(err, ERR_INVALID, "byte %zu: not a JSON number", i);
+            if (step > NUMBER_MAX_BYTES) /* cJSON would parse the rest as something else */
+                return err_set(err, ERR_LIMIT, "byte %zu: a number of more than %d characters", i,
+                               NUMBER_MAX_BYTES);
         } else if (!in_string && (c == '{' || c == '[')) {
             if (++depth > JSON_DEPTH_MAX)
                 return err_set(err, ERR_LIMIT, "byte %zu: more than %d levels", i, JSON_DEPTH_MAX);
@@ -143,47 +130,38 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(*left, *right);
 }
 
-static enum err_code many_keys_differ(const cJSON *object, size_t n, struct err *err)
-{
-    const char **keys = malloc(n * sizeof *keys);
-    enum err_code rc = ERR_OK;
-    size_t i = 0;
-
-    if (!keys)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %zu keys", n);
-    for (const cJSON *c = object->child; c; c = c->next)
-        keys[i++] = c->string;
-    qsort(keys, n, sizeof *keys, compare_keys);
-    for (i = 1; i < n && rc == ERR_OK; i++)
-        if (strcmp(keys[i - 1], keys[i]) == 0)
-            rc = err_set(err, ERR_INVALID, "duplicate key \"%.60s\"", keys[i]);
-    free(keys);
-    return rc;
-}
-
 /* Refuse duplicate keys, of which it is undefined which one counts, and numbers too large for a
  * double, as infinity could not be written again. */
 static enum err_code check_values(const cJSON *node, struct err *err)
 {
+    const char *few[KEYS_FEW];
+    const char **keys = few;
+    enum err_code rc = ERR_OK;
     size_t n = 0;
 
+    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble))
+        return err_set(err, ERR_INVALID, "a number is too large");
     for (const cJSON *c = node->child; c; c = c->next, n++) {
-        enum err_code rc = check_values(c, err);
-
+        rc = check_values(c, err);
         if (rc != ERR_OK)
             return rc;
     }
-    if (cJSON_IsNumber(node) && !isfinite(node->valuedouble))
-        return err_set(err, ERR_INVALID, "a number is too large");
     if (!cJSON_IsObject(node))
         return ERR_OK;
-    if (n > KEYS_QUADRATIC_MAX)
-        return many_keys_differ(node, n, err);
-    for (const cJSON *a = node->child; a; a = a->next)
-        for (const cJSON *b = a->next; b; b = b->next)
-            if (strcmp(a->string, b->string) == 0)
-                return err_set(err, ERR_INVALID, "duplicate key \"%.60s\"", a->string);
-    return ERR_OK;
+    if (n > KEYS_FEW)
+        keys = malloc(n * sizeof *keys);
+    if (!keys)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu keys", n);
+    n = 0;
+    for (const cJSON *c = node->child; c; c = c->next)
+        keys[n++] = c->string;
+    qsort(keys, n, sizeof *keys, compare_keys);
+    for (size_t i = 1; i < n && rc == ERR_OK; i++)
+        if (strcmp(keys[i - 1], keys[i]) == 0)
+            rc = err_set(err, ERR_INVALID, "duplicate key \"%.60s\"", keys[i]);
+    if (keys != few)
+        free(keys);
+    return rc;
 }
 
 /* `text` has passed check_text(). */

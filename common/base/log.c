@@ -16,20 +16,6 @@ void log_set_level(enum log_level level)
     atomic_store(&level_min, (int)level);
 }
 
-static void write_fields(struct jsonw *w, const struct log_field *fields)
-{
-    for (; fields->key; fields++) {
-        if (fields->kind == LOG_KIND_INT)
-            jsonw_int(w, fields->key, fields->integer);
-        else if (fields->kind == LOG_KIND_DOUBLE && isfinite(fields->number))
-            jsonw_double(w, fields->key, fields->number);
-        else if (fields->kind == LOG_KIND_DOUBLE)
-            jsonw_string(w, fields->key, isnan(fields->number) ? "nan" : "inf");
-        else
-            jsonw_string(w, fields->key, fields->text);
-    }
-}
-
 static bool write_line(struct buf *line, enum log_level level, const char *msg,
                        const struct log_field *fields)
 {
@@ -43,7 +29,16 @@ static bool write_line(struct buf *line, enum log_level level, const char *msg,
     jsonw_string(&w, "time", time);
     jsonw_string(&w, "level", names[level]);
     jsonw_string(&w, "msg", msg);
-    write_fields(&w, fields);
+    for (; fields->key; fields++) {
+        if (fields->kind == LOG_KIND_INT)
+            jsonw_int(&w, fields->key, fields->integer);
+        else if (fields->kind == LOG_KIND_DOUBLE && isfinite(fields->number))
+            jsonw_double(&w, fields->key, fields->number);
+        else if (fields->kind == LOG_KIND_DOUBLE)
+            jsonw_string(&w, fields->key, isnan(fields->number) ? "nan" : "inf");
+        else
+            jsonw_string(&w, fields->key, fields->text);
+    }
     jsonw_close(&w);
     return jsonw_finish(&w, NULL) == ERR_OK && buf_add(line, "\n", 1, NULL) == ERR_OK;
 }

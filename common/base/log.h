@@ -9,6 +9,7 @@
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum log_level {
@@ -32,21 +33,9 @@ struct log_field {
     double number;
 };
 
-#define LOG_S(k, v)                                                                                \
-    (struct log_field)                                                                             \
-    {                                                                                              \
-        .key = (k), .kind = LOG_KIND_TEXT, .text = (v)                                             \
-    }
-#define LOG_I(k, v)                                                                                \
-    (struct log_field)                                                                             \
-    {                                                                                              \
-        .key = (k), .kind = LOG_KIND_INT, .integer = (int64_t)(v)                                  \
-    }
-#define LOG_F(k, v)                                                                                \
-    (struct log_field)                                                                             \
-    {                                                                                              \
-        .key = (k), .kind = LOG_KIND_DOUBLE, .number = (double)(v)                                 \
-    }
+#define LOG_S(k, v) ((struct log_field){(k), LOG_KIND_TEXT, (v), 0, 0})
+#define LOG_I(k, v) ((struct log_field){(k), LOG_KIND_INT, NULL, (int64_t)(v), 0})
+#define LOG_F(k, v) ((struct log_field){(k), LOG_KIND_DOUBLE, NULL, 0, (double)(v)})
 
 /* Fields may be left out: LOG(LOG_INFO, "started"). */
 #define LOG(level, ...)           LOG_CALL(level, __VA_ARGS__, {.key = 0})

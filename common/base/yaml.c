@@ -26,53 +26,34 @@ static enum err_code at(const yaml_mark_t *mark, struct err *err, const char *wh
 
 static bool is_word(const char *s, const char *const *words)
 {
-    for (; *words; words++)
-        if (strcmp(s, *words) == 0)
-            return true;
-    return false;
+    while (*words && strcmp(s, *words) != 0)
+        words++;
+    return *words != NULL;
 }
 
-/* Could this be a number of the core schema? Keeps strtod from reading "inf", "nan" or "0x1p3". */
-static bool looks_like_number(const char *s)
-{
-    bool has_digit = false;
-
-    for (; *s; s++) {
-        if (*s >= '0' && *s <= '9')
-            has_digit = true;
-        else if (!strchr("+-.eE", *s))
-            return false;
-    }
-    return has_digit;
-}
-
+/* With the type that the core schema gives it. */
 static void write_plain(struct jsonw *w, const char *key, const char *s)
 {
     static const char *const nulls[] = {"", "~", "null", "Null", "NULL", NULL};
     static const char *const trues[] = {"true", "True", "TRUE", NULL};
     static const char *const falses[] = {"false", "False", "FALSE", NULL};
-    char *end = NULL;
+    /* Keeps strtod from reading "inf", "nan" or "0x1p3". */
+    bool may_be_number = strpbrk(s, "0123456789") && !s[strspn(s, "0123456789+-.eE")];
+    char *after_whole = NULL;
+    char *after = NULL;
+    long long whole = strtoll(s, &after_whole, 10);
+    double d = strtod(s, &after);
 
-    if (is_word(s, nulls)) {
+    if (is_word(s, nulls))
         jsonw_null(w, key);
-    } else if (is_word(s, trues) || is_word(s, falses)) {
+    else if (is_word(s, trues) || is_word(s, falses))
         jsonw_bool(w, key, is_word(s, trues));
-    } else if (looks_like_number(s)) {
-        long long whole = strtoll(s, &end, 10);
-        double d;
-
-        if (*end == '\0' && whole > -(1LL << 53) && whole < (1LL << 53)) {
-            jsonw_int(w, key, whole);
-            return;
-        }
-        d = strtod(s, &end);
-        if (*end == '\0' && isfinite(d))
-            jsonw_double(w, key, d);
-        else
-            jsonw_string(w, key, s);
-    } else {
+    else if (may_be_number && !*after_whole && whole > -(1LL << 53) && whole < (1LL << 53))
+        jsonw_int(w, key, whole);
+    else if (may_be_number && !*after && isfinite(d))
+        jsonw_double(w, key, d);
+    else
         jsonw_string(w, key, s);
-    }
 }
 
 static bool wants_key(const struct walk *w)
@@ -95,7 +76,7 @@ static enum err_code on_scalar(struct walk *w, const yaml_event_t *e, struct err
     if (e->data.scalar.tag)
         return at(&e->start_mark, err, "tags are not supported");
     if (e->data.scalar.length > SCALAR_MAX_BYTES || strlen(value) != e->data.scalar.length)
-        return at(&e->start_mark, err, "the value is too long or holds a NUL");
+        return at(&e->start_mark, err, "the value is too long or contains a NUL");
     if (wants_key(w)) {
         w->key = strdup(value);
         return w->key ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for a key");
@@ -129,27 +110,6 @@ static enum err_code on_open(struct walk *w, const yaml_event_t *e, struct err *
     return ERR_OK;
 }
 
-static enum err_code on_event(struct walk *w, const yaml_event_t *e, struct err *err)
-{
-    switch (e->type) {
-    case YAML_ALIAS_EVENT:
-        return at(&e->start_mark, err, "aliases are not supported");
-    case YAML_SCALAR_EVENT:
-        return on_scalar(w, e, err);
-    case YAML_MAPPING_START_EVENT:
-    case YAML_SEQUENCE_START_EVENT:
-        return on_open(w, e, err);
-    case YAML_MAPPING_END_EVENT:
-    case YAML_SEQUENCE_END_EVENT:
-        w->depth--;
-        if (w->writes)
-            jsonw_close(&w->out);
-        return ERR_OK;
-    default:
-        return ERR_OK;
-    }
-}
-
 /* Feed events to the walk until document `index` has ended. */
 static enum err_code run(struct walk *w, int index, struct err *err)
 {
@@ -158,7 +118,7 @@ static enum err_code run(struct walk *w, int index, struct err *err)
     for (;;) {
         yaml_event_t event;
         yaml_event_type_t type;
-        enum err_code rc;
+        enum err_code rc = ERR_OK;
 
         if (!yaml_parser_parse(&w->parser, &event))
             return at(&w->parser.problem_mark, err,
@@ -166,7 +126,17 @@ static enum err_code run(struct walk *w, int index, struct err *err)
         type = event.type;
         if (type == YAML_DOCUMENT_START_EVENT)
             w->writes = ++document == index;
-        rc = on_event(w, &event, err);
+        if (type == YAML_ALIAS_EVENT)
+            rc = at(&event.start_mark, err, "aliases are not supported");
+        else if (type == YAML_SCALAR_EVENT)
+            rc = on_scalar(w, &event, err);
+        else if (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT)
+            rc = on_open(w, &event, err);
+        else if (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT) {
+            w->depth--;
+            if (w->writes)
+                jsonw_close(&w->out);
+        }
         yaml_event_delete(&event);
         if (rc != ERR_OK)
             return rc;
