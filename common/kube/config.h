@@ -1,10 +1,9 @@
-/* kube/config.h - where the API server is and who we are.
+/* kube/config.h - the API server's address and our credentials.
  *
- * From the pod's service account, or from a kubeconfig file. What this cannot do (exec plugins,
- * auth providers, user names with passwords) is refused with a sentence that says what to do
- * instead, never ignored: an ignored login ends as "forbidden" in a place that nobody suspects.
- * Files that a kubeconfig names are read relative to it. Of several files in $KUBECONFIG the first
- * that exists is read.
+ * From the pod's service account, or from a kubeconfig file. What is not supported (exec plugins,
+ * auth providers, passwords) is refused with an alternative and never ignored: a login that is
+ * ignored shows up as "forbidden" much later. Paths in a kubeconfig are relative to it. Of several
+ * files in $KUBECONFIG the first that exists is read.
  * Layer: kube (may use http, base). Threads: one.
  */
 #ifndef KUBE_CONFIG_H
@@ -18,15 +17,15 @@
 /* All texts are owned; kube_config_deinit(). NULL means "not set". */
 struct kube_config {
     char *server;     /* "https://10.0.0.1:6443", without a slash at the end */
-    char *namespace;  /* never NULL: "default" when nobody says */
+    char *namespace;  /* never NULL: "default" unless set */
     char *token;      /* the newest one read */
     char *token_file; /* where newer ones come from */
     char *ca_pem;
-    char *ca_file; /* where a newer one comes from */
+    char *ca_file; /* where newer ones come from */
     char *cert_pem;
     char *key_pem;
     char *tls_server_name; /* the name that the certificate must carry, if not the server's */
-    bool insecure;         /* insecure-skip-tls-verify: the caller should say so in its log */
+    bool insecure;         /* insecure-skip-tls-verify */
     bool in_cluster;
 };
 
@@ -35,12 +34,12 @@ void kube_config_deinit(struct kube_config *c);
 /* Find and read the configuration: `path` if not NULL, else $KUBECONFIG, else the pod's service
  * account if there is one, else ~/.kube/config. `context` NULL is the file's current-context.
  *
- * Returns ERR_NOT_FOUND when there is none of them, ERR_INVALID with the file and what is wrong in
- * it, or the errors of file_read(). */
+ * Returns ERR_NOT_FOUND when there is none, ERR_INVALID with the file and the reason, or the errors
+ * of file_read(). */
 MUST_CHECK enum err_code kube_config_load(const char *path, const char *context,
                                           struct kube_config *out, struct err *err);
 
-/* Read a kubeconfig text; `folder` is where relative paths start. Codes as above. */
+/* Read a kubeconfig text with paths relative to `folder`. Codes as above. */
 MUST_CHECK enum err_code kube_config_parse(const struct buf *yaml, const char *folder,
                                            const char *context, struct kube_config *out,
                                            struct err *err);
@@ -51,8 +50,8 @@ MUST_CHECK enum err_code kube_config_in_cluster(const char *folder, const char *
                                                 const char *port, struct kube_config *out,
                                                 struct err *err);
 
-/* Read token_file and ca_file again. A file that cannot be read or is empty leaves what was there:
- * a rotation in progress must not log us out. */
+/* Read token_file and ca_file again. If one cannot be read or is empty the old text stays: a
+ * rotation in progress must not log us out. */
 void kube_config_refresh(struct kube_config *c);
 
 #endif

@@ -1,33 +1,17 @@
 #include "kube/config.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "scratch.h"
 
-#include <cmocka.h>
-#include <unistd.h>
-
-#include "base/file.h"
-
-static char folder[] = "/tmp/test_config.XXXXXX";
 static struct err err;
 
 static void put(const char *name, const char *text)
 {
-    char path[128];
-
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_write(path, text, strlen(text), &err), ERR_OK);
+    (void)scratch_text(name, text);
 }
 
 static int make_folder(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
+    if (scratch_make(state) != 0)
         return -1;
     put("ca.crt", "CA text\n");
     put("client.crt", "CERT text\n");
@@ -35,15 +19,6 @@ static int make_folder(void **state)
     put("namespace", "team\n");
     put("empty", "");
     return 0;
-}
-
-static int remove_folder(void **state)
-{
-    char command[64];
-
-    (void)state;
-    (void)snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
 }
 
 /* A kubeconfig of one context with these lines under its cluster, user and context. */
@@ -171,7 +146,7 @@ static void check_row(void **state)
     enum err_code rc;
 
     assert_int_equal(buf_add(&yaml, row->yaml, strlen(row->yaml), &err), ERR_OK);
-    rc = kube_config_parse(&yaml, folder, row->context, &c, &err);
+    rc = kube_config_parse(&yaml, scratch, row->context, &c, &err);
     buf_deinit(&yaml);
     if (row->error) {
         assert_int_not_equal(rc, ERR_OK);
@@ -199,7 +174,7 @@ static void config_reads_a_service_account(void **state)
     struct kube_config c = {0};
 
     (void)state;
-    assert_int_equal(kube_config_in_cluster(folder, "10.96.0.1", "443", &c, &err), ERR_OK);
+    assert_int_equal(kube_config_in_cluster(scratch, "10.96.0.1", "443", &c, &err), ERR_OK);
     assert_string_equal(c.server, "https://10.96.0.1:443");
     assert_string_equal(c.token, "from-file");
     assert_string_equal(c.ca_pem, "CA text\n");
@@ -213,7 +188,7 @@ static void config_puts_brackets_around_an_ipv6_host(void **state)
     struct kube_config c = {0};
 
     (void)state;
-    assert_int_equal(kube_config_in_cluster(folder, "fd00::1", "443", &c, &err), ERR_OK);
+    assert_int_equal(kube_config_in_cluster(scratch, "fd00::1", "443", &c, &err), ERR_OK);
     assert_string_equal(c.server, "https://[fd00::1]:443");
     kube_config_deinit(&c);
     assert_int_equal(kube_config_in_cluster("/nowhere", "h", "443", &c, &err), ERR_NOT_FOUND);
@@ -225,7 +200,7 @@ static void config_refresh_reads_a_rotated_token_and_keeps_an_old_one_else(void 
     struct kube_config c = {0};
 
     (void)state;
-    assert_int_equal(kube_config_in_cluster(folder, "h", "443", &c, &err), ERR_OK);
+    assert_int_equal(kube_config_in_cluster(scratch, "h", "443", &c, &err), ERR_OK);
     put("token", "rotated");
     put("ca.crt", "new CA");
     kube_config_refresh(&c);
@@ -247,7 +222,7 @@ static void config_load_looks_where_kubectl_looks(void **state)
 
     (void)state;
     put("kubeconfig", CONFIG(SERVER "    certificate-authority: ca.crt\n", TOKEN, ""));
-    (void)snprintf(path, sizeof path, "%s/kubeconfig", folder);
+    (void)snprintf(path, sizeof path, "%s/kubeconfig", scratch);
     (void)snprintf(list, sizeof list, "/nowhere/a::%s:/nowhere/b", path);
     assert_int_equal(setenv("KUBECONFIG", list, 1), 0);
     assert_int_equal(kube_config_load(NULL, NULL, &c, &err), ERR_OK);
@@ -258,7 +233,7 @@ static void config_load_looks_where_kubectl_looks(void **state)
     assert_int_equal(kube_config_load(path, NULL, &c, &err), ERR_OK);
     kube_config_deinit(&c);
     assert_int_equal(unsetenv("KUBECONFIG"), 0);
-    assert_int_equal(setenv("HOME", folder, 1), 0);
+    assert_int_equal(setenv("HOME", scratch, 1), 0);
     assert_int_equal(unsetenv("KUBERNETES_SERVICE_HOST"), 0);
     assert_int_equal(kube_config_load(NULL, NULL, &c, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "/.kube/config"));
@@ -271,7 +246,7 @@ static void config_load_names_the_file_that_is_wrong(void **state)
 
     (void)state;
     put("bad", "a: [");
-    (void)snprintf(path, sizeof path, "%s/bad", folder);
+    (void)snprintf(path, sizeof path, "%s/bad", scratch);
     assert_int_equal(kube_config_load(path, NULL, &c, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, path));
 }
@@ -292,5 +267,5 @@ int main(void)
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     memcpy(tests + N_ROWS, singles, sizeof singles);
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, scratch_remove);
 }
