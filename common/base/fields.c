@@ -14,8 +14,12 @@
 
 static bool is_integer(const struct field *f)
 {
-    return f->kind == FIELD_INT || f->kind == FIELD_INT64 || f->kind == FIELD_MILLISECONDS ||
-           f->kind == FIELD_MICROSECONDS;
+    return f->kind <= FIELD_MICROSECONDS;
+}
+
+static bool is_number(const struct field *f)
+{
+    return f->kind <= FIELD_DECIMAL;
 }
 
 static int entries_max(const struct field *f)
@@ -38,71 +42,39 @@ struct reader {
 static enum err_code read_fields(const struct reader *r, const struct field *fields,
                                  const struct json *json, const char *name, void *out);
 
-/* "a whole number in 1..64". */
-static void describe(const struct field *f, char *out, size_t bytes)
-{
-    const char *what = "";
-
-    out[0] = '\0';
-    switch (f->kind) {
-    case FIELD_INT:
-    case FIELD_INT64:
-    case FIELD_MILLISECONDS:
-    case FIELD_MICROSECONDS:
-    case FIELD_DOUBLE:
-        text_add(out, bytes, "%s", is_integer(f) ? "a whole number" : "a number");
-        if (f->min == 0 && f->max == 0)
-            return;
-        if (f->flags & FIELD_ABOVE)
-            text_add(out, bytes, " above %.16g, at most %.16g", f->min, f->max);
-        else
-            text_add(out, bytes, " in %.16g..%.16g", f->min, f->max);
-        return;
-    case FIELD_TEXT:
-        text_add(out, bytes, "a string of %.0f..%zu bytes", f->min, text_max(f));
-        return;
-    case FIELD_DECIMAL:
-        what = "a string that holds a decimal number, such as \"2e-5\"";
-        break;
-    case FIELD_BOOL:
-    case FIELD_ANSWER:
-        what = "true or false";
-        break;
-    case FIELD_TIME:
-        what = "a time such as \"2026-11-21T08:00:00Z\"";
-        break;
-    case FIELD_LIST:
-        what = f->fields[0].key[0]               ? "a list of objects"
-               : f->fields[0].kind == FIELD_TEXT ? "a list of strings"
-                                                 : "a list of numbers";
-        break;
-    case FIELD_OBJECT:
-        what = "an object";
-        break;
-    default:
-        what = "a string";
-    }
-    text_add(out, bytes, "%s", what);
-}
-
+/* "spec.steps: must be a whole number in 1..64, found null". */
 static enum err_code wrong_kind(const struct reader *r, const struct field *f, const char *name,
                                 const struct json *v)
 {
-    char want[120];
+    static const char *const kinds[] = {
+        [FIELD_DOUBLE] = "a number",
+        [FIELD_DECIMAL] = "a string that holds a decimal number, such as \"2e-5\"",
+        [FIELD_BOOL] = "true or false",
+        [FIELD_ANSWER] = "true or false",
+        [FIELD_WORD] = "a string",
+        [FIELD_ENUM] = "a string",
+        [FIELD_TIME] = "a time such as \"2026-11-21T08:00:00Z\"",
+        [FIELD_OBJECT] = "an object",
+    };
+    char want[120] = "";
 
-    describe(f, want, sizeof want);
+    if (is_integer(f))
+        text_add(want, sizeof want, "a whole number");
+    else if (f->kind == FIELD_TEXT)
+        text_add(want, sizeof want, "a string of %.0f..%zu bytes", f->min, text_max(f));
+    else if (f->kind == FIELD_LIST)
+        text_add(want, sizeof want, "a list of %s",
+                 f->fields[0].key[0]               ? "objects"
+                 : f->fields[0].kind == FIELD_TEXT ? "strings"
+                                                   : "numbers");
+    else
+        text_add(want, sizeof want, "%s", kinds[f->kind]);
+    if (f->kind <= FIELD_DOUBLE && (f->min != 0 || f->max != 0))
+        text_add(want, sizeof want,
+                 f->flags & FIELD_ABOVE ? " above %.16g, at most %.16g" : " in %.16g..%.16g",
+                 f->min, f->max);
     return err_set(r->err, ERR_INVALID, "%s: must be %s, found %s", name, want,
                    json_kind_name(json_kind_of(v)));
-}
-
-static enum err_code wrong_word(const struct reader *r, const struct field *f, const char *name,
-                                const char *s)
-{
-    char list[160] = "";
-
-    for (int i = 0; f->words[i]; i++)
-        text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
-    return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not one of %s", name, s, list);
 }
 
 static void set_number(const struct field *f, double d, void *place)
@@ -131,20 +103,6 @@ static enum err_code read_number(const struct reader *r, const struct field *f, 
     return ERR_OK;
 }
 
-/* Digits, a point, an exponent; nothing that only strtod takes ("inf", "0x1"). */
-static enum err_code read_decimal(const struct reader *r, const struct field *f, const char *name,
-                                  const char *s, void *place)
-{
-    char *end = NULL;
-    double d = NAN;
-
-    if (*s && strlen(s) < DECIMAL_BYTES && strspn(s, "0123456789.eE+-") == strlen(s))
-        d = strtod(s, &end);
-    if (!end || *end || !isfinite(d))
-        return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not a decimal number", name, s);
-    return read_number(r, f, name, d, place);
-}
-
 static int word_index(const struct field *f, const char *s)
 {
     for (int i = 0; f->words[i]; i++)
@@ -157,6 +115,9 @@ static enum err_code read_text(const struct reader *r, const struct field *f, co
                                const struct json *v, void *place)
 {
     const char *s = json_string(v, NULL);
+    char list[160] = "";
+    char *end = NULL;
+    double d = NAN;
     int64_t ms;
     int i;
 
@@ -164,22 +125,28 @@ static enum err_code read_text(const struct reader *r, const struct field *f, co
         return wrong_kind(r, f, name, v);
     switch (f->kind) {
     case FIELD_DECIMAL:
-        return read_decimal(r, f, name, s, place);
+        /* Digits, a point, an exponent; nothing that only strtod takes ("inf", "0x1"). */
+        if (*s && strlen(s) < DECIMAL_BYTES && strspn(s, "0123456789.eE+-") == strlen(s))
+            d = strtod(s, &end);
+        if (!end || *end || !isfinite(d))
+            return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not a decimal number", name, s);
+        return read_number(r, f, name, d, place);
     case FIELD_TIME:
         if (clock_parse(s, &ms, NULL) != ERR_OK)
             return err_set(r->err, ERR_INVALID,
-                           "%s: \"%.40s\" is not a time such as "
-                           "\"2026-11-21T08:00:00Z\"",
-                           name, s);
+                           "%s: \"%.40s\" is not a time such as \"2026-11-21T08:00:00Z\"", name, s);
         *(int64_t *)place = ms;
         return ERR_OK;
     case FIELD_WORD:
     case FIELD_ENUM:
         i = word_index(f, s);
-        if (i < 0)
-            return wrong_word(r, f, name, s);
+        if (i < 0) {
+            for (i = 0; f->words[i]; i++)
+                text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
+            return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not one of %s", name, s, list);
+        }
         if (f->kind == FIELD_ENUM) {
-            memcpy(place, &i, sizeof i);
+            *(int *)place = i;
             return ERR_OK;
         }
         break;
@@ -211,26 +178,10 @@ static bool is_repeated(const struct field *f, const char *entries, int last,
     return false;
 }
 
-static enum err_code read_entry(const struct reader *r, const struct field *f, const char *name,
-                                const struct json *v, char *entries, int i)
-{
-    char *entry = entries + (size_t)i * f->entry_bytes;
-    const struct field *which;
-    char path[PATH_BYTES];
-    enum err_code rc;
-
-    (void)snprintf(path, sizeof path, "%s[%d]", name, i);
-    memset(entry, 0, f->entry_bytes);
-    rc = read_fields(r, f->fields, v, path, entry);
-    if (rc != ERR_OK || !is_repeated(f, entries, i, &which))
-        return rc;
-    return err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is given twice", path,
-                   which->key[0] ? "." : "", which->key, entry + which->offset);
-}
-
 static enum err_code read_list(const struct reader *r, const struct field *f, const char *name,
                                const struct json *v, char *out)
 {
+    char *entries = out + f->offset;
     int max = entries_max(f);
     int n = 0;
 
@@ -241,8 +192,17 @@ static enum err_code read_list(const struct reader *r, const struct field *f, co
         return err_set(r->err, ERR_INVALID, "%s: must have %.0f..%d entries, found %zu", name,
                        f->min, max, json_count(v));
     for (const struct json *e = json_first(v); e && n < max; e = json_next(e)) {
-        enum err_code rc = read_entry(r, f, name, e, out + f->offset, n);
+        char *entry = entries + (size_t)n * f->entry_bytes;
+        const struct field *which;
+        char path[PATH_BYTES];
+        enum err_code rc;
 
+        (void)snprintf(path, sizeof path, "%s[%d]", name, n);
+        memset(entry, 0, f->entry_bytes);
+        rc = read_fields(r, f->fields, e, path, entry);
+        if (rc == ERR_OK && is_repeated(f, entries, n, &which))
+            rc = err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is given twice", path,
+                         which->key[0] ? "." : "", which->key, entry + which->offset);
         if (rc == ERR_OK)
             n++;
         else if (r->mode != FIELDS_TOLERANT)
@@ -258,15 +218,12 @@ static enum err_code read_value(const struct reader *r, const struct field *f, c
     void *place = out + f->offset;
     enum err_code rc;
 
-    switch (f->kind) {
-    case FIELD_INT:
-    case FIELD_INT64:
-    case FIELD_MILLISECONDS:
-    case FIELD_MICROSECONDS:
-    case FIELD_DOUBLE:
+    if (f->kind <= FIELD_DOUBLE) {
         if (json_kind_of(v) != JSON_NUMBER || (is_integer(f) && !json_is_i64(v)))
             return wrong_kind(r, f, name, v);
         return read_number(r, f, name, json_double(v, 0), place);
+    }
+    switch (f->kind) {
     case FIELD_BOOL:
     case FIELD_ANSWER:
         if (json_kind_of(v) != JSON_BOOL)
@@ -274,7 +231,7 @@ static enum err_code read_value(const struct reader *r, const struct field *f, c
         if (f->kind == FIELD_BOOL)
             *(bool *)place = json_bool(v, false);
         else
-            memcpy(place, &(int){json_bool(v, false) ? 1 : 2}, sizeof(int));
+            *(int *)place = json_bool(v, false) ? 1 : 2;
         return ERR_OK;
     case FIELD_LIST:
         return read_list(r, f, name, v, out);
@@ -288,34 +245,17 @@ static enum err_code read_value(const struct reader *r, const struct field *f, c
     }
 }
 
-/* Our own text, so it is taken as it is. */
+/* Our own text, so it is not checked. */
 static void take_fallback(const struct field *f, void *place)
 {
-    int i;
-
-    switch (f->kind) {
-    case FIELD_INT:
-    case FIELD_INT64:
-    case FIELD_MILLISECONDS:
-    case FIELD_MICROSECONDS:
-    case FIELD_DOUBLE:
-    case FIELD_DECIMAL:
+    if (is_number(f))
         set_number(f, strtod(f->fallback, NULL), place);
-        break;
-    case FIELD_BOOL:
+    else if (f->kind == FIELD_BOOL)
         *(bool *)place = strcmp(f->fallback, "true") == 0;
-        break;
-    case FIELD_ENUM:
-        i = word_index(f, f->fallback);
-        memcpy(place, &i, sizeof i);
-        break;
-    case FIELD_TEXT:
-    case FIELD_WORD:
+    else if (f->kind == FIELD_ENUM)
+        *(int *)place = word_index(f, f->fallback);
+    else
         (void)snprintf(place, f->bytes, "%s", f->fallback);
-        break;
-    default:
-        break;
-    }
 }
 
 /* Does the table have this path, or fields below it? */
@@ -408,57 +348,54 @@ enum err_code fields_parse(const struct field *fields, const char *text, size_t 
 
 /* --- to JSON --- */
 
-static int int_at(const void *place)
-{
-    int i;
-
-    memcpy(&i, place, sizeof i);
-    return i;
-}
-
 static int count_of(const struct field *f, const char *from)
 {
-    int n = int_at(from + f->count_offset);
+    int n = *(const int *)(const void *)(from + f->count_offset);
 
     return n < entries_max(f) ? n : entries_max(f);
 }
 
-static double number_of(const struct field *f, const char *place)
+static double number_of(const struct field *f, const void *place)
 {
-    if (f->kind == FIELD_INT)
-        return *(const int *)(const void *)place;
-    if (f->kind == FIELD_DOUBLE || f->kind == FIELD_DECIMAL)
-        return *(const double *)(const void *)place;
-    if (f->kind == FIELD_MILLISECONDS)
-        return round(*(const double *)(const void *)place);
-    if (f->kind == FIELD_MICROSECONDS)
-        return round(1000 * *(const double *)(const void *)place);
-    return (double)*(const int64_t *)(const void *)place;
+    switch (f->kind) {
+    case FIELD_INT:
+        return *(const int *)place;
+    case FIELD_MILLISECONDS:
+        return round(*(const double *)place);
+    case FIELD_MICROSECONDS:
+        return round(1000 * *(const double *)place);
+    case FIELD_DOUBLE:
+    case FIELD_DECIMAL:
+        return *(const double *)place;
+    default:
+        return (double)*(const int64_t *)place;
+    }
 }
 
 static bool is_empty(const struct field *f, const char *from)
 {
-    const char *place = from + f->offset;
+    const void *place = from + f->offset;
     bool has_any = false;
     double d;
 
     switch (f->kind) {
     case FIELD_BOOL:
-        return !*(const bool *)(const void *)place;
+        return !*(const bool *)place;
     case FIELD_ANSWER:
-        return int_at(place) == 0;
+        return *(const int *)place == 0;
     case FIELD_TEXT:
     case FIELD_WORD:
-        return *place == '\0';
+        return *(const char *)place == '\0';
     case FIELD_ENUM:
-        return f->words[int_at(place)][0] == '\0';
+        return f->words[*(const int *)place][0] == '\0';
     case FIELD_LIST:
         return count_of(f, from) <= 0;
     case FIELD_OBJECT:
         for (const struct field *e = f->fields; e->kind != FIELD_END; e++) {
-            if (is_empty(e, place) && e->flags & FIELD_REQUIRED)
+            if (!is_empty(e, place))
+                has_any = true;
+            else if (e->flags & FIELD_REQUIRED)
                 return true;
-            has_any = has_any || !is_empty(e, place);
         }
         return !has_any;
     default:
@@ -467,60 +404,37 @@ static bool is_empty(const struct field *f, const char *from)
     }
 }
 
-static void write_double(const struct field *f, const char *key, double d, struct jsonw *w)
-{
-    char text[32];
-
-    if (f->flags & FIELD_SHORT) {
-        (void)snprintf(text, sizeof text, "%.6g", d);
-        d = strtod(text, NULL);
-    }
-    jsonw_double(w, key, d);
-}
-
-static void write_list(const struct field *f, const char *key, const char *from, struct jsonw *w)
-{
-    bool has_objects = f->fields[0].key[0] != '\0';
-
-    jsonw_open_array(w, key);
-    for (int i = 0; i < count_of(f, from); i++) {
-        if (has_objects)
-            jsonw_open_object(w, NULL);
-        fields_write(f->fields, from + f->offset + (size_t)i * f->entry_bytes, w);
-        if (has_objects)
-            jsonw_close(w);
-    }
-    jsonw_close(w);
-}
-
 static void write_value(const struct field *f, const char *key, const char *from, struct jsonw *w)
 {
-    const char *place = from + f->offset;
-    char time[CLOCK_TEXT_BYTES];
+    bool has_objects = f->kind == FIELD_LIST && f->fields[0].key[0] != '\0';
+    const void *place = from + f->offset;
+    char text[CLOCK_TEXT_BYTES];
 
     switch (f->kind) {
     case FIELD_END:
         break;
-    case FIELD_INT:
-    case FIELD_INT64:
-        jsonw_int(w, key,
-                  f->kind == FIELD_INT ? int_at(place) : *(const int64_t *)(const void *)place);
+    case FIELD_INT64: /* a double has only 53 bits */
+        jsonw_int(w, key, *(const int64_t *)place);
         break;
+    case FIELD_INT:
     case FIELD_MILLISECONDS:
     case FIELD_MICROSECONDS:
         jsonw_int(w, key, (int64_t)number_of(f, place));
         break;
     case FIELD_DOUBLE:
-        write_double(f, key, number_of(f, place), w);
-        break;
     case FIELD_DECIMAL:
-        jsonw_stringf(w, key, "%.*g", f->flags & FIELD_SHORT ? 6 : 17, number_of(f, place));
+        (void)snprintf(text, sizeof text, "%.*g", f->flags & FIELD_SHORT ? 6 : 17,
+                       number_of(f, place));
+        if (f->kind == FIELD_DOUBLE)
+            jsonw_double(w, key, strtod(text, NULL));
+        else
+            jsonw_string(w, key, text);
         break;
     case FIELD_BOOL:
-        jsonw_bool(w, key, *(const bool *)(const void *)place);
+        jsonw_bool(w, key, *(const bool *)place);
         break;
     case FIELD_ANSWER:
-        jsonw_bool(w, key, int_at(place) == 1);
+        jsonw_bool(w, key, *(const int *)place == 1);
         break;
     case FIELD_TEXT:
     case FIELD_WORD:
@@ -530,11 +444,11 @@ static void write_value(const struct field *f, const char *key, const char *from
             jsonw_string(w, key, place);
         break;
     case FIELD_ENUM:
-        jsonw_string(w, key, f->words[int_at(place)]);
+        jsonw_string(w, key, f->words[*(const int *)place]);
         break;
     case FIELD_TIME:
-        clock_format(*(const int64_t *)(const void *)place, time);
-        jsonw_string(w, key, time);
+        clock_format(*(const int64_t *)place, text);
+        jsonw_string(w, key, text);
         break;
     case FIELD_OBJECT:
         jsonw_open_object(w, key);
@@ -542,7 +456,15 @@ static void write_value(const struct field *f, const char *key, const char *from
         jsonw_close(w);
         break;
     case FIELD_LIST:
-        write_list(f, key, from, w);
+        jsonw_open_array(w, key);
+        for (int i = 0; i < count_of(f, from); i++) {
+            if (has_objects)
+                jsonw_open_object(w, NULL);
+            fields_write(f->fields, from + f->offset + (size_t)i * f->entry_bytes, w);
+            if (has_objects)
+                jsonw_close(w);
+        }
+        jsonw_close(w);
         break;
     }
 }

@@ -16,42 +16,41 @@ enum field_kind {
     FIELD_END,          /* closes a table */
     FIELD_INT,          /* int */
     FIELD_INT64,        /* int64_t */
-    FIELD_DOUBLE,       /* double */
-    FIELD_MILLISECONDS, /* double: ms, written as a whole number of them; bounds are of that */
+    FIELD_MILLISECONDS, /* double: ms, written as a whole number; bounds apply to that */
     FIELD_MICROSECONDS, /* double: ms, written as a whole number of microseconds, likewise */
+    FIELD_DOUBLE,       /* double */
     FIELD_DECIMAL,      /* double, written as a string: the API conventions forbid floats */
     FIELD_BOOL,         /* bool */
-    FIELD_ANSWER,       /* enum: 0 is not known and is not written, 1 is true, 2 is false */
+    FIELD_ANSWER,       /* enum: 0 is unknown and not written, 1 is true, 2 is false */
     FIELD_TEXT,         /* char[] of at least `min` bytes and, unless `max` is 0, at most `max` */
     FIELD_WORD,         /* char[] that holds one of `words` */
     FIELD_ENUM,         /* enum: index into `words` */
     FIELD_TIME,         /* int64_t: wall clock in ms, written as RFC 3339; 0 is not set */
     FIELD_OBJECT,       /* struct with the table `fields` */
-    FIELD_LIST,         /* array, with the number of entries in an int: see FIELD_ITEMS */
+    FIELD_LIST,         /* array with the number of entries in an int: see FIELD_ITEMS */
 };
 
 enum field_flag {
-    FIELD_REQUIRED = 1 << 0, /* must be there, in every mode of reading */
-    FIELD_ABOVE = 1 << 1,    /* a number: `min` itself is too small */
-    FIELD_UNIQUE = 1 << 2,   /* a text of a list's entries: no two have the same */
-    FIELD_OMIT = 1 << 3,     /* left out when it is empty */
-    FIELD_NULL = 1 << 4,     /* null when it is empty, so that a merge patch removes it */
-    FIELD_SHORT = 1 << 5,    /* a double: six digits are written */
+    FIELD_REQUIRED = 1 << 0, /* must be present, in every mode of reading */
+    FIELD_ABOVE = 1 << 1,    /* a number: above `min`, not equal to it */
+    FIELD_UNIQUE = 1 << 2,   /* a text of a list's entries: no two are the same */
+    FIELD_OMIT = 1 << 3,     /* left out when empty */
+    FIELD_NULL = 1 << 4,     /* null when empty, so that a merge patch removes it */
+    FIELD_SHORT = 1 << 5,    /* a double: written with six digits */
     FIELD_LINE = 1 << 6,     /* a text: written as one line, see jsonw_line() */
 };
 
 /* A member is empty when it has the value of `fallback` or, without one, is 0, "", not set or
- * without entries. A double that is not finite is empty too, and so is an
- * object with a required member that is. */
+ * without entries. So is a double that is not finite, and an object whose required member is
+ * empty. */
 struct field {
     const char *key; /* may be a path ("training.batchSize") in a table that is only read; "" is a
                       * list's entry itself, for entries that are no objects */
     enum field_kind kind;
     size_t offset, bytes; /* FIELD_AT() */
     double min, max;      /* of a number (both 0: any), of a text's bytes, of a list's entries */
-    const char
-        *fallback; /* the value when it is missing, as text; NULL: the place is not touched */
-    const char *const *words; /* closed by NULL */
+    const char *fallback; /* a missing member's value, as text; NULL: leave the place alone */
+    const char *const *words; /* NULL-terminated */
     unsigned flags;
     const struct field *fields; /* of an object or of a list's entries */
     size_t entry_bytes, count_offset;
@@ -69,17 +68,16 @@ struct field {
 #define FIELD_ENTRY(type) .offset = 0, .bytes = sizeof(type)
 
 enum fields_mode {
-    FIELDS_STRICT,   /* what is wrong is an error; unknown members are passed over */
+    FIELDS_STRICT,   /* an invalid member is an error, an unknown one is ignored */
     FIELDS_CLOSED,   /* an unknown member is an error too */
-    FIELDS_TOLERANT, /* what is wrong counts as missing, long texts are cut off, what a list has no
-                      * room for is dropped, and so are entries that repeat a unique text or lack
-                      * what is required */
+    FIELDS_TOLERANT, /* an invalid member counts as missing; long texts are cut off; of a list,
+                      * invalid and repeated entries and those it has no room for are dropped */
 };
 
 /* Read `json` into the struct at `out`, which the caller has zeroed or filled with defaults.
  *
- * Returns ERR_INVALID with the member's full name behind `name` ("" for none), what is wrong and
- * what is allowed: "spec.training.epochs: 0 is not in 1..100000". Then `out` is half filled.
+ * Returns ERR_INVALID with the member's full name below `name` ("" for none), the reason and what
+ * is allowed: "spec.training.epochs: 0 is not in 1..100000". Then `out` is half filled.
  */
 MUST_CHECK enum err_code fields_read(const struct field *fields, const struct json *json,
                                      enum fields_mode mode, const char *name, void *out,
