@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "wire/link_parts.h"
 
+#define ABORT_MS      1000 /* from a cause to the end of all connections, without an answer */
 #define SILENCE_S     15
 #define SILENCE_S_MAX 3600
 
@@ -29,18 +30,6 @@ const char *edge_name(enum link_edge id)
 bool edge_exists(const struct edge *edge)
 {
     return edge->n_slots > 0;
-}
-
-static int peer_of(enum link_edge id, int stage)
-{
-    return id == LINK_FORWARD_IN || id == LINK_BACKWARD_OUT ? stage - 1 : stage + 1;
-}
-
-static bool has_edge(enum link_edge id, int stage, int n_stages)
-{
-    int peer = peer_of(id, stage);
-
-    return peer >= 0 && peer < n_stages;
 }
 
 /* All slots of all edges: on a counting arena first. */
@@ -72,11 +61,11 @@ static void init_edges(struct link *link)
 
     for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
         struct edge *edge = &link->edges[id];
+        bool is_previous = id == LINK_FORWARD_IN || id == LINK_BACKWARD_OUT;
 
         edge->id = id;
-        edge->peer_stage = peer_of(id, p->stage);
-        edge->state = EDGE_UNUSED;
-        if (!has_edge(id, p->stage, p->n_stages))
+        edge->peer_stage = is_previous ? p->stage - 1 : p->stage + 1;
+        if (edge->peer_stage < 0 || edge->peer_stage >= p->n_stages)
             continue;
         edge->state = EDGE_CONNECTING;
         edge->n_slots = is_in(id) ? p->limits.n_receive_slots : p->limits.n_send_slots;
@@ -86,14 +75,11 @@ static void init_edges(struct link *link)
 
 /* --- the end of an edge --- */
 
-static void keep_first_cause(struct link *link, const char *cause)
+/* `cause` is the link's too, if it is the first; NULL for an edge that ended in order. */
+static void end_edge(struct link *link, struct edge *edge, const char *cause)
 {
-    if (link->cause[0] == '\0')
+    if (cause && link->cause[0] == '\0')
         (void)snprintf(link->cause, sizeof link->cause, "%s", cause);
-}
-
-static void end_edge(struct link *link, struct edge *edge)
-{
     edge->state = EDGE_LOST;
     pthread_cond_broadcast(&link->changed);
 }
@@ -114,62 +100,20 @@ void edge_lose(struct link *link, struct edge *edge, enum err_code code, const c
     va_end(args);
     (void)snprintf(cause, sizeof cause, "stage %d%s%.*s %s", edge->peer_stage,
                    host[0] ? " at " : "", LINK_CLOSE_TEXT_MAX, host, text);
-    keep_first_cause(link, cause);
     err_set(&edge->why, code, "%s edge: %s", edge_name(edge->id), cause);
-    end_edge(link, edge);
+    end_edge(link, edge, cause);
 }
 
-void edge_end(struct link *link, struct edge *edge)
+void edge_end(struct link *link, struct edge *edge, const char *cause)
 {
     if (edge->state == EDGE_LOST)
         return;
-    err_set(&edge->why, ERR_IO, "%s edge: stage %d has closed the connection", edge_name(edge->id),
-            edge->peer_stage);
-    end_edge(link, edge);
-}
-
-void edge_fail(struct link *link, struct edge *edge, const char *cause)
-{
-    if (edge->state == EDGE_LOST)
-        return;
-    keep_first_cause(link, cause);
-    err_set(&edge->why, ERR_IO, "%s", cause);
-    end_edge(link, edge);
-}
-
-/* --- slots, as the IO thread fills and empties them --- */
-
-int edge_reserve(struct edge *edge)
-{
-    for (int i = 0; i < edge->n_slots; i++)
-        if (edge->received[i].phase == SLOT_FREE) {
-            edge->received[i].phase = SLOT_FILLING;
-            return i;
-        }
-    return -1;
-}
-
-void edge_unreserve(struct edge *edge, int slot)
-{
-    edge->received[slot].phase = SLOT_FREE;
-}
-
-void edge_push_ready(struct link *link, struct edge *edge, int slot,
-                     const struct frame_header *head)
-{
-    edge->received[slot].phase = SLOT_READY;
-    edge->received[slot].head = *head;
-    edge->ready[(edge->ready_head + edge->n_ready) % edge->n_slots] = slot;
-    edge->n_ready++;
-    edge->n_received++;
-    pthread_cond_broadcast(&link->changed);
-}
-
-void edge_pop_queued(struct link *link, struct edge *edge)
-{
-    edge->queued_head = (edge->queued_head + 1) % edge->n_slots;
-    edge->n_queued--;
-    pthread_cond_broadcast(&link->changed);
+    if (cause)
+        err_set(&edge->why, ERR_IO, "%s", cause);
+    else
+        err_set(&edge->why, ERR_IO, "%s edge: stage %d has closed the connection",
+                edge_name(edge->id), edge->peer_stage);
+    end_edge(link, edge, cause);
 }
 
 /* --- opening --- */
@@ -248,7 +192,7 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
 
 int link_port(const struct link *link)
 {
-    return link_io_port(link);
+    return link->port;
 }
 
 static enum err_code check_peer(const struct link *link, enum link_edge id,
@@ -554,13 +498,13 @@ static bool has_connection(const struct link *link)
 void link_abort(struct link *link, const char *why)
 {
     struct timespec deadline = thread_deadline(ABORT_MS);
-    char cause[ERR_TEXT_BYTES];
 
     if (!link)
         return;
     pthread_mutex_lock(&link->lock);
-    (void)snprintf(cause, sizeof cause, "stage %d failed: %s", link->params.stage, why);
-    keep_first_cause(link, cause);
+    if (link->cause[0] == '\0')
+        (void)snprintf(link->cause, sizeof link->cause, "stage %d failed: %s", link->params.stage,
+                       why);
     link->closing = true;
     link->aborting = true;
     pthread_mutex_unlock(&link->lock);

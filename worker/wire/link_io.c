@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <libwebsockets.h>
 #include <netdb.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,11 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/thread.h"
+#include "wire/hello.h"
 #include "wire/link_parts.h"
+#include "wire/reader.h"
 #include "wire/wsframe.h"
 
 #define SUBPROTOCOL    "skyjob.v1"
@@ -19,20 +23,519 @@
 #define HTTP_TIMEOUT_S 10
 #define FDS_MAX        64 /* of the context: the connections, the listener and its own */
 
+#define CHUNK_MAX_BYTES (256u << 10) /* of one write: where libwebsockets was measured fastest */
+
+#define DIAL_ATTEMPT_MS   5000  /* from dialing to the first credit */
+#define DIAL_LAST_MS      1000  /* the same for an attempt when the time to dial runs out */
+#define CLOSING_MS        500   /* from a close frame to the end, without an answer */
+#define GREETING_MS       10000 /* from being accepted to a HELLO */
+#define REDIAL_MIN_MS     50    /* between two attempts, doubling ... */
+#define REDIAL_MAX_MS     1000  /* ... up to this */
+#define STRANGER_GRACE_MS 1000  /* a stranger younger than this is not evicted for another */
+
+#define CLOSE_CAUSE       4000 /* status of a close frame whose reason is the cause of a failure */
+#define NOT_AUTHENTICATED "not authenticated"
+
+#define NEIGHBOURS_MAX 8 /* strangers from the addresses of neighbours, beside the others */
+#define CONNS_MAX      (LINK_STRANGERS_MAX + NEIGHBOURS_MAX + N_LINK_EDGES)
+
+/* OPENING until the websocket stands; GREETING while CHALLENGE and HELLO go both ways; OPEN from
+ * the receiver's first credit on; CLOSING until libwebsockets has let go. */
+enum conn_state {
+    CONN_FREE,
+    CONN_OPENING,
+    CONN_GREETING,
+    CONN_OPEN,    /* carries `edge` */
+    CONN_CLOSING, /* what still arrives is ignored */
+};
+
+/* Credits and BYE carry totals since the start, not differences, so either end can check them. */
+struct conn {
+    enum conn_state state;
+    struct link *link;
+    struct edge *edge; /* dialed: always; accepted: from HELLO on */
+    struct lws *wsi;
+    bool dialed;
+    bool is_from_neighbour; /* accepted, from an address where a neighbour is */
+    bool kill_asked;
+    int64_t since_ms;
+    int64_t deadline_ms; /* to reach the next state; 0: none */
+    int64_t received_ms; /* when anything came from the peer last */
+    char why[160];       /* how it ended; empty: it has not */
+
+    struct reader reader; /* without the lock */
+    uint8_t hello[HELLO_BYTES];
+    int slot; /* that the reader fills; -1: none */
+
+    uint8_t nonce[HELLO_NONCE_BYTES]; /* ours */
+    uint8_t peer_nonce[HELLO_NONCE_BYTES];
+    bool challenge_sent, challenge_received;
+    bool hello_sent, hello_received;
+    bool is_authenticated; /* the peer has proved that it has the key */
+    bool bye_sent, bye_received;
+    bool bye_answered;     /* receiver: has confirmed the sender's BYE */
+    uint64_t allowed_sent; /* receiver: n_allowed as the sender knows it */
+    uint64_t chunk_at;     /* sender: bytes of the first queued slot that are written */
+
+    uint8_t control_headroom[CHUNK_HEADROOM_BYTES]; /* directly in front of `control` */
+    uint8_t control[FRAME_HEADER_BYTES + HELLO_BYTES];
+};
+
 struct link_io {
     struct lws_context *context;
     struct lws_vhost *vhost;
     pthread_t thread;
-    bool stop; /* guarded by link.lock */
+    bool stop;
     lws_sorted_usec_list_t tick;
     struct lws_protocols protocols[2];
     lws_retry_bo_t idle_policy; /* pings, and the end of a connection without answers */
+    struct conn conns[CONNS_MAX];
+    bool incoming_is_neighbour; /* the connection that is being accepted */
 };
 
 static_assert(CHUNK_HEADROOM_BYTES >= LWS_PRE && CHUNK_HEADROOM_BYTES >= WSFRAME_HEAD_MAX,
               "websocket headers fit in front of a chunk");
+static_assert(offsetof(struct conn, control) ==
+                  offsetof(struct conn, control_headroom) + CHUNK_HEADROOM_BYTES,
+              "the headroom lies directly in front of the control frames");
 
-/* --- connections and their wsi --- */
+/* Keep the first reason. */
+static __attribute__((format(printf, 2, 3))) void set_why(struct conn *c, const char *fmt, ...)
+{
+    va_list args;
+
+    if (c->why[0] != '\0')
+        return;
+    va_start(args, fmt);
+    vsnprintf(c->why, sizeof c->why, fmt, args);
+    va_end(args);
+}
+
+static void open_edge(struct conn *c)
+{
+    c->state = CONN_OPEN;
+    c->deadline_ms = 0;
+    c->edge->state = EDGE_READY;
+    pthread_cond_broadcast(&c->link->changed);
+}
+
+/* --- frames that arrive --- */
+
+static struct frame_limits expected(const struct conn *c)
+{
+    const struct link_limits *limits = &c->link->params.limits;
+
+    if (c->dialed && c->hello_received)
+        return (struct frame_limits){.kinds =
+                                         FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE)};
+    if (c->dialed && !c->challenge_received)
+        return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_CHALLENGE),
+                                     .meta_max_bytes = HELLO_NONCE_BYTES};
+    if (c->state == CONN_GREETING)
+        return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_HELLO),
+                                     .meta_max_bytes = HELLO_BYTES};
+    if (c->bye_received)
+        return (struct frame_limits){0};
+    return (struct frame_limits){.kinds = FRAME_KINDS_OF_DATA | FRAME_KIND_BIT(FRAME_BYE),
+                                 .meta_max_bytes = limits->meta_max_bytes,
+                                 .tensor_max_bytes = limits->tensor_max_bytes};
+}
+
+static enum err_code check_identity(const struct conn *c, struct err *err)
+{
+    const struct link_params *mine = &c->link->params;
+    const struct frame_header *head = &c->reader.head;
+
+    if (head->attempt != mine->attempt)
+        return err_set(err, ERR_PROTOCOL, "attempt %u, not %u", head->attempt, mine->attempt);
+    if (head->plan_hash != mine->plan_hash)
+        return err_set(err, ERR_PROTOCOL, "another job or plan");
+    return ERR_OK;
+}
+
+static enum err_code place_payload(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+
+    if (FRAME_KIND_BIT(c->reader.head.kind) & FRAME_KINDS_OF_LINK) {
+        reader_place(&c->reader, c->hello, NULL);
+        return ERR_OK;
+    }
+    for (int i = 0; i < edge->n_slots; i++) {
+        struct receive_slot *slot = &edge->received[i];
+
+        if (slot->phase != SLOT_FREE)
+            continue;
+        slot->phase = SLOT_FILLING;
+        c->slot = i;
+        reader_place(&c->reader, slot->meta, slot->tensor);
+        return ERR_OK;
+    }
+    return err_set(err, ERR_PROTOCOL, "more frames than it was allowed");
+}
+
+/* What a HELLO's signature covers: of our own, or of the peer's. */
+static struct hello_context context_of(const struct conn *c, bool is_ours)
+{
+    const struct link_params *mine = &c->link->params;
+    struct hello_context context = {
+        .key = mine->key,
+        .is_dialer = c->dialed == is_ours,
+        .plan_hash = is_ours ? mine->plan_hash : c->reader.head.plan_hash,
+        .attempt = is_ours ? mine->attempt : c->reader.head.attempt,
+    };
+
+    memcpy(context.peer_nonce, is_ours ? c->peer_nonce : c->nonce, sizeof context.peer_nonce);
+    return context;
+}
+
+/* Give a stranger the edge that its HELLO names, if it may have it. */
+static enum err_code claim_edge(struct conn *c, const struct hello *hello, struct err *err)
+{
+    struct edge *edge = &c->link->edges[hello->is_backward ? LINK_BACKWARD_IN : LINK_FORWARD_IN];
+
+    if (!edge_exists(edge) || hello->from_stage != (uint32_t)edge->peer_stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u has no such edge to stage %d",
+                       hello->from_stage, c->link->params.stage);
+    if (edge->conn)
+        return err_set(err, ERR_PROTOCOL, "the %s edge is taken", edge_name(edge->id));
+    if (edge->state == EDGE_LOST || c->link->closing)
+        return err_set(err, ERR_PROTOCOL, "the %s edge was lost and stays so", edge_name(edge->id));
+    c->edge = edge;
+    edge->conn = c;
+    open_edge(c);
+    return ERR_OK;
+}
+
+/* Nothing is compared with what the peer says before it has proved that it has the key. */
+static enum err_code on_hello(struct conn *c, struct err *err)
+{
+    const struct link_params *mine = &c->link->params;
+    struct hello_context context = context_of(c, false);
+    struct hello hello;
+    enum err_code rc = hello_decode(c->hello, c->reader.head.meta_bytes, &hello, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (!hello_is_signed(&hello, &context))
+        return err_set(err, ERR_PROTOCOL, NOT_AUTHENTICATED);
+    c->is_authenticated = true;
+    memcpy(c->peer_nonce, hello.nonce, sizeof c->peer_nonce);
+    rc = check_identity(c, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (hello.tensor_max_bytes != mine->limits.tensor_max_bytes ||
+        hello.meta_max_bytes != mine->limits.meta_max_bytes)
+        return err_set(err, ERR_PROTOCOL, "other limits for tensors or meta data");
+    if (hello.to_stage != (uint32_t)mine->stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u was meant, this is stage %d", hello.to_stage,
+                       mine->stage);
+    c->hello_received = true;
+    if (!c->dialed)
+        return claim_edge(c, &hello, err);
+    if (hello.from_stage != (uint32_t)c->edge->peer_stage)
+        return err_set(err, ERR_PROTOCOL, "stage %u answered", hello.from_stage);
+    return ERR_OK;
+}
+
+/* The first credit also means that the receiver has accepted the dialer. */
+static enum err_code on_credit(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+    uint64_t total = c->reader.head.step;
+
+    if (total < edge->n_credits || total > edge->n_sent + LINK_SLOTS_MAX)
+        return err_set(err, ERR_PROTOCOL, "a credit of %llu after %llu frames",
+                       (unsigned long long)total, (unsigned long long)edge->n_sent);
+    edge->n_credits = total;
+    if (c->state == CONN_GREETING)
+        open_edge(c);
+    return ERR_OK;
+}
+
+static enum err_code on_bye(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+    uint64_t total = c->reader.head.step;
+
+    if (c->state != CONN_OPEN)
+        return err_set(err, ERR_PROTOCOL, "a BYE before the first credit");
+    c->bye_received = true;
+    if (!c->dialed && total != edge->n_received)
+        return err_set(err, ERR_PROTOCOL, "%llu frames were sent, %llu came",
+                       (unsigned long long)total, (unsigned long long)edge->n_received);
+    if (c->dialed && c->bye_sent && total == edge->n_sent)
+        edge->delivered = true;
+    edge_end(c->link, edge, NULL);
+    return ERR_OK;
+}
+
+static enum err_code on_frame(struct conn *c, struct err *err)
+{
+    struct edge *edge = c->edge;
+
+    switch (c->reader.head.kind) {
+    case FRAME_CHALLENGE:
+        if (c->reader.head.meta_bytes != HELLO_NONCE_BYTES)
+            return err_set(err, ERR_PROTOCOL, "a CHALLENGE of %u bytes", c->reader.head.meta_bytes);
+        memcpy(c->peer_nonce, c->hello, sizeof c->peer_nonce);
+        c->challenge_received = true;
+        return ERR_OK;
+    case FRAME_HELLO:
+        return on_hello(c, err);
+    case FRAME_CREDIT:
+        return on_credit(c, err);
+    case FRAME_BYE:
+        return on_bye(c, err);
+    default: /* a message for the caller */
+        edge->received[c->slot].phase = SLOT_READY;
+        edge->received[c->slot].head = c->reader.head;
+        edge->ready[(edge->ready_head + edge->n_ready) % edge->n_slots] = c->slot;
+        edge->n_ready++;
+        edge->n_received++;
+        c->slot = -1;
+        pthread_cond_broadcast(&c->link->changed);
+        return ERR_OK;
+    }
+}
+
+/* Whole frames out of bytes that came. ERR_PROTOCOL: the connection must be closed. */
+static enum err_code receive(struct conn *c, const uint8_t *bytes, size_t n, struct err *err)
+{
+    enum reader_event event;
+    enum err_code rc;
+
+    do {
+        struct frame_limits limits = expected(c);
+
+        pthread_mutex_unlock(&c->link->lock);
+        rc = reader_feed(&c->reader, &limits, &bytes, &n, &event, err);
+        pthread_mutex_lock(&c->link->lock);
+        if (rc == ERR_OK && event == READER_EVENT_HEADER) {
+            if (c->is_authenticated)
+                rc = check_identity(c, err);
+            if (rc == ERR_OK)
+                rc = place_payload(c, err);
+        } else if (rc == ERR_OK && event == READER_EVENT_FRAME) {
+            rc = on_frame(c, err);
+        }
+    } while (rc == ERR_OK && event != READER_EVENT_NONE);
+    return rc;
+}
+
+/* --- frames that are sent --- */
+
+/* A piece of a websocket message, to be written now. */
+struct chunk {
+    uint8_t *bytes; /* CHUNK_HEADROOM_BYTES in front may be destroyed, and the bytes themselves */
+    size_t n_bytes;
+    bool first, last; /* of its websocket message */
+};
+
+enum outgoing { SEND_NOTHING, SEND_CHALLENGE, SEND_HELLO, SEND_CREDIT, SEND_MESSAGE, SEND_BYE };
+
+static enum outgoing next_of_receiver(const struct conn *c)
+{
+    if (c->edge->n_allowed > c->allowed_sent && !c->bye_received)
+        return SEND_CREDIT;
+    if ((c->bye_received && !c->bye_answered) || (c->link->closing && !c->bye_sent))
+        return SEND_BYE;
+    return SEND_NOTHING;
+}
+
+static enum outgoing next_of_sender(const struct conn *c)
+{
+    const struct edge *edge = c->edge;
+
+    if (c->chunk_at > 0)
+        return SEND_MESSAGE; /* nothing may come in between its chunks */
+    if (c->bye_sent)
+        return SEND_NOTHING;
+    if (edge->n_queued > 0 && edge->n_sent < edge->n_credits)
+        return SEND_MESSAGE;
+    if ((c->link->closing && edge->n_queued == 0) || c->bye_received)
+        return SEND_BYE;
+    return SEND_NOTHING;
+}
+
+static enum outgoing next_to_send(const struct conn *c)
+{
+    if (!c->dialed && !c->challenge_sent && c->state == CONN_GREETING)
+        return SEND_CHALLENGE;
+    if (!c->hello_sent &&
+        ((c->challenge_received && c->state == CONN_GREETING) || c->state == CONN_OPEN))
+        return SEND_HELLO;
+    if (c->state != CONN_OPEN)
+        return SEND_NOTHING;
+    return c->dialed ? next_of_sender(c) : next_of_receiver(c);
+}
+
+static void write_hello(struct conn *c, uint8_t out[static HELLO_BYTES])
+{
+    struct hello_context context = context_of(c, true);
+    const struct link_params *mine = &c->link->params;
+    struct hello hello = {
+        .from_stage = (uint32_t)mine->stage,
+        .to_stage = (uint32_t)c->edge->peer_stage,
+        .is_backward = c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT,
+        .tensor_max_bytes = mine->limits.tensor_max_bytes,
+        .meta_max_bytes = mine->limits.meta_max_bytes,
+    };
+
+    memcpy(hello.nonce, c->nonce, sizeof hello.nonce);
+    if (hello_sign(&hello, &context, NULL) != ERR_OK)
+        set_why(c, "no memory for a signature"); /* the peer will refuse what has none */
+    hello_encode(&hello, out);
+}
+
+static struct chunk control_chunk(struct conn *c, enum outgoing next)
+{
+    struct frame_header head = {.plan_hash = c->link->params.plan_hash,
+                                .attempt = c->link->params.attempt};
+    uint8_t *meta = c->control + FRAME_HEADER_BYTES;
+
+    if (next == SEND_CHALLENGE) { /* for strangers, so without the job's identity */
+        head = (struct frame_header){.kind = FRAME_CHALLENGE, .meta_bytes = HELLO_NONCE_BYTES};
+        memcpy(meta, c->nonce, HELLO_NONCE_BYTES);
+        c->challenge_sent = true;
+    } else if (next == SEND_HELLO) {
+        head.kind = FRAME_HELLO;
+        head.meta_bytes = HELLO_BYTES;
+        write_hello(c, meta);
+        c->hello_sent = true;
+    } else if (next == SEND_CREDIT) {
+        head.kind = FRAME_CREDIT;
+        head.step = c->allowed_sent = c->edge->n_allowed;
+    } else {
+        head.kind = FRAME_BYE;
+        head.step = c->dialed ? c->edge->n_sent : c->edge->n_received;
+        c->bye_sent = true;
+        c->bye_answered = c->bye_received;
+    }
+    head.payload_crc = crc32c(0, meta, head.meta_bytes);
+    frame_encode(&head, c->control);
+    return (struct chunk){.bytes = c->control,
+                          .n_bytes = FRAME_HEADER_BYTES + head.meta_bytes,
+                          .first = true,
+                          .last = true};
+}
+
+static struct chunk message_chunk(struct conn *c)
+{
+    struct edge *edge = c->edge;
+    const struct send_slot *slot = &edge->queued[edge->queued_head];
+    uint64_t left = slot->n_bytes - c->chunk_at;
+    struct chunk chunk = {.bytes = slot->bytes + c->chunk_at,
+                          .n_bytes = left < CHUNK_MAX_BYTES ? (size_t)left : CHUNK_MAX_BYTES,
+                          .first = c->chunk_at == 0,
+                          .last = left <= CHUNK_MAX_BYTES};
+
+    if (chunk.first)
+        edge->n_sent++;
+    c->chunk_at = chunk.last ? 0 : c->chunk_at + CHUNK_MAX_BYTES;
+    return chunk;
+}
+
+/* A dialer's frames are masked here (see wsframe.h) and go out as they are: on a websocket the
+ * library sends what is written as LWS_WRITE_RAW unchanged, with its own buffering and pings.
+ * Without the lock. Negative on failure. */
+static int write_chunk(const struct conn *c, const struct chunk *chunk)
+{
+    uint32_t key;
+    size_t head;
+
+    if (!c->dialed)
+        return lws_write(c->wsi, chunk->bytes, chunk->n_bytes,
+                         (enum lws_write_protocol)lws_write_ws_flags(LWS_WRITE_BINARY, chunk->first,
+                                                                     chunk->last));
+    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
+        return -1;
+    head = wsframe_wrap(chunk->bytes, chunk->n_bytes, chunk->first, chunk->last, key);
+    return lws_write(c->wsi, chunk->bytes - head, chunk->n_bytes + head, LWS_WRITE_RAW);
+}
+
+/* --- the end of a connection --- */
+
+/* Have both ends sent their BYE, so that the dialer may close the websocket? */
+static bool is_over(const struct conn *c)
+{
+    return c->dialed && c->state == CONN_OPEN && c->edge->delivered;
+}
+
+/* Is this stage ending because of a failure, so that the peer has to be given the cause? */
+static bool is_aborted(const struct conn *c)
+{
+    return c->state == CONN_OPEN && c->link->aborting;
+}
+
+static void kill_later(struct conn *c, const char *why)
+{
+    if (c->kill_asked)
+        return;
+    c->kill_asked = true;
+    set_why(c, "%s", why);
+    lws_set_timeout(c->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
+}
+
+/* Close a websocket, with the reason in its close frame; returns what the callback has to return.
+ * Foreign text must not break a close frame. */
+static int close_with(struct conn *c, int status, const char *why)
+{
+    unsigned char text[LINK_CLOSE_TEXT_MAX];
+    size_t n = 0;
+
+    for (; why[n] && n < sizeof text; n++)
+        text[n] = why[n] >= ' ' && why[n] <= '~' ? (unsigned char)why[n] : '?';
+    lws_close_reason(c->wsi, (enum lws_close_status)status, text, n);
+    c->state = CONN_CLOSING;
+    c->deadline_ms = clock_now_ms() + CLOSING_MS;
+    return -1;
+}
+
+static void plan_redial(struct conn *c, int64_t now_ms)
+{
+    struct edge *edge = c->edge;
+    int wait_ms = edge->redial_wait_ms * 2;
+
+    err_set(&edge->why, ERR_TIMEOUT, "%s edge: stage %d at %s port %d: %s", edge_name(edge->id),
+            edge->peer_stage, edge->peer.host, edge->peer.port, c->why);
+    edge->redial_wait_ms = wait_ms < REDIAL_MIN_MS   ? REDIAL_MIN_MS
+                           : wait_ms > REDIAL_MAX_MS ? REDIAL_MAX_MS
+                                                     : wait_ms;
+    edge->redial_at_ms = now_ms + edge->redial_wait_ms;
+    if (edge->redial_at_ms >= edge->dial_until_ms)
+        edge_lose(c->link, edge, ERR_TIMEOUT, "port %d could not be reached: %s", edge->peer.port,
+                  c->why);
+}
+
+/* It is gone: end or redial its edge, count a stranger, free the entry. */
+static void conn_gone(struct conn *c, int64_t now_ms)
+{
+    struct link *link = c->link;
+    struct edge *edge = c->edge;
+    int64_t silent_ms = now_ms - c->received_ms;
+    bool is_silent = c->why[0] == '\0' && c->state == CONN_OPEN &&
+                     silent_ms > (int64_t)link->params.silence_s * 500;
+
+    set_why(c, "the connection broke");
+    if (!edge) {
+        link->n_refused++;
+    } else {
+        edge->conn = NULL;
+        if (c->slot >= 0)
+            edge->received[c->slot].phase = SLOT_FREE;
+        if (edge->state == EDGE_CONNECTING)
+            plan_redial(c, now_ms);
+        else if (is_silent)
+            edge_lose(link, edge, ERR_IO, "was silent for %d s", (int)((silent_ms + 500) / 1000));
+        else
+            edge_lose(link, edge, ERR_IO, "is gone: %s", c->why);
+    }
+    pthread_cond_broadcast(&link->changed);
+    c->state = CONN_FREE;
+}
+
+/* --- what libwebsockets reports --- */
 
 /* The connection of a wsi; NULL when its entry is already free or used again. */
 static struct conn *conn_of(struct lws *wsi)
@@ -42,75 +545,31 @@ static struct conn *conn_of(struct lws *wsi)
     return c && c->state != CONN_FREE && c->wsi == wsi ? c : NULL;
 }
 
-static struct conn *free_conn(struct link *link)
+static struct conn *free_conn(struct link_io *io)
 {
-    for (int i = 0; i < LINK_CONNS_MAX; i++)
-        if (link->conns[i].state == CONN_FREE)
-            return &link->conns[i];
+    for (int i = 0; i < CONNS_MAX; i++)
+        if (io->conns[i].state == CONN_FREE)
+            return &io->conns[i];
     return NULL;
 }
 
-static bool is_stranger(const struct conn *c)
-{
-    return c->state != CONN_FREE && !c->dialed && !c->edge;
-}
-
-static void kill_later(struct conn *c, const char *why)
-{
-    if (c->kill_asked)
-        return;
-    c->kill_asked = true;
-    conn_set_why(c, "%s", why);
-    lws_set_timeout(c->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_ASYNC);
-}
-
-/* Close a websocket, with the reason in its close frame; returns what the callback has to return.
- */
-static int close_with(struct conn *c, enum lws_close_status status, const char *why)
-{
-    unsigned char text[LINK_CLOSE_TEXT_MAX];
-    size_t n = strlen(why);
-
-    if (n > sizeof text)
-        n = sizeof text;
-    memcpy(text, why, n);
-    lws_close_reason(c->wsi, status, text, n);
-    c->state = CONN_CLOSING;
-    c->deadline_ms = clock_now_ms() + CLOSING_MS;
-    return -1;
-}
-
-/* The stage has failed: give the peer the cause. Foreign text must not break a close frame. */
-static int abort_with(struct conn *c, char *cause)
-{
-    for (char *p = cause; *p; p++)
-        if (*p < ' ' || *p > '~')
-            *p = '?';
-    conn_set_why(c, "this stage has failed");
-    return close_with(c, (enum lws_close_status)CLOSE_CAUSE, cause);
-}
-
-/* --- what libwebsockets reports --- */
-
 /* Does this socket come from an address where a neighbour is? Names are not looked up. */
-static bool is_from_neighbour(struct link *link, int fd)
+static bool is_from_neighbour(const struct link *link, int fd)
 {
     struct sockaddr_storage from;
     socklen_t n = sizeof from;
     char host[NI_MAXHOST];
     const char *address = host;
-    bool found = false;
 
     if (getpeername(fd, (struct sockaddr *)&from, &n) != 0 ||
         getnameinfo((struct sockaddr *)&from, n, host, sizeof host, NULL, 0, NI_NUMERICHOST) != 0)
         return false;
     if (strncmp(host, "::ffff:", 7) == 0 && strchr(host, '.'))
         address = host + 7;
-    pthread_mutex_lock(&link->lock);
     for (int i = 0; i < N_LINK_EDGES; i++)
-        found = found || strcmp(link->edges[i].peer.host, address) == 0;
-    pthread_mutex_unlock(&link->lock);
-    return found;
+        if (strcmp(link->edges[i].peer.host, address) == 0)
+            return true;
+    return false;
 }
 
 /* A new connection: is there a place for one more stranger? Those from a neighbour's address have
@@ -122,214 +581,201 @@ static int on_incoming(struct link *link, int fd)
     struct conn *oldest = NULL;
     int n_strangers = 0;
 
-    for (int i = 0; i < LINK_CONNS_MAX; i++) {
-        struct conn *c = &link->conns[i];
+    for (int i = 0; i < CONNS_MAX; i++) {
+        struct conn *c = &link->io->conns[i];
 
-        if (!is_stranger(c) || c->is_from_neighbour != is_neighbour)
+        if (c->state == CONN_FREE || c->dialed || c->edge || c->is_from_neighbour != is_neighbour)
             continue;
         n_strangers++;
         if (!oldest || c->since_ms < oldest->since_ms)
             oldest = c;
     }
-    link->incoming_is_neighbour = is_neighbour;
-    if (n_strangers < (is_neighbour ? LINK_NEIGHBOURS_MAX : LINK_STRANGERS_MAX))
+    link->io->incoming_is_neighbour = is_neighbour;
+    if (n_strangers < (is_neighbour ? NEIGHBOURS_MAX : LINK_STRANGERS_MAX))
         return 0;
     /* This one is refused, but a neighbour dials again soon and then finds a place. */
     if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
         kill_later(oldest, "evicted: too many unauthenticated connections");
-    pthread_mutex_lock(&link->lock);
     link->n_refused++;
-    pthread_mutex_unlock(&link->lock);
     return -1;
 }
 
 static int on_accepted(struct link *link, struct lws *wsi)
 {
+    int64_t now_ms = clock_now_ms();
     struct conn *c;
 
     if (lws_get_opaque_user_data(wsi))
         return 0; /* one that we have dialed */
-    c = free_conn(link);
+    c = free_conn(link->io);
     if (!c)
         return -1; /* impossible: on_incoming() counts */
-    conn_init(c, link, NULL, clock_now_ms());
-    c->is_from_neighbour = link->incoming_is_neighbour;
-    c->wsi = wsi;
+    *c = (struct conn){.state = CONN_OPENING,
+                       .link = link,
+                       .wsi = wsi,
+                       .is_from_neighbour = link->io->incoming_is_neighbour,
+                       .since_ms = now_ms,
+                       .deadline_ms = now_ms + GREETING_MS,
+                       .slot = -1};
     lws_set_opaque_user_data(wsi, c);
+    return 0;
+}
+
+static int on_established(struct conn *c)
+{
+    if (!c || c->state != CONN_OPENING ||
+        getrandom(c->nonce, sizeof c->nonce, 0) != (ssize_t)sizeof c->nonce)
+        return -1;
+    c->received_ms = clock_now_ms();
+    c->state = CONN_GREETING;
+    return 0;
+}
+
+static int on_receive(struct conn *c, const void *bytes, size_t n)
+{
+    int status = LWS_CLOSE_STATUS_POLICY_VIOLATION;
+    struct err err;
+
+    if (c->state != CONN_GREETING && c->state != CONN_OPEN)
+        return 0;
+    c->received_ms = clock_now_ms();
+    if (!lws_frame_is_binary(c->wsi)) {
+        status = LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE;
+        err_set(&err, ERR_PROTOCOL, "text instead of binary frames");
+    } else if (n == 0 || receive(c, bytes, n, &err) == ERR_OK) {
+        return 0;
+    }
+    set_why(c, "%s", err.text);
+    if (c->state == CONN_OPEN)
+        edge_lose(c->link, c->edge, ERR_PROTOCOL, "broke the protocol: %s", err.text);
+    return close_with(c, status, c->is_authenticated ? c->why : NOT_AUTHENTICATED);
+}
+
+static int on_writeable(struct conn *c)
+{
+    enum outgoing next = next_to_send(c);
+    struct chunk chunk;
+    int written;
+
+    if (lws_partial_buffered(c->wsi))
+        return 0;
+    if (is_aborted(c)) {
+        set_why(c, "this stage has failed");
+        return close_with(c, CLOSE_CAUSE, c->link->cause);
+    }
+    if (is_over(c)) {
+        set_why(c, "both ends have sent BYE");
+        return close_with(c, LWS_CLOSE_STATUS_NORMAL, "");
+    }
+    if (next == SEND_NOTHING)
+        return 0; /* libwebsockets also calls unasked */
+    chunk = next == SEND_MESSAGE ? message_chunk(c) : control_chunk(c, next);
+    pthread_mutex_unlock(&c->link->lock);
+    written = write_chunk(c, &chunk);
+    pthread_mutex_lock(&c->link->lock);
+    if (written < 0) {
+        set_why(c, "writing failed");
+        return -1;
+    }
+    if (next == SEND_MESSAGE && chunk.last) {
+        c->edge->queued_head = (c->edge->queued_head + 1) % c->edge->n_slots;
+        c->edge->n_queued--;
+        pthread_cond_broadcast(&c->link->changed);
+    }
+    return 0;
+}
+
+/* The peer ends the websocket: two bytes of status and its reason. */
+static int on_peer_close(struct conn *c, const char *in, size_t n)
+{
+    char text[LINK_CLOSE_TEXT_MAX + 1] = "";
+
+    for (size_t i = 2; i < n && i - 2 < LINK_CLOSE_TEXT_MAX; i++)
+        text[i - 2] = in[i] >= ' ' && in[i] <= '~' ? in[i] : '?';
+    if (text[0] && ((unsigned char)in[0] << 8 | (unsigned char)in[1]) == CLOSE_CAUSE &&
+        c->state == CONN_OPEN)
+        edge_end(c->link, c->edge, text);
+    set_why(c, text[0] ? "the peer closed it: %s" : "the peer closed it%s", text);
     return 0;
 }
 
 /* Only a websocket handshake may go on. Above all not "Upgrade: h2c": HTTP/2 is compiled into the
  * library and had a remote hole in its header decoder. Nothing of the request is touched except
  * through lws_hdr_total_length(), which knows when the headers are gone already. */
-static int on_upgrade(struct lws *wsi)
+static bool is_websocket(struct lws *wsi)
 {
-    bool websocket = lws_hdr_total_length(wsi, WSI_TOKEN_KEY) > 0 &&
-                     lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
-
-    return websocket ? 0 : -1;
+    return lws_hdr_total_length(wsi, WSI_TOKEN_KEY) > 0 &&
+           lws_hdr_total_length(wsi, WSI_TOKEN_HTTP2_SETTINGS) == 0;
 }
 
-static int on_established(struct lws *wsi)
-{
-    struct conn *c = conn_of(wsi);
-    uint8_t nonce[HELLO_NONCE_BYTES];
-
-    if (!c || c->state != CONN_OPENING ||
-        getrandom(nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce)
-        return -1;
-    c->received_ms = clock_now_ms();
-    conn_established(c, nonce);
-    return 0;
-}
-
-static int on_receive(struct lws *wsi, const void *bytes, size_t n)
+static int handle_event(struct link *link, struct lws *wsi, enum lws_callback_reasons reason,
+                        void *in, size_t n)
 {
     struct conn *c = conn_of(wsi);
 
-    if (!c || c->state == CONN_CLOSING)
-        return 0;
-    c->received_ms = clock_now_ms();
-    if (!lws_frame_is_binary(wsi)) {
-        conn_break(c, "text instead of binary frames");
-        return close_with(c, LWS_CLOSE_STATUS_UNACCEPTABLE_OPCODE, conn_public_why(c));
-    }
-    if (n > 0 && conn_receive(c, bytes, n) != ERR_OK)
-        return close_with(c, LWS_CLOSE_STATUS_POLICY_VIOLATION, conn_public_why(c));
-    return 0;
-}
-
-static int on_pong(struct lws *wsi)
-{
-    struct conn *c = conn_of(wsi);
-
-    if (c)
-        c->received_ms = clock_now_ms();
-    return 0;
-}
-
-/* A dialer's frames are masked here (see wsframe.h) and go out as they are: on a websocket the
- * library sends what is written as LWS_WRITE_RAW unchanged, with its own buffering and pings. */
-static int write_masked(struct lws *wsi, const struct chunk *chunk)
-{
-    uint32_t key;
-    size_t head;
-
-    if (getrandom(&key, sizeof key, 0) != (ssize_t)sizeof key)
-        return -1;
-    head = wsframe_wrap(chunk->bytes, chunk->n_bytes, chunk->first, chunk->last, key);
-    return lws_write(wsi, chunk->bytes - head, chunk->n_bytes + head, LWS_WRITE_RAW);
-}
-
-static int write_plain(struct lws *wsi, const struct chunk *chunk)
-{
-    int flags = lws_write_ws_flags(LWS_WRITE_BINARY, chunk->first, chunk->last);
-
-    return lws_write(wsi, chunk->bytes, chunk->n_bytes, (enum lws_write_protocol)flags);
-}
-
-static int on_writeable(struct lws *wsi)
-{
-    struct conn *c = conn_of(wsi);
-    char cause[LINK_CLOSE_TEXT_MAX + 1];
-    struct chunk chunk;
-
-    if (!c || c->state == CONN_CLOSING || lws_partial_buffered(wsi))
-        return 0;
-    if (conn_is_aborted(c, cause))
-        return abort_with(c, cause);
-    if (conn_is_over(c)) {
-        conn_set_why(c, "both ends have sent BYE");
-        return close_with(c, LWS_CLOSE_STATUS_NORMAL, "");
-    }
-    if (!conn_next_chunk(c, &chunk))
-        return 0; /* libwebsockets also calls unasked */
-    if ((c->dialed ? write_masked(wsi, &chunk) : write_plain(wsi, &chunk)) < 0) {
-        conn_set_why(c, "writing failed");
-        return -1;
-    }
-    conn_chunk_written(c, &chunk);
-    return 0;
-}
-
-/* The peer ends the websocket: two bytes of status and its reason. */
-static int on_peer_close(struct lws *wsi, const char *in, size_t n)
-{
-    struct conn *c = conn_of(wsi);
-    char text[LINK_CLOSE_TEXT_MAX + 1] = "";
-
-    if (!c)
-        return 0;
-    for (size_t i = 2; i < n && i - 2 < LINK_CLOSE_TEXT_MAX; i++)
-        text[i - 2] = in[i] >= ' ' && in[i] <= '~' ? in[i] : '?';
-    if (text[0] && ((unsigned char)in[0] << 8 | (unsigned char)in[1]) == CLOSE_CAUSE)
-        conn_peer_failed(c, text);
-    conn_set_why(c, text[0] ? "the peer closed it: %s" : "the peer closed it%s", text);
-    return 0;
-}
-
-static int on_gone(struct lws *wsi, const char *why, size_t n)
-{
-    struct conn *c = conn_of(wsi);
-
-    if (!c)
-        return 0;
-    if (why && n > 0)
-        conn_set_why(c, "%.*s", (int)strnlen(why, n), why);
-    conn_gone(c, clock_now_ms());
-    return 0;
-}
-
-static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
-                    size_t n)
-{
-    struct link *link = lws_context_user(lws_get_context(wsi));
-
-    (void)user;
     switch (reason) {
     case LWS_CALLBACK_FILTER_NETWORK_CONNECTION:
         return on_incoming(link, (int)(intptr_t)in);
     case LWS_CALLBACK_SERVER_NEW_CLIENT_INSTANTIATED:
         return on_accepted(link, wsi);
     case LWS_CALLBACK_HTTP_CONFIRM_UPGRADE:
-        return on_upgrade(wsi);
+        return is_websocket(wsi) ? 0 : -1;
     case LWS_CALLBACK_FILTER_PROTOCOL_CONNECTION: /* without a name it would be our first one */
         return lws_hdr_total_length(wsi, WSI_TOKEN_PROTOCOL) > 0 ? 0 : -1;
-    case LWS_CALLBACK_ESTABLISHED:
-    case LWS_CALLBACK_CLIENT_ESTABLISHED:
-        return on_established(wsi);
-    case LWS_CALLBACK_RECEIVE:
-    case LWS_CALLBACK_CLIENT_RECEIVE:
-        return on_receive(wsi, in, n);
-    case LWS_CALLBACK_RECEIVE_PONG:
-    case LWS_CALLBACK_CLIENT_RECEIVE_PONG:
-        return on_pong(wsi);
-    case LWS_CALLBACK_SERVER_WRITEABLE:
-    case LWS_CALLBACK_CLIENT_WRITEABLE:
-        return on_writeable(wsi);
-    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
-        return on_peer_close(wsi, in, n);
-    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
-        return on_gone(wsi, in, n);
-    case LWS_CALLBACK_CLOSED:
-    case LWS_CALLBACK_CLIENT_CLOSED:
-    case LWS_CALLBACK_WSI_DESTROY:
-        return on_gone(wsi, NULL, 0);
     case LWS_CALLBACK_FILTER_HTTP_CONNECTION: /* no HTTP is served here ... */
     case LWS_CALLBACK_HTTP:
     case LWS_CALLBACK_RAW_ADOPT: /* ... and nothing else, as after CONNECT */
     case LWS_CALLBACK_RAW_RX:
         return -1;
+    case LWS_CALLBACK_ESTABLISHED:
+    case LWS_CALLBACK_CLIENT_ESTABLISHED:
+        return on_established(c);
+    case LWS_CALLBACK_RECEIVE:
+    case LWS_CALLBACK_CLIENT_RECEIVE:
+        return c ? on_receive(c, in, n) : 0;
+    case LWS_CALLBACK_RECEIVE_PONG:
+    case LWS_CALLBACK_CLIENT_RECEIVE_PONG:
+        if (c)
+            c->received_ms = clock_now_ms();
+        return 0;
+    case LWS_CALLBACK_SERVER_WRITEABLE:
+    case LWS_CALLBACK_CLIENT_WRITEABLE:
+        return c ? on_writeable(c) : 0;
+    case LWS_CALLBACK_WS_PEER_INITIATED_CLOSE:
+        return c ? on_peer_close(c, in, n) : 0;
+    case LWS_CALLBACK_CLIENT_CONNECTION_ERROR:
+    case LWS_CALLBACK_CLOSED:
+    case LWS_CALLBACK_CLIENT_CLOSED:
+    case LWS_CALLBACK_WSI_DESTROY:
+        if (c && reason == LWS_CALLBACK_CLIENT_CONNECTION_ERROR && in && n > 0)
+            set_why(c, "%.*s", (int)strnlen(in, n), (const char *)in);
+        if (c)
+            conn_gone(c, clock_now_ms());
+        return 0;
     default:
         return 0;
     }
+}
+
+static int on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in,
+                    size_t n)
+{
+    struct link *link = lws_context_user(lws_get_context(wsi));
+    int answer;
+
+    (void)user;
+    pthread_mutex_lock(&link->lock);
+    answer = handle_event(link, wsi, reason, in, n);
+    pthread_mutex_unlock(&link->lock);
+    return answer;
 }
 
 /* --- the IO thread --- */
 
 static void dial(struct link *link, struct edge *edge, int64_t now_ms)
 {
-    struct conn *c = free_conn(link);
+    struct conn *c = free_conn(link->io);
+    int64_t first_ms = now_ms + DIAL_LAST_MS, last_ms = now_ms + DIAL_ATTEMPT_MS;
     struct lws_client_connect_info info = {
         .context = link->io->context,
         .vhost = link->io->vhost,
@@ -344,44 +790,27 @@ static void dial(struct link *link, struct edge *edge, int64_t now_ms)
         .opaque_user_data = c,
         /* TLS: .ssl_connection, and the check of the peer's name in on_established(). */
     };
+    bool is_dialing;
 
     assert(c); /* strangers and edges are counted */
-    conn_init(c, link, edge, now_ms);
+    if (last_ms > edge->dial_until_ms)
+        last_ms = edge->dial_until_ms > first_ms ? edge->dial_until_ms : first_ms;
+    *c = (struct conn){.state = CONN_OPENING,
+                       .link = link,
+                       .edge = edge,
+                       .dialed = true,
+                       .since_ms = now_ms,
+                       .deadline_ms = last_ms,
+                       .slot = -1};
+    edge->conn = c;
     info.pwsi = &c->wsi;
-    if (!lws_client_connect_via_info(&info)) {
-        conn_set_why(c, "cannot connect");
+    pthread_mutex_unlock(&link->lock); /* the library may report failures before it returns */
+    is_dialing = lws_client_connect_via_info(&info);
+    pthread_mutex_lock(&link->lock);
+    if (!is_dialing && c->state != CONN_FREE) {
+        set_why(c, "cannot connect");
         conn_gone(c, now_ms);
     }
-}
-
-static void tend_edge(struct link *link, struct edge *edge, int64_t now_ms, int64_t *next_ms)
-{
-    bool due;
-
-    pthread_mutex_lock(&link->lock);
-    due = edge->state == EDGE_CONNECTING && !edge->conn && edge->peer.port != 0 &&
-          !link->aborting && (!link->closing || edge->n_queued > 0);
-    pthread_mutex_unlock(&link->lock);
-    if (!due)
-        return;
-    if (now_ms >= edge->redial_at_ms)
-        dial(link, edge, now_ms);
-    if (!edge->conn && edge->redial_at_ms < *next_ms)
-        *next_ms = edge->redial_at_ms;
-}
-
-static void tend_conn(struct conn *c, int64_t now_ms, int64_t *next_ms)
-{
-    char cause[LINK_CLOSE_TEXT_MAX + 1];
-
-    if (c->deadline_ms != 0 && now_ms >= c->deadline_ms)
-        kill_later(c, c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
-    else if (c->deadline_ms != 0 && c->deadline_ms < *next_ms)
-        *next_ms = c->deadline_ms;
-    if (c->state != CONN_GREETING && c->state != CONN_OPEN)
-        return;
-    if (conn_wants_to_write(c) || conn_is_over(c) || conn_is_aborted(c, cause))
-        lws_callback_on_writable(c->wsi);
 }
 
 static void on_tick(lws_sorted_usec_list_t *tick)
@@ -394,11 +823,30 @@ static void tend(struct link *link)
 {
     int64_t now_ms = clock_now_ms(), next_ms = INT64_MAX;
 
-    for (int i = 0; i < N_LINK_EDGES; i++)
-        tend_edge(link, &link->edges[i], now_ms, &next_ms);
-    for (int i = 0; i < LINK_CONNS_MAX; i++)
-        if (link->conns[i].state != CONN_FREE)
-            tend_conn(&link->conns[i], now_ms, &next_ms);
+    for (int i = 0; i < N_LINK_EDGES; i++) {
+        struct edge *edge = &link->edges[i];
+
+        if (edge->state != EDGE_CONNECTING || edge->conn || edge->peer.port == 0 ||
+            link->aborting || (link->closing && edge->n_queued == 0))
+            continue;
+        if (now_ms >= edge->redial_at_ms)
+            dial(link, edge, now_ms);
+        if (!edge->conn && edge->redial_at_ms < next_ms)
+            next_ms = edge->redial_at_ms;
+    }
+    for (int i = 0; i < CONNS_MAX; i++) {
+        struct conn *c = &link->io->conns[i];
+
+        if (c->state == CONN_FREE)
+            continue;
+        if (c->deadline_ms != 0 && now_ms >= c->deadline_ms)
+            kill_later(c,
+                       c->state == CONN_OPENING ? "no connection in time" : "no greeting in time");
+        else if (c->deadline_ms != 0 && c->deadline_ms < next_ms)
+            next_ms = c->deadline_ms;
+        if (next_to_send(c) != SEND_NOTHING || is_over(c) || is_aborted(c))
+            lws_callback_on_writable(c->wsi);
+    }
     if (next_ms == INT64_MAX)
         lws_sul_cancel(&link->io->tick);
     else
@@ -406,22 +854,18 @@ static void tend(struct link *link)
                          next_ms > now_ms ? (next_ms - now_ms) * LWS_US_PER_MS : 1);
 }
 
-static bool is_stopped(struct link *link)
-{
-    bool stop;
-
-    pthread_mutex_lock(&link->lock);
-    stop = link->io->stop;
-    pthread_mutex_unlock(&link->lock);
-    return stop;
-}
-
 static void *run(void *arg)
 {
     struct link *link = arg;
+    bool stop = false;
 
-    while (!is_stopped(link) && lws_service(link->io->context, 0) >= 0)
-        tend(link);
+    while (!stop && lws_service(link->io->context, 0) >= 0) {
+        pthread_mutex_lock(&link->lock);
+        stop = link->io->stop;
+        if (!stop)
+            tend(link);
+        pthread_mutex_unlock(&link->lock);
+    }
     return NULL;
 }
 
@@ -466,7 +910,7 @@ static enum err_code create_context(struct link *link, const char *listen_addres
         .timeout_secs = HTTP_TIMEOUT_S,
         .connect_timeout_secs = DIAL_ATTEMPT_MS / 1000,
         .fd_limit_per_thread = FDS_MAX,
-        .max_http_header_pool = LINK_CONNS_MAX + 2,
+        .max_http_header_pool = CONNS_MAX + 2,
         .alpn = "http/1.1",
         .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
                    LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
@@ -483,6 +927,7 @@ static enum err_code create_context(struct link *link, const char *listen_addres
     if (!io->vhost || lws_get_vhost_listen_port(io->vhost) <= 0)
         return err_set(err, ERR_IO, "cannot listen on %s port %d", listen_address,
                        link->params.listen_port);
+    link->port = lws_get_vhost_listen_port(io->vhost);
     return ERR_OK;
 }
 
@@ -514,11 +959,6 @@ enum err_code link_io_start(struct link *link, const char *listen_address, struc
     free(io);
     link->io = NULL;
     return rc;
-}
-
-int link_io_port(const struct link *link)
-{
-    return lws_get_vhost_listen_port(link->io->vhost);
 }
 
 void link_io_wake(struct link *link)
