@@ -177,7 +177,7 @@ static enum err_code measure_workers(struct local *l, const struct local_params 
     (void)fflush(params->talk);
     rc = measure(l, params, err);
     if (rc == ERR_OK)
-        node_probes_tell(l->machine.probes, l->machine.n_workers, &l->job.spec);
+        cost_job_measured(&l->request.job, l->machine.probes, l->machine.n_workers);
     return rc;
 }
 
@@ -193,7 +193,7 @@ static enum err_code measure_lengths(struct local *l, const struct local_params 
         rc = err_set(err, ERR_INVALID, "--data: %.200s has no training data that can be read",
                      params->data);
     if (rc == ERR_OK)
-        l->job.spec.data.lengths = l->machine.probes[0].lengths;
+        l->request.job.lengths = l->machine.probes[0].lengths;
     return rc;
 }
 
@@ -203,13 +203,11 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
 {
     enum err_code rc;
 
-    l->request = (struct partition_request){.spec = &l->job.spec,
-                                            .nodes = nodes,
-                                            .n_nodes = n_nodes,
-                                            .link = COST_LINK_DEFAULT,
-                                            .links = links};
-    l->is_micro_open = l->job.spec.training.micro_batches == 0;
-    rc = choose_solve(&l->request, &l->job.spec, &l->placement, err);
+    l->request.nodes = nodes;
+    l->request.n_nodes = n_nodes;
+    l->request.links = links;
+    rc = choose_solve(&l->request, &l->placement, err);
+    l->is_solved = true;
     if (rc != ERR_OK)
         return rc;
     l->plan = (struct plan){.attempt = 1, .is_serial = params->is_serial};
@@ -232,6 +230,7 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
 {
     enum err_code rc = local_read(out, params, err);
 
+    out->request = partition_request_of(&out->job.spec);
     if (rc == ERR_OK)
         rc = machine_parse(params->workers, machine_free_bytes(), &out->machine, err);
     if (rc == ERR_OK)
@@ -244,16 +243,19 @@ enum err_code local_init(struct local *out, const struct local_params *params, s
 enum err_code local_plan(struct local *out, const struct local_params *params, struct survey *s,
                          struct err *err)
 {
-    enum err_code rc = params->data ? measure_lengths(out, params, err) : ERR_OK;
+    enum err_code rc = ERR_OK;
 
+    out->request = partition_request_of(&out->job.spec);
+    if (params->data)
+        rc = measure_lengths(out, params, err);
     if (rc == ERR_OK)
         rc = survey_link(s, err);
     if (rc != ERR_OK)
         return rc;
     if (s->lengths.mean > 0)
-        out->job.spec.data.lengths = s->lengths;
+        out->request.job.lengths = s->lengths;
     if (s->pace.attention > 0)
-        out->job.spec.pace = s->pace;
+        out->request.job.pace = s->pace;
     return make_plan(out, params, s->candidates, s->n_candidates, s->links, err);
 }
 
@@ -262,6 +264,7 @@ void local_deinit(struct local *l, bool keeps_folder)
     throttle_free(l->throttle);
     scratch_end(&l->scratch, keeps_folder);
     job_deinit(&l->job);
-    l->request = (struct partition_request){.spec = NULL};
+    l->request = (struct partition_request){.n_nodes = 0};
+    l->is_solved = false;
     l->throttle = NULL;
 }

@@ -30,7 +30,7 @@ struct local {
     struct job job;
     struct machine machine;
     struct partition_request request; /* points into the two above */
-    bool is_micro_open; /* the job leaves open how many micro-batches: choose_solve() */
+    bool is_solved; /* the planner has answered: ERR_NOT_FOUND then means that nothing fits */
     struct placement placement;
     struct plan plan;
     struct throttle *throttle;
@@ -47,8 +47,8 @@ MUST_CHECK enum err_code local_init(struct local *out, const struct local_params
 MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
                                     struct err *err);
 /* Plan for a survey's candidates, which `out` borrows, after local_read(). Nothing is measured but,
- * with params->data, how long the sequences are. As local_init(). out->request.spec is set once
- * there is a job to plan for. */
+ * with params->data, how long the sequences are. As local_init(). out->is_solved is set even if
+ * nothing fits. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,
                                     struct survey *survey, struct err *err);
 /* Removes the folder unless it is to be kept for people to look at. */

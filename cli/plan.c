@@ -53,17 +53,12 @@ static enum err_code print_report(const struct local *l, const struct cluster *c
                                   const char *format, struct err *err)
 {
     struct whatif whatif;
-    struct spec asked = l->job.spec; /* as it was before it was planned */
-    struct partition_request request = l->request;
     struct report report = {.local = l, .cluster = cluster, .whatif = &whatif};
     struct buf json = {.max = REPORT_MAX_BYTES};
     struct jsonw w;
     enum err_code rc;
 
-    if (l->is_micro_open)
-        asked.training.micro_batches = 0;
-    request.spec = &asked;
-    rc = whatif_solve(&request, &l->placement, &whatif, err);
+    rc = whatif_solve(&l->request, &l->placement, &whatif, err);
     if (rc != ERR_OK)
         return rc;
     if (strcmp(format, "text") == 0) {
@@ -165,7 +160,7 @@ int command_plan(int argc, char **argv)
         return command_usage(argv[0]);
     interrupt_catch();
     rc = make_plan(&a, &cluster, &local, &err);
-    if (rc == ERR_NOT_FOUND && local.request.spec) {
+    if (rc == ERR_NOT_FOUND && local.is_solved) {
         /* Nothing fits: that is an answer, and the nodes that are excluded are a part of it. */
         (void)fprintf(stderr, "kubectl-skyjob: %s\n", err.text);
         report_nodes(&cluster, stderr);

@@ -224,7 +224,7 @@ static void print_stale(const struct report *r, int first, FILE *out)
     if (n > REPORT_NODES_MAX)
         (void)fprintf(out, " and %d more", n - REPORT_NODES_MAX);
     (void)fprintf(out, "; %s\n",
-                  request->spec->placement.probe == SPEC_PROBE_NEVER
+                  request->job.spec->placement.probe == SPEC_PROBE_NEVER
                       ? "used all the same, since spec.placement.probePolicy is Never"
                       : "the operator will measure before it starts, and may plan otherwise");
 }
@@ -233,12 +233,12 @@ void report_text(const struct report *r, FILE *out)
 {
     const struct placement *p = &r->local->placement;
     const struct partition_request *request = &r->local->request;
-    int sequences = request->spec->training.batch_size;
+    int sequences = request->job.spec->training.batch_size;
     int slow_edge = explain_slow_edge(p);
     char guess[LENGTHS_TEXT_BYTES];
 
     report_stages(r->local, out);
-    lengths_guess(request->spec, guess);
+    lengths_guess(request->job.spec, &request->job.lengths, guess);
     if (guess[0])
         (void)fprintf(out, "%-11s lengths are a guess: %s\n", "note", guess);
     print_notes(r->cluster, out);
@@ -256,7 +256,7 @@ void report_text(const struct report *r, FILE *out)
                   sequences == 1 ? "sequence" : "sequences", p->micro_batches,
                   p->micro_batches == 1 ? "micro-batch" : "micro-batches",
                   sequences / p->micro_batches,
-                  r->local->is_micro_open ? "chosen by the planner" : "set by the job");
+                  request->job.micro_batches == 0 ? "chosen by the planner" : "set by the job");
     if (slow_edge >= 0)
         (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms per micro-batch each way\n",
                       "bottleneck", name_of(r, p->stages[slow_edge].node),
@@ -338,6 +338,7 @@ static void write_remarks(const struct remarks *r, const char *count, const char
 void report_write(const struct report *r, struct jsonw *w)
 {
     const struct local *l = r->local;
+    const struct cost_job *job = &l->request.job;
     const struct survey *survey = &r->cluster->survey;
     struct plan_summary summary = l->plan.summary;
     struct remarks excluded = {.n = 0}, invalid = {.n = 0}, stale = {.n = 0};
@@ -345,7 +346,7 @@ void report_write(const struct report *r, struct jsonw *w)
 
     jsonw_string(w, "strategy", spec_strategy_name(l->placement.strategy));
     jsonw_int(w, "microBatches", l->placement.micro_batches);
-    jsonw_bool(w, "microBatchesChosen", l->is_micro_open);
+    jsonw_bool(w, "microBatchesChosen", job->micro_batches == 0);
     jsonw_double(w, "gap", gap(&l->placement));
     summary.n_left_out = 0; /* listed below, with those that the survey excluded */
     fields_write(plan_summary_fields(), &summary, w);
@@ -365,9 +366,9 @@ void report_write(const struct report *r, struct jsonw *w)
     write_remarks(&excluded, "excludedNodeCount", "excludedNodes", w);
     write_remarks(&invalid, "invalidAnnotationCount", "invalidAnnotations", w);
     write_remarks(&stale, "staleNodeCount", "staleNodes", w);
-    lengths_guess(l->request.spec, guess);
+    lengths_guess(job->spec, &job->lengths, guess);
     jsonw_open_object(w, "lengths");
-    jsonw_double(w, "mean", lengths_of(l->request.spec).mean);
+    jsonw_double(w, "mean", lengths_of(job->spec, &job->lengths).mean);
     jsonw_bool(w, "guessed", guess[0] != '\0');
     jsonw_close(w);
     if (r->cluster->unread[0])

@@ -6,20 +6,21 @@
 #ifndef API_LENGTHS_H
 #define API_LENGTHS_H
 
-#include "api/spec.h"
+#include "api/node.h"
 
-/* Tokens of a sequence where nobody looked at the data. */
+/* Tokens of a sequence of data that have not been read. */
 #define LENGTHS_MEAN   39.0 /* MNLI */
 #define LENGTHS_SAMPLE 17.0 /* the built-in sample */
 #define LENGTHS_SPREAD 1.25 /* mean of the square over square of the mean; MNLI */
 
 #define LENGTHS_TEXT_BYTES 160
 
-/* spec.data.lengths if they were measured, else a guess. Never above maxSequenceLength. */
-struct spec_lengths lengths_of(const struct spec *spec);
+/* Those of the job's data if they were measured, else a guess. Never above maxSequenceLength. */
+struct node_lengths lengths_of(const struct spec *spec, const struct node_lengths *measured);
 
-/* What people should know when a plan rests on a guess: "sequences are taken to have 39 tokens, as
- * is usual, since nobody has read the data"; "" when they are measured, or those of the sample. */
-void lengths_guess(const struct spec *spec, char out[static LENGTHS_TEXT_BYTES]);
+/* What people should know when a plan rests on a guess: "sequences are assumed to have 39 tokens,
+ * since the data have not been read"; "" when they are measured, or those of the sample. */
+void lengths_guess(const struct spec *spec, const struct node_lengths *measured,
+                   char out[static LENGTHS_TEXT_BYTES]);
 
 #endif

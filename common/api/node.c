@@ -2,23 +2,6 @@
 
 #include <string.h>
 
-void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec)
-{
-    double gflops = 0;
-
-    for (int i = 0; i < n; i++) {
-        if (!(probes[i].gflops > gflops))
-            continue;
-        gflops = probes[i].gflops;
-        if (probes[i].lengths.mean > 0)
-            spec->data.lengths = probes[i].lengths;
-        if (probes[i].pace.attention > 0)
-            spec->pace = probes[i].pace;
-    }
-}
-
-/* --- the document --- */
-
 static const struct field message_fields[] = {
     {"ms", FIELD_DOUBLE, FIELD_AT(struct node_message, ms), .max = 1e4, .flags = FIELD_REQUIRED},
     {"byteNs", FIELD_DOUBLE, FIELD_AT(struct node_message, byte_ns), .max = 1e6,
@@ -26,23 +9,23 @@ static const struct field message_fields[] = {
     {0}};
 
 static const struct field length_fields[] = {
-    {"mean", FIELD_DOUBLE, FIELD_AT(struct spec_lengths, mean), .max = 65536},
-    {"meanSquare", FIELD_DOUBLE, FIELD_AT(struct spec_lengths, mean_square),
+    {"mean", FIELD_DOUBLE, FIELD_AT(struct node_lengths, mean), .max = 65536},
+    {"meanSquare", FIELD_DOUBLE, FIELD_AT(struct node_lengths, mean_square),
      .max = 65536.0 * 65536.0},
     {0}};
 
 static const struct field pace_fields[] = {
-    {"attention", FIELD_DOUBLE, FIELD_AT(struct spec_pace, attention), .max = 1e6,
+    {"attention", FIELD_DOUBLE, FIELD_AT(struct node_pace, attention), .max = 1e6,
      .flags = FIELD_REQUIRED | FIELD_ABOVE},
-    {"feedForward", FIELD_DOUBLE, FIELD_AT(struct spec_pace, ffn), .max = 1e6,
+    {"feedForward", FIELD_DOUBLE, FIELD_AT(struct node_pace, ffn), .max = 1e6,
      .flags = FIELD_REQUIRED | FIELD_ABOVE},
-    {"parameter", FIELD_DOUBLE, FIELD_AT(struct spec_pace, parameter), .max = 1e9,
+    {"parameter", FIELD_DOUBLE, FIELD_AT(struct node_pace, parameter), .max = 1e9,
      .flags = FIELD_REQUIRED},
-    {"element", FIELD_DOUBLE, FIELD_AT(struct spec_pace, element), .max = 1e9,
+    {"element", FIELD_DOUBLE, FIELD_AT(struct node_pace, element), .max = 1e9,
      .flags = FIELD_REQUIRED},
-    {"update", FIELD_DOUBLE, FIELD_AT(struct spec_pace, update), .max = 1e9,
+    {"update", FIELD_DOUBLE, FIELD_AT(struct node_pace, update), .max = 1e9,
      .flags = FIELD_REQUIRED},
-    {"sequence", FIELD_DOUBLE, FIELD_AT(struct spec_pace, sequence), .max = 1e15},
+    {"sequence", FIELD_DOUBLE, FIELD_AT(struct node_pace, sequence), .max = 1e15},
     {0}};
 
 static const struct field link_fields[] = {
@@ -79,7 +62,7 @@ static bool is_node_name(const char *s)
 
 enum err_code node_probe_check(const struct node_probe *p, struct err *err)
 {
-    const struct spec_lengths *l = &p->lengths;
+    const struct node_lengths *l = &p->lengths;
     bool has_lengths = l->mean > 0 || l->mean_square > 0;
 
     /* The mean square is at least the square of the mean, but for rounding. */

@@ -46,6 +46,23 @@ struct node {
     struct node_message message; /* zeros: not measured */
 };
 
+/* How long the sequences of a job's data are, in tokens, each cut to maxSequenceLength. */
+struct node_lengths {
+    double mean; /* 0 if not measured */
+    double mean_square;
+};
+
+/* How the parts of a step compare on a machine, in FLOPs of the job's own block, which GFLOP/s
+ * counts. */
+struct node_pace {
+    double attention; /* cost of an attention FLOP relative to a nominal one; 0 if not measured */
+    double ffn;       /* likewise; with both, the block costs what was measured */
+    double parameter; /* FLOPs per weight and micro-batch, to read and write it */
+    double element;   /* per hidden element of a token in the embeddings */
+    double update;    /* per parameter in the optimizer, once a step */
+    double sequence;  /* per sequence that the first stage makes from its text */
+};
+
 enum node_answer {
     NODE_UNKNOWN,
     NODE_YES,
@@ -66,8 +83,8 @@ struct node_probe {
     double block_ms; /* of a block, forward and backward of the mean micro-batch; 0: not reported */
     double memory_bytes_per_s;   /* read and written, by all threads together; 0: not measured */
     struct node_message message; /* zeros: not measured */
-    struct spec_lengths lengths; /* of the job's data; mean 0: the probe had no data */
-    struct spec_pace pace;       /* attention 0: an older probe, which did not measure it */
+    struct node_lengths lengths; /* of the job's data; mean 0: the probe had no data */
+    struct node_pace pace;       /* attention 0: an older probe, which did not measure it */
     int threads;
     char blas_core[NODE_TEXT_BYTES]; /* kernel family, "SkylakeX" */
     char cpu_model[NODE_TEXT_BYTES];
@@ -75,10 +92,6 @@ struct node_probe {
     int n_links;               /* 0: it had no neighbour, or none answered */
     struct node_link links[NODE_LINKS_MAX];
 };
-
-/* Tell a job's spec what probes found out about its data and its block: what the fastest of them
- * says, as it was timed most often. Without a figure the spec stays as it is. */
-void node_probes_tell(const struct node_probe *probes, int n, struct spec *spec);
 
 /* The document's table, for documents that contain one, and what the table cannot check. */
 extern const struct field node_probe_fields[];

@@ -109,24 +109,6 @@ struct spec_stages {
     struct spec_stage list[SPEC_STAGES_MAX];
 };
 
-/* How long the sequences of the job's own data are, in tokens, each cut to maxSequenceLength. No
- * field of the document: a program that can read the data sets it before planning. */
-struct spec_lengths {
-    double mean; /* 0 if not measured */
-    double mean_square;
-};
-
-/* How the parts of a step compare on a machine, in FLOPs of the job's own block, which GFLOP/s
- * counts. No field of the document either. */
-struct spec_pace {
-    double attention; /* as how many FLOPs one of an attention unit counts; 0: nobody measured */
-    double ffn;       /* likewise; with the next, the block as it was measured counts as its own */
-    double parameter; /* FLOPs of a weight in every micro-batch, whose bytes come and go */
-    double element;   /* of one hidden element of a token in the embeddings */
-    double update;    /* of a parameter in the optimizer, once a step */
-    double sequence;  /* of a sequence that is made from its text, on the first stage */
-};
-
 struct spec {
     char preset[SPEC_WORD_BYTES]; /* "": BertMini, or the sizes are given one by one */
     struct model model;           /* head and labels follow from the task */
@@ -150,14 +132,13 @@ struct spec {
         char sample[SPEC_WORD_BYTES];
         char config_map[SPEC_NAME_BYTES];
         struct spec_volume volume;
-        struct spec_lengths lengths;
     } data;
     struct {
         int epochs;
         int steps;           /* instead of epochs; 0: not given, unless: */
         bool evaluates_only; /* training.steps is 0: nothing is trained */
         int batch_size;      /* sequences in an optimizer step, a multiple of micro_batches */
-        int micro_batches;   /* M; 0: the planner chooses, which a plan's spec never has */
+        int micro_batches;   /* M; 0: absent, the planner chooses */
         int max_length;      /* tokens of a sequence; longer pairs are cut */
         int64_t seed;
         double dropout;
@@ -190,7 +171,6 @@ struct spec {
     enum spec_wire wire;
     int max_restarts;
     int progress_deadline_s; /* a trainer that hangs for so long is restarted */
-    struct spec_pace pace;
 };
 
 struct field; /* base/fields.h */

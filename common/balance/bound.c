@@ -71,7 +71,7 @@ enum err_code groups_init(const struct partition_request *r, const int *nodes, i
         rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
         goto out;
     }
-    cost_of_unit(r->spec, LAYER_UNIT, &layer);
+    cost_of_unit(&r->job, LAYER_UNIT, &layer);
     if (r->links) {
         join_nearest(r, &layer, nodes, is_joined, &g);
     } else {
@@ -150,6 +150,7 @@ struct bound {
     int *island_of;        /* [n] the group of each node at the current T */
     double *fill, *busy;   /* [n] see balance/cost.h */
     double *message_ms;    /* [n] per edge, see balance/cut.h */
+    int64_t *memory;       /* [n] bytes that each offers */
     double extra_flops;    /* that the last stages can take beyond their capacities */
     int n_bins;
     struct bin *bins; /* [n] */
@@ -168,7 +169,7 @@ static bool fits(const struct bound *b, int at, int first, int end, double cap_m
                     b->state_bytes[first] +
                     in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
-    return b->busy[at] * ms <= cap_ms && bytes <= n->memory_bytes;
+    return b->busy[at] * ms <= cap_ms && bytes <= b->memory[at];
 }
 
 /* Layers are alike, so only runs that begin in the first layer need to be tried. */
@@ -254,7 +255,7 @@ static int by_capacity(const void *a, const void *b)
 /* Can maxStages nodes hold the layers at all? */
 static bool is_enough(struct bound *b)
 {
-    int max_stages = b->request->spec->placement.max_stages;
+    int max_stages = b->request->max_stages;
     double left = (b->flops[b->n_layer_units + 1] - b->flops[1]) * (1 - 1e-9) - b->extra_flops;
 
     qsort(b->bins, (size_t)b->n_bins, sizeof *b->bins, by_capacity);
@@ -304,7 +305,7 @@ static double pour(struct bound *b, double cap_ms)
 static double least_sum(struct bound *b, double cap_ms)
 {
     int n_islands = groups_at(b->groups, cap_ms, b->island_of);
-    int m = b->request->spec->training.micro_batches;
+    int m = b->request->job.micro_batches;
     int most = m < IN_FLIGHT_MAX ? m : IN_FLIGHT_MAX;
     double least = INFINITY;
 
@@ -325,7 +326,7 @@ static double least_sum(struct bound *b, double cap_ms)
 
 static double bound_of(const struct bound *b, const struct interval *i)
 {
-    return i->sum_ms + (b->request->spec->training.micro_batches - 1) * i->lo;
+    return i->sum_ms + (b->request->job.micro_batches - 1) * i->lo;
 }
 
 static void halve_intervals(struct bound *b)
@@ -349,13 +350,13 @@ static void halve_intervals(struct bound *b)
 /* Fill in everything but the intervals. */
 static void sum_up(struct bound *b)
 {
-    const struct spec *spec = b->request->spec;
+    const struct cost_job *job = &b->request->job;
     struct cost_unit costs[MODEL_UNITS_MAX];
     double balanced_ms;
 
-    cost_of_units(spec, costs);
-    b->n_units = model_units(&spec->model);
-    b->n_layer_units = 2 * spec->model.layers;
+    cost_of_units(job, costs);
+    b->n_units = model_units(&job->spec->model);
+    b->n_layer_units = 2 * job->spec->model.layers;
     for (int u = 0; u < b->n_units; u++) {
         const struct cost_unit *c = &costs[u];
 
@@ -372,9 +373,10 @@ static void sum_up(struct bound *b)
     for (int i = 0; i < b->n; i++) {
         const struct node *node = &b->request->nodes[b->nodes[i]];
 
-        b->fill[i] = cost_fill_share(node, balanced_ms, spec->training.micro_batches);
-        b->busy[i] = cost_busy_share(b->fill[i], spec->training.micro_batches);
+        b->fill[i] = cost_fill_share(node, balanced_ms, job->micro_batches);
+        b->busy[i] = cost_busy_share(b->fill[i], job->micro_batches);
         b->message_ms[i] = cost_messages_ms(cost_largest_edge(costs, b->n_units), node);
+        b->memory[i] = partition_memory(b->request, b->nodes[i]);
         b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
     }
 }
@@ -415,9 +417,10 @@ enum err_code bound_new(const struct partition_request *request, const int *node
                             .island_of = calloc(n, sizeof *b->island_of),
                             .fill = calloc(n, sizeof *b->fill),
                             .busy = calloc(n, sizeof *b->busy),
-                            .message_ms = calloc(n, sizeof *b->message_ms)};
+                            .message_ms = calloc(n, sizeof *b->message_ms),
+                            .memory = calloc(n, sizeof *b->memory)};
     }
-    if (!b || !b->bins || !b->island_of || !b->fill || !b->busy || !b->message_ms) {
+    if (!b || !b->bins || !b->island_of || !b->fill || !b->busy || !b->message_ms || !b->memory) {
         bound_free(b);
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", groups->n);
     }
@@ -439,6 +442,7 @@ void bound_free(struct bound *b)
     free(b->fill);
     free(b->busy);
     free(b->message_ms);
+    free(b->memory);
     free(b);
 }
 

@@ -10,10 +10,10 @@
 
 static int most_stages(const struct partition_request *r)
 {
-    int n = model_units(&r->spec->model);
+    int n = model_units(&r->job.spec->model);
 
     n = r->n_nodes < n ? r->n_nodes : n;
-    return r->spec->placement.max_stages < n ? r->spec->placement.max_stages : n;
+    return r->max_stages < n ? r->max_stages : n;
 }
 
 /* How many times larger or smaller. */
@@ -26,7 +26,7 @@ static double distance(int m, double typical)
  * largest, which needs the least memory. Returns how many. */
 static int list_tries(const struct partition_request *r, int n_max, int out[static CHOOSE_TRIES])
 {
-    int batch = r->spec->training.batch_size;
+    int batch = r->job.spec->training.batch_size;
     double typical = PER_STAGE * most_stages(r);
     int n = 0;
 
@@ -57,15 +57,16 @@ struct tries {
 
 /* Find the fastest plan of all tries. ERR_NOT_FOUND with the text of the last one, which needs
  * least memory. */
-static enum err_code find_fastest(struct partition_request *request, struct spec *spec,
-                                  struct tries *t, struct placement *p, struct err *err)
+static enum err_code find_fastest(const struct partition_request *request, struct tries *t,
+                                  struct placement *p, struct err *err)
 {
+    struct partition_request with = *request;
     enum err_code rc = ERR_OK;
 
     t->step_ms = t->bound_ms = INFINITY;
     for (int i = 0; i < t->n && (rc == ERR_OK || rc == ERR_NOT_FOUND); i++) {
-        spec->training.micro_batches = t->micro_batches[i];
-        rc = partition_solve(request, p, err);
+        with.job.micro_batches = t->micro_batches[i];
+        rc = partition_solve(&with, p, err);
         if (rc != ERR_OK)
             continue;
         t->even_ms[i] = p->even_step_ms;
@@ -91,21 +92,22 @@ static int usual_try(const struct tries *t, int n_stages)
     return usual;
 }
 
-/* Take a plan of at most spec.placement.maxStages stages whose step is at most `limit_ms`: with the
+/* Take a plan of at most request->max_stages stages whose step is at most `limit_ms`: with the
  * number of micro-batches that is usual for `n_stages`, else with the fewest. ERR_NOT_FOUND when
  * there is none. */
-static enum err_code take_first(struct partition_request *request, struct spec *spec,
-                                const struct tries *t, int n_stages, double limit_ms,
-                                struct placement *out, struct err *err)
+static enum err_code take_first(const struct partition_request *request, const struct tries *t,
+                                int n_stages, double limit_ms, struct placement *out,
+                                struct err *err)
 {
+    struct partition_request with = *request;
     enum err_code rc = ERR_NOT_FOUND;
     int usual = usual_try(t, n_stages);
 
     for (int k = 0; k < t->n && rc == ERR_NOT_FOUND; k++) {
         int i = k == 0 ? usual : k - (k <= usual); /* all others in rising order */
 
-        spec->training.micro_batches = t->micro_batches[i];
-        rc = partition_solve(request, out, err);
+        with.job.micro_batches = t->micro_batches[i];
+        rc = partition_solve(&with, out, err);
         if (rc == ERR_OK && out->predicted_step_ms > limit_ms * LONGER)
             rc = ERR_NOT_FOUND;
         out->even_step_ms = t->even_ms[i];
@@ -117,13 +119,13 @@ static enum err_code take_first(struct partition_request *request, struct spec *
 
 /* Give up nodes that gain too little. The least time with k nodes only falls as k grows, so the
  * first number of nodes that is too slow ends the search. */
-static enum err_code save_nodes(struct partition_request *request, struct spec *spec,
-                                const struct tries *all, struct placement *best, struct err *err)
+static enum err_code save_nodes(const struct partition_request *request, const struct tries *all,
+                                struct placement *best, struct err *err)
 {
+    struct partition_request with = *request;
     struct placement *p = calloc(1, sizeof *p);
     struct tries tries = *all;
-    int most = spec->placement.max_stages;
-    int least = spec->placement.min_stages > 1 ? spec->placement.min_stages : 1;
+    int least = request->min_stages > 1 ? request->min_stages : 1;
     bool is_saved = false;
     enum err_code rc = ERR_OK;
 
@@ -137,51 +139,41 @@ static enum err_code save_nodes(struct partition_request *request, struct spec *
             tries.dynamic_ms[0] = all->dynamic_ms[i];
         }
     while (rc == ERR_OK && best->n_stages > least) {
-        spec->placement.max_stages = best->n_stages - 1;
-        rc = take_first(request, spec, &tries, best->n_stages - 1,
-                        all->step_ms * (1 + CHOOSE_NODE_GAIN), p, err);
+        with.max_stages = best->n_stages - 1;
+        rc = take_first(&with, &tries, best->n_stages - 1, all->step_ms * (1 + CHOOSE_NODE_GAIN), p,
+                        err);
         if (rc != ERR_OK)
             continue;
         *best = *p;
         is_saved = true;
     }
-    spec->placement.max_stages = most;
-    spec->training.micro_batches = best->micro_batches;
     free(p);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         return rc;
-    return is_saved ? partition_list_left_out(request, best, err) : ERR_OK;
+    with.max_stages = request->max_stages;
+    with.job.micro_batches = best->micro_batches;
+    return is_saved ? partition_list_left_out(&with, best, err) : ERR_OK;
 }
 
-static enum err_code solve_all(struct partition_request *request, struct spec *spec,
-                               struct tries *tries, struct placement *best, struct err *err)
+enum err_code choose_solve(const struct partition_request *request, struct placement *out,
+                           struct err *err)
 {
-    enum err_code rc = find_fastest(request, spec, tries, best, err);
-
-    if (rc == ERR_OK)
-        rc = take_first(request, spec, tries, tries->n_stages,
-                        tries->step_ms * (1 + CHOOSE_MICRO_GAIN), best, err);
-    if (rc == ERR_OK && spec->placement.strategy == SPEC_STRATEGY_OPTIMAL)
-        rc = save_nodes(request, spec, tries, best, err);
-    return rc;
-}
-
-enum err_code choose_solve(struct partition_request *request, struct spec *spec,
-                           struct placement *out, struct err *err)
-{
-    int asked = spec->training.micro_batches;
-    struct tries tries = {.n = 1, .micro_batches = {asked}};
+    struct tries tries = {.n = 1, .micro_batches = {request->job.micro_batches}};
     struct placement *best = calloc(1, sizeof *best);
     enum err_code rc;
 
-    request->spec = spec;
-    if (asked == 0)
+    if (!best)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes);
+    if (request->job.micro_batches == 0)
         tries.n = list_tries(request,
                              request->n_nodes > CHOOSE_FEW_NODES ? CHOOSE_FEW_TRIES : CHOOSE_TRIES,
                              tries.micro_batches);
-    rc = best ? solve_all(request, spec, &tries, best, err)
-              : err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes);
-    spec->training.micro_batches = rc == ERR_OK ? best->micro_batches : asked;
+    rc = find_fastest(request, &tries, best, err);
+    if (rc == ERR_OK)
+        rc = take_first(request, &tries, tries.n_stages, tries.step_ms * (1 + CHOOSE_MICRO_GAIN),
+                        best, err);
+    if (rc == ERR_OK && request->job.spec->placement.strategy == SPEC_STRATEGY_OPTIMAL)
+        rc = save_nodes(request, &tries, best, err);
     if (rc == ERR_OK)
         *out = *best;
     free(best);

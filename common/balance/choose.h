@@ -20,14 +20,14 @@
 #define CHOOSE_MICRO_GAIN 0.02 /* that another number of micro-batches must gain */
 #define CHOOSE_NODE_GAIN  0.01 /* and a node more */
 
-/* partition_solve() for `spec`, which request->spec becomes. If its training.micro_batches is 0, it
- * becomes the usual number: four times the stages of the shortest step, or 1 with one stage. If
- * that is more than CHOOSE_MICRO_GAIN slower, it becomes the smallest number that is not. All
+/* partition_solve(), for which out->micro_batches is chosen if the job's is 0: the usual number,
+ * four times the stages of the shortest step, or 1 with one stage; or, if that is more than
+ * CHOOSE_MICRO_GAIN slower than the fastest, the smallest number that is not. All
  * divisors of the batch size are tried if there are at most CHOOSE_TRIES, else those nearest to
  * four times the largest possible number of stages. With strategy Optimal the plan then has the
  * fewest nodes whose step is at most CHOOSE_NODE_GAIN longer than the shortest. out->bound_ms is a
- * bound for all of these. Errors are those of partition_solve(); then micro_batches stays 0. */
-MUST_CHECK enum err_code choose_solve(struct partition_request *request, struct spec *spec,
+ * bound for all of these. Errors are those of partition_solve(). */
+MUST_CHECK enum err_code choose_solve(const struct partition_request *request,
                                       struct placement *out, struct err *err);
 
 #endif

@@ -3,40 +3,35 @@
 #include <math.h>
 
 #include "api/lengths.h"
+#include "base/bytes.h"
 
 #define FLOAT_BYTES 4
 #define PERIOD_MS   100.0 /* of a CPU quota: the default of kernel and kubelet */
 
-static int sequences(const struct spec *spec)
+/* A micro-batch of sequences of these lengths. */
+static struct model_load load_of(const struct cost_job *job, struct node_lengths l)
 {
-    return spec->training.batch_size / spec->training.micro_batches;
+    const struct spec *spec = job->spec;
+    int n = spec->training.batch_size / job->micro_batches;
+    double tokens = n * l.mean;
+
+    return (struct model_load){
+        .n_seqs = n,
+        .tokens = tokens,
+        .tokens_squared = n * l.mean_square,
+        .targets = model_is_tied(&spec->model) ? spec->data.mask_probability * tokens : 0};
 }
 
-static double masked(const struct spec *spec, double tokens)
+struct model_load cost_load_full(const struct cost_job *job)
 {
-    return model_is_tied(&spec->model) ? spec->data.mask_probability * tokens : 0;
+    double length = job->spec->training.max_length;
+
+    return load_of(job, (struct node_lengths){length, length * length});
 }
 
-struct model_load cost_load_full(const struct spec *spec)
+struct model_load cost_load_mean(const struct cost_job *job)
 {
-    double n = sequences(spec);
-    double length = spec->training.max_length;
-
-    return (struct model_load){.n_seqs = sequences(spec),
-                               .tokens = n * length,
-                               .tokens_squared = n * length * length,
-                               .targets = masked(spec, n * length)};
-}
-
-struct model_load cost_load_mean(const struct spec *spec)
-{
-    double n = sequences(spec);
-    struct spec_lengths l = lengths_of(spec);
-
-    return (struct model_load){.n_seqs = sequences(spec),
-                               .tokens = n * l.mean,
-                               .tokens_squared = n * l.mean_square,
-                               .targets = masked(spec, n * l.mean)};
+    return load_of(job, lengths_of(job->spec, &job->lengths));
 }
 
 /* Floats kept from forward to backward with the unit's output: inputs of products, and what a
@@ -127,24 +122,24 @@ static int64_t state_floats(const struct spec *spec, int unit)
     return areas * (int64_t)model_unit_params(m, unit) + words;
 }
 
-static struct spec_pace pace_of(const struct spec *spec)
+static struct node_pace pace_of(const struct cost_job *job)
 {
-    const struct spec_pace usual = {.attention = 1,
+    const struct node_pace usual = {.attention = 1,
                                     .ffn = 1,
                                     .parameter = COST_PARAMETER_FLOPS,
                                     .element = COST_ELEMENT_FLOPS,
                                     .update = COST_UPDATE_FLOPS,
                                     .sequence = COST_SEQUENCE_FLOPS};
 
-    return spec->pace.attention > 0 ? spec->pace : usual;
+    return job->pace.attention > 0 ? job->pace : usual;
 }
 
 /* Forward and backward of a micro-batch. */
-static double passes_flops(const struct spec *spec, int unit, const struct model_load *load)
+static double passes_flops(const struct cost_job *job, int unit, const struct model_load *load)
 {
-    const struct model *m = &spec->model;
+    const struct model *m = &job->spec->model;
     enum unit_kind kind = model_unit_kind(m, unit);
-    struct spec_pace pace = pace_of(spec);
+    struct node_pace pace = pace_of(job);
     double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
     double words = kind == UNIT_LM_HEAD ? (double)model_word_floats(m) : 0;
     double weights = (double)model_unit_params(m, unit) + words;
@@ -152,32 +147,32 @@ static double passes_flops(const struct spec *spec, int unit, const struct model
 
     if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights, and the head makes the sequences */
         flops = pace.element * load->tokens * m->hidden;
-    flops *= is_run_again(spec, kind) ? 4.0 / 3 : 1;
+    flops *= is_run_again(job->spec, kind) ? 4.0 / 3 : 1;
     return kind == UNIT_EMBEDDINGS ? flops + pace.sequence * load->n_seqs : flops;
 }
 
 /* A micro-batch's share of what is done once a step. */
-static double step_flops(const struct spec *spec, int unit)
+static double step_flops(const struct cost_job *job, int unit)
 {
-    const struct model *m = &spec->model;
+    const struct model *m = &job->spec->model;
     bool is_tied = model_unit_kind(m, unit) == UNIT_LM_HEAD;
     double words = is_tied ? (double)model_word_floats(m) / 4 : 0; /* gradient away, weights back */
 
-    return pace_of(spec).update * ((double)model_unit_params(m, unit) + words) /
-           spec->training.micro_batches;
+    return pace_of(job).update * ((double)model_unit_params(m, unit) + words) / job->micro_batches;
 }
 
-void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
+void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
 {
+    const struct spec *spec = job->spec;
     const struct model *m = &spec->model;
     enum unit_kind kind = model_unit_kind(m, unit);
-    struct model_load full = cost_load_full(spec);
-    struct model_load mean = cost_load_mean(spec);
+    struct model_load full = cost_load_full(job);
+    struct model_load mean = cost_load_mean(job);
     double kept = kept_floats(spec, kind, &full);
     double again = activation_floats(m, kind, &full) - kept;
 
     *out = (struct cost_unit){
-        .flops = passes_flops(spec, unit, &mean) + step_flops(spec, unit),
+        .flops = passes_flops(job, unit, &mean) + step_flops(job, unit),
         .state_bytes = state_floats(spec, unit) * FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * FLOAT_BYTES,
         .scratch_bytes = (int64_t)(scratch_floats(spec, kind, &full) + again) * FLOAT_BYTES,
@@ -189,44 +184,56 @@ void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out)
     };
 }
 
-void cost_of_units(const struct spec *spec, struct cost_unit *out)
+void cost_of_units(const struct cost_job *job, struct cost_unit *out)
 {
-    int n_units = model_units(&spec->model);
+    int n_units = model_units(&job->spec->model);
 
     for (int u = 0; u < n_units; u++) {
-        bool is_alike = u > 2 && u <= 2 * spec->model.layers;
+        bool is_alike = u > 2 && u <= 2 * job->spec->model.layers;
 
         if (is_alike)
             out[u] = out[u - 2];
         else
-            cost_of_unit(spec, u, &out[u]);
+            cost_of_unit(job, u, &out[u]);
     }
 }
 
-int64_t cost_unit_bytes(const struct spec *spec, int unit)
+int64_t cost_unit_bytes(const struct cost_job *job, int unit)
 {
     struct cost_unit c;
 
-    cost_of_unit(spec, unit, &c);
+    cost_of_unit(job, unit, &c);
     return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + c.state_bytes +
            c.activation_bytes + c.scratch_bytes;
 }
 
-int64_t cost_least_bytes(const struct spec *spec)
+int64_t cost_least_bytes(const struct cost_job *job)
 {
     int64_t least = INT64_MAX;
-    int n_units = model_units(&spec->model);
+    int n_units = model_units(&job->spec->model);
 
     for (int u = 0; u < n_units; u++) { /* of the layers, which are alike, the first is enough */
-        if (u > 2 && u <= 2 * spec->model.layers)
+        if (u > 2 && u <= 2 * job->spec->model.layers)
             continue;
 
-        int64_t bytes = cost_unit_bytes(spec, u);
+        int64_t bytes = cost_unit_bytes(job, u);
 
         if (bytes < least)
             least = bytes;
     }
     return least;
+}
+
+int64_t cost_planned_bytes(int64_t node_bytes, int percent)
+{
+    return percent == 100 ? node_bytes : node_bytes / percent * 100;
+}
+
+int64_t cost_limit_bytes(int64_t stage_bytes, int64_t node_bytes, int percent)
+{
+    int64_t limit = mib_of((stage_bytes + stage_bytes / 4) * percent / 100) * MIB;
+
+    return limit < node_bytes ? limit : node_bytes;
 }
 
 double cost_unit_ms(const struct cost_unit *c, const struct node *n)
@@ -287,4 +294,21 @@ double cost_fill_share(const struct node *n, double balanced_ms, int n_microbatc
 double cost_busy_share(double fill_share, int n_microbatches)
 {
     return n_microbatches > 1 ? (n_microbatches - fill_share) / (n_microbatches - 1) : 1;
+}
+
+/* --- what was measured for a job --- */
+
+void cost_job_measured(struct cost_job *job, const struct node_probe *probes, int n)
+{
+    double gflops = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (!(probes[i].gflops > gflops))
+            continue;
+        gflops = probes[i].gflops;
+        if (probes[i].lengths.mean > 0)
+            job->lengths = probes[i].lengths;
+        if (probes[i].pace.attention > 0)
+            job->pace = probes[i].pace;
+    }
 }

@@ -10,7 +10,7 @@
  *   pooler, head  3 * 2 B C^2 and 3 * 2 B C N      only the first token of each sequence
  *   LM head       3 * 2 t C (C + V)                t masked tokens; and a pooler for pre-training
  *
- * Memory-bound work is converted to the FLOPs that would take the same time (struct spec_pace, as a
+ * Memory-bound work is converted to the FLOPs that would take the same time (struct node_pace, as a
  * probe measured it, else the constants below):
  *
  *   embeddings    element * T C + sequence * B   the first stage tokenizes the texts
@@ -75,6 +75,19 @@
 #define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
 
+/* What the cost of a job depends on: what the user wrote, and what was chosen or measured for it.
+ */
+struct cost_job {
+    const struct spec *spec;
+    int micro_batches;           /* M, which divides the batch size */
+    struct node_lengths lengths; /* of the job's data; zeros: not measured */
+    struct node_pace pace;       /* zeros: not measured */
+};
+
+/* Take what the fastest of the probes measured of the job's data and of its block; what none has
+ * measured stays as it is. */
+void cost_job_measured(struct cost_job *job, const struct node_probe *probes, int n);
+
 /* A unit's share of a micro-batch. */
 struct cost_unit {
     double flops;             /* forward and backward, and its share of the optimizer */
@@ -86,19 +99,26 @@ struct cost_unit {
 };
 
 /* A micro-batch of sequences of full length, and of mean length (api/lengths.h). */
-struct model_load cost_load_full(const struct spec *spec);
-struct model_load cost_load_mean(const struct spec *spec);
+struct model_load cost_load_full(const struct cost_job *job);
+struct model_load cost_load_mean(const struct cost_job *job);
 
-void cost_of_unit(const struct spec *spec, int unit, struct cost_unit *out);
+void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out);
 /* All of them, to out[model_units()]; layers are alike, so more of them cost no more time. */
-void cost_of_units(const struct spec *spec, struct cost_unit *out);
+void cost_of_units(const struct cost_job *job, struct cost_unit *out);
 
 /* Milliseconds of a unit, forward and backward of one micro-batch, on a node. */
 double cost_unit_ms(const struct cost_unit *c, const struct node *n);
 
 /* Lower bounds of the memory of a stage: of any that holds `unit`, and of any at all. */
-int64_t cost_unit_bytes(const struct spec *spec, int unit);
-int64_t cost_least_bytes(const struct spec *spec);
+int64_t cost_unit_bytes(const struct cost_job *job, int unit);
+int64_t cost_least_bytes(const struct cost_job *job);
+
+/* From the estimate of a stage to the limit of its pod. With the estimate itself as limit, its
+ * error would get the pod killed, so the limit is a quarter more, in whole MiB, as far as the node
+ * has it. After a worker ran out of memory the estimate counts `percent` (100 at first): a plan may
+ * use less of a node, and the limit is higher. */
+int64_t cost_planned_bytes(int64_t node_bytes, int percent);
+int64_t cost_limit_bytes(int64_t stage_bytes, int64_t node_bytes, int percent);
 
 /* The unit that sends the largest messages. */
 const struct cost_unit *cost_largest_edge(const struct cost_unit *units, int n_units);

@@ -218,28 +218,27 @@ enum err_code cut_problem_init(const struct partition_request *request, const in
 {
     struct cost_unit units[MODEL_UNITS_MAX];
 
-    cost_of_units(request->spec, units);
+    cost_of_units(&request->job, units);
     return cut_problem_init_units(request, nodes, n_nodes, units,
-                                  model_units(&request->spec->model), out, err);
+                                  model_units(&request->job.spec->model), out, err);
 }
 
 enum err_code cut_problem_init_units(const struct partition_request *request, const int *nodes,
                                      int n_nodes, const struct cost_unit *units, int n_units,
                                      struct cut_problem *out, struct err *err)
 {
-    const struct spec *spec = request->spec;
     struct cut_problem p = {.n_units = n_units,
                             .n_nodes = n_nodes,
-                            .n_microbatches = spec->training.micro_batches,
-                            .min_stages = spec->placement.min_stages,
-                            .max_stages = spec->placement.max_stages};
+                            .n_microbatches = request->job.micro_batches,
+                            .min_stages = request->min_stages,
+                            .max_stages = request->max_stages};
     enum err_code rc = init_block(&p, err);
 
     p.n_classes = link_classes(request, nodes, n_nodes, p.class_of);
     node_kinds(request, nodes, n_nodes, p.class_of, &p.kinds);
     for (int i = 0; i < n_nodes; i++) {
         p.nodes[i] = nodes[i];
-        p.memory[i] = request->nodes[nodes[i]].memory_bytes;
+        p.memory[i] = partition_memory(request, nodes[i]);
     }
     if (p.max_stages > n_nodes)
         p.max_stages = n_nodes;

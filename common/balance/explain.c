@@ -5,7 +5,6 @@
 
 #include "balance/choose.h"
 #include "base/buf.h"
-#include "base/bytes.h"
 
 static void add_other(const struct placement *p, const char *name, double ms,
                       char out[static PLAN_REASON_BYTES])
@@ -67,11 +66,11 @@ void explain_placement(const struct partition_request *request, const struct pla
     const struct placement_stage *slow = &placement->stages[placement->bottleneck];
     const struct node *node = &request->nodes[slow->node];
     int edge = explain_slow_edge(placement);
-    int each = request->spec->training.batch_size / placement->micro_batches;
+    int each = request->job.spec->training.batch_size / placement->micro_batches;
     char units[MODEL_NAME_BYTES];
 
     out[0] = '\0';
-    model_range_name(&request->spec->model, slow->first_unit, slow->n_units, units);
+    model_range_name(&request->job.spec->model, slow->first_unit, slow->n_units, units);
     text_add(out, PLAN_REASON_BYTES,
              "A step is predicted to take %.0f ms with %d %s and %d %s of %d %s.",
              placement->predicted_step_ms, placement->n_stages,
@@ -127,7 +126,7 @@ static void summarize(const struct partition_request *request, const struct plac
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
                        struct plan *out)
 {
-    out->spec = *request->spec;
+    out->spec = *request->job.spec;
     out->micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
     summarize(request, placement, &out->summary);
@@ -135,15 +134,15 @@ void placement_to_plan(const struct partition_request *request, const struct pla
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];
         struct plan_stage *to = &out->stages[s];
-        int64_t limit = (from->memory_bytes + from->memory_bytes / 4 + MIB - 1) / MIB * MIB;
 
         to->first_unit = from->first_unit;
         to->n_units = from->n_units;
         to->cpu_milli = node->cpu_milli;
-        to->memory_bytes = limit < node->memory_bytes ? limit : node->memory_bytes;
+        to->memory_bytes =
+            cost_limit_bytes(from->memory_bytes, node->memory_bytes, request->memory_percent);
         to->predicted_ms = from->predicted_ms;
         (void)snprintf(to->node, sizeof to->node, "%s", node->name);
-        model_range_name(&request->spec->model, to->first_unit, to->n_units, to->units);
+        model_range_name(&request->job.spec->model, to->first_unit, to->n_units, to->units);
     }
 }
 
@@ -162,20 +161,15 @@ static enum err_code step_of(const struct partition_request *request, const stru
 {
     struct partition_request other = *request;
     struct placement *p = calloc(1, sizeof *p);
-    struct spec *spec = malloc(sizeof *spec); /* choose_solve() writes into it */
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
-    if (!p || !spec)
-        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
-    if (rc == ERR_OK) {
-        *spec = *request->spec;
-        other.nodes = t->nodes;
-        other.links = t->links;
-        other.n_nodes = t->n;
-        rc = choose_solve(&other, spec, p, err);
-        *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
-    }
-    free(spec);
+    if (!p)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
+    other.nodes = t->nodes;
+    other.links = t->links;
+    other.n_nodes = t->n;
+    rc = choose_solve(&other, p, err);
+    *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
     free(p);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }

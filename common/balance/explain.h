@@ -17,9 +17,8 @@ int explain_slow_edge(const struct placement *p);
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);
 
-/* Fill in spec, stages, times and reason of `out`. Its namespace, job, uid and attempt are the
- * caller's and stay as they are. A stage's memory limit is what it needs plus a quarter, as
- * far as the node has it: with the estimate itself as limit, its error would get the pod killed. */
+/* Fill in spec, stages, times and explanation of `out`. Its namespace, job, uid and attempt are the
+ * caller's and stay as they are. */
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
                        struct plan *out);
 
@@ -35,9 +34,9 @@ struct whatif {
     } fewer[WHATIF_FEWER_MAX];
 };
 
-/* Plan again with a node more and with each chosen one away. Where the spec's micro_batches is 0,
- * not what choose_solve() made of it, M is chosen anew each time as well. Only strategy Optimal has
- * a choice; for the others all is left zero. ERR_NO_MEMORY. */
+/* Plan again with a node more and with each chosen one away; where the request leaves M open, it is
+ * chosen anew each time. Only strategy Optimal has a choice; for the others all is left zero.
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code whatif_solve(const struct partition_request *request,
                                       const struct placement *placement, struct whatif *out,
                                       struct err *err);

@@ -76,30 +76,32 @@ static int by_group(const void *a, const void *b)
 /* All of the request that can hold a unit, to out[n_nodes]; returns how many there are. */
 static int order_rank(const struct partition_request *r, struct ranked *out)
 {
-    int64_t least = cost_least_bytes(r->spec);
+    int64_t least = cost_least_bytes(&r->job);
     int64_t most = COST_PROCESS_BYTES + COST_DATA_BYTES;
-    int n_units = model_units(&r->spec->model);
+    int n_units = model_units(&r->job.spec->model);
     struct cost_unit costs[MODEL_UNITS_MAX];
     double flops = 0;
     int n = 0;
 
-    cost_of_units(r->spec, costs);
+    cost_of_units(&r->job, costs);
     for (int u = 0; u < n_units; u++) {
         const struct cost_unit *c = &costs[u];
 
         flops += c->flops;
-        most += c->state_bytes + r->spec->training.micro_batches * c->activation_bytes +
-                c->scratch_bytes + 2 * COST_LINK_SLOTS * c->slot_bytes;
+        most += c->state_bytes + r->job.micro_batches * c->activation_bytes + c->scratch_bytes +
+                2 * COST_LINK_SLOTS * c->slot_bytes;
     }
     for (int i = 0; i < r->n_nodes; i++) {
         const struct node *node = &r->nodes[i];
 
-        if (node->memory_bytes >= least)
+        int64_t memory = partition_memory(r, i);
+
+        if (memory >= least)
             out[n++] = (struct ranked){
                 .node = i,
                 .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
                 .message_ms = cost_messages_ms(cost_largest_edge(costs, n_units), node),
-                .memory_bytes = node->memory_bytes < most ? node->memory_bytes : most};
+                .memory_bytes = memory < most ? memory : most};
     }
     return n;
 }
@@ -134,9 +136,8 @@ static bool is_as_good(const struct partition_request *r, const struct ranked *a
 static enum err_code drop_dominated(const struct partition_request *r, struct ranked *nodes, int *n,
                                     struct err *err)
 {
-    int n_units = model_units(&r->spec->model);
-    int max_stages =
-        r->spec->placement.max_stages < n_units ? r->spec->placement.max_stages : n_units;
+    int n_units = model_units(&r->job.spec->model);
+    int max_stages = r->max_stages < n_units ? r->max_stages : n_units;
     int *index = calloc(2 * (size_t)*n, sizeof *index);
     int n_kept = 0;
 
@@ -200,7 +201,7 @@ static void order_by_distance(const struct partition_request *r, struct ranked *
 {
     struct cost_unit layer;
 
-    cost_of_unit(r->spec, LAYER_UNIT, &layer);
+    cost_of_unit(&r->job, LAYER_UNIT, &layer);
     for (int i = 1; i < n; i++) {
         double least_ms = INFINITY;
         int nearest = i;
@@ -232,8 +233,8 @@ static void order_keep_groups(struct ranked *nodes, int n)
 static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n,
                        double most_work)
 {
-    int n_units = model_units(&r->spec->model);
-    int max_stages = r->spec->placement.max_stages;
+    int n_units = model_units(&r->job.spec->model);
+    int max_stages = r->max_stages;
     int index[PARTITION_CANDIDATES_MAX];
     int link_class[PARTITION_CANDIDATES_MAX];
     int counts[PARTITION_CANDIDATES_MAX] = {0};
@@ -493,7 +494,7 @@ enum err_code optimal_solve(const struct partition_request *r, struct solution *
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
     n = order_rank(r, nodes);
     order_select(nodes, n, n);
-    if (n > r->spec->placement.max_stages)
+    if (n > r->max_stages)
         rc = drop_dominated(r, nodes, &n, err);
     if (rc == ERR_OK && exact_nodes(r, nodes, n, QUICK_WORK) < n)
         rc = solve_many(r, nodes, n, out, err);

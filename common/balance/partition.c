@@ -76,7 +76,7 @@ static int64_t largest_memory(const struct partition_request *r, int64_t *out_su
 
     *out_sum = 0;
     for (int i = 0; i < r->n_nodes; i++) {
-        int64_t bytes = r->nodes[i].memory_bytes;
+        int64_t bytes = partition_memory(r, i);
 
         *out_sum += bytes;
         if (bytes > largest)
@@ -96,31 +96,31 @@ static void explain_nearest(const struct partition_request *r, char out[static N
     out[0] = '\0';
     if (rules_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) != ERR_OK || s < 0)
         return;
-    model_range_name(&r->spec->model, c->first[s], c->first[s + 1] - c->first[s], units);
+    model_range_name(&r->job.spec->model, c->first[s], c->first[s + 1] - c->first[s], units);
     (void)snprintf(out, NEAREST_BYTES, "; nearest, stage %d (%.40s) lacks %lld MiB on %.40s", s,
-                   units, (long long)mib_of(nearest.bytes[s] - r->nodes[c->node[s]].memory_bytes),
+                   units, (long long)mib_of(nearest.bytes[s] - partition_memory(r, c->node[s])),
                    r->nodes[c->node[s]].name);
 }
 
 static enum err_code explain_no_cut(const struct partition_request *r, struct err *err)
 {
-    const struct spec *spec = r->spec;
+    const struct spec *spec = r->job.spec;
     int n_units = model_units(&spec->model);
     int64_t sum;
     int64_t largest = largest_memory(r, &sum);
     int64_t all = COST_PROCESS_BYTES + COST_DATA_BYTES;
     char nearest[NEAREST_BYTES];
 
-    if (spec->placement.min_stages > r->n_nodes)
+    if (r->min_stages > r->n_nodes)
         return err_set(err, ERR_NOT_FOUND,
-                       "spec.placement.minStages is %d, but %d nodes are suitable",
-                       spec->placement.min_stages, r->n_nodes);
-    if (spec->placement.min_stages > n_units)
+                       "spec.placement.minStages is %d, but %d nodes are suitable", r->min_stages,
+                       r->n_nodes);
+    if (r->min_stages > n_units)
         return err_set(err, ERR_NOT_FOUND,
-                       "spec.placement.minStages is %d, but the model has %d units",
-                       spec->placement.min_stages, n_units);
+                       "spec.placement.minStages is %d, but the model has %d units", r->min_stages,
+                       n_units);
     for (int u = 0; u < n_units; u++) {
-        int64_t bytes = cost_unit_bytes(spec, u);
+        int64_t bytes = cost_unit_bytes(&r->job, u);
         char name[MODEL_NAME_BYTES];
         struct cost_unit c;
 
@@ -132,15 +132,15 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                 "%lld MiB: " ADVICE,
                 name, (long long)mib_of(bytes), (long long)mib_of(largest),
                 (long long)mib_of(bytes - largest));
-        cost_of_unit(spec, u, &c);
+        cost_of_unit(&r->job, u, &c);
         all += c.state_bytes + c.activation_bytes;
     }
     explain_nearest(r, nearest);
     return err_set(err, ERR_NOT_FOUND,
                    "no cut into %d to %d stages fits: the model needs at least %lld MiB and all %d "
                    "together offer %lld MiB%s: " ADVICE ", or raise spec.placement.maxStages",
-                   spec->placement.min_stages, spec->placement.max_stages, (long long)mib_of(all),
-                   r->n_nodes, (long long)mib_of(sum), nearest);
+                   r->min_stages, r->max_stages, (long long)mib_of(all), r->n_nodes,
+                   (long long)mib_of(sum), nearest);
 }
 
 static enum err_code explain_misfit(const struct partition_request *r, const struct solution *fixed,
@@ -148,22 +148,22 @@ static enum err_code explain_misfit(const struct partition_request *r, const str
 {
     const struct cut *c = &fixed->cut;
     const struct node *n;
-    int64_t lacks;
+    int64_t offers;
     char units[MODEL_NAME_BYTES];
 
     if (misfit < 0)
         return explain_no_cut(r, err);
     n = &r->nodes[c->node[misfit]];
-    lacks = fixed->bytes[misfit] - n->memory_bytes;
-    model_range_name(&r->spec->model, c->first[misfit], c->first[misfit + 1] - c->first[misfit],
+    offers = partition_memory(r, c->node[misfit]);
+    model_range_name(&r->job.spec->model, c->first[misfit], c->first[misfit + 1] - c->first[misfit],
                      units);
     return err_set(err, ERR_NOT_FOUND,
                    "strategy %s gives stage %d (%s) to node %.60s, which lacks %lld MiB: the stage "
                    "needs %lld MiB, the node offers %lld MiB: strategy Optimal may find a cut that "
                    "fits, or " ADVICE,
-                   spec_strategy_name(r->spec->placement.strategy), misfit, units, n->name,
-                   (long long)mib_of(lacks), (long long)mib_of(fixed->bytes[misfit]),
-                   (long long)mib_of(n->memory_bytes));
+                   spec_strategy_name(r->job.spec->placement.strategy), misfit, units, n->name,
+                   (long long)mib_of(fixed->bytes[misfit] - offers),
+                   (long long)mib_of(fixed->bytes[misfit]), (long long)mib_of(offers));
 }
 
 /* --- nodes left out --- */
@@ -260,23 +260,25 @@ static enum err_code reason_for(const struct partition_request *request, const s
                                 int node, char out[static PARTITION_REASON_BYTES], struct err *err)
 {
     const struct node *n = &request->nodes[node];
-    int64_t least = cost_least_bytes(request->spec);
-    int max_stages = request->spec->placement.max_stages;
+    int64_t least = cost_least_bytes(&request->job);
+    int64_t offers = partition_memory(request, node);
+    int max_stages = request->max_stages;
     double with_ms;
     bool is_small;
     enum err_code rc;
 
-    if (n->memory_bytes < least) {
+    if (offers < least) {
         (void)snprintf(out, PARTITION_REASON_BYTES,
                        "offers %lld MiB, the smallest stage needs %lld MiB",
-                       (long long)mib_of(n->memory_bytes), (long long)mib_of(least));
+                       (long long)mib_of(offers), (long long)mib_of(least));
         return ERR_OK;
     }
     if (p->strategy == SPEC_STRATEGY_MANUAL) {
         (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.manual does not use it");
         return ERR_OK;
     }
-    if (p->strategy != SPEC_STRATEGY_OPTIMAL || p->n_stages >= model_units(&request->spec->model)) {
+    if (p->strategy != SPEC_STRATEGY_OPTIMAL ||
+        p->n_stages >= model_units(&request->job.spec->model)) {
         (void)snprintf(out, PARTITION_REASON_BYTES, "there are stages for %d nodes", p->n_stages);
         return ERR_OK;
     }
@@ -286,7 +288,8 @@ static enum err_code reason_for(const struct partition_request *request, const s
                        max_stages);
         return ERR_OK;
     }
-    is_small = RECUT_WORK >= pow(p->n_stages + 1, 2) * pow(model_units(&request->spec->model), 2);
+    is_small =
+        RECUT_WORK >= pow(p->n_stages + 1, 2) * pow(model_units(&request->job.spec->model), 2);
     rc = is_small ? step_with(request, p, node, &with_ms, err)
                   : step_with_unit(request, p, node, &with_ms, err);
     if (rc != ERR_OK)
@@ -369,10 +372,9 @@ static enum err_code compare(const struct partition_request *r, enum spec_strate
 enum err_code partition_solve(const struct partition_request *request, struct placement *out,
                               struct err *err)
 {
-    struct placement p = {.strategy = request->spec->placement.strategy,
-                          .micro_batches = request->spec->training.micro_batches};
-    struct spec wide = *request->spec; /* Manual is held against all that could be */
-    struct partition_request open = *request;
+    struct placement p = {.strategy = request->job.spec->placement.strategy,
+                          .micro_batches = request->job.micro_batches};
+    struct partition_request open = *request; /* Manual is compared with all that could be */
     struct solution optimal = {.found = false};
     struct solution fixed = {.found = false};
     bool is_fixed = p.strategy != SPEC_STRATEGY_OPTIMAL;
@@ -382,9 +384,8 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
     if (rc == ERR_OK)
         rc = check_links(request, err);
     if (p.strategy == SPEC_STRATEGY_MANUAL) {
-        wide.placement.min_stages = 1;
-        wide.placement.max_stages = SPEC_STAGES_MAX;
-        open.spec = &wide;
+        open.min_stages = 1;
+        open.max_stages = SPEC_STAGES_MAX;
     }
     if (rc == ERR_OK && is_fixed)
         rc = rules_solve(request, p.strategy, &fixed, &misfit, err);

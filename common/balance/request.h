@@ -16,12 +16,31 @@
 #define PARTITION_CANDIDATES_MAX 64 /* nodes that one search looks at */
 
 struct partition_request {
-    const struct spec *spec; /* model, training, placement */
+    struct cost_job job;
+    int min_stages, max_stages;
+    int memory_percent; /* of the estimate that stages are given; 100 is usual */
     const struct node *nodes;
     int n_nodes;
     struct cost_link link;         /* COST_LINK_DEFAULT if not measured */
     const struct cost_link *links; /* [n_nodes][n_nodes], symmetrical; NULL: every pair is `link` */
 };
+
+/* All that a spec asks for; nodes, links and what was measured are the caller's to add. */
+static inline struct partition_request partition_request_of(const struct spec *spec)
+{
+    return (struct partition_request){
+        .job = {.spec = spec, .micro_batches = spec->training.micro_batches},
+        .min_stages = spec->placement.min_stages,
+        .max_stages = spec->placement.max_stages,
+        .memory_percent = 100,
+        .link = COST_LINK_DEFAULT};
+}
+
+/* What stages may be planned to need on a node. */
+static inline int64_t partition_memory(const struct partition_request *r, int node)
+{
+    return cost_planned_bytes(r->nodes[node].memory_bytes, r->memory_percent);
+}
 
 /* Between two nodes of the request. */
 static inline const struct cost_link *partition_link(const struct partition_request *r, int a,

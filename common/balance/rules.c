@@ -113,7 +113,7 @@ static int find_node(const struct partition_request *r, const char *name)
 /* The nodes that the entries name; -1 for an entry that names none. */
 static enum err_code take_named(const struct partition_request *r, int *nodes, struct err *err)
 {
-    const struct spec_stages *stages = &r->spec->placement.stages;
+    const struct spec_stages *stages = &r->job.spec->placement.stages;
 
     for (int s = 0; s < stages->n; s++) {
         const char *name = stages->list[s].node;
@@ -168,7 +168,7 @@ static enum err_code take_fastest(const struct partition_request *r, const struc
         int64_t bytes = cut_stage_bytes(&p, c, s);
 
         for (int i = 0; i < r->n_nodes; i++)
-            if (r->nodes[i].memory_bytes >= bytes && !is_taken(nodes, c->n_stages, i) &&
+            if (partition_memory(r, i) >= bytes && !is_taken(nodes, c->n_stages, i) &&
                 (nodes[s] < 0 || r->nodes[i].gflops > r->nodes[nodes[s]].gflops))
                 nodes[s] = i;
         if (nodes[s] < 0) {
@@ -190,10 +190,10 @@ static enum err_code manual_cut(const struct partition_request *r, struct cut *o
 {
     enum err_code rc = take_named(r, out_nodes, err);
 
-    *out = (struct cut){.n_stages = r->spec->placement.stages.n};
+    *out = (struct cut){.n_stages = r->job.spec->placement.stages.n};
     for (int s = 0; s < out->n_stages; s++) {
         out->node[s] = s;
-        out->first[s + 1] = out->first[s] + stages_units(r->spec, s);
+        out->first[s + 1] = out->first[s] + stages_units(r->job.spec, s);
     }
     return rc == ERR_OK ? take_fastest(r, out, out_nodes, err) : rc;
 }
@@ -224,14 +224,13 @@ enum err_code rules_solve(const struct partition_request *request, enum spec_str
     if (is_manual)
         cut_measure(&p, cut);
     else
-        even_cut(&p, request->spec->model.layers, 2, cut);
+        even_cut(&p, request->job.spec->model.layers, 2, cut);
     if (strategy == SPEC_STRATEGY_DYNAMIC)
         dynamic_improve(&p, DYNAMIC_MENDED, cut);
     result.best_ms = cut_step_ms(&p, cut);
     solution_keep_better(&p, &result, out);
     *out_misfit = cut_misfit(&p, cut);
-    out->found =
-        *out_misfit < 0 && (is_manual || cut->n_stages >= request->spec->placement.min_stages);
+    out->found = *out_misfit < 0 && (is_manual || cut->n_stages >= request->min_stages);
     cut_problem_deinit(&p);
     return ERR_OK;
 }

@@ -62,8 +62,8 @@ struct survey {
     struct cost_link *links;           /* [n_candidates][n_candidates]; NULL: all alike */
     /* Of the job's data and shapes, as measured on the fastest candidate that has them, the first
      * by name among equals; zeros: not measured. */
-    struct spec_lengths lengths;
-    struct spec_pace pace;
+    struct node_lengths lengths;
+    struct node_pace pace;
     int n_excluded[EXCLUSIONS];
     int n_assumed;
     int n_bad; /* nodes with an annotation that cannot be read */

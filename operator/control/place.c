@@ -6,7 +6,6 @@
 #include "balance/choose.h"
 #include "balance/explain.h"
 #include "base/buf.h"
-#include "base/bytes.h"
 #include "base/hash.h"
 #include "control/context.h"
 
@@ -151,27 +150,8 @@ static void show_insufficient(struct context *c, const struct nodes *nodes, cons
     context_requeue(c, DECIDE_NODES_RETRY_MS);
 }
 
-/* Workers that ran out of memory get more than the plan thinks they need: the planner sees nodes
- * that are smaller by that factor, and what it gives out is multiplied again. */
-static void scale_memory(struct node *nodes, int n_nodes, int percent)
-{
-    for (int i = 0; i < n_nodes; i++)
-        nodes[i].memory_bytes = nodes[i].memory_bytes / percent * 100;
-}
-
-/* In whole MiB, which is how people read them, as far as the node has it. */
-static int64_t limit_of(const struct placement_stage *stage, const struct plan_stage *planned,
-                        const struct node *nodes, int percent)
-{
-    int64_t most = nodes[stage->node].memory_bytes / 100 * percent;
-    int64_t bytes = planned->memory_bytes / 100 * percent;
-    int64_t rounded = mib_of(bytes) * MIB;
-
-    return rounded <= most ? rounded : bytes;
-}
-
 static void make_plan(struct context *c, const struct partition_request *request,
-                      const struct placement *placement, int percent)
+                      const struct placement *placement)
 {
     struct plan *p = &c->out->plan;
 
@@ -181,9 +161,6 @@ static void make_plan(struct context *c, const struct partition_request *request
     (void)snprintf(p->uid, sizeof p->uid, "%s", c->seen->uid);
     p->attempt = c->attempt;
     placement_to_plan(request, placement, p);
-    for (int s = 0; s < p->n_stages; s++)
-        p->stages[s].memory_bytes =
-            limit_of(&placement->stages[s], &p->stages[s], request->nodes, percent);
     (void)context_add(c, ACTION_CREATE_PLAN);
 }
 
@@ -226,11 +203,12 @@ static void add_contradiction(const struct survey *survey, char *text, size_t by
 }
 
 /* As when only a pod on one node can read the data, or all speeds were declared. */
-static void add_guess(const struct spec *spec, char *text, size_t bytes)
+static void add_guess(const struct spec *spec, const struct survey *survey, char *text,
+                      size_t bytes)
 {
     char guess[LENGTHS_TEXT_BYTES];
 
-    lengths_guess(spec, guess);
+    lengths_guess(spec, &survey->lengths, guess);
     if (guess[0])
         text_add(text, bytes, " Lengths are a guess: %s.", guess);
 }
@@ -243,7 +221,7 @@ static void add_notes(const struct context *c, const struct survey *survey,
     size_t most;
 
     add_excluded(survey, notes, sizeof notes);
-    add_guess(&c->spec, notes, sizeof notes);
+    add_guess(&c->spec, survey, notes, sizeof notes);
     add_contradiction(survey, notes, sizeof notes);
     most = PLAN_REASON_BYTES - 1 - strlen(notes);
     if (strlen(reason) > most)
@@ -263,8 +241,9 @@ static uint64_t digest_of(const struct context *c, const struct partition_reques
     uint64_t hash = HASH_START;
 
     mix(&hash, &c->seen->generation, sizeof c->seen->generation);
-    mix(&hash, &c->spec.data.lengths, sizeof c->spec.data.lengths);
-    mix(&hash, &c->spec.pace, sizeof c->spec.pace);
+    mix(&hash, &q->job.lengths, sizeof q->job.lengths);
+    mix(&hash, &q->job.pace, sizeof q->job.pace);
+    mix(&hash, &q->memory_percent, sizeof q->memory_percent);
     for (int i = 0; i < q->n_nodes; i++) {
         const struct node *n = &q->nodes[i];
 
@@ -300,12 +279,8 @@ static bool is_answered(struct context *c, const struct nodes *nodes, uint64_t d
 
 static enum err_code solve(struct context *c, struct nodes *nodes, struct err *err)
 {
-    int percent = c->seen->status.memory_percent > 100 ? c->seen->status.memory_percent : 100;
     struct survey *survey = &nodes->survey;
-    struct partition_request request = {.spec = &c->spec,
-                                        .nodes = survey->candidates,
-                                        .n_nodes = survey->n_candidates,
-                                        .link = COST_LINK_DEFAULT};
+    struct partition_request request = partition_request_of(&c->spec);
     struct placement placement;
     struct plan *plan = &c->out->plan;
     char failed[STATUS_MESSAGE_BYTES] = "";
@@ -315,14 +290,17 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
 
     if (rc != ERR_OK)
         return rc;
+    request.job.lengths = survey->lengths;
+    request.job.pace = survey->pace;
+    request.nodes = survey->candidates;
+    request.n_nodes = survey->n_candidates;
     request.links = survey->links;
-    c->spec.data.lengths = survey->lengths;
-    c->spec.pace = survey->pace;
-    scale_memory(survey->candidates, survey->n_candidates, percent);
+    if (c->seen->status.memory_percent > 100)
+        request.memory_percent = c->seen->status.memory_percent;
     digest = digest_of(c, &request);
     if (is_answered(c, nodes, digest))
         return ERR_OK;
-    rc = choose_solve(&request, &c->spec, &placement, err);
+    rc = choose_solve(&request, &placement, err);
     if (rc != ERR_OK) {
         c->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = c->seen->now_ms};
@@ -331,7 +309,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
         return ERR_OK;
     }
     c->out->unplaced = (struct unplaced){0};
-    make_plan(c, &request, &placement, percent);
+    make_plan(c, &request, &placement);
     add_assumed(survey, plan->summary.explanation);
     add_notes(c, survey, plan->summary.explanation);
     add_failed(nodes, failed, sizeof failed);

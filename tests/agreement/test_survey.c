@@ -82,9 +82,9 @@ static void write_measurement(struct jsonw *w, int i, int n_nodes, int cpu_milli
     if (!one_in(3))
         p.found.message = (struct node_message){.ms = 0.1, .byte_ns = 0.5 * (1 + below(4))};
     if (!one_in(3))
-        p.found.lengths = (struct spec_lengths){.mean = 10 + below(40), .mean_square = 3000};
+        p.found.lengths = (struct node_lengths){.mean = 10 + below(40), .mean_square = 3000};
     if (!one_in(3))
-        p.found.pace = (struct spec_pace){.attention = 1 + below(3), .ffn = 1, .parameter = 100};
+        p.found.pace = (struct node_pace){.attention = 1 + below(3), .ffn = 1, .parameter = 100};
     for (int k = 0; k < 3 && n_nodes > 3; k++) {
         struct node_link *l = &p.found.links[p.found.n_links++];
 

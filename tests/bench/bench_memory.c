@@ -23,17 +23,18 @@ static double resident_bytes(void)
 }
 
 /* As for a worker, but for its data set: none is read here. */
-static double predicted_bytes(const struct spec *spec)
+static double predicted_bytes(const struct plan *plan)
 {
     static struct placement placement;
-    struct spec one = *spec;
     struct node node = {
         .name = "one", .cpu_milli = 1000, .memory_bytes = (int64_t)1 << 40, .gflops = 100};
-    struct partition_request request = {
-        .spec = &one, .nodes = &node, .n_nodes = 1, .link = COST_LINK_DEFAULT};
+    struct partition_request request = partition_request_of(&plan->spec);
     struct err err;
 
-    one.placement.min_stages = one.placement.max_stages = 1;
+    request.job.micro_batches = plan->micro_batches;
+    request.min_stages = request.max_stages = 1;
+    request.nodes = &node;
+    request.n_nodes = 1;
     if (partition_solve(&request, &placement, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench_memory: %s\n", err.text);
         exit(1);
@@ -52,7 +53,7 @@ int main(int argc, char **argv)
     step_init(&s, &(struct step_case){.preset = "BertBase", .n_seqs = 8, .micro_batches = 1});
     step_run(&s);
     resident = resident_bytes();
-    predicted = predicted_bytes(&s.plan.spec);
+    predicted = predicted_bytes(&s.plan);
     bench_print("memory.BertBase.resident", resident / MIB, "MiB",
                 "a step of 8 x 128 tokens, one stage");
     bench_print("memory.BertBase.predicted", predicted / resident, "x",

@@ -68,8 +68,9 @@ static void make_spec(struct draw *d, const char *preset, int layers, int n_node
         exit(1);
     if (layers > 0)
         d->spec.model.layers = layers;
-    d->request = (struct partition_request){
-        .spec = &d->spec, .nodes = d->nodes, .n_nodes = n_nodes, .link = COST_LINK_DEFAULT};
+    d->request = partition_request_of(&d->spec);
+    d->request.nodes = d->nodes;
+    d->request.n_nodes = n_nodes;
 }
 
 /* As buildings of one site: 8 Gbit/s in each, 100 Mbit/s to the others. */

@@ -27,15 +27,15 @@ static double first_stage_bytes(const struct plan *from, bool recompute)
 static double predicted_bytes(const struct spec *from)
 {
     struct spec spec = *from;
+    struct cost_job job = {.spec = &spec, .micro_batches = IN_FLIGHT};
     double bytes = 0, scratch = 0;
 
     spec.training.activations = SPEC_ACTIVATIONS_RECOMPUTE;
     spec.training.batch_size = IN_FLIGHT * 8;
-    spec.training.micro_batches = IN_FLIGHT;
     for (int u = 0; u < 7; u++) {
         struct cost_unit c;
 
-        cost_of_unit(&spec, u, &c);
+        cost_of_unit(&job, u, &c);
         bytes += (double)c.state_bytes + IN_FLIGHT * (double)c.activation_bytes;
         scratch = (double)c.scratch_bytes > scratch ? (double)c.scratch_bytes : scratch;
     }

@@ -464,7 +464,7 @@ measures_claims() { # a probe reads a volume that any node can mount, and leaves
     until_true 20 probes_share && completes shares && field shares "$reason" &&
         ! field shares "$reason" | grep guess && kubectl get node n1 -o jsonpath='{.metadata.annotations}' | grep -q 'lengths..:{..mean..:[1-9]' || return
     claim single ReadWriteOnce && source='persistentVolumeClaim: {claimName: single, path: nli}' job alone "$stages3" && completes alone &&
-        ! probe_volumes alone | grep single && field alone "$reason" | grep 'Lengths are a guess: sequences are taken to have 39 tokens'
+        ! probe_volumes alone | grep single && field alone "$reason" | grep 'Lengths are a guess: sequences are assumed to have 39 tokens'
 }
 measures_always() {
     marks label n1 n2 n3 skyjob.dev/gflops=999 && job always "${stages3/\}/, probePolicy: Always\}}" && completes always &&

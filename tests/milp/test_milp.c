@@ -37,7 +37,7 @@ struct program {
 
 static bool fits(const struct program *p, int node, int behind, int first, int end)
 {
-    int m = p->in->spec.training.micro_batches;
+    int m = p->in->request.job.micro_batches;
     int64_t bytes = COST_PROCESS_BYTES;
     int64_t scratch = 0;
 
@@ -89,7 +89,7 @@ struct which {
 
 static void put_terms(const struct program *p, enum term term, struct which w)
 {
-    int m = p->in->spec.training.micro_batches;
+    int m = p->in->request.job.micro_batches;
 
     for (int i = 0; i < p->in->request.n_nodes; i++)
         for (int j = 0; j < p->n_stages; j++)
@@ -146,11 +146,10 @@ static void put_pairs(const struct program *p, enum part part)
 
 static void write_program(const struct program *p)
 {
-    const struct spec *spec = &p->in->spec;
     const struct which all = {-1, -1, -1, -1};
 
     /* "0 t" keeps a row that nothing fits into from being empty. */
-    (void)fprintf(p->lp, "Minimize\n obj: %d t\n", spec->training.micro_batches - 1);
+    (void)fprintf(p->lp, "Minimize\n obj: %d t\n", p->in->request.job.micro_batches - 1);
     put_terms(p, TERM_COST, all);
     put_pairs(p, PART_COST);
     (void)fprintf(p->lp, "Subject To\n");
@@ -180,7 +179,7 @@ static void write_program(const struct program *p)
     put_terms(p, TERM_ONE, (struct which){-1, -1, 0, -1});
     (void)fprintf(p->lp, " = 1\n stages: 0 t\n");
     put_terms(p, TERM_ONE, all);
-    (void)fprintf(p->lp, " >= %d\nBinary\n", spec->placement.min_stages);
+    (void)fprintf(p->lp, " >= %d\nBinary\n", p->in->request.min_stages);
     put_terms(p, TERM_NAME, all);
     (void)fprintf(p->lp, "End\n");
 }
@@ -211,11 +210,11 @@ static double milp_ms(const struct instance *in, const char *folder)
     char command[512];
 
     assert_in_range(p.n_units, 1, UNITS_MAX);
-    p.n_stages = in->spec.placement.max_stages;
+    p.n_stages = in->request.max_stages;
     if (p.n_stages > in->request.n_nodes)
         p.n_stages = in->request.n_nodes;
     for (int u = 0; u < p.n_units; u++)
-        cost_of_unit(&in->spec, u, &p.units[u]);
+        cost_of_unit(&in->request.job, u, &p.units[u]);
     (void)snprintf(lp, sizeof lp, "%s/program.lp", folder);
     (void)snprintf(solution, sizeof solution, "%s/solution", folder);
     p.lp = fopen(lp, "w");

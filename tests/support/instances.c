@@ -27,8 +27,7 @@ void make_instance(struct instance *in, struct dice *d, int n_layers, int n_node
                            .positions = 512,
                            .labels = 3},
                  .training = {.micro_batches = 1 << roll_int(d, 0, 4), .max_length = 128},
-                 .placement = {.min_stages = 1, .max_stages = roll_int(d, 1, 8)}},
-        .request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
+                 .placement = {.min_stages = 1, .max_stages = roll_int(d, 1, 8)}}};
     in->spec.model.ffn = 4 * in->spec.model.hidden;
     in->spec.training.batch_size = in->spec.training.micro_batches * roll_int(d, 1, 8);
     if (roll(d, 0, 1) < 0.3)
@@ -44,8 +43,9 @@ void make_instance(struct instance *in, struct dice *d, int n_layers, int n_node
             n->message = (struct node_message){exp(roll(d, log(0.005), log(0.5))), roll(d, 0, 4)};
         n->memory_bytes = (int64_t)(exp(roll(d, log(110), log(700))) * (double)MIB);
     }
-    in->request.spec = &in->spec;
+    in->request = partition_request_of(&in->spec);
     in->request.nodes = in->nodes;
+    in->request.n_nodes = n_nodes;
 }
 
 static struct cost_link make_link(struct dice *d, double from, double to)
@@ -87,9 +87,9 @@ void make_buildings(struct instance *in, int n_nodes, double between_bytes_per_s
 {
     *in = (struct instance){
         .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
-                 .placement = {.min_stages = 1, .max_stages = 64}},
-        .request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
-    in->request.spec = &in->spec;
+                 .placement = {.min_stages = 1, .max_stages = 64}}};
+    in->request = partition_request_of(&in->spec);
+    in->request.n_nodes = n_nodes;
     in->request.nodes = in->nodes;
     in->request.links = in->links;
     if (model_preset("BertBase", &in->spec.model, NULL) != ERR_OK)
@@ -119,12 +119,12 @@ double instance_fill(const struct instance *in, int node)
     double fill = 0;
     double t;
 
-    if (q >= 1 || in->spec.training.micro_batches == 1)
+    if (q >= 1 || in->request.job.micro_batches == 1)
         return 1;
     for (int u = 0; u < model_units(&in->spec.model); u++) {
         struct cost_unit c;
 
-        cost_of_unit(&in->spec, u, &c);
+        cost_of_unit(&in->request.job, u, &c);
         flops += c.flops;
     }
     for (int i = 0; i < in->request.n_nodes; i++)
@@ -148,7 +148,7 @@ double instance_messages_ms(const struct instance *in, int node)
     for (int u = 0; u < model_units(&in->spec.model) - 1; u++) {
         struct cost_unit c;
 
-        cost_of_unit(&in->spec, u, &c);
+        cost_of_unit(&in->request.job, u, &c);
         bytes = fmax(bytes, c.edge_mean_bytes);
     }
     if (ms == 0) {
@@ -177,7 +177,7 @@ struct oracle {
 
 static bool stage_fits(const struct oracle *o, int s, int n_stages)
 {
-    int m = o->in->spec.training.micro_batches;
+    int m = o->in->request.job.micro_batches;
     int in_flight = n_stages - s < m ? n_stages - s : m;
     int64_t bytes = COST_PROCESS_BYTES + (s == 0 ? COST_DATA_BYTES : 0);
     int64_t scratch = 0;
@@ -197,7 +197,7 @@ static bool stage_fits(const struct oracle *o, int s, int n_stages)
 
 static void measure_cut(struct oracle *o, int n_stages)
 {
-    int m = o->in->spec.training.micro_batches;
+    int m = o->in->request.job.micro_batches;
     double sum = 0;
     double more = 0;
 
@@ -239,13 +239,13 @@ static void cut_from(struct oracle *o, int s, int n_stages)
 
 static void choose_nodes(struct oracle *o, int n, unsigned used)
 {
-    const struct spec *spec = &o->in->spec;
+    const struct partition_request *r = &o->in->request;
 
-    if (n >= spec->placement.min_stages && n > 0)
+    if (n >= r->min_stages && n > 0)
         cut_from(o, 0, n);
-    if (n == spec->placement.max_stages || n == o->n_units)
+    if (n == r->max_stages || n == o->n_units)
         return;
-    for (int i = 0; i < o->in->request.n_nodes; i++)
+    for (int i = 0; i < r->n_nodes; i++)
         if (!(used & 1u << i) && (o->kind == ORACLE_ANY_ORDER || used < 1u << i)) {
             o->order[n] = i;
             choose_nodes(o, n + 1, used | 1u << i);
@@ -261,7 +261,7 @@ double oracle_ms(const struct instance *in, enum oracle_order order, bool ignore
                        .best_ms = INFINITY};
 
     for (int u = 0; u < o.n_units; u++)
-        cost_of_unit(&in->spec, u, &o.units[u]);
+        cost_of_unit(&in->request.job, u, &o.units[u]);
     for (int i = 0; i < in->request.n_nodes; i++) {
         o.fill[i] = instance_fill(in, i);
         o.messages_ms[i] = instance_messages_ms(in, i);

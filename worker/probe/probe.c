@@ -270,7 +270,7 @@ static void explain(const struct probe *p, struct node_probe *out)
     out->gflops = flops_per_ms / 1e6 * share(p);
     out->unit_ms = p->call_ms / share(p);
     out->block_ms = block_ms(t) / share(p);
-    out->pace = (struct spec_pace){
+    out->pace = (struct node_pace){
         .attention = weigh(p, 1, t->attention, flops_per_ms, parameter),
         .ffn = weigh(p, 2, t->ffn, flops_per_ms, parameter),
         .parameter = parameter,

@@ -2,7 +2,7 @@
  *
  * Times what training does, at the job's own shapes, with sequences as long as its own: forward and
  * backward of embeddings, attention and feed-forward with whole micro-batches and with a quarter of
- * one, and the optimizer. The speed and the relative cost of the parts of a step (struct spec_pace)
+ * one, and the optimizer. The speed and the relative cost of the parts of a step (struct node_pace)
  * follow from that. In the job's precision where this processor has it, else in fp32 (the stage
  * itself refuses).
  *

@@ -82,7 +82,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
 /* Two lengths in turn, as far above and below the mean as its square demands. */
 void sequences_make(const struct spec *spec, struct sequences *out)
 {
-    struct spec_lengths l = lengths_of(spec);
+    struct node_lengths l = lengths_of(spec, &(struct node_lengths){.mean = 0});
     double away = sqrt(fmax(l.mean_square - l.mean * l.mean, 0));
     double longest = spec->training.max_length;
 
@@ -91,9 +91,9 @@ void sequences_make(const struct spec *spec, struct sequences *out)
     out->tokens[1] = (int)fmin(longest, round(l.mean + away));
 }
 
-struct spec_lengths sequences_lengths(const struct sequences *s)
+struct node_lengths sequences_lengths(const struct sequences *s)
 {
-    struct spec_lengths l = {.mean = 0};
+    struct node_lengths l = {.mean = 0};
 
     for (int i = 0; s->are_read && i < s->n; i++) {
         l.mean += (double)s->tokens[i] / s->n;

@@ -5,7 +5,7 @@
 #ifndef PROBE_SEQUENCES_H
 #define PROBE_SEQUENCES_H
 
-#include "api/spec.h"
+#include "api/node.h"
 
 #define SEQUENCES_MAX     4096
 #define SEQUENCES_READ_MS 1000 /* after that, use what has been read */
@@ -28,7 +28,7 @@ MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *fol
 void sequences_make(const struct spec *spec, struct sequences *out);
 
 /* All zero for sequences_make(). */
-struct spec_lengths sequences_lengths(const struct sequences *s);
+struct node_lengths sequences_lengths(const struct sequences *s);
 
 /* Where sequences begin in each of `m` micro-batches of `each`: starts[m][each + 1], dealt as
  * training deals the sequences of a step. ERR_NO_MEMORY. */

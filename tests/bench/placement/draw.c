@@ -19,16 +19,14 @@ void draw_make(struct draw *out, int n_nodes, int n_layers, enum draw_slowness s
         20261121u + (uint64_t)(((i * 1000 + n_nodes) * 1000 + n_layers) * 2 + (int)slowness);
     struct spec *spec = &out->spec;
 
-    *out = (struct draw){.request = {.n_nodes = n_nodes, .link = COST_LINK_DEFAULT}};
-    out->request.spec = spec;
+    *out = (struct draw){.spec = {.training = {.batch_size = BATCH, .max_length = 128},
+                                  .placement = {.min_stages = 1, .max_stages = n_nodes}}};
+    out->request = partition_request_of(spec);
     out->request.nodes = out->nodes;
+    out->request.n_nodes = n_nodes;
     if (model_preset("BertLarge", &spec->model, NULL) != ERR_OK)
         exit(1);
     spec->model.layers = n_layers;
-    spec->training.batch_size = BATCH;
-    spec->training.max_length = 128;
-    spec->placement.min_stages = 1;
-    spec->placement.max_stages = n_nodes;
     (void)roll(&dice, 0, 1); /* the first numbers of seeds that are near each other are, too */
     for (int n = 0; n < n_nodes; n++) {
         double slow = slowness == DRAW_INTEGERS ? 2 + floor(roll(&dice, 0, 6)) : roll(&dice, 1, 2);
@@ -57,7 +55,7 @@ void draw_many(struct node *out, int n)
 
 void draw_run_as(struct draw *d, enum draw_runtime runtime)
 {
-    d->spec.training.micro_batches = runtime == DRAW_SERIAL ? 1 : runtime == DRAW_PIPELINE ? 8 : 32;
+    d->request.job.micro_batches = runtime == DRAW_SERIAL ? 1 : runtime == DRAW_PIPELINE ? 8 : 32;
 }
 
 const char *draw_slowness_name(enum draw_slowness s)
@@ -73,9 +71,9 @@ const char *draw_runtime_name(enum draw_runtime r)
 }
 
 /* The feed-forward block as two units. Between them runs what is wider, and the residual. */
-static void split(const struct spec *spec, const struct cost_unit *ffn, struct cost_unit out[2])
+static void split(const struct cost_job *job, const struct cost_unit *ffn, struct cost_unit out[2])
 {
-    struct model_load mean = cost_load_mean(spec);
+    struct model_load mean = cost_load_mean(job);
 
     out[0] = *ffn;
     out[0].flops /= 2;
@@ -83,7 +81,7 @@ static void split(const struct spec *spec, const struct cost_unit *ffn, struct c
     out[0].activation_bytes /= 2;
     out[1] = out[0];
     out[0].edge_mean_bytes =
-        mean.tokens * (double)(spec->model.ffn + spec->model.hidden) * FLOAT_SIZE;
+        mean.tokens * (double)(job->spec->model.ffn + job->spec->model.hidden) * FLOAT_SIZE;
 }
 
 static int units_of(const struct draw *d, int per_layer, struct cost_unit *out)
@@ -92,10 +90,10 @@ static int units_of(const struct draw *d, int per_layer, struct cost_unit *out)
     int n_ours = model_units(&d->spec.model);
     int n = 0;
 
-    cost_of_units(&d->spec, ours);
+    cost_of_units(&d->request.job, ours);
     for (int u = 0; u < n_ours; u++) {
         if (per_layer == 3 && model_unit_kind(&d->spec.model, u) == UNIT_FFN) {
-            split(&d->spec, &ours[u], out + n);
+            split(&d->request.job, &ours[u], out + n);
             n += 2;
         } else {
             out[n++] = ours[u];

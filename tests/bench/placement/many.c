@@ -37,8 +37,7 @@ static void print_row(size_t row)
     struct cost_link *links = rows[row].n_buildings > 1 ? take(n * n, sizeof *links) : NULL;
     struct spec spec = {.training = {.batch_size = 32, .max_length = 128},
                         .placement = {.min_stages = 1, .max_stages = SPEC_STAGES_MAX}};
-    struct partition_request request = {
-        .nodes = nodes, .n_nodes = rows[row].n_nodes, .link = COST_LINK_DEFAULT, .links = links};
+    struct partition_request request = partition_request_of(&spec);
     size_t n_buildings = (size_t)rows[row].n_buildings;
     double start_ms;
     struct err err;
@@ -50,8 +49,11 @@ static void print_row(size_t row)
     draw_many(nodes, rows[row].n_nodes);
     for (size_t i = 0; links && i < n * n; i++)
         links[i] = i / n % n_buildings == i % n % n_buildings ? inside : between;
+    request.nodes = nodes;
+    request.n_nodes = rows[row].n_nodes;
+    request.links = links;
     start_ms = method_clock_ms(CLOCK_PROCESS_CPUTIME_ID);
-    if (choose_solve(&request, &spec, &placement, &err) != ERR_OK) {
+    if (choose_solve(&request, &placement, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench-placement: %s\n", err.text);
         exit(1);
     }

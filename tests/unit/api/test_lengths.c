@@ -8,50 +8,52 @@
 
 #include <cmocka.h>
 
-static struct spec spec_of(enum spec_source source, double mean, double mean_square)
+static const struct node_lengths unknown = {.mean = 0};
+
+static struct spec spec_of(enum spec_source source)
 {
     struct spec s = {.training.max_length = 128, .data.source = source};
 
-    s.data.lengths = (struct spec_lengths){.mean = mean, .mean_square = mean_square};
     strcpy(s.data.sample, source == SPEC_SOURCE_SAMPLE ? "MNLI" : "");
     return s;
 }
 
 static void lengths_are_what_was_measured(void **state)
 {
-    struct spec s = spec_of(SPEC_SOURCE_CLAIM, 50, 3000);
+    struct spec s = spec_of(SPEC_SOURCE_CLAIM);
+    const struct node_lengths l = {.mean = 50, .mean_square = 3000};
     char text[LENGTHS_TEXT_BYTES];
 
     (void)state;
-    assert_true(lengths_of(&s).mean == 50 && lengths_of(&s).mean_square == 3000);
-    lengths_guess(&s, text);
+    assert_true(lengths_of(&s, &l).mean == 50 && lengths_of(&s, &l).mean_square == 3000);
+    lengths_guess(&s, &l, text);
     assert_string_equal(text, "");
     s.training.max_length = 32; /* what is longer is cut off */
-    assert_true(lengths_of(&s).mean == 32 && lengths_of(&s).mean_square == 32 * 32);
+    assert_true(lengths_of(&s, &l).mean == 32 && lengths_of(&s, &l).mean_square == 32 * 32);
 }
 
 static void lengths_of_the_sample_are_no_guess(void **state)
 {
-    struct spec s = spec_of(SPEC_SOURCE_SAMPLE, 0, 0);
+    struct spec s = spec_of(SPEC_SOURCE_SAMPLE);
     char text[LENGTHS_TEXT_BYTES];
 
     (void)state;
-    assert_true(lengths_of(&s).mean == LENGTHS_SAMPLE);
-    lengths_guess(&s, text);
+    assert_true(lengths_of(&s, &unknown).mean == LENGTHS_SAMPLE);
+    lengths_guess(&s, &unknown, text);
     assert_string_equal(text, "");
 }
 
-static void lengths_that_nobody_measured_are_told_to_be_a_guess(void **state)
+static void lengths_that_were_not_measured_are_called_a_guess(void **state)
 {
-    struct spec s = spec_of(SPEC_SOURCE_CLAIM, 0, 0);
+    struct spec s = spec_of(SPEC_SOURCE_CLAIM);
     char text[LENGTHS_TEXT_BYTES];
 
     (void)state;
-    lengths_guess(&s, text);
-    assert_string_equal(text, "sequences are taken to have 39 tokens, as is usual, since nobody "
-                              "has read the data");
+    lengths_guess(&s, &unknown, text);
+    assert_string_equal(text, "sequences are assumed to have 39 tokens, since the data have not "
+                              "been read");
     s.training.max_length = 16;
-    lengths_guess(&s, text);
+    lengths_guess(&s, &unknown, text);
     assert_non_null(strstr(text, "to have 16 tokens"));
 }
 
@@ -60,7 +62,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lengths_are_what_was_measured),
         cmocka_unit_test(lengths_of_the_sample_are_no_guess),
-        cmocka_unit_test(lengths_that_nobody_measured_are_told_to_be_a_guess),
+        cmocka_unit_test(lengths_that_were_not_measured_are_called_a_guess),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,23 +92,6 @@ static void node_probe_reads_back_what_was_written(void **state)
     buf_deinit(&out);
 }
 
-static void node_probes_tell_what_the_fastest_found(void **state)
-{
-    struct node_probe probes[3] = {{.gflops = 5, .lengths.mean = 1},
-                                   {.gflops = 20, .lengths.mean = 2, .pace.attention = 3},
-                                   {.gflops = 10, .lengths.mean = 4, .pace.attention = 5}};
-    struct spec spec = {.data.lengths.mean = 9};
-
-    (void)state;
-    node_probes_tell(probes, 3, &spec);
-    assert_true(spec.data.lengths.mean == 2);
-    assert_true(spec.pace.attention == 3);
-    probes[1] = (struct node_probe){.gflops = 30}; /* saw neither: what is known stays */
-    node_probes_tell(probes + 1, 1, &spec);
-    assert_true(spec.data.lengths.mean == 2);
-    assert_true(spec.pace.attention == 3);
-}
-
 static void node_probe_may_know_neither_memory_nor_data(void **state)
 {
     struct node_probe p;
@@ -129,7 +112,7 @@ static void node_probe_fits_a_termination_message(void **state)
 
     (void)state;
     p.has_bf16 = NODE_NO;
-    p.pace = (struct spec_pace){.attention = 1.0 / 3,
+    p.pace = (struct node_pace){.attention = 1.0 / 3,
                                 .ffn = 2.0 / 3,
                                 .parameter = 100.0 / 3,
                                 .element = 200.0 / 3,
@@ -137,7 +120,7 @@ static void node_probe_fits_a_termination_message(void **state)
                                 .update = 400.0 / 3};
     p.memory_bytes_per_s = 1e12 / 3;
     p.message = (struct node_message){1e4 / 3, 1e6 / 3};
-    p.lengths = (struct spec_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
+    p.lengths = (struct node_lengths){.mean = 100.0 / 3, .mean_square = 1e5 / 3};
     memset(p.blas_core, '\n', sizeof p.blas_core - 1);
     memset(p.cpu_model, '"', sizeof p.cpu_model - 1);
     for (int i = 0; i < p.n_links; i++) {
@@ -200,7 +183,6 @@ int main(void)
         cmocka_unit_test(names_of_children_fit_for_the_longest_job),
         cmocka_unit_test(names_of_probes_differ_by_node),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
-        cmocka_unit_test(node_probes_tell_what_the_fastest_found),
         cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),
         cmocka_unit_test(node_probe_fits_a_termination_message),
         cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),

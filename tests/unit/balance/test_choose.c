@@ -24,17 +24,20 @@ static struct spec spec_of(int batch_size, int max_stages)
     return spec;
 }
 
-static struct partition_request request_of(const struct node *nodes, int n)
+static struct partition_request request_of(const struct spec *spec, const struct node *nodes, int n)
 {
-    return (struct partition_request){.nodes = nodes, .n_nodes = n, .link = COST_LINK_DEFAULT};
+    struct partition_request request = partition_request_of(spec);
+
+    request.nodes = nodes;
+    request.n_nodes = n;
+    return request;
 }
 
-static double step_with(struct spec spec, struct partition_request request, int micro_batches)
+static double step_with(struct partition_request request, int micro_batches)
 {
     struct placement p;
 
-    spec.training.micro_batches = micro_batches;
-    request.spec = &spec;
+    request.job.micro_batches = micro_batches;
     return partition_solve(&request, &p, NULL) == ERR_OK ? p.predicted_step_ms : -1;
 }
 
@@ -48,7 +51,7 @@ static void choose_is_at_most_2_percent_slower_than_any_fixed_number(void **stat
     for (int i = 0; i < INSTANCES; i++) {
         int batch = batches[i % 8];
         struct spec spec = spec_of(batch, 3);
-        struct partition_request request = request_of(nodes, 1 + i % 3);
+        struct partition_request request = request_of(&spec, nodes, 1 + i % 3);
         struct placement p;
 
         for (int k = 0; k < 3; k++)
@@ -56,12 +59,11 @@ static void choose_is_at_most_2_percent_slower_than_any_fixed_number(void **stat
                                      .gflops = 1 + (i * 7 + k * 31) % 100,
                                      .unit_ms = 0.001 * ((i * 13 + k) % 100),
                                      .memory_bytes = 4096 * MIB};
-        assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
-        assert_int_equal(spec.training.micro_batches, p.micro_batches);
+        assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
         assert_int_equal(batch % p.micro_batches, 0);
         for (int m = 1; m <= batch; m++)
             if (batch % m == 0)
-                assert_true(p.predicted_step_ms <= step_with(spec, request, m) * 1.02 * (1 + 1e-9));
+                assert_true(p.predicted_step_ms <= step_with(request, m) * 1.02 * (1 + 1e-9));
     }
 }
 
@@ -75,20 +77,20 @@ static void choose_takes_the_usual_number_or_the_fewest_that_are_as_good(void **
         struct node nodes[2] = {
             {.name = "a", .gflops = 50, .unit_ms = 0.2 * i, .memory_bytes = 4096 * MIB},
             {.name = "b", .gflops = 40, .unit_ms = 0.2 * i, .memory_bytes = 4096 * MIB}};
-        struct partition_request request = request_of(nodes, 2);
         struct spec spec = spec_of(64, 2);
+        struct partition_request request = request_of(&spec, nodes, 2);
         struct placement p;
         double best_ms = INFINITY;
         bool is_usual;
 
-        assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+        assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
         for (int m = 1; m <= 64; m *= 2)
-            best_ms = fmin(best_ms, step_with(spec, request, m));
-        is_usual = step_with(spec, request, 8) <= 1.02 * best_ms;
+            best_ms = fmin(best_ms, step_with(request, m));
+        is_usual = step_with(request, 8) <= 1.02 * best_ms;
         assert_int_equal(p.n_stages, 2);
         assert_true((p.micro_batches == 8) == is_usual);
         for (int m = 1; m < p.micro_batches && !is_usual; m *= 2)
-            assert_true(step_with(spec, request, m) > 1.02 * best_ms);
+            assert_true(step_with(request, m) > 1.02 * best_ms);
         assert_true(p.bound_ms <= best_ms * (1 + 1e-9));
         n_usual += is_usual;
         n_fewest += !is_usual;
@@ -112,11 +114,11 @@ static void choose_stays_with_its_number_when_figures_are_noisy(void **state)
                                      .cpu_milli = 1000,
                                      .gflops = 80 * (1 + 0.01 * k),
                                      .memory_bytes = 4096 * MIB}};
-            struct partition_request request = request_of(nodes, 2);
             struct spec spec = spec_of(64, 2);
+            struct partition_request request = request_of(&spec, nodes, 2);
             struct placement p;
 
-            assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+            assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
             assert_int_equal(p.n_stages, 2);
             if (first == 0)
                 first = p.micro_batches;
@@ -137,19 +139,19 @@ static void choose_leaves_out_a_node_that_gains_less_than_1_percent(void **state
         struct node nodes[2] = {
             {.name = "fast", .gflops = 100, .message = free, .memory_bytes = 4096 * MIB},
             {.name = "slow", .gflops = 0.25 * i, .message = free, .memory_bytes = 4096 * MIB}};
-        struct partition_request request = request_of(nodes, 2);
         struct spec spec = spec_of(32, 2);
+        struct partition_request request = request_of(&spec, nodes, 2);
         struct placement p;
         double both_ms;
         double one_ms;
 
         request.link = (struct cost_link){.bytes_per_s = 1e12};
-        spec.training.micro_batches = 8;
-        both_ms = step_with(spec, request, 8);
+        request.job.micro_batches = 8;
+        both_ms = step_with(request, 8);
         request.n_nodes = 1;
-        one_ms = step_with(spec, request, 8);
+        one_ms = step_with(request, 8);
         request.n_nodes = 2;
-        assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+        assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
         assert_int_equal(p.n_stages, one_ms <= 1.01 * both_ms ? 1 : 2);
         if (p.n_stages == 1 && both_ms < one_ms * (1 - 1e-9)) {
             n_small++;
@@ -166,27 +168,26 @@ static void choose_keeps_a_small_gain_where_min_stages_asks_for_it(void **state)
 {
     struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
                             {.name = "slow", .gflops = 0.1, .memory_bytes = 4096 * MIB}};
-    struct partition_request request = request_of(nodes, 2);
     struct spec spec = spec_of(32, 2);
+    struct partition_request request = request_of(&spec, nodes, 2);
     struct placement p;
 
     (void)state;
-    spec.placement.min_stages = 2;
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    request.min_stages = 2;
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_int_equal(p.n_stages, 2);
-    assert_int_equal(spec.placement.max_stages, 2);
 }
 
 static void choose_keeps_what_the_user_says(void **state)
 {
     struct node node = {.name = "node", .gflops = 50, .memory_bytes = 4096 * MIB};
-    struct partition_request request = request_of(&node, 1);
     struct spec spec = spec_of(32, 3);
+    struct partition_request request = request_of(&spec, &node, 1);
     struct placement p;
 
     (void)state;
-    spec.training.micro_batches = 4;
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    request.job.micro_batches = 4;
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_int_equal(p.micro_batches, 4);
 }
 
@@ -194,43 +195,40 @@ static void choose_keeps_what_the_user_says(void **state)
 static void choose_does_not_cut_the_batch_of_a_single_stage(void **state)
 {
     struct node node = {.name = "node", .gflops = 50, .unit_ms = 0.1, .memory_bytes = 8192 * MIB};
-    struct partition_request request = request_of(&node, 1);
     struct spec spec = spec_of(32, 3);
+    struct partition_request request = request_of(&spec, &node, 1);
     struct placement p;
 
     (void)state;
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_int_equal(p.micro_batches, 1);
 }
 
 static void choose_cuts_a_batch_that_does_not_fit_into_memory(void **state)
 {
     struct node node = {.name = "node", .gflops = 50, .unit_ms = 0.1, .memory_bytes = 700 * MIB};
-    struct partition_request request = request_of(&node, 1);
     struct spec spec = spec_of(128, 3);
+    struct partition_request request = request_of(&spec, &node, 1);
     struct placement p;
 
     (void)state;
-    assert_true(step_with(spec, request, 1) < 0);
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_true(step_with(request, 1) < 0);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_true(p.micro_batches > 1);
     assert_true(p.stages[0].memory_bytes <= 700 * MIB);
 }
 
-static void choose_says_what_lacks_with_the_least_memory_and_leaves_the_spec_open(void **state)
+static void choose_reports_what_lacks_with_the_least_memory(void **state)
 {
     struct node node = {.name = "node", .gflops = 50, .memory_bytes = 100 * MIB};
-    struct partition_request request = request_of(&node, 1);
     struct spec spec = spec_of(32, 3);
-    struct spec least = spec;
+    struct partition_request request = request_of(&spec, &node, 1);
     struct placement p;
     struct err err, last;
 
     (void)state;
-    assert_int_equal(choose_solve(&request, &spec, &p, &err), ERR_NOT_FOUND);
-    assert_int_equal(spec.training.micro_batches, 0);
-    least.training.micro_batches = 32;
-    request.spec = &least;
+    assert_int_equal(choose_solve(&request, &p, &err), ERR_NOT_FOUND);
+    request.job.micro_batches = 32;
     assert_int_equal(partition_solve(&request, &p, &last), ERR_NOT_FOUND);
     assert_string_equal(err.text, last.text);
 }
@@ -240,18 +238,18 @@ static void choose_looks_at_a_bounded_number_of_divisors(void **state)
 {
     struct node nodes[2] = {{.name = "a", .gflops = 50, .memory_bytes = 65536 * MIB},
                             {.name = "b", .gflops = 40, .memory_bytes = 65536 * MIB}};
-    struct partition_request request = request_of(nodes, 2);
     struct spec spec = spec_of(5040, 2);
+    struct partition_request request = request_of(&spec, nodes, 2);
     struct placement p;
 
     (void)state;
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_int_equal(5040 % p.micro_batches, 0);
     assert_in_range(p.micro_batches, 2, CHOOSE_MICRO_MAX);
     spec = spec_of(65521, 2); /* a prime above the most there may be */
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_NOT_FOUND);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_NOT_FOUND);
     spec = spec_of(1021, 2); /* one below */
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     assert_int_equal(p.micro_batches, 1021);
 }
 
@@ -259,13 +257,13 @@ static void choose_is_explained(void **state)
 {
     struct node nodes[2] = {{.name = "a", .gflops = 5, .memory_bytes = 4096 * MIB},
                             {.name = "b", .gflops = 4, .memory_bytes = 4096 * MIB}};
-    struct partition_request request = request_of(nodes, 2);
     struct spec spec = spec_of(31, 2);
+    struct partition_request request = request_of(&spec, nodes, 2);
     struct placement p;
     char text[PLAN_REASON_BYTES];
 
     (void)state;
-    assert_int_equal(choose_solve(&request, &spec, &p, NULL), ERR_OK);
+    assert_int_equal(choose_solve(&request, &p, NULL), ERR_OK);
     explain_placement(&request, &p, text);
     if (!strstr(text, "2 stages and 31 micro-batches of 1 sequence."))
         fail_msg("%s", text);
@@ -282,7 +280,7 @@ int main(void)
         cmocka_unit_test(choose_keeps_what_the_user_says),
         cmocka_unit_test(choose_does_not_cut_the_batch_of_a_single_stage),
         cmocka_unit_test(choose_cuts_a_batch_that_does_not_fit_into_memory),
-        cmocka_unit_test(choose_says_what_lacks_with_the_least_memory_and_leaves_the_spec_open),
+        cmocka_unit_test(choose_reports_what_lacks_with_the_least_memory),
         cmocka_unit_test(choose_looks_at_a_bounded_number_of_divisors),
         cmocka_unit_test(choose_is_explained),
     };

@@ -12,10 +12,15 @@
 
 static struct spec bert_base(void)
 {
-    struct spec spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128}};
+    struct spec spec = {.training = {.batch_size = 32, .max_length = 128}};
 
     assert_int_equal(model_preset("BertBase", &spec.model, NULL), ERR_OK);
     return spec;
+}
+
+static struct cost_job job_of(const struct spec *spec)
+{
+    return (struct cost_job){.spec = spec, .micro_batches = 8};
 }
 
 /* The usual rule: a training step takes 6 FLOPs for each parameter that is multiplied and token. */
@@ -50,12 +55,13 @@ static void cost_of_attention_grows_with_the_square_of_a_sequence(void **state)
 static void cost_of_every_unit_is_above_zero(void **state)
 {
     struct spec spec = bert_base();
+    struct cost_job job = job_of(&spec);
 
     (void)state;
     for (int u = 0; u < model_units(&spec.model); u++) {
         struct cost_unit c;
 
-        cost_of_unit(&spec, u, &c);
+        cost_of_unit(&job, u, &c);
         assert_true(c.flops > 0);
         assert_true(c.state_bytes == (int64_t)(16 * model_unit_params(&spec.model, u)));
         assert_true(c.activation_bytes > 0);
@@ -66,6 +72,7 @@ static void cost_of_every_unit_is_above_zero(void **state)
 static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state)
 {
     struct spec spec = bert_base(), again = spec;
+    struct cost_job job = job_of(&spec), again_job = job_of(&again);
     double passes = 0, kept = 0, kept_again = 0;
 
     (void)state;
@@ -73,8 +80,8 @@ static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state
     for (int u = 1; u <= 24; u++) {
         struct cost_unit a, b;
 
-        cost_of_unit(&spec, u, &a);
-        cost_of_unit(&again, u, &b);
+        cost_of_unit(&job, u, &a);
+        cost_of_unit(&again_job, u, &b);
         passes += b.flops / a.flops / 24;
         kept += (double)a.activation_bytes;
         kept_again += (double)b.activation_bytes;
@@ -90,15 +97,16 @@ static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state
 static void cost_sends_the_hidden_states_and_behind_the_pooler_a_vector(void **state)
 {
     struct spec spec = bert_base();
+    struct cost_job job = job_of(&spec);
     struct cost_unit c;
 
     (void)state;
-    cost_of_unit(&spec, 3, &c);
+    cost_of_unit(&job, 3, &c);
     assert_int_equal(c.slot_bytes, 4 * 128 * 768 * 4);
     assert_true(c.edge_mean_bytes == 4 * 39 * 768 * 4);
-    cost_of_unit(&spec, 25, &c);
+    cost_of_unit(&job, 25, &c);
     assert_true(c.edge_mean_bytes == 4 * 768 * 4);
-    cost_of_unit(&spec, 26, &c);
+    cost_of_unit(&job, 26, &c);
     assert_true(c.edge_mean_bytes == 0);
 }
 
@@ -116,43 +124,46 @@ static void cost_turns_flops_into_milliseconds_of_a_node(void **state)
 static void cost_never_takes_sequences_to_be_longer_than_max_length(void **state)
 {
     struct spec spec = bert_base();
+    struct cost_job job = job_of(&spec);
 
     (void)state;
     spec.training.max_length = 16;
-    assert_true(cost_load_mean(&spec).tokens == 4 * 16);
-    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 16 * 16);
-    assert_true(cost_load_full(&spec).tokens == 4 * 16);
+    assert_true(cost_load_mean(&job).tokens == 4 * 16);
+    assert_true(cost_load_mean(&job).tokens_squared == 4 * 16 * 16);
+    assert_true(cost_load_full(&job).tokens == 4 * 16);
 }
 
 static void cost_takes_lengths_that_were_measured(void **state)
 {
     struct spec spec = bert_base();
+    struct cost_job job = job_of(&spec);
 
     (void)state;
-    spec.data.lengths = (struct spec_lengths){.mean = 90, .mean_square = 9000};
-    assert_true(cost_load_mean(&spec).tokens == 4 * 90);
-    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 9000);
-    assert_true(cost_load_full(&spec).tokens == 4 * 128);
+    job.lengths = (struct node_lengths){.mean = 90, .mean_square = 9000};
+    assert_true(cost_load_mean(&job).tokens == 4 * 90);
+    assert_true(cost_load_mean(&job).tokens_squared == 4 * 9000);
+    assert_true(cost_load_full(&job).tokens == 4 * 128);
     spec.training.max_length =
         64; /* measured for another maxSequenceLength: cut as the data will be */
-    assert_true(cost_load_mean(&spec).tokens == 4 * 64);
-    assert_true(cost_load_mean(&spec).tokens_squared == 4 * 64 * 64);
+    assert_true(cost_load_mean(&job).tokens == 4 * 64);
+    assert_true(cost_load_mean(&job).tokens_squared == 4 * 64 * 64);
 }
 
 /* As a probe measured it: every part of a step by its own factor. */
 static void cost_counts_each_part_at_its_measured_pace(void **state)
 {
     struct spec spec = bert_base();
-    struct model_load load = cost_load_mean(&spec);
+    struct cost_job job = job_of(&spec);
+    struct model_load load = cost_load_mean(&job);
     struct cost_unit attention, ffn, embeddings, pooler;
 
     (void)state;
-    spec.pace = (struct spec_pace){
+    job.pace = (struct node_pace){
         .attention = 2, .ffn = 0.5, .parameter = 10, .element = 7, .update = 80, .sequence = 900};
-    cost_of_unit(&spec, 0, &embeddings);
-    cost_of_unit(&spec, 1, &attention);
-    cost_of_unit(&spec, 2, &ffn);
-    cost_of_unit(&spec, 25, &pooler);
+    cost_of_unit(&job, 0, &embeddings);
+    cost_of_unit(&job, 1, &attention);
+    cost_of_unit(&job, 2, &ffn);
+    cost_of_unit(&job, 25, &pooler);
     /* 80 a parameter and step are 10 a micro-batch of 8. */
     assert_true(embeddings.flops ==
                 7 * load.tokens * 768 + 900 * 4 + 10.0 * (double)model_unit_params(&spec.model, 0));
@@ -168,16 +179,51 @@ static void cost_counts_each_part_at_its_measured_pace(void **state)
 static void cost_of_all_parameters_is_that_of_the_published_model(void **state)
 {
     struct spec spec = bert_base();
+    struct cost_job job = job_of(&spec);
     int64_t bytes = 0;
 
     (void)state;
     for (int u = 0; u < model_units(&spec.model); u++) {
         struct cost_unit c;
 
-        cost_of_unit(&spec, u, &c);
+        cost_of_unit(&job, u, &c);
         bytes += c.state_bytes;
     }
     assert_in_range(bytes / MIB, 1665, 1675);
+}
+
+static void cost_job_takes_what_the_fastest_probe_measured(void **state)
+{
+    struct node_probe probes[3] = {{.gflops = 5, .lengths.mean = 1},
+                                   {.gflops = 20, .lengths.mean = 2, .pace.attention = 3},
+                                   {.gflops = 10, .lengths.mean = 4, .pace.attention = 5}};
+    struct cost_job job = {.lengths.mean = 9};
+
+    (void)state;
+    cost_job_measured(&job, probes, 3);
+    assert_true(job.lengths.mean == 2);
+    assert_true(job.pace.attention == 3);
+    probes[1] = (struct node_probe){.gflops = 30}; /* measured neither: what is known stays */
+    cost_job_measured(&job, probes + 1, 1);
+    assert_true(job.lengths.mean == 2);
+    assert_true(job.pace.attention == 3);
+}
+
+static void cost_limit_is_a_quarter_above_the_estimate(void **state)
+{
+    (void)state;
+    assert_int_equal(cost_limit_bytes(400 * MIB - 1, 8192 * MIB, 100), 500 * MIB);
+    assert_int_equal(cost_limit_bytes(400 * MIB, 450 * MIB + 1, 100), 450 * MIB + 1);
+    assert_int_equal(cost_planned_bytes(8192 * MIB, 100), 8192 * MIB);
+}
+
+/* Whatever a plan may put on a node leaves room for a limit that has grown alike. */
+static void cost_limit_and_plan_grow_together_after_memory_ran_out(void **state)
+{
+    (void)state;
+    assert_int_equal(cost_limit_bytes(400 * MIB, 8192 * MIB, 150), 750 * MIB);
+    assert_int_equal(cost_planned_bytes(600 * MIB, 150), 400 * MIB);
+    assert_int_equal(cost_limit_bytes(400 * MIB, 600 * MIB, 150), 600 * MIB);
 }
 
 /* Two messages an edge; what they take of a CPU takes longer where there is less of it. */
@@ -260,6 +306,9 @@ int main(void)
         cmocka_unit_test(cost_counts_six_flops_a_parameter_and_token),
         cmocka_unit_test(cost_of_attention_grows_with_the_square_of_a_sequence),
         cmocka_unit_test(cost_of_every_unit_is_above_zero),
+        cmocka_unit_test(cost_job_takes_what_the_fastest_probe_measured),
+        cmocka_unit_test(cost_limit_is_a_quarter_above_the_estimate),
+        cmocka_unit_test(cost_limit_and_plan_grow_together_after_memory_ran_out),
         cmocka_unit_test(cost_of_messages_is_cpu_time_under_the_nodes_limit),
         cmocka_unit_test(cost_of_recomputing_is_a_pass_more_and_activations_once),
         cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),

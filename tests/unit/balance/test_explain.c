@@ -31,9 +31,9 @@ static int solve(void **state)
                  .placement = {.min_stages = 1, .max_stages = 8}},
         .nodes = {{.name = "slow", .cpu_milli = 250, .gflops = 10, .memory_bytes = 8192 * MIB},
                   {.name = "fast", .cpu_milli = 2000, .gflops = 80, .memory_bytes = 8192 * MIB},
-                  {.name = "tiny", .cpu_milli = 100, .gflops = 0.1, .memory_bytes = 8192 * MIB}},
-        .request = {.n_nodes = 3, .link = COST_LINK_DEFAULT}};
-    s.request.spec = &s.spec;
+                  {.name = "tiny", .cpu_milli = 100, .gflops = 0.1, .memory_bytes = 8192 * MIB}}};
+    s.request = partition_request_of(&s.spec);
+    s.request.n_nodes = 3;
     s.request.nodes = s.nodes;
     *state = &s;
     if (model_preset("BertBase", &s.spec.model, NULL) != ERR_OK)
@@ -151,21 +151,18 @@ static void whatif_chooses_the_micro_batches_again_where_they_are_open(void **st
 {
     struct setting *s = *state;
     struct partition_request one = s->request;
-    struct spec open;
     struct placement alone;
     struct whatif held, w;
 
     s->nodes[0] = s->nodes[1];
     s->request.n_nodes = 2;
-    s->spec.training.micro_batches = 0;
-    open = s->spec;
-    assert_int_equal(choose_solve(&s->request, &s->spec, &s->placement, NULL), ERR_OK);
-    assert_int_equal(whatif_solve(&s->request, &s->placement, &held, NULL), ERR_OK);
-    s->request.spec = &open;
+    s->request.job.micro_batches = one.job.micro_batches = 0;
+    assert_int_equal(choose_solve(&s->request, &s->placement, NULL), ERR_OK);
     assert_int_equal(whatif_solve(&s->request, &s->placement, &w, NULL), ERR_OK);
-    assert_int_equal(open.training.micro_batches, 0);
+    s->request.job.micro_batches = s->placement.micro_batches;
+    assert_int_equal(whatif_solve(&s->request, &s->placement, &held, NULL), ERR_OK);
     one.n_nodes = 1;
-    assert_int_equal(choose_solve(&one, &open, &alone, NULL), ERR_OK);
+    assert_int_equal(choose_solve(&one, &alone, NULL), ERR_OK);
     assert_true(alone.micro_batches < s->placement.micro_batches);
     assert_int_equal(w.n_fewer, 2);
     assert_true(w.fewer[0].step_ms == alone.predicted_step_ms);
@@ -193,7 +190,7 @@ static void links_explanation_names_the_one_that_sets_the_pace(void **state)
 
     (void)state;
     make_buildings(&in, 2, 4e5);
-    in.spec.placement.min_stages = 2;
+    in.request.min_stages = 2;
     assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
     assert_int_equal(explain_slow_edge(&p), 0);
     explain_placement(&in.request, &p, text);
@@ -226,7 +223,7 @@ static void links_whatif_keeps_them_with_their_nodes(void **state)
         if (w.fewer[i].node != 5)
             continue;
         other = in;
-        other.request.spec = &other.spec;
+        other.request.job.spec = &other.spec;
         other.request.nodes = other.nodes;
         other.request.links = other.links;
         drop_node(&other);

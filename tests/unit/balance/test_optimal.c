@@ -226,8 +226,8 @@ static void optimal_loses_nothing_to_nodes_that_it_drops(void **state)
         double want;
 
         make_instance(&in, &dice, roll_int(&dice, 2, 4), 9);
-        in.spec.placement.min_stages = 1;
-        in.spec.placement.max_stages = roll_int(&dice, 1, 3);
+        in.request.min_stages = 1;
+        in.request.max_stages = roll_int(&dice, 1, 3);
         if (i % 3)
             make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
         want = subsets_ms(&in);

@@ -22,7 +22,7 @@ static void assert_sound(const struct instance *in, const struct placement *p)
     int next = 0;
     double max = 0;
 
-    assert_in_range(p->n_stages, in->spec.placement.min_stages, in->spec.placement.max_stages);
+    assert_in_range(p->n_stages, in->request.min_stages, in->request.max_stages);
     for (int s = 0; s < p->n_stages; s++) {
         const struct placement_stage *stage = &p->stages[s];
 
@@ -36,7 +36,7 @@ static void assert_sound(const struct instance *in, const struct placement *p)
     }
     assert_int_equal(next, model_units(&in->spec.model));
     assert_true(p->stages[p->bottleneck].predicted_ms >= max);
-    assert_true(p->predicted_step_ms >= in->spec.training.micro_batches * max * (1 - 1e-9));
+    assert_true(p->predicted_step_ms >= in->request.job.micro_batches * max * (1 - 1e-9));
     assert_true(p->bound_ms <= p->predicted_step_ms * (1 + 1e-9));
     assert_int_equal(p->n_stages + p->n_left_out, in->request.n_nodes);
     if (p->even_step_ms >= 0)
@@ -110,8 +110,8 @@ static void partition_of_many_nodes_is_sound_and_near_its_bound(void **state)
         struct placement p;
 
         make_instance(&in, &dice, 12, INSTANCE_NODES_MAX);
-        in.spec.placement.min_stages = 1;
-        in.spec.placement.max_stages = 4 + 20 * (i % 2);
+        in.request.min_stages = 1;
+        in.request.max_stages = 4 + 20 * (i % 2);
         for (int n = 0; n < INSTANCE_NODES_MAX; n++)
             in.nodes[n].memory_bytes = 4096 * MIB;
         assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
@@ -126,10 +126,10 @@ static void make_deep(struct instance *in, struct dice *d, int n_nodes)
     make_instance(in, d, 160, n_nodes);
     in->spec.model.hidden = 1024;
     in->spec.model.ffn = 4096;
-    in->spec.training.micro_batches = 8;
+    in->request.job.micro_batches = 8;
     in->spec.training.batch_size = 32;
-    in->spec.placement.min_stages = 1;
-    in->spec.placement.max_stages = 64;
+    in->request.min_stages = 1;
+    in->request.max_stages = 64;
     for (int i = 0; i < n_nodes; i++) {
         in->nodes[i].gflops = 200 / roll(d, 1, 7);
         in->nodes[i].unit_ms = 0.1;
@@ -190,7 +190,7 @@ static void partition_of_many_nodes_is_no_slower_than_of_the_first_ten(void **st
         struct placement many;
 
         make_instance(&in, &dice, 12, 14);
-        in.spec.placement.min_stages = 1;
+        in.request.min_stages = 1;
         for (int n = 0; n < 14; n++)
             in.nodes[n].memory_bytes = (200 + 100 * n) * MIB;
         in.request.n_nodes = 9;
@@ -209,9 +209,9 @@ static void three_unequal(struct instance *in)
                  .placement = {.min_stages = 1, .max_stages = 8}},
         .nodes = {{.name = "slow", .gflops = 25, .memory_bytes = 4096 * MIB},
                   {.name = "middle", .gflops = 50, .memory_bytes = 4096 * MIB},
-                  {.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB}},
-        .request = {.n_nodes = 3, .link = COST_LINK_DEFAULT}};
-    in->request.spec = &in->spec;
+                  {.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB}}};
+    in->request = partition_request_of(&in->spec);
+    in->request.n_nodes = 3;
     in->request.nodes = in->nodes;
     assert_int_equal(model_preset("BertBase", &in->spec.model, NULL), ERR_OK);
 }
@@ -293,7 +293,7 @@ static void partition_says_when_all_nodes_together_are_too_small(void **state)
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "no cut into 1 to 8 stages fits"));
     assert_non_null(strstr(err.text, "all 3 together offer 1800 MiB; nearest, stage "));
-    in.spec.placement.min_stages = 5;
+    in.request.min_stages = 5;
     assert_int_equal(partition_solve(&in.request, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "spec.placement.minStages is 5, but 3 nodes"));
     in.request.n_nodes = 0;
@@ -345,8 +345,8 @@ static void partition_plans_bert_base_on_eight_nodes_quickly(void **state)
 
         make_instance(&in, &dice, 12, 8);
         in.spec.model.hidden = 768;
-        in.spec.placement.min_stages = 1;
-        in.spec.placement.max_stages = 8;
+        in.request.min_stages = 1;
+        in.request.max_stages = 8;
         for (int n = 0; n < 8; n++)
             in.nodes[n].memory_bytes = 8192 * MIB;
         assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
@@ -502,8 +502,8 @@ static void many_nodes_of_few_kinds_are_planned_exactly(void **state)
         struct placement p;
 
         make_instance(&in, &dice, 12, 15);
-        in.spec.placement.min_stages = 1;
-        in.spec.placement.max_stages = 15;
+        in.request.min_stages = 1;
+        in.request.max_stages = 15;
         for (int n = 0; n < 3; n++)
             in.nodes[n].memory_bytes = roll_int(&dice, 400, 1500) * MIB;
         for (int n = 3; n < 15; n++)

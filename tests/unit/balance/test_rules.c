@@ -25,13 +25,13 @@ static void make(struct setting *s, const double *gflops, int n)
 {
     *s = (struct setting){
         .spec = {.training = {.batch_size = 32, .micro_batches = 8, .max_length = 128},
-                 .placement = {.min_stages = 1, .max_stages = 8}},
-        .request = {.n_nodes = n, .link = COST_LINK_DEFAULT}};
+                 .placement = {.min_stages = 1, .max_stages = 8}}};
+    s->request = partition_request_of(&s->spec);
+    s->request.n_nodes = n;
     for (int i = 0; i < n; i++) {
         s->nodes[i] = (struct node){.gflops = gflops[i], .memory_bytes = 8192 * MIB};
         (void)snprintf(s->nodes[i].name, NODE_NAME_BYTES, "n%d", i);
     }
-    s->request.spec = &s->spec;
     s->request.nodes = s->nodes;
     assert_int_equal(model_preset("BertBase", &s->spec.model, NULL), ERR_OK);
 }
@@ -137,7 +137,7 @@ static void manual_is_what_the_list_says(void **state)
 
     (void)state;
     make(&s, speeds, 4);
-    s.spec.placement.max_stages = 2; /* not looked at */
+    s.request.max_stages = 2; /* ignored */
     name_stage(&s, 0, "n1", 2);
     name_stage(&s, 1, "", 3);
     name_stage(&s, 2, "", 7);

@@ -36,8 +36,9 @@ static int solve(void **state)
     at.nodes[0] = (struct node){.name = "slow", .gflops = 25, .memory_bytes = (int64_t)4 << 30};
     at.nodes[1] = (struct node){.name = "fast", .gflops = 100, .memory_bytes = (int64_t)4 << 30};
     at.nodes[2] = (struct node){.name = "tiny", .gflops = 0.5, .memory_bytes = (int64_t)4 << 30};
-    at.local.request = (struct partition_request){
-        .spec = &at.local.job.spec, .nodes = at.nodes, .n_nodes = 3, .link = COST_LINK_DEFAULT};
+    at.local.request = partition_request_of(&at.local.job.spec);
+    at.local.request.nodes = at.nodes;
+    at.local.request.n_nodes = 3;
     for (int i = 0; i < 5; i++) {
         (void)snprintf(at.objects[i].name, sizeof at.objects[i].name, "node-%d", i);
         at.all[i] = (struct survey_node){.object = &at.objects[i],
@@ -88,7 +89,7 @@ static void report_tells_people_all_there_is_to_know(void **state)
     static const char *const words[] = {"STAGE  NODE",
                                         "####",
                                         "note        lengths are a guess: sequences are",
-                                        "taken to have 39 tokens, as is usual, since",
+                                        "assumed to have 39 tokens, since the data",
                                         "step        ",
                                         "no plan of these nodes is faster",
                                         "batch       32 sequences in 8 micro-batches of 4, set by",
@@ -112,7 +113,7 @@ static void report_says_when_the_planner_chose_the_micro_batches(void **state)
     struct json *root = NULL;
 
     (void)state;
-    at.local.is_micro_open = true;
+    at.local.request.job.micro_batches = 0;
     at.local.placement.micro_batches = 1;
     expect_in_text(&line, 1);
     assert_int_equal(write_json(&json), ERR_OK);
@@ -282,8 +283,9 @@ static char *plan_of(const char *first, const char *second)
     spec->training.micro_batches = 8;
     spec->training.max_length = 128;
     spec->placement.min_stages = spec->placement.max_stages = 2;
-    l.request = (struct partition_request){
-        .spec = spec, .nodes = nodes, .n_nodes = 2, .link = COST_LINK_DEFAULT};
+    l.request = partition_request_of(spec);
+    l.request.nodes = nodes;
+    l.request.n_nodes = 2;
     (void)snprintf(nodes[0].name, sizeof nodes[0].name, "%s", first);
     (void)snprintf(nodes[1].name, sizeof nodes[1].name, "%s", second);
     assert_int_equal(model_preset("BertMini", &spec->model, NULL), ERR_OK);

@@ -151,8 +151,8 @@ static void survey_takes_lengths_and_pace_from_the_fastest_node(void **state)
         struct node_probe *p = &add_measured((const char *[]){"a", "b", "c", "d"}[i], gflops[i])
                                     ->annotations.probe.found;
 
-        p->lengths = (struct spec_lengths){.mean = 10 + i, .mean_square = 400};
-        p->pace = (struct spec_pace){.attention = 1 + i};
+        p->lengths = (struct node_lengths){.mean = 10 + i, .mean_square = 400};
+        p->pace = (struct node_pace){.attention = 1 + i};
     }
     (void)snprintf(at.nodes[3].annotations.probe.subject.work, ANNOTATION_WORK_BYTES, "other");
     make();

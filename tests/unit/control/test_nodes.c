@@ -423,12 +423,12 @@ static void nodes_hand_on_how_long_the_data_are(void **state)
     double shorter_ms;
 
     (void)state;
-    measure_before(w)->found.lengths = (struct spec_lengths){.mean = 10, .mean_square = 110};
+    measure_before(w)->found.lengths = (struct node_lengths){.mean = 10, .mean_square = 110};
     (void)world_settle(w);
     shorter_ms = w->seen.plan.summary.predicted_step_ms;
     world_free(w);
     w = world_new(NULL);
-    measure_before(w)->found.lengths = (struct spec_lengths){.mean = 40, .mean_square = 1700};
+    measure_before(w)->found.lengths = (struct node_lengths){.mean = 40, .mean_square = 1700};
     (void)world_settle(w);
     assert_true(w->seen.plan.summary.predicted_step_ms > 2 * shorter_ms);
     world_free(w);
@@ -460,7 +460,7 @@ static void nodes_that_saw_no_data_leave_lengths_a_guess(void **state)
     (void)world_settle(w);
     assert_true(w->seen.has_plan);
     assert_non_null(strstr(w->seen.plan.summary.explanation,
-                           "Lengths are a guess: sequences are taken to have 39 tokens"));
+                           "Lengths are a guess: sequences are assumed to have 39 tokens"));
     world_free(w);
     w = world_new(NULL); /* the sample's are known */
     (void)world_settle(w);

@@ -46,7 +46,7 @@ static void sequences_are_read_cut_as_training_cuts_them(void **state)
 {
     struct spec spec = make_spec();
     struct sequences s;
-    struct spec_lengths l;
+    struct node_lengths l;
 
     (void)state;
     assert_int_equal(sequences_read(&spec, scratch, NULL, &s, NULL), ERR_OK);
