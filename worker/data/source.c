@@ -268,19 +268,6 @@ static enum err_code encode_chunk(struct source *s, uint64_t key, size_t i, int3
 
 /* --- both --- */
 
-enum err_code source_load_tokenizer(const struct spec *spec, const char *folder,
-                                    const char *model_folder, struct tokenizer *out,
-                                    struct err *err)
-{
-    static const enum tokenizer_case cases[] = {
-        [SPEC_CASE_ABSENT] = TOKENIZER_CASE_ABSENT,
-        [SPEC_CASE_UNCASED] = TOKENIZER_CASE_UNCASED,
-        [SPEC_CASE_CASED] = TOKENIZER_CASE_CASED,
-    };
-
-    return tokenizer_load(folder, model_folder, cases[spec->letters], out, err);
-}
-
 enum err_code source_load(const struct source_params *p, const char *folder,
                           const struct layout_split *split, struct source *out, struct err *err)
 {

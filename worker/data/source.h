@@ -72,12 +72,6 @@ struct source {
     int32_t *rows, *target_ids;  /* [max_length] */
 };
 
-/* The tokenizer of a job: that of the model it starts from, else the one beside its data. Errors of
- * tokenizer_load(). On ERR_OK the caller owns *out: tokenizer_deinit(). */
-MUST_CHECK enum err_code source_load_tokenizer(const struct spec *spec, const char *folder,
-                                               const char *model_folder, struct tokenizer *out,
-                                               struct err *err);
-
 /* Read folder/split->file. On ERR_OK the caller owns *out: source_deinit(). `split` is borrowed.
  *
  * ERR_NOT_FOUND: the file is not there (the text names it and what to add); it may come later.

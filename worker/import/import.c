@@ -79,7 +79,7 @@ static enum err_code open_source(struct import *im, struct err *err)
     enum err_code rc = open_model(im, err);
 
     if (rc == ERR_OK)
-        rc = tokenizer_load(NULL, im->from, TOKENIZER_CASE_ABSENT, &im->tokenizer, err);
+        rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
         rc = pretrained_check_vocab(im->source, im->tokenizer.vocab.n_tokens, err);
     if (rc == ERR_OK)

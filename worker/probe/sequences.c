@@ -65,7 +65,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
                                    .mask_probability = spec->data.mask_probability,
                                    .seed = (uint64_t)spec->training.seed,
                                    .most_bytes = BYTES};
-    enum err_code rc = source_load_tokenizer(spec, folder, model_folder, &tokenizer, err);
+    enum err_code rc = tokenizer_load(folder, model_folder, spec->letters, &tokenizer, err);
 
     layout_init(&layout, spec);
     if (rc == ERR_OK)

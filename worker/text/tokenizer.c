@@ -45,35 +45,34 @@ static enum err_code check_model(const char *name, const struct json *root, stru
     return ERR_OK;
 }
 
-/* Order the tokens by id: each of 0..n-1 must be there once. */
-static enum err_code order_tokens(const char *name, const struct json *words, const char **tokens,
-                                  size_t n, struct err *err)
+/* The vocabulary as vocab.txt would have it: tokens by id, each of 0..n-1 once. */
+static enum err_code write_lines(const char *name, const struct json *words, struct buf *out,
+                                 struct err *err)
 {
-    for (const struct json *v = json_first(words); v; v = json_next(v)) {
+    size_t n = json_count(words);
+    const char **tokens = calloc(n + 1, sizeof *tokens);
+    enum err_code rc =
+        tokens ? ERR_OK : err_set(err, ERR_NO_MEMORY, "%s: no memory for %zu tokens", name, n);
+
+    for (const struct json *v = json_first(words); v && rc == ERR_OK; v = json_next(v)) {
         int64_t id = json_i64(v, -1);
 
         if (id < 0 || id >= (int64_t)n || tokens[id])
-            return err_set(err, ERR_INVALID,
-                           "%s: model.vocab: the id of \"%.40s\" must be a whole number in 0..%zu "
-                           "that no other token has",
-                           name, json_key(v), n - 1);
-        tokens[id] = json_key(v);
+            rc = err_set(err, ERR_INVALID,
+                         "%s: model.vocab: the id of \"%.40s\" must be a whole number in 0..%zu "
+                         "that no other token has",
+                         name, json_key(v), n - 1);
+        else
+            tokens[id] = json_key(v);
     }
-    return ERR_OK;
-}
-
-/* As vocab.txt would have it. */
-static enum err_code write_lines(const char *name, const char **tokens, size_t n, struct buf *out,
-                                 struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
     for (size_t i = 0; i < n && rc == ERR_OK; i++) {
         if (strpbrk(tokens[i], "\r\n"))
-            return err_set(err, ERR_INVALID, "%s: model.vocab: token %zu holds a line break", name,
-                           i);
-        rc = buf_addf(out, err, "%s\n", tokens[i]);
+            rc =
+                err_set(err, ERR_INVALID, "%s: model.vocab: token %zu holds a line break", name, i);
+        else
+            rc = buf_addf(out, err, "%s\n", tokens[i]);
     }
+    free(tokens);
     return rc;
 }
 
@@ -97,71 +96,57 @@ static enum err_code check_added(const char *name, const struct json *root,
 enum err_code tokenizer_vocab(const char *name, const struct json *root, struct vocab *out,
                               struct err *err)
 {
-    const struct json *words = json_path(root, "model.vocab");
-    size_t n = json_count(words);
     struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
     struct vocab vocab = {0};
-    const char **tokens = NULL;
     enum err_code rc = check_model(name, root, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    tokens = calloc(n + 1, sizeof *tokens);
-    if (!tokens)
-        return err_set(err, ERR_NO_MEMORY, "%s: no memory for %zu tokens", name, n);
-    rc = order_tokens(name, words, tokens, n, err);
     if (rc == ERR_OK)
-        rc = write_lines(name, tokens, n, &text, err);
+        rc = write_lines(name, json_path(root, "model.vocab"), &text, err);
     if (rc == ERR_OK)
         rc = vocab_parse(name, buf_text(&text), text.len, &vocab, err);
     if (rc == ERR_OK)
         rc = check_added(name, root, &vocab, err);
-    if (rc == ERR_OK) {
+    if (rc == ERR_OK)
         *out = vocab;
-        vocab = (struct vocab){0};
-    }
-    vocab_deinit(&vocab);
-    free(tokens);
+    else
+        vocab_deinit(&vocab);
     buf_deinit(&text);
     return rc;
 }
 
 /* --- case --- */
 
-/* What the two files have in common: three switches, of which BERT uses two combinations. */
-struct switches {
-    const struct json *lower_case;    /* NULL or null: not stated */
-    const struct json *strip_accents; /* likewise: as lower_case */
-    const struct json *split_chinese; /* likewise: yes */
-};
-
-static bool is_stated(const struct json *v)
-{
-    return json_kind_of(v) == JSON_BOOL;
-}
+/* What two files have in common: three switches, of which BERT uses two combinations. Absent or
+ * null, a switch is not stated; accents go with lower case then, and Chinese is split. */
+static const struct switches {
+    const char *file;
+    const char *lower_case, *strip_accents, *split_chinese; /* paths in it */
+} config_switches = {CONFIG_FILE, "do_lower_case", "strip_accents", "tokenize_chinese_chars"},
+  json_switches = {TOKENIZER_JSON_FILE, "normalizer.lowercase", "normalizer.strip_accents",
+                   "normalizer.handle_chinese_chars"};
 
 /* Leaves *out alone where the file does not state the case. */
-static enum err_code read_case(const char *path, const struct switches *s, enum tokenizer_case *out,
-                               struct err *err)
+static enum err_code read_case(const char *folder, const struct json *root,
+                               const struct switches *s, enum spec_case *out, struct err *err)
 {
-    bool lower;
+    const struct json *lower_case = json_path(root, s->lower_case);
+    bool lower = json_bool(lower_case, false);
 
-    if (!json_bool(s->split_chinese, true))
+    if (!json_bool(json_path(root, s->split_chinese), true))
         return err_set(err, ERR_INVALID,
-                       "%s: does not split Chinese characters, which SkyJob always does; use "
+                       "%s/%s: does not split Chinese characters, which SkyJob always does; use "
                        "another model",
-                       path);
-    if (!is_stated(s->lower_case))
+                       folder, s->file);
+    if (json_kind_of(lower_case) != JSON_BOOL)
         return ERR_OK;
-    lower = json_bool(s->lower_case, false);
-    if (is_stated(s->strip_accents) && json_bool(s->strip_accents, false) != lower)
+    if (json_bool(json_path(root, s->strip_accents), lower) != lower)
         return err_set(err, ERR_INVALID,
-                       "%s: %s, but SkyJob does both (uncased) or neither (cased); use another "
+                       "%s/%s: %s, but SkyJob does both (uncased) or neither (cased); use another "
                        "model",
-                       path,
+                       folder, s->file,
                        lower ? "lower-cases text and keeps its accents"
                              : "keeps capitals and strips accents");
-    *out = lower ? TOKENIZER_CASE_UNCASED : TOKENIZER_CASE_CASED;
+    *out = lower ? SPEC_CASE_UNCASED : SPEC_CASE_CASED;
     return ERR_OK;
 }
 
@@ -183,80 +168,38 @@ static bool has_capitals(const struct vocab *vocab)
     return false;
 }
 
-static const char *case_name(enum tokenizer_case letters)
-{
-    return letters == TOKENIZER_CASE_CASED ? "Cased" : "Uncased";
-}
-
 /* --- a folder --- */
 
 /* What the files of one folder state. */
 struct found {
     struct vocab vocab;
-    enum tokenizer_case config_case; /* of tokenizer_config.json */
-    enum tokenizer_case json_case;   /* of tokenizer.json */
+    enum spec_case config_case; /* of tokenizer_config.json */
+    enum spec_case json_case;   /* of tokenizer.json */
 };
-
-static enum err_code read_config(const char *folder, struct found *out, struct err *err)
-{
-    struct json *root = NULL;
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, CONFIG_FILE, path, err);
-
-    if (rc == ERR_OK)
-        rc = folder_json(folder, CONFIG_FILE, &root, err);
-    if (rc == ERR_OK) {
-        const struct switches s = {json_get(root, "do_lower_case"), json_get(root, "strip_accents"),
-                                   json_get(root, "tokenize_chinese_chars")};
-
-        rc = read_case(path, &s, &out->config_case, err);
-    }
-    json_free(root);
-    return rc;
-}
-
-static enum err_code read_json(const char *folder, bool wants_vocab, struct found *out,
-                               struct err *err)
-{
-    struct json *root = NULL;
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, TOKENIZER_JSON_FILE, path, err);
-
-    if (rc == ERR_OK)
-        rc = folder_json(folder, TOKENIZER_JSON_FILE, &root, err);
-    if (rc == ERR_OK && wants_vocab)
-        rc = tokenizer_vocab(path, root, &out->vocab, err);
-    if (rc == ERR_OK && is_text(json_path(root, "normalizer.type"), "BertNormalizer")) {
-        const struct switches s = {json_path(root, "normalizer.lowercase"),
-                                   json_path(root, "normalizer.strip_accents"),
-                                   json_path(root, "normalizer.handle_chinese_chars")};
-
-        rc = read_case(path, &s, &out->json_case, err);
-    }
-    json_free(root);
-    return rc;
-}
-
-static enum err_code read_text(const char *folder, struct vocab *out, struct err *err)
-{
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(folder, VOCAB_FILE, path, err);
-
-    return rc == ERR_OK ? vocab_load(path, out, err) : rc;
-}
 
 static enum err_code read_folder(const char *folder, bool wants_vocab, struct found *out,
                                  struct err *err)
 {
     bool has_text = folder_has(folder, VOCAB_FILE);
-    enum err_code rc = ERR_OK;
+    struct json *config = NULL;
+    struct json *json = NULL;
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(folder, has_text ? VOCAB_FILE : TOKENIZER_JSON_FILE, path, err);
 
-    if (folder_has(folder, CONFIG_FILE))
-        rc = read_config(folder, out, err);
+    if (rc == ERR_OK && folder_has(folder, CONFIG_FILE))
+        rc = folder_json(folder, CONFIG_FILE, &config, err);
+    if (rc == ERR_OK)
+        rc = read_case(folder, config, &config_switches, &out->config_case, err);
     if (rc == ERR_OK && wants_vocab && has_text)
-        rc = read_text(folder, &out->vocab, err);
+        rc = vocab_load(path, &out->vocab, err);
     if (rc == ERR_OK && folder_has(folder, TOKENIZER_JSON_FILE))
-        rc = read_json(folder, wants_vocab && !has_text, out, err);
+        rc = folder_json(folder, TOKENIZER_JSON_FILE, &json, err);
+    if (rc == ERR_OK && wants_vocab && !has_text)
+        rc = tokenizer_vocab(path, json, &out->vocab, err);
+    if (rc == ERR_OK && is_text(json_path(json, "normalizer.type"), "BertNormalizer"))
+        rc = read_case(folder, json, &json_switches, &out->json_case, err);
+    json_free(config);
+    json_free(json);
     return rc;
 }
 
@@ -266,54 +209,56 @@ static bool has_vocab(const char *folder)
 }
 
 static enum err_code settle_case(const char *folder, const struct found *found,
-                                 enum tokenizer_case asked, bool *out_is_cased, struct err *err)
+                                 enum spec_case asked, bool *out_is_cased, struct err *err)
 {
-    enum tokenizer_case stated =
-        found->config_case != TOKENIZER_CASE_ABSENT ? found->config_case : found->json_case;
+    static const char *const names[] = {
+        [SPEC_CASE_UNCASED] = "Uncased", [SPEC_CASE_CASED] = "Cased"};
+    static const char *const kinds[] = {
+        [SPEC_CASE_UNCASED] = "an uncased", [SPEC_CASE_CASED] = "a cased"};
+    enum spec_case stated =
+        found->config_case != SPEC_CASE_ABSENT ? found->config_case : found->json_case;
 
-    if (found->json_case != TOKENIZER_CASE_ABSENT && found->json_case != stated)
+    if (found->json_case != SPEC_CASE_ABSENT && found->json_case != stated)
         return err_set(err, ERR_INVALID,
-                       "%s: %s is of a%s model but %s of a%s one; correct the one that is wrong",
-                       folder, CONFIG_FILE, stated == TOKENIZER_CASE_CASED ? " cased" : "n uncased",
-                       TOKENIZER_JSON_FILE,
-                       found->json_case == TOKENIZER_CASE_CASED ? " cased" : "n uncased");
-    if (stated != TOKENIZER_CASE_ABSENT && asked != TOKENIZER_CASE_ABSENT && stated != asked)
+                       "%s: %s is of %s model but %s of %s one; correct the one that is wrong",
+                       folder, CONFIG_FILE, kinds[stated], TOKENIZER_JSON_FILE,
+                       kinds[found->json_case]);
+    if (stated != SPEC_CASE_ABSENT && asked != SPEC_CASE_ABSENT && stated != asked)
         return err_set(err, ERR_INVALID,
                        "spec.model.case is %s but the model in %s is %s by its own files: leave "
                        "spec.model.case out",
-                       case_name(asked), folder, case_name(stated));
-    if (asked != TOKENIZER_CASE_ABSENT)
+                       names[asked], folder, names[stated]);
+    if (asked != SPEC_CASE_ABSENT)
         stated = asked;
-    *out_is_cased = stated == TOKENIZER_CASE_ABSENT ? has_capitals(&found->vocab)
-                                                    : stated == TOKENIZER_CASE_CASED;
+    *out_is_cased =
+        stated == SPEC_CASE_ABSENT ? has_capitals(&found->vocab) : stated == SPEC_CASE_CASED;
     return ERR_OK;
 }
 
 enum err_code tokenizer_load(const char *data_folder, const char *model_folder,
-                             enum tokenizer_case asked, struct tokenizer *out, struct err *err)
+                             enum spec_case asked, struct tokenizer *out, struct err *err)
 {
     bool is_models = has_vocab(model_folder);
     const char *folder = is_models ? model_folder : data_folder;
-    struct found found = {.config_case = TOKENIZER_CASE_ABSENT, .json_case = TOKENIZER_CASE_ABSENT};
+    struct found found = {.config_case = SPEC_CASE_ABSENT, .json_case = SPEC_CASE_ABSENT};
     bool is_cased = false;
     enum err_code rc;
 
     if (!has_vocab(folder))
         return err_set(err, ERR_NOT_FOUND,
-                       "%s/%s is not there, and no %s; the vocabulary must lie beside the data, or "
-                       "beside the weights that spec.model.from names",
+                       "%s has neither %s nor %s; put the vocabulary beside the data, or beside "
+                       "the weights that spec.model.from names",
                        folder ? folder : model_folder, VOCAB_FILE, TOKENIZER_JSON_FILE);
     rc = read_folder(folder, true, &found, err);
     if (rc == ERR_OK && model_folder && !is_models)
-        rc = read_folder(model_folder, false, &found, err); /* the case at least is there */
+        rc = read_folder(model_folder, false, &found, err); /* it may state the case */
     if (rc == ERR_OK)
         rc = settle_case(model_folder ? model_folder : folder, &found, asked, &is_cased, err);
-    if (rc != ERR_OK) {
+    if (rc == ERR_OK)
+        *out = (struct tokenizer){.vocab = found.vocab, .is_cased = is_cased};
+    else
         vocab_deinit(&found.vocab);
-        return rc;
-    }
-    *out = (struct tokenizer){.vocab = found.vocab, .is_cased = is_cased};
-    return ERR_OK;
+    return rc;
 }
 
 void tokenizer_deinit(struct tokenizer *t)

@@ -9,16 +9,11 @@
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H
 
+#include "api/spec.h"
 #include "base/json.h"
 #include "text/vocab.h"
 
 #define TOKENIZER_JSON_FILE "tokenizer.json"
-
-enum tokenizer_case {
-    TOKENIZER_CASE_ABSENT, /* not stated */
-    TOKENIZER_CASE_UNCASED,
-    TOKENIZER_CASE_CASED,
-};
 
 struct tokenizer {
     struct vocab vocab;
@@ -35,7 +30,7 @@ struct tokenizer {
  * names the file and what is wrong in it; errors of vocab_load() and folder_json().
  */
 MUST_CHECK enum err_code tokenizer_load(const char *data_folder, const char *model_folder,
-                                        enum tokenizer_case asked, struct tokenizer *out,
+                                        enum spec_case asked, struct tokenizer *out,
                                         struct err *err);
 void tokenizer_deinit(struct tokenizer *t); /* a zeroed one is fine */
 

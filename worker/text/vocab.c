@@ -3,17 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "text/chars.h"
-
-/* Bytes of the line at `text`, without its end. */
-static size_t line_bytes(const char *text, size_t left)
-{
-    const char *end = memchr(text, '\n', left);
-
-    return end ? (size_t)(end - text) : left;
-}
 
 /* Add the line `text` as the next token. */
 static enum err_code add_token(struct vocab *v, const char *name, const char *text, size_t n,
@@ -64,34 +57,33 @@ enum err_code vocab_parse(const char *name, const char *text, size_t len, struct
                           struct err *err)
 {
     struct vocab v = {0};
+    size_t cap = 0;
     enum err_code rc = ERR_OK;
-    size_t lines = 0;
-    size_t n;
 
     if (len == 0)
         return err_set(err, ERR_INVALID, "%s: empty; it must hold one token per line", name);
     if (len > VOCAB_FILE_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "%s: larger than %zu bytes", name, VOCAB_FILE_MAX_BYTES);
-    for (size_t at = 0; at < len; at += n + 1, lines++)
-        n = line_bytes(text + at, len - at);
-    if (lines > VOCAB_TOKENS_MAX)
-        return err_set(err, ERR_LIMIT, "%s: more than %d tokens; is it a vocabulary?", name,
-                       VOCAB_TOKENS_MAX);
-    v.tokens = calloc(lines, sizeof *v.tokens);
-    if (!v.tokens)
-        return err_set(err, ERR_NO_MEMORY, "%s: no memory for %zu tokens", name, lines);
-    for (size_t at = 0; at < len && rc == ERR_OK; at += n + 1) {
-        n = line_bytes(text + at, len - at);
-        rc = add_token(&v, name, text + at, n, err);
+    for (size_t at = 0; at < len && rc == ERR_OK;) {
+        const char *end = memchr(text + at, '\n', len - at);
+        size_t n = end ? (size_t)(end - text) - at : len - at;
+
+        if (v.n_tokens == VOCAB_TOKENS_MAX)
+            rc = err_set(err, ERR_LIMIT, "%s: more than %d tokens; is it a vocabulary?", name,
+                         VOCAB_TOKENS_MAX);
+        if (rc == ERR_OK)
+            rc = array_reserve(&v.tokens, sizeof *v.tokens, &cap, (size_t)v.n_tokens + 1, err);
+        if (rc == ERR_OK)
+            rc = add_token(&v, name, text + at, n, err);
+        at += n + 1;
     }
     if (rc == ERR_OK)
         rc = find_specials(name, &v, err);
-    if (rc != ERR_OK) {
+    if (rc == ERR_OK)
+        *out = v;
+    else
         vocab_deinit(&v);
-        return rc;
-    }
-    *out = v;
-    return ERR_OK;
+    return rc;
 }
 
 enum err_code vocab_load(const char *path, struct vocab *out, struct err *err)

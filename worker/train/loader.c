@@ -9,7 +9,7 @@ static enum err_code load_tokenizer(struct loader *f, const struct loader_params
 {
     int model_vocab = p->spec->model.vocab;
     enum err_code rc =
-        source_load_tokenizer(p->spec, p->folder, p->model_folder, &f->tokenizer, err);
+        tokenizer_load(p->folder, p->model_folder, p->spec->letters, &f->tokenizer, err);
     int n_tokens = f->tokenizer.vocab.n_tokens;
 
     if (rc != ERR_OK)

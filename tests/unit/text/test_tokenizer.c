@@ -29,7 +29,7 @@ static const char *make_folder(const char *name)
 }
 
 /* Whether the tokenizer in the folder "model" is cased; -1: refused, with `err` set. */
-static int case_with(const char *model, enum tokenizer_case asked, struct err *err)
+static int case_with(const char *model, enum spec_case asked, struct err *err)
 {
     struct tokenizer t;
     int is_cased;
@@ -46,41 +46,40 @@ static struct row {
     const char *name;
     const char *config; /* tokenizer_config.json */
     const char *json;   /* tokenizer.json */
-    enum tokenizer_case asked;
+    enum spec_case asked;
     int is_cased;     /* -1: refused */
     const char *says; /* then */
 } rows[] = {
-    {"tokenizer_is_cased_by_its_configuration", "{\"do_lower_case\":false}", NULL,
-     TOKENIZER_CASE_ABSENT, 1, NULL},
-    {"tokenizer_is_cased_by_its_normalizer", NULL, "{" NORMALIZER("false") "}",
-     TOKENIZER_CASE_ABSENT, 1, NULL},
-    {"tokenizer_is_uncased_by_its_normalizer", NULL, "{" NORMALIZER("true") "}",
-     TOKENIZER_CASE_ABSENT, 0, NULL},
-    {"tokenizer_agrees_with_a_spec_that_says_the_same", "{\"do_lower_case\":false}", NULL,
-     TOKENIZER_CASE_CASED, 1, NULL},
-    {"tokenizer_refuses_to_lower_case_a_cased_model", "{\"do_lower_case\":false}", NULL,
-     TOKENIZER_CASE_UNCASED, -1, "spec.model.case is Uncased but the model in "},
-    {"tokenizer_refuses_to_keep_the_case_of_an_uncased_model", NULL, "{" NORMALIZER("true") "}",
-     TOKENIZER_CASE_CASED, -1, "is Uncased by its own files: leave spec.model.case out"},
-    {"tokenizer_refuses_files_that_contradict_each_other", "{\"do_lower_case\":false}",
-     "{" NORMALIZER("true") "}", TOKENIZER_CASE_ABSENT, -1,
-     "tokenizer_config.json is of a cased model but tokenizer.json of an uncased one"},
-    {"tokenizer_asks_the_spec_where_no_file_states_the_case", "{}", "{}", TOKENIZER_CASE_CASED, 1,
+    {"tokenizer_is_cased_by_its_configuration", "{\"do_lower_case\":false}", NULL, SPEC_CASE_ABSENT,
+     1, NULL},
+    {"tokenizer_is_cased_by_its_normalizer", NULL, "{" NORMALIZER("false") "}", SPEC_CASE_ABSENT, 1,
      NULL},
-    {"tokenizer_of_small_letters_is_uncased", NULL, NULL, TOKENIZER_CASE_ABSENT, 0, NULL},
+    {"tokenizer_is_uncased_by_its_normalizer", NULL, "{" NORMALIZER("true") "}", SPEC_CASE_ABSENT,
+     0, NULL},
+    {"tokenizer_agrees_with_a_spec_that_says_the_same", "{\"do_lower_case\":false}", NULL,
+     SPEC_CASE_CASED, 1, NULL},
+    {"tokenizer_refuses_to_lower_case_a_cased_model", "{\"do_lower_case\":false}", NULL,
+     SPEC_CASE_UNCASED, -1, "spec.model.case is Uncased but the model in "},
+    {"tokenizer_refuses_to_keep_the_case_of_an_uncased_model", NULL, "{" NORMALIZER("true") "}",
+     SPEC_CASE_CASED, -1, "is Uncased by its own files: leave spec.model.case out"},
+    {"tokenizer_refuses_files_that_contradict_each_other", "{\"do_lower_case\":false}",
+     "{" NORMALIZER("true") "}", SPEC_CASE_ABSENT, -1,
+     "tokenizer_config.json is of a cased model but tokenizer.json of an uncased one"},
+    {"tokenizer_asks_the_spec_where_no_file_states_the_case", "{}", "{}", SPEC_CASE_CASED, 1, NULL},
+    {"tokenizer_of_small_letters_is_uncased", NULL, NULL, SPEC_CASE_ABSENT, 0, NULL},
     {"tokenizer_takes_accents_stripped_with_lower_case",
-     "{\"do_lower_case\":true,\"strip_accents\":true}", NULL, TOKENIZER_CASE_ABSENT, 0, NULL},
+     "{\"do_lower_case\":true,\"strip_accents\":true}", NULL, SPEC_CASE_ABSENT, 0, NULL},
     {"tokenizer_takes_an_undecided_strip_accents",
-     "{\"do_lower_case\":false,\"strip_accents\":null}", NULL, TOKENIZER_CASE_ABSENT, 1, NULL},
+     "{\"do_lower_case\":false,\"strip_accents\":null}", NULL, SPEC_CASE_ABSENT, 1, NULL},
     {"tokenizer_refuses_lower_case_with_accents",
-     "{\"do_lower_case\":true,\"strip_accents\":false}", NULL, TOKENIZER_CASE_ABSENT, -1,
+     "{\"do_lower_case\":true,\"strip_accents\":false}", NULL, SPEC_CASE_ABSENT, -1,
      "lower-cases text and keeps its accents"},
     {"tokenizer_refuses_capitals_without_accents",
-     "{\"do_lower_case\":false,\"strip_accents\":true}", NULL, TOKENIZER_CASE_ABSENT, -1,
+     "{\"do_lower_case\":false,\"strip_accents\":true}", NULL, SPEC_CASE_ABSENT, -1,
      "keeps capitals and strips accents"},
     {"tokenizer_refuses_unsplit_chinese", "{\"tokenize_chinese_chars\":false}", NULL,
-     TOKENIZER_CASE_ABSENT, -1, "tokenizer_config.json: does not split Chinese"},
-    {"tokenizer_refuses_a_broken_configuration", "{", NULL, TOKENIZER_CASE_ABSENT, -1,
+     SPEC_CASE_ABSENT, -1, "tokenizer_config.json: does not split Chinese"},
+    {"tokenizer_refuses_a_broken_configuration", "{", NULL, SPEC_CASE_ABSENT, -1,
      "tokenizer_config.json"},
 };
 
@@ -113,7 +112,7 @@ static void check_ids(const char *folder, bool is_cased)
     char path[PATH_MAX];
     static const char text[] = "The cats, running \xc3\xa9";
 
-    if (tokenizer_load(NULL, folder, TOKENIZER_CASE_ABSENT, &t, &err) != ERR_OK)
+    if (tokenizer_load(NULL, folder, SPEC_CASE_ABSENT, &t, &err) != ERR_OK)
         fail_msg("%s", err.text);
     assert_int_equal(t.is_cased, is_cased);
     assert_int_equal(t.vocab.n_tokens, 14);
@@ -180,7 +179,7 @@ static void bad_row(void **state)
     struct err err;
 
     scratch_text("model/tokenizer.json", row->json);
-    assert_int_equal(case_with(model, TOKENIZER_CASE_ABSENT, &err), -1);
+    assert_int_equal(case_with(model, SPEC_CASE_ABSENT, &err), -1);
     assert_int_equal(err.code, ERR_INVALID);
     if (!strstr(err.text, row->says))
         fail_msg("%s", err.text);
@@ -196,16 +195,16 @@ static void tokenizer_takes_the_words_beside_the_data(void **state)
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(tokenizer_load(data, model, TOKENIZER_CASE_ABSENT, &t, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "vocab.txt is not there, and no tokenizer.json"));
-    assert_int_equal(tokenizer_load(data, NULL, TOKENIZER_CASE_ABSENT, &t, NULL), ERR_NOT_FOUND);
+    assert_int_equal(tokenizer_load(data, model, SPEC_CASE_ABSENT, &t, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "has neither vocab.txt nor tokenizer.json"));
+    assert_int_equal(tokenizer_load(data, NULL, SPEC_CASE_ABSENT, &t, NULL), ERR_NOT_FOUND);
     scratch_text("data/vocab.txt", VOCAB);
     scratch_text("model/tokenizer_config.json", "{\"do_lower_case\":false}");
-    assert_int_equal(tokenizer_load(data, model, TOKENIZER_CASE_ABSENT, &t, NULL), ERR_OK);
+    assert_int_equal(tokenizer_load(data, model, SPEC_CASE_ABSENT, &t, NULL), ERR_OK);
     assert_true(t.is_cased);
     assert_int_equal(t.vocab.n_tokens, 6);
     tokenizer_deinit(&t);
-    assert_int_equal(tokenizer_load(data, NULL, TOKENIZER_CASE_ABSENT, &t, NULL), ERR_OK);
+    assert_int_equal(tokenizer_load(data, NULL, SPEC_CASE_ABSENT, &t, NULL), ERR_OK);
     assert_false(t.is_cased);
     tokenizer_deinit(&t);
 }
@@ -219,7 +218,7 @@ static void tokenizer_prefers_the_words_of_the_model(void **state)
     (void)state;
     scratch_text("data/vocab.txt", VOCAB "a\n");
     scratch_text("model/vocab.txt", VOCAB);
-    assert_int_equal(tokenizer_load(data, model, TOKENIZER_CASE_ABSENT, &t, NULL), ERR_OK);
+    assert_int_equal(tokenizer_load(data, model, SPEC_CASE_ABSENT, &t, NULL), ERR_OK);
     assert_int_equal(t.vocab.n_tokens, 6);
     tokenizer_deinit(&t);
 }
