@@ -69,25 +69,17 @@ static struct layout_column by_name(const char *name)
     return name && name[0] ? (struct layout_column){name, 0} : no_column;
 }
 
-static struct layout_split make_split(const char *file, const struct published *p)
+static struct layout_split make_split(const char *file, const struct published *p, bool is_test)
 {
     struct layout_split s = {.suffix = "",
                              .submission = "predictions.tsv",
+                             .is_test = is_test,
                              .has_header = true,
                              .text = by_name(p->text),
                              .pair = by_name(p->pair),
-                             .label = by_name(p->label)};
+                             .label = is_test ? no_column : by_name(p->label)};
 
     (void)snprintf(s.file, sizeof s.file, "%s", file);
-    return s;
-}
-
-static struct layout_split make_test(const char *file, const struct published *p)
-{
-    struct layout_split s = make_split(file, p);
-
-    s.is_test = true;
-    s.label = no_column;
     return s;
 }
 
@@ -105,10 +97,10 @@ static void fill_published(struct layout *l, const struct published *p)
 {
     l->is_lenient = p->is_lenient;
     l->no_label = p->no_label;
-    l->train = make_split("train.tsv", p);
+    l->train = make_split("train.tsv", p, false);
     for (int i = 0; i < LAYOUT_DEV_MAX && p->dev[i]; i++) {
-        l->dev[l->n_dev++] = make_split(p->dev[i], p);
-        l->test[l->n_test++] = make_test(p->test[i], p);
+        l->dev[l->n_dev++] = make_split(p->dev[i], p, false);
+        l->test[l->n_test++] = make_split(p->test[i], p, true);
         l->test[i].submission = p->submission[i];
     }
     if (l->n_dev > 1)
@@ -119,17 +111,14 @@ static void fill_published(struct layout *l, const struct published *p)
 static void fill_own(struct layout *l, const struct spec *spec)
 {
     bool is_text = l->task->head == MODEL_HEAD_MASKED_LM || l->task->head == MODEL_HEAD_PRETRAINING;
-    const char *names[] = {"train.tsv", "dev.tsv", "test.tsv"};
-    const char *texts[] = {"train.txt", "dev.txt", "test.txt"};
-    const char *const *files = is_text ? texts : names;
     const struct published p = {.text = spec->data.columns.text,
                                 .pair = spec->data.columns.pair,
                                 .label = spec->data.columns.label};
 
-    l->train = make_split(files[0], &p);
-    l->dev[0] = make_split(files[1], &p);
+    l->train = make_split(is_text ? "train.txt" : "train.tsv", &p, false);
+    l->dev[0] = make_split(is_text ? "dev.txt" : "dev.tsv", &p, false);
     l->n_dev = 1;
-    l->test[0] = make_test(files[2], &p);
+    l->test[0] = make_split("test.tsv", &p, true);
     l->n_test = is_text ? 0 : 1; /* a language model has nothing to predict */
 }
 
@@ -140,17 +129,6 @@ static void rename_file(struct layout_split *splits, int *n, const char *name)
         return;
     (void)snprintf(splits[0].file, sizeof splits[0].file, "%s", name);
     *n = 1;
-}
-
-static void fill_labels(struct layout *l, const struct spec *spec)
-{
-    const struct task *task = l->task;
-
-    if (task->head != MODEL_HEAD_CLASSIFIER)
-        return;
-    l->n_labels = task->is_own ? spec->data.labels.n : task->n_labels;
-    for (int i = 0; i < l->n_labels; i++)
-        l->labels[i] = task->is_own ? spec->data.labels.names[i] : task->labels[i];
 }
 
 void layout_init(struct layout *out, const struct spec *spec)
@@ -164,7 +142,10 @@ void layout_init(struct layout *out, const struct spec *spec)
         fill_published(out, p);
     else
         fill_own(out, spec);
-    fill_labels(out, spec);
+    if (task->head == MODEL_HEAD_CLASSIFIER)
+        out->n_labels = task->is_own ? spec->data.labels.n : task->n_labels;
+    for (int i = 0; i < out->n_labels; i++)
+        out->labels[i] = task->is_own ? spec->data.labels.names[i] : task->labels[i];
     rename_file(&out->train, &one, spec->data.files.train);
     rename_file(out->dev, &out->n_dev, spec->data.files.dev);
     rename_file(out->test, &out->n_test, spec->data.files.test);

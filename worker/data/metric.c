@@ -25,10 +25,10 @@ enum err_code metric_init(struct metric *m, const struct task *task, int n_label
     if (task->head != MODEL_HEAD_REGRESSION)
         return ERR_OK;
     m->pairs = calloc(n_max, sizeof *m->pairs);
-    m->order = calloc(n_max, sizeof *m->order);
+    m->sorted = calloc(n_max, sizeof *m->sorted);
     for (int i = 0; i < 2; i++)
         m->ranks[i] = calloc(n_max, sizeof *m->ranks[i]);
-    if (!m->pairs || !m->order || !m->ranks[0] || !m->ranks[1]) {
+    if (!m->pairs || !m->sorted || !m->ranks[0] || !m->ranks[1]) {
         metric_deinit(m);
         return err_set(err, ERR_NO_MEMORY, "no memory to score %zu samples", n_max);
     }
@@ -39,7 +39,7 @@ enum err_code metric_init(struct metric *m, const struct task *task, int n_label
 void metric_deinit(struct metric *m)
 {
     free(m->pairs);
-    free(m->order);
+    free(m->sorted);
     free(m->ranks[0]);
     free(m->ranks[1]);
     *m = (struct metric){0};
@@ -169,59 +169,29 @@ static double rank_of(const struct metric *m, size_t i, int which)
     return m->ranks[which][i];
 }
 
-/* Heap sort of `order` by one side; NaN counts as the least, so that the order is one. */
-static bool is_less(const struct metric *m, uint32_t a, uint32_t b, int which)
+/* NaN counts as the least, so that there is an order. */
+static int compare(const void *a, const void *b)
 {
-    double x = side(m, a, which);
-    double y = side(m, b, which);
+    double x = ((const struct metric_value *)a)->value;
+    double y = ((const struct metric_value *)b)->value;
 
-    return isnan(x) ? !isnan(y) : x < y;
-}
-
-static void sift(struct metric *m, size_t root, size_t n, int which)
-{
-    uint32_t *s = m->order;
-
-    for (size_t child; (child = 2 * root + 1) < n; root = child) {
-        uint32_t moved = s[root];
-
-        if (child + 1 < n && is_less(m, s[child], s[child + 1], which))
-            child++;
-        if (!is_less(m, moved, s[child], which))
-            return;
-        s[root] = s[child];
-        s[child] = moved;
-    }
-}
-
-static void sort(struct metric *m, int which)
-{
-    size_t n = m->n_pairs;
-
-    for (size_t i = 0; i < n; i++)
-        m->order[i] = (uint32_t)i;
-    for (size_t root = n / 2; root-- > 0;)
-        sift(m, root, n, which);
-    for (size_t last = n; last-- > 1;) {
-        uint32_t moved = m->order[0];
-
-        m->order[0] = m->order[last];
-        m->order[last] = moved;
-        sift(m, 0, last, which);
-    }
+    return isnan(x) || isnan(y) ? isnan(y) - isnan(x) : (x > y) - (x < y);
 }
 
 /* Ranks from 1; equal values share the mean of theirs. */
 static void rank(struct metric *m, int which)
 {
+    struct metric_value *sorted = m->sorted;
     size_t end;
 
-    sort(m, which);
+    for (size_t i = 0; i < m->n_pairs; i++)
+        sorted[i] = (struct metric_value){side(m, i, which), i};
+    qsort(sorted, m->n_pairs, sizeof *sorted, compare);
     for (size_t i = 0; i < m->n_pairs; i = end) {
-        for (end = i + 1; end < m->n_pairs && !is_less(m, m->order[i], m->order[end], which);)
+        for (end = i + 1; end < m->n_pairs && compare(&sorted[i], &sorted[end]) == 0;)
             end++;
         for (size_t k = i; k < end; k++)
-            m->ranks[which][m->order[k]] = (double)(i + 1 + end) / 2;
+            m->ranks[which][sorted[k].i] = (double)(i + 1 + end) / 2;
     }
 }
 

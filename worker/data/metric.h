@@ -31,6 +31,11 @@ struct metric_pair {
     float answer, truth;
 };
 
+struct metric_value {
+    double value;
+    size_t i; /* of its pair */
+};
+
 struct metric {
     const struct task *task;
     int n_labels;
@@ -38,9 +43,9 @@ struct metric {
     int64_t n_words, n_right_words;                   /* of a language model */
     /* private: of a regression */
     size_t n_pairs, pairs_max;
-    struct metric_pair *pairs; /* [pairs_max] */
-    double *ranks[2];          /* [pairs_max] of answers, of truths */
-    uint32_t *order;           /* [pairs_max] */
+    struct metric_pair *pairs;   /* [pairs_max] */
+    double *ranks[2];            /* [pairs_max] of answers, of truths */
+    struct metric_value *sorted; /* [pairs_max] */
 };
 
 /* `n_labels` of a classification, `n_max` samples per pass. ERR_NO_MEMORY. The caller calls

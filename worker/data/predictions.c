@@ -1,6 +1,7 @@
 #include "data/predictions.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/file.h"
 
@@ -15,35 +16,31 @@ void predictions_deinit(struct predictions *p)
     *p = (struct predictions){0};
 }
 
-static enum err_code add_header(struct predictions *p, struct err *err)
+static enum err_code add(struct predictions *p, const char *answer, struct err *err)
 {
-    return p->text.len > 0 ? ERR_OK : buf_addf(&p->text, err, "index\tprediction\n");
-}
+    enum err_code rc = buf_addf(&p->text, err, "%s%lld\t%s\n",
+                                p->n == 0 ? "index\tprediction\n" : "", (long long)p->n, answer);
 
-enum err_code predictions_add_label(struct predictions *p, int label, struct err *err)
-{
-    enum err_code rc = add_header(p, err);
-
-    if (rc == ERR_OK)
-        rc = buf_addf(&p->text, err, "%lld\t%s\n", (long long)p->n, p->layout->labels[label]);
     p->n += rc == ERR_OK;
     return rc;
 }
 
+enum err_code predictions_add_label(struct predictions *p, int label, struct err *err)
+{
+    return add(p, p->layout->labels[label], err);
+}
+
 enum err_code predictions_add_score(struct predictions *p, float score, struct err *err)
 {
-    enum err_code rc;
+    char text[32];
 
     if (!isfinite(score))
         return err_set(err, ERR_INVALID,
                        "prediction of row %lld is not finite; lower "
                        "spec.training.optimizer.learningRate",
                        (long long)p->n);
-    rc = add_header(p, err);
-    if (rc == ERR_OK)
-        rc = buf_addf(&p->text, err, "%lld\t%.6g\n", (long long)p->n, (double)score);
-    p->n += rc == ERR_OK;
-    return rc;
+    (void)snprintf(text, sizeof text, "%.6g", (double)score);
+    return add(p, text, err);
 }
 
 enum err_code predictions_write(const struct predictions *p, const char *folder,

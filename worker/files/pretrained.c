@@ -102,25 +102,20 @@ static enum err_code add_entry(struct pretrained *p, const struct json *entry, s
 {
     const char *tensor = json_key(entry);
     const char *file = json_string(entry, "");
-    struct safetensors *in;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     if (!is_plain_name(file))
         return err_set(err, ERR_INVALID,
                        "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; write the "
                        "index anew",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
-    if (!find_file(p, file)) {
+    if (!find_file(p, file))
         rc = add_file(p, file, err);
-        if (rc != ERR_OK)
-            return rc;
-    }
-    in = find_file(p, file);
-    if (!in || !safetensors_find(in, tensor))
+    if (rc == ERR_OK && !safetensors_find(find_file(p, file), tensor))
         return err_set(err, ERR_INVALID,
                        "%s/%s: tensor \"%.80s\" is not in %.80s; copy the whole folder again",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
-    return ERR_OK;
+    return rc;
 }
 
 static enum err_code open_index(struct pretrained *p, struct err *err)
@@ -166,17 +161,15 @@ enum err_code pretrained_open_with(const char *folder, const struct pretrained_r
                                    struct pretrained **out, struct err *err)
 {
     struct pretrained *p;
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
     if (access(folder, R_OK | X_OK) != 0)
         return file_error(err, "open folder", folder);
     p = calloc(1, sizeof *p);
     if (!p)
         return err_set(err, ERR_NO_MEMORY, "no memory to read %s", folder);
-    if (snprintf(p->folder, sizeof p->folder, "%s", folder) >= (int)sizeof p->folder)
-        rc = err_set(err, ERR_INVALID, "the path of folder %.80s is too long", folder);
-    if (rc == ERR_OK)
-        rc = open_config(p, err);
+    (void)snprintf(p->folder, sizeof p->folder, "%s", folder); /* a path that exists fits */
+    rc = open_config(p, err);
     if (rc == ERR_OK && reader)
         p->other = *reader;
     else if (rc == ERR_OK)
@@ -277,16 +270,9 @@ static bool has_shape(const struct weight *w, const struct model_tensor *t)
            (t->n_dims == 1 || w->dims[1] == t->dims[1]);
 }
 
-/* May a folder lack it, so that it starts at random? */
-static bool is_of_head(const struct model_tensor *t)
+static bool begins_with(const struct model_tensor *t, const char *prefix)
 {
-    static const char *const prefixes[] = {"classifier.", "cls.", "bert.pooler."};
-
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
-        if (strncmp(t->name, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    }
-    return false;
+    return strncmp(t->name, prefix, strlen(prefix)) == 0;
 }
 
 enum err_code pretrained_match_labels(struct pretrained *p, const struct task *task,
@@ -314,7 +300,7 @@ static enum err_code order_rows(const struct pretrained *p, const struct model_t
     size_t each = t->count / (size_t)t->dims[0];
     float *rows;
 
-    if (!p->has_rows || strncmp(t->name, "classifier.", strlen("classifier.")) != 0)
+    if (!p->has_rows || !begins_with(t, "classifier."))
         return ERR_OK;
     rows = malloc(t->count * sizeof *rows);
     if (!rows)
@@ -336,7 +322,9 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
     char needs[WEIGHT_SHAPE_BYTES];
     enum err_code rc = find_tensor(p, t->name, &w, err);
 
-    if (rc == ERR_NOT_FOUND && is_of_head(t)) {
+    /* A folder may lack the head, which then starts at random. */
+    if (rc == ERR_NOT_FOUND && (begins_with(t, "classifier.") || begins_with(t, "cls.") ||
+                                begins_with(t, "bert.pooler."))) {
         missing->n_tensors++;
         (void)snprintf(missing->why, sizeof missing->why, "%s is not there", t->name);
         return ERR_OK;
@@ -355,7 +343,7 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
     weight_shape(&w, has);
     weight_shape(&needed, needs);
     other.dims[0] = (int)w.dims[0];
-    if (strncmp(t->name, "classifier.", strlen("classifier.")) == 0 && has_shape(&w, &other)) {
+    if (begins_with(t, "classifier.") && has_shape(&w, &other)) {
         missing->n_tensors++;
         (void)snprintf(missing->why, sizeof missing->why, "%s has shape %s, the task needs %s",
                        t->name, has, needs);

@@ -23,58 +23,40 @@ enum err_code word_counts_init(struct word_counts *c, bool keep_case, size_t wor
     return err_set(err, ERR_NO_MEMORY, "no memory to count words");
 }
 
-static int compare_numbers(const void *a, const void *b)
+/* The most frequent first; of equally frequent words those that came last. */
+static int compare(const void *a, const void *b)
 {
-    uint64_t x = *(const uint64_t *)a;
-    uint64_t y = *(const uint64_t *)b;
+    const struct map_entry *x = *(const struct map_entry *const *)a;
+    const struct map_entry *y = *(const struct map_entry *const *)b;
 
-    return x < y ? -1 : x > y;
+    if (x->value.number != y->value.number)
+        return x->value.number > y->value.number ? -1 : 1;
+    return x > y ? -1 : x < y;
 }
 
-/* The count in the middle, and how many of the words with just that count are below the middle. */
-static enum err_code find_middle(const struct map *words, uint64_t *out_n, size_t *out_n_equal,
-                                 struct err *err)
-{
-    uint64_t *counts = malloc(words->n * sizeof *counts);
-    size_t below = 0;
-
-    if (!counts)
-        return err_set(err, ERR_NO_MEMORY, "no memory to sort %zu words", words->n);
-    for (size_t i = 0; i < words->n; i++)
-        counts[i] = words->entries[i].value.number;
-    qsort(counts, words->n, sizeof *counts, compare_numbers);
-    *out_n = counts[words->n / 2];
-    while (counts[below] < *out_n)
-        below++;
-    *out_n_equal = words->n / 2 - below;
-    free(counts);
-    return ERR_OK;
-}
-
-/* Drop the rarer half, of equally rare words those that came first. */
+/* Drop the rarer half. */
 static enum err_code prune(struct word_counts *c, struct err *err)
 {
+    size_t n = c->words.n;
+    const struct map_entry **order = calloc(n, sizeof *order);
     struct map kept = {0};
     size_t text_bytes = 0;
-    size_t n_equal = 0;
-    uint64_t middle = 0;
-    enum err_code rc = find_middle(&c->words, &middle, &n_equal, err);
+    enum err_code rc =
+        order ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory to sort %zu words", n);
 
-    for (size_t i = 0; rc == ERR_OK && i < c->words.n; i++) {
-        const struct map_entry *word = &c->words.entries[i];
+    for (size_t i = 0; order && i < n; i++)
+        order[i] = &c->words.entries[i];
+    if (order)
+        qsort(order, n, sizeof(struct map_entry *), compare);
+    for (size_t i = n - n / 2; rc == ERR_OK && i-- > 0;) { /* those that came first stay first */
         struct map_entry *copy;
 
-        if (word->value.number == middle && n_equal > 0) {
-            n_equal--;
-            continue;
-        }
-        if (word->value.number < middle)
-            continue;
-        rc = map_add(&kept, word->key, word->key_bytes, &copy, err);
+        rc = map_add(&kept, order[i]->key, order[i]->key_bytes, &copy, err);
         if (rc == ERR_OK)
-            copy->value = word->value;
-        text_bytes += word->key_bytes;
+            copy->value = order[i]->value;
+        text_bytes += order[i]->key_bytes;
     }
+    free(order);
     if (rc != ERR_OK) {
         map_deinit(&kept);
         return rc;
