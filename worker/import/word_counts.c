@@ -4,7 +4,6 @@
 
 #include "text/chars.h"
 #include "text/lines.h"
-#include "text/wordpiece.h"
 
 #define CODE_POINTS     0x110000
 #define UTF8_MAX_BYTES  4
@@ -13,8 +12,7 @@
 enum err_code word_counts_init(struct word_counts *c, bool keep_case, size_t words_max,
                                struct err *err)
 {
-    *c = (struct word_counts){.words_max = words_max};
-    words_init(&c->reader, keep_case);
+    *c = (struct word_counts){.words_max = words_max, .reader.keep_case = keep_case};
     c->firsts = calloc(1, CODE_POINTS / 8);
     c->rests = calloc(1, CODE_POINTS / 8);
     if (c->firsts && c->rests)

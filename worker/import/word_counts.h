@@ -11,7 +11,7 @@
 #define IMPORT_WORD_COUNTS_H
 
 #include "base/map.h"
-#include "text/words.h"
+#include "text/wordpiece.h"
 
 #define WORD_COUNTS_WORDS_MAX (1u << 21) /* up to 250 MiB */
 

@@ -5,12 +5,103 @@
 #include "base/array.h"
 #include "text/chars.h"
 
+#define MARKS_MAX      1024 /* in a row */
 #define UTF8_MAX_BYTES 4
+
+/* --- words --- */
+
+/* Decode, clean and fold the text into w->chars, CJK ideographs set off by spaces.
+ *
+ * A code point becomes at most two times as many characters as it has bytes: 4 parts from 3 bytes,
+ * 3 parts from 2 bytes (U+0390), an ideograph of 3 bytes and its two spaces. */
+static enum err_code read_chars(struct words *w, const char *text, size_t len, struct err *err)
+{
+    int32_t parts[CHARS_PARTS_MAX];
+    size_t n = 0;
+    size_t step;
+    enum err_code rc =
+        array_reserve(&w->chars, sizeof *w->chars, &w->cap, 2 * len + CHARS_PARTS_MAX, err);
+
+    for (size_t i = 0; rc == ERR_OK && i < len; i += step) {
+        size_t n_parts = 1;
+        bool is_alone;
+
+        step = chars_decode(text + i, len - i, &parts[0]);
+        if (step == 0)
+            return err_set(err, ERR_INVALID, "byte %zu is not UTF-8", i);
+        is_alone = chars_is_cjk(parts[0]);
+        if (chars_is_whitespace(parts[0]))
+            parts[0] = ' ';
+        else if (chars_is_control(parts[0]))
+            continue;
+        else if (!w->keep_case)
+            n_parts = chars_lower(parts[0], text, len, i, parts);
+        if (is_alone)
+            w->chars[n++] = ' ';
+        for (size_t k = 0; k < n_parts; k++)
+            w->chars[n++] = parts[k];
+        if (is_alone)
+            w->chars[n++] = ' ';
+    }
+    if (rc == ERR_OK)
+        w->n = n;
+    return rc;
+}
+
+enum err_code words_read(struct words *w, const char *text, size_t len, struct err *err)
+{
+    size_t kept = 0;
+    enum err_code rc;
+
+    w->at = 0;
+    w->n = 0;
+    if (len > WORDS_TEXT_MAX_BYTES)
+        return err_set(err, ERR_LIMIT, "text of %zu bytes, above %u", len, WORDS_TEXT_MAX_BYTES);
+    rc = read_chars(w, text, len, err);
+    if (rc != ERR_OK || w->keep_case)
+        return rc;
+    /* Lower case and NFD are done character by character; what is left is to order the marks and
+     * drop the accents. A run of marks longer than a run of accents is ever written stays unsorted.
+     */
+    chars_order(w->chars, w->n, MARKS_MAX);
+    for (size_t i = 0; i < w->n; i++) {
+        if (!chars_is_accent(w->chars[i]))
+            w->chars[kept++] = w->chars[i];
+    }
+    w->n = kept;
+    return ERR_OK;
+}
+
+bool words_next(struct words *w, const int32_t **out_chars, size_t *out_n)
+{
+    size_t end;
+
+    while (w->at < w->n && chars_is_whitespace(w->chars[w->at]))
+        w->at++;
+    if (w->at == w->n)
+        return false;
+    end = w->at + 1;
+    if (!chars_is_punctuation(w->chars[w->at])) /* a word by itself */
+        while (end < w->n && !chars_is_whitespace(w->chars[end]) &&
+               !chars_is_punctuation(w->chars[end]))
+            end++;
+    *out_chars = w->chars + w->at;
+    *out_n = end - w->at;
+    w->at = end;
+    return true;
+}
+
+void words_deinit(struct words *w)
+{
+    free(w->chars);
+    *w = (struct words){0};
+}
+
+/* --- pieces --- */
 
 void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case)
 {
-    *w = (struct wordpiece){.vocab = vocab};
-    words_init(&w->words, keep_case);
+    *w = (struct wordpiece){.vocab = vocab, .words.keep_case = keep_case};
 }
 
 /* The longest piece that begins at chars[0]; -1 when there is none. *out_n: its characters. */
@@ -84,7 +175,7 @@ enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len
 void wordpiece_deinit(struct wordpiece *w)
 {
     words_deinit(&w->words);
-    wordpiece_init(w, NULL, false);
+    w->vocab = NULL;
 }
 
 enum err_code token_list_add(struct token_list *t, int32_t id, struct err *err)

@@ -1,10 +1,12 @@
 /* text/wordpiece.h - text to token ids, as BERT does it.
  *
- * After google-research/bert tokenization.py: the text is cut into words (text/words.h), and of a
- * word WordPiece takes the longest piece that is in the vocabulary, again and again ("##" marks a
- * piece that does not begin a word). A word with a rest that nothing matches, or of more than
- * WORDPIECE_WORD_MAX characters, becomes one [UNK] (100 characters as in every Hugging Face
- * tokenizer; tokenization.py has 200 today).
+ * After google-research/bert tokenization.py. The text is cut into words: control characters are
+ * dropped, every CJK ideograph stands on its own, white space separates, letters are lower-cased
+ * and accents stripped (Unicode NFD, then category Mn dropped) unless `keep_case`, and every
+ * punctuation mark is a word. Of a word WordPiece takes the longest piece that is in the
+ * vocabulary, again and again ("##" marks a piece that does not begin a word). A word with a rest
+ * that nothing matches, or of more than WORDPIECE_WORD_MAX characters, becomes one [UNK] (100
+ * characters as in every Hugging Face tokenizer; tokenization.py has 200 today).
  *
  * That published algorithm is the reference, and all 10,000 golden lines equal it, because weights
  * were pre-trained with it and it follows Unicode. What transformers loads today, Hugging Face's
@@ -21,9 +23,31 @@
 #define TEXT_WORDPIECE_H
 
 #include "text/vocab.h"
-#include "text/words.h"
 
-#define WORDPIECE_WORD_MAX 100 /* characters */
+#define WORDS_TEXT_MAX_BYTES (1u << 20) /* of one text */
+#define WORDPIECE_WORD_MAX   100        /* characters */
+
+/* The words of one text after another; the caller owns it. Zeroed but for keep_case it is empty. */
+struct words {
+    bool keep_case; /* a cased model: no lower case, accents stay */
+    /* private: the folded text */
+    int32_t *chars;
+    size_t cap;
+    size_t n;
+    size_t at; /* where the next word is looked for */
+};
+
+/* Begin with a text; it is not needed afterwards.
+ *
+ * Returns ERR_INVALID for text that is not UTF-8 (with the byte's offset), ERR_LIMIT for more than
+ * WORDS_TEXT_MAX_BYTES, ERR_NO_MEMORY; then there are no words.
+ */
+MUST_CHECK enum err_code words_read(struct words *w, const char *text, size_t len, struct err *err);
+
+/* The next word: *out_n > 0 code points, borrowed until the next words_read(). False at the end. */
+bool words_next(struct words *w, const int32_t **out_chars, size_t *out_n);
+
+void words_deinit(struct words *w);
 
 struct wordpiece {
     const struct vocab *vocab; /* borrowed */
@@ -40,11 +64,7 @@ struct token_list {
 /* `keep_case`: a cased model. Allocates nothing yet. The caller calls wordpiece_deinit(). */
 void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case);
 
-/* Append the tokens of `text` to `out`.
- *
- * Returns ERR_INVALID for text that is not UTF-8 (with the byte's offset), ERR_LIMIT for more than
- * WORDS_TEXT_MAX_BYTES, ERR_NO_MEMORY; then `out` is as before.
- */
+/* Append the tokens of `text` to `out`. Errors of words_read(); then `out` is as before. */
 MUST_CHECK enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len,
                                           struct token_list *out, struct err *err);
 

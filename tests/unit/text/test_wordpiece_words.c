@@ -1,4 +1,4 @@
-#include "text/words.h"
+#include "text/wordpiece.h"
 
 #include "scratch.h"
 #include "text/chars.h"
@@ -29,7 +29,7 @@ static void words_are(void **state)
     size_t n;
     struct words w;
 
-    words_init(&w, row->keep_case);
+    w = (struct words){.keep_case = row->keep_case};
     /* Twice: a text begins anew. */
     for (int i = 0; i < 2; i++) {
         buf_reset(&got);
@@ -57,7 +57,7 @@ static void words_are_none_after_a_refused_text(void **state)
     struct err err;
 
     (void)state;
-    words_init(&w, false);
+    w = (struct words){.keep_case = false};
     assert_int_equal(words_read(&w, "a b", 3, NULL), ERR_OK);
     assert_int_equal(words_read(&w, "a b \xff", 5, &err), ERR_INVALID);
     assert_string_equal(err.text, "byte 4 is not UTF-8");
@@ -72,5 +72,5 @@ int main(void)
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[1 + i] = (struct CMUnitTest){rows[i].name, words_are, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("words", tests, N_ROWS + 1, NULL, NULL);
+    return _cmocka_run_group_tests("wordpiece_words", tests, N_ROWS + 1, NULL, NULL);
 }
