@@ -74,7 +74,9 @@ const char *manifest_image(const struct observed *seen, const struct spec *spec)
 
 /* Requests equal limits, so that a pod gets what it was planned with. The node is chosen by
  * affinity and not by spec.nodeName, which would skip the scheduler and with it taints and free
- * resources. The key's mode is 0440, for the group that fsGroup gives it to. */
+ * resources. The key's mode is 0440, for the group that fsGroup gives it to. After a restart the
+ * operator compares its pods with this text (parse_is_as_made), so it has what the API server
+ * would add ('protocol') and not what it would leave out ('readOnly': false). */
 static const char pod_template[] =
     "{'apiVersion': 'v1', 'kind': 'Pod'," METADATA ","
     " 'spec': {"
@@ -119,9 +121,10 @@ static const char pod_template[] =
     "       'requests': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'},"
     "       'limits': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'}},"
     "     'ports': ["
-    "       {'name': 'control', 'containerPort': $control_port},"
-    "       {'name': 'tensor', 'containerPort': $tensor_port},"
-    "       ?is_stage {'name': 'health', 'containerPort': $health_port}],"
+    "       {'name': 'control', 'containerPort': $control_port, 'protocol': 'TCP'},"
+    "       {'name': 'tensor', 'containerPort': $tensor_port, 'protocol': 'TCP'},"
+    "       ?is_stage {"
+    "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'}],"
     "     'readinessProbe': ?is_stage {"
     "       'httpGet': {'path': '/readyz', 'port': $health_port},"
     "       'periodSeconds': 1, 'timeoutSeconds': 5, 'failureThreshold': 6},"
@@ -136,15 +139,14 @@ static const char pod_template[] =
     "     'volumeMounts': ["
     "       {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
     "       {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
-    "       {'name': 'tmp', 'mountPath': '/tmp', 'readOnly': false},"
+    "       {'name': 'tmp', 'mountPath': '/tmp'},"
     "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
     "       ?data_claim {"
     "         'name': 'data', 'mountPath': '/data', 'subPath': $data_path, 'readOnly': true},"
     "       ?model_claim {"
     "         'name': 'model', 'mountPath': '/model', 'subPath': $model_path, 'readOnly': true},"
     "       ?output_claim {"
-    "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path,"
-    "         'readOnly': false}]}],"
+    "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
     "     {'name': 'job', 'configMap': {'name': $config_map}},"
     "     {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"

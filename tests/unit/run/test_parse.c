@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
+
 #define CLAIM(mode, phase)                                                                         \
     "{\"spec\":{\"accessModes\":[\"ReadWriteOnce\"," mode "]},\"status\":{\"phase\":\"" phase "\"" \
     "}}"
@@ -106,9 +108,45 @@ static void check_pod_row(void **state)
     json_free(body);
 }
 
+static struct json *parse_file(const char *path)
+{
+    struct buf text = {.max = 65536};
+    struct json *json = NULL;
+    struct err err;
+
+    if (file_read(path, &text, &err) != ERR_OK ||
+        json_parse(buf_text(&text), text.len, &json, &err) != ERR_OK)
+        fail_msg("%s: %s", path, err.text);
+    buf_deinit(&text);
+    return json;
+}
+
+/* stored/ has what a real API server made of the golden pods, with all of its defaults. */
+static void parse_knows_its_pods_as_an_api_server_stores_them(void **state)
+{
+    static const char *const names[][2] = {
+        {"tests/golden/manifest/stage-0-with-claims.json",
+         "tests/golden/manifest/stored/stage-0-with-claims.json"},
+        {"tests/golden/manifest/probe-of-claims.json",
+         "tests/golden/manifest/stored/probe-of-claims.json"}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct json *body = parse_file(names[i][0]);
+        struct json *stored = parse_file(names[i][1]);
+        struct json *other = parse_file(names[1 - i][1]);
+
+        assert_true(parse_is_as_made(stored, body));
+        assert_false(parse_is_as_made(other, body));
+        json_free(body);
+        json_free(stored);
+        json_free(other);
+    }
+}
+
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + N_POD_ROWS];
+    struct CMUnitTest tests[N_ROWS + N_POD_ROWS + 1];
 
     for (size_t i = 0; i < N_ROWS; i++)
         tests[i] = (struct CMUnitTest){
@@ -116,5 +154,7 @@ int main(void)
     for (size_t i = 0; i < N_POD_ROWS; i++)
         tests[N_ROWS + i] = (struct CMUnitTest){
             .name = pod_rows[i].name, .test_func = check_pod_row, .initial_state = &pod_rows[i]};
-    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS, NULL, NULL);
+    tests[N_ROWS + N_POD_ROWS] =
+        (struct CMUnitTest)cmocka_unit_test(parse_knows_its_pods_as_an_api_server_stores_them);
+    return _cmocka_run_group_tests("parse", tests, N_ROWS + N_POD_ROWS + 1, NULL, NULL);
 }
