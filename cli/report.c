@@ -63,7 +63,7 @@ static void list_excluded(const struct local *l, const struct survey *s, struct 
     const struct placement *p = &l->placement;
 
     for (int i = 0; i < p->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        add_remark(out, l->request.nodes[p->left_out[i].node].name, p->left_out[i].reason);
+        add_remark(out, p->left_out[i].node, p->left_out[i].reason);
     for (int i = 0; i < s->n_nodes; i++) {
         const struct node_object *o = s->nodes[i].object;
         enum exclusion why = s->nodes[i].excluded;

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "balance/choose.h"
 #include "base/buf.h"
@@ -85,8 +86,8 @@ void explain_placement(const struct partition_request *request, const struct pla
              slow->predicted_ms, node->gflops);
     add_comparison(placement, out);
     for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        text_add(out, PLAN_REASON_BYTES, " Excluded: %.60s (%s).",
-                 request->nodes[placement->left_out[i].node].name, placement->left_out[i].reason);
+        text_add(out, PLAN_REASON_BYTES, " Excluded: %.60s (%s).", placement->left_out[i].node,
+                 placement->left_out[i].reason);
     if (placement->n_left_out > PARTITION_LEFT_OUT_MAX)
         text_add(out, PLAN_REASON_BYTES, " And %d more.",
                  placement->n_left_out - PARTITION_LEFT_OUT_MAX);
@@ -113,13 +114,7 @@ static void summarize(const struct partition_request *request, const struct plac
                                  .n_left_out = placement->n_left_out};
     add_alternative(out, SPEC_STRATEGY_EVEN, placement->even_step_ms);
     add_alternative(out, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
-    for (int i = 0; i < placement->n_left_out && i < PLAN_LEFT_OUT_MAX; i++) {
-        const struct placement_left_out *from = &placement->left_out[i];
-        struct plan_left_out *to = &out->left_out[i];
-
-        (void)snprintf(to->node, sizeof to->node, "%s", request->nodes[from->node].name);
-        (void)snprintf(to->reason, sizeof to->reason, "%s", from->reason);
-    }
+    memcpy(out->left_out, placement->left_out, sizeof out->left_out);
     explain_placement(request, placement, out->explanation);
 }
 

@@ -254,20 +254,27 @@ static int exact_nodes(const struct partition_request *r, const struct ranked *n
     return k;
 }
 
-void solution_keep_better(const struct cut_problem *p, const struct search *s, struct solution *out)
+void placement_keep_better(const struct cut_problem *p, const struct search *s,
+                           struct placement *out)
 {
-    if (!s->found || (out->found && s->best_ms >= out->step_ms * (1 - 1e-9)))
-        return;
-    out->found = true;
-    out->cut = s->best;
-    out->step_ms = s->best_ms;
-    for (int i = 0; i < s->best.n_stages; i++) {
-        const struct cut *c = &s->best;
+    const struct cut *c = &s->best;
 
-        out->bytes[i] = cut_stage_bytes(p, c, i);
-        out->stage_ms[i] = cut_run_ms(p, c->node[i], c->first[i], c->first[i + 1]);
-        out->edge_ms[i] = cut_edge_ms(p, c, i);
-        out->cut.node[i] = p->nodes[c->node[i]];
+    if (!s->found || (out->n_stages > 0 && s->best_ms >= out->predicted_step_ms * (1 - 1e-9)))
+        return;
+    out->predicted_step_ms = s->best_ms;
+    out->max_ms = c->max_ms;
+    out->n_stages = c->n_stages;
+    out->bottleneck = 0;
+    for (int i = 0; i < c->n_stages; i++) {
+        out->stages[i] = (struct placement_stage){
+            .node = p->nodes[c->node[i]],
+            .first_unit = c->first[i],
+            .n_units = c->first[i + 1] - c->first[i],
+            .predicted_ms = cut_run_ms(p, c->node[i], c->first[i], c->first[i + 1]),
+            .memory_bytes = cut_stage_bytes(p, c, i),
+            .edge_ms = cut_edge_ms(p, c, i)};
+        if (out->stages[i].predicted_ms > out->stages[out->bottleneck].predicted_ms)
+            out->bottleneck = i;
     }
 }
 
@@ -280,9 +287,9 @@ static enum err_code problem_of(const struct partition_request *r, const struct 
     return cut_problem_init(r, index, n, out, err);
 }
 
-static bool is_near(const struct bound *bound, const struct solution *best)
+static bool is_near(const struct bound *bound, const struct placement *best)
 {
-    return best->found && best->step_ms <= bound_step_ms(bound) * (1 + NEAR);
+    return best->n_stages > 0 && best->predicted_step_ms <= bound_step_ms(bound) * (1 + NEAR);
 }
 
 /* All orders and choices of these nodes, to `gain`, a share of the step, and only where the bound
@@ -290,15 +297,16 @@ static bool is_near(const struct bound *bound, const struct solution *best)
  * nodes beats. */
 static enum err_code solve_subsets(const struct partition_request *r, const struct ranked *nodes,
                                    int n, double gain, const struct bound *bound,
-                                   struct solution *out, struct err *err)
+                                   struct placement *out, struct err *err)
 {
     struct cut_problem p;
     struct subsets subsets;
     struct search search = {.solve = subsets_solve, .workspace = &subsets, .gain = gain};
     enum err_code rc;
 
-    if (bound && out->found && !bound_window(bound, out->step_ms, &search.lo_ms, &search.hi_ms)) {
-        out->bound_ms = out->step_ms;
+    if (bound && out->n_stages > 0 &&
+        !bound_window(bound, out->predicted_step_ms, &search.lo_ms, &search.hi_ms)) {
+        out->bound_ms = out->predicted_step_ms;
         return ERR_OK;
     }
     rc = problem_of(r, nodes, n, &p, err);
@@ -307,10 +315,10 @@ static enum err_code solve_subsets(const struct partition_request *r, const stru
     rc = subsets_init(&p, &subsets, err);
     if (rc == ERR_OK) {
         search.problem = &p;
-        search.found = out->found;
-        search.best_ms = out->step_ms;
+        search.found = out->n_stages > 0;
+        search.best_ms = out->predicted_step_ms;
         search_run(&search);
-        solution_keep_better(&p, &search, out);
+        placement_keep_better(&p, &search, out);
         out->bound_ms = fmin(search.best_ms, search.open_ms);
         subsets_deinit(&subsets);
     }
@@ -320,30 +328,31 @@ static enum err_code solve_subsets(const struct partition_request *r, const stru
 
 /* Before any plan is known: look first where the bound allows a good plan, and if there is none,
  * wherever there can be a better one. */
-static void search_first(struct search *search, const struct bound *bound, struct solution *out)
+static void search_first(struct search *search, const struct bound *bound, struct placement *out)
 {
     double hint_ms = bound_step_ms(bound) * HINT;
 
     if (bound_window(bound, hint_ms, &search->lo_ms, &search->hi_ms)) {
         search_run(search);
-        solution_keep_better(search->problem, search, out);
-        if (out->found && out->step_ms <= hint_ms)
+        placement_keep_better(search->problem, search, out);
+        if (out->n_stages > 0 && out->predicted_step_ms <= hint_ms)
             return;
     }
     search->lo_ms = search->hi_ms = 0;
-    if (!out->found || bound_window(bound, out->step_ms, &search->lo_ms, &search->hi_ms))
+    if (out->n_stages == 0 ||
+        bound_window(bound, out->predicted_step_ms, &search->lo_ms, &search->hi_ms))
         search_run(search);
 }
 
 /* The best plan of another order has a slowest stage much like that of the best plan so far. */
 static void search_again(struct search *search, const struct bound *bound,
-                         const struct solution *best)
+                         const struct placement *best)
 {
-    double max_ms = best->cut.max_ms;
+    double max_ms = best->max_ms;
 
     search->found = true;
-    search->best_ms = best->step_ms;
-    if (!bound_window(bound, best->step_ms, &search->lo_ms, &search->hi_ms))
+    search->best_ms = best->predicted_step_ms;
+    if (!bound_window(bound, best->predicted_step_ms, &search->lo_ms, &search->hi_ms))
         return;
     search->lo_ms = fmax(search->lo_ms, max_ms / AROUND);
     search->hi_ms = fmin(search->hi_ms, max_ms * AROUND);
@@ -352,7 +361,7 @@ static void search_again(struct search *search, const struct bound *bound,
 
 /* One order of many nodes, given the bound and the best plan of the orders before. */
 static enum err_code solve_chain(const struct partition_request *r, const struct ranked *nodes,
-                                 int n, const struct bound *bound, struct solution *out,
+                                 int n, const struct bound *bound, struct placement *out,
                                  struct err *err)
 {
     struct cut_problem p;
@@ -371,11 +380,11 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
         return rc;
     rc = chain_init(&p, &chain, err);
     if (rc == ERR_OK) {
-        if (out->found)
+        if (out->n_stages > 0)
             search_again(&search, bound, out);
         else
             search_first(&search, bound, out);
-        solution_keep_better(&p, &search, out);
+        placement_keep_better(&p, &search, out);
         chain_deinit(&chain);
     }
     cut_problem_deinit(&p);
@@ -384,7 +393,7 @@ static enum err_code solve_chain(const struct partition_request *r, const struct
 
 /* Three orders of these nodes; a fourth if links differ. */
 static enum err_code solve_orders(const struct partition_request *r, struct ranked *nodes, int n,
-                                  const struct bound *bound, struct solution *out, struct err *err)
+                                  const struct bound *bound, struct placement *out, struct err *err)
 {
     enum err_code rc;
 
@@ -406,7 +415,7 @@ static enum err_code solve_orders(const struct partition_request *r, struct rank
 
 /* All orders and choices of the most promising nodes, which come first. */
 static enum err_code solve_promising(const struct partition_request *r, const struct ranked *nodes,
-                                     int n, const struct bound *bound, struct solution *out,
+                                     int n, const struct bound *bound, struct placement *out,
                                      struct err *err)
 {
     if (is_near(bound, out))
@@ -418,8 +427,8 @@ static enum err_code solve_promising(const struct partition_request *r, const st
  * feasible, where the bound and the orders leave room, else of the most promising few. Where groups
  * are far apart, the most promising nodes may also be those of one group. */
 static enum err_code solve_bounded(const struct partition_request *r, struct ranked *nodes, int n,
-                                   bool has_groups, const struct bound *bound, struct solution *out,
-                                   struct err *err)
+                                   bool has_groups, const struct bound *bound,
+                                   struct placement *out, struct err *err)
 {
     bool is_exact = exact_nodes(r, nodes, n, PARTITION_EXACT_WORK) == n;
     int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
@@ -443,12 +452,12 @@ static enum err_code solve_bounded(const struct partition_request *r, struct ran
     if (rc == ERR_OK && has_groups)
         rc = solve_promising(r, nodes, n, bound, out, err);
     if (rc == ERR_OK)
-        out->bound_ms = fmin(bound_step_ms(bound), out->step_ms);
+        out->bound_ms = fmin(bound_step_ms(bound), out->predicted_step_ms);
     return rc;
 }
 
 static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
-                                struct solution *out, struct err *err)
+                                struct placement *out, struct err *err)
 {
     int *index = calloc((size_t)n, sizeof *index);
     int *group = calloc((size_t)n, sizeof *group);
@@ -483,7 +492,7 @@ static enum err_code solve_many(const struct partition_request *r, struct ranked
     return rc;
 }
 
-enum err_code optimal_solve(const struct partition_request *r, struct solution *out,
+enum err_code optimal_solve(const struct partition_request *r, struct placement *out,
                             struct err *err)
 {
     struct ranked *nodes = calloc((size_t)r->n_nodes, sizeof *nodes);

@@ -10,23 +10,12 @@
 
 #include "balance/search.h"
 
-/* The best cut so far. */
-struct solution {
-    bool found;
-    struct cut cut; /* its nodes are indices into the request */
-    int64_t bytes[SPEC_STAGES_MAX];
-    double stage_ms[SPEC_STAGES_MAX];
-    double edge_ms[SPEC_STAGES_MAX]; /* behind each stage, one way */
-    double step_ms;
-    double bound_ms; /* no plan can be faster */
-};
+/* Take what a search has found when it is faster: stages, times and bottleneck. */
+void placement_keep_better(const struct cut_problem *p, const struct search *s,
+                           struct placement *out);
 
-/* Take what a search has found when it is faster. */
-void solution_keep_better(const struct cut_problem *p, const struct search *s,
-                          struct solution *out);
-
-/* `out` starts zeroed; afterwards out->found says whether anything fits. */
+/* Fill in stages, times and bound of `out`, which is zeroed; out->n_stages is 0 if nothing fits. */
 MUST_CHECK enum err_code optimal_solve(const struct partition_request *request,
-                                       struct solution *out, struct err *err);
+                                       struct placement *out, struct err *err);
 
 #endif

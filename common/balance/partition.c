@@ -88,18 +88,19 @@ static int64_t largest_memory(const struct partition_request *r, int64_t *out_su
 /* Where the cut that repairs memory as far as it can ends up short; "" when that is unknown. */
 static void explain_nearest(const struct partition_request *r, char out[static NEAREST_BYTES])
 {
-    struct solution nearest = {.found = false};
-    const struct cut *c = &nearest.cut;
+    struct placement nearest = {.n_stages = 0};
+    const struct placement_stage *stage;
     char units[MODEL_NAME_BYTES];
     int s = -1;
 
     out[0] = '\0';
     if (rules_solve(r, SPEC_STRATEGY_DYNAMIC, &nearest, &s, NULL) != ERR_OK || s < 0)
         return;
-    model_range_name(&r->job.spec->model, c->first[s], c->first[s + 1] - c->first[s], units);
+    stage = &nearest.stages[s];
+    model_range_name(&r->job.spec->model, stage->first_unit, stage->n_units, units);
     (void)snprintf(out, NEAREST_BYTES, "; nearest, stage %d (%.40s) lacks %lld MiB on %.40s", s,
-                   units, (long long)mib_of(nearest.bytes[s] - partition_memory(r, c->node[s])),
-                   r->nodes[c->node[s]].name);
+                   units, (long long)mib_of(stage->memory_bytes - partition_memory(r, stage->node)),
+                   r->nodes[stage->node].name);
 }
 
 static enum err_code explain_no_cut(const struct partition_request *r, struct err *err)
@@ -143,27 +144,21 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
                    (long long)mib_of(sum), nearest);
 }
 
-static enum err_code explain_misfit(const struct partition_request *r, const struct solution *fixed,
-                                    int misfit, struct err *err)
+static enum err_code explain_misfit(const struct partition_request *r,
+                                    const struct placement *fixed, int misfit, struct err *err)
 {
-    const struct cut *c = &fixed->cut;
-    const struct node *n;
-    int64_t offers;
+    const struct placement_stage *stage = &fixed->stages[misfit];
+    int64_t offers = partition_memory(r, stage->node);
     char units[MODEL_NAME_BYTES];
 
-    if (misfit < 0)
-        return explain_no_cut(r, err);
-    n = &r->nodes[c->node[misfit]];
-    offers = partition_memory(r, c->node[misfit]);
-    model_range_name(&r->job.spec->model, c->first[misfit], c->first[misfit + 1] - c->first[misfit],
-                     units);
+    model_range_name(&r->job.spec->model, stage->first_unit, stage->n_units, units);
     return err_set(err, ERR_NOT_FOUND,
                    "strategy %s gives stage %d (%s) to node %.60s, which lacks %lld MiB: the stage "
                    "needs %lld MiB, the node offers %lld MiB: strategy Optimal may find a cut that "
                    "fits, or " ADVICE,
-                   spec_strategy_name(r->job.spec->placement.strategy), misfit, units, n->name,
-                   (long long)mib_of(fixed->bytes[misfit] - offers),
-                   (long long)mib_of(fixed->bytes[misfit]), (long long)mib_of(offers));
+                   spec_strategy_name(fixed->strategy), misfit, units, r->nodes[stage->node].name,
+                   (long long)mib_of(stage->memory_bytes - offers),
+                   (long long)mib_of(stage->memory_bytes), (long long)mib_of(offers));
 }
 
 /* --- nodes left out --- */
@@ -257,7 +252,7 @@ static enum err_code step_with(const struct partition_request *request, const st
 }
 
 static enum err_code reason_for(const struct partition_request *request, const struct placement *p,
-                                int node, char out[static PARTITION_REASON_BYTES], struct err *err)
+                                int node, char out[static PLAN_LEFT_OUT_BYTES], struct err *err)
 {
     const struct node *n = &request->nodes[node];
     int64_t least = cost_least_bytes(&request->job);
@@ -268,22 +263,22 @@ static enum err_code reason_for(const struct partition_request *request, const s
     enum err_code rc;
 
     if (offers < least) {
-        (void)snprintf(out, PARTITION_REASON_BYTES,
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES,
                        "offers %lld MiB, the smallest stage needs %lld MiB",
                        (long long)mib_of(offers), (long long)mib_of(least));
         return ERR_OK;
     }
     if (p->strategy == SPEC_STRATEGY_MANUAL) {
-        (void)snprintf(out, PARTITION_REASON_BYTES, "spec.placement.manual does not use it");
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES, "spec.placement.manual does not use it");
         return ERR_OK;
     }
     if (p->strategy != SPEC_STRATEGY_OPTIMAL ||
         p->n_stages >= model_units(&request->job.spec->model)) {
-        (void)snprintf(out, PARTITION_REASON_BYTES, "there are stages for %d nodes", p->n_stages);
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES, "there are stages for %d nodes", p->n_stages);
         return ERR_OK;
     }
     if (p->n_stages >= max_stages || p->n_stages + 1 > PARTITION_CANDIDATES_MAX) {
-        (void)snprintf(out, PARTITION_REASON_BYTES,
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES,
                        "spec.placement.maxStages is %d, and the chosen nodes make a shorter step",
                        max_stages);
         return ERR_OK;
@@ -295,14 +290,14 @@ static enum err_code reason_for(const struct partition_request *request, const s
     if (rc != ERR_OK)
         return rc;
     if (with_ms < 0)
-        (void)snprintf(out, PARTITION_REASON_BYTES, "no stage beside the chosen nodes fits it");
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES, "no stage beside the chosen nodes fits it");
     else if (with_ms < p->predicted_step_ms)
-        (void)snprintf(out, PARTITION_REASON_BYTES,
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES,
                        "at %.3g GFLOP/s a step would take %.1f ms with it, %.1f ms without: too "
                        "small a gain for another node",
                        n->gflops, with_ms, p->predicted_step_ms);
     else
-        (void)snprintf(out, PARTITION_REASON_BYTES,
+        (void)snprintf(out, PLAN_LEFT_OUT_BYTES,
                        "at %.3g GFLOP/s a step would take %.0f ms with %s, %.0f ms without",
                        n->gflops, with_ms, is_small ? "it" : "one unit on it",
                        p->predicted_step_ms);
@@ -322,14 +317,15 @@ enum err_code partition_list_left_out(const struct partition_request *request, s
 {
     p->n_left_out = 0;
     for (int i = 0; i < request->n_nodes; i++) {
-        struct placement_left_out *left = &p->left_out[p->n_left_out];
+        struct plan_left_out *left;
         enum err_code rc;
 
         if (has_stage(p, i))
             continue;
         if (p->n_left_out++ >= PARTITION_LEFT_OUT_MAX)
             continue;
-        left->node = i;
+        left = &p->left_out[p->n_left_out - 1];
+        (void)snprintf(left->node, sizeof left->node, "%s", request->nodes[i].name);
         rc = reason_for(request, p, i, left->reason, err);
         if (rc != ERR_OK)
             return rc;
@@ -339,33 +335,21 @@ enum err_code partition_list_left_out(const struct partition_request *request, s
 
 /* --- the placement --- */
 
-static void fill_placement(const struct solution *chosen, struct placement *out)
+static bool has_enough(const struct partition_request *r, const struct placement *p)
 {
-    const struct cut *c = &chosen->cut;
-
-    out->n_stages = c->n_stages;
-    out->predicted_step_ms = chosen->step_ms;
-    for (int s = 0; s < c->n_stages; s++) {
-        out->stages[s] = (struct placement_stage){.node = c->node[s],
-                                                  .first_unit = c->first[s],
-                                                  .n_units = c->first[s + 1] - c->first[s],
-                                                  .predicted_ms = chosen->stage_ms[s],
-                                                  .memory_bytes = chosen->bytes[s],
-                                                  .edge_ms = chosen->edge_ms[s]};
-        if (chosen->stage_ms[s] > chosen->stage_ms[out->bottleneck])
-            out->bottleneck = s;
-    }
+    return p->strategy == SPEC_STRATEGY_MANUAL || p->n_stages >= r->min_stages;
 }
 
-/* Even and Dynamic beside what is asked for; a negative time where it does not fit. */
+/* Even and Dynamic to compare with; a negative time where it does not fit. */
 static enum err_code compare(const struct partition_request *r, enum spec_strategy strategy,
                              double *out_ms, struct err *err)
 {
-    struct solution other = {.found = false};
+    struct placement other = {.strategy = strategy};
     int misfit;
     enum err_code rc = rules_solve(r, strategy, &other, &misfit, err);
 
-    *out_ms = rc == ERR_OK && other.found ? other.step_ms : -1;
+    if (rc == ERR_OK)
+        *out_ms = misfit < 0 && has_enough(r, &other) ? other.predicted_step_ms : -1;
     return rc;
 }
 
@@ -374,10 +358,8 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
 {
     struct placement p = {.strategy = request->job.spec->placement.strategy,
                           .micro_batches = request->job.micro_batches};
+    struct placement optimal = p;
     struct partition_request open = *request; /* Manual is compared with all that could be */
-    struct solution optimal = {.found = false};
-    struct solution fixed = {.found = false};
-    bool is_fixed = p.strategy != SPEC_STRATEGY_OPTIMAL;
     int misfit = -1;
     enum err_code rc = check_nodes(request, err);
 
@@ -387,23 +369,26 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
         open.min_stages = 1;
         open.max_stages = SPEC_STAGES_MAX;
     }
-    if (rc == ERR_OK && is_fixed)
-        rc = rules_solve(request, p.strategy, &fixed, &misfit, err);
-    if (rc == ERR_OK && is_fixed && !fixed.found)
-        return explain_misfit(request, &fixed, misfit, err);
+    if (rc == ERR_OK && p.strategy != SPEC_STRATEGY_OPTIMAL) {
+        rc = rules_solve(request, p.strategy, &p, &misfit, err);
+        if (rc == ERR_OK && misfit >= 0)
+            return explain_misfit(request, &p, misfit, err);
+        if (rc == ERR_OK && !has_enough(request, &p))
+            return explain_no_cut(request, err);
+    }
+    if (rc == ERR_OK)
+        rc = optimal_solve(&open, &optimal, err);
+    if (rc == ERR_OK && optimal.n_stages == 0)
+        return explain_no_cut(request, err);
+    if (p.strategy == SPEC_STRATEGY_OPTIMAL)
+        p = optimal;
+    p.bound_ms = optimal.bound_ms;
     if (rc == ERR_OK)
         rc = compare(request, SPEC_STRATEGY_EVEN, &p.even_step_ms, err);
     if (rc == ERR_OK)
         rc = compare(request, SPEC_STRATEGY_DYNAMIC, &p.dynamic_step_ms, err);
     if (rc == ERR_OK)
-        rc = optimal_solve(&open, &optimal, err);
-    if (rc != ERR_OK)
-        return rc;
-    if (!optimal.found)
-        return explain_no_cut(request, err);
-    fill_placement(is_fixed ? &fixed : &optimal, &p);
-    p.bound_ms = optimal.bound_ms;
-    rc = partition_list_left_out(request, &p, err);
+        rc = partition_list_left_out(request, &p, err);
     if (rc == ERR_OK)
         *out = p;
     return rc;

@@ -7,11 +7,9 @@
 #ifndef BALANCE_REQUEST_H
 #define BALANCE_REQUEST_H
 
-#include "api/node.h"
-#include "api/spec.h"
+#include "api/plan.h"
 #include "balance/cost.h"
 
-#define PARTITION_REASON_BYTES   160
 #define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
 #define PARTITION_CANDIDATES_MAX 64 /* nodes that one search looks at */
 
@@ -58,24 +56,20 @@ struct placement_stage {
     double edge_ms;       /* to the next stage, one micro-batch one way; 0 behind the last */
 };
 
-struct placement_left_out {
-    int node;
-    char reason[PARTITION_REASON_BYTES];
-};
-
 struct placement {
     enum spec_strategy strategy;
     int micro_batches; /* the spec's, or the chosen number if that is 0 */
-    int n_stages;
+    int n_stages;      /* 0: nothing fits */
     struct placement_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;
     double bound_ms;        /* lower bound of every plan; equal to predicted_step_ms if the search
                              * was exact and choose_solve() saved neither nodes nor micro-batches */
-    int bottleneck;         /* the slowest stage */
+    double max_ms;          /* slowest stage, as it is busy (balance/cost.h), or edge */
+    int bottleneck;         /* stage with the longest predicted_ms */
     double even_step_ms;    /* with strategy Even; negative if that does not fit */
     double dynamic_step_ms; /* with strategy Dynamic, likewise */
     int n_left_out;         /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
-    struct placement_left_out left_out[PARTITION_LEFT_OUT_MAX];
+    struct plan_left_out left_out[PARTITION_LEFT_OUT_MAX];
 };
 
 #endif

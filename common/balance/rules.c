@@ -201,7 +201,7 @@ static enum err_code manual_cut(const struct partition_request *r, struct cut *o
 /* --- all three --- */
 
 enum err_code rules_solve(const struct partition_request *request, enum spec_strategy strategy,
-                          struct solution *out, int *out_misfit, struct err *err)
+                          struct placement *out, int *out_misfit, struct err *err)
 {
     bool is_manual = strategy == SPEC_STRATEGY_MANUAL;
     int n = request->n_nodes < SPEC_STAGES_MAX ? request->n_nodes : SPEC_STAGES_MAX;
@@ -228,9 +228,8 @@ enum err_code rules_solve(const struct partition_request *request, enum spec_str
     if (strategy == SPEC_STRATEGY_DYNAMIC)
         dynamic_improve(&p, DYNAMIC_MENDED, cut);
     result.best_ms = cut_step_ms(&p, cut);
-    solution_keep_better(&p, &result, out);
+    placement_keep_better(&p, &result, out);
     *out_misfit = cut_misfit(&p, cut);
-    out->found = *out_misfit < 0 && (is_manual || cut->n_stages >= request->min_stages);
     cut_problem_deinit(&p);
     return ERR_OK;
 }

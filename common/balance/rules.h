@@ -37,12 +37,12 @@ void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct
 
 /* The cut of `strategy`, which is not Optimal.
  *
- * Returns ERR_OK with the cut filled in; out->found if every stage fits and there are at least
- * spec.placement.minStages; *out_misfit is the first stage that does not fit, or -1.
+ * Returns ERR_OK with stages and times filled in, of `out`, which is zeroed; *out_misfit is the
+ * first stage that does not fit, or -1. There may be fewer stages than request->min_stages.
  * ERR_NOT_FOUND, with the entry's number, if Manual names a node that is not in the request or no
  * node is left that can hold a stage. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code rules_solve(const struct partition_request *request,
-                                     enum spec_strategy strategy, struct solution *out,
+                                     enum spec_strategy strategy, struct placement *out,
                                      int *out_misfit, struct err *err);
 
 #endif

@@ -259,7 +259,7 @@ static void partition_leaves_out_a_node_that_would_only_slow_down(void **state)
     assert_int_equal(partition_solve(&in.request, &p, NULL), ERR_OK);
     assert_int_equal(p.n_stages, 1);
     assert_int_equal(p.n_left_out, 2);
-    assert_int_equal(p.left_out[0].node, 0);
+    assert_string_equal(p.left_out[0].node, in.nodes[0].name);
     assert_non_null(strstr(p.left_out[0].reason, "ms with it"));
     assert_non_null(strstr(p.left_out[1].reason, "offers 64 MiB"));
 }

@@ -148,8 +148,8 @@ static void report_lists_excluded_nodes_in_columns(void **state)
     (void)snprintf(at.nodes[2].name, sizeof at.nodes[2].name,
                    "a-node-of-a-name-that-is-longer-than-anybody-would-want-it");
     at.local.placement.n_left_out = 2;
-    at.local.placement.left_out[0].node = 0;
-    at.local.placement.left_out[1].node = 2;
+    (void)strcpy(at.local.placement.left_out[0].node, at.nodes[0].name);
+    (void)strcpy(at.local.placement.left_out[1].node, at.nodes[2].name);
     (void)snprintf(at.local.placement.left_out[0].reason,
                    sizeof at.local.placement.left_out[0].reason, "for its speed");
     (void)snprintf(at.local.placement.left_out[1].reason,
