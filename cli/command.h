@@ -1,20 +1,48 @@
 /* cli/command.h - the subcommands of kubectl-skyjob, and what they share.
  *
- * Layer: cli. Threads: one.
+ * Layer: cli. Threads: one, but any may call interrupt_seen().
  */
 #ifndef CLI_COMMAND_H
 #define CLI_COMMAND_H
 
-#include "base/err.h"
+#include "kube/client.h"
 
-/* argv[0] is the subcommand's own name. Returns the exit code; prints what went wrong. */
+/* argv[0] is the subcommand's own name. Returns the exit code, after reporting any error. */
 int command_run(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_status(int argc, char **argv);
 
-/* Print the error and return the exit code that goes with it. */
+#define COMMAND_OPTIONS_MAX 16
+
+struct command_option {
+    const char *name; /* NULL closes a list */
+    char letter;      /* 0: only the long name */
+    const char **value;
+    bool *is_set; /* in place of `value`, for one without argument */
+};
+
+/* Read the options; optind is then the first argument that is none. Returns false after reporting
+ * a wrong one. */
+bool command_options(int argc, char **argv, const struct command_option *options);
+/* Print the error and return its exit code. */
 int command_failed(const struct err *err);
-/* After getopt has complained. */
+/* After a usage error. */
 int command_usage(const char *name);
+
+/* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one has its usual effect. */
+void interrupt_catch(void);
+bool interrupt_seen(void);
+
+/* A connection to the cluster of the user's kubeconfig. */
+struct connection {
+    struct http *http;
+    struct kube_client *client;
+};
+
+/* `kubeconfig` and `context` as kube_config_load() takes them. Call connection_close() whatever it
+ * returns: the errors of kube_config_load(), http_new() and kube_client_new(). */
+MUST_CHECK enum err_code connection_open(const char *kubeconfig, const char *context,
+                                         struct connection *out, struct err *err);
+void connection_close(struct connection *c);
 
 #endif

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/child.h"
-#include "cli/interrupt.h"
+#include "cli/command.h"
 #include "cluster/quantity.h"
 
 #define CPU_MILLI_MIN   20 /* below, a process hardly gets to its main() */

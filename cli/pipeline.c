@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/child.h"
-#include "cli/interrupt.h"
+#include "cli/command.h"
 #include "fleet/follow.h"
 
 #define POLL_MS         50

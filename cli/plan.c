@@ -2,7 +2,7 @@
  *
  * Exit codes: 0 there is a plan, 1 nothing fits (and what is missing), 2 wrong input.
  */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,31 +11,16 @@
 #include "base/clock.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
-#include "cli/connect.h"
-#include "cli/interrupt.h"
 #include "cli/local.h"
 #include "cli/report.h"
-
-static const struct option options[] = {
-    {"file", required_argument, NULL, 'f'},
-    {"workers", required_argument, NULL, 'w'},
-    {"nodes", required_argument, NULL, 'n'},
-    {"data", required_argument, NULL, 'd'},
-    {"model", required_argument, NULL, 'm'},
-    {"output", required_argument, NULL, 'o'},
-    {"strategy", required_argument, NULL, 's'},
-    {"json", no_argument, NULL, 'j'},
-    {"kubeconfig", required_argument, NULL, 'k'},
-    {"context", required_argument, NULL, 'c'},
-    {NULL, 0, NULL, 0},
-};
 
 struct arguments {
     struct local_params params; /* workers: NULL unless they are given */
     const char *nodes;          /* a file; without it and without workers the cluster is asked */
     const char *kubeconfig;
     const char *context;
-    const char *format; /* "text", "json", "yaml", or "plan" for what workers read */
+    const char *format; /* "text", "json" or "yaml" */
+    bool wants_plan;    /* the document that workers read */
 };
 
 static enum err_code print_plan(const struct local *l, struct err *err)
@@ -80,39 +65,30 @@ static enum err_code print_report(const struct local *l, const struct cluster *c
 
 static bool read_arguments(int argc, char **argv, struct arguments *a)
 {
-    int c;
+    const struct command_option options[] = {
+        {"file", 'f', .value = &a->params.job_path},
+        {"workers", .value = &a->params.workers},
+        {"nodes", .value = &a->nodes},
+        {"data", .value = &a->params.data},
+        {"model", .value = &a->params.model},
+        {"output", 'o', .value = &a->format},
+        {"strategy", .value = &a->params.strategy},
+        {"json", .is_set = &a->wants_plan},
+        {"kubeconfig", .value = &a->kubeconfig},
+        {"context", .value = &a->context},
+        {NULL},
+    };
 
-    while ((c = getopt_long(argc, argv, "f:o:", options, NULL)) != -1) {
-        if (c == 'f')
-            a->params.job_path = optarg;
-        else if (c == 'w')
-            a->params.workers = optarg;
-        else if (c == 'n')
-            a->nodes = optarg;
-        else if (c == 'd')
-            a->params.data = optarg;
-        else if (c == 'm')
-            a->params.model = optarg;
-        else if (c == 'o')
-            a->format = optarg;
-        else if (c == 's')
-            a->params.strategy = optarg;
-        else if (c == 'j')
-            a->format = "plan";
-        else if (c == 'k')
-            a->kubeconfig = optarg;
-        else if (c == 'c')
-            a->context = optarg;
-        else
-            return false;
-    }
+    if (!command_options(argc, argv, options))
+        return false;
     if (strcmp(a->format, "text") != 0 && strcmp(a->format, "json") != 0 &&
-        strcmp(a->format, "yaml") != 0 && strcmp(a->format, "plan") != 0) {
-        (void)fprintf(stderr, "kubectl-skyjob: -o is json or yaml, not \"%.40s\"\n", a->format);
+        strcmp(a->format, "yaml") != 0) {
+        (void)fprintf(stderr, "kubectl-skyjob: -o must be json or yaml, not \"%.40s\"\n",
+                      a->format);
         return false;
     }
     if (a->params.workers && a->nodes) {
-        (void)fprintf(stderr, "kubectl-skyjob: name --workers or --nodes, not both\n");
+        (void)fprintf(stderr, "kubectl-skyjob: give --workers or --nodes, not both\n");
         return false;
     }
     return optind == argc && a->params.job_path;
@@ -128,7 +104,7 @@ static enum err_code ask_cluster(const struct arguments *a, const struct job *jo
         rc = cluster_load(c.client, job, out, err);
     connection_close(&c);
     return rc == ERR_OK ? ERR_OK
-                        : err_wrap(err, rc, "ask the cluster (or name --workers or --nodes)");
+                        : err_wrap(err, rc, "ask the cluster (or give --workers or --nodes)");
 }
 
 static enum err_code make_plan(const struct arguments *a, struct cluster *cluster,
@@ -167,8 +143,8 @@ int command_plan(int argc, char **argv)
         code = EXIT_FAILED;
     } else {
         if (rc == ERR_OK)
-            rc = strcmp(a.format, "plan") == 0 ? print_plan(&local, &err)
-                                               : print_report(&local, &cluster, a.format, &err);
+            rc = a.wants_plan ? print_plan(&local, &err)
+                              : print_report(&local, &cluster, a.format, &err);
         code = rc == ERR_OK ? EXIT_DONE : command_failed(&err);
     }
     local_deinit(&local, false);

@@ -1,6 +1,6 @@
 /* kubectl-skyjob run: train a SkyJob on this machine, without a cluster. */
 #include <errno.h>
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,23 +13,10 @@
 #include "base/file.h"
 #include "base/jsonw.h"
 #include "cli/command.h"
-#include "cli/interrupt.h"
 #include "cli/local.h"
 #include "cli/pipeline.h"
 #include "cli/report.h"
 #include "cli/show.h"
-
-static const struct option options[] = {
-    {"file", required_argument, NULL, 'f'},
-    {"workers", required_argument, NULL, 'w'},
-    {"strategy", required_argument, NULL, 's'},
-    {"data", required_argument, NULL, 'd'},
-    {"model", required_argument, NULL, 'm'},
-    {"output", required_argument, NULL, 'o'},
-    {"json", no_argument, NULL, 'j'},
-    {"serial", no_argument, NULL, 'e'},
-    {NULL, 0, NULL, 0},
-};
 
 struct arguments {
     struct local_params local;
@@ -39,39 +26,20 @@ struct arguments {
 
 static bool read_arguments(int argc, char **argv, struct arguments *a)
 {
-    int c;
+    const struct command_option options[] = {
+        {"file", 'f', .value = &a->local.job_path},
+        {"workers", .value = &a->local.workers},
+        {"strategy", .value = &a->local.strategy},
+        {"data", .value = &a->local.data},
+        {"model", .value = &a->local.model},
+        {"output", .value = &a->output},
+        {"json", .is_set = &a->wants_json},
+        {"serial", .is_set = &a->local.is_serial},
+        {NULL},
+    };
 
-    while ((c = getopt_long(argc, argv, "f:", options, NULL)) != -1) {
-        switch (c) {
-        case 'f':
-            a->local.job_path = optarg;
-            break;
-        case 'w':
-            a->local.workers = optarg;
-            break;
-        case 's':
-            a->local.strategy = optarg;
-            break;
-        case 'd':
-            a->local.data = optarg;
-            break;
-        case 'm':
-            a->local.model = optarg;
-            break;
-        case 'o':
-            a->output = optarg;
-            break;
-        case 'e':
-            a->local.is_serial = true;
-            break;
-        case 'j':
-            a->wants_json = true;
-            break;
-        default:
-            return false;
-        }
-    }
-    return optind == argc && a->local.job_path && a->local.workers;
+    return command_options(argc, argv, options) && optind == argc && a->local.job_path &&
+           a->local.workers;
 }
 
 /* --- the result for programs --- */

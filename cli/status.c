@@ -1,26 +1,16 @@
 /* kubectl-skyjob status: the progress of a job in the cluster, once or until it is over. */
-#include <getopt.h>
+#include <getopt.h> /* optind */
 #include <stdio.h>
 #include <time.h>
 
 #include "api/names.h"
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/connect.h"
-#include "cli/interrupt.h"
 #include "cli/watched.h"
 
 #define LOOK_MS 1000
 
 static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
-
-static const struct option options[] = {
-    {"namespace", required_argument, NULL, 'n'},
-    {"follow", no_argument, NULL, 'f'},
-    {"kubeconfig", required_argument, NULL, 'k'},
-    {"context", required_argument, NULL, 'c'},
-    {NULL, 0, NULL, 0},
-};
 
 struct arguments {
     const char *name;
@@ -32,27 +22,15 @@ struct arguments {
 
 static bool read_arguments(int argc, char **argv, struct arguments *a)
 {
-    int c;
+    const struct command_option options[] = {
+        {"namespace", 'n', .value = &a->namespace},
+        {"follow", 'f', .is_set = &a->follows},
+        {"kubeconfig", .value = &a->kubeconfig},
+        {"context", .value = &a->context},
+        {NULL},
+    };
 
-    while ((c = getopt_long(argc, argv, "n:f", options, NULL)) != -1) {
-        switch (c) {
-        case 'n':
-            a->namespace = optarg;
-            break;
-        case 'f':
-            a->follows = true;
-            break;
-        case 'k':
-            a->kubeconfig = optarg;
-            break;
-        case 'c':
-            a->context = optarg;
-            break;
-        default:
-            return false;
-        }
-    }
-    if (optind != argc - 1)
+    if (!command_options(argc, argv, options) || optind != argc - 1)
         return false;
     a->name = argv[optind];
     return true;
