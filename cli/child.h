@@ -1,16 +1,32 @@
-/* cli/child.h - the worker processes that the CLI starts, limits and ends.
+/* cli/child.h - the worker processes that the CLI starts, holds to a share of the CPU, and ends.
  *
  * Started by fork and exec, never by a shell, in a process group of their own, so that Ctrl-C
  * reaches them only through us. When this process dies, however it dies, the kernel kills them.
- * Layer: cli. Threads: that which starts them must live as long as they shall.
+ *
+ * The throttle does from outside, without root or cgroups, what the kernel's CFS quota does: every
+ * child has cpu_milli * 100 us of CPU time per period of 100 ms. A thread of its own reads the
+ * children's CPU clocks every 2 ms, stops (SIGSTOP) those that have used up their share and resumes
+ * them in the next period. What was used too much is deducted later, so the mean is exact; what was
+ * not used is lost, as with the kernel. No child is left stopped.
+ * Layer: cli. Threads: the one that starts children must outlive them.
  */
 #ifndef CLI_CHILD_H
 #define CLI_CHILD_H
 
-#include "base/buf.h"
-#include "cli/throttle.h"
+#include <sys/types.h>
 
-#define CHILD_STOP_MS 3000 /* between asking and killing */
+#include "base/err.h"
+
+#define CHILD_STOP_MS         3000 /* between SIGTERM and SIGKILL */
+#define THROTTLE_CHILDREN_MAX 128
+#define THROTTLE_PERIOD_MS    100
+
+struct throttle;
+
+MUST_CHECK enum err_code throttle_new(struct throttle **out, struct err *err);
+void throttle_free(struct throttle *t);
+/* Release a child and let it run. One that is not known is fine. */
+void throttle_remove(struct throttle *t, pid_t pid);
 
 struct child {
     pid_t pid; /* 0: not started, or over and waited for */
@@ -25,14 +41,15 @@ struct child_params {
     int cpu_milli;           /* its share, also in its environment as SKYJOB_CPU_MILLI */
 };
 
-/* ERR_IO; ERR_LIMIT of the throttle. A program that cannot be run ends with exit code 127. */
+/* ERR_IO, also when it ends at once; ERR_LIMIT with more than THROTTLE_CHILDREN_MAX. A program that
+ * cannot be run ends with exit code 127. */
 MUST_CHECK enum err_code child_start(struct child *c, const struct child_params *params,
                                      struct throttle *t, struct err *err);
 
-/* Has it ended? Sets has_ended and exit_code; waits at most for nothing. */
+/* Has it ended? Sets has_ended and exit_code; does not wait. */
 bool child_poll(struct child *c, struct throttle *t);
 
-/* End all that run: ask, wait CHILD_STOP_MS, kill. Afterwards all have ended. */
+/* End all that run: SIGTERM, then SIGKILL after CHILD_STOP_MS. Afterwards all have ended. */
 void child_stop(struct child *children, int n, struct throttle *t);
 
 #endif

@@ -9,27 +9,31 @@
 
 #include "api/plan.h"
 #include "balance/choose.h"
+#include "cli/child.h"
 #include "cli/job.h"
-#include "cli/machine.h"
 #include "cli/scratch.h"
 #include "cluster/survey.h"
 
-#define LOCAL_PATH_BYTES 512
+#define LOCAL_PATH_BYTES  512
+#define LOCAL_WORKERS_MAX 64
+#define LOCAL_WORKERS     "cpu=CORES[:memory=BYTES],..."
 
 struct local_params {
     const char *job_path;
-    const char *workers;  /* as machine_parse() reads it */
+    const char *workers;  /* as local_workers() reads it */
     const char *strategy; /* NULL: the job's own */
-    bool is_serial;       /* one micro-batch at a time, to be compared with */
-    const char *data;     /* folder of the job's data; NULL: the sample if that is what it is */
+    bool is_serial;       /* one micro-batch at a time, for comparison */
+    const char *data;     /* folder of the job's data; NULL: the sample, if the job asks for it */
     const char *model;    /* folder of the model to start from, or NULL */
     FILE *talk;           /* for messages to people */
 };
 
 struct local {
     struct job job;
-    struct machine machine;
-    struct partition_request request; /* points into the two above */
+    int n_workers;
+    struct node workers[LOCAL_WORKERS_MAX];
+    struct node_probe probes[LOCAL_WORKERS_MAX]; /* of the workers */
+    struct partition_request request;            /* points into the above */
     bool is_solved; /* the planner has answered: ERR_NOT_FOUND then means that nothing fits */
     struct placement placement;
     struct plan plan;
@@ -40,7 +44,7 @@ struct local {
 
 /* Read, measure, plan. `out` is zeroed or of an earlier call's deinit and must stay where it is.
  * Call local_deinit() whatever it returns: ERR_INVALID, ERR_NOT_FOUND (a file, or no placement),
- * ERR_IO, ERR_GONE when interrupted, ERR_NO_MEMORY. */
+ * ERR_IO, ERR_TIMEOUT, ERR_GONE when interrupted, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code local_init(struct local *out, const struct local_params *params,
                                     struct err *err);
 /* Read the job alone; what comes next does not read it again. As local_init(). */
@@ -51,17 +55,23 @@ MUST_CHECK enum err_code local_read(struct local *out, const struct local_params
  * nothing fits. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,
                                     struct survey *survey, struct err *err);
-/* Removes the folder unless it is to be kept for people to look at. */
+/* Removes the folder unless it is kept for people to look at. */
 void local_deinit(struct local *l, bool keeps_folder);
 
+/* Read workers such as "cpu=0.5,cpu=1:memory=2Gi": amounts as Kubernetes writes them. Workers
+ * without memory share what `free_bytes` leaves. ERR_INVALID. */
+MUST_CHECK enum err_code local_workers(const char *text, int64_t free_bytes, struct local *out,
+                                       struct err *err);
+/* Memory that new processes may take, from /proc/meminfo and the cgroup. */
+int64_t local_free_bytes(void);
+
 /* Is the folder with the model to start from, `given` or NULL, there when it is needed?
- * ERR_INVALID when the job starts from a model in a cluster and nothing was given;
- * ERR_NOT_FOUND. */
+ * ERR_INVALID when the job starts from a model in a cluster and none was given; ERR_NOT_FOUND. */
 MUST_CHECK enum err_code local_check_model(const struct spec *spec, const char *given,
                                            struct err *err);
 
 /* The folder with the job's training files: `given` if not NULL, else the sample that belongs to
- * this program. ERR_INVALID when the job's data are in a cluster and nothing was given;
+ * this program. ERR_INVALID when the job's data are in a cluster and none was given;
  * ERR_NOT_FOUND. */
 MUST_CHECK enum err_code local_find_data(const struct spec *spec, const char *given,
                                          char out[static LOCAL_PATH_BYTES], struct err *err);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cli/command.h"
-#include "cli/machine.h"
+#include "cli/local.h"
 
 static int command_version(int argc, char **argv)
 {
@@ -22,14 +22,14 @@ static const struct {
     const char *help;
 } commands[] = {
     {"run", command_run,
-     "-f FILE --workers " MACHINE_HELP "\n        [--data DIR] [--model DIR] [--output DIR]\n"
+     "-f FILE --workers " LOCAL_WORKERS "\n        [--data DIR] [--model DIR] [--output DIR]\n"
      "        [--strategy Optimal|Even|Dynamic|Manual] [--serial] [--json]",
      "train on this machine, without a cluster: one process for each stage, held to\n"
      "        its share of the CPU. --data and --model stand for the volumes that the job\n"
      "        names; --serial has one micro-batch at a time under way, to compare with;\n"
      "        --json gives the result to programs"},
     {"plan", command_plan,
-     "-f FILE --workers " MACHINE_HELP
+     "-f FILE --workers " LOCAL_WORKERS
      "\n        [--strategy Optimal|Even|Dynamic|Manual] [--data DIR] [--model DIR]\n"
      "        [-o json|yaml] [--json]\n"
      "  kubectl-skyjob plan -f FILE --nodes FILE ...\n"

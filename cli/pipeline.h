@@ -10,7 +10,6 @@
 #include "api/plan.h"
 #include "api/progress.h"
 #include "base/json.h"
-#include "cli/throttle.h"
 
 #define PIPELINE_PATH_BYTES 512
 

@@ -47,15 +47,15 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
 static void write_nodes(struct jsonw *w, const struct local *l)
 {
     jsonw_open_array(w, "nodes");
-    for (int i = 0; i < l->machine.n_workers; i++) {
-        const struct node *n = &l->machine.workers[i];
+    for (int i = 0; i < l->n_workers; i++) {
+        const struct node *n = &l->workers[i];
 
         jsonw_open_object(w, NULL);
         jsonw_string(w, "name", n->name);
         jsonw_int(w, "cpuMilli", n->cpu_milli);
         jsonw_double(w, "gflops", n->gflops);
         jsonw_double(w, "unitMilliseconds", n->unit_ms);
-        jsonw_string(w, "blasCore", l->machine.probes[i].blas_core);
+        jsonw_string(w, "blasCore", l->probes[i].blas_core);
         jsonw_close(w);
     }
     jsonw_close(w);
