@@ -7,16 +7,6 @@
 #include "nn/threads.h"
 #include "train/schedule.h"
 
-/* Everything of one micro-batch that its backward pass needs. */
-struct stage_slot {
-    struct message_batch batch; /* points into `numbers` */
-    int32_t *numbers;
-    float *input;  /* of the first unit, unless that is the embeddings */
-    float **outs;  /* [n_units]: what each unit gave to the next */
-    float **saved; /* [n_units]; with activations recomputed most are the stage's one */
-    float *dlogits;
-};
-
 static const struct unit *const kinds[UNIT_KINDS] = {
     [UNIT_EMBEDDINGS] = &embedding_unit,
     [UNIT_ATTENTION] = &attention_unit,
@@ -50,11 +40,10 @@ static struct unit_limits limits_of(const struct plan *plan)
 }
 
 /* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
-static size_t out_floats(const struct model *m, int unit, int tokens, int seqs)
+static size_t out_floats(const struct stage *s, int unit, int tokens, int seqs)
 {
-    const struct unit_shape shape = shape_of(m);
-
-    return unit_out_floats(kinds[model_unit_kind(m, unit)], &shape, tokens, seqs);
+    return unit_out_floats(kinds[model_unit_kind(&s->plan->spec.model, unit)], &s->shape, tokens,
+                           seqs);
 }
 
 size_t stage_edge_floats(const struct plan *plan)
@@ -68,11 +57,10 @@ static bool is_run_again(const struct spec *spec, enum unit_kind kind)
     return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
 }
 
-static void layout_slot(struct stage *s, struct stage_slot *slot, const struct unit_limits *limits,
-                        struct arena *arena)
+static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *arena)
 {
     const struct model *m = &s->plan->spec.model;
-    const struct unit_shape shape = shape_of(m);
+    const struct unit_limits *limits = &s->limits;
     size_t n_units = (size_t)s->weights.n_units;
     size_t T = (size_t)limits->tokens;
     size_t B = (size_t)limits->seqs;
@@ -90,9 +78,9 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, const struct u
         enum unit_kind kind = model_unit_kind(m, unit);
         float *saved = is_run_again(&s->plan->spec, kind)
                            ? s->saved
-                           : arena_floats(arena, kinds[kind]->sizes(&shape, limits).saved);
+                           : arena_floats(arena, kinds[kind]->sizes(&s->shape, limits).saved);
         float *out = i + 1 < n_units
-                         ? arena_floats(arena, out_floats(m, unit, limits->tokens, limits->seqs))
+                         ? arena_floats(arena, out_floats(s, unit, limits->tokens, limits->seqs))
                          : s->out;
 
         if (arena->base) {
@@ -109,16 +97,16 @@ static void layout(struct stage *s, struct arena *arena)
 {
     const struct spec *spec = &s->plan->spec;
     const struct plan_stage *p = &s->plan->stages[s->index];
-    const struct unit_shape shape = shape_of(&spec->model);
-    const struct unit_limits limits = limits_of(s->plan);
-    size_t answers = (size_t)(limits.targets > limits.seqs ? limits.targets : limits.seqs);
+    size_t seqs = (size_t)s->limits.seqs, targets = (size_t)s->limits.targets;
+    size_t answers = targets > seqs ? targets : seqs;
+    size_t edge = stage_edge_floats(s->plan);
     size_t scratch = 0, saved = 0;
 
     weights_layout(&s->weights, spec, p->first_unit, p->n_units, arena);
-    tie_layout(&s->tie, &s->weights, s->is_last, stage_edge_floats(s->plan), arena);
+    tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        struct unit_sizes n = kinds[kind]->sizes(&shape, &limits);
+        struct unit_sizes n = kinds[kind]->sizes(&s->shape, &s->limits);
 
         scratch = n.scratch > scratch ? n.scratch : scratch;
         if (is_run_again(spec, kind))
@@ -126,18 +114,18 @@ static void layout(struct stage *s, struct arena *arena)
     }
     s->scratch = arena_floats(arena, scratch);
     s->saved = arena_floats(arena, saved);
-    s->out = arena_floats(arena, stage_edge_floats(s->plan));
-    s->grads[0] = arena_floats(arena, stage_edge_floats(s->plan));
-    s->grads[1] = arena_floats(arena, stage_edge_floats(s->plan));
+    s->out = arena_floats(arena, edge);
+    s->grads[0] = arena_floats(arena, edge);
+    s->grads[1] = arena_floats(arena, edge);
     s->scores = (struct lm_scores){
         .losses = arena_floats(arena, answers),
         .predictions = arena_take(arena, answers * sizeof(int32_t)),
-        .next_losses = arena_floats(arena, (size_t)limits.seqs),
-        .next_predictions = arena_take(arena, (size_t)limits.seqs * sizeof(int32_t)),
+        .next_losses = arena_floats(arena, seqs),
+        .next_predictions = arena_take(arena, seqs * sizeof(int32_t)),
     };
     s->slots = arena_take(arena, (size_t)s->n_slots * sizeof *s->slots);
     for (int i = 0; i < s->n_slots; i++)
-        layout_slot(s, s->slots ? &s->slots[i] : NULL, &limits, arena);
+        layout_slot(s, s->slots ? &s->slots[i] : NULL, arena);
 }
 
 static void describe(struct stage *s, const struct plan *plan, int index)
@@ -146,6 +134,8 @@ static void describe(struct stage *s, const struct plan *plan, int index)
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
+    s->shape = shape_of(&plan->spec.model);
+    s->limits = limits_of(plan);
     s->index = index;
     s->is_first = index == 0;
     s->is_last = index == plan->n_stages - 1;
@@ -185,27 +175,6 @@ void stage_deinit(struct stage *s)
     memset(s, 0, sizeof *s);
 }
 
-const struct message_batch *stage_batch(const struct stage *s, int slot)
-{
-    return &s->slots[slot].batch;
-}
-
-size_t stage_input_floats(const struct stage *s, const struct message_batch *batch)
-{
-    if (s->is_first)
-        return 0;
-    return out_floats(&s->plan->spec.model, s->weights.first_unit - 1, batch->n_tokens,
-                      batch->n_seqs);
-}
-
-size_t stage_output_floats(const struct stage *s, const struct message_batch *batch)
-{
-    if (s->is_last)
-        return 0;
-    return out_floats(&s->plan->spec.model, s->weights.first_unit + s->weights.n_units - 1,
-                      batch->n_tokens, batch->n_seqs);
-}
-
 static enum unit_kind kind_of(const struct stage *s, int i)
 {
     return model_unit_kind(&s->plan->spec.model, s->weights.first_unit + i);
@@ -217,7 +186,7 @@ static struct unit_call call_of(struct stage *s, const struct stage_slot *slot, 
     const struct message_batch *b = &slot->batch;
 
     return (struct unit_call){
-        .shape = shape_of(&spec->model),
+        .shape = s->shape,
         .batch = {.n_seqs = b->n_seqs, .starts = b->starts, .samples = b->samples},
         .drop = {.seed = (uint64_t)spec->training.seed,
                  .step = (uint32_t)b->step,
@@ -275,6 +244,7 @@ enum err_code stage_load(struct stage *s, int slot_index, const struct message_b
 {
     struct stage_slot *slot = &s->slots[slot_index];
     enum err_code rc = s->is_first ? check_tokens(&s->plan->spec.model, b, err) : ERR_OK;
+    int first = s->weights.first_unit, last = first + s->weights.n_units - 1;
     int32_t *at = slot->numbers;
 
     if (rc != ERR_OK)
@@ -288,12 +258,9 @@ enum err_code stage_load(struct stage *s, int slot_index, const struct message_b
     slot->batch.target_ids = keep(&at, b->target_ids, b->n_targets);
     slot->batch.ids = s->is_first ? keep(&at, b->ids, b->n_tokens) : NULL;
     slot->batch.types = s->is_first ? keep(&at, b->types, b->n_tokens) : NULL;
+    slot->in_floats = s->is_first ? 0 : out_floats(s, first - 1, b->n_tokens, b->n_seqs);
+    slot->out_floats = s->is_last ? 0 : out_floats(s, last, b->n_tokens, b->n_seqs);
     return ERR_OK;
-}
-
-float *stage_input(struct stage *s, int slot)
-{
-    return s->slots[slot].input;
 }
 
 static const float *input_of(const struct stage_slot *slot, int i)
@@ -355,7 +322,7 @@ void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
         kinds[kind]->forward(&call, input_of(slot, i), slot->outs[i]);
         stopwatch_stop(&s->kinds[kind]);
     }
-    *out = (struct stage_result){.tensor = s->out, .floats = stage_output_floats(s, &slot->batch)};
+    *out = (struct stage_result){.tensor = s->out, .floats = slot->out_floats};
     if (s->is_last)
         score(s, slot, out);
 }

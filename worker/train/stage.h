@@ -20,7 +20,16 @@
 #include "train/stopwatch.h"
 #include "train/tie.h"
 
-struct stage_slot; /* private: activations of one micro-batch */
+/* Everything of one micro-batch that its backward pass needs. */
+struct stage_slot {
+    struct message_batch batch; /* points into `numbers` */
+    int32_t *numbers;
+    float *input; /* of the first unit: to be filled before stage_forward(); NULL: the embeddings */
+    size_t in_floats, out_floats; /* of `input` and of what goes to the next stage; 0: none */
+    float **outs;                 /* [n_units]: what each unit gave to the next */
+    float **saved; /* [n_units]; with activations recomputed most are the stage's one */
+    float *dlogits;
+};
 
 struct stage {
     const struct plan *plan; /* borrowed */
@@ -28,6 +37,8 @@ struct stage {
     bool is_first; /* owns the embeddings */
     bool is_last;  /* owns the head and computes the loss */
     struct arena arena;
+    struct unit_shape shape;
+    struct unit_limits limits;
     struct weights weights;
     struct tie tie;
     int n_slots;
@@ -60,22 +71,11 @@ MUST_CHECK enum err_code stage_init(struct stage *s, const struct plan *plan, in
                                     struct err *err);
 void stage_deinit(struct stage *s);
 
-/* The micro-batch that lies in `slot`. */
-const struct message_batch *stage_batch(const struct stage *s, int slot);
-
-/* Floats of this stage's input tensor for `batch`; what a peer must have sent. 0 for the first. */
-size_t stage_input_floats(const struct stage *s, const struct message_batch *batch);
-/* Floats of this stage's output tensor; 0 for the last. */
-size_t stage_output_floats(const struct stage *s, const struct message_batch *batch);
-
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
  * tokens outside the vocabulary and sequences longer than the model's positions;
  * message_batch_read() has checked the rest. */
 MUST_CHECK enum err_code stage_load(struct stage *s, int slot, const struct message_batch *batch,
                                     struct err *err);
-/* Where its input tensor goes, before stage_forward(); NULL for the first stage. */
-float *stage_input(struct stage *s, int slot);
-
 /* Run the micro-batch in `slot` through all units. */
 void stage_forward(struct stage *s, int slot, struct stage_result *out);
 

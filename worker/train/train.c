@@ -47,7 +47,7 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
     const struct message_limits limits = message_limits_of(&t->plan->spec, t->plan->micro_batches);
     struct message_batch batch;
     struct link_message msg;
-    float *input = stage_input(t->stage, slot);
+    const struct stage_slot *in = &t->stage->slots[slot];
     const float *from;
     enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
 
@@ -61,10 +61,9 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
         rc = stage_load(t->stage, slot, &batch, err);
     }
     if (rc == ERR_OK)
-        rc = exchange_view(&t->exchange, &msg, stage_input_floats(t->stage, &batch), input, &from,
-                           err);
-    if (rc == ERR_OK && from != input)
-        memcpy(input, from, msg.tensor_bytes);
+        rc = exchange_view(&t->exchange, &msg, in->in_floats, in->input, &from, err);
+    if (rc == ERR_OK && from != in->input)
+        memcpy(in->input, from, msg.tensor_bytes);
     stopwatch_stop(&t->compute);
     exchange_release(&t->exchange, key, &msg);
     return rc;
@@ -89,7 +88,7 @@ static enum err_code forward(struct train *t, int64_t step, int64_t index, struc
     struct exchange_key key = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, step, (int)index);
     bool is_eval = t->split != TRAIN_STEP;
     int slot = is_eval ? 0 : key.microbatch % t->stage->n_slots;
-    const struct message_batch *batch = stage_batch(t->stage, slot);
+    const struct message_batch *batch = &t->stage->slots[slot].batch;
     struct stage_result result;
     enum err_code rc;
 
@@ -122,7 +121,7 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
         return ERR_OK;
     return exchange_send(&t->exchange,
                          exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch), NULL, 0,
-                         din, stage_input_floats(t->stage, stage_batch(t->stage, slot)), err);
+                         din, t->stage->slots[slot].in_floats, err);
 }
 
 /* Of micro-batch `index`, whose forward is done. */
@@ -140,9 +139,8 @@ static enum err_code backward(struct train *t, int64_t step, int index, struct e
     if (rc != ERR_OK)
         return rc;
     /* The output area is free: what was in it has been sent. */
-    rc = exchange_view(&t->exchange, &msg,
-                       stage_output_floats(t->stage, stage_batch(t->stage, slot)), t->stage->out,
-                       &dout, err);
+    rc = exchange_view(&t->exchange, &msg, t->stage->slots[slot].out_floats, t->stage->out, &dout,
+                       err);
     if (rc == ERR_OK)
         rc = push_back(t, step, index, dout, err);
     exchange_release(&t->exchange, key, &msg);

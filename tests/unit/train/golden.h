@@ -350,7 +350,7 @@ static inline double run_batch(struct run *r, int step)
         for (int s = 0; s < r->plan.n_stages; s++) {
             assert_int_equal(stage_load(&r->stages[s], 0, &in, NULL), ERR_OK);
             if (s > 0)
-                memcpy(stage_input(&r->stages[s], 0), result.tensor, result.floats * sizeof(float));
+                memcpy(r->stages[s].slots[0].input, result.tensor, result.floats * sizeof(float));
             stage_forward(&r->stages[s], 0, &result);
             keep_sequence(r, &r->stages[s], &result);
         }

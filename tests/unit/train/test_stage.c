@@ -137,7 +137,7 @@ static void run_forward(struct stage *s, int slot, const struct message_batch *i
 {
     assert_int_equal(stage_load(s, slot, in, NULL), ERR_OK);
     if (tensor)
-        memcpy(stage_input(s, slot), tensor, stage_input_floats(s, in) * sizeof(float));
+        memcpy(s->slots[slot].input, tensor, s->slots[slot].in_floats * sizeof(float));
     stage_forward(s, slot, out);
 }
 
@@ -367,8 +367,7 @@ static void do_backward(struct run *r, struct edge *edges, int s, int micro)
                             edges[s].sent.floats * sizeof(float));
     if (s == 0)
         return;
-    memcpy(edges[s - 1].backward[micro], din,
-           stage_input_floats(stage, stage_batch(stage, slot)) * sizeof(float));
+    memcpy(edges[s - 1].backward[micro], din, stage->slots[slot].in_floats * sizeof(float));
     edges[s - 1].n_backward++;
 }
 
