@@ -91,11 +91,12 @@ enum err_code mailbox_wait_peers(struct mailbox *b, int timeout_ms, struct peers
     return rc;
 }
 
-/* --- the control port --- */
+/* --- the ports --- */
 
 struct control {
     struct control_params params;
     struct server *server;
+    struct server *health; /* NULL without one */
 };
 
 static void answer(struct server_answer *out, int status, const char *text)
@@ -151,6 +152,21 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
         answer(out, 405, "method not allowed");
 }
 
+static void on_health_request(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    bool is_readiness = strcmp(r->path, "/readyz") == 0;
+    struct control *c = ctx;
+
+    if (strcmp(r->method, "GET") != 0)
+        answer(out, 405, "method not allowed");
+    else if (!is_readiness && strcmp(r->path, "/healthz") != 0)
+        answer(out, 404, "no such page");
+    else if (is_readiness && !atomic_load(&c->params.mailbox->is_ready))
+        answer(out, 503, "not connected to the neighbours yet");
+    else
+        answer(out, 200, "ok");
+}
+
 enum err_code control_open(const struct control_params *params, struct control **out,
                            struct err *err)
 {
@@ -162,12 +178,20 @@ enum err_code control_open(const struct control_params *params, struct control *
     c->params = *params;
     rc = server_open(params->host, params->port,
                      (struct server_handler){.ctx = c, .on_request = on_request}, &c->server, err);
-    if (rc != ERR_OK) {
-        free(c);
-        return err_wrap(err, rc, "control port");
+    if (rc != ERR_OK)
+        rc = err_wrap(err, rc, "control port");
+    if (rc == ERR_OK && params->health_host) {
+        rc = server_open(params->health_host, params->health_port,
+                         (struct server_handler){.ctx = c, .on_request = on_health_request},
+                         &c->health, err);
+        if (rc != ERR_OK)
+            rc = err_wrap(err, rc, "health port");
     }
-    *out = c;
-    return ERR_OK;
+    if (rc == ERR_OK)
+        *out = c;
+    else
+        control_close(c);
+    return rc;
 }
 
 void control_close(struct control *control)
@@ -175,32 +199,6 @@ void control_close(struct control *control)
     if (!control)
         return;
     server_close(control->server);
+    server_close(control->health);
     free(control);
-}
-
-/* --- the health port --- */
-
-static void on_health_request(void *ctx, const struct server_request *r, struct server_answer *out)
-{
-    bool is_readiness = strcmp(r->path, "/readyz") == 0;
-    struct mailbox *mailbox = ctx;
-
-    if (strcmp(r->method, "GET") != 0)
-        answer(out, 405, "method not allowed");
-    else if (!is_readiness && strcmp(r->path, "/healthz") != 0)
-        answer(out, 404, "no such page");
-    else if (is_readiness && !atomic_load(&mailbox->is_ready))
-        answer(out, 503, "not connected to the neighbours yet");
-    else
-        answer(out, 200, "ok");
-}
-
-enum err_code control_open_health(const char *host, int port, struct mailbox *mailbox,
-                                  struct server **out, struct err *err)
-{
-    enum err_code rc = server_open(
-        host, port, (struct server_handler){.ctx = mailbox, .on_request = on_health_request}, out,
-        err);
-
-    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "health port");
 }

@@ -60,21 +60,18 @@ struct control; /* private */
 struct control_params {
     const char *host; /* a numeric address */
     int port;
+    const char *health_host; /* NULL: no health port */
+    int health_port;
     int n_stages; /* that a peer table must have; 0: any number */
     struct hmac_key key;
     struct mailbox *mailbox; /* borrowed until control_close() */
 };
 
-/* Listen and serve. ERR_IO when the address is in use. */
+/* Listen and serve. ERR_IO when an address is in use. */
 MUST_CHECK enum err_code control_open(const struct control_params *params, struct control **out,
                                       struct err *err);
 
 /* Stop serving and free. NULL is allowed. */
 void control_close(struct control *control);
-
-/* The health port, until server_close(). `mailbox` is borrowed. ERR_IO when the address is in use.
- */
-MUST_CHECK enum err_code control_open_health(const char *host, int port, struct mailbox *mailbox,
-                                             struct server **out, struct err *err);
 
 #endif

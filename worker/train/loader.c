@@ -24,15 +24,6 @@ static enum err_code load_tokenizer(struct loader *f, const struct loader_params
     return ERR_OK;
 }
 
-/* Rows that are skipped or cut are no error, but worth a line in the log. */
-static void report(const struct layout_split *split, const struct source *s)
-{
-    LOG(LOG_INFO, "data read", LOG_S("file", split->file), LOG_I("samples", (int64_t)s->n_samples),
-        LOG_I("rowsWithoutLabel", (int64_t)s->n_unlabelled),
-        LOG_I("brokenRowsLeftOut", (int64_t)s->n_broken),
-        LOG_I("documents", (int64_t)s->n_documents), LOG_I("sentencesCut", (int64_t)s->n_cut));
-}
-
 /* Evaluation masks the same tokens in every job, so that losses can be compared. */
 static enum err_code load_split(struct loader *f, const struct loader_params *p,
                                 const struct layout_split *split, struct source *out,
@@ -48,8 +39,13 @@ static enum err_code load_split(struct loader *f, const struct loader_params *p,
     };
     enum err_code rc = source_load(&params, p->folder, split, out, err);
 
-    if (rc == ERR_OK)
-        report(split, out);
+    if (rc == ERR_OK) /* rows that are skipped or cut are no error */
+        LOG(LOG_INFO, "data read", LOG_S("file", split->file),
+            LOG_I("samples", (int64_t)out->n_samples),
+            LOG_I("rowsWithoutLabel", (int64_t)out->n_unlabelled),
+            LOG_I("brokenRowsSkipped", (int64_t)out->n_broken),
+            LOG_I("documents", (int64_t)out->n_documents),
+            LOG_I("sentencesCut", (int64_t)out->n_cut));
     return rc;
 }
 
@@ -58,37 +54,54 @@ static enum err_code add_split(struct loader *f, const struct loader_params *p,
                                const struct layout_split *split, int place, struct err *err)
 {
     bool is_named = split->is_test ? p->spec->data.files.test[0] : p->spec->data.files.dev[0];
-    struct loader_split *next = &f->splits[f->n_splits];
-    enum err_code rc = load_split(f, p, split, &next->source, err);
+    struct source *source = &f->splits[f->facts.n_splits];
+    enum err_code rc = load_split(f, p, split, source, err);
+    int64_t n = (int64_t)source->n_samples;
 
     if (rc == ERR_NOT_FOUND && !is_named) {
         LOG(LOG_INFO, "no such data, skipped", LOG_S("file", split->file),
             LOG_S("means", split->is_test ? "no predictions" : "no evaluation"));
         return ERR_OK;
     }
-    if (rc != ERR_OK)
-        return rc;
-    next->layout = split;
-    next->place = place;
-    f->n_splits++;
-    return ERR_OK;
+    if (rc == ERR_OK)
+        f->facts.splits[f->facts.n_splits++] =
+            (struct message_split){.n_batches = (n + f->n_seqs - 1) / f->n_seqs,
+                                   .n_samples = n,
+                                   .is_test = split->is_test,
+                                   .place = place};
+    return rc;
 }
 
 static enum err_code load(struct loader *f, const struct loader_params *p, struct err *err)
 {
+    const struct spec *spec = p->spec;
+    bool evaluates_only = spec->training.evaluates_only;
     enum err_code rc = load_tokenizer(f, p, err);
 
-    if (rc == ERR_OK && !p->spec->training.evaluates_only)
+    f->facts = (struct message_facts){.steps_per_epoch = 1, .last_seqs = 1};
+    if (rc == ERR_OK && !evaluates_only)
         rc = load_split(f, p, &f->layout.train, &f->train, err);
     for (int i = 0; rc == ERR_OK && i < f->layout.n_dev; i++)
         rc = add_split(f, p, &f->layout.dev[i], i, err);
     for (int i = 0; rc == ERR_OK && p->wants_predictions && i < f->layout.n_test; i++)
         rc = add_split(f, p, &f->layout.test[i], i, err);
-    if (rc == ERR_OK && p->spec->training.evaluates_only && f->n_splits == 0)
+    if (rc == ERR_OK && evaluates_only && f->facts.n_splits == 0)
         rc =
             err_set(err, ERR_INVALID,
                     "spec.training.steps is 0, and there is nothing to evaluate or predict: name a "
                     "dev file in spec.data.files, or a test file and an output");
+    if (rc == ERR_OK && !evaluates_only)
+        rc = sampler_init(&f->sampler, (uint64_t)spec->training.seed, f->train.n_samples,
+                          (uint32_t)spec->training.batch_size, err);
+    if (rc == ERR_OK && !evaluates_only) {
+        int64_t per_epoch = (int64_t)sampler_steps_per_epoch(&f->sampler);
+
+        f->facts.steps_per_epoch = per_epoch;
+        f->facts.last_seqs =
+            (int64_t)(f->sampler.n_samples - (uint64_t)(per_epoch - 1) * f->sampler.batch_size);
+        f->facts.total_steps =
+            spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch;
+    }
     return rc;
 }
 
@@ -123,9 +136,6 @@ enum err_code loader_init(struct loader *f, const struct loader_params *p, struc
                          .n_seqs = spec->training.batch_size / p->micro_batches};
     layout_init(&f->layout, spec);
     rc = load(f, p, err);
-    if (rc == ERR_OK && !spec->training.evaluates_only)
-        rc = sampler_init(&f->sampler, (uint64_t)spec->training.seed, f->train.n_samples,
-                          (uint32_t)spec->training.batch_size, err);
     if (rc == ERR_OK)
         rc = reserve(f, spec, err);
     if (rc != ERR_OK)
@@ -137,36 +147,13 @@ void loader_deinit(struct loader *f)
 {
     tokenizer_deinit(&f->tokenizer);
     source_deinit(&f->train);
-    for (int i = 0; i < f->n_splits; i++)
-        source_deinit(&f->splits[i].source);
+    for (int i = 0; i < f->facts.n_splits; i++)
+        source_deinit(&f->splits[i]);
     free(f->memory);
     free(f->samples);
     free(f->order);
     free(f->scratch);
     *f = (struct loader){0};
-}
-
-void loader_facts(const struct loader *f, const struct spec *spec, struct message_facts *out)
-{
-    *out = (struct message_facts){.steps_per_epoch = 1, .last_seqs = 1, .n_splits = f->n_splits};
-    if (!spec->training.evaluates_only) {
-        int64_t per_epoch = (int64_t)sampler_steps_per_epoch(&f->sampler);
-
-        out->steps_per_epoch = per_epoch;
-        out->last_seqs =
-            (int64_t)(f->sampler.n_samples - (uint64_t)(per_epoch - 1) * f->sampler.batch_size);
-        out->total_steps =
-            spec->training.steps > 0 ? spec->training.steps : spec->training.epochs * per_epoch;
-    }
-    for (int i = 0; i < f->n_splits; i++) {
-        const struct loader_split *split = &f->splits[i];
-        int64_t n = (int64_t)split->source.n_samples;
-
-        out->splits[i] = (struct message_split){.n_batches = (n + f->n_seqs - 1) / f->n_seqs,
-                                                .n_samples = n,
-                                                .is_test = split->layout->is_test,
-                                                .place = split->place};
-    }
 }
 
 /* The micro-batch that was packed last, as a part of `step`. */
@@ -198,6 +185,15 @@ static int micro_batches(const struct loader *f)
     return f->step.n_seqs < f->n_micro ? f->step.n_seqs : f->n_micro;
 }
 
+static enum err_code add_sample(struct batch *to, struct source *from, uint64_t i, uint64_t epoch,
+                                struct err *err)
+{
+    struct sequence s;
+    enum err_code rc = source_get(from, (size_t)i, epoch, &s, err);
+
+    return rc == ERR_OK ? batch_add(to, &s, err) : rc;
+}
+
 /* Make all sequences of a step: how they are dealt out depends on all their lengths. */
 static enum err_code make_step(struct loader *f, int64_t step, struct err *err)
 {
@@ -207,13 +203,8 @@ static enum err_code make_step(struct loader *f, int64_t step, struct err *err)
 
     f->order_step = -1;
     batch_reset(&f->step);
-    for (uint32_t i = 0; rc == ERR_OK && i < n; i++) {
-        struct sequence s;
-
-        rc = source_get(&f->train, (size_t)f->samples[i], epoch, &s, err);
-        if (rc == ERR_OK)
-            rc = batch_add(&f->step, &s, err);
-    }
+    for (uint32_t i = 0; rc == ERR_OK && i < n; i++)
+        rc = add_sample(&f->step, &f->train, f->samples[i], epoch, err);
     if (rc != ERR_OK)
         return rc;
     batch_balance(&f->step, f->order, f->scratch, micro_batches(f));
@@ -242,19 +233,14 @@ enum err_code loader_train(struct loader *f, int64_t step, int microbatch,
 enum err_code loader_eval(struct loader *f, int split, int64_t index, struct message_batch *out,
                           struct err *err)
 {
-    struct source *source = &f->splits[split].source;
+    struct source *source = &f->splits[split];
     size_t first = (size_t)index * (size_t)f->n_seqs;
     enum err_code rc = ERR_OK;
 
     batch_reset(&f->batch);
     for (size_t i = first; rc == ERR_OK && i < first + (size_t)f->n_seqs && i < source->n_samples;
-         i++) {
-        struct sequence s;
-
-        rc = source_get(source, i, 0, &s, err);
-        if (rc == ERR_OK)
-            rc = batch_add(&f->batch, &s, err);
-    }
+         i++)
+        rc = add_sample(&f->batch, source, i, 0, err);
     if (rc != ERR_OK)
         return rc;
     *out = view(f, &f->batch);

@@ -24,19 +24,12 @@ struct loader_params {
     bool wants_predictions;   /* read the test files too, if they are there */
 };
 
-/* A split that is evaluated or predicted. */
-struct loader_split {
-    const struct layout_split *layout;
-    int place; /* in layout.dev or layout.test */
-    struct source source;
-};
-
 struct loader {
     struct tokenizer tokenizer;
     struct layout layout;
+    struct message_facts facts; /* that follow from the data and the spec */
     struct source train;
-    int n_splits;
-    struct loader_split splits[MESSAGE_SPLITS_MAX];
+    struct source splits[MESSAGE_SPLITS_MAX]; /* those of the facts */
     struct sampler sampler;
     struct batch step;  /* all sequences of `order_step` */
     struct batch batch; /* the micro-batch that was packed last */
@@ -58,8 +51,6 @@ struct loader {
 MUST_CHECK enum err_code loader_init(struct loader *f, const struct loader_params *p,
                                      struct err *err);
 void loader_deinit(struct loader *f);
-
-void loader_facts(const struct loader *f, const struct spec *spec, struct message_facts *out);
 
 /* Micro-batch of `step`, of as many as schedule_of() has for its sequences. Good until the next one
  * is made. */

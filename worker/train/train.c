@@ -409,7 +409,7 @@ static enum err_code agree(struct train *t, struct err *err)
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_first)
-        loader_facts(t->loader, &t->plan->spec, &t->facts);
+        t->facts = t->loader->facts;
     else
         rc = exchange_recv_meta(&t->exchange, exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0),
                                 &t->facts, sizeof t->facts, err);

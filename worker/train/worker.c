@@ -32,7 +32,6 @@ struct worker {
     struct mailbox mailbox;
     struct hmac_key key;
     struct control *control;
-    struct server *health;
     struct stage stage;
     struct loader loader;
     struct train train;
@@ -226,16 +225,14 @@ static enum err_code open_ports(struct worker *w, struct err *err)
     const struct worker_params *p = w->params;
     struct control_params control = {.host = p->control_host,
                                      .port = p->control_port,
+                                     .health_host = p->health_host,
+                                     .health_port = p->health_port,
                                      .n_stages = w->plan.n_stages,
                                      .mailbox = &w->mailbox};
     enum err_code rc = hmac_key_load(p->key_path, &w->key, err);
 
     control.key = w->key;
-    if (rc == ERR_OK && p->health_host)
-        rc = control_open_health(p->health_host, p->health_port, &w->mailbox, &w->health, err);
-    if (rc == ERR_OK)
-        rc = control_open(&control, &w->control, err);
-    return rc;
+    return rc == ERR_OK ? control_open(&control, &w->control, err) : rc;
 }
 
 /* Everything that takes memory or reads files, before neighbours wait for this stage. */
@@ -420,7 +417,6 @@ int worker_run(const struct worker_params *params)
     code = rc == ERR_OK ? EXIT_DONE : w->cause == PROGRESS_CAUSE_CONFIG ? EXIT_CONFIG : EXIT_FAILED;
     link_abort(w->train.exchange.link, err.text); /* NULL after a success */
     control_close(w->control);
-    server_close(w->health);
     score_deinit(&w->train.score);
     history_close(&w->train.history);
     loader_deinit(&w->loader);

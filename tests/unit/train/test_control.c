@@ -26,7 +26,6 @@ static const struct hmac_key other_key = {{7, 7, 8}};
 struct fixture {
     struct mailbox mailbox;
     struct control *control;
-    struct server *health;
     int port;
     int health_port;
 };
@@ -38,15 +37,13 @@ static int set_up(void **state)
 {
     struct progress p = {.attempt = 1, .step = 41, .eta_seconds = -1};
     struct control_params params = {
-        .host = ADDRESS, .n_stages = 2, .key = key, .mailbox = &f.mailbox};
+        .host = ADDRESS, .health_host = ADDRESS, .n_stages = 2, .key = key, .mailbox = &f.mailbox};
 
     (void)state;
     mailbox_init(&f.mailbox);
     mailbox_set_progress(&f.mailbox, &p);
     f.port = params.port = client_free_port();
-    f.health_port = client_free_port();
-    if (control_open_health(ADDRESS, f.health_port, &f.mailbox, &f.health, NULL) != ERR_OK)
-        return -1;
+    f.health_port = params.health_port = client_free_port();
     return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
 }
 
@@ -54,7 +51,6 @@ static int tear_down(void **state)
 {
     (void)state;
     control_close(f.control);
-    server_close(f.health);
     mailbox_deinit(&f.mailbox);
     return 0;
 }

@@ -56,7 +56,7 @@ static void loader_facts_follow_from_the_data_and_the_spec(void **state)
 
     (void)state;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.steps_per_epoch, 3); /* 4, 4 and 2 of 10 */
     assert_int_equal(facts.last_seqs, 2);
     assert_int_equal(facts.total_steps, 3 * 3);
@@ -64,9 +64,10 @@ static void loader_facts_follow_from_the_data_and_the_spec(void **state)
     assert_int_equal(facts.splits[0].n_batches, 3);
     assert_int_equal(facts.splits[0].n_samples, N_DEV);
     assert_int_equal(facts.splits[0].is_test, 0);
+    loader_deinit(&f);
     spec.training.steps = 7;
-    loader_facts(&f, &spec, &facts);
-    assert_int_equal(facts.total_steps, 7);
+    assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
+    assert_int_equal(f.facts.total_steps, 7);
     loader_deinit(&f);
 }
 
@@ -107,7 +108,7 @@ static void loader_makes_no_micro_batch_without_a_sequence(void **state)
     spec.training.batch_size = 8;
     spec.training.micro_batches = 4;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.steps_per_epoch, 2);
     for (int64_t step = 0; step < 2; step++) {
         struct message_batch b;
@@ -190,20 +191,20 @@ static void loader_reads_mismatched_and_test_splits_where_they_are(void **state)
     write_rows("dev_mismatched.tsv", 2);
     scratch_text("test_mismatched.tsv", "sentence1\tsentence2\na\tc\nb\tc\nc\tc\n");
     assert_int_equal(loader_init(&f, &p, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.n_splits, 3);
     assert_int_equal(facts.splits[1].n_samples, 2);
     assert_int_equal(facts.splits[1].place, 1);
     assert_int_equal(facts.splits[2].n_samples, 3);
     assert_int_equal(facts.splits[2].is_test, 1);
     assert_int_equal(facts.splits[2].place, 1);
-    assert_string_equal(f.splits[2].layout->submission, "MNLI-mm.tsv");
+    assert_string_equal(f.layout.test[1].submission, "MNLI-mm.tsv");
     assert_int_equal(loader_eval(&f, 2, 1, &b, NULL), ERR_OK);
     assert_int_equal(b.n_seqs, 1);
     assert_int_equal(b.ids[1], 6); /* "c", the third row's */
     loader_deinit(&f);
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.n_splits, 2); /* predictions were not asked for */
     loader_deinit(&f);
 }
@@ -259,7 +260,7 @@ static void loader_does_without_a_dev_file_that_is_not_named(void **state)
     (void)snprintf(path, sizeof path, "%s/dev.txt", scratch);
     assert_int_equal(unlink(path), 0);
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.n_splits, 0);
     loader_deinit(&f);
     (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "mine.txt");
@@ -308,7 +309,7 @@ static void loader_masks_anew_in_every_epoch(void **state)
     (void)state;
     spec.training.batch_size = spec.training.micro_batches = 1;
     assert_int_equal(open_feed(&f, &spec, NULL), ERR_OK);
-    loader_facts(&f, &spec, &facts);
+    facts = f.facts;
     assert_int_equal(facts.splits[0].n_samples, facts.steps_per_epoch);
     for (int64_t epoch = 0; epoch < 10; epoch++) {
         for (int64_t step = 0; step < facts.steps_per_epoch; step++) {
@@ -351,7 +352,7 @@ static void loader_allocates_nothing_once_every_row_was_seen(void **state)
 #ifndef __SANITIZE_ADDRESS__
         assert_true(n_allocations > before); /* they are counted at all */
 #endif
-        loader_facts(&f, &specs[k], &facts);
+        facts = f.facts;
         for (int64_t i = 0; i < facts.splits[0].n_batches; i++)
             assert_int_equal(loader_eval(&f, 0, i, &b, NULL), ERR_OK);
         for (int64_t step = 0; step < 40 * facts.steps_per_epoch; step++) {
