@@ -37,18 +37,6 @@ enum err_code err_wrap(struct err *err, enum err_code code, const char *fmt, ...
     return code;
 }
 
-const char *err_name(enum err_code code)
-{
-    switch (code) {
-#define ERR_CASE(name, text)                                                                       \
-    case ERR_##name:                                                                               \
-        return text;
-        ERR_CODES(ERR_CASE)
-#undef ERR_CASE
-    }
-    return "unknown error";
-}
-
 bool err_is_transient(enum err_code code)
 {
     return code == ERR_AGAIN || code == ERR_TIMEOUT || code == ERR_IO || code == ERR_CONFLICT ||

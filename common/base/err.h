@@ -20,24 +20,19 @@
 #define EXIT_FAILED 1 /* trying again may help */
 #define EXIT_CONFIG 2 /* wrong usage or configuration: trying again is useless */
 
-#define ERR_CODES(X)                                                                               \
-    X(OK, "no error")                                                                              \
-    X(INVALID, "the document or argument is wrong")                                                \
-    X(NO_MEMORY, "out of memory")                                                                  \
-    X(LIMIT, "a fixed limit was reached")                                                          \
-    X(AGAIN, "not yet: call again")                                                                \
-    X(PROTOCOL, "the peer broke the protocol")                                                     \
-    X(NOT_FOUND, "no such object")                                                                 \
-    X(CONFLICT, "the object changed meanwhile")                                                    \
-    X(GONE, "the version is too old")                                                              \
-    X(DENIED, "not allowed")                                                                       \
-    X(TIMEOUT, "it took too long")                                                                 \
-    X(IO, "input or output failed")
-
 enum err_code {
-#define ERR_ENUM(name, text) ERR_##name,
-    ERR_CODES(ERR_ENUM)
-#undef ERR_ENUM
+    ERR_OK,
+    ERR_INVALID,   /* the document or argument is wrong */
+    ERR_NO_MEMORY, /* out of memory */
+    ERR_LIMIT,     /* a fixed limit was reached */
+    ERR_AGAIN,     /* not yet: call again */
+    ERR_PROTOCOL,  /* the peer broke the protocol */
+    ERR_NOT_FOUND, /* no such object */
+    ERR_CONFLICT,  /* the object has changed meanwhile */
+    ERR_GONE,      /* the version is too old */
+    ERR_DENIED,    /* not allowed */
+    ERR_TIMEOUT,   /* it took too long */
+    ERR_IO,        /* input or output failed */
 };
 
 struct err {
@@ -52,9 +47,6 @@ enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
 /* Prefix the text of `err` with "context: " and set its code to `code`; returns it. */
 enum err_code err_wrap(struct err *err, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-
-/* The code in words, for a log line without a text. Never NULL. */
-const char *err_name(enum err_code code);
 
 /* Is it worth trying the same thing again later, unchanged? */
 bool err_is_transient(enum err_code code);

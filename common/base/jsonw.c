@@ -298,83 +298,69 @@ static void write_pairs(struct jsonw *w, const char *key, const char *pairs)
     jsonw_close(w);
 }
 
-static bool read_word(struct reader *r, const char *word)
+static bool is_word(const char *at, size_t n, const char *word)
 {
-    if (strncmp(r->at, word, strlen(word)) != 0)
-        return false;
-    r->at += strlen(word);
-    return true;
+    return n == strlen(word) && memcmp(at, word, n) == 0;
 }
 
-static void read_value(struct reader *r, const char *key, bool is_kept);
-
-/* An object or array; `is_kept` is false where it is only skipped. */
-static void read_nested(struct reader *r, const char *key, bool is_kept)
+static void read_value(struct reader *r, const char *key)
 {
-    bool is_object = *r->at++ == '{';
-    char closer = is_object ? '}' : ']';
-
-    if (is_kept && is_object)
-        jsonw_open_object(r->w, key);
-    else if (is_kept)
-        jsonw_open_array(r->w, key);
-    while (next(r) != closer && r->w->err.code == ERR_OK) {
-        char member[TEXT_BYTES];
-
-        if (is_object && (!read_string(r, member) || next(r) != ':'))
-            misread(r, "no key");
-        else if (is_object)
-            r->at++;
-        read_value(r, is_object ? member : NULL, is_kept);
-        if (next(r) == ',')
-            r->at++;
-        else if (*r->at != closer)
-            misread(r, "no comma");
-    }
-    if (*r->at)
-        r->at++;
-    if (is_kept)
-        jsonw_close(r->w);
-}
-
-static void read_value(struct reader *r, const char *key, bool is_kept)
-{
+    struct jsonw *w = r->w;
+    struct jsonw before = *w;
+    size_t len = w->out->len;
     char text[TEXT_BYTES];
     struct jsont_value v;
     char first = next(r);
-    char *end;
-    long long number;
+    size_t n = strspn(r->at, "-0123456789abcdefghijklmnopqrstuvwxyz");
 
     if (first == '?') {
         v = read_name(r);
-        read_value(r, key, is_kept && is_there(&v));
+        read_value(r, key);
+        if (!is_there(&v) && w->err.code == ERR_OK) { /* as if it had not been written */
+            *w = before;
+            w->out->len = len;
+        }
     } else if (first == '$') {
         v = read_name(r);
-        is_kept = is_kept && is_there(&v);
-        if (is_kept && v.kind == JSONT_INT)
-            jsonw_int(r->w, key, v.number);
-        else if (is_kept && v.kind == JSONT_LIST)
-            write_pairs(r->w, key, v.text);
-        else if (is_kept)
-            jsonw_string(r->w, key, v.text);
+        if (v.kind == JSONT_INT)
+            jsonw_int(w, key, v.number);
+        else if (v.text && v.kind == JSONT_LIST)
+            write_pairs(w, key, v.text);
+        else if (v.text)
+            jsonw_string(w, key, v.text);
     } else if (first == '{' || first == '[') {
-        read_nested(r, key, is_kept);
+        char closer = first == '{' ? '}' : ']';
+
+        open_level(w, key, first, closer);
+        r->at++;
+        while (next(r) != closer && w->err.code == ERR_OK) {
+            if (first == '{' && (!read_string(r, text) || next(r) != ':'))
+                misread(r, "no key");
+            else if (first == '{')
+                r->at++;
+            read_value(r, first == '{' ? text : NULL);
+            if (next(r) == ',')
+                r->at++;
+            else if (*r->at != closer)
+                misread(r, "no comma");
+        }
+        r->at += *r->at != '\0';
+        if (w->err.code == ERR_OK)
+            jsonw_close(w);
     } else if (first == '\'') {
-        if (read_string(r, text) && is_kept)
-            jsonw_string(r->w, key, text);
-    } else if (read_word(r, "true") || read_word(r, "false")) {
-        if (is_kept)
-            jsonw_bool(r->w, key, first == 't');
-    } else if (read_word(r, "null")) {
-        if (is_kept)
-            jsonw_null(r->w, key);
+        if (read_string(r, text))
+            jsonw_string(w, key, text);
+    } else if (is_word(r->at, n, "true") || is_word(r->at, n, "false")) {
+        jsonw_bool(w, key, first == 't');
+        r->at += n;
+    } else if (is_word(r->at, n, "null")) {
+        jsonw_null(w, key);
+        r->at += n;
+    } else if (n > strspn(r->at, "-") && n == strspn(r->at, "-0123456789")) {
+        jsonw_int(w, key, strtoll(r->at, NULL, 10));
+        r->at += n;
     } else {
-        number = strtoll(r->at, &end, 10);
-        if (end == r->at)
-            misread(r, "no value");
-        else if (is_kept)
-            jsonw_int(r->w, key, number);
-        r->at = *r->at ? end : r->at;
+        misread(r, "no value");
     }
 }
 
@@ -383,7 +369,7 @@ void jsont_write(struct jsonw *w, const char *key, const char *text,
 {
     struct reader r = {.w = w, .at = text, .values = values, .n_values = n_values};
 
-    read_value(&r, key, true);
+    read_value(&r, key);
     if (next(&r) != '\0')
         misread(&r, "more than one value");
 }

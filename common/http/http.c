@@ -391,8 +391,7 @@ static void conclude(struct transfer *t, CURLcode result, struct err *err)
     if (retry_after_s > 0)
         t->response.retry_after_ms = (int64_t)retry_after_s * 1000;
     if (t->err.code != ERR_OK)
-        (void)err_set(err, t->err.code, "%s: %s", t->host,
-                      t->err.text[0] ? t->err.text : err_name(t->err.code));
+        (void)err_set(err, t->err.code, "%s: %s", t->host, t->err.text);
     else if (result != CURLE_OK)
         (void)fail(t, result, err);
     else if (!t->has_head)

@@ -63,17 +63,6 @@ enum err_code kube_status_code(int status)
     return status >= 500 && status <= 599 ? ERR_IO : ERR_PROTOCOL;
 }
 
-/* The text of a body that is no Status: its first line, without what does not print. */
-static void first_line(const char *body, size_t n, char *out, size_t out_bytes)
-{
-    size_t used = 0;
-
-    for (size_t i = 0; i < n && used + 1 < out_bytes && body[i] != '\n'; i++)
-        if ((unsigned char)body[i] >= 0x20 && (unsigned char)body[i] < 0x7f)
-            out[used++] = body[i];
-    out[used] = '\0';
-}
-
 static enum err_code error_of(int status, const char *message, struct err *err)
 {
     enum err_code code = kube_status_code(status);
@@ -88,37 +77,31 @@ static enum err_code error_of(int status, const char *message, struct err *err)
 enum err_code kube_status_error(int status, const char *body, size_t n, struct err *err)
 {
     struct json *object = NULL;
-    char line[200];
-    enum err_code rc;
+    char line[200] = ""; /* the first one of a text, without what does not print */
+    size_t used = 0;
+    enum err_code rc = json_parse_tolerant(body, n, &object, NULL);
 
-    if (n > 0 && json_parse_tolerant(body, n, &object, NULL) == ERR_OK) {
-        rc = error_of(status, json_string(json_get(object, "message"), ""), err);
-        json_free(object);
-        return rc;
-    }
-    first_line(body, n, line, sizeof line);
-    return error_of(status, line, err);
+    for (; rc != ERR_OK && n > 0 && *body != '\n' && used + 1 < sizeof line; n--, body++)
+        if ((unsigned char)*body >= 0x20 && (unsigned char)*body < 0x7f)
+            line[used++] = *body;
+    rc = error_of(status, json_string(json_get(object, "message"), line), err);
+    json_free(object);
+    return rc;
 }
 
 enum err_code kube_status_object(const struct json *status, struct err *err)
 {
-    int64_t code = json_i64(json_get(status, "code"), 0);
+    int code = json_int(json_get(status, "code"), 0);
 
     if (code < 100 || code > 599)
         code = 500; /* an ERROR event without a code is the server's failure */
-    return error_of((int)code, json_string(json_get(status, "message"), ""), err);
+    return error_of(code, json_string(json_get(status, "message"), ""), err);
 }
 
 /* --- life --- */
 
-static bool is_loopback(const char *host)
-{
-    return strncmp(host, "localhost:", 10) == 0 || strncmp(host, "127.", 4) == 0 ||
-           strncmp(host, "[::1]", 5) == 0;
-}
-
-/* With a tls-server-name the URL carries that name and the real host is only dialled: so the
- * certificate is checked against the name, and nothing has to be switched off. */
+/* With a tls-server-name the URL contains that name and the real host is only dialled, so the
+ * certificate is checked against the name. */
 static enum err_code place_server(struct kube_client *c, struct err *err)
 {
     const char *server = c->config.server;
@@ -132,7 +115,8 @@ static enum err_code place_server(struct kube_client *c, struct err *err)
     rc = http_host_of(server, host, err);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "server");
-    c->uses_proxy = !c->config.in_cluster && !is_loopback(host);
+    c->uses_proxy = !c->config.in_cluster && strncmp(host, "localhost:", 10) != 0 &&
+                    strncmp(host, "127.", 4) != 0 && strncmp(host, "[::1]", 5) != 0;
     port = strrchr(host, ':');
     if (name && *name) {
         prefix = strchr(strstr(server, "://") + 3, '/');
@@ -211,10 +195,26 @@ int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
 
 /* --- requests --- */
 
-/* Everything in *out is borrowed from the client, the request and `url`. */
-static enum err_code prepare(struct kube_client *c, const struct kube_request *request,
-                             struct buf *url, struct http_request *out, struct err *err)
+/* Send a request to the server: start it for a handler or, without one, wait for its response. */
+static enum err_code send_request(struct kube_client *c, const struct kube_request *request,
+                                  const struct http_handler *handler, uint64_t *out_id,
+                                  struct http_response *out, struct err *err)
 {
+    const char *const headers[] = {request->accept ? request->accept : "Accept: " TYPE_JSON,
+                                   c->agent_line, NULL};
+    struct http_request http = {
+        .method = request->method,
+        .connect_to = c->connect_to[0] ? c->connect_to : NULL,
+        .headers = headers,
+        .content_type = request->content_type,
+        .body = request->body,
+        .body_bytes = request->body ? strlen(request->body) : 0,
+        .deadline_ms = request->deadline_ms ? request->deadline_ms : KUBE_CALL_MS,
+        .response_max_bytes =
+            request->response_max_bytes ? request->response_max_bytes : KUBE_OBJECT_MAX_BYTES,
+        .uses_environment_proxy = c->uses_proxy,
+    };
+    struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
     int64_t now_ms = clock_now_ms();
     int64_t quiet_ms = kube_client_quiet_ms(c, now_ms);
     enum err_code rc;
@@ -227,43 +227,24 @@ static enum err_code prepare(struct kube_client *c, const struct kube_request *r
         c->credentials_ms = now_ms;
         c->is_stale = false;
     }
-    rc = buf_addf(url, err, "%s%s", c->server_path, request->path);
-    if (rc != ERR_OK)
-        return rc;
-    *out = (struct http_request){
-        .method = request->method,
-        .url = url->data,
-        .connect_to = c->connect_to[0] ? c->connect_to : NULL,
-        .content_type = request->content_type,
-        .body = request->body,
-        .body_bytes = request->body ? strlen(request->body) : 0,
-        .bearer_token = c->config.token,
-        .tls = {.ca_pem = c->config.ca_pem,
-                .cert_pem = c->config.cert_pem,
-                .key_pem = c->config.key_pem,
-                .insecure = c->config.insecure},
-        .deadline_ms = request->deadline_ms ? request->deadline_ms : KUBE_CALL_MS,
-        .response_max_bytes =
-            request->response_max_bytes ? request->response_max_bytes : KUBE_OBJECT_MAX_BYTES,
-        .uses_environment_proxy = c->uses_proxy,
-    };
-    return ERR_OK;
+    http.bearer_token = c->config.token;
+    http.tls = (struct http_tls){.ca_pem = c->config.ca_pem,
+                                 .cert_pem = c->config.cert_pem,
+                                 .key_pem = c->config.key_pem,
+                                 .insecure = c->config.insecure};
+    rc = buf_addf(&url, err, "%s%s", c->server_path, request->path);
+    http.url = url.data;
+    if (rc == ERR_OK)
+        rc = handler ? http_start(c->http, &http, *handler, out_id, err)
+                     : http_call(c->http, &http, out, err);
+    buf_deinit(&url);
+    return rc;
 }
 
 enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
                          struct http_handler handler, uint64_t *out_id, struct err *err)
 {
-    const char *const headers[] = {request->accept ? request->accept : "Accept: " TYPE_JSON,
-                                   c->agent_line, NULL};
-    struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
-    struct http_request http = {0};
-    enum err_code rc = prepare(c, request, &url, &http, err);
-
-    http.headers = headers;
-    if (rc == ERR_OK)
-        rc = http_start(c->http, &http, handler, out_id, err);
-    buf_deinit(&url);
-    return rc;
+    return send_request(c, request, &handler, out_id, NULL, err);
 }
 
 enum err_code kube_refused(struct kube_client *c, const struct http_response *response,
@@ -278,32 +259,16 @@ enum err_code kube_refused(struct kube_client *c, const struct http_response *re
     return kube_status_error(response->status, buf_text(&response->body), response->body.len, err);
 }
 
-/* Keep to calls_per_second. Waiting moves the loop on. */
-static enum err_code throttle(struct kube_client *c, struct err *err)
+/* Keep to calls_per_second. Other transfers go on meanwhile. */
+static enum err_code call_once(struct kube_client *c, const struct kube_request *request,
+                               struct http_response *out, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
     while (rc == ERR_OK && c->options.calls_per_second > 0 &&
            !bucket_take(&c->calls, clock_now_ms()))
         rc = http_poll(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
-    return rc;
-}
-
-static enum err_code call_once(struct kube_client *c, const struct kube_request *request,
-                               struct http_response *out, struct err *err)
-{
-    const char *const headers[] = {"Accept: " TYPE_JSON, c->agent_line, NULL};
-    struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
-    struct http_request http = {0};
-    enum err_code rc = throttle(c, err);
-
-    if (rc == ERR_OK)
-        rc = prepare(c, request, &url, &http, err);
-    http.headers = headers;
-    if (rc == ERR_OK)
-        rc = http_call(c->http, &http, out, err);
-    buf_deinit(&url);
-    return rc;
+    return rc == ERR_OK ? send_request(c, request, NULL, NULL, out, err) : rc;
 }
 
 /* Send it and wait for a 2xx response: http_response_deinit() is the caller's, always. */

@@ -1,5 +1,6 @@
 #include "kube/resource.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,33 +13,25 @@ const struct kube_resource kube_volumes = {"", "v1", "persistentvolumes", false}
 const struct kube_resource kube_secrets = {"", "v1", "secrets", true};
 const struct kube_resource kube_events = {"", "v1", "events", true};
 
-static bool is_unreserved(unsigned char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           (c != '\0' && strchr("-._~", c));
-}
-
 static enum err_code add_escaped(struct buf *out, const char *text, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
-    for (const char *p = text; *p && rc == ERR_OK; p++) {
-        unsigned char c = (unsigned char)*p;
-
-        rc = is_unreserved(c) ? buf_add(out, p, 1, err) : buf_addf(out, err, "%%%02X", c);
-    }
+    for (const char *p = text; *p && rc == ERR_OK; p++)
+        rc = isalnum((unsigned char)*p) || strchr("-._~", *p)
+                 ? buf_add(out, p, 1, err)
+                 : buf_addf(out, err, "%%%02X", (unsigned char)*p);
     return rc;
 }
 
-/* "/segment", which cannot be empty nor climb. */
+/* "/segment", which must not be empty or lead elsewhere. */
 static enum err_code add_segment(struct buf *out, const char *segment, struct err *err)
 {
     enum err_code rc;
 
-    if (!segment || !*segment || strcmp(segment, ".") == 0 || strcmp(segment, "..") == 0 ||
+    if (!*segment || strcmp(segment, ".") == 0 || strcmp(segment, "..") == 0 ||
         strpbrk(segment, "/%"))
-        return err_set(err, ERR_INVALID, "\"%.80s\" is not valid in a path",
-                       segment ? segment : "");
+        return err_set(err, ERR_INVALID, "\"%.80s\" is not valid in a path", segment);
     rc = buf_add(out, "/", 1, err);
     return rc == ERR_OK ? add_escaped(out, segment, err) : rc;
 }
@@ -54,29 +47,22 @@ enum err_code kube_add_query(struct buf *path, const char *name, const char *val
 enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *out, struct err *err)
 {
     const struct kube_resource *r = ref->resource;
-    bool has_namespace = r->is_namespaced && ref->namespace;
-    enum err_code rc;
+    const char *namespace = r->is_namespaced ? ref->namespace : NULL;
+    const char *const segments[] = {r->group[0] ? "apis" : "api",
+                                    r->group[0] ? r->group : NULL,
+                                    r->version,
+                                    namespace ? "namespaces" : NULL,
+                                    namespace,
+                                    r->plural,
+                                    ref->name,
+                                    ref->name ? ref->subresource : NULL};
+    enum err_code rc = ERR_OK;
 
     if (r->is_namespaced && ref->name && !ref->namespace)
         return err_set(err, ERR_INVALID, "%s %s: no namespace is given", r->plural, ref->name);
-    if (r->group[0] == '\0')
-        rc = buf_add(out, "/api", 4, err);
-    else
-        rc = buf_add(out, "/apis", 5, err);
-    if (rc == ERR_OK && r->group[0] != '\0')
-        rc = add_segment(out, r->group, err);
-    if (rc == ERR_OK)
-        rc = add_segment(out, r->version, err);
-    if (rc == ERR_OK && has_namespace)
-        rc = buf_add(out, "/namespaces", 11, err);
-    if (rc == ERR_OK && has_namespace)
-        rc = add_segment(out, ref->namespace, err);
-    if (rc == ERR_OK)
-        rc = add_segment(out, r->plural, err);
-    if (rc == ERR_OK && ref->name)
-        rc = add_segment(out, ref->name, err);
-    if (rc == ERR_OK && ref->name && ref->subresource)
-        rc = add_segment(out, ref->subresource, err);
+    for (size_t i = 0; i < sizeof segments / sizeof *segments && rc == ERR_OK; i++)
+        if (segments[i])
+            rc = add_segment(out, segments[i], err);
     if (rc == ERR_OK && ref->label_selector)
         rc = kube_add_query(out, "labelSelector", ref->label_selector, err);
     if (rc == ERR_OK && ref->field_selector)

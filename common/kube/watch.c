@@ -47,7 +47,7 @@ struct kube_watch {
     int64_t retry_ms; /* no call before that */
     int64_t watch_began_ms;
     uint64_t watch_began_count; /* n_events then */
-    struct kube_watch_counts counts;
+    uint64_t n_events;          /* objects in events, bookmarks not counted */
 };
 
 /* --- life --- */
@@ -100,9 +100,9 @@ bool kube_watch_is_synced(const struct kube_watch *w)
     return w->is_synced;
 }
 
-struct kube_watch_counts kube_watch_counts_of(const struct kube_watch *w)
+uint64_t kube_watch_n_events(const struct kube_watch *w)
 {
-    return w->counts;
+    return w->n_events;
 }
 
 /* --- failing --- */
@@ -129,7 +129,6 @@ static void back_off(struct kube_watch *w, const struct err *err)
     int64_t wait_ms;
 
     w->n_failures++;
-    w->counts.n_failures++;
     /* An expired version is no outage: listing again helps, waiting does not. */
     wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, RETRY_MS, RETRY_MAX_MS);
     wait_ms += wait_ms * (random_bits() % 1024) / 1024; /* clients must not return in step */
@@ -203,7 +202,6 @@ static void skip(void *ctx, const struct json *object, const struct err *err)
 
     if (identify(w, object, &id) && id.known && strcmp(id.known->uid, id.uid) == 0)
         id.known->list = w->list; /* it still exists */
-    w->counts.n_skipped++;
     if (w->watcher.on_skipped)
         w->watcher.on_skipped(w->watcher.ctx, object, err);
 }
@@ -234,10 +232,8 @@ static enum err_code see(void *ctx, const struct json *object, struct err *err)
     enum kube_change change = KUBE_MODIFIED;
     enum err_code rc;
 
-    if (!identify(w, object, &id)) {
-        w->counts.n_ignored++;
+    if (!identify(w, object, &id))
         return ERR_OK;
-    }
     /* Another object took its name between two lists. */
     if (id.known && strcmp(id.known->uid, id.uid) != 0) {
         report_vanished(w, id.key, id.known);
@@ -259,10 +255,8 @@ static void forget(struct kube_watch *w, const struct json *object)
 {
     struct identity id;
 
-    if (!identify(w, object, &id) || !id.known || strcmp(id.known->uid, id.uid) != 0) {
-        w->counts.n_ignored++; /* reported before, or of an earlier object of that name */
-        return;
-    }
+    if (!identify(w, object, &id) || !id.known || strcmp(id.known->uid, id.uid) != 0)
+        return; /* reported before, or an earlier object of that name */
     free(map_take(&w->known, id.key));
     report(w, KUBE_DELETED, object);
 }
@@ -333,13 +327,11 @@ static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *
         if (rc == ERR_TIMEOUT) /* 504: our version is ahead of the server's history */
             rc = err_wrap(err, ERR_GONE, "a version that the server does not know");
     } else if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0) {
-        w->counts.n_events++;
+        w->n_events++;
         rc = see(w, object, err);
     } else if (strcmp(type, "DELETED") == 0) {
-        w->counts.n_events++;
+        w->n_events++;
         forget(w, object);
-    } else if (strcmp(type, "BOOKMARK") != 0) {
-        w->counts.n_ignored++;
     }
     if (rc == ERR_OK) {
         set_version(w, json_get(object, "metadata"));
@@ -362,7 +354,7 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     struct kube_watch *w = ctx;
     struct err why = *err;
     int64_t lasted_ms = clock_now_ms() - w->watch_began_ms;
-    bool is_empty = w->counts.n_events == w->watch_began_count;
+    bool is_empty = w->n_events == w->watch_began_count;
 
     w->transfer = 0;
     framer_reset(&w->framer);
@@ -409,8 +401,7 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
     if (rc != ERR_OK)
         return err_wrap(err, rc, "watch %s", w->ref.resource->plural);
     w->watch_began_ms = clock_now_ms();
-    w->watch_began_count = w->counts.n_events;
-    w->counts.n_watches++;
+    w->watch_began_count = w->n_events;
     return ERR_OK;
 }
 
@@ -505,10 +496,8 @@ static enum err_code start_page(struct kube_watch *w, struct err *err)
     buf_deinit(&path);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "list %s", w->ref.resource->plural);
-    if (is_first) {
+    if (is_first)
         w->list++;
-        w->counts.n_lists++;
-    }
     return ERR_OK;
 }
 

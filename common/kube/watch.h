@@ -46,16 +46,6 @@ struct kube_watcher {
     void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
 };
 
-/* What has happened so far, for metrics. */
-struct kube_watch_counts {
-    uint64_t n_lists;
-    uint64_t n_watches;
-    uint64_t n_events;   /* objects in events, bookmarks not counted */
-    uint64_t n_failures; /* each was followed by a pause */
-    uint64_t n_skipped;  /* objects that could not be read */
-    uint64_t n_ignored;  /* lines of an unknown type or without a named object */
-};
-
 struct kube_watch;
 
 /* `ref` is copied, except ref->resource, which must outlive the watch. */
@@ -74,6 +64,7 @@ int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms);
 
 /* Has a whole list been reported since the watch was made? */
 bool kube_watch_is_synced(const struct kube_watch *w);
-struct kube_watch_counts kube_watch_counts_of(const struct kube_watch *w);
+/* Objects in events so far, for metrics. */
+uint64_t kube_watch_n_events(const struct kube_watch *w);
 
 #endif

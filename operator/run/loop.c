@@ -176,12 +176,10 @@ static enum err_code write_metrics(const struct loop *l, struct buf *out, struct
         (unsigned long long)l->n_reconciles, (unsigned long long)l->n_errors,
         (double)l->reconcile_ms / 1000, queue_length(&l->queue), l->store.jobs.n);
 
-    for (int i = 0; i < WATCHES && rc == ERR_OK; i++) {
-        struct kube_watch_counts counts = kube_watch_counts_of(l->watches[i].watch);
-
+    for (int i = 0; i < WATCHES && rc == ERR_OK; i++)
         rc = buf_addf(out, err, "skyjob_watch_events_total{resource=\"%s\"} %llu\n",
-                      l->watches[i].what, (unsigned long long)counts.n_events);
-    }
+                      l->watches[i].what,
+                      (unsigned long long)kube_watch_n_events(l->watches[i].watch));
     if (rc == ERR_OK)
         rc = buf_addf(out, err, "# TYPE skyjob_watch_skipped_total counter\n");
     for (int i = 0; i < WATCHES && rc == ERR_OK; i++)
