@@ -116,31 +116,18 @@ static bool is_before(const struct batch *step, int32_t a, int32_t b)
     return la != lb ? la > lb : step->samples[a] < step->samples[b];
 }
 
-/* Heap sort: in place, no allocation, no bad case. */
+/* Let s[root] of a heap, the first on top, sink to its place. */
 static void sift(const struct batch *step, int32_t *s, int root, int n)
 {
     for (int child; (child = 2 * root + 1) < n; root = child) {
         int32_t moved = s[root];
 
-        if (child + 1 < n && is_before(step, s[child], s[child + 1]))
+        if (child + 1 < n && is_before(step, s[child + 1], s[child]))
             child++;
-        if (!is_before(step, moved, s[child]))
+        if (!is_before(step, s[child], moved))
             return;
         s[root] = s[child];
         s[child] = moved;
-    }
-}
-
-static void sort(const struct batch *step, int32_t *s, int n)
-{
-    for (int root = n / 2; root-- > 0;)
-        sift(step, s, root, n);
-    for (int last = n - 1; last > 0; last--) {
-        int32_t moved = s[0];
-
-        s[0] = s[last];
-        s[last] = moved;
-        sift(step, s, 0, last);
     }
 }
 
@@ -159,16 +146,20 @@ void batch_balance(const struct batch *step, int32_t *order, int32_t *scratch, i
 
     for (int i = 0; i < n; i++)
         scratch[i] = i;
-    sort(step, scratch, n);
-    for (int i = 0; i < n; i++) {
+    for (int root = n / 2; root-- > 0;)
+        sift(step, scratch, root, n);
+    for (int left = n; left > 0; left--) {
+        int32_t longest = scratch[0];
         int best = -1;
 
+        scratch[0] = scratch[left - 1];
+        sift(step, scratch, 0, left - 1);
         for (int k = 0; k < m; k++) {
             if (filled[k] < batch_first(n, m, k + 1) - batch_first(n, m, k) &&
                 (best < 0 || tokens[k] < tokens[best]))
                 best = k;
         }
-        order[batch_first(n, m, best) + filled[best]++] = scratch[i];
-        tokens[best] += length_of(step, scratch[i]);
+        order[batch_first(n, m, best) + filled[best]++] = longest;
+        tokens[best] += length_of(step, longest);
     }
 }

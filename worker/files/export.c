@@ -176,13 +176,10 @@ static void write_index(struct jsonw *json, const struct model *m, const struct 
     jsonw_close(json);
 }
 
-/* What an earlier run with another number of stages left: transformers would read it first, or
- * people would take it for this run's. */
-static enum err_code remove_other_kind(const char *folder, bool is_sharded, struct err *err)
+enum err_code export_remove(const char *folder, const char *file, struct err *err)
 {
     char path[PATH_MAX];
-    enum err_code rc =
-        folder_path(folder, is_sharded ? EXPORT_WHOLE_FILE : EXPORT_INDEX_FILE, path, err);
+    enum err_code rc = folder_path(folder, file, path, err);
 
     if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
         rc = file_error(err, "remove", path);
@@ -196,8 +193,10 @@ enum err_code export_rest(const struct model *m, const char *folder, const struc
     bool is_sharded = plan->n_stages > 1;
     enum err_code rc = folder_make(folder, err);
 
+    /* What an earlier run with another number of stages left: transformers would read it first, or
+     * people would take it for this run's. */
     if (rc == ERR_OK)
-        rc = remove_other_kind(folder, is_sharded, err);
+        rc = export_remove(folder, is_sharded ? EXPORT_WHOLE_FILE : EXPORT_INDEX_FILE, err);
     for (int i = 0; i < (is_sharded ? 3 : 2) && rc == ERR_OK; i++) {
         struct buf text = {.max = JSON_MAX_BYTES};
         struct jsonw json;

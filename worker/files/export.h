@@ -57,4 +57,7 @@ MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
                                      const struct export_plan *plan,
                                      const struct export_extras *extras, struct err *err);
 
+/* Remove a file unless it is gone already. */
+MUST_CHECK enum err_code export_remove(const char *folder, const char *file, struct err *err);
+
 #endif

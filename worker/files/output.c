@@ -232,16 +232,6 @@ static enum err_code check_complete(struct output *o, int n_stages, struct err *
     return ERR_OK;
 }
 
-static enum err_code remove_file(const struct output *o, const char *file, struct err *err)
-{
-    char path[PATH_MAX];
-    enum err_code rc = folder_path(o->folder, file, path, err);
-
-    if (rc == ERR_OK && unlink(path) != 0 && errno != ENOENT)
-        rc = file_error(err, "remove", path);
-    return rc;
-}
-
 static enum err_code move_file(const struct output *o, const char *file, struct err *err)
 {
     char from[PATH_MAX];
@@ -297,7 +287,7 @@ static void remove_stale_shards(const struct output *o, int n_stages)
             continue;
         (void)snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", i, n);
         if (strcmp(name, entry->d_name) == 0)
-            (void)!remove_file(o, name, NULL);
+            (void)!export_remove(o->folder, name, NULL);
     }
     if (dir)
         (void)closedir(dir);
@@ -306,10 +296,10 @@ static void remove_stale_shards(const struct output *o, int n_stages)
 /* Synced between the steps, so that a power cut keeps their order. */
 static enum err_code replace_model(const struct output *o, const char *entry, struct err *err)
 {
-    enum err_code rc = remove_file(o, EXPORT_INDEX_FILE, err);
+    enum err_code rc = export_remove(o->folder, EXPORT_INDEX_FILE, err);
 
     if (rc == ERR_OK)
-        rc = remove_file(o, EXPORT_WHOLE_FILE, err);
+        rc = export_remove(o->folder, EXPORT_WHOLE_FILE, err);
     if (rc == ERR_OK)
         rc = file_sync_folder(o->folder, err);
     if (rc == ERR_OK)

@@ -120,36 +120,48 @@ static bool next_field(struct message *m, struct field *out, bool *out_bad)
     return true;
 }
 
+#define NUMBERS_MAX 8 /* the fields that are read have smaller numbers */
+
+/* The numbers of a message by field; of a field that is itself a message its bytes. The last of
+ * each counts. */
+static bool read_message(struct message m, struct field out[static NUMBERS_MAX])
+{
+    struct field f;
+    bool is_bad;
+
+    memset(out, 0, NUMBERS_MAX * sizeof *out);
+    while (next_field(&m, &f, &is_bad)) {
+        if (f.number < NUMBERS_MAX)
+            out[f.number] = f;
+    }
+    return !is_bad;
+}
+
 /* BundleHeaderProto. */
 static bool read_header(struct bundle *b, struct message m)
 {
     enum { N_SHARDS = 1, ENDIANNESS = 2 };
-    struct field f;
-    bool is_bad;
+    struct field fields[NUMBERS_MAX];
 
-    while (next_field(&m, &f, &is_bad)) {
-        if (f.number == N_SHARDS)
-            b->n_shards = f.value;
-        if (f.number == ENDIANNESS)
-            b->is_big_endian = f.value != 0;
-    }
+    if (!read_message(m, fields))
+        return false;
+    b->n_shards = fields[N_SHARDS].value;
+    b->is_big_endian = fields[ENDIANNESS].value != 0;
     b->has_header = true;
-    return !is_bad;
+    return true;
 }
 
 /* TensorShapeProto.Dim; a size of 0 is not written. */
 static bool read_dim(struct weight *w, struct message m)
 {
     enum { SIZE = 1 };
-    uint64_t size = 0;
-    struct field f;
-    bool is_bad;
+    struct field fields[NUMBERS_MAX];
+    uint64_t size;
 
-    while (next_field(&m, &f, &is_bad)) {
-        if (f.number == SIZE)
-            size = f.value;
-    }
-    if (is_bad || w->n_dims == WEIGHT_DIMS_MAX || size > (UINT64_C(1) << 40) ||
+    if (!read_message(m, fields))
+        return false;
+    size = fields[SIZE].value;
+    if (w->n_dims == WEIGHT_DIMS_MAX || size > (UINT64_C(1) << 40) ||
         (size > 0 && w->count > (UINT64_C(1) << 40) / size))
         return false;
     w->dims[w->n_dims++] = (int64_t)size;
@@ -178,39 +190,20 @@ static bool read_shape(struct weight *w, struct message m)
 static bool read_entry(struct entry *e, struct message m)
 {
     enum { DTYPE = 1, SHAPE, SHARD, OFFSET, SIZE, CRC, SLICES };
-    struct field f;
-    bool is_bad;
-    bool has_shape = true;
+    struct field fields[NUMBERS_MAX];
+    const struct field *shape = &fields[SHAPE];
 
-    while (has_shape && next_field(&m, &f, &is_bad)) {
-        switch (f.number) {
-        case DTYPE:
-            e->type = f.value;
-            break;
-        case SHAPE:
-            has_shape =
-                f.bytes && read_shape(&e->weight, (struct message){f.bytes, f.bytes + f.len});
-            break;
-        case SHARD:
-            e->shard = f.value;
-            break;
-        case OFFSET:
-            e->offset = f.value;
-            break;
-        case SIZE:
-            e->bytes = f.value;
-            break;
-        case CRC:
-            e->crc = (uint32_t)f.value;
-            break;
-        case SLICES:
-            e->is_sliced = true;
-            break;
-        default:
-            break;
-        }
-    }
-    return has_shape && !is_bad;
+    if (!read_message(m, fields))
+        return false;
+    e->type = fields[DTYPE].value;
+    e->shard = fields[SHARD].value;
+    e->offset = fields[OFFSET].value;
+    e->bytes = fields[SIZE].value;
+    e->crc = (uint32_t)fields[CRC].value;
+    e->is_sliced = fields[SLICES].number != 0;
+    return shape->number == 0 ||
+           (shape->bytes &&
+            read_shape(&e->weight, (struct message){shape->bytes, shape->bytes + shape->len}));
 }
 
 /* --- the index --- */

@@ -3,9 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/task.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "files/export.h"
 #include "import/bundle.h"
 #include "text/tokenizer.h"
@@ -15,9 +13,6 @@ struct import {
     struct bundle *bundle; /* NULL: the weights are safetensors */
     struct pretrained *source;
     struct tokenizer tokenizer;
-    struct json *config; /* owns the labels' names; NULL: it is not Hugging Face's */
-    const char *labels[TASK_LABELS_MAX];
-    int n_labels;
     struct import_report report;
 };
 
@@ -37,24 +32,6 @@ static void choose_head(struct import *im)
             has(im, "cls.seq_relationship.weight") ? MODEL_HEAD_PRETRAINING : MODEL_HEAD_MASKED_LM;
     else
         m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
-}
-
-/* id2label, as far as it is in order and has texts. */
-static enum err_code find_labels(struct import *im, struct err *err)
-{
-    const struct json *v;
-    enum err_code rc;
-
-    if (!folder_has(im->from, "config.json"))
-        return ERR_OK;
-    rc = folder_json(im->from, "config.json", &im->config, err);
-    v = json_first(json_get(im->config, "id2label"));
-    while (rc == ERR_OK && v && im->n_labels < TASK_LABELS_MAX &&
-           strtol(json_key(v), NULL, 10) == im->n_labels && json_string(v, NULL)) {
-        im->labels[im->n_labels++] = json_string(v, NULL);
-        v = json_next(v);
-    }
-    return rc;
 }
 
 /* Safetensors first, as transformers has it. */
@@ -82,8 +59,6 @@ static enum err_code open_source(struct import *im, struct err *err)
         rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
         rc = pretrained_check_vocab(im->source, im->tokenizer.vocab.n_tokens, err);
-    if (rc == ERR_OK)
-        rc = find_labels(im, err);
     if (rc != ERR_OK)
         return rc;
     im->report.is_cased = im->tokenizer.is_cased;
@@ -132,18 +107,22 @@ static enum err_code put_unit(const struct import *im, int unit, struct safetens
 static enum err_code write_model(struct import *im, const char *to, struct err *err)
 {
     const struct model *m = &im->report.model;
+    const struct bert_config *config = pretrained_config(im->source);
+    const char *labels[TASK_LABELS_MAX];
     const struct plan_stage whole = {.n_units = model_units(m)};
     const struct export_plan plan = {.n_stages = 1, .stages = &whole};
     struct export_extras extras = {
         .pad_id = im->tokenizer.vocab.pad,
         .is_cased = im->report.is_cased,
-        .n_labels = im->n_labels,
-        .labels = im->labels,
-        .dropout = pretrained_config(im->source)->hidden_dropout,
+        .n_labels = config->n_names,
+        .labels = labels,
+        .dropout = config->hidden_dropout,
     };
     struct safetensors_writer w;
     enum err_code rc = export_begin(m, to, &plan, 0, count_if_there, im, &w, err);
 
+    for (int i = 0; i < config->n_names; i++)
+        labels[i] = config->names[i];
     if (rc != ERR_OK)
         return rc;
     for (int unit = 0; unit < model_units(m) && rc == ERR_OK; unit++)
@@ -171,6 +150,5 @@ enum err_code import_folder(const char *from, const char *to, struct import_repo
     pretrained_close(im.source);
     bundle_close(im.bundle);
     tokenizer_deinit(&im.tokenizer);
-    json_free(im.config);
     return rc;
 }

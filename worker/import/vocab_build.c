@@ -8,7 +8,6 @@
 #include "text/vocab.h"
 #include "text/wordpiece.h"
 
-#define CODE_POINTS     0x110000
 #define TOKEN_MAX_BYTES (2 + WORDPIECE_WORD_MAX * 4)
 
 /* The token's id: its place in the map. */
@@ -34,15 +33,6 @@ static size_t spell(int32_t c, bool is_first, char out[static 2 + 4])
 
 /* --- the alphabet --- */
 
-static int alphabet_size(const struct word_counts *counts)
-{
-    int n = 0;
-
-    for (int32_t c = 0; c < CODE_POINTS; c++)
-        n += word_counts_has(counts, c, true) + word_counts_has(counts, c, false);
-    return n;
-}
-
 static enum err_code add_alphabet(struct map *tokens, const struct word_counts *counts,
                                   struct err *err)
 {
@@ -54,10 +44,10 @@ static enum err_code add_alphabet(struct map *tokens, const struct word_counts *
 
     for (int i = 0; rc == ERR_OK && i < VOCAB_BUILD_SPECIALS; i++)
         rc = token_id(tokens, specials[i], strlen(specials[i]), &id, err);
-    for (int is_rest = 0; is_rest < 2; is_rest++) {
-        for (int32_t c = 0; rc == ERR_OK && c < CODE_POINTS; c++) {
-            if (word_counts_has(counts, c, !is_rest))
-                rc = token_id(tokens, token, spell(c, !is_rest, token), &id, err);
+    for (uint8_t place = WORD_COUNTS_FIRST; place <= WORD_COUNTS_REST; place++) {
+        for (int32_t c = 0; rc == ERR_OK && c < WORD_COUNTS_CODE_POINTS; c++) {
+            if (counts->places[c] & place)
+                rc = token_id(tokens, token, spell(c, place == WORD_COUNTS_FIRST, token), &id, err);
         }
     }
     return rc;
@@ -115,22 +105,21 @@ static enum err_code add_merges(struct map *tokens, const struct word_counts *co
     return rc;
 }
 
-static enum err_code check_size(const struct word_counts *counts, int n_tokens, struct err *err)
+static enum err_code check_size(const struct map *alphabet, int n_tokens, struct err *err)
 {
-    int n_alphabet = alphabet_size(counts);
+    int n_needed = (int)alphabet->n;
 
-    if (n_alphabet == 0)
+    if (n_needed == VOCAB_BUILD_SPECIALS)
         return err_set(err, ERR_INVALID,
                        "no words in the corpus; give plain text, one sentence per line");
     if (n_tokens > VOCAB_TOKENS_MAX)
         return err_set(err, ERR_LIMIT, "%d tokens are too many; at most %d", n_tokens,
                        VOCAB_TOKENS_MAX);
-    if (n_tokens < VOCAB_BUILD_SPECIALS + n_alphabet)
+    if (n_tokens < n_needed)
         return err_set(err, ERR_INVALID,
                        "%d tokens are too few: %d special ones and the corpus's %d characters must "
                        "fit; ask for at least %d, or take odd characters out of the corpus",
-                       n_tokens, VOCAB_BUILD_SPECIALS, n_alphabet,
-                       VOCAB_BUILD_SPECIALS + n_alphabet);
+                       n_tokens, VOCAB_BUILD_SPECIALS, n_needed - VOCAB_BUILD_SPECIALS, n_needed);
     return ERR_OK;
 }
 
@@ -138,10 +127,10 @@ enum err_code vocab_build(const struct word_counts *counts, int n_tokens, struct
                           int *out_n_tokens, struct err *err)
 {
     struct map tokens = {0};
-    enum err_code rc = check_size(counts, n_tokens, err);
+    enum err_code rc = add_alphabet(&tokens, counts, err);
 
     if (rc == ERR_OK)
-        rc = add_alphabet(&tokens, counts, err);
+        rc = check_size(&tokens, n_tokens, err);
     if (rc == ERR_OK)
         rc = add_merges(&tokens, counts, (size_t)n_tokens, err);
     for (size_t i = 0; rc == ERR_OK && i < tokens.n; i++)

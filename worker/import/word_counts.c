@@ -5,7 +5,6 @@
 #include "text/chars.h"
 #include "text/lines.h"
 
-#define CODE_POINTS     0x110000
 #define UTF8_MAX_BYTES  4
 #define WORD_TEXT_BYTES 32 /* of a word on average; with longer ones fewer are kept */
 
@@ -13,12 +12,8 @@ enum err_code word_counts_init(struct word_counts *c, bool keep_case, size_t wor
                                struct err *err)
 {
     *c = (struct word_counts){.words_max = words_max, .reader.keep_case = keep_case};
-    c->firsts = calloc(1, CODE_POINTS / 8);
-    c->rests = calloc(1, CODE_POINTS / 8);
-    if (c->firsts && c->rests)
-        return ERR_OK;
-    word_counts_deinit(c);
-    return err_set(err, ERR_NO_MEMORY, "no memory to count words");
+    c->places = calloc(1, WORD_COUNTS_CODE_POINTS);
+    return c->places ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory to count words");
 }
 
 /* The most frequent first; of equally frequent words those that came last. */
@@ -85,11 +80,6 @@ static enum err_code count(struct word_counts *c, const char *text, size_t len, 
     return ERR_OK;
 }
 
-static void set_bit(uint8_t *bits, int32_t i)
-{
-    bits[i / 8] = (uint8_t)(bits[i / 8] | 1u << i % 8);
-}
-
 enum err_code word_counts_add(struct word_counts *c, const char *text, size_t len, struct err *err)
 {
     char word[WORDPIECE_WORD_MAX * UTF8_MAX_BYTES];
@@ -104,7 +94,7 @@ enum err_code word_counts_add(struct word_counts *c, const char *text, size_t le
             continue;
         for (size_t i = 0; i < n; i++) {
             n_bytes += chars_encode(chars[i], word + n_bytes);
-            set_bit(i == 0 ? c->firsts : c->rests, chars[i]);
+            c->places[chars[i]] |= i == 0 ? WORD_COUNTS_FIRST : WORD_COUNTS_REST;
         }
         rc = count(c, word, n_bytes, err);
     }
@@ -129,19 +119,10 @@ enum err_code word_counts_add_file(struct word_counts *c, const char *path, stru
     return rc;
 }
 
-bool word_counts_has(const struct word_counts *c, int32_t code_point, bool is_first)
-{
-    const uint8_t *bits = is_first ? c->firsts : c->rests;
-
-    return code_point >= 0 && code_point < CODE_POINTS &&
-           bits[code_point / 8] >> code_point % 8 & 1;
-}
-
 void word_counts_deinit(struct word_counts *c)
 {
     words_deinit(&c->reader);
     map_deinit(&c->words);
-    free(c->firsts);
-    free(c->rests);
+    free(c->places);
     *c = (struct word_counts){0};
 }

@@ -13,17 +13,19 @@
 #include "base/map.h"
 #include "text/wordpiece.h"
 
-#define WORD_COUNTS_WORDS_MAX (1u << 21) /* up to 250 MiB */
+#define WORD_COUNTS_CODE_POINTS 0x110000
+#define WORD_COUNTS_FIRST       1u         /* it begins one ... */
+#define WORD_COUNTS_REST        2u         /* ... or continues one */
+#define WORD_COUNTS_WORDS_MAX   (1u << 21) /* up to 250 MiB */
 
 struct word_counts {
     struct map words;  /* to how often each occurs, its value.number; in no order that counts */
     uint64_t n_seen;   /* words of the corpus, each time it occurs */
     uint64_t n_pruned; /* times that the rarer half was dropped */
+    uint8_t *places;   /* [WORD_COUNTS_CODE_POINTS] of each character: where it stands in words */
     /* private */
     size_t words_max;
     size_t text_bytes; /* of all words */
-    uint8_t *firsts;   /* a bit for each code point that begins a word ... */
-    uint8_t *rests;    /* ... and that goes on with one */
     struct words reader;
 };
 
@@ -38,9 +40,6 @@ MUST_CHECK enum err_code word_counts_add(struct word_counts *c, const char *text
 /* Count the words of a file's lines: errors as of lines_open() and lines_next(). */
 MUST_CHECK enum err_code word_counts_add_file(struct word_counts *c, const char *path,
                                               struct err *err);
-
-/* Does the character begin a word of the corpus (`is_first`), or go on with one? */
-bool word_counts_has(const struct word_counts *c, int32_t code_point, bool is_first);
 
 void word_counts_deinit(struct word_counts *c);
 

@@ -28,11 +28,11 @@ static void word_counts_count_words_of_all_texts(void **state)
     assert_int_equal(count_of(&c, "cat"), 1);
     assert_int_equal(count_of(&c, "."), 1);
     assert_int_equal(count_of(&c, "The"), 0);
-    assert_true(word_counts_has(&c, 'c', true));
-    assert_false(word_counts_has(&c, 'c', false));
-    assert_true(word_counts_has(&c, 'o', false));
-    assert_false(word_counts_has(&c, 'o', true));
-    assert_false(word_counts_has(&c, 'T', true));
+    assert_true(c.places['c'] & WORD_COUNTS_FIRST);
+    assert_false(c.places['c'] & WORD_COUNTS_REST);
+    assert_true(c.places['o'] & WORD_COUNTS_REST);
+    assert_false(c.places['o'] & WORD_COUNTS_FIRST);
+    assert_false(c.places['T'] & WORD_COUNTS_FIRST);
     word_counts_deinit(&c);
 }
 
@@ -82,7 +82,7 @@ static void word_counts_drop_the_rarer_half_when_full_but_no_character(void **st
     assert_int_equal(count_of(&c, "often"), 1003);
     assert_int_equal(count_of(&c, "rare\xc3\xb8"), 0);
     assert_int_equal(count_of(&c, "w999"), 1);
-    assert_true(word_counts_has(&c, 0xf8, false));
+    assert_true(c.places[0xf8] & WORD_COUNTS_REST);
     assert_int_equal(c.n_seen, 2004);
     word_counts_deinit(&c);
 }
@@ -113,7 +113,7 @@ static void word_counts_leave_out_words_that_are_unknown_anyway(void **state)
     memset(text, 'x', 101);
     assert_int_equal(word_counts_add(&c, text, 101, NULL), ERR_OK);
     assert_int_equal(c.words.n, 0);
-    assert_false(word_counts_has(&c, 'x', true));
+    assert_false(c.places['x'] & WORD_COUNTS_FIRST);
     assert_int_equal(word_counts_add(&c, text, 100, NULL), ERR_OK);
     assert_int_equal(c.words.n, 1);
     word_counts_deinit(&c);
