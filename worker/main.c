@@ -16,7 +16,6 @@
 #include "nn/gemm.h"
 #include "probe/probe.h"
 #include "probe/probe_link.h"
-#include "probe/probe_message.h"
 #include "train/cpu.h"
 #include "train/worker.h"
 

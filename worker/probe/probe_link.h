@@ -1,12 +1,17 @@
-/* probe/probe_link.h - latency and bandwidth from this machine to others, measured between probes.
+/* probe/probe_link.h - links: what messages cost this machine, and how fast they reach others.
  *
- * The probes of a job run side by side, one per node. Each has the two ports of a worker and gets a
- * peer table (struct peers, attempt 0) over the control port: itself, then its partner in each
- * round, or itself again in a round without one. Two partners open the links of two neighbouring
- * stages, so messages take the path of training messages, and measure in turn: small messages that
- * are answered for the latency, then large ones, each answered before the next, for the bandwidth.
+ * Messages take the path of training messages: over the link of two neighbouring stages.
  *
- * A partner that does not appear in time is skipped: links are optional in a probe's result.
+ * The CPU time of messages, which the trainer has to share, is measured on a link over loopback,
+ * with both stages in this process: small messages with pauses, so that every thread is woken up as
+ * in training, then large ones. The kernel's work for a network card is not included.
+ *
+ * Latency and bandwidth to other machines are measured between probes. The probes of a job run side
+ * by side, one per node. Each has the two ports of a worker and gets a peer table (struct peers,
+ * attempt 0) over the control port: itself, then its partner in each round, or itself again in a
+ * round without one. Two partners measure in turn: small messages that are answered for the
+ * latency, then large ones, each answered before the next, for the bandwidth. A partner that does
+ * not appear in time is skipped: links are optional in a probe's result.
  * Layer: probe (may use train wire api base). Threads: one caller; the control port and each link
  * have their own.
  */
@@ -16,7 +21,9 @@
 #include "api/node.h"
 #include "base/err.h"
 
-#define PROBE_LINK_MESSAGE_BYTES (3u << 20) /* the large ones, where the link is not too slow */
+/* Measure the CPU time of messages: some 150 ms on an idle machine, at most two seconds. *out is
+ * only set with ERR_OK. Errors are those of wire/link.h. */
+MUST_CHECK enum err_code probe_message_run(struct node_message *out, struct err *err);
 
 struct probe_link_params {
     const char *key_path; /* the key that the job's workers and its operator share */
@@ -34,7 +41,7 @@ struct probe_link;
  */
 MUST_CHECK enum err_code probe_link_open(const struct probe_link_params *params,
                                          struct probe_link **out, struct err *err);
-/* Meet all partners, and add what was measured to out->links. */
+/* Measure with all partners in turn, and add the results to out->links. */
 void probe_link_run(struct probe_link *p, struct node_probe *out);
 /* NULL is allowed. */
 void probe_link_close(struct probe_link *p);

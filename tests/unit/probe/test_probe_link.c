@@ -204,6 +204,20 @@ static void probe_link_is_over_in_time(void **state)
     assert_int_equal(parties[0].found.n_links, 0);
 }
 
+/* A message takes some time, and less than a hundred times what it took where this was written. */
+static void probe_message_finds_what_messages_take(void **state)
+{
+    struct node_message found = {0};
+    struct err err = {0};
+
+    (void)state;
+    if (probe_message_run(&found, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    print_message("%.3f ms per message, %.2f ns per byte\n", found.ms, found.byte_ns);
+    assert_true(found.ms > 0 && found.ms < 10);
+    assert_true(found.byte_ns >= 0 && found.byte_ns < 100);
+}
+
 /* --- a way that is narrow, but only forward --- */
 
 struct way {
@@ -300,6 +314,7 @@ static void probe_link_sees_a_slow_link_as_what_it_is(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(probe_message_finds_what_messages_take),
         cmocka_unit_test(probe_link_measures_every_pair_in_both_directions),
         cmocka_unit_test(probe_link_needs_no_table_to_end),
         cmocka_unit_test(probe_link_of_a_lonely_node_is_none),
