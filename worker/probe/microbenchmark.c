@@ -1,6 +1,5 @@
 #include "probe/microbenchmark.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "nn/threads.h"
@@ -9,12 +8,8 @@
 
 void microbenchmark_deinit(struct microbenchmark *p)
 {
-    free(p->starts);
-    free(p->ids);
-    free(p->types);
-    free(p->labels);
-    free(p->samples);
     stage_deinit(&p->stage);
+    arena_deinit(&p->arena);
     memset(p, 0, sizeof *p);
 }
 
@@ -36,25 +31,42 @@ static void make_plan(const struct microbenchmark_params *params, struct plan *p
                                           .n_units = model_units(&plan->spec.model) - n_units};
 }
 
-static enum err_code reserve(struct microbenchmark *p, int most_tokens, struct err *err)
+static void layout(struct microbenchmark *p, struct arena *arena)
 {
-    size_t B = (size_t)p->n_seqs;
-    size_t T = (size_t)most_tokens;
+    size_t B = (size_t)p->n_seqs, T = B * (size_t)p->plan.spec.training.max_length;
 
-    p->ids = calloc(T, sizeof *p->ids);
-    p->types = calloc(T, sizeof *p->types);
-    p->labels = calloc(B, sizeof *p->labels);
-    p->samples = calloc(B, sizeof *p->samples);
-    if (!p->ids || !p->types || !p->labels || !p->samples)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a micro-batch of %d tokens", most_tokens);
-    for (size_t i = 0; i < T; i++)
-        p->ids[i] = (int32_t)(i * WORD_STRIDE % (size_t)p->plan.spec.model.vocab);
-    return ERR_OK;
+    p->starts = arena_take(arena, MICROBENCHMARK_MICRO_MAX * (B + 1) * sizeof *p->starts);
+    p->ids = arena_take(arena, T * sizeof *p->ids);
+    p->types = arena_take(arena, T * sizeof *p->types);
+    p->samples = arena_take(arena, B * sizeof *p->samples);
+}
+
+enum err_code microbenchmark_init(struct microbenchmark *p,
+                                  const struct microbenchmark_params *params, struct err *err)
+{
+    const struct spec *spec = &p->plan.spec;
+    struct arena count = {0};
+    enum err_code rc;
+
+    memset(p, 0, sizeof *p);
+    make_plan(params, &p->plan);
+    p->n_seqs = params->n_seqs;
+    layout(p, &count);
+    rc = arena_init(&p->arena, count.used, err);
+    if (rc != ERR_OK)
+        return rc;
+    layout(p, &p->arena);
+    for (int t = 0; t < p->n_seqs * spec->training.max_length; t++)
+        p->ids[t] = (int32_t)((int64_t)t * WORD_STRIDE % spec->model.vocab);
+    rc = sequences_deal(params->sequences, MICROBENCHMARK_MICRO_MAX, p->n_seqs, p->starts, err);
+    if (rc == ERR_OK)
+        rc = stage_init(&p->stage, &p->plan, 0, err);
+    return rc;
 }
 
 static const int32_t *starts_of(const struct microbenchmark *p, int round)
 {
-    return p->starts + (size_t)(round % p->n_micro) * (size_t)(p->n_seqs + 1);
+    return p->starts + (size_t)(round % MICROBENCHMARK_MICRO_MAX) * (size_t)(p->n_seqs + 1);
 }
 
 static void add_load(struct model_load *sum, const struct model_load *load, double share)
@@ -79,54 +91,12 @@ struct model_load microbenchmark_load(const struct microbenchmark *p, int n_seqs
 {
     struct model_load mean = {.n_seqs = n_seqs};
 
-    for (int k = 0; k < p->n_micro; k++) {
+    for (int k = 0; k < MICROBENCHMARK_MICRO_MAX; k++) {
         struct model_load load = load_of(starts_of(p, k), n_seqs);
 
-        add_load(&mean, &load, 1.0 / p->n_micro);
+        add_load(&mean, &load, 1.0 / MICROBENCHMARK_MICRO_MAX);
     }
     return mean;
-}
-
-static int most_tokens(const struct microbenchmark *p)
-{
-    int most = 0;
-
-    for (int k = 0; k < p->n_micro; k++)
-        if (starts_of(p, k)[p->n_seqs] > most)
-            most = starts_of(p, k)[p->n_seqs];
-    return most;
-}
-
-enum err_code microbenchmark_init(struct microbenchmark *p,
-                                  const struct microbenchmark_params *params, struct err *err)
-{
-    enum err_code rc;
-
-    memset(p, 0, sizeof *p);
-    make_plan(params, &p->plan);
-    p->n_seqs = params->n_seqs;
-    p->n_micro = MICROBENCHMARK_MICRO_MAX;
-    p->starts = calloc((size_t)p->n_micro * (size_t)(p->n_seqs + 1), sizeof *p->starts);
-    if (!p->starts)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %d micro-batches", p->n_micro);
-    rc = sequences_deal(params->sequences, p->n_micro, p->n_seqs, p->starts, err);
-    if (rc == ERR_OK)
-        rc = reserve(p, most_tokens(p), err);
-    if (rc == ERR_OK)
-        rc = stage_init(&p->stage, &p->plan, 0, err);
-    return rc;
-}
-
-/* A forward is a third of the arithmetic, of one micro-batch; the backward is of another. */
-static void add_round(struct microbenchmark *p, const struct model_load *load,
-                      struct microbenchmark_sum *sum)
-{
-    add_load(&sum->load, load, 1.0 / 3);
-    add_load(&sum->load, p->last_load.n_seqs > 0 ? &p->last_load : load, 2.0 / 3);
-    for (int k = 0; k < UNIT_KINDS; k++)
-        sum->kind_ms[k] += stopwatch_busy_ms(&p->stage.kinds[k], threads_count());
-    sum->n++;
-    p->last_load = *load;
 }
 
 enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
@@ -141,7 +111,6 @@ enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
                                   .n_tokens = starts[n_seqs],
                                   .step_seqs = n_seqs * MICROBENCHMARK_MICRO_MAX,
                                   .starts = starts,
-                                  .labels = p->labels,
                                   .samples = p->samples,
                                   .ids = p->ids,
                                   .types = p->types};
@@ -154,28 +123,29 @@ enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
         return rc;
     stage_forward(&p->stage, slot, &result);
     (void)stage_backward(&p->stage, p->next > 0 ? slot_before : slot, result.tensor);
+
+    /* A forward is a third of the arithmetic, of one micro-batch; the backward is of another. */
+    add_load(&sum->load, &load, 1.0 / 3);
+    add_load(&sum->load, p->next > 0 ? &p->last_load : &load, 2.0 / 3);
+    for (int k = 0; k < UNIT_KINDS; k++)
+        sum->kind_ms[k] += stopwatch_busy_ms(&p->stage.kinds[k], threads_count());
+    p->last_load = load;
     p->next++;
-    add_round(p, &load, sum);
     return ERR_OK;
 }
 
-void microbenchmark_update(struct microbenchmark *p)
+double microbenchmark_update(struct microbenchmark *p)
 {
+    struct weights *w = &p->stage.weights;
     const struct spec *spec = &p->plan.spec;
-    struct weights_step how = {.spec = spec,
-                               .rate = 1e-6,
-                               .scale = optimizer_scale(weights_square_sum(&p->stage.weights, 0),
-                                                        spec->training.max_grad_norm)};
+    struct weights_step how = {
+        .spec = spec,
+        .rate = 1e-6,
+        .scale = optimizer_scale(weights_square_sum(w, 0), spec->training.max_grad_norm)};
+    double params = 0;
 
-    weights_update(&p->stage.weights, &how);
-}
-
-double microbenchmark_params(const struct microbenchmark *p)
-{
-    const struct weights *w = &p->stage.weights;
-    double sum = 0;
-
+    weights_update(w, &how);
     for (int i = 0; i < w->n_units; i++)
-        sum += (double)w->units[i].count;
-    return sum;
+        params += (double)w->units[i].count;
+    return params;
 }

@@ -3,7 +3,7 @@
  * The first stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward
  * ...), at the job's shapes, with sequences as long as the job's. As under 1F1B a micro-batch comes
  * back only after the next one has gone forward, so the caches are as in training.
- * Without recomputing activations, whose arithmetic the cost model adds.
+ * Activations are kept; the cost model adds the arithmetic of recomputing them.
  * Layer: probe (may use train nn data api base). Threads: one caller.
  */
 #ifndef PROBE_MICROBENCHMARK_H
@@ -12,9 +12,8 @@
 #include "probe/sequences.h"
 #include "train/stage.h"
 
-#define MICROBENCHMARK_MICRO_MAX 32 /* micro-batches that are dealt; more are like these */
-#define MICROBENCHMARK_WORDS_MAX                                                                   \
-    8192 /* of a larger vocabulary no more are used: rows beyond any cache */
+#define MICROBENCHMARK_MICRO_MAX 32   /* different micro-batches, which then repeat */
+#define MICROBENCHMARK_WORDS_MAX 8192 /* of the vocabulary: more rows than any cache holds */
 
 struct microbenchmark_params {
     const struct spec *spec;
@@ -26,22 +25,20 @@ struct microbenchmark_params {
 struct microbenchmark {
     struct plan plan;
     struct stage stage;
+    struct arena arena;
     int n_seqs;
-    int n_micro;
     int next;                    /* micro-batch of the next round */
-    int32_t *starts;             /* [n_micro][n_seqs + 1] */
+    int32_t *starts;             /* [MICROBENCHMARK_MICRO_MAX][n_seqs + 1] */
     int32_t *ids;                /* [T] */
     int32_t *types;              /* [T] */
-    int32_t *labels;             /* [n_seqs] */
     uint32_t *samples;           /* [n_seqs] */
     struct model_load last_load; /* of the round before */
 };
 
 /* Sums over rounds. */
 struct microbenchmark_sum {
-    int n;
     double kind_ms[UNIT_KINDS];
-    struct model_load load; /* its tokens */
+    struct model_load load; /* tokens and their squares */
 };
 
 /* Big: keep it off the stack. ERR_NO_MEMORY. microbenchmark_deinit() it whatever is returned. */
@@ -54,11 +51,11 @@ void microbenchmark_deinit(struct microbenchmark *p);
  * Adds to *sum. */
 MUST_CHECK enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
                                               struct microbenchmark_sum *sum, struct err *err);
-/* The end of a step: the gradients' norm and the optimizer. */
-void microbenchmark_update(struct microbenchmark *p);
+/* The end of a step: the gradients' norm and the optimizer. Returns how many parameters there are.
+ */
+double microbenchmark_update(struct microbenchmark *p);
 
-/* The first `n_seqs` of a micro-batch, in the mean. */
+/* The mean load of the first `n_seqs` sequences of a micro-batch. */
 struct model_load microbenchmark_load(const struct microbenchmark *p, int n_seqs);
-double microbenchmark_params(const struct microbenchmark *p);
 
 #endif

@@ -18,52 +18,46 @@
 #define DISTURBED           1.1  /* times the median window: longer ones are dropped */
 #define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
 #define UPDATES             3    /* timed, after one to warm up */
-#define SMALL               4    /* whole micro-batches have this many times more sequences */
-#define CALL_HIDDEN         16   /* a unit so small that only the cost of its calls is left */
+#define SMALL               4    /* a whole micro-batch has as many times the sequences */
+#define CALL_HIDDEN         16   /* of a unit so small that its time is the cost of the call */
 #define CALL_SHARE_MAX      0.25 /* of a block's time */
 #define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
 #define CROWDED             0.9 /* of what the limit allows: with less, other load takes the rest */
 #define USUAL_MICRO_BATCHES 8
 #define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
 #define TRIAD_ROUNDS        4
-#define TRIAD_BYTES         12 /* read and written, of an element */
+#define TRIAD_BYTES         (3.0 * sizeof(float) * TRIAD_FLOATS) /* read and written */
 
-/* Milliseconds of one unit, forward and backward of the mean micro-batch; CPU time with one thread.
- */
+/* Milliseconds of one unit of each kind that is measured: forward and backward of the mean
+ * micro-batch; CPU time with one thread. */
 struct times {
-    double attention, ffn, embeddings;
+    double ms[UNIT_FFN + 1];
 };
 
-/* Of one size of micro-batch. */
-struct windows {
-    int n;
-    struct times times[WINDOWS_MAX];
+/* What is measured with micro-batches of one size. */
+struct size {
+    int n_seqs;
+    struct model_load load; /* the mean */
+    struct times mean;      /* of the windows that were not disturbed */
+    int n_windows;
+    struct times windows[WINDOWS_MAX];
 };
 
 struct probe {
     const struct spec *spec;
     const struct sequences *sequences;
-    int n_seqs; /* of a micro-batch */
-    int n_small;
-    int blocks; /* that are timed together */
     struct microbenchmark bench;
-    struct model_load load, small_load;
-    struct times whole, small;
-    double call_ms;          /* of a unit */
-    double update_ms;        /* of a parameter */
-    int64_t wall_ns, cpu_ns; /* of all that was timed */
+    struct size whole, small; /* the job's micro-batch, and a quarter of it */
+    double call_ms;           /* of a unit */
+    double update_ms;         /* of a parameter */
+    int64_t wall_ns, cpu_ns;  /* of all that was timed */
 };
 
 /* --- times --- */
 
-static double busy_ms(const struct stopwatch *w)
-{
-    return stopwatch_busy_ms(w, threads_count());
-}
-
 static double block_ms(const struct times *t)
 {
-    return t->attention + t->ffn;
+    return t->ms[UNIT_ATTENTION] + t->ms[UNIT_FFN];
 }
 
 static double block_flops(const struct probe *p, const struct model_load *load)
@@ -71,20 +65,7 @@ static double block_flops(const struct probe *p, const struct model_load *load)
     return model_unit_flops(&p->spec->model, 1, load) + model_unit_flops(&p->spec->model, 2, load);
 }
 
-/* The times of the rounds, scaled to the mean micro-batch. */
-static struct times times_of(const struct probe *p, const struct microbenchmark_sum *sum,
-                             const struct model_load *mean)
-{
-    int blocks = p->bench.plan.spec.model.layers;
-    double flops = block_flops(p, mean) / block_flops(p, &sum->load);
-
-    return (struct times){
-        .attention = sum->kind_ms[UNIT_ATTENTION] * flops / blocks,
-        .ffn = sum->kind_ms[UNIT_FFN] * flops / blocks,
-        .embeddings = sum->kind_ms[UNIT_EMBEDDINGS] * mean->tokens / sum->load.tokens,
-    };
-}
-
+/* The times of some rounds, scaled to the mean micro-batch. */
 static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, struct times *out,
                                 struct err *err)
 {
@@ -92,6 +73,7 @@ static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, st
     struct microbenchmark_sum sum = {0};
     int64_t wall_ns = clock_now_ns();
     int64_t cpu_ns = clock_cpu_ns();
+    double scale;
     enum err_code rc;
 
     do {
@@ -99,20 +81,23 @@ static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, st
     } while (rc == ERR_OK && clock_now_ns() - wall_ns < duration_ms * 1000000LL);
     p->wall_ns += clock_now_ns() - wall_ns;
     p->cpu_ns += clock_cpu_ns() - cpu_ns;
-    *out = times_of(p, &sum, &mean);
+    scale = block_flops(p, &mean) / block_flops(p, &sum.load) / p->bench.plan.spec.model.layers;
+    out->ms[UNIT_EMBEDDINGS] = sum.kind_ms[UNIT_EMBEDDINGS] * mean.tokens / sum.load.tokens;
+    out->ms[UNIT_ATTENTION] = sum.kind_ms[UNIT_ATTENTION] * scale;
+    out->ms[UNIT_FFN] = sum.kind_ms[UNIT_FFN] * scale;
     return rc;
 }
 
 /* A window, after one round so that no backward pass is of the other size. */
-static enum err_code run_window(struct probe *p, int n_seqs, struct windows *w, struct err *err)
+static enum err_code run_window(struct probe *p, struct size *size, struct err *err)
 {
     struct times times;
-    enum err_code rc = run_rounds(p, n_seqs, 0, &times, err);
+    enum err_code rc = run_rounds(p, size->n_seqs, 0, &times, err);
 
     if (rc == ERR_OK)
-        rc = run_rounds(p, n_seqs, WINDOW_MS, &times, err);
-    if (rc == ERR_OK && w->n < WINDOWS_MAX)
-        w->times[w->n++] = times;
+        rc = run_rounds(p, size->n_seqs, WINDOW_MS, &times, err);
+    if (rc == ERR_OK && size->n_windows < WINDOWS_MAX)
+        size->windows[size->n_windows++] = times;
     return rc;
 }
 
@@ -124,27 +109,24 @@ static int by_block(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The mean of the windows that were not disturbed for long. */
-static struct times mean_of(struct windows *w)
+static void take_means(const struct probe *p, struct size *size)
 {
-    struct times mean = {0};
+    struct times *w = size->windows;
+    int count = size->n_windows, n = 0;
     double most_ms;
-    int n = 0;
 
-    qsort(w->times, (size_t)w->n, sizeof *w->times, by_block);
-    most_ms = DISTURBED * (block_ms(&w->times[(w->n - 1) / 2]) + block_ms(&w->times[w->n / 2])) / 2;
-    while (n < w->n && block_ms(&w->times[n]) <= most_ms)
+    size->load = microbenchmark_load(&p->bench, size->n_seqs);
+    qsort(w, (size_t)count, sizeof *w, by_block);
+    most_ms = DISTURBED * (block_ms(&w[(count - 1) / 2]) + block_ms(&w[count / 2])) / 2;
+    while (n < count && block_ms(&w[n]) <= most_ms)
         n++;
-    for (int i = 0; i < n; i++) {
-        mean.attention += w->times[i].attention / n;
-        mean.ffn += w->times[i].ffn / n;
-        mean.embeddings += w->times[i].embeddings / n;
-    }
-    return mean;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k <= UNIT_FFN; k++)
+            size->mean.ms[k] += w[i].ms[k] / n;
 }
 
-/* As many blocks as the model has, or enough that their weights and gradients come from memory: in
- * training they do, as those of a whole stage do not fit into a cache. */
+/* Blocks that are timed together: all of the model, or enough that weights and gradients come from
+ * memory as in training, where those of a whole stage do not fit into a cache. */
 static int blocks_of(const struct model *m)
 {
     double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
@@ -155,45 +137,40 @@ static int blocks_of(const struct model *m)
 
 static void time_updates(struct probe *p)
 {
-    double best = INFINITY;
+    double best = INFINITY, params = 0;
 
     for (int i = 0; i <= UPDATES; i++) {
         struct stopwatch watch = {0};
 
         stopwatch_start(&watch);
-        microbenchmark_update(&p->bench);
+        params = microbenchmark_update(&p->bench);
         stopwatch_stop(&watch);
         if (i > 0) /* the first one touches memory for the first time */
-            best = fmin(best, busy_ms(&watch));
+            best = fmin(best, stopwatch_busy_ms(&watch, threads_count()));
     }
-    p->update_ms = best / microbenchmark_params(&p->bench);
+    p->update_ms = best / params;
 }
 
 static enum err_code time_units(struct probe *p, int duration_ms, struct err *err)
 {
+    int most = p->whole.n_seqs > p->small.n_seqs ? p->whole.n_seqs : p->small.n_seqs;
     struct microbenchmark_params params = {.spec = p->spec,
                                            .sequences = p->sequences,
-                                           .layers = p->blocks,
-                                           .n_seqs =
-                                               p->n_seqs > p->n_small ? p->n_seqs : p->n_small};
-    struct windows whole = {.n = 0};
-    struct windows small = {.n = 0};
+                                           .layers = blocks_of(&p->spec->model),
+                                           .n_seqs = most};
     struct times warm;
     int64_t end_ms;
     enum err_code rc = microbenchmark_init(&p->bench, &params, err);
 
     end_ms = clock_now_ms() + duration_ms;
     if (rc == ERR_OK)
-        rc = run_rounds(p, p->n_seqs, (int)(WARM_SHARE * duration_ms), &warm, err);
+        rc = run_rounds(p, p->whole.n_seqs, (int)(WARM_SHARE * duration_ms), &warm, err);
     p->wall_ns = p->cpu_ns = 0;
     for (int i = 0; rc == ERR_OK && (i < WINDOWS_MIN || clock_now_ms() < end_ms); i++)
-        rc = i % 2 == 0 ? run_window(p, p->n_seqs, &whole, err)
-                        : run_window(p, p->n_small, &small, err);
+        rc = run_window(p, i % 2 == 0 ? &p->whole : &p->small, err);
     if (rc == ERR_OK) {
-        p->whole = mean_of(&whole);
-        p->small = mean_of(&small);
-        p->load = microbenchmark_load(&p->bench, p->n_seqs);
-        p->small_load = microbenchmark_load(&p->bench, p->n_small);
+        take_means(p, &p->whole);
+        take_means(p, &p->small);
         time_updates(p);
     }
     microbenchmark_deinit(&p->bench);
@@ -216,13 +193,13 @@ static enum err_code time_calls(struct probe *p, int duration_ms, struct err *er
     if (rc == ERR_OK)
         rc = run_rounds(p, 1, duration_ms, &times, err);
     microbenchmark_deinit(&p->bench);
-    p->call_ms = fmin(block_ms(&times), CALL_SHARE_MAX * block_ms(&p->whole)) / 2;
+    p->call_ms = fmin(block_ms(&times), CALL_SHARE_MAX * block_ms(&p->whole.mean)) / 2;
     return rc;
 }
 
 /* --- from times to speed and pace --- */
 
-/* Of a core, for each thread. */
+/* The share of a core that each thread gets. */
 static double share(const struct probe *p)
 {
     int threads = threads_count();
@@ -230,7 +207,7 @@ static double share(const struct probe *p)
     double got = (double)p->cpu_ns / (double)p->wall_ns;
 
     if (threads > 1)
-        return 1; /* on the wall's clock, so it is in there */
+        return 1; /* wall times include it */
     return allowed == 1 || got < CROWDED * allowed ? got : allowed;
 }
 
@@ -238,32 +215,33 @@ static double share(const struct probe *p)
  * of the micro-batch. A line through the times of the two sizes gives it, at size 0. */
 static double weights_ms(const struct probe *p, double own_ms)
 {
-    double flops = block_flops(p, &p->load);
-    double slope =
-        (block_ms(&p->whole) - block_ms(&p->small)) / (flops - block_flops(p, &p->small_load));
+    double flops = block_flops(p, &p->whole.load);
+    double slope = (block_ms(&p->whole.mean) - block_ms(&p->small.mean)) /
+                   (flops - block_flops(p, &p->small.load));
 
     return fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
 }
 
-/* The cost of a FLOP of `unit`, which takes `ms`, relative to a nominal one. What is left of its
- * time after the calls and the weights counts. */
-static double weigh(const struct probe *p, int unit, double ms, double flops_per_ms,
-                    double parameter)
+/* The cost of a FLOP of `unit`, which takes `ms`, relative to a nominal one, without the time of
+ * the call and of the weights. */
+static double relative_cost(const struct probe *p, int unit, double ms, double flops_per_ms,
+                            double parameter)
 {
     const struct model *m = &p->spec->model;
     double flops =
         (ms - p->call_ms) * flops_per_ms - parameter * (double)model_unit_params(m, unit);
 
-    return fmax(0.1, flops / model_unit_flops(m, unit, &p->load));
+    return fmax(0.1, flops / model_unit_flops(m, unit, &p->whole.load));
 }
 
-static void explain(const struct probe *p, struct node_probe *out)
+/* Converts times to the FLOPs that would take as long. */
+static void derive(const struct probe *p, struct node_probe *out)
 {
-    const struct times *t = &p->whole;
+    const struct times *t = &p->whole.mean;
     const struct model *m = &p->spec->model;
     double own_ms = block_ms(t) - 2 * p->call_ms;
-    double flops_per_ms = block_flops(p, &p->load) / own_ms;
-    double elements = p->load.tokens * m->hidden;
+    double flops_per_ms = block_flops(p, &p->whole.load) / own_ms;
+    double elements = p->whole.load.tokens * m->hidden;
     double params = (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
     double parameter = weights_ms(p, own_ms) * flops_per_ms / params;
 
@@ -271,16 +249,16 @@ static void explain(const struct probe *p, struct node_probe *out)
     out->unit_ms = p->call_ms / share(p);
     out->block_ms = block_ms(t) / share(p);
     out->pace = (struct node_pace){
-        .attention = weigh(p, 1, t->attention, flops_per_ms, parameter),
-        .ffn = weigh(p, 2, t->ffn, flops_per_ms, parameter),
+        .attention = relative_cost(p, 1, t->ms[UNIT_ATTENTION], flops_per_ms, parameter),
+        .ffn = relative_cost(p, 2, t->ms[UNIT_FFN], flops_per_ms, parameter),
         .parameter = parameter,
-        .element = fmax(0, t->embeddings - p->call_ms) * flops_per_ms / elements,
+        .element = fmax(0, t->ms[UNIT_EMBEDDINGS] - p->call_ms) * flops_per_ms / elements,
         .update = p->update_ms * flops_per_ms,
         .sequence = p->sequences->make_ms * flops_per_ms,
     };
 }
 
-/* The job's; a usual number where the planner has yet to choose. */
+/* The job's, or a usual number where the planner has yet to choose. */
 static int micro_batches(const struct spec *spec)
 {
     int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
@@ -290,29 +268,23 @@ static int micro_batches(const struct spec *spec)
     return m;
 }
 
-/* a[i] = b[i] + factor * c[i]: STREAM's triad (McCalpin 1995) moves TRIAD_BYTES per element. */
-static void triad(float *a, const float *b, const float *c, float factor, size_t n)
-{
-#pragma omp parallel for simd num_threads(threads_count()) schedule(static)
-    for (size_t i = 0; i < n; i++)
-        a[i] = b[i] + factor * c[i];
-}
-
-/* Memory bandwidth; 0 without memory for the arrays. */
+/* By STREAM's triad (McCalpin 1995); 0 without memory for the arrays. */
 static double memory_bytes_per_s(void)
 {
-    float *memory = calloc(3 * TRIAD_FLOATS, sizeof *memory);
+    float *a = calloc(3 * TRIAD_FLOATS, sizeof *a);
     double best = 0;
 
-    for (int i = 0; memory && i < TRIAD_ROUNDS; i++) {
+    for (int round = 0; a && round < TRIAD_ROUNDS; round++) {
         struct stopwatch watch = {0};
 
         stopwatch_start(&watch);
-        triad(memory, memory + TRIAD_FLOATS, memory + 2 * TRIAD_FLOATS, 0.5f, TRIAD_FLOATS);
+#pragma omp parallel for simd num_threads(threads_count()) schedule(static)
+        for (size_t i = 0; i < TRIAD_FLOATS; i++)
+            a[i] = a[i + TRIAD_FLOATS] + 0.5f * a[i + 2 * TRIAD_FLOATS];
         stopwatch_stop(&watch);
-        best = fmax(best, TRIAD_BYTES * (double)TRIAD_FLOATS / busy_ms(&watch) * 1e3);
+        best = fmax(best, TRIAD_BYTES / stopwatch_busy_ms(&watch, threads_count()) * 1e3);
     }
-    free(memory);
+    free(a);
     return best;
 }
 
@@ -322,22 +294,23 @@ enum err_code probe_run(const struct spec *spec, const struct sequences *sequenc
     struct probe *p = calloc(1, sizeof *p); /* too large for a stack */
     struct node_probe found = {.threads = threads_count(), .lengths = sequences_lengths(sequences)};
     bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
+    int n_seqs;
     enum err_code rc;
 
     if (!p)
         return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
     p->spec = spec;
     p->sequences = sequences;
-    p->n_seqs = spec->training.batch_size / micro_batches(spec);
-    p->n_small = p->n_seqs >= SMALL ? p->n_seqs / SMALL : p->n_seqs * SMALL;
-    p->blocks = blocks_of(&spec->model);
+    n_seqs = spec->training.batch_size / micro_batches(spec);
+    p->whole.n_seqs = n_seqs;
+    p->small.n_seqs = n_seqs >= SMALL ? n_seqs / SMALL : n_seqs * SMALL;
     rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);
     if (rc == ERR_OK)
         rc = time_units(p, (int)((1 - CALL_SHARE) * duration_ms), err);
     if (rc == ERR_OK)
         rc = time_calls(p, (int)(CALL_SHARE * duration_ms), err);
     if (rc == ERR_OK) {
-        explain(p, &found);
+        derive(p, &found);
         found.memory_bytes_per_s = memory_bytes_per_s() * share(p);
         (void)snprintf(found.blas_core, sizeof found.blas_core, "%s", gemm_core_name());
         cpu_model(found.cpu_model, sizeof found.cpu_model);

@@ -313,11 +313,6 @@ void probe_link_close(struct probe_link *p)
     free(p);
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* Measure with partner `i` of the table, if it appears before `wait_end_ms`. The one whose name
  * sorts first measures first. Sets in *out what was measured, also on failure. */
 static enum err_code measure_partner(const struct probe_link *p, const struct peers *table, int i,
@@ -332,14 +327,17 @@ static enum err_code measure_partner(const struct probe_link *p, const struct pe
         .stage = is_first ? 0 : 1,
         .plan_hash = hash_add(hash_add(HASH_START, is_first ? mine : its), is_first ? its : mine),
         .key = p->key};
-    struct end e = {.end_ms = earlier(wait_end_ms, p->params.end_ms)};
+    int64_t end_ms = p->params.end_ms;
+    struct end e = {.end_ms = wait_end_ms < end_ms ? wait_end_ms : end_ms};
     enum err_code rc = end_open(&e, &params, BULK_MAX_BYTES, err);
 
     if (rc == ERR_OK)
         rc = end_set_peer(&e, table->stages[i].host, table->stages[i].port, err);
     if (rc == ERR_OK)
         rc = link_wait_ready(e.link, left_ms(e.end_ms), err);
-    e.end_ms = earlier(clock_now_ms() + SESSION_MS, p->params.end_ms);
+    e.end_ms = clock_now_ms() + SESSION_MS;
+    if (e.end_ms > end_ms)
+        e.end_ms = end_ms;
     if (rc == ERR_OK && !is_first)
         rc = serve(&e, err);
     if (rc == ERR_OK)

@@ -6,42 +6,25 @@
 #include "api/lengths.h"
 #include "base/clock.h"
 #include "data/batch.h"
+#include "data/sampler.h"
 #include "data/source.h"
 #include "text/tokenizer.h"
 
 #define BYTES ((size_t)4 << 20) /* of the file */
 
-/* A step that visits each of `n` once, and any part of them soon. */
-static size_t stride_of(size_t n)
-{
-    size_t stride = (size_t)(0.618 * (double)n) + 1; /* the golden section */
-
-    for (;; stride++) {
-        size_t a = n;
-        size_t b = stride;
-
-        while (b > 0) {
-            size_t rest = a % b;
-
-            a = b;
-            b = rest;
-        }
-        if (a == 1)
-            return stride;
-    }
-}
-
-static enum err_code read_all(struct source *source, struct sequences *out, struct err *err)
+/* In the order in which training reads them: a file is often sorted by something. */
+static enum err_code read_all(struct source *source, uint64_t seed, struct sequences *out,
+                              struct err *err)
 {
     int64_t until_ms = clock_now_ms() + SEQUENCES_READ_MS;
     int64_t start_ns = clock_cpu_ns();
-    size_t stride = stride_of(source->n_samples);
-    enum err_code rc = ERR_OK;
+    struct sampler sampler;
+    enum err_code rc = sampler_init(&sampler, seed, source->n_samples, 1, err);
 
     for (size_t i = 0; rc == ERR_OK && i < source->n_samples && i < SEQUENCES_MAX; i++) {
         struct sequence s;
 
-        rc = source_get(source, i * stride % source->n_samples, 0, &s, err);
+        rc = source_get(source, (size_t)sampler_at(&sampler, 0, i), 0, &s, err);
         if (rc == ERR_OK)
             out->tokens[out->n++] = s.length;
         if (clock_now_ms() > until_ms)
@@ -71,7 +54,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     if (rc == ERR_OK)
         rc = source_load(&params, folder, &layout.train, &source, err);
     if (rc == ERR_OK)
-        rc = read_all(&source, &s, err);
+        rc = read_all(&source, params.seed, &s, err);
     if (rc == ERR_OK)
         *out = s;
     source_deinit(&source);
@@ -79,7 +62,7 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     return rc;
 }
 
-/* Two lengths in turn, as far above and below the mean as its square demands. */
+/* Two lengths in turn, as far above and below the mean as the mean square demands. */
 void sequences_make(const struct spec *spec, struct sequences *out)
 {
     struct node_lengths l = lengths_of(spec, &(struct node_lengths){.mean = 0});
@@ -102,42 +85,31 @@ struct node_lengths sequences_lengths(const struct sequences *s)
     return l;
 }
 
-/* Files are often sorted by something, so take them from all over. */
-static int pick(const struct sequences *s, int i, int n)
-{
-    return s->tokens[n < s->n ? (int)((int64_t)i * s->n / n) : i % s->n];
-}
-
 enum err_code sequences_deal(const struct sequences *s, int m, int each, int32_t *starts,
                              struct err *err)
 {
     int n = m * each;
-    int32_t *memory = calloc((size_t)(3 * n + 1), sizeof *memory);
-    uint32_t *samples = calloc((size_t)n, sizeof *samples);
-    struct batch step = {.n_seqs = n, .starts = memory, .samples = samples};
-    int32_t *order = memory ? memory + n + 1 : NULL;
+    int32_t *memory = calloc((size_t)(4 * n + 1), sizeof *memory);
+    struct batch step = {.n_seqs = n, .starts = memory};
+    int32_t *order;
 
-    if (!memory || !samples) {
-        free(memory);
-        free(samples);
+    if (!memory)
         return err_set(err, ERR_NO_MEMORY, "no memory for the lengths of %d sequences", n);
-    }
+    order = memory + n + 1;
+    step.samples = (uint32_t *)order + n;
     for (int i = 0; i < n; i++) {
-        samples[i] = (uint32_t)i;
-        step.starts[i + 1] = step.starts[i] + pick(s, i, n);
+        step.samples[i] = (uint32_t)i;
+        step.starts[i + 1] = step.starts[i] + s->tokens[i % s->n];
     }
-    batch_balance(&step, order, order + n, m);
-    for (int k = 0; k < m; k++) {
-        int32_t *to = starts + (size_t)k * (size_t)(each + 1);
-
-        to[0] = 0;
-        for (int i = 0; i < each; i++) {
+    batch_balance(&step, order, order + 2 * (ptrdiff_t)n, m);
+    for (int k = 0; k < m; k++, starts++) {
+        *starts = 0;
+        for (int i = 0; i < each; i++, starts++) {
             int32_t q = order[k * each + i];
 
-            to[i + 1] = to[i] + step.starts[q + 1] - step.starts[q];
+            starts[1] = starts[0] + step.starts[q + 1] - step.starts[q];
         }
     }
     free(memory);
-    free(samples);
     return ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* probe/sequences.h - the lengths of a job's sequences, for a probe that trains on such ones.
+/* probe/sequences.h - the lengths of a job's sequences, so that a probe trains on such ones.
  *
  * Layer: probe (may use train data api base). Threads: one caller.
  */
@@ -12,14 +12,14 @@
 
 struct sequences {
     int n;
-    int tokens[SEQUENCES_MAX]; /* [n] each cut to maxSequenceLength, in the order they were read in
-                                */
+    int tokens[SEQUENCES_MAX]; /* [n] each cut to maxSequenceLength, in a random order */
     bool are_read;             /* of the job's own data */
-    double make_ms;            /* of CPU time, to make one of them; 0: not measured */
+    double make_ms;            /* CPU time to make one of them; 0: not measured */
 };
 
-/* Some from all over the job's training file, made as training makes them. `folder` and
- * `model_folder` as in train/loader.h. Errors of source_load(); *out is left alone then. */
+/* A random part of the job's training file, made as training makes them. `folder` and
+ * `model_folder` as in train/loader.h. Errors of source_load(), ERR_INVALID without a sample; *out
+ * is only set with ERR_OK. */
 MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *folder,
                                         const char *model_folder, struct sequences *out,
                                         struct err *err);
@@ -27,7 +27,7 @@ MUST_CHECK enum err_code sequences_read(const struct spec *spec, const char *fol
 /* Without data: lengths with the mean and the spread of lengths_of(). */
 void sequences_make(const struct spec *spec, struct sequences *out);
 
-/* All zero for sequences_make(). */
+/* Mean and mean square; all zero for sequences_make(). */
 struct node_lengths sequences_lengths(const struct sequences *s);
 
 /* Where sequences begin in each of `m` micro-batches of `each`: starts[m][each + 1], dealt as

@@ -54,7 +54,6 @@ static void microbenchmark_times_the_units_that_it_has(void **state)
 
     (void)state;
     assert_int_equal(microbenchmark_round(&bench, SEQS, &sum, NULL), ERR_OK);
-    assert_int_equal(sum.n, 1);
     for (int k = 0; k < UNIT_KINDS; k++)
         assert_true((sum.kind_ms[k] > 0) == (k <= UNIT_FFN));
 }
@@ -95,9 +94,8 @@ static void microbenchmark_has_the_parameters_of_its_units(void **state)
     (void)state;
     for (int u = 0; u < 1 + 2 * LAYERS; u++)
         params += model_unit_params(&bench.plan.spec.model, u);
-    assert_true(microbenchmark_params(&bench) == (double)params);
+    assert_true(microbenchmark_update(&bench) == (double)params);
     assert_true(bench.plan.spec.model.vocab <= MICROBENCHMARK_WORDS_MAX);
-    microbenchmark_update(&bench);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown(f, make_bench, free_bench)
