@@ -372,6 +372,13 @@ static double number_of(const struct field *f, const void *place)
     }
 }
 
+/* Zero is a figure like others where the bounds admit it. */
+static bool may_be_zero(const struct field *f, const void *from)
+{
+    return f->kind == FIELD_DOUBLE && !(f->flags & FIELD_ABOVE) &&
+           isfinite(number_of(f, (const char *)from + f->offset));
+}
+
 static bool is_empty(const struct field *f, const char *from)
 {
     const void *place = from + f->offset;
@@ -394,7 +401,7 @@ static bool is_empty(const struct field *f, const char *from)
         for (const struct field *e = f->fields; e->kind != FIELD_END; e++) {
             if (!is_empty(e, place))
                 has_any = true;
-            else if (e->flags & FIELD_REQUIRED)
+            else if (e->flags & FIELD_REQUIRED && !may_be_zero(e, place))
                 return true;
         }
         return !has_any;

@@ -42,7 +42,7 @@ enum field_flag {
 
 /* A member is empty when it has the value of `fallback` or, without one, is 0, "", not set or
  * without entries. So is a double that is not finite, and an object whose required member is
- * empty. */
+ * empty, unless that is a double of 0 and may be 0. */
 struct field {
     const char *key; /* may be a path ("training.batchSize") in a table that is only read; "" is a
                       * list's entry itself, for entries that are no objects */

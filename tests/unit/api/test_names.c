@@ -92,6 +92,22 @@ static void node_probe_reads_back_what_was_written(void **state)
     buf_deinit(&out);
 }
 
+/* A cost that is too small to measure is 0, which is a result and no reason to lose the others. */
+static void node_probe_keeps_costs_that_are_zero(void **state)
+{
+    struct node_probe p = {
+        .gflops = 1, .threads = 1, .pace = {.attention = 1.5, .ffn = 0.75}, .message = {.ms = 2}};
+    struct buf out = {.max = NODE_PROBE_MAX_BYTES};
+    struct node_probe back;
+
+    (void)state;
+    assert_int_equal(node_probe_write(&p, &out, NULL), ERR_OK);
+    assert_int_equal(node_probe_read(buf_text(&out), &back, NULL), ERR_OK);
+    assert_memory_equal(&back.pace, &p.pace, sizeof p.pace);
+    assert_true(back.message.ms == 2);
+    buf_deinit(&out);
+}
+
 static void node_probe_may_know_neither_memory_nor_data(void **state)
 {
     struct node_probe p;
@@ -183,6 +199,7 @@ int main(void)
         cmocka_unit_test(names_of_children_fit_for_the_longest_job),
         cmocka_unit_test(names_of_probes_differ_by_node),
         cmocka_unit_test(node_probe_reads_back_what_was_written),
+        cmocka_unit_test(node_probe_keeps_costs_that_are_zero),
         cmocka_unit_test(node_probe_may_know_neither_memory_nor_data),
         cmocka_unit_test(node_probe_fits_a_termination_message),
         cmocka_unit_test(node_probe_refuses_figures_that_make_no_sense),
