@@ -82,14 +82,13 @@ __attribute__((target("sse4.2"))) static uint32_t crc32c_by_sse42(uint32_t crc, 
     return ~crc;
 }
 
+#endif
+
 uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
 {
-    return __builtin_cpu_supports("sse4.2") ? crc32c_by_sse42(crc, bytes, n)
-                                            : crc32c_by_table(crc, bytes, n);
-}
-#else
-uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
-{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("sse4.2"))
+        return crc32c_by_sse42(crc, bytes, n);
+#endif
     return crc32c_by_table(crc, bytes, n);
 }
-#endif

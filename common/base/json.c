@@ -164,51 +164,13 @@ static enum err_code check_values(const cJSON *node, struct err *err)
     return rc;
 }
 
-/* `text` has passed check_text(). */
-static enum err_code parse_checked(const char *text, size_t len, struct json **out, struct err *err)
-{
-    const char *end = NULL;
-    cJSON *root = cJSON_ParseWithLengthOpts(text, len, &end, false);
-    enum err_code rc = ERR_OK;
-
-    if (!root)
-        return err_set(err, ERR_INVALID, "not JSON at byte %zu", end ? (size_t)(end - text) : 0);
-    while (end < text + len && strchr(" \t\r\n", *end))
-        end++;
-    if (end != text + len)
-        rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));
-    if (rc == ERR_OK)
-        rc = check_values(root, err);
-    if (rc != ERR_OK) {
-        cJSON_Delete(root);
-        return rc;
-    }
-    *out = (struct json *)(void *)root;
-    return ERR_OK;
-}
-
-/* cJSON ends a string at a NUL. The replacement has the same length. */
-static enum err_code parse_without_nuls(const char *text, size_t len, struct json **out,
-                                        struct err *err)
-{
-    char *copy = malloc(len);
-    enum err_code rc;
-
-    if (!copy)
-        return err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of JSON", len);
-    memcpy(copy, text, len);
-    for (size_t i = 0; i < len; i += copy[i] == '\\' ? 2 : 1)
-        if (is_escaped_nul(copy + i, len - i))
-            memcpy(copy + i, "\\ufffd", 6);
-    rc = parse_checked(copy, len, out, err);
-    free(copy);
-    return rc;
-}
-
 static enum err_code parse(const char *text, size_t len, bool is_tolerant, struct json **out,
                            struct err *err)
 {
     size_t n_nuls = 0;
+    char *copy = NULL;
+    const char *end = NULL;
+    cJSON *root;
     enum err_code rc;
 
     if (len > JSON_TEXT_MAX_BYTES)
@@ -220,8 +182,31 @@ static enum err_code parse(const char *text, size_t len, bool is_tolerant, struc
     rc = check_text(text, len, is_tolerant ? &n_nuls : NULL, err);
     if (rc != ERR_OK)
         return rc;
-    return n_nuls > 0 ? parse_without_nuls(text, len, out, err)
-                      : parse_checked(text, len, out, err);
+    if (n_nuls > 0) { /* where cJSON would end a string; the replacement has the same length */
+        copy = malloc(len);
+        if (!copy)
+            return err_set(err, ERR_NO_MEMORY, "no memory for %zu bytes of JSON", len);
+        memcpy(copy, text, len);
+        for (size_t i = 0; i < len; i += copy[i] == '\\' ? 2 : 1)
+            if (is_escaped_nul(copy + i, len - i))
+                memcpy(copy + i, "\\ufffd", 6);
+        text = copy;
+    }
+    root = cJSON_ParseWithLengthOpts(text, len, &end, false);
+    while (root && end < text + len && strchr(" \t\r\n", *end))
+        end++;
+    if (!root)
+        rc = err_set(err, ERR_INVALID, "not JSON at byte %zu", end ? (size_t)(end - text) : 0);
+    else if (end != text + len)
+        rc = err_set(err, ERR_INVALID, "byte %zu: text after the document", (size_t)(end - text));
+    else
+        rc = check_values(root, err);
+    free(copy);
+    if (rc == ERR_OK)
+        *out = (struct json *)(void *)root;
+    else
+        cJSON_Delete(root);
+    return rc;
 }
 
 enum err_code json_parse(const char *text, size_t len, struct json **out, struct err *err)
@@ -401,19 +386,11 @@ static bool skip_string(struct jsonraw v, size_t *i)
     return false;
 }
 
-static bool skip_word(struct jsonraw v, size_t *i)
-{
-    size_t start = *i;
-
-    while (*i < v.len && !is_at(v.text, v.len, *i, " \t\r\n,:]}[{\""))
-        ++*i;
-    return *i > start;
-}
-
 /* From the first byte of a value to the byte after its last one. */
 static bool skip_value(struct jsonraw v, size_t *i)
 {
     size_t depth = 0;
+    size_t start;
 
     do {
         if (is_at(v.text, v.len, *i, "{[")) {
@@ -427,8 +404,12 @@ static bool skip_value(struct jsonraw v, size_t *i)
                 return false;
         } else if (depth > 0 && is_at(v.text, v.len, *i, ",: \t\r\n")) {
             ++*i;
-        } else if (!skip_word(v, i)) {
-            return false;
+        } else { /* a number or a word */
+            start = *i;
+            while (*i < v.len && !is_at(v.text, v.len, *i, " \t\r\n,:]}[{\""))
+                ++*i;
+            if (*i == start)
+                return false;
         }
     } while (depth > 0);
     return true;
@@ -446,16 +427,10 @@ static bool take_value(struct jsonraw v, size_t *i, struct jsonraw *out)
     return true;
 }
 
-static bool is_key(struct jsonraw v, const char *key)
-{
-    size_t n = strlen(key);
-
-    return v.len == n + 2 && v.text[0] == '"' && memcmp(v.text + 1, key, n) == 0;
-}
-
 bool jsonraw_member(struct jsonraw v, const char *key, struct jsonraw *out)
 {
     size_t i = skip_space(v, 0);
+    size_t n = strlen(key);
     struct jsonraw name;
     struct jsonraw value;
 
@@ -468,7 +443,7 @@ bool jsonraw_member(struct jsonraw v, const char *key, struct jsonraw *out)
         i = skip_space(v, i + 1);
         if (!take_value(v, &i, &value))
             return false;
-        if (is_key(name, key)) {
+        if (name.len == n + 2 && name.text[0] == '"' && memcmp(name.text + 1, key, n) == 0) {
             *out = value;
             return true;
         }

@@ -33,11 +33,11 @@ enum json_kind {
 };
 
 /* Parse `len` bytes; a byte order mark in front is skipped. On ERR_OK the caller owns *out:
- * json_free(). The texts of ERR_INVALID and ERR_LIMIT have the position. */
+ * json_free(). The texts of ERR_INVALID and ERR_LIMIT give the position. */
 MUST_CHECK enum err_code json_parse(const char *text, size_t len, struct json **out,
                                     struct err *err);
 /* For objects from an API server, where any user may put `\u0000` into a string or key: it is read
- * as U+FFFD, and the document is not refused. */
+ * as U+FFFD instead of being refused. */
 MUST_CHECK enum err_code json_parse_tolerant(const char *text, size_t len, struct json **out,
                                              struct err *err);
 void json_free(struct json *root);
@@ -47,7 +47,7 @@ const char *json_kind_name(enum json_kind kind);
 
 /* Member `key` of an object; NULL when there is none or `v` is no object. */
 const struct json *json_get(const struct json *v, const char *key);
-/* Members along dots: "status.podIP". Keys that hold a dot themselves need json_get(). */
+/* A member by its path: "status.podIP". A key that contains a dot needs json_get(). */
 const struct json *json_path(const struct json *v, const char *path);
 
 /* Elements of an array or members of an object, in order; NULL after the last. */

@@ -71,10 +71,8 @@ static enum err_code on_scalar(struct walk *w, const yaml_event_t *e, struct err
 {
     const char *value = (const char *)e->data.scalar.value;
 
-    if (e->data.scalar.anchor)
-        return at(&e->start_mark, err, "anchors are not supported");
-    if (e->data.scalar.tag)
-        return at(&e->start_mark, err, "tags are not supported");
+    if (e->data.scalar.anchor || e->data.scalar.tag)
+        return at(&e->start_mark, err, "anchors and tags are not supported");
     if (e->data.scalar.length > SCALAR_MAX_BYTES || strlen(value) != e->data.scalar.length)
         return at(&e->start_mark, err, "the value is too long or contains a NUL");
     if (wants_key(w)) {
@@ -93,10 +91,9 @@ static enum err_code on_open(struct walk *w, const yaml_event_t *e, struct err *
 {
     bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
 
-    if (is_mapping ? e->data.mapping_start.anchor != NULL : e->data.sequence_start.anchor != NULL)
-        return at(&e->start_mark, err, "anchors are not supported");
-    if (is_mapping ? e->data.mapping_start.tag != NULL : e->data.sequence_start.tag != NULL)
-        return at(&e->start_mark, err, "tags are not supported");
+    if (is_mapping ? e->data.mapping_start.anchor || e->data.mapping_start.tag
+                   : e->data.sequence_start.anchor || e->data.sequence_start.tag)
+        return at(&e->start_mark, err, "anchors and tags are not supported");
     if (wants_key(w))
         return at(&e->start_mark, err, "a key must be plain text");
     if (w->depth == JSON_DEPTH_MAX)

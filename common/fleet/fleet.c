@@ -5,15 +5,14 @@
 #include <string.h>
 
 #include "api/signature.h"
+#include "base/clock.h"
 
-#define URL_BYTES            128
-#define SIGNATURE_LINE_BYTES (sizeof SIGNATURE_HEADER + 2 + HMAC_TEXT_BYTES)
+#define URL_BYTES 128
 
 /* A call under way, in a list so that fleet_free() finds it. */
 struct call {
     struct fleet *fleet;
     struct call *next;
-    struct call **place; /* what points to this one */
     uint64_t id;
     bool is_status;
     struct fleet_handler handler;
@@ -42,71 +41,48 @@ int fleet_n_calls(const struct fleet *f)
     return f->n_calls;
 }
 
-static void unlink_call(struct call *c)
-{
-    *c->place = c->next;
-    if (c->next)
-        c->next->place = c->place;
-    c->fleet->n_calls--;
-}
-
 void fleet_free(struct fleet *f)
 {
     if (!f)
         return;
-    while (f->calls) {
-        struct call *c = f->calls;
-
+    for (struct call *c = f->calls, *next; c; c = next) {
+        next = c->next;
         http_cancel(f->http, c->id);
-        unlink_call(c);
         free(c);
     }
     free(f);
 }
 
-/* What a status other than 2xx means, with the worker's own sentence. */
-static enum err_code refused(const struct http_response *r, struct err *err)
-{
-    enum err_code code = r->status == 409   ? ERR_CONFLICT
-                         : r->status == 403 ? ERR_DENIED
-                         : r->status >= 500 ? ERR_IO
-                         : r->status >= 400 ? ERR_INVALID
-                                            : ERR_PROTOCOL;
-    const char *text = buf_text(&r->body);
-
-    return err_set(err, code, "worker answered %d: %.*s", r->status, (int)strcspn(text, "\r\n"),
-                   text);
-}
-
 static void on_done(void *ctx, struct http_response *response, const struct err *err)
 {
     struct call *c = ctx;
-    bool is_status = c->is_status;
+    struct call **place = &c->fleet->calls;
+    const char *text = buf_text(&response->body);
+    const struct progress *report = NULL;
     struct progress progress;
     struct err answer = *err;
+    int status = response->status;
 
-    unlink_call(c); /* first: the handler may start the next one */
-    if (answer.code == ERR_OK && response->status / 100 != 2)
-        (void)refused(response, &answer);
-    else if (answer.code == ERR_OK && is_status &&
-             progress_parse(buf_text(&response->body), response->body.len, &progress, &answer) !=
-                 ERR_OK)
-        answer.code = ERR_PROTOCOL;
-    c->handler.on_answer(c->handler.ctx, is_status && answer.code == ERR_OK ? &progress : NULL,
-                         &answer);
+    while (*place != c)
+        place = &(*place)->next;
+    *place = c->next; /* before the handler, which may start the next one */
+    c->fleet->n_calls--;
+    if (answer.code == ERR_OK && status / 100 != 2) {
+        (void)err_set(&answer,
+                      status == 409   ? ERR_CONFLICT
+                      : status == 403 ? ERR_DENIED
+                      : status >= 500 ? ERR_IO
+                      : status >= 400 ? ERR_INVALID
+                                      : ERR_PROTOCOL,
+                      "worker answered %d: %.*s", status, (int)strcspn(text, "\r\n"), text);
+    } else if (answer.code == ERR_OK && c->is_status) {
+        if (progress_parse(text, response->body.len, &progress, &answer) == ERR_OK)
+            report = &progress;
+        else
+            answer.code = ERR_PROTOCOL;
+    }
+    c->handler.on_answer(c->handler.ctx, report, &answer);
     free(c);
-}
-
-static enum err_code sign(const struct fleet_address *to, const struct http_request *request,
-                          const char *path, char out[static SIGNATURE_LINE_BYTES], struct err *err)
-{
-    struct signature_request signs = {request->method, path, request->body, request->body_bytes};
-    char text[HMAC_TEXT_BYTES];
-    enum err_code rc = signature_make(&to->key, &signs, text, err);
-
-    if (rc == ERR_OK)
-        (void)snprintf(out, SIGNATURE_LINE_BYTES, SIGNATURE_HEADER ": %s", text);
-    return rc;
 }
 
 static enum err_code start(struct fleet *f, const struct fleet_address *to, const char *path,
@@ -114,8 +90,9 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
 {
     bool is_ipv6 = strchr(to->host, ':') != NULL;
     char url[URL_BYTES];
-    char signature[SIGNATURE_LINE_BYTES];
-    const char *headers[] = {signature, NULL};
+    char signature[HMAC_TEXT_BYTES];
+    char line[sizeof SIGNATURE_HEADER + 2 + HMAC_TEXT_BYTES];
+    const char *headers[] = {line, NULL};
     struct http_request request = {.method = body ? "POST" : "GET",
                                    .url = url,
                                    .headers = headers,
@@ -125,21 +102,19 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
                                    .deadline_ms = FLEET_CALL_MS,
                                    .connect_ms = FLEET_CALL_MS,
                                    .response_max_bytes = PROGRESS_TEXT_MAX_BYTES};
+    struct signature_request signs = {request.method, path, request.body, request.body_bytes};
     struct call *c;
-    enum err_code rc = sign(to, &request, path, signature, err);
+    enum err_code rc = signature_make(&to->key, &signs, signature, err);
 
     if (rc != ERR_OK)
         return rc;
     c = calloc(1, sizeof *c + handler.ctx_bytes);
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for a call to %s", to->host);
+    (void)snprintf(line, sizeof line, SIGNATURE_HEADER ": %s", signature);
     (void)snprintf(url, sizeof url, "http://%s%s%s:%d%s", is_ipv6 ? "[" : "", to->host,
                    is_ipv6 ? "]" : "", to->port, path);
-    *c = (struct call){.fleet = f,
-                       .next = f->calls,
-                       .place = &f->calls,
-                       .is_status = body == NULL,
-                       .handler = handler};
+    *c = (struct call){.fleet = f, .next = f->calls, .is_status = body == NULL, .handler = handler};
     if (handler.ctx_bytes > 0)
         c->handler.ctx = memcpy(c->ctx, handler.ctx, handler.ctx_bytes);
     rc = http_start(f->http, &request, (struct http_handler){.ctx = c, .on_done = on_done}, &c->id,
@@ -148,8 +123,6 @@ static enum err_code start(struct fleet *f, const struct fleet_address *to, cons
         free(c);
         return err_wrap(err, rc, "call worker %s:%d", to->host, to->port);
     }
-    if (c->next)
-        c->next->place = &c->next;
     f->calls = c;
     f->n_calls++;
     return ERR_OK;
@@ -172,4 +145,34 @@ enum err_code fleet_ask_status(struct fleet *f, const struct fleet_address *to,
                                struct fleet_handler handler, struct err *err)
 {
     return start(f, to, "/v1/status", NULL, handler, err);
+}
+
+int64_t contact_wait_ms(const struct contact *c, int64_t now_ms)
+{
+    return c->call_after_ms > now_ms ? c->call_after_ms - now_ms : 0;
+}
+
+void contact_answered(struct contact *c, const struct err *err, bool was_table, int64_t now_ms,
+                      int64_t max_ms)
+{
+    bool is_ok = err->code == ERR_OK;
+    bool is_refusal =
+        err->code == ERR_CONFLICT || err->code == ERR_INVALID || err->code == ERR_DENIED;
+
+    c->is_busy = false;
+    if (was_table) {
+        c->has_table = is_ok;
+        c->is_refused = is_refusal;
+        if (is_refusal)
+            (void)snprintf(c->refusal, sizeof c->refusal, "%s", err->text);
+    }
+    if (is_ok || is_refusal) { /* a refusal is an answer; silence and an invalid one are not */
+        c->n_unanswered = 0;
+        c->silent_since_ms = 0;
+        c->call_after_ms = is_ok ? 0 : now_ms + CONTACT_REFUSED_MS;
+        return;
+    }
+    if (c->n_unanswered++ == 0 || c->silent_since_ms == 0)
+        c->silent_since_ms = now_ms;
+    c->call_after_ms = now_ms + backoff_ms(c->n_unanswered, CONTACT_RETRY_MS, max_ms);
 }

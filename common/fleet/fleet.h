@@ -1,7 +1,7 @@
-/* fleet/fleet.h - calls to running workers: hand out the peer table, ask how far they are.
+/* fleet/fleet.h - calls to running workers: send the peer table, ask for status.
  *
- * A call is started and its answer comes to the handler from inside http_poll(); nothing here ever
- * waits, so a worker that hangs delays only its own answer, and that by FLEET_CALL_MS at most.
+ * A call is started, and its answer reaches the handler from inside http_poll(). Nothing here
+ * waits, so a worker that hangs delays only its own answer, by at most FLEET_CALL_MS.
  * Workers speak plain HTTP on their control port (worker/train/control.h); every call is signed.
  * Layer: fleet (may use http api base). Threads: one, that of the http loop.
  */
@@ -14,7 +14,7 @@
 
 #define FLEET_CALL_MS 2000
 
-/* A worker's control port, and the key of its job, with which calls are signed. */
+/* A worker's control port, and the job's key, which signs the calls. */
 struct fleet_address {
     char host[PEERS_HOST_BYTES]; /* an IP address, of either kind, without brackets */
     int port;
@@ -23,11 +23,11 @@ struct fleet_address {
 
 /* Called once for every call that was started, unless fleet_free() came first.
  *
- * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt or has taken another
- * peer table; ERR_DENIED when it has another key; ERR_INVALID when it refused for another reason;
- * ERR_IO, ERR_TIMEOUT when it could not be reached or not answer, which is usual while it starts;
- * ERR_PROTOCOL, ERR_LIMIT when that was no answer of a worker. `progress` is what a worker that was
- * asked reports; NULL for a peer table and for every error. The handler may start calls. */
+ * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt or has accepted
+ * another peer table; ERR_DENIED when it has another key; ERR_INVALID when it refused for another
+ * reason; ERR_IO, ERR_TIMEOUT when it did not answer, as is usual while it starts; ERR_PROTOCOL,
+ * ERR_LIMIT when the answer is not a worker's. `progress` is the reported status; NULL for a peer
+ * table and for every error. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
     size_t ctx_bytes; /* of `ctx`, which is copied and belongs to the call; 0: `ctx` is borrowed */
@@ -51,5 +51,33 @@ MUST_CHECK enum err_code fleet_post_peers(struct fleet *f, const struct fleet_ad
 /* Ask one worker for its status. */
 MUST_CHECK enum err_code fleet_ask_status(struct fleet *f, const struct fleet_address *to,
                                           struct fleet_handler handler, struct err *err);
+
+/* --- when to call --- */
+
+/* One running worker as its caller sees it, for operator and CLI alike: send the peer table until
+ * the worker has accepted or refused it, and ask for status. The owner starts the calls, sets
+ * `is_busy` for the time of a call, and hands every answer to contact_answered(). A worker that
+ * does not answer is called again after a pause that doubles each time; one that refuses, after
+ * CONTACT_REFUSED_MS. Pure; times are monotonic. */
+#define CONTACT_RETRY_MS   250 /* then doubled */
+#define CONTACT_REFUSED_MS 5000
+
+struct contact {
+    bool is_busy;            /* a call is under way */
+    bool has_table;          /* has accepted the peer table */
+    bool is_refused;         /* has refused it: it has another one, or another key */
+    int n_unanswered;        /* calls in a row */
+    int64_t silent_since_ms; /* of the first unanswered call in a row; 0: it answers */
+    int64_t call_after_ms;
+    char refusal[ERR_TEXT_BYTES]; /* the reason */
+};
+
+/* How long until the worker may be called; 0: now. */
+int64_t contact_wait_ms(const struct contact *c, int64_t now_ms);
+
+/* Note the answer (see struct fleet_handler) to a call that sent the peer table or to another.
+ * Pauses are at most `max_ms` long. */
+void contact_answered(struct contact *c, const struct err *err, bool was_table, int64_t now_ms,
+                      int64_t max_ms);
 
 #endif

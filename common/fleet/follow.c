@@ -3,11 +3,11 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
-#include "fleet/contact.h"
+#include "fleet/fleet.h"
 
 #define RETRY_MAX_MS 250 /* on this machine a call costs nothing */
 
-/* One worker, or (the last one) the leader as the one that is asked. */
+/* The calls that send a worker its peer table, or those that ask the leader. */
 struct line {
     struct follow *follow;
     struct fleet_address address;
@@ -19,7 +19,7 @@ struct follow {
     struct peers peers;
     struct line lines[SPEC_STAGES_MAX];
     struct line leader;
-    int64_t asked_ms; /* when the leader was last asked */
+    int64_t asked_ms; /* last call to the leader */
     bool has_progress;
     struct progress progress;
 };
@@ -45,21 +45,16 @@ void follow_free(struct follow *f)
     free(f);
 }
 
-static void note_answer(struct line *line, const struct err *err)
+/* `progress` is NULL for a peer table and for a call that failed. */
+static void on_answer(void *ctx, const struct progress *progress, const struct err *err)
 {
+    struct line *line = ctx;
     struct err named = *err;
 
     if (err->code != ERR_OK)
         (void)err_wrap(&named, err->code, "worker %s:%d", line->address.host, line->address.port);
     contact_answered(&line->contact, &named, line != &line->follow->leader, clock_now_ms(),
                      RETRY_MAX_MS);
-}
-
-static void on_answer(void *ctx, const struct progress *progress, const struct err *err)
-{
-    struct line *line = ctx;
-
-    note_answer(line, err);
     if (progress) {
         line->follow->progress = *progress;
         line->follow->has_progress = true;
@@ -82,7 +77,7 @@ static int64_t step_line(struct follow *f, struct line *line, int64_t wait_ms)
     if (rc == ERR_OK)
         line->contact.is_busy = true;
     else
-        note_answer(line, &err);
+        on_answer(line, NULL, &err);
     return FOLLOW_ASK_MS;
 }
 

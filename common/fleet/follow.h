@@ -9,7 +9,7 @@
 
 #include "fleet/fleet.h"
 
-#define FOLLOW_ASK_MS 500 /* between two questions to the leader */
+#define FOLLOW_ASK_MS 500 /* between two calls to the leader */
 
 struct follow;
 
@@ -17,16 +17,15 @@ struct follow;
 MUST_CHECK enum err_code follow_new(struct fleet *fleet, const struct peers *peers,
                                     const struct fleet_address *control, struct follow **out,
                                     struct err *err);
-/* Free it after fleet_free(), which cancels the calls that would still answer to it. NULL is
- * allowed. */
+/* Only after fleet_free(), which cancels the calls that refer to it. NULL is allowed. */
 void follow_free(struct follow *f);
 
 /* Start the calls that are due; returns the milliseconds until the next one is. */
 int64_t follow_step(struct follow *f, int64_t now_ms);
 
-/* The last report of the leader, NULL before. Borrowed until the next http_poll(). */
+/* The leader's last report; NULL before the first. Borrowed until the next http_poll(). */
 const struct progress *follow_head(const struct follow *f);
-/* Why a worker refuses the table: it has a different one, or another key. NULL when none does. */
+/* Why a worker refuses the table; NULL when none does. */
 const char *follow_refusal(const struct follow *f);
 
 #endif

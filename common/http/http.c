@@ -259,18 +259,6 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     return ERR_OK;
 }
 
-static enum err_code build_connect_to(struct transfer *t, const char *address, struct err *err)
-{
-    char entry[HTTP_HOST_BYTES + 8];
-    bool is_bare_v6 = strchr(address, ':') && address[0] != '[';
-
-    if (strlen(address) >= HTTP_HOST_BYTES)
-        return err_set(err, ERR_INVALID, "\"%.40s...\" is not an address", address);
-    (void)snprintf(entry, sizeof entry, is_bare_v6 ? "::[%s]:" : "::%s:", address);
-    t->connect_to = curl_slist_append(NULL, entry);
-    return t->connect_to ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for an address");
-}
-
 static void free_transfer(struct transfer *t)
 {
     curl_easy_cleanup(t->easy); /* first: it still points to the lists */
@@ -292,6 +280,8 @@ enum err_code http_start(struct http *h, const struct http_request *request,
     if (request->method &&
         request->method[strspn(request->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")] != '\0')
         return err_set(err, ERR_INVALID, "\"%.20s\" is not a method", request->method);
+    if (request->connect_to && strlen(request->connect_to) > HTTP_HOST_BYTES - 8)
+        return err_set(err, ERR_INVALID, "\"%.40s...\" is not an address", request->connect_to);
     if (request->deadline_ms < 0 || request->connect_ms < 0)
         return err_set(err, ERR_INVALID, "a deadline is negative");
     if (h->n_transfers >= HTTP_TRANSFERS_MAX)
@@ -310,8 +300,14 @@ enum err_code http_start(struct http *h, const struct http_request *request,
     (void)snprintf(t->host, sizeof t->host, "%s", host);
     rc = t->easy ? build_headers(t, request, err)
                  : err_set(err, ERR_NO_MEMORY, "no memory for a request");
-    if (rc == ERR_OK && request->connect_to)
-        rc = build_connect_to(t, request->connect_to, err);
+    if (rc == ERR_OK && request->connect_to) {
+        bool is_bare_v6 = strchr(request->connect_to, ':') && request->connect_to[0] != '[';
+
+        (void)snprintf(host, sizeof host, is_bare_v6 ? "::[%s]:" : "::%s:", request->connect_to);
+        t->connect_to = curl_slist_append(NULL, host);
+        if (!t->connect_to)
+            rc = err_set(err, ERR_NO_MEMORY, "no memory for an address");
+    }
     if (rc == ERR_OK)
         rc = configure(t, request, err);
     if (rc != ERR_OK) {

@@ -1,12 +1,11 @@
 /* kube/client.h - calls to the API server: get, list, create, patch, delete.
  *
- * Each call is sent over the http loop that was handed in and waited for; meanwhile all other
- * transfers of the loop go on, so the callbacks of watches RUN INSIDE these calls. Handlers should
- * therefore only note what to look at. For what is not JSON, and for streams, kube_start() gives
- * the response as it comes.
+ * Each call waits for its response; meanwhile all other transfers of the http loop go on, so the
+ * callbacks of watches RUN INSIDE these calls. Handlers should therefore only note what to look at.
+ * For streams, kube_start() hands over the response as it arrives.
  *
  * Bodies are JSON text. Objects that were read are never sent back whole (see base/json.h): send
- * only fields that are yours, with kube_merge().
+ * only the fields you own, with kube_merge().
  *
  * Errors contain the server's own message: "create pods default/a: pods "a" already exists". Codes
  * are those of kube_status_code() and, without a response, of http/http.h. After a 429 or 503 with
@@ -29,7 +28,7 @@
 
 struct kube_options {
     const char *user_agent;    /* borrowed for the client's life; NULL: "kube-c" */
-    const char *field_manager; /* the owner of the fields that we write; NULL: the same */
+    const char *field_manager; /* owner of the fields we write; NULL: user_agent */
     int calls_per_second;      /* 0: no limit (the server has its own) */
     int calls_burst;           /* with calls_per_second; at least 1 */
 };
@@ -47,7 +46,7 @@ struct http *kube_client_http(const struct kube_client *c);
 const char *kube_client_namespace(const struct kube_client *c);
 /* "https://10.0.0.1:6443". Borrowed. */
 const char *kube_client_server(const struct kube_client *c);
-/* How long the server has asked us to keep quiet; 0: not at all. */
+/* How long the server has asked us not to send anything (Retry-After); 0: not at all. */
 int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms);
 
 /* One object. The caller owns *out: json_free(). */
@@ -55,9 +54,9 @@ MUST_CHECK enum err_code kube_get(struct kube_client *c, const struct kube_ref *
                                   struct json **out, struct err *err);
 
 /* Every object of a collection, page by page: `on_item` gets each, borrowed for the call, and ends
- * the listing with anything but ERR_OK. Objects that cannot be parsed are left out. A page above
- * KUBE_PAGE_MAX_BYTES is asked for again with fewer objects; ERR_LIMIT when a single one is larger.
- * A page that expired meanwhile is ERR_GONE: start again. */
+ * the listing with any code but ERR_OK. Objects that cannot be parsed are left out. A page above
+ * KUBE_PAGE_MAX_BYTES is requested again with fewer objects; ERR_LIMIT when a single one is larger.
+ * ERR_GONE when the list expired meanwhile: start again. */
 struct kube_lister {
     void *ctx;
     enum err_code (*on_item)(void *ctx, const struct json *object, struct err *err);
@@ -76,14 +75,14 @@ MUST_CHECK enum err_code kube_merge(struct kube_client *c, const struct kube_ref
                                     const char *body, struct json **out, struct err *err);
 
 /* Delete one object; its dependents go in the background. */
-struct kube_delete {       /* NULL: whoever it is, with its own grace */
-    const char *uid;       /* only if it still is this one, else ERR_CONFLICT; NULL: whoever */
+struct kube_delete {       /* NULL: any uid, with the object's own grace period */
+    const char *uid;       /* ERR_CONFLICT if it has another one; NULL: any */
     int64_t grace_seconds; /* < 0: the object's own */
 };
 MUST_CHECK enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
                                      const struct kube_delete *how, struct err *err);
 
-/* Start a request and return at once; the base of everything above and of kube/watch.h. */
+/* Start a request and return at once. */
 struct kube_request {
     const char *method; /* NULL: GET */
     const char *path;   /* from kube_ref_path(), with its query */
@@ -110,7 +109,7 @@ enum err_code kube_status_error(int status, const char *body, size_t n, struct e
 enum err_code kube_status_object(const struct json *status, struct err *err);
 
 /* To be called by users of kube_start() with every response that is not 2xx: sets `err` and notes
- * what concerns the client itself (an old token, a request to keep quiet). */
+ * an expired token or a Retry-After. */
 enum err_code kube_refused(struct kube_client *c, const struct http_response *response,
                            struct err *err);
 

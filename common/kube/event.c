@@ -12,12 +12,12 @@
 #define NAME_PREFIX_BYTES 200
 #define BODY_MAX_BYTES    16384
 
-/* One line of a table of the hashes used last. */
+/* An entry of a table of the hashes used last. */
 struct recent {
     uint64_t hash; /* 0: free */
     int64_t used_ms;
-    int64_t count;        /* of an Event: how often it was said */
-    struct bucket bucket; /* of an object and a reason: how much may still be said */
+    int64_t count;        /* of an Event */
+    struct bucket bucket; /* of an object and a reason */
 };
 
 struct kube_recorder {
@@ -45,7 +45,7 @@ void kube_recorder_free(struct kube_recorder *r)
     free(r);
 }
 
-/* The line of `hash`; a new one, with count 0, takes the place of the one unused for longest. */
+/* The entry of `hash`; a new one, with count 0, replaces the least recently used. */
 static struct recent *recall(struct recent *table, uint64_t hash, int64_t now_ms)
 {
     struct recent *oldest = table;

@@ -1,9 +1,8 @@
 /* kube/event.h - what `kubectl describe` shows under "Events".
  *
- * The same thing said again about the same object does not make a second Event: its name is a hash
- * of object, type, reason and message, so a repeat only raises the count and the last time, also
- * after this program was restarted. Of one reason an object may send a burst and then one Event in
- * a long while, so that a job that restarts for ever does not silence what else happens to it.
+ * An Event's name is a hash of object, type, reason and message, so a repeat only raises the count
+ * and the last time, also after this program was restarted. Per object and reason the rate is
+ * limited, so that a job that restarts for ever does not hide its other Events.
  * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: one.
  */
 #ifndef KUBE_EVENT_H
@@ -13,7 +12,7 @@
 
 #define KUBE_EVENT_BURST         25
 #define KUBE_EVENT_REFILL_MS     300000
-#define KUBE_EVENT_OBJECTS_MAX   512  /* remembered; the one not heard of for longest makes room */
+#define KUBE_EVENT_OBJECTS_MAX   512  /* remembered; the least recently used makes room */
 #define KUBE_EVENT_MESSAGE_BYTES 1024 /* the API server's limit; longer ones are cut */
 
 /* The object an Event is about. Borrowed. */
@@ -34,16 +33,15 @@ struct kube_event {
 
 struct kube_recorder;
 
-/* `component` is who speaks ("skyjob-operator"); borrowed like `c`. */
+/* `component` ("skyjob-operator") is the Events' source; borrowed like `c`. */
 MUST_CHECK enum err_code kube_recorder_new(struct kube_client *c, const char *component,
                                            struct kube_recorder **out, struct err *err);
 void kube_recorder_free(struct kube_recorder *r);
 
-/* Record it, or say it again. Waits for the API server.
+/* Create the Event or raise its count. Waits for the API server.
  *
- * Returns ERR_OK; ERR_LIMIT when the object has used up its Events of that
- * reason (not sent, nothing to do); else
- * the errors of kube_create(). Events are a courtesy: no caller should stop for one.
+ * Returns ERR_OK; ERR_LIMIT when it was rate limited and not sent; else the errors of
+ * kube_create(). No caller should stop for a failure.
  */
 MUST_CHECK enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *event,
                                          struct err *err);

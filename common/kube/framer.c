@@ -2,11 +2,6 @@
 
 #include <string.h>
 
-static enum err_code hand_over(struct framer_sink sink, const char *line, size_t n, struct err *err)
-{
-    return n > 0 ? sink.on_line(sink.ctx, line, n, err) : ERR_OK;
-}
-
 enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct framer_sink sink,
                           struct err *err)
 {
@@ -22,12 +17,12 @@ enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct 
             buf_deinit(&f->partial);
             f->is_skipping = !end;
             sink.on_long(sink.ctx);
-        } else if (end && f->partial.len == 0) {
-            rc = hand_over(sink, bytes, part, err); /* the usual case: nothing is copied */
+        } else if (end && f->partial.len == 0) { /* the usual case: nothing is copied */
+            rc = part > 0 ? sink.on_line(sink.ctx, bytes, part, err) : ERR_OK;
         } else {
             rc = buf_add(&f->partial, bytes, part, err);
             if (rc == ERR_OK && end)
-                rc = hand_over(sink, f->partial.data, f->partial.len, err);
+                rc = sink.on_line(sink.ctx, f->partial.data, f->partial.len, err);
             if (rc == ERR_OK && end)
                 buf_reset(&f->partial);
         }
@@ -39,6 +34,6 @@ enum err_code framer_feed(struct framer *f, const char *bytes, size_t n, struct 
 
 void framer_reset(struct framer *f)
 {
-    buf_deinit(&f->partial); /* a long line should not cost memory for ever */
+    buf_deinit(&f->partial); /* return the memory of a long line */
     f->is_skipping = false;
 }

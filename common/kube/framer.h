@@ -1,7 +1,7 @@
-/* kube/framer.h - lines out of a stream that is cut anywhere.
+/* kube/framer.h - split a stream into lines.
  *
- * A line ends in LF; empty ones are skipped. What came after the last LF waits in the buffer for
- * the rest. A line above `partial.max` is skipped as a whole, and the next one is read again.
+ * A line ends in LF; empty ones are skipped. What follows the last LF waits in the buffer for the
+ * rest. A line above `partial.max` is skipped whole.
  * Layer: kube. Threads: one.
  */
 #ifndef KUBE_FRAMER_H
@@ -14,7 +14,7 @@ struct framer {
     bool is_skipping;   /* in a line that is too long */
 };
 
-/* Called for each whole line, without its LF; not NUL-terminated; borrowed. */
+/* Called for each complete line, without its LF; not NUL-terminated; borrowed. */
 struct framer_sink {
     void *ctx;
     enum err_code (*on_line)(void *ctx, const char *line, size_t n, struct err *err);

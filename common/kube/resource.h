@@ -1,7 +1,7 @@
-/* kube/resource.h - which resource type, which object, and the path that names it.
+/* kube/resource.h - resource types, references to objects, and their paths.
  *
- * Pure: text in, text out. Every part that comes from outside is percent-escaped, and a name that
- * could step out of its place in the path ("..", "a/b", "") is refused.
+ * Pure. Every part is percent-escaped, and a name that would change the path ("..", "a/b", "") is
+ * refused.
  * Layer: kube (may use http, base). Threads: any.
  */
 #ifndef KUBE_RESOURCE_H
@@ -19,7 +19,7 @@ struct kube_resource {
     bool is_namespaced;
 };
 
-/* The ones that every cluster has. */
+/* Those that every cluster has. */
 extern const struct kube_resource kube_pods;
 extern const struct kube_resource kube_nodes;
 extern const struct kube_resource kube_policies;

@@ -14,17 +14,17 @@
 #define POSITION_BYTES  6144 /* of a continue token */
 #define VERSION_BYTES   128
 #define PAGE_MS         60000
-#define RETRY_MS        800    /* then doubled, plus up to as much again by chance ... */
+#define RETRY_MS        800    /* then doubled, plus a random part of up to as much again ... */
 #define RETRY_MAX_MS    30000  /* ... but never more than this */
-#define WATCH_SHORT_MS  1000   /* one that ends sooner without an event has failed */
-#define WATCH_CALM_MS   120000 /* one that lasts longer wipes out the failures before */
+#define WATCH_SHORT_MS  1000   /* a watch that ends sooner without an event has failed */
+#define WATCH_CALM_MS   120000 /* a watch that lasts longer resets n_failures */
 #define KNOWN_MAX       200000 /* objects of one watch */
 #define KEY_BYTES       512    /* Kubernetes takes 63 and 253 characters */
 #define ACCEPT_METADATA "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-/* An object that was reported, so that the watch can tell when it is gone. */
+/* An object that was reported, to notice when it is gone. */
 struct known {
-    uint64_t list; /* number of the list that had it last */
+    uint64_t list; /* number of the last list with it */
     char uid[];
 };
 
@@ -116,30 +116,28 @@ static uint32_t random_bits(void)
     return bits;
 }
 
-/* Can the watch go on from the version it has, or must everything be listed again? After a cut or
- * a server in trouble it can; after anything that says the place or a line is wrong it cannot. */
-static bool keeps_place(enum err_code code)
-{
-    return code == ERR_IO || code == ERR_AGAIN || code == ERR_DENIED || code == ERR_NO_MEMORY;
-}
-
-static void back_off(struct kube_watch *w, const struct err *err)
+/* Pause after a failure of `what`, and decide whether to list again. */
+static void back_off(struct kube_watch *w, const char *what, struct err *err)
 {
     int64_t quiet_ms = kube_client_quiet_ms(w->client, clock_now_ms());
     int64_t wait_ms;
 
+    err_wrap(err, err->code, "%s %s", what, w->ref.resource->plural);
     w->n_failures++;
     /* An expired version is no outage: listing again helps, waiting does not. */
     wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, RETRY_MS, RETRY_MAX_MS);
-    wait_ms += wait_ms * (random_bits() % 1024) / 1024; /* clients must not return in step */
+    wait_ms += wait_ms * (random_bits() % 1024) / 1024; /* clients must not retry in step */
     wait_ms = wait_ms < RETRY_MAX_MS ? wait_ms : RETRY_MAX_MS;
     if (wait_ms < quiet_ms)
         wait_ms = quiet_ms;
     w->retry_ms = clock_now_ms() + wait_ms;
-    w->position[0] = '\0'; /* a list starts over: its first pages are old by then */
+    w->position[0] = '\0'; /* a list starts over: its first pages are outdated by then */
     w->page_objects = 0;
     w->is_metadata_only = false;
-    if (!keeps_place(err->code))
+    /* After a cut or server trouble a watch can go on from the version it has; after any error
+     * about the version or a line it cannot. */
+    if (err->code != ERR_IO && err->code != ERR_AGAIN && err->code != ERR_DENIED &&
+        err->code != ERR_NO_MEMORY)
         w->version[0] = '\0';
     if (w->watcher.on_error)
         w->watcher.on_error(w->watcher.ctx, err, wait_ms);
@@ -160,7 +158,7 @@ static void report(struct kube_watch *w, enum kube_change change, const struct j
     w->watcher.on_change(w->watcher.ctx, change, object);
 }
 
-/* Of an object that vanished unseen only this much is left. */
+/* An object vanished unseen: only its identity is left. */
 static void report_vanished(struct kube_watch *w, const char *key, const struct known *known)
 {
     const char *name = strchr(key, '/') + 1;
@@ -174,14 +172,13 @@ static void report_vanished(struct kube_watch *w, const char *key, const struct 
     json_free(object);
 }
 
-/* Who an object is, by its metadata. */
 struct identity {
     char key[KEY_BYTES]; /* "namespace/name" */
     const char *uid;
     struct known *known; /* NULL: not reported */
 };
 
-/* False for an object without a name, or with one that no API server gives. */
+/* False for an object without a name, or with one longer than Kubernetes allows. */
 static bool identify(const struct kube_watch *w, const struct json *object, struct identity *out)
 {
     const struct json *metadata = json_get(object, "metadata");
@@ -224,7 +221,7 @@ static enum err_code add_known(struct kube_watch *w, struct identity *id, struct
     return rc;
 }
 
-/* A list or a watch has an object. */
+/* An object of a list or an event. */
 static enum err_code see(void *ctx, const struct json *object, struct err *err)
 {
     struct kube_watch *w = ctx;
@@ -234,7 +231,7 @@ static enum err_code see(void *ctx, const struct json *object, struct err *err)
 
     if (!identify(w, object, &id))
         return ERR_OK;
-    /* Another object took its name between two lists. */
+    /* Between two lists its name was given to another object. */
     if (id.known && strcmp(id.known->uid, id.uid) != 0) {
         report_vanished(w, id.key, id.known);
         free(map_take(&w->known, id.key));
@@ -261,7 +258,7 @@ static void forget(struct kube_watch *w, const struct json *object)
     report(w, KUBE_DELETED, object);
 }
 
-/* Report and remove what the list that has just ended did not have. */
+/* Report and remove what the list that has just ended did not contain. */
 static void sweep(struct kube_watch *w)
 {
     struct known *known;
@@ -277,7 +274,7 @@ static void sweep(struct kube_watch *w)
 
 /* --- watching --- */
 
-/* An event that cannot be parsed: go on behind it. */
+/* An event that cannot be parsed. */
 static void skip_line(struct kube_watch *w, struct jsonraw line, const struct err *err)
 {
     struct jsonraw part;
@@ -325,7 +322,7 @@ static enum err_code on_line(void *ctx, const char *line, size_t n, struct err *
     if (strcmp(type, "ERROR") == 0) {
         rc = kube_status_object(object, err);
         if (rc == ERR_TIMEOUT) /* 504: our version is ahead of the server's history */
-            rc = err_wrap(err, ERR_GONE, "a version that the server does not know");
+            rc = err_wrap(err, ERR_GONE, "version unknown to the server");
     } else if (strcmp(type, "ADDED") == 0 || strcmp(type, "MODIFIED") == 0) {
         w->n_events++;
         rc = see(w, object, err);
@@ -363,16 +360,14 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
     if (lasted_ms > WATCH_CALM_MS)
         w->n_failures = 0;
     if (why.code == ERR_TIMEOUT)
-        why.code = ERR_IO; /* a line gone silent is a cut: the place is still good */
+        why.code = ERR_IO; /* silence is a cut: the version is still good */
     if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
         kube_refused(w->client, response, &why);
     else if (why.code == ERR_OK && is_empty && lasted_ms < WATCH_SHORT_MS)
         err_set(&why, ERR_IO, "the watch ended after %lld ms without an event",
                 (long long)lasted_ms);
-    if (why.code != ERR_OK) {
-        err_wrap(&why, why.code, "watch %s", w->ref.resource->plural);
-        back_off(w, &why);
-    }
+    if (why.code != ERR_OK)
+        back_off(w, "watch", &why);
 }
 
 static enum err_code start_watch(struct kube_watch *w, struct err *err)
@@ -399,7 +394,7 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);
     buf_deinit(&path);
     if (rc != ERR_OK)
-        return err_wrap(err, rc, "watch %s", w->ref.resource->plural);
+        return rc;
     w->watch_began_ms = clock_now_ms();
     w->watch_began_count = w->n_events;
     return ERR_OK;
@@ -407,7 +402,7 @@ static enum err_code start_watch(struct kube_watch *w, struct err *err)
 
 /* --- listing --- */
 
-/* One page has come: report what it holds. After the last one, what it did not hold. */
+/* The end of a page: go on to the next or, after the last one, report what has vanished. */
 static enum err_code take_page(struct kube_watch *w, const struct json *metadata, struct err *err)
 {
     const char *next = json_string(json_get(metadata, "continue"), "");
@@ -427,12 +422,12 @@ static enum err_code take_page(struct kube_watch *w, const struct json *metadata
     set_version(w, metadata);
     if (w->version[0] == '\0')
         return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
-    w->is_synced = true; /* n_failures stays: only an event proves that watching works too */
+    w->is_synced = true; /* n_failures stays: only an event proves that watching works */
     report(w, KUBE_SYNCED, NULL);
     return ERR_OK;
 }
 
-/* Of an object that is too large only the metadata was asked for. */
+/* For an object that is too large, of which only the metadata was requested. */
 static enum err_code skip_large(void *ctx, const struct json *object, struct err *err)
 {
     struct err why;
@@ -443,7 +438,7 @@ static enum err_code skip_large(void *ctx, const struct json *object, struct err
     return ERR_OK;
 }
 
-/* A page that is too large is asked for with fewer objects; a single one with its metadata only. */
+/* After a page that is too large, request fewer objects; of a single one, only its metadata. */
 static bool asks_for_less(struct kube_watch *w)
 {
     if (w->is_metadata_only)
@@ -471,10 +466,8 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
     if (why.code == ERR_OK)
         why.code = take_page(w, metadata, &why);
     json_free(metadata);
-    if (why.code != ERR_OK) {
-        err_wrap(&why, why.code, "list %s", w->ref.resource->plural);
-        back_off(w, &why);
-    }
+    if (why.code != ERR_OK)
+        back_off(w, "list", &why);
 }
 
 static enum err_code start_page(struct kube_watch *w, struct err *err)
@@ -494,28 +487,22 @@ static enum err_code start_page(struct kube_watch *w, struct err *err)
     if (rc == ERR_OK)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);
     buf_deinit(&path);
-    if (rc != ERR_OK)
-        return err_wrap(err, rc, "list %s", w->ref.resource->plural);
-    if (is_first)
+    if (rc == ERR_OK && is_first)
         w->list++;
-    return ERR_OK;
+    return rc;
 }
 
 int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms)
 {
+    bool lists = w->version[0] == '\0' || w->position[0] != '\0';
     struct err err;
-    enum err_code rc;
 
     if (w->transfer)
         return -1;
     if (now_ms < w->retry_ms)
         return w->retry_ms - now_ms;
-    if (w->version[0] == '\0' || w->position[0] != '\0')
-        rc = start_page(w, &err);
-    else
-        rc = start_watch(w, &err);
-    if (rc == ERR_OK)
+    if ((lists ? start_page(w, &err) : start_watch(w, &err)) == ERR_OK)
         return -1;
-    back_off(w, &err);
+    back_off(w, lists ? "list" : "watch", &err);
     return w->retry_ms > now_ms ? w->retry_ms - now_ms : 0;
 }

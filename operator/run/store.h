@@ -16,7 +16,7 @@
 #include "cluster/pod_requests.h"
 #include "cluster/promise.h"
 #include "control/observed.h"
-#include "fleet/contact.h"
+#include "fleet/fleet.h"
 #include "kube/watch.h"
 #include "run/queue.h"
 

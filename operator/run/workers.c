@@ -7,7 +7,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "control/pairing.h"
-#include "fleet/contact.h"
 #include "fleet/fleet.h"
 
 struct workers {

@@ -1,4 +1,4 @@
-#include "fleet/contact.h"
+#include "fleet/fleet.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
