@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "balance/cut.h"
 #include "balance/partition.h"
 
 #define PER_STAGE 4 /* micro-batches: the pipeline is then idle for a fifth of the time at most */
@@ -155,9 +156,51 @@ static enum err_code save_nodes(const struct partition_request *request, const s
     return is_saved ? partition_list_left_out(&with, best, err) : ERR_OK;
 }
 
+/* Let the request name a link per pair of link classes instead of one per pair of nodes: it is
+ * solved several times, and looking at all pairs would take most of the time with 1,000 nodes. The
+ * caller frees *out_class and *out_links, which are NULL where that would be no shorter. */
+static enum err_code classify_links(struct partition_request *r, int **out_class,
+                                    struct cost_link **out_links, struct err *err)
+{
+    size_t n = (size_t)r->n_nodes;
+    enum err_code rc = partition_check_links(r, err);
+    int n_classes = 0;
+    int *nodes;
+
+    if (rc != ERR_OK || !r->links || r->n_nodes <= CHOOSE_FEW_NODES)
+        return rc;
+    nodes = calloc(n, sizeof *nodes);
+    *out_class = calloc(n, sizeof **out_class);
+    for (int i = 0; nodes && i < r->n_nodes; i++)
+        nodes[i] = i;
+    if (nodes && *out_class)
+        n_classes = link_classes(r, nodes, r->n_nodes, *out_class);
+    free(nodes);
+    if (n_classes == r->n_nodes)
+        return ERR_OK;
+    *out_links = calloc((size_t)n_classes * (size_t)n_classes, sizeof **out_links);
+    if (n_classes == 0 || !*out_links)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
+    for (int i = 0; i < r->n_nodes; i++)
+        for (int k = 0; k < i; k++) {
+            int a = (*out_class)[i];
+            int b = (*out_class)[k];
+
+            (*out_links)[a * n_classes + b] = (*out_links)[b * n_classes + a] =
+                *partition_link(r, i, k);
+        }
+    r->links = *out_links;
+    r->link_class = *out_class;
+    r->n_link_classes = n_classes;
+    return ERR_OK;
+}
+
 enum err_code choose_solve(const struct partition_request *request, struct placement *out,
                            struct err *err)
 {
+    struct partition_request by_class = *request;
+    struct cost_link *links = NULL;
+    int *class = NULL;
     struct tries tries = {.n = 1, .micro_batches = {request->job.micro_batches}};
     struct placement *best = calloc(1, sizeof *best);
     enum err_code rc;
@@ -168,14 +211,18 @@ enum err_code choose_solve(const struct partition_request *request, struct place
         tries.n = list_tries(request,
                              request->n_nodes > CHOOSE_FEW_NODES ? CHOOSE_FEW_TRIES : CHOOSE_TRIES,
                              tries.micro_batches);
-    rc = find_fastest(request, &tries, best, err);
+    rc = classify_links(&by_class, &class, &links, err);
     if (rc == ERR_OK)
-        rc = take_first(request, &tries, tries.n_stages, tries.step_ms * (1 + CHOOSE_MICRO_GAIN),
+        rc = find_fastest(&by_class, &tries, best, err);
+    if (rc == ERR_OK)
+        rc = take_first(&by_class, &tries, tries.n_stages, tries.step_ms * (1 + CHOOSE_MICRO_GAIN),
                         best, err);
     if (rc == ERR_OK && request->job.spec->placement.strategy == SPEC_STRATEGY_OPTIMAL)
-        rc = save_nodes(request, &tries, best, err);
+        rc = save_nodes(&by_class, &tries, best, err);
     if (rc == ERR_OK)
         *out = *best;
+    free(class);
+    free(links);
     free(best);
     return rc;
 }

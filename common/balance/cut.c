@@ -15,6 +15,8 @@ static bool is_same_link(const struct cost_link *a, const struct cost_link *b)
 static bool has_alike_links(const struct partition_request *r, const int *nodes, int n, int a,
                             int b)
 {
+    if (r->link_class && r->link_class[nodes[a]] == r->link_class[nodes[b]])
+        return true;
     for (int i = 0; i < n; i++)
         if (i != a && i != b &&
             !is_same_link(partition_link(r, nodes[a], nodes[i]),

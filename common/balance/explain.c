@@ -162,6 +162,7 @@ static enum err_code step_of(const struct partition_request *request, const stru
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
     other.nodes = t->nodes;
     other.links = t->links;
+    other.link_class = NULL;
     other.n_nodes = t->n;
     rc = choose_solve(&other, p, err);
     *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;

@@ -34,7 +34,7 @@ static bool is_link(const struct cost_link *l)
            isfinite(l->latency_ms);
 }
 
-static enum err_code check_links(const struct partition_request *r, struct err *err)
+enum err_code partition_check_links(const struct partition_request *r, struct err *err)
 {
     if (!r->links)
         return is_link(&r->link) ? ERR_OK
@@ -42,7 +42,7 @@ static enum err_code check_links(const struct partition_request *r, struct err *
                                            "the link between nodes: %g bytes/s and %g ms are not "
                                            "possible",
                                            r->link.bytes_per_s, r->link.latency_ms);
-    for (int a = 0; a < r->n_nodes; a++)
+    for (int a = 0; a < r->n_nodes && !r->link_class; a++) /* classes are made of checked links */
         for (int b = 0; b < a; b++) {
             const struct cost_link *there = partition_link(r, a, b);
             const struct cost_link *back = partition_link(r, b, a);
@@ -364,7 +364,7 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
     enum err_code rc = check_nodes(request, err);
 
     if (rc == ERR_OK)
-        rc = check_links(request, err);
+        rc = partition_check_links(request, err);
     if (p.strategy == SPEC_STRATEGY_MANUAL) {
         open.min_stages = 1;
         open.max_stages = SPEC_STAGES_MAX;

@@ -38,6 +38,9 @@
 MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
                                          struct placement *out, struct err *err);
 
+/* Are all links possible, and the same both ways? ERR_INVALID. */
+MUST_CHECK enum err_code partition_check_links(const struct partition_request *r, struct err *err);
+
 /* List the nodes that have no stage in `p`, and why; its stages and predicted_step_ms must be set.
  * For a node that would fit, the reason contains the step time with it in its best place between
  * the chosen ones. */

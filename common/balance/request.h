@@ -21,6 +21,10 @@ struct partition_request {
     int n_nodes;
     struct cost_link link;         /* COST_LINK_DEFAULT if not measured */
     const struct cost_link *links; /* [n_nodes][n_nodes], symmetrical; NULL: every pair is `link` */
+    /* Or of link classes (balance/cut.h): links is [n_link_classes][n_link_classes]. choose_solve()
+     * makes it so; for its callers this is NULL. */
+    const int *link_class; /* [n_nodes] */
+    int n_link_classes;
 };
 
 /* All that a spec asks for; nodes, links and what was measured are the caller's to add. */
@@ -44,7 +48,11 @@ static inline int64_t partition_memory(const struct partition_request *r, int no
 static inline const struct cost_link *partition_link(const struct partition_request *r, int a,
                                                      int b)
 {
-    return r->links ? &r->links[(size_t)a * (size_t)r->n_nodes + (size_t)b] : &r->link;
+    if (!r->links)
+        return &r->link;
+    if (r->link_class)
+        return &r->links[r->link_class[a] * r->n_link_classes + r->link_class[b]];
+    return &r->links[(size_t)a * (size_t)r->n_nodes + (size_t)b];
 }
 
 struct placement_stage {

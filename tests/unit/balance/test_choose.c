@@ -11,8 +11,8 @@
 
 #include "balance/explain.h"
 #include "balance/partition.h"
+#include "instances.h"
 
-#define MIB       ((int64_t)1 << 20)
 #define INSTANCES 200
 
 static struct spec spec_of(int batch_size, int max_stages)
@@ -253,6 +253,28 @@ static void choose_looks_at_a_bounded_number_of_divisors(void **state)
     assert_int_equal(p.micro_batches, 1021);
 }
 
+/* More than CHOOSE_FEW_NODES: solved with a link per pair of buildings. */
+static void choose_plans_by_link_classes_as_partition_does_by_nodes(void **state)
+{
+    static struct instance in;
+    struct placement by_class, by_node;
+    struct err err;
+
+    (void)state;
+    for (int n = CHOOSE_FEW_NODES + 1; n < 30; n += 4) {
+        make_buildings(&in, n, 2e7);
+        assert_int_equal(choose_solve(&in.request, &by_class, NULL), ERR_OK);
+        in.request.max_stages = by_class.n_stages;
+        assert_int_equal(partition_solve(&in.request, &by_node, NULL), ERR_OK);
+        assert_int_equal(by_class.n_stages, by_node.n_stages);
+        assert_memory_equal(by_class.stages, by_node.stages,
+                            (size_t)by_node.n_stages * sizeof *by_node.stages);
+    }
+    in.links[1].latency_ms = 5; /* not what the way back takes */
+    assert_int_equal(choose_solve(&in.request, &by_class, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "both ways must be given alike"));
+}
+
 static void choose_is_explained(void **state)
 {
     struct node nodes[2] = {{.name = "a", .gflops = 5, .memory_bytes = 4096 * MIB},
@@ -282,6 +304,7 @@ int main(void)
         cmocka_unit_test(choose_cuts_a_batch_that_does_not_fit_into_memory),
         cmocka_unit_test(choose_reports_what_lacks_with_the_least_memory),
         cmocka_unit_test(choose_looks_at_a_bounded_number_of_divisors),
+        cmocka_unit_test(choose_plans_by_link_classes_as_partition_does_by_nodes),
         cmocka_unit_test(choose_is_explained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
