@@ -54,29 +54,21 @@ static enum err_code read_metadata(const struct json *root, struct job *job, str
 static enum err_code read_config(const char *folder, char path[static PATH_MAX],
                                  struct bert_config *out, struct err *err)
 {
-    static const char *const files[] = {"config.json", "bert_config.json"};
-    struct buf text = {.max = JOB_FILE_MAX_BYTES};
+    const char *file = folder_has(folder, "config.json") ? "config.json" : "bert_config.json";
     struct json *root = NULL;
     enum err_code rc;
 
     if (access(folder, R_OK | X_OK) != 0)
         return err_set(err, ERR_NOT_FOUND, "--model: %.300s: %s", folder, strerror(errno));
-    (void)snprintf(path, PATH_MAX, "%s/%s", folder, files[0]);
-    if (access(path, F_OK) != 0)
-        (void)snprintf(path, PATH_MAX, "%s/%s", folder, files[1]);
-    if (access(path, F_OK) != 0)
-        return err_set(err, ERR_NOT_FOUND, "--model: %.300s holds neither %s nor %s", folder,
-                       files[0], files[1]);
-    rc = file_read(path, &text, err);
-    if (rc == ERR_OK) {
-        rc = json_parse(buf_text(&text), text.len, &root, err);
-        if (rc != ERR_OK)
-            (void)err_wrap(err, rc, "%.200s", path);
-    }
+    if (!folder_has(folder, file))
+        return err_set(err, ERR_NOT_FOUND,
+                       "--model: %.300s holds neither config.json nor bert_config.json", folder);
+    rc = folder_path(folder, file, path, err);
+    if (rc == ERR_OK)
+        rc = folder_json(folder, file, &root, err);
     if (rc == ERR_OK)
         rc = bert_config_parse(path, root, out, err);
     json_free(root);
-    buf_deinit(&text);
     return rc;
 }
 
@@ -104,72 +96,72 @@ static enum err_code fill_sizes(const char *folder, struct job *job, struct err 
 
 /* --- the file --- */
 
-/* Take over `root` if it is a SkyJob. */
-static enum err_code take_document(struct json *root, const char *model, struct job *job,
-                                   struct err *err)
+enum err_code document_each(const char *path, size_t max_bytes, struct document_taker taker,
+                            struct err *err)
 {
+    struct buf text = {.max = max_bytes};
+    enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+    bool is_over = false;
+
+    for (int i = 0; rc == ERR_OK; i++) {
+        struct buf json = {.max = 4 * max_bytes};
+        struct json *root = NULL;
+
+        rc = yaml_to_json(buf_text(&text), text.len, i, &json, err);
+        is_over = rc == ERR_NOT_FOUND;
+        if (rc == ERR_OK)
+            rc = json_parse(buf_text(&json), json.len, &root, err);
+        if (rc == ERR_OK)
+            rc = taker.take(taker.ctx, &root, err);
+        if (rc != ERR_OK && !is_over)
+            (void)err_wrap(err, rc, "%s", path);
+        json_free(root);
+        buf_deinit(&json);
+    }
+    buf_deinit(&text);
+    return is_over ? ERR_OK : rc;
+}
+
+struct reading {
+    const char *model;
+    struct job job;
+};
+
+static enum err_code take_job(void *ctx, struct json **root, struct err *err)
+{
+    struct reading *r = ctx;
+    struct job *job = &r->job;
     enum err_code rc;
 
-    if (strcmp(json_string(json_get(root, "kind"), ""), "SkyJob") != 0) {
-        json_free(root);
+    if (strcmp(json_string(json_get(*root, "kind"), ""), "SkyJob") != 0)
         return ERR_OK;
-    }
-    if (job->document) {
-        json_free(root);
+    if (job->document)
         return err_set(err, ERR_INVALID, "holds more than one SkyJob");
-    }
-    job->document = root;
-    rc = check_top(root, err);
+    job->document = *root;
+    *root = NULL;
+    rc = check_top(job->document, err);
     if (rc == ERR_OK)
-        rc = read_metadata(root, job, err);
-    job->spec_json = json_get(root, "spec");
-    if (rc == ERR_OK && model && may_be_filled(job->spec_json))
-        rc = fill_sizes(model, job, err);
+        rc = read_metadata(job->document, job, err);
+    job->spec_json = json_get(job->document, "spec");
+    if (rc == ERR_OK && r->model && may_be_filled(job->spec_json))
+        rc = fill_sizes(r->model, job, err);
     if (rc == ERR_OK)
         rc = spec_parse(job->spec_json, &job->spec, err);
     return rc;
 }
 
-static enum err_code read_documents(const struct buf *text, const char *model, struct job *job,
-                                    struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
-    for (int i = 0; rc == ERR_OK; i++) {
-        struct buf json = {.max = 4 * JOB_FILE_MAX_BYTES};
-        struct json *root = NULL;
-
-        rc = yaml_to_json(buf_text(text), text->len, i, &json, err);
-        if (rc == ERR_OK)
-            rc = json_parse(buf_text(&json), json.len, &root, err);
-        else if (rc == ERR_NOT_FOUND)
-            i = -1; /* that was all */
-        buf_deinit(&json);
-        if (i < 0)
-            return job->document ? ERR_OK
-                                 : err_set(err, ERR_NOT_FOUND, "holds no document of kind SkyJob");
-        if (rc == ERR_OK)
-            rc = take_document(root, model, job, err);
-    }
-    return rc;
-}
-
 enum err_code job_load(const char *path, const char *model, struct job *out, struct err *err)
 {
-    struct buf text = {.max = JOB_FILE_MAX_BYTES};
-    struct job job = {.document = NULL};
-    enum err_code rc = file_read(strcmp(path, "-") == 0 ? "/dev/stdin" : path, &text, err);
+    struct reading r = {.model = model};
+    enum err_code rc =
+        document_each(path, JOB_FILE_MAX_BYTES, (struct document_taker){&r, take_job}, err);
 
-    if (rc == ERR_OK) {
-        rc = read_documents(&text, model, &job, err);
-        if (rc != ERR_OK)
-            (void)err_wrap(err, rc, "%s", path);
-    }
-    buf_deinit(&text);
+    if (rc == ERR_OK && !r.job.document)
+        rc = err_set(err, ERR_NOT_FOUND, "%s: holds no document of kind SkyJob", path);
     if (rc == ERR_OK)
-        *out = job;
+        *out = r.job;
     else
-        job_deinit(&job);
+        job_deinit(&r.job);
     return rc;
 }
 

@@ -18,11 +18,21 @@ struct job {
     struct spec spec;
 };
 
-/* Read the one SkyJob in a YAML or JSON file ("-" is stdin); documents of other kinds are passed
- * over. What the API server would refuse is refused here, by name. The sizes of spec.model are
- * those of the model in the folder `model`, unless that is NULL. The caller owns *out:
- * job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, no folder, or no SkyJob in it), or the
- * errors of file_read(). */
+/* Hand each document of a YAML or JSON file ("-" is stdin) to `take`, which may keep *root and set
+ * it to NULL; anything but ERR_OK ends the reading. Errors name the file: those of file_read(),
+ * ERR_INVALID, those of `take`. */
+struct document_taker {
+    void *ctx;
+    enum err_code (*take)(void *ctx, struct json **root, struct err *err);
+};
+MUST_CHECK enum err_code document_each(const char *path, size_t max_bytes,
+                                       struct document_taker taker, struct err *err);
+
+/* Read the one SkyJob in a YAML or JSON file ("-" is stdin); documents of other kinds are
+ * skipped. What the API server would refuse is refused here, with the field. The sizes of
+ * spec.model are those of the model in the folder `model`, unless that is NULL. The caller owns
+ * *out: job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, no folder, or no SkyJob in it),
+ * or the errors of file_read(). */
 MUST_CHECK enum err_code job_load(const char *path, const char *model, struct job *out,
                                   struct err *err);
 void job_deinit(struct job *job);

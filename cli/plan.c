@@ -94,14 +94,13 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
     return optind == argc && a->params.job_path;
 }
 
-static enum err_code ask_cluster(const struct arguments *a, const struct job *job,
-                                 struct cluster *out, struct err *err)
+static enum err_code ask_cluster(const struct arguments *a, struct cluster *out, struct err *err)
 {
     struct connection c;
     enum err_code rc = connection_open(a->kubeconfig, a->context, &c, err);
 
     if (rc == ERR_OK)
-        rc = cluster_load(c.client, job, out, err);
+        rc = cluster_load(c.client, out, err);
     connection_close(&c);
     return rc == ERR_OK ? ERR_OK
                         : err_wrap(err, rc, "ask the cluster (or give --workers or --nodes)");
@@ -116,10 +115,9 @@ static enum err_code make_plan(const struct arguments *a, struct cluster *cluste
         return local_init(out, &a->params, err);
     rc = local_read(out, &a->params, err);
     if (rc == ERR_OK)
-        rc = a->nodes ? cluster_load_file(a->nodes, cluster, err)
-                      : ask_cluster(a, &out->job, cluster, err);
+        rc = a->nodes ? cluster_load_file(a->nodes, cluster, err) : ask_cluster(a, cluster, err);
     if (rc == ERR_OK)
-        rc = cluster_survey(cluster, &out->job, clock_wall_ms(), err);
+        rc = cluster_survey(cluster, clock_wall_ms(), err);
     return rc == ERR_OK ? local_plan(out, &a->params, &cluster->survey, err) : rc;
 }
 
@@ -127,7 +125,7 @@ int command_plan(int argc, char **argv)
 {
     static struct local local;
     struct arguments a = {.params = {.talk = stderr}, .format = "text"};
-    struct cluster cluster = {.n_nodes = 0};
+    struct cluster cluster = {.job = &local.job};
     struct err err;
     enum err_code rc;
     int code;

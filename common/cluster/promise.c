@@ -110,3 +110,16 @@ bool promise_is_open(const struct promise *p, const char *job_uid, int job_attem
 {
     return !is_over && strcmp(job_uid, p->uid) == 0 && job_attempt <= p->attempt;
 }
+
+void promise_use(const struct promise *p, struct promise_pods pods, struct node_object *nodes,
+                 size_t n)
+{
+    for (int i = 0; i < p->n_shares; i++) {
+        char pod[NAMES_BYTES];
+
+        names_stage_pod(p->job, i, p->attempt, pod);
+        if (!pods.is_settled(pods.ctx, p->namespace, pod))
+            node_objects_use(nodes, n, p->shares[i].node, p->shares[i].cpu_milli,
+                             p->shares[i].memory_bytes);
+    }
+}

@@ -10,6 +10,7 @@
 #include "api/node.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "cluster/node_object.h"
 
 #define PROMISE_WORD_BYTES 64
 
@@ -37,6 +38,15 @@ void promise_deinit(struct promise *p);
 /* Does the plan still count, given the SkyJob of its name? `is_over`: it is complete, failed or
  * being deleted. */
 bool promise_is_open(const struct promise *p, const char *job_uid, int job_attempt, bool is_over);
+
+/* Count on the nodes, which are sorted, the shares of the stages that are not settled: whose pod is
+ * neither bound nor over. */
+struct promise_pods {
+    void *ctx;
+    bool (*is_settled)(void *ctx, const char *namespace, const char *pod);
+};
+void promise_use(const struct promise *p, struct promise_pods pods, struct node_object *nodes,
+                 size_t n);
 
 /* Has the SkyJob a condition Complete or Failed? */
 bool promise_job_is_final(const struct json *skyjob);

@@ -183,15 +183,14 @@ static void use_up_pods(struct store *s, size_t n, const struct observed *job)
     }
 }
 
-/* Has the scheduler bound this stage's pod, or is it over already? */
-static bool is_settled(const struct store *s, const struct promise *p, int stage)
+/* Has the scheduler bound this pod, or is it over already? */
+static bool is_settled(void *ctx, const char *namespace, const char *name)
 {
-    char name[NAMES_BYTES];
+    const struct store *s = ctx;
     char key[QUEUE_KEY_BYTES];
-    struct store_pod *pod;
+    const struct store_pod *pod;
 
-    names_stage_pod(p->job, stage, p->attempt, name);
-    store_key(p->namespace, name, key);
+    store_key(namespace, name, key);
     pod = map_get(&s->pods, key);
     return pod && (pod->node || pod->has_ended);
 }
@@ -208,10 +207,7 @@ static void use_up_plans(struct store *s, size_t n, const char *job_uid)
             !promise_is_open(&p->promise, job->uid, job->attempt,
                              job->is_final || job->is_deleting))
             continue;
-        for (int i = 0; i < p->promise.n_shares; i++)
-            if (!is_settled(s, &p->promise, i))
-                node_objects_use(s->scratch, n, p->promise.shares[i].node,
-                                 p->promise.shares[i].cpu_milli, p->promise.shares[i].memory_bytes);
+        promise_use(&p->promise, (struct promise_pods){s, is_settled}, s->scratch, n);
     }
 }
 

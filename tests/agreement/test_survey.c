@@ -209,7 +209,7 @@ static void add_pod(const char *name, const char *job, int n_nodes)
                    100 * below(30), 100 * below(30), phases[below(5)]);
     json = parse(text);
     store(store_change_pod, json);
-    assert_int_equal(cluster_add_pod(&at.cluster, &at.local->job, json, NULL), ERR_OK);
+    assert_int_equal(cluster_add_pod(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
 }
 
@@ -269,7 +269,7 @@ static void add_plan(const char *job, int attempt, int n_nodes)
     jsonw_close(&w);
     json = finish(&w, &text);
     store(store_change_plan, json);
-    assert_int_equal(cluster_add_plan(&at.cluster, &at.local->job, json, NULL), ERR_OK);
+    assert_int_equal(cluster_add_plan(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
     buf_deinit(&inner);
     free(p);
@@ -426,7 +426,7 @@ static void compare(int number)
     at.decision->plan.n_stages = 0;
     operate();
     cluster_close(&at.cluster);
-    assert_int_equal(cluster_survey(&at.cluster, &at.local->job, NOW_MS, &err), ERR_OK);
+    assert_int_equal(cluster_survey(&at.cluster, NOW_MS, &err), ERR_OK);
     if (compare_measured(s) > 0) {
         at.n_measured++;
         return;
@@ -454,6 +454,7 @@ static void survey_gives_operator_and_cli_the_same_plan_and_reasons(void **state
     at.decision = calloc(1, sizeof *at.decision);
     at.local = calloc(1, sizeof *at.local);
     assert_true(at.seen && at.decision && at.local);
+    at.cluster.job = &at.local->job;
     for (int i = 0; i < CLUSTERS; i++) {
         make_cluster(i);
         compare(i);

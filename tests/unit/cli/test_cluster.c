@@ -28,7 +28,7 @@ static int set_up(void **state)
 {
     (void)state;
     mine = (struct job){.namespace = "default", .name = "mine"};
-    at = (struct cluster){.n_nodes = 0};
+    at = (struct cluster){.job = &mine};
     return 0;
 }
 
@@ -68,7 +68,7 @@ static void add_pod(const char *name, const char *node, const char *phase, const
                    "\"memory\": \"1Gi\"}}}]}, \"status\": {\"phase\": \"%s\"}}",
                    name, job, node, phase);
     json = parse(text);
-    assert_int_equal(cluster_add_pod(&at, &mine, json, NULL), ERR_OK);
+    assert_int_equal(cluster_add_pod(&at, json, NULL), ERR_OK);
     json_free(json);
 }
 
@@ -111,14 +111,14 @@ static void add_plan(const char *job, int attempt)
                                 "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}\"}}",
         job, attempt, job, job, attempt, job, job, attempt);
     json = parse(text);
-    assert_int_equal(cluster_add_plan(&at, &mine, json, NULL), ERR_OK);
+    assert_int_equal(cluster_add_plan(&at, json, NULL), ERR_OK);
     json_free(json);
 }
 
 static const struct survey *survey(void)
 {
     cluster_close(&at);
-    assert_int_equal(cluster_survey(&at, &mine, NOW_MS, NULL), ERR_OK);
+    assert_int_equal(cluster_survey(&at, NOW_MS, NULL), ERR_OK);
     return &at.survey;
 }
 
