@@ -206,7 +206,7 @@ not_imported() { # one line, and nothing that looks like a model
     truncate -s -1 "$work/tf/bert_model.ckpt.data-00001-of-00002"
     out=$("$bin/skyjob-import" model --from "$work/tf" --out "$work/hf-none" 2>&1)
     [ $? = 2 ] && [ ! -e "$work/hf-none/model.safetensors" ] && [ "$(wc -l <<<"$out")" = 1 ] &&
-        grep 'data-00001-of-00002: tensor ".*" lies outside of 379 bytes; the file is cut off' <<<"$out"
+        grep 'data-00001-of-00002: tensor ".*" lies outside of 379 bytes; the file is truncated' <<<"$out"
 }
 check 'a checkpoint that is cut off is refused by file and tensor' not_imported
 tap_end

@@ -55,7 +55,7 @@ static enum err_code append(struct batch *b, const struct sequence *s, int first
     if (q == l->n_seqs)
         return err_set(err, ERR_LIMIT, "more than %d sequences in a batch", l->n_seqs);
     if (s->length > l->max_length)
-        return err_set(err, ERR_LIMIT, "%d tokens in a sequence, above %d", s->length,
+        return err_set(err, ERR_LIMIT, "%d tokens in a sequence, more than %d", s->length,
                        l->max_length);
     if (s->n_targets > (l->has_targets ? s->length : 0))
         return err_set(err, ERR_LIMIT, "%d masked tokens in a sequence of %d", s->n_targets,

@@ -83,7 +83,7 @@ static struct layout_split make_split(const char *file, const struct published *
     return s;
 }
 
-/* CoLA's files with labels have no first line: source, label, the author's mark, sentence. */
+/* CoLA's files with labels have no header: source, label, the author's mark, sentence. */
 static void lose_header(struct layout_split *s)
 {
     if (layout_is_json(s))
@@ -107,7 +107,7 @@ static void fill_published(struct layout *l, const struct published *p)
         l->dev[1].suffix = l->test[1].suffix = "Mismatched";
 }
 
-/* A task of one's own: its columns are the spec's, plain text has none. */
+/* A user-defined task, or plain text, which has no columns. */
 static void fill_own(struct layout *l, const struct spec *spec)
 {
     bool is_text = l->task->head == MODEL_HEAD_MASKED_LM || l->task->head == MODEL_HEAD_PRETRAINING;
@@ -122,7 +122,7 @@ static void fill_own(struct layout *l, const struct spec *spec)
     l->n_test = is_text ? 0 : 1; /* a language model has nothing to predict */
 }
 
-/* A file that the spec names replaces all of its kind. */
+/* A file named in the spec replaces all of its kind. */
 static void rename_file(struct layout_split *splits, int *n, const char *name)
 {
     if (!name[0] || *n == 0)
@@ -182,7 +182,7 @@ enum err_code layout_explain(const struct layout *l, const struct layout_split *
     cause = *err;
     if (split == &l->train)
         return err_set(err, rc,
-                       "%s; for %s the data folder must hold %s: add it, or set "
+                       "%s; for %s the data folder must contain %s: add it, or set "
                        "spec.data.files.train to the file's name",
                        cause.text, l->task->name, split->file);
     return err_set(err, rc, "%s; add it to the data folder, or correct spec.data.files.%s",

@@ -1,8 +1,8 @@
-/* data/layout.h - where a task keeps its rows: files, columns, labels.
+/* data/layout.h - the files, columns and labels of a task.
  *
- * The tasks of GLUE lie in the TSV files of gluebenchmark.com, each with columns of its own; a task
- * of one's own takes them from the spec. Here is the one table of them. Splits are numbered: the
- * training set, then what is evaluated (dev, and MNLI's second dev), then what is predicted.
+ * The tasks of GLUE are read from the TSV files of gluebenchmark.com, whose columns differ; a
+ * user-defined task takes its files and columns from the spec. There is a training split, one or
+ * two (MNLI) for evaluation and as many for prediction.
  * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_LAYOUT_H
@@ -16,7 +16,7 @@
 /* By name in the first line, or by number from 0 in a file that has no such line. */
 struct layout_column {
     const char *name; /* NULL: by number */
-    int number;       /* -1 with a NULL name: there is no such column */
+    int number;       /* -1 with a NULL name: no such column */
 };
 
 /* One file of rows. */
@@ -33,11 +33,11 @@ struct layout_split {
 
 struct layout {
     const struct task *task;
-    /* QQP as published has rows broken by line ends and a few empty questions; the usual
-     * processors leave the former out and keep the latter, and so do we. In a test set a broken
-     * row is an error, as every row wants its prediction. */
+    /* QQP as published has rows broken by line ends and a few empty questions; like the usual
+     * processors we skip the former and keep the latter. In a test set a broken row is an error, as
+     * every row needs a prediction. */
     bool is_lenient;
-    const char *no_label; /* rows with it are left out: MNLI's "-". NULL: none */
+    const char *no_label; /* rows with it are skipped: MNLI's "-". NULL: none */
     int n_labels;
     const char *labels[TASK_LABELS_MAX];
     struct layout_split train;
@@ -47,8 +47,7 @@ struct layout {
     struct layout_split test[LAYOUT_DEV_MAX];
 };
 
-/* Where the job's data is. Borrows names from `spec`, which must outlive *out. The task of a spec
- * that spec_parse() took is there; one of a language model has no columns. */
+/* The layout of a job's data. Borrows names from `spec`, a valid one, which must outlive *out. */
 void layout_init(struct layout *out, const struct spec *spec);
 
 /* Is it made of JSON objects, one per line? */
@@ -57,8 +56,8 @@ bool layout_is_json(const struct layout_split *split);
 /* Is it CSV, with quoted fields? */
 bool layout_is_csv(const struct layout_split *split);
 
-/* Returns `rc`. A missing file is the error that people meet most: for ERR_NOT_FOUND `err` also
- * has the remedy for `split`, one of `l`. */
+/* Returns `rc`. For ERR_NOT_FOUND, the most common error, it adds the remedy for `split`, one of
+ * `l`, to the text of `err`. */
 enum err_code layout_explain(const struct layout *l, const struct layout_split *split,
                              enum err_code rc, struct err *err);
 

@@ -16,7 +16,7 @@ enum err_code mask_init(struct mask *m, const struct vocab *vocab, double probab
 
     if (vocab->mask < 0)
         return err_set(err, ERR_INVALID,
-                       "vocab.txt has no token [MASK], which masked tokens become; add the line");
+                       "vocab.txt has no token [MASK], which replaces masked tokens; add the line");
     if (vocab->n_tokens <= MASK_SPECIALS)
         return err_set(err, ERR_INVALID, "vocab.txt has no words; it has %d tokens",
                        vocab->n_tokens);

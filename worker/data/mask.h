@@ -1,8 +1,8 @@
-/* data/mask.h - which tokens of a sequence a language model has to guess.
+/* data/mask.h - which tokens of a sequence a language model must predict.
  *
  * As in BERT (Devlin et al. 2018, 3.1): of the chosen tokens 80% become [MASK], 10% a random word
- * and 10% stay. How many are chosen follows from the length alone: a share of the tokens that are
- * not special, rounded, and at least one. Which ones is a function of a key.
+ * and 10% stay. Their number depends on the length alone: a share of the tokens that are not
+ * special, rounded, and at least one. Which ones depends on a key.
  * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_MASK_H
@@ -28,7 +28,7 @@ MUST_CHECK enum err_code mask_init(struct mask *m, const struct vocab *vocab, do
 int mask_count(const struct mask *m, int n);
 
 /* Choose tokens of ids[length] and replace them. Fills rows and target_ids, mask_count() of each:
- * where they are, rising, and what stood there. Returns how many. */
+ * where they are, rising, and what was there. Returns how many. */
 int mask_apply(const struct mask *m, uint64_t key, int32_t *ids, int length, int32_t *rows,
                int32_t *target_ids);
 

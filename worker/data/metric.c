@@ -118,7 +118,7 @@ static double f1_of(const struct metric *m, const struct totals *t)
     return ratio(sum, n);
 }
 
-/* The correlation of two variables that say which label it is, over all labels. */
+/* The correlation of the two indicator variables of each label, over all labels. */
 static double matthews_of(const struct totals *t)
 {
     double truths = t->all * t->all; /* variances, times all^2 */

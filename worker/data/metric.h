@@ -1,9 +1,9 @@
-/* data/metric.h - how good the answers for a split are: GLUE's metrics.
+/* data/metric.h - GLUE's metrics of the predictions for a split.
  *
- * A collector takes (answer, truth) pairs of one pass and computes the task's metrics as
- * scikit-learn and scipy compute them, with one difference: where those give NaN because one side
- * is constant, a correlation is 0 here. Classes are counted, so only a regression needs memory: it
- * is taken by metric_init(). Layer: data. Threads: one per collector.
+ * A collector takes the (answer, truth) pairs of one pass and computes the task's metrics as
+ * scikit-learn and scipy do, except that a correlation is 0 and not NaN where one side is constant.
+ * Classes are counted, so only a regression needs memory, which metric_init() takes. Layer: data.
+ * Threads: one per collector.
  */
 #ifndef DATA_METRIC_H
 #define DATA_METRIC_H
@@ -59,12 +59,12 @@ void metric_reset(struct metric *m);
 
 /* A classification, or whether the next sentence follows: 0 <= label < TASK_LABELS_MAX. */
 void metric_add_class(struct metric *m, int answer, int truth);
-/* A regression; more than n_max pairs are not taken. */
+/* A regression; pairs beyond n_max are ignored. */
 void metric_add_score(struct metric *m, float answer, float truth);
 /* A masked token. */
 void metric_add_word(struct metric *m, int32_t answer, int32_t truth);
 
-/* The metrics of a task, what it is ranked by first, the loss last. Returns how many. */
+/* The metrics of a task, those it is ranked by first, the loss last. Returns how many. */
 int metric_list(const struct task *task, enum metric_kind out[static METRIC_KINDS]);
 
 /* Their values in that order; `loss` is the pass's mean. Never NaN, unless `loss` is. */

@@ -1,8 +1,8 @@
-/* data/random.h - numbers that look random and are functions of a key and a counter.
+/* data/random.h - pseudo-random numbers as functions of a key and a counter.
  *
- * What order, masks and pairs of sentences are made of: nothing is drawn in turn, so a job that
- * resumes at any step, on any number of stages, sees the same numbers. The mixing function is the
- * finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+ * Sample order, masks and sentence pairs depend on them. There is no state, so a job that resumes
+ * at any step, on any number of stages, sees the same numbers. The mixing function is the finaliser
+ * of SplitMix64 (Steele, Lea and Flood 2014).
  * Layer: data. Threads: any; pure.
  */
 #ifndef DATA_RANDOM_H
@@ -13,7 +13,7 @@
 /* Every bit of the input reaches every bit of the output. */
 uint64_t random_mix(uint64_t x);
 
-/* A key below `key`, one for each `what`. */
+/* A key derived from `key`, one for each `what`. */
 uint64_t random_key(uint64_t key, uint64_t what);
 
 /* 0 <= result < n; n > 0. */

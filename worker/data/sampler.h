@@ -1,13 +1,12 @@
 /* data/sampler.h - which samples make up step s: a pure function of (seed, n, batch size, s).
  *
  * Every epoch is a permutation of the samples. It is never stored: position p of epoch e is
- * computed by a small Feistel network keyed with (seed, e) over the next power of four, walked on
- * until it falls inside n (format-preserving encryption by cycle walking: Black and Rogaway,
- * "Ciphers with Arbitrary Finite Domains", 2002;
- * the round function is data/random.h's). So a job that resumes at step s, on any number of
- * stages, needs nothing but s.
+ * computed by a small Feistel network keyed with (seed, e) over the next power of four, applied
+ * until the result is below n (format-preserving encryption by cycle walking: Black and Rogaway,
+ * "Ciphers with Arbitrary Finite Domains", 2002; the round function is data/random.h's). So a job
+ * that resumes at step s, on any number of stages, needs nothing but s.
  *
- * The rest of an epoch that does not fill a batch is a smaller one.
+ * The last batch of an epoch may be smaller.
  * Layer: data. Threads: any; everything here is pure.
  */
 #ifndef DATA_SAMPLER_H

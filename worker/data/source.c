@@ -76,10 +76,10 @@ static enum err_code encode_row(struct source *s, size_t i, struct err *err)
 
 /* --- the pass over plain text --- */
 
-/* The chunk that grows, and room for more of them. */
+/* The chunk that grows, and the room in the arrays. */
 struct build {
     struct source *s;
-    struct source_chunk open; /* n_lines is 0: none is */
+    struct source_chunk open; /* without lines: none */
     size_t tokens;            /* in it */
     size_t chunks_cap, firsts_cap;
     size_t n_lines_max;
@@ -103,7 +103,7 @@ static enum err_code close_chunk(struct build *b, struct err *err)
     return ERR_OK;
 }
 
-/* A document without a chunk is none. */
+/* A document without a chunk does not count. */
 static enum err_code close_document(struct build *b, struct err *err)
 {
     struct source *s = b->s;

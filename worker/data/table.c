@@ -57,7 +57,7 @@ static const char *column_name(const struct table *t, enum column which)
     return t->columns[which].name ? t->columns[which].name : by_number[which];
 }
 
-/* Append to a list of names; what does not fit is left out. */
+/* Append to a list of names, which may be cut off. */
 static void list(char out[static LIST_BYTES], const char *name, size_t len)
 {
     text_add(out, LIST_BYTES, "%s%.*s", out[0] ? ", " : "", (int)len, name);
@@ -104,8 +104,8 @@ static enum err_code split_line(struct table *t, const char *line, size_t len,
             next = unquote(from + 1, end, unquoted, &cell.len);
             if (!next)
                 return lines_refuse(&t->lines, err,
-                                    "a field in quotes does not end with one and a comma or the "
-                                    "line's end; write quotes within it twice");
+                                    "a quoted field must end with a quote and a comma or line end; "
+                                    "double the quotes within it");
             cell.text = unquoted;
             unquoted += cell.len;
         } else {
@@ -134,8 +134,8 @@ static enum err_code find_column(struct table *t, enum column which, const struc
         if (!cell_is(fields[i], name))
             continue;
         if (t->places[which] >= 0)
-            return lines_refuse(&t->lines, err,
-                                "column \"%s\" is there twice; remove or rename one", name);
+            return lines_refuse(&t->lines, err, "column \"%s\" appears twice; remove or rename one",
+                                name);
         t->places[which] = i;
     }
     if (name && t->places[which] < 0)
@@ -162,14 +162,14 @@ static enum err_code read_header(struct table *t, struct err *err)
                        t->lines.path);
     rc = split_line(t, line, len, fields, &t->n_columns, err);
     if (rc == ERR_OK && t->n_columns > TABLE_COLUMNS_MAX)
-        rc = lines_refuse(&t->lines, err, "%d columns, above %d; is it a %s file?", t->n_columns,
-                          TABLE_COLUMNS_MAX, t->is_csv ? "CSV" : "TSV");
+        rc = lines_refuse(&t->lines, err, "%d columns, more than %d; is it a %s file?",
+                          t->n_columns, TABLE_COLUMNS_MAX, t->is_csv ? "CSV" : "TSV");
     for (int c = 0; c < N_COLUMNS && rc == ERR_OK; c++)
         rc = find_column(t, (enum column)c, fields, err);
     return rc;
 }
 
-/* Are rows that line ends or tabs broke left out? */
+/* Are rows that were broken by line ends or tabs skipped? */
 static bool leaves_out_broken(const struct table *t)
 {
     return t->layout->is_lenient && !t->split->is_test;
@@ -217,7 +217,7 @@ static enum err_code wrong_member(const struct table *t, enum column which, cons
 
     for (const struct json *m = json_first(t->object); m; m = json_next(m))
         list(names, json_key(m), strlen(json_key(m)));
-    return lines_refuse(&t->lines, err, "\"%s\" must be there and be %s; the object has %s",
+    return lines_refuse(&t->lines, err, "member \"%s\" must be %s; the object has %s",
                         t->columns[which].name, wanted, names);
 }
 

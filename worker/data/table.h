@@ -6,7 +6,7 @@
  * A file that ends in .csv is CSV as RFC 4180 has it: commas separate, and a field in quotes may
  * hold commas, line ends and, doubled, quotes. In one that ends in .jsonl every line is an object
  * with the columns as members: texts are strings, a label is a string or a whole number, a score a
- * number. A pass over the file checks every row; afterwards a row can be had again by its offset.
+ * number. A pass over the file checks every row; afterwards a row can be read again by its offset.
  * Layer: data. Threads: one.
  */
 #ifndef DATA_TABLE_H
@@ -20,7 +20,7 @@
 struct table_row {
     const char *text;
     size_t text_bytes;
-    const char *pair; /* NULL: one sentence a row */
+    const char *pair; /* NULL: one sentence per row */
     size_t pair_bytes;
     int label;       /* of a classification; 0 in a test split */
     float score;     /* of a regression; 0 in a test split */
@@ -33,8 +33,8 @@ struct table; /* on the heap; all fields private */
  * `split` are borrowed for as long.
  *
  * Every error text names the file, the line where there is one, and the remedy:
- * ERR_NOT_FOUND no such file; ERR_INVALID it is empty, a column is missing, or the header is not a
- * header; ERR_IO, ERR_DENIED, ERR_NO_MEMORY.
+ * ERR_NOT_FOUND no such file; ERR_INVALID it is empty or a column is missing; ERR_IO, ERR_DENIED,
+ * ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code table_open(const char *path, const struct layout *layout,
                                     const struct layout_split *split, struct table **out,
@@ -51,8 +51,8 @@ MUST_CHECK enum err_code table_next(struct table *t, struct table_row *out, bool
                                     struct err *err);
 
 /* The texts of the row at `offset`, which table_next() gave; the rest of *out is 0. TSV allocates
- * nothing, CSV nothing once the longest row was seen. ERR_INVALID when it is not a row any more:
- * the file was changed. */
+ * nothing, CSV nothing once the longest row was seen. ERR_INVALID when it is no longer a row: the
+ * file was changed. */
 MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out,
                                   struct err *err);
 
@@ -62,7 +62,7 @@ void table_thin(struct table *t, size_t most_bytes);
 /* The pass is over: from now on only table_at() is called. */
 void table_settle(const struct table *t);
 
-/* Rows left out so far: without a label (MNLI's "-"), and broken ones (QQP). */
+/* Rows skipped so far: without a label (MNLI's "-"), and broken ones (QQP). */
 int64_t table_unlabelled(const struct table *t);
 int64_t table_broken(const struct table *t);
 

@@ -100,12 +100,12 @@ static void write_labels(struct jsonw *json, const struct model *m, const struct
     }
 }
 
-/* Which class of transformers it is. */
+/* The class of transformers that loads it. */
 static void write_kind(struct jsonw *json, const struct model *m, const struct export_extras *x)
 {
     static const struct {
         const char *class_name;
-        const char *problem; /* NULL: not said */
+        const char *problem; /* NULL: left out */
     } kinds[] = {
         [MODEL_HEAD_CLASSIFIER] = {"BertForSequenceClassification", "single_label_classification"},
         [MODEL_HEAD_REGRESSION] = {"BertForSequenceClassification", "regression"},
@@ -193,8 +193,8 @@ enum err_code export_rest(const struct model *m, const char *folder, const struc
     bool is_sharded = plan->n_stages > 1;
     enum err_code rc = folder_make(folder, err);
 
-    /* What an earlier run with another number of stages left: transformers would read it first, or
-     * people would take it for this run's. */
+    /* An earlier run with another number of stages may have left it: transformers would read it
+     * first, or users would mistake it for this run's. */
     if (rc == ERR_OK)
         rc = export_remove(folder, is_sharded ? EXPORT_WHOLE_FILE : EXPORT_INDEX_FILE, err);
     for (int i = 0; i < (is_sharded ? 3 : 2) && rc == ERR_OK; i++) {

@@ -24,7 +24,7 @@ struct export_plan {
 struct export_extras {
     int pad_id;                /* of the vocabulary */
     bool is_cased;             /* the tokenizer keeps capitals and accents */
-    int n_labels;              /* whose names are known; the rest is LABEL_i */
+    int n_labels;              /* whose names are known; the others are LABEL_i */
     const char *const *labels; /* [n_labels] by id, borrowed; go into config.json, like: */
     double dropout;
     bool is_headless; /* an encoder: its head is not written */
@@ -51,7 +51,7 @@ MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
                                       const struct export_plan *plan, int stage,
                                       const float *const *params, struct err *err);
 
-/* Write what exists once, but for the vocabulary (vocab_save()): config.json,
+/* Write the files that exist once, except the vocabulary (vocab_save()): config.json,
  * tokenizer_config.json, and the index when there is more than one stage. Errors as above. */
 MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
                                      const struct export_plan *plan,

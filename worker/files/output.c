@@ -211,7 +211,7 @@ enum err_code output_open(struct output *out, const struct output_params *p, str
 
 /* --- publishing --- */
 
-/* What loaders open first: the model is there when it is. */
+/* What loaders open first: a model that has it is complete. */
 static const char *entry_of(int n_stages)
 {
     return n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
@@ -252,7 +252,7 @@ static bool is_unfinished(const char *file)
     return file[0] == '.' || (n > 5 && strcmp(file + n - 5, ".part") == 0);
 }
 
-/* Names are collected first: a folder that changes while it is read may skip some. */
+/* Names are collected first: reading a folder that changes may skip some. */
 static enum err_code move_all_but(const struct output *o, const char *last, struct err *err)
 {
     struct dirent **entries;
@@ -271,8 +271,8 @@ static enum err_code move_all_but(const struct output *o, const char *last, stru
     return rc;
 }
 
-/* Shards of an older model, cut another way. No index names them any more and they only take space,
- * so what cannot be removed stays. */
+/* Shards of an older model with other stages. No index names them and they only take space, so what
+ * cannot be removed stays. */
 static void remove_stale_shards(const struct output *o, int n_stages)
 {
     DIR *dir = opendir(o->folder);

@@ -49,13 +49,13 @@ MUST_CHECK enum err_code output_open(struct output *out, const struct output_par
                                      struct err *err);
 
 /* For stages other than 0, once the leader has left its claim: is this the folder that it writes
- * to? ERR_AGAIN when the claim is not there (yet: some network file systems show it late). */
+ * to? ERR_AGAIN when the claim is missing: some network file systems show it late. */
 MUST_CHECK enum err_code output_find_claim(const struct output *o, struct err *err);
 
 /* Put the attempt's files into place, the `n_stages` shards and all else that lies beside them, and
- * remove what an older model left. At no time does an index, or a model.safetensors, lie there over
- * files that are not all of one run: it is removed first and comes last. After an error it may be
- * called again and goes on where it was.
+ * remove what an older model left. An index or a model.safetensors never exists beside files of
+ * another run: the old one is removed first and the new one comes last. After an error it may be
+ * called again and continues where it stopped.
  *
  * Returns ERR_CONFLICT when a newer attempt or another job has claimed the folder; ERR_NOT_FOUND
  * when a file of the model is missing; ERR_DENIED, ERR_IO, ERR_NO_MEMORY.

@@ -84,8 +84,7 @@ static enum err_code add_file(struct pretrained *p, const char *name, struct err
         rc = safetensors_open(path, &p->files[p->n_files], err);
     if (rc == ERR_NOT_FOUND)
         rc = err_set(err, ERR_INVALID,
-                     "%s: the index names this shard, but it is not there; copy "
-                     "the whole folder",
+                     "%s: the index names this shard, but it is missing; copy the whole folder",
                      path);
     if (rc == ERR_OK)
         p->names[p->n_files++] = name;
@@ -106,8 +105,8 @@ static enum err_code add_entry(struct pretrained *p, const struct json *entry, s
 
     if (!is_plain_name(file))
         return err_set(err, ERR_INVALID,
-                       "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; write the "
-                       "index anew",
+                       "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; save the "
+                       "model again",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
     if (!find_file(p, file))
         rc = add_file(p, file, err);
@@ -127,7 +126,7 @@ static enum err_code open_index(struct pretrained *p, struct err *err)
         return rc;
     map = json_get(p->index, "weight_map");
     if (json_kind_of(map) != JSON_OBJECT)
-        return err_set(err, ERR_INVALID, "%s/%s: no object \"weight_map\"; write the index anew",
+        return err_set(err, ERR_INVALID, "%s/%s: no object \"weight_map\"; save the model again",
                        p->folder, EXPORT_INDEX_FILE);
     for (const struct json *v = json_first(map); v && rc == ERR_OK; v = json_next(v))
         rc = add_entry(p, v, err);
@@ -260,7 +259,7 @@ bool pretrained_has(const struct pretrained *p, const char *name)
 {
     struct weight found;
 
-    /* A damaged tensor exists: reading it gives the error. */
+    /* A damaged tensor exists; reading it fails. */
     return find_tensor(p, name, &found, NULL) != ERR_NOT_FOUND;
 }
 
@@ -326,7 +325,7 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
     if (rc == ERR_NOT_FOUND && (begins_with(t, "classifier.") || begins_with(t, "cls.") ||
                                 begins_with(t, "bert.pooler."))) {
         missing->n_tensors++;
-        (void)snprintf(missing->why, sizeof missing->why, "%s is not there", t->name);
+        (void)snprintf(missing->why, sizeof missing->why, "%s is missing", t->name);
         return ERR_OK;
     }
     if (rc == ERR_NOT_FOUND)

@@ -46,7 +46,7 @@ struct pretrained_reader {
 MUST_CHECK enum err_code pretrained_open(const char *folder, struct pretrained **out,
                                          struct err *err);
 
-/* The same for weights of another format, which `reader` finds. The reader must outlive *out. */
+/* The same for weights of another format. The reader must outlive *out. */
 MUST_CHECK enum err_code pretrained_open_with(const char *folder,
                                               const struct pretrained_reader *reader,
                                               struct pretrained **out, struct err *err);
@@ -75,13 +75,13 @@ MUST_CHECK enum err_code pretrained_match_labels(struct pretrained *p, const str
 MUST_CHECK enum err_code pretrained_check_vocab(const struct pretrained *p, int n_tokens,
                                                 struct err *err);
 
-/* Is there a tensor that model_tensor() calls `name`? */
+/* Does the folder have the tensor that model_tensor() calls `name`? */
 bool pretrained_has(const struct pretrained *p, const char *name);
 
 /* What a unit did not find in the folder. */
 struct pretrained_missing {
     int n_tensors;
-    char why[256]; /* for people: "classifier.weight is not there", the last of them */
+    char why[256]; /* for people: "classifier.weight is missing", the last of them */
 };
 
 /* Fill one unit's parameters: model_unit_params() floats, the tensors of model_tensor() in order.

@@ -35,7 +35,8 @@ static enum err_code write_tensor(struct jsonw *json, const struct safetensors_t
     uint64_t count = count_of(t);
 
     if (!t->name || !*t->name || strlen(t->name) > SAFETENSORS_NAME_MAX_BYTES || count == 0)
-        return err_set(err, ERR_INVALID, "tensor \"%.60s\" has a shape or name that no file holds",
+        return err_set(err, ERR_INVALID,
+                       "tensor \"%.60s\" has a shape or name that the format does not allow",
                        t->name ? t->name : "");
     jsonw_open_object(json, t->name);
     jsonw_string(json, "dtype", "F32");
@@ -167,7 +168,7 @@ static const struct dtype *find_dtype(const char *name)
 static enum err_code refuse(const struct source *src, const char *tensor, const char *why,
                             struct err *err)
 {
-    return err_set(err, ERR_INVALID, "%s: tensor \"%.96s\": %s; write the file anew", src->name,
+    return err_set(err, ERR_INVALID, "%s: tensor \"%.96s\": %s; save the file again", src->name,
                    tensor, why);
 }
 
@@ -215,7 +216,7 @@ static enum err_code read_tensor(const struct source *src, const struct json *v,
         return refuse(src, t.name, "its name is empty or too long", err);
     if (!dtype)
         return err_set(err, ERR_INVALID,
-                       "%s: tensor \"%.96s\" has unknown dtype \"%.16s\"; write the file anew "
+                       "%s: tensor \"%.96s\" has unknown dtype \"%.16s\"; save the file again "
                        "with F32, F16 or BF16",
                        src->name, t.name, t.type_name);
     t.type = dtype->type;
@@ -305,7 +306,7 @@ enum err_code safetensors_open_memory(const char *name, const void *bytes, size_
         header_bytes = le64toh(header_bytes);
     }
     if (header_bytes < 2 || header_bytes > len - LENGTH_BYTES)
-        return err_set(err, ERR_INVALID, "%s: cut off, or not a safetensors file; copy it again",
+        return err_set(err, ERR_INVALID, "%s: truncated, or not a safetensors file; copy it again",
                        name);
     if (header_bytes > SAFETENSORS_HEADER_MAX_BYTES || header_bytes > JSON_TEXT_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "%s: header of more than 64 MiB", name);

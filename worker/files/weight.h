@@ -1,7 +1,7 @@
 /* files/weight.h - a tensor in a file, and its conversion to floats.
  *
- * The readers of safetensors and of TensorFlow's bundles check where a tensor lies; this turns its
- * bytes into the caller's floats. F32, F16 and BF16 can be read. A file may contain tensors of
+ * The readers of safetensors and of TensorFlow's bundles check where a tensor is; here its bytes
+ * become the caller's floats. F32, F16 and BF16 can be read. A file may contain tensors of
  * other types (position ids, say), which are refused when they are read. So are numbers that are
  * not finite: training cannot recover from them.
  * Layer: files. Threads: any.
@@ -18,7 +18,7 @@ enum weight_type {
     WEIGHT_F32,
     WEIGHT_F16,
     WEIGHT_BF16,
-    WEIGHT_OTHER, /* of a known size, but not read */
+    WEIGHT_OTHER, /* cannot be read */
 };
 
 struct weight {

@@ -270,7 +270,7 @@ static enum err_code read_index(struct bundle *b, const char *prefix, struct err
                        b->index_path, BUNDLE_SHARDS_MAX);
     if (b->is_big_endian)
         return err_set(err, ERR_INVALID,
-                       "%s: of a big-endian machine; save the checkpoint on another",
+                       "%s: written on a big-endian machine; save the checkpoint on another one",
                        b->index_path);
     return ERR_OK;
 }
@@ -293,7 +293,7 @@ static enum err_code open_shards(struct bundle *b, const char *prefix, struct er
         rc = mapping_open(path, &b->shards[i].map, err);
         if (rc == ERR_NOT_FOUND)
             rc = err_set(err, ERR_INVALID,
-                         "%s: the index asks for this file, but it is not there; copy the whole "
+                         "%s: the index names this file, but it is missing; copy the whole "
                          "checkpoint",
                          path);
     }
@@ -315,11 +315,11 @@ static enum err_code place_entry(struct bundle *b, struct entry *e, struct err *
     if (e->offset > shard->map.n || e->bytes > shard->map.n - e->offset)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\" lies outside of %zu bytes; the file "
-                       "is cut off, copy it again",
+                       "is truncated, copy it again",
                        shard->path, e->name, shard->map.n);
     if (type->bytes > 0 && !e->is_sliced && e->bytes != type->bytes * e->weight.count)
         return err_set(err, ERR_INVALID,
-                       "%s: tensor \"%.96s\" has %llu bytes, unlike its shape; "
+                       "%s: tensor \"%.96s\" has %llu bytes, which does not match its shape; "
                        "copy the checkpoint again",
                        b->index_path, e->name, (unsigned long long)e->bytes);
     e->weight.file = shard->path;
@@ -402,7 +402,7 @@ enum err_code bundle_find(const struct bundle *b, const char *name, const struct
 
     if (e && e->is_sliced)
         return err_set(err, ERR_INVALID,
-                       "%s: tensor \"%.96s\" is kept in slices; save the checkpoint without a "
+                       "%s: tensor \"%.96s\" is stored in slices; save the checkpoint without a "
                        "partitioner",
                        b->index_path, name);
     if (e && e->weight.type != WEIGHT_OTHER &&
@@ -503,7 +503,7 @@ enum err_code bundle_prefix(const char *folder, char out[static PATH_MAX], struc
     }
     (void)closedir(dir);
     if (n == 0)
-        return err_set(err, ERR_NOT_FOUND, "%s: no checkpoint of TensorFlow", folder);
+        return err_set(err, ERR_NOT_FOUND, "%s: no TensorFlow checkpoint", folder);
     if (n > 1)
         return err_set(err, ERR_INVALID,
                        "%s: %d checkpoints (.index files); keep the one to start from", folder, n);

@@ -1,9 +1,9 @@
-/* import/bundle.h - TensorFlow's checkpoints: PREFIX.index and PREFIX.data-0000i-of-0000N.
+/* import/bundle.h - TensorFlow checkpoints: PREFIX.index and PREFIX.data-0000i-of-0000N.
  *
  * The index is a sorted table (import/sstable.h) from names to where each tensor lies, as protocol
  * buffers (tensorflow/core/protobuf/tensor_bundle.proto); the key "" has the header. The data
- * files are mapped; a tensor's checksum is checked when it is asked for, not before, so a stage
- * reads no more than its own. Tensors of an optimizer may be in it and are never touched.
+ * files are mapped, and a tensor's checksum is checked when it is read: those of an optimizer never
+ * are.
  * Layer: import. Threads: any, once open.
  */
 #ifndef IMPORT_BUNDLE_H
@@ -33,7 +33,7 @@ MUST_CHECK enum err_code bundle_prefix(const char *folder, char out[static PATH_
 MUST_CHECK enum err_code bundle_open(const char *prefix, struct bundle **out, struct err *err);
 
 /* The tensor `name`, its checksum checked; NULL in *out when there is none. Good until
- * bundle_close(). ERR_INVALID for a wrong checksum and for a tensor that is kept in slices. */
+ * bundle_close(). ERR_INVALID for a wrong checksum and for a tensor that is stored in slices. */
 MUST_CHECK enum err_code bundle_find(const struct bundle *b, const char *name,
                                      const struct weight **out, struct err *err);
 

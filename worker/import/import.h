@@ -1,9 +1,8 @@
 /* import/import.h - a model of any format as a Hugging Face directory in F32.
  *
- * For TensorFlow's checkpoints above all, which transformers no longer reads. Written are the
- * encoder and what there is of a head: that of pre-training, of a masked LM or a classifier. One
- * unit at a time is in memory.
- * Layer: import. Threads: one per call.
+ * For TensorFlow's checkpoints above all, which transformers no longer reads. It writes
+ * the encoder and its head, if all of it is there: of pre-training, a masked LM or a classifier.
+ * One unit at a time is in memory. Layer: import. Threads: one per call.
  */
 #ifndef IMPORT_IMPORT_H
 #define IMPORT_IMPORT_H

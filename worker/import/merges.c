@@ -22,12 +22,12 @@ struct spot {
 struct pair {
     uint32_t left, right;
     uint64_t n;
-    uint32_t spots; /* of every word that has the pair, maybe of some that had it */
+    uint32_t spots; /* of every word that has the pair, and of some that had it */
     bool rose;      /* it is in `risen` */
 };
 
-/* What a pair counted when it was queued. A count that fell since is put right when it comes up; a
- * count that rose is queued again, so the entry before it is stale. */
+/* A pair's count when it was queued. One that has fallen since is corrected when it comes up; one
+ * that rose is queued again, which makes the earlier entry stale. */
 struct entry {
     uint64_t n;
     uint32_t pair;

@@ -1,9 +1,9 @@
-/* import/merges.h - which two neighbours to join next, over and over: byte pair encoding.
+/* import/merges.h - byte pair encoding: which two neighbours to join next.
  *
  * Holds words as sequences of symbols (numbers of the caller's) and how often every pair of
  * neighbours occurs. A queue finds the most frequent pair, and each pair has a list of its words,
- * so that joining it costs what those words are long. Of pairs equally frequent the one with the
- * smaller numbers comes first, so the order of the words does not matter. Memory: about 12 bytes
+ * so that joining it costs what those words are long. Ties go to the smaller numbers, so the
+ * order of the words does not matter. Memory: about 12 bytes
  * per symbol and 110 per pair. Layer: import. Threads: one.
  */
 #ifndef IMPORT_MERGES_H
@@ -19,7 +19,7 @@ struct merges; /* on the heap; all fields private */
 struct merge {
     uint32_t left;
     uint32_t right;
-    uint64_t n; /* occurrences; 0: no word has two symbols any more */
+    uint64_t n; /* occurrences; 0: no word has two symbols left */
 };
 
 /* On ERR_OK the caller owns *out: merges_free(). All functions may return ERR_NO_MEMORY; then

@@ -113,7 +113,7 @@ static enum err_code next_entry(const struct table *t, struct block *b, struct e
     return ERR_OK;
 }
 
-/* Order of bytes; what is longer comes later. */
+/* Keys are ordered by bytes, prefixes first. */
 static bool is_above_last(const struct table *t, const struct block *b)
 {
     size_t common = b->key_len < t->last_len ? b->key_len : t->last_len;
@@ -128,7 +128,7 @@ static enum err_code read_block(struct table *t, const unsigned char *at, const 
     struct block b;
     enum err_code rc = open_block(t, &at, end, &b, err);
 
-    /* Else the index could name a large block again and again, and each time it is summed up. */
+    /* Otherwise the index could name one large block many times, and each costs a checksum. */
     if (rc == ERR_OK && b.at == b.end)
         rc = damaged(t, b.offset, "it has no entries", err);
     while (rc == ERR_OK && b.at < b.end) {
@@ -157,7 +157,7 @@ enum err_code sstable_read(const char *name, const unsigned char *bytes, size_t 
 
     if (len < FOOTER_BYTES || bytes_get(bytes + len - MAGIC_BYTES, MAGIC_BYTES) != MAGIC)
         return err_set(err, ERR_INVALID,
-                       "%s: cut off, or not the index of a checkpoint; copy it again", name);
+                       "%s: truncated, or not the index of a checkpoint; copy it again", name);
     t.blocks_bytes = len - FOOTER_BYTES;
     at = bytes + t.blocks_bytes;
     end = bytes + len - MAGIC_BYTES;

@@ -118,7 +118,7 @@ static enum err_code check_size(const struct map *alphabet, int n_tokens, struct
     if (n_tokens < n_needed)
         return err_set(err, ERR_INVALID,
                        "%d tokens are too few: %d special ones and the corpus's %d characters must "
-                       "fit; ask for at least %d, or take odd characters out of the corpus",
+                       "fit; ask for at least %d, or remove rare characters from the corpus",
                        n_tokens, VOCAB_BUILD_SPECIALS, n_needed - VOCAB_BUILD_SPECIALS, n_needed);
     return ERR_OK;
 }

@@ -2,11 +2,10 @@
  *
  * The special tokens [PAD], [UNK], [CLS], [SEP], [MASK] come first (ids 0 to 4), then the alphabet
  * (characters that begin a word, then "##" and those that go on with one, each in code point
- * order), so that every word of the corpus can be spelt; then byte pair encoding as Hugging Face's
- * WordPieceTrainer does it: the most frequent pair of neighbours becomes a token, again and again.
- * Equally frequent pairs come in the order of their tokens' ids: the result depends on the words'
- * counts only, not on the order of the lines.
- * Layer: import. Threads: one.
+ * order), so that every word of the corpus can be spelled; then byte pair encoding as Hugging
+ * Face's WordPieceTrainer does it: the most frequent pair of neighbours becomes a token, again and
+ * again. Equally frequent pairs come in the order of their tokens' ids: the result depends on the
+ * words' counts only, not on the order of the lines. Layer: import. Threads: one.
  */
 #ifndef IMPORT_VOCAB_BUILD_H
 #define IMPORT_VOCAB_BUILD_H
@@ -15,7 +14,7 @@
 #include "import/word_counts.h"
 
 #define VOCAB_BUILD_SPECIALS  5
-#define VOCAB_BUILD_COUNT_MIN 2 /* a pair that occurs once teaches nothing */
+#define VOCAB_BUILD_COUNT_MIN 2 /* of a pair that becomes a token */
 
 /* Append the vocabulary's text, vocab.txt, of `n_tokens` tokens or fewer: *out_n_tokens, when no
  * pair occurs VOCAB_BUILD_COUNT_MIN times any more.

@@ -1,9 +1,9 @@
 /* import/word_counts.h - the words of a corpus and how often each occurs.
  *
  * What a vocabulary is built from. The corpus is streamed and may be of any size: when there are
- * more than `words_max` different words, the rarer half is dropped, and such a word counts from
- * nothing when it comes up again; in so large a corpus those do not become tokens anyway.
- * Characters are never dropped, so that every word can be spelt. Words of more than
+ * more than `words_max` different words, the rarer half is dropped and counted from zero when it
+ * comes up again; in so large a corpus such words do not become tokens anyway. Characters are never
+ * dropped, so every word can be spelled. Words of more than
  * WORDPIECE_WORD_MAX characters do not count: they are [UNK] whatever the vocabulary.
  * Layer: import. Threads: one.
  */
@@ -19,8 +19,8 @@
 #define WORD_COUNTS_WORDS_MAX   (1u << 21) /* up to 250 MiB */
 
 struct word_counts {
-    struct map words;  /* to how often each occurs, its value.number; in no order that counts */
-    uint64_t n_seen;   /* words of the corpus, each time it occurs */
+    struct map words;  /* to how often each occurs, its value.number */
+    uint64_t n_seen;   /* words of the corpus */
     uint64_t n_pruned; /* times that the rarer half was dropped */
     uint8_t *places;   /* [WORD_COUNTS_CODE_POINTS] of each character: where it stands in words */
     /* private */

@@ -1,4 +1,4 @@
-/* text/chars.h - what BERT's tokenizer asks about a character (a Unicode code point).
+/* text/chars.h - the properties of characters (Unicode code points) that BERT's tokenizer needs.
  *
  * The tables behind it are utf8proc's. Layer: text. Threads: any; everything here is pure.
  */
@@ -22,11 +22,11 @@ bool chars_is_cjk(int32_t c);
 /* Is an accent that lower-casing strips: category Mn. */
 bool chars_is_accent(int32_t c);
 
-/* The character at text[0], len > 0. Returns its bytes, 0 when they are not UTF-8. */
+/* The character at text[0], len > 0. Returns its length, 0 when it is not UTF-8. */
 size_t chars_decode(const char *text, size_t len, int32_t *out);
 /* Returns the bytes written, at most 4. */
 size_t chars_encode(int32_t c, char *out);
-/* Offset of the first byte that is not UTF-8; `len` when all is well. */
+/* Offset of the first byte that is not UTF-8; `len` if there is none. */
 size_t chars_check(const char *text, size_t len);
 
 /* Lower case, then the canonical decomposition. Returns the number of code points.
@@ -38,8 +38,8 @@ size_t chars_lower(int32_t c, const char *text, size_t len, size_t at,
                    int32_t out[static CHARS_PARTS_MAX]);
 
 /* Put every run of combining marks into canonical order; with chars_lower() before it this is
- * Unicode's NFD. Runs above `run_max` are left as they are: sorting them would be a way for a
- * hostile text to keep us busy. */
+ * Unicode's NFD. Runs longer than `run_max` are left as they are: sorting them would take
+ * long, and a hostile text may have them. */
 void chars_order(int32_t *chars, size_t n, size_t run_max);
 
 #endif

@@ -154,7 +154,7 @@ enum err_code lines_refuse(const struct lines *l, struct err *err, const char *f
 enum err_code lines_changed(const struct lines *l, struct err *err)
 {
     return err_set(err, ERR_INVALID,
-                   "%s changed since it was checked; leave it alone while the job runs", l->path);
+                   "%s changed since it was checked; do not change it while the job runs", l->path);
 }
 
 void lines_settle(const struct lines *l)

@@ -1,9 +1,9 @@
-/* text/tokenizer.h - how a model cuts text: its vocabulary, and whether capitals count.
+/* text/tokenizer.h - a model's tokenizer: its vocabulary and its case.
  *
  * The vocabulary is vocab.txt or, as current transformers saves it, the WordPiece model in
  * tokenizer.json. Case is a property of the model and is read from its own files:
  * `do_lower_case` in tokenizer_config.json, the normalizer in tokenizer.json. What those files ask
- * for and SkyJob does not compute (lower case with accents, say) is refused.
+ * for and SkyJob does not support (lower case with accents, say) is refused.
  * Layer: text. Threads: any; everything is read, nothing kept.
  */
 #ifndef TEXT_TOKENIZER_H
@@ -17,7 +17,7 @@
 
 struct tokenizer {
     struct vocab vocab;
-    bool is_cased; /* capitals and accents stay */
+    bool is_cased; /* keeps capitals and accents */
 };
 
 /* Read the tokenizer of the model in `model_folder` (NULL: trained from scratch); where that holds

@@ -17,7 +17,7 @@ static enum err_code add_token(struct vocab *v, const char *name, const char *te
 
     if (n > VOCAB_TOKEN_MAX_BYTES)
         return err_set(err, ERR_INVALID,
-                       "%s line %d: token of %zu bytes; put one token on a line, at most %d bytes",
+                       "%s line %d: token of %zu bytes; write one token per line, at most %d bytes",
                        name, v->n_tokens + 1, n, VOCAB_TOKEN_MAX_BYTES);
     if (chars_check(text, n) < n || memchr(text, '\0', n))
         return err_set(err, ERR_INVALID, "%s line %d: not UTF-8 text; convert the file to UTF-8",
@@ -61,7 +61,7 @@ enum err_code vocab_parse(const char *name, const char *text, size_t len, struct
     enum err_code rc = ERR_OK;
 
     if (len == 0)
-        return err_set(err, ERR_INVALID, "%s: empty; it must hold one token per line", name);
+        return err_set(err, ERR_INVALID, "%s: empty; it must contain one token per line", name);
     if (len > VOCAB_FILE_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "%s: larger than %zu bytes", name, VOCAB_FILE_MAX_BYTES);
     for (size_t at = 0; at < len && rc == ERR_OK;) {

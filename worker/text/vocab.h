@@ -20,7 +20,7 @@
 struct vocab {
     int n_tokens;
     int32_t pad, unk, cls, sep; /* ids */
-    int32_t mask;               /* [MASK]; -1: there is none */
+    int32_t mask;               /* [MASK]; -1: none */
     size_t token_max_bytes;     /* of the longest token */
     /* private */
     struct map ids;      /* of the tokens */
@@ -40,7 +40,7 @@ MUST_CHECK enum err_code vocab_parse(const char *name, const char *text, size_t 
 /* Write folder/vocab.txt. Errors of file_write(). */
 MUST_CHECK enum err_code vocab_save(const struct vocab *v, const char *folder, struct err *err);
 
-/* Id of a token, -1 when it is none. */
+/* Id of a token, -1 if there is no such token. */
 int32_t vocab_find(const struct vocab *v, const char *token, size_t len);
 /* Text of an id, 0 <= id < n_tokens; borrowed. */
 const char *vocab_token(const struct vocab *v, int32_t id);

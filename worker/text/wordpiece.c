@@ -56,12 +56,13 @@ enum err_code words_read(struct words *w, const char *text, size_t len, struct e
     w->at = 0;
     w->n = 0;
     if (len > WORDS_TEXT_MAX_BYTES)
-        return err_set(err, ERR_LIMIT, "text of %zu bytes, above %u", len, WORDS_TEXT_MAX_BYTES);
+        return err_set(err, ERR_LIMIT, "text of %zu bytes, more than %u", len,
+                       WORDS_TEXT_MAX_BYTES);
     rc = read_chars(w, text, len, err);
     if (rc != ERR_OK || w->keep_case)
         return rc;
     /* Lower case and NFD are done character by character; what is left is to order the marks and
-     * drop the accents. A run of marks longer than a run of accents is ever written stays unsorted.
+     * drop the accents. A run of marks longer than any in real text stays unsorted.
      */
     chars_order(w->chars, w->n, MARKS_MAX);
     for (size_t i = 0; i < w->n; i++) {

@@ -224,7 +224,7 @@ static void source_tells_a_missing_file_from_a_broken_one(void **state)
     (void)state;
     (void)unlink(scratch_path("train.tsv"));
     assert_int_equal(source_load(&p, scratch, &layout.train, &d, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "for MNLI the data folder must hold train.tsv: add it"));
+    assert_non_null(strstr(err.text, "for MNLI the data folder must contain train.tsv: add it"));
     assert_int_equal(source_load(&p, scratch, &layout.dev[0], &d, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "or correct spec.data.files.dev"));
     assert_int_equal(source_load(&p, scratch, &layout.test[0], &d, &err), ERR_NOT_FOUND);
