@@ -8,18 +8,15 @@
 #include "nn/lanes.h"
 #include "nn/threads.h"
 
-#define GEMM_WORK_MIN                                                                              \
-    500000.0         /* multiply-adds a thread must have to be worth waking: some 5 us             \
-                      */
-#define GEMM_EDGE 64 /* pieces start at multiples of it, whole tiles of every kernel */
+#define GEMM_WORK_MIN 500000.0 /* multiply-adds that are worth waking a thread: some 5 us */
+#define GEMM_EDGE     64       /* pieces start at multiples of it: whole tiles of every kernel */
 
-/* GEMM_BF16_PACK_BYTES a thread; NULL: factors are fp32. */
-static unsigned char *packs;
+static unsigned char *packs; /* GEMM_BF16_PACK_BYTES per thread; NULL: factors are fp32 */
 
 enum err_code gemm_setup(int threads, struct err *err)
 {
     if (threads < 1)
-        return err_set(err, ERR_INVALID, "threads: %d is not above 0", threads);
+        return err_set(err, ERR_INVALID, "threads: %d is below 1", threads);
     openblas_set_num_threads(1);
     threads_set(threads);
     free(packs);
@@ -48,7 +45,8 @@ enum err_code gemm_use(enum gemm_precision precision, struct err *err)
         return err_set(err, ERR_INVALID, "this processor has no AVX512_BF16");
     packs = aligned_alloc(64, bytes);
     if (!packs)
-        return err_set(err, ERR_NO_MEMORY, "%zu bytes to pack matrices in", bytes);
+        return err_set(err, ERR_NO_MEMORY,
+                       "no memory for the %zu bytes that matrices are packed in", bytes);
     return ERR_OK;
 }
 
@@ -77,7 +75,7 @@ void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct ge
                 b.ld, c.beta, c.data, c.ld);
 }
 
-/* A piece of a product by one thread: with a pack, of factors rounded to bfloat16. */
+/* A piece of a product on one thread; with a pack, its factors are rounded to bfloat16. */
 static void gemm_piece(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
                        struct gemm_in b, struct gemm_out c, void *pack)
 {
@@ -85,23 +83,6 @@ static void gemm_piece(enum gemm_kind kind, int m, int n, int k, float alpha, st
         gemm_bf16(kind, m, n, k, alpha, a, b, c, pack);
     else
         gemm_alone(kind, m, n, k, alpha, a, b, c);
-}
-
-/* Rows from..to-1 of the result: the same rows of a, which are columns when it is transposed. */
-static void gemm_rows(enum gemm_kind kind, int from, int to, int n, int k, float alpha,
-                      struct gemm_in a, struct gemm_in b, struct gemm_out c, void *pack)
-{
-    a.data += kind == GEMM_TN ? (size_t)from : (size_t)from * (size_t)a.ld;
-    c.data += (size_t)from * (size_t)c.ld;
-    gemm_piece(kind, to - from, n, k, alpha, a, b, c, pack);
-}
-
-static void gemm_columns(enum gemm_kind kind, int from, int to, int m, int k, float alpha,
-                         struct gemm_in a, struct gemm_in b, struct gemm_out c, void *pack)
-{
-    b.data += kind == GEMM_NT ? (size_t)from * (size_t)b.ld : (size_t)from;
-    c.data += from;
-    gemm_piece(kind, m, to - from, k, alpha, a, b, c, pack);
 }
 
 /* Where piece `i` of `pieces` starts. */
@@ -119,7 +100,7 @@ void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in 
     double pieces_max = (double)m * n * k / GEMM_WORK_MIN;
     int pieces = pieces_max < threads_count() ? (int)pieces_max : threads_count();
     int length = m > n ? m : n;
-    /* By the size of the whole, so that bits do not depend on the number of pieces. */
+    /* Decided by the size of the whole, so that bits do not depend on the number of pieces. */
     bool is_bf16 = packs && m >= GEMM_BF16_MIN && n >= GEMM_BF16_MIN && k >= GEMM_BF16_MIN;
 
     if (pieces <= 1) {
@@ -130,10 +111,19 @@ void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in 
     for (int i = 0; i < pieces; i++) {
         int from = piece_start(i, pieces, length), to = piece_start(i + 1, pieces, length);
         void *pack = is_bf16 ? packs + (size_t)i * GEMM_BF16_PACK_BYTES : NULL;
+        struct gemm_in a_piece = a, b_piece = b;
+        struct gemm_out c_piece = c;
 
-        if (from < to && m > n)
-            gemm_rows(kind, from, to, n, k, alpha, a, b, c, pack);
-        else if (from < to)
-            gemm_columns(kind, from, to, m, k, alpha, a, b, c, pack);
+        if (from >= to)
+            continue;
+        if (m > n) { /* some rows of the result */
+            a_piece.data += kind == GEMM_TN ? (size_t)from : (size_t)from * (size_t)a.ld;
+            c_piece.data += (size_t)from * (size_t)c.ld;
+            gemm_piece(kind, to - from, n, k, alpha, a_piece, b, c_piece, pack);
+        } else {
+            b_piece.data += kind == GEMM_NT ? (size_t)from * (size_t)b.ld : (size_t)from;
+            c_piece.data += from;
+            gemm_piece(kind, m, to - from, k, alpha, a, b_piece, c_piece, pack);
+        }
     }
 }

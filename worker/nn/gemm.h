@@ -1,9 +1,9 @@
-/* nn/gemm.h - matrix products, and the only place that knows OpenBLAS.
+/* nn/gemm.h - matrix products, and the only place that uses OpenBLAS.
  *
  * All matrices are row-major floats. A product is cut by rows or columns of the result among
  * threads_count() threads, and each piece is an OpenBLAS call on one thread: OpenBLAS's own
  * threads are switched off, since they count the host's cores and not the pod's. After
- * gemm_use(GEMM_BF16) the pieces of large products are calls of nn/gemm_bf16.h instead.
+ * gemm_use(GEMM_BF16) the pieces of large products run in nn/gemm_bf16.h instead.
  * Layer: nn. Threads: one caller at a time, except gemm_alone().
  */
 #ifndef NN_GEMM_H
@@ -27,7 +27,7 @@ struct gemm_in {
 struct gemm_out {
     float *data;
     int ld;
-    float beta; /* 0: overwrite, whatever was there; 1: add */
+    float beta; /* 0: overwrite, even a NaN; 1: add */
 };
 
 /* How gemm() takes its factors; sums are fp32 in both. */
@@ -37,26 +37,25 @@ enum gemm_precision {
 };
 #define GEMM_BF16_MIN 16
 
-/* Once, before the first product: threads of every kernel of this folder, of which there are at
- * most THREADS_MAX, see threads_count(). ERR_INVALID when `threads` is below 1. Factors are fp32
- * from then on. */
+/* Call it before the first product: sets the threads of every kernel of this folder, clamped to
+ * THREADS_MAX, and fp32 factors. ERR_INVALID when `threads` is below 1. */
 MUST_CHECK enum err_code gemm_setup(int threads, struct err *err);
 
-/* After gemm_setup(). ERR_INVALID when the processor lacks what GEMM_BF16 needs, with what that is
- * in the text; ERR_NO_MEMORY for the 3.5 MB that each thread packs factors in. */
+/* After gemm_setup(). ERR_INVALID names what the processor lacks for GEMM_BF16; ERR_NO_MEMORY for
+ * the 3.5 MB per thread that factors are packed in. */
 MUST_CHECK enum err_code gemm_use(enum gemm_precision precision, struct err *err);
 enum gemm_precision gemm_precision(void);
 
-/* Whether gemm_use(GEMM_BF16) can work on this processor. */
+/* Whether this processor supports gemm_use(GEMM_BF16). */
 bool gemm_has_bf16(void);
 
 /* The kernel set that OpenBLAS runs, such as "SkylakeX"; for logs. "Prescott" or "Nehalem" on a
- * processor with AVX2 means that gemm_core_wanted() was not heeded. Never NULL. */
+ * processor with AVX2 means that gemm_core_wanted() was not set. Never NULL. */
 const char *gemm_core_name(void);
 
 /* Which OPENBLAS_CORETYPE this processor should run: "SkylakeX" with AVX-512 (f, bw, dq, vl, cd),
  * "Haswell" with AVX2 and FMA, NULL to leave the choice to the library. OpenBLAS before 0.3.25
- * falls back to SSE on processors it does not know and takes AVX2 on Zen with AVX-512. The
+ * falls back to SSE on unknown processors and takes AVX2 on Zen with AVX-512. The
  * library reads the variable when it is loaded: set it and exec the program again. */
 const char *gemm_core_wanted(void);
 

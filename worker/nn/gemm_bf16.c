@@ -18,9 +18,9 @@
 #define LANES        16
 #define TILE_COLUMNS (TILE_VECTORS * LANES)
 #define PAIRS        (GEMM_BF16_DEPTH / 2)
-#define GROUP_ROWS   48 /* eight tiles that are packed side by side: whole cache lines of a */
-#define AHEAD        8  /* rows that packing fetches before it needs them */
-#define AHEAD_PAIRS  64 /* of a tile that are left when its results are fetched */
+#define GROUP_ROWS   48 /* eight tiles, packed side by side: whole cache lines of a */
+#define AHEAD        8  /* rows by which packing prefetches */
+#define AHEAD_PAIRS  64 /* pairs before its end a tile prefetches its results */
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__)
@@ -44,7 +44,7 @@ struct tile {
     __mmask16 last; /* columns of the last vector */
 };
 
-/* Into the cache. Where `x` points to nothing, nothing happens. */
+/* Prefetch into the cache; an invalid `x` does no harm. */
 static inline void fetch(const float *x)
 {
     _mm_prefetch((const char *)x, _MM_HINT_T0);
@@ -55,7 +55,7 @@ static inline __mmask16 mask_of(int n)
     return (__mmask16)(n >= LANES ? 0xffff : (1 << n) - 1);
 }
 
-/* As bfloat16: those of `low`, then those of `high`. */
+/* The elements of `low`, then those of `high`, as bfloat16. */
 static inline __m512i rounded(__m512 low, __m512 high)
 {
     return (__m512i)_mm512_cvtne2ps_pbh(high, low);
@@ -71,7 +71,7 @@ static inline __m512i pairs_of(__m512 low, __m512 high)
     return _mm512_permutexvar_epi16(order, rounded(low, high));
 }
 
-/* From here to tile_body(): compiled for each `mr` and `nv`, only then are the sums registers. */
+/* From here to tile_body(): compiled for each `mr` and `nv`, or the sums would not be registers. */
 INLINE void store_tile(const struct tile *c, int mr, int nv, __m512 sums[TILE_ROWS][TILE_VECTORS],
                        bool beta_too)
 {
@@ -163,7 +163,7 @@ TILES(6)
 static tile_function *const tiles[TILE_ROWS][TILE_VECTORS] = {
     TILE_NAMES(1), TILE_NAMES(2), TILE_NAMES(3), TILE_NAMES(4), TILE_NAMES(5), TILE_NAMES(6)};
 
-/* Rows of floats along k: of a, to rows of pairs. The last pair of an odd k has a 0. */
+/* Pack a, whose rows run along k, to rows of pairs. The last pair of an odd k has a 0. */
 static struct block pack_rows(uint32_t *to, const float *a, size_t ld, int m, int k)
 {
     const size_t row = (size_t)(k + 31) / 32 * LANES;
@@ -180,7 +180,7 @@ static struct block pack_rows(uint32_t *to, const float *a, size_t ld, int m, in
     return (struct block){to, GROUP_ROWS * row, row, 1};
 }
 
-/* Rows of floats to panels [pairs, width], the last filled up with 0 to a whole vector. */
+/* Pack rows that run across k to panels [pairs, width], the last padded with 0 to a vector. */
 static void pack_pairs(uint32_t *to, int width, const float *x, size_t ld, int n, int k)
 {
     const int n_pairs = (k + 1) / 2;
@@ -205,32 +205,32 @@ static void pack_pairs(uint32_t *to, int width, const float *x, size_t ld, int n
     }
 }
 
-/* Rows of floats along m: of a transposed. */
+/* Pack a transposed, whose rows run along m. */
 static struct block pack_columns(uint32_t *to, const float *a, size_t ld, int m, int k)
 {
     pack_pairs(to, GROUP_ROWS, a, ld, m, k);
     return (struct block){to, (size_t)(k + 1) / 2 * GROUP_ROWS, 1, GROUP_ROWS};
 }
 
-/* x[i] word j becomes x[j] word i. */
+/* Word j of x[i] becomes word i of x[j]. */
 static inline void transpose(__m512i x[LANES])
 {
     __m512i y[LANES];
 
     UNROLL
-    for (int i = 0; i < LANES; i += 2) { /* words of two rows */
+    for (int i = 0; i < LANES; i += 2) { /* pairs of rows */
         y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
         y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
     UNROLL
-    for (int i = 0; i < LANES; i += 4) { /* of four: x[i + c] has column c of every quarter */
+    for (int i = 0; i < LANES; i += 4) { /* fours: x[i + c] has column c of every quarter */
         x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
         x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
         x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
         x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
     }
     UNROLL
-    for (int c = 0; c < 4; c++) { /* quarters of eight, then of all */
+    for (int c = 0; c < 4; c++) { /* eights, then all */
         __m512i low = _mm512_shuffle_i32x4(x[c], x[c + 4], 0x88);
         __m512i high = _mm512_shuffle_i32x4(x[c], x[c + 4], 0xdd);
         __m512i low_too = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0x88);
@@ -246,7 +246,7 @@ static inline void transpose(__m512i x[LANES])
         x[i] = y[i];
 }
 
-/* Rows of floats along k: of b transposed, to panels as above. */
+/* Pack b transposed, whose rows run along k, to the panels of pack_pairs(). */
 static void pack_panels_transposed(uint32_t *to, const float *b, size_t ld, int n, int k)
 {
     const int n_pairs = (k + 1) / 2;

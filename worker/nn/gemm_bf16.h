@@ -11,13 +11,13 @@
 
 #include "nn/gemm.h"
 
-/* Room that one call works in: blocks of both factors as bfloat16. */
+/* Blocks of both factors as bfloat16, which one call works in. */
 #define GEMM_BF16_ROWS       192  /* of a block of a; a multiple of 48 */
 #define GEMM_BF16_COLUMNS    1536 /* of a block of b; a multiple of 64 */
 #define GEMM_BF16_DEPTH      1024 /* of both; a multiple of 32 */
 #define GEMM_BF16_PACK_BYTES ((GEMM_BF16_ROWS + GEMM_BF16_COLUMNS) * GEMM_BF16_DEPTH * 2)
 
-/* Only where gemm_has_bf16(). `pack` has GEMM_BF16_PACK_BYTES, starts on 64 bytes and holds
+/* Only if gemm_has_bf16(). `pack` has GEMM_BF16_PACK_BYTES, starts on 64 bytes and holds
  * nothing between two calls. */
 void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
                struct gemm_in b, struct gemm_out c, void *pack);

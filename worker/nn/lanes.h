@@ -3,10 +3,10 @@
  * lanes_body.h is the one source; lanes_base.c, lanes_avx2.c and lanes_avx512.c compile it with
  * their own flags (Makefile). Each kernel takes one row (or one run of elements) on the calling
  * thread. Bits of a result depend on the values and on the place within the row, never on the
- * address or on where a vector loop ends and its tail begins: no reassociation is allowed to the
- * compiler (no -ffast-math, contraction off, fused multiply-add only where written), so a scalar
- * tail computes what the vector body computes; sums run in LANES strands, element i to strand
- * i % LANES, added pairwise, on every instruction set.
+ * address or on where a vector loop ends and its tail begins: the compiler may not reassociate (no
+ * -ffast-math, contraction off, fused multiply-add only where written), so a scalar tail computes
+ * what the vector body does. On every instruction set sums run in LANES strands, element i in
+ * strand i % LANES, which are added pairwise.
  *
  * The `*_acc` arguments are sums over rows, added to. Layer: nn. Threads: any; pure.
  */
@@ -89,7 +89,7 @@ extern const struct lanes lanes_avx512;
 bool lanes_have_avx512(void);
 bool lanes_have_avx2(void);
 
-/* The best table that this processor runs. */
+/* The fastest table that this processor supports. */
 const struct lanes *lanes(void);
 
 #endif

@@ -4,5 +4,5 @@
 #define LANES_NAME  "avx512"
 #include "nn/lanes_body.h"
 #else
-typedef int lanes_avx512_is_for_x86; /* ISO C wants a declaration in every file */
+typedef int lanes_avx512_is_for_x86; /* ISO C requires a declaration in every file */
 #endif

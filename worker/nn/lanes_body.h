@@ -1,7 +1,7 @@
 /* nn/lanes_body.h (private) - the source of the row kernels: included once by each lanes_<set>.c.
  *
- * Rows are worked in blocks of LANES_BLOCK elements. Each block function is called with the
- * constant for whole blocks, so that the compiler unrolls it, and with what is left for the last.
+ * Rows are processed in blocks of LANES_BLOCK elements. Each block function is called with that
+ * constant for whole blocks, so that the compiler unrolls it, and with the rest for the last one.
  * See nn/lanes.h for the rule that makes both give the same bits.
  */
 #include <stdint.h>
@@ -79,9 +79,9 @@ INLINE float lanes_expf(float x)
 
 /* The normal distribution: returns Phi(x), and its density in *out_density.
  *
- * The small half Phi(-|x|) = exp(-x^2/2) t p(t) keeps its relative accuracy; the other half is one
- * less it. x^2 is split so that rounding it does not spoil the exponential: 12 bits squared are
- * exact. Beyond |x| = 12 both stay at their value there, 2e-33. */
+ * The small half Phi(-|x|) = exp(-x^2/2) t p(t) keeps its relative accuracy; the other half is
+ * one minus it. x^2 is split so that rounding it does not spoil the exponential: 12 bits squared
+ * are exact. Beyond |x| = 12 both stay at their value there, 2e-33. */
 INLINE float lanes_phi(float x, float *out_density)
 {
     float z = x < 0.0f ? -x : x;
@@ -126,9 +126,9 @@ INLINE float lanes_tanhf(float x)
 
 /* --- Philox4x32-10 on 16 neighbouring counters ---
  *
- * The 32-bit words stand in the low halves of 64-bit elements, since processors multiply 32 bits by
- * 32 to 64 there; what the high halves hold is never read. Compilers do not find that instruction
- * by themselves (GCC 12 takes the three times slower 64-bit product), so it is named here. */
+ * The 32-bit words are the low halves of 64-bit elements, where processors multiply 32 by 32 bits
+ * to 64; the high halves are never read. Compilers do not find that instruction by themselves (GCC
+ * 12 takes the 64-bit product, three times slower), so it is named here. */
 
 #define PHILOX_EACH 8 /* counters of one vector */
 
@@ -214,10 +214,10 @@ INLINE void lanes_philox(uint32_t words[LANES_BLOCK], const struct dropout_row *
             block_function(__VA_ARGS__, at_, (n)-at_);                                             \
     } while (0)
 
-/* LANES sums side by side; GCC and clang map it to whatever registers there are. */
+/* LANES sums side by side; GCC and clang map them to the registers that exist. */
 typedef float strands __attribute__((vector_size(LANES * sizeof(float))));
 
-/* Doubles of one register: of more at once, GCC 12 keeps sums in memory, three times slower. */
+/* Doubles of one register: with more, GCC 12 keeps sums in memory, three times slower. */
 #ifdef __AVX512F__
 #define DOUBLES 8
 #else
@@ -226,7 +226,7 @@ typedef float strands __attribute__((vector_size(LANES * sizeof(float))));
 typedef double doubles __attribute__((vector_size(DOUBLES * sizeof(double))));
 typedef float doubles_as_floats __attribute__((vector_size(DOUBLES * sizeof(float))));
 
-/* A block of a row on the stack: zero behind its count, so that sums may take all of it. */
+/* A block of a row on the stack: zero after its count, so that sums may read all of it. */
 struct block {
     float x[LANES_BLOCK];
 };
@@ -456,8 +456,8 @@ INLINE float row_max(const float *x, int n)
     return top;
 }
 
-/* A share of less than 1e-20 is none at all: it is lost in a sum of 1 anyway, and its products
- * would be denormal numbers, which processors take a hundred times as long to multiply. */
+/* A share below 1e-20 is set to 0: it is lost in a sum of 1 anyway, and its products would be
+ * denormal numbers, which take a hundred times as long to multiply. */
 #define SOFTMAX_LOWEST -46.0f
 
 INLINE void softmax_exp_block(float *s, float max, float scale, strands *sum, int at, int count)
@@ -600,8 +600,8 @@ static void add_columns_run(float *acc, const float *x, int rows, int ld, int n)
 #define LEAST_MEAN   1e-30f
 #define LEAST_SQUARE 1e-36f
 
-/* The mean of a gradient that stays zero, a rare word's, would end as a denormal number and stay
- * one: small moments are cut off where they no longer move a float parameter. */
+/* The mean of a gradient that stays zero, such as a rare word's, would end as a denormal number:
+ * moments too small to change a float parameter become 0. */
 INLINE float cut_off(float x, float least)
 {
     return (x < 0.0f ? -x : x) < least ? 0.0f : x;

@@ -11,10 +11,10 @@
 #include <omp.h>
 #endif
 
-#define BIAS_COLUMNS      512 /* a thread's share of the columns: two pages wide at most */
+#define BIAS_COLUMNS      512 /* a thread's share of the columns: at most two pages wide */
 #define NORM_SUMS         3   /* of a chunk of rows: dgain, dbias, dy_bias */
 #define HEAD_MATRICES     2   /* [len,len] that the backward of a head works on */
-#define EMBEDDING_COLUMNS 64  /* that one thread adds up at a time */
+#define EMBEDDING_COLUMNS 64  /* that one thread sums at a time */
 
 static size_t at_row(int row, int columns)
 {

@@ -8,7 +8,7 @@
 
 #define COUNTERS 16          /* side by side */
 #define BLOCK    64          /* elements of these */
-#define ROW_TAG  0xffffffffu /* a row that dropout never asks for */
+#define ROW_TAG  0xffffffffu /* a row that dropout never uses */
 #define LN2      0.6931471806f
 
 void philox(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])

@@ -1,9 +1,9 @@
 /* nn/threads.h - how many threads share the rows of a kernel.
  *
- * The one piece of state in this folder: a count, set before the first kernel and then only read.
- * Every kernel outside of nn/gemm gives the same bits for every count, because work is cut in
- * pieces of a fixed size (THREADS_CHUNK_ROWS) and partial sums are added in the order of pieces.
- * Layer: nn. Threads: set it while no kernel runs.
+ * The count is set before the first kernel and then only read. Every kernel outside nn/gemm gives
+ * the same bits for every count, because work is cut into pieces of a fixed size
+ * (THREADS_CHUNK_ROWS) and partial sums are added in the order of pieces. Layer: nn. Threads: set
+ * it while no kernel runs.
  */
 #ifndef NN_THREADS_H
 #define NN_THREADS_H

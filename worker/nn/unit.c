@@ -25,11 +25,6 @@ struct layout {
     struct arena saved, scratch;
 };
 
-static struct layout counting(const struct unit_shape *shape, const struct unit_limits *limits)
-{
-    return (struct layout){.shape = shape, .limits = *limits};
-}
-
 static struct unit_sizes counted(const struct layout *l)
 {
     return (struct unit_sizes){l->n_params, arena_used_floats(&l->saved),
@@ -108,7 +103,7 @@ static struct embedding_areas embedding_layout(struct layout *l)
 static struct unit_sizes embedding_sizes(const struct unit_shape *shape,
                                          const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)embedding_layout(&l);
     return counted(&l);
@@ -140,10 +135,8 @@ static void embedding_unit_backward(const struct unit_call *call, const float *i
     embedding_backward(a.d, &a.tables, call->ids, call->types, &call->batch, C);
 }
 
-const struct unit embedding_unit = {.out = UNIT_OUT_TOKENS,
-                                    .sizes = embedding_sizes,
-                                    .forward = embedding_unit_forward,
-                                    .backward = embedding_unit_backward};
+const struct unit embedding_unit = {UNIT_OUT_TOKENS, embedding_sizes, embedding_unit_forward,
+                                    embedding_unit_backward};
 
 /* --- attention --- */
 
@@ -179,7 +172,7 @@ static struct attention_areas attention_layout(struct layout *l)
 static struct unit_sizes attention_sizes(const struct unit_shape *shape,
                                          const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)attention_layout(&l);
     return counted(&l);
@@ -213,10 +206,8 @@ static void attention_unit_backward(const struct unit_call *call, const float *i
     linear_backward_input(din, a.dqkv, &a.to_qkv, 1);
 }
 
-const struct unit attention_unit = {.out = UNIT_OUT_TOKENS,
-                                    .sizes = attention_sizes,
-                                    .forward = attention_unit_forward,
-                                    .backward = attention_unit_backward};
+const struct unit attention_unit = {UNIT_OUT_TOKENS, attention_sizes, attention_unit_forward,
+                                    attention_unit_backward};
 
 /* --- feed-forward --- */
 
@@ -246,7 +237,7 @@ static struct ffn_areas ffn_layout(struct layout *l)
 
 static struct unit_sizes ffn_sizes(const struct unit_shape *shape, const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)ffn_layout(&l);
     return counted(&l);
@@ -307,7 +298,7 @@ static struct pooler_areas pooler_layout(struct layout *l)
 static struct unit_sizes pooler_sizes(const struct unit_shape *shape,
                                       const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)pooler_layout(&l);
     return counted(&l);
@@ -379,10 +370,7 @@ static void pooler_backward(const struct unit_call *call, const float *in, const
     pool_backward(&a, &call->batch, &call->drop, in, dout, din);
 }
 
-const struct unit pooler_unit = {.out = UNIT_OUT_SEQUENCES,
-                                 .sizes = pooler_sizes,
-                                 .forward = pooler_forward,
-                                 .backward = pooler_backward};
+const struct unit pooler_unit = {UNIT_OUT_SEQUENCES, pooler_sizes, pooler_forward, pooler_backward};
 
 /* --- classifier --- */
 
@@ -394,7 +382,7 @@ static struct linear head_layout(struct layout *l)
 static struct unit_sizes head_sizes(const struct unit_shape *shape,
                                     const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)head_layout(&l);
     return counted(&l);
@@ -424,10 +412,7 @@ static void head_backward(const struct unit_call *call, const float *in, const f
     linear_backward(&classifier, in, dlogits, din);
 }
 
-const struct unit head_unit = {.out = UNIT_OUT_LOGITS,
-                               .sizes = head_sizes,
-                               .forward = head_forward,
-                               .backward = head_backward};
+const struct unit head_unit = {UNIT_OUT_LOGITS, head_sizes, head_forward, head_backward};
 
 /* --- head of a language model --- */
 
@@ -479,7 +464,7 @@ static struct lm_areas lm_layout(struct layout *l)
 static struct unit_sizes lm_head_sizes(const struct unit_shape *shape,
                                        const struct unit_limits *limits)
 {
-    struct layout l = counting(shape, limits);
+    struct layout l = {.shape = shape, .limits = *limits};
 
     (void)lm_layout(&l);
     return counted(&l);
@@ -487,8 +472,7 @@ static struct unit_sizes lm_head_sizes(const struct unit_shape *shape,
 
 static const struct dropout no_dropout;
 
-/* Logits, losses and gradients of the targets, so that no more than LOGITS_ROWS rows of logits are
- * ever there. */
+/* Logits, losses and gradients of the targets, at most LOGITS_ROWS rows of logits at a time. */
 static void decode(const struct lm_areas *a, const struct lm_targets *lm,
                    const struct lm_scores *out)
 {
@@ -564,7 +548,4 @@ static void lm_head_backward(const struct unit_call *call, const float *in, cons
         lanes()->add(din + (size_t)lm->rows[i] * C, a.t + (size_t)i * C, (int)C);
 }
 
-const struct unit lm_head_unit = {.out = UNIT_OUT_NONE,
-                                  .sizes = lm_head_sizes,
-                                  .forward = lm_head_forward,
-                                  .backward = lm_head_backward};
+const struct unit lm_head_unit = {UNIT_OUT_NONE, lm_head_sizes, lm_head_forward, lm_head_backward};

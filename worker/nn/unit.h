@@ -3,15 +3,15 @@
  * A unit is a pure function on float areas that the caller owns. Forward reads `in` and the
  * parameters, writes `out` and what backward will need (`saved`). Backward reads the same `in`
  * and `saved` and the gradient of `out`, ADDS the parameter gradients to `grads` (zero them once
- * a step; the optimizers do) and writes the gradient of `in`. Nothing is allocated.
+ * per step, as the optimizers do) and writes the gradient of `in`. Nothing is allocated.
  *
  * Letters: T tokens and B sequences of the micro-batch (nn/packed.h), C hidden, H heads,
  * F feed-forward, V vocabulary, P positions, N labels, n masked tokens. Activations are [T,C] up to
  * the pooler or LM head and [B,C] after the pooler.
  *
- * Parameters of a unit are one area; its tensors lie one behind the other, none padded, in the
- * order of Hugging Face's BertForSequenceClassification or BertForPreTraining (gradients and
- * moments the same):
+ * Parameters of a unit are one area; its tensors follow one another without padding, in the order
+ * of Hugging Face's BertForSequenceClassification or BertForPreTraining (so do gradients and
+ * moments):
  *   embedding  word_embeddings [V,C]  position_embeddings [P,C]  token_type_embeddings [2,C]
  *              LayerNorm.weight [C]  LayerNorm.bias [C]
  *   attention  self.query.weight [C,C]  self.key.weight [C,C]  self.value.weight [C,C]
@@ -29,11 +29,11 @@
  *              pooler.dense.weight [C,C]  pooler.dense.bias [C]
  *              seq_relationship.weight [2,C]  seq_relationship.bias [2]
  *
- * Areas best start on 64 bytes; results do not depend on it. `in` and `out` may not overlap; the
- * gradient written may be the area of the gradient read (din == dout) for attention and ffn.
+ * Areas should start on 64 bytes; results do not depend on it. `in` and `out` may not overlap; for
+ * attention and ffn the gradient written may be the gradient read (din == dout).
  * `saved` is consumed: backward once for each forward. A forward without a backward (evaluation)
  * may give the same `saved` to every unit. `scratch` holds nothing between two calls.
- * Layer: nn. Threads: one caller; gemm_setup() says how many work inside.
+ * Layer: nn. Threads: one caller; gemm_setup() sets how many share the work.
  */
 #ifndef NN_UNIT_H
 #define NN_UNIT_H
@@ -80,7 +80,7 @@ struct lm_targets {
     float next_factor;    /* 1 / sequences of the step */
 };
 
-/* Per target and per sequence; totals are the caller's to sum, in order. */
+/* Per target and per sequence; the caller sums totals, in order. */
 struct lm_scores {
     float *losses;             /* [n] */
     int32_t *predictions;      /* [n] */
@@ -97,13 +97,13 @@ struct unit_call {
     float *grads; /* backward only, but for the LM head */
     float *saved;
     float *scratch;
-    const int32_t *ids;   /* [T] of the embeddings only, in 0..V-1: the caller checks, ... */
+    const int32_t *ids;   /* [T] of the embeddings only, 0..V-1: the caller checks both, ... */
     const int32_t *types; /* [T] ... as they index memory; 0..1 */
     struct lm_targets lm; /* of the LM head only, like the next */
     struct lm_scores scores;
 };
 
-/* Areas of a unit in floats. Multiples of 16 (64 bytes) except the parameters; `saved` and
+/* Areas of a unit in floats. Multiples of 16 (64 bytes), except the parameters; `saved` and
  * `scratch` grow with each field of the limits, so the largest micro-batch decides. */
 struct unit_sizes {
     size_t params, saved, scratch;
@@ -114,7 +114,7 @@ enum unit_out {
     UNIT_OUT_TOKENS,    /* [T,C] */
     UNIT_OUT_SEQUENCES, /* [B,C] */
     UNIT_OUT_LOGITS,    /* [B,N] */
-    UNIT_OUT_NONE,      /* its scores are all there is */
+    UNIT_OUT_NONE,      /* only scores */
 };
 
 /* One kind of unit. */
@@ -156,7 +156,7 @@ extern const struct unit head_unit;
  * The [n,V] logits never exist as a whole: they are made, scored and turned into gradients 64 rows
  * at a time. So it is forward that adds to lm.decoder_grads and to the gradient of predictions.bias
  * (unless evaluating); backward continues from the rest, kept in `saved`, and writes din[T,C].
- * lm.rows, ids and next are the caller's to check. */
+ * The caller checks lm.rows, ids and next. */
 extern const struct unit lm_head_unit;
 
 #endif

@@ -41,7 +41,7 @@ struct microbenchmark_sum {
     struct model_load load; /* tokens and their squares */
 };
 
-/* Big: keep it off the stack. ERR_NO_MEMORY. microbenchmark_deinit() it whatever is returned. */
+/* Big: keep it off the stack. ERR_NO_MEMORY. Call microbenchmark_deinit() whatever it returns. */
 MUST_CHECK enum err_code microbenchmark_init(struct microbenchmark *p,
                                              const struct microbenchmark_params *params,
                                              struct err *err);

@@ -13,18 +13,18 @@
 #define WARM_SHARE          0.15 /* of the time */
 #define CALL_SHARE          0.05
 #define WINDOW_MS           200 /* two periods of a quota */
-#define WINDOWS_MIN         6   /* however long they take: three of whole micro-batches */
+#define WINDOWS_MIN         6   /* at least, three of each size */
 #define WINDOWS_MAX         64
 #define DISTURBED           1.1  /* times the median window: longer ones are dropped */
-#define CACHE_BYTES         96e6 /* three times the largest cache of a core complex */
+#define CACHE_BYTES         96e6 /* three times the largest L3 cache */
 #define UPDATES             3    /* timed, after one to warm up */
 #define SMALL               4    /* a whole micro-batch has as many times the sequences */
 #define CALL_HIDDEN         16   /* of a unit so small that its time is the cost of the call */
 #define CALL_SHARE_MAX      0.25 /* of a block's time */
 #define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
-#define CROWDED             0.9 /* of what the limit allows: with less, other load takes the rest */
+#define CROWDED             0.9  /* of the limit; below, other load takes the rest */
 #define USUAL_MICRO_BATCHES 8
-#define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB an array: more than a core's caches */
+#define TRIAD_FLOATS        ((size_t)4 << 20) /* 16 MiB per array: more than a core's caches */
 #define TRIAD_ROUNDS        4
 #define TRIAD_BYTES         (3.0 * sizeof(float) * TRIAD_FLOATS) /* read and written */
 

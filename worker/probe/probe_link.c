@@ -227,8 +227,8 @@ static enum err_code measure_pings(struct end *e, double *out_ms, struct err *er
     return rc;
 }
 
-/* Bytes per second of messages that are large enough to take a while. A message that is not
- * answered in time gives an upper bound. */
+/* Bytes per second, with messages large enough to take at least BULK_LEAST_MS. A message that is
+ * not answered in time gives an upper bound. */
 static enum err_code measure_bulk(struct end *e, double ping_ms, double *out_bytes_per_s,
                                   struct err *err)
 {

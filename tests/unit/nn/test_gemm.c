@@ -69,7 +69,7 @@ static void gemm_setup_takes_as_many_threads_as_are_useful(void **state)
 
     (void)state;
     assert_int_equal(gemm_setup(0, &err), ERR_INVALID);
-    assert_string_equal(err.text, "threads: 0 is not above 0");
+    assert_string_equal(err.text, "threads: 0 is below 1");
     threads_set(2);
     most = threads_count() == 2 ? THREADS_MAX : 1; /* 1: the compiler has no OpenMP */
     assert_int_equal(gemm_setup(128, NULL), ERR_OK);
