@@ -2,6 +2,7 @@
 #include <getopt.h>
 #include <limits.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,32 +74,6 @@ static void start_with_right_settings(char **argv)
     perror("skyjob-worker: cannot start again with the right settings of its libraries");
 }
 
-/* Split "host:port" in place. */
-static bool split_address(char *text, const char **out_host, int *out_port)
-{
-    char *colon = text ? strrchr(text, ':') : NULL;
-    char *end;
-    long port;
-
-    if (!colon)
-        return false;
-    port = strtol(colon + 1, &end, 10);
-    if (*end != '\0' || end == colon + 1 || port < 0 || port > 65535)
-        return false;
-    *colon = '\0';
-    *out_host = text;
-    *out_port = (int)port;
-    return true;
-}
-
-struct arguments {
-    struct worker_params stage;
-    char *control;
-    char *tensor;
-    char *health;
-    const char *spec_path;
-};
-
 static bool read_number(const char *text, int *out)
 {
     char *end;
@@ -108,70 +83,51 @@ static bool read_number(const char *text, int *out)
     return end != text && *end == '\0' && n >= 0 && n <= INT_MAX;
 }
 
+/* Split "host:port"; the host lives as long as the process. */
+static bool split_address(const char *text, const char **out_host, int *out_port)
+{
+    const char *colon = text ? strrchr(text, ':') : NULL;
+
+    if (!colon || !read_number(colon + 1, out_port) || *out_port > 65535)
+        return false;
+    *out_host = strndup(text, (size_t)(colon - text));
+    return *out_host;
+}
+
+struct arguments {
+    struct worker_params stage;
+    const char *number, *control, *tensor, *health, *spec_path;
+};
+
+/* An option's value is where its argument goes. No place is that of '?'. */
+#define AT(member) ((int)offsetof(struct arguments, member))
+
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"plan", required_argument, NULL, 'p'},
-        {"stage", required_argument, NULL, 's'},
-        {"data", required_argument, NULL, 'd'},
-        {"model", required_argument, NULL, 'm'},
-        {"output", required_argument, NULL, 'o'},
-        {"control", required_argument, NULL, 'c'},
-        {"tensor", required_argument, NULL, 't'},
-        {"spec", required_argument, NULL, 'j'},
-        {"termination-log", required_argument, NULL, 'l'},
-        {"key", required_argument, NULL, 'y'},
-        {"health", required_argument, NULL, 'h'},
-        {"history", required_argument, NULL, 'r'},
+        {"plan", required_argument, NULL, AT(stage.plan_path)},
+        {"stage", required_argument, NULL, AT(number)},
+        {"data", required_argument, NULL, AT(stage.data_dir)},
+        {"model", required_argument, NULL, AT(stage.model_dir)},
+        {"output", required_argument, NULL, AT(stage.output_dir)},
+        {"control", required_argument, NULL, AT(control)},
+        {"tensor", required_argument, NULL, AT(tensor)},
+        {"health", required_argument, NULL, AT(health)},
+        {"key", required_argument, NULL, AT(stage.key_path)},
+        {"termination-log", required_argument, NULL, AT(stage.termination_path)},
+        {"history", required_argument, NULL, AT(stage.history_path)},
+        {"spec", required_argument, NULL, AT(spec_path)},
         {NULL, 0, NULL, 0},
     };
-    int c;
+    int at;
 
     *out = (struct arguments){.stage = {.stage = -1}};
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (c) {
-        case 'p':
-            out->stage.plan_path = optarg;
-            break;
-        case 's':
-            if (!read_number(optarg, &out->stage.stage))
-                return false;
-            break;
-        case 'd':
-            out->stage.data_dir = optarg;
-            break;
-        case 'm':
-            out->stage.model_dir = optarg;
-            break;
-        case 'o':
-            out->stage.output_dir = optarg;
-            break;
-        case 'c':
-            out->control = optarg;
-            break;
-        case 't':
-            out->tensor = optarg;
-            break;
-        case 'y':
-            out->stage.key_path = optarg;
-            break;
-        case 'r':
-            out->stage.history_path = optarg;
-            break;
-        case 'h':
-            out->health = optarg;
-            break;
-        case 'j':
-            out->spec_path = optarg;
-            break;
-        case 'l':
-            out->stage.termination_path = optarg;
-            break;
-        default:
+    while ((at = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (at == '?')
             return false;
-        }
+        *(const char **)(void *)((char *)out + at) = optarg;
     }
-    return optind == argc;
+    return optind == argc && (!out->number || read_number(out->number, &out->stage.stage));
 }
 
 /* Of a probe: both, and the key to them, or none. */
