@@ -20,8 +20,8 @@
 #include "train/cpu.h"
 #include "train/worker.h"
 
-#define PROBE_TOTAL_MS 19000 /* with its links, whatever happens */
-#define PROBE_TABLE_MS 8000  /* others start later, and are waited for a while */
+#define PROBE_TOTAL_MS 19000 /* the whole probe, links included */
+#define PROBE_TABLE_MS 8000  /* for the peer table: other probes may start later */
 
 static const char usage[] =
     "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
@@ -32,15 +32,13 @@ static const char usage[] =
     "       skyjob-worker inspect --model DIR [--termination-log FILE]\n"
     "       skyjob-worker version\n"
     "\n"
-    "stage  train one stage of the plan; the operator or `kubectl-skyjob run` starts these\n"
-    "probe  measure how fast this machine trains the model of a SkyJob's spec (JSON), with "
-    "sequences\n"
-    "       as long as those in DIR; with ports also its links to the probes on other machines "
-    "that\n"
-    "       the operator names\n";
+    "stage    train one stage of a plan; started by the operator or `kubectl-skyjob run`\n"
+    "probe    measure how fast this machine trains the model of a SkyJob's spec (JSON), with\n"
+    "         sequences as long as those in DIR; with ports, also its links to other probes\n"
+    "inspect  print the sizes of the model in DIR\n";
 
-/* Weights are written whole or not at all, so a stop needs no clean-up: leave at once. As the
- * first process of a container nothing would happen on SIGTERM without a handler. */
+/* Output is published as a whole or not at all, so a stop needs no clean-up. The first process of a
+ * container ignores SIGTERM unless it has a handler. */
 static void on_stop(int sig)
 {
     _exit(128 + sig);
@@ -55,11 +53,11 @@ static void catch_stops(void)
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
-/* Libraries read these when they are loaded, so set what the user did not and start again, once.
- * OpenBLAS's own choice of kernels is wrong on newer processors. OpenMP's threads spin for
- * milliseconds when they wait, which on a shared or limited processor takes the time from the
- * thread that they wait for: measured a quarter of the speed with two threads on two busy cores. */
-static void start_with_right_settings(char **argv)
+/* Libraries read these variables when they are loaded: set those that the user did not set and
+ * execute the program again. OpenBLAS chooses the wrong kernels on newer processors. Waiting OpenMP
+ * threads spin for milliseconds, which on a shared or limited processor takes time from the thread
+ * that they wait for: with two threads on two busy cores, a quarter of the speed was left. */
+static void restart_with_settings(char **argv)
 {
     const char *core = gemm_core_wanted();
     bool starts_again = false;
@@ -71,7 +69,7 @@ static void start_with_right_settings(char **argv)
     if (!starts_again)
         return;
     (void)execv("/proc/self/exe", argv);
-    perror("skyjob-worker: cannot start again with the right settings of its libraries");
+    perror("skyjob-worker: cannot restart with the settings of its libraries");
 }
 
 static bool read_number(const char *text, int *out)
@@ -99,7 +97,7 @@ struct arguments {
     const char *number, *control, *tensor, *health, *spec_path;
 };
 
-/* An option's value is where its argument goes. No place is that of '?'. */
+/* An option's value is the place of its argument; no place is equal to '?'. */
 #define AT(member) ((int)offsetof(struct arguments, member))
 
 static bool read_arguments(int argc, char **argv, struct arguments *out)
@@ -130,7 +128,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
     return optind == argc && (!out->number || read_number(out->number, &out->stage.stage));
 }
 
-/* Of a probe: both, and the key to them, or none. */
+/* A probe has both ports and a key, or none. */
 static bool has_ports(struct arguments *a)
 {
     if (!a->control && !a->tensor)
@@ -168,7 +166,7 @@ static enum err_code load_spec(const char *path, struct spec *out, struct err *e
     return rc;
 }
 
-/* The job's data if they are there; a machine's speed is worth knowing without. */
+/* Without the job's data the speed is measured with sequences of the usual lengths. */
 static void find_sequences(const struct arguments *a, const struct spec *spec,
                            struct sequences *out)
 {
@@ -183,7 +181,7 @@ static void find_sequences(const struct arguments *a, const struct spec *spec,
     sequences_make(spec, out);
 }
 
-/* Without links when their ports cannot be had: the rest is worth more. */
+/* NULL when their ports cannot be opened: the rest is measured without them. */
 static struct probe_link *open_links(struct arguments *a)
 {
     struct probe_link_params params = {.key_path = a->stage.key_path,
@@ -260,7 +258,7 @@ int main(int argc, char **argv)
         (void)printf("skyjob-worker %s\n", SKYJOB_VERSION);
         return EXIT_DONE;
     }
-    start_with_right_settings(argv);
+    restart_with_settings(argv);
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);

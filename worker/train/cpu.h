@@ -1,10 +1,9 @@
-/* train/cpu.h - how much CPU this process may really use.
+/* train/cpu.h - how much CPU this process may use.
  *
  * A pod sees every core of its machine whatever its limit is, so the numbers come from the cgroup
  * (v1 and v2) and the affinity mask, or from SKYJOB_CPU_MILLI where neither shows the limit (a
- * process that is throttled from outside). A quota on the node itself cannot be seen from inside:
- * that is what the probe measures.
- * Layer: train (may use nn api base). Threads: any.
+ * process that is throttled from outside). A quota on the node itself cannot be seen from inside;
+ * the probe measures its effect. Layer: train (may use nn api base). Threads: any.
  */
 #ifndef TRAIN_CPU_H
 #define TRAIN_CPU_H

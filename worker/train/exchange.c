@@ -4,9 +4,9 @@
 
 #include "wire/bf16.h"
 
-#define WAIT_MS 60000 /* one round of waiting; there is another one after it */
+#define WAIT_MS 60000 /* of one call; repeated without a limit */
 
-/* Only a failure of the link is a lost neighbour; ERR_INVALID is a mistake on this side. */
+/* ERR_INVALID is a mistake on this side; any other failure of the link means a lost neighbour. */
 static enum err_code note_loss(struct exchange *x, enum err_code rc)
 {
     if (rc != ERR_OK && rc != ERR_INVALID)

@@ -1,8 +1,8 @@
-/* train/exchange.h - messages between neighbours, with the check that what arrives is what is due.
+/* train/exchange.h - messages between neighbours, checked to be the expected ones.
  *
- * The trainer knows at every moment which message comes next; anything else on an edge is a broken
- * peer and ends the attempt with ERR_PROTOCOL. Waiting has no limit of its own: a slow neighbour is
- * waited for, the link notices within seconds one that is gone or silent.
+ * At every moment it is known which message comes next; anything else on an edge means a broken
+ * peer and ends the attempt with ERR_PROTOCOL. Waiting has no limit of its own: neighbours may be
+ * slow, and the link detects one that is lost or silent within seconds.
  * Layer: train (may use wire base). Threads: one.
  */
 #ifndef TRAIN_EXCHANGE_H
@@ -16,7 +16,7 @@ struct exchange {
     bool is_lost;     /* the link to a neighbour has failed in a call */
 };
 
-/* What a message is about: the same on both ends. */
+/* Identifies a message; the same on both ends. */
 struct exchange_key {
     enum link_edge edge;
     enum frame_kind kind;
@@ -39,12 +39,12 @@ MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key k
                                        const void *meta, size_t meta_bytes, const float *tensor,
                                        size_t floats, struct err *err);
 
-/* Take the message that is due; on ERR_OK give it back with exchange_release(). */
+/* Take the expected message; on ERR_OK give it back with exchange_release(). */
 MUST_CHECK enum err_code exchange_recv(struct exchange *x, struct exchange_key key,
                                        struct link_message *out, struct err *err);
 void exchange_release(struct exchange *x, struct exchange_key key, const struct link_message *msg);
 
-/* Take the message that is due and is nothing but meta data of `bytes` bytes, into `out`. */
+/* Take the expected message, which has only meta data, `bytes` bytes of it, into `out`. */
 MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
                                             size_t bytes, struct err *err);
 

@@ -3,9 +3,9 @@
  *     {"step":10,"seconds":3.2,"loss":0.6931,"tokensPerSecond":5321,"stepMilliseconds":48.1}
  *     {"step":10,"seconds":4.0,"metrics":{"accuracy":0.81,"evalLoss":0.52}}
  *
- * What is not finite is null. Of a long run only every n-th step is written, so that there are at
- * most HISTORY_STEPS_MAX of them; every evaluation is. The leader writes it; a history that
- * cannot be written does not end the training. What is to be saved beside the weights is kept in
+ * A number that is not finite is null. Of a long run only every n-th step is written, at most
+ * HISTORY_STEPS_MAX of them; evaluations are all written. The leader writes it; a failure to
+ * write it does not end the training. What is to be saved beside the weights is kept in
  * memory until then, 16 MiB at most. Allocates nothing between history_open() and history_save().
  * Layer: train (may use api base). Threads: one.
  */

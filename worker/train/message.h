@@ -1,14 +1,14 @@
-/* train/message.h - what stages send each other beside tensors: the meta part of a frame.
+/* train/message.h - what stages send each other besides tensors: the meta data of a frame.
  *
- * Little-endian structs, as all machines here are. Every length and count that came is checked
- * against what the plan allows, because the bytes are foreign: a message that is wrong is
- * ERR_PROTOCOL, never a crash. Views point into the caller's bytes.
+ * Little-endian structs. The bytes are foreign, so every length and count is checked against what
+ * the plan allows: a wrong message is ERR_PROTOCOL, never a crash. Views point into the caller's
+ * bytes.
  *
- * A step ends with two messages along the chain. STEP_SUM runs from the first to the last stage;
+ * A step ends with two messages along the pipeline. STEP_SUM runs from the first to the last stage;
  * each adds its part in stage order, so that sums have the same bits for every cut. STEP_END runs
- * back with what the last stage knows: the total, the loss. Evaluation ends with a STEP_END alone.
- * A run whose output is kept ends with a STOP from the last stage to the first: whether the stages
- * that it has passed have written their files.
+ * back with the total and the loss. An evaluation ends with a STEP_END alone. A run whose output is
+ * kept ends with a STOP from the last stage to the first, which reports whether the stages that it
+ * has passed have written their files.
  * Layer: train (may use api base). Threads: any; pure.
  */
 #ifndef TRAIN_MESSAGE_H
@@ -65,7 +65,7 @@ struct message_split {
     int32_t place; /* among the dev or the test files of data/layout.h: 1 is MNLI's mismatched */
 };
 
-/* What only the leader knows of the run, sent once before the first step (COMMAND). */
+/* What follows from the leader's data, sent once before the first step (COMMAND). */
 struct message_facts {
     int64_t total_steps;
     int64_t steps_per_epoch;
@@ -91,7 +91,7 @@ struct message_loss {
 /* Mean loss: sum / n + next_sum / n_seqs. */
 double message_loss_mean(const struct message_loss *l);
 
-/* What travels back. */
+/* The end of a step or evaluation, for all stages. */
 struct message_end {
     struct message_sum sum; /* of all stages; of an evaluation zero */
     struct message_loss loss;

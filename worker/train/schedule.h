@@ -1,13 +1,13 @@
 /* train/schedule.h - the order of work in a step: 1F1B.
  *
- * A stage first runs as many forwards as there are stages behind it, then alternates one forward
- * and one backward, then drains the backwards (Narayanan et al. 2019, PipeDream, section 3.2; with
- * the flush at the step's end of PipeDream-2BW, so gradients are those of the whole batch). Every
- * stage backs the micro-batches in the order 0..M-1, which is why sums over micro-batches have the
- * same bits however the model is cut. A serial step, as Sky Computing ran it, has one micro-batch
- * under way in the whole pipeline: forward through all stages and back before the next one starts.
- * It exists for comparison; the bits are the same.
- * Layer: train (may use api). Threads: any; pure.
+ * A stage first runs as many forward passes as there are stages behind it, then alternates forward
+ * and backward passes, then runs the remaining backward passes (Narayanan et al. 2019, PipeDream,
+ * section 3.2; with the flush at the step's end of PipeDream-2BW, so gradients are those of the
+ * whole batch). Every stage runs the backward passes in the order 0..M-1, which is why sums over
+ * micro-batches have the same bits for every cut. A serial step, as Sky Computing ran it, has one
+ * micro-batch under way in the whole pipeline: forward through all stages and back before the next
+ * one starts. It exists for comparison; the bits are the same. Layer: train (may use api). Threads:
+ * any; pure.
  */
 #ifndef TRAIN_SCHEDULE_H
 #define TRAIN_SCHEDULE_H
@@ -25,8 +25,7 @@ struct schedule_op {
     int microbatch;
 };
 
-/* Of a step of `n_seqs` sequences: one that has fewer than there are micro-batches has fewer of
- * those. */
+/* Of a step of `n_seqs` sequences, which has at most that many micro-batches. */
 struct schedule schedule_of(const struct plan *plan, int n_seqs);
 
 /* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */

@@ -15,7 +15,7 @@ struct score {
     struct metric metric;
     int place;                                      /* of the test set that is predicted */
     struct predictions predictions[LAYOUT_DEV_MAX]; /* of the test sets, by place */
-    int64_t n_rows[LAYOUT_DEV_MAX];                 /* of each that is through, else 0 */
+    int64_t n_rows[LAYOUT_DEV_MAX];                 /* of each that is complete, else 0 */
 };
 
 /* `spec` is borrowed; the score stays where it was made. ERR_NO_MEMORY. */
@@ -23,17 +23,17 @@ MUST_CHECK enum err_code score_init(struct score *s, const struct spec *spec,
                                     const struct message_facts *facts, struct err *err);
 void score_deinit(struct score *s); /* a zeroed one is fine */
 
-/* A pass over a split begins. */
+/* Begin a pass over a split. */
 void score_reset(struct score *s, const struct message_split *split);
 
-/* Take the answers for one micro-batch, of a test set or of one with labels. */
+/* Add the results of one micro-batch, of a test set or of one with labels. */
 MUST_CHECK enum err_code score_add(struct score *s, bool is_test, const struct message_batch *batch,
                                    const struct stage_result *result, struct err *err);
 
-/* The split is through: its metrics go into `end`. */
+/* End the pass and put the split's metrics into `end`. */
 void score_finish(struct score *s, const struct message_split *split, struct message_end *end);
 
-/* Write the predictions of all test sets that are through. Errors of predictions_write(). */
+/* Write the predictions of all complete test sets. Errors of predictions_write(). */
 MUST_CHECK enum err_code score_write(const struct score *s, const char *folder, struct err *err);
 
 #endif

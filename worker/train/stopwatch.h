@@ -1,10 +1,9 @@
-/* train/stopwatch.h - how long a stage computes, on the clock of the wall and on that of its CPU.
+/* train/stopwatch.h - how long a stage computes, in wall time and in CPU time.
  *
- * Under a quota the two differ. A stage that waits for others half of the time runs its
- * micro-batches at the full speed of a core and is throttled for the rest of a period of 100 ms, or
- * not at all: its wall clock shows what the core can do, not what the node gives. The CPU time that
- * it used, divided by what it may use, is the time without waiting, which is what a plan is made
- * with. Where other processes take the core away, only the wall clock shows it.
+ * Under a quota the two differ. A stage that waits half of the time runs its micro-batches at the
+ * full speed of a core and is throttled rarely or not at all: wall time shows what the core can do,
+ * not what the quota allows. CPU time divided by the allowed share is the time without waiting, on
+ * which plans are based. Where other processes take the core away, only wall time shows it.
  * Layer: train (may use base). Threads: one; the CPU time is the whole process's.
  */
 #ifndef TRAIN_STOPWATCH_H
@@ -20,7 +19,7 @@ struct stopwatch {
 };
 
 /* The time of a step on an undisturbed machine: the smallest mean over stretches of many quota
- * periods, so that what was saved up in one period hardly counts. */
+ * periods, so that quota saved up in one period hardly counts. */
 #define STRETCH_MS 1500
 struct stretch {
     double best_ms; /* 0: no stretch was long enough yet */

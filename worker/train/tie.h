@@ -1,11 +1,11 @@
 /* train/tie.h - the word embeddings of a language model, which two stages share.
  *
- * The first stage owns them, with their moments; the decoder of the LM head on the last stage works
- * on a copy and has a gradient area of its own. At a step's end that gradient runs back along the
- * chain and is added to the embeddings' own, always in this order, so that sums have the same bits
- * for every cut; after the update the new words run forward to the copy. Both travel in band, in
- * pieces of at most an edge's largest tensor, behind the last micro-batch of the step and before
- * the first of the next. On a single stage the copy is the original.
+ * The first stage owns them, with their moments; the decoder of the LM head on the last stage has a
+ * copy and gradients of its own. At a step's end these run back along the pipeline and are added to
+ * the embeddings' own, always in this order, so that sums have the same bits for every cut; after
+ * the update the new words run forward to the copy. Both travel in pieces of at most an edge's
+ * largest tensor, between the last micro-batch of the step and the first of the next. On a single
+ * stage there is no copy.
  * Layer: train (may use wire api base). Threads: one.
  */
 #ifndef TRAIN_TIE_H

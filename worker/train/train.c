@@ -12,7 +12,7 @@
 #include "train/schedule.h"
 #include "train/weights.h"
 
-#define CLAIM_WAIT_S 60  /* network file systems cache what they did not find */
+#define CLAIM_WAIT_S 60  /* network file systems cache that a file was missing */
 #define SMOOTHING    0.1 /* share of the newest step in the averages that are shown */
 
 size_t train_meta_bytes(const struct plan *plan)
@@ -24,7 +24,7 @@ size_t train_meta_bytes(const struct plan *plan)
 
 /* --- one micro-batch --- */
 
-/* The leader makes it ... */
+/* The leader makes a micro-batch ... */
 static enum err_code make_batch(struct train *t, struct exchange_key key, int slot, struct err *err)
 {
     struct message_batch batch;
@@ -149,8 +149,8 @@ static enum err_code backward(struct train *t, int64_t step, int index, struct e
 
 /* --- the end of a step --- */
 
-/* The mean of the first steps, then an exponential average. Step 0 touches all memory for the first
- * time, which no other step has to do: it counts only until there is another. */
+/* The mean of the first steps, then an exponential average. Step 0 is slower, as it touches all
+ * memory for the first time: it counts only until there is another. */
 static void smooth(double *average, double value, int64_t step)
 {
     double share = step > 1 ? 1.0 / (double)step : 1;
@@ -168,7 +168,7 @@ static int step_seqs(const struct train *t, int64_t step)
     return batch;
 }
 
-/* A smaller step is no measure of the others, unless there are no others. */
+/* A smaller step is not averaged with the others, unless there are no others. */
 static bool is_typical(const struct train *t, int64_t step)
 {
     return t->facts.steps_per_epoch == 1 || step_seqs(t, step) == t->plan->spec.training.batch_size;
@@ -187,7 +187,7 @@ static double stage_ms(struct train *t, int64_t step)
     return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
 }
 
-/* Receive the sum of the stages in front, add this stage's, pass it on. */
+/* Receive the sum of the stages before, add this stage's, pass it on. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
     enum err_code rc = ERR_OK;
@@ -211,7 +211,7 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
                          sizeof *sum, NULL, 0, err);
 }
 
-/* What the last stage knows travels back to the first; `end` holds it there already. */
+/* Pass `end` from the last stage, which has filled it, back to the first. */
 static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struct message_end *end,
                             struct err *err)
 {
@@ -269,7 +269,7 @@ static enum err_code update(struct train *t, int64_t step, const struct message_
     return tie_spread(&t->stage->tie, &t->exchange, step, err);
 }
 
-/* --- what is shown --- */
+/* --- progress --- */
 
 static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
 {
@@ -426,8 +426,8 @@ static enum err_code agree(struct train *t, struct err *err)
                          &t->facts, sizeof t->facts, NULL, 0, err);
 }
 
-/* The leader left its claim before it sent the facts of the run. Files of stages that write to
- * other volumes could never be published. */
+/* The leader wrote its claim before it sent the facts of the run: a stage that does not find it has
+ * another volume, and its files could never be published. */
 static enum err_code check_output(const struct train *t, struct err *err)
 {
     enum err_code rc = ERR_OK;

@@ -20,7 +20,7 @@
 #include "train/save.h"
 #include "train/train.h"
 
-#define PEERS_WAIT_MS    600000 /* pods may wait for each other's image for minutes */
+#define PEERS_WAIT_MS    600000 /* pulling an image may take minutes */
 #define CONNECT_WAIT_MS  120000
 #define CLOSE_WAIT_MS    10000
 #define SAVE_PATIENCE_MS 300000
@@ -57,7 +57,7 @@ static enum err_code load_plan(struct worker *w, struct err *err)
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "plan file %s", w->params->plan_path);
 }
 
-/* What the job asks of matrix products, where this processor can do it. */
+/* Of matrix products, as the job asks for it, if this processor has it. */
 static enum err_code choose_precision(const struct spec *spec, struct err *err)
 {
     enum spec_precision asked = spec->training.precision;
@@ -72,7 +72,7 @@ static enum err_code choose_precision(const struct spec *spec, struct err *err)
                    "lacks; set FP32 or Auto, or place the stage elsewhere");
 }
 
-/* What is the same in every progress document of this process. */
+/* Set what is the same in every progress document of this process. */
 static void introduce(struct worker *w)
 {
     struct progress *p = &w->train.progress;
@@ -112,7 +112,7 @@ static enum err_code open_link(struct worker *w, struct err *err)
                                     : err_set(err, ERR_NO_MEMORY, "no memory for bfloat16 tensors");
 }
 
-/* An output that cannot be written had better be found now than after the training. */
+/* Find out before the training whether the output can be written. */
 static enum err_code open_output(struct worker *w, struct err *err)
 {
     const struct model *model = &w->plan.spec.model;
@@ -235,7 +235,7 @@ static enum err_code open_ports(struct worker *w, struct err *err)
     return rc == ERR_OK ? control_open(&control, &w->control, err) : rc;
 }
 
-/* Everything that takes memory or reads files, before neighbours wait for this stage. */
+/* Take all memory and read all files before the neighbours wait for this stage. */
 static enum err_code prepare(struct worker *w, struct err *err)
 {
     struct loader_params loader = {.spec = &w->plan.spec,

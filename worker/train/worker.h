@@ -1,8 +1,8 @@
 /* train/worker.h - the life of one stage's process, from plan file to exit code.
  *
  * Read the plan, open the ports, take the memory, read the data (the leader), wait for the peer
- * table and the neighbours, train, write the weights, close the link. The reason for the end is
- * logged once and left as the termination message, the same document that /v1/status served.
+ * table and the neighbours, train, write the weights, close the link. The last progress document
+ * becomes the termination message; it has the cause of a failure, which is also logged.
  * Layer: train. Threads: one caller.
  */
 #ifndef TRAIN_WORKER_H

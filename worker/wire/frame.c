@@ -94,7 +94,7 @@ enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_li
     enum err_code rc;
 
     if (memcmp(bytes, magic, n < sizeof magic ? n : sizeof magic) != 0)
-        return err_set(err, ERR_PROTOCOL, "the bytes do not start a frame of version %d", magic[3]);
+        return err_set(err, ERR_PROTOCOL, "not a frame of version %d", magic[3]);
     if (n < FRAME_HEADER_BYTES)
         return err_set(err, ERR_AGAIN, "%zu of %d header bytes", n, FRAME_HEADER_BYTES);
     if (bytes_get(bytes + AT_HEADER_CRC, 4) != crc32c(0, bytes, AT_HEADER_CRC))

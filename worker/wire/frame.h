@@ -1,9 +1,9 @@
 /* wire/frame.h - the header in front of every message between two stages.
  *
- * A frame is a 64-byte little-endian header, `meta_bytes` of meta data (small: lengths, labels,
- * scalars; only the sender and the receiver know what is in it) and `tensor_bytes` of tensor. The
- * codec keeps no state and allocates nothing. Lengths are compared with the caller's limits while
- * the header is decoded, so a hostile length is refused before memory is set aside for it.
+ * A frame is a 64-byte little-endian header, `meta_bytes` of meta data (lengths, labels, scalars;
+ * opaque here) and `tensor_bytes` of tensor. The codec keeps no state and allocates nothing.
+ * Decoding compares lengths with the caller's limits, so a hostile length is refused before memory
+ * is set aside for it.
  * Layer: wire (may use base). Threads: any.
  */
 #ifndef WIRE_FRAME_H
@@ -21,10 +21,10 @@
 #define FRAME_KINDS(X)                                                                             \
     X(HELLO, M)     /* identity and proof, once both nonces are known */                           \
     X(CREDIT, N)    /* `step` = how many frames the receiver has allowed since the start */        \
-    X(FORWARD, B)   /* activations of one micro-batch, towards the head */                         \
-    X(BACKWARD, B)  /* gradients of one micro-batch, towards the embeddings */                     \
-    X(STEP_SUM, M)  /* what all stages add up at a step's end: squared norm, times */              \
-    X(STEP_END, M)  /* what all stages get at a step's end: the totals */                          \
+    X(FORWARD, B)   /* activations of one micro-batch, to the last stage */                        \
+    X(BACKWARD, B)  /* gradients of one micro-batch, to the first stage */                         \
+    X(STEP_SUM, M)  /* summed over all stages at a step's end: squared norm, times */              \
+    X(STEP_END, M)  /* for all stages at a step's end: the totals */                               \
     X(TIE, T)       /* a piece of the word embeddings or of their gradient */                      \
     X(COMMAND, M)   /* the facts of the run, before its first step */                              \
     X(STOP, M)      /* the end of a run: were the files written? */                                \
@@ -81,8 +81,7 @@ MUST_CHECK enum err_code frame_decode(const uint8_t *bytes, size_t n,
                                       const struct frame_limits *limits, struct frame_header *out,
                                       struct err *err);
 
-/* May a frame of this kind have meta data and a tensor of these sizes? Only whether, not how big.
- */
+/* May a frame of this kind have meta data or a tensor at all, if their sizes are not 0? */
 bool frame_may_carry(enum frame_kind kind, uint32_t meta_bytes, uint64_t tensor_bytes);
 
 /* "FORWARD"; "unknown" for a number that is no kind. Never NULL. */

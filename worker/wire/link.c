@@ -168,7 +168,7 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
     if (!link)
         return err_set(err, ERR_NO_MEMORY, "no memory for the link");
     link->params = *params;
-    link->params.listen_address = NULL; /* the caller's, and not needed any more after this */
+    link->params.listen_address = NULL; /* the caller's, and not needed after this */
     if (link->params.silence_s == 0)
         link->params.silence_s = SILENCE_S;
     pthread_mutex_init(&link->lock, NULL);
@@ -209,7 +209,7 @@ static enum err_code check_peer(const struct link *link, enum link_edge id,
                        link->edges[id].peer_stage);
     if (peer->port < 1 || peer->port > 65535 || peer->host[0] == '\0' ||
         !memchr(peer->host, '\0', sizeof peer->host))
-        return err_set(err, ERR_INVALID, "stage %d: \"%.*s\" port %d is no address",
+        return err_set(err, ERR_INVALID, "stage %d: \"%.*s\" port %d is not an address",
                        link->edges[id].peer_stage, (int)sizeof peer->host - 1, peer->host,
                        peer->port);
     return ERR_OK;
@@ -234,7 +234,7 @@ enum err_code link_set_peers(struct link *link, const struct link_peer *next,
         return rc;
     pthread_mutex_lock(&link->lock);
     if (link->peers_known) {
-        rc = err_set(err, ERR_INVALID, "the peers are known already");
+        rc = err_set(err, ERR_INVALID, "the peers are already set");
     } else {
         link->peers_known = true;
         set_peer(link, LINK_FORWARD_OUT, next);
@@ -254,7 +254,7 @@ static const struct edge *unready(const struct link *link)
         const struct edge *edge = &link->edges[i];
 
         if (edge->state == EDGE_LOST)
-            return edge; /* worth more than one that is only late */
+            return edge; /* matters more than one that is only late */
         if (edge->state == EDGE_CONNECTING && !found)
             found = edge;
     }
@@ -292,13 +292,13 @@ static enum err_code check_message(const struct link *link, const struct edge *e
     const struct link_limits *limits = &link->params.limits;
 
     if (is_in(edge->id))
-        return err_set(err, ERR_INVALID, "nothing is sent on an edge that receives");
+        return err_set(err, ERR_INVALID, "cannot send on an incoming edge");
     if (!edge_exists(edge))
         return err_set(err, ERR_INVALID, "stage %d has no such edge", link->params.stage);
     if ((unsigned)msg->kind >= N_FRAME_KINDS ||
         !(FRAME_KIND_BIT(msg->kind) & FRAME_KINDS_OF_DATA) ||
         !frame_may_carry(msg->kind, msg->meta_bytes, msg->tensor_bytes))
-        return err_set(err, ERR_INVALID, "no message of kind %s with such parts can be sent",
+        return err_set(err, ERR_INVALID, "a %s message cannot have these parts",
                        frame_kind_name(msg->kind));
     if ((msg->flags & ~FRAME_FLAGS_ALL) != 0 || msg->meta_bytes > limits->meta_max_bytes ||
         msg->tensor_bytes > limits->tensor_max_bytes)

@@ -112,8 +112,8 @@ MUST_CHECK enum err_code link_set_peers(struct link *link, const struct link_pee
 
 /* Wait until all edges are connected and both ends have agreed on attempt and plan.
  *
- * Returns ERR_OK; ERR_TIMEOUT (call again) naming the first edge that is missing and what its last
- * attempt met; ERR_IO or ERR_PROTOCOL when an edge is lost.
+ * Returns ERR_OK; ERR_TIMEOUT (call again) naming the first edge that is missing and how its last
+ * attempt failed; ERR_IO or ERR_PROTOCOL when an edge is lost.
  */
 MUST_CHECK enum err_code link_wait_ready(struct link *link, int timeout_ms, struct err *err);
 

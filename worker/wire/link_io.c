@@ -171,7 +171,7 @@ static enum err_code place_payload(struct conn *c, struct err *err)
         reader_place(&c->reader, slot->meta, slot->tensor);
         return ERR_OK;
     }
-    return err_set(err, ERR_PROTOCOL, "more frames than it was allowed");
+    return err_set(err, ERR_PROTOCOL, "more frames than allowed");
 }
 
 /* What a HELLO's signature covers: of our own, or of the peer's. */
@@ -207,7 +207,7 @@ static enum err_code claim_edge(struct conn *c, const struct hello *hello, struc
     return ERR_OK;
 }
 
-/* Nothing is compared with what the peer says before it has proved that it has the key. */
+/* Nothing that the peer sends is compared before it has proved that it has the key. */
 static enum err_code on_hello(struct conn *c, struct err *err)
 {
     const struct link_params *mine = &c->link->params;
@@ -226,9 +226,9 @@ static enum err_code on_hello(struct conn *c, struct err *err)
         return rc;
     if (hello.tensor_max_bytes != mine->limits.tensor_max_bytes ||
         hello.meta_max_bytes != mine->limits.meta_max_bytes)
-        return err_set(err, ERR_PROTOCOL, "other limits for tensors or meta data");
+        return err_set(err, ERR_PROTOCOL, "different limits for tensors or meta data");
     if (hello.to_stage != (uint32_t)mine->stage)
-        return err_set(err, ERR_PROTOCOL, "stage %u was meant, this is stage %d", hello.to_stage,
+        return err_set(err, ERR_PROTOCOL, "meant for stage %u, this is stage %d", hello.to_stage,
                        mine->stage);
     c->hello_received = true;
     if (!c->dialed)
@@ -262,7 +262,7 @@ static enum err_code on_bye(struct conn *c, struct err *err)
         return err_set(err, ERR_PROTOCOL, "a BYE before the first credit");
     c->bye_received = true;
     if (!c->dialed && total != edge->n_received)
-        return err_set(err, ERR_PROTOCOL, "%llu frames were sent, %llu came",
+        return err_set(err, ERR_PROTOCOL, "%llu frames were sent, %llu arrived",
                        (unsigned long long)total, (unsigned long long)edge->n_received);
     if (c->dialed && c->bye_sent && total == edge->n_sent)
         edge->delivered = true;
@@ -695,7 +695,7 @@ static int on_peer_close(struct conn *c, const char *in, size_t n)
     if (text[0] && ((unsigned char)in[0] << 8 | (unsigned char)in[1]) == CLOSE_CAUSE &&
         c->state == CONN_OPEN)
         edge_end(c->link, c->edge, text);
-    set_why(c, text[0] ? "the peer closed it: %s" : "the peer closed it%s", text);
+    set_why(c, text[0] ? "closed by the peer: %s" : "closed by the peer%s", text);
     return 0;
 }
 

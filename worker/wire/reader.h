@@ -1,9 +1,8 @@
-/* wire/reader.h - whole frames out of a connection's bytes, however they are cut.
+/* wire/reader.h - assembles frames from a connection's bytes, however they are cut.
  *
- * The owner feeds it what arrives. It stops twice per frame: when the header is known, so that the
- * owner can say where the payload goes, and when the payload is complete and its checksum right.
- * The payload is written straight there; nothing else is copied or allocated.
- * Layer: wire (may use base). Threads: one.
+ * The owner feeds it what arrives. It stops twice per frame: after the header, so that the owner
+ * can set where the payload goes, and when the payload is complete and its checksum right. The
+ * payload is copied once and nothing is allocated. Layer: wire (may use base). Threads: one.
  */
 #ifndef WIRE_READER_H
 #define WIRE_READER_H
@@ -44,7 +43,7 @@ MUST_CHECK enum err_code reader_feed(struct reader *r, const struct frame_limits
                                      const uint8_t **bytes, size_t *n, enum reader_event *out_event,
                                      struct err *err);
 
-/* Say where the payload goes: room for head.meta_bytes and head.tensor_bytes, which must stay
+/* Set where the payload goes: memory for head.meta_bytes and head.tensor_bytes, which must stay
  * good until READER_EVENT_FRAME. A part of length 0 may be NULL. */
 void reader_place(struct reader *r, void *meta, void *tensor);
 

@@ -1,4 +1,4 @@
-/* wire/wsframe.h - a websocket client's frames, made by us (RFC 6455, section 5).
+/* wire/wsframe.h - makes a websocket client's frames (RFC 6455, section 5).
  *
  * What a client sends is masked. libwebsockets does that byte by byte, which was half of all the
  * CPU time that a link took; here it is done in words. Only data frames: pings, closes and all

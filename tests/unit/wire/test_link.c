@@ -186,7 +186,7 @@ static void link_send_refuses_what_the_plan_does_not_allow(void **state)
     expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "0x80");
     msg = message(&s, FRAME_FORWARD, 0, 0);
     expect(link_send(s.links[0], LINK_BACKWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "no such");
-    expect(link_send(s.links[0], LINK_BACKWARD_IN, &msg, 0, &err), ERR_INVALID, &err, "receives");
+    expect(link_send(s.links[0], LINK_BACKWARD_IN, &msg, 0, &err), ERR_INVALID, &err, "incoming");
     expect(link_recv(s.links[0], LINK_FORWARD_IN, 0, &msg, &err), ERR_INVALID, &err, "no such");
     stop(&s);
 }

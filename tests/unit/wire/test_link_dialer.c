@@ -248,7 +248,7 @@ static struct server servers[] = {
     {"link_gives_up_on_a_plain_web_server", say_ok, ERR_TIMEOUT, "could not be reached"},
     {"link_gives_up_on_a_silent_server", say_nothing, ERR_TIMEOUT, "could not be reached"},
     {"link_gives_up_on_a_server_that_says_garbage", say_garbage, ERR_TIMEOUT,
-     "do not start a frame"},
+     "not a frame of version"},
     {"link_gives_up_on_a_server_of_another_attempt", say_hello_of_another_attempt, ERR_TIMEOUT,
      "attempt 7, not 2"},
     {"link_gives_up_on_another_stage_at_the_address", say_hello_of_another_stage, ERR_TIMEOUT,

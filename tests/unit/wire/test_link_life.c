@@ -70,9 +70,9 @@ static void link_set_peers_wants_exactly_the_neighbours_there_are(void **state)
     start(&s, 2);
     expect(link_set_peers(s.links[0], NULL, NULL, &err), ERR_INVALID, &err, "address for stage 1");
     expect(link_set_peers(s.links[0], &peer, &peer, &err), ERR_INVALID, &err, "no neighbour");
-    expect(link_set_peers(s.links[0], &bad, NULL, &err), ERR_INVALID, &err, "no address");
+    expect(link_set_peers(s.links[0], &bad, NULL, &err), ERR_INVALID, &err, "not an address");
     assert_int_equal(link_set_peers(s.links[0], &peer, NULL, &err), ERR_OK);
-    expect(link_set_peers(s.links[0], &peer, NULL, &err), ERR_INVALID, &err, "known already");
+    expect(link_set_peers(s.links[0], &peer, NULL, &err), ERR_INVALID, &err, "already set");
     stop(&s);
 }
 
