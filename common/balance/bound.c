@@ -121,6 +121,12 @@ int groups_at(const struct groups *g, double ms, int *out_group)
 
 /* --- bins --- */
 
+struct share {
+    double fill, busy; /* of a run's time, see balance/cost.h */
+    double message_ms; /* per edge, see balance/cut.h */
+    int64_t memory;    /* bytes */
+};
+
 /* A node that layers' FLOPs are poured into. */
 struct bin {
     int at;            /* index into bound.nodes */
@@ -148,9 +154,7 @@ struct bound {
     double largest_flops;  /* of a layer unit */
     int64_t scratch_bytes; /* of a layer unit, at least */
     int *island_of;        /* [n] the group of each node at the current T */
-    double *fill, *busy;   /* [n] see balance/cost.h */
-    double *message_ms;    /* [n] per edge, see balance/cut.h */
-    int64_t *memory;       /* [n] bytes that each offers */
+    struct share *shares;  /* [n] of each node */
     double extra_flops;    /* that the last stages can take beyond their capacities */
     int n_bins;
     struct bin *bins; /* [n] */
@@ -164,12 +168,12 @@ static bool fits(const struct bound *b, int at, int first, int end, double cap_m
     const struct node *n = &b->request->nodes[b->nodes[at]];
     bool has_all = end - first == b->n_layer_units; /* else its stage has at least one edge */
     double ms = (b->flops[end] - b->flops[first]) / (n->gflops * 1e6) + (end - first) * n->unit_ms +
-                (has_all ? 0 : b->message_ms[at]);
+                (has_all ? 0 : b->shares[at].message_ms);
     int64_t bytes = COST_PROCESS_BYTES + b->scratch_bytes + b->state_bytes[end] -
                     b->state_bytes[first] +
                     in_flight * (b->activation_bytes[end] - b->activation_bytes[first]);
 
-    return b->busy[at] * ms <= cap_ms && bytes <= b->memory[at];
+    return b->shares[at].busy * ms <= cap_ms && bytes <= b->shares[at].memory;
 }
 
 /* Layers are alike, so only runs that begin in the first layer need to be tried. */
@@ -211,8 +215,10 @@ static double set_bins(struct bound *b, int island, double cap_ms, int in_flight
         if (b->island_of[i] != island)
             continue;
         capacity = capacity_of(b, i, cap_ms, in_flight);
-        b->bins[b->n_bins++] = (struct bin){
-            .at = i, .capacity = capacity, .message_ms = b->fill[i] * b->message_ms[i]};
+        b->bins[b->n_bins++] =
+            (struct bin){.at = i,
+                         .capacity = capacity,
+                         .message_ms = b->shares[i].fill * b->shares[i].message_ms};
         sum += capacity;
     }
     return sum;
@@ -281,11 +287,10 @@ static double pour(struct bound *b, double cap_ms)
         struct bin *bin = &b->bins[i];
         const struct node *n = &b->request->nodes[b->nodes[bin->at]];
 
-        bin->price =
-            bin->capacity > 0
-                ? b->fill[bin->at] * (1 / (n->gflops * 1e6) + n->unit_ms / b->largest_flops) +
-                      2 * (edge_ms + bin->message_ms) / bin->capacity
-                : INFINITY;
+        bin->price = bin->capacity > 0 ? b->shares[bin->at].fill * (1 / (n->gflops * 1e6) +
+                                                                    n->unit_ms / b->largest_flops) +
+                                             2 * (edge_ms + bin->message_ms) / bin->capacity
+                                       : INFINITY;
         slack = fmax(slack, 2 * (edge_ms + bin->message_ms));
     }
     qsort(b->bins, (size_t)b->n_bins, sizeof *b->bins, by_price);
@@ -373,11 +378,14 @@ static void sum_up(struct bound *b)
     for (int i = 0; i < b->n; i++) {
         const struct node *node = &b->request->nodes[b->nodes[i]];
 
-        b->fill[i] = cost_fill_share(node, balanced_ms, job->micro_batches);
-        b->busy[i] = cost_busy_share(b->fill[i], job->micro_batches);
-        b->message_ms[i] = cost_messages_ms(cost_largest_edge(costs, b->n_units), node);
-        b->memory[i] = partition_memory(b->request, b->nodes[i]);
-        b->least_rate = fmin(b->least_rate, b->fill[i] / (node->gflops * 1e6));
+        double fill = cost_fill_share(node, balanced_ms, job->micro_batches);
+
+        b->shares[i] = (struct share){
+            .fill = fill,
+            .busy = cost_busy_share(fill, job->micro_batches),
+            .message_ms = cost_messages_ms(cost_largest_edge(costs, b->n_units), node),
+            .memory = partition_memory(b->request, b->nodes[i])};
+        b->least_rate = fmin(b->least_rate, fill / (node->gflops * 1e6));
     }
 }
 
@@ -394,9 +402,10 @@ static struct interval whole_interval(const struct bound *b)
         const struct node *node = &b->request->nodes[b->nodes[i]];
         double rate = 1 / (node->gflops * 1e6);
 
-        least_ms = fmin(least_ms, b->busy[i] * largest * rate);
-        most_ms = fmax(most_ms, b->busy[i] * (b->flops[b->n_units] * rate +
-                                              b->n_units * node->unit_ms + 2 * b->message_ms[i]));
+        least_ms = fmin(least_ms, b->shares[i].busy * largest * rate);
+        most_ms = fmax(most_ms, b->shares[i].busy *
+                                    (b->flops[b->n_units] * rate + b->n_units * node->unit_ms +
+                                     2 * b->shares[i].message_ms));
     }
     return (struct interval){.lo = least_ms, .hi = most_ms};
 }
@@ -415,12 +424,9 @@ enum err_code bound_new(const struct partition_request *request, const int *node
                             .least_rate = INFINITY,
                             .bins = calloc(n, sizeof *b->bins),
                             .island_of = calloc(n, sizeof *b->island_of),
-                            .fill = calloc(n, sizeof *b->fill),
-                            .busy = calloc(n, sizeof *b->busy),
-                            .message_ms = calloc(n, sizeof *b->message_ms),
-                            .memory = calloc(n, sizeof *b->memory)};
+                            .shares = calloc(n, sizeof *b->shares)};
     }
-    if (!b || !b->bins || !b->island_of || !b->fill || !b->busy || !b->message_ms || !b->memory) {
+    if (!b || !b->bins || !b->island_of || !b->shares) {
         bound_free(b);
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", groups->n);
     }
@@ -439,10 +445,7 @@ void bound_free(struct bound *b)
         return;
     free(b->bins);
     free(b->island_of);
-    free(b->fill);
-    free(b->busy);
-    free(b->message_ms);
-    free(b->memory);
+    free(b->shares);
     free(b);
 }
 

@@ -93,29 +93,15 @@ void explain_placement(const struct partition_request *request, const struct pla
                  placement->n_left_out - PARTITION_LEFT_OUT_MAX);
 }
 
-/* Not above 0: it does not fit. */
 static void add_alternative(struct plan_summary *out, enum spec_strategy strategy, double step_ms)
 {
     struct plan_alternative *a = &out->alternatives[out->n_alternatives];
 
-    if (step_ms <= 0)
+    if (step_ms <= 0) /* it does not fit */
         return;
     (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_name(strategy));
     a->step_ms = step_ms;
     out->n_alternatives++;
-}
-
-static void summarize(const struct partition_request *request, const struct placement *placement,
-                      struct plan_summary *out)
-{
-    *out = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
-                                 .bound_ms = placement->bound_ms,
-                                 .bottleneck = placement->bottleneck,
-                                 .n_left_out = placement->n_left_out};
-    add_alternative(out, SPEC_STRATEGY_EVEN, placement->even_step_ms);
-    add_alternative(out, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
-    memcpy(out->left_out, placement->left_out, sizeof out->left_out);
-    explain_placement(request, placement, out->explanation);
 }
 
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
@@ -124,7 +110,14 @@ void placement_to_plan(const struct partition_request *request, const struct pla
     out->spec = *request->job.spec;
     out->micro_batches = placement->micro_batches;
     out->n_stages = placement->n_stages;
-    summarize(request, placement, &out->summary);
+    out->summary = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
+                                         .bound_ms = placement->bound_ms,
+                                         .bottleneck = placement->bottleneck,
+                                         .n_left_out = placement->n_left_out};
+    add_alternative(&out->summary, SPEC_STRATEGY_EVEN, placement->even_step_ms);
+    add_alternative(&out->summary, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
+    memcpy(out->summary.left_out, placement->left_out, sizeof out->summary.left_out);
+    explain_placement(request, placement, out->summary.explanation);
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];
@@ -143,33 +136,6 @@ void placement_to_plan(const struct partition_request *request, const struct pla
 
 /* --- one node more or one node fewer --- */
 
-/* Nodes and links to plan with instead. */
-struct trial {
-    struct node *nodes;
-    struct cost_link *links; /* NULL: the request has none either */
-    int n;
-};
-
-/* The step with these nodes; negative when nothing fits. */
-static enum err_code step_of(const struct partition_request *request, const struct trial *t,
-                             double *out_ms, struct err *err)
-{
-    struct partition_request other = *request;
-    struct placement *p = calloc(1, sizeof *p);
-    enum err_code rc;
-
-    if (!p)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", t->n);
-    other.nodes = t->nodes;
-    other.links = t->links;
-    other.link_class = NULL;
-    other.n_nodes = t->n;
-    rc = choose_solve(&other, p, err);
-    *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
-    free(p);
-    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
-}
-
 /* The fastest link of a node for a message of a megabyte; what all have when it is alone. */
 static const struct cost_link *best_link(const struct partition_request *r, int node)
 {
@@ -185,78 +151,73 @@ static const struct cost_link *best_link(const struct partition_request *r, int 
     return best ? best : &r->link;
 }
 
-/* Let node i of the trial be node pick[i] of the request. A node that is there twice is as near to
- * itself as to its nearest neighbour. */
-static void take(const struct partition_request *r, const int *pick, struct trial *t)
+/* The step with these `n` of the request's nodes; negative when nothing fits. A node that is there
+ * twice is as near to itself as to its nearest neighbour. */
+static enum err_code step_of(const struct partition_request *r, const int *pick, int n,
+                             double *out_ms, struct err *err)
 {
-    for (int i = 0; i < t->n; i++) {
-        t->nodes[i] = r->nodes[pick[i]];
-        for (int k = 0; t->links && k < t->n; k++)
-            t->links[(size_t)i * (size_t)t->n + (size_t)k] =
+    size_t n_links = r->links ? (size_t)n * (size_t)n : 0;
+    struct node *nodes = calloc((size_t)n + 1, sizeof *nodes);
+    struct cost_link *links = calloc(n_links + 1, sizeof *links);
+    struct placement *p = calloc(1, sizeof *p);
+    struct partition_request other = *r;
+    enum err_code rc;
+
+    if (!nodes || !links || !p) {
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
+        goto out;
+    }
+    for (int i = 0; i < n; i++) {
+        nodes[i] = r->nodes[pick[i]];
+        for (int k = 0; r->links && k < n; k++)
+            links[(size_t)i * (size_t)n + (size_t)k] =
                 pick[i] == pick[k] ? *best_link(r, pick[i]) : *partition_link(r, pick[i], pick[k]);
     }
-}
-
-static enum err_code with_another(const struct partition_request *r, int like, int *pick,
-                                  struct trial *t, double *out_ms, struct err *err)
-{
-    t->n = r->n_nodes + 1;
-    for (int i = 0; i < r->n_nodes; i++)
-        pick[i] = i;
-    pick[r->n_nodes] = like;
-    take(r, pick, t);
-    return step_of(r, t, out_ms, err);
-}
-
-static enum err_code without(const struct partition_request *r, int node, int *pick,
-                             struct trial *t, double *out_ms, struct err *err)
-{
-    t->n = r->n_nodes - 1;
-    for (int i = 0; i < t->n; i++)
-        pick[i] = i + (i >= node);
-    take(r, pick, t);
-    return step_of(r, t, out_ms, err);
-}
-
-static int fastest(const struct partition_request *r, const struct placement *p)
-{
-    int node = p->stages[0].node;
-
-    for (int s = 1; s < p->n_stages; s++)
-        if (r->nodes[p->stages[s].node].gflops > r->nodes[node].gflops)
-            node = p->stages[s].node;
-    return node;
+    other.nodes = nodes;
+    other.n_nodes = n;
+    other.links = r->links ? links : NULL;
+    other.link_class = NULL;
+    rc = choose_solve(&other, p, err);
+    *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
+out:
+    free(nodes);
+    free(links);
+    free(p);
+    return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
 enum err_code whatif_solve(const struct partition_request *request,
                            const struct placement *placement, struct whatif *out, struct err *err)
 {
-    struct whatif w = {.like = fastest(request, placement)};
     bool has_all = placement->n_stages <= WHATIF_FEWER_MAX;
-    size_t n = (size_t)request->n_nodes + 1;
-    struct trial trial = {.n = 0};
+    struct whatif w = {.n_fewer = has_all ? placement->n_stages : 1};
+    int n = request->n_nodes;
     int *pick;
     enum err_code rc;
 
     *out = (struct whatif){.n_fewer = 0};
     if (placement->strategy != SPEC_STRATEGY_OPTIMAL)
         return ERR_OK;
-    pick = calloc(n, sizeof *pick);
-    trial.nodes = calloc(n, sizeof *trial.nodes);
-    trial.links = request->links ? calloc(n * n, sizeof *trial.links) : NULL;
-    if (!pick || !trial.nodes || (request->links && !trial.links))
-        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", request->n_nodes + 1);
-    else
-        rc = with_another(request, w.like, pick, &trial, &w.more_ms, err);
-    for (int s = 0; s < (has_all ? placement->n_stages : 1) && rc == ERR_OK; s++) {
+    pick = calloc((size_t)n + 1, sizeof *pick);
+    if (!pick)
+        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n + 1);
+    w.like = placement->stages[0].node; /* the fastest */
+    for (int s = 1; s < placement->n_stages; s++)
+        if (request->nodes[placement->stages[s].node].gflops > request->nodes[w.like].gflops)
+            w.like = placement->stages[s].node;
+    for (int i = 0; i < n; i++)
+        pick[i] = i;
+    pick[n] = w.like;
+    rc = step_of(request, pick, n + 1, &w.more_ms, err);
+    for (int s = 0; s < w.n_fewer && rc == ERR_OK; s++) {
         int node = placement->stages[has_all ? s : placement->bottleneck].node;
 
-        w.fewer[w.n_fewer].node = node;
-        rc = without(request, node, pick, &trial, &w.fewer[w.n_fewer++].step_ms, err);
+        for (int i = 0; i < n - 1; i++)
+            pick[i] = i + (i >= node);
+        w.fewer[s].node = node;
+        rc = step_of(request, pick, n - 1, &w.fewer[s].step_ms, err);
     }
     free(pick);
-    free(trial.nodes);
-    free(trial.links);
     if (rc == ERR_OK)
         *out = w;
     return rc;

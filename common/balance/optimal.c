@@ -28,49 +28,42 @@ struct ranked {
     int64_t memory_bytes; /* at most what the whole model can use */
     int group;            /* of nodes near each other */
     double strength;      /* of its group: the speed of all its nodes */
-    int place;            /* in the order that order_keep_groups() starts from */
+    double key[2];        /* to sort by, before speed */
 };
 
-static int by_speed(const void *a, const void *b)
+static int by_key(const void *a, const void *b)
 {
     const struct ranked *x = a;
     const struct ranked *y = b;
 
+    for (int i = 0; i < 2; i++)
+        if (x->key[i] != y->key[i])
+            return x->key[i] < y->key[i] ? -1 : 1;
     if (x->ms != y->ms)
         return x->ms < y->ms ? -1 : 1;
     return x->node < y->node ? -1 : x->node > y->node;
 }
 
-static int by_memory(const void *a, const void *b)
+enum order {
+    ORDER_SPEED,
+    ORDER_MEMORY, /* the most first */
+    ORDER_NEAR,   /* the fastest of the strongest group, then of the next */
+    ORDER_GROUPS, /* nodes of a group together, and groups that are near each other; else as it is
+                   */
+};
+
+static void sort(struct ranked *nodes, int n, enum order order)
 {
-    const struct ranked *x = a;
-    const struct ranked *y = b;
+    for (int i = 0; i < n; i++) {
+        struct ranked *r = &nodes[i];
 
-    if (x->memory_bytes != y->memory_bytes)
-        return x->memory_bytes > y->memory_bytes ? -1 : 1;
-    return by_speed(a, b);
-}
-
-static int by_strength(const void *a, const void *b)
-{
-    const struct ranked *x = a;
-    const struct ranked *y = b;
-
-    if (x->strength != y->strength)
-        return x->strength > y->strength ? -1 : 1;
-    if (x->group != y->group)
-        return x->group < y->group ? -1 : 1;
-    return by_speed(a, b);
-}
-
-static int by_group(const void *a, const void *b)
-{
-    const struct ranked *x = a;
-    const struct ranked *y = b;
-
-    if (x->group != y->group)
-        return x->group < y->group ? -1 : 1;
-    return x->place < y->place ? -1 : x->place > y->place;
+        r->key[0] = order == ORDER_SPEED    ? 0
+                    : order == ORDER_MEMORY ? -(double)r->memory_bytes
+                    : order == ORDER_NEAR   ? -r->strength
+                                            : r->group;
+        r->key[1] = order == ORDER_NEAR ? r->group : order == ORDER_GROUPS ? i : 0;
+    }
+    qsort(nodes, (size_t)n, sizeof *nodes, by_key);
 }
 
 /* All of the request that can hold a unit, to out[n_nodes]; returns how many there are. */
@@ -165,21 +158,9 @@ static void order_select(struct ranked *nodes, int n, int k)
 {
     int n_fast = k - k / 4;
 
-    qsort(nodes, (size_t)n, sizeof *nodes, by_speed);
+    sort(nodes, n, ORDER_SPEED);
     if (n > k)
-        qsort(nodes + n_fast, (size_t)(n - n_fast), sizeof *nodes, by_memory);
-}
-
-/* Or: the fastest of the strongest group, then of the next. */
-static void order_select_near(struct ranked *nodes, int n)
-{
-    qsort(nodes, (size_t)n, sizeof *nodes, by_strength);
-}
-
-/* Most memory first. */
-static void order_by_memory(struct ranked *nodes, int n)
-{
-    qsort(nodes, (size_t)n, sizeof *nodes, by_memory);
+        sort(nodes + n_fast, n - n_fast, ORDER_MEMORY);
 }
 
 static void swap(struct ranked *a, struct ranked *b)
@@ -188,12 +169,6 @@ static void swap(struct ranked *a, struct ranked *b)
 
     *a = *b;
     *b = other;
-}
-
-static void order_reverse(struct ranked *nodes, int n)
-{
-    for (int i = 0; i < n / 2; i++)
-        swap(&nodes[i], &nodes[n - 1 - i]);
 }
 
 /* Each next one nearest to the one before. */
@@ -217,14 +192,6 @@ static void order_by_distance(const struct partition_request *r, struct ranked *
         }
         swap(&nodes[i], &nodes[nearest]);
     }
-}
-
-/* Put nodes of a group together and groups that are near each other, and else keep the order. */
-static void order_keep_groups(struct ranked *nodes, int n)
-{
-    for (int i = 0; i < n; i++)
-        nodes[i].place = i;
-    qsort(nodes, (size_t)n, sizeof *nodes, by_group);
 }
 
 /* --- the search --- */
@@ -397,18 +364,19 @@ static enum err_code solve_orders(const struct partition_request *r, struct rank
 {
     enum err_code rc;
 
-    order_keep_groups(nodes, n);
+    sort(nodes, n, ORDER_GROUPS);
     rc = solve_chain(r, nodes, n, bound, out, err);
-    order_by_memory(nodes, n);
-    order_keep_groups(nodes, n);
+    sort(nodes, n, ORDER_MEMORY);
+    sort(nodes, n, ORDER_GROUPS);
     if (rc == ERR_OK)
         rc = solve_chain(r, nodes, n, bound, out, err);
-    order_reverse(nodes, n);
+    for (int i = 0; i < n / 2; i++) /* and the other way round */
+        swap(&nodes[i], &nodes[n - 1 - i]);
     if (rc == ERR_OK)
         rc = solve_chain(r, nodes, n, bound, out, err);
     if (rc != ERR_OK || !r->links)
         return rc;
-    order_select(nodes, n, n);
+    sort(nodes, n, ORDER_SPEED);
     order_by_distance(r, nodes, n);
     return solve_chain(r, nodes, n, bound, out, err);
 }
@@ -437,18 +405,18 @@ static enum err_code solve_bounded(const struct partition_request *r, struct ran
     order_select(nodes, n, many);
     rc = solve_orders(r, nodes, many, bound, out, err);
     if (rc == ERR_OK && is_exact) {
-        order_select(nodes, n, n);
+        sort(nodes, n, ORDER_SPEED);
         return solve_subsets(r, nodes, n, 0, bound, out, err);
     }
     if (rc == ERR_OK && has_groups && n > many) {
-        order_select_near(nodes, n);
+        sort(nodes, n, ORDER_NEAR);
         rc = solve_orders(r, nodes, many, bound, out, err);
     }
-    order_select(nodes, n, n);
+    sort(nodes, n, ORDER_SPEED);
     order_select(nodes, n, exact_nodes(r, nodes, n, PROMISING_WORK));
     if (rc == ERR_OK)
         rc = solve_promising(r, nodes, n, bound, out, err);
-    order_select_near(nodes, n);
+    sort(nodes, n, ORDER_NEAR);
     if (rc == ERR_OK && has_groups)
         rc = solve_promising(r, nodes, n, bound, out, err);
     if (rc == ERR_OK)
@@ -502,7 +470,7 @@ enum err_code optimal_solve(const struct partition_request *r, struct placement 
     if (!nodes)
         return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
     n = order_rank(r, nodes);
-    order_select(nodes, n, n);
+    sort(nodes, n, ORDER_SPEED);
     if (n > r->max_stages)
         rc = drop_dominated(r, nodes, &n, err);
     if (rc == ERR_OK && exact_nodes(r, nodes, n, QUICK_WORK) < n)
