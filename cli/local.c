@@ -344,7 +344,8 @@ static enum err_code measure_workers(struct local *l, const struct local_params 
                       "note: the workers ask for %.4g cores together and this machine has %d: they "
                       "will wait for each other\n",
                       milli / 1000.0, has);
-    (void)fprintf(params->talk, "measuring %d workers ...\n", l->n_workers);
+    (void)fprintf(params->talk, "measuring %d %s ...\n", l->n_workers,
+                  l->n_workers == 1 ? "worker" : "workers");
     (void)fflush(params->talk);
     rc = measure(l, params, err);
     if (rc == ERR_OK)

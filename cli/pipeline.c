@@ -15,7 +15,7 @@
 #include "fleet/follow.h"
 
 #define POLL_MS         50
-#define LAST_WORDS_MS   1500 /* for others to say why they ended, once one has */
+#define REPORT_MS       1500 /* for other stages to end and report, once one has failed */
 #define LOG_MAX_BYTES   ((size_t)16 << 20)
 #define LINE_MAX_BYTES  ((size_t)1 << 16) /* of the history */
 #define ARGUMENT_BYTES  64
@@ -31,11 +31,11 @@ struct pipeline {
     struct fleet *fleet;
     struct follow *follow;
     int first_failed;  /* stage; -1: none */
-    int history;       /* what the head writes; -1: not there yet */
+    int history;       /* the leader's file; -1: not there yet */
     struct buf unread; /* of it: the beginning of a line */
 };
 
-/* --- ports: all are taken at the same time, so that they differ --- */
+/* --- ports: all are held at the same time, so that they differ --- */
 
 static int open_port(int *out_port)
 {
@@ -80,26 +80,24 @@ static enum err_code choose_ports(struct pipeline *p, struct err *err)
 
 /* --- start --- */
 
+static void path_in(const struct pipeline *p, const char *name, char out[static LOCAL_PATH_BYTES])
+{
+    (void)snprintf(out, LOCAL_PATH_BYTES, "%.480s/%s", p->params->local->scratch.path, name);
+}
+
 static void path_of(const struct pipeline *p, int stage, const char *suffix,
-                    char out[static PIPELINE_PATH_BYTES])
+                    char out[static LOCAL_PATH_BYTES])
 {
-    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/stage-%d.%s", p->params->folder, stage, suffix);
-}
+    char name[32];
 
-static void path_of_key(const struct pipeline *p, char out[static PIPELINE_PATH_BYTES])
-{
-    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/key", p->params->folder);
-}
-
-static void path_of_history(const struct pipeline *p, char out[static PIPELINE_PATH_BYTES])
-{
-    (void)snprintf(out, PIPELINE_PATH_BYTES, "%s/history.jsonl", p->params->folder);
+    (void)snprintf(name, sizeof name, "stage-%d.%s", stage, suffix);
+    path_in(p, name, out);
 }
 
 /* The key that the workers share with us, in a file that only this user can read. */
 static enum err_code make_key(struct pipeline *p, struct err *err)
 {
-    char path[PIPELINE_PATH_BYTES];
+    char path[LOCAL_PATH_BYTES];
     char text[HMAC_TEXT_BYTES];
     struct hmac_key key;
     enum err_code rc = hmac_key_make(&key, err);
@@ -110,7 +108,7 @@ static enum err_code make_key(struct pipeline *p, struct err *err)
     for (int s = 0; s < p->n_stages; s++)
         p->control[s].key = key;
     hmac_to_text(key.bytes, text);
-    path_of_key(p, path);
+    path_in(p, "key", path);
     fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
         rc = file_error(err, "write", path);
@@ -119,23 +117,15 @@ static enum err_code make_key(struct pipeline *p, struct err *err)
     return rc;
 }
 
-static void remove_key(const struct pipeline *p)
+/* Append to `argv`, which has room for two more and ends with NULL; not if `value` is NULL. */
+static void add_option(const char **argv, const char *option, const char *value)
 {
-    char path[PIPELINE_PATH_BYTES];
-
-    path_of_key(p, path);
-    (void)unlink(path);
-}
-
-/* `argv` has room for two more and ends with NULL. */
-static void add_folder(const char **argv, const char *option, const char *folder)
-{
-    if (!folder)
+    if (!value)
         return;
     while (*argv)
         argv++;
     argv[0] = option;
-    argv[1] = folder;
+    argv[1] = value;
 }
 
 static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
@@ -144,30 +134,33 @@ static enum err_code start_stage(struct pipeline *p, int s, struct err *err)
     char stage[ARGUMENT_BYTES];
     char control[ARGUMENT_BYTES];
     char tensor[ARGUMENT_BYTES];
-    char last_words[PIPELINE_PATH_BYTES];
-    char log[PIPELINE_PATH_BYTES];
-    char key[PIPELINE_PATH_BYTES];
-    char history[PIPELINE_PATH_BYTES];
-    const char *argv[STAGE_ARGUMENTS + 1] = {
-        q->worker,           "stage",    "--plan",   q->plan_path,
-        "--stage",           stage,      "--data",   q->data_dir,
-        "--control",         control,    "--tensor", tensor,
-        "--termination-log", last_words, "--key",    key};
-    struct child_params params = {
-        .argv = argv, .out_path = log, .log_path = log, .cpu_milli = q->plan->stages[s].cpu_milli};
+    char report[LOCAL_PATH_BYTES];
+    char log[LOCAL_PATH_BYTES];
+    char key[LOCAL_PATH_BYTES];
+    char history[LOCAL_PATH_BYTES];
+    char plan[LOCAL_PATH_BYTES];
+    const char *argv[STAGE_ARGUMENTS + 1] = {q->local->worker,    "stage", "--plan",   plan,
+                                             "--stage",           stage,   "--data",   q->data_dir,
+                                             "--control",         control, "--tensor", tensor,
+                                             "--termination-log", report,  "--key",    key};
+    struct child_params params = {.argv = argv,
+                                  .out_path = log,
+                                  .log_path = log,
+                                  .cpu_milli = q->local->plan.stages[s].cpu_milli};
 
-    add_folder(argv, "--model", q->model_dir);
-    add_folder(argv, "--output", q->output_dir);
-    path_of_history(p, history);
+    add_option(argv, "--model", q->model_dir);
+    add_option(argv, "--output", q->output_dir);
+    path_in(p, "history.jsonl", history);
+    path_in(p, PLAN_FILE, plan);
     if (s == 0)
-        add_folder(argv, "--history", history);
+        add_option(argv, "--history", history);
     (void)snprintf(stage, sizeof stage, "%d", s);
     (void)snprintf(control, sizeof control, "127.0.0.1:%d", p->control[s].port);
     (void)snprintf(tensor, sizeof tensor, "127.0.0.1:%d", p->peers.stages[s].port);
-    path_of(p, s, "json", last_words);
+    path_of(p, s, "json", report);
     path_of(p, s, "log", log);
-    path_of_key(p, key);
-    return child_start(&p->children[s], &params, q->throttle, err);
+    path_in(p, "key", key);
+    return child_start(&p->children[s], &params, q->local->throttle, err);
 }
 
 static enum err_code start(struct pipeline *p, struct err *err)
@@ -189,7 +182,7 @@ static enum err_code start(struct pipeline *p, struct err *err)
 
 /* --- follow --- */
 
-static void tell_line(const struct pipeline *p, const char *line, size_t n)
+static void take_line(const struct pipeline *p, const char *line, size_t n)
 {
     struct json *record = NULL;
 
@@ -198,34 +191,34 @@ static void tell_line(const struct pipeline *p, const char *line, size_t n)
     json_free(record);
 }
 
-/* What the head has added to its history since the last look. A file, since one evaluation may be
- * over before the head is asked about it. */
+/* Hand over what the leader has added to its history. Its status would not do: an evaluation may be
+ * over before the next question. */
 static void read_history(struct pipeline *p)
 {
     char bytes[4096];
     ssize_t n;
 
     if (p->history < 0) {
-        char path[PIPELINE_PATH_BYTES];
+        char path[LOCAL_PATH_BYTES];
 
-        path_of_history(p, path);
+        path_in(p, "history.jsonl", path);
         p->history = open(path, O_RDONLY | O_CLOEXEC);
     }
     while (p->history >= 0 && (n = read(p->history, bytes, sizeof bytes)) > 0) {
         char *end;
 
         if (buf_add(&p->unread, bytes, (size_t)n, NULL) != ERR_OK)
-            buf_reset(&p->unread); /* not a line of ours */
+            buf_reset(&p->unread); /* not a history */
         while (p->unread.len > 0 && (end = memchr(p->unread.data, '\n', p->unread.len))) {
             size_t line = (size_t)(end - p->unread.data);
 
-            tell_line(p, p->unread.data, line);
+            take_line(p, p->unread.data, line);
             buf_drop(&p->unread, line + 1);
         }
     }
 }
 
-/* How many still run; notes who failed first. */
+/* Returns how many still run; sets p->first_failed. */
 static int look_at_children(struct pipeline *p)
 {
     int n_running = 0;
@@ -235,7 +228,7 @@ static int look_at_children(struct pipeline *p)
 
         if (c->has_ended)
             continue;
-        if (!child_poll(c, p->params->throttle))
+        if (!child_poll(c, p->params->local->throttle))
             n_running++;
         else if (c->exit_code != 0 && p->first_failed < 0)
             p->first_failed = s;
@@ -264,7 +257,7 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
         }
         if (p->first_failed >= 0 && failed_ms == 0)
             failed_ms = now_ms;
-        if (failed_ms > 0 && now_ms - failed_ms > LAST_WORDS_MS)
+        if (failed_ms > 0 && now_ms - failed_ms > REPORT_MS)
             return ERR_OK;
         read_history(p);
         if (follow_head(p->follow) && p->first_failed < 0)
@@ -275,12 +268,12 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
     }
 }
 
-/* --- last words --- */
+/* --- the last reports --- */
 
-static bool read_last_words(const struct pipeline *p, int stage, struct progress *out)
+static bool read_report(const struct pipeline *p, int stage, struct progress *out)
 {
     struct buf text = {.max = 2 * PROGRESS_TEXT_MAX_BYTES};
-    char path[PIPELINE_PATH_BYTES];
+    char path[LOCAL_PATH_BYTES];
     bool was_read;
 
     path_of(p, stage, "json", path);
@@ -294,12 +287,12 @@ static bool read_last_words(const struct pipeline *p, int stage, struct progress
 static void last_line(const struct pipeline *p, int stage, char *out, size_t bytes)
 {
     struct buf text = {.max = LOG_MAX_BYTES};
-    char path[PIPELINE_PATH_BYTES];
+    char path[LOCAL_PATH_BYTES];
     size_t end;
     size_t from;
 
     path_of(p, stage, "log", path);
-    (void)snprintf(out, bytes, "it said nothing");
+    (void)snprintf(out, bytes, "no output");
     if (file_read(path, &text, NULL) == ERR_OK && text.len > 0) {
         for (end = text.len; end > 0 && text.data[end - 1] == '\n';)
             end--;
@@ -311,16 +304,16 @@ static void last_line(const struct pipeline *p, int stage, char *out, size_t byt
     buf_deinit(&text);
 }
 
-/* The stage whose failure is not the fault of another; one that was killed has no last words, or
- * some from before. */
+/* The stage whose failure was not caused by another's. One that was killed has no last report, or
+ * an outdated one. */
 static int culprit(const struct pipeline *p)
 {
     for (int s = 0; s < p->n_stages; s++) {
-        struct progress words;
+        struct progress last;
 
         if (!p->children[s].has_ended || p->children[s].exit_code == 0)
             continue;
-        if (!read_last_words(p, s, &words) || words.cause != PROGRESS_CAUSE_PEER_LOST)
+        if (!read_report(p, s, &last) || last.cause != PROGRESS_CAUSE_PEER_LOST)
             return s;
     }
     return p->first_failed;
@@ -330,43 +323,46 @@ static enum err_code explain_failure(const struct pipeline *p, struct err *err)
 {
     int s = culprit(p);
     const struct child *c = &p->children[s];
-    const char *node = p->params->plan->stages[s].node;
-    struct progress words;
+    const char *node = p->params->local->plan.stages[s].node;
+    struct progress last;
     char line[256];
 
-    if (c->exit_code <= 128 && read_last_words(p, s, &words) && words.error[0])
-        return err_set(err, c->exit_code == 2 ? ERR_INVALID : ERR_IO, "stage %d (%.40s): %s", s,
-                       node, words.error);
+    if (c->exit_code <= 128 && read_report(p, s, &last) && last.error[0])
+        return err_set(err, c->exit_code == EXIT_CONFIG ? ERR_INVALID : ERR_IO,
+                       "stage %d (%.40s): %s", s, node, last.error);
     if (c->exit_code == 127)
-        return err_set(err, ERR_IO, "%.200s cannot be run", p->params->worker);
+        return err_set(err, ERR_IO, "%.200s cannot be run", p->params->local->worker);
     if (c->exit_code > 128)
         return err_set(err, ERR_IO, "stage %d (%.40s) was ended by signal %d (%s)", s, node,
                        c->exit_code - 128, strsignal(c->exit_code - 128));
     last_line(p, s, line, sizeof line);
-    return err_set(err, c->exit_code == 2 ? ERR_INVALID : ERR_IO,
+    return err_set(err, c->exit_code == EXIT_CONFIG ? ERR_INVALID : ERR_IO,
                    "stage %d (%.40s) ended with exit code %d: %s", s, node, c->exit_code, line);
 }
 
-enum err_code pipeline_run(const struct pipeline_params *params, struct progress *out_head,
+enum err_code pipeline_run(const struct pipeline_params *params, struct progress *out_leader,
                            struct err *err)
 {
     struct pipeline p = {
         .params = params,
-        .n_stages = params->plan->n_stages,
-        .peers = {.attempt = params->plan->attempt, .n_stages = params->plan->n_stages},
+        .n_stages = params->local->plan.n_stages,
+        .peers = {.attempt = params->local->plan.attempt, .n_stages = params->local->plan.n_stages},
         .first_failed = -1,
         .history = -1,
         .unread = {.max = LINE_MAX_BYTES}};
+    char key[LOCAL_PATH_BYTES];
     enum err_code rc = start(&p, err);
 
     if (rc == ERR_OK)
         rc = wait_for_end(&p, err);
     if (rc == ERR_OK && p.first_failed >= 0)
-        rc = explain_failure(&p, err); /* before the others are ended: that is not their fault */
-    child_stop(p.children, p.n_stages, params->throttle);
-    remove_key(&p); /* the folder may be kept, for its logs */
-    if (rc == ERR_OK && !read_last_words(&p, 0, out_head))
-        rc = err_set(err, ERR_IO, "stage 0 is done but left no last words in %s", params->folder);
+        rc = explain_failure(&p, err); /* before the others are ended by us */
+    child_stop(p.children, p.n_stages, params->local->throttle);
+    path_in(&p, "key", key);
+    (void)unlink(key); /* the folder may be kept, for its logs */
+    if (rc == ERR_OK && !read_report(&p, 0, out_leader))
+        rc = err_set(err, ERR_IO, "stage 0 is done but left no report in %s",
+                     params->local->scratch.path);
     fleet_free(p.fleet);
     follow_free(p.follow);
     http_free(p.http);

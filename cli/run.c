@@ -61,11 +61,11 @@ static void write_nodes(struct jsonw *w, const struct local *l)
     jsonw_close(w);
 }
 
-static enum err_code print_json(const struct local *l, const struct progress *head, double seconds,
-                                struct err *err)
+static enum err_code print_json(const struct local *l, const struct progress *leader,
+                                double seconds, struct err *err)
 {
     static const struct cluster none;
-    const struct report report = {.local = l, .cluster = &none, .measured = head};
+    const struct report report = {.local = l, .cluster = &none, .measured = leader};
     struct buf text = {.max = REPORT_MAX_BYTES};
     struct jsonw w;
     enum err_code rc;
@@ -73,23 +73,23 @@ static enum err_code print_json(const struct local *l, const struct progress *he
     jsonw_init(&w, &text);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "job", l->job.name);
-    jsonw_string(&w, "state", progress_state_name(head->state));
+    jsonw_string(&w, "state", progress_state_name(leader->state));
     jsonw_double(&w, "seconds", seconds);
-    jsonw_int(&w, "step", head->step);
-    jsonw_int(&w, "skippedSteps", head->skipped_steps);
-    jsonw_string(&w, "randomlyInitialized", head->initialised);
-    if (isfinite(head->loss))
-        jsonw_double(&w, "loss", head->loss);
-    jsonw_double(&w, "tokensPerSecond", head->tokens_per_second);
-    jsonw_double(&w, "stepMilliseconds", head->step_ms);
-    if (head->best_step_ms > 0)
-        jsonw_double(&w, "bestStepMilliseconds", head->best_step_ms);
+    jsonw_int(&w, "step", leader->step);
+    jsonw_int(&w, "skippedSteps", leader->skipped_steps);
+    jsonw_string(&w, "randomlyInitialized", leader->initialised);
+    if (isfinite(leader->loss))
+        jsonw_double(&w, "loss", leader->loss);
+    jsonw_double(&w, "tokensPerSecond", leader->tokens_per_second);
+    jsonw_double(&w, "stepMilliseconds", leader->step_ms);
+    if (leader->best_step_ms > 0)
+        jsonw_double(&w, "bestStepMilliseconds", leader->best_step_ms);
     jsonw_open_object(&w, "metrics");
-    for (int i = 0; i < head->n_metrics; i++)
-        if (isfinite(head->metrics[i].value))
-            jsonw_double(&w, head->metrics[i].name, head->metrics[i].value);
+    for (int i = 0; i < leader->n_metrics; i++)
+        if (isfinite(leader->metrics[i].value))
+            jsonw_double(&w, leader->metrics[i].name, leader->metrics[i].value);
         else
-            jsonw_null(&w, head->metrics[i].name);
+            jsonw_null(&w, leader->metrics[i].name);
     jsonw_close(&w);
     report_write(&report, &w);
     write_nodes(&w, l);
@@ -103,22 +103,22 @@ static enum err_code print_json(const struct local *l, const struct progress *he
 
 /* --- the result for people --- */
 
-static void print_end(FILE *out, const struct progress *head, const char *output, double seconds)
+static void print_end(FILE *out, const struct progress *leader, const char *output, double seconds)
 {
     char line[SHOW_SUMMARY_BYTES];
 
-    show_notes(out, head);
-    show_summary(head, seconds, output, line);
+    show_notes(out, leader);
+    show_summary(leader, seconds, output, line);
     (void)fprintf(out, "%s\n", line);
 }
 
-static void on_progress(void *ctx, const struct progress *head)
+static void on_progress(void *ctx, const struct progress *leader)
 {
     struct show *show = ctx;
     char line[SHOW_LINE_BYTES];
 
-    show_progress_text(head, line);
-    show_line(show, line, head->state != PROGRESS_TRAINING, clock_now_ms());
+    show_progress_text(leader, line);
+    show_line(show, line, leader->state != PROGRESS_TRAINING, clock_now_ms());
 }
 
 static void on_evaluation(void *ctx, const struct json *evaluation)
@@ -129,11 +129,14 @@ static void on_evaluation(void *ctx, const struct json *evaluation)
     show_note(ctx, line);
 }
 
-static enum err_code write_plan(const struct local *l, const char *path, struct err *err)
+static enum err_code write_plan(const struct local *l, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
+    char path[PATH_MAX];
     enum err_code rc = plan_write(&l->plan, l->job.spec_json, &text, err);
 
+    if (rc == ERR_OK)
+        rc = folder_path(l->scratch.path, PLAN_FILE, path, err);
     if (rc == ERR_OK)
         rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
@@ -155,32 +158,24 @@ static enum err_code make_output(const char *path, struct err *err)
 }
 
 static enum err_code train(const struct local *l, const struct arguments *a, struct show *show,
-                           struct progress *out_head, struct err *err)
+                           struct progress *out_leader, struct err *err)
 {
-    char plan_path[PIPELINE_PATH_BYTES];
     char data[LOCAL_PATH_BYTES];
-    struct pipeline_params params = {.plan = &l->plan,
-                                     .plan_path = plan_path,
-                                     .worker = l->worker,
+    struct pipeline_params params = {.local = l,
                                      .data_dir = data,
                                      .model_dir = a->local.model,
                                      .output_dir = a->output,
-                                     .folder = l->scratch.path,
-                                     .throttle = l->throttle,
                                      .ctx = show,
                                      .on_progress = on_progress,
                                      .on_evaluation = on_evaluation};
     enum err_code rc = local_find_data(&l->job.spec, a->local.data, data, err);
 
-    (void)snprintf(plan_path, sizeof plan_path, "%.480s/plan.json", l->scratch.path);
     if (rc == ERR_OK)
-        rc = write_plan(l, plan_path, err);
-    if (rc == ERR_OK)
-        rc = pipeline_run(&params, out_head, err);
-    return rc;
+        rc = write_plan(l, err);
+    return rc == ERR_OK ? pipeline_run(&params, out_leader, err) : rc;
 }
 
-/* Complain before a minute is spent on measuring and planning. */
+/* What can be checked before a minute is spent on measuring. */
 static enum err_code check_early(const struct arguments *a, struct err *err)
 {
     char data[LOCAL_PATH_BYTES];
@@ -202,7 +197,7 @@ int command_run(int argc, char **argv)
 {
     static struct local local;
     struct arguments a = {.wants_json = false};
-    struct progress head;
+    struct progress leader;
     struct show show;
     struct err err;
     int64_t start_ms;
@@ -226,16 +221,16 @@ int command_run(int argc, char **argv)
                           "the %.4g ms of the pipeline\n\n",
                           local.plan.summary.predicted_step_ms);
         show_init(&show, a.local.talk);
-        rc = train(&local, &a, &show, &head, &err);
+        rc = train(&local, &a, &show, &leader, &err);
         show_end(&show);
         if (rc != ERR_OK && rc != ERR_GONE)
             (void)fprintf(stderr, "the workers' logs are in %s\n", local.scratch.path);
     }
     seconds = (double)(clock_now_ms() - start_ms) / 1e3;
     if (rc == ERR_OK && a.wants_json)
-        rc = print_json(&local, &head, seconds, &err);
+        rc = print_json(&local, &leader, seconds, &err);
     else if (rc == ERR_OK)
-        print_end(stdout, &head, a.output, seconds);
+        print_end(stdout, &leader, a.output, seconds);
     local_deinit(&local, rc != ERR_OK && rc != ERR_GONE && local.plan.n_stages > 0);
     return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
 }

@@ -1,4 +1,5 @@
-/* cli/show.h - what people see of a run: one line that moves, notes above it, the result.
+/* cli/show.h - what people see of a run, here or in the cluster: one line that moves, notes
+ * above it, stages, the result.
  *
  * Layer: cli. Threads: one.
  */
@@ -8,7 +9,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "api/progress.h"
+#include "api/status.h"
 #include "base/json.h"
 
 #define SHOW_SUMMARY_BYTES 1024
@@ -38,6 +39,16 @@ void show_evaluation(const struct json *evaluation, char out[static SHOW_SUMMARY
 /* 12345678 becomes "12,345,678"; seconds become "1:02:03". */
 void show_number(double value, char out[static 32]);
 void show_duration(double seconds, char out[static 32]);
+
+/* Of a job in the cluster. */
+/* One line: how far training is, or what the job waits for. */
+void show_status_text(const struct status *s, char out[static SHOW_LINE_BYTES]);
+
+/* The stages with predicted and measured times, and the explanation of the placement. */
+void show_status_stages(FILE *out, const struct status *s);
+void show_explanation(FILE *out, const struct status *s);
+/* Metrics of a job that is over, or why it failed. */
+void show_status_end(FILE *out, const struct status *s);
 
 struct show {
     FILE *out;

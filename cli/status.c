@@ -6,7 +6,7 @@
 #include "api/names.h"
 #include "base/clock.h"
 #include "cli/command.h"
-#include "cli/watched.h"
+#include "cli/show.h"
 
 #define LOOK_MS 1000
 
@@ -59,8 +59,8 @@ static enum err_code get_status(struct kube_client *client, const struct kube_re
 
 static void print_placement(const struct status *s)
 {
-    watched_print_stages(stdout, s);
-    watched_print_explanation(stdout, s);
+    show_status_stages(stdout, s);
+    show_explanation(stdout, s);
     (void)printf("\n");
 }
 
@@ -72,10 +72,10 @@ static void print_news(const struct status *s, struct show *show, int *attempt)
     if (status_is_final(s)) {
         show_end(show);
         if (s->n_stages > 0) {
-            watched_print_stages(stdout, s);
+            show_status_stages(stdout, s);
             (void)printf("\n");
         }
-        watched_print_end(stdout, s);
+        show_status_end(stdout, s);
         return;
     }
     if (s->n_stages > 0 && s->attempt != *attempt) {
@@ -85,7 +85,7 @@ static void print_news(const struct status *s, struct show *show, int *attempt)
             (void)printf("attempt %d\n", *attempt);
         print_placement(s);
     }
-    watched_line(s, line);
+    show_status_text(s, line);
     show_line(show, line, false, clock_now_ms());
 }
 
@@ -129,9 +129,9 @@ static enum err_code look_once(struct kube_client *client, const struct kube_ref
         return rc;
     if (status->n_stages > 0)
         print_placement(status);
-    watched_line(status, line);
+    show_status_text(status, line);
     if (status_is_final(status))
-        watched_print_end(stdout, status);
+        show_status_end(stdout, status);
     else
         (void)printf("%s\n", line);
     return ERR_OK;
