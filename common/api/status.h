@@ -117,10 +117,14 @@ struct status {
     int64_t start_ms;
     int64_t completion_ms;
     struct status_progress progress;
-    int n_stages;
-    struct status_stage stages[SPEC_STAGES_MAX];
     struct status_placement placement;
+    int n_stages;
+    struct status_stage stages[SPEC_STAGES_MAX]; /* last, see STATUS_BYTES */
 };
+
+/* Of a status without the stages that it does not have. */
+#define STATUS_BYTES(n_stages)                                                                     \
+    (offsetof(struct status, stages) + (size_t)(n_stages) * sizeof(struct status_stage))
 
 const char *condition_name(enum condition_type type);
 

@@ -56,46 +56,46 @@ static bool is_owners(const struct json *config_map, const struct json *owner,
                               "")) == 0;
 }
 
-static enum err_code take_shares(const struct plan *plan, struct promise *out, struct err *err)
+enum err_code promise_read_plan(const struct json *config_map, struct plan *out, struct err *err)
 {
-    out->shares = calloc((size_t)plan->n_stages, sizeof *out->shares);
-    if (!out->shares)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
-    out->n_shares = plan->n_stages;
-    for (int i = 0; i < plan->n_stages; i++) {
-        struct promise_share *to = &out->shares[i];
+    const struct json *owner = promise_owner(config_map);
+    const char *text = json_string(json_get(json_get(config_map, "data"), PLAN_FILE), "");
+    enum err_code rc = plan_parse(text, strlen(text), out, err);
 
-        memcpy(to->node, plan->stages[i].node, sizeof to->node);
-        to->cpu_milli = plan->stages[i].cpu_milli;
-        to->memory_bytes = plan->stages[i].memory_bytes;
+    if (rc == ERR_OK && (!owner || !is_owners(config_map, owner, out)))
+        rc = err_set(err, ERR_INVALID, "%.60s is not a plan of its owner",
+                     text_of(config_map, "metadata.name"));
+    return rc;
+}
+
+enum err_code promise_of(const struct json *config_map, const struct plan *plan,
+                         struct promise *out, struct err *err)
+{
+    struct promise p = {.attempt = plan->attempt, .n_shares = plan->n_stages};
+
+    p.shares = calloc((size_t)plan->n_stages, sizeof *p.shares);
+    if (!p.shares)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
+    COPY(p.namespace, text_of(config_map, "metadata.namespace"));
+    COPY(p.job, text_of(promise_owner(config_map), "name"));
+    COPY(p.uid, plan->uid);
+    for (int i = 0; i < plan->n_stages; i++) {
+        memcpy(p.shares[i].node, plan->stages[i].node, sizeof p.shares[i].node);
+        p.shares[i].cpu_milli = plan->stages[i].cpu_milli;
+        p.shares[i].memory_bytes = plan->stages[i].memory_bytes;
     }
+    *out = p;
     return ERR_OK;
 }
 
 enum err_code promise_read(const struct json *config_map, struct promise *out, struct err *err)
 {
-    const struct json *owner = promise_owner(config_map);
-    const char *text = json_string(json_get(json_get(config_map, "data"), PLAN_FILE), "");
     struct plan *plan = malloc(sizeof *plan);
-    struct promise p = {.attempt = 0};
-    enum err_code rc = ERR_OK;
+    enum err_code rc = plan ? promise_read_plan(config_map, plan, err)
+                            : err_set(err, ERR_NO_MEMORY, "no memory for a plan");
 
-    if (!plan)
-        rc = err_set(err, ERR_NO_MEMORY, "no memory for a plan");
     if (rc == ERR_OK)
-        rc = plan_parse(text, strlen(text), plan, err);
-    if (rc == ERR_OK && (!owner || !is_owners(config_map, owner, plan)))
-        rc = err_set(err, ERR_INVALID, "%.60s is not a plan of its owner",
-                     text_of(config_map, "metadata.name"));
-    if (rc == ERR_OK)
-        rc = take_shares(plan, &p, err);
-    if (rc == ERR_OK) {
-        COPY(p.namespace, text_of(config_map, "metadata.namespace"));
-        COPY(p.job, text_of(owner, "name"));
-        COPY(p.uid, text_of(owner, "uid"));
-        p.attempt = plan->attempt;
-        *out = p;
-    }
+        rc = promise_of(config_map, plan, out, err);
     free(plan);
     return rc;
 }

@@ -7,7 +7,7 @@
 #ifndef CLUSTER_PROMISE_H
 #define CLUSTER_PROMISE_H
 
-#include "api/node.h"
+#include "api/plan.h"
 #include "base/err.h"
 #include "base/json.h"
 #include "cluster/node_object.h"
@@ -29,8 +29,14 @@ struct promise {
     struct promise_share *shares;
 };
 
-/* Read a plan's ConfigMap. The caller owns *out: promise_deinit(). ERR_INVALID when it holds no
- * plan of the SkyJob that owns it, under the name that belongs to it; ERR_NO_MEMORY. */
+/* Read a plan's ConfigMap. ERR_INVALID when it holds no plan of the SkyJob that owns it, under the
+ * name that belongs to it. */
+MUST_CHECK enum err_code promise_read_plan(const struct json *config_map, struct plan *out,
+                                           struct err *err);
+/* What this plan of a ConfigMap promises. The caller owns *out: promise_deinit(). ERR_NO_MEMORY. */
+MUST_CHECK enum err_code promise_of(const struct json *config_map, const struct plan *plan,
+                                    struct promise *out, struct err *err);
+/* Both in one. */
 MUST_CHECK enum err_code promise_read(const struct json *config_map, struct promise *out,
                                       struct err *err);
 void promise_deinit(struct promise *p);

@@ -114,9 +114,10 @@ static void tidy(struct context *c)
 /* Returns whether there is a spec to go on with. */
 static bool accept_spec(struct context *c)
 {
-    struct err err = {0};
+    const char *problem = c->seen->spec_problem;
 
-    if (spec_parse(c->seen->spec, &c->spec, &err) == ERR_OK) {
+    if (c->seen->spec) {
+        c->spec = *c->seen->spec;
         context_set(c, NEWS_QUIET,
                     &(struct condition_set){CONDITION_ACCEPTED, CONDITION_TRUE, "SpecAccepted",
                                             "The spec is valid."});
@@ -124,12 +125,12 @@ static bool accept_spec(struct context *c)
     }
     context_set(
         c, NEWS_WARNING,
-        &(struct condition_set){CONDITION_ACCEPTED, CONDITION_FALSE, "InvalidSpec", err.text});
-    if (c->seen->has_plan) {
+        &(struct condition_set){CONDITION_ACCEPTED, CONDITION_FALSE, "InvalidSpec", problem});
+    if (c->seen->has_plan && c->seen->plan.attempt == c->attempt) {
         c->spec = c->seen->plan.spec; /* what runs already is not stopped by an edit */
         return true;
     }
-    context_show(c, "Invalid", err.text);
+    context_show(c, "Invalid", problem);
     return false;
 }
 
@@ -249,11 +250,11 @@ void decide(const struct observed *seen, struct decision *out)
     }
     out->status.generation = seen->generation;
     begin_conditions(&c);
-    if (!accept_spec(&c))
-        return;
     c.attempt = current_attempt(seen);
     out->status.attempt = c.attempt;
     drop_older_pods(&c);
+    if (!accept_spec(&c))
+        return;
     if (has_lost_its_plan(&c))
         restart_next(&c, "PlanLost", "The ConfigMap with the plan is gone or cannot be read.", 0);
     else if (seen->has_plan && seen->plan.attempt == c.attempt)

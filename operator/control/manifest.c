@@ -247,20 +247,17 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
 {
     char name[NAMES_BYTES];
     char spec_name[NAMES_BYTES];
-    struct spec spec;
+    const struct spec *spec = seen->spec;
     struct pod pod = {.object = {.name = name, .component = "probe", .is_probe = true},
-                      .spec = &spec,
+                      .spec = spec,
                       .node = action->node,
                       .config_map = spec_name,
                       .cpu_milli = action->cpu_milli,
                       .memory_bytes = action->memory_bytes};
-    enum err_code rc = spec_parse(seen->spec, &spec, err);
 
-    if (rc != ERR_OK)
-        return rc;
     /* A volume may be bound to one node, and a probe that waits for it on another one would cost
      * the job that node. Lengths of data in such a volume stay unknown. */
-    pod.reads_data = spec.data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
+    pod.reads_data = spec->data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
     names_probe_pod(seen->name, action->node, name);
     names_probe_spec(seen->name, spec_name);
     return write_pod(seen, &pod, out, err);
@@ -329,7 +326,7 @@ enum err_code manifest_plan(const struct observed *seen, const struct plan *plan
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
     char name[NAMES_BYTES];
     struct object object = {.name = name, .component = "plan", .attempt = plan->attempt};
-    enum err_code rc = plan_write(plan, seen->spec, &text, err);
+    enum err_code rc = plan_write(plan, seen->spec_json, &text, err);
     const struct jsont_value values[] = {JSONT_S("plan", buf_text(&text))};
 
     names_plan(seen->name, plan->attempt, name);
@@ -352,7 +349,7 @@ enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, 
 
     names_probe_spec(seen->name, name);
     jsonw_init(&w, &text);
-    jsonw_value(&w, NULL, seen->spec);
+    jsonw_value(&w, NULL, seen->spec_json);
     rc = jsonw_finish(&w, err);
     if (rc == ERR_OK) {
         const struct jsont_value values[] = {JSONT_S("spec", buf_text(&text))};
@@ -378,13 +375,9 @@ static enum err_code write_patch(const char *text, const struct jsont_value *val
 static enum err_code annotation_of(const struct observed *seen, const struct action *action,
                                    struct annotation_probe *out, struct err *err)
 {
-    struct spec spec;
     const struct node_object *node = NULL;
     const struct seen_pod *pod = NULL;
-    enum err_code rc = spec_parse(seen->spec, &spec, err);
 
-    if (rc != ERR_OK)
-        return rc;
     for (int i = 0; i < seen->n_nodes; i++)
         if (strcmp(seen->nodes[i].name, action->node) == 0)
             node = &seen->nodes[i];
@@ -393,7 +386,7 @@ static enum err_code annotation_of(const struct observed *seen, const struct act
             pod = &seen->pods[i];
     if (!node || !pod)
         return err_set(err, ERR_NOT_FOUND, "node %.60s or its probe is gone", action->node);
-    nodes_annotation(seen, &spec, node, pod, out);
+    nodes_annotation(seen, seen->spec, node, pod, out);
     return ERR_OK;
 }
 

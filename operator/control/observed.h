@@ -116,7 +116,9 @@ struct observed {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
-    const struct json *spec; /* as the user wrote it; borrowed */
+    const struct json *spec_json; /* as the user wrote it; borrowed, like what follows */
+    const struct spec *spec;      /* NULL: invalid, see `spec_problem` */
+    const char *spec_problem;
     struct status status;
 
     int n_pods;

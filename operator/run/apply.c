@@ -396,21 +396,19 @@ static enum err_code look_at_claims(struct apply *a, const struct observed *seen
 
 static enum err_code read_data(struct apply *a, const struct observed *seen, struct err *err)
 {
-    struct spec spec;
+    const struct spec *spec = seen->spec;
     struct kube_ref map = {
-        .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec.data.config_map};
+        .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec->data.config_map};
     struct store_job found = {.data = DATA_PRESENT};
     char key[QUEUE_KEY_BYTES];
     struct json *object = NULL;
     struct store_job *job;
-    enum err_code rc = spec_parse(seen->spec, &spec, err);
+    enum err_code rc = look_at_claims(a, seen, spec, &found, err);
 
-    if (rc == ERR_OK)
-        rc = look_at_claims(a, seen, &spec, &found, err);
-    if (rc == ERR_OK && spec.data.source == SPEC_SOURCE_CONFIG_MAP && found.data == DATA_PRESENT) {
+    if (rc == ERR_OK && spec->data.source == SPEC_SOURCE_CONFIG_MAP && found.data == DATA_PRESENT) {
         rc = get_if_there(a, &map, &object, err);
         if (rc == ERR_OK)
-            note_data(&found, object, &spec);
+            note_data(&found, object, spec);
         json_free(object);
     }
     if (rc != ERR_OK)

@@ -267,10 +267,9 @@ void loop_free(struct loop *l)
 /* --- one job --- */
 
 /* Observe, decide, act. Returns when to look again in *out_again_ms, -1 for not by itself. */
-static enum err_code reconcile_parsed(struct loop *l, const char *key, struct json *spec,
+static enum err_code decide_and_apply(struct loop *l, const char *key, struct store_job *job,
                                       int64_t *out_again_ms, struct err *err)
 {
-    struct store_job *job = store_find_job(&l->store, key);
     struct apply apply = {
         .client = l->client, .recorder = l->recorder, .store = &l->store, .workers = l->workers};
     char version[STORE_VERSION_BYTES];
@@ -280,7 +279,6 @@ static enum err_code reconcile_parsed(struct loop *l, const char *key, struct js
     memcpy(version, job->version, sizeof version);
     l->seen->settings = l->options.settings;
     l->seen->now_ms = clock_wall_ms();
-    l->seen->spec = spec;
     rc = store_observe(&l->store, key, l->seen, err);
     if (rc != ERR_OK)
         return rc;
@@ -299,7 +297,6 @@ static enum err_code reconcile_parsed(struct loop *l, const char *key, struct js
 static void reconcile(struct loop *l, const char *key)
 {
     struct store_job *job = store_find_job(&l->store, key);
-    struct json *spec = NULL;
     int64_t again_ms = -1;
     int64_t retry_ms = RETRY_MS;
     struct err err = {0};
@@ -308,10 +305,7 @@ static void reconcile(struct loop *l, const char *key)
     if (!job)
         return;
     l->n_reconciles++;
-    rc = json_parse(job->spec, strlen(job->spec), &spec, &err);
-    if (rc == ERR_OK)
-        rc = reconcile_parsed(l, key, spec, &again_ms, &err);
-    json_free(spec);
+    rc = decide_and_apply(l, key, job, &again_ms, &err);
     job = store_find_job(&l->store, key);
     if (rc == ERR_OK) {
         if (job)

@@ -65,7 +65,8 @@ static void observe_pod(const struct store_own *own, int most, struct observed *
 {
     struct seen_pod *p = add_pod(out, most, &own->seen);
     int64_t now_ms = clock_now_ms();
-    bool is_over = own->seen.role == POD_STAGE && own->seen.attempt < out->status.attempt;
+    bool is_over = own->seen.role == POD_STAGE &&
+                   (own->seen.attempt < out->status.attempt || status_is_final(&out->status));
 
     if (p && own->trust == TRUST_NONE && !is_over &&
         !(p->role == POD_STAGE && is_recorded(&out->status, p)))
@@ -162,8 +163,9 @@ static void observe_plans(const struct store *s, struct observed *out)
             newest = p;
     }
     out->is_plan_lost = newest && newest->is_lost;
-    out->has_plan = newest && newest->promise.shares &&
-                    plan_parse(newest->text, strlen(newest->text), &out->plan, NULL) == ERR_OK;
+    out->has_plan = newest && newest->plan;
+    if (out->has_plan)
+        out->plan = *newest->plan;
 }
 
 /* --- nodes --- */
@@ -203,7 +205,7 @@ static void use_up_plans(struct store *s, size_t n, const char *job_uid)
     while ((p = map_next(&s->plans, &place, NULL)) != NULL) {
         const struct store_job *job = map_get(&s->jobs, p->job_key);
 
-        if (strcmp(p->job_uid, job_uid) == 0 || !job ||
+        if (strcmp(p->job_uid, job_uid) == 0 || !job || !p->plan ||
             !promise_is_open(&p->promise, job->uid, job->attempt,
                              job->is_final || job->is_deleting))
             continue;
@@ -240,6 +242,16 @@ static void observe_job(const struct store_job *j, struct observed *out)
     memcpy(out->namespace, j->namespace, sizeof out->namespace);
     memcpy(out->name, j->name, sizeof out->name);
     memcpy(out->uid, j->uid, sizeof out->uid);
+    memset(&out->status, 0, sizeof out->status);
+    if (j->status)
+        memcpy(&out->status, j->status, STATUS_BYTES(j->status->n_stages));
+    if (j->is_final) { /* all that still matters of it */
+        out->status.attempt = j->attempt;
+        out->status.conditions[CONDITION_COMPLETE].value = CONDITION_TRUE;
+    }
+    out->spec_json = j->spec_json;
+    out->spec = j->spec;
+    out->spec_problem = j->spec_problem;
     out->generation = j->generation;
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
@@ -258,17 +270,10 @@ static void observe_job(const struct store_job *j, struct observed *out)
 enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)
 {
     const struct store_job *j = map_get(&s->jobs, key);
-    struct json *status = NULL;
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
     if (!j)
         return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
-    if (j->status)
-        rc = json_parse(j->status, strlen(j->status), &status, err);
-    if (rc != ERR_OK)
-        return rc;
-    status_read(status, &out->status);
-    json_free(status);
     observe_job(j, out);
     rc = observe_pods(s, out, err);
     if (rc != ERR_OK)

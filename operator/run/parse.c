@@ -52,30 +52,80 @@ bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYT
 
 /* --- SkyJobs --- */
 
+static enum err_code take_spec(const struct json *spec, struct store_job *out, struct err *err)
+{
+    struct spec *parsed = malloc(sizeof *parsed);
+    char *text = json_print(spec);
+    struct json *copy = NULL;
+    struct err problem;
+    enum err_code rc = parsed && text ? json_parse(text, strlen(text), &copy, err)
+                                      : err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
+
+    free(text);
+    if (rc != ERR_OK) {
+        free(parsed);
+        return rc;
+    }
+    json_free(out->spec_json);
+    free(out->spec);
+    out->spec_json = copy;
+    out->spec = parsed;
+    if (spec_parse(copy, parsed, &problem) != ERR_OK) {
+        (void)snprintf(out->spec_problem, sizeof out->spec_problem, "%s", problem.text);
+        free(parsed);
+        out->spec = NULL;
+    }
+    return ERR_OK;
+}
+
+static enum err_code take_status(const struct json *json, struct store_job *out, struct err *err)
+{
+    struct status status;
+    struct status *kept;
+
+    status_read(json, &status);
+    kept = realloc(out->status, STATUS_BYTES(status.n_stages));
+    if (!kept)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
+    memcpy(kept, &status, STATUS_BYTES(status.n_stages));
+    out->status = kept;
+    return ERR_OK;
+}
+
+static void drop_documents(struct store_job *job)
+{
+    json_free(job->spec_json);
+    free(job->spec);
+    free(job->status);
+    job->spec_json = NULL;
+    job->spec = NULL;
+    job->status = NULL;
+}
+
 enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)
 {
     const struct json *status = json_get(object, "status");
-    char *spec_text = json_print(json_get(object, "spec"));
-    char *status_text = status ? json_print(status) : NULL;
+    int64_t generation = json_i64(metadata(object, "generation"), 0);
+    bool is_new_spec = !out->spec_json || out->generation != generation;
+    enum err_code rc = ERR_OK;
 
-    if (!spec_text || (status && !status_text)) {
-        free(spec_text);
-        free(status_text);
-        return err_set(err, ERR_NO_MEMORY, "no memory for a SkyJob");
-    }
-    free(out->spec);
-    free(out->status);
-    out->spec = spec_text;
-    out->status = status_text;
+    out->is_final = promise_job_is_final(object);
+    if (out->is_final)
+        drop_documents(out);
+    else
+        rc = take_status(status, out, err);
+    if (rc == ERR_OK && !out->is_final && is_new_spec)
+        rc = take_spec(json_get(object, "spec"), out, err);
+    if (rc != ERR_OK)
+        return rc;
     COPY(out->namespace, metadata(object, "namespace"));
     COPY(out->name, metadata(object, "name"));
     COPY(out->uid, metadata(object, "uid"));
     COPY(out->version, metadata(object, "resourceVersion"));
-    out->generation = json_i64(metadata(object, "generation"), 0);
+    out->generation = generation;
     out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
     out->attempt = json_int(json_get(status, "attempt"), 0);
-    out->is_final = promise_job_is_final(object);
     return ERR_OK;
 }
 
@@ -309,12 +359,14 @@ bool parse_is_everywhere(const struct json *claim, const struct json *volume)
 
 enum err_code parse_plan(const struct json *object, struct store_plan *out, struct err *err)
 {
-    enum err_code rc = promise_read(object, &out->promise, err);
-
-    out->text = strdup(json_string(json_get(json_get(object, "data"), PLAN_FILE), ""));
+    out->plan = malloc(sizeof *out->plan);
+    if (!out->plan)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
     out->attempt = read_number(object, LABEL_ATTEMPT);
     COPY(out->uid, metadata(object, "uid"));
-    if (!out->text)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a plan");
-    return rc == ERR_NO_MEMORY ? rc : ERR_OK;
+    if (promise_read_plan(object, out->plan, err) == ERR_OK)
+        return promise_of(object, out->plan, &out->promise, err);
+    free(out->plan);
+    out->plan = NULL;
+    return ERR_OK;
 }

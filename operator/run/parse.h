@@ -8,7 +8,7 @@
 
 #include "run/store.h"
 
-/* Replace what the API server knows of the job; what it does not know stays. ERR_NO_MEMORY. */
+/* Replace what is in the API server of the job; the rest stays. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code parse_job(const struct json *object, struct store_job *out,
                                    struct err *err);
 /* `out` is zeroed; the store frees it. */

@@ -20,6 +20,7 @@ static void free_job(void *value)
 
     if (!j)
         return;
+    json_free(j->spec_json);
     free(j->spec);
     free(j->status);
     free(j);
@@ -36,14 +37,20 @@ static void free_pod(void *value)
     free(p);
 }
 
+static void free_plan_documents(struct store_plan *p)
+{
+    free(p->plan);
+    p->plan = NULL;
+    promise_deinit(&p->promise);
+}
+
 static void free_plan(void *value)
 {
     struct store_plan *p = value;
 
     if (!p)
         return;
-    free(p->text);
-    promise_deinit(&p->promise);
+    free_plan_documents(p);
     free(p);
 }
 
@@ -103,33 +110,38 @@ static void *add(struct map *t, const char *key, size_t bytes, struct err *err)
     return NULL;
 }
 
-/* No watch tells of the end of a plan that is lost. */
-static void drop_lost_plans(struct store *s, const char *job_key)
+/* The job is gone or over. No watch reports the end of a plan that is lost. */
+static void drop_plans(struct store *s, const char *job_key)
 {
     struct store_plan *p;
     const char *key;
     size_t place = 0;
 
-    while ((p = map_next(&s->plans, &place, &key)) != NULL)
-        if (p->is_lost && strcmp(p->job_key, job_key) == 0)
+    while ((p = map_next(&s->plans, &place, &key)) != NULL) {
+        if (strcmp(p->job_key, job_key) != 0)
+            continue;
+        free_plan_documents(p);
+        if (p->is_lost)
             free_plan(map_take(&s->plans, key));
+    }
 }
 
 static enum err_code take_job(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
     struct store_job *j = map_get(&s->jobs, key);
+    bool was_final = j && j->is_final;
     enum err_code rc;
 
     if (!object) {
         free_job(map_take(&s->jobs, key));
-        drop_lost_plans(s, key);
+        drop_plans(s, key);
         touch_waiting(s); /* what its plan promised is free again */
         return ERR_OK;
     }
     if (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0) {
         free_job(map_take(&s->jobs, key)); /* another one of the same name */
-        drop_lost_plans(s, key);
+        drop_plans(s, key);
         j = NULL;
     }
     if (!j)
@@ -139,6 +151,8 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
         j->data = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
+    if (j->is_final && !was_final)
+        drop_plans(s, key);
     touch(s, key);
     return rc;
 }
@@ -258,6 +272,7 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
                               struct err *err)
 {
     struct store_plan *p = calloc(1, sizeof *p);
+    const struct store_job *job;
     enum err_code rc;
 
     if (!p)
@@ -271,6 +286,9 @@ static enum err_code add_plan(struct store *s, const char *key, const struct jso
         free_plan(p);
         return ERR_OK;
     }
+    job = map_get(&s->jobs, p->job_key);
+    if (job && job->is_final)
+        free_plan_documents(p);
     if (rc == ERR_OK)
         rc = map_put(&s->plans, key, p, err);
     if (rc == ERR_OK)
@@ -285,7 +303,7 @@ static bool is_needed(const struct store *s, const struct store_plan *p)
 {
     const struct store_job *job = map_get(&s->jobs, p->job_key);
 
-    return p->promise.shares && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
+    return p->plan && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
            !job->is_final && job->attempt == p->attempt;
 }
 

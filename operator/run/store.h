@@ -30,10 +30,14 @@ struct store_job {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
-    char *spec;   /* JSON text */
-    char *status; /* JSON text, or NULL */
-    int attempt;  /* of the status, like the next */
+    int attempt; /* of the status, like the next */
     bool is_final;
+    /* Parsed when the object arrives. A job that is over needs nothing of it, and there may be
+     * thousands of those: NULL. */
+    struct json *spec_json;            /* as the user wrote it */
+    struct spec *spec;                 /* NULL: invalid */
+    char spec_problem[ERR_TEXT_BYTES]; /* then the reason */
+    struct status *status;             /* up to its last stage */
     /* Not in the API server: */
     bool waits_for_nodes;     /* the last decision waited for nodes */
     bool lacks_policy;        /* said so already */
@@ -87,9 +91,9 @@ struct store_plan {
     char job_key[QUEUE_KEY_BYTES];
     char uid[OBSERVED_UID_BYTES];
     int attempt;
-    char *text;
-    bool is_lost;           /* its ConfigMap was deleted while the job needs it */
-    struct promise promise; /* without shares: there is no valid plan in it */
+    bool is_lost;      /* its ConfigMap was deleted while the job needs it */
+    struct plan *plan; /* NULL: it holds no valid one, or its job is over */
+    struct promise promise;
 };
 
 /* Told whenever a job should be looked at. */
@@ -139,11 +143,11 @@ MUST_CHECK enum err_code store_refuse_pod(struct store *s, const struct json *ob
                                           const struct observed *job, const struct seen_pod *due,
                                           struct err *err);
 
-/* Fill in everything about a job but `settings`, `now_ms` and `spec`; times in the store that are
+/* Fill in everything about a job but `settings` and `now_ms`; times in the store that are
  * monotonic stay there. Pods and plans beyond what `out` can hold are left out, oldest attempts
- * first; so are those that have another name or attempt than any of this job can have. `out->nodes`
- * and `out->pods` point into the store and are good until the next call or change. Returns
- * ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
+ * first; so are those that have another name or attempt than any of this job can have. `out->spec`,
+ * `out->nodes` and `out->pods` point into the store and are good until the next call or change.
+ * Returns ERR_NOT_FOUND when there is no such job, or ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_observe(struct store *s, const char *key, struct observed *out,
                                        struct err *err);
 

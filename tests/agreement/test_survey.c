@@ -277,15 +277,18 @@ static void add_plan(const char *job, int attempt, int n_nodes)
 
 static void add_job(const char *name, int attempt, const char *condition)
 {
+    char *spec = json_print(at.spec);
     char text[1024];
     struct json *json;
 
+    assert_non_null(spec);
     (void)snprintf(text, sizeof text,
                    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"u-%s\","
-                   "\"creationTimestamp\":\"" NOW "\",\"generation\":1},\"spec\":{},"
+                   "\"creationTimestamp\":\"" NOW "\",\"generation\":1},\"spec\":%s,"
                    "\"status\":{\"attempt\":%d,\"conditions\":[{\"type\":\"%s\","
                    "\"status\":\"True\"}]}}",
-                   name, name, attempt, condition);
+                   name, name, spec, attempt, condition);
+    free(spec);
     json = parse(text);
     store(store_change_job, json);
     assert_int_equal(cluster_add_job(&at.cluster, json, NULL), ERR_OK);
@@ -347,7 +350,6 @@ static void operate(void)
     at.seen->now_ms = NOW_MS;
     if (store_observe(&at.store, "team/mine", at.seen, &err) != ERR_OK)
         fail_msg("%s", err.text);
-    at.seen->spec = at.spec;
     (void)snprintf(at.seen->settings.worker_image, sizeof at.seen->settings.worker_image,
                    "worker:1");
     decide(at.seen, at.decision);

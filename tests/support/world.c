@@ -15,17 +15,25 @@ static const char smallest[] = "{\"model\":{\"preset\":\"BertMini\"},"
                                "\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
                                "\"placement\":{\"maxStages\":3}}";
 
+void world_set_spec(struct world *w, const char *text)
+{
+    struct err err = {0};
+
+    json_free(w->spec_json);
+    if (json_parse(text, strlen(text), &w->spec_json, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    w->seen.spec_json = w->spec_json;
+    w->seen.spec = spec_parse(w->spec_json, &w->spec, &w->spec_problem) == ERR_OK ? &w->spec : NULL;
+    w->seen.spec_problem = w->spec_problem.text;
+}
+
 struct world *world_new(const char *spec)
 {
     struct world *w = calloc(1, sizeof *w);
-    struct err err = {0};
 
     assert_non_null(w);
-    spec = spec ? spec : smallest;
-    if (json_parse(spec, strlen(spec), &w->spec, &err) != ERR_OK)
-        fail_msg("%s", err.text);
+    world_set_spec(w, spec ? spec : smallest);
     w->seen.now_ms = WORLD_NOW_MS;
-    w->seen.spec = w->spec;
     w->seen.generation = 1;
     (void)snprintf(w->seen.namespace, sizeof w->seen.namespace, "team");
     (void)snprintf(w->seen.name, sizeof w->seen.name, "mnli");
@@ -48,7 +56,7 @@ struct world *world_new(const char *spec)
 
 void world_free(struct world *w)
 {
-    json_free(w->spec);
+    json_free(w->spec_json);
     free(w);
 }
 

@@ -19,7 +19,9 @@ struct world {
     struct decision decision; /* the last one */
     struct node_object nodes[WORLD_NODES];
     struct seen_pod pods[WORLD_PODS];
-    struct json *spec;
+    struct json *spec_json;
+    struct spec spec;
+    struct err spec_problem;
     bool has_data;    /* what looking at the data ConfigMap finds */
     bool lacks_claim; /* what looking at the claims finds */
     int n_events;     /* so far */
@@ -28,6 +30,8 @@ struct world {
 
 /* `spec` is JSON; NULL is the smallest one, on sample data, with at most three stages. */
 struct world *world_new(const char *spec);
+/* Replace the spec, by an invalid one too. */
+void world_set_spec(struct world *w, const char *text);
 void world_free(struct world *w);
 
 void world_decide(struct world *w);

@@ -214,7 +214,7 @@ static struct world *random_world(uint64_t seed)
     seed_now = seed * UINT64_C(0x9e3779b97f4a7c15);
     w = world_new(specs[random_below(6)]);
     w->seen.created_ms = w->seen.now_ms - random_below(20000);
-    assert_int_equal(spec_parse(w->spec, &spec, NULL), ERR_OK);
+    assert_int_equal(spec_parse(w->spec_json, &spec, NULL), ERR_OK);
     if (one_in(2))
         (void)world_settle(w); /* so that there is a plan with real stages */
     for (int i = 0; i < WORLD_NODES; i++)

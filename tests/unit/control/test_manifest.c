@@ -622,7 +622,8 @@ static struct world *golden_world(const struct golden *g)
     w->seen.is_data_everywhere = g->is_data_everywhere;
     w->seen.plan.attempt = 3;
     w->seen.plan.n_stages = 2;
-    assert_int_equal(spec_parse(w->seen.spec, &w->seen.plan.spec, NULL), ERR_OK);
+    assert_non_null(w->seen.spec);
+    w->seen.plan.spec = *w->seen.spec;
     for (int i = 0; i < 2; i++) {
         struct plan_stage *stage = &w->seen.plan.stages[i];
 

@@ -16,7 +16,7 @@ static struct annotation_probe *measure_before(struct world *w)
     struct annotation_probe *p = &n->annotations.probe;
     struct spec spec;
 
-    assert_int_equal(spec_parse(w->spec, &spec, NULL), ERR_OK);
+    assert_int_equal(spec_parse(w->spec_json, &spec, NULL), ERR_OK);
     n->annotations.gflops = 0;
     n->annotations.has_probe = true;
     *p = (struct annotation_probe){.found = {.gflops = 5, .threads = 1}, .cpu_milli = 500};

@@ -31,17 +31,19 @@ static void fresh(struct world *w)
 
 static void invalid(struct world *w)
 {
-    static const char text[] = "{\"data\":{\"source\":{}}}";
-
-    json_free(w->spec);
-    assert_int_equal(json_parse(text, strlen(text), &w->spec, NULL), ERR_OK);
-    w->seen.spec = w->spec;
+    world_set_spec(w, "{\"data\":{\"source\":{}}}");
 }
 
 static void invalid_while_running(struct world *w)
 {
     world_start_training(w);
     invalid(w);
+}
+
+static void invalid_before_the_next_attempt(struct world *w)
+{
+    invalid_while_running(w);
+    w->seen.status.attempt = 2;
 }
 
 static void deleting(struct world *w)
@@ -279,6 +281,8 @@ static struct row rows[] = {
         COUNT(ACTION_EVENT, 0)),
     ROW("decide_refuses_an_invalid_spec_with_an_event", invalid, ACCEPTED, F, "InvalidSpec",
         .state = "Invalid", .event = "InvalidSpec"),
+    ROW("decide_plans_no_attempt_with_a_broken_spec", invalid_before_the_next_attempt, ACCEPTED, F,
+        "InvalidSpec", .state = "Invalid"),
     ROW("decide_goes_on_with_the_plan_when_the_spec_breaks", invalid_while_running, RUNNING, T,
         "Training", .state = "Running", .event = "InvalidSpec"),
     ROW("decide_leaves_a_job_that_is_being_deleted_alone", deleting, ACCEPTED, CONDITION_UNSET, "",

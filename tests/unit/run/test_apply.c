@@ -21,7 +21,6 @@ static struct kube_recorder *recorder;
 static struct store store;
 static struct observed *seen;
 static struct decision *decision;
-static struct json *spec;
 
 /* A job of this spec in the store, and an API server that gives these replies. */
 static void begin(const char *spec_text, const struct loopback_reply *replies, size_t n)
@@ -44,12 +43,10 @@ static void begin(const char *spec_text, const struct loopback_reply *replies, s
     assert_int_equal(json_parse(text, strlen(text), &job, &err), ERR_OK);
     assert_int_equal(store_change_job(&store, KUBE_ADDED, job, &err), ERR_OK);
     json_free(job);
-    assert_int_equal(json_parse(spec_text, strlen(spec_text), &spec, &err), ERR_OK);
     seen = calloc(1, sizeof *seen);
     decision = calloc(1, sizeof *decision);
     assert_true(seen && decision);
     assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
-    seen->spec = spec;
     decision->ask_leader_ms = -1;
     decision->status = seen->status;
 }
@@ -65,7 +62,6 @@ static int end(void **state)
     kube_client_free(client);
     http_free(loop);
     loopback_stop(server);
-    json_free(spec);
     free(seen);
     free(decision);
     return 0;

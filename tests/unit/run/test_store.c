@@ -121,6 +121,33 @@ static void store_shows_a_job_and_its_status(void **state)
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_NOT_FOUND);
 }
 
+static void store_shows_why_a_spec_is_invalid(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    observe();
+    assert_null(seen->spec);
+    assert_non_null(strstr(seen->spec_problem, "spec.data.source"));
+    assert_non_null(json_get(seen->spec_json, "data"));
+}
+
+static void store_keeps_no_documents_of_a_job_that_is_over(void **state)
+{
+    const struct store_job *job;
+
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":1}");
+    job = store_find_job(&store, "team/mnli");
+    assert_true(job->spec_json && job->status);
+    add_job("mnli", "u1",
+            "{\"attempt\":2,\"conditions\":[{\"type\":\"Failed\",\"status\":\"True\"}]}");
+    job = store_find_job(&store, "team/mnli");
+    assert_true(!job->spec_json && !job->spec && !job->status);
+    observe();
+    assert_true(status_is_final(&seen->status));
+    assert_int_equal(seen->status.attempt, 2);
+}
+
 static void store_shows_a_running_pod(void **state)
 {
     (void)state;
@@ -536,6 +563,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(store_shows_a_job_and_its_status),
+        TEST(store_shows_why_a_spec_is_invalid),
+        TEST(store_keeps_no_documents_of_a_job_that_is_over),
         TEST(store_shows_a_running_pod),
         TEST(store_reads_the_last_words_of_a_worker),
         TEST(store_takes_a_lost_container_for_a_disruption),
