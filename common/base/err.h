@@ -1,10 +1,10 @@
 /* base/err.h - errors: a code for the caller and a message for people.
  *
  * A fallible function returns an err_code (ERR_OK is 0), is MUST_CHECK and takes `struct err *err`
- * last; err may be NULL when only the code matters. The text lives inside the struct, so reporting
- * an error cannot itself fail. Callers branch on the code, people read the text; layers that
- * know more wrap it: "load plan /etc/skyjob/plan.json: line 3: ...".
- * Layer: base. Threads: any; a struct err belongs to one.
+ * last; err may be NULL when only the code matters. The text is inside the struct, so reporting an
+ * error cannot itself fail. Callers branch on the code, people read the text; callers add context
+ * to it: "load plan /etc/skyjob/plan.json: line 3: ...". Layer: base. Threads: any; a struct err
+ * belongs to one.
  */
 #ifndef BASE_ERR_H
 #define BASE_ERR_H
@@ -15,10 +15,10 @@
 
 #define ERR_TEXT_BYTES 400
 
-/* Exit codes of all our programs; a Job or a script decides by them whether to try again. */
+/* Exit codes of all our programs. */
 #define EXIT_DONE   0
-#define EXIT_FAILED 1 /* trying again may help */
-#define EXIT_CONFIG 2 /* wrong usage or configuration: trying again is useless */
+#define EXIT_FAILED 1 /* a retry may help */
+#define EXIT_CONFIG 2 /* wrong usage or configuration: a retry is useless */
 
 enum err_code {
     ERR_OK,
@@ -48,7 +48,7 @@ enum err_code err_set(struct err *err, enum err_code code, const char *fmt, ...)
 enum err_code err_wrap(struct err *err, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Is it worth trying the same thing again later, unchanged? */
+/* May the same call succeed later, unchanged? */
 bool err_is_transient(enum err_code code);
 
 #endif

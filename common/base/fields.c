@@ -258,34 +258,25 @@ static void take_fallback(const struct field *f, void *place)
         (void)snprintf(place, f->bytes, "%s", f->fallback);
 }
 
-/* Does the table have this path, or fields below it? */
-static bool is_known(const struct field *fields, const char *path, bool *out_is_leaf)
-{
-    size_t n = strlen(path);
-
-    for (const struct field *f = fields; f->kind != FIELD_END; f++) {
-        if (strncmp(f->key, path, n) == 0 && (f->key[n] == '\0' || f->key[n] == '.')) {
-            *out_is_leaf = f->key[n] == '\0';
-            return true;
-        }
-    }
-    return false;
-}
-
 /* `path` leads from the table's object to `object`; "" for itself. */
 static enum err_code refuse_unknown(const struct reader *r, const struct field *fields,
                                     const struct json *object, const char *name, const char *path)
 {
     for (const struct json *v = json_first(object); v; v = json_next(v)) {
+        const struct field *f = fields; /* the one with this path, or one below it */
         char below[PATH_BYTES];
-        bool is_leaf;
         enum err_code rc;
+        size_t n;
 
         (void)snprintf(below, sizeof below, "%s%s%.60s", path, *path ? "." : "", json_key(v));
+        n = strlen(below);
+        while (f->kind != FIELD_END &&
+               (strncmp(f->key, below, n) != 0 || (f->key[n] != '\0' && f->key[n] != '.')))
+            f++;
         /* A dot inside a key would look like a path that is known and then not be found. */
-        if (strchr(json_key(v), '.') || !is_known(fields, below, &is_leaf))
+        if (strchr(json_key(v), '.') || f->kind == FIELD_END)
             return err_set(r->err, ERR_INVALID, "%s.%s: there is no such field", name, below);
-        if (is_leaf || json_kind_of(v) == JSON_NULL)
+        if (f->key[n] == '\0' || json_kind_of(v) == JSON_NULL)
             continue;
         if (json_kind_of(v) != JSON_OBJECT)
             return err_set(r->err, ERR_INVALID, "%s.%s: must be an object, found %s", name, below,

@@ -1,7 +1,7 @@
 /* base/hmac.h - HMAC-SHA256 over a message of several parts, with a shared key.
  *
  * Each part is preceded by its length, so different lists of parts have different signatures.
- * The first part should name the purpose, so that a signature is valid for no other.
+ * The first part should name the purpose, so that a signature is valid for that one only.
  * Layer: base. Threads: any.
  */
 #ifndef BASE_HMAC_H
@@ -27,8 +27,8 @@ struct hmac_part {
 
 /* A new key from the system's random numbers. ERR_IO. */
 MUST_CHECK enum err_code hmac_key_make(struct hmac_key *out, struct err *err);
-/* A key as text: HMAC_BYTES in hexadecimal, which is how keys are kept in files. White space may
- * follow. ERR_INVALID, with a text that quotes nothing of it. */
+/* A key as text, as in files: HMAC_BYTES in hexadecimal. White space may follow. ERR_INVALID, with
+ * a text that quotes nothing of it. */
 MUST_CHECK enum err_code hmac_key_parse(const char *text, size_t n, struct hmac_key *out,
                                         struct err *err);
 /* The key in a file. As file_read(), or ERR_INVALID. */

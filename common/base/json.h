@@ -1,12 +1,12 @@
 /* base/json.h - a strict JSON reader; the only user of the parser library (cJSON).
  *
- * Stricter than most parsers because the input is foreign: one document and nothing after it, valid
- * UTF-8, no duplicate keys, no embedded NUL, no raw control characters, numbers in JSON's notation
- * that fit a double, at most JSON_DEPTH_MAX levels. Values are borrowed from the document that
- * json_parse() made and live until json_free(). Every accessor takes NULL for a missing value and
- * returns the fallback, so lookups chain without checks: json_string(json_path(pod,
- * "status.podIP"), ""). Objects of the API server are only read, never written back whole: numbers
- * above 2^53 do not survive the parser. Layer: base. Threads: one at a time per document.
+ * The input is foreign, so only this is accepted: one document and nothing after it, valid UTF-8,
+ * no duplicate keys, NUL or raw control characters, numbers in JSON's notation that fit a double,
+ * at most JSON_DEPTH_MAX levels. Values are borrowed from the document that json_parse() made,
+ * until json_free(). Every accessor takes NULL for a missing value and returns the fallback, so
+ * lookups chain without checks: json_string(json_path(pod, "status.podIP"), ""). Objects of the API
+ * server are never written back whole: numbers above 2^53 do not survive the parser. Layer: base.
+ * Threads: one at a time per document.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H

@@ -1,11 +1,10 @@
 /* base/jsonw.h - write JSON into a buf: as a stream, or by a template.
  *
- * Errors stick: after the first one every call does nothing and jsonw_finish() reports it, so a
- * document is written without a check per line. `key` names the member inside an object and is NULL
- * inside an array and for the root. A number that is not finite is an error: JSON has no notation
- * for it. A byte of a string that is not UTF-8 becomes U+FFFD: texts are cut off at a number of
- * bytes, and half a character must not make the whole document unreadable. Layer: base. Threads:
- * one.
+ * After the first error every call does nothing and jsonw_finish() reports it, so a document is
+ * written without a check per line. `key` names the member inside an object and is NULL inside an
+ * array and for the root. A number that is not finite is an error. A byte of a string that is not
+ * UTF-8 becomes U+FFFD: texts may have been cut off within a character.
+ * Layer: base. Threads: one.
  */
 #ifndef BASE_JSONW_H
 #define BASE_JSONW_H
@@ -44,19 +43,19 @@ void jsonw_null(struct jsonw *w, const char *key);
 /* A value from a parsed document, copied. */
 void jsonw_value(struct jsonw *w, const char *key, const struct json *value);
 
-/* Returns the first error there was, or ERR_INVALID when levels are still open. */
+/* Returns the first error, or ERR_INVALID when levels are still open. */
 MUST_CHECK enum err_code jsonw_finish(struct jsonw *w, struct err *err);
 
 /* --- templates --- */
 
 /* A template is JSON with strings in single quotes, without escapes, and with placeholders:
  *
- *   $name         a value; what has none (NULL, absent) is left out together with its key
+ *   $name         a value; an absent one is left out together with its key
  *   'a ${name}b'  its text inside a string of at most 511 bytes, which is left out likewise
- *   ?name value   `value` if `name` has a value, else left out
+ *   ?name value   `value` unless `name` is absent
  *
- * Values are quoted as needed, so they may hold anything. Templates are part of the program: one
- * that is broken, or names a value that is not given, is ERR_INVALID in jsonw_finish(). */
+ * Values are quoted as needed, so they may contain anything. A template that is broken or names a
+ * value that is not given is ERR_INVALID in jsonw_finish(). */
 struct jsont_value {
     const char *name; /* a to z and _ */
     enum jsont_kind {

@@ -52,12 +52,11 @@ void log_write(enum log_level level, const char *msg, const struct log_field *fi
     if ((int)level < atomic_load(&level_min))
         return;
     is_written = write_line(&line, level, msg, fields);
-    if (!is_written) { /* better a line without its fields than none */
+    if (!is_written) { /* too long: write the line without its fields */
         buf_reset(&line);
         is_written = write_line(&line, level, msg, too_long);
     }
-    /* A line that cannot be written has nowhere else to be reported. */
     if (is_written)
-        (void)!write(STDERR_FILENO, line.data, line.len);
+        (void)!write(STDERR_FILENO, line.data, line.len); /* a failure cannot be reported */
     buf_deinit(&line);
 }

@@ -1,8 +1,8 @@
 /* base/map.h - a hash map from text to a pointer or a number.
  *
- * Open addressing over a list of entries in the order in which they were added, so an entry's place
- * in the list can serve as its number as long as nothing is taken out. The map owns its keys, which
- * are NUL-terminated and never move, and not what values point to. Entries move when one is added.
+ * Open addressing over a list of entries in the order in which they were added, so an entry's index
+ * can serve as its number as long as none is removed. The map owns its keys, which are
+ * NUL-terminated and never move, but not what values point to. Entries move when one is added.
  * A zeroed struct is an empty map. Layer: base. Threads: one; any that only read.
  */
 #ifndef BASE_MAP_H
@@ -40,13 +40,14 @@ struct map_entry *map_find(const struct map *m, const char *text, size_t len);
 MUST_CHECK enum err_code map_add(struct map *m, const char *text, size_t len,
                                  struct map_entry **out, struct err *err);
 
-/* Of a map to pointers: the pointer, NULL when there is none; and set it, where it is not NULL. */
+/* Of a map to pointers: the pointer, NULL when there is none; and set it, to one that is not NULL.
+ */
 void *map_get(const struct map *m, const char *key);
 MUST_CHECK enum err_code map_put(struct map *m, const char *key, void *pointer, struct err *err);
 /* Remove the key and return its pointer, for the caller to free; NULL when there is none. */
 void *map_take(struct map *m, const char *key);
-/* Walk over the pointers: start with a place of 0, NULL ends it. Meanwhile keys may be taken and
- * not put. `out_key` may be NULL. */
+/* Walk over the pointers: start with a place of 0; NULL after the last. Meanwhile keys may be taken
+ * but not put. `out_key` may be NULL. */
 void *map_next(const struct map *m, size_t *place, const char **out_key);
 
 void map_deinit(struct map *m);

@@ -327,8 +327,6 @@ enum err_code http_start(struct http *h, const struct http_request *request,
 static enum err_code code_of(CURLcode result, const char *text)
 {
     switch (result) {
-    case CURLE_OPERATION_TIMEDOUT:
-        return ERR_TIMEOUT;
     case CURLE_OUT_OF_MEMORY:
         return ERR_NO_MEMORY;
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -356,40 +354,34 @@ static enum err_code code_of(CURLcode result, const char *text)
     }
 }
 
-static enum err_code fail(const struct transfer *t, CURLcode result, struct err *err)
-{
-    const char *text = t->curl_text[0] ? t->curl_text : curl_easy_strerror(result);
-    enum err_code code = code_of(result, text);
-    double connected_s = 0;
-    long os_error = 0;
-
-    (void)curl_easy_getinfo(t->easy, CURLINFO_CONNECT_TIME, &connected_s);
-    (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &os_error);
-    if (result == CURLE_OPERATION_TIMEDOUT && connected_s <= 0)
-        text = "connection timed out";
-    else if (result == CURLE_OPERATION_TIMEDOUT)
-        return err_set(err, code, "%s: no complete response within %lld ms", t->host,
-                       (long long)t->deadline_ms);
-    else if (result == CURLE_COULDNT_CONNECT)
-        text = os_error ? strerror((int)os_error) : "cannot connect";
-    return err_set(err, code, "%s: %s", t->host, text);
-}
-
-/* Fill in the response's head; ERR_OK for a complete response. */
+/* Fill in the response's head, and `err` unless the response is complete. */
 static void conclude(struct transfer *t, CURLcode result, struct err *err)
 {
+    const char *text = t->curl_text[0] ? t->curl_text : curl_easy_strerror(result);
     curl_off_t retry_after_s = 0;
+    double connected_s = 0;
+    long os_error = 0;
     long status = 0;
 
     (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &status);
     (void)curl_easy_getinfo(t->easy, CURLINFO_RETRY_AFTER, &retry_after_s);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_CONNECT_TIME, &connected_s);
+    (void)curl_easy_getinfo(t->easy, CURLINFO_OS_ERRNO, &os_error);
     t->response.status = (int)status;
     if (retry_after_s > 0)
         t->response.retry_after_ms = (int64_t)retry_after_s * 1000;
     if (t->err.code != ERR_OK)
         (void)err_set(err, t->err.code, "%s: %s", t->host, t->err.text);
+    else if (result == CURLE_OPERATION_TIMEDOUT && connected_s <= 0)
+        (void)err_set(err, ERR_TIMEOUT, "%s: connection timed out", t->host);
+    else if (result == CURLE_OPERATION_TIMEDOUT)
+        (void)err_set(err, ERR_TIMEOUT, "%s: no complete response within %lld ms", t->host,
+                      (long long)t->deadline_ms);
+    else if (result == CURLE_COULDNT_CONNECT)
+        (void)err_set(err, ERR_IO, "%s: %s", t->host,
+                      os_error ? strerror((int)os_error) : "cannot connect");
     else if (result != CURLE_OK)
-        (void)fail(t, result, err);
+        (void)err_set(err, code_of(result, text), "%s: %s", t->host, text);
     else if (!t->has_head)
         (void)err_set(err, ERR_IO, "%s: the response was cut short", t->host);
 }

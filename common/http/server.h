@@ -1,10 +1,9 @@
 /* http/server.h - a small HTTP/1.1 server for one port, in a thread of its own.
  *
- * One request per connection: read completely, answered, closed. A connection has SERVER_REQUEST_MS
- * from being accepted to a complete request, and the same again to take its answer. There are
- * SERVER_CONNECTIONS_MAX places; when all are in use, a new connection takes the place of the one
- * that has waited longest without a complete request, so idle or slow clients cannot block others.
- * A request that has arrived is read before its place can be taken.
+ * One request per connection: read, answered, closed. A connection has SERVER_REQUEST_MS to send a
+ * complete request, and the same again to take its answer. When SERVER_CONNECTIONS_MAX are open, a
+ * new connection replaces the one that has waited longest without a complete request, so idle or
+ * slow clients cannot block others. A request that has arrived is read before that.
  * Layer: http (may use base). Threads: the handler runs in the server's thread.
  */
 #ifndef HTTP_SERVER_H
@@ -50,11 +49,11 @@ MUST_CHECK enum err_code server_open(const char *address, int port, struct serve
 /* Stop serving and free. NULL is allowed. */
 void server_close(struct server *server);
 
-/* Find the first request in `text`, which is changed: its lines are cut apart.
+/* Find the first request in `text` and cut its lines apart in place.
  *
  * Returns ERR_OK with *out pointing into `text`; ERR_AGAIN when it is not complete (then nothing
  * was changed); ERR_LIMIT when head or body are too large; ERR_PROTOCOL when it can never become
- * one. `text` has a NUL behind its `n` bytes. */
+ * one. `text` has a NUL after its `n` bytes. */
 MUST_CHECK enum err_code server_parse(char *text, size_t n, struct server_request *out,
                                       struct err *err);
 

@@ -287,19 +287,6 @@ static enum err_code call_raw(struct kube_client *c, const struct kube_request *
     return rc;
 }
 
-/* *out_json, if asked for, is what the response held. */
-static enum err_code call(struct kube_client *c, const struct kube_request *request,
-                          struct json **out_json, struct err *err)
-{
-    struct http_response response = {0};
-    enum err_code rc = call_raw(c, request, &response, err);
-
-    if (rc == ERR_OK && out_json)
-        rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out_json, err);
-    http_response_deinit(&response);
-    return rc;
-}
-
 /* --- verbs --- */
 
 static enum err_code named(enum err_code rc, const char *verb, const struct kube_ref *ref,
@@ -313,11 +300,12 @@ static enum err_code named(enum err_code rc, const char *verb, const struct kube
     return err_wrap(err, rc, "%s %s", verb, what);
 }
 
-/* One call on the path of `ref`; what we write is written in our name. */
+/* One call on the path of `ref`; writes have our field manager. `out` may be NULL. */
 static enum err_code call_ref(struct kube_client *c, const struct kube_ref *ref,
                               struct kube_request *request, struct json **out, struct err *err)
 {
     struct buf path = {.max = PATH_MAX_BYTES};
+    struct http_response response = {0};
     const char *method = request->method;
     enum err_code rc = kube_ref_path(ref, &path, err);
 
@@ -325,7 +313,10 @@ static enum err_code call_ref(struct kube_client *c, const struct kube_ref *ref,
         rc = kube_add_query(&path, "fieldManager", c->options.field_manager, err);
     request->path = path.data;
     if (rc == ERR_OK)
-        rc = call(c, request, out, err);
+        rc = call_raw(c, request, &response, err);
+    if (rc == ERR_OK && out)
+        rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out, err);
+    http_response_deinit(&response);
     buf_deinit(&path);
     return rc;
 }
@@ -338,29 +329,6 @@ enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref, struct
     return named(call_ref(c, ref, &request, out, err), "get", ref, err);
 }
 
-static enum err_code get_page(struct kube_client *c, const struct kube_ref *ref,
-                              const char *position, int n_objects, struct http_response *out,
-                              struct err *err)
-{
-    struct kube_request request = {.deadline_ms = PAGE_MS,
-                                   .response_max_bytes = KUBE_PAGE_MAX_BYTES};
-    struct buf path = {.max = PATH_MAX_BYTES};
-    enum err_code rc = kube_list_path(ref, position, n_objects, &path, err);
-
-    request.path = path.data;
-    if (rc == ERR_OK)
-        rc = call_raw(c, &request, out, err);
-    buf_deinit(&path);
-    return rc;
-}
-
-static void ignore_skipped(void *ctx, const struct json *identity, const struct err *err)
-{
-    (void)ctx;
-    (void)identity;
-    (void)err;
-}
-
 enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
                         struct kube_lister lister, struct err *err)
 {
@@ -370,11 +338,18 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && !is_done && i < PAGES_MAX; i++) {
-        struct page_sink sink = {lister.ctx, lister.on_item, ignore_skipped};
+        struct page_sink sink = {.ctx = lister.ctx, .on_object = lister.on_item};
+        struct kube_request request = {.deadline_ms = PAGE_MS,
+                                       .response_max_bytes = KUBE_PAGE_MAX_BYTES};
+        struct buf path = {.max = PATH_MAX_BYTES};
         struct http_response response = {0};
         struct json *metadata = NULL;
 
-        rc = get_page(c, ref, position, n_objects, &response, err);
+        rc = kube_list_path(ref, position, n_objects, &path, err);
+        request.path = path.data;
+        if (rc == ERR_OK)
+            rc = call_raw(c, &request, &response, err);
+        buf_deinit(&path);
         if (rc == ERR_LIMIT && n_objects > 1) {
             n_objects /= 2;
             rc = ERR_OK;

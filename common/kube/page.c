@@ -61,25 +61,6 @@ struct json *page_identify(struct jsonraw object)
     return identity;
 }
 
-static enum err_code read_object(struct jsonraw text, struct page_sink sink, struct err *err)
-{
-    struct json *object = NULL;
-    struct err why = {.code = ERR_OK};
-    enum err_code rc = json_parse_tolerant(text.text, text.len, &object, &why);
-
-    if (rc == ERR_OK) {
-        rc = sink.on_object(sink.ctx, object, err);
-        json_free(object);
-        return rc;
-    }
-    if (rc == ERR_NO_MEMORY)
-        return err_set(err, rc, "%s", why.text);
-    object = page_identify(text);
-    sink.on_skipped(sink.ctx, object, &why);
-    json_free(object);
-    return ERR_OK;
-}
-
 enum err_code page_read(const char *text, size_t len, struct page_sink sink,
                         struct json **out_metadata, struct err *err)
 {
@@ -93,8 +74,23 @@ enum err_code page_read(const char *text, size_t len, struct page_sink sink,
     if (!jsonraw_member(page, "metadata", &metadata) || !jsonraw_member(page, "items", &items) ||
         (items.text[0] != '[' && items.text[0] != 'n'))
         return err_set(err, ERR_PROTOCOL, "the response is not a list");
-    while (rc == ERR_OK && jsonraw_next(items, &place, &item))
-        rc = read_object(item, sink, err);
+    while (rc == ERR_OK && jsonraw_next(items, &place, &item)) {
+        struct json *object = NULL;
+        struct err why = {.code = ERR_OK};
+
+        rc = json_parse_tolerant(item.text, item.len, &object, &why);
+        if (rc == ERR_OK) {
+            rc = sink.on_object(sink.ctx, object, err);
+        } else if (rc == ERR_NO_MEMORY) {
+            (void)err_set(err, rc, "%s", why.text);
+        } else {
+            rc = ERR_OK;
+            object = sink.on_skipped ? page_identify(item) : NULL;
+            if (sink.on_skipped)
+                sink.on_skipped(sink.ctx, object, &why);
+        }
+        json_free(object);
+    }
     if (rc != ERR_OK)
         return rc;
     if (json_parse_tolerant(metadata.text, metadata.len, out_metadata, err) != ERR_OK)

@@ -1,6 +1,6 @@
 /* kube/page.h - one page of a list, object by object.
  *
- * Each object is parsed alone, so one that cannot be parsed costs only itself, and only one tree is
+ * Each object is parsed alone, so an invalid one does not affect the others, and only one tree is
  * in memory at a time. Layer: kube (may use base). Threads: any.
  */
 #ifndef KUBE_PAGE_H
@@ -10,9 +10,9 @@
 
 struct page_sink {
     void *ctx;
-    /* Anything but ERR_OK ends the page with that error. */
+    /* Any code but ERR_OK ends the page with that error. */
     enum err_code (*on_object)(void *ctx, const struct json *object, struct err *err);
-    /* An object cannot be parsed; `identity` is what page_identify() found, NULL: nothing. */
+    /* An object cannot be parsed; `identity` is page_identify()'s result. May be NULL. */
     void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
 };
 

@@ -203,24 +203,6 @@ static void skip(void *ctx, const struct json *object, const struct err *err)
         w->watcher.on_skipped(w->watcher.ctx, object, err);
 }
 
-static enum err_code add_known(struct kube_watch *w, struct identity *id, struct err *err)
-{
-    size_t uid_bytes = strlen(id->uid) + 1;
-    struct known *known = malloc(sizeof *known + uid_bytes);
-    enum err_code rc;
-
-    if (!known)
-        return err_set(err, ERR_NO_MEMORY, "no memory for an object");
-    memcpy(known->uid, id->uid, uid_bytes);
-    rc = w->known.n < KNOWN_MAX ? map_put(&w->known, id->key, known, err)
-                                : err_set(err, ERR_LIMIT, "more than %d objects", KNOWN_MAX);
-    if (rc == ERR_OK)
-        id->known = known;
-    else
-        free(known);
-    return rc;
-}
-
 /* An object of a list or an event. */
 static enum err_code see(void *ctx, const struct json *object, struct err *err)
 {
@@ -238,9 +220,18 @@ static enum err_code see(void *ctx, const struct json *object, struct err *err)
         id.known = NULL;
     }
     if (!id.known) {
-        rc = add_known(w, &id, err);
-        if (rc != ERR_OK)
+        size_t uid_bytes = strlen(id.uid) + 1;
+
+        id.known = malloc(sizeof *id.known + uid_bytes);
+        if (!id.known)
+            return err_set(err, ERR_NO_MEMORY, "no memory for an object");
+        memcpy(id.known->uid, id.uid, uid_bytes);
+        rc = w->known.n < KNOWN_MAX ? map_put(&w->known, id.key, id.known, err)
+                                    : err_set(err, ERR_LIMIT, "more than %d objects", KNOWN_MAX);
+        if (rc != ERR_OK) {
+            free(id.known);
             return rc;
+        }
         change = KUBE_ADDED;
     }
     id.known->list = w->list;
