@@ -16,6 +16,7 @@ static const struct unit *const kinds[UNIT_KINDS] = {
     [UNIT_LM_HEAD] = &lm_head_unit,
 };
 
+/* Not kept: a trained model to start from may still change norm_eps. */
 static struct unit_shape shape_of(const struct model *m)
 {
     return (struct unit_shape){.hidden = m->hidden,
@@ -42,8 +43,10 @@ static struct unit_limits limits_of(const struct plan *plan)
 /* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
 static size_t out_floats(const struct stage *s, int unit, int tokens, int seqs)
 {
-    return unit_out_floats(kinds[model_unit_kind(&s->plan->spec.model, unit)], &s->shape, tokens,
-                           seqs);
+    const struct model *m = &s->plan->spec.model;
+    const struct unit_shape shape = shape_of(m);
+
+    return unit_out_floats(kinds[model_unit_kind(m, unit)], &shape, tokens, seqs);
 }
 
 size_t stage_edge_floats(const struct plan *plan)
@@ -60,6 +63,7 @@ static bool is_run_again(const struct spec *spec, enum unit_kind kind)
 static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *arena)
 {
     const struct model *m = &s->plan->spec.model;
+    const struct unit_shape shape = shape_of(m);
     const struct unit_limits *limits = &s->limits;
     size_t n_units = (size_t)s->weights.n_units;
     size_t T = (size_t)limits->tokens;
@@ -78,7 +82,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
         enum unit_kind kind = model_unit_kind(m, unit);
         float *saved = is_run_again(&s->plan->spec, kind)
                            ? s->saved
-                           : arena_floats(arena, kinds[kind]->sizes(&s->shape, limits).saved);
+                           : arena_floats(arena, kinds[kind]->sizes(&shape, limits).saved);
         float *out = i + 1 < n_units
                          ? arena_floats(arena, out_floats(s, unit, limits->tokens, limits->seqs))
                          : s->out;
@@ -97,6 +101,7 @@ static void layout(struct stage *s, struct arena *arena)
 {
     const struct spec *spec = &s->plan->spec;
     const struct plan_stage *p = &s->plan->stages[s->index];
+    const struct unit_shape shape = shape_of(&spec->model);
     size_t seqs = (size_t)s->limits.seqs, targets = (size_t)s->limits.targets;
     size_t answers = targets > seqs ? targets : seqs;
     size_t edge = stage_edge_floats(s->plan);
@@ -106,7 +111,7 @@ static void layout(struct stage *s, struct arena *arena)
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        struct unit_sizes n = kinds[kind]->sizes(&s->shape, &s->limits);
+        struct unit_sizes n = kinds[kind]->sizes(&shape, &s->limits);
 
         scratch = n.scratch > scratch ? n.scratch : scratch;
         if (is_run_again(spec, kind))
@@ -134,7 +139,6 @@ static void describe(struct stage *s, const struct plan *plan, int index)
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
-    s->shape = shape_of(&plan->spec.model);
     s->limits = limits_of(plan);
     s->index = index;
     s->is_first = index == 0;
@@ -186,7 +190,7 @@ static struct unit_call call_of(struct stage *s, const struct stage_slot *slot, 
     const struct message_batch *b = &slot->batch;
 
     return (struct unit_call){
-        .shape = s->shape,
+        .shape = shape_of(&spec->model),
         .batch = {.n_seqs = b->n_seqs, .starts = b->starts, .samples = b->samples},
         .drop = {.seed = (uint64_t)spec->training.seed,
                  .step = (uint32_t)b->step,

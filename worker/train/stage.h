@@ -37,7 +37,6 @@ struct stage {
     bool is_first; /* owns the embeddings */
     bool is_last;  /* owns the head and computes the loss */
     struct arena arena;
-    struct unit_shape shape;
     struct unit_limits limits;
     struct weights weights;
     struct tie tie;

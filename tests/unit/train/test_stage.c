@@ -466,6 +466,24 @@ static void stage_load_refuses_tokens_outside_the_model(void **state)
     free_run(r);
 }
 
+/* A worker takes it over from the model that it starts from, after stage_init(). */
+static void stage_runs_with_the_epsilon_that_the_plan_has_by_then(void **state)
+{
+    struct run *r = run_cut(&kinds[0], (const int[]){7}, 1);
+    struct stage_result result;
+    struct message_batch in;
+    double before;
+
+    (void)state;
+    make_input(&r->plan, 0, 0, &in);
+    run_forward(&r->stages[0], 0, &in, NULL, &result);
+    before = result.loss.sum;
+    r->plan.spec.model.norm_eps = 0.5;
+    run_forward(&r->stages[0], 0, &in, NULL, &result);
+    assert_true(result.loss.sum != before);
+    free_run(r);
+}
+
 static void stage_bytes_grow_with_the_microbatches_in_flight(void **state)
 {
     struct plan plan;
@@ -494,6 +512,7 @@ int main(void)
         cmocka_unit_test(stage_serial_steps_have_the_same_bits_and_take_less_memory),
         cmocka_unit_test(stage_pretraining_starts_at_chance),
         cmocka_unit_test(stage_load_refuses_tokens_outside_the_model),
+        cmocka_unit_test(stage_runs_with_the_epsilon_that_the_plan_has_by_then),
         cmocka_unit_test(stage_bytes_grow_with_the_microbatches_in_flight),
     };
     enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
