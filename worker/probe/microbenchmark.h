@@ -1,4 +1,5 @@
-/* probe/microbenchmark.h - a few units of the job's model, timed on synthetic micro-batches.
+/* probe/microbenchmark.h (private) - a few units of the job's model, timed on synthetic
+ * micro-batches.
  *
  * The first stage of a model with few layers (units are 0 embeddings, 1 attention, 2 feed-forward
  * ...), at the job's shapes, with sequences as long as the job's. As under 1F1B a micro-batch comes

@@ -10,7 +10,7 @@
 
 #include "reference.h"
 
-/* Everything here needs the processor's help, except that one must be told so. */
+/* Everything here needs AVX512_BF16, except the refusal without it. */
 static void skip_without_bf16(void)
 {
     if (!gemm_has_bf16()) {

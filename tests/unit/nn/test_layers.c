@@ -344,7 +344,7 @@ static void check_part(struct run *r, int part)
         low = project(r);
         x[i] = at;
         if (fabs((high - low) / (2 * step) - (double)got[i]) > 5e-6 * largest)
-            fail_msg("%s: gradient %zu of input %d is %.9g, differences say %.9g (largest %g)",
+            fail_msg("%s: gradient %zu of input %d is %.9g, differences give %.9g (largest %g)",
                      r->kernel->name, i, part, (double)got[i], (high - low) / (2 * step), largest);
     }
 }

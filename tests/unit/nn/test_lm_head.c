@@ -197,7 +197,7 @@ static void check_gradient(const struct run *r, struct wide *w, double *x, const
         low = total(r, w);
         x[i] = at;
         if (fabs((high - low) / (2 * step) - (double)got[i]) > 2e-5 * largest + 1e-8)
-            fail_msg("gradient %zu of %zu is %.9g, differences say %.9g (largest %g)", i, n,
+            fail_msg("gradient %zu of %zu is %.9g, differences give %.9g (largest %g)", i, n,
                      (double)got[i], (high - low) / (2 * step), largest);
     }
 }

@@ -12,7 +12,7 @@
 #include "nn/threads.h"
 #include "reference.h"
 
-/* A unit as a row of a table: what backward says is held against central differences of a double
+/* A unit as a row of a table: what backward gives is compared with central differences of a double
  * forward pass, for the inputs and for parameters spread over the whole unit. */
 struct row {
     const char *name;
@@ -89,7 +89,7 @@ static struct run run_new(const struct row *row)
         .drop = setting.drop,
         .params = run.params,
         .grads = run.grads,
-        .saved = filled(sizes.saved, 4), /* not zero: nobody may count on it */
+        .saved = filled(sizes.saved, 4), /* not zero: no kernel may rely on it */
         .scratch = filled(sizes.scratch, 5),
         .ids = ids,
         .types = types,
@@ -154,7 +154,7 @@ static void check_gradient(const struct row *row, const struct run *run, double 
         low = project(row, run, params, in);
         x[i] = at;
         if (fabs((high - low) / (2 * step) - got[i]) > 2e-5 * largest + 1e-7)
-            fail_msg("%s: %s gradient %zu is %.9g, differences say %.9g (largest %g)", row->name,
+            fail_msg("%s: %s gradient %zu is %.9g, differences give %.9g (largest %g)", row->name,
                      of_params ? "parameter" : "input", i, got[i], (high - low) / (2 * step),
                      largest);
     }

@@ -176,13 +176,13 @@ static void probe_link_of_a_lonely_node_is_none(void **state)
     assert_int_equal(parties[0].found.n_links, 0);
 }
 
-static void probe_link_passes_over_who_does_not_come(void **state)
+static void probe_link_skips_a_partner_that_does_not_come(void **state)
 {
     (void)state;
     begin(&parties[0], 0, 30000);
     begin(&parties[1], 1, 30000);
     begin(&parties[2], 2, 30000);
-    add_peer(&parties[0], &parties[2], client_free_port()); /* nobody is there */
+    add_peer(&parties[0], &parties[2], client_free_port()); /* no probe is there */
     add_peer(&parties[0], &parties[1], 0);
     add_peer(&parties[1], &parties[1], 0); /* left over in the first round */
     add_peer(&parties[1], &parties[0], 0);
@@ -242,7 +242,7 @@ static void *pump_back(void *arg)
     return NULL;
 }
 
-/* No byte is early: so much in all since the first one. */
+/* No byte is early: the total since the first one is limited. */
 static void pump_slowly(const struct way *w)
 {
     int64_t start_ns = clock_now_ns();
@@ -293,7 +293,7 @@ static int way_open(struct way *w, int port)
 }
 
 /* What is sent over it cannot be faster than it lets through, whatever this machine does. */
-static void probe_link_sees_a_slow_link_as_what_it_is(void **state)
+static void probe_link_measures_a_slow_link_as_slow(void **state)
 {
     struct way way;
 
@@ -318,9 +318,9 @@ int main(void)
         cmocka_unit_test(probe_link_measures_every_pair_in_both_directions),
         cmocka_unit_test(probe_link_needs_no_table_to_end),
         cmocka_unit_test(probe_link_of_a_lonely_node_is_none),
-        cmocka_unit_test(probe_link_passes_over_who_does_not_come),
+        cmocka_unit_test(probe_link_skips_a_partner_that_does_not_come),
         cmocka_unit_test(probe_link_is_over_in_time),
-        cmocka_unit_test(probe_link_sees_a_slow_link_as_what_it_is),
+        cmocka_unit_test(probe_link_measures_a_slow_link_as_slow),
     };
     return cmocka_run_group_tests(tests, make_key, remove_key);
 }
