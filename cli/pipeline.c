@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "cli/child.h"
 #include "cli/command.h"
-#include "fleet/follow.h"
+#include "fleet/fleet.h"
 
 #define POLL_MS         50
 #define REPORT_MS       1500 /* for other stages to end and report, once one has failed */
@@ -260,8 +260,8 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
         if (failed_ms > 0 && now_ms - failed_ms > REPORT_MS)
             return ERR_OK;
         read_history(p);
-        if (follow_head(p->follow) && p->first_failed < 0)
-            p->params->on_progress(p->params->ctx, follow_head(p->follow));
+        if (follow_progress(p->follow) && p->first_failed < 0)
+            p->params->on_progress(p->params->ctx, follow_progress(p->follow));
         rc = http_poll(p->http, next_ms < POLL_MS ? next_ms : POLL_MS, err);
         if (rc != ERR_OK)
             return rc;

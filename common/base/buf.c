@@ -7,32 +7,21 @@
 
 #define BUF_FIRST_BYTES 256
 
-/* Make room for `n` more bytes and the closing NUL. */
-static enum err_code reserve(struct buf *b, size_t n, struct err *err)
+enum err_code buf_add(struct buf *b, const void *bytes, size_t n, struct err *err)
 {
     size_t cap = b->cap ? b->cap : BUF_FIRST_BYTES;
-    char *data;
+    char *data = b->data;
 
     if (n > b->max || b->len > b->max - n)
         return err_set(err, ERR_LIMIT, "more than %zu bytes", b->max);
-    while (cap <= b->len + n)
+    while (cap <= b->len + n) /* with the closing NUL */
         cap *= 2;
-    if (cap == b->cap)
-        return ERR_OK;
-    data = realloc(b->data, cap);
+    if (cap != b->cap)
+        data = realloc(b->data, cap);
     if (!data)
         return err_set(err, ERR_NO_MEMORY, "no memory for a buffer of %zu bytes", cap);
     b->data = data;
     b->cap = cap;
-    return ERR_OK;
-}
-
-enum err_code buf_add(struct buf *b, const void *bytes, size_t n, struct err *err)
-{
-    enum err_code rc = reserve(b, n, err);
-
-    if (rc != ERR_OK)
-        return rc;
     if (n > 0)
         memcpy(b->data + b->len, bytes, n);
     b->len += n;
@@ -43,23 +32,17 @@ enum err_code buf_add(struct buf *b, const void *bytes, size_t n, struct err *er
 enum err_code buf_addf(struct buf *b, struct err *err, const char *fmt, ...)
 {
     va_list args;
-    va_list again;
     enum err_code rc;
+    char *text;
     int n;
 
     va_start(args, fmt);
-    va_copy(again, args);
-    n = vsnprintf(NULL, 0, fmt, args);
+    n = vasprintf(&text, fmt, args);
     va_end(args);
     if (n < 0)
-        rc = err_set(err, ERR_INVALID, "text cannot be formatted");
-    else
-        rc = reserve(b, (size_t)n, err);
-    if (rc == ERR_OK) {
-        (void)vsnprintf(b->data + b->len, (size_t)n + 1, fmt, again);
-        b->len += (size_t)n;
-    }
-    va_end(again);
+        return err_set(err, ERR_NO_MEMORY, "no memory to format a text");
+    rc = buf_add(b, text, (size_t)n, err);
+    free(text);
     return rc;
 }
 

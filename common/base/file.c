@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -189,13 +190,7 @@ enum err_code mapping_open(const char *path, struct mapping *out, struct err *er
 
 void mapping_close(struct mapping *m)
 {
-    /* munmap() wants the pointer that mmap() gave, which was not const. */
-    union {
-        const unsigned char *bytes;
-        void *map;
-    } at = {.bytes = m->bytes};
-
     if (m->n > 0)
-        munmap(at.map, m->n);
+        munmap((void *)(uintptr_t)m->bytes, m->n);
     *m = (struct mapping){0};
 }

@@ -226,19 +226,12 @@ void json_free(struct json *root)
 
 enum json_kind json_kind_of(const struct json *v)
 {
-    const cJSON *node = node_of(v);
+    static const enum json_kind kinds[] = {
+        [cJSON_False] = JSON_BOOL,    [cJSON_True] = JSON_BOOL,     [cJSON_NULL] = JSON_NULL,
+        [cJSON_Number] = JSON_NUMBER, [cJSON_String] = JSON_STRING, [cJSON_Array] = JSON_ARRAY,
+        [cJSON_Object] = JSON_OBJECT};
 
-    if (!node)
-        return JSON_ABSENT;
-    if (cJSON_IsBool(node))
-        return JSON_BOOL;
-    if (cJSON_IsNumber(node))
-        return JSON_NUMBER;
-    if (cJSON_IsString(node))
-        return JSON_STRING;
-    if (cJSON_IsArray(node))
-        return JSON_ARRAY;
-    return cJSON_IsObject(node) ? JSON_OBJECT : JSON_NULL;
+    return v ? kinds[node_of(v)->type & 0x7f] : JSON_ABSENT;
 }
 
 const char *json_kind_name(enum json_kind kind)

@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <string.h>
 
+#include "base/clock.h"
+
 enum err_code thread_start(pthread_t *out, void *(*run)(void *arg), void *arg, struct err *err)
 {
     sigset_t all;
@@ -29,14 +31,7 @@ void thread_cond_init(pthread_cond_t *cond)
 
 struct timespec thread_deadline(int timeout_ms)
 {
-    struct timespec t;
+    int64_t ns = clock_now_ns() + (int64_t)timeout_ms * 1000000;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += timeout_ms / 1000;
-    t.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_sec++;
-        t.tv_nsec -= 1000000000;
-    }
-    return t;
+    return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = ns % 1000000000};
 }

@@ -1,4 +1,4 @@
-/* fleet/fleet.h - calls to running workers: send the peer table, ask for status.
+/* fleet/fleet.h - the running workers of a job: send the peer table, ask for status.
  *
  * A call is started, and its answer reaches the handler from inside http_poll(). Nothing here
  * waits, so a worker that hangs delays only its own answer, by at most FLEET_CALL_MS.
@@ -79,5 +79,29 @@ int64_t contact_wait_ms(const struct contact *c, int64_t now_ms);
  * Pauses are at most `max_ms` long. */
 void contact_answered(struct contact *c, const struct err *err, bool was_table, int64_t now_ms,
                       int64_t max_ms);
+
+/* --- follow --- */
+
+/* All calls to the workers of one attempt: the peer table to every stage until each has it, and
+ * requests for status to the leader. The owner calls follow_step() between polls of the http loop;
+ * the rest happens inside http_poll(). */
+#define FOLLOW_ASK_MS 500 /* between two calls to the leader */
+
+struct follow;
+
+/* Copies everything; `fleet` is borrowed. `control` has an address for each of peers->n_stages. */
+MUST_CHECK enum err_code follow_new(struct fleet *fleet, const struct peers *peers,
+                                    const struct fleet_address *control, struct follow **out,
+                                    struct err *err);
+/* Only after fleet_free(), which cancels the calls that refer to it. NULL is allowed. */
+void follow_free(struct follow *f);
+
+/* Start the calls that are due; returns the milliseconds until the next one is. */
+int64_t follow_step(struct follow *f, int64_t now_ms);
+
+/* The leader's last report; NULL before the first. Borrowed until the next http_poll(). */
+const struct progress *follow_progress(const struct follow *f);
+/* Why a worker refuses the table; NULL when none does. */
+const char *follow_refusal(const struct follow *f);
 
 #endif

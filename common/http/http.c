@@ -181,14 +181,10 @@ enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES], st
 static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
 {
     struct curl_blob blob = {.flags = CURL_BLOB_COPY};
-    union {
-        const char *from;
-        void *to;
-    } unconst = {.from = pem}; /* curl copies and does not write */
 
     if (!pem)
         return CURLE_OK;
-    blob.data = unconst.to;
+    blob.data = (void *)(uintptr_t)pem; /* curl copies and does not write */
     blob.len = strlen(pem);
     return curl_easy_setopt(easy, option, &blob);
 }

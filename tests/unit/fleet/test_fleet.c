@@ -12,7 +12,7 @@
 
 #include "api/signature.h"
 #include "base/clock.h"
-#include "fleet/follow.h"
+#include "fleet/fleet.h"
 #include "loopback.h"
 
 #define PATIENCE_MS 10000
@@ -249,7 +249,7 @@ static void run_follow(struct follow *f, int64_t step)
     int64_t until = clock_now_ms() + PATIENCE_MS;
 
     while (clock_now_ms() < until) {
-        const struct progress *head = follow_head(f);
+        const struct progress *head = follow_progress(f);
         int64_t wait_ms = follow_step(f, clock_now_ms());
 
         if (loopback_unused(server) == 0 && head && head->step == step)
@@ -275,7 +275,7 @@ static void follow_repeats_until_all_have_the_table_and_keeps_asking_the_leader(
 
     (void)state;
     assert_int_equal(follow_new(fleet, &two, control, &f, NULL), ERR_OK);
-    assert_null(follow_head(f));
+    assert_null(follow_progress(f));
     run_follow(f, 2);
     assert_null(follow_refusal(f));
     assert_int_equal(loopback_strays(server), 0);
