@@ -295,12 +295,10 @@ enum err_code probe_link_open(const struct probe_link_params *params, struct pro
     control.key = p->key;
     if (rc == ERR_OK)
         rc = control_open(&control, &p->control, err);
-    if (rc == ERR_OK) {
+    if (rc == ERR_OK)
         *out = p;
-        return ERR_OK;
-    }
-    mailbox_deinit(&p->mailbox);
-    free(p);
+    else
+        probe_link_close(p);
     return rc;
 }
 
