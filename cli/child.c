@@ -192,14 +192,14 @@ static _Noreturn void become(const struct child_params *p, const char **env, con
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
-        _exit(127); /* it died before we could say so */
+        _exit(127); /* it died before prctl() took effect */
     (void)setpgid(0, 0);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     for (int i = 0; i < 3; i++)
         if (dup2(fds[i], i) < 0)
             _exit(127);
-    /* execve takes both without const for history's sake and changes neither. */
+    /* execve() changes neither; its types lack const for historical reasons. */
     (void)execve(p->argv[0], (char *const *)(uintptr_t)p->argv, (char *const *)(uintptr_t)env);
     _exit(127);
 }
@@ -260,7 +260,7 @@ bool child_poll(struct child *c, struct throttle *t)
 
     if (c->pid == 0)
         return c->has_ended;
-    /* Look without waiting for it: until it is waited for, its number cannot be another's. */
+    /* WNOWAIT: until it is waited for, its pid cannot be reused. */
     if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
         return false;
     throttle_remove(t, c->pid);
@@ -293,7 +293,7 @@ void child_stop(struct child *children, int n, struct throttle *t)
     int64_t until = clock_now_ms() + CHILD_STOP_MS;
     struct timespec pause = {.tv_nsec = 5000000};
 
-    /* Out of the throttle first: a stopped process would not hear the signal. */
+    /* Out of the throttle first: a stopped process would not handle the signal. */
     for (int i = 0; i < n; i++)
         if (children[i].pid != 0)
             throttle_remove(t, children[i].pid);

@@ -176,7 +176,7 @@ enum err_code cluster_load_file(const char *path, struct cluster *c, struct err 
         return rc;
     if (c->n_nodes == 0)
         return err_set(err, ERR_NOT_FOUND,
-                       "%s: holds no Node; `kubectl get nodes -o yaml` prints them", path);
+                       "%s: contains no Node; `kubectl get nodes -o yaml` prints them", path);
     cluster_close_nodes(c);
     for (size_t i = 1; i < c->n_nodes; i++)
         if (strcmp(c->nodes[i].name, c->nodes[i - 1].name) == 0)

@@ -1,7 +1,7 @@
 /* cli/cluster.h - the nodes that a plan is made for: those of a cluster, less what its pods request
- * and what other jobs' plans promise; or those that a file describes.
+ * and what other jobs' plans promise; or those in a file.
  *
- * What can be done with them is for the survey to find (cluster/survey.h), as in the operator.
+ * The survey judges them (cluster/survey.h), as in the operator.
  * Layer: cli. Threads: one.
  */
 #ifndef CLI_CLUSTER_H

@@ -42,7 +42,7 @@ static enum err_code read_metadata(const struct json *root, struct job *job, str
                        "'-', and start and end with a letter or digit",
                        name, NAMES_JOB_MAX);
     if (!spec_is_name(namespace, sizeof job->namespace - 1))
-        return err_set(err, ERR_INVALID, "metadata.namespace: \"%.70s\" is no namespace's name",
+        return err_set(err, ERR_INVALID, "metadata.namespace: \"%.70s\" is not a valid name",
                        namespace);
     (void)snprintf(job->name, sizeof job->name, "%s", name);
     (void)snprintf(job->namespace, sizeof job->namespace, "%s", namespace);
@@ -62,7 +62,7 @@ static enum err_code read_config(const char *folder, char path[static PATH_MAX],
         return err_set(err, ERR_NOT_FOUND, "--model: %.300s: %s", folder, strerror(errno));
     if (!folder_has(folder, file))
         return err_set(err, ERR_NOT_FOUND,
-                       "--model: %.300s holds neither config.json nor bert_config.json", folder);
+                       "--model: %.300s has neither config.json nor bert_config.json", folder);
     rc = folder_path(folder, file, path, err);
     if (rc == ERR_OK)
         rc = folder_json(folder, file, &root, err);
@@ -72,7 +72,7 @@ static enum err_code read_config(const char *folder, char path[static PATH_MAX],
     return rc;
 }
 
-/* What is no object is refused by spec_parse(). */
+/* Anything else is refused by spec_parse(). */
 static bool may_be_filled(const struct json *spec)
 {
     const struct json *model = json_get(spec, "model");
@@ -136,7 +136,7 @@ static enum err_code take_job(void *ctx, struct json **root, struct err *err)
     if (strcmp(json_string(json_get(*root, "kind"), ""), "SkyJob") != 0)
         return ERR_OK;
     if (job->document)
-        return err_set(err, ERR_INVALID, "holds more than one SkyJob");
+        return err_set(err, ERR_INVALID, "contains more than one SkyJob");
     job->document = *root;
     *root = NULL;
     rc = check_top(job->document, err);
@@ -157,7 +157,7 @@ enum err_code job_load(const char *path, const char *model, struct job *out, str
         document_each(path, JOB_FILE_MAX_BYTES, (struct document_taker){&r, take_job}, err);
 
     if (rc == ERR_OK && !r.job.document)
-        rc = err_set(err, ERR_NOT_FOUND, "%s: holds no document of kind SkyJob", path);
+        rc = err_set(err, ERR_NOT_FOUND, "%s: contains no document of kind SkyJob", path);
     if (rc == ERR_OK)
         *out = r.job;
     else

@@ -1,4 +1,4 @@
-/* cli/job.h - a SkyJob as it is written in a file.
+/* cli/job.h - a SkyJob in a file.
  *
  * Layer: cli. Threads: one.
  */
@@ -12,7 +12,7 @@
 struct job {
     char namespace[64];
     char name[64];
-    struct json *document; /* owns everything below, but for: */
+    struct json *document; /* owns everything below but `filled` */
     struct json *filled;   /* the spec with the sizes of its model; NULL: as in the file */
     const struct json *spec_json;
     struct spec spec;

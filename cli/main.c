@@ -24,25 +24,27 @@ static const struct {
     {"run", command_run,
      "-f FILE --workers " LOCAL_WORKERS "\n        [--data DIR] [--model DIR] [--output DIR]\n"
      "        [--strategy Optimal|Even|Dynamic|Manual] [--serial] [--json]",
-     "train on this machine, without a cluster: one process for each stage, held to\n"
-     "        its share of the CPU. --data and --model stand for the volumes that the job\n"
-     "        names; --serial has one micro-batch at a time under way, to compare with;\n"
-     "        --json gives the result to programs"},
+     "train on this machine, without a cluster: one process per stage, held to its share\n"
+     "        of the CPU. --data and --model stand for the volumes that the job names;\n"
+     "        --serial runs one micro-batch at a time, for comparison; --json prints the\n"
+     "        result as JSON"},
     {"plan", command_plan,
      "-f FILE --workers " LOCAL_WORKERS
      "\n        [--strategy Optimal|Even|Dynamic|Manual] [--data DIR] [--model DIR]\n"
      "        [-o json|yaml] [--json]\n"
      "  kubectl-skyjob plan -f FILE --nodes FILE ...\n"
      "  kubectl-skyjob plan -f FILE [--kubeconfig FILE] [--context NAME] ...",
-     "show who would run what, and why: on these workers, which it measures; on nodes\n"
-     "        as `kubectl get nodes -o yaml` writes them, with their speed as a label\n"
-     "        skyjob.dev/gflops; or on the cluster's nodes as they are now. With --data for\n"
-     "        sequences as long as the job's own. Exits with 1 when nothing fits; --json prints\n"
-     "        the plan that workers read"},
-    {"status", command_status, "NAME [-n NAMESPACE] [--follow]",
-     "show the progress of a job in the cluster; --follow waits until it has ended"},
+     "show which node would run which layers, and why: on these workers, which are\n"
+     "        measured first; on nodes from a file, as `kubectl get nodes -o yaml` prints them,\n"
+     "        with their speed in a label skyjob.dev/gflops; or on the cluster's nodes as they\n"
+     "        are now. --data gives the lengths of the job's sequences. Exits with 1 when\n"
+     "        nothing fits. -o prints the report for programs, --json the plan that workers\n"
+     "        read"},
+    {"status", command_status,
+     "NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
+     "show the progress of a job in the cluster; --follow until it has ended"},
     {"version", command_version, "", "print the version"},
-    {"help", command_help, "[COMMAND]", "print this, or only about COMMAND"},
+    {"help", command_help, "[COMMAND]", "print this, or the part about COMMAND"},
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
@@ -57,9 +59,7 @@ static int find_command(const char *name)
 
 static int unknown_command(const char *name)
 {
-    (void)fprintf(stderr,
-                  "kubectl-skyjob: there is no subcommand \"%.40s\"; see `kubectl-skyjob "
-                  "help`\n",
+    (void)fprintf(stderr, "kubectl-skyjob: unknown command \"%.40s\"; see `kubectl-skyjob help`\n",
                   name);
     return EXIT_CONFIG;
 }
@@ -77,7 +77,7 @@ static int command_help(int argc, char **argv)
     if (argc > 1 && only < 0)
         return unknown_command(argv[1]);
     if (only < 0)
-        (void)printf("kubectl-skyjob: train BERT over uneven machines\n\n");
+        (void)printf("kubectl-skyjob: train BERT on unequal machines\n\n");
     for (int i = 0; i < N_COMMANDS; i++)
         if (only < 0 || i == only)
             print_command(i);
@@ -91,7 +91,7 @@ static bool is_help(const char *argument)
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
-/* Anywhere behind the command's name: who asks has perhaps typed half of a command line. */
+/* Anywhere after the command's name: a command line is often half typed when help is needed. */
 static bool asks_for_help(int argc, char **argv)
 {
     for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)

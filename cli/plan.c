@@ -1,6 +1,6 @@
-/* kubectl-skyjob plan: who would run what, and why, without running it.
+/* kubectl-skyjob plan: which node would run which layers, and why, without running them.
  *
- * Exit codes: 0 there is a plan, 1 nothing fits (and what is missing), 2 wrong input.
+ * Exit codes: 0 there is a plan, 1 nothing fits (with what is missing), 2 wrong input.
  */
 #include <getopt.h> /* optind */
 #include <stdio.h>
@@ -16,7 +16,7 @@
 
 struct arguments {
     struct local_params params; /* workers: NULL unless they are given */
-    const char *nodes;          /* a file; without it and without workers the cluster is asked */
+    const char *nodes;          /* a file; without it and without workers: those of the cluster */
     const char *kubeconfig;
     const char *context;
     const char *format; /* "text", "json" or "yaml" */
@@ -135,7 +135,7 @@ int command_plan(int argc, char **argv)
     interrupt_catch();
     rc = make_plan(&a, &cluster, &local, &err);
     if (rc == ERR_NOT_FOUND && local.is_solved) {
-        /* Nothing fits: that is an answer, and the nodes that are excluded are a part of it. */
+        /* Nothing fits: that is an answer, and the excluded nodes are part of it. */
         (void)fprintf(stderr, "kubectl-skyjob: %s\n", err.text);
         report_nodes(&cluster, stderr);
         code = EXIT_FAILED;

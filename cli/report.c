@@ -87,7 +87,7 @@ static void list_excluded(const struct local *l, const struct survey *s, struct 
 
 /* --- for people --- */
 
-/* The name of a list's line, and room behind it so that what follows stands in a column. */
+/* A name, padded so that what follows is a column. */
 static void print_name(FILE *out, const char *name, const char *end, int width)
 {
     char text[SHOW_NAME_CHARS + 1];
@@ -190,7 +190,7 @@ static void print_notes(const struct cluster *c, FILE *out)
     survey_add_assumed(&c->survey, text, sizeof text);
     print_note(text, out);
     if (c->unread[0])
-        (void)fprintf(out, "%-11s what other jobs' plans promise is not counted: %s\n", "note",
+        (void)fprintf(out, "%-11s the plans of other jobs are not counted: %s\n", "note",
                       c->unread);
 }
 
@@ -207,7 +207,7 @@ static bool is_stale_for(const struct report *r, int node, const char *reason)
     return stale_of(r, node) && strcmp(stale_of(r, node), reason) == 0;
 }
 
-/* The nodes whose figures do not hold for this reason, which node `first` is the first to have. */
+/* All nodes whose figures do not hold for the reason of node `first`, if that is the first one. */
 static void print_stale(const struct report *r, int first, FILE *out)
 {
     const struct partition_request *request = &r->local->request;
@@ -360,7 +360,7 @@ void report_write(const struct report *r, struct jsonw *w)
         if (survey->nodes[i].object->annotations.bad[0])
             add_remark(&invalid, survey->nodes[i].object->name,
                        survey->nodes[i].object->annotations.bad);
-    for (int i = 0; i < l->request.n_nodes; i++) /* of those that are no stage, too */
+    for (int i = 0; i < l->request.n_nodes; i++) /* also of nodes without a stage */
         if (stale_of(r, i))
             add_remark(&stale, name_of(r, i), stale_of(r, i));
     write_remarks(&excluded, "excludedNodeCount", "excludedNodes", w);
@@ -382,7 +382,7 @@ static bool is_nested(const struct json *v)
     return json_first(v) != NULL;
 }
 
-/* The members of `v`, each on a line of its own; the first may stand behind a "- ". */
+/* The members of `v`, a line each; the first may follow a "- ". */
 static enum err_code print_block(const struct json *v, int depth, bool is_behind_dash, FILE *out)
 {
     bool is_list = json_kind_of(v) == JSON_ARRAY;
@@ -414,7 +414,7 @@ enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err)
     enum err_code rc = json_parse(buf_text(json), json->len, &root, err);
 
     if (rc == ERR_OK && print_block(root, 0, false, out) != ERR_OK)
-        rc = err_set(err, ERR_NO_MEMORY, "writing YAML");
+        rc = err_set(err, ERR_NO_MEMORY, "no memory to print YAML");
     json_free(root);
     return rc;
 }

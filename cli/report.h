@@ -39,7 +39,7 @@ void report_write(const struct report *r, struct jsonw *w);
  */
 MUST_CHECK enum err_code report_yaml(const struct buf *json, FILE *out, struct err *err);
 
-/* What the survey has found: invalid annotations, and the nodes that it excluded, a line each. */
+/* What the survey found: invalid annotations and excluded nodes, a line each. */
 void report_nodes(const struct cluster *c, FILE *out);
 
 #endif

@@ -217,7 +217,7 @@ int command_run(int argc, char **argv)
         (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.summary.explanation);
         if (local.plan.is_serial)
             (void)fprintf(a.local.talk,
-                          "one micro-batch at a time: the step will take longer than "
+                          "one micro-batch at a time: a step will take longer than "
                           "the %.4g ms of the pipeline\n\n",
                           local.plan.summary.predicted_step_ms);
         show_init(&show, a.local.talk);

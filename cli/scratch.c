@@ -14,7 +14,7 @@
 
 #define RUN_PREFIX "run-"
 
-/* It holds files only; should it hold more, the rest is left. */
+/* It has only files; folders in it are left. */
 static void remove_folder(const char *path)
 {
     DIR *folder = opendir(path);
@@ -27,7 +27,7 @@ static void remove_folder(const char *path)
     (void)rmdir(path);
 }
 
-/* The folder of all runs. Any user may write to /tmp, so who owns it is checked. */
+/* The folder of all runs. Any user may write to /tmp, so its owner is checked. */
 static enum err_code make_parent(char out[static SCRATCH_PATH_BYTES], struct err *err)
 {
     const char *place = getenv("TMPDIR");
@@ -39,7 +39,7 @@ static enum err_code make_parent(char out[static SCRATCH_PATH_BYTES], struct err
     if (mkdir(out, 0700) != 0 && errno != EEXIST)
         return file_error(err, "make the folder", out);
     if (lstat(out, &st) != 0)
-        return file_error(err, "look at", out);
+        return file_error(err, "stat", out);
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0)
         return err_set(err, ERR_INVALID,
                        "%.300s is not a folder that only this user can read: remove it, or set "
@@ -48,7 +48,7 @@ static enum err_code make_parent(char out[static SCRATCH_PATH_BYTES], struct err
     return ERR_OK;
 }
 
-/* Take the lock of a folder, or return -1 when a process has it. */
+/* Lock a folder; -1 when another process has the lock. */
 static int lock_folder(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -119,7 +119,7 @@ static void remove_old(const char *parent)
         (void)snprintf(path, sizeof path, "%s/%s", parent, runs[i].name);
         fd = lock_folder(path);
         if (fd < 0)
-            continue; /* a run that goes on */
+            continue; /* in use */
         remove_folder(path);
         (void)close(fd);
     }

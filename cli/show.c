@@ -297,7 +297,7 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
 
     if (strcmp(text, s->last) == 0)
         return;
-    /* Another kind of line is news: "workers are connecting" and then "step 1/40". */
+    /* Another kind of line is urgent: "step 1/40" after "workers are connecting". */
     if (strcspn(text, " ") != strcspn(s->last, " ") ||
         strncmp(text, s->last, strcspn(text, " ")) != 0)
         is_urgent = true;
@@ -312,7 +312,7 @@ void show_line(struct show *s, const char *text, bool is_urgent, int64_t now_ms)
     }
     if (ioctl(fileno(s->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1)
         width = size.ws_col;
-    /* A line that wraps could not be written over. */
+    /* A line that wraps could not be overwritten. */
     (void)fprintf(s->out, "\r%.*s\033[K", width - 1, text);
     (void)fflush(s->out);
     s->is_open = true;

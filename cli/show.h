@@ -15,10 +15,10 @@
 #define SHOW_SUMMARY_BYTES 1024
 #define SHOW_LINE_BYTES    256
 #define SHOW_NAME_CHARS    40
-#define SHOW_EVERY_MS      5000 /* between lines where they cannot be written over */
+#define SHOW_EVERY_MS      5000 /* between lines where they cannot be overwritten */
 
-/* A node's name as lists and tables have it: of one longer than SHOW_NAME_CHARS the middle is
- * "...", since some clouds tell their nodes apart at the front and others at the end. Returns its
+/* A node's name as lists and tables have it: in one longer than SHOW_NAME_CHARS the middle is
+ * "...", since names differ at the front on some clouds and at the end on others. Returns its
  * length. */
 int show_name(const char *name, char out[static SHOW_NAME_CHARS + 1]);
 /* The width of a column of such names, one more of which is `name`. */
@@ -26,12 +26,12 @@ int show_widen(int width, const char *name);
 
 /* "step 120/375  loss 0.8432  5,321 tokens/s  stages 3.2 4.1 ms  ETA 0:42" */
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);
-/* Loss and metrics, a line each; what was skipped or began at random, if anything was. */
+/* Loss and metrics, a line each, then show_notes(). */
 void show_result(FILE *out, const struct progress *p);
-/* The latter alone. */
+/* What was skipped or started at random, if anything. */
 void show_notes(FILE *out, const struct progress *p);
 /* "done: 375 steps in 1:02, 5,321 tokens/s, loss 0.8432, accuracy 0.8100, model in DIR" of a run
- * that is over; `output` is the folder, or NULL. */
+ * that has ended; `output` is the folder, or NULL. */
 void show_summary(const struct progress *p, double seconds, const char *output,
                   char out[static SHOW_SUMMARY_BYTES]);
 /* "evaluated at step 100: accuracy 0.8100, evalLoss 0.5012" of a record of the history. */
@@ -53,7 +53,7 @@ void show_status_end(FILE *out, const struct status *s);
 struct show {
     FILE *out;
     bool is_tty;
-    bool is_open; /* a line is there that may be written over */
+    bool is_open; /* there is a line that may be overwritten */
     int64_t last_ms;
     char last[SHOW_LINE_BYTES];
 };

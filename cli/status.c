@@ -1,4 +1,4 @@
-/* kubectl-skyjob status: the progress of a job in the cluster, once or until it is over. */
+/* kubectl-skyjob status: the progress of a job in the cluster, once or until it has ended. */
 #include <getopt.h> /* optind */
 #include <stdio.h>
 #include <time.h>
@@ -36,7 +36,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
     return true;
 }
 
-/* Sleep, but not through a Ctrl-C. */
+/* Ctrl-C ends the wait. */
 static void wait_ms(int ms)
 {
     struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
@@ -64,7 +64,7 @@ static void print_placement(const struct status *s)
     (void)printf("\n");
 }
 
-/* Print what has changed since the last look. */
+/* Print what has changed. */
 static void print_news(const struct status *s, struct show *show, int *attempt)
 {
     char line[SHOW_LINE_BYTES];

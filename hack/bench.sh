@@ -3,13 +3,13 @@
 #
 #   hack/bench.sh PROGRAM...
 #
-# A program prints one JSON object a line: name, value, unit, against, cpu; it exits with 77 if this
+# A program prints one JSON object per line: name, value, unit, against, cpu; it exits with 77 if this
 # machine cannot run it. With BENCH_SMOKE=1 each runs for a few seconds at most, the values mean
 # nothing, and the only question is whether every program works and prints rows with finite values.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# Kernels that somebody chose for the whole machine are not the worker's choice, which is what is
-# measured. A program that is run by hand heeds them and says so in its rows.
+# Kernels chosen for the whole machine would replace the worker's choice, which is what is measured.
+# A program that is run by hand uses them and reports so in its rows.
 unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
 rows=build/bench.rows table=build/bench.json
 if [ -n "${BENCH_SMOKE:-}" ]; then

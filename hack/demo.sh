@@ -1,5 +1,5 @@
 #!/bin/bash
-# From nothing to a trained model on a cluster of uneven nodes; `make demo` calls it.
+# From nothing to a trained model on a cluster of unequal nodes; `make demo` calls it.
 #
 # Brings up the local cluster, builds and loads the images, installs the chart with helm, applies
 # the sample job with plain kubectl and follows it to its end. Run it again at any time: what is
@@ -12,7 +12,7 @@ export KUBECONFIG=$CLUSTER_KUBECONFIG
 started=$SECONDS
 step() { printf '\n== %s (%d s)\n' "$1" $((SECONDS - started)); }
 
-step 'A cluster of uneven nodes'
+step 'A cluster of unequal nodes'
 hack/cluster/up.sh
 
 step 'Building SkyJob and installing its operator with helm'

@@ -5,7 +5,7 @@
 #   hack/deps.sh cluster   build, and what hack/cluster needs: make test, make demo, make e2e
 #   hack/deps.sh check     all of it, and the second compiler and the linters: make check
 #
-# Says what it installs and does nothing when all is there. Uses sudo when it is not root. In the
+# Lists what it installs; does nothing when all of it is installed. Uses sudo when it is not root. In the
 # lists below "a|b" means the first that the distribution has, "a?" only if it has it.
 set -euo pipefail
 shopt -s inherit_errexit
@@ -23,7 +23,7 @@ die() { # die WHAT-HAPPENED WHAT-TO-DO
     exit 1
 }
 
-# Not by grep -q, which does not read to the end: that apt-cache cannot say all then, is a failure.
+# Not by grep -q, which stops reading early: apt-cache would then fail on a closed pipe.
 is_offered() { [[ $(apt-cache policy "$1" 2>/dev/null) =~ Candidate:\ [^\(] ]]; }
 
 as_root() {
@@ -111,13 +111,13 @@ fi
 
 started=$SECONDS
 if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
-    echo "Fetching apt's package lists, which this machine has never done ..."
+    echo "Fetching apt's package lists for the first time ..."
     apt_get update || die "apt-get update failed." "Check the sources in /etc/apt and the network."
 fi
 find_missing "${entries[@]}"
 echo "Installing ${#missing[@]} packages (some minutes at most): ${missing[*]}"
 if ! apt_get install -y --no-install-recommends "${missing[@]}"; then
-    echo "Once more with new package lists ..."
+    echo "Retrying with new package lists ..."
     apt_get update || true
     find_missing "${entries[@]}"
     apt_get install -y --no-install-recommends "${missing[@]}" ||

@@ -2,14 +2,14 @@
 # Runs libFuzzer targets, two at a time, and closes with one line: "N passed, N failed".
 #
 #   hack/fuzz.sh PROGRAM...            FUZZ_SECONDS=60 seconds for each program
-#   hack/fuzz.sh --short PROGRAM...    as many inputs as tests/fuzz/short.txt says, with one seed
+#   hack/fuzz.sh --short PROGRAM...    as many inputs as tests/fuzz/short.txt lists, with one seed
 #
 # A target fuzz_NOUN starts from tests/fuzz/seeds/NOUN and from what earlier runs have found, which
 # is kept in build/fuzz/corpus/NOUN; tests/fuzz/dict/NOUN.dict names words that it should try. A
 # short run takes about ten seconds and starts from the seeds only, so that it tries the same inputs
 # every time: it cannot fail because of what chance finds in code that did not change. A
 # finding is a broken promise, a sanitizer's report, an input that takes longer than 10 s or more
-# than 1 GiB: then the input's path and the way to see it again are printed, and the script fails.
+# than 1 GiB: then the input's path and a command to reproduce it are printed, and the script fails.
 set -u
 seconds=${FUZZ_SECONDS:-60}
 is_short='' fixed=()
@@ -22,7 +22,7 @@ fi
 root=build/fuzz
 mkdir -p "$root/corpus" "$root/findings" "$root/logs"
 
-# fuzz_one PROGRAM: one line of TAP, and what there is to know about a finding.
+# fuzz_one PROGRAM: one line of TAP, and the details of a finding.
 fuzz_one() {
     local program=$1 noun=${1##*/fuzz_} rc log finding
     local dict=tests/fuzz/dict/$noun.dict seeds=tests/fuzz/seeds/$noun
@@ -54,7 +54,7 @@ fuzz_one() {
     grep -v '^#[0-9]' "$log" | tail -n 40 | sed 's/^/    /'
     finding=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
     echo "not ok - fuzz_$noun ended with status $rc; the whole report: $log"
-    [ -z "$finding" ] || echo "    see it again with: $program $finding"
+    [ -z "$finding" ] || echo "    reproduce with: $program $finding"
 }
 
 stat_of() { # stat_of NAME LOG

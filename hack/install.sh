@@ -16,6 +16,6 @@ run 10 'Installing the chart' helm upgrade --install skyjob charts/skyjob \
     --set-json 'tolerations=[{"key":"node-role.kubernetes.io/control-plane","operator":"Exists"}]' \
     --set-json 'nodeSelector={"node-role.kubernetes.io/control-plane":""}' \
     --wait --timeout 120s
-# The tag stays the same from build to build, so a running operator has to be told.
+# The tag is the same for every build, so a running operator has to be restarted.
 kubectl -n skyjob-system rollout restart deployment >/dev/null
 kubectl -n skyjob-system rollout status deployment --timeout=120s >/dev/null

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The chart and the plain manifests say the same thing: this makes one from the other.
+# Keeps the chart and the plain manifests equal by generating one from the other.
 #
 #   hack/manifests.sh           write charts/skyjob/files/ and manifests/operator.yaml
 #   hack/manifests.sh --check   fail, and show how, when they differ from what would be written

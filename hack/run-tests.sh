@@ -1,6 +1,6 @@
 #!/bin/bash
 # Runs cmocka test programs, and scripts (*.sh) that print TAP, and closes with one line:
-# "N passed, N failed", and how many were skipped, as this machine cannot run them.
+# "N passed, N failed", and the number of those skipped because this machine cannot run them.
 #
 #   hack/run-tests.sh PROGRAM...        TEST_TIMEOUT=120 seconds for each program
 #
@@ -13,7 +13,7 @@ out=$(mktemp) || exit 1
 trap 'rm -f "$out"' EXIT
 for program; do
     case $program in
-    *.sh) # minutes long: show how far it is
+    *.sh) # takes minutes: show its progress
         echo "--- $program"
         : >"$out" # what the program before has printed is not this one's
         timeout "${TEST_TIMEOUT:-120}" "$program" >"$out" 2>&1 </dev/null &

@@ -260,8 +260,8 @@ static void cluster_file_needs_nodes_with_names_of_their_own(void **state)
     check_refused(YAML("a", "labels: {}", "1", "1Gi") "\n---\n" YAML("a", "labels: {}", "1", "1Gi"),
                   ERR_INVALID, "node a is listed twice");
     check_refused("{kind: Node, metadata: {}}", ERR_INVALID, "a Node has no metadata.name");
-    check_refused("kind: SkyJob\n", ERR_NOT_FOUND, "holds no Node");
-    check_refused("", ERR_NOT_FOUND, "holds no Node");
+    check_refused("kind: SkyJob\n", ERR_NOT_FOUND, "contains no Node");
+    check_refused("", ERR_NOT_FOUND, "contains no Node");
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)

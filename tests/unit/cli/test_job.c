@@ -205,7 +205,7 @@ static void job_without_the_config_of_its_model_is_refused(void **state)
 
     (void)state;
     assert_int_equal(load_model("other.json", GOOD, &job, &err), ERR_NOT_FOUND);
-    assert_non_null(strstr(err.text, "holds neither config.json nor bert_config.json"));
+    assert_non_null(strstr(err.text, "has neither config.json nor bert_config.json"));
     assert_int_equal(load_with(GOOD, "/nowhere", &job, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "--model: /nowhere: No such file"));
     assert_int_equal(load_model("config.json", MODEL_JOB("3"), &job, &err), ERR_INVALID);

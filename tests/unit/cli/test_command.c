@@ -1,0 +1,74 @@
+#include "cli/command.h"
+
+#include <getopt.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct {
+    const char *file;
+    const char *nodes;
+    bool follows;
+    bool is_serial;
+} got;
+
+static bool read_options(int argc, const char *const *argv)
+{
+    const struct command_option options[] = {
+        {"file", 'f', .value = &got.file},
+        {"nodes", .value = &got.nodes},
+        {"follow", 'w', .is_set = &got.follows},
+        {"serial", .is_set = &got.is_serial},
+        {NULL},
+    };
+    char *copy[8];
+
+    memset(&got, 0, sizeof got);
+    for (int i = 0; i <= argc; i++)
+        copy[i] = (char *)(uintptr_t)argv[i];
+    optind = 0; /* start anew */
+    opterr = 0;
+    return command_options(argc, copy, options);
+}
+
+static void command_options_may_be_short_or_long(void **state)
+{
+    const char *const all[] = {"plan", "-f", "a", "--nodes=b", "-w", "--serial", "name", NULL};
+    const char *const none[] = {"plan", "name", NULL};
+
+    (void)state;
+    assert_true(read_options(7, all));
+    assert_string_equal(got.file, "a");
+    assert_string_equal(got.nodes, "b");
+    assert_true(got.follows && got.is_serial);
+    assert_int_equal(optind, 6);
+    assert_true(read_options(2, none));
+    assert_null(got.file);
+    assert_false(got.follows || got.is_serial);
+    assert_int_equal(optind, 1);
+}
+
+static void command_options_that_are_unknown_or_lack_a_value_are_refused(void **state)
+{
+    const char *const unknown[] = {"plan", "--colour", NULL};
+    const char *const letter[] = {"plan", "-n", "x", NULL};
+    const char *const empty[] = {"plan", "-f", NULL};
+
+    (void)state;
+    assert_false(read_options(2, unknown));
+    assert_false(read_options(3, letter));
+    assert_false(read_options(2, empty));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(command_options_may_be_short_or_long),
+        cmocka_unit_test(command_options_that_are_unknown_or_lack_a_value_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
