@@ -52,7 +52,7 @@ static void check_values(const struct weight *w)
 
 static void check_tensor(const struct safetensors *s, int i, const uint8_t *bytes, size_t n)
 {
-    const struct weight *w = safetensors_at(s, i);
+    const struct weight *w = &s->tensors[i];
     char shape[WEIGHT_SHAPE_BYTES];
     size_t count = 1;
 
@@ -65,7 +65,7 @@ static void check_tensor(const struct safetensors *s, int i, const uint8_t *byte
     MUST(w->data >= bytes + 8 && w->data < bytes + n);
     MUST(bytes_of(w) <= (size_t)(bytes + n - w->data));
     if (i > 0) {
-        const struct weight *before = safetensors_at(s, i - 1);
+        const struct weight *before = &s->tensors[i - 1];
 
         MUST(before->data + bytes_of(before) <= w->data);
         MUST(before->type == WEIGHT_OTHER || before->data + bytes_of(before) == w->data);
@@ -88,7 +88,7 @@ static bool check_file(const uint8_t *bytes, size_t n)
         MUST(strncmp(err.text, "a.safetensors: ", 15) == 0);
         return false;
     }
-    for (int i = 0; i < safetensors_count(s); i++)
+    for (int i = 0; i < s->n; i++)
         check_tensor(s, i, bytes, n);
     MUST(!safetensors_find(s, ""));
     safetensors_close(s);

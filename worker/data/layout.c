@@ -86,7 +86,7 @@ static struct layout_split make_split(const char *file, const struct published *
 /* CoLA's files with labels have no header: source, label, the author's mark, sentence. */
 static void lose_header(struct layout_split *s)
 {
-    if (layout_is_json(s))
+    if (layout_ends_in(s, LAYOUT_JSON))
         return;
     s->has_header = false;
     s->label = (struct layout_column){NULL, 1};
@@ -155,21 +155,11 @@ void layout_init(struct layout *out, const struct spec *spec)
     }
 }
 
-static bool ends_in(const struct layout_split *split, const char *ending)
+bool layout_ends_in(const struct layout_split *split, const char *ending)
 {
     const char *end = strrchr(split->file, '.');
 
     return end && strcmp(end, ending) == 0;
-}
-
-bool layout_is_json(const struct layout_split *split)
-{
-    return ends_in(split, ".jsonl");
-}
-
-bool layout_is_csv(const struct layout_split *split)
-{
-    return ends_in(split, ".csv");
 }
 
 enum err_code layout_explain(const struct layout *l, const struct layout_split *split,

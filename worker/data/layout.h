@@ -50,11 +50,10 @@ struct layout {
 /* The layout of a job's data. Borrows names from `spec`, a valid one, which must outlive *out. */
 void layout_init(struct layout *out, const struct spec *spec);
 
-/* Is it made of JSON objects, one per line? */
-bool layout_is_json(const struct layout_split *split);
-
-/* Is it CSV, with quoted fields? */
-bool layout_is_csv(const struct layout_split *split);
+/* Does its file's name end in this? */
+bool layout_ends_in(const struct layout_split *split, const char *ending);
+#define LAYOUT_JSON ".jsonl" /* one JSON object per line */
+#define LAYOUT_CSV  ".csv"   /* with quoted fields */
 
 /* Returns `rc`. For ERR_NOT_FOUND, the most common error, it adds the remedy for `split`, one of
  * `l`, to the text of `err`. */

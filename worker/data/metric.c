@@ -27,8 +27,8 @@ enum err_code metric_init(struct metric *m, const struct task *task, int n_label
     m->pairs = calloc(n_max, sizeof *m->pairs);
     m->sorted = calloc(n_max, sizeof *m->sorted);
     for (int i = 0; i < 2; i++)
-        m->ranks[i] = calloc(n_max, sizeof *m->ranks[i]);
-    if (!m->pairs || !m->sorted || !m->ranks[0] || !m->ranks[1]) {
+        m->columns[i] = calloc(n_max, sizeof *m->columns[i]);
+    if (!m->pairs || !m->sorted || !m->columns[0] || !m->columns[1]) {
         metric_deinit(m);
         return err_set(err, ERR_NO_MEMORY, "no memory to score %zu samples", n_max);
     }
@@ -40,8 +40,8 @@ void metric_deinit(struct metric *m)
 {
     free(m->pairs);
     free(m->sorted);
-    free(m->ranks[0]);
-    free(m->ranks[1]);
+    free(m->columns[0]);
+    free(m->columns[1]);
     *m = (struct metric){0};
 }
 
@@ -140,9 +140,8 @@ static double side(const struct metric *m, size_t i, int which)
     return (double)(which == 0 ? m->pairs[i].answer : m->pairs[i].truth);
 }
 
-/* Of `get`'s two sides; two passes, so that large means do no harm. */
-static double correlation(const struct metric *m,
-                          double (*get)(const struct metric *m, size_t i, int which))
+/* Of the two columns; two passes, so that large means do no harm. */
+static double correlation(const struct metric *m)
 {
     double means[2] = {0, 0};
     double squares[2] = {0, 0};
@@ -151,10 +150,10 @@ static double correlation(const struct metric *m,
 
     for (size_t i = 0; i < m->n_pairs; i++)
         for (int w = 0; w < 2; w++)
-            means[w] += get(m, i, w) / (double)m->n_pairs;
+            means[w] += m->columns[w][i] / (double)m->n_pairs;
     for (size_t i = 0; i < m->n_pairs; i++) {
-        double a = get(m, i, 0) - means[0];
-        double b = get(m, i, 1) - means[1];
+        double a = m->columns[0][i] - means[0];
+        double b = m->columns[1][i] - means[1];
 
         squares[0] += a * a;
         squares[1] += b * b;
@@ -162,11 +161,6 @@ static double correlation(const struct metric *m,
     }
     r = ratio(both, sqrt(squares[0]) * sqrt(squares[1]));
     return isfinite(r) ? fmax(-1, fmin(1, r)) : 0;
-}
-
-static double rank_of(const struct metric *m, size_t i, int which)
-{
-    return m->ranks[which][i];
 }
 
 /* NaN counts as the least, so that there is an order. */
@@ -178,7 +172,7 @@ static int compare(const void *a, const void *b)
     return isnan(x) || isnan(y) ? isnan(y) - isnan(x) : (x > y) - (x < y);
 }
 
-/* Ranks from 1; equal values share the mean of theirs. */
+/* Fill a column with ranks from 1; equal values share the mean of theirs. */
 static void rank(struct metric *m, int which)
 {
     struct metric_value *sorted = m->sorted;
@@ -191,7 +185,7 @@ static void rank(struct metric *m, int which)
         for (end = i + 1; end < m->n_pairs && compare(&sorted[i], &sorted[end]) == 0;)
             end++;
         for (size_t k = i; k < end; k++)
-            m->ranks[which][sorted[k].i] = (double)(i + 1 + end) / 2;
+            m->columns[which][sorted[k].i] = (double)(i + 1 + end) / 2;
     }
 }
 
@@ -228,11 +222,14 @@ static double value_of(struct metric *m, enum metric_kind kind, const struct tot
     case METRIC_MATTHEWS:
         return matthews_of(t);
     case METRIC_PEARSON:
-        return correlation(m, side);
+        for (int w = 0; w < 2; w++)
+            for (size_t i = 0; i < m->n_pairs; i++)
+                m->columns[w][i] = side(m, i, w);
+        return correlation(m);
     case METRIC_SPEARMAN:
         rank(m, 0);
         rank(m, 1);
-        return correlation(m, rank_of);
+        return correlation(m);
     case METRIC_NEXT_SENTENCE:
     default:
         return ratio(t->right, t->all);

@@ -44,7 +44,7 @@ struct metric {
     /* private: of a regression */
     size_t n_pairs, pairs_max;
     struct metric_pair *pairs;   /* [pairs_max] */
-    double *ranks[2];            /* [pairs_max] of answers, of truths */
+    double *columns[2];          /* [pairs_max] answers and truths, or their ranks */
     struct metric_value *sorted; /* [pairs_max] */
 };
 

@@ -141,15 +141,6 @@ static enum err_code add_sentence(struct build *b, const char *text, size_t len,
     return ERR_OK;
 }
 
-static bool is_blank(const char *text, size_t len)
-{
-    size_t i = 0;
-
-    while (i < len && (text[i] == ' ' || text[i] == '\t' || text[i] == '\r'))
-        i++;
-    return i == len;
-}
-
 static enum err_code read_text(struct source *s, const char *path, struct err *err)
 {
     struct build b = {.s = s};
@@ -164,9 +155,9 @@ static enum err_code read_text(struct source *s, const char *path, struct err *e
     if (rc == ERR_OK && s->params.most_bytes > 0)
         lines_thin(&s->lines, s->params.most_bytes);
     while (rc == ERR_OK && (rc = lines_next(&s->lines, &text, &len, &end, err)) == ERR_OK && !end) {
-        if (s->lines.skipped || is_blank(text, len))
+        if (s->lines.skipped || lines_is_blank(text, len))
             rc = close_document(&b, err);
-        if (rc == ERR_OK && !is_blank(text, len))
+        if (rc == ERR_OK && !lines_is_blank(text, len))
             rc = add_sentence(&b, text, len, err);
     }
     if (rc == ERR_OK)

@@ -265,16 +265,6 @@ static enum err_code read_json(struct table *t, const char *line, size_t len,
 
 /* --- rows --- */
 
-/* Only spaces, or nothing at all. */
-static bool is_blank(struct cell f)
-{
-    size_t i = 0;
-
-    while (i < f.len && f.text[i] == ' ')
-        i++;
-    return i == f.len;
-}
-
 static enum err_code read_label(const struct table *t, struct cell f, int *out, struct err *err)
 {
     char names[LIST_BYTES] = "";
@@ -370,8 +360,8 @@ enum err_code table_open(const char *path, const struct layout *layout,
     t->columns[TEXT] = split->text;
     t->columns[PAIR] = split->pair;
     t->columns[LABEL] = split->label;
-    t->is_json = layout_is_json(split);
-    t->is_csv = layout_is_csv(split);
+    t->is_json = layout_ends_in(split, LAYOUT_JSON);
+    t->is_csv = layout_ends_in(split, LAYOUT_CSV);
     for (int c = 0; c < N_COLUMNS; c++)
         t->places[c] = t->columns[c].number; /* unless a header has their names */
     rc = lines_open(path, &t->lines, err);
@@ -414,7 +404,8 @@ enum err_code table_next(struct table *t, struct table_row *out, bool *out_end, 
     row = row_of(cells);
     row.offset = t->lines.offset;
     for (int c = TEXT; c <= PAIR; c++) {
-        if (has_column(t, (enum column)c) && is_blank(cells[c]) && !t->layout->is_lenient)
+        if (has_column(t, (enum column)c) && lines_is_blank(cells[c].text, cells[c].len) &&
+            !t->layout->is_lenient)
             return lines_refuse(&t->lines, err, "%s is empty; fill it in or remove the line",
                                 column_name(t, (enum column)c));
     }

@@ -81,20 +81,17 @@ enum err_code export_shard(const struct model *m, const char *folder,
 /* transformers counts these names to learn the number of labels. */
 static void write_labels(struct jsonw *json, const struct model *m, const struct export_extras *x)
 {
-    char number[12];
-    char own[24];
-
     for (int is_back = 0; is_back < 2; is_back++) {
         jsonw_open_object(json, is_back ? "label2id" : "id2label");
         for (int i = 0; i < m->labels; i++) {
+            char own[24];
             const char *label = i < x->n_labels ? x->labels[i] : own;
 
-            (void)snprintf(number, sizeof number, "%d", i);
             (void)snprintf(own, sizeof own, "LABEL_%d", i);
             if (is_back)
                 jsonw_int(json, label, i);
             else
-                jsonw_string(json, number, label);
+                jsonw_string(json, own + strlen("LABEL_"), label);
         }
         jsonw_close(json);
     }

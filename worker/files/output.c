@@ -245,13 +245,6 @@ static enum err_code move_file(const struct output *o, const char *file, struct 
     return rc;
 }
 
-static bool is_unfinished(const char *file)
-{
-    size_t n = strlen(file);
-
-    return file[0] == '.' || (n > 5 && strcmp(file + n - 5, ".part") == 0);
-}
-
 /* Names are collected first: reading a folder that changes may skip some. */
 static enum err_code move_all_but(const struct output *o, const char *last, struct err *err)
 {
@@ -261,8 +254,10 @@ static enum err_code move_all_but(const struct output *o, const char *last, stru
 
     for (int i = 0; i < n; i++) {
         const char *file = entries[i]->d_name;
+        const char *end = strrchr(file, '.');
+        bool is_unfinished = file[0] == '.' || (end && strcmp(end, ".part") == 0);
 
-        if (rc == ERR_OK && !is_unfinished(file) && strcmp(file, last) != 0)
+        if (rc == ERR_OK && !is_unfinished && strcmp(file, last) != 0)
             rc = move_file(o, file, err);
         free(entries[i]);
     }

@@ -20,10 +20,8 @@ struct pretrained {
     bool has_rows;                  /* the classifier's are not in the task's order: */
     int rows[TASK_LABELS_MAX];      /* label i is row rows[i] */
     struct pretrained_reader other; /* another format's; its `find` is NULL for safetensors: */
-    struct json *index;             /* of the shards, owns their names; NULL: one file */
-    int n_files;
-    const char *names[SHARDS_MAX];
-    struct safetensors *files[SHARDS_MAX];
+    struct json *index;             /* of the shards; NULL: one file */
+    struct map files;               /* struct safetensors by name */
 };
 
 bool pretrained_alias(const char *name, int i, char out[static MODEL_NAME_BYTES])
@@ -63,38 +61,27 @@ static enum err_code open_config(struct pretrained *p, struct err *err)
     return rc;
 }
 
-static struct safetensors *find_file(const struct pretrained *p, const char *name)
-{
-    for (int i = 0; i < p->n_files; i++) {
-        if (strcmp(p->names[i], name) == 0)
-            return p->files[i];
-    }
-    return NULL;
-}
-
 static enum err_code add_file(struct pretrained *p, const char *name, struct err *err)
 {
+    struct safetensors *file = NULL;
     char path[PATH_MAX];
     enum err_code rc = folder_path(p->folder, name, path, err);
 
-    if (rc == ERR_OK && p->n_files == SHARDS_MAX)
+    if (rc == ERR_OK && p->files.n == SHARDS_MAX)
         rc = err_set(err, ERR_LIMIT, "%s/%s: more than %d shards", p->folder, EXPORT_INDEX_FILE,
                      SHARDS_MAX);
     if (rc == ERR_OK)
-        rc = safetensors_open(path, &p->files[p->n_files], err);
+        rc = safetensors_open(path, &file, err);
     if (rc == ERR_NOT_FOUND)
         rc = err_set(err, ERR_INVALID,
                      "%s: the index names this shard, but it is missing; copy the whole folder",
                      path);
-    if (rc == ERR_OK)
-        p->names[p->n_files++] = name;
+    if (rc != ERR_OK)
+        return rc;
+    rc = map_put(&p->files, name, file, err);
+    if (rc != ERR_OK)
+        safetensors_close(file);
     return rc;
-}
-
-/* A file of this very folder and no other. */
-static bool is_plain_name(const char *name)
-{
-    return *name && *name != '.' && !strchr(name, '/') && strlen(name) <= FILE_NAME_BYTES;
 }
 
 static enum err_code add_entry(struct pretrained *p, const struct json *entry, struct err *err)
@@ -103,14 +90,15 @@ static enum err_code add_entry(struct pretrained *p, const struct json *entry, s
     const char *file = json_string(entry, "");
     enum err_code rc = ERR_OK;
 
-    if (!is_plain_name(file))
+    /* Of this very folder and no other. */
+    if (!*file || *file == '.' || strchr(file, '/') || strlen(file) > FILE_NAME_BYTES)
         return err_set(err, ERR_INVALID,
                        "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; save the "
                        "model again",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
-    if (!find_file(p, file))
+    if (!map_get(&p->files, file))
         rc = add_file(p, file, err);
-    if (rc == ERR_OK && !safetensors_find(find_file(p, file), tensor))
+    if (rc == ERR_OK && !safetensors_find(map_get(&p->files, file), tensor))
         return err_set(err, ERR_INVALID,
                        "%s/%s: tensor \"%.80s\" is not in %.80s; copy the whole folder again",
                        p->folder, EXPORT_INDEX_FILE, tensor, file);
@@ -156,8 +144,8 @@ static enum err_code open_files(struct pretrained *p, struct err *err)
                    p->folder);
 }
 
-enum err_code pretrained_open_with(const char *folder, const struct pretrained_reader *reader,
-                                   struct pretrained **out, struct err *err)
+enum err_code pretrained_open(const char *folder, const struct pretrained_reader *reader,
+                              struct pretrained **out, struct err *err)
 {
     struct pretrained *p;
     enum err_code rc;
@@ -181,11 +169,6 @@ enum err_code pretrained_open_with(const char *folder, const struct pretrained_r
     return ERR_OK;
 }
 
-enum err_code pretrained_open(const char *folder, struct pretrained **out, struct err *err)
-{
-    return pretrained_open_with(folder, NULL, out, err);
-}
-
 const struct bert_config *pretrained_config(const struct pretrained *p)
 {
     return &p->config;
@@ -194,7 +177,7 @@ const struct bert_config *pretrained_config(const struct pretrained *p)
 enum err_code pretrained_inspect(const char *folder, struct buf *out, struct err *err)
 {
     struct pretrained *p = NULL;
-    enum err_code rc = pretrained_open(folder, &p, err);
+    enum err_code rc = pretrained_open(folder, NULL, &p, err);
 
     if (rc == ERR_OK)
         rc = fields_print(bert_config_sizes, &p->config.model, out, err);
@@ -230,7 +213,7 @@ static const struct weight *find_in_files(const struct pretrained *p, const char
     const char *file = p->index
                            ? json_string(json_get(json_get(p->index, "weight_map"), name), NULL)
                            : EXPORT_WHOLE_FILE;
-    const struct safetensors *in = file ? find_file(p, file) : NULL;
+    const struct safetensors *in = file ? map_get(&p->files, file) : NULL;
 
     return in ? safetensors_find(in, name) : NULL;
 }
@@ -382,10 +365,14 @@ enum err_code pretrained_load_words(const struct pretrained *p, const struct mod
 
 void pretrained_close(struct pretrained *p)
 {
+    struct safetensors *file;
+    size_t place = 0;
+
     if (!p)
         return;
-    for (int i = 0; i < p->n_files; i++)
-        safetensors_close(p->files[i]);
+    while ((file = map_next(&p->files, &place, NULL)))
+        safetensors_close(file);
+    map_deinit(&p->files);
     json_free(p->index);
     free(p);
 }

@@ -29,7 +29,7 @@ struct pretrained; /* on the heap; all fields private */
  * that we call `name`; false when it has no such one. */
 bool pretrained_alias(const char *name, int i, char out[static MODEL_NAME_BYTES]);
 
-/* Where tensors of another format come from. */
+/* Where tensors of another format come from: TensorFlow checkpoints (import/bundle.h). */
 struct pretrained_reader {
     const void *from;
     /* Find the tensor that model_tensor() calls `name`. ERR_NOT_FOUND when there is none, another
@@ -37,19 +37,15 @@ struct pretrained_reader {
     enum err_code (*find)(const void *from, const char *name, struct weight *out, struct err *err);
 };
 
-/* Open it, read its config and check what it holds, but no tensor. On ERR_OK the caller owns *out:
+/* Open it, read its config and check what it holds, but no tensor. `reader` finds the tensors of
+ * another format and must outlive *out; NULL: safetensors. On ERR_OK the caller owns *out:
  * pretrained_close().
  *
  * Returns ERR_NOT_FOUND when there is no such folder; ERR_INVALID with file, place and remedy for
  * what is wrong in it; ERR_DENIED, ERR_IO, ERR_LIMIT, ERR_NO_MEMORY.
  */
-MUST_CHECK enum err_code pretrained_open(const char *folder, struct pretrained **out,
-                                         struct err *err);
-
-/* The same for weights of another format. The reader must outlive *out. */
-MUST_CHECK enum err_code pretrained_open_with(const char *folder,
-                                              const struct pretrained_reader *reader,
-                                              struct pretrained **out, struct err *err);
+MUST_CHECK enum err_code pretrained_open(const char *folder, const struct pretrained_reader *reader,
+                                         struct pretrained **out, struct err *err);
 
 /* Its config; borrowed. Its model.head is always the classifier. */
 const struct bert_config *pretrained_config(const struct pretrained *p);

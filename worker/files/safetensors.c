@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/jsonw.h"
-#include "base/map.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 
@@ -127,15 +126,6 @@ void safetensors_abandon(struct safetensors_writer *w)
 }
 
 /* --- reading --- */
-
-struct safetensors {
-    struct json *header; /* owns the names of tensors and types */
-    char *name;          /* of the file */
-    struct weight *tensors;
-    struct map by_name;
-    int n;
-    struct mapping map; /* zeroed: the caller's memory */
-};
 
 /* What is being read, for errors and bounds. */
 struct source {
@@ -344,16 +334,6 @@ enum err_code safetensors_open(const char *path, struct safetensors **out, struc
     else
         mapping_close(&map);
     return rc;
-}
-
-int safetensors_count(const struct safetensors *s)
-{
-    return s->n;
-}
-
-const struct weight *safetensors_at(const struct safetensors *s, int i)
-{
-    return &s->tensors[i];
 }
 
 const struct weight *safetensors_find(const struct safetensors *s, const char *name)

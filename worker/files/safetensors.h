@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
+#include "base/map.h"
 #include "files/weight.h"
 
 #define SAFETENSORS_NAME_MAX_BYTES   256
@@ -57,7 +58,16 @@ MUST_CHECK enum err_code safetensors_finish(struct safetensors_writer *w, struct
 /* Remove what was written so far. */
 void safetensors_abandon(struct safetensors_writer *w);
 
-struct safetensors; /* an open file, on the heap; all fields private */
+/* An open file. */
+struct safetensors {
+    int n;
+    struct weight *tensors; /* [n] in the order of their data */
+    /* private */
+    struct json *header; /* owns the names of tensors and types */
+    char *name;          /* of the file */
+    struct map by_name;
+    struct mapping map; /* zeroed: the caller's memory */
+};
 
 /* Map a file and check its whole header: lengths within the file, known dtypes, shapes that fit
  * their bytes, no name twice, no overlap, no hole, no rest.
@@ -71,10 +81,7 @@ MUST_CHECK enum err_code safetensors_open(const char *path, struct safetensors *
 MUST_CHECK enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
                                                  struct safetensors **out, struct err *err);
 
-/* Tensors in the order of their data; good until safetensors_close(). */
-int safetensors_count(const struct safetensors *s);
-const struct weight *safetensors_at(const struct safetensors *s, int i);
-/* NULL when there is no such tensor. */
+/* Good until safetensors_close(); NULL when there is no such tensor. */
 const struct weight *safetensors_find(const struct safetensors *s, const char *name);
 
 void safetensors_close(struct safetensors *s); /* NULL is fine */

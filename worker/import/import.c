@@ -44,11 +44,11 @@ static enum err_code open_model(struct import *im, struct err *err)
     enum err_code rc = is_ours ? ERR_NOT_FOUND : bundle_prefix(im->from, prefix, err);
 
     if (rc == ERR_NOT_FOUND)
-        return pretrained_open(im->from, &im->source, err);
+        return pretrained_open(im->from, NULL, &im->source, err);
     if (rc == ERR_OK)
         rc = bundle_open(prefix, &im->bundle, err);
     reader.from = im->bundle;
-    return rc == ERR_OK ? pretrained_open_with(im->from, &reader, &im->source, err) : rc;
+    return rc == ERR_OK ? pretrained_open(im->from, &reader, &im->source, err) : rc;
 }
 
 static enum err_code open_source(struct import *im, struct err *err)

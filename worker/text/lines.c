@@ -151,6 +151,15 @@ enum err_code lines_refuse(const struct lines *l, struct err *err, const char *f
     return err_set(err, ERR_INVALID, "%s line %lld: %s", l->path, (long long)lines_number(l), why);
 }
 
+bool lines_is_blank(const char *text, size_t len)
+{
+    size_t i = 0;
+
+    while (i < len && (text[i] == ' ' || text[i] == '\t' || text[i] == '\r'))
+        i++;
+    return i == len;
+}
+
 enum err_code lines_changed(const struct lines *l, struct err *err)
 {
     return err_set(err, ERR_INVALID,

@@ -58,6 +58,9 @@ enum err_code lines_refuse(const struct lines *l, struct err *err, const char *f
  * where the next line begins. */
 uint64_t lines_at(const struct lines *l, uint64_t offset, const char **out_text, size_t *out_len);
 
+/* Is it white space only, or nothing? */
+bool lines_is_blank(const char *text, size_t len);
+
 /* Set ERR_INVALID when what lines_at() found is not what was there during the pass. */
 enum err_code lines_changed(const struct lines *l, struct err *err);
 

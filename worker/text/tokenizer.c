@@ -150,19 +150,14 @@ static enum err_code read_case(const char *folder, const struct json *root,
     return ERR_OK;
 }
 
-static bool is_capital(char c)
-{
-    return c >= 'A' && c <= 'Z';
-}
-
 /* [PAD] and its like are in capitals everywhere. */
 static bool has_capitals(const struct vocab *vocab)
 {
     for (int32_t id = 0; id < vocab->n_tokens; id++) {
         const char *token = vocab_token(vocab, id);
+        char first = strncmp(token, "##", 2) == 0 ? token[2] : token[0];
 
-        if (token[0] != '[' &&
-            (is_capital(token[0]) || (strncmp(token, "##", 2) == 0 && is_capital(token[2]))))
+        if (first >= 'A' && first <= 'Z')
             return true;
     }
     return false;

@@ -201,7 +201,7 @@ static enum err_code load_model(struct worker *w, struct err *err)
     if (!w->params->model_dir)
         return ERR_OK;
     layout_init(&layout, spec);
-    rc = pretrained_open(w->params->model_dir, &model, err);
+    rc = pretrained_open(w->params->model_dir, NULL, &model, err);
     if (rc == ERR_OK)
         rc = pretrained_check(model, &spec->model, err);
     if (rc == ERR_OK)

@@ -75,8 +75,8 @@ static void layout_takes_files_and_columns_from_the_spec(void **state)
     (void)snprintf(spec.data.files.train, sizeof spec.data.files.train, "mine.jsonl");
     layout_init(&l, &spec);
     assert_string_equal(l.train.file, "mine.jsonl");
-    assert_true(layout_is_json(&l.train));
-    assert_false(layout_is_json(&l.dev[0]));
+    assert_true(layout_ends_in(&l.train, LAYOUT_JSON));
+    assert_false(layout_ends_in(&l.dev[0], LAYOUT_JSON));
     assert_string_equal(l.train.text.name, "review");
     assert_null(l.train.pair.name);
     assert_string_equal(l.labels[1], "good");

@@ -13,7 +13,7 @@ static struct pretrained *open_folder(const char *folder)
     struct pretrained *p = NULL;
     struct err err;
 
-    if (pretrained_open(folder, &p, &err) != ERR_OK)
+    if (pretrained_open(folder, NULL, &p, &err) != ERR_OK)
         fail_msg("%s", err.text);
     return p;
 }
@@ -311,7 +311,7 @@ static enum err_code read_all(const char *folder, const struct model *m, struct 
     struct pretrained *p = NULL;
     struct pretrained_missing missing;
     float params[256];
-    enum err_code rc = pretrained_open(folder, &p, err);
+    enum err_code rc = pretrained_open(folder, NULL, &p, err);
 
     if (rc == ERR_OK)
         rc = pretrained_check(p, m, err);
@@ -500,7 +500,7 @@ static void pretrained_of_no_folder_is_not_found(void **state)
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(pretrained_open(scratch_path("none"), &p, &err), ERR_NOT_FOUND);
+    assert_int_equal(pretrained_open(scratch_path("none"), NULL, &p, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "none"));
     pretrained_close(NULL);
 }
