@@ -75,10 +75,9 @@ static enum err_code end_open(struct end *e, struct link_params *params, uint32_
 
 static enum err_code end_set_peer(struct end *e, const char *host, int port, struct err *err)
 {
-    struct link_peer peer = {.port = port};
+    const struct link_peer peer = {host, port};
     bool is_first = e->out == LINK_FORWARD_OUT;
 
-    (void)snprintf(peer.host, sizeof peer.host, "%s", host);
     return link_set_peers(e->link, is_first ? &peer : NULL, is_first ? NULL : &peer, err);
 }
 

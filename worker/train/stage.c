@@ -29,17 +29,6 @@ static struct unit_shape shape_of(const struct model *m)
                                .next_sentence = m->head == MODEL_HEAD_PRETRAINING};
 }
 
-static struct unit_limits limits_of(const struct plan *plan)
-{
-    const struct message_limits limits = message_limits_of(&plan->spec, plan->micro_batches);
-
-    return (struct unit_limits){.tokens = limits.seqs * limits.length,
-                                .seqs = limits.seqs,
-                                .longest = limits.length,
-                                .threads = threads_count(),
-                                .targets = limits.targets};
-}
-
 /* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
 static size_t out_floats(const struct stage *s, int unit, int tokens, int seqs)
 {
@@ -51,7 +40,9 @@ static size_t out_floats(const struct stage *s, int unit, int tokens, int seqs)
 
 size_t stage_edge_floats(const struct plan *plan)
 {
-    return (size_t)limits_of(plan).tokens * (size_t)plan->spec.model.hidden;
+    const struct message_limits limits = message_limits_of(&plan->spec, plan->micro_batches);
+
+    return (size_t)limits.seqs * (size_t)limits.length * (size_t)plan->spec.model.hidden;
 }
 
 /* The LM head's forward has added to gradients already, so it can run only once. */
@@ -64,7 +55,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
 {
     const struct model *m = &s->plan->spec.model;
     const struct unit_shape shape = shape_of(m);
-    const struct unit_limits *limits = &s->limits;
+    const struct unit_limits *limits = &s->unit_limits;
     size_t n_units = (size_t)s->weights.n_units;
     size_t T = (size_t)limits->tokens;
     size_t B = (size_t)limits->seqs;
@@ -111,7 +102,7 @@ static void layout(struct stage *s, struct arena *arena)
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        struct unit_sizes n = kinds[kind]->sizes(&shape, &s->limits);
+        struct unit_sizes n = kinds[kind]->sizes(&shape, &s->unit_limits);
 
         scratch = n.scratch > scratch ? n.scratch : scratch;
         if (is_run_again(spec, kind))
@@ -139,7 +130,12 @@ static void describe(struct stage *s, const struct plan *plan, int index)
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
-    s->limits = limits_of(plan);
+    s->limits = message_limits_of(&plan->spec, plan->micro_batches);
+    s->unit_limits = (struct unit_limits){.tokens = s->limits.seqs * s->limits.length,
+                                          .seqs = s->limits.seqs,
+                                          .longest = s->limits.length,
+                                          .threads = threads_count(),
+                                          .targets = s->limits.targets};
     s->index = index;
     s->is_first = index == 0;
     s->is_last = index == plan->n_stages - 1;

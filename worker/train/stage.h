@@ -37,7 +37,8 @@ struct stage {
     bool is_first; /* owns the embeddings */
     bool is_last;  /* owns the head and computes the loss */
     struct arena arena;
-    struct unit_limits limits;
+    struct message_limits limits;   /* of a micro-batch ... */
+    struct unit_limits unit_limits; /* ... and of the areas for it */
     struct weights weights;
     struct tie tie;
     int n_slots;

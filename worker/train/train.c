@@ -15,13 +15,6 @@
 #define CLAIM_WAIT_S 60  /* network file systems cache that a file was missing */
 #define SMOOTHING    0.1 /* share of the newest step in the averages that are shown */
 
-size_t train_meta_bytes(const struct plan *plan)
-{
-    const struct message_limits limits = message_limits_of(&plan->spec, plan->micro_batches);
-
-    return message_max_bytes(&limits);
-}
-
 /* --- one micro-batch --- */
 
 /* The leader makes a micro-batch ... */
@@ -44,7 +37,6 @@ static enum err_code make_batch(struct train *t, struct exchange_key key, int sl
 static enum err_code receive_batch(struct train *t, struct exchange_key key, int slot,
                                    struct err *err)
 {
-    const struct message_limits limits = message_limits_of(&t->plan->spec, t->plan->micro_batches);
     struct message_batch batch;
     struct link_message msg;
     const struct stage_slot *in = &t->stage->slots[slot];
@@ -54,7 +46,7 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
-    rc = message_batch_read(msg.meta, msg.meta_bytes, &limits, &batch, err);
+    rc = message_batch_read(msg.meta, msg.meta_bytes, &t->stage->limits, &batch, err);
     if (rc == ERR_OK) {
         batch.step = key.step;
         batch.is_eval = t->split != TRAIN_STEP;
@@ -455,7 +447,7 @@ enum err_code train_run(struct train *t, struct err *err)
     enum err_code rc = agree(t, err);
 
     t->cpu_milli = cpu_allowed_milli();
-    t->meta = malloc(train_meta_bytes(t->plan));
+    t->meta = malloc(message_max_bytes(&t->stage->limits));
     if (!t->meta && rc == ERR_OK)
         rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
     if (rc == ERR_OK)

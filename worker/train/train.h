@@ -53,7 +53,4 @@ struct train {
  */
 MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
 
-/* The largest meta data of a message, in bytes. */
-size_t train_meta_bytes(const struct plan *plan);
-
 #endif

@@ -94,7 +94,7 @@ static enum err_code open_link(struct worker *w, struct err *err)
         .plan_hash = plan_hash(&w->plan),
         .attempt = (uint32_t)w->plan.attempt,
         .key = w->key,
-        .limits = {.meta_max_bytes = (uint32_t)train_meta_bytes(&w->plan),
+        .limits = {.meta_max_bytes = (uint32_t)message_max_bytes(&w->stage.limits),
                    .tensor_max_bytes = stage_edge_floats(&w->plan) * sizeof(float),
                    .n_receive_slots = EDGE_SLOTS,
                    .n_send_slots = EDGE_SLOTS},
@@ -220,7 +220,8 @@ static enum err_code load_model(struct worker *w, struct err *err)
     return rc;
 }
 
-static enum err_code open_ports(struct worker *w, struct err *err)
+/* Take all memory and read all files before the neighbours wait for this stage. */
+static enum err_code prepare(struct worker *w, struct err *err)
 {
     const struct worker_params *p = w->params;
     struct control_params control = {.host = p->control_host,
@@ -229,24 +230,17 @@ static enum err_code open_ports(struct worker *w, struct err *err)
                                      .health_port = p->health_port,
                                      .n_stages = w->plan.n_stages,
                                      .mailbox = &w->mailbox};
-    enum err_code rc = hmac_key_load(p->key_path, &w->key, err);
-
-    control.key = w->key;
-    return rc == ERR_OK ? control_open(&control, &w->control, err) : rc;
-}
-
-/* Take all memory and read all files before the neighbours wait for this stage. */
-static enum err_code prepare(struct worker *w, struct err *err)
-{
     struct loader_params loader = {.spec = &w->plan.spec,
                                    .micro_batches = w->plan.micro_batches,
-                                   .folder = w->params->data_dir,
-                                   .model_folder = w->params->model_dir,
-                                   .wants_predictions = w->params->output_dir};
-    enum err_code rc;
+                                   .folder = p->data_dir,
+                                   .model_folder = p->model_dir,
+                                   .wants_predictions = p->output_dir};
+    enum err_code rc = hmac_key_load(p->key_path, &w->key, err);
 
     w->cause = PROGRESS_CAUSE_OTHER;
-    rc = open_ports(w, err);
+    control.key = w->key;
+    if (rc == ERR_OK)
+        rc = control_open(&control, &w->control, err);
     if (rc == ERR_OK)
         rc = open_output(w, err);
     if (rc == ERR_OK)
@@ -255,19 +249,11 @@ static enum err_code prepare(struct worker *w, struct err *err)
         rc = open_link(w, err);
     if (rc == ERR_OK)
         rc = load_model(w, err);
-    if (rc != ERR_OK || w->params->stage > 0)
+    if (rc != ERR_OK || p->stage > 0)
         return rc;
     rc = loader_init(&w->loader, &loader, err);
     w->cause = cause_of_reading(rc);
     return rc;
-}
-
-static struct link_peer peer_of(const struct peer *peer)
-{
-    struct link_peer p = {.port = peer->port};
-
-    (void)snprintf(p.host, sizeof p.host, "%s", peer->host);
-    return p;
 }
 
 static enum err_code connect_neighbours(struct worker *w, struct err *err)
@@ -275,7 +261,7 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
     struct link *link = w->train.exchange.link;
     int s = w->params->stage;
     bool is_last = s == w->plan.n_stages - 1;
-    struct link_peer next, prev;
+    struct link_peer next = {0}, prev = {0};
     struct peers peers;
     enum err_code rc;
 
@@ -288,9 +274,9 @@ static enum err_code connect_neighbours(struct worker *w, struct err *err)
     if (rc != ERR_OK)
         return rc;
     if (!is_last)
-        next = peer_of(&peers.stages[s + 1]);
+        next = (struct link_peer){peers.stages[s + 1].host, peers.stages[s + 1].port};
     if (s > 0)
-        prev = peer_of(&peers.stages[s - 1]);
+        prev = (struct link_peer){peers.stages[s - 1].host, peers.stages[s - 1].port};
     rc = link_set_peers(link, is_last ? NULL : &next, s > 0 ? &prev : NULL, err);
     if (rc == ERR_OK)
         rc = link_wait_ready(link, CONNECT_WAIT_MS, err);

@@ -88,7 +88,7 @@ void edge_lose(struct link *link, struct edge *edge, enum err_code code, const c
 {
     /* Only the OUT edge to a peer has its address; "" while that is not known. */
     bool is_next = edge->peer_stage > link->params.stage;
-    const char *host = link->edges[is_next ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT].peer.host;
+    const char *host = link->edges[is_next ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT].host;
     char text[ERR_TEXT_BYTES / 2];
     char cause[ERR_TEXT_BYTES];
     va_list args;
@@ -208,10 +208,9 @@ static enum err_code check_peer(const struct link *link, enum link_edge id,
         return err_set(err, ERR_INVALID, "stage %d has no neighbour stage %d", link->params.stage,
                        link->edges[id].peer_stage);
     if (peer->port < 1 || peer->port > 65535 || peer->host[0] == '\0' ||
-        !memchr(peer->host, '\0', sizeof peer->host))
+        strlen(peer->host) >= LINK_HOST_BYTES)
         return err_set(err, ERR_INVALID, "stage %d: \"%.*s\" port %d is not an address",
-                       link->edges[id].peer_stage, (int)sizeof peer->host - 1, peer->host,
-                       peer->port);
+                       link->edges[id].peer_stage, LINK_HOST_BYTES, peer->host, peer->port);
     return ERR_OK;
 }
 
@@ -219,7 +218,8 @@ static void set_peer(struct link *link, enum link_edge id, const struct link_pee
 {
     if (!peer)
         return;
-    link->edges[id].peer = *peer;
+    (void)snprintf(link->edges[id].host, sizeof link->edges[id].host, "%s", peer->host);
+    link->edges[id].port = peer->port;
     link->edges[id].dial_until_ms = clock_now_ms() + link->params.dial_timeout_ms;
 }
 

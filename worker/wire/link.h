@@ -74,8 +74,7 @@ struct link_params {
 };
 
 struct link_peer {
-    char host[LINK_HOST_BYTES]; /* a pod's address; a name is looked up and may block the IO thread
-                                 */
+    const char *host; /* a pod's address; a name is looked up and may block the IO thread */
     int port;
 };
 

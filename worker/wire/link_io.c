@@ -498,13 +498,13 @@ static void plan_redial(struct conn *c, int64_t now_ms)
     int wait_ms = edge->redial_wait_ms * 2;
 
     err_set(&edge->why, ERR_TIMEOUT, "%s edge: stage %d at %s port %d: %s", edge_name(edge->id),
-            edge->peer_stage, edge->peer.host, edge->peer.port, c->why);
+            edge->peer_stage, edge->host, edge->port, c->why);
     edge->redial_wait_ms = wait_ms < REDIAL_MIN_MS   ? REDIAL_MIN_MS
                            : wait_ms > REDIAL_MAX_MS ? REDIAL_MAX_MS
                                                      : wait_ms;
     edge->redial_at_ms = now_ms + edge->redial_wait_ms;
     if (edge->redial_at_ms >= edge->dial_until_ms)
-        edge_lose(c->link, edge, ERR_TIMEOUT, "port %d could not be reached: %s", edge->peer.port,
+        edge_lose(c->link, edge, ERR_TIMEOUT, "port %d could not be reached: %s", edge->port,
                   c->why);
 }
 
@@ -567,7 +567,7 @@ static bool is_from_neighbour(const struct link *link, int fd)
     if (strncmp(host, "::ffff:", 7) == 0 && strchr(host, '.'))
         address = host + 7;
     for (int i = 0; i < N_LINK_EDGES; i++)
-        if (strcmp(link->edges[i].peer.host, address) == 0)
+        if (strcmp(link->edges[i].host, address) == 0)
             return true;
     return false;
 }
@@ -779,10 +779,10 @@ static void dial(struct link *link, struct edge *edge, int64_t now_ms)
     struct lws_client_connect_info info = {
         .context = link->io->context,
         .vhost = link->io->vhost,
-        .address = edge->peer.host,
-        .port = edge->peer.port,
-        .host = edge->peer.host,
-        .origin = edge->peer.host,
+        .address = edge->host,
+        .port = edge->port,
+        .host = edge->host,
+        .origin = edge->host,
         .path = URL_PATH,
         .protocol = SUBPROTOCOL,
         .alpn = "http/1.1",
@@ -826,8 +826,8 @@ static void tend(struct link *link)
     for (int i = 0; i < N_LINK_EDGES; i++) {
         struct edge *edge = &link->edges[i];
 
-        if (edge->state != EDGE_CONNECTING || edge->conn || edge->peer.port == 0 ||
-            link->aborting || (link->closing && edge->n_queued == 0))
+        if (edge->state != EDGE_CONNECTING || edge->conn || edge->port == 0 || link->aborting ||
+            (link->closing && edge->n_queued == 0))
             continue;
         if (now_ms >= edge->redial_at_ms)
             dial(link, edge, now_ms);

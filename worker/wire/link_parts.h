@@ -67,8 +67,9 @@ struct edge {
     uint64_t n_sent;    /* frames that were begun */
     bool delivered;     /* the receiver has confirmed all of them */
 
-    struct conn *conn;     /* the one connection that may carry this edge; NULL for none */
-    struct link_peer peer; /* whom to dial, for OUT edges; port 0: not known yet */
+    struct conn *conn;          /* the one connection that may carry this edge; NULL for none */
+    char host[LINK_HOST_BYTES]; /* to be dialed, for OUT edges */
+    int port;                   /* 0: not known yet */
     int64_t dial_until_ms;
     int64_t redial_at_ms;
     int redial_wait_ms;

@@ -70,7 +70,7 @@ static void open_link(struct run *r, int s)
     struct link_params p = {.listen_address = "127.0.0.1",
                             .stage = s,
                             .n_stages = r->plan.n_stages,
-                            .limits = {(uint32_t)train_meta_bytes(&r->plan), 64, 2, 2},
+                            .limits = {(uint32_t)message_max_bytes(&side->stage.limits), 64, 2, 2},
                             .dial_timeout_ms = TIMEOUT_MS};
 
     assert_int_equal(link_open(&p, &side->link, NULL), ERR_OK);
