@@ -24,8 +24,8 @@ uint64_t hash_text(const char *text)
     return hash_bytes(HASH_START, text, strlen(text));
 }
 
-/* Remainders of each byte, reflected polynomial 0x82f63b78, for one byte and with 1 to 7 zero
- * bytes behind it: eight bytes at a time without the instruction. */
+/* Remainders of each byte, reflected polynomial 0x82f63b78, alone and followed by 1 to 7 zero
+ * bytes: to process eight bytes at a time without the instruction. */
 #define TABLE_LEVELS 8
 static uint32_t table[TABLE_LEVELS][256];
 

@@ -228,7 +228,7 @@ static bool is_there(const struct jsont_value *v)
     return v->kind == JSONT_INT || v->text;
 }
 
-/* The value behind a `$`, `${` or `?`. */
+/* The value named after a `$`, `${` or `?`. */
 static struct jsont_value read_name(struct reader *r)
 {
     const char *start = r->at + 1 + (r->at[1] == '{');

@@ -15,7 +15,7 @@ static uint32_t hash_of(const char *text, size_t len)
 }
 
 /* The slot of the key, or the free one that ends the search for it. An entry that was taken out
- * keeps its slot, so that keys behind it are still found. */
+ * keeps its slot, so that keys after it are still found. */
 static uint32_t *slot_of(const struct map *m, const char *text, size_t len, uint32_t hash)
 {
     size_t i = hash & (m->n_slots - 1);

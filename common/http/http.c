@@ -465,19 +465,14 @@ static void finish(struct http *h, struct transfer *t, CURLcode result)
     free_transfer(t);
 }
 
-static enum err_code loop_error(CURLMcode code, struct err *err)
-{
-    return err_set(err, code == CURLM_OUT_OF_MEMORY ? ERR_NO_MEMORY : ERR_IO, "HTTP loop: %s",
-                   curl_multi_strerror(code));
-}
-
-static enum err_code advance(struct http *h, struct err *err)
+static CURLMcode advance(struct http *h)
 {
     struct transfer *refused = NULL;
     CURLMsg *msg;
     CURLMcode code;
     int n;
 
+    atomic_store(&h->turned_ms, clock_now_ms());
     for (struct transfer *t = h->first; t && !refused; t = t->next) {
         if (t->state != QUEUED)
             continue;
@@ -498,28 +493,29 @@ static enum err_code advance(struct http *h, struct err *err)
             finish(h, t, msg->data.result);
     }
     sweep(h);
-    return code == CURLM_OK ? ERR_OK : loop_error(code, err);
+    return code;
 }
 
 enum err_code http_poll(struct http *h, int64_t timeout_ms, struct err *err)
 {
     uint64_t n_before = h->n_callbacks;
     CURLMcode code;
-    enum err_code rc;
 
     if (h->depth > 0)
         return err_set(err, ERR_INVALID, "the HTTP loop was entered from a callback");
-    atomic_store(&h->turned_ms, clock_now_ms());
-    rc = advance(h, err);
-    if (rc != ERR_OK)
-        return rc;
+    code = advance(h);
     if (h->n_callbacks != n_before || timeout_ms < 0)
         timeout_ms = 0; /* something happened already */
     if (timeout_ms > INT_MAX)
         timeout_ms = INT_MAX;
-    code = curl_multi_poll(h->multi, NULL, 0, (int)timeout_ms, NULL);
-    atomic_store(&h->turned_ms, clock_now_ms());
-    return code == CURLM_OK ? advance(h, err) : loop_error(code, err);
+    if (code == CURLM_OK)
+        code = curl_multi_poll(h->multi, NULL, 0, (int)timeout_ms, NULL);
+    if (code == CURLM_OK)
+        code = advance(h);
+    if (code == CURLM_OK)
+        return ERR_OK;
+    return err_set(err, code == CURLM_OUT_OF_MEMORY ? ERR_NO_MEMORY : ERR_IO, "HTTP loop: %s",
+                   curl_multi_strerror(code));
 }
 
 void http_stop(struct http *h)

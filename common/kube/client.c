@@ -25,11 +25,11 @@ struct kube_client {
     struct bucket calls;
     int64_t credentials_ms; /* when they were last read; meaningless while is_stale */
     int64_t quiet_until_ms;
-    bool is_stale; /* a 401 came: read the credentials again before the next request */
+    bool is_stale; /* after a 401: read the credentials again before the next request */
     bool uses_proxy;
     char agent_line[AGENT_LINE_BYTES];
-    char connect_to[HTTP_HOST_BYTES];    /* "" or the host that is dialled instead of the name */
-    char server_path[SERVER_PATH_BYTES]; /* what stands in front of every path: scheme to prefix */
+    char connect_to[HTTP_HOST_BYTES];    /* "" or the host to dial instead of the URL's */
+    char server_path[SERVER_PATH_BYTES]; /* scheme, host and prefix of every path */
 };
 
 /* --- refusals --- */

@@ -153,11 +153,6 @@ static void set_version(struct kube_watch *w, const struct json *metadata)
 
 /* --- reporting --- */
 
-static void report(struct kube_watch *w, enum kube_change change, const struct json *object)
-{
-    w->watcher.on_change(w->watcher.ctx, change, object);
-}
-
 /* An object vanished unseen: only its identity is left. */
 static void report_vanished(struct kube_watch *w, const char *key, const struct known *known)
 {
@@ -168,7 +163,7 @@ static void report_vanished(struct kube_watch *w, const char *key, const struct 
     (void)snprintf(namespace, sizeof namespace, "%.*s", (int)(name - 1 - key), key);
     object = page_identity(namespace, name, known->uid);
     if (object)
-        report(w, KUBE_DELETED, object);
+        w->watcher.on_change(w->watcher.ctx, KUBE_DELETED, object);
     json_free(object);
 }
 
@@ -235,7 +230,7 @@ static enum err_code see(void *ctx, const struct json *object, struct err *err)
         change = KUBE_ADDED;
     }
     id.known->list = w->list;
-    report(w, change, object);
+    w->watcher.on_change(w->watcher.ctx, change, object);
     return ERR_OK;
 }
 
@@ -246,7 +241,7 @@ static void forget(struct kube_watch *w, const struct json *object)
     if (!identify(w, object, &id) || !id.known || strcmp(id.known->uid, id.uid) != 0)
         return; /* reported before, or an earlier object of that name */
     free(map_take(&w->known, id.key));
-    report(w, KUBE_DELETED, object);
+    w->watcher.on_change(w->watcher.ctx, KUBE_DELETED, object);
 }
 
 /* Report and remove what the list that has just ended did not contain. */
@@ -414,7 +409,7 @@ static enum err_code take_page(struct kube_watch *w, const struct json *metadata
     if (w->version[0] == '\0')
         return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
     w->is_synced = true; /* n_failures stays: only an event proves that watching works */
-    report(w, KUBE_SYNCED, NULL);
+    w->watcher.on_change(w->watcher.ctx, KUBE_SYNCED, NULL);
     return ERR_OK;
 }
 
