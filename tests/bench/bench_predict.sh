@@ -4,7 +4,7 @@
 # add up to less than the two cores it needs. (A block alone: bench_block.c.)
 #
 # A row plans and trains TURNS times with the same cut. Each time the workers are measured anew, so
-# there are as many predictions as runs, and a run tells the mean of its fastest stretch of 1.5 s. The
+# there are as many predictions as runs, and a run reports the mean of its fastest stretch of 1.5 s. The
 # best of each are compared: whatever else a machine does only ever slows it down, for seconds and by
 # up to a third, and meets the one or the other. How far they were apart is said, too.
 set -euo pipefail

@@ -36,7 +36,7 @@ spec:
   placement: {$1}
 E3
 }
-skyjob() { # skyjob COMMAND ARGUMENT...: what it says goes to the screen only if it fails
+skyjob() { # skyjob COMMAND ARGUMENT...: its messages are shown only if it fails
     "$out/bin/kubectl-skyjob" "$1" -f "$work/job.yaml" "${@:2}" 2>"$work/log" || { cat "$work/log" >&2; exit 1; }
 }
 # measure NAME WORKERS: as Node objects, each with its best of three figures
