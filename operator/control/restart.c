@@ -255,15 +255,6 @@ void restart_pause(struct context *c)
     write_pause(c, next_pause_ms(c, false));
 }
 
-/* A restart that does not count, after a pause. */
-static void pause_and_restart(struct context *c, const char *reason, const struct verdict *v)
-{
-    /* A worker that was lost in training is replaced at once, the first time. */
-    bool is_first_free = v->kind == VERDICT_DISRUPTED && context_has_started(c);
-
-    restart_next(c, reason, v->text, next_pause_ms(c, is_first_free));
-}
-
 /* A failure that counts. */
 static void count(struct context *c, const char *reason, const char *text)
 {
@@ -282,7 +273,7 @@ static void count(struct context *c, const char *reason, const char *text)
     restart_next(c, reason, text, next_pause_ms(c, false));
 }
 
-static void more_memory(struct context *c, const struct verdict *v)
+static void more_memory(struct context *c, const char *reason, const struct verdict *v)
 {
     struct status *s = &c->out->status;
     int percent = s->memory_percent > 100 ? s->memory_percent : 100;
@@ -298,53 +289,56 @@ static void more_memory(struct context *c, const struct verdict *v)
         "attempt gives every worker %d%% of the planned memory. If that does not help, "
         "lower spec.training.maxSequenceLength or batchSize, or raise spec.placement.maxStages.",
         v->stage, c->seen->plan.stages[v->stage].node, (long long)mib, percent);
-    count(c, "WorkerOutOfMemory", text);
+    count(c, reason, text);
 }
 
 void restart_apply(struct context *c, const struct verdict *v)
 {
-    switch (v->kind) {
-    case VERDICT_NONE:
-    case VERDICT_WAIT:
+    enum consequence {
+        CONTINUE,
+        GIVE_UP,     /* another attempt would end the same way */
+        MORE_MEMORY, /* counts, too */
+        COUNT,
+        PAUSE,
+    };
+    static const struct {
+        enum consequence what;
+        const char *reason;
+    } rows[] = {
+        [VERDICT_NONE] = {CONTINUE, ""},
+        [VERDICT_WAIT] = {CONTINUE, ""},
+        [VERDICT_PEER_LOST] = {PAUSE, "ConnectionLost"},
+        [VERDICT_UNSCHEDULABLE] = {PAUSE, "Unschedulable"},
+        [VERDICT_UNREACHABLE] = {PAUSE, "WorkersUnreachable"},
+        [VERDICT_START_TIMEOUT] = {PAUSE, "StartTimeout"},
+        [VERDICT_NAME_TAKEN] = {PAUSE, "NameTaken"},
+        [VERDICT_NO_PROGRESS] = {COUNT, "NoProgress"},
+        [VERDICT_FAILED] = {COUNT, "WorkerFailed"},
+        [VERDICT_REFUSED] = {COUNT, "PeerTableConflict"},
+        [VERDICT_DATA_MISSING] = {PAUSE, "DataMissing"},
+        [VERDICT_DISRUPTED] = {PAUSE, "WorkerLost"},
+        [VERDICT_OUT_OF_MEMORY] = {MORE_MEMORY, "WorkerOutOfMemory"},
+        [VERDICT_OUTPUT] = {GIVE_UP, "OutputFailed"},
+        [VERDICT_CONFIG] = {GIVE_UP, "InvalidConfiguration"},
+    };
+    const char *reason = rows[v->kind].reason;
+    /* A worker that was lost in training is replaced at once, the first time. */
+    bool is_first_free = v->kind == VERDICT_DISRUPTED && context_has_started(c);
+
+    switch (rows[v->kind].what) {
+    case CONTINUE:
         break;
-    case VERDICT_CONFIG:
-        give_up(c, "InvalidConfiguration", v->text);
+    case GIVE_UP:
+        give_up(c, reason, v->text);
         break;
-    case VERDICT_OUTPUT:
-        give_up(c, "OutputFailed", v->text); /* training again would end the same way */
+    case MORE_MEMORY:
+        more_memory(c, reason, v);
         break;
-    case VERDICT_OUT_OF_MEMORY:
-        more_memory(c, v);
+    case COUNT:
+        count(c, reason, v->text);
         break;
-    case VERDICT_FAILED:
-        count(c, "WorkerFailed", v->text);
-        break;
-    case VERDICT_REFUSED:
-        count(c, "PeerTableConflict", v->text);
-        break;
-    case VERDICT_DISRUPTED:
-        pause_and_restart(c, "WorkerLost", v);
-        break;
-    case VERDICT_DATA_MISSING:
-        pause_and_restart(c, "DataMissing", v);
-        break;
-    case VERDICT_PEER_LOST:
-        pause_and_restart(c, "ConnectionLost", v);
-        break;
-    case VERDICT_NO_PROGRESS:
-        count(c, "NoProgress", v->text);
-        break;
-    case VERDICT_UNREACHABLE:
-        pause_and_restart(c, "WorkersUnreachable", v);
-        break;
-    case VERDICT_START_TIMEOUT:
-        pause_and_restart(c, "StartTimeout", v);
-        break;
-    case VERDICT_UNSCHEDULABLE:
-        pause_and_restart(c, "Unschedulable", v);
-        break;
-    case VERDICT_NAME_TAKEN:
-        pause_and_restart(c, "NameTaken", v);
+    case PAUSE: /* a restart that does not count */
+        restart_next(c, reason, v->text, next_pause_ms(c, is_first_free));
         break;
     }
 }

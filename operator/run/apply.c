@@ -12,6 +12,24 @@
 
 const struct kube_resource apply_skyjobs = {NAMES_SKYJOBS, true};
 
+/* NULL: gone meanwhile. */
+static struct store_job *job_of(const struct apply *a, const struct observed *seen)
+{
+    char key[QUEUE_KEY_BYTES];
+
+    store_key(seen->namespace, seen->name, key);
+    return store_find_job(a->store, key);
+}
+
+static void touch_job(struct apply *a, const struct observed *seen)
+{
+    char key[QUEUE_KEY_BYTES];
+
+    store_key(seen->namespace, seen->name, key);
+    if (a->store->listener.on_touch)
+        a->store->listener.on_touch(a->store->listener.ctx, key);
+}
+
 /* --- events --- */
 
 static void post_event(struct apply *a, const struct observed *seen, const struct action *event)
@@ -53,8 +71,7 @@ typedef enum err_code change_fn(struct store *s, enum kube_change change, const 
                                 struct err *err);
 
 struct creation {
-    const struct kube_resource *resource;
-    const char *name;
+    struct kube_ref ref;
     struct map *known;   /* where the store keeps such objects; NULL: it keeps none, or no list */
     change_fn *change;   /* how it takes one in; NULL: it does not */
     struct seen_pod pod; /* of a pod: what it is to be */
@@ -64,13 +81,12 @@ struct creation {
 static enum err_code take_in(struct apply *a, const struct observed *seen, const struct creation *c,
                              const struct json *object, struct err *err)
 {
-    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     const char *uid = json_string(json_path(object, "metadata.uid"), "");
     char key[QUEUE_KEY_BYTES];
     bool is_known;
     enum err_code rc = ERR_OK;
 
-    store_key(seen->namespace, c->name, key);
+    store_key(seen->namespace, c->ref.name, key);
     is_known = c->known && map_get(c->known, key);
     if (c->known == &a->store->plans) {
         const struct store_plan *plan = map_get(c->known, key);
@@ -79,8 +95,8 @@ static enum err_code take_in(struct apply *a, const struct observed *seen, const
     }
     if (c->change && !is_known)
         rc = c->change(a->store, KUBE_ADDED, object, err);
-    if (rc == ERR_OK && c->resource == &kube_pods)
-        store_trust_pod(a->store, &ref, uid, c->pod.image_asked);
+    if (rc == ERR_OK && c->ref.resource == &kube_pods)
+        store_trust_pod(a->store, &c->ref, uid, c->pod.image_asked);
     return rc;
 }
 
@@ -102,11 +118,10 @@ static bool is_as_made(const struct json *object, const struct buf *body)
 static enum err_code refuse(struct apply *a, const struct observed *seen, const struct creation *c,
                             const struct json *object, bool is_owned, struct err *err)
 {
-    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     struct seen_pod due = c->pod;
     struct action event = {.reason = "NameTaken", .is_warning = true};
 
-    memcpy(due.name, c->name, sizeof due.name);
+    memcpy(due.name, c->ref.name, sizeof due.name);
     (void)snprintf(due.uid, sizeof due.uid, "%s",
                    json_string(json_path(object, "metadata.uid"), ""));
     if (due.role == POD_STAGE || !is_owned)
@@ -116,30 +131,29 @@ static enum err_code refuse(struct apply *a, const struct observed *seen, const 
     (void)snprintf(event.text, sizeof event.text,
                    "Pod %s is not the probe that the operator would create. It is deleted, and "
                    "node %.100s is measured again.",
-                   c->name, due.node);
+                   c->ref.name, due.node);
     post_event(a, seen, &event);
-    return delete_object(a, &ref, due.uid, err);
+    return delete_object(a, &c->ref, due.uid, err);
 }
 
 /* The name is taken: fine if by ourselves, from before a restart. */
 static enum err_code adopt(struct apply *a, const struct observed *seen, const struct creation *c,
                            const struct buf *body, struct err *err)
 {
-    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     struct json *object = NULL;
     char uid[OBSERVED_UID_BYTES];
     char key[QUEUE_KEY_BYTES];
     bool is_owned;
-    enum err_code rc = kube_get(a->client, &ref, &object, err);
+    enum err_code rc = kube_get(a->client, &c->ref, &object, err);
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "deleted meanwhile") : rc;
     is_owned = parse_owner(object, uid, key) && strcmp(uid, seen->uid) == 0;
-    if (c->resource == &kube_pods && !(is_owned && is_as_made(object, body)))
+    if (c->ref.resource == &kube_pods && !(is_owned && is_as_made(object, body)))
         rc = refuse(a, seen, c, object, is_owned, err);
     else if (!is_owned)
         rc = err_set(err, ERR_CONFLICT, "%s %s/%s exists and does not belong to this SkyJob",
-                     c->resource->plural, seen->namespace, c->name);
+                     c->ref.resource->plural, seen->namespace, c->ref.name);
     else
         rc = take_in(a, seen, c, object, err);
     json_free(object);
@@ -149,15 +163,14 @@ static enum err_code adopt(struct apply *a, const struct observed *seen, const s
 static enum err_code create(struct apply *a, const struct observed *seen, const struct creation *c,
                             const struct buf *body, struct err *err)
 {
-    struct kube_ref ref = {.resource = c->resource, .namespace = seen->namespace, .name = c->name};
     struct json *object = NULL;
-    enum err_code rc = kube_create(a->client, &ref, buf_text(body), &object, err);
+    enum err_code rc = kube_create(a->client, &c->ref, buf_text(body), &object, err);
 
     if (rc == ERR_CONFLICT)
         return adopt(a, seen, c, body, err);
     if (rc == ERR_OK) {
-        LOG(LOG_INFO, "created", LOG_S("kind", c->resource->plural), LOG_S("job", seen->name),
-            LOG_S("name", c->name));
+        LOG(LOG_INFO, "created", LOG_S("kind", c->ref.resource->plural), LOG_S("job", seen->name),
+            LOG_S("name", c->ref.name));
         rc = take_in(a, seen, c, object, err);
     }
     json_free(object);
@@ -171,13 +184,13 @@ static enum err_code ensure_secret(struct apply *a, const struct observed *seen,
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     char name[NAMES_BYTES];
-    char key[QUEUE_KEY_BYTES];
-    struct creation c = {.resource = &kube_secrets, .name = name, .change = secret_take};
+    struct creation c = {
+        .ref = {.resource = &kube_secrets, .namespace = seen->namespace, .name = name},
+        .change = secret_take};
     struct store_job *job;
     enum err_code rc;
 
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     if (!job || (job->has_secret && (!for_pods || job->secret_attempt == seen->status.attempt)))
         return ERR_OK;
     names_key(seen->name, name);
@@ -186,7 +199,7 @@ static enum err_code ensure_secret(struct apply *a, const struct observed *seen,
     rc = secret_write(seen, &body, err);
     if (rc == ERR_OK)
         rc = create(a, seen, &c, &body, err);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     if (rc == ERR_OK && job)
         job->secret_attempt = seen->status.attempt;
     if (body.data)
@@ -201,7 +214,8 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     char name[NAMES_BYTES];
-    struct creation c = {.resource = &kube_config_maps, .name = name};
+    struct creation c = {
+        .ref = {.resource = &kube_config_maps, .namespace = seen->namespace, .name = name}};
     enum err_code rc = ERR_OK;
 
     if (action->kind == ACTION_CREATE_PLAN) {
@@ -213,7 +227,7 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         names_probe_spec(seen->name, name);
         rc = manifest_probe_spec(seen, &body, err);
     } else {
-        c.resource = &kube_pods;
+        c.ref.resource = &kube_pods;
         c.known = &a->store->pods;
         c.change = store_change_pod;
         rc = ensure_secret(a, seen, true, err);
@@ -245,8 +259,8 @@ static enum err_code create_policy(struct apply *a, const struct observed *seen,
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     char name[NAMES_BYTES];
-    char key[QUEUE_KEY_BYTES];
-    struct creation c = {.resource = &kube_policies, .name = name};
+    struct creation c = {
+        .ref = {.resource = &kube_policies, .namespace = seen->namespace, .name = name}};
     struct action event = {.reason = "NoNetworkPolicy", .is_warning = true};
     struct store_job *job;
     enum err_code rc;
@@ -258,8 +272,7 @@ static enum err_code create_policy(struct apply *a, const struct observed *seen,
     buf_deinit(&body);
     if (rc == ERR_OK || (err_is_transient(rc) && rc != ERR_CONFLICT))
         return rc;
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     if (!job || job->lacks_policy)
         return ERR_OK;
     job->lacks_policy = true;
@@ -400,7 +413,6 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
     struct kube_ref map = {
         .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec->data.config_map};
     struct store_job found = {.data = DATA_PRESENT};
-    char key[QUEUE_KEY_BYTES];
     struct json *object = NULL;
     struct store_job *job;
     enum err_code rc = look_at_claims(a, seen, spec, &found, err);
@@ -413,16 +425,14 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
     }
     if (rc != ERR_OK)
         return rc;
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     if (!job)
         return ERR_OK;
     job->data = found.data;
     job->is_data_everywhere = found.is_data_everywhere;
     memcpy(job->data_problem, found.data_problem, sizeof job->data_problem);
     job->data_checked_ms = clock_wall_ms();
-    if (a->store->listener.on_touch)
-        a->store->listener.on_touch(a->store->listener.ctx, key);
+    touch_job(a, seen);
     return ERR_OK;
 }
 
@@ -547,7 +557,6 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
     struct store_job *job;
-    char key[QUEUE_KEY_BYTES];
     bool is_same = false;
     enum err_code rc = is_same_status(&seen->status, status, &is_same, err);
 
@@ -556,8 +565,7 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
     rc = manifest_status_patch(status, version, &body, err);
     if (rc == ERR_OK)
         rc = kube_merge(a->client, &ref, buf_text(&body), &object, err);
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     /* Unless the watch has brought something newer meanwhile. */
     if (rc == ERR_OK && job && strcmp(job->version, version) == 0)
         rc = store_change_job(a->store, KUBE_MODIFIED, object, err);
@@ -572,11 +580,9 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
 static void note_problem(struct apply *a, const struct observed *seen, enum err_code code,
                          const struct err *err)
 {
-    char key[QUEUE_KEY_BYTES];
     struct store_job *job;
 
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(a->store, key);
+    job = job_of(a, seen);
     if (!job || code == ERR_AGAIN)
         return;
     if (code != ERR_OK) {
@@ -585,8 +591,7 @@ static void note_problem(struct apply *a, const struct observed *seen, enum err_
         (void)snprintf(job->problem.text, sizeof job->problem.text, "%s", err->text);
     } else if (job->problem.n_in_a_row > 0) {
         job->problem = (struct seen_problem){.n_in_a_row = 0};
-        if (a->store->listener.on_touch) /* what the status says of it is out of date */
-            a->store->listener.on_touch(a->store->listener.ctx, key);
+        touch_job(a, seen); /* the status still shows it */
     }
 }
 

@@ -24,44 +24,30 @@ static void answer(struct server_answer *out, int status, const char *text)
     (void)!buf_addf(&out->body, NULL, "%s\n", text); /* without memory, the status has to do */
 }
 
-static void answer_readiness(struct health *h, struct server_answer *out)
-{
-    bool is_ready;
-
-    pthread_mutex_lock(&h->lock);
-    is_ready = h->is_ready;
-    pthread_mutex_unlock(&h->lock);
-    answer(out, is_ready ? 200 : 503, is_ready ? "ok" : "still listing the cluster's objects");
-}
-
-static void answer_metrics(struct health *h, struct server_answer *out)
-{
-    out->type = "text/plain; version=0.0.4";
-    pthread_mutex_lock(&h->lock);
-    if (h->metrics.len > 0 && buf_add(&out->body, h->metrics.data, h->metrics.len, NULL) != ERR_OK)
-        out->status = 503;
-    pthread_mutex_unlock(&h->lock);
-}
-
 static void on_request(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     struct health *h = ctx;
+    bool is_late = clock_now_ms() - h->source.turned_ms(h->source.ctx) >= HEALTH_STALLED_MS;
     char path[16];
 
     (void)snprintf(path, sizeof path, "%.*s", (int)strcspn(r->path, "?"), r->path);
-    if (strcmp(r->method, "GET") != 0)
+    pthread_mutex_lock(&h->lock);
+    if (strcmp(r->method, "GET") != 0) {
         answer(out, 405, "only GET is allowed");
-    else if (strcmp(path, "/healthz") == 0 &&
-             clock_now_ms() - h->source.turned_ms(h->source.ctx) >= HEALTH_STALLED_MS)
-        answer(out, 503, "the main loop hangs");
-    else if (strcmp(path, "/healthz") == 0)
-        answer(out, 200, "ok");
-    else if (strcmp(path, "/readyz") == 0)
-        answer_readiness(h, out);
-    else if (strcmp(path, "/metrics") == 0)
-        answer_metrics(h, out);
-    else
+    } else if (strcmp(path, "/healthz") == 0) {
+        answer(out, is_late ? 503 : 200, is_late ? "the main loop hangs" : "ok");
+    } else if (strcmp(path, "/readyz") == 0) {
+        answer(out, h->is_ready ? 200 : 503,
+               h->is_ready ? "ok" : "still listing the cluster's objects");
+    } else if (strcmp(path, "/metrics") == 0) {
+        out->type = "text/plain; version=0.0.4";
+        if (h->metrics.len > 0 &&
+            buf_add(&out->body, h->metrics.data, h->metrics.len, NULL) != ERR_OK)
+            out->status = 503;
+    } else {
         answer(out, 404, "try /healthz, /readyz or /metrics");
+    }
+    pthread_mutex_unlock(&h->lock);
 }
 
 enum err_code health_open(const char *address, struct health_source source, struct health **out,
