@@ -81,7 +81,7 @@ void annotation_work(const struct spec *spec, const char *namespace,
 /* "sha256:..." of a container's imageID; "" when it has none. */
 void annotation_digest(const char *image_id, char out[static ANNOTATION_DIGEST_BYTES]);
 
-/* Can a worker on this machine do BF16? A probe that holds knows better than NFD. */
+/* Can a worker on this machine do BF16? A probe's answer counts before NFD's. */
 enum node_answer annotation_bf16(const struct annotations *m, const struct node_probe *probe);
 
 #endif

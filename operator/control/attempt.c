@@ -266,20 +266,20 @@ static void connect_workers(struct context *c)
 static void take_progress(struct context *c, const struct progress *from, int64_t time_ms)
 {
     struct status_progress *p = &c->out->status.progress;
-    bool knows_start = p->n_random > 0;
-    bool knows_skips = p->skipped_steps > 0;
+    bool had_start = p->n_random > 0;
+    bool had_skips = p->skipped_steps > 0;
     char text[STATUS_MESSAGE_BYTES];
 
     status_take_progress(&c->out->status, from, time_ms);
     drift_watch(c, from);
-    if (!knows_start && p->n_random > 0) {
+    if (!had_start && p->n_random > 0) {
         (void)snprintf(
             text, sizeof text,
             "The model to start from has no weights for %s: they start with random values.",
             from->initialised);
         context_add_event(c, false, "PartlyInitialized", text);
     }
-    if (!knows_skips && p->skipped_steps > 0) {
+    if (!had_skips && p->skipped_steps > 0) {
         (void)snprintf(text, sizeof text,
                        "%lld of the first %lld steps were skipped because a loss or a gradient "
                        "was not finite. If this continues, lower "

@@ -35,7 +35,7 @@ enum news {
 void context_set(struct context *c, enum news news, const struct condition_set *set);
 /* Something blocks the job that the operator cannot remedy. At most once per decision. */
 void context_stall(struct context *c, const char *reason, const char *message);
-/* The line for people: `state` in a word, `message` in a sentence. */
+/* For people: a word and a sentence. */
 void context_show(struct context *c, const char *state, const char *message);
 
 /* The NetworkPolicy, once, before the pods that it is for. */
@@ -75,10 +75,10 @@ void place(struct context *c);
 void attempt_drive(struct context *c);
 /* What may be changed while the job exists, has been changed since the plan was made. */
 bool attempt_is_outdated(const struct context *c);
-/* Is it the image that keeps this pod waiting? Then the sentence to it is in `out`. */
+/* Is it the image that keeps this pod waiting? Then the message is in `out`. */
 bool attempt_image_problem(const struct context *c, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
-/* What else keeps it, in the words of whoever says so? */
+/* Does anything else keep it from starting? Likewise; as its status or Events report it. */
 bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
 /* How long a pod that has a node may go on trying to start; below 0: its node is better given back
  * to others, and all is tried again after a pause. */
@@ -99,9 +99,9 @@ void drift_describe(const struct status *s, char *text, size_t bytes);
 /* restart.c: what the end of a pod means. */
 enum verdict_kind {
     VERDICT_NONE,          /* all is well, as far as one can see */
-    VERDICT_WAIT,          /* somebody lost a neighbour: look for the culprit a little longer */
-    VERDICT_PEER_LOST,     /* nobody to blame */
-    VERDICT_UNSCHEDULABLE, /* nobody has room for a pod: plan anew */
+    VERDICT_WAIT,          /* a worker lost a neighbour: wait for the cause to show */
+    VERDICT_PEER_LOST,     /* no cause found */
+    VERDICT_UNSCHEDULABLE, /* a pod fits on no node: plan again */
     VERDICT_UNREACHABLE,   /* workers run and do not answer */
     VERDICT_START_TIMEOUT, /* a pod holds a node and cannot start there */
     VERDICT_NAME_TAKEN,    /* the name of a pod belongs to another one */

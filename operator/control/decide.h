@@ -1,6 +1,6 @@
 /* control/decide.h - what to do about one job now.
  *
- * decide() looks at everything observed and names the next steps; somebody else takes them. Equal
+ * decide() looks at everything observed and names the next steps, which operator/run takes. Equal
  * input gives an equal decision, and after the steps have been taken the next decision is empty
  * until something changes. Steps may be taken twice (after a crash, or from a view that is a little
  * old): names are deterministic, deletions name the uid.
@@ -25,25 +25,23 @@
 #define DECIDE_BACKOFF_MS     10000  /* after the first restart in a row, then doubled ... */
 #define DECIDE_BACKOFF_MAX_MS 300000 /* ... up to this */
 #define DECIDE_DATA_RETRY_MS  10000
-#define DECIDE_DATA_STALE_MS  60000 /* what was there so long ago is looked for again */
+#define DECIDE_DATA_STALE_MS  60000 /* data seen before that is checked again */
 #define DECIDE_NODES_RETRY_MS 30000
-#define DECIDE_SOLVE_MS       5000 /* between two searches for a plan of a job that does not fit */
-#define DECIDE_PROBLEM_MIN    2    /* failures in a row until the status shows them */
-#define DECIDE_NO_ROOM_MS                                                                          \
-    15000 /* our own ended pods may still be leaving: not worth telling yet                        \
-           */
+#define DECIDE_SOLVE_MS       5000  /* between two searches for a plan of a job that does not fit */
+#define DECIDE_PROBLEM_MIN    2     /* failures in a row until the status shows them */
+#define DECIDE_NO_ROOM_MS     15000 /* until then our own ended pods may still be terminating */
 #define DECIDE_EVENTS_MS      30000 /* between two looks at the Events of a pod that does not start */
-#define DECIDE_PENDING_MS     60000 /* a pod that nobody can schedule for so long needs a new plan */
-#define DECIDE_START_MS       120000 /* a pod with a problem gives back its node after so long ... */
+#define DECIDE_PENDING_MS     60000  /* a pod unschedulable for longer needs a new plan */
+#define DECIDE_START_MS       120000 /* after which a pod with a problem releases its node ... */
 #define DECIDE_CREATING_MS    600000 /* ... and one without, as when a large image is pulled */
 #define DECIDE_UNREACHABLE_MS 10000  /* a worker that has just started may not listen yet */
 #define DECIDE_GIVE_BACK_MS   300000 /* of a worker that never answered */
-#define DECIDE_SILENT_MS      60000  /* of a leader in training: told from then on */
-#define DECIDE_STILL_MS       600000 /* a step may take so long before it is called a standstill */
-#define DECIDE_PEER_GRACE_MS  5000  /* who lost a neighbour waits so long for the culprit to show */
-#define DECIDE_PROGRESS_MS    10000 /* between two writes of progress */
-#define DECIDE_POLL_MS        5000  /* between two questions to the leader ... */
-#define DECIDE_FIRST_POLL_MS  1000  /* ... and before it has done its first step */
+#define DECIDE_SILENT_MS      60000  /* of a leader in training, after which it is reported */
+#define DECIDE_STILL_MS       600000 /* without a step, after which a standstill is reported */
+#define DECIDE_PEER_GRACE_MS  5000   /* after a lost connection, for its cause to show */
+#define DECIDE_PROGRESS_MS    10000  /* between two writes of progress */
+#define DECIDE_POLL_MS        5000   /* between two status requests to the leader ... */
+#define DECIDE_FIRST_POLL_MS  1000   /* ... and before it has done its first step */
 
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
@@ -58,7 +56,7 @@ enum action_kind {
     ACTION_DOUBT_NODE,        /* `node`: training contradicts what was measured there */
     ACTION_READ_EVENTS,       /* what the kubelet reports of pod `name` with `uid` */
     ACTION_POST_PEERS,        /* to the worker of `stage` */
-    ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: whom it meets */
+    ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: its partners */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
 };
 
@@ -80,14 +78,14 @@ struct action {
 struct decision {
     int n_actions;
     struct action actions[DECIDE_ACTIONS_MAX];
-    struct status status;     /* to be written last, if it differs from the observed one */
-    struct plan plan;         /* of ACTION_CREATE_PLAN */
-    int64_t ask_leader_ms;    /* ask the leader unless that was done so shortly ago; -1: do not */
-    int64_t requeue_ms;       /* decide again after so long, whatever happens; -1: only then */
+    struct status status;  /* to be written last, if it differs from the observed one */
+    struct plan plan;      /* of ACTION_CREATE_PLAN */
+    int64_t ask_leader_ms; /* ask the leader unless that was done so shortly ago; -1: do not */
+    int64_t requeue_ms; /* decide again after this at the latest; -1: only when something changes */
     struct unplaced unplaced; /* to be handed in with the next call */
 };
 
-/* Fill in `out`, wholly. Never fails: what cannot be done is said in out->status.
+/* Fill in all of `out`. Never fails: what cannot be done is reported in out->status.
  *
  * Searching for a plan is the only part that takes long: 20 to 100 ms on 64 nodes, up to a second
  * where a large model does not fit. For a job that did not fit it is done at most every

@@ -60,13 +60,13 @@ struct seen_pod {
     char ip[PEERS_HOST_BYTES];
     char
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
-    char message[OBSERVED_TEXT_BYTES]; /* the sentence to it */
+    char message[OBSERVED_TEXT_BYTES]; /* the message that goes with it */
     int64_t created_ms;                /* when the operator first saw it */
     int64_t started_ms;  /* its container, by its node's clock; 0: has not, or not reported */
     int64_t finished_ms; /* of a probe by its node's clock, else when the operator first saw it;
                             0: has not */
     int64_t events_ms;   /* when its Events were last read; 0: not yet */
-    int64_t silent_ms;   /* calls to it have been unanswered for so long; 0: it answers */
+    int64_t silent_ms;   /* how long calls to it have failed; 0: it answers */
     bool has_progress;   /* a worker's last words */
     struct progress progress;
     bool has_probe; /* a probe's result */
@@ -99,7 +99,7 @@ struct seen_problem {
 /* How the operator was started. */
 struct settings {
     char worker_image[SPEC_IMAGE_BYTES];
-    char pull_policy[SPEC_WORD_BYTES];            /* "": as the spec says */
+    char pull_policy[SPEC_WORD_BYTES];            /* "": the spec's */
     char probe_priority_class[NODE_NAME_BYTES];   /* of probes; "": the cluster's default */
     bool has_network_policies;                    /* jobs get one each */
     char operator_namespace[OBSERVED_WORD_BYTES]; /* of the operator's pods; "": not known */
@@ -148,7 +148,7 @@ struct observed {
     bool has_leader; /* what the leader last answered */
     struct progress leader;
     int64_t leader_answered_ms; /* when that was; 0: just now */
-    int64_t leader_same_ms;     /* for so long it has answered with the same step and state */
+    int64_t leader_same_ms;     /* how long it has reported the same step and state */
 
     struct unplaced unplaced; /* from the last decision */
 };

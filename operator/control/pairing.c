@@ -1,4 +1,4 @@
-/* The circle method: one stays, the others move on by one place a round, opposites meet. */
+/* The circle method: one stays, the others move on by one place per round, opposites are paired. */
 #include "control/pairing.h"
 
 #include <string.h>

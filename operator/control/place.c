@@ -321,7 +321,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     return ERR_OK;
 }
 
-/* To a plan, or to a condition that says what is missing. */
+/* To a plan, or to a condition with what is missing. */
 static enum err_code plan_on(struct context *c, struct nodes *nodes, struct err *err)
 {
     char why[ERR_TEXT_BYTES];

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "control/context.h"
 
-#define HEALTHY_MS            600000 /* training for so long ends a row of restarts */
+#define HEALTHY_MS            600000 /* of training end a row of restarts */
 #define RESTARTS_IN_A_ROW_MAX 1000   /* the pause has long stopped growing */
 
 static void add_cause(struct verdict *v, enum verdict_kind kind, int stage, const char *text)

@@ -113,7 +113,7 @@ static bool is_as_made(const struct json *object, const struct buf *body)
 }
 
 /* A pod that is not the one we would make has its name. A stage gets another name in the next
- * attempt. A probe cannot: one that says that it is ours, such as that of an older operator, makes
+ * attempt. A probe cannot: one that claims to be ours, such as that of an older operator, makes
  * way for the right one. */
 static enum err_code refuse(struct apply *a, const struct observed *seen, const struct creation *c,
                             const struct json *object, bool is_owned, struct err *err)
@@ -127,7 +127,7 @@ static enum err_code refuse(struct apply *a, const struct observed *seen, const 
     if (due.role == POD_STAGE || !is_owned)
         return store_refuse_pod(a->store, object, seen, &due, err);
     if (json_path(object, "metadata.deletionTimestamp"))
-        return ERR_OK; /* the watch tells when it is gone */
+        return ERR_OK; /* the watch reports its end */
     (void)snprintf(event.text, sizeof event.text,
                    "Pod %s is not the probe that the operator would create. It is deleted, and "
                    "node %.100s is measured again.",
@@ -254,7 +254,7 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
 }
 
 /* Where it cannot be made the job trains without it, as it does where nothing enforces it; an Event
- * says so, once. */
+ * reports it, once. */
 static enum err_code create_policy(struct apply *a, const struct observed *seen, struct err *err)
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
@@ -296,7 +296,7 @@ static enum err_code delete_plan(struct apply *a, const struct observed *seen,
     return delete_object(a, &ref, action->uid, err);
 }
 
-/* A courtesy to later jobs: a cluster that does not let us patch its nodes still trains. */
+/* Only later jobs profit: where the operator may not patch nodes, jobs still train. */
 static void patch_node(struct apply *a, const struct observed *seen, const struct action *action)
 {
     struct kube_ref ref = {.resource = &kube_nodes, .name = action->node};
@@ -570,7 +570,7 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
     if (rc == ERR_OK && job && strcmp(job->version, version) == 0)
         rc = store_change_job(a->store, KUBE_MODIFIED, object, err);
     if (rc == ERR_NOT_FOUND)
-        rc = ERR_OK; /* deleted; the watch will say so */
+        rc = ERR_OK; /* deleted, as the watch will report */
     json_free(object);
     buf_deinit(&body);
     return rc;

@@ -1,6 +1,6 @@
 /* run/loop.h - the operator: watch, and look at every job that something happened to.
  *
- * One thread does everything: the watches note which jobs have changed, the queue says which is
+ * One thread does everything: the watches note which jobs have changed, the queue has which is
  * next, and one job at a time is observed, decided and acted upon. Nothing is decided before all
  * watches have reported a whole list. The health port is served from a thread of its own.
  *

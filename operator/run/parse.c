@@ -201,7 +201,7 @@ static void read_container(const struct json *pod, struct seen_pod *out)
     }
 }
 
-/* Reasons of a whole pod that say that its node, not its worker, ended it. */
+/* Reasons of a whole pod for which its node, not its worker, ended it. */
 static void read_pod_reason(const struct json *pod, struct seen_pod *out)
 {
     static const char *const not_ours[] = {"Evicted",    "Preempting",   "NodeLost",

@@ -83,7 +83,7 @@ static void touch(struct store *s, const char *job_key)
         s->listener.on_touch(s->listener.ctx, job_key);
 }
 
-/* Something about nodes is another now: whoever waits for some should look again. */
+/* Nodes have changed: reconcile the jobs that wait for some. */
 static void touch_waiting(struct store *s)
 {
     size_t place = 0;
@@ -162,7 +162,7 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
 {
     if (!from || !from->own || strcmp(to->uid, from->uid) != 0)
         return;
-    if (from->own->trust == TRUST_REFUSED) { /* whatever its labels say */
+    if (from->own->trust == TRUST_REFUSED) { /* whatever its labels are */
         free(to->own);
         to->own = from->own;
         from->own = NULL;

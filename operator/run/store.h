@@ -1,9 +1,9 @@
-/* run/store.h - what the watches have told us, small enough to keep.
+/* run/store.h - what decisions need of the objects that the watches report.
  *
  * Of every object only what decisions need is kept, not its JSON. Changes come from the watches and
- * from the answers to our own writes, and tell which jobs to look at again. Beside that the store
+ * from the answers to our own writes, and name the jobs to reconcile. Beside that the store
  * holds the few things that are nowhere in the API server and may be forgotten at any time: what
- * the leader last said, who has the peer table, whether the data is there.
+ * the leader last reported, who has the peer table, whether the data is there.
  *
  * Pods of all kinds are kept, since they use up nodes; only ours with details.
  * Layer: run (may use control fleet kube http balance api base). Threads: one.
@@ -40,7 +40,7 @@ struct store_job {
     struct status *status;             /* up to its last stage */
     /* Not in the API server: */
     bool waits_for_nodes;     /* the last decision waited for nodes */
-    bool lacks_policy;        /* said so already */
+    bool lacks_policy;        /* reported already */
     struct unplaced unplaced; /* of the last decision */
     int64_t looked_ms;        /* monotonic; when that was */
     enum data_state data;
@@ -70,7 +70,7 @@ struct store_pod {
 };
 
 enum store_trust {
-    TRUST_NONE,    /* its labels and owner say that it is ours, which anyone can write */
+    TRUST_NONE,    /* it has our labels and owner, which anyone can write */
     TRUST_CREATED, /* the API server answered with it when we created it, or it is what we make */
     TRUST_REFUSED, /* has a name that was due, and is not what we make */
 };
@@ -96,7 +96,7 @@ struct store_plan {
     struct promise promise;
 };
 
-/* Told whenever a job should be looked at. */
+/* Called whenever a job should be reconciled. */
 struct store_listener {
     void *ctx;
     void (*on_touch)(void *ctx, const char *job_key);
@@ -121,7 +121,7 @@ struct store {
 void store_deinit(struct store *s);
 
 /* Take over a change of one object; KUBE_SYNCED is ignored. Objects that cannot be used (no name,
- * no memory for them) are left out: ERR_INVALID or ERR_NO_MEMORY says so, for the log. */
+ * no memory for them) are skipped: ERR_INVALID or ERR_NO_MEMORY, for the log. */
 MUST_CHECK enum err_code store_change_job(struct store *s, enum kube_change change,
                                           const struct json *object, struct err *err);
 MUST_CHECK enum err_code store_change_pod(struct store *s, enum kube_change change,
