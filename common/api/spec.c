@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "api/stages.h"
 #include "base/fields.h"
 
 #define BETA_MAX    0.999999 /* at 1 a moment would never move */
@@ -321,6 +320,54 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
     return ERR_OK;
 }
 
+#define MANUAL "spec.placement.manual.replicas[0].stages"
+
+/* An entry counts either layers or units, and all entries the same. */
+static enum err_code check_stage(const struct spec_stages *list, int i, struct err *err)
+{
+    const struct spec_stage *stage = &list->list[i];
+
+    if ((stage->layers > 0) == (stage->units > 0))
+        return err_set(err, ERR_INVALID, MANUAL "[%d]: must have either layers or units", i);
+    if ((stage->units > 0) != (list->list[0].units > 0))
+        return err_set(err, ERR_INVALID, MANUAL "[%d]: counts %s, the entries before it %s", i,
+                       stage->units > 0 ? "units" : "layers",
+                       stage->units > 0 ? "layers" : "units");
+    return ERR_OK;
+}
+
+/* Does the list belong to the strategy, and do its counts make the whole model? */
+static enum err_code check_stages(const struct spec *spec, struct err *err)
+{
+    const struct spec_stages *stages = &spec->placement.stages;
+    bool is_manual = spec->placement.strategy == SPEC_STRATEGY_MANUAL;
+    bool counts_units = stages->n > 0 && stages->list[0].units > 0;
+    int want = counts_units ? model_units(&spec->model) : spec->model.layers;
+    int sum = 0;
+
+    if (is_manual && stages->n == 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.placement.strategy: Manual needs spec.placement.manual, such as "
+                       "{replicas: [{stages: [{layers: %d, node: NAME}]}]}",
+                       spec->model.layers);
+    if (!is_manual && stages->n > 0)
+        return err_set(err, ERR_INVALID,
+                       "spec.placement.manual: is read with strategy Manual only; leave it out or "
+                       "set the strategy");
+    for (int s = 0; s < stages->n; s++) {
+        enum err_code rc = check_stage(stages, s, err);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    for (int s = 0; s < stages->n; s++)
+        sum += counts_units ? stages->list[s].units : stages->list[s].layers;
+    if (is_manual && sum != want)
+        return err_set(err, ERR_INVALID, MANUAL ": their %s add up to %d, the model has %d",
+                       counts_units ? "units" : "layers", sum, want);
+    return ERR_OK;
+}
+
 static enum err_code check_spec(struct spec *s, struct err *err)
 {
     enum err_code rc = check_task(s, err);
@@ -347,7 +394,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
     if (s->data.mask_probability <= 0)
         return err_set(err, ERR_INVALID,
                        "spec.data.maskProbability: must be above 0, or there is nothing to learn");
-    rc = stages_check(s, err);
+    rc = check_stages(s, err);
     return rc == ERR_OK ? check_source(s, err) : rc;
 }
 
@@ -419,12 +466,32 @@ int spec_least_stages(const struct spec *s)
                                                          : s->placement.min_stages;
 }
 
+int spec_stage_units(const struct spec *spec, int s)
+{
+    const struct spec_stages *stages = &spec->placement.stages;
+    int tail = model_units(&spec->model) - 2 * spec->model.layers - 1;
+
+    if (stages->list[s].units > 0)
+        return stages->list[s].units;
+    return 2 * stages->list[s].layers + (s == 0) + (s == stages->n - 1 ? tail : 0);
+}
+
 /* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it counts.
  */
 static bool needs_new_attempt(const struct field *f)
 {
     return strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
            strncmp(f->key, "output.", 7) == 0;
+}
+
+static bool is_same_list(const struct spec_stages *a, const struct spec_stages *b)
+{
+    bool same = a->n == b->n;
+
+    for (int s = 0; same && s < a->n; s++)
+        same = a->list[s].layers == b->list[s].layers && a->list[s].units == b->list[s].units &&
+               strcmp(a->list[s].node, b->list[s].node) == 0;
+    return same;
 }
 
 bool spec_same_attempt(const struct spec *a, const struct spec *b)
@@ -436,5 +503,5 @@ bool spec_same_attempt(const struct spec *a, const struct spec *b)
         if (needs_new_attempt(f) && f->kind != FIELD_LIST && memcmp(x, y, f->bytes) != 0)
             return false;
     }
-    return stages_equal(&a->placement.stages, &b->placement.stages);
+    return is_same_list(&a->placement.stages, &b->placement.stages);
 }

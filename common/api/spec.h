@@ -198,6 +198,8 @@ const char *spec_strategy_name(enum spec_strategy strategy);
 bool spec_strategy_find(const char *name, enum spec_strategy *out);
 /* The fewest nodes that a plan can have. */
 int spec_least_stages(const struct spec *s);
+/* Units of entry `stage` of spec.placement.manual. */
+int spec_stage_units(const struct spec *s, int stage);
 /* Are two specs of spec_parse() equal in all that may be changed and needs a new attempt then? */
 bool spec_same_attempt(const struct spec *a, const struct spec *b);
 

@@ -3,7 +3,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "api/stages.h"
 #include "base/bytes.h"
 
 #define SWEEPS_PER_UNIT 4 /* over all boundaries; it converges long before */
@@ -193,7 +192,7 @@ static enum err_code manual_cut(const struct partition_request *r, struct cut *o
     *out = (struct cut){.n_stages = r->job.spec->placement.stages.n};
     for (int s = 0; s < out->n_stages; s++) {
         out->node[s] = s;
-        out->first[s + 1] = out->first[s] + stages_units(r->job.spec, s);
+        out->first[s + 1] = out->first[s] + spec_stage_units(r->job.spec, s);
     }
     return rc == ERR_OK ? take_fastest(r, out, out_nodes, err) : rc;
 }

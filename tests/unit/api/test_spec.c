@@ -11,7 +11,6 @@
 
 #include <cmocka.h>
 
-#include "api/stages.h"
 #include "base/fields.h"
 
 #define WITH(rest)   "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
@@ -261,13 +260,13 @@ static void spec_stages_count_layers_or_units(void **state)
     assert_int_equal(spec_least_stages(&s), 2);
     assert_string_equal(s.placement.stages.list[0].node, "a");
     assert_string_equal(s.placement.stages.list[1].node, "");
-    assert_int_equal(stages_units(&s, 0), 3);
-    assert_int_equal(stages_units(&s, 1), 8);
+    assert_int_equal(spec_stage_units(&s, 0), 3);
+    assert_int_equal(spec_stage_units(&s, 1), 8);
     assert_true(spec_same_attempt(&s, &s));
     assert_int_equal(
         parse(STAGES("[{\"units\": 3, \"node\": \"a\"}, {\"units\": 8}]"), &other, NULL), ERR_OK);
-    assert_int_equal(stages_units(&other, 0), 3);
-    assert_int_equal(stages_units(&other, 1), 8);
+    assert_int_equal(spec_stage_units(&other, 0), 3);
+    assert_int_equal(spec_stage_units(&other, 1), 8);
     assert_false(spec_same_attempt(&s, &other));
 }
 
