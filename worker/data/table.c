@@ -34,7 +34,7 @@ struct table {
     int places[N_COLUMNS]; /* where each column is; -1: nowhere */
     int64_t n_unlabelled;
     int64_t n_broken;
-    struct json *object; /* of the row that was handed out last */
+    struct json *object; /* of the last row */
     char number[24];     /* a label that is a number in JSON, as text */
 };
 
@@ -48,7 +48,7 @@ static bool has_column(const struct table *t, enum column which)
     return t->columns[which].name || t->columns[which].number >= 0;
 }
 
-/* For errors: a column's name, or its number as people count. */
+/* A column's name in errors. */
 static const char *column_name(const struct table *t, enum column which)
 {
     static const char *const by_number[N_COLUMNS] = {"the sentence", "the second sentence",
@@ -221,15 +221,6 @@ static enum err_code wrong_member(const struct table *t, enum column which, cons
                         t->columns[which].name, wanted, names);
 }
 
-/* The text of a label; a number counts as its digits. */
-static const char *label_text(struct table *t, const struct json *v)
-{
-    if (!json_is_i64(v))
-        return json_string(v, NULL);
-    (void)snprintf(t->number, sizeof t->number, "%lld", (long long)json_i64(v, 0));
-    return t->number;
-}
-
 static enum err_code read_json(struct table *t, const char *line, size_t len,
                                struct cell out[static N_COLUMNS], struct err *err)
 {
@@ -249,7 +240,11 @@ static enum err_code read_json(struct table *t, const char *line, size_t len,
         if (!has_column(t, (enum column)c))
             continue;
         v = json_get(t->object, t->columns[c].name);
-        text = c == LABEL ? label_text(t, v) : json_string(v, NULL);
+        text = json_string(v, NULL);
+        if (c == LABEL && json_is_i64(v)) { /* counts as its digits */
+            (void)snprintf(t->number, sizeof t->number, "%lld", (long long)json_i64(v, 0));
+            text = t->number;
+        }
         if (c == LABEL && t->layout->n_labels == 0) {
             if (json_kind_of(v) != JSON_NUMBER)
                 return wrong_member(t, LABEL, "a number", err);

@@ -98,7 +98,7 @@ static enum err_code write_claim(const struct output *o, struct err *err)
     return rc;
 }
 
-/* A file that is none of ours is no claim. */
+/* What is not a claim leaves *out without a uid. */
 static enum err_code read_claim(const struct output *o, struct claim *out, struct err *err)
 {
     struct json *json = NULL;

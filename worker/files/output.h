@@ -52,9 +52,9 @@ MUST_CHECK enum err_code output_open(struct output *out, const struct output_par
  * to? ERR_AGAIN when the claim is missing: some network file systems show it late. */
 MUST_CHECK enum err_code output_find_claim(const struct output *o, struct err *err);
 
-/* Put the attempt's files into place, the `n_stages` shards and all else that lies beside them, and
- * remove what an older model left. An index or a model.safetensors never exists beside files of
- * another run: the old one is removed first and the new one comes last. After an error it may be
+/* Put the attempt's files into place, the `n_stages` shards and all other files, and remove what an
+ * older model left. An index or a model.safetensors never exists beside files of another run: the
+ * old one is removed first and the new one comes last. After an error it may be
  * called again and continues where it stopped.
  *
  * Returns ERR_CONFLICT when a newer attempt or another job has claimed the folder; ERR_NOT_FOUND

@@ -26,7 +26,7 @@ struct pretrained; /* on the heap; all fields private */
  * bare BertModel has no "bert." in front.
  *
  * Sets `out` to name number `i`, 0 <= i < PRETRAINED_ALIAS_MAX, most usual first, of the tensor
- * that we call `name`; false when it has no such one. */
+ * that we call `name`; false if it has no such name. */
 bool pretrained_alias(const char *name, int i, char out[static MODEL_NAME_BYTES]);
 
 /* Where tensors of another format come from: TensorFlow checkpoints (import/bundle.h). */

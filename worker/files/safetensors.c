@@ -249,8 +249,7 @@ static enum err_code check_cover(const struct source *src, const struct safetens
     }
     if (next != src->data + src->data_bytes)
         return err_set(err, ERR_INVALID,
-                       "%s: bytes that belong to no tensor at the end; write "
-                       "the file anew",
+                       "%s: bytes that belong to no tensor at the end; save the file again",
                        src->name);
     return ERR_OK;
 }

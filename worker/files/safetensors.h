@@ -5,8 +5,8 @@
  * without holes; offsets count from the end of the header. The writer writes F32; what a reader
  * can turn into floats is files/weight.h's matter.
  *
- * The writer streams: tensors are announced first, then their bytes are handed over one after the
- * other, so that nothing is held twice in memory. What it writes appears under its name only when
+ * The writer streams: tensors are announced first, then their floats follow in order, so nothing is
+ * in memory twice. What it writes appears under its name only when
  * it is complete and synced. The reader maps the file and trusts nothing in it; it touches the
  * header only, so a process has in memory what it reads of the tensors.
  * Layer: files. Threads: one per writer; a reader any, once open.

@@ -27,8 +27,8 @@ MUST_CHECK enum err_code bundle_prefix(const char *folder, char out[static PATH_
 /* On ERR_OK the caller owns *out: bundle_close().
  *
  * Returns ERR_INVALID with file, tensor and remedy for what is wrong in the index, for data files
- * that are missing or cut off and for tensors that overlap; ERR_NOT_FOUND (the index), ERR_DENIED,
- * ERR_IO, ERR_LIMIT, ERR_NO_MEMORY.
+ * that are missing or truncated and for tensors that overlap; ERR_NOT_FOUND (the index),
+ * ERR_DENIED, ERR_IO, ERR_LIMIT, ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code bundle_open(const char *prefix, struct bundle **out, struct err *err);
 

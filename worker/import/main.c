@@ -108,6 +108,7 @@ int main(int argc, char **argv)
 {
     const char *command = argc > 1 ? argv[1] : "";
     struct arguments a;
+    bool is_complete;
     struct err err;
     enum err_code rc;
 
@@ -115,13 +116,11 @@ int main(int argc, char **argv)
         (void)printf("skyjob-import %s\n", SKYJOB_VERSION);
         return EXIT_DONE;
     }
-    if (argc < 2 || !read_arguments(argc - 1, argv + 1, &a) || !a.out_path) {
-        (void)fputs(usage, stderr);
-        return EXIT_CONFIG;
-    }
-    if (strcmp(command, "model") == 0 && a.from_dir && a.n_texts == 0) {
+    is_complete = argc > 1 && read_arguments(argc - 1, argv + 1, &a) && a.out_path;
+    if (is_complete && strcmp(command, "model") == 0 && a.from_dir && a.n_texts == 0) {
         rc = import_model(&a, &err);
-    } else if (strcmp(command, "vocabulary") == 0 && a.vocab_size > 0 && a.n_texts > 0) {
+    } else if (is_complete && strcmp(command, "vocabulary") == 0 && a.vocab_size > 0 &&
+               a.n_texts > 0) {
         rc = build_vocabulary(&a, &err);
     } else {
         (void)fputs(usage, stderr);

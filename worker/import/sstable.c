@@ -17,7 +17,7 @@ struct table {
     size_t blocks_bytes; /* without the footer */
     sstable_entry_fn *fn;
     void *arg;
-    char last[SSTABLE_KEY_MAX_BYTES]; /* key handed out last */
+    char last[SSTABLE_KEY_MAX_BYTES]; /* the last key */
     size_t last_len;
     bool has_last;
 };
@@ -100,7 +100,7 @@ static enum err_code next_entry(const struct table *t, struct block *b, struct e
 
     if (!sstable_varint(&b->at, b->end, &shared) || !sstable_varint(&b->at, b->end, &rest) ||
         !sstable_varint(&b->at, b->end, &value_len))
-        return damaged(t, b->offset, "an entry is cut off", err);
+        return damaged(t, b->offset, "an entry is truncated", err);
     if (shared > b->key_len || rest > SSTABLE_KEY_MAX_BYTES - shared)
         return damaged(t, b->offset, "a key is too long", err);
     if (rest > (uint64_t)(b->end - b->at) || value_len > (uint64_t)(b->end - b->at) - rest)
@@ -161,7 +161,7 @@ enum err_code sstable_read(const char *name, const unsigned char *bytes, size_t 
     t.blocks_bytes = len - FOOTER_BYTES;
     at = bytes + t.blocks_bytes;
     end = bytes + len - MAGIC_BYTES;
-    /* First the meta index, which is not needed. */
+    /* First the meta index: not needed. */
     if (!sstable_varint(&at, end, &unused) || !sstable_varint(&at, end, &unused))
         return damaged(&t, t.blocks_bytes, "the footer is empty", err);
     rc = open_block(&t, &at, end, &index, err);

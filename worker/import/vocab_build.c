@@ -72,7 +72,7 @@ static enum err_code add_word(struct merges *m, struct map *tokens, const struct
     return rc == ERR_OK ? merges_add(m, symbols, n, word->value.number, err) : rc;
 }
 
-/* What goes on with a word begins with "##", which the joined token has once at most. */
+/* The right token continues a word, so it begins with "##", which is left out. */
 static enum err_code join_tokens(struct map *tokens, const struct merge *merge, uint32_t *out,
                                  struct err *err)
 {

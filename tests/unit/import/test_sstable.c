@@ -207,7 +207,7 @@ static struct row {
     {"sstable_refuses_a_key_beyond_the_limit", make_a_long_key, "a key is too long"},
     {"sstable_refuses_a_value_behind_the_end", make_a_long_value, "longer than the block"},
     {"sstable_refuses_a_key_behind_the_end", make_a_key_behind_the_end, "longer than the block"},
-    {"sstable_refuses_an_endless_number", make_an_endless_number, "an entry is cut off"},
+    {"sstable_refuses_an_endless_number", make_an_endless_number, "an entry is truncated"},
     {"sstable_refuses_a_block_outside", make_a_handle_outside, "does not lie inside the file"},
     {"sstable_refuses_a_block_of_all_bytes", make_a_huge_handle, "does not lie inside the file"},
     {"sstable_refuses_a_handle_that_is_cut_off", make_a_handle_cut_off,
