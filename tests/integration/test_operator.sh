@@ -105,6 +105,10 @@ bad_specs() {
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
         refused spec.placement.strategy "{$d, placement: {manual: {replicas: [{stages: [{layers: 4}]}]}}}" &&
         refused spec.placement.manual.replicas "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 1, units: 2}]}]}}}" &&
+        refused 'must all have layers' "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 2}, {units: 6}]}]}}}" &&
+        refused spec.placement.manual "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 3}]}]}}}" &&
+        refused spec.placement.manual "{$d, model: {preset: BertBase}, placement: {strategy: Manual, manual: {replicas: [{$one}]}}}" &&
+        refused spec.placement.manual "{$d, model: {layers: 6}, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 4}, {layers: 4}]}]}}}" &&
         refused spec.output "{$d, output: {}}" &&
         refused spec.output.persistentVolumeClaim.claimName "{$d, output: {persistentVolumeClaim: {claimName: A}}}" &&
         refused spec.output.persistentVolumeClaim.path "{$d, output: {persistentVolumeClaim: {claimName: a, path: a/../..}}}" &&
@@ -147,14 +151,14 @@ immutable() {
         stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' &&
         kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
 }
-invalid_for_the_parser() { # what the schema cannot see: the sum of the layers
+invalid_for_the_parser() { # what the schema does not see: the sum of the units
     kubectl apply -f - <<'Y' >/dev/null
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
 metadata: {name: odd}
-spec: {placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 3}]}]}}, data: {source: {sample: MNLI}}}
+spec: {placement: {strategy: Manual, manual: {replicas: [{stages: [{units: 3}]}]}}, data: {source: {sample: MNLI}}}
 Y
-    until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*add up to 3, the model has 4'
+    until_true 10 is odd Accepted 'False InvalidSpec' && has_event 'InvalidSpec: .*add up to 3, the model has 11'
 }
 samples() { # what the repository shows is what the API server takes
     local file
