@@ -1,4 +1,4 @@
-/* api/lengths.h - how long a job's sequences are, measured or as is usual for such data.
+/* api/lengths.h - how long a job's sequences are, measured or assumed.
  *
  * The planner predicts with it, and a probe without the data measures with it.
  * Layer: api (may use base). Threads: any; pure.

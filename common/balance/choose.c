@@ -118,7 +118,7 @@ static enum err_code take_first(const struct partition_request *request, const s
     return rc;
 }
 
-/* Give up nodes that gain too little. The least time with k nodes only falls as k grows, so the
+/* Drop nodes that gain too little. The least time with k nodes only falls as k grows, so the
  * first number of nodes that is too slow ends the search. */
 static enum err_code save_nodes(const struct partition_request *request, const struct tries *all,
                                 struct placement *best, struct err *err)

@@ -63,7 +63,7 @@ static bool is_run_again(const struct spec *spec, enum unit_kind kind)
     return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
 }
 
-/* The same with activations recomputed: what the unit gives, and of the batch what it needs again.
+/* The same with activations recomputed: the output, and the part of the batch that is needed again.
  */
 static double kept_floats(const struct spec *spec, enum unit_kind kind,
                           const struct model_load *load)
@@ -77,8 +77,8 @@ static double kept_floats(const struct spec *spec, enum unit_kind kind,
     return load->tokens * (kind == UNIT_EMBEDDINGS ? hidden + 2 : hidden);
 }
 
-/* Floats that live only while the unit computes: its gradients, one head's probabilities a thread,
- * and the stage's output and gradients on their way. */
+/* Floats that live only while the unit computes: its gradients, one head's probabilities per
+ * thread, and the stage's output and gradients on their way. */
 static double scratch_floats(const struct spec *spec, enum unit_kind kind,
                              const struct model_load *load)
 {
@@ -103,7 +103,7 @@ static double scratch_floats(const struct spec *spec, enum unit_kind kind,
     return passing + 3 * load->n_seqs * hidden;
 }
 
-/* Behind the pooler only a vector for each sequence is left. */
+/* After the pooler there is one vector per sequence. */
 static double edge_floats(const struct model *m, enum unit_kind kind, const struct model_load *load)
 {
     if (kind == UNIT_HEAD || kind == UNIT_LM_HEAD)
@@ -151,7 +151,7 @@ static double passes_flops(const struct cost_job *job, int unit, const struct mo
     return kind == UNIT_EMBEDDINGS ? flops + pace.sequence * load->n_seqs : flops;
 }
 
-/* A micro-batch's share of what is done once a step. */
+/* A micro-batch's share of what is done once per step. */
 static double step_flops(const struct cost_job *job, int unit)
 {
     const struct model *m = &job->spec->model;

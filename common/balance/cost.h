@@ -56,14 +56,14 @@
 #include "api/spec.h"
 #include "cluster/network.h"
 
-/* As `skyjob-worker probe` printed them for BERT-base, 4 sequences of 16 tokens, on one core of an
+/* As printed by `skyjob-worker probe` for BERT-base, 4 sequences of 16 tokens, on one core of an
  * AMD EPYC (OpenBLAS for AVX-512, fp32). */
 #define COST_ELEMENT_FLOPS   200.0 /* 1.5 ns at 137 GFLOP/s */
 #define COST_PARAMETER_FLOPS 135.0 /* 1.0 ns */
 #define COST_UPDATE_FLOPS    100.0 /* 0.7 ns, AdamW and the gradients' norm */
 #define COST_SEQUENCE_FLOPS  245e3 /* 2 us, sequences of the sample */
 
-/* Of a node that was not measured: what a probe finds on a busy AMD EPYC. */
+/* For a node that was not measured: as measured on a busy AMD EPYC. */
 #define COST_MESSAGE_DEFAULT                                                                       \
     {                                                                                              \
         .ms = 0.07, .byte_ns = 1.0                                                                 \

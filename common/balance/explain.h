@@ -13,7 +13,8 @@
  * -1 if none does. */
 int explain_slow_edge(const struct placement *p);
 
-/* A few sentences: predicted step, the bottleneck, Even's step time, the nodes left out and why. */
+/* A few sentences: predicted step, bottleneck, Even's and Dynamic's step times, excluded nodes with
+ * reasons. */
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);
 
@@ -26,8 +27,8 @@ void placement_to_plan(const struct partition_request *request, const struct pla
 
 struct whatif {
     int like;       /* one more node like this one, the fastest of the chosen ... */
-    double more_ms; /* ... and the step would take so long */
-    int n_fewer;    /* the chosen nodes, the bottleneck's alone when there are more than these */
+    double more_ms; /* ... would make the step take this long */
+    int n_fewer;    /* the chosen nodes; if there are more than these, only the bottleneck's */
     struct {
         int node;
         double step_ms; /* without it; negative: nothing would fit */

@@ -196,7 +196,7 @@ static void order_by_distance(const struct partition_request *r, struct ranked *
 
 /* --- the search --- */
 
-/* How many of the nodes, in their order, can all orders and choices be tried of? */
+/* For how many of the nodes, in their order, can all orders and choices be tried? */
 static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n,
                        double most_work)
 {

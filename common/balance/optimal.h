@@ -1,4 +1,4 @@
-/* balance/optimal.h (private) - the shortest step over cuts, orders and nodes left out.
+/* balance/optimal.h (private) - the shortest step over cuts, orders and choices of nodes.
  *
  * Up to as many nodes as PARTITION_EXACT_WORK allows: all of them by balance/subsets.h. Above:
  * the best of that for the most promising nodes and of balance/chain.h for a few orders of all of

@@ -9,8 +9,8 @@
 
 #define NEAREST_BYTES 160
 
-/* Stages and units, both squared, up to which everything is cut again with a node that is left out.
- * Above, the node is given one unit of a stage: not the best use of it, but it needs no search. */
+/* Stages and units, both squared, up to which the model is cut again with an excluded node. Above,
+ * the node gets one unit of a stage: not the best use of it, but it needs no search. */
 #define RECUT_WORK 1e5
 
 /* --- what is refused --- */
@@ -161,7 +161,7 @@ static enum err_code explain_misfit(const struct partition_request *r,
                    (long long)mib_of(stage->memory_bytes), (long long)mib_of(offers));
 }
 
-/* --- nodes left out --- */
+/* --- excluded nodes --- */
 
 /* With the first or the last unit of stage `s` on the problem's last node. */
 static void keep_if_shorter(const struct cut_problem *p, const struct placement *placement, int s,

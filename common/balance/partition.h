@@ -31,7 +31,7 @@
 
 /* Make the placement that spec.placement.strategy asks for.
  *
- * Returns ERR_OK; ERR_NOT_FOUND when nothing fits, in words that tell what to change: "unit
+ * Returns ERR_OK; ERR_NOT_FOUND when nothing fits, with a text that names what to change: "unit
  * embeddings needs 700 MiB, the largest node offers 512 MiB: ...", or when Manual names a node that
  * is not there; ERR_INVALID for a node without speed and for a link that cannot be; ERR_NO_MEMORY.
  */
@@ -41,9 +41,9 @@ MUST_CHECK enum err_code partition_solve(const struct partition_request *request
 /* Are all links possible, and the same both ways? ERR_INVALID. */
 MUST_CHECK enum err_code partition_check_links(const struct partition_request *r, struct err *err);
 
-/* List the nodes that have no stage in `p`, and why; its stages and predicted_step_ms must be set.
- * For a node that would fit, the reason contains the step time with it in its best place between
- * the chosen ones. */
+/* List the nodes that are excluded from `p`, with reasons; its stages and predicted_step_ms must be
+ * set. For a node that would fit, the reason contains the step time with it in its best place
+ * between the chosen ones. */
 MUST_CHECK enum err_code partition_list_left_out(const struct partition_request *request,
                                                  struct placement *p, struct err *err);
 

@@ -10,7 +10,7 @@
 #include "api/plan.h"
 #include "balance/cost.h"
 
-#define PARTITION_LEFT_OUT_MAX   16 /* that are listed; more are only counted */
+#define PARTITION_LEFT_OUT_MAX   16 /* excluded nodes that are listed; more are only counted */
 #define PARTITION_CANDIDATES_MAX 64 /* nodes that one search looks at */
 
 struct partition_request {
@@ -76,7 +76,7 @@ struct placement {
     int bottleneck;         /* stage with the longest predicted_ms */
     double even_step_ms;    /* with strategy Even; negative if that does not fit */
     double dynamic_step_ms; /* with strategy Dynamic, likewise */
-    int n_left_out;         /* all of them; the first PARTITION_LEFT_OUT_MAX are listed */
+    int n_left_out;         /* excluded nodes; the first PARTITION_LEFT_OUT_MAX are listed */
     struct plan_left_out left_out[PARTITION_LEFT_OUT_MAX];
 };
 
