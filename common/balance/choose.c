@@ -9,14 +9,6 @@
 #define PER_STAGE 4 /* micro-batches: the pipeline is then idle for a fifth of the time at most */
 #define LONGER    (1 + 1e-9)
 
-static int most_stages(const struct partition_request *r)
-{
-    int n = model_units(&r->job.spec->model);
-
-    n = r->n_nodes < n ? r->n_nodes : n;
-    return r->max_stages < n ? r->max_stages : n;
-}
-
 /* How many times larger or smaller. */
 static double distance(int m, double typical)
 {
@@ -28,7 +20,9 @@ static double distance(int m, double typical)
 static int list_tries(const struct partition_request *r, int n_max, int out[static CHOOSE_TRIES])
 {
     int batch = r->job.spec->training.batch_size;
-    double typical = PER_STAGE * most_stages(r);
+    int n_units = model_units(&r->job.spec->model);
+    int n_nodes = r->n_nodes < r->max_stages ? r->n_nodes : r->max_stages;
+    double typical = PER_STAGE * (n_nodes < n_units ? n_nodes : n_units);
     int n = 0;
 
     for (int m = 1; m <= batch && m <= CHOOSE_MICRO_MAX; m++) {

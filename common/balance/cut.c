@@ -130,33 +130,17 @@ static void fill_arrays(const struct partition_request *r, const struct cost_uni
     fill_scratch(p);
 }
 
-/* Candidates whose link stands for that between two classes; false when there is but one node. */
-static bool find_pair(const struct cut_problem *p, int from, int to, int *out_a, int *out_b)
-{
-    int a = 0;
-    int b = 0;
-
-    while (p->class_of[a] != from)
-        a++;
-    while (b < p->n_nodes && (b == a || p->class_of[b] != to))
-        b++;
-    *out_a = a;
-    *out_b = b;
-    return b < p->n_nodes;
-}
-
+/* A pair of candidates stands for their classes; a class of one node has no link to itself. */
 static void fill_table(const struct partition_request *r, const struct cut_problem *p,
                        const struct cost_unit *c, double *table)
 {
-    for (int from = 0; from < p->n_classes; from++)
-        for (int to = 0; to < p->n_classes; to++) {
-            int a;
-            int b;
-
-            *table++ = find_pair(p, from, to, &a, &b)
-                           ? cost_edge_ms(c, partition_link(r, p->nodes[a], p->nodes[b]))
-                           : INFINITY;
-        }
+    for (int i = 0; i < p->n_classes * p->n_classes; i++)
+        table[i] = INFINITY;
+    for (int a = p->n_nodes - 1; a >= 0; a--)
+        for (int b = p->n_nodes - 1; b >= 0; b--)
+            if (a != b)
+                table[p->class_of[a] * p->n_classes + p->class_of[b]] =
+                    cost_edge_ms(c, partition_link(r, p->nodes[a], p->nodes[b]));
 }
 
 /* The first unit that sends messages as large as `unit`. */

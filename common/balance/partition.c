@@ -70,21 +70,6 @@ enum err_code partition_check_links(const struct partition_request *r, struct er
     "take a smaller model, raise spec.training.microBatches, lower spec.training.batchSize or "    \
     "maxSequenceLength, or offer more memory"
 
-static int64_t largest_memory(const struct partition_request *r, int64_t *out_sum)
-{
-    int64_t largest = 0;
-
-    *out_sum = 0;
-    for (int i = 0; i < r->n_nodes; i++) {
-        int64_t bytes = partition_memory(r, i);
-
-        *out_sum += bytes;
-        if (bytes > largest)
-            largest = bytes;
-    }
-    return largest;
-}
-
 /* Where the cut that repairs memory as far as it can ends up short; "" when that is unknown. */
 static void explain_nearest(const struct partition_request *r, char out[static NEAREST_BYTES])
 {
@@ -107,8 +92,8 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
 {
     const struct spec *spec = r->job.spec;
     int n_units = model_units(&spec->model);
-    int64_t sum;
-    int64_t largest = largest_memory(r, &sum);
+    int64_t sum = 0;
+    int64_t largest = 0;
     int64_t all = COST_PROCESS_BYTES + COST_DATA_BYTES;
     char nearest[NEAREST_BYTES];
 
@@ -120,6 +105,12 @@ static enum err_code explain_no_cut(const struct partition_request *r, struct er
         return err_set(err, ERR_NOT_FOUND,
                        "spec.placement.minStages is %d, but the model has %d units", r->min_stages,
                        n_units);
+    for (int i = 0; i < r->n_nodes; i++) {
+        int64_t offers = partition_memory(r, i);
+
+        sum += offers;
+        largest = offers > largest ? offers : largest;
+    }
     for (int u = 0; u < n_units; u++) {
         int64_t bytes = cost_unit_bytes(&r->job, u);
         char name[MODEL_NAME_BYTES];

@@ -101,14 +101,6 @@ void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct
 
 /* --- Manual --- */
 
-static int find_node(const struct partition_request *r, const char *name)
-{
-    for (int i = 0; i < r->n_nodes; i++)
-        if (strcmp(r->nodes[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 /* The nodes that the entries name; -1 for an entry that names none. */
 static enum err_code take_named(const struct partition_request *r, int *nodes, struct err *err)
 {
@@ -117,7 +109,9 @@ static enum err_code take_named(const struct partition_request *r, int *nodes, s
     for (int s = 0; s < stages->n; s++) {
         const char *name = stages->list[s].node;
 
-        nodes[s] = *name ? find_node(r, name) : -1;
+        nodes[s] = -1;
+        for (int i = r->n_nodes - 1; *name && i >= 0; i--)
+            nodes[s] = strcmp(r->nodes[i].name, name) == 0 ? i : nodes[s];
         if (*name && nodes[s] < 0)
             return err_set(err, ERR_NOT_FOUND,
                            "spec.placement.manual.replicas[0].stages[%d].node: none of the %d "
