@@ -94,6 +94,30 @@ static enum err_code fill_sizes(const char *folder, struct job *job, struct err 
     return rc;
 }
 
+enum err_code job_take_status(struct job *job, const struct json *status, struct err *err)
+{
+    struct model sizes = {0};
+    enum err_code rc;
+
+    if (spec_has_sizes(&job->spec) || fields_read(bert_config_sizes, json_get(status, "model"),
+                                                  FIELDS_STRICT, "", &sizes, NULL) != ERR_OK)
+        return ERR_OK;
+    rc = bert_config_fill("status.model", &sizes, job->spec_json, &job->filled, err);
+    if (rc == ERR_OK)
+        job->spec_json = job->filled;
+    return rc == ERR_OK ? spec_parse(job->spec_json, &job->spec, err) : rc;
+}
+
+enum err_code job_check_sizes(const struct job *job, struct err *err)
+{
+    if (spec_has_sizes(&job->spec))
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "spec.model: the sizes of the model in spec.model.from are not known: name a "
+                   "copy of its folder with --model DIR, set preset or sizes, or create the job: "
+                   "its status.model will have them");
+}
+
 /* --- the file --- */
 
 enum err_code document_each(const char *path, size_t max_bytes, struct document_taker taker,
@@ -147,7 +171,7 @@ static enum err_code take_job(void *ctx, struct json **root, struct err *err)
         rc = fill_sizes(r->model, job, err);
     if (rc == ERR_OK)
         rc = spec_parse(job->spec_json, &job->spec, err);
-    return rc;
+    return rc == ERR_OK ? job_take_status(job, json_get(job->document, "status"), err) : rc;
 }
 
 enum err_code job_load(const char *path, const char *model, struct job *out, struct err *err)

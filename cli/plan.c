@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/names.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cluster.h"
@@ -94,11 +95,31 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
     return optind == argc && a->params.job_path;
 }
 
-static enum err_code ask_cluster(const struct arguments *a, struct cluster *out, struct err *err)
+/* What the operator has found out of the same job. */
+static enum err_code take_status(struct kube_client *client, struct job *job, struct err *err)
+{
+    static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
+    struct kube_ref ref = {.resource = &skyjobs, .namespace = job->namespace, .name = job->name};
+    struct json *object = NULL;
+    enum err_code rc = kube_get(client, &ref, &object, err);
+
+    if (rc == ERR_NOT_FOUND)
+        return ERR_OK;
+    if (rc == ERR_OK &&
+        json_equal(json_path(object, "spec.model.from"), json_path(job->spec_json, "model.from")))
+        rc = job_take_status(job, json_get(object, "status"), err);
+    json_free(object);
+    return rc;
+}
+
+static enum err_code ask_cluster(const struct arguments *a, struct job *job, struct cluster *out,
+                                 struct err *err)
 {
     struct connection c;
     enum err_code rc = connection_open(a->kubeconfig, a->context, &c, err);
 
+    if (rc == ERR_OK && !spec_has_sizes(&job->spec))
+        rc = take_status(c.client, job, err);
     if (rc == ERR_OK)
         rc = cluster_load(c.client, out, err);
     connection_close(&c);
@@ -109,13 +130,15 @@ static enum err_code ask_cluster(const struct arguments *a, struct cluster *out,
 static enum err_code make_plan(const struct arguments *a, struct cluster *cluster,
                                struct local *out, struct err *err)
 {
-    enum err_code rc;
+    enum err_code rc = local_read(out, &a->params, err);
 
-    if (a->params.workers)
-        return local_init(out, &a->params, err);
-    rc = local_read(out, &a->params, err);
+    if (rc == ERR_OK && !a->params.workers)
+        rc = a->nodes ? cluster_load_file(a->nodes, cluster, err)
+                      : ask_cluster(a, &out->job, cluster, err);
     if (rc == ERR_OK)
-        rc = a->nodes ? cluster_load_file(a->nodes, cluster, err) : ask_cluster(a, cluster, err);
+        rc = job_check_sizes(&out->job, err);
+    if (rc == ERR_OK && a->params.workers)
+        return local_init(out, &a->params, err);
     if (rc == ERR_OK)
         rc = cluster_survey(cluster, clock_wall_ms(), err);
     return rc == ERR_OK ? local_plan(out, &a->params, &cluster->survey, err) : rc;

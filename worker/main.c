@@ -161,6 +161,8 @@ static enum err_code load_spec(const char *path, struct spec *out, struct err *e
         rc = json_parse(text.data, text.len, &root, err);
     if (rc == ERR_OK)
         rc = spec_parse(root, out, err);
+    if (rc == ERR_OK && !spec_has_sizes(out))
+        rc = err_set(err, ERR_INVALID, "spec.model: must have the sizes of the model");
     json_free(root);
     buf_deinit(&text);
     return rc;

@@ -15,6 +15,11 @@ void names_probe_pod(const char *job, const char *node, char out[static NAMES_BY
                    (unsigned)(hash_text(node) & 0xffffffffu));
 }
 
+void names_model_pod(const char *job, char out[static NAMES_BYTES])
+{
+    (void)snprintf(out, NAMES_BYTES, "%.*s-model", NAMES_JOB_MAX, job);
+}
+
 void names_probe_spec(const char *job, char out[static NAMES_BYTES])
 {
     (void)snprintf(out, NAMES_BYTES, "%.*s-probe", NAMES_JOB_MAX, job);

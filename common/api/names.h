@@ -19,7 +19,7 @@
 #define LABEL_JOB_UID "skyjob.dev/job-uid"
 #define LABEL_ATTEMPT "skyjob.dev/attempt"
 #define LABEL_STAGE   "skyjob.dev/stage"
-#define LABEL_ROLE    "skyjob.dev/role" /* "stage" or "probe" */
+#define LABEL_ROLE    "skyjob.dev/role" /* "stage", "probe" or "model" */
 
 /* On nodes, declared by an administrator; see struct annotations. Numbers without a unit. */
 #define LABEL_GFLOPS          "skyjob.dev/gflops"    /* BERT training with all allocatable CPU */
@@ -46,6 +46,8 @@
 void names_stage_pod(const char *job, int stage, int attempt, char out[static NAMES_BYTES]);
 /* Pod that measures a node: "<job>-probe-<hash of the node's name>". */
 void names_probe_pod(const char *job, const char *node, char out[static NAMES_BYTES]);
+/* Pod that reads the sizes of the model to start from: "<job>-model". */
+void names_model_pod(const char *job, char out[static NAMES_BYTES]);
 /* ConfigMap with the spec that probes read: "<job>-probe". */
 void names_probe_spec(const char *job, char out[static NAMES_BYTES]);
 /* ConfigMap with the plan of an attempt: "<job>-plan-a<attempt>". */

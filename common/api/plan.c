@@ -105,6 +105,8 @@ static enum err_code read_plan(const struct json *root, struct plan *p, struct e
         rc = fields_read(summary_fields, root, FIELDS_STRICT, "", &p->summary, err);
     if (rc == ERR_OK)
         rc = spec_parse(json_get(root, "spec"), &p->spec, err);
+    if (rc == ERR_OK && !spec_has_sizes(&p->spec))
+        rc = err_set(err, ERR_INVALID, "spec.model: must have the sizes of the model");
     if (rc == ERR_OK &&
         (p->micro_batches < 1 || p->spec.training.batch_size % p->micro_batches != 0))
         rc = err_set(err, ERR_INVALID, "microBatches: %d does not divide a batch of %d",

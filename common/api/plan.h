@@ -70,7 +70,7 @@ struct plan {
 const struct field *plan_stage_fields(void);
 const struct field *plan_summary_fields(void);
 
-/* Append the plan as JSON. `spec` is the job's spec as the user gave it, copied in unchanged. */
+/* Append the plan as JSON. `spec` is the job's spec with the sizes of its model, copied in. */
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
 

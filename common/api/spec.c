@@ -296,7 +296,6 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
                {"training.optimizer.beta1", SPEC_OPTIMIZER_ADAMW},
                {"training.optimizer.beta2", SPEC_OPTIMIZER_ADAMW},
                {"training.optimizer.epsilon", SPEC_OPTIMIZER_ADAMW}};
-    enum err_code rc;
 
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
         if (is_given(spec, own[i].path) && s->training.optimizer != own[i].optimizer)
@@ -307,17 +306,7 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
     if (is_given(spec, "training.steps") && is_given(spec, "training.epochs"))
         return err_set(err, ERR_INVALID,
                        "spec.training.steps: give either steps or spec.training.epochs, not both");
-    rc = check_volumes(spec, s, err);
-    if (rc != ERR_OK)
-        return rc;
-    /* Absent sizes are refused, so that they can mean one day: those of the model's own files. */
-    if (s->from.claim[0] && !is_given(spec, "model.preset") &&
-        !(is_given(spec, "model.hiddenSize") && is_given(spec, "model.layers") &&
-          is_given(spec, "model.attentionHeads")))
-        return err_set(err, ERR_INVALID,
-                       "spec.model: needs the sizes of the model in spec.model.from: give preset, "
-                       "or hiddenSize, layers and attentionHeads");
-    return ERR_OK;
+    return check_volumes(spec, s, err);
 }
 
 #define MANUAL "spec.placement.manual.replicas[0].stages"
@@ -371,8 +360,9 @@ static enum err_code check_stages(const struct spec *spec, struct err *err)
 static enum err_code check_spec(struct spec *s, struct err *err)
 {
     enum err_code rc = check_task(s, err);
+    bool has_sizes = spec_has_sizes(s);
 
-    if (rc == ERR_OK)
+    if (rc == ERR_OK && has_sizes)
         rc = model_check(&s->model, err);
     if (rc != ERR_OK)
         return rc;
@@ -381,7 +371,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
                        "spec.training.batchSize: %d is not a multiple of "
                        "spec.training.microBatches, %d",
                        s->training.batch_size, s->training.micro_batches);
-    if (s->training.max_length > s->model.positions)
+    if (has_sizes && s->training.max_length > s->model.positions)
         return err_set(err, ERR_INVALID,
                        "spec.training.maxSequenceLength: %d is above spec.model.maxPositions, %d",
                        s->training.max_length, s->model.positions);
@@ -394,7 +384,7 @@ static enum err_code check_spec(struct spec *s, struct err *err)
     if (s->data.mask_probability <= 0)
         return err_set(err, ERR_INVALID,
                        "spec.data.maskProbability: must be above 0, or there is nothing to learn");
-    rc = check_stages(s, err);
+    rc = has_sizes ? check_stages(s, err) : ERR_OK;
     return rc == ERR_OK ? check_source(s, err) : rc;
 }
 
@@ -406,6 +396,9 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
+    bool has_sizes = is_given(json, "model.preset") || !is_given(json, "model.from") ||
+                     (is_given(json, "model.hiddenSize") && is_given(json, "model.layers") &&
+                      is_given(json, "model.attentionHeads"));
     const struct json *replicas = json_path(json, "placement.manual.replicas");
 
     if (json_kind_of(replicas) == JSON_ARRAY && json_count(replicas) > 1)
@@ -414,10 +407,11 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
             "spec.placement.manual.replicas: must have 1 entry, found %zu; more than one "
             "replica is not supported yet",
             json_count(replicas));
-    (void)!model_preset(preset, &s.model, NULL); /* the table refuses an unknown one */
+    if (has_sizes)
+        (void)!model_preset(preset, &s.model, NULL); /* the table refuses an unknown one */
     rc = fields_read(fields, json, FIELDS_CLOSED, "spec", &s, err);
     /* F is 4 C in the published sizes, and by default for any other hidden size. */
-    if (rc == ERR_OK && json_path(json, "model.hiddenSize") &&
+    if (rc == ERR_OK && has_sizes && json_path(json, "model.hiddenSize") &&
         !json_path(json, "model.feedForwardSize"))
         s.model.ffn = 4 * s.model.hidden;
     s.training.evaluates_only =
@@ -429,6 +423,11 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     if (rc == ERR_OK)
         *out = s;
     return rc;
+}
+
+bool spec_has_sizes(const struct spec *s)
+{
+    return s->model.hidden > 0 && s->model.layers > 0 && s->model.heads > 0;
 }
 
 const char *spec_train_file(const struct spec *s)

@@ -110,8 +110,8 @@ struct spec_stages {
 };
 
 struct spec {
-    char preset[SPEC_WORD_BYTES]; /* "": BertMini, or the sizes are given one by one */
-    struct model model;           /* head and labels follow from the task */
+    char preset[SPEC_WORD_BYTES]; /* "": BertMini, or the sizes are given one by one or in `from` */
+    struct model model;           /* head and labels follow from the task; see spec_has_sizes() */
     struct spec_volume from;      /* of a trained model; no volume: random weights */
     enum spec_case letters;
     struct {
@@ -184,6 +184,11 @@ const struct field *spec_fields(void);
  * fields are refused by name, as kubectl does.
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
+
+/* Does the spec have the sizes of its model? One that starts from a model may leave them to that
+ * model's own files: bert_config_fill() adds them. Until then those that are not given are 0, and
+ * what depends on them is not checked. */
+bool spec_has_sizes(const struct spec *s);
 
 /* The files that a job needs, by their names in the data folder: the training file, which defaults
  * to the task's own, and the dev file, NULL if the spec does not name one: such a job is not

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/bert_config.h"
+
 static const char *const type_names[CONDITION_COUNT] = {
     "Accepted", "Placed", "Running", "UpToDate", "Stalled", "Complete", "Failed"};
 static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};
@@ -153,6 +155,7 @@ static const struct field fields[] = {
     {"nextAttemptTime", FIELD_TIME, STATUS(next_attempt_ms), .flags = FIELD_NULL},
     {"memoryScalePercent", FIELD_INT, STATUS(memory_percent), 100, STATUS_MEMORY_PERCENT_MAX,
      .flags = FIELD_NULL},
+    {"model", FIELD_OBJECT, STATUS(model), .fields = bert_config_sizes, .flags = FIELD_NULL},
     {"startTime", FIELD_TIME, STATUS(start_ms), .flags = FIELD_NULL},
     {"completionTime", FIELD_TIME, STATUS(completion_ms), .flags = FIELD_NULL},
     {"progress", FIELD_OBJECT, STATUS(progress), .fields = progress_fields, .flags = FIELD_NULL},

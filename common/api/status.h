@@ -114,6 +114,7 @@ struct status {
     int restarts_in_a_row;   /* of any kind, without ten minutes of training between them */
     int64_t next_attempt_ms; /* it does not start earlier */
     int memory_percent;      /* of the planned memory; 0 is 100 */
+    struct model model;      /* the sizes in the files of spec.model.from; 0: not read */
     int64_t start_ms;
     int64_t completion_ms;
     struct status_progress progress;

@@ -59,13 +59,15 @@ static void show_plan(struct context *c)
                                         plan->summary.explanation});
 }
 
-/* Probes are done, and plans of older attempts are not needed any more. */
+/* Probes and the reader of the model are done, and plans of older attempts are not needed any more.
+ */
 static void drop_leftovers(struct context *c)
 {
     for (int i = 0; i < c->seen->n_pods; i++) {
         const struct seen_pod *p = &c->seen->pods[i];
 
-        if (p->role == POD_PROBE || (p->role == POD_CLAIMED && p->attempt == 0))
+        if (p->role == POD_PROBE || p->role == POD_MODEL ||
+            (p->role == POD_CLAIMED && p->attempt == 0))
             context_delete_pod(c, p);
     }
     for (int i = 0; i < c->seen->n_plans; i++) {
@@ -145,7 +147,7 @@ static void create_missing(struct context *c)
 }
 
 /* Why a volume is not mounted is not in the pod's status but in the kubelet's Events. */
-static void request_events(struct context *c, const struct seen_pod *p)
+void attempt_request_events(struct context *c, const struct seen_pod *p)
 {
     int64_t age_ms = c->seen->now_ms - p->created_ms;
     int64_t read_ms = c->seen->now_ms - p->events_ms;
@@ -180,7 +182,7 @@ static void show_starting(struct context *c, int n_running)
 
         if (!p || p->phase != POD_PENDING)
             continue;
-        request_events(c, p);
+        attempt_request_events(c, p);
         if (attempt_image_problem(c, p, image)) {
             context_requeue(c, attempt_start_left_ms(c, p) + 1);
             set_running(c, CONDITION_FALSE, NEWS_WARNING, "ImagePullFailed", image);

@@ -62,8 +62,28 @@ MUST_CHECK enum err_code nodes_survey(struct context *c, struct nodes *out, stru
 void nodes_annotation(const struct observed *seen, const struct spec *spec,
                       const struct node_object *node, const struct seen_pod *pod,
                       struct annotation_probe *out);
-/* There will be no plan this time: measure again what could not be measured a while ago. */
-void nodes_retry(struct context *c);
+
+/* oneshot.c: pods that run once and leave a report. The hash of the image that they get. */
+uint64_t oneshot_image(const struct context *c);
+/* The spec has asked for another image since the pod was created. */
+bool oneshot_is_outdated(const struct context *c, const struct seen_pod *pod);
+/* It has ended without a report, or will not leave one. */
+bool oneshot_has_failed(const struct context *c, const struct seen_pod *pod);
+/* Why, in a few words behind `what`, which names the pod. */
+void oneshot_describe(const struct seen_pod *pod, const char *what, char *out, size_t bytes);
+/* There will be no plan this time: delete those that failed a while ago, to try again. */
+void oneshot_retry(struct context *c, enum pod_role role);
+
+/* model.c: the sizes of the model to start from, where the spec leaves them to the model's files.
+ * Returns whether there is no plan without them, with the reason in *out. */
+struct model_wait {
+    enum news news;
+    const char *reason;
+    char text[STATUS_MESSAGE_BYTES];
+};
+bool model_waits(struct context *c, struct model_wait *out);
+/* ERR_INVALID when the spec gives other sizes than the model's files have. */
+MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *err);
 
 /* tour.c: let the probes that run meet each other, once all of them do or after a while. */
 void pairing_begin(struct context *c);
@@ -80,6 +100,8 @@ bool attempt_image_problem(const struct context *c, const struct seen_pod *pod,
                            char out[static OBSERVED_TEXT_BYTES]);
 /* Does anything else keep it from starting? Likewise; as its status or Events report it. */
 bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
+/* Look up why a pod does not start. */
+void attempt_request_events(struct context *c, const struct seen_pod *p);
 /* How long a pod that has a node may go on trying to start; below 0: its node is better given back
  * to others, and all is tried again after a pause. */
 int64_t attempt_start_left_ms(const struct context *c, const struct seen_pod *pod);

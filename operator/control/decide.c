@@ -115,9 +115,13 @@ static void tidy(struct context *c)
 static bool accept_spec(struct context *c)
 {
     const char *problem = c->seen->spec_problem;
+    struct err err = {0};
 
     if (c->seen->spec) {
         c->spec = *c->seen->spec;
+        problem = model_check_given(c, &err) == ERR_OK ? NULL : err.text;
+    }
+    if (!problem) {
         context_set(c, NEWS_QUIET,
                     &(struct condition_set){CONDITION_ACCEPTED, CONDITION_TRUE, "SpecAccepted",
                                             "The spec is valid."});

@@ -51,6 +51,7 @@ enum action_kind {
     ACTION_CREATE_STAGE_POD,  /* of `stage`, from observed.plan */
     ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
+    ACTION_CREATE_MODEL_POD,  /* with `image`, to read the sizes of the model to start from */
     ACTION_DELETE_POD,        /* `name` with `uid` */
     ACTION_LABEL_NODE,        /* `node` with what probe pod `name` found there */
     ACTION_DOUBT_NODE,        /* `node`: training contradicts what was measured there */
@@ -69,7 +70,7 @@ struct action {
     char node[NODE_NAME_BYTES];
     int cpu_milli;
     int64_t memory_bytes;
-    uint64_t image; /* hash of a probe's */
+    uint64_t image; /* hash of a probe's or reader's */
     bool is_warning;
     char reason[STATUS_REASON_BYTES];
     char text[STATUS_MESSAGE_BYTES];

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "base/jsonw.h"
 #include "control/context.h"
@@ -12,6 +13,10 @@
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
 #define VALUES_MAX 40
+
+/* It reads a few kilobytes, and maps the headers of the weights. */
+#define READER_CPU_MILLI    100
+#define READER_MEMORY_BYTES (256 * MIB)
 
 /* What all of them share. */
 #define METADATA                                                                                   \
@@ -25,17 +30,21 @@
     "    'app.kubernetes.io/component': $component,"                                               \
     "    'app.kubernetes.io/managed-by': 'skyjob-operator',"                                       \
     "    '" LABEL_JOB "': $job, '" LABEL_JOB_UID "': $job_uid,"                                    \
-    "    '" LABEL_ROLE "': ?is_stage 'stage', '" LABEL_ROLE "': ?is_probe 'probe',"                \
+    "    '" LABEL_ROLE "': $role,"                                                                 \
     "    '" LABEL_STAGE "': ?is_stage '$stage', '" LABEL_ATTEMPT "': '$attempt'}}"
 
 struct object {
     const char *name;
     const char *component;
-    int stage;   /* of a stage */
-    int attempt; /* 0: of none */
-    bool is_stage;
-    bool is_probe;
+    const char *role; /* of a pod, else NULL */
+    int stage;        /* of a stage */
+    int attempt;      /* 0: of none */
 };
+
+static bool has_role(const struct object *o, const char *role)
+{
+    return o->role && strcmp(o->role, role) == 0;
+}
 
 /* Fill in a template with what all objects have and with `own`. */
 static enum err_code write_object(const char *text, const struct observed *seen,
@@ -48,9 +57,12 @@ static enum err_code write_object(const char *text, const struct observed *seen,
         JSONT_S("job", seen->name),
         JSONT_S("job_uid", seen->uid),
         JSONT_S("component", o->component),
-        JSONT_IF("is_stage", o->is_stage),
-        JSONT_IF("is_probe", o->is_probe),
-        JSONT_I_IF("stage", o->is_stage, o->stage),
+        JSONT_S("role", o->role),
+        JSONT_IF("is_stage", has_role(o, "stage")),
+        JSONT_IF("is_probe", has_role(o, "probe")),
+        JSONT_IF("is_model", has_role(o, "model")),
+        JSONT_IF("has_peers", !has_role(o, "model")),
+        JSONT_I_IF("stage", has_role(o, "stage"), o->stage),
         JSONT_I_IF("attempt", o->attempt > 0, o->attempt),
     };
     size_t n = 0;
@@ -74,8 +86,9 @@ const char *manifest_image(const struct observed *seen, const struct spec *spec)
 
 /* Requests equal limits, so that a pod gets what it was planned with. The node is chosen by
  * affinity and not by spec.nodeName, which would skip the scheduler and with it taints and free
- * resources. The key's mode is 0440, for the group that fsGroup gives it to. After a restart the
- * operator compares its pods with this text (parse_is_as_made), so it has what the API server
+ * resources; the pod that reads the model leaves it to the scheduler, which knows where its volume
+ * can be mounted. The key's mode is 0440, for the group that fsGroup gives it to. After a restart
+ * the operator compares its pods with this text (parse_is_as_made), so it has what the API server
  * would add ('protocol') and not what it would leave out ('readOnly': false). */
 static const char pod_template[] =
     "{'apiVersion': 'v1', 'kind': 'Pod'," METADATA ","
@@ -86,7 +99,7 @@ static const char pod_template[] =
     "   'terminationGracePeriodSeconds': 10,"
     "   'activeDeadlineSeconds': $deadline_seconds,"
     "   'priorityClassName': $priority_class,"
-    "   'affinity': {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {"
+    "   'affinity': ?node {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {"
     "     'nodeSelectorTerms': [{'matchFields': ["
     "       {'key': 'metadata.name', 'operator': 'In', 'values': [$node]}]}]}}},"
     "   'tolerations': ["
@@ -105,13 +118,14 @@ static const char pod_template[] =
     "       ?is_stage 'stage', ?is_stage '--plan', ?is_stage '/etc/skyjob/" PLAN_FILE "',"
     "       ?is_stage '--stage', '$stage',"
     "       ?is_probe 'probe', ?is_probe '--spec', ?is_probe '/etc/skyjob/" MANIFEST_SPEC_KEY "',"
+    "       ?is_model 'inspect',"
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_stage '--health', ?is_stage '0.0.0.0:$health_port',"
-    "       '--control', '0.0.0.0:$control_port',"
-    "       '--tensor', '0.0.0.0:$tensor_port',"
-    "       '--key', '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
+    "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
+    "       ?has_peers '--tensor', ?has_peers '0.0.0.0:$tensor_port',"
+    "       ?has_peers '--key', ?has_peers '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
     "       '--termination-log', '/dev/termination-log'],"
     "     'env': ["
     "       {'name': 'SKYJOB_CPU_MILLI', 'value': '$cpu_milli'},"
@@ -120,7 +134,7 @@ static const char pod_template[] =
     "     'resources': {"
     "       'requests': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'},"
     "       'limits': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'}},"
-    "     'ports': ["
+    "     'ports': ?has_peers ["
     "       {'name': 'control', 'containerPort': $control_port, 'protocol': 'TCP'},"
     "       {'name': 'tensor', 'containerPort': $tensor_port, 'protocol': 'TCP'},"
     "       ?is_stage {"
@@ -137,8 +151,8 @@ static const char pod_template[] =
     "       'allowPrivilegeEscalation': false, 'readOnlyRootFilesystem': true,"
     "       'capabilities': {'drop': ['ALL']}},"
     "     'volumeMounts': ["
-    "       {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
-    "       {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
+    "       ?has_peers {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
+    "       ?has_peers {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
     "       {'name': 'tmp', 'mountPath': '/tmp'},"
     "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
     "       ?data_claim {"
@@ -148,8 +162,8 @@ static const char pod_template[] =
     "       ?output_claim {"
     "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
-    "     {'name': 'job', 'configMap': {'name': $config_map}},"
-    "     {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
+    "     ?has_peers {'name': 'job', 'configMap': {'name': $config_map}},"
+    "     ?has_peers {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
     "     {'name': 'tmp', 'emptyDir': {}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
     "     ?data_claim {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_claim}},"
@@ -157,12 +171,12 @@ static const char pod_template[] =
     "     ?output_claim {"
     "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_claim}}]}}";
 
-/* Where a stage and a probe differ. */
+/* Where the pods differ. */
 struct pod {
     struct object object;
     const struct spec *spec;
-    const char *node;
-    const char *config_map;
+    const char *node;       /* NULL: any */
+    const char *config_map; /* NULL: none */
     int cpu_milli;
     int64_t memory_bytes;
     bool reads_data; /* the first stage, and probes, which look at how long its sequences are */
@@ -185,19 +199,19 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
                                struct err *err)
 {
     const struct spec *spec = p->spec;
-    bool is_stage = p->object.is_stage;
+    bool is_stage = has_role(&p->object, "stage");
     bool has_claim = p->reads_data && spec->data.source == SPEC_SOURCE_CLAIM;
     bool has_map = p->reads_data && spec->data.source == SPEC_SOURCE_CONFIG_MAP;
     const char *folder = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
     char key[NAMES_BYTES];
     const struct jsont_value values[] = {
-        JSONT_I_IF("deadline_seconds", !is_stage, MANIFEST_PROBE_SECONDS),
+        JSONT_I_IF("deadline_seconds", !is_stage, MANIFEST_ONESHOT_SECONDS),
         JSONT_S("priority_class", used(!is_stage, seen->settings.probe_priority_class)),
         JSONT_S("node", p->node),
         JSONT_S("image", manifest_image(seen, spec)),
         JSONT_S("pull_policy", pull_policy(seen, spec)),
         JSONT_S("data_folder", used(p->reads_data, folder)),
-        JSONT_S("model_claim", used(is_stage, spec->from.claim)),
+        JSONT_S("model_claim", used(!has_role(&p->object, "probe"), spec->from.claim)),
         JSONT_S("output_claim", used(is_stage, spec->output.claim)),
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_I("control_port", PORT_CONTROL),
@@ -227,9 +241,9 @@ enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct 
     char plan_name[NAMES_BYTES];
     struct pod pod = {.object = {.name = name,
                                  .component = "worker",
+                                 .role = "stage",
                                  .stage = stage,
-                                 .attempt = plan->attempt,
-                                 .is_stage = true},
+                                 .attempt = plan->attempt},
                       .spec = &plan->spec,
                       .node = s->node,
                       .config_map = plan_name,
@@ -248,7 +262,7 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
     char name[NAMES_BYTES];
     char spec_name[NAMES_BYTES];
     const struct spec *spec = seen->spec;
-    struct pod pod = {.object = {.name = name, .component = "probe", .is_probe = true},
+    struct pod pod = {.object = {.name = name, .component = "probe", .role = "probe"},
                       .spec = spec,
                       .node = action->node,
                       .config_map = spec_name,
@@ -260,6 +274,18 @@ enum err_code manifest_probe_pod(const struct observed *seen, const struct actio
     pod.reads_data = spec->data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
     names_probe_pod(seen->name, action->node, name);
     names_probe_spec(seen->name, spec_name);
+    return write_pod(seen, &pod, out, err);
+}
+
+enum err_code manifest_model_pod(const struct observed *seen, struct buf *out, struct err *err)
+{
+    char name[NAMES_BYTES];
+    struct pod pod = {.object = {.name = name, .component = "model", .role = "model"},
+                      .spec = seen->spec,
+                      .cpu_milli = READER_CPU_MILLI,
+                      .memory_bytes = READER_MEMORY_BYTES};
+
+    names_model_pod(seen->name, name);
     return write_pod(seen, &pod, out, err);
 }
 

@@ -9,8 +9,8 @@
 
 #include "control/decide.h"
 
-#define MANIFEST_MAX_BYTES     ((size_t)512 << 10)
-#define MANIFEST_PROBE_SECONDS 120 /* a probe that takes longer is ended */
+#define MANIFEST_MAX_BYTES       ((size_t)512 << 10)
+#define MANIFEST_ONESHOT_SECONDS 120 /* a probe or reader that takes longer is ended */
 
 #define MANIFEST_SPEC_KEY "spec.json"
 #define MANIFEST_KEY_KEY  "key"
@@ -36,6 +36,8 @@ MUST_CHECK enum err_code manifest_probe_spec(const struct observed *seen, struct
                                              struct err *err);
 MUST_CHECK enum err_code manifest_probe_pod(const struct observed *seen,
                                             const struct action *action, struct buf *out,
+                                            struct err *err);
+MUST_CHECK enum err_code manifest_model_pod(const struct observed *seen, struct buf *out,
                                             struct err *err);
 /* A merge patch for a node, of ACTION_DOUBT_NODE. */
 MUST_CHECK enum err_code manifest_doubt_patch(const struct observed *seen, struct buf *out,

@@ -5,14 +5,10 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/hash.h"
 #include "control/context.h"
 #include "control/manifest.h"
 
 #define PROBE_MEMORY_MAX_BYTES ((int64_t)2 << 30)
-#define PROBE_RETRY_MS         60000
-/* A little more than its own deadline, which the kubelet keeps when it has the pod at all. */
-#define PROBE_LATE_MS ((MANIFEST_PROBE_SECONDS + 20) * 1000)
 
 /* Or the pod that has taken its name. */
 static const struct seen_pod *probe_of(const struct context *c, const struct node_object *node)
@@ -25,30 +21,6 @@ static const struct seen_pod *probe_of(const struct context *c, const struct nod
             return p;
     }
     return NULL;
-}
-
-/* It holds a node and does not begin to measure it. */
-static bool is_stuck(const struct context *c, const struct seen_pod *probe)
-{
-    return probe->phase == POD_PENDING && !probe->is_unschedulable &&
-           attempt_start_left_ms(c, probe) < 0;
-}
-
-static bool has_failed(const struct context *c, const struct seen_pod *probe)
-{
-    int64_t age_ms = c->seen->now_ms - probe->created_ms;
-
-    if (probe->role == POD_TAKEN)
-        return true;
-    if (probe->phase == POD_SUCCEEDED || probe->phase == POD_FAILED)
-        return !probe->has_probe;
-    return age_ms > PROBE_LATE_MS || is_stuck(c, probe) ||
-           (probe->is_unschedulable && age_ms > PROBE_RETRY_MS / 2);
-}
-
-static uint64_t image_asked(const struct context *c)
-{
-    return hash_text(manifest_image(c->seen, &c->spec));
 }
 
 static void request_probe(struct context *c, const struct node_object *node)
@@ -65,7 +37,7 @@ static void request_probe(struct context *c, const struct node_object *node)
     a = context_add(c, ACTION_CREATE_PROBE_POD);
     (void)snprintf(a->node, sizeof a->node, "%s", node->name);
     a->cpu_milli = node_useful_milli(node->cpu_milli - node->cpu_used_milli);
-    a->image = image_asked(c);
+    a->image = oneshot_image(c);
     a->memory_bytes = memory < PROBE_MEMORY_MAX_BYTES ? memory : PROBE_MEMORY_MAX_BYTES;
 }
 
@@ -126,13 +98,7 @@ static void request_annotation(struct context *c, const struct node_object *node
 /* The result of this job's own probe of a node, if there is one. */
 static bool has_result(const struct context *c, const struct seen_pod *pod)
 {
-    return pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == image_asked(c);
-}
-
-/* The spec has asked for another image since this probe was created. */
-static bool is_outdated(const struct context *c, const struct seen_pod *pod)
-{
-    return pod->role == POD_PROBE && pod->image_asked != image_asked(c);
+    return pod && pod->has_probe && pod->cpu_milli > 0 && pod->image_asked == oneshot_image(c);
 }
 
 static void report_own(void *ctx, const struct node_object *node, struct survey_own *out)
@@ -144,30 +110,9 @@ static void report_own(void *ctx, const struct node_object *node, struct survey_
     if (has_result(c, pod)) {
         out->found = &pod->probe;
         out->cpu_milli = pod->cpu_milli;
-    } else if (pod && !is_outdated(c, pod)) {
-        out->has_failed = has_failed(c, pod);
+    } else if (pod && !oneshot_is_outdated(c, pod)) {
+        out->has_failed = oneshot_has_failed(c, pod);
     }
-}
-
-/* Why a probe has no result, in a few words. */
-static void describe_failure(const struct seen_pod *probe, char *out, size_t bytes)
-{
-    const char *why = probe->reason[0] ? probe->reason : "no reason reported";
-
-    if (probe->role == POD_TAKEN)
-        (void)snprintf(out, bytes, "pod %s exists already and was not created by the operator",
-                       probe->name);
-    else if (probe->phase == POD_PENDING)
-        (void)snprintf(out, bytes, "its probe did not start (%s)",
-                       probe->is_unschedulable ? "Unschedulable" : why);
-    else if (probe->phase == POD_RUNNING)
-        (void)snprintf(out, bytes, "its probe does not end");
-    else if (probe->phase == POD_SUCCEEDED)
-        (void)snprintf(out, bytes, "its probe left no valid result");
-    else if (probe->has_exit_code)
-        (void)snprintf(out, bytes, "its probe ended with code %d (%s)", probe->exit_code, why);
-    else
-        (void)snprintf(out, bytes, "its probe failed (%s)", why);
 }
 
 /* As many as there is room for; the others are counted. */
@@ -177,7 +122,7 @@ static void note_failure(const struct seen_pod *probe, struct nodes *out)
     char text[sizeof out->failed];
     size_t n = strlen(out->failed);
 
-    describe_failure(probe, why, sizeof why);
+    oneshot_describe(probe, "its probe", why, sizeof why);
     (void)snprintf(text, sizeof text, "%snode %.60s: %s%s%s", n ? "; " : "", probe->node, why,
                    probe->message[0] ? ": " : "", probe->message);
     if (n + strlen(text) < sizeof out->failed)
@@ -194,7 +139,7 @@ static void measure(struct context *c, const struct node_object *node, struct no
     out->n_measuring++;
     if (!pod)
         request_probe(c, node);
-    else if (is_outdated(c, pod))
+    else if (oneshot_is_outdated(c, pod))
         context_delete_pod(c, pod);
     else if (!attempt_image_problem(c, pod, out->image_problem))
         (void)attempt_start_problem(pod, out->waits_for, sizeof out->waits_for);
@@ -232,24 +177,4 @@ enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err
         context_requeue(c, DECIDE_NODES_RETRY_MS); /* some of them may be late by then */
     pairing_begin(c);
     return ERR_OK;
-}
-
-void nodes_retry(struct context *c)
-{
-    bool has_stuck = false;
-
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
-        int64_t age_ms = c->seen->now_ms - p->created_ms;
-
-        if (p->role != POD_PROBE || !has_failed(c, p))
-            continue;
-        has_stuck = has_stuck || is_stuck(c, p);
-        if (age_ms >= PROBE_RETRY_MS)
-            context_delete_pod(c, p);
-        else
-            context_requeue(c, PROBE_RETRY_MS - age_ms);
-    }
-    if (has_stuck)
-        restart_pause(c); /* others may have the nodes meanwhile */
 }

@@ -14,7 +14,8 @@
 #include "api/status.h"
 #include "cluster/node_object.h"
 
-#define OBSERVED_STAGE_PODS   (3 * SPEC_STAGES_MAX) /* and beside them a probe per node */
+/* With the one that reads the model; beside them there is a probe per node. */
+#define OBSERVED_STAGE_PODS   (3 * SPEC_STAGES_MAX + 1)
 #define OBSERVED_PLANS_MAX    16
 #define OBSERVED_UID_BYTES    STATUS_UID_BYTES
 #define OBSERVED_WORD_BYTES   64
@@ -25,6 +26,7 @@
 enum pod_role {
     POD_STAGE,   /* created by the operator, or of an attempt that is over */
     POD_PROBE,   /* created by the operator */
+    POD_MODEL,   /* likewise: it reads the sizes of the model to start from */
     POD_CLAIMED, /* has our labels and a name that is due, but nothing proves that we made it */
     POD_TAKEN,   /* has a name that is due and is not what we would have made */
 };
@@ -42,7 +44,7 @@ struct seen_pod {
     char uid[OBSERVED_UID_BYTES];
     enum pod_role role;
     int stage;                  /* of a stage */
-    int attempt;                /* of a stage; 0: a probe */
+    int attempt;                /* of a stage; 0: another pod */
     char node[NODE_NAME_BYTES]; /* where it is or, of a probe, where it is meant to be */
     enum pod_phase phase;
     bool is_ready;
@@ -56,7 +58,7 @@ struct seen_pod {
     char refusal[OBSERVED_TEXT_BYTES]; /* its reason */
     int exit_code;
     int cpu_milli;        /* its limit */
-    uint64_t image_asked; /* hash of the image that a probe was created with */
+    uint64_t image_asked; /* hash of the image that a probe or reader was created with */
     char ip[PEERS_HOST_BYTES];
     char
         reason[OBSERVED_WORD_BYTES]; /* why it waits or ended, in Kubernetes' word; "" if neither */
@@ -71,6 +73,8 @@ struct seen_pod {
     struct progress progress;
     bool has_probe; /* a probe's result */
     struct node_probe probe;
+    bool has_model; /* the sizes that were read: */
+    struct model model;
     char digest[ANNOTATION_DIGEST_BYTES]; /* of its image; "" before it runs */
 };
 
@@ -116,8 +120,9 @@ struct observed {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
-    const struct json *spec_json; /* as the user wrote it; borrowed, like what follows */
-    const struct spec *spec;      /* NULL: invalid, see `spec_problem` */
+    /* As the user wrote it, and with the sizes in status.model; borrowed, like what follows. */
+    const struct json *spec_json;
+    const struct spec *spec; /* NULL: invalid, see `spec_problem` */
     const char *spec_problem;
     struct status status;
 

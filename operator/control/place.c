@@ -29,7 +29,8 @@ static bool is_paused(struct context *c)
         return false;
     }
     for (int i = 0; i < c->seen->n_pods; i++)
-        if (c->seen->pods[i].role == POD_PROBE && c->seen->pods[i].phase == POD_PENDING)
+        if ((c->seen->pods[i].role == POD_PROBE || c->seen->pods[i].role == POD_MODEL) &&
+            c->seen->pods[i].phase == POD_PENDING)
             context_delete_pod(c, &c->seen->pods[i]); /* it holds a node, and is created again */
     context_requeue(c, left_ms);
     return true; /* the conditions from before the pause still hold */
@@ -146,7 +147,7 @@ static void show_insufficient(struct context *c, const struct nodes *nodes, cons
     add_failed(nodes, text, sizeof text);
     survey_add_bad(&nodes->survey, text, sizeof text);
     wait_with(c, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
-    nodes_retry(c);
+    oneshot_retry(c, POD_PROBE);
     context_requeue(c, DECIDE_NODES_RETRY_MS);
 }
 
@@ -350,11 +351,16 @@ static enum err_code plan_on(struct context *c, struct nodes *nodes, struct err 
 void place(struct context *c)
 {
     struct nodes nodes;
+    struct model_wait model;
     struct err err = {0};
     enum err_code rc;
 
     if (is_paused(c) || waits_for_pods(c) || waits_for_data(c))
         return;
+    if (model_waits(c, &model)) {
+        wait_with(c, "Waiting", model.news, model.reason, model.text);
+        return;
+    }
     rc = nodes_survey(c, &nodes, &err);
     if (rc == ERR_OK)
         rc = plan_on(c, &nodes, &err);

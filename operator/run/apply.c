@@ -113,7 +113,7 @@ static bool is_as_made(const struct json *object, const struct buf *body)
 }
 
 /* A pod that is not the one we would make has its name. A stage gets another name in the next
- * attempt. A probe cannot: one that claims to be ours, such as that of an older operator, makes
+ * attempt. Others cannot: one that claims to be ours, such as that of an older operator, makes
  * way for the right one. */
 static enum err_code refuse(struct apply *a, const struct observed *seen, const struct creation *c,
                             const struct json *object, bool is_owned, struct err *err)
@@ -129,9 +129,9 @@ static enum err_code refuse(struct apply *a, const struct observed *seen, const 
     if (json_path(object, "metadata.deletionTimestamp"))
         return ERR_OK; /* the watch reports its end */
     (void)snprintf(event.text, sizeof event.text,
-                   "Pod %s is not the probe that the operator would create. It is deleted, and "
-                   "node %.100s is measured again.",
-                   c->ref.name, due.node);
+                   "Pod %s is not the %s that the operator would create. It is deleted and created "
+                   "anew.",
+                   c->ref.name, due.role == POD_PROBE ? "probe" : "reader of the model");
     post_event(a, seen, &event);
     return delete_object(a, &c->ref, due.uid, err);
 }
@@ -233,9 +233,13 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
         rc = ensure_secret(a, seen, true, err);
         if (rc != ERR_OK)
             return rc;
-        if (action->kind == ACTION_CREATE_PROBE_POD) {
+        c.pod.image_asked = action->image;
+        if (action->kind == ACTION_CREATE_MODEL_POD) {
+            c.pod.role = POD_MODEL;
+            names_model_pod(seen->name, name);
+            rc = manifest_model_pod(seen, &body, err);
+        } else if (action->kind == ACTION_CREATE_PROBE_POD) {
             c.pod.role = POD_PROBE;
-            c.pod.image_asked = action->image;
             memcpy(c.pod.node, action->node, sizeof c.pod.node);
             names_probe_pod(seen->name, action->node, name);
             rc = manifest_probe_pod(seen, action, &body, err);
@@ -497,6 +501,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_CREATE_STAGE_POD:
     case ACTION_CREATE_PROBE_SPEC:
     case ACTION_CREATE_PROBE_POD:
+    case ACTION_CREATE_MODEL_POD:
         return create_for(a, seen, d, action, err);
     case ACTION_DELETE_PLAN:
         return delete_plan(a, seen, action, err);

@@ -273,6 +273,8 @@ static enum err_code decide_and_apply(struct loop *l, const char *key, struct st
     struct apply apply = {
         .client = l->client, .recorder = l->recorder, .store = &l->store, .workers = l->workers};
     char version[STORE_VERSION_BYTES];
+    struct json *spec_json;
+    struct spec *spec;
     int64_t start_ms;
     enum err_code rc;
 
@@ -291,7 +293,21 @@ static enum err_code decide_and_apply(struct loop *l, const char *key, struct st
     if (job->looked_ms - start_ms >= SOLVE_LONG_MS)
         l->solve_after_ms = job->looked_ms + 2 * (job->looked_ms - start_ms);
     *out_again_ms = l->decision->requeue_ms;
-    return apply_decision(&apply, l->seen, l->decision, version, err); /* `job` may be gone now */
+    /* Watches report while calls are waited for, and may replace or remove the job's documents. */
+    spec_json = job->spec_json;
+    spec = job->spec;
+    job->spec_json = NULL;
+    job->spec = NULL;
+    rc = apply_decision(&apply, l->seen, l->decision, version, err);
+    job = store_find_job(&l->store, key);
+    if (job && strcmp(job->uid, l->seen->uid) == 0 && !job->spec_json && !job->is_final) {
+        job->spec_json = spec_json;
+        job->spec = spec;
+    } else {
+        json_free(spec_json);
+        free(spec);
+    }
+    return rc;
 }
 
 static void reconcile(struct loop *l, const char *key)

@@ -48,6 +48,8 @@ static bool has_its_name(const struct observed *job, const struct seen_pod *p)
 
     if (p->role == POD_PROBE)
         names_probe_pod(job->name, p->node, name);
+    else if (p->role == POD_MODEL)
+        names_model_pod(job->name, name);
     else if (p->stage >= 0 && p->stage < SPEC_STAGES_MAX && p->attempt > 0)
         names_stage_pod(job->name, p->stage, p->attempt, name);
     return strcmp(name, p->name) == 0;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/bert_config.h"
 #include "base/clock.h"
 #include "cluster/quantity.h"
 #include "control/manifest.h"
@@ -52,8 +53,12 @@ bool parse_owner(const struct json *object, char out_uid[static OBSERVED_UID_BYT
 
 /* --- SkyJobs --- */
 
-static enum err_code take_spec(const struct json *spec, struct store_job *out, struct err *err)
+/* With the sizes that the status has of its model. Where those contradict the spec, or are of an
+ * older one, decide() reports that or has them read anew. */
+static enum err_code take_spec(const struct json *spec, int64_t generation, struct store_job *out,
+                               struct err *err)
 {
+    struct json *filled = NULL;
     struct spec *parsed = malloc(sizeof *parsed);
     char *text = json_print(spec);
     struct json *copy = NULL;
@@ -65,6 +70,11 @@ static enum err_code take_spec(const struct json *spec, struct store_job *out, s
     if (rc != ERR_OK) {
         free(parsed);
         return rc;
+    }
+    if (out->status->generation == generation && out->status->model.hidden > 0 &&
+        bert_config_fill("", &out->status->model, copy, &filled, NULL) == ERR_OK) {
+        json_free(copy);
+        copy = filled;
     }
     json_free(out->spec_json);
     free(out->spec);
@@ -106,7 +116,8 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
 {
     const struct json *status = json_get(object, "status");
     int64_t generation = json_i64(metadata(object, "generation"), 0);
-    bool is_new_spec = !out->spec_json || out->generation != generation;
+    bool is_new_spec = !out->spec_json || out->generation != generation ||
+                       (out->spec && !spec_has_sizes(out->spec));
     enum err_code rc = ERR_OK;
 
     out->is_final = promise_job_is_final(object);
@@ -115,7 +126,7 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     else
         rc = take_status(status, out, err);
     if (rc == ERR_OK && !out->is_final && is_new_spec)
-        rc = take_spec(json_get(object, "spec"), out, err);
+        rc = take_spec(json_get(object, "spec"), generation, out, err);
     if (rc != ERR_OK)
         return rc;
     COPY(out->namespace, metadata(object, "namespace"));
@@ -162,6 +173,12 @@ static void read_conditions(const struct json *pod, struct seen_pod *out)
     }
 }
 
+static bool read_model(const char *message, struct model *out)
+{
+    return fields_parse(bert_config_sizes, message, strlen(message), FIELDS_STRICT, out, NULL) ==
+           ERR_OK;
+}
+
 /* The worker's last words or the probe's result, whichever the pod is; else text for people. */
 static void read_termination(const struct json *ended, struct seen_pod *out)
 {
@@ -178,10 +195,12 @@ static void read_termination(const struct json *ended, struct seen_pod *out)
     if (out->role == POD_PROBE)
         out->has_probe =
             out->exit_code == 0 && node_probe_read(message, &out->probe, NULL) == ERR_OK;
+    else if (out->role == POD_MODEL)
+        out->has_model = out->exit_code == 0 && read_model(message, &out->model);
     else
         out->has_progress =
             progress_parse(message, strlen(message), &out->progress, NULL) == ERR_OK;
-    if (!out->has_probe && !out->has_progress)
+    if (!out->has_probe && !out->has_model && !out->has_progress)
         (void)snprintf(out->message, sizeof out->message, "%s", message);
 }
 
@@ -235,7 +254,9 @@ static void read_own(const struct json *pod, struct seen_pod *out)
 
     COPY(out->name, metadata(pod, "name"));
     COPY(out->uid, metadata(pod, "uid"));
-    out->role = strcmp(role, "probe") == 0 ? POD_PROBE : POD_STAGE;
+    out->role = strcmp(role, "probe") == 0   ? POD_PROBE
+                : strcmp(role, "model") == 0 ? POD_MODEL
+                                             : POD_STAGE;
     if (out->role == POD_STAGE) {
         out->stage = read_number(pod, LABEL_STAGE);
         out->attempt = read_number(pod, LABEL_ATTEMPT);

@@ -119,7 +119,6 @@ bad_specs() {
         refused spec.training.optimizer.momentum "{$d, training: {optimizer: {type: SGD, momentum: \"1.1\"}}}" &&
         refused spec.training.optimizer.beta1 "{$d, training: {optimizer: {beta1: \"1\"}}}" &&
         refused spec.model.from "{$d, model: {preset: BertTiny, from: {}}}" &&
-        refused spec.model.preset "{$d, model: {layers: 4, from: {persistentVolumeClaim: {claimName: a}}}}" &&
         refused spec.model.hiddenSize "{$d, model: {preset: BertTiny, hiddenSize: 129}}" &&
         refused spec.model.hiddenSize "{$d, model: {attentionHeads: 3}}" &&
         refused spec.training.maxSequenceLength "{$d, training: {maxSequenceLength: 513}}" &&
@@ -387,6 +386,47 @@ starts_from_model() { # every stage gets the volume, read-only, and is told wher
     echo "$pods"
     [ "$(grep -c '^models /model bert true .*"--model","/model"' <<<"$pods")" = 3 ]
 }
+unsized() { # unsized NAME FOLDER [MODEL] [PLACEMENT]: a job whose model's own files have the sizes
+    kubectl apply -f - <<Y
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: $1}
+spec:
+  model: {${3:-} from: {persistentVolumeClaim: {claimName: out, path: $2}}}
+  data: {source: {configMap: {name: nli}}}
+  training: {steps: 20, batchSize: 16, microBatches: 4, maxSequenceLength: 48}
+  placement: {minStages: 2, maxStages: 2${4:-}}
+Y
+}
+readers_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-model\""; }
+reads_sizes() { # they come from the files, also for probes and a later operator, and contradictions are refused
+    claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+$stages3" && completes begins || return
+    unsized reads model '' ', probePolicy: Always' && completes reads && [ "$(readers_of reads)" = 1 ] || return
+    field reads '{.status.model}' && [ "$(field reads '{.status.model.hiddenSize} {.status.model.layers} {.status.model.vocabSize}')" = '128 2 3000' ] &&
+        kubectl get configmap reads-plan-a1 -o 'jsonpath={.data.plan\.json}' | jq -e '.spec.model.hiddenSize == 128' &&
+        [ -z "$(kubectl get pod reads-model -o name --ignore-not-found)" ] || return
+    kubectl get sj reads -o yaml | sed '/^status:/,$d' >"$dir/reads.yaml"
+    "$OUT/bin/kubectl-skyjob" plan -f "$dir/reads.yaml" -o json | jq -e '.stages | length == 2' || return
+    sed 's/^  name: reads/  name: unread/' "$dir/reads.yaml" >"$dir/unread.yaml"
+    ! "$OUT/bin/kubectl-skyjob" plan -f "$dir/unread.yaml" 2>"$dir/text" && grep 'sizes of the model in spec.model.from are not known: name a copy' "$dir/text" || return
+    unsized differs model 'layers: 3, vocabSize: 9,' && until_true 30 is differs Accepted 'False InvalidSpec' &&
+        has_event 'InvalidSpec: .*set spec.model.vocabSize to 3000 (is 9), spec.model.layers to 2 (is 3)'
+}
+no_sizes() { # what is wrong with the folder is reported, and read again once it is right
+    claim out ReadWriteMany && unsized nothing empty && mkdir -p "$dir/agent/claims/out/empty" &&
+        until_true 30 is nothing Placed 'False ModelNotRead' && has_event 'ModelNotRead: .*neither config.json nor bert_config.json'
+}
+fake_sizes() { # nothing but the pod that the operator has created is believed
+    local role='skyjob.dev/role: model' sizes
+    sizes=$(ended Succeeded 0 '{\"vocabSize\":9,\"hiddenSize\":8,\"layers\":1,\"attentionHeads\":1,\"feedForwardSize\":8,\"maxPositions\":64}')
+    claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
+$stages3" && completes begins || return
+    kill_operator KILL
+    unsized tricked model && fake tricked tricked-model "$role" "$sizes"
+    start_operator
+    completes tricked && has_event 'NameTaken: Pod tricked-model is not the reader' && [ "$(field tricked '{.status.model.hiddenSize}')" = 128 ]
+}
 has_pods() { [ "$(kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/stage" -o name | wc -l)" = "$2" ]; }
 skips_steps() { # a decay of ten times the weights lets them grow until they overflow
     skip=Skip rate=10 decay=1 job wild "$stages3" && completes wild || return
@@ -652,6 +692,9 @@ check 'every stage gets the model to start from' starts_from_model
 check 'steps that are left out are counted, and kubectl describe shows it' skips_steps
 check 'the weights are kept in the output volume' cut_off_output
 check 'a job goes on from the model that another has left' goes_on
+check 'the sizes of a model come from its own files' reads_sizes
+check 'a model whose sizes cannot be read is reported' no_sizes
+check 'fake sizes of a model are not believed' fake_sizes
 check 'a job on nodes of unknown speed measures them and completes' to_the_end
 check 'a node is measured once, and again when it has changed' measures_once
 check 'a plan made on the command line takes what probes have measured' same_measured

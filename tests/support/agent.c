@@ -3,7 +3,8 @@
  *   agent --kubeconfig F --worker PROGRAM --folder DIR --sample DIR --node
  * NAME,CPU,MEMORY[,GFLOPS]...
  *
- * It makes the Node objects, binds pods to the node that their affinity names when there is room,
+ * It makes the Node objects, binds pods to the node that their affinity names, or those of jobs
+ * without one to any, when there is room,
  * and runs each as a process of the real worker on a loopback address of its own. Pods that are
  * deleted get SIGTERM and, after a second, SIGKILL. Tests meddle through files:
  *
@@ -20,6 +21,7 @@
 #include <unistd.h>
 
 #include "agent_pod.h"
+#include "api/names.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/quantity.h"
@@ -147,6 +149,8 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
         (void)snprintf(p->name, sizeof p->name, "%s", json_string(json_get(metadata, "name"), ""));
         (void)snprintf(p->uid, sizeof p->uid, "%s", uid);
         (void)snprintf(p->wanted_node, sizeof p->wanted_node, "%s", affinity_of(object));
+        p->is_for_any =
+            p->wanted_node[0] == '\0' && json_get(json_get(metadata, "labels"), LABEL_ROLE) != NULL;
         p->cpu_milli = cpu_of(object);
         p->next = a->pods;
         a->pods = p;
@@ -178,6 +182,9 @@ static enum err_code bind_pod(struct agent *a, struct agent_pod *p, struct err *
     char body[1024];
     enum err_code rc;
 
+    for (int i = 0; p->is_for_any && !node && i < a->n_nodes; i++)
+        if (has_room(a, p, &a->nodes[i]))
+            node = &a->nodes[i];
     if (!node || !has_room(a, p, node))
         return agent_pod_block(p, a->client,
                                "{\"conditions\":[{\"type\":\"PodScheduled\",\"status\":\"False\","
@@ -273,7 +280,7 @@ static void step_pod(struct agent *a, struct agent_pod *p)
         rc = stop_pod(a, p, &err);
     else if (p->phase == AGENT_RUNNING)
         rc = run_pod(a, p, &err);
-    else if (p->phase == AGENT_NEW && p->node[0] == '\0' && p->wanted_node[0])
+    else if (p->phase == AGENT_NEW && p->node[0] == '\0' && (p->wanted_node[0] || p->is_for_any))
         rc = bind_pod(a, p, &err);
     else if (p->phase == AGENT_NEW && find_node(a, p->node))
         rc = start_pod(a, p, &err);

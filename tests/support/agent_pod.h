@@ -33,6 +33,7 @@ struct agent_pod {
     char uid[40];
     char node[254];
     char wanted_node[254]; /* by its affinity */
+    bool is_for_any;       /* has none, and may run on any */
     int64_t cpu_milli;
     char *object;     /* JSON text of the newest version */
     bool is_deleting; /* has a deletionTimestamp */

@@ -9,11 +9,28 @@
 
 #include <cmocka.h>
 
+#include "api/bert_config.h"
 #include "control/manifest.h"
 
 static const char smallest[] = "{\"model\":{\"preset\":\"BertMini\"},"
                                "\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
                                "\"placement\":{\"maxStages\":3}}";
+
+/* As the store does: with the sizes in a status of this generation. */
+void world_observe_spec(struct world *w)
+{
+    const struct status *s = &w->seen.status;
+    const struct json *spec = w->spec_json;
+
+    json_free(w->filled);
+    w->filled = NULL;
+    if (s->model.hidden > 0 && s->generation == w->seen.generation &&
+        bert_config_fill("", &s->model, w->spec_json, &w->filled, NULL) == ERR_OK)
+        spec = w->filled;
+    w->seen.spec_json = spec;
+    w->seen.spec = spec_parse(spec, &w->spec, &w->spec_problem) == ERR_OK ? &w->spec : NULL;
+    w->seen.spec_problem = w->spec_problem.text;
+}
 
 void world_set_spec(struct world *w, const char *text)
 {
@@ -22,9 +39,7 @@ void world_set_spec(struct world *w, const char *text)
     json_free(w->spec_json);
     if (json_parse(text, strlen(text), &w->spec_json, &err) != ERR_OK)
         fail_msg("%s", err.text);
-    w->seen.spec_json = w->spec_json;
-    w->seen.spec = spec_parse(w->spec_json, &w->spec, &w->spec_problem) == ERR_OK ? &w->spec : NULL;
-    w->seen.spec_problem = w->spec_problem.text;
+    world_observe_spec(w);
 }
 
 struct world *world_new(const char *spec)
@@ -56,6 +71,7 @@ struct world *world_new(const char *spec)
 
 void world_free(struct world *w)
 {
+    json_free(w->filled);
     json_free(w->spec_json);
     free(w);
 }
@@ -104,6 +120,18 @@ static void create_probe_pod(struct world *w, const struct action *a)
     p->image_asked = a->image;
     names_probe_pod(w->seen.name, a->node, p->name);
     memcpy(p->node, a->node, sizeof p->node);
+}
+
+static void create_model_pod(struct world *w, const struct action *a)
+{
+    struct seen_pod *p;
+
+    if (world_reader(w))
+        return;
+    p = add_pod(w);
+    p->role = POD_MODEL;
+    p->image_asked = a->image;
+    names_model_pod(w->seen.name, p->name);
 }
 
 void world_remove_pod(struct world *w, struct seen_pod *pod)
@@ -182,6 +210,9 @@ static void take_step(struct world *w, const struct action *a)
     case ACTION_CREATE_PROBE_POD:
         create_probe_pod(w, a);
         break;
+    case ACTION_CREATE_MODEL_POD:
+        create_model_pod(w, a);
+        break;
     case ACTION_DELETE_POD:
         delete_pod(w, a);
         break;
@@ -231,8 +262,11 @@ void world_apply(struct world *w, int n_steps)
     w->seen.unplaced = w->decision.unplaced;
     for (int i = 0; i < w->decision.n_actions && i < n_steps; i++)
         take_step(w, &w->decision.actions[i]);
-    if (n_steps >= w->decision.n_actions)
-        w->seen.status = w->decision.status;
+    if (n_steps < w->decision.n_actions)
+        return;
+    w->seen.status = w->decision.status;
+    if (w->seen.status.model.hidden > 0)
+        world_observe_spec(w);
 }
 
 static void write_text(const struct status *s, struct buf *out)
@@ -294,6 +328,14 @@ struct seen_pod *world_probe(struct world *w, const char *node)
 {
     for (int i = 0; i < w->seen.n_pods; i++)
         if (w->seen.pods[i].role == POD_PROBE && strcmp(w->seen.pods[i].node, node) == 0)
+            return &w->seen.pods[i];
+    return NULL;
+}
+
+struct seen_pod *world_reader(struct world *w)
+{
+    for (int i = 0; i < w->seen.n_pods; i++)
+        if (w->seen.pods[i].role == POD_MODEL)
             return &w->seen.pods[i];
     return NULL;
 }

@@ -20,6 +20,7 @@ struct world {
     struct node_object nodes[WORLD_NODES];
     struct seen_pod pods[WORLD_PODS];
     struct json *spec_json;
+    struct json *filled; /* the same with the sizes in the status; NULL: they are not there */
     struct spec spec;
     struct err spec_problem;
     bool has_data;    /* what looking at the data ConfigMap finds */
@@ -33,6 +34,8 @@ struct world *world_new(const char *spec);
 /* Replace the spec, by an invalid one too. */
 void world_set_spec(struct world *w, const char *text);
 void world_free(struct world *w);
+/* Observe the spec again, with the sizes in the status where they are of its generation. */
+void world_observe_spec(struct world *w);
 
 void world_decide(struct world *w);
 /* Take the first `n_steps` of the last decision, and its status only when all of them. */
@@ -47,6 +50,8 @@ bool world_is_idle(const struct world *w);
 /* The pod of a stage of the newest attempt; NULL when there is none. */
 struct seen_pod *world_pod(struct world *w, int stage);
 struct seen_pod *world_probe(struct world *w, const char *node);
+/* The pod that reads the model; NULL when there is none. */
+struct seen_pod *world_reader(struct world *w);
 /* All pods of the newest attempt get an address and run. */
 void world_run_pods(struct world *w);
 /* The process of a pod ends, with these last words. */

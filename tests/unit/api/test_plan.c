@@ -114,6 +114,25 @@ static void refuse(const struct plan *p, const char *says)
     buf_deinit(&out);
 }
 
+static void plan_has_the_sizes_of_the_model_it_starts_from(void **state)
+{
+    static const char from[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"model\":{\"from\":"
+                               "{\"persistentVolumeClaim\":{\"claimName\":\"a\"}}}}";
+    struct plan p = two_stages();
+    struct plan back;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+    struct json *spec = NULL;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(json_parse(from, sizeof from - 1, &spec, NULL), ERR_OK);
+    assert_int_equal(plan_write(&p, spec, &out, NULL), ERR_OK);
+    assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "spec.model: must have the sizes of the model"));
+    json_free(spec);
+    buf_deinit(&out);
+}
+
 static void plan_stages_must_cover_every_unit_once(void **state)
 {
     struct plan p = two_stages();
@@ -214,6 +233,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_reads_back_what_was_written),
         cmocka_unit_test(plan_hash_differs_by_job_attempt_and_cut_only),
+        cmocka_unit_test(plan_has_the_sizes_of_the_model_it_starts_from),
         cmocka_unit_test(plan_stages_must_cover_every_unit_once),
         cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
         cmocka_unit_test(plan_is_pipelined_unless_it_says_serial),

@@ -470,11 +470,6 @@ static struct refused refused[] = {
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_model_from_names_a_volume", WITH("\"model\": {\"from\": {}}"),
      "spec.model.from: name exactly one of persistentVolumeClaim; found 0"},
-    {"spec_model_from_needs_its_sizes",
-     WITH("\"model\": {\"layers\": 4, \"hiddenSize\": 64, "
-          "\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
-     "spec.model: needs the sizes of the model in spec.model.from: give preset, or hiddenSize, "
-     "layers and attentionHeads"},
     {"spec_volumes_name_their_claim",
      WITH("\"output\": {\"persistentVolumeClaim\": {\"path\": \"a\"}}"),
      "spec.output.persistentVolumeClaim.claimName: must be given"},
@@ -546,6 +541,37 @@ static void spec_names_the_files_of_its_task(void **state)
     }
 }
 
+#define FROM "\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\"}}"
+
+static void spec_leaves_its_sizes_to_the_model_it_starts_from(void **state)
+{
+    static const struct {
+        const char *text;
+        bool has_sizes;
+        int vocab, ffn;
+    } rows[] = {
+        {WITH("\"model\": {" FROM "}"), false, 0, 0},
+        {WITH("\"model\": {\"layers\": 4, \"hiddenSize\": 64, " FROM "}"), false, 0, 0},
+        {WITH("\"model\": {\"vocabSize\": 99, " FROM "}"), false, 99, 0},
+        /* What needs the sizes is not checked yet. */
+        {WITH("\"model\": {" FROM "}, \"training\": {\"maxSequenceLength\": 1024}"), false, 0, 0},
+        {WITH("\"model\": {\"preset\": \"BertTiny\", " FROM "}"), true, 30522, 512},
+        {WITH("\"model\": {\"layers\": 4, \"hiddenSize\": 64, \"attentionHeads\": 4, " FROM "}"),
+         true, 30522, 256},
+        {SMALLEST, true, 30522, 1024},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spec s;
+
+        assert_int_equal(parse(rows[i].text, &s, NULL), ERR_OK);
+        assert_int_equal(spec_has_sizes(&s), rows[i].has_sizes);
+        assert_int_equal(s.model.vocab, rows[i].vocab);
+        assert_int_equal(s.model.ffn, rows[i].ffn);
+    }
+}
+
 static void spec_path_with_dots_in_names_is_fine(void **state)
 {
     struct spec s;
@@ -587,6 +613,7 @@ int main(void)
         cmocka_unit_test(spec_strategies_have_names),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
         cmocka_unit_test(spec_names_the_files_of_its_task),
+        cmocka_unit_test(spec_leaves_its_sizes_to_the_model_it_starts_from),
         cmocka_unit_test(spec_path_with_dots_in_names_is_fine),
         cmocka_unit_test(spec_names_follow_rfc_1123),
     };

@@ -47,6 +47,8 @@ static void fill(struct status *s)
             NOW_MS);
     s->start_ms = NOW_MS - 500;
     s->memory_percent = 150;
+    s->model = (struct model){
+        .vocab = 99, .hidden = 64, .layers = 3, .heads = 4, .ffn = 100, .positions = 32};
     s->n_stages = 2;
     for (int i = 0; i < 2; i++) {
         s->stages[i].stage = i;
@@ -90,6 +92,7 @@ static void status_reads_back_what_it_wrote(void **state)
     status_read(json, again);
     json_free(json);
     assert_int_equal(again->restarts_in_a_row, 3);
+    assert_memory_equal(&again->model, &s->model, sizeof s->model);
     assert_int_equal(again->placement.summary.n_left_out, PLAN_LEFT_OUT_MAX + 3);
     assert_int_equal(again->progress.n_random, 2);
     assert_string_equal(again->progress.random[0], "pooler (w, b)");
@@ -100,6 +103,25 @@ static void status_reads_back_what_it_wrote(void **state)
     buf_deinit(&text_again);
     free(s);
     free(again);
+}
+
+static void status_without_one_of_the_sizes_has_none(void **state)
+{
+    static const char part[] = "{\"model\":{\"vocabSize\":99,\"hiddenSize\":64,\"layers\":3,"
+                               "\"attentionHeads\":4,\"feedForwardSize\":100}}";
+    struct status *s = calloc(1, sizeof *s);
+    struct buf text = {.max = STATUS_TEXT_MAX_BYTES};
+    struct json *json;
+
+    (void)state;
+    assert_int_equal(json_parse(part, sizeof part - 1, &json, NULL), ERR_OK);
+    status_read(json, s);
+    json_free(json);
+    assert_int_equal(s->model.hidden, 0);
+    write_status(s, &text);
+    assert_non_null(strstr(buf_text(&text), "\"model\":null"));
+    buf_deinit(&text);
+    free(s);
 }
 
 /* A stage's time is worth more digits than a step's. */
@@ -315,6 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_reads_back_what_it_wrote),
+        cmocka_unit_test(status_without_one_of_the_sizes_has_none),
         cmocka_unit_test(status_writes_times_as_whole_numbers),
         cmocka_unit_test(status_has_no_empty_list_of_excluded_nodes),
         cmocka_unit_test(status_has_an_end_however_much_there_is_to_say),

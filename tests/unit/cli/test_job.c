@@ -183,6 +183,32 @@ static void job_takes_the_sizes_of_its_model(void **state)
     }
 }
 
+static void job_takes_the_sizes_in_its_status(void **state)
+{
+    static const char sizes[] = "status: {model: {vocabSize: 99, hiddenSize: 64, layers: 3, "
+                                "attentionHeads: 4, feedForwardSize: 128, maxPositions: 256}}\n";
+    static const char from[] = "from: {persistentVolumeClaim: {claimName: a}}";
+    char text[1024];
+    struct job job;
+    struct err err;
+
+    (void)state;
+    (void)snprintf(text, sizeof text, MODEL_JOB("{%s}") "%s", from, sizes);
+    assert_int_equal(load_with(text, NULL, &job, NULL), ERR_OK);
+    assert_int_equal(job.spec.model.hidden, 64);
+    assert_int_equal(json_int(json_path(job.spec_json, "model.hiddenSize"), 0), 64);
+    assert_int_equal(job_check_sizes(&job, NULL), ERR_OK);
+    job_deinit(&job);
+    (void)snprintf(text, sizeof text, MODEL_JOB("{layers: 4, %s}") "%s", from, sizes);
+    assert_int_equal(load_with(text, NULL, &job, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "status.model: another size: set spec.model.layers to 3"));
+    (void)snprintf(text, sizeof text, MODEL_JOB("{%s}"), from);
+    assert_int_equal(load_with(text, NULL, &job, NULL), ERR_OK);
+    assert_int_equal(job_check_sizes(&job, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "with --model DIR"));
+    job_deinit(&job);
+}
+
 static void job_lists_all_sizes_that_differ_from_its_model(void **state)
 {
     struct job job;
@@ -220,6 +246,7 @@ int main(void)
         cmocka_unit_test(job_that_kubectl_printed_is_taken_with_its_status),
         cmocka_unit_test(job_samples_of_the_repository_are_read),
         cmocka_unit_test(job_takes_the_sizes_of_its_model),
+        cmocka_unit_test(job_takes_the_sizes_in_its_status),
         cmocka_unit_test(job_lists_all_sizes_that_differ_from_its_model),
         cmocka_unit_test(job_without_the_config_of_its_model_is_refused),
     };

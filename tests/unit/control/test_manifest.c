@@ -320,12 +320,46 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
     assert_int_equal(json_count(json_get(container(pod), "ports")), 2);
     assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
     assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
-                     MANIFEST_PROBE_SECONDS);
+                     MANIFEST_ONESHOT_SECONDS);
     assert_null(json_path(pod, "spec.priorityClassName"));
     terms = json_path(pod, "spec.affinity.nodeAffinity."
                            "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
     field = json_first(json_get(json_first(terms), "matchFields"));
     assert_string_equal(json_string(json_first(json_get(field, "values")), ""), "node-1");
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_reader_mounts_the_model_and_nothing_else(void **state)
+{
+    static const char from[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"model\":{\"from\":"
+                               "{\"persistentVolumeClaim\":{\"claimName\":\"models\"}}}}";
+    struct world *w = world_new(from);
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    const struct json *volume;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    assert_int_equal(manifest_model_pod(&w->seen, &text, NULL), ERR_OK);
+    pod = parse(&text);
+    command_of(pod, command, sizeof command);
+    assert_string_equal(command, "skyjob-worker inspect --model /model "
+                                 "--termination-log /dev/termination-log");
+    assert_string_equal(json_string(json_path(pod, "metadata.name"), ""), "mnli-model");
+    assert_string_equal(json_string(json_get(json_path(pod, "metadata.labels"), LABEL_ROLE), ""),
+                        "model");
+    assert_null(json_path(pod, "spec.affinity")); /* where the volume is, the scheduler knows */
+    assert_null(json_get(container(pod), "ports"));
+    volume = json_first(json_path(pod, "spec.volumes"));
+    assert_int_equal(json_count(json_path(pod, "spec.volumes")), 2);
+    assert_string_equal(json_string(json_get(volume, "name"), ""), "tmp");
+    assert_string_equal(
+        json_string(json_path(json_next(volume), "persistentVolumeClaim.claimName"), ""), "models");
+    volume = json_next(json_first(json_get(container(pod), "volumeMounts")));
+    assert_true(json_bool(json_get(volume, "readOnly"), false));
+    assert_int_equal(json_i64(json_path(pod, "spec.activeDeadlineSeconds"), 0),
+                     MANIFEST_ONESHOT_SECONDS);
     json_free(pod);
     world_free(w);
 }
@@ -676,6 +710,7 @@ int main(void)
         cmocka_unit_test(manifest_owns_what_it_makes),
         cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
         cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
+        cmocka_unit_test(manifest_of_a_reader_mounts_the_model_and_nothing_else),
         cmocka_unit_test(manifest_of_a_probe_has_the_priority_of_the_settings),
         cmocka_unit_test(manifest_of_a_probe_reads_data_that_are_everywhere),
         cmocka_unit_test(manifest_of_a_probe_reads_a_claim_that_any_node_can_read),

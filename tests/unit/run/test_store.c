@@ -515,6 +515,62 @@ static void store_does_not_take_a_probe_for_another_nodes(void **state)
     assert_string_equal(seen->pods[0].node, "n1");
 }
 
+static void store_takes_the_sizes_of_a_model_from_its_own_reader_only(void **state)
+{
+    static const char reader[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"q\"," OWNER
+        ",\"labels\":{\"skyjob.dev/role\":\"model\"}},\"spec\":{\"nodeName\":\"n1\"},\"status\":{"
+        "\"phase\":\"Succeeded\",\"containerStatuses\":[{\"state\":{\"terminated\":{\"exitCode\":0,"
+        "\"message\":\"{\\\"vocabSize\\\":99,\\\"hiddenSize\\\":64,\\\"layers\\\":3,"
+        "\\\"attentionHeads\\\":4,\\\"feedForwardSize\\\":128,\\\"maxPositions\\\":256}\"}}}]}}";
+    char text[1024];
+
+    (void)state;
+    add_job("mnli", "u1", "{\"attempt\":1}");
+    (void)snprintf(text, sizeof text, reader, "mnli-model-2");
+    change(store_change_pod, KUBE_ADDED, text);
+    observe();
+    assert_int_equal(seen->n_pods, 0);
+    (void)snprintf(text, sizeof text, reader, "mnli-model");
+    change(store_change_pod, KUBE_ADDED, text);
+    observe();
+    assert_int_equal(seen->n_pods, 1);
+    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+    trust("mnli-model", "q");
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_MODEL);
+    assert_true(seen->pods[0].has_model);
+    assert_int_equal(seen->pods[0].model.hidden, 64);
+    assert_int_equal(seen->pods[0].model.positions, 256);
+}
+
+#define MODEL_JOB(generation, spec)                                                                \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\",\"generation\":2},"    \
+    "\"spec\":{\"model\":{" spec "}},\"status\":{\"observedGeneration\":" generation               \
+    ",\"model\":{\"vocabSize\":99,\"hiddenSize\":64,\"layers\":3,\"attentionHeads\":4,"            \
+    "\"feedForwardSize\":128,\"maxPositions\":256}}}"
+
+static void store_completes_a_spec_with_the_sizes_in_its_status(void **state)
+{
+    static const struct {
+        const char *object;
+        bool is_filled;
+    } jobs[] = {{MODEL_JOB("2", ""), true},
+                {MODEL_JOB("2", "\"layers\":3"), true},
+                {MODEL_JOB("1", ""), false},              /* of an older spec */
+                {MODEL_JOB("2", "\"layers\":4"), false}}; /* decide() reports that */
+
+    (void)state;
+    for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
+        change(store_change_job, KUBE_DELETED, jobs[i].object);
+        change(store_change_job, KUBE_ADDED, jobs[i].object);
+        assert_int_equal(
+            json_int(json_path(store_find_job(&store, "team/mnli")->spec_json, "model.hiddenSize"),
+                     0),
+            jobs[i].is_filled ? 64 : 0);
+    }
+}
+
 static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
 {
     (void)state;
@@ -581,6 +637,8 @@ int main(void)
         TEST(store_shows_a_pod_that_has_taken_a_name_whatever_its_labels_say),
         TEST(store_leaves_out_pods_under_names_that_no_pod_of_the_job_has),
         TEST(store_does_not_take_a_probe_for_another_nodes),
+        TEST(store_takes_the_sizes_of_a_model_from_its_own_reader_only),
+        TEST(store_completes_a_spec_with_the_sizes_in_its_status),
         TEST(store_wakes_waiting_jobs_when_a_node_really_changes),
         TEST(store_takes_a_new_job_of_the_same_name_for_another),
         TEST(store_refuses_objects_without_a_name),
