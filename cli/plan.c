@@ -77,7 +77,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         {"json", .is_set = &a->wants_plan},
         {"kubeconfig", .value = &a->kubeconfig},
         {"context", .value = &a->context},
-        {NULL},
+        {.name = NULL},
     };
 
     if (!command_options(argc, argv, options))

@@ -35,7 +35,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         {"output", .value = &a->output},
         {"json", .is_set = &a->wants_json},
         {"serial", .is_set = &a->local.is_serial},
-        {NULL},
+        {.name = NULL},
     };
 
     return command_options(argc, argv, options) && optind == argc && a->local.job_path &&

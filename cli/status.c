@@ -27,7 +27,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         {"follow", 'f', .is_set = &a->follows},
         {"kubeconfig", .value = &a->kubeconfig},
         {"context", .value = &a->context},
-        {NULL},
+        {.name = NULL},
     };
 
     if (!command_options(argc, argv, options) || optind != argc - 1)

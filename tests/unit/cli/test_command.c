@@ -23,7 +23,7 @@ static bool read_options(int argc, const char *const *argv)
         {"nodes", .value = &got.nodes},
         {"follow", 'w', .is_set = &got.follows},
         {"serial", .is_set = &got.is_serial},
-        {NULL},
+        {.name = NULL},
     };
     char *copy[8];
 
