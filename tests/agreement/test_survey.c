@@ -19,7 +19,7 @@
 #include "run/store.h"
 
 #define CLUSTERS  200
-#define MANY      25 /* of so many clusters one is large */
+#define MANY      25 /* one cluster in MANY is large */
 #define NODES_MAX 90
 #define JOBS      3
 #define NOW_MS    INT64_C(1795334400000)

@@ -28,7 +28,7 @@ static void pairing_lets_everybody_meet_everybody_once(void **state)
                 assert_true(k < n && k != i);
                 if (k < 0)
                     continue;
-                assert_int_equal(pairing_partner(n, round, k), i); /* so nobody meets two */
+                assert_int_equal(pairing_partner(n, round, k), i); /* so no node has two partners */
                 met[i][k]++;
             }
             assert_int_equal(n_idle, n % 2);
