@@ -1,8 +1,8 @@
 # SkyJob's build. `make help` lists what there is to do.
 #
 # Every folder is one static library, and a program or test links only the libraries that its
-# folder may use (LIBS_<folder>, section 2 of the design), so a call against the direction does
-# not link. Output goes to build/<variant>/: release (default), clang, asan, fuzz.
+# folder may use (LIBS_<folder>; ARCHITECTURE.md has the table), so a call in the wrong direction
+# does not link. Output goes to build/<variant>/: release (default), clang, asan, fuzz.
 
 VARIANT ?= release
 OUT     := build/$(VARIANT)
@@ -96,9 +96,13 @@ SUPPORT_kube := loopback
 SUPPORT_run  := loopback
 SUPPORT_control := world row
 SUPPORT_fleet := loopback
+SUPPORT_wire := proxy
+SUPPORT_train := proxy
 
 # Calls to workers are answered by the test.
-LDFLAGS_test_workers := -Wl,--wrap=fleet_post_peers
+LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision
+# So is what the time is, and what a process has used of it.
+LDFLAGS_test_child := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
 
 support = $(SUPPORT_$1:%=$(OUT)/obj/tests/support/%.o)
 lib    = $(foreach l,$1,$(OUT)/lib/lib$l.a)
@@ -107,7 +111,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
+.PHONY: all programs help test unit integration test-faults e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
         try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -133,7 +137,7 @@ UNIT_TESTS += $$(UNIT_$1)
 endef
 $(foreach f,$(FOLDERS),$(eval $(call folder_rules,$f)))
 
-# Two programs must come to the same answer.
+# Operator and CLI must make the same plan.
 AGREEMENT      := $(patsubst %.c,$(OUT)/%,$(wildcard tests/agreement/test_*.c))
 LIBS_agreement := cli run control fleet kube http balance cluster api base
 UNIT_TESTS     += $(AGREEMENT)
@@ -153,25 +157,48 @@ $(foreach p,$(PROGRAMS),$(eval $(call program_rules,$p)))
 # Programs that integration tests need beside our own.
 AGENT      := $(OUT)/tests/support/agent
 LIBS_agent := kube http cluster api base
-support: $(AGENT)
+PROXY      := $(OUT)/tests/support/fault-proxy
+LIBS_proxy := train wire api base
+# Preloaded into a worker or the operator.
+PRELOADS   := $(patsubst %,$(OUT)/tests/support/%.so,cut_link die_at)
+support: $(AGENT) $(PROXY) $(PRELOADS)
+$(PRELOADS): $(OUT)/%.so: %.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CPPFLAGS) $(filter-out -Wpedantic,$(CFLAGS)) -fPIC -shared -o $@ $<
+$(PROXY): $(patsubst %,$(OUT)/obj/tests/support/%.o,proxy_main proxy) $(call lib,$(LIBS_proxy))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_proxy))
 $(AGENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/support/agent*.c)) $(call lib,$(LIBS_agent))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_agent))
 
 INTEGRATION := $(wildcard tests/integration/test_*.sh)
+
+# Workers that are driven by revisions.
+REVISIONS      := $(OUT)/tests/integration/test_revisions
+LIBS_revisions := train nn files data text wire fleet http api base
+INTEGRATION    += $(REVISIONS)
+$(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
+        $(call lib,$(LIBS_revisions))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
 test: deps-cluster ## unit and integration tests (real API server, real workers)
-	@$(SUBMAKE) all sample support $(UNIT_TESTS)
-	@TEST_TIMEOUT=900 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
+	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS)
+	@TEST_TIMEOUT=1800 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
 
 integration: deps-cluster ## real etcd, API server and workers as processes
+	@$(SUBMAKE) all sample support $(REVISIONS)
+	@TEST_TIMEOUT=1800 hack/run-tests.sh $(INTEGRATION)
+
+test-faults: deps-cluster ## the operator dies at every single call in a job's life (half an hour)
 	@$(SUBMAKE) all sample support
-	@TEST_TIMEOUT=900 hack/run-tests.sh $(INTEGRATION)
+	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind'
 
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
 	@$(SUBMAKE) all sample
@@ -180,7 +207,7 @@ e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jo
 asan: ## unit tests under AddressSanitizer and UBSan
 	@$(SUBMAKE) VARIANT=asan unit
 
-# --- the planner against a solver that is not ours ---
+# --- the planner against an independent solver ---
 MILP := $(OUT)/tests/milp/test_milp
 $(MILP): $(OUT)/obj/tests/milp/test_milp.o $(call support,balance) $(call lib,$(LIBS_balance))
 	@mkdir -p $(@D)
@@ -189,7 +216,7 @@ milp: deps-check ## the planner against a mixed-integer solver (a part of check)
 	@$(SUBMAKE) $(MILP)
 	@hack/run-tests.sh $(MILP)
 
-# --- fuzzing: one libFuzzer target a parser of foreign bytes ---
+# --- fuzzing: one libFuzzer target per parser of foreign bytes ---
 FUZZERS      := $(patsubst %.c,build/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 LIBS_fuzzers := train import files data text wire http cluster api base
 FUZZ_SECONDS ?= 60
@@ -214,7 +241,7 @@ LDFLAGS_bench_step := -Wl,--wrap=gemm,--wrap=gemm_alone
 # Training has its turns around these.
 LDFLAGS_bench_block := -Wl,--wrap=microbenchmark_round,--wrap=clock_now_ns,--wrap=clock_now_ms,--wrap=clock_cpu_ns
 $(BENCH): $(OUT)/tests/bench/%: $(OUT)/obj/tests/bench/%.o $(OUT)/obj/tests/bench/bench.o \
-        $(OUT)/obj/tests/bench/step.o $(call lib,$(LIBS_bench))
+        $(OUT)/obj/tests/bench/step.o $(OUT)/obj/tests/bench/released.o $(call lib,$(LIBS_bench))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) $(LDFLAGS_$(@F)) -o $@ $^ $(call syslib,$(LIBS_bench))
 
@@ -229,7 +256,8 @@ bench-smoke: deps-cluster ## every benchmark for some seconds: does it still wor
 
 # The published experiment in simulation, which takes a minute.
 PLACEMENT := $(OUT)/tests/bench/placement/placement
-$(PLACEMENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/bench/placement/*.c)) $(call lib,$(LIBS_bench))
+$(PLACEMENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/bench/placement/*.c)) \
+        $(OUT)/obj/tests/bench/released.o $(call lib,$(LIBS_bench))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bench))
 bench-placement: $(PLACEMENT) ## cuts against the published ones, simulated; write build/bench-placement.json
@@ -246,8 +274,8 @@ demo: deps-cluster ## a local cluster, the operator, a job to its end
 demo-down: ## remove everything that `make demo` made
 	@hack/cluster/down.sh
 
-# --- everything that compiles, so that nothing rots unseen ---
-programs: all $(UNIT_TESTS) $(AGENT) $(MILP) $(BENCH) $(PLACEMENT) build/gen-nli
+# --- everything that compiles ---
+programs: all $(UNIT_TESTS) $(REVISIONS) $(AGENT) $(MILP) $(BENCH) $(PLACEMENT) build/gen-nli
 
 # --- what the worker's image and the tests train on ---
 sample: build/sample ## generate the sample data

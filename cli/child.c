@@ -16,21 +16,17 @@
 #include "base/file.h"
 #include "base/thread.h"
 
-#define ENV_MAX   1024
-#define ENV_CPU   "SKYJOB_CPU_MILLI="
 #define LOOK_NS   2000000
 #define PERIOD_NS ((int64_t)THROTTLE_PERIOD_MS * 1000000)
 
-extern char **environ;
-
 /* --- the throttle --- */
 
-struct ward {
+struct share {
     pid_t pid;
     clockid_t clock;
     int64_t quota_ns; /* a period */
-    int64_t left_ns;  /* of this period; negative: owed to the next */
-    int64_t used_ns;  /* CPU time when looked at last */
+    int64_t left_ns;  /* of this period; negative: deducted from the next */
+    int64_t used_ns;  /* CPU time at the last look */
     bool is_stopped;
 };
 
@@ -38,8 +34,8 @@ struct throttle {
     pthread_t thread;
     pthread_mutex_t lock; /* of all below */
     bool is_ending;
-    int n_wards;
-    struct ward wards[THROTTLE_CHILDREN_MAX];
+    int n_shares;
+    struct share shares[THROTTLE_CHILDREN_MAX];
 };
 
 static bool read_cpu_ns(clockid_t clock, int64_t *out)
@@ -52,14 +48,14 @@ static bool read_cpu_ns(clockid_t clock, int64_t *out)
     return true;
 }
 
-static void set_stopped(struct ward *w, bool is_stopped)
+static void set_stopped(struct share *w, bool is_stopped)
 {
     if (w->is_stopped != is_stopped)
         (void)kill(w->pid, is_stopped ? SIGSTOP : SIGCONT);
     w->is_stopped = is_stopped;
 }
 
-static void look_at(struct ward *w, bool is_new_period)
+static void account(struct share *w, bool is_new_period)
 {
     int64_t used;
 
@@ -75,7 +71,7 @@ static void look_at(struct ward *w, bool is_new_period)
     set_stopped(w, w->left_ns <= 0);
 }
 
-static void *govern(void *arg)
+static void *enforce(void *arg)
 {
     struct throttle *t = arg;
     int64_t period_end_ns = clock_now_ns() + PERIOD_NS;
@@ -93,8 +89,8 @@ static void *govern(void *arg)
             period_end_ns =
                 now_ns - period_end_ns < PERIOD_NS ? period_end_ns + PERIOD_NS : now_ns + PERIOD_NS;
         (void)pthread_mutex_lock(&t->lock);
-        for (int i = 0; i < t->n_wards; i++)
-            look_at(&t->wards[i], is_new_period);
+        for (int i = 0; i < t->n_shares; i++)
+            account(&t->shares[i], is_new_period);
         is_ending = t->is_ending;
         (void)pthread_mutex_unlock(&t->lock);
     }
@@ -109,7 +105,7 @@ enum err_code throttle_new(struct throttle **out, struct err *err)
     if (!t)
         return err_set(err, ERR_NO_MEMORY, "no memory to limit the workers' CPU");
     (void)pthread_mutex_init(&t->lock, NULL);
-    rc = thread_start(&t->thread, govern, t, err);
+    rc = thread_start(&t->thread, enforce, t, err);
     if (rc != ERR_OK) {
         (void)pthread_mutex_destroy(&t->lock);
         free(t);
@@ -127,15 +123,15 @@ void throttle_free(struct throttle *t)
     t->is_ending = true;
     (void)pthread_mutex_unlock(&t->lock);
     (void)pthread_join(t->thread, NULL);
-    for (int i = 0; i < t->n_wards; i++)
-        set_stopped(&t->wards[i], false);
+    for (int i = 0; i < t->n_shares; i++)
+        set_stopped(&t->shares[i], false);
     (void)pthread_mutex_destroy(&t->lock);
     free(t);
 }
 
 static enum err_code throttle_add(struct throttle *t, pid_t pid, int cpu_milli, struct err *err)
 {
-    struct ward w = {.pid = pid, .quota_ns = cpu_milli * (PERIOD_NS / 1000)};
+    struct share w = {.pid = pid, .quota_ns = cpu_milli * (PERIOD_NS / 1000)};
     enum err_code rc = ERR_OK;
     int failed = clock_getcpuclockid(pid, &w.clock);
 
@@ -144,10 +140,10 @@ static enum err_code throttle_add(struct throttle *t, pid_t pid, int cpu_milli, 
                        strerror(failed ? failed : errno));
     w.left_ns = w.quota_ns;
     (void)pthread_mutex_lock(&t->lock);
-    if (t->n_wards == THROTTLE_CHILDREN_MAX)
+    if (t->n_shares == THROTTLE_CHILDREN_MAX)
         rc = err_set(err, ERR_LIMIT, "more than %d processes", THROTTLE_CHILDREN_MAX);
     else
-        t->wards[t->n_wards++] = w;
+        t->shares[t->n_shares++] = w;
     (void)pthread_mutex_unlock(&t->lock);
     return rc;
 }
@@ -155,11 +151,11 @@ static enum err_code throttle_add(struct throttle *t, pid_t pid, int cpu_milli, 
 void throttle_remove(struct throttle *t, pid_t pid)
 {
     (void)pthread_mutex_lock(&t->lock);
-    for (int i = 0; i < t->n_wards; i++) {
-        if (t->wards[i].pid != pid)
+    for (int i = 0; i < t->n_shares; i++) {
+        if (t->shares[i].pid != pid)
             continue;
-        set_stopped(&t->wards[i], false);
-        t->wards[i] = t->wards[--t->n_wards];
+        set_stopped(&t->shares[i], false);
+        t->shares[i] = t->shares[--t->n_shares];
         break;
     }
     (void)pthread_mutex_unlock(&t->lock);
@@ -167,26 +163,8 @@ void throttle_remove(struct throttle *t, pid_t pid)
 
 /* --- children --- */
 
-/* The environment with our CPU share in place of any that was there. */
-static bool make_environment(const char *share, const char **out, int max)
-{
-    int n = 0;
-
-    for (char **e = environ; *e; e++) {
-        if (strncmp(*e, ENV_CPU, strlen(ENV_CPU)) == 0)
-            continue;
-        if (n == max - 2)
-            return false;
-        out[n++] = *e;
-    }
-    out[n++] = share;
-    out[n] = NULL;
-    return true;
-}
-
 /* Only calls that are safe between fork and exec in a process with threads. */
-static _Noreturn void become(const struct child_params *p, const char **env, const int fds[3],
-                             pid_t parent)
+static _Noreturn void become(const struct child_params *p, const int fds[3], pid_t parent)
 {
     sigset_t none;
 
@@ -199,8 +177,9 @@ static _Noreturn void become(const struct child_params *p, const char **env, con
     for (int i = 0; i < 3; i++)
         if (dup2(fds[i], i) < 0)
             _exit(127);
-    /* execve() changes neither; its types lack const for historical reasons. */
-    (void)execve(p->argv[0], (char *const *)(uintptr_t)p->argv, (char *const *)(uintptr_t)env);
+    (void)close_range(3, ~0u, 0); /* libraries leave sockets open across execv() */
+    /* execv() does not change them; its type lacks const for historical reasons. */
+    (void)execv(p->argv[0], (char *const *)(uintptr_t)p->argv);
     _exit(127);
 }
 
@@ -220,24 +199,33 @@ static enum err_code open_files(const struct child_params *p, int fds[3], struct
     return ERR_OK;
 }
 
+void child_add_option(const char **argv, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    while (*argv)
+        argv++;
+    argv[0] = option;
+    argv[1] = value;
+}
+
 enum err_code child_start(struct child *c, const struct child_params *params, struct throttle *t,
                           struct err *err)
 {
-    const char *env[ENV_MAX];
-    char share[64];
+    char share[16];
     int fds[3] = {-1, -1, -1};
     pid_t parent = getpid();
     pid_t pid = -1;
     enum err_code rc;
 
-    (void)snprintf(share, sizeof share, ENV_CPU "%d", params->cpu_milli);
-    if (!make_environment(share, env, ENV_MAX))
-        return err_set(err, ERR_LIMIT, "more than %d environment variables", ENV_MAX - 2);
+    (void)snprintf(share, sizeof share, "%d", params->cpu_milli);
+    if (setenv("SKYJOB_CPU_MILLI", share, 1) != 0)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the environment of %s", params->argv[0]);
     rc = open_files(params, fds, err);
     if (rc == ERR_OK) {
         pid = fork();
         if (pid == 0)
-            become(params, env, fds, parent);
+            become(params, fds, parent);
         if (pid < 0)
             rc = err_set(err, ERR_IO, "start %s: %s", params->argv[0], strerror(errno));
     }
@@ -253,23 +241,30 @@ enum err_code child_start(struct child *c, const struct child_params *params, st
     return rc;
 }
 
-bool child_poll(struct child *c, struct throttle *t)
+int child_poll(struct child *children, int n, struct throttle *t)
 {
-    siginfo_t info = {0};
-    int status;
+    int n_running = 0;
 
-    if (c->pid == 0)
-        return c->has_ended;
-    /* WNOWAIT: until it is waited for, its pid cannot be reused. */
-    if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
-        return false;
-    throttle_remove(t, c->pid);
-    if (waitpid(c->pid, &status, 0) != c->pid)
-        return false;
-    c->pid = 0;
-    c->has_ended = true;
-    c->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return true;
+    for (struct child *c = children; c < children + n; c++) {
+        siginfo_t info = {0};
+        int status;
+
+        if (c->pid == 0)
+            continue;
+        n_running++;
+        /* WNOWAIT: until it is waited for, its pid cannot be reused. */
+        if (waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+            info.si_pid == 0)
+            continue;
+        throttle_remove(t, c->pid);
+        if (waitpid(c->pid, &status, 0) != c->pid)
+            continue;
+        n_running--;
+        c->pid = 0;
+        c->has_ended = true;
+        c->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    }
+    return n_running;
 }
 
 static void signal_all(struct child *children, int n, int sig)
@@ -277,15 +272,6 @@ static void signal_all(struct child *children, int n, int sig)
     for (int i = 0; i < n; i++)
         if (children[i].pid != 0)
             (void)kill(children[i].pid, sig);
-}
-
-static bool all_ended(struct child *children, int n, struct throttle *t)
-{
-    bool all = true;
-
-    for (int i = 0; i < n; i++)
-        all = (children[i].pid == 0 || child_poll(&children[i], t)) && all;
-    return all;
 }
 
 void child_stop(struct child *children, int n, struct throttle *t)
@@ -298,7 +284,7 @@ void child_stop(struct child *children, int n, struct throttle *t)
         if (children[i].pid != 0)
             throttle_remove(t, children[i].pid);
     signal_all(children, n, SIGTERM);
-    while (!all_ended(children, n, t)) {
+    while (child_poll(children, n, t) > 0) {
         if (clock_now_ms() >= until)
             signal_all(children, n, SIGKILL);
         (void)nanosleep(&pause, NULL);

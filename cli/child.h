@@ -6,8 +6,8 @@
  * The throttle does from outside, without root or cgroups, what the kernel's CFS quota does: every
  * child has cpu_milli * 100 us of CPU time per period of 100 ms. A thread of its own reads the
  * children's CPU clocks every 2 ms, stops (SIGSTOP) those that have used up their share and resumes
- * them in the next period. What was used too much is deducted later, so the mean is exact; what was
- * not used is lost, as with the kernel. No child is left stopped.
+ * them in the next period. Excess is deducted from later periods, so the mean is exact; unused time
+ * is lost, as with the kernel. No child is left stopped.
  * Layer: cli. Threads: the one that starts children must outlive them.
  */
 #ifndef CLI_CHILD_H
@@ -25,7 +25,7 @@ struct throttle;
 
 MUST_CHECK enum err_code throttle_new(struct throttle **out, struct err *err);
 void throttle_free(struct throttle *t);
-/* Release a child and let it run. One that is not known is fine. */
+/* Let a child run without a limit. An unknown one is ignored. */
 void throttle_remove(struct throttle *t, pid_t pid);
 
 struct child {
@@ -38,16 +38,19 @@ struct child_params {
     const char *const *argv; /* closed by NULL; argv[0] is the path of the program */
     const char *out_path;    /* its stdout; created */
     const char *log_path;    /* its stderr; created; may be the same */
-    int cpu_milli;           /* its share, also in its environment as SKYJOB_CPU_MILLI */
+    int cpu_milli;           /* its share; also SKYJOB_CPU_MILLI in its environment and in ours */
 };
+
+/* Append to `argv`, which has room for two more and ends with NULL; not if `value` is NULL. */
+void child_add_option(const char **argv, const char *option, const char *value);
 
 /* ERR_IO, also when it ends at once; ERR_LIMIT with more than THROTTLE_CHILDREN_MAX. A program that
  * cannot be run ends with exit code 127. */
 MUST_CHECK enum err_code child_start(struct child *c, const struct child_params *params,
                                      struct throttle *t, struct err *err);
 
-/* Has it ended? Sets has_ended and exit_code; does not wait. */
-bool child_poll(struct child *c, struct throttle *t);
+/* Returns how many still run, without waiting; sets has_ended and exit_code of the others. */
+int child_poll(struct child *children, int n, struct throttle *t);
 
 /* End all that run: SIGTERM, then SIGKILL after CHILD_STOP_MS. Afterwards all have ended. */
 void child_stop(struct child *children, int n, struct throttle *t);

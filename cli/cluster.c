@@ -5,10 +5,12 @@
 #include <string.h>
 
 #include "api/names.h"
-#include "base/array.h"
-#include "cluster/pod_requests.h"
+#include "base/buf.h"
+#include "cluster/node_object.h"
 
 #define KEY_BYTES 320
+
+const struct kube_resource cluster_skyjobs = {NAMES_SKYJOBS, true};
 
 static const char *text_of(const struct json *object, const char *path)
 {
@@ -67,7 +69,7 @@ enum err_code cluster_add_job(void *cluster, const struct json *skyjob, struct e
 {
     struct cluster *c = cluster;
     const char *uid = text_of(skyjob, "metadata.uid");
-    int attempt = json_int(json_path(skyjob, "status.attempt"), 0);
+    int revision = json_int(json_path(skyjob, "status.revision"), 0);
     struct map_entry *entry;
     enum err_code rc;
 
@@ -75,27 +77,8 @@ enum err_code cluster_add_job(void *cluster, const struct json *skyjob, struct e
         return ERR_OK;
     rc = map_add(&c->jobs, uid, strlen(uid), &entry, err);
     if (rc == ERR_OK)
-        entry->value.number = attempt > 0 ? (uint64_t)attempt : 0;
+        entry->value.number = revision > 0 ? (uint64_t)revision : 0;
     return rc;
-}
-
-enum err_code cluster_add_plan(void *cluster, const struct json *config_map, struct err *err)
-{
-    struct cluster *c = cluster;
-    struct promise p;
-    enum err_code rc =
-        array_reserve(&c->promises, sizeof *c->promises, &c->promises_max, c->n_promises + 1, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    rc = promise_read(config_map, &p, err);
-    if (rc != ERR_OK) /* another error: it only looks like a plan */
-        return rc == ERR_NO_MEMORY ? rc : ERR_OK;
-    if (strcmp(p.job, c->job->name) == 0 && strcmp(p.namespace, c->job->namespace) == 0)
-        promise_deinit(&p);
-    else
-        c->promises[c->n_promises++] = p;
-    return ERR_OK;
 }
 
 static bool is_settled(void *ctx, const char *namespace, const char *pod)
@@ -107,24 +90,29 @@ static bool is_settled(void *ctx, const char *namespace, const char *pod)
     return map_find(&c->settled, key, strlen(key)) != NULL;
 }
 
-void cluster_close(struct cluster *c)
+enum err_code cluster_add_plan(void *cluster, const struct json *config_map, struct err *err)
 {
-    for (size_t i = 0; i < c->n_promises; i++) {
-        const struct promise *p = &c->promises[i];
-        const struct map_entry *job = map_find(&c->jobs, p->uid, strlen(p->uid));
+    struct cluster *c = cluster;
+    struct revision revision;
+    const struct plan *plan = &revision.plan;
+    const struct map_entry *job;
+    enum err_code rc = promise_read(config_map, &revision, err);
 
-        if (job && promise_is_open(p, p->uid, (int)job->value.number, false))
-            promise_use(p, (struct promise_pods){c, is_settled}, c->nodes, c->n_nodes);
-    }
+    if (rc != ERR_OK) /* another error: it only looks like a revision */
+        return rc == ERR_NO_MEMORY ? rc : ERR_OK;
+    job = map_find(&c->jobs, plan->uid, strlen(plan->uid));
+    if (job && promise_is_open(plan, plan->uid, (int)job->value.number, false) &&
+        (strcmp(plan->job, c->job->name) != 0 || strcmp(plan->namespace, c->job->namespace) != 0))
+        promise_use(plan, (struct promise_pods){c, is_settled}, c->nodes, c->n_nodes);
+    return ERR_OK;
 }
 
 enum err_code cluster_load(struct kube_client *client, struct cluster *c, struct err *err)
 {
-    static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
     const struct kube_ref nodes = {.resource = &kube_nodes};
     const struct kube_ref pods = {.resource = &kube_pods};
-    const struct kube_ref jobs = {.resource = &skyjobs};
-    const struct kube_ref plans = {.resource = &kube_config_maps, .label_selector = LABEL_ATTEMPT};
+    const struct kube_ref jobs = {.resource = &cluster_skyjobs};
+    const struct kube_ref plans = {.resource = &kube_config_maps, .label_selector = LABEL_REVISION};
     enum err_code rc = kube_list(client, &nodes, (struct kube_lister){c, cluster_add_node}, err);
 
     cluster_close_nodes(c);
@@ -137,7 +125,6 @@ enum err_code cluster_load(struct kube_client *client, struct cluster *c, struct
         rc = kube_list(client, &plans, (struct kube_lister){c, cluster_add_plan}, err);
     if (rc == ERR_DENIED)
         (void)snprintf(c->unread, sizeof c->unread, "%s", err->text);
-    cluster_close(c);
     return rc == ERR_DENIED ? ERR_OK : rc;
 }
 
@@ -202,9 +189,6 @@ enum err_code cluster_survey(struct cluster *c, int64_t now_ms, struct err *err)
 void cluster_deinit(struct cluster *c)
 {
     survey_deinit(&c->survey);
-    for (size_t i = 0; i < c->n_promises; i++)
-        promise_deinit(&c->promises[i]);
-    free(c->promises);
     map_deinit(&c->jobs);
     map_deinit(&c->settled);
     free(c->nodes);

@@ -9,21 +9,20 @@
 
 #include "base/map.h"
 #include "cli/job.h"
-#include "cluster/promise.h"
 #include "cluster/survey.h"
 #include "kube/client.h"
 
 #define CLUSTER_FILE_MAX_BYTES ((size_t)64 << 20)
+
+extern const struct kube_resource cluster_skyjobs;
 
 /* Zeroed but for `job`, it is empty. */
 struct cluster {
     const struct job *job; /* to plan for */
     struct node_object *nodes;
     size_t n_nodes, nodes_max;
-    struct map settled; /* "namespace/name" of pods that are bound or over */
-    struct map jobs;    /* uid of SkyJobs that are not over: their attempt */
-    struct promise *promises;
-    size_t n_promises, promises_max;
+    struct map settled;          /* "namespace/name" of pods that are bound or over */
+    struct map jobs;             /* uid of SkyJobs that are not over: their revision */
     char unread[ERR_TEXT_BYTES]; /* why other jobs' plans could not be read; "" if they could */
     struct survey survey;
 };
@@ -44,15 +43,14 @@ MUST_CHECK enum err_code cluster_load_file(const char *path, struct cluster *c, 
 MUST_CHECK enum err_code cluster_survey(struct cluster *c, int64_t now_ms, struct err *err);
 void cluster_deinit(struct cluster *c);
 
-/* The steps of cluster_load(), each for one object: the nodes, their end, then pods, SkyJobs and
- * plans in any order, and the end. `cluster` is a struct cluster. ERR_NO_MEMORY. */
+/* The steps of cluster_load(), each for one object: the nodes, their end, then pods and SkyJobs,
+ * and last the plans, of which counts what no pod holds yet. `cluster` is a struct cluster.
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code cluster_add_node(void *cluster, const struct json *node, struct err *err);
 void cluster_close_nodes(struct cluster *c);
 MUST_CHECK enum err_code cluster_add_pod(void *cluster, const struct json *pod, struct err *err);
 MUST_CHECK enum err_code cluster_add_job(void *cluster, const struct json *skyjob, struct err *err);
 MUST_CHECK enum err_code cluster_add_plan(void *cluster, const struct json *config_map,
                                           struct err *err);
-/* Count what is promised and not held by pods yet. */
-void cluster_close(struct cluster *c);
 
 #endif

@@ -34,8 +34,13 @@ bool command_options(int argc, char **argv, const struct command_option *options
         for (int k = 0; c < FIRST && options[k].name; k++)
             if (options[k].letter == c)
                 i = k;
+        if (options[i].n && *options[i].n == COMMAND_REPEATS_MAX) {
+            (void)fprintf(stderr, "%s: --%s is given more than %d times\n", argv[0],
+                          options[i].name, COMMAND_REPEATS_MAX);
+            return false;
+        }
         if (options[i].value)
-            *options[i].value = optarg;
+            options[i].value[options[i].n ? (*options[i].n)++ : 0] = optarg;
         else
             *options[i].is_set = true;
     }
@@ -44,7 +49,7 @@ bool command_options(int argc, char **argv, const struct command_option *options
 
 int command_failed(const struct err *err)
 {
-    (void)fflush(stdout); /* what came before is to be read before */
+    (void)fflush(stdout); /* so that it is read first */
     (void)fprintf(stderr, "kubectl-skyjob: %s\n", err->text);
     if (err->code == ERR_GONE && interrupt_seen())
         return 128 + seen_signal;

@@ -13,16 +13,18 @@ int command_plan(int argc, char **argv);
 int command_status(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16
+#define COMMAND_REPEATS_MAX 16
 
 struct command_option {
     const char *name; /* NULL closes a list */
     char letter;      /* 0: only the long name */
     const char **value;
     bool *is_set; /* in place of `value`, for one without argument */
+    int *n;       /* of an option that may be repeated: how many of `value` are set so far */
 };
 
-/* Read the options; optind is then the first argument that is none. Returns false after reporting
- * a wrong one. */
+/* Read the options; optind is then the index of the first other argument. Returns false after
+ * reporting an invalid one. */
 bool command_options(int argc, char **argv, const struct command_option *options);
 /* Print the error and return its exit code. */
 int command_failed(const struct err *err);

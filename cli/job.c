@@ -13,13 +13,16 @@
 
 #define API_VERSION NAMES_GROUP "/" NAMES_VERSION
 
-static enum err_code check_top(const struct json *root, struct err *err)
+static enum err_code read_head(const struct json *root, struct job *job, struct err *err)
 {
     static const char *const known[] = {"apiVersion", "kind", "metadata", "spec", "status"};
+    const char *version = json_string(json_get(root, "apiVersion"), "");
+    const char *name = json_string(json_path(root, "metadata.name"), "");
+    const char *namespace = json_string(json_path(root, "metadata.namespace"), "default");
 
-    if (strcmp(json_string(json_get(root, "apiVersion"), ""), API_VERSION) != 0)
+    if (strcmp(version, API_VERSION) != 0)
         return err_set(err, ERR_INVALID, "apiVersion: must be %s, found \"%.60s\"", API_VERSION,
-                       json_string(json_get(root, "apiVersion"), ""));
+                       version);
     for (const struct json *v = json_first(root); v; v = json_next(v)) {
         bool is_known = false;
 
@@ -28,14 +31,6 @@ static enum err_code check_top(const struct json *root, struct err *err)
         if (!is_known)
             return err_set(err, ERR_INVALID, "%.60s: there is no such field", json_key(v));
     }
-    return ERR_OK;
-}
-
-static enum err_code read_metadata(const struct json *root, struct job *job, struct err *err)
-{
-    const char *name = json_string(json_path(root, "metadata.name"), "");
-    const char *namespace = json_string(json_path(root, "metadata.namespace"), "default");
-
     if (!spec_is_name(name, NAMES_JOB_MAX))
         return err_set(err, ERR_INVALID,
                        "metadata.name: \"%.60s\" must be 1 to %d lower-case letters, digits or "
@@ -51,13 +46,19 @@ static enum err_code read_metadata(const struct json *root, struct job *job, str
 
 /* --- the sizes of a model --- */
 
-static enum err_code read_config(const char *folder, char path[static PATH_MAX],
-                                 struct bert_config *out, struct err *err)
+/* Give the spec the sizes in the configuration of the model in `folder`. */
+static enum err_code fill_sizes(const char *folder, struct job *job, struct err *err)
 {
     const char *file = folder_has(folder, "config.json") ? "config.json" : "bert_config.json";
+    const struct json *model = json_get(job->spec_json, "model");
+    struct bert_config config;
     struct json *root = NULL;
+    char path[PATH_MAX];
     enum err_code rc;
 
+    if (json_kind_of(job->spec_json) != JSON_OBJECT ||
+        (json_kind_of(model) > JSON_NULL && json_kind_of(model) != JSON_OBJECT))
+        return ERR_OK; /* refused by spec_parse() */
     if (access(folder, R_OK | X_OK) != 0)
         return err_set(err, ERR_NOT_FOUND, "--model: %.300s: %s", folder, strerror(errno));
     if (!folder_has(folder, file))
@@ -67,30 +68,12 @@ static enum err_code read_config(const char *folder, char path[static PATH_MAX],
     if (rc == ERR_OK)
         rc = folder_json(folder, file, &root, err);
     if (rc == ERR_OK)
-        rc = bert_config_parse(path, root, out, err);
-    json_free(root);
-    return rc;
-}
-
-/* Anything else is refused by spec_parse(). */
-static bool may_be_filled(const struct json *spec)
-{
-    const struct json *model = json_get(spec, "model");
-
-    return json_kind_of(spec) == JSON_OBJECT &&
-           (json_kind_of(model) <= JSON_NULL || json_kind_of(model) == JSON_OBJECT);
-}
-
-static enum err_code fill_sizes(const char *folder, struct job *job, struct err *err)
-{
-    struct bert_config config;
-    char path[PATH_MAX];
-    enum err_code rc = read_config(folder, path, &config, err);
-
+        rc = bert_config_parse(path, root, &config, err);
     if (rc == ERR_OK)
         rc = bert_config_fill(path, &config.model, job->spec_json, &job->filled, err);
     if (rc == ERR_OK)
         job->spec_json = job->filled;
+    json_free(root);
     return rc;
 }
 
@@ -163,11 +146,9 @@ static enum err_code take_job(void *ctx, struct json **root, struct err *err)
         return err_set(err, ERR_INVALID, "contains more than one SkyJob");
     job->document = *root;
     *root = NULL;
-    rc = check_top(job->document, err);
-    if (rc == ERR_OK)
-        rc = read_metadata(job->document, job, err);
+    rc = read_head(job->document, job, err);
     job->spec_json = json_get(job->document, "spec");
-    if (rc == ERR_OK && r->model && may_be_filled(job->spec_json))
+    if (rc == ERR_OK && r->model)
         rc = fill_sizes(r->model, job, err);
     if (rc == ERR_OK)
         rc = spec_parse(job->spec_json, &job->spec, err);

@@ -31,17 +31,17 @@ MUST_CHECK enum err_code document_each(const char *path, size_t max_bytes,
 /* Read the one SkyJob in a YAML or JSON file ("-" is stdin); documents of other kinds are
  * skipped. What the API server would refuse is refused here, with the field. The sizes of
  * spec.model are those of the model in the folder `model` or, if that is NULL, those in the status
- * beside a spec that leaves them to its model. The caller owns
- * *out: job_deinit(). Returns ERR_INVALID, ERR_NOT_FOUND (no file, no folder, or no SkyJob in it),
- * or the errors of file_read(). */
+ * beside a spec that leaves them to its model. The caller owns *out: job_deinit(). Returns
+ * ERR_INVALID, ERR_NOT_FOUND (no file, no folder, or no SkyJob in it), or the errors of
+ * file_read(). */
 MUST_CHECK enum err_code job_load(const char *path, const char *model, struct job *out,
                                   struct err *err);
 
 /* Give a spec without sizes those in `status`, the status of the job in the cluster, if it has any.
- * Errors of the spec that they make. */
+ * The errors of spec_parse(). */
 MUST_CHECK enum err_code job_take_status(struct job *job, const struct json *status,
                                          struct err *err);
-/* ERR_INVALID, with what to do, when the sizes of the model are not known. */
+/* ERR_INVALID, with the remedy, when the sizes of the model are not known. */
 MUST_CHECK enum err_code job_check_sizes(const struct job *job, struct err *err);
 void job_deinit(struct job *job);
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "api/plan.h"
-#include "balance/choose.h"
+#include "balance/partition.h"
 #include "cli/child.h"
 #include "cli/job.h"
 #include "cli/scratch.h"
@@ -23,9 +23,9 @@ struct local_params {
     const char *workers;  /* as local_workers() reads it */
     const char *strategy; /* NULL: the job's own */
     bool is_serial;       /* one micro-batch at a time, for comparison */
-    const char *data;     /* folder of the job's data; NULL: the sample, if the job asks for it */
+    const char *data;     /* folder of the job's data; NULL: the sample, if the job uses it */
     const char *model;    /* folder of the model to start from, or NULL */
-    FILE *talk;           /* for messages to people */
+    FILE *messages;       /* where to print what happens */
 };
 
 struct local {
@@ -39,41 +39,34 @@ struct local {
     struct plan plan;
     struct throttle *throttle;
     char worker[LOCAL_PATH_BYTES]; /* the binary */
+    char data[LOCAL_PATH_BYTES];   /* folder with the training files; "": not found */
     struct scratch scratch;
 };
 
-/* Read, measure, plan. `out` is zeroed or of an earlier call's deinit and must stay where it is.
- * Call local_deinit() whatever it returns: ERR_INVALID, ERR_NOT_FOUND (a file, or no placement),
- * ERR_IO, ERR_TIMEOUT, ERR_GONE when interrupted, ERR_NO_MEMORY. */
-MUST_CHECK enum err_code local_init(struct local *out, const struct local_params *params,
-                                    struct err *err);
-/* Read the job alone; what comes next does not read it again. As local_init(). */
+/* Read the job. `out` is zeroed and must stay where it is. Call local_deinit() whatever this and
+ * the next two return: the errors of job_load(); ERR_INVALID. */
 MUST_CHECK enum err_code local_read(struct local *out, const struct local_params *params,
                                     struct err *err);
+/* Measure params->workers and plan for them, after local_read(). ERR_INVALID, ERR_NOT_FOUND (a
+ * file, or no placement), ERR_IO, ERR_TIMEOUT, ERR_GONE when interrupted, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code local_measure(struct local *out, const struct local_params *params,
+                                       struct err *err);
 /* Plan for a survey's candidates, which `out` borrows, after local_read(). Nothing is measured but,
- * with params->data, how long the sequences are. As local_init(). out->is_solved is set even if
- * nothing fits. */
+ * with params->data, how long the sequences are. Errors as above. */
 MUST_CHECK enum err_code local_plan(struct local *out, const struct local_params *params,
                                     struct survey *survey, struct err *err);
 /* Removes the folder unless it is kept for people to look at. */
 void local_deinit(struct local *l, bool keeps_folder);
 
 /* Read workers such as "cpu=0.5,cpu=1:memory=2Gi": amounts as Kubernetes writes them. Workers
- * without memory share what `free_bytes` leaves. ERR_INVALID. */
+ * without memory share what `free_bytes` leaves. ERR_INVALID, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code local_workers(const char *text, int64_t free_bytes, struct local *out,
                                        struct err *err);
 /* Memory that new processes may take, from /proc/meminfo and the cgroup. */
 int64_t local_free_bytes(void);
 
-/* Is the folder with the model to start from, `given` or NULL, there when it is needed?
- * ERR_INVALID when the job starts from a model in a cluster and none was given; ERR_NOT_FOUND. */
-MUST_CHECK enum err_code local_check_model(const struct spec *spec, const char *given,
-                                           struct err *err);
-
-/* The folder with the job's training files: `given` if not NULL, else the sample that belongs to
- * this program. ERR_INVALID when the job's data are in a cluster and none was given;
- * ERR_NOT_FOUND. */
-MUST_CHECK enum err_code local_find_data(const struct spec *spec, const char *given,
-                                         char out[static LOCAL_PATH_BYTES], struct err *err);
+/* Set l->data, after local_read(): `given` if not NULL, else the sample that belongs to this
+ * program. ERR_INVALID when the job's data are in a cluster and none was given; ERR_NOT_FOUND. */
+MUST_CHECK enum err_code local_find_data(struct local *l, const char *given, struct err *err);
 
 #endif

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/cut.h"
 #include "cli/local.h"
 
 static int command_version(int argc, char **argv)
@@ -19,32 +20,35 @@ static const struct {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *usage;
-    const char *help;
+    const char *help; /* in whole lines */
 } commands[] = {
-    {"run", command_run,
-     "-f FILE --workers " LOCAL_WORKERS "\n        [--data DIR] [--model DIR] [--output DIR]\n"
-     "        [--strategy Optimal|Even|Dynamic|Manual] [--serial] [--json]",
-     "train on this machine, without a cluster: one process per stage, held to its share\n"
-     "        of the CPU. --data and --model stand for the volumes that the job names;\n"
-     "        --serial runs one micro-batch at a time, for comparison; --json prints the\n"
-     "        result as JSON"},
+    {"run", command_run, " -f FILE --workers " LOCAL_WORKERS " [OPTION]...",
+     "Train on this machine, without a cluster: one process per stage, limited to its share\n"
+     "of the CPU.\n"
+     "  --data DIR, --model DIR  use these in place of the volumes that the job names\n"
+     "  --output DIR             keep the trained model in DIR\n"
+     "  --strategy STRATEGY      Optimal, Even, Dynamic or Manual; default: the job's\n"
+     "  --revise " CUT_FORM "  from this step on, give workers\n"
+     "                           these numbers of units, in the order of the model; repeatable\n"
+     "  --serial                 run one micro-batch at a time, for comparison\n"
+     "  --json                   print the result as JSON\n"},
     {"plan", command_plan,
-     "-f FILE --workers " LOCAL_WORKERS
-     "\n        [--strategy Optimal|Even|Dynamic|Manual] [--data DIR] [--model DIR]\n"
-     "        [-o json|yaml] [--json]\n"
-     "  kubectl-skyjob plan -f FILE --nodes FILE ...\n"
-     "  kubectl-skyjob plan -f FILE [--kubeconfig FILE] [--context NAME] ...",
-     "show which node would run which layers, and why: on these workers, which are\n"
-     "        measured first; on nodes from a file, as `kubectl get nodes -o yaml` prints them,\n"
-     "        with their speed in a label skyjob.dev/gflops; or on the cluster's nodes as they\n"
-     "        are now. --data gives the lengths of the job's sequences. Exits with 1 when\n"
-     "        nothing fits. -o prints the report for programs, --json the plan that workers\n"
-     "        read"},
+     " -f FILE --workers " LOCAL_WORKERS " [OPTION]...\n"
+     "  kubectl-skyjob plan -f FILE --nodes FILE [OPTION]...\n"
+     "  kubectl-skyjob plan -f FILE [--kubeconfig FILE] [--context NAME] [OPTION]...",
+     "Show which node would run which layers, and why: for these workers, which are\n"
+     "measured first; for the nodes in a file, as printed by `kubectl get nodes -o yaml`,\n"
+     "with their speed in a label skyjob.dev/gflops; or for the cluster's nodes as they are\n"
+     "now. Exits with 1 if nothing fits.\n"
+     "  --data DIR, --model DIR  take sequence lengths and the model's sizes from these\n"
+     "  --strategy STRATEGY      Optimal, Even, Dynamic or Manual; default: the job's\n"
+     "  -o json|yaml             print the report for programs\n"
+     "  --json                   print the plan that the workers read\n"},
     {"status", command_status,
-     "NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
-     "show the progress of a job in the cluster; --follow until it has ended"},
-    {"version", command_version, "", "print the version"},
-    {"help", command_help, "[COMMAND]", "print this, or the part about COMMAND"},
+     " NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
+     "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},
+    {"version", command_version, "", "Print the version.\n"},
+    {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };
 #define N_COMMANDS ((int)(sizeof commands / sizeof commands[0]))
 
@@ -66,8 +70,10 @@ static int unknown_command(const char *name)
 
 static void print_command(int i)
 {
-    (void)printf("  kubectl-skyjob %s %s\n        %s\n\n", commands[i].name, commands[i].usage,
-                 commands[i].help);
+    (void)printf("  kubectl-skyjob %s%s\n", commands[i].name, commands[i].usage);
+    for (const char *line = commands[i].help; *line; line += strcspn(line, "\n") + 1)
+        (void)printf("        %.*s\n", (int)strcspn(line, "\n"), line);
+    (void)printf("\n");
 }
 
 static int command_help(int argc, char **argv)
@@ -91,15 +97,6 @@ static bool is_help(const char *argument)
     return strcmp(argument, "--help") == 0 || strcmp(argument, "-h") == 0;
 }
 
-/* Anywhere after the command's name: a command line is often half typed when help is needed. */
-static bool asks_for_help(int argc, char **argv)
-{
-    for (int i = 2; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (is_help(argv[i]))
-            return true;
-    return false;
-}
-
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "help";
@@ -112,9 +109,11 @@ int main(int argc, char **argv)
     i = find_command(name);
     if (i < 0)
         return unknown_command(name);
-    if (asks_for_help(argc, argv)) {
-        print_command(i);
-        return EXIT_DONE;
-    }
+    /* Anywhere: a command line is often half typed when help is needed. */
+    for (int k = 2; k < argc && strcmp(argv[k], "--") != 0; k++)
+        if (is_help(argv[k])) {
+            print_command(i);
+            return EXIT_DONE;
+        }
     return commands[i].run(argc - 1, argv + 1);
 }

@@ -7,13 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/names.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "cli/cluster.h"
 #include "cli/command.h"
 #include "cli/local.h"
-#include "cli/report.h"
+#include "cli/view.h"
 
 struct arguments {
     struct local_params params; /* workers: NULL unless they are given */
@@ -24,43 +23,36 @@ struct arguments {
     bool wants_plan;    /* the document that workers read */
 };
 
-static enum err_code print_plan(const struct local *l, struct err *err)
-{
-    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
-    enum err_code rc = plan_write(&l->plan, l->job.spec_json, &text, err);
-
-    if (rc == ERR_OK)
-        (void)printf("%s\n", buf_text(&text));
-    buf_deinit(&text);
-    return rc;
-}
-
-static enum err_code print_report(const struct local *l, const struct cluster *cluster,
-                                  const char *format, struct err *err)
+static enum err_code print(const struct arguments *a, const struct local *l,
+                           const struct cluster *cluster, struct err *err)
 {
     struct whatif whatif;
-    struct report report = {.local = l, .cluster = cluster, .whatif = &whatif};
-    struct buf json = {.max = REPORT_MAX_BYTES};
+    struct view view = {.local = l, .cluster = cluster, .whatif = &whatif};
+    struct buf text = {.max = VIEW_MAX_BYTES};
     struct jsonw w;
     enum err_code rc;
 
-    rc = whatif_solve(&l->request, &l->placement, &whatif, err);
-    if (rc != ERR_OK)
-        return rc;
-    if (strcmp(format, "text") == 0) {
-        report_text(&report, stdout);
-        return ERR_OK;
+    if (a->wants_plan) {
+        rc = plan_write(&l->plan, l->job.spec_json, &text, err);
+    } else {
+        rc = whatif_solve(&l->request, &l->placement, &whatif, err);
+        if (rc != ERR_OK)
+            return rc;
+        if (strcmp(a->format, "text") == 0) {
+            view_text(&view, stdout);
+            return ERR_OK;
+        }
+        jsonw_init(&w, &text);
+        jsonw_open_object(&w, NULL);
+        view_write(&view, &w);
+        jsonw_close(&w);
+        rc = jsonw_finish(&w, err);
     }
-    jsonw_init(&w, &json);
-    jsonw_open_object(&w, NULL);
-    report_write(&report, &w);
-    jsonw_close(&w);
-    rc = jsonw_finish(&w, err);
-    if (rc == ERR_OK && strcmp(format, "json") == 0)
-        (void)printf("%s\n", buf_text(&json));
+    if (rc == ERR_OK && !a->wants_plan && strcmp(a->format, "yaml") == 0)
+        rc = view_yaml(&text, stdout, err);
     else if (rc == ERR_OK)
-        rc = report_yaml(&json, stdout, err);
-    buf_deinit(&json);
+        (void)printf("%s\n", buf_text(&text));
+    buf_deinit(&text);
     return rc;
 }
 
@@ -89,17 +81,17 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         return false;
     }
     if (a->params.workers && a->nodes) {
-        (void)fprintf(stderr, "kubectl-skyjob: give --workers or --nodes, not both\n");
+        (void)fprintf(stderr, "kubectl-skyjob: use --workers or --nodes, not both\n");
         return false;
     }
     return optind == argc && a->params.job_path;
 }
 
-/* What the operator has found out of the same job. */
+/* The sizes that the operator has read from the model of the same job. */
 static enum err_code take_status(struct kube_client *client, struct job *job, struct err *err)
 {
-    static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
-    struct kube_ref ref = {.resource = &skyjobs, .namespace = job->namespace, .name = job->name};
+    struct kube_ref ref = {
+        .resource = &cluster_skyjobs, .namespace = job->namespace, .name = job->name};
     struct json *object = NULL;
     enum err_code rc = kube_get(client, &ref, &object, err);
 
@@ -124,7 +116,7 @@ static enum err_code ask_cluster(const struct arguments *a, struct job *job, str
         rc = cluster_load(c.client, out, err);
     connection_close(&c);
     return rc == ERR_OK ? ERR_OK
-                        : err_wrap(err, rc, "ask the cluster (or give --workers or --nodes)");
+                        : err_wrap(err, rc, "query the cluster (or use --workers or --nodes)");
 }
 
 static enum err_code make_plan(const struct arguments *a, struct cluster *cluster,
@@ -138,7 +130,7 @@ static enum err_code make_plan(const struct arguments *a, struct cluster *cluste
     if (rc == ERR_OK)
         rc = job_check_sizes(&out->job, err);
     if (rc == ERR_OK && a->params.workers)
-        return local_init(out, &a->params, err);
+        return local_measure(out, &a->params, err);
     if (rc == ERR_OK)
         rc = cluster_survey(cluster, clock_wall_ms(), err);
     return rc == ERR_OK ? local_plan(out, &a->params, &cluster->survey, err) : rc;
@@ -147,7 +139,7 @@ static enum err_code make_plan(const struct arguments *a, struct cluster *cluste
 int command_plan(int argc, char **argv)
 {
     static struct local local;
-    struct arguments a = {.params = {.talk = stderr}, .format = "text"};
+    struct arguments a = {.params = {.messages = stderr}, .format = "text"};
     struct cluster cluster = {.job = &local.job};
     struct err err;
     enum err_code rc;
@@ -160,12 +152,11 @@ int command_plan(int argc, char **argv)
     if (rc == ERR_NOT_FOUND && local.is_solved) {
         /* Nothing fits: that is an answer, and the excluded nodes are part of it. */
         (void)fprintf(stderr, "kubectl-skyjob: %s\n", err.text);
-        report_nodes(&cluster, stderr);
+        view_nodes(&cluster, stderr);
         code = EXIT_FAILED;
     } else {
         if (rc == ERR_OK)
-            rc = a.wants_plan ? print_plan(&local, &err)
-                              : print_report(&local, &cluster, a.format, &err);
+            rc = print(&a, &local, &cluster, &err);
         code = rc == ERR_OK ? EXIT_DONE : command_failed(&err);
     }
     local_deinit(&local, false);

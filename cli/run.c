@@ -10,32 +10,29 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "cli/command.h"
 #include "cli/local.h"
 #include "cli/pipeline.h"
-#include "cli/report.h"
 #include "cli/show.h"
+#include "cli/view.h"
 
 struct arguments {
     struct local_params local;
     const char *output;
+    int n_cuts;
+    const char *cuts[COMMAND_REPEATS_MAX];
     bool wants_json;
 };
 
 static bool read_arguments(int argc, char **argv, struct arguments *a)
 {
     const struct command_option options[] = {
-        {"file", 'f', .value = &a->local.job_path},
-        {"workers", .value = &a->local.workers},
-        {"strategy", .value = &a->local.strategy},
-        {"data", .value = &a->local.data},
-        {"model", .value = &a->local.model},
-        {"output", .value = &a->output},
-        {"json", .is_set = &a->wants_json},
-        {"serial", .is_set = &a->local.is_serial},
-        {.name = NULL},
+        {"file", 'f', .value = &a->local.job_path},    {"workers", .value = &a->local.workers},
+        {"strategy", .value = &a->local.strategy},     {"data", .value = &a->local.data},
+        {"model", .value = &a->local.model},           {"output", .value = &a->output},
+        {"revise", .value = a->cuts, .n = &a->n_cuts}, {"json", .is_set = &a->wants_json},
+        {"serial", .is_set = &a->local.is_serial},     {.name = NULL},
     };
 
     return command_options(argc, argv, options) && optind == argc && a->local.job_path &&
@@ -65,19 +62,19 @@ static enum err_code print_json(const struct local *l, const struct progress *le
                                 double seconds, struct err *err)
 {
     static const struct cluster none;
-    const struct report report = {.local = l, .cluster = &none, .measured = leader};
-    struct buf text = {.max = REPORT_MAX_BYTES};
+    const struct view view = {.local = l, .cluster = &none, .measured = leader};
+    struct buf text = {.max = VIEW_MAX_BYTES};
     struct jsonw w;
     enum err_code rc;
 
     jsonw_init(&w, &text);
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "job", l->job.name);
-    jsonw_string(&w, "state", progress_state_name(leader->state));
+    jsonw_string(&w, "state", progress_state_names[leader->state]);
     jsonw_double(&w, "seconds", seconds);
     jsonw_int(&w, "step", leader->step);
     jsonw_int(&w, "skippedSteps", leader->skipped_steps);
-    jsonw_string(&w, "randomlyInitialized", leader->initialised);
+    jsonw_string(&w, "randomlyInitialized", leader->randomly_initialized);
     if (isfinite(leader->loss))
         jsonw_double(&w, "loss", leader->loss);
     jsonw_double(&w, "tokensPerSecond", leader->tokens_per_second);
@@ -91,54 +88,12 @@ static enum err_code print_json(const struct local *l, const struct progress *le
         else
             jsonw_null(&w, leader->metrics[i].name);
     jsonw_close(&w);
-    report_write(&report, &w);
+    view_write(&view, &w);
     write_nodes(&w, l);
     jsonw_close(&w);
     rc = jsonw_finish(&w, err);
     if (rc == ERR_OK)
         (void)printf("%s\n", buf_text(&text));
-    buf_deinit(&text);
-    return rc;
-}
-
-/* --- the result for people --- */
-
-static void print_end(FILE *out, const struct progress *leader, const char *output, double seconds)
-{
-    char line[SHOW_SUMMARY_BYTES];
-
-    show_notes(out, leader);
-    show_summary(leader, seconds, output, line);
-    (void)fprintf(out, "%s\n", line);
-}
-
-static void on_progress(void *ctx, const struct progress *leader)
-{
-    struct show *show = ctx;
-    char line[SHOW_LINE_BYTES];
-
-    show_progress_text(leader, line);
-    show_line(show, line, leader->state != PROGRESS_TRAINING, clock_now_ms());
-}
-
-static void on_evaluation(void *ctx, const struct json *evaluation)
-{
-    char line[SHOW_SUMMARY_BYTES];
-
-    show_evaluation(evaluation, line);
-    show_note(ctx, line);
-}
-
-static enum err_code write_plan(const struct local *l, struct err *err)
-{
-    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
-    char path[PATH_MAX];
-    enum err_code rc = plan_write(&l->plan, l->job.spec_json, &text, err);
-
-    if (rc == ERR_OK)
-        rc = folder_path(l->scratch.path, PLAN_FILE, path, err);
-    if (rc == ERR_OK)
-        rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
     return rc;
 }
@@ -157,48 +112,54 @@ static enum err_code make_output(const char *path, struct err *err)
     return ERR_OK;
 }
 
-static enum err_code train(const struct local *l, const struct arguments *a, struct show *show,
-                           struct progress *out_leader, struct err *err)
+/* The cuts of --revise, in rising order. */
+static enum err_code read_cuts(const struct arguments *a, const struct local *l,
+                               struct cut out[static COMMAND_REPEATS_MAX], struct err *err)
 {
-    char data[LOCAL_PATH_BYTES];
-    struct pipeline_params params = {.local = l,
-                                     .data_dir = data,
-                                     .model_dir = a->local.model,
-                                     .output_dir = a->output,
-                                     .ctx = show,
-                                     .on_progress = on_progress,
-                                     .on_evaluation = on_evaluation};
-    enum err_code rc = local_find_data(&l->job.spec, a->local.data, data, err);
+    int n_workers = 1;
+    enum err_code rc = ERR_OK;
 
-    if (rc == ERR_OK)
-        rc = write_plan(l, err);
-    return rc == ERR_OK ? pipeline_run(&params, out_leader, err) : rc;
+    for (const char *at = a->local.workers; *at; at++)
+        n_workers += *at == ',';
+    for (int i = 0; i < a->n_cuts && rc == ERR_OK; i++) {
+        rc = cut_parse(a->cuts[i], n_workers, &l->job.spec.model, &out[i], err);
+        if (rc == ERR_OK && i > 0 && out[i].step <= out[i - 1].step)
+            rc = err_set(err, ERR_INVALID,
+                         "--revise %.100s: must be of a later step than the one "
+                         "before",
+                         a->cuts[i]);
+    }
+    return rc;
 }
 
 /* What can be checked before a minute is spent on measuring. */
-static enum err_code check_early(const struct arguments *a, struct err *err)
+static enum err_code prepare(struct local *local, const struct arguments *a,
+                             struct cut cuts[static COMMAND_REPEATS_MAX], struct err *err)
 {
-    char data[LOCAL_PATH_BYTES];
-    struct job job;
-    enum err_code rc = job_load(a->local.job_path, a->local.model, &job, err);
+    const char *claim = local->job.spec.from.claim;
+    enum err_code rc = local_read(local, &a->local, err);
 
-    if (rc != ERR_OK)
-        return rc;
-    rc = local_find_data(&job.spec, a->local.data, data, err);
     if (rc == ERR_OK)
-        rc = local_check_model(&job.spec, a->local.model, err);
+        rc = local_find_data(local, a->local.data, err);
+    if (rc == ERR_OK && !a->local.model && *claim)
+        rc = err_set(err, ERR_INVALID,
+                     "spec.model.from: the persistentVolumeClaim \"%.60s\" is in a cluster: give "
+                     "the folder with its model on this machine as --model DIR",
+                     claim);
     if (rc == ERR_OK)
-        rc = make_output(a->output, err);
-    job_deinit(&job);
-    return rc;
+        rc = read_cuts(a, local, cuts, err);
+    return rc == ERR_OK ? make_output(a->output, err) : rc;
 }
 
 int command_run(int argc, char **argv)
 {
     static struct local local;
+    static struct cut cuts[COMMAND_REPEATS_MAX];
     struct arguments a = {.wants_json = false};
     struct progress leader;
     struct show show;
+    struct pipeline_params params = {.local = &local, .cuts = cuts, .show = &show};
+    char line[SHOW_SUMMARY_BYTES];
     struct err err;
     int64_t start_ms;
     double seconds;
@@ -206,31 +167,39 @@ int command_run(int argc, char **argv)
 
     if (!read_arguments(argc, argv, &a))
         return command_usage(argv[0]);
-    a.local.talk = a.wants_json ? stderr : stdout;
+    a.local.messages = a.wants_json ? stderr : stdout;
+    params.model_dir = a.local.model;
+    params.output_dir = a.output;
+    params.n_cuts = a.n_cuts;
     interrupt_catch();
-    rc = check_early(&a, &err);
+    rc = prepare(&local, &a, cuts, &err);
     if (rc == ERR_OK)
-        rc = local_init(&local, &a.local, &err);
+        rc = local_measure(&local, &a.local, &err);
     start_ms = clock_now_ms();
     if (rc == ERR_OK) {
-        report_stages(&local, a.local.talk);
-        (void)fprintf(a.local.talk, "\n%s\n\n", local.plan.summary.explanation);
+        view_stages(&local, a.local.messages);
+        (void)fprintf(a.local.messages, "\n%s\n\n", local.plan.summary.explanation);
         if (local.plan.is_serial)
-            (void)fprintf(a.local.talk,
+            (void)fprintf(a.local.messages,
                           "one micro-batch at a time: a step will take longer than "
                           "the %.4g ms of the pipeline\n\n",
                           local.plan.summary.predicted_step_ms);
-        show_init(&show, a.local.talk);
-        rc = train(&local, &a, &show, &leader, &err);
+        show_init(&show, a.local.messages);
+        rc = pipeline_run(&params, &leader, &err);
         show_end(&show);
         if (rc != ERR_OK && rc != ERR_GONE)
             (void)fprintf(stderr, "the workers' logs are in %s\n", local.scratch.path);
     }
     seconds = (double)(clock_now_ms() - start_ms) / 1e3;
-    if (rc == ERR_OK && a.wants_json)
+    if (a.n_cuts > 0)
+        leader.n_stage_ms = 0; /* of another cut than the plan that is shown */
+    if (rc == ERR_OK && a.wants_json) {
         rc = print_json(&local, &leader, seconds, &err);
-    else if (rc == ERR_OK)
-        print_end(stdout, &leader, a.output, seconds);
-    local_deinit(&local, rc != ERR_OK && rc != ERR_GONE && local.plan.n_stages > 0);
+    } else if (rc == ERR_OK) {
+        show_notes(stdout, &leader);
+        show_summary(&leader, seconds, a.output, line);
+        (void)printf("%s\n", line);
+    }
+    local_deinit(&local, rc != ERR_OK && rc != ERR_GONE && local.plan.n_workers > 0);
     return rc == ERR_OK ? EXIT_DONE : command_failed(&err);
 }

@@ -3,16 +3,19 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
 
-#define RUN_PREFIX "run-"
+#define RUN_PREFIX "run." /* then the time */
+#define NAME_BYTES 96     /* of a run's folder and a file in it */
 
 /* It has only files; folders in it are left. */
 static void remove_folder(const char *path)
@@ -34,7 +37,7 @@ static enum err_code make_parent(char out[static SCRATCH_PATH_BYTES], struct err
     struct stat st;
 
     if ((size_t)snprintf(out, SCRATCH_PATH_BYTES, "%s/skyjob-%lu", place && *place ? place : "/tmp",
-                         (unsigned long)geteuid()) >= SCRATCH_PATH_BYTES - sizeof "/run-XXXXXX")
+                         (unsigned long)geteuid()) >= SCRATCH_PATH_BYTES - NAME_BYTES)
         return err_set(err, ERR_INVALID, "TMPDIR is too long");
     if (mkdir(out, 0700) != 0 && errno != EEXIST)
         return file_error(err, "make the folder", out);
@@ -60,84 +63,46 @@ static int lock_folder(const char *path)
     return fd;
 }
 
-/* --- old ones --- */
-
-struct old_run {
-    char name[32];
-    struct timespec at;
-};
-
-static int compare_age(const void *a, const void *b) /* the newest first */
+/* Their names begin with the time, so they sort by age. */
+static int is_run(const struct dirent *e)
 {
-    const struct timespec *x = &((const struct old_run *)a)->at;
-    const struct timespec *y = &((const struct old_run *)b)->at;
-
-    if (x->tv_sec != y->tv_sec)
-        return x->tv_sec < y->tv_sec ? 1 : -1;
-    return (x->tv_nsec < y->tv_nsec) - (x->tv_nsec > y->tv_nsec);
+    return strncmp(e->d_name, RUN_PREFIX, sizeof RUN_PREFIX - 1) == 0;
 }
 
-static struct old_run *list_runs(DIR *folder, size_t *out_n)
-{
-    struct old_run *runs = NULL;
-    size_t n = 0;
-
-    for (struct dirent *e = readdir(folder); e; e = readdir(folder)) {
-        struct old_run *more;
-        struct stat st;
-
-        if (strncmp(e->d_name, RUN_PREFIX, sizeof RUN_PREFIX - 1) != 0 ||
-            strlen(e->d_name) >= sizeof runs->name ||
-            fstatat(dirfd(folder), e->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        more = realloc(runs, (n + 1) * sizeof *runs);
-        if (!more)
-            break;
-        runs = more;
-        (void)snprintf(runs[n].name, sizeof runs[n].name, "%s", e->d_name);
-        runs[n++].at = st.st_mtim;
-    }
-    *out_n = n;
-    return runs;
-}
-
-/* What cannot be removed stays. */
+/* What is in use or cannot be removed stays. */
 static void remove_old(const char *parent)
 {
-    DIR *folder = opendir(parent);
-    struct old_run *runs = NULL;
-    size_t n = 0;
+    struct dirent **runs = NULL;
+    int n = scandir(parent, &runs, is_run, alphasort);
 
-    if (folder)
-        runs = list_runs(folder, &n);
-    if (runs)
-        qsort(runs, n, sizeof *runs, compare_age);
-    for (size_t i = SCRATCH_KEPT_MAX; i < n; i++) {
-        char path[SCRATCH_PATH_BYTES + sizeof runs->name];
+    for (int i = 0; i < n; i++) {
+        char path[SCRATCH_PATH_BYTES + sizeof runs[i]->d_name];
         int fd;
 
-        (void)snprintf(path, sizeof path, "%s/%s", parent, runs[i].name);
-        fd = lock_folder(path);
+        (void)snprintf(path, sizeof path, "%s/%s", parent, runs[i]->d_name);
+        free(runs[i]);
+        fd = i < n - SCRATCH_KEPT_MAX ? lock_folder(path) : -1;
         if (fd < 0)
-            continue; /* in use */
+            continue;
         remove_folder(path);
         (void)close(fd);
     }
     free(runs);
-    if (folder)
-        (void)closedir(folder);
 }
 
 enum err_code scratch_make(struct scratch *out, struct err *err)
 {
     char parent[SCRATCH_PATH_BYTES];
     struct scratch s = {.lock = -1};
+    struct timespec now = {.tv_sec = 0};
     enum err_code rc = make_parent(parent, err);
 
     if (rc != ERR_OK)
         return rc;
     remove_old(parent);
-    (void)snprintf(s.path, sizeof s.path, "%.490s/" RUN_PREFIX "XXXXXX", parent);
+    (void)clock_gettime(CLOCK_REALTIME, &now);
+    (void)snprintf(s.path, sizeof s.path, "%s/" RUN_PREFIX "%lld.%09ld-XXXXXX", parent,
+                   (long long)now.tv_sec, now.tv_nsec);
     if (!mkdtemp(s.path))
         return file_error(err, "make the folder", s.path);
     s.lock = lock_folder(s.path);
@@ -148,6 +113,17 @@ enum err_code scratch_make(struct scratch *out, struct err *err)
     }
     *out = s;
     return ERR_OK;
+}
+
+void scratch_file(const struct scratch *s, char out[static SCRATCH_PATH_BYTES], const char *fmt,
+                  ...)
+{
+    size_t n = (size_t)snprintf(out, SCRATCH_PATH_BYTES, "%s/", s->path);
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(out + n, SCRATCH_PATH_BYTES - n, fmt, args);
+    va_end(args);
 }
 
 void scratch_end(struct scratch *s, bool is_kept)

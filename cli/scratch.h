@@ -20,6 +20,9 @@ struct scratch {
 /* Make a new folder, and remove old ones that no process uses. ERR_INVALID when TMPDIR is too long
  * or its skyjob folder is not this user's own; ERR_DENIED, ERR_NOT_FOUND, ERR_IO. */
 MUST_CHECK enum err_code scratch_make(struct scratch *out, struct err *err);
+/* The path of a file in it, with a name of a few characters. */
+void scratch_file(const struct scratch *s, char out[static SCRATCH_PATH_BYTES], const char *fmt,
+                  ...) __attribute__((format(printf, 3, 4)));
 /* Remove the folder unless it is kept. A zeroed struct is fine. */
 void scratch_end(struct scratch *s, bool is_kept);
 

@@ -55,25 +55,18 @@ int show_widen(int width, const char *name)
     return n > width ? n : width;
 }
 
-static void add_stage_times(const struct progress *p, char *out, size_t bytes)
-{
-    if (p->n_stage_ms == 0)
-        return;
-    text_add(out, bytes, "  stages");
-    for (int i = 0; i < p->n_stage_ms; i++)
-        text_add(out, bytes, " %.1f", p->stage_ms[i]);
-    text_add(out, bytes, " ms");
-}
-
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES])
 {
     char number[32];
 
-    if (p->state != PROGRESS_TRAINING && p->state != PROGRESS_EVALUATING && p->step == 0) {
+    /* A leader that takes over has steps before it knows how many there will be. */
+    if (p->state != PROGRESS_TRAINING && p->state != PROGRESS_EVALUATING &&
+        (p->step == 0 || p->total_steps == 0)) {
         (void)snprintf(out, SHOW_LINE_BYTES, "%s",
                        p->state == PROGRESS_STARTING  ? "workers are starting"
                        : p->state == PROGRESS_WAITING ? "workers are connecting"
-                                                      : progress_state_name(p->state));
+                       : p->state == PROGRESS_HALTED  ? "workers have halted"
+                                                      : progress_state_names[p->state]);
         return;
     }
     if (p->total_steps == 0) {
@@ -90,7 +83,10 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     }
     if (p->skipped_steps > 0)
         text_add(out, SHOW_LINE_BYTES, "  %lld skipped", (long long)p->skipped_steps);
-    add_stage_times(p, out, SHOW_LINE_BYTES);
+    for (int i = 0; i < p->n_stage_ms; i++)
+        text_add(out, SHOW_LINE_BYTES, "%s %.1f", i ? "" : "  stages", p->stage_ms[i]);
+    if (p->n_stage_ms > 0)
+        text_add(out, SHOW_LINE_BYTES, " ms");
     if (p->state == PROGRESS_EVALUATING) {
         text_add(out, SHOW_LINE_BYTES, "  evaluating");
     } else if (p->state == PROGRESS_SAVING) {
@@ -103,20 +99,20 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     }
 }
 
-static void print_figure(FILE *out, const char *name, double value)
+static const char *figure(double value, char out[static 32])
 {
-    if (isfinite(value))
-        (void)fprintf(out, "  %-20s %.4f\n", name, value);
-    else
-        (void)fprintf(out, "  %-20s NaN\n", name);
+    (void)snprintf(out, 32, isfinite(value) ? "%.4f" : "NaN", value);
+    return out;
 }
 
 void show_result(FILE *out, const struct progress *p)
 {
+    char text[32];
+
     if (p->step > 0)
-        print_figure(out, "loss", p->loss);
+        (void)fprintf(out, "  %-20s %s\n", "loss", figure(p->loss, text));
     for (int i = 0; i < p->n_metrics; i++)
-        print_figure(out, p->metrics[i].name, p->metrics[i].value);
+        (void)fprintf(out, "  %-20s %s\n", p->metrics[i].name, figure(p->metrics[i].value, text));
     show_notes(out, p);
 }
 
@@ -125,16 +121,8 @@ void show_notes(FILE *out, const struct progress *p)
     if (p->skipped_steps > 0)
         (void)fprintf(out, "  %-20s %lld (loss or gradient was not finite)\n", "skipped steps",
                       (long long)p->skipped_steps);
-    if (p->initialised[0])
-        (void)fprintf(out, "  %-20s %s\n", "started at random", p->initialised);
-}
-
-static void add_figure(char *line, const char *name, double value)
-{
-    if (isfinite(value))
-        text_add(line, SHOW_SUMMARY_BYTES, ", %s %.4f", name, value);
-    else
-        text_add(line, SHOW_SUMMARY_BYTES, ", %s NaN", name);
+    if (p->randomly_initialized[0])
+        (void)fprintf(out, "  %-20s %s\n", "started at random", p->randomly_initialized);
 }
 
 void show_summary(const struct progress *p, double seconds, const char *output,
@@ -147,10 +135,11 @@ void show_summary(const struct progress *p, double seconds, const char *output,
     if (p->step > 0) {
         show_number(p->tokens_per_second, text);
         text_add(out, SHOW_SUMMARY_BYTES, ", %s tokens/s", text);
-        add_figure(out, "loss", p->loss);
+        text_add(out, SHOW_SUMMARY_BYTES, ", loss %s", figure(p->loss, text));
     }
     for (int i = 0; i < p->n_metrics; i++)
-        add_figure(out, p->metrics[i].name, p->metrics[i].value);
+        text_add(out, SHOW_SUMMARY_BYTES, ", %s %s", p->metrics[i].name,
+                 figure(p->metrics[i].value, text));
     if (output)
         text_add(out, SHOW_SUMMARY_BYTES, ", model in %s", output);
     else
@@ -160,17 +149,13 @@ void show_summary(const struct progress *p, double seconds, const char *output,
 void show_evaluation(const struct json *evaluation, char out[static SHOW_SUMMARY_BYTES])
 {
     const struct json *metrics = json_get(evaluation, "metrics");
-    const char *gap = "";
+    char text[32];
 
     (void)snprintf(out, SHOW_SUMMARY_BYTES, "evaluated at step %lld: ",
                    (long long)json_i64(json_get(evaluation, "step"), 0));
-    for (const struct json *m = json_first(metrics); m; m = json_next(m)) {
-        double value = json_double(m, NAN);
-
-        text_add(out, SHOW_SUMMARY_BYTES, isfinite(value) ? "%s%s %.4f" : "%s%s NaN", gap,
-                 json_key(m), value);
-        gap = ", ";
-    }
+    for (const struct json *m = json_first(metrics); m; m = json_next(m))
+        text_add(out, SHOW_SUMMARY_BYTES, "%s%s %s", m == json_first(metrics) ? "" : ", ",
+                 json_key(m), figure(json_double(m, NAN), text));
 }
 
 /* --- a job in the cluster --- */
@@ -199,7 +184,8 @@ static struct progress progress_of(const struct status *s)
     };
 
     for (int i = 0; i < from->n_random; i++)
-        text_add(p.initialised, sizeof p.initialised, "%s%s", i ? ", " : "", from->random[i]);
+        text_add(p.randomly_initialized, sizeof p.randomly_initialized, "%s%s", i ? ", " : "",
+                 from->random[i]);
     for (int i = 0; i < from->n_metrics; i++) {
         memcpy(p.metrics[i].name, from->metrics[i].name, sizeof p.metrics[i].name);
         p.metrics[i].value = decimal(from->metrics[i].value);
@@ -231,23 +217,23 @@ static void print_ms(FILE *out, double ms)
         (void)fprintf(out, " %11s", "-");
 }
 
-void show_status_stages(FILE *out, const struct status *s)
+void show_status_placement(FILE *out, const struct status *s, bool explains)
 {
     double predicted = s->placement.summary.predicted_step_ms;
     double measured = s->progress.step_ms;
     int width = (int)strlen("NODE");
 
     for (int i = 0; i < s->n_stages; i++)
-        width = show_widen(width, s->stages[i].node);
+        width = show_widen(width, s->stages[i].plan.node);
     (void)fprintf(out, "%-6s %-*s %-36s %11s %11s %5s  %s\n", "STAGE", width, "NODE", "UNITS",
                   "PREDICTED", "MEASURED", "BUSY", "STATE");
     for (int i = 0; i < s->n_stages; i++) {
         const struct status_stage *stage = &s->stages[i];
         char name[SHOW_NAME_CHARS + 1];
 
-        (void)show_name(stage->node, name);
-        (void)fprintf(out, "%-6d %-*s %-36s", i, width, name, stage->units);
-        print_ms(out, stage->predicted_ms);
+        (void)show_name(stage->plan.node, name);
+        (void)fprintf(out, "%-6d %-*s %-36s", i, width, name, stage->plan.units);
+        print_ms(out, stage->plan.predicted_ms);
         print_ms(out, stage->measured_ms);
         if (stage->busy_percent > 0)
             (void)fprintf(out, " %4d%%", stage->busy_percent);
@@ -255,18 +241,14 @@ void show_status_stages(FILE *out, const struct status *s)
             (void)fprintf(out, " %5s", "-");
         (void)fprintf(out, "  %s\n", stage->state);
     }
-    if (predicted <= 0)
-        return;
-    (void)fprintf(out, "step: %.0f ms predicted", predicted);
-    if (measured > 0)
+    if (predicted > 0)
+        (void)fprintf(out, "step: %.0f ms predicted", predicted);
+    if (predicted > 0 && measured > 0)
         (void)fprintf(out, ", %.0f ms measured (%+.0f%%)", measured,
                       100 * (measured / predicted - 1));
-    (void)fprintf(out, "\n");
-}
-
-void show_explanation(FILE *out, const struct status *s)
-{
-    if (s->placement.summary.explanation[0])
+    if (predicted > 0)
+        (void)fprintf(out, "\n");
+    if (explains && s->placement.summary.explanation[0])
         (void)fprintf(out, "\n%s\n", s->placement.summary.explanation);
 }
 
@@ -283,7 +265,7 @@ void show_status_end(FILE *out, const struct status *s)
     show_result(out, &p);
 }
 
-/* --- the line that moves --- */
+/* --- the line that is updated in place --- */
 
 void show_init(struct show *s, FILE *out)
 {

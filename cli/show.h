@@ -1,5 +1,5 @@
-/* cli/show.h - what people see of a run, here or in the cluster: one line that moves, notes
- * above it, stages, the result.
+/* cli/show.h - what people see of a run, here or in the cluster: a line that is updated in
+ * place, notes above it, stages, the result.
  *
  * Layer: cli. Threads: one.
  */
@@ -43,10 +43,8 @@ void show_duration(double seconds, char out[static 32]);
 /* Of a job in the cluster. */
 /* One line: how far training is, or what the job waits for. */
 void show_status_text(const struct status *s, char out[static SHOW_LINE_BYTES]);
-
-/* The stages with predicted and measured times, and the explanation of the placement. */
-void show_status_stages(FILE *out, const struct status *s);
-void show_explanation(FILE *out, const struct status *s);
+/* The stages with predicted and measured times and, if wanted, the explanation. */
+void show_status_placement(FILE *out, const struct status *s, bool explains);
 /* Metrics of a job that is over, or why it failed. */
 void show_status_end(FILE *out, const struct status *s);
 

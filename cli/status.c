@@ -3,14 +3,10 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "api/names.h"
 #include "base/clock.h"
+#include "cli/cluster.h"
 #include "cli/command.h"
 #include "cli/show.h"
-
-#define LOOK_MS 1000
-
-static const struct kube_resource skyjobs = {NAMES_SKYJOBS, true};
 
 struct arguments {
     const char *name;
@@ -36,111 +32,73 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
     return true;
 }
 
-/* Ctrl-C ends the wait. */
-static void wait_ms(int ms)
-{
-    struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000L};
-
-    if (!interrupt_seen())
-        (void)nanosleep(&t, NULL);
-}
-
-static enum err_code get_status(struct kube_client *client, const struct kube_ref *ref,
-                                struct status *out, struct err *err)
-{
-    struct json *object = NULL;
-    enum err_code rc = kube_get(client, ref, &object, err);
-
-    if (rc == ERR_OK)
-        status_read(json_get(object, "status"), out);
-    json_free(object);
-    return rc;
-}
-
-static void print_placement(const struct status *s)
-{
-    show_status_stages(stdout, s);
-    show_explanation(stdout, s);
-    (void)printf("\n");
-}
-
 /* Print what has changed. */
-static void print_news(const struct status *s, struct show *show, int *attempt)
+static void print_news(const struct status *s, struct show *show, int *revision)
 {
+    bool is_over = status_is_final(s);
+    bool is_new = s->revision != *revision;
     char line[SHOW_LINE_BYTES];
 
-    if (status_is_final(s)) {
+    if (is_over || (is_new && s->n_stages > 0))
         show_end(show);
-        if (s->n_stages > 0) {
-            show_status_stages(stdout, s);
-            (void)printf("\n");
-        }
+    if (s->n_stages > 0 && (is_over || is_new)) {
+        if (is_new && s->revision > 1)
+            (void)printf("revision %d\n", s->revision);
+        show_status_placement(stdout, s, is_new);
+        (void)printf("\n");
+        *revision = s->revision;
+    }
+    if (is_over) {
         show_status_end(stdout, s);
         return;
-    }
-    if (s->n_stages > 0 && s->attempt != *attempt) {
-        *attempt = s->attempt;
-        show_end(show);
-        if (*attempt > 1)
-            (void)printf("attempt %d\n", *attempt);
-        print_placement(s);
     }
     show_status_text(s, line);
     show_line(show, line, false, clock_now_ms());
 }
 
-static enum err_code follow(struct kube_client *client, const struct kube_ref *ref,
-                            struct status *status, struct err *err)
+/* Once, or until the job has ended or Ctrl-C. */
+static enum err_code watch(struct kube_client *client, const struct kube_ref *ref, bool follows,
+                           struct status *status, struct err *err)
 {
+    struct timespec pause = {.tv_sec = 1};
     struct show show;
-    int attempt = 0;
+    int revision = 0;
     bool was_seen = false;
+    enum err_code rc;
 
     show_init(&show, stdout);
+    show.is_tty = show.is_tty && follows; /* else a line need not fit the width */
     for (;;) {
-        enum err_code rc = get_status(client, ref, status, err);
+        struct json *object = NULL;
 
+        rc = kube_get(client, ref, &object, err);
         if (rc == ERR_OK) {
             was_seen = true;
-            print_news(status, &show, &attempt);
-            if (status_is_final(status))
-                return ERR_OK;
+            status_read(json_get(object, "status"), status);
+            json_free(object);
+            print_news(status, &show, &revision);
+            if (!follows || status_is_final(status))
+                break;
         } else if (!was_seen || !err_is_transient(rc)) {
-            show_end(&show);
-            return rc;
+            break;
         } else {
             show_line(&show, err->text, true, clock_now_ms());
         }
-        wait_ms(LOOK_MS);
+        if (!interrupt_seen())
+            (void)nanosleep(&pause, NULL);
         if (interrupt_seen()) {
-            show_end(&show);
-            return err_set(err, ERR_GONE, "interrupted; the job continues");
+            rc = err_set(err, ERR_GONE, "interrupted; the job continues");
+            break;
         }
     }
-}
-
-static enum err_code look_once(struct kube_client *client, const struct kube_ref *ref,
-                               struct status *status, struct err *err)
-{
-    char line[SHOW_LINE_BYTES];
-    enum err_code rc = get_status(client, ref, status, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    if (status->n_stages > 0)
-        print_placement(status);
-    show_status_text(status, line);
-    if (status_is_final(status))
-        show_status_end(stdout, status);
-    else
-        (void)printf("%s\n", line);
-    return ERR_OK;
+    show_end(&show);
+    return rc;
 }
 
 int command_status(int argc, char **argv)
 {
     struct arguments a = {.name = NULL};
-    struct status status = {.attempt = 0};
+    struct status status = {.revision = 0};
     struct connection c;
     struct err err;
     enum err_code rc;
@@ -150,12 +108,12 @@ int command_status(int argc, char **argv)
     interrupt_catch();
     rc = connection_open(a.kubeconfig, a.context, &c, &err);
     if (rc == ERR_OK) {
-        struct kube_ref ref = {.resource = &skyjobs,
-                               .namespace =
-                                   a.namespace ? a.namespace : kube_client_namespace(c.client),
+        struct kube_ref ref = {.resource = &cluster_skyjobs,
+                               .namespace = a.namespace ? a.namespace
+                                                        : kube_client_config(c.client)->namespace,
                                .name = a.name};
 
-        rc = (a.follows ? follow : look_once)(c.client, &ref, &status, &err);
+        rc = watch(c.client, &ref, a.follows, &status, &err);
     }
     connection_close(&c);
     if (rc != ERR_OK)

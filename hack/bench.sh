@@ -5,7 +5,7 @@
 #
 # A program prints one JSON object per line: name, value, unit, against, cpu; it exits with 77 if this
 # machine cannot run it. With BENCH_SMOKE=1 each runs for a few seconds at most, the values mean
-# nothing, and the only question is whether every program works and prints rows with finite values.
+# nothing, and it is only checked that every program works and prints rows with finite values.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # Kernels chosen for the whole machine would replace the worker's choice, which is what is measured.

@@ -8,7 +8,7 @@
 # log_*, file_*, hmac_key_*, thread_*, arena_init; they are checked by a call of their own.
 set -euo pipefail
 memory=
-if [ "${1:-}" = --memory ]; then memory='malloc calloc realloc free qsort bsearch'; shift; fi
+if [ "${1:-}" = --memory ]; then memory='malloc calloc realloc free qsort qsort_r bsearch'; shift; fi
 library=$1; shift
 allowed=$(mktemp) used=$(mktemp)
 trap 'rm -f "$allowed" "$used"' EXIT

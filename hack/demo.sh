@@ -37,9 +37,9 @@ cat <<EOF
 To go on:
   export KUBECONFIG=$KUBECONFIG PATH=$BIN:\$PATH
   kubectl describe sj mnli          # conditions, events, the placement in words
-  kubectl logs mnli-r0-s0-a1        # the log of stage 0
+  kubectl logs -l skyjob.dev/job=mnli,skyjob.dev/slot=0   # the log of the leader
   kubectl explain sj.spec           # every field of a job
-  kubectl delete sj mnli            # removes its pods, plans and keys too
+  kubectl delete sj mnli            # removes its pods, revisions and keys too
   make demo-down                    # remove the cluster
 EOF
 awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.85) }' || {

@@ -46,7 +46,7 @@ apt_get() {
     return "$rc"
 }
 
-# Of the alternatives of an entry, one is enough. One question to dpkg for all entries, because
+# Of the alternatives of an entry, one is enough. One call of dpkg-query for all entries, because
 # this runs before every make.
 declare -A is_installed
 ask_dpkg() { # ask_dpkg ENTRY...

@@ -48,7 +48,7 @@ fuzz_one() {
     rc=$?
     if [ "$rc" -eq 0 ] && [ -n "$(stat_of number_of_executed_units "$log")" ]; then
         echo "ok - fuzz_$noun: $(stat_of number_of_executed_units "$log") inputs," \
-            "$(stat_of average_exec_per_sec "$log") a second, $(covered "$log") edges"
+            "$(stat_of average_exec_per_sec "$log") per second, $(covered "$log") edges"
         return
     fi
     grep -v '^#[0-9]' "$log" | tail -n 40 | sed 's/^/    /'

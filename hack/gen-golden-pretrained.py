@@ -18,7 +18,7 @@ SIZES = dict(vocab_size=11, hidden_size=4, num_hidden_layers=1, num_attention_he
 
 
 def fill(model, prefix=""):
-    """Give every tensor the numbers that its full name says."""
+    """Give every tensor the numbers that follow from its full name."""
     for name, tensor in model.named_parameters():
         if name == "cls.predictions.decoder.bias":
             name = "cls.predictions.bias"

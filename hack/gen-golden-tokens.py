@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden tokens for tests/unit/text/test_wordpiece_golden.c: what BERT's reference tokenizer gives.
+"""Golden tokens for tests/unit/text/test_wordpiece.c: what BERT's reference tokenizer gives.
 
     hack/gen-golden-tokens.py generate          write the lines, their hashes and the vocabulary
     hack/gen-golden-tokens.py check             recompute the committed hashes with this Python
@@ -8,11 +8,11 @@
                                                 reads otherwise (pip install tokenizers)
 
 The reference is the algorithm that google-research/bert published as tokenization.py, restated here
-over Python's Unicode tables; wordpiece.h says how others differ. Only `generate` asks for one
+over Python's Unicode tables; wordpiece.h lists how others differ. Only `generate` needs one
 Python, 3.11 (Unicode 14.0): its lines have code points that are assigned there or never will be, so
 later tables, Python's and utf8proc's, give the same tokens.
 
-golden_tokens.txt has one line a case: the hash of the tokens (joined by spaces) uncased, the same
+golden_tokens.txt has one line per case: the hash of the tokens (joined by spaces) uncased, the same
 cased, and the text, where \\{hex} stands for what cannot be seen. Every character that lower-cases,
 decomposes, is punctuation, a space, a mark or a control occurs at least once.
 """

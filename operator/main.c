@@ -45,93 +45,72 @@ static void print_usage(FILE *to)
             "  --version, --help\n");
 }
 
-static bool set_log_level(const char *name)
-{
-    static const char *const names[] = {"debug", "info", "warn", "error"};
-
-    for (int i = 0; i < 4; i++) {
-        if (strcmp(name, names[i]) == 0) {
-            log_set_level((enum log_level)i);
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool is_pull_policy(const char *s)
-{
-    return strcmp(s, "Always") == 0 || strcmp(s, "IfNotPresent") == 0 || strcmp(s, "Never") == 0;
-}
-
 static bool usage_error(const char *what, const char *value)
 {
     (void)fprintf(stderr, "skyjob-operator: %s%s; see --help\n", what, value);
     return false;
 }
 
-/* "namespace/key=value,key=value" */
-static bool read_operator_pods(const char *text, struct settings *s)
+/* The place of a word in a list; -1: it is not there. */
+static int find_word(const char *const *words, const char *word)
 {
-    size_t n = strcspn(text, "/");
-    const char *labels = text[n] == '/' ? text + n + 1 : "";
-
-    if (n == 0 || n >= sizeof s->operator_namespace || !strchr(labels, '=') ||
-        strlen(labels) >= sizeof s->operator_labels)
-        return false;
-    (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "%.*s", (int)n, text);
-    (void)snprintf(s->operator_labels, sizeof s->operator_labels, "%s", labels);
-    return true;
+    for (int i = 0; words[i]; i++)
+        if (strcmp(words[i], word) == 0)
+            return i;
+    return -1;
 }
 
-static bool take_option(int c, struct options *o)
+/* Returns whether there is room for all of it. */
+static bool copy(const char *text, size_t n, char *out, size_t bytes)
 {
+    (void)snprintf(out, bytes, "%.*s", (int)n, text);
+    return n < bytes;
+}
+
+/* Returns whether the value of an option is valid. */
+static bool take_option(int c, const char *value, struct options *o)
+{
+    static const char *const levels[] = {"debug", "info", "warn", "error", NULL};
+    static const char *const policies[] = {"Always", "IfNotPresent", "Never", NULL};
+    static const char *const on_off[] = {"off", "on", NULL};
     struct settings *s = &o->loop.settings;
+    size_t n = strlen(value);
+    size_t n_namespace = strcspn(value, "/"); /* of "namespace/key=value,key=value" */
+    int level;
 
     switch (c) {
     case 'k':
-        o->kubeconfig = optarg;
+        o->kubeconfig = value;
         return true;
     case 'c':
-        o->context = optarg;
+        o->context = value;
         return true;
     case 'n':
-        o->loop.namespace = optarg;
+        o->loop.namespace = value;
+        return true;
+    case 'a':
+        o->loop.health_address = strcmp(value, "none") == 0 ? NULL : value;
         return true;
     case 'i':
-        if (*optarg == '\0' || strlen(optarg) >= sizeof s->worker_image)
-            return usage_error("--worker-image: not the name of an image: ", optarg);
-        (void)snprintf(s->worker_image, sizeof s->worker_image, "%s", optarg);
-        return true;
+        return n > 0 && copy(value, n, s->worker_image, sizeof s->worker_image);
     case 'p':
-        if (!is_pull_policy(optarg))
-            return usage_error("--worker-image-pull-policy: not a policy: ", optarg);
-        (void)snprintf(s->pull_policy, sizeof s->pull_policy, "%s", optarg);
-        return true;
+        return find_word(policies, value) >= 0 &&
+               copy(value, n, s->pull_policy, sizeof s->pull_policy);
     case 'b':
-        if (strlen(optarg) >= sizeof s->probe_priority_class)
-            return usage_error("--probe-priority-class: not a name: ", optarg);
-        (void)snprintf(s->probe_priority_class, sizeof s->probe_priority_class, "%s", optarg);
-        return true;
+        return copy(value, n, s->probe_priority_class, sizeof s->probe_priority_class);
     case 'y':
-        s->has_network_policies = strcmp(optarg, "on") == 0;
-        return s->has_network_policies || strcmp(optarg, "off") == 0 ||
-               usage_error("--network-policy: neither on nor off: ", optarg);
+        s->has_network_policies = find_word(on_off, value) == 1;
+        return find_word(on_off, value) >= 0;
     case 'o':
-        return read_operator_pods(optarg, s) ||
-               usage_error("--operator-pods: not a namespace and labels: ", optarg);
-    case 'a':
-        o->loop.health_address = strcmp(optarg, "none") == 0 ? NULL : optarg;
-        return true;
-    case 'l':
-        return set_log_level(optarg) || usage_error("--log-level: not a level: ", optarg);
-    case 'v':
-        (void)puts(SKYJOB_VERSION);
-        exit(EXIT_DONE);
-    case 'h':
-        print_usage(stdout);
-        exit(EXIT_DONE);
+        return n_namespace > 0 && strchr(value + n_namespace, '=') &&
+               copy(value, n_namespace, s->operator_namespace, sizeof s->operator_namespace) &&
+               copy(value + n_namespace + 1, n - n_namespace - 1, s->operator_labels,
+                    sizeof s->operator_labels);
     default:
-        return usage_error("unknown option", "");
+        level = find_word(levels, value);
+        if (level >= 0)
+            log_set_level((enum log_level)level);
+        return level >= 0;
     }
 }
 
@@ -152,12 +131,22 @@ static bool read_options(int argc, char **argv, struct options *o)
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
+    int at;
     int c;
 
-    opterr = 0;
-    while ((c = getopt_long(argc, argv, "", known, NULL)) != -1)
-        if (!take_option(c, o))
+    while ((c = getopt_long(argc, argv, "", known, &at)) != -1) {
+        if (c == '?')
+            return false; /* getopt_long() has printed the reason */
+        if (c == 'v' || c == 'h') {
+            c == 'v' ? (void)puts(SKYJOB_VERSION) : print_usage(stdout);
+            exit(EXIT_DONE);
+        }
+        if (!take_option(c, optarg, o)) {
+            (void)fprintf(stderr, "skyjob-operator: --%s: invalid value \"%s\"; see --help\n",
+                          known[at].name, optarg);
             return false;
+        }
+    }
     if (optind < argc)
         return usage_error("not an option: ", argv[optind]);
     if (o->loop.settings.worker_image[0] == '\0')
@@ -176,7 +165,7 @@ static enum err_code run_loop(struct kube_client *client, const struct options *
     (void)sigaction(SIGTERM, &action, NULL);
     (void)sigaction(SIGINT, &action, NULL);
     LOG(LOG_INFO, "started", LOG_S("version", SKYJOB_VERSION),
-        LOG_S("server", kube_client_server(client)),
+        LOG_S("server", kube_client_config(client)->server),
         LOG_S("namespace", o->loop.namespace ? o->loop.namespace : "(all)"),
         LOG_S("worker_image", o->loop.settings.worker_image));
     rc = loop_run(running, err);
@@ -192,7 +181,6 @@ int main(int argc, char **argv)
     struct options o = {
         .loop = {.health_address = "0.0.0.0:8081", .settings = {.has_network_policies = true}}};
     struct kube_options client_options = {.user_agent = "skyjob-operator/" SKYJOB_VERSION,
-                                          .field_manager = "skyjob-operator",
                                           .calls_per_second = 50,
                                           .calls_burst = 100};
     struct kube_config config = {0};

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "api/plan.h"
@@ -20,11 +21,14 @@
 #include "train/cpu.h"
 #include "train/worker.h"
 
-#define PROBE_TOTAL_MS 19000 /* the whole probe, links included */
-#define PROBE_TABLE_MS 8000  /* for the peer table: other probes may start later */
+#define PROBE_TOTAL_MS        19000 /* the whole probe, links included */
+#define PROBE_TABLE_MS        8000  /* for the peer table: other probes may start later */
+#define PROBE_PARTNER_MS      8000  /* a partner may still be measuring itself ... */
+#define PROBE_PARTNER_MORE_MS 2500  /* ... and each next one may have waited for an absent one */
 
 static const char usage[] =
-    "usage: skyjob-worker stage --plan FILE --stage N --data DIR [--model DIR] [--output DIR]\n"
+    "usage: skyjob-worker stage --slot N --incarnation N [--data DIR] [--model DIR] [--output "
+    "DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
@@ -32,16 +36,20 @@ static const char usage[] =
     "       skyjob-worker inspect --model DIR [--termination-log FILE]\n"
     "       skyjob-worker version\n"
     "\n"
-    "stage    train one stage of a plan; started by the operator or `kubectl-skyjob run`\n"
+    "stage    train a part of a model, as revisions of the plan are posted to it; started by the\n"
+    "         operator or `kubectl-skyjob run`\n"
     "probe    measure how fast this machine trains the model of a SkyJob's spec (JSON), with\n"
     "         sequences as long as those in DIR; with ports, also its links to other probes\n"
     "inspect  print the sizes of the model in DIR\n";
 
-/* Output is published as a whole or not at all, so a stop needs no clean-up. The first process of a
- * container ignores SIGTERM unless it has a handler. */
+/* Output is published as a whole or not at all, so a stop needs no clean-up. A leader that is done
+ * and only serves its progress has not failed. The first process of a container ignores SIGTERM
+ * unless it has a handler. */
+static volatile sig_atomic_t is_done;
+
 static void on_stop(int sig)
 {
-    _exit(128 + sig);
+    _exit(is_done ? EXIT_DONE : 128 + sig);
 }
 
 static void catch_stops(void)
@@ -81,6 +89,11 @@ static bool read_number(const char *text, int *out)
     return end != text && *end == '\0' && n >= 0 && n <= INT_MAX;
 }
 
+static bool read_option(const char *text, int *out)
+{
+    return !text || read_number(text, out);
+}
+
 /* Split "host:port"; the host lives as long as the process. */
 static bool split_address(const char *text, const char **out_host, int *out_port)
 {
@@ -94,7 +107,8 @@ static bool split_address(const char *text, const char **out_host, int *out_port
 
 struct arguments {
     struct worker_params stage;
-    const char *number, *control, *tensor, *health, *spec_path;
+    const char *slot_number, *incarnation_number;
+    const char *control, *tensor, *health, *spec_path;
 };
 
 /* An option's value is the place of its argument; no place is equal to '?'. */
@@ -103,8 +117,8 @@ struct arguments {
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"plan", required_argument, NULL, AT(stage.plan_path)},
-        {"stage", required_argument, NULL, AT(number)},
+        {"slot", required_argument, NULL, AT(slot_number)},
+        {"incarnation", required_argument, NULL, AT(incarnation_number)},
         {"data", required_argument, NULL, AT(stage.data_dir)},
         {"model", required_argument, NULL, AT(stage.model_dir)},
         {"output", required_argument, NULL, AT(stage.output_dir)},
@@ -119,13 +133,14 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
     };
     int at;
 
-    *out = (struct arguments){.stage = {.stage = -1}};
+    *out = (struct arguments){.stage = {.slot = -1}};
     while ((at = getopt_long(argc, argv, "", options, NULL)) != -1) {
         if (at == '?')
             return false;
         *(const char **)(void *)((char *)out + at) = optarg;
     }
-    return optind == argc && (!out->number || read_number(out->number, &out->stage.stage));
+    return optind == argc && read_option(out->slot_number, &out->stage.slot) &&
+           read_option(out->incarnation_number, &out->stage.incarnation);
 }
 
 /* A probe has both ports and a key, or none. */
@@ -140,13 +155,14 @@ static bool has_ports(struct arguments *a)
 
 static int run_stage(struct arguments *a)
 {
-    if (!a->stage.plan_path || a->stage.stage < 0 || !a->stage.key_path ||
+    if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path ||
         (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {
         (void)fputs(usage, stderr);
         return EXIT_CONFIG;
     }
+    a->stage.is_done = &is_done;
     return worker_run(&a->stage);
 }
 
@@ -191,8 +207,11 @@ static struct probe_link *open_links(struct arguments *a)
                                        .control_port = a->stage.control_port,
                                        .tensor_host = a->stage.tensor_host,
                                        .tensor_port = a->stage.tensor_port,
+                                       .now_ns = clock_now_ns,
                                        .end_ms = clock_now_ms() + PROBE_TOTAL_MS,
-                                       .table_ms = PROBE_TABLE_MS};
+                                       .table_ms = PROBE_TABLE_MS,
+                                       .partner_ms = PROBE_PARTNER_MS,
+                                       .partner_more_ms = PROBE_PARTNER_MORE_MS};
     struct probe_link *links = NULL;
     struct err err;
 
@@ -215,7 +234,7 @@ static enum err_code run_probe(struct arguments *a, struct buf *out, struct err 
         find_sequences(a, &spec, &sequences);
         rc = probe_run(&spec, &sequences, PROBE_MS, &probe, err);
     }
-    if (rc == ERR_OK && probe_message_run(&probe.message, err) != ERR_OK)
+    if (rc == ERR_OK && probe_message_run(clock_now_ns, &probe.message, err) != ERR_OK)
         LOG(LOG_WARN, "messages not measured", LOG_S("reason", err->text));
     if (rc == ERR_OK && links)
         probe_link_run(links, &probe);
@@ -261,6 +280,7 @@ int main(int argc, char **argv)
         return EXIT_DONE;
     }
     restart_with_settings(argv);
+    (void)prctl(PR_SET_NAME, "skyjob-worker"); /* else ps shows "exe" after that restart */
     if (argc > 1 && read_arguments(argc - 1, argv + 1, &a)) {
         if (strcmp(argv[1], "stage") == 0)
             return run_stage(&a);

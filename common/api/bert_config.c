@@ -46,63 +46,53 @@ static enum err_code read_sizes(const char *file, const struct json *root, struc
     return ERR_OK;
 }
 
-/* A number in [low, high); `fallback` when there is none. */
-static enum err_code read_number(const char *file, const struct json *root, const char *key,
-                                 double fallback, double *out, struct err *err)
-{
-    const struct json *v = json_get(root, key);
-
-    *out = json_double(v, fallback);
-    if ((v && json_kind_of(v) != JSON_NUMBER) || !(*out >= 0 && *out < 1))
-        return err_set(err, ERR_INVALID, "%s: %s must be a number from 0 to below 1", file, key);
-    return ERR_OK;
-}
-
+/* Numbers from 0 to below 1. */
 static enum err_code read_numbers(const char *file, const struct json *root,
                                   struct bert_config *out, struct err *err)
 {
-    enum err_code rc =
-        read_number(file, root, "layer_norm_eps", EPS_DEFAULT, &out->model.norm_eps, err);
+    const struct {
+        const char *key;
+        double fallback;
+        double *number;
+    } rows[] = {{"layer_norm_eps", EPS_DEFAULT, &out->model.norm_eps},
+                {"hidden_dropout_prob", DROPOUT_DEFAULT, &out->hidden_dropout},
+                {"attention_probs_dropout_prob", DROPOUT_DEFAULT, &out->attention_dropout}};
 
-    if (rc == ERR_OK)
-        rc = read_number(file, root, "hidden_dropout_prob", DROPOUT_DEFAULT, &out->hidden_dropout,
-                         err);
-    if (rc == ERR_OK)
-        rc = read_number(file, root, "attention_probs_dropout_prob", DROPOUT_DEFAULT,
-                         &out->attention_dropout, err);
-    return rc;
-}
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct json *v = json_get(root, rows[i].key);
+        double number = json_double(v, rows[i].fallback);
 
-/* Is a member absent, null or one of these words? */
-static bool says(const struct json *root, const char *key, const char *word, const char *other)
-{
-    const struct json *v = json_get(root, key);
-    const char *text = json_string(v, "");
-
-    return !v || json_kind_of(v) == JSON_NULL || strcmp(text, word) == 0 ||
-           (other && strcmp(text, other) == 0);
-}
-
-static enum err_code refuse_word(const char *file, const struct json *root, const char *key,
-                                 const char *why, struct err *err)
-{
-    return err_set(err, ERR_INVALID, "%s: %s is \"%.32s\": %s; use another model", file, key,
-                   json_string(json_get(root, key), "(no text)"), why);
+        if ((v && json_kind_of(v) != JSON_NUMBER) || !(number >= 0 && number < 1))
+            return err_set(err, ERR_INVALID, "%s: %s must be a number from 0 to below 1", file,
+                           rows[i].key);
+        *rows[i].number = number;
+    }
+    return ERR_OK;
 }
 
 /* What SkyJob computes in one way only. */
 static enum err_code check_kind(const char *file, const struct json *root, struct err *err)
 {
+    static const struct {
+        const char *key, *word, *other, *why;
+    } rows[] = {
+        {"model_type", "bert", "bert", "SkyJob trains \"bert\" only"},
+        {"hidden_act", "gelu", "gelu_python",
+         "SkyJob computes the exact GELU, \"gelu\", and no approximation"},
+        {"position_embedding_type", "absolute", "absolute",
+         "SkyJob computes \"absolute\" positions only"},
+    };
     const struct json *types = json_get(root, "type_vocab_size");
 
-    if (!says(root, "model_type", "bert", NULL))
-        return refuse_word(file, root, "model_type", "SkyJob trains \"bert\" only", err);
-    if (!says(root, "hidden_act", "gelu", "gelu_python"))
-        return refuse_word(file, root, "hidden_act",
-                           "SkyJob computes the exact GELU, \"gelu\", and no approximation", err);
-    if (!says(root, "position_embedding_type", "absolute", NULL))
-        return refuse_word(file, root, "position_embedding_type",
-                           "SkyJob computes \"absolute\" positions only", err);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct json *v = json_get(root, rows[i].key);
+        const char *text = json_string(v, "(no text)");
+
+        if (v && json_kind_of(v) != JSON_NULL && strcmp(text, rows[i].word) != 0 &&
+            strcmp(text, rows[i].other) != 0)
+            return err_set(err, ERR_INVALID, "%s: %s is \"%.32s\": %s; use another model", file,
+                           rows[i].key, text, rows[i].why);
+    }
     if (types && json_i64(types, 0) != MODEL_TYPES)
         return err_set(err, ERR_INVALID,
                        "%s: type_vocab_size must be %d, for two sentences; use another model", file,
@@ -110,27 +100,6 @@ static enum err_code check_kind(const char *file, const struct json *root, struc
     if (json_bool(json_get(root, "is_decoder"), false) ||
         json_bool(json_get(root, "add_cross_attention"), false))
         return err_set(err, ERR_INVALID, "%s: is a decoder; SkyJob trains encoders only", file);
-    return ERR_OK;
-}
-
-/* By id, whatever their order in the file. */
-static enum err_code read_names(const char *file, const struct json *names, struct bert_config *out,
-                                struct err *err)
-{
-    for (int i = 0; i < out->n_names; i++) {
-        char key[12];
-        const struct json *v;
-
-        (void)snprintf(key, sizeof key, "%d", i);
-        v = json_get(names, key);
-        if (json_kind_of(v) != JSON_STRING && !json_is_i64(v))
-            return err_set(err, ERR_INVALID, "%s: id2label must name every label from 0 to %d",
-                           file, out->n_names - 1);
-        if (json_kind_of(v) == JSON_STRING)
-            (void)snprintf(out->names[i], sizeof out->names[i], "%s", json_string(v, ""));
-        else
-            (void)snprintf(out->names[i], sizeof out->names[i], "%lld", (long long)json_i64(v, 0));
-    }
     return ERR_OK;
 }
 
@@ -144,11 +113,23 @@ static enum err_code read_labels(const char *file, const struct json *root, stru
         has_names ? (int64_t)json_count(names) : json_i64(count, count ? 0 : LABELS_DEFAULT);
 
     if (n < 1 || n > LABELS_MAX)
-        return err_set(err, ERR_INVALID, "%s: id2label or num_labels must say 1..%d labels", file,
+        return err_set(err, ERR_INVALID, "%s: id2label or num_labels must give 1..%d labels", file,
                        LABELS_MAX);
     out->model.labels = (int)n;
     out->n_names = has_names && n <= TASK_LABELS_MAX ? (int)n : 0;
-    return read_names(file, names, out, err);
+    for (int i = 0; i < out->n_names; i++) { /* by id, whatever their order in the file */
+        char key[24];
+        const struct json *v;
+
+        (void)snprintf(key, sizeof key, "%d", i);
+        v = json_get(names, key);
+        if (json_kind_of(v) != JSON_STRING && !json_is_i64(v))
+            return err_set(err, ERR_INVALID, "%s: id2label must name every label from 0 to %d",
+                           file, out->n_names - 1);
+        (void)snprintf(key, sizeof key, "%lld", (long long)json_i64(v, 0));
+        (void)snprintf(out->names[i], sizeof out->names[i], "%s", json_string(v, key));
+    }
+    return ERR_OK;
 }
 
 enum err_code bert_config_parse(const char *file, const struct json *root, struct bert_config *out,
@@ -191,12 +172,27 @@ enum err_code bert_config_check(const char *file, const struct model *has,
     return err_set(err, ERR_INVALID, "%.80s: another size: set %s", file, list);
 }
 
-static enum err_code write_filled(const struct json *spec, const struct model *sizes,
-                                  struct buf *out, struct err *err)
+enum err_code bert_config_fill(const char *file, const struct model *sizes, const struct json *spec,
+                               struct json **out, struct err *err)
 {
+    struct buf text = {.max = BERT_CONFIG_SPEC_MAX_BYTES};
+    struct model given = {0};
     struct jsonw w;
+    enum err_code rc;
 
-    jsonw_init(&w, out);
+    for (int i = 0; i < BERT_CONFIG_SIZES; i++) {
+        const struct json *v = json_get(json_get(spec, "model"), bert_config_sizes[i].key);
+        int n = json_int(v, 0);
+
+        if (n == 0 && json_kind_of(v) == JSON_NUMBER)
+            return err_set(err, ERR_INVALID, "spec.model.%s: must be at least 1 and an integer",
+                           bert_config_sizes[i].key);
+        memcpy((char *)&given + bert_config_sizes[i].offset, &n, sizeof n);
+    }
+    rc = bert_config_check(file, sizes, &given, err);
+    if (rc != ERR_OK)
+        return rc;
+    jsonw_init(&w, &text);
     jsonw_open_object(&w, NULL);
     for (const struct json *v = json_first(spec); v; v = json_next(v))
         if (strcmp(json_key(v), "model") != 0)
@@ -213,28 +209,7 @@ static enum err_code write_filled(const struct json *spec, const struct model *s
     fields_write(bert_config_sizes, sizes, &w);
     jsonw_close(&w);
     jsonw_close(&w);
-    return jsonw_finish(&w, err);
-}
-
-enum err_code bert_config_fill(const char *file, const struct model *sizes, const struct json *spec,
-                               struct json **out, struct err *err)
-{
-    struct buf text = {.max = BERT_CONFIG_SPEC_MAX_BYTES};
-    struct model given = {0};
-    enum err_code rc;
-
-    for (int i = 0; i < BERT_CONFIG_SIZES; i++) {
-        const struct json *v = json_get(json_get(spec, "model"), bert_config_sizes[i].key);
-        int n = json_int(v, 0);
-
-        if (n == 0 && json_kind_of(v) == JSON_NUMBER)
-            return err_set(err, ERR_INVALID, "spec.model.%s: must be at least 1 and an integer",
-                           bert_config_sizes[i].key);
-        memcpy((char *)&given + bert_config_sizes[i].offset, &n, sizeof n);
-    }
-    rc = bert_config_check(file, sizes, &given, err);
-    if (rc == ERR_OK)
-        rc = write_filled(spec, sizes, &text, err);
+    rc = jsonw_finish(&w, err);
     if (rc == ERR_OK)
         rc = json_parse(buf_text(&text), text.len, out, err);
     buf_deinit(&text);
@@ -260,6 +235,8 @@ static bool is_same_name(const char *a, const char *b)
 /* Every label is one name, and none is left. */
 static bool match_names(const struct bert_config *c, const char *const *labels, int n, int *rows)
 {
+    bool is_taken[TASK_LABELS_MAX] = {false};
+
     if (c->n_names != n)
         return false;
     for (int i = 0; i < n; i++) {
@@ -271,13 +248,10 @@ static bool match_names(const struct bert_config *c, const char *const *labels, 
                 n_found++;
             }
         }
-        if (n_found != 1)
+        if (n_found != 1 || is_taken[rows[i]])
             return false;
+        is_taken[rows[i]] = true;
     }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++)
-            if (rows[i] == rows[k])
-                return false;
     return true;
 }
 

@@ -1,4 +1,5 @@
-/* api/bert_config.h - what config.json says about a model of Hugging Face's or TensorFlow's.
+/* api/bert_config.h - config.json, the sizes and labels of a model of Hugging Face's or
+ * TensorFlow's.
  *
  * Only what changes the numbers is read, and what SkyJob does not compute (another activation,
  * relative positions, a decoder) is refused with its name: such a model would load and be wrong.
@@ -19,8 +20,7 @@
 extern const struct field bert_config_sizes[BERT_CONFIG_SIZES + 1];
 
 struct bert_config {
-    struct model
-        model; /* labels: num_labels or the count of id2label, else 2 as transformers has */
+    struct model model; /* labels: num_labels or the count of id2label, else 2 */
     double hidden_dropout;
     double attention_dropout;
     int n_names; /* of id2label; 0: it is not there, or too long for any task */
@@ -34,13 +34,13 @@ MUST_CHECK enum err_code bert_config_parse(const char *file, const struct json *
 
 /* Does a model have the sizes that are wanted, where those are not 0? ERR_INVALID with all that
  * differ: "FILE: another size: set spec.model.hiddenSize to 384 (is 256), ...". Labels may differ,
- * then the head is new; norm_eps is not the spec's to say: take it over. */
+ * then the head is new; norm_eps is not in the spec: take the file's. */
 MUST_CHECK enum err_code bert_config_check(const char *file, const struct model *has,
                                            const struct model *wanted, struct err *err);
 
-/* Make of `spec`, the spec of a SkyJob, which is an object, one that has the sizes of its model,
- * whatever its preset. The caller owns *out. ERR_INVALID as above for sizes that it states
- * otherwise; ERR_LIMIT, ERR_NO_MEMORY. */
+/* Copy `spec`, the spec of a SkyJob, which is an object, with the sizes of its model in place of
+ * its own. The caller owns *out. ERR_INVALID as above where its own are others; ERR_LIMIT,
+ * ERR_NO_MEMORY. */
 #define BERT_CONFIG_SPEC_MAX_BYTES ((size_t)4 << 20)
 MUST_CHECK enum err_code bert_config_fill(const char *file, const struct model *sizes,
                                           const struct json *spec, struct json **out,

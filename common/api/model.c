@@ -85,24 +85,11 @@ static const struct {
 
 static int size_of(const struct model *m, char letter)
 {
-    switch (letter) {
-    case 'V':
-        return m->vocab;
-    case 'C':
-        return m->hidden;
-    case 'F':
-        return m->ffn;
-    case 'P':
-        return m->positions;
-    case 'N':
-        return m->labels;
-    case 'T':
-        return MODEL_TYPES;
-    case '2':
-        return MODEL_CHOICES;
-    default:
-        return 1;
-    }
+    const int sizes[] = {m->vocab,  m->hidden,   m->ffn,       m->positions,
+                         m->labels, MODEL_TYPES, MODEL_CHOICES};
+    static const char letters[] = "VCFPNT2";
+
+    return letter ? sizes[strchr(letters, letter) - letters] : 1;
 }
 
 enum err_code model_preset(const char *name, struct model *out, struct err *err)

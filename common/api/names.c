@@ -4,38 +4,31 @@
 
 #include "base/hash.h"
 
-void names_stage_pod(const char *job, int stage, int attempt, char out[static NAMES_BYTES])
+void names_worker_pod(const char *job, const char *uid, int slot, int incarnation,
+                      char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "%.*s-r0-s%d-a%d", NAMES_JOB_MAX, job, stage, attempt);
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-w%d-%d", NAMES_JOB_MAX, job, uid, slot,
+                   incarnation);
 }
 
-void names_probe_pod(const char *job, const char *node, char out[static NAMES_BYTES])
+void names_probe_pod(const char *job, const char *uid, const char *node,
+                     char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "%.*s-probe-%08x", NAMES_JOB_MAX, job,
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-probe-%08x", NAMES_JOB_MAX, job, uid,
                    (unsigned)(hash_text(node) & 0xffffffffu));
 }
 
-void names_model_pod(const char *job, char out[static NAMES_BYTES])
+void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "%.*s-model", NAMES_JOB_MAX, job);
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-model", NAMES_JOB_MAX, job, uid);
 }
 
-void names_probe_spec(const char *job, char out[static NAMES_BYTES])
+void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "%.*s-probe", NAMES_JOB_MAX, job);
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%.5s-r%d", NAMES_JOB_MAX, job, uid, number);
 }
 
-void names_plan(const char *job, int attempt, char out[static NAMES_BYTES])
+void names_child(const char *job, const char *what, char out[static NAMES_BYTES])
 {
-    (void)snprintf(out, NAMES_BYTES, "%.*s-plan-a%d", NAMES_JOB_MAX, job, attempt);
-}
-
-void names_key(const char *job, char out[static NAMES_BYTES])
-{
-    (void)snprintf(out, NAMES_BYTES, "%.*s-key", NAMES_JOB_MAX, job);
-}
-
-void names_policy(const char *job, char out[static NAMES_BYTES])
-{
-    (void)snprintf(out, NAMES_BYTES, "%.*s-workers", NAMES_JOB_MAX, job);
+    (void)snprintf(out, NAMES_BYTES, "%.*s-%s", NAMES_JOB_MAX, job, what);
 }

@@ -1,8 +1,9 @@
 /* api/names.h - names that several programs must spell alike: group, labels, ports, children.
  *
- * Names of children follow from the job alone, so that a repeated create meets the object that the
- * first one made. A job's name has at most NAMES_JOB_MAX bytes so that every child's fits.
- * Layer: api (may use base). Threads: any.
+ * Names of children follow from the job and its uid, so that a repeated create meets the object
+ * that the first one made. Of the uid they have the first five digits: a job that is created again
+ * under its old name does not meet the pods that are left of the first one. A job's name has at
+ * most NAMES_JOB_MAX bytes so that every child's fits. Layer: api (may use base). Threads: any.
  */
 #ifndef API_NAMES_H
 #define API_NAMES_H
@@ -13,13 +14,12 @@
 #define NAMES_JOB_MAX 40
 #define NAMES_BYTES   64 /* of a pod's or label's name, with the NUL */
 
-#define NAMES_ATTEMPT_MAX 999999999 /* so that every name fits */
-
-#define LABEL_JOB     "skyjob.dev/job"
-#define LABEL_JOB_UID "skyjob.dev/job-uid"
-#define LABEL_ATTEMPT "skyjob.dev/attempt"
-#define LABEL_STAGE   "skyjob.dev/stage"
-#define LABEL_ROLE    "skyjob.dev/role" /* "stage", "probe" or "model" */
+#define LABEL_JOB         "skyjob.dev/job"
+#define LABEL_JOB_UID     "skyjob.dev/job-uid"
+#define LABEL_ROLE        "skyjob.dev/role" /* of a pod: "worker", "probe" or "model" */
+#define LABEL_SLOT        "skyjob.dev/slot" /* of a worker's pod, like the next */
+#define LABEL_INCARNATION "skyjob.dev/incarnation"
+#define LABEL_REVISION    "skyjob.dev/revision" /* of a ConfigMap with a revision: its number */
 
 /* On nodes, declared by an administrator; see struct annotations. Numbers without a unit. */
 #define LABEL_GFLOPS          "skyjob.dev/gflops"    /* BERT training with all allocatable CPU */
@@ -30,31 +30,32 @@
 #define LABEL_MEASURED_GFLOPS "skyjob.dev/measured-gflops"
 #define ANNOTATION_PROBE      "skyjob.dev/probe"
 /* Since when training does not bear that out; removed with the next measurement. */
-#define ANNOTATION_DOUBTED "skyjob.dev/probe-contradicted"
+#define ANNOTATION_CONTRADICTED "skyjob.dev/probe-contradicted"
 
 /* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
 #define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"
 
-#define PORT_CONTROL 7070 /* HTTP: /v1/status, /v1/peers */
+#define PORT_CONTROL 7070 /* HTTP, see worker/train/control.h */
 #define PORT_TENSOR  7071 /* websocket, subprotocol skyjob.v1 */
 #define PORT_HEALTH  7072 /* HTTP: /healthz, /readyz */
 
 #define SAMPLE_DIR "/usr/share/skyjob/mnli" /* in the worker image */
 
-/* Pod of a stage: "<job>-r0-s<stage>-a<attempt>". */
-void names_stage_pod(const char *job, int stage, int attempt, char out[static NAMES_BYTES]);
-/* Pod that measures a node: "<job>-probe-<hash of the node's name>". */
-void names_probe_pod(const char *job, const char *node, char out[static NAMES_BYTES]);
-/* Pod that reads the sizes of the model to start from: "<job>-model". */
-void names_model_pod(const char *job, char out[static NAMES_BYTES]);
-/* ConfigMap with the spec that probes read: "<job>-probe". */
-void names_probe_spec(const char *job, char out[static NAMES_BYTES]);
-/* ConfigMap with the plan of an attempt: "<job>-plan-a<attempt>". */
-void names_plan(const char *job, int attempt, char out[static NAMES_BYTES]);
-/* Secret with the key that the job's pods share with the operator: "<job>-key". */
-void names_key(const char *job, char out[static NAMES_BYTES]);
-/* NetworkPolicy of a job's pods: "<job>-workers". */
-void names_policy(const char *job, char out[static NAMES_BYTES]);
+/* A worker's pod: "<job>-<uid>-w<slot>-<incarnation>". */
+void names_worker_pod(const char *job, const char *uid, int slot, int incarnation,
+                      char out[static NAMES_BYTES]);
+/* Pod that measures a node: "<job>-<uid>-probe-<hash of the node's name>". */
+void names_probe_pod(const char *job, const char *uid, const char *node,
+                     char out[static NAMES_BYTES]);
+/* Pod that reads the sizes of the model to start from: "<job>-<uid>-model". */
+void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYTES]);
+/* ConfigMap with a revision: "<job>-<uid>-r<number>". */
+void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
+/* Other children, of which a job has one: "<job>-<what>". */
+#define NAMES_PROBE_SPEC "probe"   /* ConfigMap with the spec that probes read */
+#define NAMES_KEY        "key"     /* Secret with the key that the pods share with the operator */
+#define NAMES_POLICY     "workers" /* NetworkPolicy of the pods */
+void names_child(const char *job, const char *what, char out[static NAMES_BYTES]);
 
 #endif

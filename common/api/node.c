@@ -1,5 +1,6 @@
 #include "api/node.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct field message_fields[] = {
@@ -54,16 +55,12 @@ const struct field node_probe_fields[] = {
      .flags = FIELD_OMIT},
     {0}};
 
-/* As the API server has them: a name that needs escapes would not fit a termination message. */
-static bool is_node_name(const char *s)
-{
-    return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == strlen(s);
-}
-
 enum err_code node_probe_check(const struct node_probe *p, struct err *err)
 {
     const struct node_lengths *l = &p->lengths;
     bool has_lengths = l->mean > 0 || l->mean_square > 0;
+    /* As the API server has them: a name that needs escapes would not fit a termination message. */
+    const char *of_name = "abcdefghijklmnopqrstuvwxyz0123456789-.";
 
     /* The mean square is at least the square of the mean, but for rounding. */
     if (has_lengths && (l->mean < 1 || l->mean_square < 0.999 * l->mean * l->mean))
@@ -71,7 +68,7 @@ enum err_code node_probe_check(const struct node_probe *p, struct err *err)
                        "lengths: a mean of %g with a mean square of %g is impossible", l->mean,
                        l->mean_square);
     for (int i = 0; i < p->n_links; i++)
-        if (!is_node_name(p->links[i].node))
+        if (p->links[i].node[strspn(p->links[i].node, of_name)] != '\0')
             return err_set(err, ERR_INVALID, "links[%d].node: \"%.60s\" cannot be a node's name", i,
                            p->links[i].node);
     return ERR_OK;
@@ -93,4 +90,36 @@ enum err_code node_probe_read(const char *text, struct node_probe *out, struct e
         return err_wrap(err, rc, "probe result");
     *out = p;
     return ERR_OK;
+}
+
+/* --- lengths of sequences --- */
+
+static bool is_sample(const struct spec *spec)
+{
+    return spec->data.source == SPEC_SOURCE_SAMPLE && spec->data.sample[0];
+}
+
+struct node_lengths lengths_of(const struct spec *spec, const struct node_lengths *measured)
+{
+    double usual = is_sample(spec) ? LENGTHS_SAMPLE : LENGTHS_MEAN;
+    double longest = spec->training.max_length;
+    bool is_measured = measured->mean > 0;
+    double mean = is_measured ? measured->mean : usual;
+    double square;
+
+    mean = longest < mean ? longest : mean;
+    square = is_measured ? measured->mean_square : LENGTHS_SPREAD * mean * mean;
+    return (struct node_lengths){
+        .mean = mean, .mean_square = longest * longest < square ? longest * longest : square};
+}
+
+void lengths_guess(const struct spec *spec, const struct node_lengths *measured,
+                   char out[static LENGTHS_TEXT_BYTES])
+{
+    out[0] = '\0';
+    if (measured->mean == 0 && !is_sample(spec))
+        (void)snprintf(out, LENGTHS_TEXT_BYTES,
+                       "sequences are assumed to have %.0f tokens, since the data have not been "
+                       "read",
+                       lengths_of(spec, measured).mean);
 }

@@ -1,7 +1,7 @@
-/* api/plan.h - the decision of one attempt: which units run where. Written once, never changed.
+/* api/plan.h - which units run on which worker and node. Written once, never changed.
  *
- * The planner makes it, the operator keeps it as a ConfigMap (the CLI as a file), every worker of
- * the attempt reads it. It carries the job's whole spec, so that a worker needs nothing else.
+ * The planner makes it; a revision (api/revision.h) contains it and is numbered with it. It carries
+ * the job's whole spec, so that a worker needs nothing else.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_PLAN_H
@@ -11,16 +11,21 @@
 #include "api/spec.h"
 #include "base/fields.h"
 
-#define PLAN_VERSION          1
-#define PLAN_FILE             "plan.json" /* in its ConfigMap and in a worker's folder */
+#define PLAN_VERSION          2
 #define PLAN_TEXT_MAX_BYTES   (256 * 1024)
 #define PLAN_REASON_BYTES     1024
-#define PLAN_LEFT_OUT_MAX     8
-#define PLAN_LEFT_OUT_BYTES   160
+#define PLAN_EXCLUDED_MAX     8
+#define PLAN_EXCLUDED_BYTES   160
 #define PLAN_ALTERNATIVES_MAX 2
 #define PLAN_STRATEGY_BYTES   24
+#define PLAN_SLOT_MAX         999
+#define PLAN_REVISION_MAX     999999999 /* so that every name fits (api/names.h) */
 
-struct plan_stage {
+/* A worker and the stage that it runs. */
+struct plan_worker {
+    int slot;        /* its number in the job, which it keeps from plan to plan */
+    int incarnation; /* grows whenever its pod is replaced */
+    int replica;     /* the pipeline that it belongs to */
     int first_unit;
     int n_units;
     char node[NODE_NAME_BYTES];
@@ -30,9 +35,9 @@ struct plan_stage {
     char units[MODEL_NAME_BYTES]; /* in words: "embeddings to attention 2" */
 };
 
-struct plan_left_out {
+struct plan_excluded {
     char node[NODE_NAME_BYTES];
-    char reason[PLAN_LEFT_OUT_BYTES];
+    char reason[PLAN_EXCLUDED_BYTES];
 };
 
 /* Another strategy with the same nodes. */
@@ -48,8 +53,8 @@ struct plan_summary {
     int n_alternatives; /* only those that fit into memory */
     struct plan_alternative alternatives[PLAN_ALTERNATIVES_MAX];
     int bottleneck; /* stage that takes longest */
-    int n_left_out; /* nodes; only the first PLAN_LEFT_OUT_MAX are listed */
-    struct plan_left_out left_out[PLAN_LEFT_OUT_MAX];
+    int n_excluded; /* nodes; only the first PLAN_EXCLUDED_MAX are listed */
+    struct plan_excluded excluded[PLAN_EXCLUDED_MAX];
     char explanation[PLAN_REASON_BYTES]; /* the bottleneck, which nodes are excluded and why */
 };
 
@@ -57,28 +62,38 @@ struct plan {
     char namespace[64];
     char job[64];
     char uid[64];
-    int attempt;
+    int revision;   /* the number of the plan */
     bool is_serial; /* one micro-batch at a time, for comparison */
     struct spec spec;
     int micro_batches; /* M: the spec's, or chosen by the planner; divides the batch size */
-    int n_stages;
-    struct plan_stage stages[SPEC_STAGES_MAX];
+    int n_workers;
+    /* In the order of the pipeline: the stage of a worker is its place here. The first is the
+     * leader. */
+    struct plan_worker workers[SPEC_STAGES_MAX];
     struct plan_summary summary;
 };
 
-/* The tables of a stage and of the summary, for documents that show a plan to people. */
-const struct field *plan_stage_fields(void);
-const struct field *plan_summary_fields(void);
+/* The tables of parts, for documents that show a plan to people. */
+extern const struct field plan_worker_fields[];
+extern const struct field plan_excluded_fields[];
+extern const struct field plan_summary_fields[];
 
 /* Append the plan as JSON. `spec` is the job's spec with the sizes of its model, copied in. */
+void plan_add(const struct plan *p, const char *key, const struct json *spec, struct jsonw *w);
+/* The same as a document. */
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
 
-/* Read it back and check that the stages cover every unit once, in order. */
+/* Read it back and check that the workers have every unit once, in order, and a slot each. */
 MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,
                                     struct err *err);
+/* The same for a value in another document. */
+MUST_CHECK enum err_code plan_read(const struct json *json, struct plan *out, struct err *err);
 
-/* Identity of the plan on the wire: equal only for the same job, attempt and cut. */
+/* The stage of the worker with this slot; -1: it has none. */
+int plan_find(const struct plan *p, int slot);
+
+/* Identity of the plan: equal only for the same job, revision, workers and cut. */
 uint64_t plan_hash(const struct plan *p);
 
 #endif

@@ -2,20 +2,10 @@
 
 #include "base/fields.h"
 
-static const char *const state_names[] = {"Starting", "Waiting", "Training", "Evaluating",
-                                          "Saving",   "Done",    "Failed",   NULL};
-static const char *const cause_names[] = {"",      "Config", "DataMissing", "PeerLost",
-                                          "Other", "Output", NULL};
-
-const char *progress_state_name(enum progress_state state)
-{
-    return state_names[state];
-}
-
-const char *progress_cause_name(enum progress_cause cause)
-{
-    return cause_names[cause];
-}
+const char *const progress_state_names[] = {
+    "Starting", "Waiting", "Training", "Evaluating", "Saving", "Done", "Failed", "Halted", NULL};
+const char *const progress_cause_names[] = {"",      "Config", "DataMissing", "PeerLost",
+                                            "Other", "Output", NULL};
 
 #define AT(member) FIELD_AT(struct progress, member)
 
@@ -33,10 +23,10 @@ static const struct field metric_fields[] = {
     {0}};
 
 static const struct field fields[] = {
-    {"state", FIELD_ENUM, AT(state), .words = state_names, .flags = FIELD_REQUIRED},
-    {"cause", FIELD_ENUM, AT(cause), .words = cause_names, .flags = FIELD_REQUIRED},
-    {"stage", FIELD_INT, AT(stage)},
-    {"attempt", FIELD_INT, AT(attempt)},
+    {"state", FIELD_ENUM, AT(state), .words = progress_state_names, .flags = FIELD_REQUIRED},
+    {"cause", FIELD_ENUM, AT(cause), .words = progress_cause_names, .flags = FIELD_REQUIRED},
+    {"slot", FIELD_INT, AT(slot)},
+    {"revision", FIELD_INT, AT(revision)},
     {"hasPeers", FIELD_BOOL, AT(has_peers)},
     {"step", FIELD_INT64, AT(step)},
     {"totalSteps", FIELD_INT64, AT(total_steps)},
@@ -53,7 +43,7 @@ static const struct field fields[] = {
      .fields = stage_fields},
     {"metrics", FIELD_LIST, FIELD_ITEMS(struct progress, metrics, n_metrics),
      .fields = metric_fields},
-    {"randomlyInitialized", FIELD_TEXT, AT(initialised), .flags = FIELD_LINE},
+    {"randomlyInitialized", FIELD_TEXT, AT(randomly_initialized), .flags = FIELD_LINE},
     {"blas", FIELD_TEXT, AT(blas), .flags = FIELD_LINE},
     {"error", FIELD_TEXT, AT(error), .flags = FIELD_LINE},
     {0}};
@@ -85,8 +75,8 @@ static const struct field peer_fields[] = {
     {0}};
 
 static const struct field table_fields[] = {
-    {"attempt", FIELD_INT, FIELD_AT(struct peers, attempt)},
-    {"stages", FIELD_LIST, FIELD_ITEMS(struct peers, stages, n_stages), .fields = peer_fields},
+    {"revision", FIELD_INT, FIELD_AT(struct peers, revision)},
+    {"peers", FIELD_LIST, FIELD_ITEMS(struct peers, list, n), .fields = peer_fields},
     {0}};
 
 enum err_code peers_write(const struct peers *p, struct buf *out, struct err *err)

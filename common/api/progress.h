@@ -1,8 +1,9 @@
 /* api/progress.h - what a worker reports, and the addresses that it is given.
  *
  * `GET /v1/status` answers with a progress document; the same document is the pod's termination
- * message, so that the last report outlives the worker. Only the leader (stage 0) has loss and
- * metrics: they reach it in band. `POST /v1/peers` hands out the addresses of all stages.
+ * message, so that the last report outlives the worker. Only the leader, which runs the first
+ * stage, has loss and metrics: they reach it in band. Addresses are given to a worker beside its
+ * revision (api/revision.h), and to a probe by `POST /v1/peers`.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_PROGRESS_H
@@ -10,27 +11,30 @@
 
 #include "api/node.h"
 #include "api/spec.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 
-#define PROGRESS_TEXT_MAX_BYTES    4096 /* the kubelet keeps no more of a termination message */
-#define PROGRESS_METRICS_MAX       12
-#define PROGRESS_MS_MAX            1e9 /* eleven days for a step: nothing takes longer */
-#define PROGRESS_ERROR_BYTES       512
-#define PROGRESS_INITIALISED_BYTES 160
-#define PEERS_TEXT_MAX_BYTES       16384
-#define PEERS_HOST_BYTES           64
+#define PROGRESS_TEXT_MAX_BYTES 4096 /* the kubelet keeps no more of a termination message */
+#define PROGRESS_METRICS_MAX    12
+#define PROGRESS_MS_MAX         1e9 /* eleven days for a step: nothing takes longer */
+#define PROGRESS_ERROR_BYTES    512
+#define PROGRESS_RANDOM_BYTES   160
+#define PEERS_TEXT_MAX_BYTES    16384
+#define PEERS_HOST_BYTES        64
+#define PEERS_MAX               (2 * SPEC_STAGES_MAX)
 
 enum progress_state {
     PROGRESS_STARTING, /* reads plan and data */
-    PROGRESS_WAITING,  /* for the peer table and the neighbours */
+    PROGRESS_WAITING,  /* for a revision and the neighbours */
     PROGRESS_TRAINING,
     PROGRESS_EVALUATING,
     PROGRESS_SAVING, /* the training is complete; `error` is why writing is retried */
     PROGRESS_DONE,
     PROGRESS_FAILED,
+    PROGRESS_HALTED, /* its session ended before the job did, see `cause` and `error`: it waits for
+                        the next revision */
 };
 
-/* Why a worker failed, as far as it matters to what the operator does next. */
+/* Why a worker failed, as far as the operator acts on it. */
 enum progress_cause {
     PROGRESS_CAUSE_NONE,
     PROGRESS_CAUSE_CONFIG,       /* the same job can never work: exit 2 */
@@ -48,8 +52,8 @@ struct progress_metric {
 struct progress {
     enum progress_state state;
     enum progress_cause cause;
-    int stage;
-    int attempt;
+    int slot;     /* of the worker */
+    int revision; /* the newest that it has accepted */
     bool has_peers;
     int64_t step; /* optimizer steps done */
     int64_t total_steps;
@@ -61,18 +65,17 @@ struct progress {
     int n_stage_ms;
     double stage_ms[SPEC_STAGES_MAX]; /* measured: computing, per stage and micro-batch */
     double step_ms;
-    double
-        best_step_ms; /* in the fastest stretch so far, see train/stopwatch.h; 0: not known yet */
+    double best_step_ms; /* in the fastest stretch so far (train/stopwatch.h); 0: not known yet */
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
     /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */
-    char initialised[PROGRESS_INITIALISED_BYTES];
+    char randomly_initialized[PROGRESS_RANDOM_BYTES];
     char blas[64]; /* "SkylakeX, 1 thread" */
     char error[PROGRESS_ERROR_BYTES];
 };
 
-const char *progress_state_name(enum progress_state state);
-const char *progress_cause_name(enum progress_cause cause);
+extern const char *const progress_state_names[];
+extern const char *const progress_cause_names[];
 
 /* Fits PROGRESS_TEXT_MAX_BYTES whatever is in `p`: texts become one line, times keep six digits.
  * What is not finite is null. */
@@ -82,16 +85,17 @@ MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *ou
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
 
-/* For a worker: all stages in order. For a probe, with attempt 0 and the names of the nodes:
- * itself, then the one to which it measures its link in each round, or itself again. */
+/* For a worker: those of its revision, in the order of revision_worker(). For a probe, with
+ * revision 0 and the names of the nodes: itself, then the one to which it measures its link in each
+ * round, or itself again. */
 struct peers {
-    int attempt;
-    int n_stages;
+    int revision;
+    int n;
     struct peer {
         char host[PEERS_HOST_BYTES]; /* an IP address */
         int port;                    /* of tensors */
         char node[NODE_NAME_BYTES];  /* "" between workers */
-    } stages[SPEC_STAGES_MAX];
+    } list[PEERS_MAX];
 };
 
 MUST_CHECK enum err_code peers_write(const struct peers *p, struct buf *out, struct err *err);

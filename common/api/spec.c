@@ -13,7 +13,7 @@
 static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall", "BertMedium",
                                            "BertBase", "BertLarge", NULL};
 static const char *const sample_words[] = {"MNLI", NULL};
-static const char *const strategy_words[] = {"Optimal", "Even", "Dynamic", "Manual", NULL};
+const char *const spec_strategy_names[] = {"Optimal", "Even", "Dynamic", "Manual", NULL};
 static const char *const probe_words[] = {"IfUnknown", "Always", "Never", NULL};
 static const char *const schedule_words[] = {"Linear", "Constant", NULL};
 static const char *const case_words[] = {"Uncased", "Cased", NULL};
@@ -40,7 +40,7 @@ static const struct field replica_fields[] = {{"stages", FIELD_LIST,
 
 /* A field without a default keeps what spec_parse() starts with or the preset gave, or stays empty.
  * The schema has the same defaults. */
-static const struct field fields[] = {
+const struct field spec_fields[] = {
     {"model.preset", FIELD_WORD, AT(preset), .words = preset_words},
     {"model.vocabSize", FIELD_INT, AT(model.vocab), .min = 5, .max = 1000000},
     {"model.hiddenSize", FIELD_INT, AT(model.hidden), .min = 1, .max = 16384},
@@ -103,7 +103,7 @@ static const struct field fields[] = {
     {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
      .fallback = "0.01"},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
-     .words = strategy_words},
+     .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
      .words = probe_words},
     {"placement.minStages", FIELD_INT, AT(placement.min_stages), .min = 1, .max = SPEC_STAGES_MAX,
@@ -125,11 +125,6 @@ static const struct field fields[] = {
     {0},
 };
 
-const struct field *spec_fields(void)
-{
-    return fields;
-}
-
 bool spec_is_name(const char *s, size_t max)
 {
     size_t n = strlen(s);
@@ -137,14 +132,6 @@ bool spec_is_name(const char *s, size_t max)
     if (n == 0 || n > max || s[0] == '-' || s[n - 1] == '-')
         return false;
     return strspn(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == n;
-}
-
-static int word_index(const char *const *words, const char *s)
-{
-    for (int i = 0; words[i]; i++)
-        if (strcmp(words[i], s) == 0)
-            return i;
-    return -1;
 }
 
 /* A path must not leave its volume. */
@@ -183,7 +170,7 @@ static enum err_code check_own(const struct spec *s, struct err *err)
     if (has_columns && (!task->is_own || is_text))
         return err_set(
             err, ERR_INVALID,
-            "spec.data.task: %s knows its columns and labels; leave out "
+            "spec.data.task: %s has its own columns and labels; leave out "
             "spec.data.columns and spec.data.labels, or set Classification or Regression",
             s->data.task);
     if (!task->is_own || is_text)
@@ -226,22 +213,6 @@ static enum err_code check_task(struct spec *s, struct err *err)
     return rc;
 }
 
-static enum err_code check_source(struct spec *s, struct err *err)
-{
-    int n = (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') +
-            (s->data.volume.claim[0] != '\0');
-
-    if (n != 1)
-        return err_set(err, ERR_INVALID,
-                       "spec.data.source: name exactly one of sample, configMap, "
-                       "persistentVolumeClaim; found %d",
-                       n);
-    s->data.source = s->data.config_map[0]     ? SPEC_SOURCE_CONFIG_MAP
-                     : s->data.volume.claim[0] ? SPEC_SOURCE_CLAIM
-                                               : SPEC_SOURCE_SAMPLE;
-    return ERR_OK;
-}
-
 static bool is_given(const struct json *spec, const char *path)
 {
     const struct json *v = json_path(spec, path);
@@ -249,21 +220,7 @@ static bool is_given(const struct json *spec, const char *path)
     return v && json_kind_of(v) != JSON_NULL;
 }
 
-/* The object at `path`, as far as it names a volume. */
-static enum err_code check_volume(const struct json *spec, const char *path,
-                                  const struct spec_volume *volume, struct err *err)
-{
-    char claim[96];
-
-    (void)snprintf(claim, sizeof claim, "%s.persistentVolumeClaim", path);
-    if (is_given(spec, claim) && !volume->claim[0])
-        return err_set(err, ERR_INVALID, "spec.%s.claimName: must be given", claim);
-    if (!is_inside(volume->path))
-        return err_set(err, ERR_INVALID, "spec.%s.path: must be a relative path without \"..\"",
-                       claim);
-    return ERR_OK;
-}
-
+/* The objects that may name a volume. */
 static enum err_code check_volumes(const struct json *spec, const struct spec *s, struct err *err)
 {
     const struct {
@@ -273,17 +230,23 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
     } rows[] = {{"model.from", &s->from, true},
                 {"data.source", &s->data.volume, false},
                 {"output", &s->output, true}};
-    enum err_code rc = ERR_OK;
 
-    for (size_t i = 0; rc == ERR_OK && i < sizeof rows / sizeof rows[0]; i++) {
-        rc = check_volume(spec, rows[i].path, rows[i].volume, err);
-        if (rc == ERR_OK && rows[i].is_only_kind && is_given(spec, rows[i].path) &&
-            !rows[i].volume->claim[0])
-            rc = err_set(err, ERR_INVALID,
-                         "spec.%s: name exactly one of persistentVolumeClaim; found 0",
-                         rows[i].path);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct spec_volume *volume = rows[i].volume;
+        char claim[96];
+
+        (void)snprintf(claim, sizeof claim, "%s.persistentVolumeClaim", rows[i].path);
+        if (is_given(spec, claim) && !volume->claim[0])
+            return err_set(err, ERR_INVALID, "spec.%s.claimName: must be given", claim);
+        if (!is_inside(volume->path))
+            return err_set(err, ERR_INVALID, "spec.%s.path: must be a relative path without \"..\"",
+                           claim);
+        if (rows[i].is_only_kind && is_given(spec, rows[i].path) && !volume->claim[0])
+            return err_set(err, ERR_INVALID,
+                           "spec.%s: name exactly one of persistentVolumeClaim; found 0",
+                           rows[i].path);
     }
-    return rc;
+    return ERR_OK;
 }
 
 /* Fields that would silently have no effect beside what else is given. */
@@ -311,20 +274,6 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
 
 #define MANUAL "spec.placement.manual.replicas[0].stages"
 
-/* An entry counts either layers or units, and all entries the same. */
-static enum err_code check_stage(const struct spec_stages *list, int i, struct err *err)
-{
-    const struct spec_stage *stage = &list->list[i];
-
-    if ((stage->layers > 0) == (stage->units > 0))
-        return err_set(err, ERR_INVALID, MANUAL "[%d]: must have either layers or units", i);
-    if ((stage->units > 0) != (list->list[0].units > 0))
-        return err_set(err, ERR_INVALID, MANUAL "[%d]: counts %s, the entries before it %s", i,
-                       stage->units > 0 ? "units" : "layers",
-                       stage->units > 0 ? "layers" : "units");
-    return ERR_OK;
-}
-
 /* Does the list belong to the strategy, and do its counts make the whole model? */
 static enum err_code check_stages(const struct spec *spec, struct err *err)
 {
@@ -343,14 +292,16 @@ static enum err_code check_stages(const struct spec *spec, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.placement.manual: is read with strategy Manual only; leave it out or "
                        "set the strategy");
-    for (int s = 0; s < stages->n; s++) {
-        enum err_code rc = check_stage(stages, s, err);
+    for (int i = 0; i < stages->n; i++) {
+        const struct spec_stage *stage = &stages->list[i];
 
-        if (rc != ERR_OK)
-            return rc;
+        if ((stage->layers > 0) == (stage->units > 0))
+            return err_set(err, ERR_INVALID, MANUAL "[%d]: must have either layers or units", i);
+        if ((stage->units > 0) != counts_units)
+            return err_set(err, ERR_INVALID, MANUAL "[%d]: counts %s, the entries before it %s", i,
+                           counts_units ? "layers" : "units", counts_units ? "units" : "layers");
+        sum += counts_units ? stage->units : stage->layers;
     }
-    for (int s = 0; s < stages->n; s++)
-        sum += counts_units ? stages->list[s].units : stages->list[s].layers;
     if (is_manual && sum != want)
         return err_set(err, ERR_INVALID, MANUAL ": their %s add up to %d, the model has %d",
                        counts_units ? "units" : "layers", sum, want);
@@ -361,6 +312,8 @@ static enum err_code check_spec(struct spec *s, struct err *err)
 {
     enum err_code rc = check_task(s, err);
     bool has_sizes = spec_has_sizes(s);
+    int n_sources = (s->data.sample[0] != '\0') + (s->data.config_map[0] != '\0') +
+                    (s->data.volume.claim[0] != '\0');
 
     if (rc == ERR_OK && has_sizes)
         rc = model_check(&s->model, err);
@@ -385,7 +338,15 @@ static enum err_code check_spec(struct spec *s, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.data.maskProbability: must be above 0, or there is nothing to learn");
     rc = has_sizes ? check_stages(s, err) : ERR_OK;
-    return rc == ERR_OK ? check_source(s, err) : rc;
+    if (rc == ERR_OK && n_sources != 1)
+        rc = err_set(err, ERR_INVALID,
+                     "spec.data.source: name exactly one of sample, configMap, "
+                     "persistentVolumeClaim; found %d",
+                     n_sources);
+    s->data.source = s->data.config_map[0]     ? SPEC_SOURCE_CONFIG_MAP
+                     : s->data.volume.claim[0] ? SPEC_SOURCE_CLAIM
+                                               : SPEC_SOURCE_SAMPLE;
+    return rc;
 }
 
 enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
@@ -409,7 +370,7 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
             json_count(replicas));
     if (has_sizes)
         (void)!model_preset(preset, &s.model, NULL); /* the table refuses an unknown one */
-    rc = fields_read(fields, json, FIELDS_CLOSED, "spec", &s, err);
+    rc = fields_read(spec_fields, json, FIELDS_CLOSED, "spec", &s, err);
     /* F is 4 C in the published sizes, and by default for any other hidden size. */
     if (rc == ERR_OK && has_sizes && json_path(json, "model.hiddenSize") &&
         !json_path(json, "model.feedForwardSize"))
@@ -430,39 +391,19 @@ bool spec_has_sizes(const struct spec *s)
     return s->model.hidden > 0 && s->model.layers > 0 && s->model.heads > 0;
 }
 
-const char *spec_train_file(const struct spec *s)
+int spec_data_files(const struct spec *s, const char *out[static SPEC_FILES_MAX])
 {
-    if (s->training.evaluates_only)
-        return NULL;
-    if (s->data.files.train[0])
-        return s->data.files.train;
-    return model_is_tied(&s->model) ? "train.txt" : "train.tsv"; /* language models read text */
-}
+    int n = 0;
 
-const char *spec_dev_file(const struct spec *s)
-{
-    return s->data.files.dev[0] ? s->data.files.dev : NULL;
-}
-
-const char *spec_strategy_name(enum spec_strategy strategy)
-{
-    return strategy <= SPEC_STRATEGY_MANUAL ? strategy_words[strategy] : NULL;
-}
-
-bool spec_strategy_find(const char *name, enum spec_strategy *out)
-{
-    int i = word_index(strategy_words, name);
-
-    if (i < 0)
-        return false;
-    *out = (enum spec_strategy)i;
-    return true;
-}
-
-int spec_least_stages(const struct spec *s)
-{
-    return s->placement.strategy == SPEC_STRATEGY_MANUAL ? s->placement.stages.n
-                                                         : s->placement.min_stages;
+    if (!s->training.evaluates_only)
+        out[n++] = s->data.files.train[0]     ? s->data.files.train
+                   : model_is_tied(&s->model) ? "train.txt" /* language models read text */
+                                              : "train.tsv";
+    if (s->data.files.dev[0])
+        out[n++] = s->data.files.dev;
+    if (!s->from.claim[0])
+        out[n++] = SPEC_VOCAB_FILE;
+    return n;
 }
 
 int spec_stage_units(const struct spec *spec, int s)
@@ -475,32 +416,22 @@ int spec_stage_units(const struct spec *spec, int s)
     return 2 * stages->list[s].layers + (s == 0) + (s == stages->n - 1 ? tail : 0);
 }
 
-/* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it counts.
- */
-static bool needs_new_attempt(const struct field *f)
+bool spec_same_workers(const struct spec *a, const struct spec *b)
 {
-    return strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
-           strncmp(f->key, "output.", 7) == 0;
-}
+    const struct spec_stages *x = &a->placement.stages;
+    const struct spec_stages *y = &b->placement.stages;
+    bool same = x->n == y->n;
 
-static bool is_same_list(const struct spec_stages *a, const struct spec_stages *b)
-{
-    bool same = a->n == b->n;
-
-    for (int s = 0; same && s < a->n; s++)
-        same = a->list[s].layers == b->list[s].layers && a->list[s].units == b->list[s].units &&
-               strcmp(a->list[s].node, b->list[s].node) == 0;
+    /* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it
+     * counts. */
+    for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
+        if (f->kind != FIELD_LIST &&
+            (strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
+             strncmp(f->key, "output.", 7) == 0))
+            same = same &&
+                   memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
+    for (int s = 0; same && s < x->n; s++)
+        same = x->list[s].layers == y->list[s].layers && x->list[s].units == y->list[s].units &&
+               strcmp(x->list[s].node, y->list[s].node) == 0;
     return same;
-}
-
-bool spec_same_attempt(const struct spec *a, const struct spec *b)
-{
-    for (const struct field *f = fields; f->kind != FIELD_END; f++) {
-        const char *x = (const char *)a + f->offset;
-        const char *y = (const char *)b + f->offset;
-
-        if (needs_new_attempt(f) && f->kind != FIELD_LIST && memcmp(x, y, f->bytes) != 0)
-            return false;
-    }
-    return is_same_list(&a->placement.stages, &b->placement.stages);
 }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "api/task.h"
-#include "base/json.h"
+#include "base/fields.h"
 
 #define SPEC_NAME_BYTES   254 /* of a Kubernetes object, with the NUL */
 #define SPEC_PATH_BYTES   257
@@ -173,10 +173,8 @@ struct spec {
     int progress_deadline_s; /* a trainer that hangs for so long is restarted */
 };
 
-struct field; /* base/fields.h */
-
 /* The table. Keys are paths below spec; the bounds are those of the CRD. */
-const struct field *spec_fields(void);
+extern const struct field spec_fields[];
 
 /* Read the `spec` object of a SkyJob.
  *
@@ -190,23 +188,19 @@ MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, s
  * what depends on them is not checked. */
 bool spec_has_sizes(const struct spec *s);
 
-/* The files that a job needs, by their names in the data folder: the training file, which defaults
- * to the task's own, and the dev file, NULL if the spec does not name one: such a job is not
- * evaluated. The vocabulary, SPEC_VOCAB_FILE, may instead be in the folder of spec.model.from. */
-const char *spec_train_file(const struct spec *s);
-const char *spec_dev_file(const struct spec *s);
+/* The files that a job needs in its data folder, by name; returns how many. The training file
+ * defaults to the task's own; without a dev file the job is not evaluated. The vocabulary may
+ * instead be in the folder of spec.model.from. */
+#define SPEC_FILES_MAX  3
 #define SPEC_VOCAB_FILE "vocab.txt"
+int spec_data_files(const struct spec *s, const char *out[static SPEC_FILES_MAX]);
 
-/* "Optimal", as in a spec; NULL for an unknown strategy. */
-const char *spec_strategy_name(enum spec_strategy strategy);
-/* The reverse; false for an unknown name. */
-bool spec_strategy_find(const char *name, enum spec_strategy *out);
-/* The fewest nodes that a plan can have. */
-int spec_least_stages(const struct spec *s);
+/* By enum spec_strategy, closed by NULL: "Optimal". */
+extern const char *const spec_strategy_names[];
 /* Units of entry `stage` of spec.placement.manual. */
 int spec_stage_units(const struct spec *s, int stage);
-/* Are two specs of spec_parse() equal in all that may be changed and needs a new attempt then? */
-bool spec_same_attempt(const struct spec *a, const struct spec *b);
+/* Are two specs of spec_parse() equal in all that may be changed and needs other workers then? */
+bool spec_same_workers(const struct spec *a, const struct spec *b);
 
 /* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */
 bool spec_is_name(const char *s, size_t max);

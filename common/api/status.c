@@ -11,11 +11,6 @@ static const char *const type_names[CONDITION_COUNT] = {
     "Accepted", "Placed", "Running", "UpToDate", "Stalled", "Complete", "Failed"};
 static const char *const value_names[] = {"", "Unknown", "False", "True", NULL};
 
-const char *condition_name(enum condition_type type)
-{
-    return type_names[type];
-}
-
 bool status_is(const struct status *s, enum condition_type type)
 {
     return s->conditions[type].value == CONDITION_TRUE;
@@ -59,10 +54,9 @@ static const struct field metric_fields[] = {
     {"value", FIELD_TEXT, METRIC(value), .flags = FIELD_REQUIRED},
     {0}};
 
-static const struct field random_fields[] = {{"", FIELD_TEXT,
-                                              FIELD_ENTRY(char[PROGRESS_INITIALISED_BYTES]),
-                                              .min = 1, .flags = FIELD_REQUIRED},
-                                             {0}};
+static const struct field random_fields[] = {
+    {"", FIELD_TEXT, FIELD_ENTRY(char[PROGRESS_RANDOM_BYTES]), .min = 1, .flags = FIELD_REQUIRED},
+    {0}};
 
 #define PROGRESS(member) FIELD_AT(struct status_progress, member)
 static const struct field progress_fields[] = {
@@ -96,11 +90,11 @@ static const struct field stage_fields[] = {
     {"stage", FIELD_INT, STAGE(stage), .max = SPEC_STAGES_MAX - 1, .flags = FIELD_REQUIRED},
     {"pod", FIELD_TEXT, STAGE(pod)},
     {"podUID", FIELD_TEXT, STAGE(pod_uid), .flags = FIELD_OMIT},
-    {"node", FIELD_TEXT, STAGE(node)},
-    {"units", FIELD_TEXT, STAGE(units)},
-    {"firstUnit", FIELD_INT, STAGE(first_unit), .max = MODEL_UNITS_MAX},
-    {"unitCount", FIELD_INT, STAGE(n_units), .max = MODEL_UNITS_MAX},
-    {"predictedMicroseconds", FIELD_MICROSECONDS, STAGE(predicted_ms),
+    {"node", FIELD_TEXT, STAGE(plan.node)},
+    {"units", FIELD_TEXT, STAGE(plan.units)},
+    {"firstUnit", FIELD_INT, STAGE(plan.first_unit), .max = MODEL_UNITS_MAX},
+    {"unitCount", FIELD_INT, STAGE(plan.n_units), .max = MODEL_UNITS_MAX},
+    {"predictedMicroseconds", FIELD_MICROSECONDS, STAGE(plan.predicted_ms),
      .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
     {"measuredMicroseconds", FIELD_MICROSECONDS, STAGE(measured_ms), .max = 1000 * PROGRESS_MS_MAX,
      .flags = FIELD_OMIT},
@@ -114,12 +108,6 @@ static const struct field stage_fields[] = {
 static const struct field alternative_fields[] = {
     {"strategy", FIELD_TEXT, ALTERNATIVE(strategy), .min = 1, .flags = FIELD_REQUIRED},
     {"stepMilliseconds", FIELD_MILLISECONDS, ALTERNATIVE(step_ms), .max = PROGRESS_MS_MAX},
-    {0}};
-
-#define EXCLUDED(member) FIELD_AT(struct plan_left_out, member)
-static const struct field excluded_fields[] = {
-    {"node", FIELD_TEXT, EXCLUDED(node), .min = 1, .flags = FIELD_REQUIRED},
-    {"explanation", FIELD_TEXT, EXCLUDED(reason)},
     {0}};
 
 #define PLACEMENT(member) FIELD_AT(struct status_placement, member)
@@ -136,23 +124,26 @@ static const struct field placement_fields[] = {
      .fields = alternative_fields, .flags = FIELD_NULL},
     {"bottleneck", FIELD_INT, PLACEMENT(summary.bottleneck), .max = SPEC_STAGES_MAX - 1},
     {"excludedNodes", FIELD_LIST,
-     FIELD_ITEMS(struct status_placement, summary.left_out, summary.n_left_out),
-     .fields = excluded_fields, .flags = FIELD_NULL},
+     FIELD_ITEMS(struct status_placement, summary.excluded, summary.n_excluded),
+     .fields = plan_excluded_fields, .flags = FIELD_NULL},
     /* After the list, which sets the number to that of its entries. */
-    {"excludedNodeCount", FIELD_INT, PLACEMENT(summary.n_left_out), .max = INT_MAX,
+    {"excludedNodeCount", FIELD_INT, PLACEMENT(summary.n_excluded), .max = INT_MAX,
      .flags = FIELD_NULL},
     {"explanation", FIELD_TEXT, PLACEMENT(summary.explanation)},
     {0}};
 
 #define STATUS(member) FIELD_AT(struct status, member)
-static const struct field fields[] = {
+const struct field status_fields[] = {
     {"state", FIELD_TEXT, STATUS(state), .flags = FIELD_NULL},
     {"message", FIELD_TEXT, STATUS(message), .flags = FIELD_NULL},
     {"observedGeneration", FIELD_INT64, STATUS(generation), .max = WHOLE_MAX},
-    {"attempt", FIELD_INT, STATUS(attempt), .max = NAMES_ATTEMPT_MAX, .flags = FIELD_NULL},
+    {"revision", FIELD_INT, STATUS(revision), .max = PLAN_REVISION_MAX, .flags = FIELD_NULL},
+    {"revisionTime", FIELD_TIME, STATUS(revision_ms), .flags = FIELD_NULL},
+    {"revisionStep", FIELD_INT64, STATUS(revision_step), .max = WHOLE_MAX},
+    {"revisionReason", FIELD_TEXT, STATUS(revision_reason), .flags = FIELD_NULL},
     {"restarts", FIELD_INT, STATUS(restarts), .max = INT_MAX},
     {"restartsInARow", FIELD_INT, STATUS(restarts_in_a_row), .max = INT_MAX, .flags = FIELD_NULL},
-    {"nextAttemptTime", FIELD_TIME, STATUS(next_attempt_ms), .flags = FIELD_NULL},
+    {"nextRevisionTime", FIELD_TIME, STATUS(next_revision_ms), .flags = FIELD_NULL},
     {"memoryScalePercent", FIELD_INT, STATUS(memory_percent), 100, STATUS_MEMORY_PERCENT_MAX,
      .flags = FIELD_NULL},
     {"model", FIELD_OBJECT, STATUS(model), .fields = bert_config_sizes, .flags = FIELD_NULL},
@@ -163,28 +154,10 @@ static const struct field fields[] = {
     {"placement", FIELD_OBJECT, STATUS(placement), .fields = placement_fields, .flags = FIELD_NULL},
     {0}};
 
-const struct field *status_fields(void)
-{
-    return fields;
-}
-
-static void read_condition(const struct json *v, struct status *s)
-{
-    const char *type = json_string(json_get(v, "type"), "");
-
-    for (int t = 0; t < CONDITION_COUNT; t++) {
-        struct condition c = {.value = CONDITION_UNSET};
-
-        if (strcmp(type, type_names[t]) == 0 &&
-            fields_read(condition_fields, v, FIELDS_TOLERANT, "", &c, NULL) == ERR_OK)
-            s->conditions[t] = c;
-    }
-}
-
 void status_read(const struct json *json, struct status *out)
 {
     *out = (struct status){.generation = 0};
-    if (fields_read(fields, json, FIELDS_TOLERANT, "", out, NULL) != ERR_OK)
+    if (fields_read(status_fields, json, FIELDS_TOLERANT, "", out, NULL) != ERR_OK)
         *out = (struct status){.generation = 0};
     for (int i = 0; i < out->n_stages; i++)
         if (out->stages[i].stage != i) { /* not written by an operator: the rest is not known */
@@ -192,11 +165,24 @@ void status_read(const struct json *json, struct status *out)
             out->n_stages = i;
         }
     for (const struct json *v = json_first(json_get(json, "conditions")); v; v = json_next(v))
-        read_condition(v, out);
+        for (int t = 0; t < CONDITION_COUNT; t++) {
+            struct condition c = {.value = CONDITION_UNSET};
+
+            if (strcmp(json_string(json_get(v, "type"), ""), type_names[t]) == 0 &&
+                fields_read(condition_fields, v, FIELDS_TOLERANT, "", &c, NULL) == ERR_OK)
+                out->conditions[t] = c;
+        }
 }
 
-static void write_conditions(const struct status *s, struct jsonw *w)
+void status_write(const struct status *s, struct jsonw *w, const char *key)
 {
+    char ready[STATUS_WORD_BYTES];
+    int n_ready = 0;
+
+    for (int i = 0; i < s->n_stages; i++)
+        n_ready += s->stages[i].is_ready || strcmp(s->stages[i].state, "Succeeded") == 0;
+    jsonw_open_object(w, key);
+    fields_write(status_fields, s, w);
     jsonw_open_array(w, "conditions");
     for (int t = 0; t < CONDITION_COUNT; t++) {
         if (s->conditions[t].value == CONDITION_UNSET)
@@ -207,19 +193,9 @@ static void write_conditions(const struct status *s, struct jsonw *w)
         jsonw_close(w);
     }
     jsonw_close(w);
-}
-
-void status_write(const struct status *s, struct jsonw *w, const char *key)
-{
-    int n_ready = 0;
-
-    for (int i = 0; i < s->n_stages; i++)
-        n_ready += s->stages[i].is_ready || strcmp(s->stages[i].state, "Succeeded") == 0;
-    jsonw_open_object(w, key);
-    fields_write(fields, s, w);
-    write_conditions(s, w);
+    (void)snprintf(ready, sizeof ready, "%d/%d", n_ready, s->n_stages);
     if (s->n_stages > 0)
-        jsonw_stringf(w, "stagesReady", "%d/%d", n_ready, s->n_stages);
+        jsonw_string(w, "stagesReady", ready);
     else
         jsonw_null(w, "stagesReady");
     jsonw_close(w);
@@ -241,46 +217,42 @@ static int64_t whole(double value)
     return isfinite(value) && value > 0 && value < 9e15 ? (int64_t)(value + 0.5) : 0;
 }
 
-/* "pooler (...), classifier (...)", as a worker reports it, as a list. The last entry takes what
- * does not fit. */
-static void take_random(const char *text, struct status_progress *to)
-{
-    while (*text && to->n_random < STATUS_RANDOM_MAX) {
-        const char *end = to->n_random + 1 < STATUS_RANDOM_MAX ? strstr(text, "), ") : NULL;
-        int n = end ? (int)(end + 1 - text) : (int)strlen(text);
-
-        (void)snprintf(to->random[to->n_random++], sizeof to->random[0], "%.*s", n, text);
-        text += end ? n + 2 : n;
-    }
-}
-
 void status_take_progress(struct status *s, const struct progress *p, int64_t now_ms)
 {
     struct status_progress *to = &s->progress;
+    const char *parts = p->randomly_initialized;
 
-    *to = (struct status_progress){.remaining_seconds = -1};
-    to->step = p->step > 0 ? p->step : 0;
-    to->total_steps = p->total_steps > 0 ? p->total_steps : 0;
-    to->skipped_steps = p->skipped_steps > 0 ? p->skipped_steps : 0;
-    to->epoch = p->epoch > 0 ? p->epoch : 0;
+    *to = (struct status_progress){.step = p->step > 0 ? p->step : 0,
+                                   .total_steps = p->total_steps > 0 ? p->total_steps : 0,
+                                   .skipped_steps = p->skipped_steps > 0 ? p->skipped_steps : 0,
+                                   .epoch = p->epoch > 0 ? p->epoch : 0,
+                                   .tokens_per_second = whole(p->tokens_per_second),
+                                   .step_ms = p->step_ms > 0 ? p->step_ms : 0,
+                                   .remaining_seconds =
+                                       p->eta_seconds >= 0 ? whole(p->eta_seconds) : -1,
+                                   .updated_ms = now_ms - now_ms % 1000};
     if (p->step > 0)
         write_figure(p->loss, to->loss);
-    to->tokens_per_second = whole(p->tokens_per_second);
-    to->step_ms = p->step_ms > 0 ? p->step_ms : 0;
     if (to->total_steps > 0)
         to->percentage = to->step >= to->total_steps
                              ? 100
                              : (int)((double)to->step * 100 / (double)to->total_steps);
-    if (p->eta_seconds >= 0)
-        to->remaining_seconds = whole(p->eta_seconds);
-    to->updated_ms = now_ms - now_ms % 1000;
-    take_random(p->initialised, to);
+    /* "pooler (...), classifier (...)", as a worker reports it, as a list. The last entry takes
+     * what does not fit. */
+    while (*parts && to->n_random < STATUS_RANDOM_MAX) {
+        const char *end = to->n_random + 1 < STATUS_RANDOM_MAX ? strstr(parts, "), ") : NULL;
+        int n = end ? (int)(end + 1 - parts) : (int)strlen(parts);
+
+        (void)snprintf(to->random[to->n_random++], sizeof to->random[0], "%.*s", n, parts);
+        parts += end ? n + 2 : n;
+    }
     for (int i = 0; i < p->n_metrics && i < PROGRESS_METRICS_MAX; i++) {
+        struct status_metric *metric = &to->metrics[to->n_metrics];
+
         if (p->metrics[i].name[0] == '\0')
             continue; /* the list is keyed by name */
-        (void)snprintf(to->metrics[to->n_metrics].name, sizeof to->metrics[0].name, "%s",
-                       p->metrics[i].name);
-        write_figure(p->metrics[i].value, to->metrics[to->n_metrics].value);
+        (void)snprintf(metric->name, sizeof metric->name, "%s", p->metrics[i].name);
+        write_figure(p->metrics[i].value, metric->value);
         to->n_metrics++;
     }
     for (int i = 0; i < p->n_stage_ms && i < s->n_stages; i++)

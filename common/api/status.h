@@ -1,7 +1,7 @@
 /* api/status.h - the `status` of a SkyJob: as a struct, from JSON and back.
  *
  * The operator writes it and kubectl-skyjob reads it. The API server keeps it, so it is also the
- * operator's memory: which attempt is the current one, how many failed, when the next may start.
+ * operator's memory: which revision is in force, how many failures count, when the next may begin.
  * status_write() is a function of the struct alone, so two statuses are equal when their texts are.
  * Points in time are wall clock in ms and are written in whole seconds, as Kubernetes does; 0 is
  * "not set". Durations are written in whole milliseconds or microseconds.
@@ -16,7 +16,6 @@
 #include "api/progress.h"
 #include "base/fields.h"
 #include "base/json.h"
-#include "base/jsonw.h"
 
 #define STATUS_TEXT_MAX_BYTES     ((size_t)128 << 10)
 #define STATUS_MESSAGE_BYTES      768
@@ -30,8 +29,8 @@
 enum condition_type {
     CONDITION_ACCEPTED,   /* the spec can be run */
     CONDITION_PLACED,     /* there is a plan */
-    CONDITION_RUNNING,    /* all workers of the current attempt are connected */
-    CONDITION_UP_TO_DATE, /* the attempt was planned with the current spec */
+    CONDITION_RUNNING,    /* all workers have accepted the revision */
+    CONDITION_UP_TO_DATE, /* the revision was planned with the current spec */
     CONDITION_STALLED,    /* blocked by something that the operator cannot fix */
     CONDITION_COMPLETE,   /* final */
     CONDITION_FAILED,     /* final */
@@ -70,7 +69,7 @@ struct status_progress {
     int64_t remaining_seconds; /* negative: not known */
     int64_t updated_ms;        /* 0: there is no progress yet */
     int n_random;              /* parts that the model to start from had no weights for */
-    char random[STATUS_RANDOM_MAX][PROGRESS_INITIALISED_BYTES];
+    char random[STATUS_RANDOM_MAX][PROGRESS_RANDOM_BYTES];
     int n_metrics;
     struct status_metric metrics[PROGRESS_METRICS_MAX];
 };
@@ -78,20 +77,16 @@ struct status_progress {
 /* See control/drift.c. */
 struct status_drift {
     int64_t since_step; /* first step of the current run of steps that are off the plan; 0: none */
-    bool is_reported;   /* in an Event, once per attempt */
+    bool is_reported;   /* in an Event, once per revision */
 };
 
 struct status_stage {
     int stage; /* its index */
     char pod[NAMES_BYTES];
     char pod_uid[STATUS_UID_BYTES]; /* of the pod that was created under this name; "": none yet */
-    char node[NODE_NAME_BYTES];
-    char units[MODEL_NAME_BYTES];
-    int first_unit;
-    int n_units;
-    double predicted_ms;
-    double measured_ms; /* 0: not known yet */
-    int busy_percent;   /* share of a step that it computes; 0: not known yet */
+    struct plan_worker plan;        /* without CPU and memory once it was read back */
+    double measured_ms;             /* 0: not known yet */
+    int busy_percent;               /* share of a step that it computes; 0: not known yet */
     struct status_drift drift;
     bool is_ready;
     char state[STATUS_WORD_BYTES]; /* a pod's phase */
@@ -109,12 +104,15 @@ struct status {
     char message[STATUS_MESSAGE_BYTES];
     int64_t generation;
     struct condition conditions[CONDITION_COUNT];
-    int attempt;             /* 0: before the first */
-    int restarts;            /* that count against failurePolicy.maxRestarts */
-    int restarts_in_a_row;   /* of any kind, without ten minutes of training between them */
-    int64_t next_attempt_ms; /* it does not start earlier */
-    int memory_percent;      /* of the planned memory; 0 is 100 */
-    struct model model;      /* the sizes in the files of spec.model.from; 0: not read */
+    int revision;          /* the plan in force, or being made; 0: before the first */
+    int64_t revision_ms;   /* when it was decided */
+    int64_t revision_step; /* that it goes on from */
+    char revision_reason[STATUS_MESSAGE_BYTES]; /* "": it is the first */
+    int restarts;                               /* that count against failurePolicy.maxRestarts */
+    int restarts_in_a_row;    /* of any kind, without ten minutes of training between them */
+    int64_t next_revision_ms; /* the next revision is not made earlier */
+    int memory_percent;       /* of the planned memory; 0 is 100 */
+    struct model model;       /* the sizes in the files of spec.model.from; 0: not read */
     int64_t start_ms;
     int64_t completion_ms;
     struct status_progress progress;
@@ -127,10 +125,8 @@ struct status {
 #define STATUS_BYTES(n_stages)                                                                     \
     (offsetof(struct status, stages) + (size_t)(n_stages) * sizeof(struct status_stage))
 
-const char *condition_name(enum condition_type type);
-
-/* The table that reader and writer follow, for the test that holds the CRD against it. */
-const struct field *status_fields(void);
+/* The table that reader and writer follow, for the test that compares the CRD with it. */
+extern const struct field status_fields[];
 
 bool status_is(const struct status *s, enum condition_type type);
 

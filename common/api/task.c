@@ -18,31 +18,39 @@ static const char *const acceptable[] = {"unacceptable", "acceptable"};
 
 #define JUDGED(by) .metrics = (by), .ranked_by = (by)
 
+#define BIT(metric) (1u << TASK_##metric)
+
 static const struct task tasks[] = {
-    {.name = "MNLI", JUDGED(TASK_ACCURACY), LABELS(inference)},
-    {.name = "QNLI", JUDGED(TASK_ACCURACY), LABELS(entailment)},
-    {.name = "QQP", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary), .names = duplicate},
-    {.name = "RTE", JUDGED(TASK_ACCURACY), LABELS(entailment)},
-    {.name = "WNLI", JUDGED(TASK_ACCURACY), LABELS(binary), .names = entailed},
-    {.name = "SST2", JUDGED(TASK_ACCURACY), LABELS(binary), .names = sentiment},
-    {.name = "MRPC", JUDGED(TASK_ACCURACY | TASK_F1), LABELS(binary), .names = equivalent},
+    {.name = "MNLI", JUDGED(BIT(ACCURACY)), LABELS(inference)},
+    {.name = "QNLI", JUDGED(BIT(ACCURACY)), LABELS(entailment)},
+    {.name = "QQP", JUDGED(BIT(ACCURACY) | BIT(F1)), LABELS(binary), .names = duplicate},
+    {.name = "RTE", JUDGED(BIT(ACCURACY)), LABELS(entailment)},
+    {.name = "WNLI", JUDGED(BIT(ACCURACY)), LABELS(binary), .names = entailed},
+    {.name = "SST2", JUDGED(BIT(ACCURACY)), LABELS(binary), .names = sentiment},
+    {.name = "MRPC", JUDGED(BIT(ACCURACY) | BIT(F1)), LABELS(binary), .names = equivalent},
     {.name = "CoLA",
-     .metrics = TASK_MATTHEWS | TASK_ACCURACY,
-     .ranked_by = TASK_MATTHEWS,
+     .metrics = BIT(MATTHEWS) | BIT(ACCURACY),
+     .ranked_by = BIT(MATTHEWS),
      LABELS(binary),
      .names = acceptable},
-    {.name = "STSB", .head = MODEL_HEAD_REGRESSION, JUDGED(TASK_PEARSON | TASK_SPEARMAN)},
+    {.name = "STSB", .head = MODEL_HEAD_REGRESSION, JUDGED(BIT(PEARSON) | BIT(SPEARMAN))},
     {.name = "Classification",
      .is_own = true,
-     .metrics = TASK_ACCURACY | TASK_F1 | TASK_MATTHEWS,
-     .ranked_by = TASK_ACCURACY},
+     .metrics = BIT(ACCURACY) | BIT(F1) | BIT(MATTHEWS),
+     .ranked_by = BIT(ACCURACY)},
     {.name = "Regression",
      .is_own = true,
      .head = MODEL_HEAD_REGRESSION,
-     JUDGED(TASK_PEARSON | TASK_SPEARMAN)},
-    {.name = "MaskedLM", .is_own = true, .head = MODEL_HEAD_MASKED_LM, JUDGED(TASK_ACCURACY)},
-    {.name = "Pretraining", .is_own = true, .head = MODEL_HEAD_PRETRAINING, JUDGED(TASK_ACCURACY)},
+     JUDGED(BIT(PEARSON) | BIT(SPEARMAN))},
+    {.name = "MaskedLM", .is_own = true, .head = MODEL_HEAD_MASKED_LM, JUDGED(BIT(ACCURACY))},
+    {.name = "Pretraining", .is_own = true, .head = MODEL_HEAD_PRETRAINING, JUDGED(BIT(ACCURACY))},
 };
+
+const char *const task_metric_names[TASK_METRICS] = {
+    [TASK_ACCURACY] = "accuracy", [TASK_F1] = "f1",
+    [TASK_MATTHEWS] = "matthews", [TASK_PEARSON] = "pearson",
+    [TASK_SPEARMAN] = "spearman", [TASK_NEXT_SENTENCE] = "nextSentenceAccuracy",
+    [TASK_EVAL_LOSS] = "evalLoss"};
 
 const char *const task_names[] = {"MNLI",       "QNLI",     "QQP",         "RTE",  "WNLI",
                                   "SST2",       "MRPC",     "CoLA",        "STSB", "Classification",
@@ -58,17 +66,8 @@ const struct task *task_find(const char *name)
 
 bool task_is_ranked_by(const struct task *t, const char *metric)
 {
-    static const struct {
-        unsigned bit;
-        const char *name;
-    } rows[] = {{TASK_ACCURACY, "accuracy"},
-                {TASK_F1, "f1"},
-                {TASK_MATTHEWS, "matthews"},
-                {TASK_PEARSON, "pearson"},
-                {TASK_SPEARMAN, "spearman"}};
-
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].name, metric) == 0)
-            return (t->ranked_by & rows[i].bit) != 0;
+    for (int k = 0; k < TASK_METRICS; k++)
+        if (strcmp(task_metric_names[k], metric) == 0)
+            return t->ranked_by & 1u << k;
     return false;
 }

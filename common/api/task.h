@@ -15,12 +15,20 @@
 #define TASK_LABELS_MAX  64
 #define TASK_LABEL_BYTES 64 /* with the NUL */
 
-/* Bits of task.metrics. */
-#define TASK_ACCURACY 0x01u
-#define TASK_F1       0x02u /* of label 1, the positive one; of more than two the macro average */
-#define TASK_MATTHEWS 0x04u
-#define TASK_PEARSON  0x08u
-#define TASK_SPEARMAN 0x10u
+/* What an evaluation measures. */
+enum task_metric {
+    TASK_ACCURACY, /* of a language model: of masked tokens */
+    TASK_F1,       /* of label 1, the positive one; of more than two labels the macro average */
+    TASK_MATTHEWS, /* with more than two labels: R_K (Gorodkin 2004) */
+    TASK_PEARSON,
+    TASK_SPEARMAN,
+    TASK_NEXT_SENTENCE, /* accuracy */
+    TASK_EVAL_LOSS,
+    TASK_METRICS,
+};
+
+/* As in a progress document: "accuracy". */
+extern const char *const task_metric_names[TASK_METRICS];
 
 struct task {
     const char *name;
@@ -29,14 +37,14 @@ struct task {
     int n_labels;              /* 0: from the spec, or the head has none */
     const char *const *labels; /* [n_labels] as the files write them, in the order of their ids */
     const char *const *names;  /* [n_labels] what transformers calls those; NULL: the same */
-    unsigned metrics;
-    unsigned ranked_by; /* those of `metrics` that results are compared by */
+    unsigned metrics;          /* 1 << enum task_metric; what follows from the head is not in it */
+    unsigned ranked_by;        /* those of `metrics` that results are compared by */
 };
 
 /* NULL when there is no such task. */
 const struct task *task_find(const char *name);
 
-/* `metric` as in a progress document: "accuracy". False for unknown names. */
+/* `metric` is one of task_metric_names. False for unknown names. */
 bool task_is_ranked_by(const struct task *t, const char *metric);
 
 /* All names, closed by NULL: the words of spec.data.task. */

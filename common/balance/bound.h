@@ -26,7 +26,7 @@
 #ifndef BALANCE_BOUND_H
 #define BALANCE_BOUND_H
 
-#include "balance/request.h"
+#include "balance/partition.h"
 
 struct groups {
     int n;
@@ -47,15 +47,22 @@ void groups_deinit(struct groups *g);
  * Groups that are near each other have numbers that are. */
 int groups_at(const struct groups *g, double ms, int *out_group);
 
-struct bound;
+#define BOUND_INTERVALS_MAX 97
 
-/* For all plans of the `n` nodes in `nodes`, indices into the request, and `groups` of these. The
- * caller owns *out, frees it with bound_free(), and keeps the arguments until then.
+struct bound {
+    int n_microbatches;
+    int n;
+    struct interval {
+        double lo, hi; /* of T */
+        double sum_ms; /* f(hi) */
+    } intervals[BOUND_INTERVALS_MAX];
+};
+
+/* For all plans of the `n` nodes in `nodes`, indices into the request, and `groups` of these.
  * ERR_NO_MEMORY. */
-MUST_CHECK enum err_code bound_new(const struct partition_request *request, const int *nodes,
-                                   const struct groups *groups, struct bound **out,
-                                   struct err *err);
-void bound_free(struct bound *b);
+MUST_CHECK enum err_code bound_init(const struct partition_request *request, const int *nodes,
+                                    const struct groups *groups, struct bound *out,
+                                    struct err *err);
 
 /* Milliseconds that no step can be shorter than. */
 double bound_step_ms(const struct bound *b);

@@ -2,7 +2,6 @@
 
 #include <math.h>
 
-#include "api/lengths.h"
 #include "base/bytes.h"
 
 #define FLOAT_BYTES 4
@@ -34,153 +33,92 @@ struct model_load cost_load_mean(const struct cost_job *job)
     return load_of(job, lengths_of(job->spec, &job->lengths));
 }
 
-/* Floats kept from forward to backward with the unit's output: inputs of products, and what a
- * normalisation or GELU needs. Attention's probabilities are computed again, not kept. */
-static double activation_floats(const struct model *m, enum unit_kind kind,
-                                const struct model_load *load)
-{
-    double hidden = m->hidden;
+struct floats {
+    double kept; /* from forward to backward, with the unit's output: inputs of products, and what a
+                  * normalisation or GELU needs. Attention's probabilities are computed again. */
+    double scratch; /* only while the unit computes: its gradients, one head's probabilities per
+                     * thread, and the stage's output and gradients on their way */
+};
 
-    switch (kind) {
-    case UNIT_EMBEDDINGS:
-        return load->tokens * (2 * hidden + 3);
-    case UNIT_ATTENTION:
-        return load->tokens * (6 * hidden + 1);
-    case UNIT_FFN:
-        return load->tokens * (2 * hidden + m->ffn + 1);
-    case UNIT_POOLER:
-        return 2 * load->n_seqs * hidden;
-    case UNIT_LM_HEAD:
-        return load->targets * (3 * hidden + 4) + load->n_seqs * (2 * hidden + 8);
-    case UNIT_HEAD:
-        break;
-    }
-    return load->n_seqs * (m->labels + 8);
-}
-
-static bool is_run_again(const struct spec *spec, enum unit_kind kind)
-{
-    return spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
-}
-
-/* The same with activations recomputed: the output, and the part of the batch that is needed again.
- */
-static double kept_floats(const struct spec *spec, enum unit_kind kind,
-                          const struct model_load *load)
-{
-    double hidden = spec->model.hidden;
-
-    if (!is_run_again(spec, kind) || kind == UNIT_HEAD)
-        return activation_floats(&spec->model, kind, load);
-    if (kind == UNIT_POOLER)
-        return load->n_seqs * hidden;
-    return load->tokens * (kind == UNIT_EMBEDDINGS ? hidden + 2 : hidden);
-}
-
-/* Floats that live only while the unit computes: its gradients, one head's probabilities per
- * thread, and the stage's output and gradients on their way. */
-static double scratch_floats(const struct spec *spec, enum unit_kind kind,
-                             const struct model_load *load)
+static struct floats floats_of(const struct spec *spec, enum unit_kind kind,
+                               const struct model_load *load)
 {
     const struct model *m = &spec->model;
     double longest = spec->training.max_length;
     double hidden = m->hidden;
-    double passing = 3 * load->tokens * hidden;
+    double tokens = load->tokens;
+    double passing = 3 * tokens * hidden;
 
     switch (kind) {
     case UNIT_EMBEDDINGS:
-        return passing + 1.1 * load->tokens * hidden;
+        return (struct floats){tokens * (2 * hidden + 3), passing + 1.1 * tokens * hidden};
     case UNIT_ATTENTION:
-        return passing + 5.1 * load->tokens * hidden + COST_HEAD_MATRICES * longest * longest;
+        return (struct floats){tokens * (6 * hidden + 1),
+                               passing + 5.1 * tokens * hidden +
+                                   COST_HEAD_MATRICES * longest * longest};
     case UNIT_FFN:
-        return passing + 1.1 * load->tokens * (hidden + m->ffn);
-    case UNIT_LM_HEAD:
-        return passing + 2 * load->targets * hidden + COST_LM_ROWS * (double)m->vocab;
+        return (struct floats){tokens * (2 * hidden + m->ffn + 1),
+                               passing + 1.1 * tokens * (hidden + m->ffn)};
     case UNIT_POOLER:
+        return (struct floats){2 * load->n_seqs * hidden, passing + 3 * load->n_seqs * hidden};
+    case UNIT_LM_HEAD:
+        return (struct floats){load->targets * (3 * hidden + 4) + load->n_seqs * (2 * hidden + 8),
+                               passing + 2 * load->targets * hidden +
+                                   COST_LM_ROWS * (double)m->vocab};
     case UNIT_HEAD:
         break;
     }
-    return passing + 3 * load->n_seqs * hidden;
-}
-
-/* After the pooler there is one vector per sequence. */
-static double edge_floats(const struct model *m, enum unit_kind kind, const struct model_load *load)
-{
-    if (kind == UNIT_HEAD || kind == UNIT_LM_HEAD)
-        return 0;
-    return (kind == UNIT_POOLER ? load->n_seqs : load->tokens) * (double)m->hidden;
-}
-
-/* The LM head's stage holds the word embeddings and a gradient for them, but no moments. */
-static int64_t state_floats(const struct spec *spec, int unit)
-{
-    const struct model *m = &spec->model;
-    int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
-    int64_t words =
-        model_unit_kind(m, unit) == UNIT_LM_HEAD ? 2 * (int64_t)model_word_floats(m) : 0;
-
-    return areas * (int64_t)model_unit_params(m, unit) + words;
-}
-
-static struct node_pace pace_of(const struct cost_job *job)
-{
-    const struct node_pace usual = {.attention = 1,
-                                    .ffn = 1,
-                                    .parameter = COST_PARAMETER_FLOPS,
-                                    .element = COST_ELEMENT_FLOPS,
-                                    .update = COST_UPDATE_FLOPS,
-                                    .sequence = COST_SEQUENCE_FLOPS};
-
-    return job->pace.attention > 0 ? job->pace : usual;
-}
-
-/* Forward and backward of a micro-batch. */
-static double passes_flops(const struct cost_job *job, int unit, const struct model_load *load)
-{
-    const struct model *m = &job->spec->model;
-    enum unit_kind kind = model_unit_kind(m, unit);
-    struct node_pace pace = pace_of(job);
-    double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
-    double words = kind == UNIT_LM_HEAD ? (double)model_word_floats(m) : 0;
-    double weights = (double)model_unit_params(m, unit) + words;
-    double flops = factor * model_unit_flops(m, unit, load) + pace.parameter * weights;
-
-    if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights, and the head makes the sequences */
-        flops = pace.element * load->tokens * m->hidden;
-    flops *= is_run_again(job->spec, kind) ? 4.0 / 3 : 1;
-    return kind == UNIT_EMBEDDINGS ? flops + pace.sequence * load->n_seqs : flops;
-}
-
-/* A micro-batch's share of what is done once per step. */
-static double step_flops(const struct cost_job *job, int unit)
-{
-    const struct model *m = &job->spec->model;
-    bool is_tied = model_unit_kind(m, unit) == UNIT_LM_HEAD;
-    double words = is_tied ? (double)model_word_floats(m) / 4 : 0; /* gradient away, weights back */
-
-    return pace_of(job).update * ((double)model_unit_params(m, unit) + words) / job->micro_batches;
+    return (struct floats){load->n_seqs * (m->labels + 8), passing + 3 * load->n_seqs * hidden};
 }
 
 void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
 {
+    static const struct node_pace usual = {.attention = 1,
+                                           .ffn = 1,
+                                           .parameter = COST_PARAMETER_FLOPS,
+                                           .element = COST_ELEMENT_FLOPS,
+                                           .update = COST_UPDATE_FLOPS,
+                                           .sequence = COST_SEQUENCE_FLOPS};
+    const struct node_pace *pace = job->pace.attention > 0 ? &job->pace : &usual;
     const struct spec *spec = job->spec;
     const struct model *m = &spec->model;
     enum unit_kind kind = model_unit_kind(m, unit);
     struct model_load full = cost_load_full(job);
     struct model_load mean = cost_load_mean(job);
-    double kept = kept_floats(spec, kind, &full);
-    double again = activation_floats(m, kind, &full) - kept;
+    bool is_last = kind == UNIT_HEAD || kind == UNIT_LM_HEAD;
+    bool is_run_again =
+        spec->training.activations == SPEC_ACTIVATIONS_RECOMPUTE && kind != UNIT_LM_HEAD;
+    int64_t params = (int64_t)model_unit_params(m, unit);
+    /* The LM head's stage holds the word embeddings and a gradient for them, but no moments. Once
+     * per step their gradients are sent away and their weights come back. */
+    int64_t words = kind == UNIT_LM_HEAD ? (int64_t)model_word_floats(m) : 0;
+    int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
+    double factor = kind == UNIT_ATTENTION ? pace->attention : kind == UNIT_FFN ? pace->ffn : 1;
+    struct floats floats = floats_of(spec, kind, &full);
+    double kept = floats.kept;
+    double flops = factor * model_unit_flops(m, unit, &mean) +
+                   pace->parameter * ((double)params + (double)words);
 
+    if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights, and the head makes the sequences */
+        flops = pace->element * mean.tokens * m->hidden;
+    flops *= is_run_again ? 4.0 / 3 : 1;
+    if (kind == UNIT_EMBEDDINGS)
+        flops += pace->sequence * mean.n_seqs;
+    if (is_run_again && kind == UNIT_POOLER)
+        kept = full.n_seqs * (double)m->hidden;
+    else if (is_run_again && kind != UNIT_HEAD) /* the output, and the ids of the batch */
+        kept = full.tokens * (kind == UNIT_EMBEDDINGS ? m->hidden + 2.0 : m->hidden);
     *out = (struct cost_unit){
-        .flops = passes_flops(job, unit, &mean) + step_flops(job, unit),
-        .state_bytes = state_floats(spec, unit) * FLOAT_BYTES,
+        .flops = flops + pace->update * ((double)params + (double)words / 4) / job->micro_batches,
+        .state_bytes = (areas * params + 2 * words) * FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * FLOAT_BYTES,
-        .scratch_bytes = (int64_t)(scratch_floats(spec, kind, &full) + again) * FLOAT_BYTES,
-        .slot_bytes = kind == UNIT_HEAD || kind == UNIT_LM_HEAD
-                          ? 0
-                          : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
-        .edge_mean_bytes = edge_floats(m, kind, &mean) *
-                           (spec->wire == SPEC_WIRE_BF16 ? FLOAT_BYTES / 2 : FLOAT_BYTES),
+        .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * FLOAT_BYTES,
+        .slot_bytes = is_last ? 0 : (int64_t)full.tokens * m->hidden * FLOAT_BYTES,
+        /* After the pooler there is one vector per sequence. */
+        .edge_mean_bytes =
+            is_last ? 0
+                    : (kind == UNIT_POOLER ? mean.n_seqs : mean.tokens) * (double)m->hidden *
+                          (spec->wire == SPEC_WIRE_BF16 ? FLOAT_BYTES / 2 : FLOAT_BYTES),
     };
 }
 
@@ -188,39 +126,26 @@ void cost_of_units(const struct cost_job *job, struct cost_unit *out)
 {
     int n_units = model_units(&job->spec->model);
 
-    for (int u = 0; u < n_units; u++) {
-        bool is_alike = u > 2 && u <= 2 * job->spec->model.layers;
-
-        if (is_alike)
+    for (int u = 0; u < n_units; u++)
+        if (u > 2 && u <= 2 * job->spec->model.layers)
             out[u] = out[u - 2];
         else
             cost_of_unit(job, u, &out[u]);
-    }
 }
 
-int64_t cost_unit_bytes(const struct cost_job *job, int unit)
+int64_t cost_unit_bytes(const struct cost_unit *units, int unit)
 {
-    struct cost_unit c;
-
-    cost_of_unit(job, unit, &c);
-    return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + c.state_bytes +
-           c.activation_bytes + c.scratch_bytes;
+    return COST_PROCESS_BYTES + (unit == 0 ? COST_DATA_BYTES : 0) + units[unit].state_bytes +
+           units[unit].activation_bytes + units[unit].scratch_bytes;
 }
 
-int64_t cost_least_bytes(const struct cost_job *job)
+int64_t cost_least_bytes(const struct cost_unit *units, int n_units)
 {
     int64_t least = INT64_MAX;
-    int n_units = model_units(&job->spec->model);
 
-    for (int u = 0; u < n_units; u++) { /* of the layers, which are alike, the first is enough */
-        if (u > 2 && u <= 2 * job->spec->model.layers)
-            continue;
-
-        int64_t bytes = cost_unit_bytes(job, u);
-
-        if (bytes < least)
-            least = bytes;
-    }
+    for (int u = 0; u < n_units; u++)
+        if (cost_unit_bytes(units, u) < least)
+            least = cost_unit_bytes(units, u);
     return least;
 }
 

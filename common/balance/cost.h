@@ -46,7 +46,11 @@
  *          = (M - 1) * max (busy t) + sum (f t)      busy = (M - f) / (M - 1)
  *
  * f depends on t a little. It is evaluated at the t that all stages would have if the model could
- * be cut anywhere, so that it is a property of the node and times still add up.
+ * be cut anywhere over all candidates. Right would be the nodes of the plan, but these are known
+ * only at the end, and a t for each plan would make one stage's term depend on all others; so f is
+ * a property of the node, times add up, and all plans of a request are judged alike. A plan of few
+ * of many candidates has longer stages than that t, so its f is larger: its fill and drain are
+ * predicted too short, by at most 1 - q of them, and not at all on nodes with whole cores.
  * Layer: balance (may use api base). Threads: any; everything here is pure.
  */
 #ifndef BALANCE_COST_H
@@ -74,6 +78,7 @@
 #define COST_HEAD_MATRICES 16                  /* of the longest sequence squared, in attention */
 #define COST_LM_ROWS       64                  /* masked tokens whose scores are held at once */
 #define COST_LINK_SLOTS    2                   /* messages held by each end of an edge */
+#define COST_LAYER_UNIT    1                   /* the first unit of a layer; they send alike */
 
 /* What the cost of a job depends on: what the user wrote, and what was chosen or measured for it.
  */
@@ -98,7 +103,7 @@ struct cost_unit {
     double edge_mean_bytes;   /* what is really sent, at mean length */
 };
 
-/* A micro-batch of sequences of full length, and of mean length (api/lengths.h). */
+/* A micro-batch of sequences of full length, and of mean length (api/node.h). */
 struct model_load cost_load_full(const struct cost_job *job);
 struct model_load cost_load_mean(const struct cost_job *job);
 
@@ -110,8 +115,8 @@ void cost_of_units(const struct cost_job *job, struct cost_unit *out);
 double cost_unit_ms(const struct cost_unit *c, const struct node *n);
 
 /* Lower bounds of the memory of a stage: of any that holds `unit`, and of any at all. */
-int64_t cost_unit_bytes(const struct cost_job *job, int unit);
-int64_t cost_least_bytes(const struct cost_job *job);
+int64_t cost_unit_bytes(const struct cost_unit *units, int unit);
+int64_t cost_least_bytes(const struct cost_unit *units, int n_units);
 
 /* From the estimate of a stage to the limit of its pod. With the estimate itself as limit, its
  * error would get the pod killed, so the limit is a quarter more, in whole MiB, as far as the node

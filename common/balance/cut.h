@@ -14,7 +14,7 @@
 #ifndef BALANCE_CUT_H
 #define BALANCE_CUT_H
 
-#include "balance/request.h"
+#include "balance/partition.h"
 
 struct kinds {
     int n;
@@ -31,28 +31,34 @@ int link_classes(const struct partition_request *r, const int *nodes, int n, int
 void node_kinds(const struct partition_request *r, const int *nodes, int n, const int *link_class,
                 struct kinds *out);
 
+/* What a node is to every run of units on it. */
+struct cut_node {
+    int at;            /* index into the request */
+    int64_t memory;    /* bytes that it offers */
+    double fill, busy; /* shares of a run's time in sum_ms and in max_ms, see balance/cost.h */
+    double message_ms; /* for each edge of a stage, see below */
+};
+
+void cut_nodes_init(const struct partition_request *r, const int *nodes, int n,
+                    const struct cost_unit *units, int n_units, struct cut_node *out);
+
 struct cut_problem {
     int n_units;
     int n_nodes; /* candidates, 1..PARTITION_CANDIDATES_MAX */
     int n_microbatches;
     int min_stages, max_stages;
-    int nodes[PARTITION_CANDIDATES_MAX];      /* index into the request */
-    int64_t memory[PARTITION_CANDIDATES_MAX]; /* bytes that each offers */
-    double *ms[PARTITION_CANDIDATES_MAX];     /* [n_units+1] prefix sums of unit times */
-    double fill[PARTITION_CANDIDATES_MAX]; /* share of a run's time in sum_ms, see balance/cost.h */
-    double busy[PARTITION_CANDIDATES_MAX]; /* and in max_ms */
-    double message_ms[PARTITION_CANDIDATES_MAX]; /* for each edge of a stage, see below */
-    int64_t *state_bytes;                        /* [n_units+1] prefix sums */
-    int64_t *activation_bytes;                   /* [n_units+1] prefix sums */
-    int64_t *scratch_bytes;                      /* [k][n_units+1] largest of 2^k units from each */
-    int64_t max_scratch_bytes;                   /* of all units */
-    int64_t *slot_bytes;                         /* [n_units] behind each unit */
-    int n_classes;                               /* of links */
-    int class_of[PARTITION_CANDIDATES_MAX];      /* each node's */
-    struct kinds kinds;                          /* of nodes */
+    struct cut_node nodes[PARTITION_CANDIDATES_MAX];
+    double *ms[PARTITION_CANDIDATES_MAX];   /* [n_units+1] prefix sums of unit times */
+    int64_t *state_bytes;                   /* [n_units+1] prefix sums */
+    int64_t *activation_bytes;              /* [n_units+1] prefix sums */
+    int64_t *scratch_bytes;                 /* [k][n_units+1] largest of 2^k units from each */
+    int64_t *slot_bytes;                    /* [n_units] behind each unit */
+    int n_classes;                          /* of links */
+    int class_of[PARTITION_CANDIDATES_MAX]; /* each node's */
+    struct kinds kinds;                     /* of nodes */
     int64_t *edge_at;   /* [n_units+1] where in edge_ms the table in front of each unit is */
     double *edge_ms;    /* tables [n_classes][n_classes], one way; the last one is of zeros */
-    void *memory_block; /* all arrays but edge_ms */
+    void *memory_block; /* all arrays */
 };
 
 /* A way to cut: stage s is units first[s] .. first[s+1]-1 on candidate node[s]. */
@@ -67,7 +73,7 @@ struct cut {
 /* Take over `n_nodes` nodes of the request, at most PARTITION_CANDIDATES_MAX. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code cut_problem_init(const struct partition_request *request, const int *nodes,
                                           int n_nodes, struct cut_problem *out, struct err *err);
-/* The same for a model that is cut into other units than ours, n_units of them. */
+/* The same for a model that is cut into `n_units` other units, as in the literature. */
 MUST_CHECK enum err_code cut_problem_init_units(const struct partition_request *request,
                                                 const int *nodes, int n_nodes,
                                                 const struct cost_unit *units, int n_units,
@@ -90,47 +96,41 @@ static inline double cut_run_ms(const struct cut_problem *p, int node, int first
 static inline double cut_stage_ms(const struct cut_problem *p, int node, int first, int end)
 {
     return cut_run_ms(p, node, first, end) +
-           ((first > 0) + (end < p->n_units)) * p->message_ms[node];
+           ((first > 0) + (end < p->n_units)) * p->nodes[node].message_ms;
 }
 
 /* A run's term in sum_ms, and in max_ms. */
 static inline double cut_fill_ms(const struct cut_problem *p, int node, int first, int end)
 {
-    return p->fill[node] * cut_stage_ms(p, node, first, end);
+    return p->nodes[node].fill * cut_stage_ms(p, node, first, end);
 }
 
 static inline double cut_busy_ms(const struct cut_problem *p, int node, int first, int end)
 {
-    return p->busy[node] * cut_stage_ms(p, node, first, end);
+    return p->nodes[node].busy * cut_stage_ms(p, node, first, end);
 }
 
 /* A lower bound of cut_busy_ms() that never falls when a unit is added. */
 static inline double cut_least_ms(const struct cut_problem *p, int node, int first, int end)
 {
-    return p->busy[node] * cut_run_ms(p, node, first, end);
+    return p->nodes[node].busy * cut_run_ms(p, node, first, end);
 }
 
-/* The largest scratch among units first..end-1: of the 2^k first and the 2^k last of them. */
-static inline int64_t cut_run_scratch(const struct cut_problem *p, int first, int end)
+/* Bytes of units first..end-1. The largest scratch among them is that of the 2^k first or of the
+ * 2^k last of them. */
+static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end, int in_flight)
 {
     int k = 31 - __builtin_clz((unsigned)(end - first));
     const int64_t *largest = p->scratch_bytes + (size_t)k * ((size_t)p->n_units + 1);
     int64_t front = largest[first];
     int64_t back = largest[end - (1 << k)];
-
-    return front > back ? front : back;
-}
-
-/* Bytes of units first..end-1. */
-static inline int64_t cut_run_bytes(const struct cut_problem *p, int first, int end, int in_flight)
-{
     int64_t edges = (first > 0 ? p->slot_bytes[first - 1] : 0) +
                     (end < p->n_units ? p->slot_bytes[end - 1] : 0);
 
     return COST_PROCESS_BYTES + (first == 0 ? COST_DATA_BYTES : 0) +
            (p->state_bytes[end] - p->state_bytes[first]) +
            in_flight * (p->activation_bytes[end] - p->activation_bytes[first]) +
-           cut_run_scratch(p, first, end) + 2 * COST_LINK_SLOTS * edges;
+           (front > back ? front : back) + 2 * COST_LINK_SLOTS * edges;
 }
 
 /* Milliseconds, one way, of the edge behind unit end-1 from a node of link class `from` to one of
@@ -143,14 +143,14 @@ static inline const double *cut_edges_ms(const struct cut_problem *p, int from, 
 /* Fill in sum_ms and max_ms from the stages. */
 void cut_measure(const struct cut_problem *p, struct cut *c);
 
-/* One way, of the edge behind stage s; 0 behind the last. */
-double cut_edge_ms(const struct cut_problem *p, const struct cut *c, int s);
-
 /* Bytes of stage s; the step that the cut is predicted to take. */
 int64_t cut_stage_bytes(const struct cut_problem *p, const struct cut *c, int s);
 double cut_step_ms(const struct cut_problem *p, const struct cut *c);
 
 /* The first stage that needs more memory than its node offers, or -1. */
 int cut_misfit(const struct cut_problem *p, const struct cut *c);
+
+/* Set stages, times and bottleneck of `out`. */
+void cut_place(const struct cut_problem *p, const struct cut *c, struct placement *out);
 
 #endif

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "balance/choose.h"
 #include "base/buf.h"
 
 static void add_other(const struct placement *p, const char *name, double ms,
@@ -17,27 +16,6 @@ static void add_other(const struct placement *p, const char *name, double ms,
                  ms / p->predicted_step_ms);
 }
 
-static void add_comparison(const struct placement *p, char out[static PLAN_REASON_BYTES])
-{
-    double gap = p->predicted_step_ms / p->bound_ms - 1;
-
-    if (gap < 1e-6)
-        text_add(out, PLAN_REASON_BYTES,
-                 " No other cut, order or choice of these nodes is faster.");
-    else if (p->strategy == SPEC_STRATEGY_OPTIMAL)
-        text_add(
-            out, PLAN_REASON_BYTES,
-            " No plan can be faster than %.0f ms, so this one is at most %.1f%% above the optimum.",
-            p->bound_ms, 100 * gap);
-    else
-        text_add(out, PLAN_REASON_BYTES, " Strategy %s was asked for; Optimal could take %.0f ms.",
-                 spec_strategy_name(p->strategy), p->bound_ms);
-    if (p->strategy != SPEC_STRATEGY_EVEN)
-        add_other(p, "Even", p->even_step_ms, out);
-    if (p->strategy != SPEC_STRATEGY_DYNAMIC)
-        add_other(p, "Dynamic", p->dynamic_step_ms, out);
-}
-
 int explain_slow_edge(const struct placement *p)
 {
     int slow = 0;
@@ -48,19 +26,6 @@ int explain_slow_edge(const struct placement *p)
     return p->stages[slow].edge_ms > p->stages[p->bottleneck].predicted_ms ? slow : -1;
 }
 
-static void add_link(const struct partition_request *r, const struct placement *p, int s,
-                     char out[static PLAN_REASON_BYTES])
-{
-    int from = p->stages[s].node;
-    int to = p->stages[s + 1].node;
-
-    text_add(out, PLAN_REASON_BYTES,
-             " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms per micro-batch "
-             "each way.",
-             r->nodes[from].name, r->nodes[to].name, partition_link(r, from, to)->bytes_per_s / 1e6,
-             p->stages[s].edge_ms);
-}
-
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES])
 {
@@ -68,6 +33,7 @@ void explain_placement(const struct partition_request *request, const struct pla
     const struct node *node = &request->nodes[slow->node];
     int edge = explain_slow_edge(placement);
     int each = request->job.spec->training.batch_size / placement->micro_batches;
+    double gap = placement->predicted_step_ms / placement->bound_ms - 1;
     char units[MODEL_NAME_BYTES];
 
     out[0] = '\0';
@@ -78,19 +44,42 @@ void explain_placement(const struct partition_request *request, const struct pla
              placement->n_stages == 1 ? "stage" : "stages", placement->micro_batches,
              placement->micro_batches == 1 ? "micro-batch" : "micro-batches", each,
              each == 1 ? "sequence" : "sequences");
-    if (edge >= 0)
-        add_link(request, placement, edge, out);
+    if (edge >= 0) {
+        int from = placement->stages[edge].node;
+        int to = placement->stages[edge + 1].node;
+
+        text_add(out, PLAN_REASON_BYTES,
+                 " The link between %.60s and %.60s, %.3g MB/s, sets the pace: %.1f ms per "
+                 "micro-batch each way.",
+                 request->nodes[from].name, request->nodes[to].name,
+                 partition_link(request, from, to)->bytes_per_s / 1e6,
+                 placement->stages[edge].edge_ms);
+    }
     text_add(out, PLAN_REASON_BYTES,
              " The %s is stage %d (%s) on %.60s: %.1f ms per micro-batch at %.3g GFLOP/s.",
              edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
              slow->predicted_ms, node->gflops);
-    add_comparison(placement, out);
-    for (int i = 0; i < placement->n_left_out && i < PARTITION_LEFT_OUT_MAX; i++)
-        text_add(out, PLAN_REASON_BYTES, " Excluded: %.60s (%s).", placement->left_out[i].node,
-                 placement->left_out[i].reason);
-    if (placement->n_left_out > PARTITION_LEFT_OUT_MAX)
+    if (gap < 1e-6)
+        text_add(out, PLAN_REASON_BYTES,
+                 " No other cut, order or choice of these nodes is faster.");
+    else if (placement->strategy == SPEC_STRATEGY_OPTIMAL)
+        text_add(out, PLAN_REASON_BYTES,
+                 " No plan can be faster than %.0f ms, so this one is at most %.1f%% above the "
+                 "optimum.",
+                 placement->bound_ms, 100 * gap);
+    else
+        text_add(out, PLAN_REASON_BYTES, " Strategy %s was asked for; Optimal could take %.0f ms.",
+                 spec_strategy_names[placement->strategy], placement->bound_ms);
+    if (placement->strategy != SPEC_STRATEGY_EVEN)
+        add_other(placement, "Even", placement->even_step_ms, out);
+    if (placement->strategy != SPEC_STRATEGY_DYNAMIC)
+        add_other(placement, "Dynamic", placement->dynamic_step_ms, out);
+    for (int i = 0; i < placement->n_excluded && i < PARTITION_EXCLUDED_MAX; i++)
+        text_add(out, PLAN_REASON_BYTES, " Excluded: %.60s (%s).", placement->excluded[i].node,
+                 placement->excluded[i].reason);
+    if (placement->n_excluded > PARTITION_EXCLUDED_MAX)
         text_add(out, PLAN_REASON_BYTES, " And %d more.",
-                 placement->n_left_out - PARTITION_LEFT_OUT_MAX);
+                 placement->n_excluded - PARTITION_EXCLUDED_MAX);
 }
 
 static void add_alternative(struct plan_summary *out, enum spec_strategy strategy, double step_ms)
@@ -99,7 +88,7 @@ static void add_alternative(struct plan_summary *out, enum spec_strategy strateg
 
     if (step_ms <= 0) /* it does not fit */
         return;
-    (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_name(strategy));
+    (void)snprintf(a->strategy, sizeof a->strategy, "%s", spec_strategy_names[strategy]);
     a->step_ms = step_ms;
     out->n_alternatives++;
 }
@@ -109,20 +98,22 @@ void placement_to_plan(const struct partition_request *request, const struct pla
 {
     out->spec = *request->job.spec;
     out->micro_batches = placement->micro_batches;
-    out->n_stages = placement->n_stages;
+    out->n_workers = placement->n_stages;
     out->summary = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
                                          .bound_ms = placement->bound_ms,
                                          .bottleneck = placement->bottleneck,
-                                         .n_left_out = placement->n_left_out};
+                                         .n_excluded = placement->n_excluded};
     add_alternative(&out->summary, SPEC_STRATEGY_EVEN, placement->even_step_ms);
     add_alternative(&out->summary, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
-    memcpy(out->summary.left_out, placement->left_out, sizeof out->summary.left_out);
+    memcpy(out->summary.excluded, placement->excluded, sizeof out->summary.excluded);
     explain_placement(request, placement, out->summary.explanation);
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];
-        struct plan_stage *to = &out->stages[s];
+        struct plan_worker *to = &out->workers[s];
 
+        to->slot = s;
+        to->incarnation = out->revision;
         to->first_unit = from->first_unit;
         to->n_units = from->n_units;
         to->cpu_milli = node->cpu_milli;
@@ -159,11 +150,11 @@ static enum err_code step_of(const struct partition_request *r, const int *pick,
     size_t n_links = r->links ? (size_t)n * (size_t)n : 0;
     struct node *nodes = calloc((size_t)n + 1, sizeof *nodes);
     struct cost_link *links = calloc(n_links + 1, sizeof *links);
-    struct placement *p = calloc(1, sizeof *p);
     struct partition_request other = *r;
+    struct placement p;
     enum err_code rc;
 
-    if (!nodes || !links || !p) {
+    if (!nodes || !links) {
         rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
         goto out;
     }
@@ -177,12 +168,11 @@ static enum err_code step_of(const struct partition_request *r, const int *pick,
     other.n_nodes = n;
     other.links = r->links ? links : NULL;
     other.link_class = NULL;
-    rc = choose_solve(&other, p, err);
-    *out_ms = rc == ERR_OK ? p->predicted_step_ms : -1;
+    rc = partition_choose(&other, &p, err);
+    *out_ms = rc == ERR_OK ? p.predicted_step_ms : -1;
 out:
     free(nodes);
     free(links);
-    free(p);
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 

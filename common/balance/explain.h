@@ -1,5 +1,5 @@
-/* balance/explain.h - a placement in words, as the plan that workers read, and what one node
- * more or fewer would change.
+/* balance/explain.h - a placement as text, as the plan that workers read, and what one more or one
+ * fewer node would change.
  *
  * Layer: balance (may use api base). Threads: any; pure.
  */
@@ -7,7 +7,7 @@
 #define BALANCE_EXPLAIN_H
 
 #include "api/plan.h"
-#include "balance/request.h"
+#include "balance/partition.h"
 
 /* The stage behind which an edge takes longer than every stage, so that its link limits the step;
  * -1 if none does. */
@@ -18,8 +18,8 @@ int explain_slow_edge(const struct placement *p);
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);
 
-/* Fill in spec, stages, times and explanation of `out`. Its namespace, job, uid and attempt are the
- * caller's and stay as they are. */
+/* Fill in spec, workers, times and explanation of `out`. Its namespace, job, uid and revision are
+ * the caller's and stay as they are. Slots are the stages, all workers are of this incarnation. */
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,
                        struct plan *out);
 

@@ -1,12 +1,8 @@
-#include "balance/optimal.h"
-
 #include <math.h>
 #include <stdlib.h>
 
 #include "balance/bound.h"
-#include "balance/chain.h"
-#include "balance/partition.h"
-#include "balance/subsets.h"
+#include "balance/search.h"
 
 #define QUICK_WORK     5e4                        /* up to which all is tried at once */
 #define PROMISING_WORK (PARTITION_EXACT_WORK / 2) /* for the most promising nodes of many */
@@ -15,13 +11,9 @@
 #define GAIN           2e-3                       /* of a step: not worth another look */
 #define AROUND         1.07 /* times the slowest stage of the best order, for others */
 #define HINT           1.04 /* times the bound: where to look first */
-#define LAYER_UNIT     1    /* the first unit of a layer, which sends what all of them do */
 
-/* --- which nodes to look at, and in what order --- */
-
-/* A node that can hold at least one unit. */
-struct ranked {
-    int node;
+/* What is known of each node. */
+struct rank {
     int link_class;
     double ms;            /* of the whole model on it */
     double message_ms;    /* per edge, see cost_messages_ms() */
@@ -31,17 +23,31 @@ struct ranked {
     double key[2];        /* to sort by, before speed */
 };
 
-static int by_key(const void *a, const void *b)
-{
-    const struct ranked *x = a;
-    const struct ranked *y = b;
+/* Lists of nodes are indices into the request. */
+struct ranking {
+    const struct partition_request *request;
+    struct rank *ranks; /* [request->n_nodes], as the next two */
+    int *number;        /* of the class or group of each in a list of nodes */
+    double *speed;      /* of each group */
+    bool has_groups;    /* that are far from each other */
+    struct bound bound; /* with many nodes */
+};
 
-    for (int i = 0; i < 2; i++)
-        if (x->key[i] != y->key[i])
-            return x->key[i] < y->key[i] ? -1 : 1;
+/* --- which nodes to look at, and in what order --- */
+
+static int by_key(const void *a, const void *b, void *ranks)
+{
+    int i = *(const int *)a;
+    int j = *(const int *)b;
+    const struct rank *x = (const struct rank *)ranks + i;
+    const struct rank *y = (const struct rank *)ranks + j;
+
+    for (int k = 0; k < 2; k++)
+        if (x->key[k] != y->key[k])
+            return x->key[k] < y->key[k] ? -1 : 1;
     if (x->ms != y->ms)
         return x->ms < y->ms ? -1 : 1;
-    return x->node < y->node ? -1 : x->node > y->node;
+    return i < j ? -1 : i > j;
 }
 
 enum order {
@@ -52,10 +58,10 @@ enum order {
                    */
 };
 
-static void sort(struct ranked *nodes, int n, enum order order)
+static void sort(const struct ranking *g, int *nodes, int n, enum order order)
 {
     for (int i = 0; i < n; i++) {
-        struct ranked *r = &nodes[i];
+        struct rank *r = &g->ranks[nodes[i]];
 
         r->key[0] = order == ORDER_SPEED    ? 0
                     : order == ORDER_MEMORY ? -(double)r->memory_bytes
@@ -63,20 +69,23 @@ static void sort(struct ranked *nodes, int n, enum order order)
                                             : r->group;
         r->key[1] = order == ORDER_NEAR ? r->group : order == ORDER_GROUPS ? i : 0;
     }
-    qsort(nodes, (size_t)n, sizeof *nodes, by_key);
+    qsort_r(nodes, (size_t)n, sizeof *nodes, by_key, g->ranks);
 }
 
-/* All of the request that can hold a unit, to out[n_nodes]; returns how many there are. */
-static int order_rank(const struct partition_request *r, struct ranked *out)
+/* All nodes of the request that can hold a unit, the fastest first, to out[n_nodes]; returns how
+ * many there are. */
+static int rank_nodes(const struct ranking *g, int *out)
 {
-    int64_t least = cost_least_bytes(&r->job);
+    const struct partition_request *r = g->request;
     int64_t most = COST_PROCESS_BYTES + COST_DATA_BYTES;
     int n_units = model_units(&r->job.spec->model);
     struct cost_unit costs[MODEL_UNITS_MAX];
     double flops = 0;
+    int64_t least;
     int n = 0;
 
     cost_of_units(&r->job, costs);
+    least = cost_least_bytes(costs, n_units);
     for (int u = 0; u < n_units; u++) {
         const struct cost_unit *c = &costs[u];
 
@@ -86,23 +95,18 @@ static int order_rank(const struct partition_request *r, struct ranked *out)
     }
     for (int i = 0; i < r->n_nodes; i++) {
         const struct node *node = &r->nodes[i];
-
         int64_t memory = partition_memory(r, i);
 
-        if (memory >= least)
-            out[n++] = (struct ranked){
-                .node = i,
-                .ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
-                .message_ms = cost_messages_ms(cost_largest_edge(costs, n_units), node),
-                .memory_bytes = memory < most ? memory : most};
+        if (memory < least)
+            continue;
+        g->ranks[i] =
+            (struct rank){.ms = flops / (node->gflops * 1e6) + n_units * node->unit_ms,
+                          .message_ms = cost_messages_ms(cost_largest_edge(costs, n_units), node),
+                          .memory_bytes = memory < most ? memory : most};
+        out[n++] = i;
     }
+    sort(g, out, n, ORDER_SPEED);
     return n;
-}
-
-static void take_index(const struct ranked *nodes, int n, int *out)
-{
-    for (int i = 0; i < n; i++)
-        out[i] = nodes[i].node;
 }
 
 /* The share of a core that cost_fill_share() depends on. */
@@ -111,12 +115,13 @@ static int quota_milli(const struct node *n)
     return n->cpu_milli > 0 && n->cpu_milli < 1000 ? n->cpu_milli : 1000;
 }
 
-/* Is `a` no worse than `b` in anything that a step or a limit depends on? */
-static bool is_as_good(const struct partition_request *r, const struct ranked *a,
-                       const struct ranked *b)
+/* Is node `i` no worse than `k` in anything that a step or a limit depends on? */
+static bool is_as_good(const struct ranking *g, int i, int k)
 {
-    const struct node *x = &r->nodes[a->node];
-    const struct node *y = &r->nodes[b->node];
+    const struct node *x = &g->request->nodes[i];
+    const struct node *y = &g->request->nodes[k];
+    const struct rank *a = &g->ranks[i];
+    const struct rank *b = &g->ranks[k];
 
     return a->link_class == b->link_class && x->gflops >= y->gflops && x->unit_ms <= y->unit_ms &&
            a->message_ms <= b->message_ms && a->memory_bytes >= b->memory_bytes &&
@@ -126,64 +131,161 @@ static bool is_as_good(const struct partition_request *r, const struct ranked *a
 /* Drop the nodes that no best plan needs: for which there are as many others that are as good as a
  * plan may have stages. One of those is always free to take such a node's place. The order is kept;
  * returns how many are left. */
-static enum err_code drop_dominated(const struct partition_request *r, struct ranked *nodes, int *n,
-                                    struct err *err)
+static int drop_dominated(const struct ranking *g, int *nodes, int n)
 {
+    const struct partition_request *r = g->request;
     int n_units = model_units(&r->job.spec->model);
     int max_stages = r->max_stages < n_units ? r->max_stages : n_units;
-    int *index = calloc(2 * (size_t)*n, sizeof *index);
     int n_kept = 0;
 
-    if (!index)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", *n);
-    take_index(nodes, *n, index);
-    (void)link_classes(r, index, *n, index + *n);
-    for (int i = 0; i < *n; i++)
-        nodes[i].link_class = index[*n + i];
-    free(index);
-    for (int i = 0; i < *n; i++) {
+    (void)link_classes(r, nodes, n, g->number);
+    for (int i = 0; i < n; i++)
+        g->ranks[nodes[i]].link_class = g->number[i];
+    for (int i = 0; i < n; i++) {
         int n_better = 0;
 
         for (int k = 0; k < n_kept && n_better < max_stages; k++)
-            n_better += is_as_good(r, &nodes[k], &nodes[i]);
+            n_better += is_as_good(g, nodes[k], nodes[i]);
         if (n_better < max_stages)
             nodes[n_kept++] = nodes[i];
     }
-    *n = n_kept;
-    return ERR_OK;
+    return n_kept;
 }
 
 /* Put the `k` most promising nodes first: mostly fast ones, and some with much memory. */
-static void order_select(struct ranked *nodes, int n, int k)
+static void select_promising(const struct ranking *g, int *nodes, int n, int k)
 {
     int n_fast = k - k / 4;
 
-    sort(nodes, n, ORDER_SPEED);
+    sort(g, nodes, n, ORDER_SPEED);
     if (n > k)
-        sort(nodes + n_fast, n - n_fast, ORDER_MEMORY);
+        sort(g, nodes + n_fast, n - n_fast, ORDER_MEMORY);
 }
 
-static void swap(struct ranked *a, struct ranked *b)
+static void swap(int *a, int *b)
 {
-    struct ranked other = *a;
+    int other = *a;
 
     *a = *b;
     *b = other;
 }
 
-/* Each next one nearest to the one before. */
-static void order_by_distance(const struct partition_request *r, struct ranked *nodes, int n)
+/* For how many of the nodes, in their order, can all orders and choices be tried with this much
+ * work, states times kinds? */
+static int exact_nodes(const struct ranking *g, const int *nodes, int n, double most_work)
 {
-    struct cost_unit layer;
+    const struct partition_request *r = g->request;
+    int link_class[PARTITION_CANDIDATES_MAX];
+    int counts[PARTITION_CANDIDATES_MAX] = {0};
+    struct kinds kinds;
+    double sets = 1; /* of the first k nodes; a set is a count per kind */
+    int n_kinds = 0;
+    int k = 0;
 
-    cost_of_unit(&r->job, LAYER_UNIT, &layer);
-    for (int i = 1; i < n; i++) {
+    if (n > PARTITION_CANDIDATES_MAX)
+        n = PARTITION_CANDIDATES_MAX;
+    (void)link_classes(r, nodes, n, link_class);
+    node_kinds(r, nodes, n, link_class, &kinds);
+    for (; k < n; k++) {
+        int count = counts[kinds.of[k]]++;
+
+        n_kinds += count == 0;
+        if (count < r->max_stages)
+            sets = sets / (count + 1) * (count + 2);
+        if (sets * (model_units(&r->job.spec->model) + 1) * n_kinds > most_work)
+            break;
+    }
+    return k;
+}
+
+/* --- the search --- */
+
+/* Where the bound leaves room for a step below `step_ms`. */
+static bool look_below(const struct ranking *g, double step_ms, struct search *search)
+{
+    return bound_window(&g->bound, step_ms, &search->lo_ms, &search->hi_ms);
+}
+
+/* Improve the plan with the best one of these nodes, in this order or in all orders and choices.
+ * With `gain`, a share of the step, only by more than that, and not if the plan is near the bound.
+ * With SEARCH_ALL out->bound_ms is then what no plan of these nodes beats. */
+static enum err_code solve(const struct ranking *g, const int *nodes, int n, enum search_over over,
+                           double gain, struct placement *out, struct err *err)
+{
+    bool has_plan = out->n_stages > 0;
+    bool has_room = true;
+    double bound_ms = bound_step_ms(&g->bound);
+    struct search search;
+    struct cut_problem p;
+    enum err_code rc;
+
+    if (gain > 0 && has_plan && out->predicted_step_ms <= bound_ms * (1 + NEAR))
+        return ERR_OK;
+    rc = cut_problem_init(g->request, nodes, n, &p, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = search_init(&p, over, &search, err);
+    if (rc != ERR_OK) {
+        cut_problem_deinit(&p);
+        return rc;
+    }
+    search.gain = gain;
+    search.found = has_plan;
+    search.best_ms = out->predicted_step_ms;
+    if (over == SEARCH_ORDER) {
+        search.enough_ms = bound_ms * (1 + OPTIMAL_ENOUGH);
+        /* Before any plan is known look first where the bound allows a good one. */
+        if (!has_plan && look_below(g, bound_ms * HINT, &search)) {
+            search_run(&search);
+            has_room = !search.found || search.best_ms > bound_ms * HINT;
+            search.lo_ms = search.hi_ms = 0;
+        }
+    }
+    if (search.found)
+        has_room = has_room && look_below(g, search.best_ms, &search);
+    if (over == SEARCH_ORDER && has_plan) { /* another order's slowest stage is much like this */
+        search.lo_ms = fmax(search.lo_ms, out->max_ms / AROUND);
+        search.hi_ms = fmin(search.hi_ms, out->max_ms * AROUND);
+    }
+    if (has_room)
+        search_run(&search);
+    if (search.best.n_stages > 0)
+        cut_place(&p, &search.best, out);
+    if (over == SEARCH_ALL)
+        out->bound_ms = fmin(search.best_ms, search.open_ms);
+    search_deinit(&search);
+    cut_problem_deinit(&p);
+    return ERR_OK;
+}
+
+/* Three orders of these nodes; a fourth if links differ. */
+static enum err_code solve_orders(const struct ranking *g, int *nodes, int n, struct placement *out,
+                                  struct err *err)
+{
+    const struct partition_request *r = g->request;
+    struct cost_unit layer;
+    enum err_code rc;
+
+    sort(g, nodes, n, ORDER_GROUPS);
+    rc = solve(g, nodes, n, SEARCH_ORDER, GAIN, out, err);
+    sort(g, nodes, n, ORDER_MEMORY);
+    sort(g, nodes, n, ORDER_GROUPS);
+    if (rc == ERR_OK)
+        rc = solve(g, nodes, n, SEARCH_ORDER, GAIN, out, err);
+    for (int i = 0; i < n / 2; i++) /* and the other way round */
+        swap(&nodes[i], &nodes[n - 1 - i]);
+    if (rc == ERR_OK)
+        rc = solve(g, nodes, n, SEARCH_ORDER, GAIN, out, err);
+    if (rc != ERR_OK || !r->links)
+        return rc;
+    sort(g, nodes, n, ORDER_SPEED);
+    cost_of_unit(&r->job, COST_LAYER_UNIT, &layer);
+    for (int i = 1; i < n; i++) { /* each next one nearest to the one before */
         double least_ms = INFINITY;
         int nearest = i;
 
         for (int k = i; k < n; k++) {
-            const struct cost_link *link = partition_link(r, nodes[i - 1].node, nodes[k].node);
-            double ms = cost_edge_ms(&layer, link);
+            double ms = cost_edge_ms(&layer, partition_link(r, nodes[i - 1], nodes[k]));
 
             if (ms < least_ms) {
                 least_ms = ms;
@@ -192,291 +294,81 @@ static void order_by_distance(const struct partition_request *r, struct ranked *
         }
         swap(&nodes[i], &nodes[nearest]);
     }
-}
-
-/* --- the search --- */
-
-/* For how many of the nodes, in their order, can all orders and choices be tried? */
-static int exact_nodes(const struct partition_request *r, const struct ranked *nodes, int n,
-                       double most_work)
-{
-    int n_units = model_units(&r->job.spec->model);
-    int max_stages = r->max_stages;
-    int index[PARTITION_CANDIDATES_MAX];
-    int link_class[PARTITION_CANDIDATES_MAX];
-    int counts[PARTITION_CANDIDATES_MAX] = {0};
-    struct kinds kinds;
-    int k = 0;
-
-    if (n > PARTITION_CANDIDATES_MAX)
-        n = PARTITION_CANDIDATES_MAX;
-    take_index(nodes, n, index);
-    (void)link_classes(r, index, n, link_class);
-    node_kinds(r, index, n, link_class, &kinds);
-    for (; k < n; k++) {
-        counts[kinds.of[k]]++;
-        if (subsets_work(counts, kinds.n, n_units, max_stages) > most_work)
-            break;
-    }
-    return k;
-}
-
-void placement_keep_better(const struct cut_problem *p, const struct search *s,
-                           struct placement *out)
-{
-    const struct cut *c = &s->best;
-
-    if (!s->found || (out->n_stages > 0 && s->best_ms >= out->predicted_step_ms * (1 - 1e-9)))
-        return;
-    out->predicted_step_ms = s->best_ms;
-    out->max_ms = c->max_ms;
-    out->n_stages = c->n_stages;
-    out->bottleneck = 0;
-    for (int i = 0; i < c->n_stages; i++) {
-        out->stages[i] = (struct placement_stage){
-            .node = p->nodes[c->node[i]],
-            .first_unit = c->first[i],
-            .n_units = c->first[i + 1] - c->first[i],
-            .predicted_ms = cut_run_ms(p, c->node[i], c->first[i], c->first[i + 1]),
-            .memory_bytes = cut_stage_bytes(p, c, i),
-            .edge_ms = cut_edge_ms(p, c, i)};
-        if (out->stages[i].predicted_ms > out->stages[out->bottleneck].predicted_ms)
-            out->bottleneck = i;
-    }
-}
-
-static enum err_code problem_of(const struct partition_request *r, const struct ranked *nodes,
-                                int n, struct cut_problem *out, struct err *err)
-{
-    int index[PARTITION_CANDIDATES_MAX];
-
-    take_index(nodes, n, index);
-    return cut_problem_init(r, index, n, out, err);
-}
-
-static bool is_near(const struct bound *bound, const struct placement *best)
-{
-    return best->n_stages > 0 && best->predicted_step_ms <= bound_step_ms(bound) * (1 + NEAR);
-}
-
-/* All orders and choices of these nodes, to `gain`, a share of the step, and only where the bound
- * leaves room for something better; it may be NULL. Sets out->bound_ms to what no plan of these
- * nodes beats. */
-static enum err_code solve_subsets(const struct partition_request *r, const struct ranked *nodes,
-                                   int n, double gain, const struct bound *bound,
-                                   struct placement *out, struct err *err)
-{
-    struct cut_problem p;
-    struct subsets subsets;
-    struct search search = {.solve = subsets_solve, .workspace = &subsets, .gain = gain};
-    enum err_code rc;
-
-    if (bound && out->n_stages > 0 &&
-        !bound_window(bound, out->predicted_step_ms, &search.lo_ms, &search.hi_ms)) {
-        out->bound_ms = out->predicted_step_ms;
-        return ERR_OK;
-    }
-    rc = problem_of(r, nodes, n, &p, err);
-    if (rc != ERR_OK)
-        return rc;
-    rc = subsets_init(&p, &subsets, err);
-    if (rc == ERR_OK) {
-        search.problem = &p;
-        search.found = out->n_stages > 0;
-        search.best_ms = out->predicted_step_ms;
-        search_run(&search);
-        placement_keep_better(&p, &search, out);
-        out->bound_ms = fmin(search.best_ms, search.open_ms);
-        subsets_deinit(&subsets);
-    }
-    cut_problem_deinit(&p);
-    return rc;
-}
-
-/* Before any plan is known: look first where the bound allows a good plan, and if there is none,
- * wherever there can be a better one. */
-static void search_first(struct search *search, const struct bound *bound, struct placement *out)
-{
-    double hint_ms = bound_step_ms(bound) * HINT;
-
-    if (bound_window(bound, hint_ms, &search->lo_ms, &search->hi_ms)) {
-        search_run(search);
-        placement_keep_better(search->problem, search, out);
-        if (out->n_stages > 0 && out->predicted_step_ms <= hint_ms)
-            return;
-    }
-    search->lo_ms = search->hi_ms = 0;
-    if (out->n_stages == 0 ||
-        bound_window(bound, out->predicted_step_ms, &search->lo_ms, &search->hi_ms))
-        search_run(search);
-}
-
-/* The best plan of another order has a slowest stage much like that of the best plan so far. */
-static void search_again(struct search *search, const struct bound *bound,
-                         const struct placement *best)
-{
-    double max_ms = best->max_ms;
-
-    search->found = true;
-    search->best_ms = best->predicted_step_ms;
-    if (!bound_window(bound, best->predicted_step_ms, &search->lo_ms, &search->hi_ms))
-        return;
-    search->lo_ms = fmax(search->lo_ms, max_ms / AROUND);
-    search->hi_ms = fmin(search->hi_ms, max_ms * AROUND);
-    search_run(search);
-}
-
-/* One order of many nodes, given the bound and the best plan of the orders before. */
-static enum err_code solve_chain(const struct partition_request *r, const struct ranked *nodes,
-                                 int n, const struct bound *bound, struct placement *out,
-                                 struct err *err)
-{
-    struct cut_problem p;
-    struct chain chain;
-    struct search search = {.solve = chain_solve,
-                            .workspace = &chain,
-                            .problem = &p,
-                            .gain = GAIN,
-                            .enough_ms = bound_step_ms(bound) * (1 + OPTIMAL_ENOUGH)};
-    enum err_code rc;
-
-    if (is_near(bound, out))
-        return ERR_OK;
-    rc = problem_of(r, nodes, n, &p, err);
-    if (rc != ERR_OK)
-        return rc;
-    rc = chain_init(&p, &chain, err);
-    if (rc == ERR_OK) {
-        if (out->n_stages > 0)
-            search_again(&search, bound, out);
-        else
-            search_first(&search, bound, out);
-        placement_keep_better(&p, &search, out);
-        chain_deinit(&chain);
-    }
-    cut_problem_deinit(&p);
-    return rc;
-}
-
-/* Three orders of these nodes; a fourth if links differ. */
-static enum err_code solve_orders(const struct partition_request *r, struct ranked *nodes, int n,
-                                  const struct bound *bound, struct placement *out, struct err *err)
-{
-    enum err_code rc;
-
-    sort(nodes, n, ORDER_GROUPS);
-    rc = solve_chain(r, nodes, n, bound, out, err);
-    sort(nodes, n, ORDER_MEMORY);
-    sort(nodes, n, ORDER_GROUPS);
-    if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, n, bound, out, err);
-    for (int i = 0; i < n / 2; i++) /* and the other way round */
-        swap(&nodes[i], &nodes[n - 1 - i]);
-    if (rc == ERR_OK)
-        rc = solve_chain(r, nodes, n, bound, out, err);
-    if (rc != ERR_OK || !r->links)
-        return rc;
-    sort(nodes, n, ORDER_SPEED);
-    order_by_distance(r, nodes, n);
-    return solve_chain(r, nodes, n, bound, out, err);
-}
-
-/* All orders and choices of the most promising nodes, which come first. */
-static enum err_code solve_promising(const struct partition_request *r, const struct ranked *nodes,
-                                     int n, const struct bound *bound, struct placement *out,
-                                     struct err *err)
-{
-    if (is_near(bound, out))
-        return ERR_OK;
-    return solve_subsets(r, nodes, exact_nodes(r, nodes, n, PROMISING_WORK), GAIN, bound, out, err);
+    return solve(g, nodes, n, SEARCH_ORDER, GAIN, out, err);
 }
 
 /* A few orders of the most promising nodes, then all orders and choices: of all nodes if that is
  * feasible, where the bound and the orders leave room, else of the most promising few. Where groups
  * are far apart, the most promising nodes may also be those of one group. */
-static enum err_code solve_bounded(const struct partition_request *r, struct ranked *nodes, int n,
-                                   bool has_groups, const struct bound *bound,
-                                   struct placement *out, struct err *err)
+static enum err_code solve_many(struct ranking *g, int *nodes, int n, struct placement *out,
+                                struct err *err)
 {
-    bool is_exact = exact_nodes(r, nodes, n, PARTITION_EXACT_WORK) == n;
+    bool is_exact = exact_nodes(g, nodes, n, PARTITION_EXACT_WORK) == n;
     int many = n < PARTITION_CANDIDATES_MAX ? n : PARTITION_CANDIDATES_MAX;
-    enum err_code rc;
+    struct groups groups;
+    enum err_code rc = groups_init(g->request, nodes, n, &groups, err);
 
-    order_select(nodes, n, many);
-    rc = solve_orders(r, nodes, many, bound, out, err);
-    if (rc == ERR_OK && is_exact) {
-        sort(nodes, n, ORDER_SPEED);
-        return solve_subsets(r, nodes, n, 0, bound, out, err);
+    if (rc != ERR_OK)
+        return rc;
+    g->has_groups = !isinf(groups.near_ms);
+    (void)groups_at(&groups, groups.near_ms, g->number);
+    for (int i = 0; i < n; i++)
+        g->speed[g->number[i]] += 1 / g->ranks[nodes[i]].ms;
+    for (int i = 0; i < n; i++) {
+        g->ranks[nodes[i]].group = g->number[i];
+        g->ranks[nodes[i]].strength = g->speed[g->number[i]];
     }
-    if (rc == ERR_OK && has_groups && n > many) {
-        sort(nodes, n, ORDER_NEAR);
-        rc = solve_orders(r, nodes, many, bound, out, err);
-    }
-    sort(nodes, n, ORDER_SPEED);
-    order_select(nodes, n, exact_nodes(r, nodes, n, PROMISING_WORK));
-    if (rc == ERR_OK)
-        rc = solve_promising(r, nodes, n, bound, out, err);
-    sort(nodes, n, ORDER_NEAR);
-    if (rc == ERR_OK && has_groups)
-        rc = solve_promising(r, nodes, n, bound, out, err);
-    if (rc == ERR_OK)
-        out->bound_ms = fmin(bound_step_ms(bound), out->predicted_step_ms);
-    return rc;
-}
-
-static enum err_code solve_many(const struct partition_request *r, struct ranked *nodes, int n,
-                                struct placement *out, struct err *err)
-{
-    int *index = calloc((size_t)n, sizeof *index);
-    int *group = calloc((size_t)n, sizeof *group);
-    double *speed = calloc((size_t)n, sizeof *speed); /* of each group */
-    struct groups groups = {.n = 0};
-    struct bound *bound = NULL;
-    enum err_code rc = ERR_OK;
-
-    if (!index || !group || !speed)
-        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", n);
-    if (rc == ERR_OK) {
-        take_index(nodes, n, index);
-        rc = groups_init(r, index, n, &groups, err);
-    }
-    if (rc == ERR_OK)
-        rc = bound_new(r, index, &groups, &bound, err);
-    if (rc == ERR_OK) {
-        (void)groups_at(&groups, groups.near_ms, group);
-        for (int i = 0; i < n; i++)
-            speed[group[i]] += 1 / nodes[i].ms;
-        for (int i = 0; i < n; i++) {
-            nodes[i].group = group[i];
-            nodes[i].strength = speed[group[i]];
-        }
-        rc = solve_bounded(r, nodes, n, !isinf(groups.near_ms), bound, out, err);
-    }
-    bound_free(bound);
+    rc = bound_init(g->request, nodes, &groups, &g->bound, err);
     groups_deinit(&groups);
-    free(index);
-    free(group);
-    free(speed);
+    select_promising(g, nodes, n, many);
+    if (rc == ERR_OK)
+        rc = solve_orders(g, nodes, many, out, err);
+    if (rc == ERR_OK && is_exact) {
+        sort(g, nodes, n, ORDER_SPEED);
+        return solve(g, nodes, n, SEARCH_ALL, 0, out, err);
+    }
+    if (rc == ERR_OK && g->has_groups && n > many) {
+        sort(g, nodes, n, ORDER_NEAR);
+        rc = solve_orders(g, nodes, many, out, err);
+    }
+    sort(g, nodes, n, ORDER_SPEED);
+    select_promising(g, nodes, n, exact_nodes(g, nodes, n, PROMISING_WORK));
+    for (int i = 0; i < 1 + g->has_groups && rc == ERR_OK; i++) {
+        rc = solve(g, nodes, exact_nodes(g, nodes, n, PROMISING_WORK), SEARCH_ALL, GAIN, out, err);
+        sort(g, nodes, n, ORDER_NEAR);
+    }
+    if (rc == ERR_OK)
+        out->bound_ms = fmin(bound_step_ms(&g->bound), out->predicted_step_ms);
     return rc;
 }
 
 enum err_code optimal_solve(const struct partition_request *r, struct placement *out,
                             struct err *err)
 {
-    struct ranked *nodes = calloc((size_t)r->n_nodes, sizeof *nodes);
+    size_t n_nodes = (size_t)r->n_nodes;
+    struct ranking g = {.request = r,
+                        .ranks = calloc(n_nodes, sizeof *g.ranks),
+                        .number = calloc(n_nodes, sizeof *g.number),
+                        .speed = calloc(n_nodes, sizeof *g.speed)};
+    int *nodes = calloc(n_nodes, sizeof *nodes);
     enum err_code rc = ERR_OK;
     int n;
 
-    if (!nodes)
-        return err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
-    n = order_rank(r, nodes);
-    sort(nodes, n, ORDER_SPEED);
+    if (!g.ranks || !g.number || !g.speed || !nodes) {
+        rc = err_set(err, ERR_NO_MEMORY, "planning on %d nodes", r->n_nodes);
+        goto out;
+    }
+    n = rank_nodes(&g, nodes);
     if (n > r->max_stages)
-        rc = drop_dominated(r, nodes, &n, err);
-    if (rc == ERR_OK && exact_nodes(r, nodes, n, QUICK_WORK) < n)
-        rc = solve_many(r, nodes, n, out, err);
-    else if (rc == ERR_OK && n > 0)
-        rc = solve_subsets(r, nodes, n, 0, NULL, out, err);
+        n = drop_dominated(&g, nodes, n);
+    if (exact_nodes(&g, nodes, n, QUICK_WORK) < n)
+        rc = solve_many(&g, nodes, n, out, err);
+    else if (n > 0)
+        rc = solve(&g, nodes, n, SEARCH_ALL, 0, out, err);
+out:
+    free(g.ranks);
+    free(g.number);
+    free(g.speed);
     free(nodes);
     return rc;
 }

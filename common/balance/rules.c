@@ -31,7 +31,7 @@ void even_cut(const struct cut_problem *p, int n_layers, int per_layer, struct c
 
 static bool fits(const struct cut_problem *p, const struct cut *c, int s)
 {
-    return cut_stage_bytes(p, c, s) <= p->memory[c->node[s]];
+    return cut_stage_bytes(p, c, s) <= p->nodes[c->node[s]].memory;
 }
 
 static int units_of(const struct cut *c, int s)
@@ -45,12 +45,11 @@ static double stage_ms(const struct cut_problem *p, const struct cut *c, int s)
 }
 
 /* Move the boundary behind stage `s` by one unit if that is a gain. */
-static bool move(const struct cut_problem *p, enum dynamic_form form, struct cut *c, int s)
+static bool move(const struct cut_problem *p, struct cut *c, int s)
 {
     double own = stage_ms(p, c, s);
     double next = stage_ms(p, c, s + 1);
     double mean = 0;
-    bool is_gain;
     int by;
 
     for (int i = 0; i < c->n_stages; i++)
@@ -58,22 +57,19 @@ static bool move(const struct cut_problem *p, enum dynamic_form form, struct cut
     mean /= c->n_stages;
     if (own < mean && units_of(c, s + 1) > 1)
         by = 1;
-    else if (own > mean && form == DYNAMIC_MENDED && next < own && units_of(c, s) > 1)
+    else if (own > mean && next < own && units_of(c, s) > 1)
         by = -1;
     else
         return false;
     c->first[s + 1] += by;
-    if (form == DYNAMIC_AS_RELEASED)
-        is_gain = fabs(stage_ms(p, c, s) - mean) < fabs(own - mean);
-    else
-        is_gain = fmax(stage_ms(p, c, s), stage_ms(p, c, s + 1)) < fmax(own, next);
-    if (is_gain && fits(p, c, s) && fits(p, c, s + 1))
+    if (fmax(stage_ms(p, c, s), stage_ms(p, c, s + 1)) < fmax(own, next) && fits(p, c, s) &&
+        fits(p, c, s + 1))
         return true;
     c->first[s + 1] -= by;
     return false;
 }
 
-void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct cut *cut)
+void dynamic_improve(const struct cut_problem *p, struct cut *cut)
 {
     struct cut now = *cut;
 
@@ -90,7 +86,7 @@ void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct
         bool moved = false;
 
         for (int s = 0; s < now.n_stages - 1; s++)
-            moved = move(p, form, &now, s) || moved;
+            moved = move(p, &now, s) || moved;
         if (!moved)
             return;
         cut_measure(p, &now);
@@ -100,52 +96,6 @@ void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct
 }
 
 /* --- Manual --- */
-
-/* The nodes that the entries name; -1 for an entry that names none. */
-static enum err_code take_named(const struct partition_request *r, int *nodes, struct err *err)
-{
-    const struct spec_stages *stages = &r->job.spec->placement.stages;
-
-    for (int s = 0; s < stages->n; s++) {
-        const char *name = stages->list[s].node;
-
-        nodes[s] = -1;
-        for (int i = r->n_nodes - 1; *name && i >= 0; i--)
-            nodes[s] = strcmp(r->nodes[i].name, name) == 0 ? i : nodes[s];
-        if (*name && nodes[s] < 0)
-            return err_set(err, ERR_NOT_FOUND,
-                           "spec.placement.manual.replicas[0].stages[%d].node: none of the %d "
-                           "suitable nodes is "
-                           "called \"%.60s\"",
-                           s, r->n_nodes, name);
-    }
-    return ERR_OK;
-}
-
-/* The stage without a node that has the most work; -1: all have one. */
-static int heaviest(const struct cut_problem *p, const struct cut *c, const int *nodes)
-{
-    double most_ms = 0;
-    int heavy = -1;
-
-    for (int s = 0; s < c->n_stages; s++) {
-        double ms = cut_run_ms(p, 0, c->first[s], c->first[s + 1]);
-
-        if (nodes[s] < 0 && ms > most_ms) {
-            most_ms = ms;
-            heavy = s;
-        }
-    }
-    return heavy;
-}
-
-static bool is_taken(const int *nodes, int n_stages, int node)
-{
-    for (int s = 0; s < n_stages; s++)
-        if (nodes[s] == node)
-            return true;
-    return false;
-}
 
 /* A stage that names no node gets the fastest free one that can hold it, heavy stages first. */
 static enum err_code take_fastest(const struct partition_request *r, const struct cut *c,
@@ -157,21 +107,36 @@ static enum err_code take_fastest(const struct partition_request *r, const struc
 
     if (rc != ERR_OK)
         return rc;
-    for (int s = heaviest(&p, c, nodes); s >= 0; s = heaviest(&p, c, nodes)) {
-        int64_t bytes = cut_stage_bytes(&p, c, s);
+    while (rc == ERR_OK) {
+        double most_ms = 0;
+        int64_t bytes;
+        int heavy = -1;
 
-        for (int i = 0; i < r->n_nodes; i++)
-            if (partition_memory(r, i) >= bytes && !is_taken(nodes, c->n_stages, i) &&
-                (nodes[s] < 0 || r->nodes[i].gflops > r->nodes[nodes[s]].gflops))
-                nodes[s] = i;
-        if (nodes[s] < 0) {
+        for (int s = 0; s < c->n_stages; s++) {
+            double ms = cut_run_ms(&p, 0, c->first[s], c->first[s + 1]);
+
+            if (nodes[s] < 0 && ms > most_ms) {
+                most_ms = ms;
+                heavy = s;
+            }
+        }
+        if (heavy < 0)
+            break; /* all have one */
+        bytes = cut_stage_bytes(&p, c, heavy);
+        for (int i = 0; i < r->n_nodes; i++) {
+            bool is_free = true;
+
+            for (int k = 0; k < c->n_stages; k++)
+                is_free = is_free && nodes[k] != i;
+            if (is_free && partition_memory(r, i) >= bytes &&
+                (nodes[heavy] < 0 || r->nodes[i].gflops > r->nodes[nodes[heavy]].gflops))
+                nodes[heavy] = i;
+        }
+        if (nodes[heavy] < 0)
             rc = err_set(err, ERR_NOT_FOUND,
                          "spec.placement.manual.replicas[0].stages[%d]: needs %lld MiB, more than "
-                         "any of the %d nodes "
-                         "that is not taken yet offers",
-                         s, (long long)mib_of(bytes), r->n_nodes);
-            break;
-        }
+                         "any of the %d nodes that is not taken yet offers",
+                         heavy, (long long)mib_of(bytes), r->n_nodes);
     }
     cut_problem_deinit(&p);
     return rc;
@@ -181,14 +146,24 @@ static enum err_code take_fastest(const struct partition_request *r, const struc
 static enum err_code manual_cut(const struct partition_request *r, struct cut *out, int *out_nodes,
                                 struct err *err)
 {
-    enum err_code rc = take_named(r, out_nodes, err);
+    const struct spec_stages *stages = &r->job.spec->placement.stages;
 
-    *out = (struct cut){.n_stages = r->job.spec->placement.stages.n};
-    for (int s = 0; s < out->n_stages; s++) {
+    *out = (struct cut){.n_stages = stages->n};
+    for (int s = 0; s < stages->n; s++) {
+        const char *name = stages->list[s].node;
+
         out->node[s] = s;
         out->first[s + 1] = out->first[s] + spec_stage_units(r->job.spec, s);
+        out_nodes[s] = -1; /* none is named */
+        for (int i = r->n_nodes - 1; *name && i >= 0; i--)
+            out_nodes[s] = strcmp(r->nodes[i].name, name) == 0 ? i : out_nodes[s];
+        if (*name && out_nodes[s] < 0)
+            return err_set(err, ERR_NOT_FOUND,
+                           "spec.placement.manual.replicas[0].stages[%d].node: none of the %d "
+                           "suitable nodes is called \"%.60s\"",
+                           s, r->n_nodes, name);
     }
-    return rc == ERR_OK ? take_fastest(r, out, out_nodes, err) : rc;
+    return take_fastest(r, out, out_nodes, err);
 }
 
 /* --- all three --- */
@@ -199,30 +174,28 @@ enum err_code rules_solve(const struct partition_request *request, enum spec_str
     bool is_manual = strategy == SPEC_STRATEGY_MANUAL;
     int n = request->n_nodes < SPEC_STAGES_MAX ? request->n_nodes : SPEC_STAGES_MAX;
     int nodes[SPEC_STAGES_MAX];
-    struct search result = {.found = true};
-    struct cut *cut = &result.best;
     struct cut_problem p;
+    struct cut cut;
     enum err_code rc = ERR_OK;
 
     for (int i = 0; i < n; i++) /* Even and Dynamic: the first ones */
         nodes[i] = i;
     if (is_manual) {
-        rc = manual_cut(request, cut, nodes, err);
-        n = cut->n_stages;
+        rc = manual_cut(request, &cut, nodes, err);
+        n = cut.n_stages;
     }
     if (rc == ERR_OK)
         rc = cut_problem_init(request, nodes, n, &p, err);
     if (rc != ERR_OK)
         return rc;
     if (is_manual)
-        cut_measure(&p, cut);
+        cut_measure(&p, &cut);
     else
-        even_cut(&p, request->job.spec->model.layers, 2, cut);
+        even_cut(&p, request->job.spec->model.layers, 2, &cut);
     if (strategy == SPEC_STRATEGY_DYNAMIC)
-        dynamic_improve(&p, DYNAMIC_MENDED, cut);
-    result.best_ms = cut_step_ms(&p, cut);
-    placement_keep_better(&p, &result, out);
-    *out_misfit = cut_misfit(&p, cut);
+        dynamic_improve(&p, &cut);
+    cut_place(&p, &cut, out);
+    *out_misfit = cut_misfit(&p, &cut);
     cut_problem_deinit(&p);
     return ERR_OK;
 }

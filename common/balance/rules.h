@@ -7,18 +7,16 @@
  * the nodes in their order. First memory is repaired, by moving units out of stages that do not
  * fit; then single units move over the boundaries between neighbours, towards the mean time: a
  * stage below the mean takes a unit from the next one, and a stage above it gives a unit to a next
- * one with less to do, as long as the slower of the two gets faster. In the released code the time
- * of "the next one" is computed from the stage's own units, so a stage above the mean never finds a
- * next one with less to do, boundaries move to the right only, and the only test is whether the
- * stage gets nearer to the mean. That form is kept for the benchmark; no strategy uses it.
+ * one with less to do, as long as the slower of the two gets faster. The released code differs: see
+ * tests/bench/released.h.
  *
- * Manual obeys spec.placement.manual.
+ * Manual places the stages that spec.placement.manual lists.
  * Layer: balance. Threads: any.
  */
 #ifndef BALANCE_RULES_H
 #define BALANCE_RULES_H
 
-#include "balance/optimal.h"
+#include "balance/cut.h"
 
 /* Cut the problem for its nodes in their order, as many as max_stages allows. Attention and
  * feed-forward of a layer stay together, embeddings go with the first and pooler and head with the
@@ -26,14 +24,9 @@
  * memory. A layer has `per_layer` units: two, in every real model. */
 void even_cut(const struct cut_problem *p, int n_layers, int per_layer, struct cut *out);
 
-enum dynamic_form {
-    DYNAMIC_MENDED,
-    DYNAMIC_AS_RELEASED,
-};
-
 /* Improve the even cut in *cut: returns the best cut on the way, never a slower one unless the even
  * one does not fit into memory. The result may not fit either; see cut_misfit(). */
-void dynamic_improve(const struct cut_problem *p, enum dynamic_form form, struct cut *cut);
+void dynamic_improve(const struct cut_problem *p, struct cut *cut);
 
 /* The cut of `strategy`, which is not Optimal.
  *

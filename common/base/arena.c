@@ -3,16 +3,19 @@
 #include <assert.h>
 #include <sys/mman.h>
 
+#define PAGE_BYTES      ((size_t)4096)
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 enum err_code arena_init(struct arena *a, size_t bytes, struct err *err)
 {
-    size_t size = (bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    size_t page = bytes < HUGE_PAGE_BYTES ? PAGE_BYTES : HUGE_PAGE_BYTES;
+    size_t size = (bytes + page - 1) / page * page;
     void *base = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (base == MAP_FAILED)
         return err_set(err, ERR_NO_MEMORY, "no memory for %zu MiB", size >> 20);
-    (void)madvise(base, size, MADV_HUGEPAGE); /* fewer TLB misses; works without, too */
+    if (page == HUGE_PAGE_BYTES)
+        (void)madvise(base, size, MADV_HUGEPAGE); /* fewer TLB misses; works without, too */
     *a = (struct arena){.base = base, .size = size};
     return ERR_OK;
 }
@@ -43,9 +46,4 @@ float *arena_floats(struct arena *a, size_t count)
 float *arena_rows(struct arena *a, int rows, int columns)
 {
     return arena_floats(a, (size_t)rows * (size_t)columns);
-}
-
-size_t arena_used_floats(const struct arena *a)
-{
-    return a->used / sizeof(float);
 }

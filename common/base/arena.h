@@ -33,7 +33,4 @@ void *arena_take(struct arena *a, size_t bytes);
 float *arena_floats(struct arena *a, size_t count);
 float *arena_rows(struct arena *a, int rows, int columns);
 
-/* Floats counted, or handed out, so far. */
-size_t arena_used_floats(const struct arena *a);
-
 #endif

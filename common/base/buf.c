@@ -1,11 +1,13 @@
 #include "base/buf.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define BUF_FIRST_BYTES 256
+#define ITEMS_MIN       64
 
 enum err_code buf_add(struct buf *b, const void *bytes, size_t n, struct err *err)
 {
@@ -46,16 +48,6 @@ enum err_code buf_addf(struct buf *b, struct err *err, const char *fmt, ...)
     return rc;
 }
 
-void buf_drop(struct buf *b, size_t n)
-{
-    if (n >= b->len) {
-        buf_reset(b);
-        return;
-    }
-    memmove(b->data, b->data + n, b->len - n + 1);
-    b->len -= n;
-}
-
 void buf_reset(struct buf *b)
 {
     b->len = 0;
@@ -91,4 +83,25 @@ void text_add(char *text, size_t bytes, const char *fmt, ...)
     va_start(args, fmt);
     (void)vsnprintf(text + n, bytes - n, fmt, args);
     va_end(args);
+}
+
+enum err_code array_reserve(void *array, size_t item_bytes, size_t *cap, size_t n, struct err *err)
+{
+    size_t wanted = *cap + *cap / 2;
+    void *items;
+
+    if (n <= *cap)
+        return ERR_OK;
+    if (wanted < ITEMS_MIN)
+        wanted = ITEMS_MIN;
+    if (wanted < n)
+        wanted = n;
+    memcpy(&items, array, sizeof items); /* a pointer of whatever type */
+    items = wanted > SIZE_MAX / item_bytes ? NULL : realloc(items, wanted * item_bytes);
+    if (!items)
+        return err_set(err, ERR_NO_MEMORY, "no memory for %zu items of %zu bytes", wanted,
+                       item_bytes);
+    memcpy(array, &items, sizeof items);
+    *cap = wanted;
+    return ERR_OK;
 }

@@ -1,4 +1,4 @@
-/* base/buf.h - a byte buffer that grows up to a ceiling given when it is made, and text in arrays.
+/* base/buf.h - a byte buffer with a ceiling, arrays that grow, text in arrays of a fixed size.
  *
  * `data` is NUL-terminated after every successful call, so text can be handed to C functions; the
  * NUL is not counted in `len`. A zeroed struct with `max` set is ready for use. The owner calls
@@ -24,9 +24,6 @@ MUST_CHECK enum err_code buf_add(struct buf *b, const void *bytes, size_t n, str
 MUST_CHECK enum err_code buf_addf(struct buf *b, struct err *err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Remove the first `n` bytes (at most all of them). */
-void buf_drop(struct buf *b, size_t n);
-
 /* Empty it but keep the memory. */
 void buf_reset(struct buf *b);
 
@@ -38,8 +35,13 @@ char *buf_take(struct buf *b);
 
 void buf_deinit(struct buf *b);
 
-/* Append to the NUL-terminated `text` in an array of `bytes`; what does not fit is cut off, so this
- * is for messages. No argument may point into `text`. */
+/* Append to the `text` in an array of `bytes`. What does not fit is cut off: use it for messages.
+ * No argument may point into `text`. */
 void text_add(char *text, size_t bytes, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Make room for `n` items in the array that the pointer at `array` owns and that has room for
+ * *cap; it may move, and grows by half at least. ERR_NO_MEMORY; then nothing changed. */
+MUST_CHECK enum err_code array_reserve(void *array, size_t item_bytes, size_t *cap, size_t n,
+                                       struct err *err);
 
 #endif

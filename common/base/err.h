@@ -3,7 +3,7 @@
  * A fallible function returns an err_code (ERR_OK is 0), is MUST_CHECK and takes `struct err *err`
  * last; err may be NULL when only the code matters. The text is inside the struct, so reporting an
  * error cannot itself fail. Callers branch on the code, people read the text; callers add context
- * to it: "load plan /etc/skyjob/plan.json: line 3: ...". Layer: base. Threads: any; a struct err
+ * to it: "load spec /etc/skyjob/spec.json: line 3: ...". Layer: base. Threads: any; a struct err
  * belongs to one.
  */
 #ifndef BASE_ERR_H

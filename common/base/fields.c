@@ -17,9 +17,30 @@ static bool is_integer(const struct field *f)
     return f->kind <= FIELD_MICROSECONDS;
 }
 
-static bool is_number(const struct field *f)
+/* The number as it is written. */
+static double number_of(const struct field *f, const void *place)
 {
-    return f->kind <= FIELD_DECIMAL;
+    if (f->kind == FIELD_BOOL)
+        return *(const bool *)place;
+    if (f->kind == FIELD_INT || f->kind == FIELD_ANSWER)
+        return *(const int *)place;
+    if (f->kind == FIELD_INT64 || f->kind == FIELD_TIME)
+        return (double)*(const int64_t *)place;
+    if (!is_integer(f))
+        return *(const double *)place;
+    return round((f->kind == FIELD_MICROSECONDS ? 1000 : 1) * *(const double *)place);
+}
+
+static void set_number(const struct field *f, double d, void *place)
+{
+    if (f->kind == FIELD_BOOL)
+        *(bool *)place = d != 0;
+    else if (f->kind == FIELD_INT || f->kind == FIELD_ANSWER)
+        *(int *)place = (int)d;
+    else if (f->kind == FIELD_INT64)
+        *(int64_t *)place = (int64_t)d;
+    else
+        *(double *)place = f->kind == FIELD_MICROSECONDS ? d / 1000 : d;
 }
 
 static int entries_max(const struct field *f)
@@ -34,17 +55,9 @@ static size_t text_max(const struct field *f)
 
 /* --- from JSON --- */
 
-struct reader {
-    enum fields_mode mode;
-    struct err *err;
-};
-
-static enum err_code read_fields(const struct reader *r, const struct field *fields,
-                                 const struct json *json, const char *name, void *out);
-
 /* "spec.steps: must be a whole number in 1..64, found null". */
-static enum err_code wrong_kind(const struct reader *r, const struct field *f, const char *name,
-                                const struct json *v)
+static enum err_code wrong_kind(const struct field *f, const char *name, const struct json *v,
+                                struct err *err)
 {
     static const char *const kinds[] = {
         [FIELD_DOUBLE] = "a number",
@@ -58,9 +71,7 @@ static enum err_code wrong_kind(const struct reader *r, const struct field *f, c
     };
     char want[120] = "";
 
-    if (is_integer(f))
-        text_add(want, sizeof want, "a whole number");
-    else if (f->kind == FIELD_TEXT)
+    if (f->kind == FIELD_TEXT)
         text_add(want, sizeof want, "a string of %.0f..%zu bytes", f->min, text_max(f));
     else if (f->kind == FIELD_LIST)
         text_add(want, sizeof want, "a list of %s",
@@ -68,27 +79,17 @@ static enum err_code wrong_kind(const struct reader *r, const struct field *f, c
                  : f->fields[0].kind == FIELD_TEXT ? "strings"
                                                    : "numbers");
     else
-        text_add(want, sizeof want, "%s", kinds[f->kind]);
+        text_add(want, sizeof want, "%s", is_integer(f) ? "a whole number" : kinds[f->kind]);
     if (f->kind <= FIELD_DOUBLE && (f->min != 0 || f->max != 0))
         text_add(want, sizeof want,
                  f->flags & FIELD_ABOVE ? " above %.16g, at most %.16g" : " in %.16g..%.16g",
                  f->min, f->max);
-    return err_set(r->err, ERR_INVALID, "%s: must be %s, found %s", name, want,
+    return err_set(err, ERR_INVALID, "%s: must be %s, found %s", name, want,
                    json_kind_name(json_kind_of(v)));
 }
 
-static void set_number(const struct field *f, double d, void *place)
-{
-    if (f->kind == FIELD_INT)
-        *(int *)place = (int)d;
-    else if (f->kind == FIELD_INT64)
-        *(int64_t *)place = (int64_t)d;
-    else
-        *(double *)place = f->kind == FIELD_MICROSECONDS ? d / 1000 : d;
-}
-
-static enum err_code read_number(const struct reader *r, const struct field *f, const char *name,
-                                 double d, void *place)
+static enum err_code read_number(const struct field *f, const char *name, double d, void *place,
+                                 struct err *err)
 {
     bool is_bounded = f->min != 0 || f->max != 0;
     double any = f->kind == FIELD_INT ? (double)INT32_MAX : (double)INFINITY;
@@ -96,9 +97,9 @@ static enum err_code read_number(const struct reader *r, const struct field *f, 
     double max = is_bounded ? f->max : any;
 
     if (f->flags & FIELD_ABOVE && d == f->min)
-        return err_set(r->err, ERR_INVALID, "%s: must be above %.16g", name, f->min);
+        return err_set(err, ERR_INVALID, "%s: must be above %.16g", name, f->min);
     if (!(d >= min && d <= max))
-        return err_set(r->err, ERR_INVALID, "%s: %.16g is not in %.16g..%.16g", name, d, min, max);
+        return err_set(err, ERR_INVALID, "%s: %.16g is not in %.16g..%.16g", name, d, min, max);
     set_number(f, d, place);
     return ERR_OK;
 }
@@ -111,8 +112,8 @@ static int word_index(const struct field *f, const char *s)
     return -1;
 }
 
-static enum err_code read_text(const struct reader *r, const struct field *f, const char *name,
-                               const struct json *v, void *place)
+static enum err_code read_text(const struct field *f, const char *name, const struct json *v,
+                               enum fields_mode mode, void *place, struct err *err)
 {
     const char *s = json_string(v, NULL);
     char list[160] = "";
@@ -122,18 +123,18 @@ static enum err_code read_text(const struct reader *r, const struct field *f, co
     int i;
 
     if (!s)
-        return wrong_kind(r, f, name, v);
+        return wrong_kind(f, name, v, err);
     switch (f->kind) {
     case FIELD_DECIMAL:
         /* Digits, a point, an exponent; nothing that only strtod takes ("inf", "0x1"). */
         if (*s && strlen(s) < DECIMAL_BYTES && strspn(s, "0123456789.eE+-") == strlen(s))
             d = strtod(s, &end);
         if (!end || *end || !isfinite(d))
-            return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not a decimal number", name, s);
-        return read_number(r, f, name, d, place);
+            return err_set(err, ERR_INVALID, "%s: \"%.40s\" is not a decimal number", name, s);
+        return read_number(f, name, d, place, err);
     case FIELD_TIME:
         if (clock_parse(s, &ms, NULL) != ERR_OK)
-            return err_set(r->err, ERR_INVALID,
+            return err_set(err, ERR_INVALID,
                            "%s: \"%.40s\" is not a time such as \"2026-11-21T08:00:00Z\"", name, s);
         *(int64_t *)place = ms;
         return ERR_OK;
@@ -143,7 +144,7 @@ static enum err_code read_text(const struct reader *r, const struct field *f, co
         if (i < 0) {
             for (i = 0; f->words[i]; i++)
                 text_add(list, sizeof list, "%s%s", i ? ", " : "", f->words[i]);
-            return err_set(r->err, ERR_INVALID, "%s: \"%.40s\" is not one of %s", name, s, list);
+            return err_set(err, ERR_INVALID, "%s: \"%.40s\" is not one of %s", name, s, list);
         }
         if (f->kind == FIELD_ENUM) {
             *(int *)place = i;
@@ -151,8 +152,8 @@ static enum err_code read_text(const struct reader *r, const struct field *f, co
         }
         break;
     default:
-        if (strlen(s) < (size_t)f->min || (strlen(s) > text_max(f) && r->mode != FIELDS_TOLERANT))
-            return err_set(r->err, ERR_INVALID,
+        if (strlen(s) < (size_t)f->min || (strlen(s) > text_max(f) && mode != FIELDS_TOLERANT))
+            return err_set(err, ERR_INVALID,
                            "%s: must be a string of %.0f..%zu bytes, found one of %zu", name,
                            f->min, text_max(f), strlen(s));
     }
@@ -178,19 +179,18 @@ static bool is_repeated(const struct field *f, const char *entries, int last,
     return false;
 }
 
-static enum err_code read_list(const struct reader *r, const struct field *f, const char *name,
-                               const struct json *v, char *out)
+static enum err_code read_list(const struct field *f, const char *name, const struct json *v,
+                               enum fields_mode mode, char *out, struct err *err)
 {
     char *entries = out + f->offset;
     int max = entries_max(f);
     int n = 0;
 
     if (json_kind_of(v) != JSON_ARRAY)
-        return wrong_kind(r, f, name, v);
-    if (r->mode != FIELDS_TOLERANT &&
-        (json_count(v) < (size_t)f->min || json_count(v) > (size_t)max))
-        return err_set(r->err, ERR_INVALID, "%s: must have %.0f..%d entries, found %zu", name,
-                       f->min, max, json_count(v));
+        return wrong_kind(f, name, v, err);
+    if (mode != FIELDS_TOLERANT && (json_count(v) < (size_t)f->min || json_count(v) > (size_t)max))
+        return err_set(err, ERR_INVALID, "%s: must have %.0f..%d entries, found %zu", name, f->min,
+                       max, json_count(v));
     for (const struct json *e = json_first(v); e && n < max; e = json_next(e)) {
         char *entry = entries + (size_t)n * f->entry_bytes;
         const struct field *which;
@@ -199,68 +199,65 @@ static enum err_code read_list(const struct reader *r, const struct field *f, co
 
         (void)snprintf(path, sizeof path, "%s[%d]", name, n);
         memset(entry, 0, f->entry_bytes);
-        rc = read_fields(r, f->fields, e, path, entry);
+        rc = fields_read(f->fields, e, mode, path, entry, err);
         if (rc == ERR_OK && is_repeated(f, entries, n, &which))
-            rc = err_set(r->err, ERR_INVALID, "%s%s%s: \"%.60s\" is given twice", path,
+            rc = err_set(err, ERR_INVALID, "%s%s%s: \"%.60s\" is given twice", path,
                          which->key[0] ? "." : "", which->key, entry + which->offset);
         if (rc == ERR_OK)
             n++;
-        else if (r->mode != FIELDS_TOLERANT)
+        else if (mode != FIELDS_TOLERANT)
             return rc;
     }
     *(int *)(void *)(out + f->count_offset) = n;
     return ERR_OK;
 }
 
-static enum err_code read_value(const struct reader *r, const struct field *f, const char *name,
-                                const struct json *v, char *out)
+static enum err_code read_value(const struct field *f, const char *name, const struct json *v,
+                                enum fields_mode mode, char *out, struct err *err)
 {
     void *place = out + f->offset;
     enum err_code rc;
 
     if (f->kind <= FIELD_DOUBLE) {
         if (json_kind_of(v) != JSON_NUMBER || (is_integer(f) && !json_is_i64(v)))
-            return wrong_kind(r, f, name, v);
-        return read_number(r, f, name, json_double(v, 0), place);
+            return wrong_kind(f, name, v, err);
+        return read_number(f, name, json_double(v, 0), place, err);
     }
     switch (f->kind) {
     case FIELD_BOOL:
     case FIELD_ANSWER:
         if (json_kind_of(v) != JSON_BOOL)
-            return wrong_kind(r, f, name, v);
-        if (f->kind == FIELD_BOOL)
-            *(bool *)place = json_bool(v, false);
-        else
-            *(int *)place = json_bool(v, false) ? 1 : 2;
+            return wrong_kind(f, name, v, err);
+        set_number(f, json_bool(v, false) ? 1 : f->kind == FIELD_ANSWER ? 2 : 0, place);
         return ERR_OK;
     case FIELD_LIST:
-        return read_list(r, f, name, v, out);
+        return read_list(f, name, v, mode, out, err);
     case FIELD_OBJECT:
-        rc = read_fields(r, f->fields, v, name, place);
-        if (rc != ERR_OK && r->mode == FIELDS_TOLERANT)
+        rc = fields_read(f->fields, v, mode, name, place, err);
+        if (rc != ERR_OK && mode == FIELDS_TOLERANT)
             memset(place, 0, f->bytes);
         return rc;
     default:
-        return read_text(r, f, name, v, place);
+        return read_text(f, name, v, mode, place, err);
     }
 }
 
 /* Our own text, so it is not checked. */
 static void take_fallback(const struct field *f, void *place)
 {
-    if (is_number(f))
-        set_number(f, strtod(f->fallback, NULL), place);
+    if (f->kind == FIELD_ENUM)
+        *(int *)place = word_index(f, f->fallback);
     else if (f->kind == FIELD_BOOL)
         *(bool *)place = strcmp(f->fallback, "true") == 0;
-    else if (f->kind == FIELD_ENUM)
-        *(int *)place = word_index(f, f->fallback);
+    else if (f->kind <= FIELD_DECIMAL)
+        set_number(f, strtod(f->fallback, NULL), place);
     else
         (void)snprintf(place, f->bytes, "%s", f->fallback);
 }
 
 /* `path` leads from the table's object to `object`; "" for itself. */
-static enum err_code refuse_unknown(const struct reader *r, const struct field *fields,
-                                    const struct json *object, const char *name, const char *path)
+static enum err_code refuse_unknown(const struct field *fields, const struct json *object,
+                                    const char *name, const char *path, struct err *err)
 {
     for (const struct json *v = json_first(object); v; v = json_next(v)) {
         const struct field *f = fields; /* the one with this path, or one below it */
@@ -275,30 +272,30 @@ static enum err_code refuse_unknown(const struct reader *r, const struct field *
             f++;
         /* A dot inside a key would look like a path that is known and then not be found. */
         if (strchr(json_key(v), '.') || f->kind == FIELD_END)
-            return err_set(r->err, ERR_INVALID, "%s.%s: there is no such field", name, below);
+            return err_set(err, ERR_INVALID, "%s.%s: there is no such field", name, below);
         if (f->key[n] == '\0' || json_kind_of(v) == JSON_NULL)
             continue;
         if (json_kind_of(v) != JSON_OBJECT)
-            return err_set(r->err, ERR_INVALID, "%s.%s: must be an object, found %s", name, below,
+            return err_set(err, ERR_INVALID, "%s.%s: must be an object, found %s", name, below,
                            json_kind_name(json_kind_of(v)));
-        rc = refuse_unknown(r, fields, v, name, below);
+        rc = refuse_unknown(fields, v, name, below, err);
         if (rc != ERR_OK)
             return rc;
     }
     return ERR_OK;
 }
 
-static enum err_code read_fields(const struct reader *r, const struct field *fields,
-                                 const struct json *json, const char *name, void *out)
+enum err_code fields_read(const struct field *fields, const struct json *json,
+                          enum fields_mode mode, const char *name, void *out, struct err *err)
 {
     bool is_entry = fields[0].key[0] == '\0';
     enum err_code rc = ERR_OK;
 
     if (!is_entry && json_kind_of(json) != JSON_OBJECT)
-        return err_set(r->err, ERR_INVALID, "%s%smust be an object, found %s", name,
-                       *name ? ": " : "", json_kind_name(json_kind_of(json)));
-    if (!is_entry && r->mode == FIELDS_CLOSED)
-        rc = refuse_unknown(r, fields, json, name, "");
+        return err_set(err, ERR_INVALID, "%s%smust be an object, found %s", name, *name ? ": " : "",
+                       json_kind_name(json_kind_of(json)));
+    if (!is_entry && mode == FIELDS_CLOSED)
+        rc = refuse_unknown(fields, json, name, "", err);
     for (const struct field *f = fields; f->kind != FIELD_END && rc == ERR_OK; f++) {
         const struct json *v = is_entry ? json : json_path(json, f->key);
         bool is_missing = json_kind_of(v) == JSON_ABSENT || json_kind_of(v) == JSON_NULL;
@@ -306,10 +303,10 @@ static enum err_code read_fields(const struct reader *r, const struct field *fie
 
         (void)snprintf(path, sizeof path, "%s%s%s", name, *name && !is_entry ? "." : "", f->key);
         if (!is_missing)
-            rc = read_value(r, f, path, v, out);
+            rc = read_value(f, path, v, mode, out, err);
         else if (f->flags & FIELD_REQUIRED)
-            rc = err_set(r->err, ERR_INVALID, "%s: missing", path);
-        if (rc != ERR_OK && r->mode == FIELDS_TOLERANT && !(f->flags & FIELD_REQUIRED)) {
+            rc = err_set(err, ERR_INVALID, "%s: missing", path);
+        if (rc != ERR_OK && mode == FIELDS_TOLERANT && !(f->flags & FIELD_REQUIRED)) {
             rc = ERR_OK;
             is_missing = true;
         }
@@ -317,12 +314,6 @@ static enum err_code read_fields(const struct reader *r, const struct field *fie
             take_fallback(f, (char *)out + f->offset);
     }
     return rc;
-}
-
-enum err_code fields_read(const struct field *fields, const struct json *json,
-                          enum fields_mode mode, const char *name, void *out, struct err *err)
-{
-    return read_fields(&(struct reader){mode, err}, fields, json, name, out);
 }
 
 enum err_code fields_parse(const struct field *fields, const char *text, size_t len,
@@ -346,30 +337,6 @@ static int count_of(const struct field *f, const char *from)
     return n < entries_max(f) ? n : entries_max(f);
 }
 
-static double number_of(const struct field *f, const void *place)
-{
-    switch (f->kind) {
-    case FIELD_INT:
-        return *(const int *)place;
-    case FIELD_MILLISECONDS:
-        return round(*(const double *)place);
-    case FIELD_MICROSECONDS:
-        return round(1000 * *(const double *)place);
-    case FIELD_DOUBLE:
-    case FIELD_DECIMAL:
-        return *(const double *)place;
-    default:
-        return (double)*(const int64_t *)place;
-    }
-}
-
-/* Zero is a figure like others where the bounds admit it. */
-static bool may_be_zero(const struct field *f, const void *from)
-{
-    return f->kind == FIELD_DOUBLE && !(f->flags & FIELD_ABOVE) &&
-           isfinite(number_of(f, (const char *)from + f->offset));
-}
-
 static bool is_empty(const struct field *f, const char *from)
 {
     const void *place = from + f->offset;
@@ -377,10 +344,6 @@ static bool is_empty(const struct field *f, const char *from)
     double d;
 
     switch (f->kind) {
-    case FIELD_BOOL:
-        return !*(const bool *)place;
-    case FIELD_ANSWER:
-        return *(const int *)place == 0;
     case FIELD_TEXT:
     case FIELD_WORD:
         return *(const char *)place == '\0';
@@ -390,9 +353,13 @@ static bool is_empty(const struct field *f, const char *from)
         return count_of(f, from) <= 0;
     case FIELD_OBJECT:
         for (const struct field *e = f->fields; e->kind != FIELD_END; e++) {
+            /* Zero is a figure like others where the bounds admit it. */
+            bool may_be_zero = e->kind == FIELD_DOUBLE && !(e->flags & FIELD_ABOVE) &&
+                               isfinite(number_of(e, (const char *)place + e->offset));
+
             if (!is_empty(e, place))
                 has_any = true;
-            else if (e->flags & FIELD_REQUIRED && !may_be_zero(e, place))
+            else if (e->flags & FIELD_REQUIRED && !may_be_zero)
                 return true;
         }
         return !has_any;
@@ -406,7 +373,7 @@ static void write_value(const struct field *f, const char *key, const char *from
 {
     bool has_objects = f->kind == FIELD_LIST && f->fields[0].key[0] != '\0';
     const void *place = from + f->offset;
-    char text[CLOCK_TEXT_BYTES];
+    char text[512];
 
     switch (f->kind) {
     case FIELD_END:
@@ -429,17 +396,19 @@ static void write_value(const struct field *f, const char *key, const char *from
             jsonw_string(w, key, text);
         break;
     case FIELD_BOOL:
-        jsonw_bool(w, key, *(const bool *)place);
-        break;
     case FIELD_ANSWER:
-        jsonw_bool(w, key, *(const int *)place == 1);
+        jsonw_bool(w, key, number_of(f, place) == 1);
         break;
     case FIELD_TEXT:
     case FIELD_WORD:
-        if (f->flags & FIELD_LINE)
-            jsonw_line(w, key, place);
-        else
-            jsonw_string(w, key, place);
+        if (f->flags & FIELD_LINE) {
+            (void)snprintf(text, sizeof text, "%s", (const char *)place);
+            for (char *c = text; *c; c++)
+                if ((unsigned char)*c < ' ')
+                    *c = ' ';
+            place = text;
+        }
+        jsonw_string(w, key, place);
         break;
     case FIELD_ENUM:
         jsonw_string(w, key, f->words[*(const int *)place]);

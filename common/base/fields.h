@@ -10,7 +10,6 @@
 #include <stddef.h>
 
 #include "base/json.h"
-#include "base/jsonw.h"
 
 enum field_kind {
     FIELD_END,          /* closes a table */
@@ -37,7 +36,9 @@ enum field_flag {
     FIELD_OMIT = 1 << 3,     /* left out when empty */
     FIELD_NULL = 1 << 4,     /* null when empty, so that a merge patch removes it */
     FIELD_SHORT = 1 << 5,    /* a double: written with six digits */
-    FIELD_LINE = 1 << 6,     /* a text: written as one line, see jsonw_line() */
+    /* A text: written as one line of up to 511 bytes. Control characters, which would take six
+     * bytes each, become spaces. */
+    FIELD_LINE = 1 << 6,
 };
 
 /* A member is empty when it has the value of `fallback` or, without one, is 0, "", not set or

@@ -136,7 +136,7 @@ bool folder_has(const char *folder, const char *file)
 
 enum err_code folder_make(const char *folder, struct err *err)
 {
-    /* Several stages may come to make it at the same time. */
+    /* Several stages may create it at the same time. */
     if (mkdir(folder, 0755) != 0 && errno != EEXIST)
         return file_error(err, "create folder", folder);
     return ERR_OK;

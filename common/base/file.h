@@ -20,8 +20,8 @@ MUST_CHECK enum err_code file_read(const char *path, struct buf *out, struct err
 /* Replace the file whole: written beside it, synced, renamed; a reader sees the old or the new. */
 MUST_CHECK enum err_code file_write(const char *path, const void *bytes, size_t n, struct err *err);
 
-/* The same for a file that is written piece by piece: after file_begin() has succeeded, call
- * exactly one of file_finish() and file_abandon(). */
+/* The same piece by piece: after file_begin() has succeeded, call exactly one of file_finish() and
+ * file_abandon(). */
 struct file_writer {
     int fd;
     char path[PATH_MAX];
@@ -52,7 +52,7 @@ MUST_CHECK enum err_code folder_path(const char *folder, const char *file,
                                      char out[static PATH_MAX], struct err *err);
 /* Does it contain the file, of whatever kind? */
 bool folder_has(const char *folder, const char *file);
-/* Make it unless it exists (not its parents). */
+/* Create it, but not its parents, unless it exists. */
 MUST_CHECK enum err_code folder_make(const char *folder, struct err *err);
 /* Read and parse a JSON file; the caller owns *out: json_free(). Errors name the file. */
 MUST_CHECK enum err_code folder_json(const char *folder, const char *file, struct json **out,

@@ -1,6 +1,5 @@
 #include "base/hash.h"
 
-#include <stdbool.h>
 #include <string.h>
 
 #include "base/bytes.h"

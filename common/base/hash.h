@@ -10,7 +10,7 @@
 
 #define HASH_START UINT64_C(0xcbf29ce484222325)
 
-/* FNV-1a (Fowler, Noll, Vo). Go on hashing from `hash`; begin with HASH_START. */
+/* FNV-1a (Fowler, Noll, Vo), continued from `hash`; start with HASH_START. */
 uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n);
 /* The same for a text with its NUL, so that "a" and "bc" differ from "ab" and "c". */
 uint64_t hash_add(uint64_t hash, const char *text);

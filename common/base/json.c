@@ -4,12 +4,15 @@
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define JSON_INT_MAX     9007199254740992.0 /* 2^53: beyond it doubles skip integers */
 #define NUMBER_MAX_BYTES 63
-#define KEYS_FEW         32 /* sorted without an allocation */
+#define KEYS_FEW         32  /* sorted without an allocation */
+#define TEXT_BYTES       512 /* of a template's string */
+#define NAME_CHARS       "abcdefghijklmnopqrstuvwxyz_"
 
 static const cJSON *node_of(const struct json *v)
 {
@@ -244,8 +247,6 @@ const char *json_kind_name(enum json_kind kind)
 
 const struct json *json_get(const struct json *v, const char *key)
 {
-    if (json_kind_of(v) != JSON_OBJECT)
-        return NULL;
     return value_of(cJSON_GetObjectItemCaseSensitive(node_of(v), key));
 }
 
@@ -367,56 +368,28 @@ static size_t skip_space(struct jsonraw v, size_t i)
     return i;
 }
 
-/* From an opening quote to the byte after the closing one. */
-static bool skip_string(struct jsonraw v, size_t *i)
-{
-    for (size_t k = *i + 1; k < v.len; k += v.text[k] == '\\' ? 2 : 1) {
-        if (v.text[k] == '"') {
-            *i = k + 1;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* From the first byte of a value to the byte after its last one. */
-static bool skip_value(struct jsonraw v, size_t *i)
-{
-    size_t depth = 0;
-    size_t start;
-
-    do {
-        if (is_at(v.text, v.len, *i, "{[")) {
-            depth++;
-            ++*i;
-        } else if (is_at(v.text, v.len, *i, "}]") && depth > 0) {
-            depth--;
-            ++*i;
-        } else if (is_at(v.text, v.len, *i, "\"")) {
-            if (!skip_string(v, i))
-                return false;
-        } else if (depth > 0 && is_at(v.text, v.len, *i, ",: \t\r\n")) {
-            ++*i;
-        } else { /* a number or a word */
-            start = *i;
-            while (*i < v.len && !is_at(v.text, v.len, *i, " \t\r\n,:]}[{\""))
-                ++*i;
-            if (*i == start)
-                return false;
-        }
-    } while (depth > 0);
-    return true;
-}
-
 /* The value at `*i`; moves `*i` to the next byte that is not white space. */
 static bool take_value(struct jsonraw v, size_t *i, struct jsonraw *out)
 {
-    size_t start = *i;
+    bool in_string = false;
+    size_t depth = 0;
+    size_t end = *i;
 
-    if (!skip_value(v, i))
+    for (; end < v.len && (in_string || depth > 0 || !is_at(v.text, v.len, end, " \t\r\n,:]}"));
+         end++) {
+        if (v.text[end] == '"')
+            in_string = !in_string;
+        else if (in_string)
+            end += v.text[end] == '\\';
+        else if (is_at(v.text, v.len, end, "{["))
+            depth++;
+        else if (is_at(v.text, v.len, end, "}]"))
+            depth--;
+    }
+    if (in_string || depth > 0 || end == *i)
         return false;
-    *out = (struct jsonraw){v.text + start, *i - start};
-    *i = skip_space(v, *i);
+    *out = (struct jsonraw){v.text + *i, end - *i};
+    *i = skip_space(v, end);
     return true;
 }
 
@@ -455,4 +428,329 @@ bool jsonraw_next(struct jsonraw v, size_t *place, struct jsonraw *out)
         return false;
     *place = i;
     return true;
+}
+
+/* --- writing --- */
+
+void jsonw_init(struct jsonw *w, struct buf *out)
+{
+    *w = (struct jsonw){.out = out};
+}
+
+static void put(struct jsonw *w, const char *bytes, size_t n)
+{
+    if (w->err.code == ERR_OK)
+        (void)!buf_add(w->out, bytes, n, &w->err);
+}
+
+static void put_quoted(struct jsonw *w, const char *s)
+{
+    size_t left = strlen(s);
+    size_t step;
+    char code[8];
+
+    put(w, "\"", 1);
+    for (; left > 0; s += step, left -= step) {
+        unsigned char c = (unsigned char)*s;
+        size_t n = utf8_step(s, left);
+
+        step = n > 0 ? n : 1;
+        if (c == '"' || c == '\\')
+            put(w, "\\", 1);
+        if (c < 0x20) {
+            (void)snprintf(code, sizeof code, "\\u%04x", c);
+            put(w, code, 6);
+        } else if (n > 0) {
+            put(w, s, n);
+        } else {
+            put(w, "\xef\xbf\xbd", 3);
+        }
+    }
+    put(w, "\"", 1);
+}
+
+/* Where to report an error: the first one stays, as later ones follow from it. */
+static struct err *first_err(struct jsonw *w)
+{
+    return w->err.code == ERR_OK ? &w->err : NULL;
+}
+
+/* Everything before a value. */
+static void begin(struct jsonw *w, const char *key)
+{
+    if (w->needs_comma)
+        put(w, ",", 1);
+    if (key) {
+        put_quoted(w, key);
+        put(w, ":", 1);
+    }
+    w->needs_comma = true;
+}
+
+static void open_level(struct jsonw *w, const char *key, char opener, char closer)
+{
+    if (w->depth == JSON_DEPTH_MAX) {
+        err_set(first_err(w), ERR_LIMIT, "more than %d levels", JSON_DEPTH_MAX);
+        return;
+    }
+    begin(w, key);
+    put(w, &opener, 1);
+    w->closers[w->depth++] = closer;
+    w->needs_comma = false;
+}
+
+void jsonw_open_object(struct jsonw *w, const char *key)
+{
+    open_level(w, key, '{', '}');
+}
+
+void jsonw_open_array(struct jsonw *w, const char *key)
+{
+    open_level(w, key, '[', ']');
+}
+
+void jsonw_close(struct jsonw *w)
+{
+    if (w->depth == 0) {
+        err_set(first_err(w), ERR_INVALID, "nothing is open");
+        return;
+    }
+    put(w, &w->closers[--w->depth], 1);
+    w->needs_comma = true;
+}
+
+void jsonw_string(struct jsonw *w, const char *key, const char *value)
+{
+    begin(w, key);
+    put_quoted(w, value ? value : "");
+}
+
+void jsonw_int(struct jsonw *w, const char *key, int64_t value)
+{
+    char text[24];
+
+    begin(w, key);
+    put(w, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+}
+
+void jsonw_bool(struct jsonw *w, const char *key, bool value)
+{
+    begin(w, key);
+    put(w, value ? "true" : "false", value ? 4 : 5);
+}
+
+void jsonw_double(struct jsonw *w, const char *key, double value)
+{
+    char text[32];
+
+    if (!isfinite(value)) {
+        err_set(first_err(w), ERR_INVALID, "%s: %g is not a JSON number", key ? key : "value",
+                value);
+        return;
+    }
+    begin(w, key);
+    for (int digits = 6; digits <= 17; digits++) {
+        (void)snprintf(text, sizeof text, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    put(w, text, strlen(text));
+}
+
+void jsonw_null(struct jsonw *w, const char *key)
+{
+    begin(w, key);
+    put(w, "null", 4);
+}
+
+void jsonw_value(struct jsonw *w, const char *key, const struct json *value)
+{
+    char *text = json_print(value);
+
+    if (!text) {
+        err_set(first_err(w), ERR_NO_MEMORY, "no memory to print a value");
+        return;
+    }
+    begin(w, key);
+    put(w, text, strlen(text));
+    free(text);
+}
+
+enum err_code jsonw_finish(struct jsonw *w, struct err *err)
+{
+    if (w->err.code != ERR_OK)
+        return err_set(err, w->err.code, "%s", w->err.text);
+    if (w->depth > 0)
+        return err_set(err, ERR_INVALID, "%d levels are still open", w->depth);
+    return ERR_OK;
+}
+
+/* --- templates --- */
+
+/* Where in the template we are. */
+struct reader {
+    struct jsonw *w;
+    const char *at;
+    const struct jsont_value *values;
+    size_t n_values;
+};
+
+/* Ends the template. */
+static void misread(struct reader *r, const char *why)
+{
+    err_set(first_err(r->w), ERR_INVALID, "template: %s at \"%.40s\"", why, r->at);
+    r->at = "";
+}
+
+static char next(struct reader *r)
+{
+    r->at += strspn(r->at, " \n");
+    return *r->at;
+}
+
+static bool is_there(const struct jsont_value *v)
+{
+    return v->kind == JSONT_INT || v->text;
+}
+
+/* The value named after a `$`, `${` or `?`. */
+static struct jsont_value read_name(struct reader *r)
+{
+    const char *start = r->at + 1 + (r->at[1] == '{');
+    size_t n = strspn(start, NAME_CHARS);
+
+    for (size_t i = 0; i < r->n_values; i++) {
+        const struct jsont_value *v = &r->values[i];
+
+        if (strlen(v->name) != n || memcmp(v->name, start, n) != 0)
+            continue;
+        r->at = start + n + (r->at[1] == '{');
+        return *v;
+    }
+    misread(r, "no value is given for the name");
+    return (struct jsont_value){0};
+}
+
+/* Returns false when a value that the string contains is absent. */
+static bool read_string(struct reader *r, char out[static TEXT_BYTES])
+{
+    bool is_whole = true;
+    size_t n = 0;
+
+    out[0] = '\0';
+    if (next(r) != '\'')
+        misread(r, "no string");
+    else
+        r->at++;
+    while (*r->at && *r->at != '\'' && n < TEXT_BYTES - 1) {
+        struct jsont_value v;
+
+        if (*r->at != '$') {
+            out[n++] = *r->at++;
+            out[n] = '\0';
+            continue;
+        }
+        v = read_name(r);
+        is_whole = is_whole && is_there(&v);
+        if (v.kind == JSONT_INT)
+            n += (size_t)snprintf(out + n, TEXT_BYTES - n, "%lld", (long long)v.number);
+        else if (v.text)
+            n += (size_t)snprintf(out + n, TEXT_BYTES - n, "%s", v.text);
+    }
+    if (*r->at == '\'' && n < TEXT_BYTES)
+        r->at++;
+    else
+        misread(r, "a string that is too long or does not end");
+    return is_whole;
+}
+
+static void write_pairs(struct jsonw *w, const char *key, const char *pairs)
+{
+    jsonw_open_object(w, key);
+    while (*pairs) {
+        char name[TEXT_BYTES];
+        char value[TEXT_BYTES];
+        size_t n = strcspn(pairs, ",");
+        size_t n_name = strcspn(pairs, "=");
+
+        if (n_name < n) {
+            (void)snprintf(name, sizeof name, "%.*s", (int)n_name, pairs);
+            (void)snprintf(value, sizeof value, "%.*s", (int)(n - n_name - 1), pairs + n_name + 1);
+            jsonw_string(w, name, value);
+        }
+        pairs += n + (pairs[n] == ',');
+    }
+    jsonw_close(w);
+}
+
+static bool is_word(const char *at, size_t n, const char *word)
+{
+    return n == strlen(word) && memcmp(at, word, n) == 0;
+}
+
+static void read_value(struct reader *r, const char *key)
+{
+    struct jsonw *w = r->w;
+    struct jsonw before = *w;
+    size_t len = w->out->len;
+    char text[TEXT_BYTES];
+    struct jsont_value v;
+    char first = next(r);
+    size_t n = strspn(r->at, "-0123456789abcdefghijklmnopqrstuvwxyz");
+
+    if (first == '?') {
+        v = read_name(r);
+        read_value(r, key);
+        if (!is_there(&v) && w->err.code == ERR_OK) { /* as if it had not been written */
+            *w = before;
+            w->out->len = len;
+        }
+    } else if (first == '$') {
+        v = read_name(r);
+        if (v.kind == JSONT_INT)
+            jsonw_int(w, key, v.number);
+        else if (v.text && v.kind == JSONT_LIST)
+            write_pairs(w, key, v.text);
+        else if (v.text)
+            jsonw_string(w, key, v.text);
+    } else if (first == '{' || first == '[') {
+        char closer = first == '{' ? '}' : ']';
+
+        open_level(w, key, first, closer);
+        r->at++;
+        while (next(r) != closer && w->err.code == ERR_OK) {
+            if (first == '{' && (!read_string(r, text) || next(r) != ':'))
+                misread(r, "no key");
+            else if (first == '{')
+                r->at++;
+            read_value(r, first == '{' ? text : NULL);
+            if (next(r) == ',')
+                r->at++;
+            else if (*r->at != closer)
+                misread(r, "no comma");
+        }
+        r->at += *r->at != '\0';
+        if (w->err.code == ERR_OK)
+            jsonw_close(w);
+    } else if (first == '\'') {
+        if (read_string(r, text))
+            jsonw_string(w, key, text);
+    } else if (is_word(r->at, n, "true") || is_word(r->at, n, "false") ||
+               is_word(r->at, n, "null") || (n > 0 && number_length(r->at, n) == n)) {
+        begin(w, key);
+        put(w, r->at, n);
+        r->at += n;
+    } else {
+        misread(r, "no value");
+    }
+}
+
+void jsont_write(struct jsonw *w, const char *key, const char *text,
+                 const struct jsont_value *values, size_t n_values)
+{
+    struct reader r = {.w = w, .at = text, .values = values, .n_values = n_values};
+
+    read_value(&r, key);
+    if (next(&r) != '\0')
+        misread(&r, "more than one value");
 }

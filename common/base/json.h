@@ -1,12 +1,12 @@
-/* base/json.h - a strict JSON reader; the only user of the parser library (cJSON).
+/* base/json.h - JSON: a strict reader, the only user of the parser library (cJSON), and a writer.
  *
  * The input is foreign, so only this is accepted: one document and nothing after it, valid UTF-8,
  * no duplicate keys, NUL or raw control characters, numbers in JSON's notation that fit a double,
- * at most JSON_DEPTH_MAX levels. Values are borrowed from the document that json_parse() made,
- * until json_free(). Every accessor takes NULL for a missing value and returns the fallback, so
- * lookups chain without checks: json_string(json_path(pod, "status.podIP"), ""). Objects of the API
- * server are never written back whole: numbers above 2^53 do not survive the parser. Layer: base.
- * Threads: one at a time per document.
+ * at most JSON_DEPTH_MAX levels. Values are borrowed from their document until json_free(). Every
+ * accessor returns its fallback for a missing value, NULL, so lookups chain without checks:
+ * json_string(json_path(pod, "status.podIP"), ""). Never write an object of the API server back
+ * whole: numbers above 2^53 do not survive the parser.
+ * Layer: base. Threads: one at a time per document.
  */
 #ifndef BASE_JSON_H
 #define BASE_JSON_H
@@ -15,7 +15,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/err.h"
+#include "base/buf.h"
 
 #define JSON_DEPTH_MAX      64
 #define JSON_TEXT_MAX_BYTES ((size_t)64 << 20)
@@ -74,9 +74,9 @@ bool json_equal(const struct json *a, const struct json *b);
 
 /* --- without parsing --- */
 
-/* For a large document whose parts are parsed one by one, so that one invalid part does not cost
- * the others. Only nesting and strings are checked: a value that is found may still be invalid
- * inside. Keys are compared as written, including escapes. Time is proportional to the text. */
+/* For a large document whose parts are parsed one by one, so that an invalid part does not affect
+ * the others. Only nesting and strings are checked: a value that is found may be invalid inside.
+ * Keys are compared as written, including escapes. Time is proportional to the text. */
 struct jsonraw {      /* a value inside a text, without the space around it; not NUL-terminated */
     const char *text; /* borrowed */
     size_t len;
@@ -91,5 +91,70 @@ bool jsonraw_next(struct jsonraw v, size_t *place, struct jsonraw *out);
 /* Bytes of the UTF-8 character at text[0], `left` > 0 of them at most. 0 when they are not UTF-8,
  * also for overlong forms, surrogates and code points above U+10FFFF. */
 size_t utf8_step(const char *text, size_t left);
+
+/* --- writing --- */
+
+/* As a stream, or by a template. After the first error every call does nothing, and jsonw_finish()
+ * reports it. `key` names the member of an object and is NULL in an array and for the root. A
+ * number that is not finite is an error. Bytes of a string that are not UTF-8 become U+FFFD: a text
+ * may have been cut off within a character. */
+struct jsonw {
+    struct buf *out; /* borrowed; its `max` is the limit of the document */
+    struct err err;
+    int depth;
+    char closers[JSON_DEPTH_MAX]; /* '}' or ']' of every open level */
+    bool needs_comma;
+};
+
+void jsonw_init(struct jsonw *w, struct buf *out);
+
+void jsonw_open_object(struct jsonw *w, const char *key);
+void jsonw_open_array(struct jsonw *w, const char *key);
+void jsonw_close(struct jsonw *w);
+
+void jsonw_string(struct jsonw *w, const char *key, const char *value);
+void jsonw_int(struct jsonw *w, const char *key, int64_t value);
+void jsonw_bool(struct jsonw *w, const char *key, bool value);
+/* Shortest text that reads back as the same double. */
+void jsonw_double(struct jsonw *w, const char *key, double value);
+void jsonw_null(struct jsonw *w, const char *key);
+/* A value from a parsed document, copied. */
+void jsonw_value(struct jsonw *w, const char *key, const struct json *value);
+
+/* Returns the first error, or ERR_INVALID when levels are still open. */
+MUST_CHECK enum err_code jsonw_finish(struct jsonw *w, struct err *err);
+
+/* --- templates --- */
+
+/* A template is JSON with strings in single quotes, without escapes, and with placeholders:
+ *
+ *   $name         a value; an absent one is left out together with its key
+ *   'a ${name}b'  its text inside a string of at most 511 bytes, which is left out likewise
+ *   ?name value   `value` unless `name` is absent
+ *
+ * Values are quoted as needed, so they may contain anything. A template that is broken or names a
+ * value that is not given is ERR_INVALID in jsonw_finish(). */
+struct jsont_value {
+    const char *name; /* a to z and _ */
+    enum jsont_kind {
+        JSONT_TEXT,
+        JSONT_LIST, /* "key=value,key=value", as an object */
+        JSONT_INT,
+    } kind;
+    const char *text; /* borrowed; NULL: absent, unless it is a number */
+    int64_t number;
+};
+
+#define JSONT_S(name, text)     ((struct jsont_value){name, JSONT_TEXT, text, 0})
+#define JSONT_I(name, number)   ((struct jsont_value){name, JSONT_INT, NULL, number})
+#define JSONT_PAIRS(name, text) ((struct jsont_value){name, JSONT_LIST, text, 0})
+/* Present if `is_true`: a condition, and a number. */
+#define JSONT_IF(name, is_true) ((struct jsont_value){name, JSONT_TEXT, (is_true) ? "" : NULL, 0})
+#define JSONT_I_IF(name, is_true, number)                                                          \
+    ((struct jsont_value){name, (is_true) ? JSONT_INT : JSONT_TEXT, NULL, number})
+
+/* Write the document as the value of `key`, as the other functions do. */
+void jsont_write(struct jsonw *w, const char *key, const char *text,
+                 const struct jsont_value *values, size_t n_values);
 
 #endif

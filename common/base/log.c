@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 
 #define LOG_LINE_MAX_BYTES 8192
 

@@ -35,19 +35,17 @@ struct map {
 
 /* The entry of the key text[0 .. len - 1]; NULL when there is none. */
 struct map_entry *map_find(const struct map *m, const char *text, size_t len);
-/* The entry of a key; a new one has a zero value. ERR_NO_MEMORY, ERR_LIMIT; then nothing changed.
- */
+/* The same, added with a zero value if missing. ERR_NO_MEMORY, ERR_LIMIT: nothing has changed. */
 MUST_CHECK enum err_code map_add(struct map *m, const char *text, size_t len,
                                  struct map_entry **out, struct err *err);
 
-/* Of a map to pointers: the pointer, NULL when there is none; and set it, to one that is not NULL.
- */
+/* For a map to pointers: get one, NULL if missing; set one, which must not be NULL. */
 void *map_get(const struct map *m, const char *key);
 MUST_CHECK enum err_code map_put(struct map *m, const char *key, void *pointer, struct err *err);
 /* Remove the key and return its pointer, for the caller to free; NULL when there is none. */
 void *map_take(struct map *m, const char *key);
-/* Walk over the pointers: start with a place of 0; NULL after the last. Meanwhile keys may be taken
- * but not put. `out_key` may be NULL. */
+/* Iterate: start with *place = 0; NULL after the last. Keys may be taken meanwhile but not put.
+ * `out_key` may be NULL. */
 void *map_next(const struct map *m, size_t *place, const char **out_key);
 
 void map_deinit(struct map *m);

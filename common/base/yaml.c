@@ -5,16 +5,13 @@
 #include <string.h>
 #include <yaml.h>
 
-#include "base/jsonw.h"
+#include "base/json.h"
 
 #define SCALAR_MAX_BYTES ((size_t)1 << 20)
 
 struct walk {
     yaml_parser_t parser;
     struct jsonw out;
-    bool writes; /* false while earlier documents are skipped */
-    bool is_mapping[JSON_DEPTH_MAX];
-    int depth;
     char *key; /* of the next value in a mapping; owned; NULL when a key is due */
 };
 
@@ -56,59 +53,44 @@ static void write_plain(struct jsonw *w, const char *key, const char *s)
         jsonw_string(w, key, s);
 }
 
-static bool wants_key(const struct walk *w)
+/* The beginning of a mapping or list, or a scalar, which may be a key. */
+static enum err_code on_node(struct walk *w, const yaml_event_t *e, struct err *err)
 {
-    return w->depth > 0 && w->is_mapping[w->depth - 1] && !w->key;
-}
+    bool is_scalar = e->type == YAML_SCALAR_EVENT;
+    bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
+    bool is_key = w->out.depth > 0 && w->out.closers[w->out.depth - 1] == '}' && !w->key;
+    const char *value = is_scalar ? (const char *)e->data.scalar.value : NULL;
 
-static void forget_key(struct walk *w)
-{
-    free(w->key);
-    w->key = NULL;
-}
-
-static enum err_code on_scalar(struct walk *w, const yaml_event_t *e, struct err *err)
-{
-    const char *value = (const char *)e->data.scalar.value;
-
-    if (e->data.scalar.anchor || e->data.scalar.tag)
+    if (is_scalar    ? e->data.scalar.anchor || e->data.scalar.tag
+        : is_mapping ? e->data.mapping_start.anchor || e->data.mapping_start.tag
+                     : e->data.sequence_start.anchor || e->data.sequence_start.tag)
         return at(&e->start_mark, err, "anchors and tags are not supported");
-    if (e->data.scalar.length > SCALAR_MAX_BYTES || strlen(value) != e->data.scalar.length)
+    if (is_scalar &&
+        (e->data.scalar.length > SCALAR_MAX_BYTES || strlen(value) != e->data.scalar.length))
         return at(&e->start_mark, err, "the value is too long or contains a NUL");
-    if (wants_key(w)) {
+    if (is_key && !is_scalar)
+        return at(&e->start_mark, err, "a key must be plain text");
+    if (is_key) {
         w->key = strdup(value);
         return w->key ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for a key");
     }
-    if (w->writes && e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
-        write_plain(&w->out, w->key, value);
-    else if (w->writes)
-        jsonw_string(&w->out, w->key, value);
-    forget_key(w);
-    return ERR_OK;
-}
-
-static enum err_code on_open(struct walk *w, const yaml_event_t *e, struct err *err)
-{
-    bool is_mapping = e->type == YAML_MAPPING_START_EVENT;
-
-    if (is_mapping ? e->data.mapping_start.anchor || e->data.mapping_start.tag
-                   : e->data.sequence_start.anchor || e->data.sequence_start.tag)
-        return at(&e->start_mark, err, "anchors and tags are not supported");
-    if (wants_key(w))
-        return at(&e->start_mark, err, "a key must be plain text");
-    if (w->depth == JSON_DEPTH_MAX)
+    if (!is_scalar && w->out.depth == JSON_DEPTH_MAX)
         return at(&e->start_mark, err, "too many levels");
-    if (w->writes && is_mapping)
+    if (is_mapping)
         jsonw_open_object(&w->out, w->key);
-    else if (w->writes)
+    else if (!is_scalar)
         jsonw_open_array(&w->out, w->key);
-    w->is_mapping[w->depth++] = is_mapping;
-    forget_key(w);
+    else if (e->data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
+        write_plain(&w->out, w->key, value);
+    else
+        jsonw_string(&w->out, w->key, value);
+    free(w->key);
+    w->key = NULL;
     return ERR_OK;
 }
 
-/* Feed events to the walk until document `index` has ended. */
-static enum err_code run(struct walk *w, int index, struct err *err)
+/* Every document is written, in place of the one before it, until document `index` has ended. */
+static enum err_code run(struct walk *w, int index, struct buf *out, struct err *err)
 {
     int document = -1;
 
@@ -121,18 +103,17 @@ static enum err_code run(struct walk *w, int index, struct err *err)
             return at(&w->parser.problem_mark, err,
                       w->parser.problem ? w->parser.problem : "not YAML");
         type = event.type;
-        if (type == YAML_DOCUMENT_START_EVENT)
-            w->writes = ++document == index;
-        if (type == YAML_ALIAS_EVENT)
+        if (type == YAML_DOCUMENT_START_EVENT) {
+            document++;
+            buf_reset(out);
+            jsonw_init(&w->out, out);
+        } else if (type == YAML_ALIAS_EVENT) {
             rc = at(&event.start_mark, err, "aliases are not supported");
-        else if (type == YAML_SCALAR_EVENT)
-            rc = on_scalar(w, &event, err);
-        else if (type == YAML_MAPPING_START_EVENT || type == YAML_SEQUENCE_START_EVENT)
-            rc = on_open(w, &event, err);
-        else if (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT) {
-            w->depth--;
-            if (w->writes)
-                jsonw_close(&w->out);
+        } else if (type == YAML_SCALAR_EVENT || type == YAML_MAPPING_START_EVENT ||
+                   type == YAML_SEQUENCE_START_EVENT) {
+            rc = on_node(w, &event, err);
+        } else if (type == YAML_MAPPING_END_EVENT || type == YAML_SEQUENCE_END_EVENT) {
+            jsonw_close(&w->out);
         }
         yaml_event_delete(&event);
         if (rc != ERR_OK)
@@ -150,12 +131,11 @@ enum err_code yaml_to_json(const char *text, size_t len, int index, struct buf *
     struct walk w = {0};
     enum err_code rc;
 
-    jsonw_init(&w.out, out);
     if (!yaml_parser_initialize(&w.parser))
         return err_set(err, ERR_NO_MEMORY, "no memory for the YAML parser");
     yaml_parser_set_input_string(&w.parser, (const unsigned char *)text, len);
-    rc = run(&w, index, err);
-    forget_key(&w);
+    rc = run(&w, index, out, err);
+    free(w.key);
     yaml_parser_delete(&w.parser);
     return rc;
 }

@@ -22,11 +22,6 @@ static const struct json *labels_of(const struct json *node)
     return json_path(node, "metadata.labels");
 }
 
-static const char *label_of(const struct json *node, const char *key)
-{
-    return json_string(json_get(labels_of(node), key), "");
-}
-
 /* A label, or an annotation where there is no such label; NULL: neither. */
 static const char *text_of(const struct json *node, const char *key)
 {
@@ -36,10 +31,11 @@ static const char *text_of(const struct json *node, const char *key)
     return v ? json_string(v, "") : NULL;
 }
 
-/* Digits, a point, an exponent; nothing that only strtod likes ("inf", "0x1"). Returns whether
- * there is a figure. */
-static bool read_figure(const struct json *node, const char *key, double most, double *out,
-                        struct annotations *m)
+/* Read a figure into *out: digits, a point, an exponent; nothing that only strtod likes ("inf",
+ * "0x1"). A speed must be above 0: a machine of speed 0 would never get done. Returns whether there
+ * is a valid figure. */
+static bool read_figure(const struct json *node, const char *key, double most, bool is_speed,
+                        double *out, struct annotations *m)
 {
     const char *text = text_of(node, key);
     char *end = NULL;
@@ -48,25 +44,16 @@ static bool read_figure(const struct json *node, const char *key, double most, d
     if (!text)
         return false;
     d = *text && strspn(text, "0123456789.eE+-") == strlen(text) ? strtod(text, &end) : NAN;
-    if (end && *end == '\0' && d >= 0 && d <= most) {
+    if (end && *end == '\0' && d >= 0 && d <= most && (d > 0 || !is_speed)) {
         *out = d;
         return true;
     }
-    if (m->bad[0] == '\0')
+    if (m->bad[0] == '\0' && d == 0 && end && *end == '\0')
+        (void)snprintf(m->bad, sizeof m->bad, "%s: must be above 0", key);
+    else if (m->bad[0] == '\0')
         (void)snprintf(m->bad, sizeof m->bad, "%s: \"%.40s\" is not a number in 0..%g", key, text,
                        most);
     return false;
-}
-
-/* A speed of 0 would be a machine that never gets done. */
-static double read_speed(const struct json *node, const char *key, double most,
-                         struct annotations *m)
-{
-    double d = 0;
-
-    if (read_figure(node, key, most, &d, m) && d <= 0 && m->bad[0] == '\0')
-        (void)snprintf(m->bad, sizeof m->bad, "%s: must be above 0", key);
-    return d;
 }
 
 /* --- Node Feature Discovery --- */
@@ -84,15 +71,6 @@ static enum node_answer read_bf16(const struct json *node)
         has_avx_flag = has_avx_flag || strncmp(key, NFD_CPU "AVX", strlen(NFD_CPU "AVX")) == 0;
     }
     return has_avx_flag ? NODE_NO : NODE_UNKNOWN;
-}
-
-static void read_cpu(const struct json *node, char *out, size_t bytes)
-{
-    const char *vendor = label_of(node, NFD "cpu-model.vendor_id");
-
-    if (*vendor)
-        (void)snprintf(out, bytes, "%.40s-%.20s-%.20s", vendor,
-                       label_of(node, NFD "cpu-model.family"), label_of(node, NFD "cpu-model.id"));
 }
 
 /* --- measured --- */
@@ -121,32 +99,27 @@ enum err_code annotation_probe_write(const struct annotation_probe *p, struct bu
     return fields_print(probe_fields, p, out, err);
 }
 
-static enum err_code parse_probe(const char *text, struct annotation_probe *out, struct err *err)
-{
-    enum err_code rc = fields_parse(probe_fields, text, strlen(text), FIELDS_STRICT, out, err);
-
-    if (rc == ERR_OK)
-        rc = node_probe_check(&out->found, err);
-    if (rc == ERR_OK && annotation_gflops(out) > ANNOTATION_GFLOPS_MAX)
-        rc = err_set(err, ERR_INVALID, "found.gflops: %g with all CPU is above %g",
-                     annotation_gflops(out), ANNOTATION_GFLOPS_MAX);
-    return rc;
-}
-
 static void read_probe(const struct json *node, struct annotations *m)
 {
-    const char *text =
-        json_string(json_get(json_path(node, "metadata.annotations"), ANNOTATION_PROBE), NULL);
+    const struct json *annotations = json_path(node, "metadata.annotations");
+    const char *text = json_string(json_get(annotations, ANNOTATION_PROBE), NULL);
     struct annotation_probe p = {.cpu_milli = 0};
     struct err err = {0};
+    enum err_code rc;
 
     if (!text)
         return;
-    if (parse_probe(text, &p, &err) == ERR_OK) {
+    rc = fields_parse(probe_fields, text, strlen(text), FIELDS_STRICT, &p, &err);
+    if (rc == ERR_OK)
+        rc = node_probe_check(&p.found, &err);
+    if (rc == ERR_OK && annotation_gflops(&p) > ANNOTATION_GFLOPS_MAX)
+        rc = err_set(&err, ERR_INVALID, "found.gflops: %g with all CPU is above %g",
+                     annotation_gflops(&p), ANNOTATION_GFLOPS_MAX);
+    if (rc == ERR_OK) {
         m->has_probe = true;
         m->probe = p;
-        m->probe.is_contradicted = json_string(
-            json_get(json_path(node, "metadata.annotations"), ANNOTATION_DOUBTED), NULL);
+        m->probe.is_contradicted =
+            json_string(json_get(annotations, ANNOTATION_CONTRADICTED), NULL);
     } else if (m->bad[0] == '\0') {
         (void)snprintf(m->bad, sizeof m->bad, "%s: %.100s", ANNOTATION_PROBE, err.text);
     }
@@ -154,13 +127,21 @@ static void read_probe(const struct json *node, struct annotations *m)
 
 void annotations_read(const struct json *node, struct annotations *out)
 {
+    const struct json *labels = labels_of(node);
+    const char *vendor = json_string(json_get(labels, NFD "cpu-model.vendor_id"), "");
+
     memset(out, 0, sizeof *out); /* padding too: the struct is compared as a whole */
-    out->gflops = read_speed(node, LABEL_GFLOPS, ANNOTATION_GFLOPS_MAX, out);
-    (void)read_figure(node, LABEL_UNIT_MS, 1e6, &out->unit_ms, out);
-    out->link_bytes_per_s = 1e6 / 8 * read_speed(node, LABEL_LINK_MBIT, 1e8, out);
-    out->has_latency = read_figure(node, LABEL_LINK_LATENCY_MS, 1e5, &out->link_latency_ms, out);
+    (void)read_figure(node, LABEL_GFLOPS, ANNOTATION_GFLOPS_MAX, true, &out->gflops, out);
+    (void)read_figure(node, LABEL_UNIT_MS, 1e6, false, &out->unit_ms, out);
+    if (read_figure(node, LABEL_LINK_MBIT, 1e8, true, &out->link_bytes_per_s, out))
+        out->link_bytes_per_s *= 1e6 / 8;
+    out->has_latency =
+        read_figure(node, LABEL_LINK_LATENCY_MS, 1e5, false, &out->link_latency_ms, out);
     out->has_bf16 = read_bf16(node);
-    read_cpu(node, out->cpu, sizeof out->cpu);
+    if (*vendor)
+        (void)snprintf(out->cpu, sizeof out->cpu, "%.40s-%.20s-%.20s", vendor,
+                       json_string(json_get(labels, NFD "cpu-model.family"), ""),
+                       json_string(json_get(labels, NFD "cpu-model.id"), ""));
     read_probe(node, out);
 }
 
@@ -185,27 +166,25 @@ const char *annotation_stale(const struct annotation_probe *p, const struct anno
     if (differ(then->image, now->image) || differ(then->digest, now->digest))
         return "measured with another worker image";
     if (p->is_contradicted)
-        return "contradicted by a training since it was measured";
+        return "contradicted by a training run since then";
     if (p->time_ms - now_ms > ANNOTATION_AHEAD_MS)
-        return "measured at a time that is still to come";
+        return "measured at a time in the future";
     if (now_ms - p->time_ms > ANNOTATION_FRESH_MS)
         return "measured more than 30 days ago";
     return NULL;
 }
 
-static bool is_slower_with_more(const struct annotation_probe *a, const struct annotation_probe *b)
-{
-    return node_useful_milli(a->cpu_milli) > node_useful_milli(b->cpu_milli) &&
-           b->found.gflops > (1 + ANNOTATION_NOISE) * a->found.gflops;
-}
-
 bool annotation_contradict(const struct annotation_probe *a, const struct annotation_probe *b)
 {
     const char *model = a->found.cpu_model;
+    bool has_a_more = node_useful_milli(a->cpu_milli) > node_useful_milli(b->cpu_milli);
+    bool has_b_more = node_useful_milli(b->cpu_milli) > node_useful_milli(a->cpu_milli);
+    double noise = 1 + ANNOTATION_NOISE;
 
     return model[0] && strcmp(model, "unknown") != 0 && strcmp(model, b->found.cpu_model) == 0 &&
            strcmp(a->subject.work, b->subject.work) == 0 &&
-           (is_slower_with_more(a, b) || is_slower_with_more(b, a));
+           ((has_a_more && b->found.gflops > noise * a->found.gflops) ||
+            (has_b_more && a->found.gflops > noise * b->found.gflops));
 }
 
 double annotation_gflops(const struct annotation_probe *p)
@@ -249,9 +228,4 @@ void annotation_digest(const char *image_id, char out[static ANNOTATION_DIGEST_B
     bool is_digest = strncmp(digest, "sha256:", 7) == 0;
 
     (void)snprintf(out, ANNOTATION_DIGEST_BYTES, "%s", is_digest ? digest : "");
-}
-
-enum node_answer annotation_bf16(const struct annotations *m, const struct node_probe *probe)
-{
-    return probe && probe->has_bf16 != NODE_UNKNOWN ? probe->has_bf16 : m->has_bf16;
 }

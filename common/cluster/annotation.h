@@ -17,8 +17,8 @@
 #define ANNOTATION_TEXT_MAX_BYTES                                                                  \
     (NODE_PROBE_MAX_BYTES + 4096) /* of the annotation; a node may have 256 KiB of them */
 
-/* A figure that is older is measured again, whatever else is the same: firmware and neighbours on
- * the same hardware change without a sign in the Node. */
+/* An older measurement is repeated: firmware and neighbours on the same hardware change without a
+ * sign in the Node. */
 #define ANNOTATION_FRESH_MS (INT64_C(30) * 24 * 60 * 60 * 1000)
 
 /* What a measurement holds for. An empty text is not known, and then no reason to measure again. */
@@ -37,7 +37,7 @@ struct annotation_probe {
     int cpu_milli; /* the limit that it ran with */
     struct annotation_subject subject;
     int64_t time_ms;
-    bool is_contradicted; /* by a training since, in an annotation of its own */
+    bool is_contradicted; /* by a training run since, in an annotation of its own */
 };
 
 struct annotations {
@@ -62,8 +62,8 @@ void annotations_read(const struct json *node, struct annotations *out);
 /* The annotation's text. */
 MUST_CHECK enum err_code annotation_probe_write(const struct annotation_probe *p, struct buf *out,
                                                 struct err *err);
-/* Why this measurement does not hold (any more) for `now`, in words ("of other allocatable CPU");
- * NULL: it does. */
+/* The reason why the measurement does not hold for `now` ("measured on another processor"); NULL if
+ * it holds. */
 const char *annotation_stale(const struct annotation_probe *p, const struct annotation_subject *now,
                              int64_t now_ms);
 
@@ -80,8 +80,5 @@ void annotation_work(const struct spec *spec, const char *namespace,
                      char out[static ANNOTATION_WORK_BYTES]);
 /* "sha256:..." of a container's imageID; "" when it has none. */
 void annotation_digest(const char *image_id, char out[static ANNOTATION_DIGEST_BYTES]);
-
-/* Can a worker on this machine do BF16? A probe's answer counts before NFD's. */
-enum node_answer annotation_bf16(const struct annotations *m, const struct node_probe *probe);
 
 #endif

@@ -21,12 +21,7 @@ struct scale {
     struct levels latency_ms;
 };
 
-/* Negative: not known. */
-struct end {
-    double bytes_per_s;
-    double latency_ms;
-};
-static const struct end unknown = {-1, -1};
+static const struct cost_link unknown = {-1, -1};
 
 /* --- levels --- */
 
@@ -40,45 +35,38 @@ static double latency_ms(const struct node_link *l)
     return fmax(l->latency_ms, LATENCY_MIN_MS);
 }
 
-/* The mean of all figures from the smallest one above `above` up to one step more; false if there
- * is none. */
-static bool next_level(const struct network_node *nodes, int n,
-                       double (*figure)(const struct node_link *), double above, double *out_from,
-                       double *out_value)
-{
-    double from = INFINITY;
-    double sum = 0;
-    int count = 0;
-
-    for (int i = 0; i < n; i++)
-        for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
-            double f = figure(&nodes[i].probe->links[k]);
-
-            from = f > above && f < from ? f : from;
-        }
-    for (int i = 0; i < n; i++)
-        for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
-            double f = figure(&nodes[i].probe->links[k]);
-
-            if (f < from || f > from * LEVEL_STEP)
-                continue;
-            sum += f;
-            count++;
-        }
-    *out_from = from;
-    *out_value = sum / count;
-    return count > 0;
-}
-
+/* A level is the mean of all figures from the smallest one above the last level up to one step
+ * more. */
 static void find_levels(const struct network_node *nodes, int n,
                         double (*figure)(const struct node_link *), struct levels *out)
 {
     double above = 0;
 
-    out->n = 0;
-    while (out->n < LEVELS_MAX &&
-           next_level(nodes, n, figure, above, &out->from[out->n], &out->value[out->n]))
-        above = out->from[out->n++] * LEVEL_STEP;
+    for (out->n = 0; out->n < LEVELS_MAX; out->n++) {
+        double from = INFINITY;
+        double sum = 0;
+        int count = 0;
+
+        for (int i = 0; i < n; i++)
+            for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
+                double f = figure(&nodes[i].probe->links[k]);
+
+                from = f > above && f < from ? f : from;
+            }
+        for (int i = 0; i < n; i++)
+            for (int k = 0; nodes[i].probe && k < nodes[i].probe->n_links; k++) {
+                double f = figure(&nodes[i].probe->links[k]);
+                bool is_within = f >= from && f <= from * LEVEL_STEP;
+
+                sum += is_within ? f : 0;
+                count += is_within;
+            }
+        if (count == 0)
+            return;
+        out->from[out->n] = from;
+        out->value[out->n] = sum / count;
+        above = from * LEVEL_STEP;
+    }
 }
 
 static double level_of(const struct levels *l, double figure)
@@ -101,18 +89,18 @@ static const struct node_link *link_to(const struct network_node *from,
     return NULL;
 }
 
-static struct end figures_of(const struct scale *scale, const struct node_link *l)
+static struct cost_link figures_of(const struct scale *scale, const struct node_link *l)
 {
-    return (struct end){1e3 / level_of(&scale->ms_per_byte, ms_per_byte(l)),
-                        level_of(&scale->latency_ms, latency_ms(l))};
+    return (struct cost_link){1e3 / level_of(&scale->ms_per_byte, ms_per_byte(l)),
+                              level_of(&scale->latency_ms, latency_ms(l))};
 }
 
-static struct end measured_between(const struct scale *scale, const struct network_node *a,
-                                   const struct network_node *b)
+static struct cost_link measured_between(const struct scale *scale, const struct network_node *a,
+                                         const struct network_node *b)
 {
     const struct node_link *there = link_to(a, b);
     const struct node_link *back = link_to(b, a);
-    struct end ends[2];
+    struct cost_link ends[2];
 
     if (!there || !back)
         there = back = there ? there : back;
@@ -120,8 +108,8 @@ static struct end measured_between(const struct scale *scale, const struct netwo
         return unknown;
     ends[0] = figures_of(scale, there);
     ends[1] = figures_of(scale, back);
-    return (struct end){2 / (1 / ends[0].bytes_per_s + 1 / ends[1].bytes_per_s),
-                        (ends[0].latency_ms + ends[1].latency_ms) / 2};
+    return (struct cost_link){2 / (1 / ends[0].bytes_per_s + 1 / ends[1].bytes_per_s),
+                              (ends[0].latency_ms + ends[1].latency_ms) / 2};
 }
 
 static void insert(double *sorted, int n, double value)
@@ -134,26 +122,26 @@ static void insert(double *sorted, int n, double value)
 }
 
 /* The median link of a node; of an even number, the slower one in the middle. */
-static struct end median_of(const struct scale *scale, const struct network_node *node)
+static struct cost_link median_of(const struct scale *scale, const struct network_node *node)
 {
     double speeds[NODE_LINKS_MAX];
     double latencies[NODE_LINKS_MAX];
     int n = node->probe ? node->probe->n_links : 0;
 
     for (int i = 0; i < n; i++) {
-        struct end e = figures_of(scale, &node->probe->links[i]);
+        struct cost_link e = figures_of(scale, &node->probe->links[i]);
 
         insert(speeds, i, e.bytes_per_s);
         insert(latencies, i, e.latency_ms);
     }
-    return n > 0 ? (struct end){speeds[(n - 1) / 2], latencies[n / 2]} : unknown;
+    return n > 0 ? (struct cost_link){speeds[(n - 1) / 2], latencies[n / 2]} : unknown;
 }
 
 /* The link as seen from this node. */
-static struct end end_of(const struct scale *scale, const struct network_node *node,
-                         const struct end *measured)
+static struct cost_link end_of(const struct scale *scale, const struct network_node *node,
+                               const struct cost_link *measured)
 {
-    struct end e = measured->bytes_per_s > 0 ? *measured : median_of(scale, node);
+    struct cost_link e = measured->bytes_per_s > 0 ? *measured : median_of(scale, node);
 
     if (node->annotations && node->annotations->link_bytes_per_s > 0)
         e.bytes_per_s = node->annotations->link_bytes_per_s;
@@ -165,30 +153,22 @@ static struct end end_of(const struct scale *scale, const struct network_node *n
 static struct cost_link link_between(const struct scale *scale, const struct network_node *a,
                                      const struct network_node *b)
 {
-    struct end measured = measured_between(scale, a, b);
-    struct end ends[2] = {end_of(scale, a, &measured), end_of(scale, b, &measured)};
-    struct cost_link link = COST_LINK_DEFAULT;
-    struct end slower = unknown;
+    struct cost_link measured = measured_between(scale, a, b);
+    struct cost_link ends[2] = {end_of(scale, a, &measured), end_of(scale, b, &measured)};
+    const struct cost_link fallback = COST_LINK_DEFAULT;
+    struct cost_link slower = unknown;
 
     for (int i = 0; i < 2; i++) {
         if (ends[i].bytes_per_s > 0 &&
             (slower.bytes_per_s < 0 || ends[i].bytes_per_s < slower.bytes_per_s))
             slower.bytes_per_s = ends[i].bytes_per_s;
-        if (ends[i].latency_ms > slower.latency_ms)
-            slower.latency_ms = ends[i].latency_ms;
+        slower.latency_ms = fmax(slower.latency_ms, ends[i].latency_ms);
     }
-    if (slower.bytes_per_s > 0)
-        link.bytes_per_s = slower.bytes_per_s;
-    if (slower.latency_ms >= 0)
-        link.latency_ms = slower.latency_ms;
-    return link;
-}
-
-static bool has_figures(const struct network_node *node)
-{
-    return (node->probe && node->probe->n_links > 0) ||
-           (node->annotations &&
-            (node->annotations->link_bytes_per_s > 0 || node->annotations->has_latency));
+    if (slower.bytes_per_s < 0)
+        slower.bytes_per_s = fallback.bytes_per_s;
+    if (slower.latency_ms < 0)
+        slower.latency_ms = fallback.latency_ms;
+    return slower;
 }
 
 bool network_links(const struct network_node *nodes, int n, struct cost_link *out)
@@ -196,8 +176,12 @@ bool network_links(const struct network_node *nodes, int n, struct cost_link *ou
     struct scale scale;
     bool is_known = false;
 
-    for (int i = 0; i < n; i++)
-        is_known = is_known || has_figures(&nodes[i]);
+    for (int i = 0; i < n; i++) {
+        const struct annotations *declared = nodes[i].annotations;
+
+        is_known = is_known || (nodes[i].probe && nodes[i].probe->n_links > 0) ||
+                   (declared && (declared->link_bytes_per_s > 0 || declared->has_latency));
+    }
     if (!is_known)
         return false;
     find_levels(nodes, n, ms_per_byte, &scale.ms_per_byte);

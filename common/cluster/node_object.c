@@ -1,31 +1,210 @@
 #include "cluster/node_object.h"
 
+#include <ctype.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cluster/quantity.h"
+#include "api/names.h"
+
+#define DIGITS_MAX 30 /* of a quantity */
 
 /* Far above any machine; sums of amounts below stay far from overflow. */
 #define CPU_MAX_MILLI    10000000
 #define MEMORY_MAX_BYTES (INT64_C(1) << 60)
 
-static int64_t read_amount(const struct json *node, const char *resource, bool is_milli,
-                           int64_t most)
-{
-    int64_t n = quantity_read(json_get(json_path(node, "status.allocatable"), resource), is_milli);
+#define COPY(array, text) (void)snprintf((array), sizeof(array), "%s", (text))
 
-    return n <= most ? n : 0;
+static const char *text_of(const struct json *object, const char *path)
+{
+    return json_string(json_path(object, path), "");
+}
+
+/* --- quantities --- */
+
+/* Multiplier of a suffix; 0 when there is no such suffix. */
+static long double scale_of(const char *suffix)
+{
+    static const struct {
+        const char *text;
+        long double scale;
+    } known[] = {
+        {"", 1},
+        {"n", 1e-9L},
+        {"u", 1e-6L},
+        {"m", 1e-3L},
+        {"k", 1e3L},
+        {"M", 1e6L},
+        {"G", 1e9L},
+        {"T", 1e12L},
+        {"P", 1e15L},
+        {"E", 1e18L},
+        {"Ki", 1024.0L},
+        {"Mi", 1048576.0L},
+        {"Gi", 1073741824.0L},
+        {"Ti", 1099511627776.0L},
+        {"Pi", 1125899906842624.0L},
+        {"Ei", 1152921504606846976.0L},
+    };
+    char *end;
+    long exponent;
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i].text, suffix) == 0)
+            return known[i].scale;
+    if ((suffix[0] != 'e' && suffix[0] != 'E') || suffix[1] == '\0' || isspace(suffix[1]))
+        return 0;
+    exponent = strtol(suffix + 1, &end, 10);
+    return *end == '\0' && exponent >= -9 && exponent <= 18 ? powl(10, (long double)exponent) : 0;
+}
+
+enum err_code quantity_parse(const char *text, bool is_milli, int64_t *out, struct err *err)
+{
+    size_t n = strspn(text, "0123456789.");
+    char digits[DIGITS_MAX + 1];
+    long double scale;
+    long double value;
+    char *end;
+
+    if (n == 0 || n > DIGITS_MAX)
+        return err_set(err, ERR_INVALID, "\"%.40s\" is not a quantity", text);
+    memcpy(digits, text, n);
+    digits[n] = '\0';
+    value = strtold(digits, &end);
+    scale = scale_of(text + n);
+    if (*end != '\0' || scale == 0 || strpbrk(digits, "0123456789") == NULL)
+        return err_set(err, ERR_INVALID, "\"%.40s\" is not a quantity", text);
+    /* The nudge keeps 0.1 * 1000 from becoming 101; it is below the smallest amount, 1n. */
+    value = ceill(value * scale * (is_milli ? 1000 : 1) - 1e-12L);
+    if (value > 9.2e18L)
+        return err_set(err, ERR_LIMIT, "\"%.40s\" is too large", text);
+    *out = (int64_t)value;
+    return ERR_OK;
+}
+
+int64_t quantity_read(const struct json *v, bool is_milli)
+{
+    char number[32];
+    const char *text = json_string(v, "0");
+    int64_t n = 0;
+
+    if (json_kind_of(v) == JSON_NUMBER) {
+        (void)snprintf(number, sizeof number, "%.15g", json_double(v, 0));
+        text = number;
+    }
+    return quantity_parse(text, is_milli, &n, NULL) == ERR_OK ? n : 0;
+}
+
+/* --- pods --- */
+
+static int64_t amount_of(const struct json *amounts, const char *resource)
+{
+    return quantity_read(json_get(amounts, resource), strcmp(resource, "cpu") == 0);
+}
+
+static int64_t sum_of(const struct json *pod, const char *resource)
+{
+    const struct json *c = json_first(json_path(pod, "spec.containers"));
+    int64_t sum = 0;
+
+    for (; c; c = json_next(c))
+        sum += amount_of(json_path(c, "resources.requests"), resource);
+    for (c = json_first(json_path(pod, "spec.initContainers")); c; c = json_next(c)) {
+        int64_t n = amount_of(json_path(c, "resources.requests"), resource);
+
+        sum = n > sum ? n : sum;
+    }
+    return sum + amount_of(json_path(pod, "spec.overhead"), resource);
+}
+
+struct pod_requests pod_requests_read(const struct json *pod)
+{
+    return (struct pod_requests){.cpu_milli = sum_of(pod, "cpu"),
+                                 .memory_bytes = sum_of(pod, "memory")};
+}
+
+bool pod_has_ended(const struct json *pod)
+{
+    const char *phase = text_of(pod, "status.phase");
+
+    return strcmp(phase, "Succeeded") == 0 || strcmp(phase, "Failed") == 0;
+}
+
+/* --- nodes --- */
+
+const char *exclusion_text(enum exclusion why)
+{
+    static const char *const texts[EXCLUSIONS] = {
+        [EXCLUDED_NOT] = "usable",
+        [EXCLUDED_NOT_READY] = "not ready",
+        [EXCLUDED_DELETED] = "being deleted",
+        [EXCLUDED_CORDONED] = "cordoned",
+        [EXCLUDED_PRESSURE] = "under memory, disk or PID pressure",
+        [EXCLUDED_TAINTED] = "tainted",
+        [EXCLUDED_UNREADABLE] = "without readable allocatable CPU and memory",
+        [EXCLUDED_CPU] = "with less than 100m of CPU free",
+        [EXCLUDED_MEMORY] = "with less than 160Mi of memory free",
+        [EXCLUDED_BF16] = "without BF16 support, which spec.training.precision asks for",
+        [EXCLUDED_UNMEASURED] = "not measured yet",
+        [EXCLUDED_PROBE_FAILED] = "whose probe failed",
+    };
+
+    return texts[why];
+}
+
+static bool keeps_workers_away(const struct json *taint)
+{
+    const char *key = text_of(taint, "key");
+    const char *effect = text_of(taint, "effect");
+
+    if (strcmp(effect, "NoSchedule") == 0)
+        return true;
+    return strcmp(effect, "NoExecute") == 0 && strcmp(key, TAINT_NOT_READY) != 0 &&
+           strcmp(key, TAINT_UNREACHABLE) != 0;
+}
+
+enum exclusion exclusion_read(const struct json *node, enum exclusion unseen)
+{
+    enum exclusion ready = unseen;
+    bool has_pressure = false;
+
+    for (const struct json *c = json_first(json_path(node, "status.conditions")); c;
+         c = json_next(c)) {
+        const char *type = text_of(c, "type");
+        bool is_true = strcmp(text_of(c, "status"), "True") == 0;
+
+        if (strcmp(type, "Ready") == 0)
+            ready = is_true ? EXCLUDED_NOT : EXCLUDED_NOT_READY;
+        has_pressure = has_pressure || (is_true && strstr(type, "Pressure"));
+    }
+    if (ready != EXCLUDED_NOT)
+        return ready;
+    if (json_path(node, "metadata.deletionTimestamp"))
+        return EXCLUDED_DELETED;
+    if (json_bool(json_path(node, "spec.unschedulable"), false))
+        return EXCLUDED_CORDONED;
+    if (has_pressure)
+        return EXCLUDED_PRESSURE;
+    for (const struct json *t = json_first(json_path(node, "spec.taints")); t; t = json_next(t))
+        if (keeps_workers_away(t))
+            return EXCLUDED_TAINTED;
+    return EXCLUDED_NOT;
 }
 
 void node_object_read(const struct json *node, enum exclusion unseen, struct node_object *out)
 {
+    const struct json *allocatable = json_path(node, "status.allocatable");
+
     memset(out, 0, sizeof *out);
-    (void)snprintf(out->name, sizeof out->name, "%s",
-                   json_string(json_path(node, "metadata.name"), ""));
+    COPY(out->name, text_of(node, "metadata.name"));
     out->excluded = exclusion_read(node, unseen);
-    out->cpu_milli = read_amount(node, "cpu", true, CPU_MAX_MILLI);
-    out->memory_bytes = read_amount(node, "memory", false, MEMORY_MAX_BYTES);
+    out->cpu_milli = amount_of(allocatable, "cpu");
+    out->memory_bytes = amount_of(allocatable, "memory");
+    if (out->cpu_milli > CPU_MAX_MILLI)
+        out->cpu_milli = 0;
+    if (out->memory_bytes > MEMORY_MAX_BYTES)
+        out->memory_bytes = 0;
     annotations_read(node, &out->annotations);
 }
 
@@ -55,4 +234,75 @@ void node_objects_use(struct node_object *nodes, size_t n, const char *name, int
         return;
     to->cpu_used_milli += cpu_milli;
     to->memory_used_bytes += memory_bytes;
+}
+
+/* --- plans --- */
+
+const struct json *promise_owner(const struct json *object)
+{
+    const struct json *owner = json_first(json_path(object, "metadata.ownerReferences"));
+
+    for (; owner; owner = json_next(owner))
+        if (strcmp(text_of(owner, "kind"), "SkyJob") == 0 &&
+            json_bool(json_get(owner, "controller"), false) &&
+            strncmp(text_of(owner, "apiVersion"), NAMES_GROUP "/", strlen(NAMES_GROUP "/")) == 0)
+            return owner;
+    return NULL;
+}
+
+bool promise_job_is_final(const struct json *skyjob)
+{
+    const struct json *c = json_first(json_path(skyjob, "status.conditions"));
+
+    for (; c; c = json_next(c)) {
+        const char *type = text_of(c, "type");
+
+        if (strcmp(text_of(c, "status"), "True") == 0 &&
+            (strcmp(type, "Complete") == 0 || strcmp(type, "Failed") == 0))
+            return true;
+    }
+    return false;
+}
+
+/* Namespace and job of its text could be any, those of the objects count. */
+enum err_code promise_read(const struct json *config_map, struct revision *out, struct err *err)
+{
+    const struct json *owner = promise_owner(config_map);
+    const struct json *label = json_get(json_path(config_map, "metadata.labels"), LABEL_REVISION);
+    const char *text = json_string(json_get(json_get(config_map, "data"), REVISION_FILE), "");
+    struct plan *plan = &out->plan;
+    char name[NAMES_BYTES];
+    char number[16];
+    enum err_code rc = revision_parse(text, strlen(text), out, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    names_revision(text_of(owner, "name"), plan->uid, plan->revision, name);
+    (void)snprintf(number, sizeof number, "%d", plan->revision);
+    if (!owner || strcmp(name, text_of(config_map, "metadata.name")) != 0 ||
+        strcmp(plan->uid, text_of(owner, "uid")) != 0 ||
+        strcmp(number, json_string(label, "")) != 0)
+        return err_set(err, ERR_INVALID, "%.60s is not a revision of its owner",
+                       text_of(config_map, "metadata.name"));
+    COPY(plan->namespace, text_of(config_map, "metadata.namespace"));
+    COPY(plan->job, text_of(owner, "name"));
+    return ERR_OK;
+}
+
+bool promise_is_open(const struct plan *p, const char *job_uid, int job_revision, bool is_over)
+{
+    return !is_over && strcmp(job_uid, p->uid) == 0 && job_revision <= p->revision;
+}
+
+void promise_use(const struct plan *p, struct promise_pods pods, struct node_object *nodes,
+                 size_t n)
+{
+    for (int i = 0; i < p->n_workers; i++) {
+        const struct plan_worker *w = &p->workers[i];
+        char pod[NAMES_BYTES];
+
+        names_worker_pod(p->job, p->uid, w->slot, w->incarnation, pod);
+        if (!pods.is_settled(pods.ctx, p->namespace, pod))
+            node_objects_use(nodes, n, w->node, w->cpu_milli, w->memory_bytes);
+    }
 }

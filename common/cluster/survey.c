@@ -9,20 +9,6 @@
 /* Of one CPU when no speed is known at all. Only ratios matter then, so any figure is as good. */
 #define ASSUMED_GFLOPS 20.0
 
-/* What counts of a node. */
-struct figures {
-    double gflops; /* with all allocatable CPU; 0: to be assumed */
-    double unit_ms;
-    const struct node_probe *probe; /* NULL: not measured */
-    bool is_same_work;
-};
-
-static double speed_with_all(const struct survey_own *own, const struct node_object *node)
-{
-    return own->found->gflops * node_useful_milli(node->cpu_milli) /
-           node_useful_milli(own->cpu_milli);
-}
-
 /* Another node whose measurement contradicts this one's. */
 static const struct node_object *rival_of(const struct survey_request *r,
                                           const struct node_object *node)
@@ -61,24 +47,33 @@ static const char *stale_reason(const struct survey_request *r, const struct nod
     return stale;
 }
 
-static void take_annotation(const struct survey_request *r, const struct annotation_probe *p,
-                            struct figures *f)
+static void take_annotation(const struct survey_request *r, struct survey_node *n)
 {
+    const struct annotation_probe *p = &n->object->annotations.probe;
     char work[ANNOTATION_WORK_BYTES];
 
     annotation_work(r->spec, r->namespace, work);
-    *f = (struct figures){annotation_gflops(p), p->found.unit_ms, &p->found,
-                          strcmp(p->subject.work, work) == 0};
+    n->gflops = annotation_gflops(p);
+    n->unit_ms = p->found.unit_ms;
+    n->probe = &p->found;
+    n->is_same_work = strcmp(p->subject.work, work) == 0;
+}
+
+static void take_declared(struct survey_node *n, const char *stale)
+{
+    n->gflops = n->object->annotations.gflops;
+    n->unit_ms = n->object->annotations.unit_ms;
+    n->stale = stale;
 }
 
 /* Is the node a candidate, and with which figures? */
-static enum exclusion judge(const struct survey_request *r, struct survey_node *n,
-                            struct figures *f)
+static enum exclusion judge(const struct survey_request *r, struct survey_node *n)
 {
     const struct node_object *node = n->object;
     const struct annotations *annotations = &node->annotations;
     enum spec_probe policy = r->spec->placement.probe;
     struct survey_own own = {.found = NULL};
+    enum node_answer has_bf16 = annotations->has_bf16;
 
     if (node->excluded != EXCLUDED_NOT)
         return node->excluded;
@@ -91,20 +86,23 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
     if (r->own)
         r->own(r->ctx, node, &own);
     if (own.found) {
-        *f = (struct figures){speed_with_all(&own, node), own.found->unit_ms, own.found, true};
+        n->gflops = own.found->gflops * node_useful_milli(node->cpu_milli) /
+                    node_useful_milli(own.cpu_milli);
+        n->unit_ms = own.found->unit_ms;
+        n->probe = own.found;
+        n->is_same_work = true;
     } else if (annotations->has_probe) {
         n->stale = stale_reason(r, node, &own);
         if (!n->stale || policy == SPEC_PROBE_NEVER)
-            take_annotation(r, &annotations->probe, f);
+            take_annotation(r, n);
     }
-    if (r->spec->training.precision == SPEC_PRECISION_BF16 &&
-        annotation_bf16(annotations, f->probe) == NODE_NO)
+    if (n->probe && n->probe->has_bf16 != NODE_UNKNOWN)
+        has_bf16 = n->probe->has_bf16;
+    if (r->spec->training.precision == SPEC_PRECISION_BF16 && has_bf16 == NODE_NO)
         return EXCLUDED_BF16;
     if (annotations->gflops > 0 && policy != SPEC_PROBE_ALWAYS) {
-        f->gflops = annotations->gflops;
-        f->unit_ms = annotations->unit_ms;
-        n->stale = NULL;
-    } else if (f->probe) {
+        take_declared(n, NULL);
+    } else if (n->probe) {
         n->rival = rival_of(r, node);
     } else if (policy == SPEC_PROBE_NEVER) {
         n->is_assumed = true;
@@ -113,71 +111,58 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
     } else if (r->own || (!annotations->has_probe && annotations->gflops <= 0)) {
         return EXCLUDED_UNMEASURED;
     } else if (annotations->has_probe) {
-        take_annotation(r, &annotations->probe, f);
+        take_annotation(r, n);
     } else {
-        f->gflops = annotations->gflops;
-        f->unit_ms = annotations->unit_ms;
-        n->stale = "declared, and spec.placement.probePolicy is Always";
+        take_declared(n, "declared, and spec.placement.probePolicy is Always");
     }
     return EXCLUDED_NOT;
 }
 
 /* A share of the CPU has that share of the speed. */
-static void add_candidate(struct survey *s, struct survey_node *n, const struct figures *f)
+static void add_candidate(struct survey *s, struct survey_node *n)
 {
     const struct node_object *from = n->object;
     struct node *to = &s->candidates[s->n_candidates];
 
-    n->probe = f->probe;
-    n->is_same_work = f->is_same_work;
     (void)snprintf(to->name, sizeof to->name, "%s", from->name);
     to->cpu_milli = node_useful_milli(from->cpu_milli - from->cpu_used_milli);
     to->memory_bytes = from->memory_bytes - from->memory_used_bytes;
-    to->gflops = f->gflops * to->cpu_milli / node_useful_milli(from->cpu_milli);
-    to->unit_ms = f->unit_ms;
-    if (f->probe)
-        to->message = f->probe->message;
-    s->judged[s->n_candidates++] = n;
+    to->gflops = n->gflops * to->cpu_milli / node_useful_milli(from->cpu_milli);
+    to->unit_ms = n->unit_ms;
+    if (n->probe)
+        to->message = n->probe->message;
+    s->entries[s->n_candidates++] = n;
 }
 
-/* Without a figure a CPU counts as much as the others' do on average. */
-static void assume_speeds(struct survey *s)
+/* What depends on all candidates. */
+static void complete(struct survey *s)
 {
+    double lengths_gflops = 0;
+    double pace_gflops = 0;
     double sum = 0;
     int n = 0;
 
     for (int i = 0; i < s->n_candidates; i++) {
         sum += s->candidates[i].gflops / s->candidates[i].cpu_milli;
-        n += !s->judged[i]->is_assumed;
+        n += !s->entries[i]->is_assumed;
     }
     for (int i = 0; i < s->n_candidates; i++) {
+        const struct node_probe *p = s->entries[i]->probe;
         struct node *to = &s->candidates[i];
 
-        if (!s->judged[i]->is_assumed)
-            continue;
-        to->gflops = to->cpu_milli * (n > 0 ? sum / n : ASSUMED_GFLOPS / 1000);
-        s->n_assumed++;
-    }
-}
-
-static void take_work(struct survey *s)
-{
-    double lengths_gflops = 0;
-    double pace_gflops = 0;
-
-    for (int i = 0; i < s->n_candidates; i++) {
-        const struct node_probe *p = s->judged[i]->probe;
-        double gflops = s->candidates[i].gflops;
-
-        if (!p || !s->judged[i]->is_same_work)
-            continue;
-        if (p->lengths.mean > 0 && gflops > lengths_gflops) {
-            s->lengths = p->lengths;
-            lengths_gflops = gflops;
+        if (s->entries[i]->is_assumed) { /* a CPU counts as much as the others' do on average */
+            to->gflops = to->cpu_milli * (n > 0 ? sum / n : ASSUMED_GFLOPS / 1000);
+            s->n_assumed++;
         }
-        if (p->pace.attention > 0 && gflops > pace_gflops) {
+        if (!p || !s->entries[i]->is_same_work)
+            continue;
+        if (p->lengths.mean > 0 && to->gflops > lengths_gflops) {
+            s->lengths = p->lengths;
+            lengths_gflops = to->gflops;
+        }
+        if (p->pace.attention > 0 && to->gflops > pace_gflops) {
             s->pace = p->pace;
-            pace_gflops = gflops;
+            pace_gflops = to->gflops;
         }
     }
 }
@@ -194,9 +179,9 @@ enum err_code survey_make(const struct survey_request *r, struct survey *out, st
     struct survey s = {.n_nodes = r->n_nodes,
                        .nodes = calloc(n + 1, sizeof *s.nodes),
                        .candidates = calloc(n + 1, sizeof *s.candidates),
-                       .judged = calloc(n + 1, sizeof *s.judged)};
+                       .entries = calloc(n + 1, sizeof *s.entries)};
 
-    if (!s.nodes || !s.candidates || !s.judged) {
+    if (!s.nodes || !s.candidates || !s.entries) {
         survey_deinit(&s);
         return err_set(err, ERR_NO_MEMORY, "no memory for %d nodes", r->n_nodes);
     }
@@ -204,16 +189,13 @@ enum err_code survey_make(const struct survey_request *r, struct survey *out, st
         s.nodes[i].object = &r->nodes[i];
     qsort(s.nodes, n, sizeof *s.nodes, compare_names);
     for (int i = 0; i < r->n_nodes; i++) {
-        struct figures f = {.gflops = 0};
-
-        s.nodes[i].excluded = judge(r, &s.nodes[i], &f);
+        s.nodes[i].excluded = judge(r, &s.nodes[i]);
         s.n_excluded[s.nodes[i].excluded]++;
         s.n_bad += s.nodes[i].object->annotations.bad[0] != '\0';
         if (s.nodes[i].excluded == EXCLUDED_NOT)
-            add_candidate(&s, &s.nodes[i], &f);
+            add_candidate(&s, &s.nodes[i]);
     }
-    assume_speeds(&s);
-    take_work(&s);
+    complete(&s);
     *out = s;
     return ERR_OK;
 }
@@ -227,8 +209,8 @@ enum err_code survey_link(struct survey *s, struct err *err)
     if (network && n <= SURVEY_LINKS_MAX)
         links = calloc(n * n + 1, sizeof *links);
     for (size_t i = 0; links && i < n; i++)
-        network[i] = (struct network_node){s->candidates[i].name,
-                                           &s->judged[i]->object->annotations, s->judged[i]->probe};
+        network[i] = (struct network_node){
+            s->candidates[i].name, &s->entries[i]->object->annotations, s->entries[i]->probe};
     if (links && network_links(network, s->n_candidates, links)) {
         s->links = links;
         links = NULL;
@@ -245,7 +227,7 @@ void survey_deinit(struct survey *s)
 {
     free(s->nodes);
     free(s->candidates);
-    free(s->judged);
+    free(s->entries);
     free(s->links);
     *s = (struct survey){.n_nodes = 0};
 }

@@ -19,10 +19,10 @@
  * worth. */
 #define SURVEY_LINKS_MAX 1024
 
-/* What this job's own probe of a node has come to. */
+/* The result of this job's own probe of a node. */
 struct survey_own {
     const struct node_probe *found; /* NULL: no result */
-    int cpu_milli;                  /* that it was found with */
+    int cpu_milli;                  /* limit that the probe ran with */
     bool has_failed;                /* there will be no result */
     const char *digest; /* that the worker image's name stands for now; NULL or "": not known */
 };
@@ -48,6 +48,8 @@ struct survey_node {
                                 it does not matter */
     bool is_assumed;         /* its speed is neither declared nor measured */
     /* Of a candidate: */
+    double gflops; /* with all allocatable CPU; 0: to be assumed */
+    double unit_ms;
     const struct node_probe *probe;  /* the measurement that counts; NULL: none */
     bool is_same_work;               /* it was made with this job's shapes and data */
     const struct node_object *rival; /* a node whose measurement contradicts this one; NULL: none */
@@ -57,9 +59,9 @@ struct survey {
     int n_nodes;
     struct survey_node *nodes; /* all of the request's, by name */
     int n_candidates;
-    struct node *candidates;           /* by name, with what is free of them */
-    const struct survey_node **judged; /* each candidate's entry in `nodes` */
-    struct cost_link *links;           /* [n_candidates][n_candidates]; NULL: all alike */
+    struct node *candidates;            /* by name, with what is free of them */
+    const struct survey_node **entries; /* of each candidate, in `nodes` */
+    struct cost_link *links;            /* [n_candidates][n_candidates]; NULL: all alike */
     /* Of the job's data and shapes, as measured on the fastest candidate that has them, the first
      * by name among equals; zeros: not measured. */
     struct node_lengths lengths;
@@ -77,7 +79,7 @@ MUST_CHECK enum err_code survey_make(const struct survey_request *request, struc
 MUST_CHECK enum err_code survey_link(struct survey *s, struct err *err);
 void survey_deinit(struct survey *s);
 
-/* Append for people; nothing where there is nothing to report. */
+/* Append to a message for users; nothing where there is nothing to report. */
 /* "2 not ready, 1 cordoned" */
 void survey_add_excluded(const struct survey *s, char *text, size_t bytes);
 /* "Invalid annotation on node n1: skyjob.dev/gflops: "inf" is not a number in 0..1e+09; it is

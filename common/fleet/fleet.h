@@ -1,4 +1,4 @@
-/* fleet/fleet.h - the running workers of a job: send the peer table, ask for status.
+/* fleet/fleet.h - the running workers of a job: post revisions, halt them, ask for reports.
  *
  * A call is started, and its answer reaches the handler from inside http_poll(). Nothing here
  * waits, so a worker that hangs delays only its own answer, by at most FLEET_CALL_MS.
@@ -8,7 +8,7 @@
 #ifndef FLEET_FLEET_H
 #define FLEET_FLEET_H
 
-#include "api/progress.h"
+#include "api/revision.h"
 #include "base/hmac.h"
 #include "http/http.h"
 
@@ -21,17 +21,22 @@ struct fleet_address {
     struct hmac_key key;
 };
 
-/* Called once for every call that was started, unless fleet_free() came first.
+/* What the worker answered; both are NULL after an error or an order. */
+struct fleet_answer {
+    const struct progress *progress; /* of fleet_ask_status() */
+    const struct report *report;     /* of fleet_ask_report() */
+};
+
+/* Called once for every started call, unless fleet_free() comes first.
  *
- * err->code is ERR_OK; ERR_CONFLICT when the worker belongs to another attempt or has accepted
- * another peer table; ERR_DENIED when it has another key; ERR_INVALID when it refused for another
- * reason; ERR_IO, ERR_TIMEOUT when it did not answer, as is usual while it starts; ERR_PROTOCOL,
- * ERR_LIMIT when the answer is not a worker's. `progress` is the reported status; NULL for a peer
- * table and for every error. The handler may start calls. */
+ * err->code is ERR_OK; ERR_CONFLICT when the worker has a newer revision or another one with this
+ * number; ERR_DENIED when it has another key; ERR_INVALID when it refused for another reason;
+ * ERR_IO, ERR_TIMEOUT when it did not answer, as is normal while it starts; ERR_PROTOCOL, ERR_LIMIT
+ * when the answer is not a worker's. The handler may start calls. */
 struct fleet_handler {
     void *ctx;
     size_t ctx_bytes; /* of `ctx`, which is copied and belongs to the call; 0: `ctx` is borrowed */
-    void (*on_answer)(void *ctx, const struct progress *progress, const struct err *err);
+    void (*on_answer)(void *ctx, const struct fleet_answer *answer, const struct err *err);
 };
 
 struct fleet;
@@ -44,7 +49,19 @@ void fleet_free(struct fleet *f);
 /* How many calls are under way. */
 int fleet_n_calls(const struct fleet *f);
 
-/* Hand the table to one worker. It may be sent any number of times. */
+/* Post a revision, as revision_write() wrote it, and the addresses of its workers. It may be posted
+ * any number of times. */
+MUST_CHECK enum err_code fleet_post_revision(struct fleet *f, const struct fleet_address *to,
+                                             const struct buf *text, const struct peers *peers,
+                                             struct fleet_handler handler, struct err *err);
+/* End the session of this revision and of older ones; release a leader that is done. The answer
+ * comes at once: the report has the session's end. */
+MUST_CHECK enum err_code fleet_halt(struct fleet *f, const struct fleet_address *to, int revision,
+                                    struct fleet_handler handler, struct err *err);
+/* Ask one worker what it holds. */
+MUST_CHECK enum err_code fleet_ask_report(struct fleet *f, const struct fleet_address *to,
+                                          struct fleet_handler handler, struct err *err);
+/* Send a probe the addresses of the others, any number of times. */
 MUST_CHECK enum err_code fleet_post_peers(struct fleet *f, const struct fleet_address *to,
                                           const struct peers *peers, struct fleet_handler handler,
                                           struct err *err);
@@ -54,18 +71,18 @@ MUST_CHECK enum err_code fleet_ask_status(struct fleet *f, const struct fleet_ad
 
 /* --- when to call --- */
 
-/* One running worker as its caller sees it, for operator and CLI alike: send the peer table until
- * the worker has accepted or refused it, and ask for status. The owner starts the calls, sets
- * `is_busy` for the time of a call, and hands every answer to contact_answered(). A worker that
- * does not answer is called again after a pause that doubles each time; one that refuses, after
- * CONTACT_REFUSED_MS. Pure; times are monotonic. */
+/* One running worker as its caller sees it, for operator and CLI alike: which revision it has
+ * accepted, and when it may be called. The owner starts the calls, sets `is_busy` during a call,
+ * and hands every answer to contact_answered(). A worker that does not answer is called again after
+ * a pause that doubles each time; one that refuses, after CONTACT_REFUSED_MS. Pure; times are
+ * monotonic. */
 #define CONTACT_RETRY_MS   250 /* then doubled */
 #define CONTACT_REFUSED_MS 5000
 
 struct contact {
     bool is_busy;            /* a call is under way */
-    bool has_table;          /* has accepted the peer table */
-    bool is_refused;         /* has refused it: it has another one, or another key */
+    int accepted;            /* the newest revision that it has accepted; 0: none */
+    bool is_refused;         /* has refused a newer one: it has another one, or another key */
     int n_unanswered;        /* calls in a row */
     int64_t silent_since_ms; /* of the first unanswered call in a row; 0: it answers */
     int64_t call_after_ms;
@@ -75,33 +92,9 @@ struct contact {
 /* How long until the worker may be called; 0: now. */
 int64_t contact_wait_ms(const struct contact *c, int64_t now_ms);
 
-/* Note the answer (see struct fleet_handler) to a call that sent the peer table or to another.
- * Pauses are at most `max_ms` long. */
-void contact_answered(struct contact *c, const struct err *err, bool was_table, int64_t now_ms,
+/* Note the answer (see struct fleet_handler) to a call that posted revision `posted`, or to any
+ * other call (0). Pauses last at most `max_ms`. */
+void contact_answered(struct contact *c, const struct err *err, int posted, int64_t now_ms,
                       int64_t max_ms);
-
-/* --- follow --- */
-
-/* All calls to the workers of one attempt: the peer table to every stage until each has it, and
- * requests for status to the leader. The owner calls follow_step() between polls of the http loop;
- * the rest happens inside http_poll(). */
-#define FOLLOW_ASK_MS 500 /* between two calls to the leader */
-
-struct follow;
-
-/* Copies everything; `fleet` is borrowed. `control` has an address for each of peers->n_stages. */
-MUST_CHECK enum err_code follow_new(struct fleet *fleet, const struct peers *peers,
-                                    const struct fleet_address *control, struct follow **out,
-                                    struct err *err);
-/* Only after fleet_free(), which cancels the calls that refer to it. NULL is allowed. */
-void follow_free(struct follow *f);
-
-/* Start the calls that are due; returns the milliseconds until the next one is. */
-int64_t follow_step(struct follow *f, int64_t now_ms);
-
-/* The leader's last report; NULL before the first. Borrowed until the next http_poll(). */
-const struct progress *follow_progress(const struct follow *f);
-/* Why a worker refuses the table; NULL when none does. */
-const char *follow_refusal(const struct follow *f);
 
 #endif

@@ -55,12 +55,6 @@ struct http {
     int depth;       /* of callbacks that run now; > 0: curl must not be entered */
 };
 
-void http_response_deinit(struct http_response *r)
-{
-    buf_deinit(&r->body);
-    r->status = 0;
-}
-
 /* --- what curl calls --- */
 
 /* Returning another count than `n` makes curl give up; the reason is in t->err. */
@@ -178,17 +172,6 @@ enum err_code http_host_of(const char *url, char out[static HTTP_HOST_BYTES], st
     return rc;
 }
 
-static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
-{
-    struct curl_blob blob = {.flags = CURL_BLOB_COPY};
-
-    if (!pem)
-        return CURLE_OK;
-    blob.data = (void *)(uintptr_t)pem; /* curl copies and does not write */
-    blob.len = strlen(pem);
-    return curl_easy_setopt(easy, option, &blob);
-}
-
 /* A setter that remembers the first failure, so that options read as a list. */
 #define SET(option, value)                                                                         \
     do {                                                                                           \
@@ -198,14 +181,18 @@ static CURLcode set_pem(CURL *easy, CURLoption option, const char *pem)
 
 static enum err_code configure(struct transfer *t, const struct http_request *r, struct err *err)
 {
+    const struct {
+        CURLoption option;
+        const char *text;
+    } pems[] = {{CURLOPT_CAINFO_BLOB, r->tls.ca_pem},
+                {CURLOPT_SSLCERT_BLOB, r->tls.cert_pem},
+                {CURLOPT_SSLKEY_BLOB, r->tls.key_pem}};
     const char *method = r->method ? r->method : "GET";
     CURL *easy = t->easy;
     CURLcode rc = CURLE_OK;
 
     SET(CURLOPT_URL, r->url);
-    if (strcmp(method, "HEAD") == 0) {
-        SET(CURLOPT_NOBODY, 1L);
-    } else if (r->body || strcmp(method, "POST") == 0) {
+    if (r->body || strcmp(method, "POST") == 0) {
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)r->body_bytes);
         SET(CURLOPT_COPYPOSTFIELDS, r->body ? r->body : "");
     }
@@ -235,12 +222,14 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
     SET(CURLOPT_SSL_VERIFYHOST, r->tls.insecure ? 0L : 2L);
     if (r->tls.ca_pem)
         SET(CURLOPT_CAPATH, (char *)NULL); /* else the system's CAs were trusted as well */
-    if (rc == CURLE_OK)
-        rc = set_pem(easy, CURLOPT_CAINFO_BLOB, r->tls.ca_pem);
-    if (rc == CURLE_OK)
-        rc = set_pem(easy, CURLOPT_SSLCERT_BLOB, r->tls.cert_pem);
-    if (rc == CURLE_OK)
-        rc = set_pem(easy, CURLOPT_SSLKEY_BLOB, r->tls.key_pem);
+    for (size_t i = 0; i < sizeof pems / sizeof *pems; i++) {
+        struct curl_blob blob = {.data = (void *)(uintptr_t)pems[i].text, /* not written to */
+                                 .len = pems[i].text ? strlen(pems[i].text) : 0,
+                                 .flags = CURL_BLOB_COPY};
+
+        if (pems[i].text)
+            SET(pems[i].option, &blob);
+    }
 
     SET(CURLOPT_WRITEFUNCTION, on_body);
     SET(CURLOPT_WRITEDATA, t);
@@ -260,7 +249,7 @@ static void free_transfer(struct transfer *t)
     curl_easy_cleanup(t->easy); /* first: it still points to the lists */
     curl_slist_free_all(t->headers);
     curl_slist_free_all(t->connect_to);
-    http_response_deinit(&t->response);
+    buf_deinit(&t->response.body);
     free(t);
 }
 
@@ -582,6 +571,6 @@ enum err_code http_call(struct http *h, const struct http_request *request,
     if (rc == ERR_OK)
         *out = waiter.response;
     else
-        http_response_deinit(&waiter.response);
+        buf_deinit(&waiter.response.body);
     return rc;
 }

@@ -38,8 +38,8 @@ struct http_tls {
 struct http_request {
     const char *method; /* "GET" when NULL */
     const char *url;
-    const char *connect_to;      /* dial this address instead of the URL's host; the certificate is
-                                    still checked against the URL's; NULL: the URL's host */
+    const char *connect_to;      /* dial this address; the certificate is still checked against the
+                                    URL's host, which is dialled for NULL */
     const char *const *headers;  /* "Name: value", NULL-terminated; NULL: none */
     const char *content_type;    /* of the body */
     const void *body;            /* NULL: none */
@@ -55,10 +55,8 @@ struct http_request {
 struct http_response {
     int status;             /* 100..599 */
     int64_t retry_after_ms; /* -1: not given by the server */
-    struct buf body;        /* without what was handed to on_chunk */
+    struct buf body;        /* owned: buf_deinit(); without what was handed to on_chunk */
 };
-
-void http_response_deinit(struct http_response *r);
 
 /* Both callbacks run inside http_poll() or http_call(). */
 struct http_handler {
@@ -95,8 +93,7 @@ void http_free(struct http *h);
 MUST_CHECK enum err_code http_start(struct http *h, const struct http_request *request,
                                     struct http_handler handler, uint64_t *out_id, struct err *err);
 
-/* Forget a transfer: its handler is not called again. An id that is not known (0, ended) is fine.
- */
+/* Forget a transfer: its handler is not called again. An unknown id (0, ended) is ignored. */
 void http_cancel(struct http *h, uint64_t id);
 
 /* Wait for activity, at most `timeout_ms` (0: not at all), and run callbacks. Returns ERR_OK also
@@ -112,9 +109,8 @@ int64_t http_turned_ms(const struct http *h);
 
 /* Send one request and wait for its response.
  *
- * Returns ERR_OK with *out filled, whatever its status: http_response_deinit() is the caller's.
- * Else the codes of http_start() and on_done; *out is untouched. Other transfers of the loop go on
- * and their callbacks run meanwhile. ERR_INVALID when called from a callback.
+ * Returns ERR_OK with *out filled, whatever its status: the caller frees its body.
+ * Else the codes of http_start() and on_done, with *out untouched. ERR_INVALID in a callback.
  */
 MUST_CHECK enum err_code http_call(struct http *h, const struct http_request *request,
                                    struct http_response *out, struct err *err);

@@ -15,11 +15,13 @@
 #include "base/thread.h"
 
 #define BACKLOG        256
+#define READ_BYTES     4096
 #define ACCEPTS_MAX    32  /* in a row, before open connections get their turn */
 #define ACCEPT_WAIT_MS 100 /* when the process has run out of file descriptors */
 
 struct connection {
-    int fd; /* -1: free */
+    int fd;           /* -1: free */
+    bool is_admitted; /* with the body that its head announces */
     bool is_answered;
     int64_t since_ms;
     int64_t deadline_ms;
@@ -69,19 +71,43 @@ static enum err_code find_length(const char *head, const char *end, size_t *out,
             return err_set(err, ERR_PROTOCOL, "invalid Content-Length");
         was_found = true;
     }
-    if (*out > SERVER_BODY_MAX_BYTES)
+    if (*out > SERVER_BODY_ADMITTED_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "the body is too large");
+    return ERR_OK;
+}
+
+/* Cut the lines of a complete head apart. The body begins behind it. */
+static enum err_code cut_head(char *text, size_t n_head, struct server_request *out,
+                              struct err *err)
+{
+    char *end = text + n_head - 4;
+    char *line = strstr(text, "\r\n");
+    char *path;
+    char *version;
+
+    *line = '\0';
+    path = strchr(text, ' ');
+    version = path ? strchr(path + 1, ' ') : NULL;
+    if (!version || path == text || path[1] != '/' || strncmp(version, " HTTP/1.", 8) != 0)
+        return err_set(err, ERR_PROTOCOL, "not HTTP");
+    *path = '\0';
+    *version = '\0';
+    /* The lines of the head become strings two bytes apart; an empty one ends the list. */
+    *out = (struct server_request){
+        .method = text, .path = path + 1, .headers = line + 2, .body = end + 4};
+    while (line < end) {
+        line = strstr(line + 2, "\r\n");
+        *line = '\0';
+    }
+    end[2] = '\0';
     return ERR_OK;
 }
 
 enum err_code server_parse(char *text, size_t n, struct server_request *out, struct err *err)
 {
-    struct server_request request = {0};
     char *end = strstr(text, "\r\n\r\n");
-    char *line;
-    char *path;
-    char *version;
     size_t n_head = end ? (size_t)(end - text) + 4 : n;
+    size_t n_body;
     enum err_code rc;
 
     if (n_head > SERVER_HEAD_MAX_BYTES)
@@ -90,31 +116,15 @@ enum err_code server_parse(char *text, size_t n, struct server_request *out, str
         return err_set(err, ERR_PROTOCOL, "not HTTP");
     if (!end)
         return err_set(err, ERR_AGAIN, "%zu bytes of a request", n);
-    rc = find_length(text, end, &request.n_body, err);
+    rc = find_length(text, end, &n_body, err);
     if (rc != ERR_OK)
         return rc;
-    if (n - n_head < request.n_body)
-        return err_set(err, ERR_AGAIN, "%zu of %zu bytes of a body", n - n_head, request.n_body);
-    request.body = end + 4;
-    line = strstr(text, "\r\n");
-    *line = '\0';
-    path = strchr(text, ' ');
-    version = path ? strchr(path + 1, ' ') : NULL;
-    if (!version || path == text || path[1] != '/' || strncmp(version, " HTTP/1.", 8) != 0)
-        return err_set(err, ERR_PROTOCOL, "not HTTP");
-    *path = '\0';
-    *version = '\0';
-    request.method = text;
-    request.path = path + 1;
-    /* The lines of the head become strings two bytes apart; an empty one ends the list. */
-    request.headers = line + 2;
-    while (line < end) {
-        line = strstr(line + 2, "\r\n");
-        *line = '\0';
-    }
-    end[2] = '\0';
-    *out = request;
-    return ERR_OK;
+    if (n - n_head < n_body)
+        return err_set(err, ERR_AGAIN, "%zu of %zu bytes of a body", n - n_head, n_body);
+    rc = cut_head(text, n_head, out, err);
+    if (rc == ERR_OK)
+        out->n_body = n_body;
+    return rc;
 }
 
 const char *server_header(const struct server_request *request, const char *name)
@@ -125,6 +135,34 @@ const char *server_header(const struct server_request *request, const char *name
         if (is_header(line, name, &value))
             return value;
     return "";
+}
+
+/* Ask the handler about a large body as soon as the head is complete. */
+static enum err_code admit(const struct server *s, struct connection *c, struct err *err)
+{
+    const char *end = strstr(buf_text(&c->request), "\r\n\r\n");
+    size_t n_head = end ? (size_t)(end - c->request.data) + 4 : 0;
+    char head[SERVER_HEAD_MAX_BYTES + 1];
+    struct server_request request;
+    size_t n_body;
+    enum err_code rc;
+
+    if (!end || c->is_admitted || n_head > SERVER_HEAD_MAX_BYTES)
+        return ERR_OK;
+    memcpy(head, c->request.data, n_head);
+    head[n_head] = '\0';
+    rc = find_length(head, head + n_head - 4, &n_body, err);
+    if (rc != ERR_OK || n_body <= SERVER_BODY_MAX_BYTES)
+        return rc;
+    rc = cut_head(head, n_head, &request, err);
+    if (rc != ERR_OK)
+        return rc;
+    request.n_body = n_body;
+    if (!s->handler.admits || !s->handler.admits(s->handler.ctx, &request))
+        return err_set(err, ERR_LIMIT, "the body is too large");
+    c->is_admitted = true;
+    c->request.max = n_head + n_body + READ_BYTES;
+    return ERR_OK;
 }
 
 /* --- answers --- */
@@ -181,7 +219,7 @@ static void send_answer(struct connection *c)
 /* Go on with a connection that is ready. */
 static void serve(struct server *s, struct connection *c)
 {
-    char bytes[4096];
+    char bytes[READ_BYTES];
     struct server_request request;
     struct err err = {0};
     ssize_t n;
@@ -194,12 +232,19 @@ static void serve(struct server *s, struct connection *c)
     n = recv(c->fd, bytes, sizeof bytes, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (n <= 0 || buf_add(&c->request, bytes, (size_t)n, &err) == ERR_NO_MEMORY) {
+    if (n <= 0) {
         drop(c);
         return;
     }
-    rc = err.code == ERR_OK ? server_parse(c->request.data, c->request.len, &request, &err)
-                            : err.code;
+    rc = buf_add(&c->request, bytes, (size_t)n, &err);
+    if (rc == ERR_NO_MEMORY) {
+        drop(c);
+        return;
+    }
+    if (rc == ERR_OK)
+        rc = admit(s, c, &err);
+    if (rc == ERR_OK)
+        rc = server_parse(c->request.data, c->request.len, &request, &err);
     if (rc == ERR_AGAIN)
         return;
     if (answer(s, c, rc == ERR_OK ? &request : NULL, &err) == ERR_OK)
@@ -294,30 +339,38 @@ static void *run(void *arg)
     }
 }
 
-static enum err_code listen_on(const char *address, int port, int *out, struct err *err)
+static enum err_code listen_on(struct server *s, const char *address, int port, struct err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICHOST | AI_NUMERICSERV};
     struct addrinfo *found = NULL;
     char service[12];
     int one = 1;
-    int fd;
     enum err_code rc = ERR_OK;
 
     (void)snprintf(service, sizeof service, "%d", port);
     if (getaddrinfo(address, service, &hints, &found) != 0)
         return err_set(err, ERR_INVALID, "\"%.60s\" is not a numeric address", address);
-    fd = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0)
+    s->listener = socket(found->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (s->listener < 0 ||
+        setsockopt(s->listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+        bind(s->listener, found->ai_addr, found->ai_addrlen) != 0 ||
+        listen(s->listener, BACKLOG) != 0)
         rc = err_set(err, ERR_IO, "cannot listen on %.60s port %d: %s", address, port,
                      strerror(errno));
     freeaddrinfo(found);
-    if (rc != ERR_OK && fd >= 0)
-        (void)close(fd);
-    if (rc == ERR_OK)
-        *out = fd;
     return rc;
+}
+
+static void free_server(struct server *s)
+{
+    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
+        drop(&s->connections[i]);
+    if (s->listener >= 0)
+        (void)close(s->listener);
+    if (s->stop >= 0)
+        (void)close(s->stop);
+    free(s);
 }
 
 enum err_code server_open(const char *address, int port, struct server_handler handler,
@@ -333,19 +386,14 @@ enum err_code server_open(const char *address, int port, struct server_handler h
     s->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
         s->connections[i].fd = -1;
-    rc = s->stop >= 0 ? listen_on(address, port, &s->listener, err)
+    rc = s->stop >= 0 ? listen_on(s, address, port, err)
                       : err_set(err, ERR_IO, "eventfd: %s", strerror(errno));
     if (rc == ERR_OK)
         rc = thread_start(&s->thread, run, s, err);
-    if (rc == ERR_OK) {
+    if (rc == ERR_OK)
         *out = s;
-        return ERR_OK;
-    }
-    if (s->listener >= 0)
-        (void)close(s->listener);
-    if (s->stop >= 0)
-        (void)close(s->stop);
-    free(s);
+    else
+        free_server(s);
     return rc;
 }
 
@@ -357,9 +405,5 @@ void server_close(struct server *s)
         return;
     (void)!write(s->stop, &one, sizeof one);
     (void)pthread_join(s->thread, NULL);
-    for (int i = 0; i < SERVER_CONNECTIONS_MAX; i++)
-        drop(&s->connections[i]);
-    (void)close(s->listener);
-    (void)close(s->stop);
-    free(s);
+    free_server(s);
 }

@@ -1,9 +1,10 @@
 /* http/server.h - a small HTTP/1.1 server for one port, in a thread of its own.
  *
  * One request per connection: read, answered, closed. A connection has SERVER_REQUEST_MS to send a
- * complete request, and the same again to take its answer. When SERVER_CONNECTIONS_MAX are open, a
- * new connection replaces the one that has waited longest without a complete request, so idle or
- * slow clients cannot block others. A request that has arrived is read before that.
+ * complete request, and as long to read the answer. When SERVER_CONNECTIONS_MAX are open, a new
+ * connection replaces the one that has waited longest without a complete request, so that idle or
+ * slow clients cannot block others. A body of more than SERVER_BODY_MAX_BYTES is read only from a
+ * client that the handler admits by the request's head: what strangers can make it hold is bounded.
  * Layer: http (may use base). Threads: the handler runs in the server's thread.
  */
 #ifndef HTTP_SERVER_H
@@ -11,11 +12,12 @@
 
 #include "base/buf.h"
 
-#define SERVER_CONNECTIONS_MAX 64
-#define SERVER_REQUEST_MS      5000
-#define SERVER_HEAD_MAX_BYTES  4096
-#define SERVER_BODY_MAX_BYTES  16384
-#define SERVER_ANSWER_BYTES    16384
+#define SERVER_CONNECTIONS_MAX         64
+#define SERVER_REQUEST_MS              5000
+#define SERVER_HEAD_MAX_BYTES          4096
+#define SERVER_BODY_MAX_BYTES          65536
+#define SERVER_BODY_ADMITTED_MAX_BYTES ((size_t)512 * 1024)
+#define SERVER_ANSWER_BYTES            16384
 
 /* Borrowed for the time of the call. */
 struct server_request {
@@ -35,6 +37,9 @@ struct server_answer {
 struct server_handler {
     void *ctx;
     void (*on_request)(void *ctx, const struct server_request *request, struct server_answer *out);
+    /* May the client send a body of `head->n_body` bytes, more than SERVER_BODY_MAX_BYTES? The body
+     * itself is not there yet. NULL: no client may. */
+    bool (*admits)(void *ctx, const struct server_request *head);
 };
 
 struct server; /* private */

@@ -1,12 +1,13 @@
 #include "kube/client.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/jsonw.h"
-#include "kube/page.h"
+#include "base/json.h"
+#include "kube/response.h"
 
 #define PATH_MAX_BYTES    8192 /* a continue token alone can have 2,000 */
 #define PAGES_MAX         10000
@@ -28,39 +29,123 @@ struct kube_client {
     bool is_stale; /* after a 401: read the credentials again before the next request */
     bool uses_proxy;
     char agent_line[AGENT_LINE_BYTES];
+    char manager[AGENT_LINE_BYTES];      /* of the fields that we write: the agent's name */
     char connect_to[HTTP_HOST_BYTES];    /* "" or the host to dial instead of the URL's */
     char server_path[SERVER_PATH_BYTES]; /* scheme, host and prefix of every path */
 };
+
+/* --- references --- */
+
+const struct kube_resource kube_pods = {"", "v1", "pods", true};
+const struct kube_resource kube_nodes = {"", "v1", "nodes", false};
+const struct kube_resource kube_policies = {"networking.k8s.io", "v1", "networkpolicies", true};
+const struct kube_resource kube_config_maps = {"", "v1", "configmaps", true};
+const struct kube_resource kube_claims = {"", "v1", "persistentvolumeclaims", true};
+const struct kube_resource kube_volumes = {"", "v1", "persistentvolumes", false};
+const struct kube_resource kube_secrets = {"", "v1", "secrets", true};
+const struct kube_resource kube_events = {"", "v1", "events", true};
+
+static enum err_code add_escaped(struct buf *out, const char *text, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (const char *p = text; *p && rc == ERR_OK; p++)
+        rc = isalnum((unsigned char)*p) || strchr("-._~", *p)
+                 ? buf_add(out, p, 1, err)
+                 : buf_addf(out, err, "%%%02X", (unsigned char)*p);
+    return rc;
+}
+
+/* "/segment", which must not be empty or lead elsewhere. */
+static enum err_code add_segment(struct buf *out, const char *segment, struct err *err)
+{
+    enum err_code rc;
+
+    if (!*segment || strcmp(segment, ".") == 0 || strcmp(segment, "..") == 0 ||
+        strpbrk(segment, "/%"))
+        return err_set(err, ERR_INVALID, "\"%.80s\" is not valid in a path", segment);
+    rc = buf_add(out, "/", 1, err);
+    return rc == ERR_OK ? add_escaped(out, segment, err) : rc;
+}
+
+enum err_code kube_add_query(struct buf *path, const char *name, const char *value, struct err *err)
+{
+    const char *separator = strchr(buf_text(path), '?') ? "&" : "?";
+    enum err_code rc = buf_addf(path, err, "%s%s=", separator, name);
+
+    return rc == ERR_OK ? add_escaped(path, value, err) : rc;
+}
+
+enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *out, struct err *err)
+{
+    const struct kube_resource *r = ref->resource;
+    const char *namespace = r->is_namespaced ? ref->namespace : NULL;
+    const char *const segments[] = {r->group[0] ? "apis" : "api",
+                                    r->group[0] ? r->group : NULL,
+                                    r->version,
+                                    namespace ? "namespaces" : NULL,
+                                    namespace,
+                                    r->plural,
+                                    ref->name,
+                                    ref->name ? ref->subresource : NULL};
+    enum err_code rc = ERR_OK;
+
+    if (r->is_namespaced && ref->name && !ref->namespace)
+        return err_set(err, ERR_INVALID, "%s %s: no namespace is given", r->plural, ref->name);
+    for (size_t i = 0; i < sizeof segments / sizeof *segments && rc == ERR_OK; i++)
+        if (segments[i])
+            rc = add_segment(out, segments[i], err);
+    if (rc == ERR_OK && ref->label_selector)
+        rc = kube_add_query(out, "labelSelector", ref->label_selector, err);
+    if (rc == ERR_OK && ref->field_selector)
+        rc = kube_add_query(out, "fieldSelector", ref->field_selector, err);
+    return rc;
+}
+
+enum err_code kube_list_path(const struct kube_ref *ref, const char *position, int n_objects,
+                             struct buf *out, struct err *err)
+{
+    char limit[16];
+    enum err_code rc = kube_ref_path(ref, out, err);
+
+    (void)snprintf(limit, sizeof limit, "%d", n_objects);
+    if (rc == ERR_OK)
+        rc = kube_add_query(out, "limit", limit, err);
+    if (rc == ERR_OK && *position)
+        rc = kube_add_query(out, "continue", position, err);
+    return rc;
+}
+
+void kube_ref_text(const struct kube_ref *ref, char *out, size_t out_bytes)
+{
+    bool has_namespace = ref->resource->is_namespaced && ref->namespace;
+    const char *slash = has_namespace && ref->name ? "/" : "";
+
+    (void)snprintf(out, out_bytes, "%s%s%s%s%s%s%s", ref->resource->plural,
+                   has_namespace || ref->name ? " " : "", has_namespace ? ref->namespace : "",
+                   slash, ref->name ? ref->name : "", ref->subresource ? " " : "",
+                   ref->subresource ? ref->subresource : "");
+}
 
 /* --- refusals --- */
 
 enum err_code kube_status_code(int status)
 {
-    if (status >= 200 && status <= 299)
-        return ERR_OK;
-    switch (status) {
-    case 401:
-    case 403:
-        return ERR_DENIED;
-    case 404:
-        return ERR_NOT_FOUND;
-    case 409:
-        return ERR_CONFLICT;
-    case 410:
-        return ERR_GONE;
-    case 408:
-    case 504:
-        return ERR_TIMEOUT;
-    case 413:
-        return ERR_LIMIT;
-    case 429:
-        return ERR_AGAIN;
-    default:
-        break;
-    }
-    if (status >= 400 && status <= 499)
-        return ERR_INVALID;
-    return status >= 500 && status <= 599 ? ERR_IO : ERR_PROTOCOL;
+    static const struct {
+        int status;
+        enum err_code code;
+    } codes[] = {{401, ERR_DENIED},  {403, ERR_DENIED},   {404, ERR_NOT_FOUND},
+                 {408, ERR_TIMEOUT}, {409, ERR_CONFLICT}, {410, ERR_GONE},
+                 {413, ERR_LIMIT},   {429, ERR_AGAIN},    {504, ERR_TIMEOUT}};
+    int hundreds = status / 100;
+
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++)
+        if (codes[i].status == status)
+            return codes[i].code;
+    return hundreds == 2   ? ERR_OK
+           : hundreds == 4 ? ERR_INVALID
+           : hundreds == 5 ? ERR_IO
+                           : ERR_PROTOCOL;
 }
 
 static enum err_code error_of(int status, const char *message, struct err *err)
@@ -149,12 +234,12 @@ enum err_code kube_client_new(struct http *http, struct kube_config *config,
         c->options = *options;
     if (!c->options.user_agent)
         c->options.user_agent = DEFAULT_AGENT;
-    if (!c->options.field_manager)
-        c->options.field_manager = c->options.user_agent;
     if (c->options.calls_per_second > 0)
         c->calls = (struct bucket){.burst = c->options.calls_burst,
                                    .refill_ms = 1000 / c->options.calls_per_second};
     (void)snprintf(c->agent_line, sizeof c->agent_line, "User-Agent: %s", c->options.user_agent);
+    (void)snprintf(c->manager, sizeof c->manager, "%.*s", (int)strcspn(c->options.user_agent, "/"),
+                   c->options.user_agent);
     rc = place_server(c, err);
     if (rc != ERR_OK) {
         free(c);
@@ -178,14 +263,9 @@ struct http *kube_client_http(const struct kube_client *c)
     return c->http;
 }
 
-const char *kube_client_namespace(const struct kube_client *c)
+const struct kube_config *kube_client_config(const struct kube_client *c)
 {
-    return c->config.namespace;
-}
-
-const char *kube_client_server(const struct kube_client *c)
-{
-    return c->config.server;
+    return &c->config;
 }
 
 int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
@@ -196,24 +276,13 @@ int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms)
 /* --- requests --- */
 
 /* Send a request to the server: start it for a handler or, without one, wait for its response. */
-static enum err_code send_request(struct kube_client *c, const struct kube_request *request,
+static enum err_code send_request(struct kube_client *c, const struct http_request *request,
                                   const struct http_handler *handler, uint64_t *out_id,
                                   struct http_response *out, struct err *err)
 {
-    const char *const headers[] = {request->accept ? request->accept : "Accept: " TYPE_JSON,
+    const char *const headers[] = {request->headers ? request->headers[0] : "Accept: " TYPE_JSON,
                                    c->agent_line, NULL};
-    struct http_request http = {
-        .method = request->method,
-        .connect_to = c->connect_to[0] ? c->connect_to : NULL,
-        .headers = headers,
-        .content_type = request->content_type,
-        .body = request->body,
-        .body_bytes = request->body ? strlen(request->body) : 0,
-        .deadline_ms = request->deadline_ms ? request->deadline_ms : KUBE_CALL_MS,
-        .response_max_bytes =
-            request->response_max_bytes ? request->response_max_bytes : KUBE_OBJECT_MAX_BYTES,
-        .uses_environment_proxy = c->uses_proxy,
-    };
+    struct http_request http = *request;
     struct buf url = {.max = PATH_MAX_BYTES + SERVER_PATH_BYTES};
     int64_t now_ms = clock_now_ms();
     int64_t quiet_ms = kube_client_quiet_ms(c, now_ms);
@@ -227,12 +296,15 @@ static enum err_code send_request(struct kube_client *c, const struct kube_reque
         c->credentials_ms = now_ms;
         c->is_stale = false;
     }
+    http.headers = headers;
+    http.connect_to = c->connect_to[0] ? c->connect_to : NULL;
+    http.uses_environment_proxy = c->uses_proxy;
     http.bearer_token = c->config.token;
     http.tls = (struct http_tls){.ca_pem = c->config.ca_pem,
                                  .cert_pem = c->config.cert_pem,
                                  .key_pem = c->config.key_pem,
                                  .insecure = c->config.insecure};
-    rc = buf_addf(&url, err, "%s%s", c->server_path, request->path);
+    rc = buf_addf(&url, err, "%s%s", c->server_path, request->url);
     http.url = url.data;
     if (rc == ERR_OK)
         rc = handler ? http_start(c->http, &http, *handler, out_id, err)
@@ -241,7 +313,7 @@ static enum err_code send_request(struct kube_client *c, const struct kube_reque
     return rc;
 }
 
-enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
+enum err_code kube_start(struct kube_client *c, const struct http_request *request,
                          struct http_handler handler, uint64_t *out_id, struct err *err)
 {
     return send_request(c, request, &handler, out_id, NULL, err);
@@ -259,32 +331,29 @@ enum err_code kube_refused(struct kube_client *c, const struct http_response *re
     return kube_status_error(response->status, buf_text(&response->body), response->body.len, err);
 }
 
-/* Keep to calls_per_second. Other transfers go on meanwhile. */
-static enum err_code call_once(struct kube_client *c, const struct kube_request *request,
-                               struct http_response *out, struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
-    while (rc == ERR_OK && c->options.calls_per_second > 0 &&
-           !bucket_take(&c->calls, clock_now_ms()))
-        rc = http_poll(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
-    return rc == ERR_OK ? send_request(c, request, NULL, NULL, out, err) : rc;
-}
-
-/* Send it and wait for a 2xx response: http_response_deinit() is the caller's, always. */
-static enum err_code call_raw(struct kube_client *c, const struct kube_request *request,
+/* Send it and wait for a 2xx response: the caller frees its body, always. Keeps to
+ * calls_per_second; other transfers go on meanwhile. */
+static enum err_code call_raw(struct kube_client *c, const struct http_request *request,
                               struct http_response *out, struct err *err)
 {
-    enum err_code rc = call_once(c, request, out, err);
+    bool is_repeated = false;
+    enum err_code rc = ERR_OK;
 
-    if (rc == ERR_OK && out->status == 401 && c->config.token_file) {
-        http_response_deinit(out);
-        c->is_stale = true;
-        rc = call_once(c, request, out, err);
-    }
-    if (rc == ERR_OK && kube_status_code(out->status) != ERR_OK)
+    for (;;) {
+        while (rc == ERR_OK && c->options.calls_per_second > 0 &&
+               !bucket_take(&c->calls, clock_now_ms()))
+            rc = http_poll(c->http, bucket_wait_ms(&c->calls, clock_now_ms()), err);
+        if (rc == ERR_OK)
+            rc = send_request(c, request, NULL, NULL, out, err);
+        if (rc != ERR_OK || kube_status_code(out->status) == ERR_OK)
+            return rc;
         rc = kube_refused(c, out, err);
-    return rc;
+        if (is_repeated || out->status != 401 || !c->config.token_file)
+            return rc;
+        buf_deinit(&out->body);
+        is_repeated = true;
+        rc = ERR_OK;
+    }
 }
 
 /* --- verbs --- */
@@ -300,33 +369,65 @@ static enum err_code named(enum err_code rc, const char *verb, const struct kube
     return err_wrap(err, rc, "%s %s", verb, what);
 }
 
-/* One call on the path of `ref`; writes have our field manager. `out` may be NULL. */
-static enum err_code call_ref(struct kube_client *c, const struct kube_ref *ref,
-                              struct kube_request *request, struct json **out, struct err *err)
-{
-    struct buf path = {.max = PATH_MAX_BYTES};
-    struct http_response response = {0};
-    const char *method = request->method;
-    enum err_code rc = kube_ref_path(ref, &path, err);
+static const struct verb {
+    const char *name;
+    const char *method;
+    const char *type; /* of the body */
+    bool is_write;    /* of fields that become ours */
+} verb_get = {"get", "GET", NULL, false}, verb_create = {"create", "POST", TYPE_JSON, true},
+  verb_patch = {"patch", "PATCH", TYPE_MERGE, true},
+  verb_delete = {"delete", "DELETE", TYPE_JSON, false};
 
-    if (rc == ERR_OK && (strcmp(method, "POST") == 0 || strcmp(method, "PATCH") == 0))
-        rc = kube_add_query(&path, "fieldManager", c->options.field_manager, err);
-    request->path = path.data;
+/* One call on the path of `ref`. `body` and `out` may be NULL. */
+static enum err_code call(struct kube_client *c, const struct verb *verb,
+                          const struct kube_ref *ref, const char *body, struct json **out,
+                          struct err *err)
+{
+    const struct kube_ref collection = {.resource = ref->resource, .namespace = ref->namespace};
+    bool creates = verb == &verb_create;
+    struct buf path = {.max = PATH_MAX_BYTES};
+    struct http_request request = {.method = verb->method,
+                                   .content_type = verb->type,
+                                   .body = body,
+                                   .body_bytes = body ? strlen(body) : 0,
+                                   .response_max_bytes = KUBE_OBJECT_MAX_BYTES};
+    struct http_response response = {0};
+    enum err_code rc = ERR_OK;
+
+    if (creates && ref->resource->is_namespaced && !ref->namespace)
+        rc = err_set(err, ERR_INVALID, "no namespace is given");
+    else if (!creates && verb != &verb_get && !ref->name) /* would mean the whole collection */
+        rc = err_set(err, ERR_INVALID, "no name is given");
     if (rc == ERR_OK)
-        rc = call_raw(c, request, &response, err);
+        rc = kube_ref_path(creates ? &collection : ref, &path, err);
+    if (rc == ERR_OK && verb->is_write)
+        rc = kube_add_query(&path, "fieldManager", c->manager, err);
+    request.url = path.data;
+    if (rc == ERR_OK)
+        rc = call_raw(c, &request, &response, err);
     if (rc == ERR_OK && out)
         rc = json_parse_tolerant(buf_text(&response.body), response.body.len, out, err);
-    http_response_deinit(&response);
+    buf_deinit(&response.body);
     buf_deinit(&path);
-    return rc;
+    return named(rc, verb->name, ref, err);
 }
 
 enum err_code kube_get(struct kube_client *c, const struct kube_ref *ref, struct json **out,
                        struct err *err)
 {
-    struct kube_request request = {.method = "GET"};
+    return call(c, &verb_get, ref, NULL, out, err);
+}
 
-    return named(call_ref(c, ref, &request, out, err), "get", ref, err);
+enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref, const char *body,
+                          struct json **out, struct err *err)
+{
+    return call(c, &verb_create, ref, body, out, err);
+}
+
+enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref, const char *body,
+                         struct json **out, struct err *err)
+{
+    return call(c, &verb_patch, ref, body, out, err);
 }
 
 enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
@@ -339,14 +440,14 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
 
     for (int i = 0; rc == ERR_OK && !is_done && i < PAGES_MAX; i++) {
         struct page_sink sink = {.ctx = lister.ctx, .on_object = lister.on_item};
-        struct kube_request request = {.deadline_ms = PAGE_MS,
+        struct http_request request = {.deadline_ms = PAGE_MS,
                                        .response_max_bytes = KUBE_PAGE_MAX_BYTES};
         struct buf path = {.max = PATH_MAX_BYTES};
         struct http_response response = {0};
         struct json *metadata = NULL;
 
         rc = kube_list_path(ref, position, n_objects, &path, err);
-        request.path = path.data;
+        request.url = path.data;
         if (rc == ERR_OK)
             rc = call_raw(c, &request, &response, err);
         buf_deinit(&path);
@@ -362,38 +463,11 @@ enum err_code kube_list(struct kube_client *c, const struct kube_ref *ref,
             is_done = position[0] == '\0';
         }
         json_free(metadata);
-        http_response_deinit(&response);
+        buf_deinit(&response.body);
     }
     if (rc == ERR_OK && !is_done)
         rc = err_set(err, ERR_LIMIT, "more than %d pages", PAGES_MAX);
     return named(rc, "list", ref, err);
-}
-
-enum err_code kube_create(struct kube_client *c, const struct kube_ref *ref, const char *body,
-                          struct json **out, struct err *err)
-{
-    struct kube_request request = {.method = "POST", .content_type = TYPE_JSON, .body = body};
-    struct kube_ref collection = {.resource = ref->resource, .namespace = ref->namespace};
-    enum err_code rc;
-
-    if (ref->resource->is_namespaced && !ref->namespace)
-        rc = err_set(err, ERR_INVALID, "no namespace is given");
-    else
-        rc = call_ref(c, &collection, &request, out, err);
-    return named(rc, "create", ref, err);
-}
-
-enum err_code kube_merge(struct kube_client *c, const struct kube_ref *ref, const char *body,
-                         struct json **out, struct err *err)
-{
-    struct kube_request request = {.method = "PATCH", .content_type = TYPE_MERGE, .body = body};
-    enum err_code rc;
-
-    if (ref->name)
-        rc = call_ref(c, ref, &request, out, err);
-    else
-        rc = err_set(err, ERR_INVALID, "no name is given");
-    return named(rc, "patch", ref, err);
 }
 
 enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
@@ -403,7 +477,6 @@ enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
         JSONT_I_IF("grace", how && how->grace_seconds >= 0, how ? how->grace_seconds : 0),
         JSONT_S("uid", how ? how->uid : NULL),
     };
-    struct kube_request request = {.method = "DELETE", .content_type = TYPE_JSON};
     struct buf body = {.max = 1024};
     struct jsonw w;
     enum err_code rc;
@@ -414,11 +487,8 @@ enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
                 " 'gracePeriodSeconds': $grace, 'preconditions': ?uid {'uid': $uid}}",
                 values, sizeof values / sizeof *values);
     rc = jsonw_finish(&w, err);
-    if (!ref->name) /* would delete the whole collection */
-        rc = err_set(err, ERR_INVALID, "no name is given");
-    request.body = body.data;
     if (rc == ERR_OK)
-        rc = call_ref(c, ref, &request, NULL, err);
+        rc = call(c, &verb_delete, ref, body.data, NULL, err);
     buf_deinit(&body);
-    return named(rc, "delete", ref, err);
+    return rc;
 }

@@ -19,18 +19,66 @@
 #include "base/json.h"
 #include "http/http.h"
 #include "kube/config.h"
-#include "kube/resource.h"
 
-#define KUBE_CALL_MS          30000
 #define KUBE_OBJECT_MAX_BYTES ((size_t)4 << 20)  /* a single object: etcd takes 1.5 MB */
+#define KUBE_PAGE_OBJECTS     100                /* at first; fewer where they are large */
 #define KUBE_PAGE_MAX_BYTES   ((size_t)16 << 20) /* a page of a list */
 #define KUBE_TOKEN_AGE_MS     60000
 
+/* --- references to objects: pure, from any thread --- */
+
+/* A resource type as the API server names it in paths. */
+struct kube_resource {
+    const char *group; /* "" is the core group */
+    const char *version;
+    const char *plural; /* "pods" */
+    bool is_namespaced;
+};
+
+/* Those that every cluster has. */
+extern const struct kube_resource kube_pods;
+extern const struct kube_resource kube_nodes;
+extern const struct kube_resource kube_policies;
+extern const struct kube_resource kube_config_maps;
+extern const struct kube_resource kube_claims;
+extern const struct kube_resource kube_volumes;
+extern const struct kube_resource kube_secrets;
+extern const struct kube_resource kube_events;
+
+/* One object, or a collection of them when `name` is NULL. Borrowed everywhere. */
+struct kube_ref {
+    const struct kube_resource *resource;
+    const char *namespace;      /* NULL: all namespaces, or not namespaced */
+    const char *name;           /* NULL: the collection */
+    const char *subresource;    /* "status", "log"; NULL: none */
+    const char *label_selector; /* of a collection; NULL: all */
+    const char *field_selector;
+};
+
+/* Append the path, percent-escaped, with the reference's selectors as its query:
+ * "/apis/skyjob.dev/v1alpha1/namespaces/default/skyjobs/mnli/status". ERR_INVALID for a part that
+ * is no path segment (empty, "..", "a/b") and for a namespaced object without namespace. */
+MUST_CHECK enum err_code kube_ref_path(const struct kube_ref *ref, struct buf *out,
+                                       struct err *err);
+
+/* Append "?name=value" or "&name=value", with `value` percent-escaped. */
+MUST_CHECK enum err_code kube_add_query(struct buf *path, const char *name, const char *value,
+                                        struct err *err);
+
+/* Append the path of a page of at most `n_objects`. `position` is the `metadata.continue` of the
+ * page before; "": the first page. */
+MUST_CHECK enum err_code kube_list_path(const struct kube_ref *ref, const char *position,
+                                        int n_objects, struct buf *out, struct err *err);
+
+/* "pods default/mnli-0b7d3-w0-1", for messages. */
+void kube_ref_text(const struct kube_ref *ref, char *out, size_t out_bytes);
+
+/* --- calls --- */
+
 struct kube_options {
-    const char *user_agent;    /* borrowed for the client's life; NULL: "kube-c" */
-    const char *field_manager; /* owner of the fields we write; NULL: user_agent */
-    int calls_per_second;      /* 0: no limit (the server has its own) */
-    int calls_burst;           /* with calls_per_second; at least 1 */
+    const char *user_agent; /* "name/version"; the name owns the fields we write; NULL: "kube-c" */
+    int calls_per_second;   /* 0: no limit (the server has its own) */
+    int calls_burst;        /* with calls_per_second; at least 1 */
 };
 
 struct kube_client;
@@ -42,11 +90,8 @@ MUST_CHECK enum err_code kube_client_new(struct http *http, struct kube_config *
 void kube_client_free(struct kube_client *c);
 
 struct http *kube_client_http(const struct kube_client *c);
-/* The namespace of the context or the pod. Borrowed, never NULL. */
-const char *kube_client_namespace(const struct kube_client *c);
-/* "https://10.0.0.1:6443". Borrowed. */
-const char *kube_client_server(const struct kube_client *c);
-/* How long the server has asked us not to send anything (Retry-After); 0: not at all. */
+const struct kube_config *kube_client_config(const struct kube_client *c); /* borrowed */
+/* Time left of the server's Retry-After; 0: requests may be sent. */
 int64_t kube_client_quiet_ms(const struct kube_client *c, int64_t now_ms);
 
 /* One object. The caller owns *out: json_free(). */
@@ -82,17 +127,9 @@ struct kube_delete {       /* NULL: any uid, with the object's own grace period 
 MUST_CHECK enum err_code kube_delete(struct kube_client *c, const struct kube_ref *ref,
                                      const struct kube_delete *how, struct err *err);
 
-/* Start a request and return at once. */
-struct kube_request {
-    const char *method; /* NULL: GET */
-    const char *path;   /* from kube_ref_path(), with its query */
-    const char *accept; /* a whole header line; NULL: JSON */
-    const char *content_type;
-    const char *body;
-    int64_t deadline_ms;       /* 0: KUBE_CALL_MS */
-    size_t response_max_bytes; /* 0: KUBE_OBJECT_MAX_BYTES */
-};
-MUST_CHECK enum err_code kube_start(struct kube_client *c, const struct kube_request *request,
+/* Start a request and return at once. Its `url` is a path from kube_ref_path(), with its query; its
+ * only header may be an Accept other than JSON. The rest of what the server needs is added. */
+MUST_CHECK enum err_code kube_start(struct kube_client *c, const struct http_request *request,
                                     struct http_handler handler, uint64_t *out_id, struct err *err);
 
 /* The code for an HTTP status, or for the `code` of a Status object inside a watch:
@@ -105,11 +142,11 @@ enum err_code kube_status_code(int status);
  * object, text or nothing. Returns its code. */
 enum err_code kube_status_error(int status, const char *body, size_t n, struct err *err);
 
-/* The same from a Status object that has been parsed (the object of an ERROR event). */
+/* The same from a parsed Status object (that of an ERROR event). */
 enum err_code kube_status_object(const struct json *status, struct err *err);
 
-/* To be called by users of kube_start() with every response that is not 2xx: sets `err` and notes
- * an expired token or a Retry-After. */
+/* For users of kube_start(), with every response that is not 2xx: sets `err` and notes an expired
+ * token or a Retry-After. */
 enum err_code kube_refused(struct kube_client *c, const struct http_response *response,
                            struct err *err);
 

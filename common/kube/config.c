@@ -1,5 +1,6 @@
 #include "kube/config.h"
 
+#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,19 +29,9 @@ static enum err_code copy_text(const char *text, char **out, struct err *err)
     return *out || !*text ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for the configuration");
 }
 
-/* The path of a file that is named relative to `folder`. */
-static enum err_code copy_path(const char *folder, const char *file, char **out, struct err *err)
-{
-    int n = file[0] == '/' ? asprintf(out, "%s", file) : asprintf(out, "%s/%s", folder, file);
-
-    if (n >= 0)
-        return ERR_OK;
-    *out = NULL;
-    return err_set(err, ERR_NO_MEMORY, "no memory for a path");
-}
-
-/* Replaces *out on ERR_OK only. */
-static enum err_code read_text(const char *path, char **out, struct err *err)
+/* Replaces *out on ERR_OK only. Of a token the first word: its file ends in a line break, which
+ * must not get into a header. */
+static enum err_code read_text(const char *path, bool is_token, char **out, struct err *err)
 {
     struct buf text = {.max = KUBE_CONFIG_MAX_BYTES};
     enum err_code rc = file_read(path, &text, err);
@@ -49,6 +40,10 @@ static enum err_code read_text(const char *path, char **out, struct err *err)
         rc = err_set(err, ERR_INVALID, "%s is empty", path);
     if (rc == ERR_OK && strlen(text.data) != text.len)
         rc = err_set(err, ERR_INVALID, "%s contains a NUL", path);
+    if (rc == ERR_OK && is_token)
+        text.data[strcspn(text.data, " \t\r\n")] = '\0';
+    if (rc == ERR_OK && !text.data[0])
+        rc = err_set(err, ERR_INVALID, "%s contains no token", path);
     if (rc == ERR_OK) {
         free(*out);
         *out = buf_take(&text);
@@ -57,48 +52,42 @@ static enum err_code read_text(const char *path, char **out, struct err *err)
     return rc;
 }
 
-/* The first word: a token file ends in a line break, which must not get into a header. */
-static enum err_code read_token(const char *path, char **out, struct err *err)
+/* The same with the name of a file relative to `folder`. Its path is kept in *out_path. */
+static enum err_code read_file(const char *folder, const char *file, bool is_token, char **out_path,
+                               char **out, struct err *err)
 {
-    char *text = NULL;
-    enum err_code rc = read_text(path, &text, err);
+    int n =
+        asprintf(out_path, "%s%s%s", file[0] == '/' ? "" : folder, file[0] == '/' ? "" : "/", file);
 
-    if (rc != ERR_OK)
-        return rc;
-    text[strcspn(text, " \t\r\n")] = '\0';
-    if (text[0] == '\0') {
-        free(text);
-        return err_set(err, ERR_INVALID, "%s contains no token", path);
-    }
-    free(*out);
-    *out = text;
-    return ERR_OK;
+    if (n >= 0)
+        return read_text(*out_path, is_token, out, err);
+    *out_path = NULL;
+    return err_set(err, ERR_NO_MEMORY, "no memory for a path");
 }
 
 /* Decode the base64 of a text; line breaks in between are allowed. */
 static enum err_code decode_text(const char *name, const char *text, char **out, struct err *err)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    size_t n = strcspn(text, "=");
-    char *bytes = malloc(n + 1);
+    char *bytes = malloc(strlen(text) + 1);
     unsigned int bits = 0;
     int n_bits = 0;
     size_t len = 0;
-    enum err_code rc = ERR_OK;
+    bool is_padding = false;
+    bool is_base64 = true;
+    enum err_code rc;
 
     if (!bytes)
         return err_set(err, ERR_NO_MEMORY, "no memory for %s", name);
-    if (text[n + strspn(text + n, "= \t\r\n")] != '\0')
-        rc = err_set(err, ERR_INVALID, "%s is not base64", name);
-    for (size_t i = 0; i < n && rc == ERR_OK; i++) {
-        const char *digit = strchr(digits, text[i]);
+    for (; *text && is_base64; text++) {
+        const char *digit = strchr(digits, *text);
 
-        if (strchr(" \t\r\n", text[i]))
+        if (strchr(" \t\r\n", *text))
             continue;
-        if (!digit) {
-            rc = err_set(err, ERR_INVALID, "%s is not base64", name);
-            break;
-        }
+        is_padding |= *text == '=';
+        is_base64 = is_padding ? *text == '=' : digit != NULL;
+        if (!digit)
+            continue;
         bits = bits << 6 | (unsigned int)(digit - digits);
         n_bits += 6;
         if (n_bits >= 8) {
@@ -107,14 +96,17 @@ static enum err_code decode_text(const char *name, const char *text, char **out,
         }
     }
     bytes[len] = '\0';
-    if (rc == ERR_OK && len == 0)
+    if (!is_base64) {
+        rc = err_set(err, ERR_INVALID, "%s is not base64", name);
+    } else if (len == 0) {
         rc = err_set(err, ERR_INVALID, "%s is empty", name);
-    if (rc == ERR_OK && strlen(bytes) != len)
+    } else if (strlen(bytes) != len) {
         rc = err_set(err, ERR_INVALID, "%s is not the base64 of a PEM text", name);
-    if (rc == ERR_OK)
+    } else {
         *out = bytes;
-    else
-        free(bytes);
+        return ERR_OK;
+    }
+    free(bytes);
     return rc;
 }
 
@@ -149,9 +141,7 @@ static enum err_code take_pem(const struct json *from, const char *name, const c
         return decode_text(data_name, text_of(from, data_name), out, err);
     if (!*text_of(from, name))
         return ERR_OK;
-    rc = copy_path(folder, text_of(from, name), &path, err);
-    if (rc == ERR_OK)
-        rc = read_text(path, out, err);
+    rc = read_file(folder, text_of(from, name), false, &path, out, err);
     free(path);
     return rc;
 }
@@ -206,8 +196,7 @@ static enum err_code take_user(const struct json *user, const char *folder, stru
         return rc;
     if (!*text_of(user, "tokenFile")) /* the file wins, as with kubectl */
         return copy_text(text_of(user, "token"), &c->token, err);
-    rc = copy_path(folder, text_of(user, "tokenFile"), &c->token_file, err);
-    return rc == ERR_OK ? read_token(c->token_file, &c->token, err) : rc;
+    return read_file(folder, text_of(user, "tokenFile"), true, &c->token_file, &c->token, err);
 }
 
 static enum err_code take_context(const struct json *root, const char *name, const char *folder,
@@ -281,16 +270,10 @@ enum err_code kube_config_in_cluster(const char *folder, const char *host, const
         rc = err_set(err, ERR_NO_MEMORY, "no memory for a URL");
     }
     if (rc == ERR_OK)
-        rc = copy_path(folder, "token", &c.token_file, err);
+        rc = read_file(folder, "token", true, &c.token_file, &c.token, err);
     if (rc == ERR_OK)
-        rc = read_token(c.token_file, &c.token, err);
-    if (rc == ERR_OK)
-        rc = copy_path(folder, "ca.crt", &c.ca_file, err);
-    if (rc == ERR_OK)
-        rc = read_text(c.ca_file, &c.ca_pem, err);
-    if (rc == ERR_OK)
-        rc = copy_path(folder, "namespace", &path, err);
-    if (rc == ERR_OK && read_token(path, &c.namespace, NULL) != ERR_OK)
+        rc = read_file(folder, "ca.crt", false, &c.ca_file, &c.ca_pem, err);
+    if (rc == ERR_OK && read_file(folder, "namespace", true, &path, &c.namespace, NULL) != ERR_OK)
         rc = copy_text("default", &c.namespace, err);
     free(path);
     if (rc != ERR_OK) {
@@ -342,13 +325,12 @@ enum err_code kube_config_load(const char *path, const char *context, struct kub
                            found);
         path = found;
     }
-    (void)snprintf(folder, sizeof folder, "%.*s",
-                   (int)(strrchr(path, '/') ? strrchr(path, '/') - path : 0), path);
+    (void)snprintf(folder, sizeof folder, "%s", path);
     rc = file_read(path, &text, err);
     if (rc != ERR_OK)
         err_wrap(err, rc, "kubeconfig");
     if (rc == ERR_OK) {
-        rc = kube_config_parse(&text, *folder ? folder : ".", context, out, err);
+        rc = kube_config_parse(&text, dirname(folder), context, out, err);
         if (rc != ERR_OK)
             err_wrap(err, rc, "kubeconfig %s", path);
     }
@@ -358,9 +340,8 @@ enum err_code kube_config_load(const char *path, const char *context, struct kub
 
 void kube_config_refresh(struct kube_config *c)
 {
-    /* On failure the old ones stay; the server refuses them once they have expired. */
     if (c->token_file)
-        (void)!read_token(c->token_file, &c->token, NULL);
+        (void)!read_text(c->token_file, true, &c->token, NULL);
     if (c->ca_file)
-        (void)!read_text(c->ca_file, &c->ca_pem, NULL);
+        (void)!read_text(c->ca_file, false, &c->ca_pem, NULL);
 }

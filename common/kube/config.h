@@ -1,9 +1,8 @@
 /* kube/config.h - the API server's address and our credentials.
  *
- * From the pod's service account, or from a kubeconfig file. What is not supported (exec plugins,
- * auth providers, passwords) is refused with an alternative and never ignored: a login that is
- * ignored shows up as "forbidden" much later. Paths in a kubeconfig are relative to it. Of several
- * files in $KUBECONFIG the first that exists is read.
+ * From the pod's service account or a kubeconfig file. Unsupported logins (exec plugins, auth
+ * providers, passwords) are errors that name an alternative: ignored, they would show up as
+ * "forbidden" much later. Of several files in $KUBECONFIG the first that exists is read.
  * Layer: kube (may use http, base). Threads: one.
  */
 #ifndef KUBE_CONFIG_H
@@ -50,8 +49,8 @@ MUST_CHECK enum err_code kube_config_in_cluster(const char *folder, const char *
                                                 const char *port, struct kube_config *out,
                                                 struct err *err);
 
-/* Read token_file and ca_file again. If one cannot be read or is empty the old text stays: a
- * rotation in progress must not log us out. */
+/* Read token_file and ca_file again. The old text stays if one cannot be read or is empty, as it
+ * may be during a rotation. */
 void kube_config_refresh(struct kube_config *c);
 
 #endif

@@ -1,13 +1,14 @@
 /* kube/event.h - what `kubectl describe` shows under "Events".
  *
  * An Event's name is a hash of object, type, reason and message, so a repeat only raises the count
- * and the last time, also after this program was restarted. Per object and reason the rate is
- * limited, so that a job that restarts for ever does not hide its other Events.
+ * and the last time, also after a restart of this program. The rate is limited per object and
+ * reason, so that a job that keeps restarting does not hide its other Events.
  * Needs create, get and patch on core/v1 events. Layer: kube (may use http, base). Threads: one.
  */
 #ifndef KUBE_EVENT_H
 #define KUBE_EVENT_H
 
+#include "base/clock.h"
 #include "kube/client.h"
 
 #define KUBE_EVENT_BURST         25
@@ -31,17 +32,20 @@ struct kube_event {
     bool is_warning;
 };
 
-struct kube_recorder;
-
-/* `component` ("skyjob-operator") is the Events' source; borrowed like `c`. */
-MUST_CHECK enum err_code kube_recorder_new(struct kube_client *c, const char *component,
-                                           struct kube_recorder **out, struct err *err);
-void kube_recorder_free(struct kube_recorder *r);
+struct kube_recorder {
+    struct kube_client *client; /* borrowed */
+    const char *component;      /* "skyjob-operator", the Events' source; borrowed */
+    struct kube_reason {        /* private, zeroed at first: the ones used last */
+        uint64_t hash;          /* of object and reason; 0: free */
+        int64_t used_ms;
+        struct bucket bucket;
+    } reasons[KUBE_EVENT_OBJECTS_MAX];
+};
 
 /* Create the Event or raise its count. Waits for the API server.
  *
  * Returns ERR_OK; ERR_LIMIT when it was rate limited and not sent; else the errors of
- * kube_create(). No caller should stop for a failure.
+ * kube_create() and kube_merge(), which no caller should stop for.
  */
 MUST_CHECK enum err_code kube_event_post(struct kube_recorder *r, const struct kube_event *event,
                                          struct err *err);

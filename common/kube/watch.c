@@ -3,16 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #include "base/clock.h"
-#include "base/map.h"
-#include "kube/framer.h"
-#include "kube/page.h"
 
 #define PATH_MAX_BYTES  8192
-#define POSITION_BYTES  6144 /* of a continue token */
-#define VERSION_BYTES   128
 #define PAGE_MS         60000
 #define RETRY_MS        800    /* then doubled, plus a random part of up to as much again ... */
 #define RETRY_MAX_MS    30000  /* ... but never more than this */
@@ -28,93 +22,20 @@ struct known {
     char uid[];
 };
 
-struct kube_watch {
-    struct kube_client *client; /* borrowed */
-    struct kube_ref ref;        /* its texts are `texts` */
-    char *texts[3];
-    struct kube_watcher watcher;
-    uint64_t transfer;             /* 0: none under way */
-    char version[VERSION_BYTES];   /* where to watch from; "": a list is due */
-    char position[POSITION_BYTES]; /* the next page of the list; "": the first */
-    uint64_t list;                 /* number of the current or last list */
-    int page_objects;              /* asked for per page; 0: between two lists */
-    bool is_metadata_only;         /* the object at `position` is too large to be read */
-    bool is_incomplete;            /* a line was lost: list again when the watch ends */
-    struct map known; /* "namespace/name" to struct known: what was reported and not deleted */
-    struct framer framer;
-    bool is_synced;
-    int n_failures;   /* in a row */
-    int64_t retry_ms; /* no call before that */
-    int64_t watch_began_ms;
-    uint64_t watch_began_count; /* n_events then */
-    uint64_t n_events;          /* objects in events, bookmarks not counted */
-};
-
-/* --- life --- */
-
-enum err_code kube_watch_new(struct kube_client *c, const struct kube_ref *ref,
-                             struct kube_watcher watcher, struct kube_watch **out, struct err *err)
-{
-    const char *const texts[] = {ref->namespace, ref->label_selector, ref->field_selector};
-    struct kube_watch *w = calloc(1, sizeof *w);
-    bool has_all = w != NULL;
-
-    for (int i = 0; i < 3 && has_all; i++) {
-        w->texts[i] = texts[i] ? strdup(texts[i]) : NULL;
-        has_all = w->texts[i] || !texts[i];
-    }
-    if (!has_all) {
-        kube_watch_free(w);
-        return err_set(err, ERR_NO_MEMORY, "no memory for a watch");
-    }
-    w->client = c;
-    w->watcher = watcher;
-    w->framer.partial.max = KUBE_LINE_MAX_BYTES;
-    w->ref = (struct kube_ref){.resource = ref->resource,
-                               .namespace = w->texts[0],
-                               .label_selector = w->texts[1],
-                               .field_selector = w->texts[2]};
-    *out = w;
-    return ERR_OK;
-}
-
-void kube_watch_free(struct kube_watch *w)
+void kube_watch_deinit(struct kube_watch *w)
 {
     struct known *known;
 
-    if (!w)
-        return;
     if (w->transfer)
         http_cancel(kube_client_http(w->client), w->transfer);
     for (size_t place = 0; (known = map_next(&w->known, &place, NULL)) != NULL;)
         free(known);
     map_deinit(&w->known);
     framer_reset(&w->framer);
-    for (int i = 0; i < 3; i++)
-        free(w->texts[i]);
-    free(w);
-}
-
-bool kube_watch_is_synced(const struct kube_watch *w)
-{
-    return w->is_synced;
-}
-
-uint64_t kube_watch_n_events(const struct kube_watch *w)
-{
-    return w->n_events;
+    *w = (struct kube_watch){0};
 }
 
 /* --- failing --- */
-
-static uint32_t random_bits(void)
-{
-    uint32_t bits = 0;
-
-    if (getrandom(&bits, sizeof bits, GRND_NONBLOCK) != (ssize_t)sizeof bits)
-        bits = (uint32_t)clock_now_ns(); /* only spreads waiting times */
-    return bits;
-}
 
 /* Pause after a failure of `what`, and decide whether to list again. */
 static void back_off(struct kube_watch *w, const char *what, struct err *err)
@@ -126,7 +47,7 @@ static void back_off(struct kube_watch *w, const char *what, struct err *err)
     w->n_failures++;
     /* An expired version is no outage: listing again helps, waiting does not. */
     wait_ms = backoff_ms(err->code == ERR_GONE ? 1 : w->n_failures, RETRY_MS, RETRY_MAX_MS);
-    wait_ms += wait_ms * (random_bits() % 1024) / 1024; /* clients must not retry in step */
+    wait_ms += wait_ms * (clock_now_ns() % 1024) / 1024; /* clients must not retry in step */
     wait_ms = wait_ms < RETRY_MAX_MS ? wait_ms : RETRY_MAX_MS;
     if (wait_ms < quiet_ms)
         wait_ms = quiet_ms;
@@ -158,13 +79,24 @@ static void report_vanished(struct kube_watch *w, const char *key, const struct 
 {
     const char *name = strchr(key, '/') + 1;
     char namespace[KEY_BYTES];
-    struct json *object;
+    const struct jsont_value values[] = {
+        JSONT_S("namespace", *key == '/' ? NULL : namespace),
+        JSONT_S("name", name),
+        JSONT_S("uid", known->uid),
+    };
+    struct buf text = {.max = PAGE_IDENTITY_BYTES};
+    struct json *object = NULL;
+    struct jsonw out;
 
     (void)snprintf(namespace, sizeof namespace, "%.*s", (int)(name - 1 - key), key);
-    object = page_identity(namespace, name, known->uid);
-    if (object)
+    jsonw_init(&out, &text);
+    jsont_write(&out, NULL, "{'metadata': {'namespace': $namespace, 'name': $name, 'uid': $uid}}",
+                values, sizeof values / sizeof *values);
+    if (jsonw_finish(&out, NULL) == ERR_OK &&
+        json_parse(buf_text(&text), text.len, &object, NULL) == ERR_OK)
         w->watcher.on_change(w->watcher.ctx, KUBE_DELETED, object);
     json_free(object);
+    buf_deinit(&text);
 }
 
 struct identity {
@@ -359,59 +291,31 @@ static void on_watch_done(void *ctx, struct http_response *response, const struc
 static enum err_code start_watch(struct kube_watch *w, struct err *err)
 {
     int seconds =
-        KUBE_WATCH_MIN_S + (int)(random_bits() % (KUBE_WATCH_MAX_S - KUBE_WATCH_MIN_S + 1));
+        KUBE_WATCH_MIN_S + (int)(clock_now_ns() % (KUBE_WATCH_MAX_S - KUBE_WATCH_MIN_S + 1));
     struct http_handler handler = {.ctx = w, .on_done = on_watch_done, .on_chunk = on_watch_chunk};
-    struct kube_request request = {.deadline_ms = seconds * 1000LL + KUBE_WATCH_GRACE_MS};
+    struct http_request request = {.deadline_ms = seconds * 1000LL + KUBE_WATCH_GRACE_MS,
+                                   .response_max_bytes = KUBE_OBJECT_MAX_BYTES};
     struct buf path = {.max = PATH_MAX_BYTES};
     enum err_code rc = kube_ref_path(&w->ref, &path, err);
-    char text[16];
 
-    (void)snprintf(text, sizeof text, "%d", seconds);
     if (rc == ERR_OK)
-        rc = kube_add_query(&path, "watch", "true", err);
+        rc = kube_add_query(&path, "watch=true&allowWatchBookmarks=true&resourceVersion",
+                            w->version, err);
     if (rc == ERR_OK)
-        rc = kube_add_query(&path, "allowWatchBookmarks", "true", err);
-    if (rc == ERR_OK)
-        rc = kube_add_query(&path, "resourceVersion", w->version, err);
-    if (rc == ERR_OK)
-        rc = kube_add_query(&path, "timeoutSeconds", text, err);
-    request.path = path.data;
+        rc = buf_addf(&path, err, "&timeoutSeconds=%d", seconds);
+    request.url = path.data;
     if (rc == ERR_OK)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);
     buf_deinit(&path);
     if (rc != ERR_OK)
         return rc;
+    w->framer.partial.max = KUBE_LINE_MAX_BYTES;
     w->watch_began_ms = clock_now_ms();
     w->watch_began_count = w->n_events;
     return ERR_OK;
 }
 
 /* --- listing --- */
-
-/* The end of a page: go on to the next or, after the last one, report what has vanished. */
-static enum err_code take_page(struct kube_watch *w, const struct json *metadata, struct err *err)
-{
-    const char *next = json_string(json_get(metadata, "continue"), "");
-
-    if (strlen(next) >= sizeof w->position)
-        return err_set(err, ERR_LIMIT, "the continue token is too long");
-    (void)snprintf(w->position, sizeof w->position, "%s", next);
-    w->is_metadata_only = false;
-    if (*next) {
-        w->page_objects =
-            w->page_objects < KUBE_PAGE_OBJECTS / 2 ? 2 * w->page_objects : KUBE_PAGE_OBJECTS;
-        return ERR_OK;
-    }
-    w->page_objects = 0;
-    w->is_incomplete = false;
-    sweep(w);
-    set_version(w, metadata);
-    if (w->version[0] == '\0')
-        return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
-    w->is_synced = true; /* n_failures stays: only an event proves that watching works */
-    w->watcher.on_change(w->watcher.ctx, KUBE_SYNCED, NULL);
-    return ERR_OK;
-}
 
 /* For an object that is too large, of which only the metadata was requested. */
 static enum err_code skip_large(void *ctx, const struct json *object, struct err *err)
@@ -424,14 +328,18 @@ static enum err_code skip_large(void *ctx, const struct json *object, struct err
     return ERR_OK;
 }
 
-/* After a page that is too large, request fewer objects; of a single one, only its metadata. */
-static bool asks_for_less(struct kube_watch *w)
+/* The last page has come: report what has vanished, and watch from there. */
+static enum err_code end_list(struct kube_watch *w, const struct json *metadata, struct err *err)
 {
-    if (w->is_metadata_only)
-        return false;
-    w->is_metadata_only = w->page_objects == 1;
-    w->page_objects = w->page_objects > 1 ? w->page_objects / 2 : 1;
-    return true;
+    w->page_objects = 0;
+    w->is_incomplete = false;
+    sweep(w);
+    set_version(w, metadata);
+    if (w->version[0] == '\0')
+        return err_set(err, ERR_PROTOCOL, "the list has no resourceVersion");
+    w->is_synced = true; /* n_failures stays: only an event proves that watching works */
+    w->watcher.on_change(w->watcher.ctx, KUBE_SYNCED, NULL);
+    return ERR_OK;
 }
 
 static void on_page_done(void *ctx, struct http_response *response, const struct err *err)
@@ -440,17 +348,32 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
     struct page_sink sink = {w, w->is_metadata_only ? skip_large : see, skip};
     struct err why = *err;
     struct json *metadata = NULL;
+    const char *next;
 
     w->transfer = 0;
-    if (why.code == ERR_LIMIT && asks_for_less(w))
+    /* After a page that is too large, request fewer objects; of a single one, only its metadata. */
+    if (why.code == ERR_LIMIT && !w->is_metadata_only) {
+        w->is_metadata_only = w->page_objects == 1;
+        w->page_objects = w->page_objects > 1 ? w->page_objects / 2 : 1;
         return;
+    }
     if (why.code == ERR_OK && kube_status_code(response->status) != ERR_OK)
         kube_refused(w->client, response, &why);
     else if (why.code == ERR_OK)
         why.code = page_read(buf_text(&response->body), response->body.len, sink, &metadata, &why);
     buf_deinit(&response->body); /* large, and the handlers may take their time */
-    if (why.code == ERR_OK)
-        why.code = take_page(w, metadata, &why);
+    next = json_string(json_get(metadata, "continue"), "");
+    if (why.code == ERR_OK && strlen(next) >= sizeof w->position)
+        err_set(&why, ERR_LIMIT, "the continue token is too long");
+    if (why.code == ERR_OK) {
+        (void)snprintf(w->position, sizeof w->position, "%s", next);
+        w->is_metadata_only = false;
+        if (*next)
+            w->page_objects =
+                w->page_objects < KUBE_PAGE_OBJECTS / 2 ? 2 * w->page_objects : KUBE_PAGE_OBJECTS;
+        else
+            why.code = end_list(w, metadata, &why);
+    }
     json_free(metadata);
     if (why.code != ERR_OK)
         back_off(w, "list", &why);
@@ -459,7 +382,8 @@ static void on_page_done(void *ctx, struct http_response *response, const struct
 static enum err_code start_page(struct kube_watch *w, struct err *err)
 {
     struct http_handler handler = {.ctx = w, .on_done = on_page_done};
-    struct kube_request request = {.accept = w->is_metadata_only ? ACCEPT_METADATA : NULL,
+    static const char *const accept[] = {ACCEPT_METADATA, NULL};
+    struct http_request request = {.headers = w->is_metadata_only ? accept : NULL,
                                    .deadline_ms = PAGE_MS,
                                    .response_max_bytes = KUBE_PAGE_MAX_BYTES};
     struct buf path = {.max = PATH_MAX_BYTES};
@@ -469,7 +393,7 @@ static enum err_code start_page(struct kube_watch *w, struct err *err)
     if (is_first)
         w->page_objects = KUBE_PAGE_OBJECTS;
     rc = kube_list_path(&w->ref, w->position, w->page_objects, &path, err);
-    request.path = path.data;
+    request.url = path.data;
     if (rc == ERR_OK)
         rc = kube_start(w->client, &request, handler, &w->transfer, err);
     buf_deinit(&path);

@@ -21,7 +21,9 @@
 #ifndef KUBE_WATCH_H
 #define KUBE_WATCH_H
 
+#include "base/map.h"
 #include "kube/client.h"
+#include "kube/response.h"
 
 #define KUBE_WATCH_MIN_S    300 /* the server ends a watch after a random time in this range */
 #define KUBE_WATCH_MAX_S    600
@@ -46,13 +48,31 @@ struct kube_watcher {
     void (*on_skipped)(void *ctx, const struct json *identity, const struct err *err);
 };
 
-struct kube_watch;
+/* The owner sets the first three, in zeroed memory; what they point to must outlive the watch. */
+struct kube_watch {
+    struct kube_client *client;
+    struct kube_ref ref; /* the collection */
+    struct kube_watcher watcher;
+    /* To be read only. */
+    bool is_synced;    /* a complete list has been reported */
+    uint64_t n_events; /* objects in events so far, bookmarks not counted */
+    /* Private. */
+    uint64_t transfer;     /* 0: none under way */
+    char version[128];     /* where to watch from; "": a list is due */
+    char position[6144];   /* the continue token of the next page; "": the first */
+    uint64_t list;         /* number of the current or last list */
+    int page_objects;      /* asked for per page; 0: between two lists */
+    bool is_metadata_only; /* the object at `position` is too large to be read */
+    bool is_incomplete;    /* a line was lost: list again when the watch ends */
+    struct map known;      /* "namespace/name" to what was reported and not deleted */
+    struct framer framer;
+    int n_failures;   /* in a row */
+    int64_t retry_ms; /* no call before that */
+    int64_t watch_began_ms;
+    uint64_t watch_began_count; /* n_events then */
+};
 
-/* `ref` is copied, except ref->resource, which must outlive the watch. */
-MUST_CHECK enum err_code kube_watch_new(struct kube_client *c, const struct kube_ref *ref,
-                                        struct kube_watcher watcher, struct kube_watch **out,
-                                        struct err *err);
-void kube_watch_free(struct kube_watch *w);
+void kube_watch_deinit(struct kube_watch *w);
 
 /* Start what is due at `now_ms` (clock_now_ms()). Returns the milliseconds until the next call is
  * needed; -1: after the next callback. So a loop is:
@@ -61,10 +81,5 @@ void kube_watch_free(struct kube_watch *w);
  *     rc = http_poll(http, wait < 0 ? IDLE_MS : wait, &err);
  */
 int64_t kube_watch_step(struct kube_watch *w, int64_t now_ms);
-
-/* Has a complete list been reported since the watch was made? */
-bool kube_watch_is_synced(const struct kube_watch *w);
-/* Objects in events so far, for metrics. */
-uint64_t kube_watch_n_events(const struct kube_watch *w);
 
 #endif

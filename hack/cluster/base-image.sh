@@ -18,7 +18,7 @@ name=$1
 # shellcheck source=/dev/null
 distribution() { (. /etc/os-release && echo "$ID $VERSION_CODENAME"); }
 
-sources() { # the distribution's own files, not those that somebody added
+sources() { # the distribution's own files, not those added later
     local file
     for file in /etc/apt/sources.list.d/{debian,ubuntu}.sources /etc/apt/sources.list; do
         if grep -qsE '^(URIs:|deb )' "$file"; then echo "$file"; fi

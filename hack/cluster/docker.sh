@@ -1,5 +1,5 @@
 #!/bin/bash
-# Sees to it that a docker engine answers, and stops one that it has started.
+# Makes sure that a docker engine answers, and stops one that it has started.
 #
 #   hack/cluster/docker.sh start   quick when one answers; else starts the machine's service, or
 #                                  without a service manager dockerd itself (data in $CACHE/docker)
@@ -12,8 +12,8 @@ state=$CACHE/dockerd # pid, log and what to undo
 
 answers() { "$@" ps -q >/dev/null 2>&1; }
 
-# Where only root may talk to the engine, a "docker" that asks through sudo goes first in PATH:
-# so kind and make need not know.
+# Where only root may use the engine, a "docker" that calls sudo goes first in PATH, for kind and
+# make.
 make_reachable() {
     local docker
     rm -f "$BIN/docker"

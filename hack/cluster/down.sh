@@ -17,7 +17,7 @@ remove_containers() {
     local ids
     mapfile -t ids < <(docker ps -aq --filter "label=io.x-k8s.kind.cluster=$CLUSTER_NAME")
     [ ${#ids[@]} -eq 0 ] || docker rm -f -v "${ids[@]}"
-    # kind's network stays when somebody else's cluster uses it
+    # kind's network stays when another cluster uses it
     docker network rm kind 2>/dev/null || true
 }
 

@@ -31,8 +31,8 @@ launch() { # launch PROGRAM ARGUMENT...
     echo $! >"$dir/$program.pid"
 }
 
-# Below the range from which the kernel gives ports to outgoing connections. Somebody else may
-# take the port before the server does: then the server ends and start tries another.
+# Below the range from which the kernel gives ports to outgoing connections. Another process
+# may take the port before the server does: then the server ends and start tries another.
 free_port() {
     local port
     while :; do

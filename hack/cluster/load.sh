@@ -4,7 +4,7 @@
 #   hack/cluster/load.sh IMAGE...
 #
 # An image that a node has already is not loaded again. Give images a tag of their own: for
-# "latest" Kubernetes always asks a registry.
+# "latest" Kubernetes always contacts a registry.
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -40,7 +40,7 @@ mapfile -t nodes < <(docker ps --filter "label=io.x-k8s.kind.cluster=$CLUSTER_NA
 [ ${#nodes[@]} -gt 0 ] || die "There is no running cluster $CLUSTER_NAME." "Run: hack/cluster/up.sh"
 todo=()
 for image; do
-    docker image inspect "$image" >/dev/null 2>&1 || die "The docker engine has no image $image." "Build it first: make image"
+    docker image inspect "$image" >/dev/null 2>&1 || die "The docker engine has no image $image." "Build it first: hack/images.sh"
     entry=$(entry_of "$image")
     for node in "${nodes[@]}"; do
         if ! docker exec "$node" grep -sqxF "$entry" $note; then

@@ -7,9 +7,9 @@
 #
 # By default the workers get a half, a quarter and an eighth of the machine's cores. Takes a minute,
 # the first time some 14 where no image registry answers; seconds when the cluster is up already.
-# down.sh removes it. The kubeconfig is $CACHE/kubeconfig and nobody else's is touched.
+# down.sh removes it. The kubeconfig is $CACHE/kubeconfig and no other one is touched.
 #
-# The sizes are real, and what a node says of itself agrees. A container sees the whole machine, so
+# The sizes are real, and what a node reports agrees. A container sees the whole machine, so
 # it takes several settings: docker's quota holds the processes of a node down to its cores, and
 # system-reserved makes its allocatable CPU say so (its capacity always names all cores); docker
 # limits its memory, and a meminfo of its own is what the kubelet takes its memory capacity from.

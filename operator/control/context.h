@@ -7,46 +7,64 @@
 #ifndef CONTROL_CONTEXT_H
 #define CONTROL_CONTEXT_H
 
-#include "balance/request.h"
+#include "api/recover.h"
+#include "balance/partition.h"
 #include "cluster/survey.h"
 #include "control/decide.h"
 
 struct context {
     const struct observed *seen;
     struct decision *out;
-    struct spec spec; /* as the user wants it now */
-    int attempt;      /* the current one */
-    bool is_stalled;  /* context_stall() was called */
+    struct spec spec;   /* as the user wants it now */
+    int number;         /* of the revision in force, or of the next one while that is to be made */
+    bool has_plan;      /* the observed revision is the one in force */
+    bool is_recovering; /* workers of the last revision wait for the next one */
+    bool is_stalled;    /* context_stall() was called */
 };
 
 /* Add an action; the caller fills in the rest. A full list drops it: the next decision asks again.
  */
 struct action *context_add(struct context *c, enum action_kind kind);
+/* Unless there is one of the kind. */
+void context_add_once(struct context *c, enum action_kind kind);
 void context_add_event(struct context *c, bool is_warning, const char *reason, const char *text);
 /* Decide again after at most `ms`. */
 void context_requeue(struct context *c, int64_t ms);
 
-/* Set a condition and, when it has changed, post an Event with it too. */
-enum news {
-    NEWS_QUIET,
-    NEWS_NORMAL,
-    NEWS_WARNING,
+/* Set a condition and, when its value or reason has changed, post an Event with it too. */
+enum event_kind {
+    EVENT_NONE,
+    EVENT_NORMAL,
+    EVENT_WARNING,
 };
-void context_set(struct context *c, enum news news, const struct condition_set *set);
-/* Something blocks the job that the operator cannot remedy. At most once per decision. */
-void context_stall(struct context *c, const char *reason, const char *message);
-/* For people: a word and a sentence. */
+void context_true(struct context *c, enum condition_type type, enum event_kind event,
+                  const char *reason, const char *message);
+void context_false(struct context *c, enum condition_type type, enum event_kind event,
+                   const char *reason, const char *message);
+/* The state and the message that users see first. */
 void context_show(struct context *c, const char *state, const char *message);
+/* Set Placed to false, and show the message. */
+void context_wait(struct context *c, const char *state, enum event_kind event, const char *reason,
+                  const char *message);
+/* Set Stalled, for what the operator cannot fix itself, and show the message. At most once per
+ * decision. */
+void context_stall(struct context *c, const char *state, const char *reason, const char *message);
 
 /* The NetworkPolicy, once, before the pods that it is for. */
 void context_add_policy(struct context *c);
 void context_delete_pod(struct context *c, const struct seen_pod *pod);
-/* The pod of a stage in the current attempt; NULL when there is none. */
+/* The pod of a stage: of the plan in force or, during a recovery, of those that wait; NULL when
+ * there is none. */
 const struct seen_pod *context_stage_pod(const struct context *c, int stage);
-/* Have all workers of the current attempt had the peer table? */
+int context_n_stages(const struct context *c);
+/* Have all workers accepted the revision in force? */
 bool context_has_started(const struct context *c);
 
-/* nodes.c: the survey of nodes, and the probes of this job. */
+/* oneshot.c: pods that run once and leave a report. There will be no plan this time: delete those
+ * that failed a while ago, to try again. */
+void oneshot_retry(struct context *c, enum pod_role role);
+
+/* The survey of nodes, and the probes of this job. */
 struct nodes {
     struct survey survey;
     int n_measuring;                          /* still being measured: no plan before that */
@@ -63,53 +81,65 @@ void nodes_annotation(const struct observed *seen, const struct spec *spec,
                       const struct node_object *node, const struct seen_pod *pod,
                       struct annotation_probe *out);
 
-/* oneshot.c: pods that run once and leave a report. The hash of the image that they get. */
-uint64_t oneshot_image(const struct context *c);
-/* The spec has asked for another image since the pod was created. */
-bool oneshot_is_outdated(const struct context *c, const struct seen_pod *pod);
-/* It has ended without a report, or will not leave one. */
-bool oneshot_has_failed(const struct context *c, const struct seen_pod *pod);
-/* Why, in a few words behind `what`, which names the pod. */
-void oneshot_describe(const struct seen_pod *pod, const char *what, char *out, size_t bytes);
-/* There will be no plan this time: delete those that failed a while ago, to try again. */
-void oneshot_retry(struct context *c, enum pod_role role);
-
-/* model.c: the sizes of the model to start from, where the spec leaves them to the model's files.
- * Returns whether there is no plan without them, with the reason in *out. */
-struct model_wait {
-    enum news news;
-    const char *reason;
-    char text[STATUS_MESSAGE_BYTES];
-};
-bool model_waits(struct context *c, struct model_wait *out);
+/* The sizes of the model to start from, where the spec leaves them to the model's files: a pod with
+ * the model's volume reports them, the status keeps them, and the next observation has a spec with
+ * them. Returns whether there is no plan without them; then the reason is in the status. */
+bool model_waits(struct context *c);
 /* ERR_INVALID when the spec gives other sizes than the model's files have. */
 MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *err);
 
-/* tour.c: let the probes that run meet each other, once all of them do or after a while. */
-void pairing_begin(struct context *c);
-
-/* place.c: from data and nodes to a plan. */
+/* place.c: from data and nodes to a plan, or back to the last one with new workers for those that
+ * were lost; then the next revision goes on from what the others hold. */
 void place(struct context *c);
 
-/* attempt.c: from a plan to workers that know each other, and their end. */
-void attempt_drive(struct context *c);
-/* What may be changed while the job exists, has been changed since the plan was made. */
-bool attempt_is_outdated(const struct context *c);
-/* Is it the image that keeps this pod waiting? Then the message is in `out`. */
-bool attempt_image_problem(const struct context *c, const struct seen_pod *pod,
-                           char out[static OBSERVED_TEXT_BYTES]);
-/* Does anything else keep it from starting? Likewise; as its status or Events report it. */
-bool attempt_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
+/* pod.c: pods that do not start. */
+/* Does the pod wait for its image? Then the message is in `out`. */
+bool pod_image_problem(const struct context *c, const struct seen_pod *pod,
+                       char out[static OBSERVED_TEXT_BYTES]);
+/* Does it wait for anything else? Likewise, as its status or Events report it. */
+bool pod_start_problem(const struct seen_pod *pod, char *out, size_t bytes);
 /* Look up why a pod does not start. */
-void attempt_request_events(struct context *c, const struct seen_pod *p);
+void pod_request_events(struct context *c, const struct seen_pod *p);
 /* How long a pod that has a node may go on trying to start; below 0: its node is better given back
  * to others, and all is tried again after a pause. */
-int64_t attempt_start_left_ms(const struct context *c, const struct seen_pod *pod);
+int64_t pod_start_left_ms(const struct context *c, const struct seen_pod *pod);
+bool pod_is_over(const struct seen_pod *pod);
+
+/* recovery.c: from a revision to the next, with the workers that are left. The status lists them:
+ * its stages have the uids of their pods. */
+struct recovery {
+    struct revision stub; /* of what the status knows, when the last revision is not known */
+    struct recover_input in;
+    struct recover_worker workers[PEERS_MAX];
+    const struct seen_pod *pods[PEERS_MAX]; /* of `workers`; NULL: gone */
+};
+/* The workers of the observed revision as api/recover.h wants them. */
+void recovery_look(const struct context *c, struct recovery *out);
+/* Is this a worker that was not lost, as far as the status says? */
+bool recovery_keeps(const struct context *c, const struct seen_pod *pod);
+/* Is there any? Then the next revision is for them, too. */
+bool recovery_is_due(const struct context *c);
+/* Has it had enough time to halt? Then it counts as lost. */
+bool recovery_is_overdue(const struct seen_pod *pod);
+/* Halt all, then make the next revision. */
+void recovery_drive(struct context *c);
+/* What the workers that are left hold; returns how many have reported. */
+int recovery_reports(const struct context *c, const struct report *out[static PEERS_MAX]);
+
+/* training.c: from a revision to workers that train, and to their end. */
+void training_drive(struct context *c);
+/* The leader is done: release it and complete the job. Returns whether that is so. */
+bool training_end(struct context *c, const struct recovery *r);
+/* Has the status the leader's last progress? Whatever happens then, the job has ended. */
+bool training_is_finishing(const struct context *c);
+/* Has the spec changed, in what may change while the job exists, since the plan was made? */
+bool training_is_outdated(const struct context *c);
 
 /* drift.c: what the workers measure against what the plan predicted. Fills in how busy every stage
- * is, and reports, once per attempt, a stage whose time differs from the plan by more than
+ * is, and reports, once per revision, a stage whose time differs from the plan by more than
  * DRIFT_SHARE and by at least DRIFT_STEP_SHARE of the step, for DRIFT_STEPS steps that took
- * DRIFT_MS. Its node was measured wrong or is used by another program, so its figure is doubted. */
+ * DRIFT_MS. Its node was measured wrong or is used by another program, so its measurement is not
+ * used again. */
 #define DRIFT_SHARE      0.25
 #define DRIFT_STEP_SHARE 0.05
 #define DRIFT_STEPS      20
@@ -129,7 +159,7 @@ enum verdict_kind {
     VERDICT_NAME_TAKEN,    /* the name of a pod belongs to another one */
     VERDICT_NO_PROGRESS,   /* the trainer hangs */
     VERDICT_FAILED,
-    VERDICT_REFUSED, /* a worker has another peer table, or key, than ours */
+    VERDICT_REFUSED, /* a worker has another revision, or key, than ours */
     VERDICT_DATA_MISSING,
     VERDICT_DISRUPTED, /* deleted, evicted, its node gone */
     VERDICT_OUT_OF_MEMORY,
@@ -142,11 +172,17 @@ struct verdict {
     char text[STATUS_MESSAGE_BYTES];
 };
 void restart_judge(const struct context *c, struct verdict *out);
-/* Give up, or write down the next attempt. */
+/* Give up, or write down the next revision. */
 void restart_apply(struct context *c, const struct verdict *v);
-/* Go on to the next attempt without counting. `reason` and `text` end up in Running. */
-void restart_next(struct context *c, const char *reason, const char *text, int64_t pause_ms);
-/* Stay in this attempt, which has no plan yet, and do nothing for a pause. */
+/* Go on to the next revision without counting. `reason` and `text` end up in Running. */
+struct next {
+    const char *reason;
+    const char *text;
+    int64_t pause_ms;
+    bool keeps_workers; /* those that are listed in the status; else all begin anew */
+};
+void restart_next(struct context *c, const struct next *n);
+/* There is no plan yet: do nothing for a pause. */
 void restart_pause(struct context *c);
 
 #endif

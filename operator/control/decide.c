@@ -5,6 +5,8 @@
 
 #include "control/context.h"
 
+const char *const pod_phase_names[] = {"Pending", "Running", "Succeeded", "Failed"};
+
 /* --- what the policies share --- */
 
 struct action *context_add(struct context *c, enum action_kind kind)
@@ -37,19 +39,22 @@ void context_requeue(struct context *c, int64_t ms)
         c->out->requeue_ms = ms;
 }
 
-void context_set(struct context *c, enum news news, const struct condition_set *set)
+static void change(struct context *c, enum event_kind event, const struct condition_set *set)
 {
-    bool changed = status_set(&c->out->status, set, c->seen->now_ms);
-
-    if (changed && news != NEWS_QUIET)
-        context_add_event(c, news == NEWS_WARNING, set->reason, set->message);
+    if (status_set(&c->out->status, set, c->seen->now_ms) && event != EVENT_NONE)
+        context_add_event(c, event == EVENT_WARNING, set->reason, set->message);
 }
 
-void context_stall(struct context *c, const char *reason, const char *message)
+void context_true(struct context *c, enum condition_type type, enum event_kind event,
+                  const char *reason, const char *message)
 {
-    c->is_stalled = true;
-    context_set(c, NEWS_WARNING,
-                &(struct condition_set){CONDITION_STALLED, CONDITION_TRUE, reason, message});
+    change(c, event, &(struct condition_set){type, CONDITION_TRUE, reason, message});
+}
+
+void context_false(struct context *c, enum condition_type type, enum event_kind event,
+                   const char *reason, const char *message)
+{
+    change(c, event, &(struct condition_set){type, CONDITION_FALSE, reason, message});
 }
 
 void context_show(struct context *c, const char *state, const char *message)
@@ -60,13 +65,32 @@ void context_show(struct context *c, const char *state, const char *message)
     (void)snprintf(s->message, sizeof s->message, "%s", message);
 }
 
-void context_add_policy(struct context *c)
+void context_wait(struct context *c, const char *state, enum event_kind event, const char *reason,
+                  const char *message)
+{
+    context_false(c, CONDITION_PLACED, event, reason, message);
+    context_show(c, state, message);
+}
+
+void context_stall(struct context *c, const char *state, const char *reason, const char *message)
+{
+    c->is_stalled = true;
+    context_true(c, CONDITION_STALLED, EVENT_WARNING, reason, message);
+    context_show(c, state, message);
+}
+
+void context_add_once(struct context *c, enum action_kind kind)
 {
     for (int i = 0; i < c->out->n_actions; i++)
-        if (c->out->actions[i].kind == ACTION_CREATE_POLICY)
+        if (c->out->actions[i].kind == kind)
             return;
+    (void)context_add(c, kind);
+}
+
+void context_add_policy(struct context *c)
+{
     if (c->seen->settings.has_network_policies)
-        (void)context_add(c, ACTION_CREATE_POLICY);
+        context_add_once(c, ACTION_CREATE_POLICY);
 }
 
 void context_delete_pod(struct context *c, const struct seen_pod *pod)
@@ -80,33 +104,59 @@ void context_delete_pod(struct context *c, const struct seen_pod *pod)
     memcpy(a->uid, pod->uid, sizeof a->uid);
 }
 
-const struct seen_pod *context_stage_pod(const struct context *c, int stage)
+const struct seen_pod *decide_worker_pod(const struct observed *seen, struct revision_worker id)
 {
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
+    for (int i = 0; i < seen->n_pods; i++) {
+        const struct seen_pod *p = &seen->pods[i];
 
-        if (p->role == POD_STAGE && p->attempt == c->attempt && p->stage == stage)
+        if (p->role == POD_WORKER && p->slot == id.slot && p->incarnation == id.incarnation)
             return p;
     }
     return NULL;
 }
 
+int context_n_stages(const struct context *c)
+{
+    return c->is_recovering ? c->seen->status.n_stages : c->seen->revision.plan.n_workers;
+}
+
+const struct seen_pod *context_stage_pod(const struct context *c, int stage)
+{
+    const struct status *s = &c->seen->status;
+
+    if (!c->is_recovering)
+        return decide_worker_pod(c->seen, revision_worker(&c->seen->revision, stage));
+    for (int i = 0; i < c->seen->n_pods && s->stages[stage].pod_uid[0]; i++)
+        if (c->seen->pods[i].role == POD_WORKER &&
+            strcmp(c->seen->pods[i].uid, s->stages[stage].pod_uid) == 0)
+            return &c->seen->pods[i];
+    return NULL;
+}
+
 bool context_has_started(const struct context *c)
 {
-    return status_is(&c->seen->status, CONDITION_RUNNING) && c->seen->status.attempt == c->attempt;
+    return status_is(&c->seen->status, CONDITION_RUNNING) && c->seen->status.revision == c->number;
 }
 
 /* --- the decision --- */
 
-/* A job that is over keeps its ended pods, for their logs, and nothing else. */
-static void tidy(struct context *c)
+/* A job that is over keeps its ended pods, for their logs, and nothing else; one that is not keeps
+ * its workers and what is new. */
+static void drop_pods(struct context *c, bool is_over)
 {
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
+    const struct observed *seen = c->seen;
 
-        if (p->role == POD_TAKEN)
-            continue;
-        if (p->role != POD_STAGE || p->phase == POD_PENDING || p->phase == POD_RUNNING)
+    for (int i = 0; i < seen->n_pods; i++) {
+        const struct seen_pod *p = &seen->pods[i];
+        int at = c->has_plan ? revision_find(&seen->revision, p->slot) : -1;
+        bool is_in_plan = p->role == POD_WORKER && at >= 0 &&
+                          revision_worker(&seen->revision, at).incarnation == p->incarnation;
+        bool is_older = p->role != POD_FOREIGN && p->incarnation > 0 &&
+                        p->incarnation < c->number && !is_in_plan &&
+                        (c->has_plan || !recovery_keeps(c, p));
+
+        if (is_over ? p->role != POD_FOREIGN && !(p->role == POD_WORKER && pod_is_over(p))
+                    : is_older)
             context_delete_pod(c, p);
     }
 }
@@ -122,72 +172,57 @@ static bool accept_spec(struct context *c)
         problem = model_check_given(c, &err) == ERR_OK ? NULL : err.text;
     }
     if (!problem) {
-        context_set(c, NEWS_QUIET,
-                    &(struct condition_set){CONDITION_ACCEPTED, CONDITION_TRUE, "SpecAccepted",
-                                            "The spec is valid."});
+        context_true(c, CONDITION_ACCEPTED, EVENT_NONE, "SpecAccepted", "The spec is valid.");
         return true;
     }
-    context_set(
-        c, NEWS_WARNING,
-        &(struct condition_set){CONDITION_ACCEPTED, CONDITION_FALSE, "InvalidSpec", problem});
-    if (c->seen->has_plan && c->seen->plan.attempt == c->attempt) {
-        c->spec = c->seen->plan.spec; /* what runs already is not stopped by an edit */
+    context_false(c, CONDITION_ACCEPTED, EVENT_WARNING, "InvalidSpec", problem);
+    if (c->has_plan || (c->is_recovering && c->seen->has_revision)) {
+        c->spec = c->seen->revision.plan.spec; /* what runs already is not stopped by an edit */
         return true;
     }
     context_show(c, "Invalid", problem);
     return false;
 }
 
-/* The status has it, but may have been emptied. */
-static int current_attempt(const struct observed *seen)
+/* The status has the current number, but may have been emptied. Is there anything of it? */
+static bool find_number(struct context *c)
 {
-    int attempt = seen->status.attempt > 1 ? seen->status.attempt : 1;
+    const struct observed *seen = c->seen;
+    bool has_any = false;
 
-    for (int i = 0; i < seen->n_plans; i++)
-        if (seen->plan_attempts[i] > attempt)
-            attempt = seen->plan_attempts[i];
-    for (int i = 0; i < seen->n_pods; i++)
-        if (seen->pods[i].role == POD_STAGE && seen->pods[i].attempt > attempt)
-            attempt = seen->pods[i].attempt;
-    return attempt;
+    c->number = seen->status.revision > 1 ? seen->status.revision : 1;
+    for (int i = 0; i < seen->n_revisions + seen->n_pods; i++) {
+        const struct seen_pod *p =
+            i < seen->n_revisions ? NULL : &seen->pods[i - seen->n_revisions];
+        int number = p ? p->incarnation : seen->revision_numbers[i];
+
+        if (number < c->number || (p && p->role != POD_WORKER))
+            continue;
+        c->number = number;
+        has_any = true;
+    }
+    return has_any;
 }
 
 /* Every condition is there from the first visit on, so that `kubectl wait` has something to see. */
 static void begin_conditions(struct context *c)
 {
-    static const struct condition_set first[] = {
-        {CONDITION_PLACED, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
-        {CONDITION_RUNNING, CONDITION_FALSE, "NotPlaced", "No nodes have been chosen yet."},
-        {CONDITION_COMPLETE, CONDITION_FALSE, "NotFinished", "Training is not finished."},
-        {CONDITION_FAILED, CONDITION_FALSE, "NotFailed", "The job has not failed."},
+    static const struct {
+        enum condition_type type;
+        const char *reason;
+        const char *message;
+    } first[] = {
+        {CONDITION_PLACED, "NotPlaced", "No nodes have been chosen yet."},
+        {CONDITION_RUNNING, "NotPlaced", "No nodes have been chosen yet."},
+        {CONDITION_COMPLETE, "NotFinished", "Training is not finished."},
+        {CONDITION_FAILED, "NotFailed", "The job has not failed."},
     };
 
     for (size_t i = 0; i < sizeof first / sizeof first[0]; i++)
         if (c->out->status.conditions[first[i].type].value == CONDITION_UNSET)
-            context_set(c, NEWS_QUIET, &first[i]);
+            context_false(c, first[i].type, EVENT_NONE, first[i].reason, first[i].message);
     if (c->out->status.state[0] == '\0')
         context_show(c, "Pending", "Waiting to be planned.");
-}
-
-static void drop_older_pods(struct context *c)
-{
-    for (int i = 0; i < c->seen->n_pods; i++)
-        if (c->seen->pods[i].role == POD_STAGE && c->seen->pods[i].attempt < c->attempt)
-            context_delete_pod(c, &c->seen->pods[i]);
-}
-
-/* Pods without a plan: it was deleted or is invalid. */
-static bool has_lost_its_plan(const struct context *c)
-{
-    if (c->seen->has_plan && c->seen->plan.attempt == c->attempt)
-        return false;
-    for (int i = 0; i < c->seen->n_plans; i++)
-        if (c->seen->plan_attempts[i] == c->attempt)
-            return true; /* there, and cannot be read */
-    for (int i = 0; i < c->seen->n_pods; i++)
-        if (c->seen->pods[i].role == POD_STAGE && c->seen->pods[i].attempt == c->attempt)
-            return true;
-    return context_has_started(c);
 }
 
 /* What the API server refuses, again and again, is what the user should look at first. Training is
@@ -195,76 +230,80 @@ static bool has_lost_its_plan(const struct context *c)
 static void show_problem(struct context *c)
 {
     const struct seen_problem *p = &c->seen->problem;
-    bool is_placed = status_is(&c->out->status, CONDITION_PLACED);
     char text[STATUS_MESSAGE_BYTES];
 
     if (p->n_in_a_row < DECIDE_PROBLEM_MIN || status_is(&c->out->status, CONDITION_RUNNING) ||
         status_is_final(&c->out->status))
         return;
     (void)snprintf(text, sizeof text, "%s. Retrying with growing pauses.", p->text);
-    context_stall(c, p->code == ERR_CONFLICT ? "NameTaken" : "CannotCreate", text);
-    context_show(c, is_placed ? "Starting" : "Waiting", text);
+    context_stall(c, status_is(&c->out->status, CONDITION_PLACED) ? "Starting" : "Waiting",
+                  p->code == ERR_CONFLICT ? "NameTaken" : "CannotCreate", text);
 }
 
-static void end_stall(struct context *c)
-{
-    if (!c->is_stalled)
-        context_set(c, NEWS_QUIET,
-                    &(struct condition_set){CONDITION_STALLED, CONDITION_FALSE, "NotStalled",
-                                            "Nothing blocks the job."});
-}
-
-/* Workers that run hold a copy of their plan, so that its loss is no reason to disturb them. */
+/* Workers that run hold a copy of their revision, so that its loss is no reason to disturb them. */
 static void drive(struct context *c)
 {
-    if (context_has_started(c) && attempt_is_outdated(c))
-        context_set(c, NEWS_NORMAL,
-                    &(struct condition_set){
-                        CONDITION_UP_TO_DATE, CONDITION_FALSE, "NextAttempt",
-                        "spec.placement, worker or output was changed after training began: the "
-                        "change takes effect when the next attempt starts."});
+    if (context_has_started(c) && training_is_outdated(c))
+        context_false(c, CONDITION_UP_TO_DATE, EVENT_NORMAL, "NextRevision",
+                      "spec.placement, worker or output was changed after training began: the "
+                      "change takes effect when all workers are started anew.");
     else
-        context_set(c, NEWS_QUIET,
-                    &(struct condition_set){CONDITION_UP_TO_DATE, CONDITION_TRUE, "Planned",
-                                            "The attempt was planned with the current spec."});
-    attempt_drive(c);
-    if (!c->seen->is_plan_lost || c->out->status.attempt != c->attempt ||
+        context_true(c, CONDITION_UP_TO_DATE, EVENT_NONE, "Planned",
+                     "The revision was planned with the current spec.");
+    training_drive(c);
+    if (!c->seen->is_revision_lost || c->out->status.revision != c->number ||
         status_is_final(&c->out->status))
         return;
-    c->out->plan = c->seen->plan;
-    (void)context_add(c, ACTION_CREATE_PLAN);
-    context_add_event(c, true, "PlanRestored",
-                      "The ConfigMap with the plan was deleted. It is created again.");
+    (void)context_add(c, ACTION_RESTORE_REVISION);
+    context_add_event(c, true, "RevisionRestored",
+                      "The ConfigMap with the revision was deleted. It is created again.");
+}
+
+/* The workers that are left wait for another one. */
+static void begin_again(struct context *c)
+{
+    restart_next(
+        c, &(struct next){.reason = "RevisionLost",
+                          .text = "The ConfigMap with the revision is gone or cannot be read.",
+                          .keeps_workers = recovery_is_due(c)});
 }
 
 void decide(const struct observed *seen, struct decision *out)
 {
     struct context c = {.seen = seen, .out = out};
+    bool has_begun;
 
     out->n_actions = 0;
     out->status = seen->status;
     out->ask_leader_ms = -1;
+    out->ask_reports_ms = -1;
     out->requeue_ms = -1;
     out->unplaced = seen->unplaced;
     if (seen->is_deleting)
         return; /* everything that was made is owned by the job and goes with it */
     if (status_is_final(&seen->status)) {
-        tidy(&c);
+        drop_pods(&c, true);
         return;
     }
     out->status.generation = seen->generation;
     begin_conditions(&c);
-    c.attempt = current_attempt(seen);
-    out->status.attempt = c.attempt;
-    drop_older_pods(&c);
+    has_begun = find_number(&c);
+    c.has_plan = seen->has_revision && seen->revision.plan.revision == c.number;
+    c.is_recovering = !c.has_plan && (training_is_finishing(&c) ||
+                                      (!context_has_started(&c) && recovery_is_due(&c)));
+    out->status.revision = c.number;
+    drop_pods(&c, false);
     if (!accept_spec(&c))
         return;
-    if (has_lost_its_plan(&c))
-        restart_next(&c, "PlanLost", "The ConfigMap with the plan is gone or cannot be read.", 0);
-    else if (seen->has_plan && seen->plan.attempt == c.attempt)
+    if (c.has_plan)
         drive(&c);
+    else if (c.is_recovering)
+        recovery_drive(&c);
+    else if (has_begun || context_has_started(&c)) /* its revision was deleted or is invalid */
+        begin_again(&c);
     else
         place(&c);
     show_problem(&c);
-    end_stall(&c);
+    if (!c.is_stalled)
+        context_false(&c, CONDITION_STALLED, EVENT_NONE, "NotStalled", "Nothing blocks the job.");
 }

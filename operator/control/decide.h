@@ -2,16 +2,16 @@
  *
  * decide() looks at everything observed and names the next steps, which operator/run takes. Equal
  * input gives an equal decision, and after the steps have been taken the next decision is empty
- * until something changes. Steps may be taken twice (after a crash, or from a view that is a little
- * old): names are deterministic, deletions name the uid.
+ * until something changes. Steps may be taken twice (after a crash, or from a slightly stale
+ * view): names are deterministic, deletions name the uid.
  *
  *   Accepted --> Placed (data there, nodes measured, plan kept) --> Running --> Complete
  *                  ^                                                  |
- *                  +---- next attempt, after a growing pause ---------+--> Failed
+ *                  +---- next revision, after a growing pause --------+--> Failed
  *
- * The order that makes a restart of the operator harmless at any point: the attempt's number is
- * written to the status before anything of that attempt is made; the plan is an immutable object
- * whose existence is the decision; pods are only made from a plan that was read back, and only
+ * The order that makes a restart of the operator harmless at any point: a revision's number is
+ * written to the status before anything of it is made; the revision is an immutable object
+ * whose existence is the decision; pods are only made for a plan that was read back, and only
  * those count whose uid the operator got when it created them.
  * Layer: control (may use balance, cluster, api, base). Threads: any; pure.
  */
@@ -29,7 +29,7 @@
 #define DECIDE_NODES_RETRY_MS 30000
 #define DECIDE_SOLVE_MS       5000  /* between two searches for a plan of a job that does not fit */
 #define DECIDE_PROBLEM_MIN    2     /* failures in a row until the status shows them */
-#define DECIDE_NO_ROOM_MS     15000 /* until then our own ended pods may still be terminating */
+#define DECIDE_TERMINATING_MS 15000 /* until then our own ended pods may still be terminating */
 #define DECIDE_EVENTS_MS      30000 /* between two looks at the Events of a pod that does not start */
 #define DECIDE_PENDING_MS     60000  /* a pod unschedulable for longer needs a new plan */
 #define DECIDE_START_MS       120000 /* after which a pod with a problem releases its node ... */
@@ -39,24 +39,30 @@
 #define DECIDE_SILENT_MS      60000  /* of a leader in training, after which it is reported */
 #define DECIDE_STILL_MS       600000 /* without a step, after which a standstill is reported */
 #define DECIDE_PEER_GRACE_MS  5000   /* after a lost connection, for its cause to show */
+#define DECIDE_HALT_MS        60000  /* to halt; a worker that has not by then counts as lost ... */
+#define DECIDE_HALT_SILENT_MS 20000  /* ... and so does one that does not answer for so long */
+#define DECIDE_HALT_POLL_MS   250    /* between two requests for the report of one that halts */
 #define DECIDE_PROGRESS_MS    10000  /* between two writes of progress */
-#define DECIDE_POLL_MS        5000   /* between two status requests to the leader ... */
-#define DECIDE_FIRST_POLL_MS  1000   /* ... and before it has done its first step */
+#define DECIDE_POLL_MS        1000   /* between two status requests to the leader */
+#define DECIDE_REPORTS_MS     5000   /* between two requests for the report of one that trains */
+#define DECIDE_BROKEN_MS      500    /* likewise after a session has ended: is it there? */
 
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
     ACTION_CREATE_POLICY,     /* the NetworkPolicy, before the first pod */
-    ACTION_CREATE_PLAN,       /* decision.plan as ConfigMap; everything else waits for it */
-    ACTION_DELETE_PLAN,       /* of `attempt` with `uid` */
-    ACTION_CREATE_STAGE_POD,  /* of `stage`, from observed.plan */
+    ACTION_CREATE_REVISION,   /* decision.revision as ConfigMap; everything else waits for it */
+    ACTION_RESTORE_REVISION,  /* the observed one, whose ConfigMap was deleted, byte for byte */
+    ACTION_DELETE_REVISION,   /* of `revision` with `uid` */
+    ACTION_CREATE_WORKER_POD, /* of `stage` of the observed plan */
     ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
     ACTION_CREATE_MODEL_POD,  /* with `image`, to read the sizes of the model to start from */
     ACTION_DELETE_POD,        /* `name` with `uid` */
-    ACTION_LABEL_NODE,        /* `node` with what probe pod `name` found there */
-    ACTION_DOUBT_NODE,        /* `node`: training contradicts what was measured there */
+    ACTION_ANNOTATE_NODE,     /* `node` with what probe pod `name` found there */
+    ACTION_INVALIDATE_PROBE,  /* `node`: training contradicts what was measured there */
     ACTION_READ_EVENTS,       /* what the kubelet reports of pod `name` with `uid` */
-    ACTION_POST_PEERS,        /* to the worker of `stage` */
+    ACTION_POST_REVISION,     /* to worker pod `name` */
+    ACTION_HALT,              /* worker pod `name`, in `revision` and older ones; or release it */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: its partners */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
 };
@@ -64,7 +70,8 @@ enum action_kind {
 struct action {
     enum action_kind kind;
     int stage;
-    int attempt;
+    int revision;
+    bool keeps_spec; /* the revision has the spec of the last one, and not the job's */
     char name[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];
     char node[NODE_NAME_BYTES];
@@ -79,12 +86,25 @@ struct action {
 struct decision {
     int n_actions;
     struct action actions[DECIDE_ACTIONS_MAX];
-    struct status status;  /* to be written last, if it differs from the observed one */
-    struct plan plan;      /* of ACTION_CREATE_PLAN */
-    int64_t ask_leader_ms; /* ask the leader unless that was done so shortly ago; -1: do not */
+    struct status status;     /* to be written last, if it differs from the observed one */
+    struct revision revision; /* of ACTION_CREATE_REVISION */
+    /* Ask the leader for its status, and all workers for their reports, unless that was done within
+     * this time; -1: do not. */
+    int64_t ask_leader_ms;
+    int64_t ask_reports_ms;
     int64_t requeue_ms; /* decide again after this at the latest; -1: only when something changes */
     struct unplaced unplaced; /* to be handed in with the next call */
 };
+
+/* The pod of a worker; NULL when there is none. */
+const struct seen_pod *decide_worker_pod(const struct observed *seen, struct revision_worker id);
+
+/* Which probes measure the link between them, and in what order: a round-robin tournament. In each
+ * round every probe has one partner, so that no measurement disturbs another on the same machine.
+ * The partner of probe `i` of `n` in `round` (from 0); -1: none, since n is odd. After n - 1 rounds
+ * (n of an odd number) all have been paired with each other once. */
+int pairing_partner(int n, int round, int i);
+int pairing_rounds(int n);
 
 /* Fill in all of `out`. Never fails: what cannot be done is reported in out->status.
  *

@@ -6,7 +6,7 @@
 
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "control/context.h"
 
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */
@@ -31,19 +31,31 @@
     "    'app.kubernetes.io/managed-by': 'skyjob-operator',"                                       \
     "    '" LABEL_JOB "': $job, '" LABEL_JOB_UID "': $job_uid,"                                    \
     "    '" LABEL_ROLE "': $role,"                                                                 \
-    "    '" LABEL_STAGE "': ?is_stage '$stage', '" LABEL_ATTEMPT "': '$attempt'}}"
+    "    '" LABEL_SLOT "': ?is_worker '$slot', '" LABEL_INCARNATION                                \
+    "': ?is_worker '$incarnation',"                                                                \
+    "    '" LABEL_REVISION "': ?revision '$revision'}}"
 
 struct object {
     const char *name;
     const char *component;
-    const char *role; /* of a pod, else NULL */
-    int stage;        /* of a stage */
-    int attempt;      /* 0: of none */
+    const char *role;          /* of a pod, else NULL */
+    struct revision_worker id; /* of a worker's pod */
+    int revision;              /* of a revision's ConfigMap; 0: another object */
 };
 
 static bool has_role(const struct object *o, const char *role)
 {
     return o->role && strcmp(o->role, role) == 0;
+}
+
+static enum err_code write_template(const char *text, const struct jsont_value *values,
+                                    size_t n_values, struct buf *out, struct err *err)
+{
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsont_write(&w, NULL, text, values, n_values);
+    return jsonw_finish(&w, err);
 }
 
 /* Fill in a template with what all objects have and with `own`. */
@@ -58,23 +70,21 @@ static enum err_code write_object(const char *text, const struct observed *seen,
         JSONT_S("job_uid", seen->uid),
         JSONT_S("component", o->component),
         JSONT_S("role", o->role),
-        JSONT_IF("is_stage", has_role(o, "stage")),
+        JSONT_IF("is_worker", has_role(o, "worker")),
         JSONT_IF("is_probe", has_role(o, "probe")),
         JSONT_IF("is_model", has_role(o, "model")),
         JSONT_IF("has_peers", !has_role(o, "model")),
-        JSONT_I_IF("stage", has_role(o, "stage"), o->stage),
-        JSONT_I_IF("attempt", o->attempt > 0, o->attempt),
+        JSONT_I_IF("slot", has_role(o, "worker"), o->id.slot),
+        JSONT_I_IF("incarnation", has_role(o, "worker"), o->id.incarnation),
+        JSONT_I_IF("revision", o->revision > 0, o->revision),
     };
     size_t n = 0;
-    struct jsonw w;
 
     while (values[n].name)
         n++;
     for (size_t i = 0; i < n_own && n < VALUES_MAX; i++)
         values[n++] = own[i];
-    jsonw_init(&w, out);
-    jsont_write(&w, NULL, text, values, n);
-    return jsonw_finish(&w, err);
+    return write_template(text, values, n, out, err);
 }
 
 /* --- pods --- */
@@ -115,14 +125,14 @@ static const char pod_template[] =
     "     'image': $image,"
     "     'imagePullPolicy': $pull_policy,"
     "     'command': ['skyjob-worker',"
-    "       ?is_stage 'stage', ?is_stage '--plan', ?is_stage '/etc/skyjob/" PLAN_FILE "',"
-    "       ?is_stage '--stage', '$stage',"
+    "       ?is_worker 'stage', ?is_worker '--slot', '$slot',"
+    "       ?is_worker '--incarnation', '$incarnation',"
     "       ?is_probe 'probe', ?is_probe '--spec', ?is_probe '/etc/skyjob/" MANIFEST_SPEC_KEY "',"
     "       ?is_model 'inspect',"
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?output_claim '--output', ?output_claim '/output',"
-    "       ?is_stage '--health', ?is_stage '0.0.0.0:$health_port',"
+    "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
     "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
     "       ?has_peers '--tensor', ?has_peers '0.0.0.0:$tensor_port',"
     "       ?has_peers '--key', ?has_peers '/etc/skyjob-key/" MANIFEST_KEY_KEY "',"
@@ -137,12 +147,12 @@ static const char pod_template[] =
     "     'ports': ?has_peers ["
     "       {'name': 'control', 'containerPort': $control_port, 'protocol': 'TCP'},"
     "       {'name': 'tensor', 'containerPort': $tensor_port, 'protocol': 'TCP'},"
-    "       ?is_stage {"
+    "       ?is_worker {"
     "         'name': 'health', 'containerPort': $health_port, 'protocol': 'TCP'}],"
-    "     'readinessProbe': ?is_stage {"
+    "     'readinessProbe': ?is_worker {"
     "       'httpGet': {'path': '/readyz', 'port': $health_port},"
     "       'periodSeconds': 1, 'timeoutSeconds': 5, 'failureThreshold': 6},"
-    "     'livenessProbe': ?is_stage {"
+    "     'livenessProbe': ?is_worker {"
     "       'httpGet': {'path': '/healthz', 'port': $health_port},"
     "       'periodSeconds': 10, 'timeoutSeconds': 5, 'failureThreshold': 6},"
     "     'terminationMessagePath': '/dev/termination-log',"
@@ -151,7 +161,7 @@ static const char pod_template[] =
     "       'allowPrivilegeEscalation': false, 'readOnlyRootFilesystem': true,"
     "       'capabilities': {'drop': ['ALL']}},"
     "     'volumeMounts': ["
-    "       ?has_peers {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
+    "       ?config_map {'name': 'job', 'mountPath': '/etc/skyjob', 'readOnly': true},"
     "       ?has_peers {'name': 'key', 'mountPath': '/etc/skyjob-key', 'readOnly': true},"
     "       {'name': 'tmp', 'mountPath': '/tmp'},"
     "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
@@ -162,7 +172,7 @@ static const char pod_template[] =
     "       ?output_claim {"
     "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
-    "     ?has_peers {'name': 'job', 'configMap': {'name': $config_map}},"
+    "     ?config_map {'name': 'job', 'configMap': {'name': $config_map}},"
     "     ?has_peers {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
     "     {'name': 'tmp', 'emptyDir': {}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
@@ -182,13 +192,6 @@ struct pod {
     bool reads_data; /* the first stage, and probes, which look at how long its sequences are */
 };
 
-static const char *pull_policy(const struct observed *seen, const struct spec *spec)
-{
-    bool is_ours = spec->worker.image[0] == '\0' && seen->settings.pull_policy[0] != '\0';
-
-    return is_ours ? seen->settings.pull_policy : spec->worker.pull_policy;
-}
-
 /* NULL for "" and unless `is_used`. */
 static const char *used(bool is_used, const char *text)
 {
@@ -199,20 +202,23 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
                                struct err *err)
 {
     const struct spec *spec = p->spec;
-    bool is_stage = has_role(&p->object, "stage");
+    const struct settings *settings = &seen->settings;
+    bool is_worker = has_role(&p->object, "worker");
+    bool is_our_image = spec->worker.image[0] == '\0';
     bool has_claim = p->reads_data && spec->data.source == SPEC_SOURCE_CLAIM;
     bool has_map = p->reads_data && spec->data.source == SPEC_SOURCE_CONFIG_MAP;
     const char *folder = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
     char key[NAMES_BYTES];
     const struct jsont_value values[] = {
-        JSONT_I_IF("deadline_seconds", !is_stage, MANIFEST_ONESHOT_SECONDS),
-        JSONT_S("priority_class", used(!is_stage, seen->settings.probe_priority_class)),
+        JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
+        JSONT_S("priority_class", used(!is_worker, settings->probe_priority_class)),
         JSONT_S("node", p->node),
         JSONT_S("image", manifest_image(seen, spec)),
-        JSONT_S("pull_policy", pull_policy(seen, spec)),
+        JSONT_S("pull_policy", is_our_image && settings->pull_policy[0] ? settings->pull_policy
+                                                                        : spec->worker.pull_policy),
         JSONT_S("data_folder", used(p->reads_data, folder)),
         JSONT_S("model_claim", used(!has_role(&p->object, "probe"), spec->from.claim)),
-        JSONT_S("output_claim", used(is_stage, spec->output.claim)),
+        JSONT_S("output_claim", used(is_worker, spec->output.claim)),
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_I("control_port", PORT_CONTROL),
         JSONT_I("tensor_port", PORT_TENSOR),
@@ -227,72 +233,17 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("key_name", key),
     };
 
-    names_key(seen->name, key);
+    names_child(seen->name, NAMES_KEY, key);
     return write_object(pod_template, seen, &p->object, values, sizeof values / sizeof *values, out,
                         err);
-}
-
-enum err_code manifest_stage_pod(const struct observed *seen, int stage, struct buf *out,
-                                 struct err *err)
-{
-    const struct plan *plan = &seen->plan;
-    const struct plan_stage *s = &plan->stages[stage];
-    char name[NAMES_BYTES];
-    char plan_name[NAMES_BYTES];
-    struct pod pod = {.object = {.name = name,
-                                 .component = "worker",
-                                 .role = "stage",
-                                 .stage = stage,
-                                 .attempt = plan->attempt},
-                      .spec = &plan->spec,
-                      .node = s->node,
-                      .config_map = plan_name,
-                      .cpu_milli = s->cpu_milli,
-                      .memory_bytes = s->memory_bytes,
-                      .reads_data = stage == 0};
-
-    names_stage_pod(seen->name, stage, plan->attempt, name);
-    names_plan(seen->name, plan->attempt, plan_name);
-    return write_pod(seen, &pod, out, err);
-}
-
-enum err_code manifest_probe_pod(const struct observed *seen, const struct action *action,
-                                 struct buf *out, struct err *err)
-{
-    char name[NAMES_BYTES];
-    char spec_name[NAMES_BYTES];
-    const struct spec *spec = seen->spec;
-    struct pod pod = {.object = {.name = name, .component = "probe", .role = "probe"},
-                      .spec = spec,
-                      .node = action->node,
-                      .config_map = spec_name,
-                      .cpu_milli = action->cpu_milli,
-                      .memory_bytes = action->memory_bytes};
-
-    /* A volume may be bound to one node, and a probe that waits for it on another one would cost
-     * the job that node. Lengths of data in such a volume stay unknown. */
-    pod.reads_data = spec->data.source != SPEC_SOURCE_CLAIM || seen->is_data_everywhere;
-    names_probe_pod(seen->name, action->node, name);
-    names_probe_spec(seen->name, spec_name);
-    return write_pod(seen, &pod, out, err);
-}
-
-enum err_code manifest_model_pod(const struct observed *seen, struct buf *out, struct err *err)
-{
-    char name[NAMES_BYTES];
-    struct pod pod = {.object = {.name = name, .component = "model", .role = "model"},
-                      .spec = seen->spec,
-                      .cpu_milli = READER_CPU_MILLI,
-                      .memory_bytes = READER_MEMORY_BYTES};
-
-    names_model_pod(seen->name, name);
-    return write_pod(seen, &pod, out, err);
 }
 
 /* --- NetworkPolicy --- */
 
 #define JOB_PODS "{'matchLabels': {'" LABEL_JOB_UID "': $job_uid}}"
 
+/* The job's pods may talk to each other, the operator to them, and anyone may ask whether they are
+ * healthy. Where the operator's pods are not known (settings), the control port is open. */
 static const char policy_template[] =
     "{'apiVersion': 'networking.k8s.io/v1', 'kind': 'NetworkPolicy'," METADATA ","
     " 'spec': {"
@@ -308,10 +259,10 @@ static const char policy_template[] =
     "      'ports': [{'protocol': 'TCP', 'port': $control_port}]},"
     "     {'ports': [{'protocol': 'TCP', 'port': $health_port}]}]}}";
 
-enum err_code manifest_policy(const struct observed *seen, struct buf *out, struct err *err)
+static enum err_code write_policy(const struct observed *seen, const char *name, struct buf *out,
+                                  struct err *err)
 {
     const struct settings *s = &seen->settings;
-    char name[NAMES_BYTES];
     struct object object = {.name = name, .component = "worker"};
     const struct jsont_value values[] = {
         JSONT_I("tensor_port", PORT_TENSOR),
@@ -321,7 +272,6 @@ enum err_code manifest_policy(const struct observed *seen, struct buf *out, stru
         JSONT_PAIRS("operator_labels", s->operator_labels),
     };
 
-    names_policy(seen->name, name);
     return write_object(policy_template, seen, &object, values, sizeof values / sizeof *values, out,
                         err);
 }
@@ -339,70 +289,142 @@ enum err_code manifest_key(const struct observed *seen, const char *key, struct 
     struct object object = {.name = name, .component = "key"};
     const struct jsont_value values[] = {JSONT_S("key", key)};
 
-    names_key(seen->name, name);
+    names_child(seen->name, NAMES_KEY, name);
     return write_object(secret_template, seen, &object, values, 1, out, err);
 }
 
-static const char plan_template[] = "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
-                                    " 'immutable': true, 'data': {'" PLAN_FILE "': $plan}}";
+/* With a revision, or with the spec that probes read. */
+static const char config_map_template[] =
+    "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
+    " 'immutable': ?document true,"
+    " 'data': {'" REVISION_FILE "': $document, '" MANIFEST_SPEC_KEY "': $spec}}";
 
-enum err_code manifest_plan(const struct observed *seen, const struct plan *plan, struct buf *out,
-                            struct err *err)
+static enum err_code write_probe_spec(const struct observed *seen, const char *name,
+                                      struct buf *out, struct err *err)
 {
     struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
-    char name[NAMES_BYTES];
-    struct object object = {.name = name, .component = "plan", .attempt = plan->attempt};
-    enum err_code rc = plan_write(plan, seen->spec_json, &text, err);
-    const struct jsont_value values[] = {JSONT_S("plan", buf_text(&text))};
-
-    names_plan(seen->name, plan->attempt, name);
-    if (rc == ERR_OK)
-        rc = write_object(plan_template, seen, &object, values, 1, out, err);
-    buf_deinit(&text);
-    return rc;
-}
-
-static const char probe_spec_template[] = "{'apiVersion': 'v1', 'kind': 'ConfigMap'," METADATA ","
-                                          " 'data': {'" MANIFEST_SPEC_KEY "': $spec}}";
-
-enum err_code manifest_probe_spec(const struct observed *seen, struct buf *out, struct err *err)
-{
-    struct buf text = {.max = PLAN_TEXT_MAX_BYTES};
-    char name[NAMES_BYTES];
     struct object object = {.name = name, .component = "probe"};
-    struct jsonw w;
     enum err_code rc;
+    struct jsonw w;
 
-    names_probe_spec(seen->name, name);
     jsonw_init(&w, &text);
     jsonw_value(&w, NULL, seen->spec_json);
     rc = jsonw_finish(&w, err);
     if (rc == ERR_OK) {
-        const struct jsont_value values[] = {JSONT_S("spec", buf_text(&text))};
+        const struct jsont_value values[] = {JSONT_S("document", NULL),
+                                             JSONT_S("spec", buf_text(&text))};
 
-        rc = write_object(probe_spec_template, seen, &object, values, 1, out, err);
+        rc = write_object(config_map_template, seen, &object, values, 2, out, err);
     }
     buf_deinit(&text);
     return rc;
 }
 
-/* --- patches --- */
-
-static enum err_code write_patch(const char *text, const struct jsont_value *values,
-                                 size_t n_values, struct buf *out, struct err *err)
+/* Append the document of a new revision. */
+static enum err_code write_document(const struct observed *seen, const struct revision *r,
+                                    bool keeps_spec, struct buf *out, struct err *err)
 {
-    struct jsonw w;
+    const struct json *spec = seen->spec_json;
+    struct json *last = NULL;
+    enum err_code rc = ERR_OK;
 
-    jsonw_init(&w, out);
-    jsont_write(&w, NULL, text, values, n_values);
-    return jsonw_finish(&w, err);
+    if (keeps_spec) {
+        rc = json_parse(seen->revision_text->data, seen->revision_text->len, &last, err);
+        spec = json_path(last, "plan.spec");
+    }
+    if (rc == ERR_OK)
+        rc = revision_write(r, spec, out, err);
+    json_free(last);
+    return rc;
 }
 
-static enum err_code annotation_of(const struct observed *seen, const struct action *action,
-                                   struct annotation_probe *out, struct err *err)
+static enum err_code write_revision(const struct observed *seen, const struct object *object,
+                                    const struct buf *document, struct buf *out, struct err *err)
 {
+    const struct jsont_value values[] = {JSONT_S("document", buf_text(document)),
+                                         JSONT_S("spec", NULL)};
+
+    return write_object(config_map_template, seen, object, values, 2, out, err);
+}
+
+enum err_code manifest_object(const struct observed *seen, const struct action *action,
+                              const struct revision *revision, char out_name[static NAMES_BYTES],
+                              struct buf *out, struct err *err)
+{
+    const struct plan_worker *worker = &seen->revision.plan.workers[action->stage];
+    struct buf document = {.max = REVISION_TEXT_MAX_BYTES};
+    char config_map[NAMES_BYTES];
+    struct pod pod = {.object = {.name = out_name}, .spec = seen->spec};
+    enum err_code rc;
+
+    switch (action->kind) {
+    case ACTION_CREATE_REVISION:
+        pod.object.component = "revision";
+        pod.object.revision = revision->plan.revision;
+        names_revision(seen->name, seen->uid, pod.object.revision, out_name);
+        rc = write_document(seen, revision, action->keeps_spec, &document, err);
+        if (rc == ERR_OK)
+            rc = write_revision(seen, &pod.object, &document, out, err);
+        buf_deinit(&document);
+        return rc;
+    case ACTION_RESTORE_REVISION:
+        pod.object.component = "revision";
+        pod.object.revision = seen->revision.plan.revision;
+        names_revision(seen->name, seen->uid, pod.object.revision, out_name);
+        return write_revision(seen, &pod.object, seen->revision_text, out, err);
+    case ACTION_CREATE_PROBE_SPEC:
+        names_child(seen->name, NAMES_PROBE_SPEC, out_name);
+        return write_probe_spec(seen, out_name, out, err);
+    case ACTION_CREATE_WORKER_POD:
+        names_worker_pod(seen->name, seen->uid, worker->slot, worker->incarnation, out_name);
+        pod.object.component = pod.object.role = "worker";
+        pod.object.id = (struct revision_worker){worker->slot, worker->incarnation};
+        pod.spec = &seen->revision.plan.spec;
+        pod.node = worker->node;
+        pod.cpu_milli = worker->cpu_milli;
+        pod.memory_bytes = worker->memory_bytes;
+        pod.reads_data = action->stage == 0;
+        break;
+    case ACTION_CREATE_PROBE_POD:
+        names_probe_pod(seen->name, seen->uid, action->node, out_name);
+        names_child(seen->name, NAMES_PROBE_SPEC, config_map);
+        pod.config_map = config_map;
+        pod.object.component = pod.object.role = "probe";
+        pod.node = action->node;
+        pod.cpu_milli = action->cpu_milli;
+        pod.memory_bytes = action->memory_bytes;
+        /* A volume may be bound to one node, and a probe that waits for it on another one would
+         * cost the job that node. Lengths of data in such a volume stay unknown. */
+        pod.reads_data = pod.spec->data.source != SPEC_SOURCE_CLAIM || seen->data.is_everywhere;
+        break;
+    case ACTION_CREATE_MODEL_POD:
+        names_model_pod(seen->name, seen->uid, out_name);
+        pod.object.component = pod.object.role = "model";
+        pod.cpu_milli = READER_CPU_MILLI;
+        pod.memory_bytes = READER_MEMORY_BYTES;
+        break;
+    default: /* ACTION_CREATE_POLICY */
+        names_child(seen->name, NAMES_POLICY, out_name);
+        return write_policy(seen, out_name, out, err);
+    }
+    return write_pod(seen, &pod, out, err);
+}
+
+/* --- patches --- */
+
+static const char node_template[] =
+    "{'metadata': {"
+    "   'labels': {'" LABEL_MEASURED_GFLOPS "': $gflops},"
+    "   'annotations': {'" ANNOTATION_PROBE "': $probe, '" ANNOTATION_CONTRADICTED "': null}}}";
+
+enum err_code manifest_node_patch(const struct observed *seen, const struct action *action,
+                                  struct buf *out, struct err *err)
+{
+    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
     const struct node_object *node = NULL;
     const struct seen_pod *pod = NULL;
+    struct annotation_probe probe;
+    enum err_code rc;
 
     for (int i = 0; i < seen->n_nodes; i++)
         if (strcmp(seen->nodes[i].name, action->node) == 0)
@@ -412,44 +434,29 @@ static enum err_code annotation_of(const struct observed *seen, const struct act
             pod = &seen->pods[i];
     if (!node || !pod)
         return err_set(err, ERR_NOT_FOUND, "node %.60s or its probe is gone", action->node);
-    nodes_annotation(seen, seen->spec, node, pod, out);
-    return ERR_OK;
-}
-
-static const char node_template[] =
-    "{'metadata': {"
-    "   'labels': {'" LABEL_MEASURED_GFLOPS "': $gflops},"
-    "   'annotations': {'" ANNOTATION_PROBE "': $probe, '" ANNOTATION_DOUBTED "': null}}}";
-
-enum err_code manifest_node_patch(const struct observed *seen, const struct action *action,
-                                  struct buf *out, struct err *err)
-{
-    struct buf text = {.max = ANNOTATION_TEXT_MAX_BYTES};
-    struct annotation_probe probe;
-    enum err_code rc = annotation_of(seen, action, &probe, err);
-
-    if (rc == ERR_OK)
-        rc = annotation_probe_write(&probe, &text, err);
+    nodes_annotation(seen, seen->spec, node, pod, &probe);
+    rc = annotation_probe_write(&probe, &text, err);
     if (rc == ERR_OK) {
         char gflops[32];
         const struct jsont_value values[] = {JSONT_S("gflops", gflops),
                                              JSONT_S("probe", buf_text(&text))};
 
         (void)snprintf(gflops, sizeof gflops, "%.3f", annotation_gflops(&probe));
-        rc = write_patch(node_template, values, 2, out, err);
+        rc = write_template(node_template, values, 2, out, err);
     }
     buf_deinit(&text);
     return rc;
 }
 
-enum err_code manifest_doubt_patch(const struct observed *seen, struct buf *out, struct err *err)
+enum err_code manifest_contradicted_patch(const struct observed *seen, struct buf *out,
+                                          struct err *err)
 {
     char time[CLOCK_TEXT_BYTES];
     const struct jsont_value values[] = {JSONT_S("time", time)};
 
     clock_format(seen->now_ms, time);
-    return write_patch("{'metadata': {'annotations': {'" ANNOTATION_DOUBTED "': $time}}}", values,
-                       1, out, err);
+    return write_template("{'metadata': {'annotations': {'" ANNOTATION_CONTRADICTED "': $time}}}",
+                          values, 1, out, err);
 }
 
 enum err_code manifest_status_patch(const struct status *status, const char *resource_version,

@@ -1,4 +1,4 @@
-/* control/observed.h - everything that a decision about one job is made from.
+/* control/observed.h - the input of a decision about one job.
  *
  * Filled by operator/run from its store, read by decide(). Nothing in it is a pointer into the API
  * client, and nothing that decide() needs is outside of it. Times are wall clock in ms.
@@ -9,26 +9,26 @@
 
 #include "api/names.h"
 #include "api/node.h"
-#include "api/plan.h"
 #include "api/progress.h"
+#include "api/revision.h"
 #include "api/status.h"
 #include "cluster/node_object.h"
 
 /* With the one that reads the model; beside them there is a probe per node. */
-#define OBSERVED_STAGE_PODS   (3 * SPEC_STAGES_MAX + 1)
-#define OBSERVED_PLANS_MAX    16
-#define OBSERVED_UID_BYTES    STATUS_UID_BYTES
-#define OBSERVED_WORD_BYTES   64
-#define OBSERVED_TEXT_BYTES   240
-#define SETTINGS_LABELS_BYTES 512
-#define OBSERVED_WHY_BYTES    ERR_TEXT_BYTES
+#define OBSERVED_WORKER_PODS   (3 * SPEC_STAGES_MAX + 1)
+#define OBSERVED_REVISIONS_MAX 16
+#define OBSERVED_UID_BYTES     STATUS_UID_BYTES
+#define OBSERVED_VERSION_BYTES 32
+#define OBSERVED_WORD_BYTES    64
+#define OBSERVED_TEXT_BYTES    240
+#define SETTINGS_LABELS_BYTES  512
 
 enum pod_role {
-    POD_STAGE,   /* created by the operator, or of an attempt that is over */
-    POD_PROBE,   /* created by the operator */
-    POD_MODEL,   /* likewise: it reads the sizes of the model to start from */
-    POD_CLAIMED, /* has our labels and a name that is due, but nothing proves that we made it */
-    POD_TAKEN,   /* has a name that is due and is not what we would have made */
+    POD_WORKER,     /* created by the operator */
+    POD_PROBE,      /* created by the operator */
+    POD_MODEL,      /* likewise: it reads the sizes of the model to start from */
+    POD_UNVERIFIED, /* has our labels and a name that is due, but nothing proves that we made it */
+    POD_FOREIGN,    /* has a name that is due and is not what we would have made */
 };
 
 enum pod_phase {
@@ -36,15 +36,17 @@ enum pod_phase {
     POD_RUNNING,
     POD_SUCCEEDED,
     POD_FAILED,
+    POD_PHASES,
 };
+extern const char *const pod_phase_names[POD_PHASES];
 
-/* A pod of this job, whatever its attempt. */
+/* A pod of this job, also one that is not in the plan any more. */
 struct seen_pod {
     char name[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];
     enum pod_role role;
-    int stage;                  /* of a stage */
-    int attempt;                /* of a stage; 0: another pod */
+    int slot;                   /* of a worker */
+    int incarnation;            /* of a worker; 0: another pod */
     char node[NODE_NAME_BYTES]; /* where it is or, of a probe, where it is meant to be */
     enum pod_phase phase;
     bool is_ready;
@@ -53,11 +55,9 @@ struct seen_pod {
     bool is_unschedulable;
     bool is_out_of_memory;
     bool has_exit_code;
-    bool has_peers;                    /* has taken the peer table from us */
-    bool refuses_peers;                /* has refused it: it has another one, or another key */
-    char refusal[OBSERVED_TEXT_BYTES]; /* its reason */
     int exit_code;
     int cpu_milli;        /* its limit */
+    int64_t memory_bytes; /* likewise */
     uint64_t image_asked; /* hash of the image that a probe or reader was created with */
     char ip[PEERS_HOST_BYTES];
     char
@@ -69,7 +69,16 @@ struct seen_pod {
                             0: has not */
     int64_t events_ms;   /* when its Events were last read; 0: not yet */
     int64_t silent_ms;   /* how long calls to it have failed; 0: it answers */
-    bool has_progress;   /* a worker's last words */
+    int64_t answered_ms; /* how long ago it last answered one; 0: it never has */
+    /* Of a worker, or of a probe that was posted its partners: */
+    int accepted;                      /* the newest revision; of a probe 1 */
+    bool refuses;                      /* a newer one: it has another one, or another key */
+    char refusal[OBSERVED_TEXT_BYTES]; /* the reason */
+    int halted;                        /* the newest revision that it was ordered to halt */
+    int64_t halting_ms;                /* since it was to be ordered; 0: it was not */
+    const struct report *report;       /* the newest since then; NULL: none */
+    int64_t ended_ms;                  /* how long its session has ended by that report; 0: runs */
+    bool has_progress;                 /* a worker's final report */
     struct progress progress;
     bool has_probe; /* a probe's result */
     struct node_probe probe;
@@ -85,12 +94,21 @@ enum data_state {
     DATA_NO_CLAIM, /* a claim of the data, the model or the output is not there */
 };
 
+/* What a look at the data ConfigMap and at all claims has found. The files in a claim are not
+ * looked at. */
+struct seen_data {
+    enum data_state state;
+    bool is_everywhere;                /* pods on any node can read the claim at the same time */
+    char problem[OBSERVED_TEXT_BYTES]; /* "ConfigMap mnli has no key train.tsv" */
+    int64_t checked_ms;
+};
+
 /* The last search for a plan, if it found none: the same question has the same answer. */
 struct unplaced {
     bool is_set;
     uint64_t digest; /* of everything that the answer depends on */
     int64_t solved_ms;
-    char why[OBSERVED_WHY_BYTES];
+    char why[ERR_TEXT_BYTES];
 };
 
 /* What the API server last answered to a step of this job that failed. */
@@ -117,6 +135,7 @@ struct observed {
     char namespace[OBSERVED_WORD_BYTES];
     char name[OBSERVED_WORD_BYTES];
     char uid[OBSERVED_UID_BYTES];
+    char version[OBSERVED_VERSION_BYTES]; /* resourceVersion */
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
@@ -129,22 +148,18 @@ struct observed {
     int n_pods;
     struct seen_pod *pods;
 
-    /* Plans that exist, by attempt; the newest one is read. */
-    int n_plans;
-    int plan_attempts[OBSERVED_PLANS_MAX];
-    char plan_uids[OBSERVED_PLANS_MAX][OBSERVED_UID_BYTES];
-    bool has_plan;
-    bool is_plan_lost; /* its ConfigMap was deleted, and `plan` is what is remembered of it */
-    struct plan plan;
+    /* ConfigMaps with revisions; the newest one is read. */
+    int n_revisions;
+    int revision_numbers[OBSERVED_REVISIONS_MAX];
+    char revision_uids[OBSERVED_REVISIONS_MAX][OBSERVED_UID_BYTES];
+    bool has_revision;
+    bool is_revision_lost; /* its ConfigMap was deleted, and this is what is remembered of it */
+    struct revision revision;
+    const struct buf *revision_text; /* the document as it was written; borrowed */
 
-    /* What a look at the data ConfigMap and at all claims has found. The files in a claim are not
-     * looked at. */
-    enum data_state data;
-    bool is_data_everywhere; /* pods on any node can read the claim at the same time */
-    char data_problem[OBSERVED_TEXT_BYTES]; /* "ConfigMap mnli has no key train.tsv" */
-    int64_t data_checked_ms;
+    struct seen_data data;
 
-    /* All of the cluster; only there while the current attempt has no plan. */
+    /* All of the cluster; only there while the status is ahead of the newest revision. */
     const struct node_object *nodes;
     int n_nodes;
 

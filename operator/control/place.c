@@ -1,31 +1,24 @@
-/* From data and nodes to a plan. Every reason to wait is a condition with its remedy. */
+/* From data and nodes to a plan, and to a revision with it. Every reason to wait is a condition
+ * with its remedy. */
 #include <stdio.h>
 #include <string.h>
 
-#include "api/lengths.h"
-#include "balance/choose.h"
+#include "api/node.h"
 #include "balance/explain.h"
+#include "balance/partition.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "control/context.h"
 
-static void wait_with(struct context *c, const char *state, enum news news, const char *reason,
-                      const char *message)
-{
-    context_set(c, news,
-                &(struct condition_set){CONDITION_PLACED, CONDITION_FALSE, reason, message});
-    context_show(c, state, message);
-}
-
 static bool is_paused(struct context *c)
 {
-    int64_t left_ms = c->seen->status.next_attempt_ms - c->seen->now_ms;
+    int64_t left_ms = c->seen->status.next_revision_ms - c->seen->now_ms;
     /* Longer than any pause: the clock was set back since. */
     bool is_over = left_ms <= 0 || left_ms > DECIDE_BACKOFF_MAX_MS + 1000;
     bool is_edited = c->seen->status.generation != c->seen->generation; /* perhaps the remedy */
 
     if (is_over || is_edited) {
-        c->out->status.next_attempt_ms = 0;
+        c->out->status.next_revision_ms = 0;
         return false;
     }
     for (int i = 0; i < c->seen->n_pods; i++)
@@ -36,62 +29,40 @@ static bool is_paused(struct context *c)
     return true; /* the conditions from before the pause still hold */
 }
 
-/* A pod on a node that does not answer may stay for ever, and holds nothing that we want. */
-static bool is_in_the_way(const struct observed *seen, const struct seen_pod *p)
-{
-    if (p->role != POD_STAGE || p->phase == POD_SUCCEEDED || p->phase == POD_FAILED)
-        return false;
-    for (int i = 0; i < seen->n_nodes; i++)
-        if (strcmp(seen->nodes[i].name, p->node) == 0)
-            return seen->nodes[i].excluded != EXCLUDED_NOT_READY;
-    return false;
-}
-
 static bool waits_for_pods(struct context *c)
 {
     for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+        bool holds_node = false; /* one that does not answer may keep its pod for ever */
         char text[STATUS_MESSAGE_BYTES];
 
-        if (!is_in_the_way(c->seen, &c->seen->pods[i]))
+        for (int k = 0; k < c->seen->n_nodes; k++)
+            holds_node = holds_node || (c->seen->nodes[k].excluded != EXCLUDED_NOT_READY &&
+                                        strcmp(c->seen->nodes[k].name, p->node) == 0);
+        if (p->role != POD_WORKER || pod_is_over(p) || !holds_node || recovery_keeps(c, p))
             continue;
-        (void)snprintf(text, sizeof text, "Waiting for pod %s of the last attempt to terminate.",
-                       c->seen->pods[i].name);
-        wait_with(c, "Restarting", NEWS_QUIET, "WaitingForPods", text);
+        (void)snprintf(text, sizeof text, "Waiting for pod %s of the last revision to terminate.",
+                       p->name);
+        context_wait(c, "Restarting", EVENT_NONE, "WaitingForPods", text);
         return true;
     }
     return false;
 }
 
-static bool needs_a_look(const struct spec *spec)
-{
-    return spec->data.source != SPEC_SOURCE_SAMPLE || spec->from.claim[0] || spec->output.claim[0];
-}
-
-static void add_keys(const struct spec *spec, char *text, size_t bytes)
-{
-    const char *files[] = {spec_train_file(spec), spec_dev_file(spec),
-                           spec->from.claim[0] ? NULL : SPEC_VOCAB_FILE};
-    const char *gap = "It must have the keys ";
-
-    for (int i = 0; i < 3; i++) {
-        if (!files[i])
-            continue;
-        text_add(text, bytes, "%s%.120s", gap, files[i]);
-        gap = ", ";
-    }
-    text_add(text, bytes, gap[0] == ',' ? ". " : "");
-}
-
 /* Before any pod is made, so that a job that cannot start holds no node meanwhile. */
 static bool waits_for_data(struct context *c)
 {
-    const struct observed *seen = c->seen;
-    bool is_missing = seen->data == DATA_MISSING || seen->data == DATA_NO_CLAIM;
-    int64_t age_ms = seen->now_ms - seen->data_checked_ms; /* negative: the clock was set back */
-    char text[STATUS_MESSAGE_BYTES];
+    const struct seen_data *data = &c->seen->data;
+    const struct spec *spec = &c->spec;
+    bool is_missing = data->state == DATA_MISSING || data->state == DATA_NO_CLAIM;
+    int64_t age_ms = c->seen->now_ms - data->checked_ms; /* negative: the clock was set back */
+    char text[STATUS_MESSAGE_BYTES] = "";
+    const char *keys[SPEC_FILES_MAX];
+    int n = spec_data_files(spec, keys);
 
-    if (!needs_a_look(&c->spec) ||
-        (seen->data == DATA_PRESENT && age_ms >= 0 && age_ms < DECIDE_DATA_STALE_MS))
+    if (spec->data.source == SPEC_SOURCE_SAMPLE && !spec->from.claim[0] && !spec->output.claim[0])
+        return false;
+    if (data->state == DATA_PRESENT && age_ms >= 0 && age_ms < DECIDE_DATA_STALE_MS)
         return false;
     if (!is_missing || age_ms < 0 || age_ms >= DECIDE_DATA_RETRY_MS)
         (void)context_add(c, ACTION_READ_DATA);
@@ -99,13 +70,13 @@ static bool waits_for_data(struct context *c)
         context_requeue(c, DECIDE_DATA_RETRY_MS - age_ms);
     if (!is_missing)
         return true;
-    text[0] = '\0';
-    text_add(text, sizeof text, "%s. ", seen->data_problem);
-    if (seen->data == DATA_MISSING)
-        add_keys(&c->spec, text, sizeof text);
+    text_add(text, sizeof text, "%s. ", data->problem);
+    for (int i = 0; i < n && data->state == DATA_MISSING; i++)
+        text_add(text, sizeof text, "%s%.120s%s", i ? ", " : "It must have the keys ", keys[i],
+                 i + 1 < n ? "" : ". ");
     text_add(text, sizeof text, "Checking again every %d seconds.", DECIDE_DATA_RETRY_MS / 1000);
-    wait_with(c, "Waiting", NEWS_WARNING,
-              seen->data == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);
+    context_wait(c, "Waiting", EVENT_WARNING,
+                 data->state == DATA_MISSING ? "DataNotFound" : "ClaimNotFound", text);
     return true;
 }
 
@@ -124,7 +95,7 @@ static void show_measuring(struct context *c, const struct nodes *nodes)
     char text[STATUS_MESSAGE_BYTES];
 
     if (nodes->image_problem[0]) {
-        wait_with(c, "Waiting", NEWS_WARNING, "ImagePullFailed", nodes->image_problem);
+        context_wait(c, "Waiting", EVENT_WARNING, "ImagePullFailed", nodes->image_problem);
         return;
     }
     (void)snprintf(text, sizeof text, "Measuring the speed of %d %s.", nodes->n_measuring,
@@ -132,7 +103,7 @@ static void show_measuring(struct context *c, const struct nodes *nodes)
     if (nodes->waits_for[0])
         text_add(text, sizeof text, " %s", nodes->waits_for);
     survey_add_bad(&nodes->survey, text, sizeof text);
-    wait_with(c, "Measuring", NEWS_NORMAL, "MeasuringNodes", text);
+    context_wait(c, "Measuring", EVENT_NORMAL, "MeasuringNodes", text);
 }
 
 static void show_insufficient(struct context *c, const struct nodes *nodes, const char *why)
@@ -146,136 +117,131 @@ static void show_insufficient(struct context *c, const struct nodes *nodes, cons
              nodes->failed[0] ? ", and measured again after a pause" : "");
     add_failed(nodes, text, sizeof text);
     survey_add_bad(&nodes->survey, text, sizeof text);
-    wait_with(c, "Waiting", NEWS_WARNING, "InsufficientNodes", text);
+    context_wait(c, "Waiting", EVENT_WARNING, "InsufficientNodes", text);
     oneshot_retry(c, POD_PROBE);
     context_requeue(c, DECIDE_NODES_RETRY_MS);
 }
 
-static void make_plan(struct context *c, const struct partition_request *request,
-                      const struct placement *placement)
+/* What people should know of the plan, around the planner's own explanation, which is cut short for
+ * it if need be. */
+static void explain(const struct context *c, const struct survey *survey,
+                    char explanation[static PLAN_REASON_BYTES])
 {
-    struct plan *p = &c->out->plan;
+    char solver[PLAN_REASON_BYTES];
+    char notes[PLAN_REASON_BYTES / 2] = "";
+    char guess[LENGTHS_TEXT_BYTES];
+    size_t most;
 
-    memset(p, 0, sizeof *p);
-    (void)snprintf(p->namespace, sizeof p->namespace, "%s", c->seen->namespace);
-    (void)snprintf(p->job, sizeof p->job, "%s", c->seen->name);
-    (void)snprintf(p->uid, sizeof p->uid, "%s", c->seen->uid);
-    p->attempt = c->attempt;
-    placement_to_plan(request, placement, p);
-    (void)context_add(c, ACTION_CREATE_PLAN);
-}
-
-/* A plan whose figures were not measured starts with that. */
-static void add_assumed(const struct survey *survey, char reason[static PLAN_REASON_BYTES])
-{
-    char rest[PLAN_REASON_BYTES];
-
-    if (survey->n_assumed == 0)
-        return;
-    memcpy(rest, reason, sizeof rest);
-    reason[0] = '\0';
-    survey_add_assumed(survey, reason, PLAN_REASON_BYTES);
-    text_add(reason, PLAN_REASON_BYTES, " %s", rest);
-}
-
-static void add_excluded(const struct survey *survey, char *text, size_t bytes)
-{
-    if (survey->n_candidates == survey->n_nodes)
-        return;
-    text_add(text, bytes, " Excluded: ");
-    survey_add_excluded(survey, text, bytes);
-    text_add(text, bytes, ".");
-}
-
-/* Two measurements that this job has to live with. */
-static void add_contradiction(const struct survey *survey, char *text, size_t bytes)
-{
+    memcpy(solver, explanation, sizeof solver);
+    explanation[0] = '\0';
+    survey_add_assumed(survey, explanation, PLAN_REASON_BYTES);
+    text_add(explanation, PLAN_REASON_BYTES, "%s%s", explanation[0] ? " " : "", solver);
+    if (survey->n_candidates < survey->n_nodes) {
+        text_add(notes, sizeof notes, " Excluded: ");
+        survey_add_excluded(survey, notes, sizeof notes);
+        text_add(notes, sizeof notes, ".");
+    }
+    /* As when only a pod on one node can read the data, or all speeds were declared. */
+    lengths_guess(&c->spec, &survey->lengths, guess);
+    if (guess[0])
+        text_add(notes, sizeof notes, " Lengths are a guess: %s.", guess);
+    /* Two measurements that this job has to live with. */
     for (int i = 0; i < survey->n_candidates; i++) {
-        const struct survey_node *n = survey->judged[i];
+        const struct survey_node *n = survey->entries[i];
 
         if (!n->rival)
             continue;
-        text_add(text, bytes,
+        text_add(notes, sizeof notes,
                  " Of %.60s and %.60s, which have the same processor, the one with less CPU was "
                  "measured faster.",
                  n->object->name, n->rival->name);
-        return;
+        break;
     }
-}
-
-/* As when only a pod on one node can read the data, or all speeds were declared. */
-static void add_guess(const struct spec *spec, const struct survey *survey, char *text,
-                      size_t bytes)
-{
-    char guess[LENGTHS_TEXT_BYTES];
-
-    lengths_guess(spec, &survey->lengths, guess);
-    if (guess[0])
-        text_add(text, bytes, " Lengths are a guess: %s.", guess);
-}
-
-/* Behind the planner's own explanation, which is cut short for it if need be. */
-static void add_notes(const struct context *c, const struct survey *survey,
-                      char reason[static PLAN_REASON_BYTES])
-{
-    char notes[PLAN_REASON_BYTES / 2] = "";
-    size_t most;
-
-    add_excluded(survey, notes, sizeof notes);
-    add_guess(&c->spec, survey, notes, sizeof notes);
-    add_contradiction(survey, notes, sizeof notes);
     most = PLAN_REASON_BYTES - 1 - strlen(notes);
-    if (strlen(reason) > most)
-        memcpy(reason + most - 4, " ...", 5);
-    text_add(reason, PLAN_REASON_BYTES, "%s", notes);
-}
-
-static void mix(uint64_t *hash, const void *bytes, size_t n)
-{
-    *hash = hash_bytes(*hash, bytes, n);
+    if (strlen(explanation) > most)
+        memcpy(explanation + most - 4, " ...", 5);
+    text_add(explanation, PLAN_REASON_BYTES, "%s", notes);
 }
 
 /* Everything that the answer depends on; the generation stands for the spec. Structs go in whole
  * where they hold nothing but doubles, and so no padding. */
 static uint64_t digest_of(const struct context *c, const struct partition_request *q)
 {
+    size_t n_links = (size_t)q->n_nodes * (size_t)q->n_nodes;
     uint64_t hash = HASH_START;
 
-    mix(&hash, &c->seen->generation, sizeof c->seen->generation);
-    mix(&hash, &q->job.lengths, sizeof q->job.lengths);
-    mix(&hash, &q->job.pace, sizeof q->job.pace);
-    mix(&hash, &q->memory_percent, sizeof q->memory_percent);
+    hash = hash_bytes(hash, &c->seen->generation, sizeof c->seen->generation);
+    hash = hash_bytes(hash, &q->job.lengths, sizeof q->job.lengths);
+    hash = hash_bytes(hash, &q->job.pace, sizeof q->job.pace);
+    hash = hash_bytes(hash, &q->memory_percent, sizeof q->memory_percent);
     for (int i = 0; i < q->n_nodes; i++) {
         const struct node *n = &q->nodes[i];
 
-        mix(&hash, n->name, strlen(n->name) + 1);
-        mix(&hash, &n->cpu_milli, sizeof n->cpu_milli);
-        mix(&hash, &n->memory_bytes, sizeof n->memory_bytes);
-        mix(&hash, &n->gflops, sizeof n->gflops);
-        mix(&hash, &n->unit_ms, sizeof n->unit_ms);
-        mix(&hash, &n->message, sizeof n->message);
+        hash = hash_bytes(hash, n->name, strlen(n->name) + 1);
+        hash = hash_bytes(hash, &n->cpu_milli, sizeof n->cpu_milli);
+        hash = hash_bytes(hash, &n->memory_bytes, sizeof n->memory_bytes);
+        hash = hash_bytes(hash, &n->gflops, sizeof n->gflops);
+        hash = hash_bytes(hash, &n->unit_ms, sizeof n->unit_ms);
+        hash = hash_bytes(hash, &n->message, sizeof n->message);
     }
     if (q->links)
-        mix(&hash, q->links, (size_t)q->n_nodes * (size_t)q->n_nodes * sizeof *q->links);
+        hash = hash_bytes(hash, q->links, n_links * sizeof *q->links);
     return hash;
 }
 
-/* Is it too early to search again, or is the answer known? Then the decision is complete. */
-static bool is_answered(struct context *c, const struct nodes *nodes, uint64_t digest)
+/* The workers that are left keep their slots where their nodes are in the plan, and what they have
+ * of them is enough; all others are new. A first stage has the data, others may not. */
+static void name_workers(const struct context *c, struct plan *plan)
 {
-    const struct unplaced *last = &c->seen->unplaced;
-    int64_t age_ms = c->seen->now_ms - last->solved_ms;
+    const struct plan *last = &c->seen->revision.plan;
+    int64_t percent = c->seen->status.memory_percent > 100 ? c->seen->status.memory_percent : 100;
+    bool is_taken[2 * SPEC_STAGES_MAX] = {false};
+    int slot = 0;
 
-    if (!last->is_set)
-        return false;
-    if (last->digest == digest) {
-        show_insufficient(c, nodes, last->why);
-        return true;
+    for (int i = 0; i < plan->n_workers; i++) {
+        struct plan_worker *worker = &plan->workers[i];
+
+        worker->slot = -1;
+        for (int s = 0; s < context_n_stages(c) && c->is_recovering; s++) {
+            const struct seen_pod *pod = context_stage_pod(c, s);
+
+            if (!pod || pod_is_over(pod) || strcmp(pod->node, worker->node) != 0 ||
+                (i == 0 && s != 0) || pod->cpu_milli < worker->cpu_milli ||
+                pod->memory_bytes < worker->memory_bytes * 100 / percent || worker->slot >= 0 ||
+                pod->slot < 0 || pod->slot >= 2 * SPEC_STAGES_MAX || is_taken[pod->slot])
+                continue;
+            worker->slot = pod->slot;
+            worker->incarnation = pod->incarnation;
+            worker->cpu_milli = pod->cpu_milli;
+            worker->memory_bytes = pod->memory_bytes;
+            is_taken[pod->slot] = true;
+        }
     }
-    if (age_ms < 0 || age_ms >= DECIDE_SOLVE_MS)
-        return false;
-    context_requeue(c, DECIDE_SOLVE_MS - age_ms);
-    return true;
+    /* Those that go may still have what others need: their slots are not given away. */
+    for (int i = 0; i < last->n_workers && c->is_recovering && c->seen->has_revision; i++)
+        if (last->workers[i].slot < 2 * SPEC_STAGES_MAX && context_stage_pod(c, i))
+            is_taken[last->workers[i].slot] = true;
+    for (int i = 0; i < plan->n_workers; i++) {
+        if (plan->workers[i].slot >= 0)
+            continue;
+        while (is_taken[slot])
+            slot++;
+        plan->workers[i].slot = slot++;
+    }
+}
+
+/* The next revision has this plan, which is that of the decision, and goes on from what the workers
+ * hold. */
+static void revise(struct context *c, const struct plan *of_decision)
+{
+    const struct report *reports[PEERS_MAX];
+    struct plan plan = *of_decision;
+    int n = c->is_recovering ? recovery_reports(c, reports) : 0;
+    int64_t lineage = c->seen->has_revision ? c->seen->revision.resume.lineage : 0;
+
+    revision_make(&plan, reports, n, plan.spec.from.claim[0] ? SOURCE_PRETRAINED : SOURCE_RANDOM,
+                  lineage, &c->out->revision);
+    context_add(c, ACTION_CREATE_REVISION)->keeps_spec = c->is_recovering && c->seen->has_revision;
 }
 
 static enum err_code solve(struct context *c, struct nodes *nodes, struct err *err)
@@ -283,7 +249,9 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     struct survey *survey = &nodes->survey;
     struct partition_request request = partition_request_of(&c->spec);
     struct placement placement;
-    struct plan *plan = &c->out->plan;
+    struct plan *plan = &c->out->revision.plan;
+    const struct unplaced *last = &c->seen->unplaced;
+    int64_t age_ms = c->seen->now_ms - last->solved_ms;
     char failed[STATUS_MESSAGE_BYTES] = "";
     char bad[STATUS_MESSAGE_BYTES] = "";
     uint64_t digest;
@@ -299,9 +267,15 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     if (c->seen->status.memory_percent > 100)
         request.memory_percent = c->seen->status.memory_percent;
     digest = digest_of(c, &request);
-    if (is_answered(c, nodes, digest))
+    if (last->is_set && last->digest == digest) {
+        show_insufficient(c, nodes, last->why); /* the same question has the same answer */
         return ERR_OK;
-    rc = choose_solve(&request, &placement, err);
+    }
+    if (last->is_set && age_ms >= 0 && age_ms < DECIDE_SOLVE_MS) {
+        context_requeue(c, DECIDE_SOLVE_MS - age_ms);
+        return ERR_OK;
+    }
+    rc = partition_choose(&request, &placement, err);
     if (rc != ERR_OK) {
         c->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = c->seen->now_ms};
@@ -310,9 +284,15 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
         return ERR_OK;
     }
     c->out->unplaced = (struct unplaced){0};
-    make_plan(c, &request, &placement);
-    add_assumed(survey, plan->summary.explanation);
-    add_notes(c, survey, plan->summary.explanation);
+    c->out->revision = (struct revision){.until = 0};
+    (void)snprintf(plan->namespace, sizeof plan->namespace, "%s", c->seen->namespace);
+    (void)snprintf(plan->job, sizeof plan->job, "%s", c->seen->name);
+    (void)snprintf(plan->uid, sizeof plan->uid, "%s", c->seen->uid);
+    plan->revision = c->number;
+    placement_to_plan(&request, &placement, plan);
+    explain(c, survey, plan->summary.explanation);
+    name_workers(c, plan);
+    revise(c, plan);
     add_failed(nodes, failed, sizeof failed);
     if (nodes->failed[0])
         context_add_event(c, true, "NodeNotMeasured", failed);
@@ -322,50 +302,84 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     return ERR_OK;
 }
 
-/* To a plan, or to a condition with what is missing. */
-static enum err_code plan_on(struct context *c, struct nodes *nodes, struct err *err)
+/* Has the node of a worker that was lost room for another one? */
+static bool has_room(const struct context *c, const struct plan_worker *worker)
 {
-    char why[ERR_TEXT_BYTES];
+    for (int i = 0; i < c->seen->n_nodes; i++) {
+        const struct node_object *n = &c->seen->nodes[i];
 
-    if (nodes->n_measuring > 0) {
-        show_measuring(c, nodes);
-        return ERR_OK;
+        if (strcmp(n->name, worker->node) == 0)
+            return n->excluded == EXCLUDED_NOT &&
+                   n->cpu_milli - n->cpu_used_milli >= worker->cpu_milli &&
+                   n->memory_bytes - n->memory_used_bytes >= worker->memory_bytes;
     }
-    if (nodes->survey.n_candidates < spec_least_stages(&c->spec)) {
-        (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d",
-                       nodes->survey.n_candidates, c->seen->n_nodes,
-                       c->spec.placement.strategy == SPEC_STRATEGY_MANUAL
-                           ? "spec.placement.manual names"
-                           : "spec.placement.minStages is",
-                       spec_least_stages(&c->spec));
-        show_insufficient(c, nodes, why);
-        return ERR_OK;
-    }
-    if (c->seen->status.attempt != c->attempt) {
-        context_requeue(c, 0); /* the attempt is written down before anything of it is made */
-        return ERR_OK;
-    }
-    return solve(c, nodes, err);
+    return false;
 }
 
+/* The last plan again, with a new worker on the same node for each that was lost. Returns whether
+ * that is possible. */
+static bool repeat(struct context *c)
+{
+    const struct plan *last = &c->seen->revision.plan;
+    struct plan *plan = &c->out->revision.plan;
+
+    if (!c->is_recovering || !c->seen->has_revision || c->seen->status.revision != c->number ||
+        c->seen->status.n_stages != last->n_workers)
+        return false;
+    for (int i = 0; i < last->n_workers; i++) {
+        const struct plan_worker *worker = &last->workers[i];
+        const struct seen_pod *pod = context_stage_pod(c, i);
+        bool is_left = pod && !pod_is_over(pod);
+
+        if (is_left ? pod->slot != worker->slot || pod->incarnation != worker->incarnation
+                    : strcmp(c->seen->status.stages[i].plan.node, worker->node) != 0 ||
+                          !has_room(c, worker))
+            return false;
+    }
+    c->out->revision = (struct revision){.plan = *last};
+    plan->revision = c->number;
+    for (int i = 0; i < plan->n_workers; i++) {
+        const struct seen_pod *pod = context_stage_pod(c, i);
+
+        if (!pod || pod_is_over(pod))
+            plan->workers[i].incarnation = c->number;
+    }
+    revise(c, plan);
+    return true;
+}
+
+/* To a plan, or to a condition with what is missing. */
 void place(struct context *c)
 {
+    bool is_manual = c->spec.placement.strategy == SPEC_STRATEGY_MANUAL;
+    int least = is_manual ? c->spec.placement.stages.n : c->spec.placement.min_stages;
+    char why[ERR_TEXT_BYTES];
     struct nodes nodes;
-    struct model_wait model;
     struct err err = {0};
     enum err_code rc;
 
-    if (is_paused(c) || waits_for_pods(c) || waits_for_data(c))
+    if (is_paused(c) || waits_for_pods(c))
         return;
-    if (model_waits(c, &model)) {
-        wait_with(c, "Waiting", model.news, model.reason, model.text);
+    if (c->is_recovering && c->seen->has_revision)
+        c->spec = c->seen->revision.plan.spec; /* that of the workers that are left */
+    if (repeat(c) || waits_for_data(c) || model_waits(c))
         return;
-    }
     rc = nodes_survey(c, &nodes, &err);
-    if (rc == ERR_OK)
-        rc = plan_on(c, &nodes, &err);
+    if (rc == ERR_OK && nodes.n_measuring > 0) {
+        show_measuring(c, &nodes);
+    } else if (rc == ERR_OK && nodes.survey.n_candidates < least) {
+        (void)snprintf(why, sizeof why, "%d of %d nodes can be used and %s %d",
+                       nodes.survey.n_candidates, c->seen->n_nodes,
+                       is_manual ? "spec.placement.manual names" : "spec.placement.minStages is",
+                       least);
+        show_insufficient(c, &nodes, why);
+    } else if (rc == ERR_OK && c->seen->status.revision != c->number) {
+        context_requeue(c, 0); /* the number is written down before anything of it is made */
+    } else if (rc == ERR_OK) {
+        rc = solve(c, &nodes, &err);
+    }
     if (rc != ERR_OK) {
-        wait_with(c, "Waiting", NEWS_WARNING, "OutOfMemory", err.text);
+        context_wait(c, "Waiting", EVENT_WARNING, "OutOfMemory", err.text);
         context_requeue(c, DECIDE_NODES_RETRY_MS);
     }
     survey_deinit(&nodes.survey);

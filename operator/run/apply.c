@@ -1,6 +1,7 @@
 #include "run/apply.h"
 
 #include <openssl/crypto.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,26 +9,24 @@
 #include "base/log.h"
 #include "control/manifest.h"
 #include "run/parse.h"
-#include "run/secret.h"
+
+#define BASE64_MAX_BYTES 256
 
 const struct kube_resource apply_skyjobs = {NAMES_SKYJOBS, true};
 
-/* NULL: gone meanwhile. */
-static struct store_job *job_of(const struct apply *a, const struct observed *seen)
+/* `name` is borrowed. */
+static struct kube_ref ref_of(const struct kube_resource *resource, const struct observed *seen,
+                              const char *name)
 {
-    char key[QUEUE_KEY_BYTES];
-
-    store_key(seen->namespace, seen->name, key);
-    return store_find_job(a->store, key);
+    return (struct kube_ref){.resource = resource, .namespace = seen->namespace, .name = name};
 }
 
-static void touch_job(struct apply *a, const struct observed *seen)
+static void enqueue_job(struct apply *a, const struct observed *seen)
 {
     char key[QUEUE_KEY_BYTES];
 
     store_key(seen->namespace, seen->name, key);
-    if (a->store->listener.on_touch)
-        a->store->listener.on_touch(a->store->listener.ctx, key);
+    store_enqueue(a->store, key, 0);
 }
 
 /* --- events --- */
@@ -65,55 +64,105 @@ static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, 
     return rc;
 }
 
+/* --- the key --- */
+
+enum err_code secret_write(const struct observed *seen, const struct hmac_key *known,
+                           struct buf *out, struct err *err)
+{
+    char text[HMAC_TEXT_BYTES];
+    struct hmac_key key;
+    enum err_code rc = ERR_OK;
+
+    if (known)
+        key = *known;
+    else
+        rc = hmac_key_make(&key, err);
+    if (rc != ERR_OK)
+        return rc;
+    hmac_to_text(key.bytes, text);
+    rc = manifest_key(seen, text, out, err);
+    OPENSSL_cleanse(&key, sizeof key);
+    OPENSSL_cleanse(text, sizeof text);
+    return rc;
+}
+
+/* What a Secret holds comes as base64. */
+static enum err_code read_key(const char *base64, struct hmac_key *out, struct err *err)
+{
+    unsigned char text[BASE64_MAX_BYTES];
+    size_t n = strlen(base64);
+    int n_text;
+
+    if (n > BASE64_MAX_BYTES)
+        return err_set(err, ERR_INVALID, "the key is too long");
+    n_text = EVP_DecodeBlock(text, (const unsigned char *)base64, (int)n);
+    if (n_text <= 0)
+        return err_set(err, ERR_INVALID, "the key is not base64");
+    for (size_t i = n; i > 0 && base64[i - 1] == '='; i--)
+        n_text--; /* which EVP_DecodeBlock() counts as zeros */
+    return hmac_key_parse((const char *)text, (size_t)n_text, out, err);
+}
+
+enum err_code secret_take(struct store *s, const struct json *object, struct err *err)
+{
+    const char *base64 = json_string(json_path(object, "data." MANIFEST_KEY_KEY), "");
+    char uid[OBSERVED_UID_BYTES];
+    char job_key[QUEUE_KEY_BYTES];
+    struct store_job *job;
+    struct hmac_key key;
+    enum err_code rc;
+
+    if (!parse_owner(object, uid, job_key))
+        return err_set(err, ERR_INVALID, "not a Secret of a SkyJob");
+    job = store_find_job(s, job_key);
+    if (!job || strcmp(job->uid, uid) != 0)
+        return ERR_OK; /* gone meanwhile */
+    rc = read_key(base64, &key, err);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "Secret %s is invalid: delete it and a new one is created",
+                        json_string(json_path(object, "metadata.name"), ""));
+    job->secret = key;
+    job->has_secret = true;
+    return ERR_OK;
+}
+
 /* --- creating --- */
 
-typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err);
-
 struct creation {
-    struct kube_ref ref;
-    struct map *known;   /* where the store keeps such objects; NULL: it keeps none, or no list */
-    change_fn *change;   /* how it takes one in; NULL: it does not */
-    struct seen_pod pod; /* of a pod: what it is to be */
+    struct kube_ref ref; /* refers to pod.name */
+    bool is_revision;
+    struct seen_pod pod; /* what a pod is to be; of other objects only the name */
 };
 
 /* Into the store, unless the watch was faster. */
 static enum err_code take_in(struct apply *a, const struct observed *seen, const struct creation *c,
                              const struct json *object, struct err *err)
 {
-    const char *uid = json_string(json_path(object, "metadata.uid"), "");
+    const struct store_revision *revision;
     char key[QUEUE_KEY_BYTES];
-    bool is_known;
     enum err_code rc = ERR_OK;
 
     store_key(seen->namespace, c->ref.name, key);
-    is_known = c->known && map_get(c->known, key);
-    if (c->known == &a->store->plans) {
-        const struct store_plan *plan = map_get(c->known, key);
-
-        is_known = plan && !plan->is_lost;
+    if (c->ref.resource == &kube_secrets)
+        return secret_take(a->store, object, err);
+    if (c->is_revision) {
+        revision = map_get(&a->store->revisions, key);
+        return revision && !revision->is_lost
+                   ? ERR_OK
+                   : store_change(a->store, STORE_REVISIONS, KUBE_ADDED, object, err);
     }
-    if (c->change && !is_known)
-        rc = c->change(a->store, KUBE_ADDED, object, err);
-    if (rc == ERR_OK && c->ref.resource == &kube_pods)
-        store_trust_pod(a->store, &c->ref, uid, c->pod.image_asked);
+    if (c->ref.resource != &kube_pods)
+        return ERR_OK;
+    if (!map_get(&a->store->pods, key))
+        rc = store_change(a->store, STORE_PODS, KUBE_ADDED, object, err);
+    if (rc == ERR_OK)
+        store_trust_pod(a->store, &c->ref, json_string(json_path(object, "metadata.uid"), ""),
+                        c->pod.image_asked);
     return rc;
 }
 
-/* Labels and owner are not enough for a pod, which may end the job: it must be in every respect
- * what we were about to make. */
-static bool is_as_made(const struct json *object, const struct buf *body)
-{
-    struct json *made = NULL;
-    bool is_same = json_parse(buf_text(body), body->len, &made, NULL) == ERR_OK &&
-                   parse_is_as_made(object, made);
-
-    json_free(made);
-    return is_same;
-}
-
-/* A pod that is not the one we would make has its name. A stage gets another name in the next
- * attempt. Others cannot: one that claims to be ours, such as that of an older operator, makes
+/* A pod that is not the one we would make has its name. A worker gets another name in the next
+ * revision. Others cannot: one that claims to be ours, such as that of an older operator, makes
  * way for the right one. */
 static enum err_code refuse(struct apply *a, const struct observed *seen, const struct creation *c,
                             const struct json *object, bool is_owned, struct err *err)
@@ -121,10 +170,9 @@ static enum err_code refuse(struct apply *a, const struct observed *seen, const 
     struct seen_pod due = c->pod;
     struct action event = {.reason = "NameTaken", .is_warning = true};
 
-    memcpy(due.name, c->ref.name, sizeof due.name);
     (void)snprintf(due.uid, sizeof due.uid, "%s",
                    json_string(json_path(object, "metadata.uid"), ""));
-    if (due.role == POD_STAGE || !is_owned)
+    if (due.role == POD_WORKER || !is_owned)
         return store_refuse_pod(a->store, object, seen, &due, err);
     if (json_path(object, "metadata.deletionTimestamp"))
         return ERR_OK; /* the watch reports its end */
@@ -143,13 +191,21 @@ static enum err_code adopt(struct apply *a, const struct observed *seen, const s
     struct json *object = NULL;
     char uid[OBSERVED_UID_BYTES];
     char key[QUEUE_KEY_BYTES];
+    struct json *made = NULL;
     bool is_owned;
+    bool is_as_made = true;
     enum err_code rc = kube_get(a->client, &c->ref, &object, err);
 
     if (rc != ERR_OK)
         return rc == ERR_NOT_FOUND ? err_wrap(err, ERR_CONFLICT, "deleted meanwhile") : rc;
     is_owned = parse_owner(object, uid, key) && strcmp(uid, seen->uid) == 0;
-    if (c->ref.resource == &kube_pods && !(is_owned && is_as_made(object, body)))
+    /* Labels and owner are not enough for a pod, which may end the job: it must be in every respect
+     * what we were about to make. */
+    if (c->ref.resource == &kube_pods)
+        is_as_made = is_owned && json_parse(buf_text(body), body->len, &made, NULL) == ERR_OK &&
+                     parse_is_as_made(object, made);
+    json_free(made);
+    if (!is_as_made)
         rc = refuse(a, seen, c, object, is_owned, err);
     else if (!is_owned)
         rc = err_set(err, ERR_CONFLICT, "%s %s/%s exists and does not belong to this SkyJob",
@@ -178,105 +234,44 @@ static enum err_code create(struct apply *a, const struct observed *seen, const 
 }
 
 /* Before anything that needs the job's key: make it, or after a restart find it. Before the pods of
- * an attempt also when we have it, as they cannot mount a Secret that was deleted. */
+ * a revision also when we have it, as they cannot mount a Secret that was deleted: then it is made
+ * again with the key that the other workers have. */
 static enum err_code ensure_secret(struct apply *a, const struct observed *seen, bool for_pods,
                                    struct err *err)
 {
     struct buf body = {.max = MANIFEST_MAX_BYTES};
-    char name[NAMES_BYTES];
-    struct creation c = {
-        .ref = {.resource = &kube_secrets, .namespace = seen->namespace, .name = name},
-        .change = secret_take};
-    struct store_job *job;
+    struct creation c = {.is_revision = false};
+    struct store_job *job = store_job_of(a->store, seen);
     enum err_code rc;
 
-    job = job_of(a, seen);
-    if (!job || (job->has_secret && (!for_pods || job->secret_attempt == seen->status.attempt)))
+    if (!job || (job->has_secret && (!for_pods || job->secret_revision == seen->status.revision)))
         return ERR_OK;
-    names_key(seen->name, name);
+    c.ref = ref_of(&kube_secrets, seen, c.pod.name);
+    names_child(seen->name, NAMES_KEY, c.pod.name);
     if (!for_pods && adopt(a, seen, &c, &body, err) == ERR_OK)
         return ERR_OK; /* there are pods, so this is a new operator and the Secret is there */
-    rc = secret_write(seen, &body, err);
+    rc = secret_write(seen, job->has_secret ? &job->secret : NULL, &body, err);
     if (rc == ERR_OK)
         rc = create(a, seen, &c, &body, err);
-    job = job_of(a, seen);
+    job = store_job_of(a->store, seen);
     if (rc == ERR_OK && job)
-        job->secret_attempt = seen->status.attempt;
+        job->secret_revision = seen->status.revision;
     if (body.data)
         OPENSSL_cleanse(body.data, body.len);
     buf_deinit(&body);
     return rc;
 }
 
-static enum err_code create_for(struct apply *a, const struct observed *seen,
-                                const struct decision *d, const struct action *action,
-                                struct err *err)
+/* Where a NetworkPolicy cannot be made the job trains without it, as it does where nothing enforces
+ * it; an Event reports it, once. */
+static enum err_code do_without_policy(struct apply *a, const struct observed *seen,
+                                       enum err_code code, const struct err *err)
 {
-    struct buf body = {.max = MANIFEST_MAX_BYTES};
-    char name[NAMES_BYTES];
-    struct creation c = {
-        .ref = {.resource = &kube_config_maps, .namespace = seen->namespace, .name = name}};
-    enum err_code rc = ERR_OK;
-
-    if (action->kind == ACTION_CREATE_PLAN) {
-        c.known = &a->store->plans;
-        c.change = store_change_plan;
-        names_plan(seen->name, d->plan.attempt, name);
-        rc = manifest_plan(seen, &d->plan, &body, err);
-    } else if (action->kind == ACTION_CREATE_PROBE_SPEC) {
-        names_probe_spec(seen->name, name);
-        rc = manifest_probe_spec(seen, &body, err);
-    } else {
-        c.ref.resource = &kube_pods;
-        c.known = &a->store->pods;
-        c.change = store_change_pod;
-        rc = ensure_secret(a, seen, true, err);
-        if (rc != ERR_OK)
-            return rc;
-        c.pod.image_asked = action->image;
-        if (action->kind == ACTION_CREATE_MODEL_POD) {
-            c.pod.role = POD_MODEL;
-            names_model_pod(seen->name, name);
-            rc = manifest_model_pod(seen, &body, err);
-        } else if (action->kind == ACTION_CREATE_PROBE_POD) {
-            c.pod.role = POD_PROBE;
-            memcpy(c.pod.node, action->node, sizeof c.pod.node);
-            names_probe_pod(seen->name, action->node, name);
-            rc = manifest_probe_pod(seen, action, &body, err);
-        } else {
-            c.pod.role = POD_STAGE;
-            c.pod.stage = action->stage;
-            c.pod.attempt = seen->plan.attempt;
-            names_stage_pod(seen->name, action->stage, seen->plan.attempt, name);
-            rc = manifest_stage_pod(seen, action->stage, &body, err);
-        }
-    }
-    if (rc == ERR_OK)
-        rc = create(a, seen, &c, &body, err);
-    buf_deinit(&body);
-    return rc;
-}
-
-/* Where it cannot be made the job trains without it, as it does where nothing enforces it; an Event
- * reports it, once. */
-static enum err_code create_policy(struct apply *a, const struct observed *seen, struct err *err)
-{
-    struct buf body = {.max = MANIFEST_MAX_BYTES};
-    char name[NAMES_BYTES];
-    struct creation c = {
-        .ref = {.resource = &kube_policies, .namespace = seen->namespace, .name = name}};
     struct action event = {.reason = "NoNetworkPolicy", .is_warning = true};
-    struct store_job *job;
-    enum err_code rc;
+    struct store_job *job = store_job_of(a->store, seen);
 
-    names_policy(seen->name, name);
-    rc = manifest_policy(seen, &body, err);
-    if (rc == ERR_OK)
-        rc = create(a, seen, &c, &body, err);
-    buf_deinit(&body);
-    if (rc == ERR_OK || (err_is_transient(rc) && rc != ERR_CONFLICT))
-        return rc;
-    job = job_of(a, seen);
+    if (code == ERR_OK || (err_is_transient(code) && code != ERR_CONFLICT))
+        return code;
     if (!job || job->lacks_policy)
         return ERR_OK;
     job->lacks_policy = true;
@@ -287,18 +282,40 @@ static enum err_code create_policy(struct apply *a, const struct observed *seen,
     return ERR_OK;
 }
 
-/* --- the other steps --- */
-
-static enum err_code delete_plan(struct apply *a, const struct observed *seen,
-                                 const struct action *action, struct err *err)
+static enum err_code create_for(struct apply *a, const struct observed *seen,
+                                const struct decision *d, const struct action *action,
+                                struct err *err)
 {
-    char name[NAMES_BYTES];
-    struct kube_ref ref = {
-        .resource = &kube_config_maps, .namespace = seen->namespace, .name = name};
+    enum action_kind kind = action->kind;
+    struct buf body = {.max = MANIFEST_MAX_BYTES};
+    const struct plan_worker *worker = &seen->revision.plan.workers[action->stage];
+    bool is_worker = kind == ACTION_CREATE_WORKER_POD;
+    struct creation c = {.is_revision =
+                             kind == ACTION_CREATE_REVISION || kind == ACTION_RESTORE_REVISION,
+                         .pod = {.role = kind == ACTION_CREATE_PROBE_POD   ? POD_PROBE
+                                         : kind == ACTION_CREATE_MODEL_POD ? POD_MODEL
+                                                                           : POD_WORKER,
+                                 .slot = is_worker ? worker->slot : 0,
+                                 .incarnation = is_worker ? worker->incarnation : 0,
+                                 .image_asked = action->image}};
+    enum err_code rc = ERR_OK;
 
-    names_plan(seen->name, action->attempt, name);
-    return delete_object(a, &ref, action->uid, err);
+    memcpy(c.pod.node, action->node, sizeof c.pod.node);
+    c.ref =
+        ref_of(kind == ACTION_CREATE_POLICY ? &kube_policies : &kube_config_maps, seen, c.pod.name);
+    if (is_worker || c.pod.role != POD_WORKER) {
+        c.ref.resource = &kube_pods;
+        rc = ensure_secret(a, seen, true, err);
+    }
+    if (rc == ERR_OK)
+        rc = manifest_object(seen, action, &d->revision, c.pod.name, &body, err);
+    if (rc == ERR_OK)
+        rc = create(a, seen, &c, &body, err);
+    buf_deinit(&body);
+    return kind == ACTION_CREATE_POLICY ? do_without_policy(a, seen, rc, err) : rc;
 }
+
+/* --- the other steps --- */
 
 /* Only later jobs profit: where the operator may not patch nodes, jobs still train. */
 static void patch_node(struct apply *a, const struct observed *seen, const struct action *action)
@@ -307,39 +324,38 @@ static void patch_node(struct apply *a, const struct observed *seen, const struc
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
     struct err err;
-    enum err_code rc = action->kind == ACTION_DOUBT_NODE
-                           ? manifest_doubt_patch(seen, &body, &err)
+    enum err_code rc = action->kind == ACTION_INVALIDATE_PROBE
+                           ? manifest_contradicted_patch(seen, &body, &err)
                            : manifest_node_patch(seen, action, &body, &err);
 
     if (rc == ERR_OK)
         rc = kube_merge(a->client, &ref, buf_text(&body), &object, &err);
     if (rc == ERR_OK)
-        rc = store_change_node(a->store, KUBE_MODIFIED, object, &err);
+        rc = store_change(a->store, STORE_NODES, KUBE_MODIFIED, object, &err);
     if (rc != ERR_OK)
         LOG(LOG_WARN, "node not annotated", LOG_S("node", action->node), LOG_S("error", err.text));
     json_free(object);
     buf_deinit(&body);
 }
 
-static void note_data(struct store_job *job, const struct json *object, const struct spec *spec)
+static void check_keys(const struct json *map, const struct spec *spec, struct seen_data *out)
 {
     const char *name = spec->data.config_map;
-    /* NULL: not needed; the model to start from may have the words. */
-    const char *files[] = {spec_train_file(spec), spec_dev_file(spec),
-                           spec->from.claim[0] ? NULL : SPEC_VOCAB_FILE};
+    const char *keys[SPEC_FILES_MAX];
+    int n = spec_data_files(spec, keys);
 
-    if (!object) {
-        job->data = DATA_MISSING;
-        (void)snprintf(job->data_problem, sizeof job->data_problem,
+    if (!map) {
+        out->state = DATA_MISSING;
+        (void)snprintf(out->problem, sizeof out->problem,
                        "There is no ConfigMap \"%.120s\" in the job's namespace", name);
     }
-    for (int i = 0; i < 3 && job->data == DATA_PRESENT; i++) {
-        if (!files[i] || json_get(json_get(object, "data"), files[i]) ||
-            json_get(json_get(object, "binaryData"), files[i]))
+    for (int i = 0; i < n && out->state == DATA_PRESENT; i++) {
+        if (json_get(json_get(map, "data"), keys[i]) ||
+            json_get(json_get(map, "binaryData"), keys[i]))
             continue;
-        job->data = DATA_MISSING;
-        (void)snprintf(job->data_problem, sizeof job->data_problem,
-                       "ConfigMap \"%.90s\" has no key \"%.90s\"", name, files[i]);
+        out->state = DATA_MISSING;
+        (void)snprintf(out->problem, sizeof out->problem,
+                       "ConfigMap \"%.90s\" has no key \"%.90s\"", name, keys[i]);
     }
 }
 
@@ -352,91 +368,67 @@ static enum err_code get_if_there(struct apply *a, const struct kube_ref *ref, s
     return rc == ERR_NOT_FOUND ? ERR_OK : rc;
 }
 
-/* What a job wants to mount. */
-struct wanted_claim {
-    const char *name; /* "": nothing */
-    const char *field;
-    bool is_data;
-};
-
-static enum err_code look_at_claim(struct apply *a, const struct observed *seen,
-                                   const struct wanted_claim *wanted, struct store_job *job,
-                                   struct err *err)
-{
-    struct kube_ref ref = {
-        .resource = &kube_claims, .namespace = seen->namespace, .name = wanted->name};
-    struct kube_ref to = {.resource = &kube_volumes};
-    struct json *claim = NULL;
-    struct json *volume = NULL;
-    enum err_code rc = get_if_there(a, &ref, &claim, err);
-
-    if (rc == ERR_OK && !claim) {
-        job->data = DATA_NO_CLAIM;
-        (void)snprintf(job->data_problem, sizeof job->data_problem,
-                       "There is no PersistentVolumeClaim \"%.100s\" (%s) in the job's namespace",
-                       wanted->name, wanted->field);
-    }
-    if (rc == ERR_OK && wanted->is_data)
-        to.name = json_string(json_path(claim, "spec.volumeName"), NULL);
-    if (rc == ERR_OK && to.name && *to.name)
-        rc = get_if_there(a, &to, &volume, err);
-    if (rc == ERR_OK && wanted->is_data)
-        job->is_data_everywhere = parse_is_everywhere(claim, volume);
-    json_free(claim);
-    json_free(volume);
-    return rc;
-}
-
-/* A cluster that does not let us see its volumes still trains: then lengths are a guess. */
-static enum err_code look_at_claims(struct apply *a, const struct observed *seen,
-                                    const struct spec *spec, struct store_job *job, struct err *err)
-{
-    const struct wanted_claim wanted[] = {
-        {spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.claim : "",
-         "spec.data.source.persistentVolumeClaim", true},
-        {spec->from.claim, "spec.model.from.persistentVolumeClaim", false},
-        {spec->output.claim, "spec.output.persistentVolumeClaim", false}};
-    enum err_code rc = ERR_OK;
-
-    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++) {
-        if (wanted[i].name[0] == '\0' || rc != ERR_OK || job->data != DATA_PRESENT)
-            continue;
-        rc = look_at_claim(a, seen, &wanted[i], job, err);
-        if (rc != ERR_DENIED)
-            continue;
-        LOG(LOG_WARN, "claim not checked", LOG_S("claim", wanted[i].name),
-            LOG_S("error", err->text));
-        rc = ERR_OK;
-    }
-    return rc;
-}
-
 static enum err_code read_data(struct apply *a, const struct observed *seen, struct err *err)
 {
     const struct spec *spec = seen->spec;
-    struct kube_ref map = {
-        .resource = &kube_config_maps, .namespace = seen->namespace, .name = spec->data.config_map};
-    struct store_job found = {.data = DATA_PRESENT};
+    const struct {
+        const char *name; /* "": none */
+        const char *field;
+    } claims[] = {{spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.claim : "",
+                   "spec.data.source.persistentVolumeClaim"},
+                  {spec->from.claim, "spec.model.from.persistentVolumeClaim"},
+                  {spec->output.claim, "spec.output.persistentVolumeClaim"}};
+    struct kube_ref map = ref_of(&kube_config_maps, seen, spec->data.config_map);
+    struct seen_data found = {.state = DATA_PRESENT};
     struct json *object = NULL;
     struct store_job *job;
-    enum err_code rc = look_at_claims(a, seen, spec, &found, err);
+    enum err_code rc = ERR_OK;
 
-    if (rc == ERR_OK && spec->data.source == SPEC_SOURCE_CONFIG_MAP && found.data == DATA_PRESENT) {
+    for (size_t i = 0; i < sizeof claims / sizeof claims[0]; i++) {
+        struct kube_ref ref = ref_of(&kube_claims, seen, claims[i].name);
+        struct kube_ref to = {.resource = &kube_volumes};
+        struct json *claim = NULL;
+        struct json *volume = NULL;
+
+        if (claims[i].name[0] == '\0' || rc != ERR_OK || found.state != DATA_PRESENT)
+            continue;
+        rc = get_if_there(a, &ref, &claim, err);
+        if (rc == ERR_OK && !claim) {
+            found.state = DATA_NO_CLAIM;
+            (void)snprintf(
+                found.problem, sizeof found.problem,
+                "There is no PersistentVolumeClaim \"%.100s\" (%s) in the job's namespace",
+                claims[i].name, claims[i].field);
+        }
+        to.name = json_string(json_path(claim, "spec.volumeName"), "");
+        if (rc == ERR_OK && i == 0 && *to.name)
+            rc = get_if_there(a, &to, &volume, err);
+        if (rc == ERR_OK && i == 0)
+            found.is_everywhere = parse_is_everywhere(claim, volume);
+        json_free(claim);
+        json_free(volume);
+        if (rc != ERR_DENIED)
+            continue;
+        /* A cluster that hides its volumes from us still trains: then lengths are a guess. */
+        LOG(LOG_WARN, "claim not checked", LOG_S("claim", claims[i].name),
+            LOG_S("error", err->text));
+        rc = ERR_OK;
+    }
+    if (rc == ERR_OK && spec->data.source == SPEC_SOURCE_CONFIG_MAP &&
+        found.state == DATA_PRESENT) {
         rc = get_if_there(a, &map, &object, err);
         if (rc == ERR_OK)
-            note_data(&found, object, spec);
+            check_keys(object, spec, &found);
         json_free(object);
     }
     if (rc != ERR_OK)
         return rc;
-    job = job_of(a, seen);
+    job = store_job_of(a->store, seen);
     if (!job)
         return ERR_OK;
-    job->data = found.data;
-    job->is_data_everywhere = found.is_data_everywhere;
-    memcpy(job->data_problem, found.data_problem, sizeof job->data_problem);
-    job->data_checked_ms = clock_wall_ms();
-    touch_job(a, seen);
+    job->data = found;
+    job->data.checked_ms = clock_wall_ms();
+    enqueue_job(a, seen);
     return ERR_OK;
 }
 
@@ -488,37 +480,44 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
                                const struct decision *d, const struct action *action,
                                struct err *err)
 {
-    struct kube_ref pod = {
-        .resource = &kube_pods, .namespace = seen->namespace, .name = action->name};
+    char revision_name[NAMES_BYTES];
+    struct kube_ref pod = ref_of(&kube_pods, seen, action->name);
+    struct kube_ref revision = ref_of(&kube_config_maps, seen, revision_name);
     enum err_code rc;
 
     switch (action->kind) {
     case ACTION_READ_DATA:
         return read_data(a, seen, err);
     case ACTION_CREATE_POLICY:
-        return create_policy(a, seen, err);
-    case ACTION_CREATE_PLAN:
-    case ACTION_CREATE_STAGE_POD:
+    case ACTION_CREATE_REVISION:
+    case ACTION_RESTORE_REVISION:
+    case ACTION_CREATE_WORKER_POD:
     case ACTION_CREATE_PROBE_SPEC:
     case ACTION_CREATE_PROBE_POD:
     case ACTION_CREATE_MODEL_POD:
         return create_for(a, seen, d, action, err);
-    case ACTION_DELETE_PLAN:
-        return delete_plan(a, seen, action, err);
+    case ACTION_DELETE_REVISION:
+        names_revision(seen->name, seen->uid, action->revision, revision_name);
+        return delete_object(a, &revision, action->uid, err);
     case ACTION_DELETE_POD:
         return delete_object(a, &pod, action->uid, err);
-    case ACTION_LABEL_NODE:
-    case ACTION_DOUBT_NODE:
+    case ACTION_ANNOTATE_NODE:
+    case ACTION_INVALIDATE_PROBE:
         patch_node(a, seen, action);
         return ERR_OK;
     case ACTION_READ_EVENTS:
         return read_events(a, seen, action, err);
-    case ACTION_POST_PEERS:
-        rc = ensure_secret(a, seen, false, err);
-        return rc == ERR_OK ? workers_post_peers(a->workers, seen, action->stage, err) : rc;
+    case ACTION_POST_REVISION:
+    case ACTION_HALT:
     case ACTION_POST_PROBE_PEERS:
         rc = ensure_secret(a, seen, false, err);
-        return rc == ERR_OK ? workers_post_probe_peers(a->workers, seen, action->name, err) : rc;
+        if (rc != ERR_OK)
+            return rc;
+        return action->kind == ACTION_POST_REVISION
+                   ? workers_post_revision(a->workers, seen, action->name, err)
+               : action->kind == ACTION_HALT
+                   ? workers_post_halt(a->workers, seen, action->name, action->revision, err)
+                   : workers_post_probe_peers(a->workers, seen, action->name, err);
     case ACTION_EVENT:
         post_event(a, seen, action);
         return ERR_OK;
@@ -528,55 +527,32 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
 
 /* --- status --- */
 
-static enum err_code status_text(const struct status *s, struct buf *out, struct err *err)
-{
-    struct jsonw w;
-
-    jsonw_init(&w, out);
-    status_write(s, &w, NULL);
-    return jsonw_finish(&w, err);
-}
-
-static enum err_code is_same_status(const struct status *a, const struct status *b, bool *out,
-                                    struct err *err)
-{
-    struct buf text_a = {.max = STATUS_TEXT_MAX_BYTES};
-    struct buf text_b = {.max = STATUS_TEXT_MAX_BYTES};
-    enum err_code rc = status_text(a, &text_a, err);
-
-    if (rc == ERR_OK)
-        rc = status_text(b, &text_b, err);
-    *out = strcmp(buf_text(&text_a), buf_text(&text_b)) == 0;
-    buf_deinit(&text_a);
-    buf_deinit(&text_b);
-    return rc;
-}
-
 static enum err_code write_status(struct apply *a, const struct observed *seen,
-                                  const struct status *status, const char *version, struct err *err)
+                                  const struct status *status, struct err *err)
 {
     struct kube_ref ref = {.resource = &apply_skyjobs,
                            .namespace = seen->namespace,
                            .name = seen->name,
                            .subresource = "status"};
+    struct buf before = {.max = MANIFEST_MAX_BYTES};
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     struct json *object = NULL;
     struct store_job *job;
-    bool is_same = false;
-    enum err_code rc = is_same_status(&seen->status, status, &is_same, err);
+    enum err_code rc = manifest_status_patch(&seen->status, seen->version, &before, err);
 
-    if (rc != ERR_OK || is_same)
-        return rc;
-    rc = manifest_status_patch(status, version, &body, err);
     if (rc == ERR_OK)
+        rc = manifest_status_patch(status, seen->version, &body, err);
+    if (rc == ERR_OK && strcmp(buf_text(&before), buf_text(&body)) != 0) {
         rc = kube_merge(a->client, &ref, buf_text(&body), &object, err);
-    job = job_of(a, seen);
-    /* Unless the watch has brought something newer meanwhile. */
-    if (rc == ERR_OK && job && strcmp(job->version, version) == 0)
-        rc = store_change_job(a->store, KUBE_MODIFIED, object, err);
-    if (rc == ERR_NOT_FOUND)
-        rc = ERR_OK; /* deleted, as the watch will report */
+        job = store_job_of(a->store, seen);
+        /* Unless the watch has brought something newer meanwhile. */
+        if (rc == ERR_OK && job && strcmp(job->version, seen->version) == 0)
+            rc = store_change(a->store, STORE_JOBS, KUBE_MODIFIED, object, err);
+        if (rc == ERR_NOT_FOUND)
+            rc = ERR_OK; /* deleted, as the watch will report */
+    }
     json_free(object);
+    buf_deinit(&before);
     buf_deinit(&body);
     return rc;
 }
@@ -585,9 +561,8 @@ static enum err_code write_status(struct apply *a, const struct observed *seen,
 static void note_problem(struct apply *a, const struct observed *seen, enum err_code code,
                          const struct err *err)
 {
-    struct store_job *job;
+    struct store_job *job = store_job_of(a->store, seen);
 
-    job = job_of(a, seen);
     if (!job || code == ERR_AGAIN)
         return;
     if (code != ERR_OK) {
@@ -596,45 +571,39 @@ static void note_problem(struct apply *a, const struct observed *seen, enum err_
         (void)snprintf(job->problem.text, sizeof job->problem.text, "%s", err->text);
     } else if (job->problem.n_in_a_row > 0) {
         job->problem = (struct seen_problem){.n_in_a_row = 0};
-        touch_job(a, seen); /* the status still shows it */
+        enqueue_job(a, seen); /* the status still shows it */
     }
-}
-
-/* Returns the first error. After one that is worth a retry only Events are still sent, unless the
- * API server does not answer at all. */
-static enum err_code take_steps(struct apply *a, const struct observed *seen,
-                                const struct decision *d, struct err *err)
-{
-    enum err_code failed = ERR_OK;
-
-    for (int i = 0; i < d->n_actions && failed != ERR_TIMEOUT; i++) {
-        struct err step_err = {0};
-        enum err_code rc = ERR_OK;
-
-        if (!err_is_transient(failed) || d->actions[i].kind == ACTION_EVENT)
-            rc = take_step(a, seen, d, &d->actions[i], &step_err);
-        if (rc != ERR_OK && failed == ERR_OK)
-            failed = err_set(err, rc, "%s", step_err.text);
-    }
-    return failed;
 }
 
 enum err_code apply_decision(struct apply *a, const struct observed *seen, const struct decision *d,
-                             const char *version, struct err *err)
+                             struct err *err)
 {
+    enum err_code failed = ERR_OK; /* the first error of a step */
     struct err failure = {0};
-    enum err_code failed = take_steps(a, seen, d, &failure);
     enum err_code rc = ERR_OK;
 
-    note_problem(a, seen, failed, &failure);
-    if (failed == ERR_OK && d->ask_leader_ms >= 0) {
-        rc = ensure_secret(a, seen, false, err);
-        if (rc == ERR_OK)
-            rc = workers_ask_status(a->workers, seen, d->ask_leader_ms, err);
+    /* After one that is worth a retry only Events are still sent, unless the API server does not
+     * answer at all. */
+    for (int i = 0; i < d->n_actions && failed != ERR_TIMEOUT; i++) {
+        struct err step_err = {0};
+
+        if (err_is_transient(failed) && d->actions[i].kind != ACTION_EVENT)
+            continue;
+        rc = take_step(a, seen, d, &d->actions[i], &step_err);
+        if (rc != ERR_OK && failed == ERR_OK)
+            failed = err_set(&failure, rc, "%s", step_err.text);
     }
+    note_problem(a, seen, failed, &failure);
+    rc = ERR_OK;
+    if (failed == ERR_OK && (d->ask_leader_ms >= 0 || d->ask_reports_ms >= 0))
+        rc = ensure_secret(a, seen, false, err);
+    if (rc == ERR_OK && failed == ERR_OK && d->ask_leader_ms >= 0)
+        rc = workers_ask_status(a->workers, seen, d->ask_leader_ms, err);
+    if (rc == ERR_OK && failed == ERR_OK && d->ask_reports_ms >= 0)
+        rc = workers_ask_reports(a->workers, seen, d->ask_reports_ms, err);
     /* No step depends on the status, so it may be written when one has failed; at the first time
      * it is not, as that is often over in a moment. */
     if (rc == ERR_OK && (!err_is_transient(failed) || seen->problem.n_in_a_row > 0))
-        rc = write_status(a, seen, &d->status, version, err);
+        rc = write_status(a, seen, &d->status, err);
     return failed == ERR_OK ? rc : err_set(err, failed, "%s", failure.text);
 }

@@ -23,16 +23,24 @@ struct apply {
     struct workers *workers;
 };
 
-/* Take all steps of `d`, which was decided from `seen`; `version` is the job's resourceVersion
- * then.
+/* Take all steps of `d`, which was decided from `seen`.
  *
  * Returns ERR_OK; ERR_CONFLICT when the job has changed meanwhile or a name of its children is
- * taken by another object; else the first error of a step, or that of writing the status. What a
- * step failed with is kept in the job's `problem` until no step fails, so that decisions can show
- * it.
+ * taken by another object; else the first error of a step, or that of writing the status. The error
+ * of a step is kept in the job's `problem` until no step fails, so that decisions can show it.
  */
 MUST_CHECK enum err_code apply_decision(struct apply *a, const struct observed *seen,
-                                        const struct decision *d, const char *version,
-                                        struct err *err);
+                                        const struct decision *d, struct err *err);
+
+/* The key that a job's workers and the operator share lives in a Secret that the SkyJob owns and
+ * its pods mount, and in the operator's memory, and nowhere else: not in a status, an event, a log
+ * or a command line. The body of a Secret with this key or, for NULL, with a new one, to be
+ * created. ERR_IO without random numbers.
+ */
+MUST_CHECK enum err_code secret_write(const struct observed *seen, const struct hmac_key *known,
+                                      struct buf *out, struct err *err);
+/* Take the key from the Secret, whose owner has been checked, into the store's job. ERR_INVALID
+ * when there is no key in it. */
+MUST_CHECK enum err_code secret_take(struct store *s, const struct json *object, struct err *err);
 
 #endif

@@ -12,7 +12,8 @@ _Static_assert(HEALTH_METRICS_BYTES <= SERVER_ANSWER_BYTES, "the metrics fit an 
 
 struct health {
     struct server *server;
-    struct health_source source;
+    int64_t (*turned_ms)(void *ctx);
+    void *ctx;
     pthread_mutex_t lock; /* of what follows */
     bool is_ready;
     struct buf metrics;
@@ -27,7 +28,7 @@ static void answer(struct server_answer *out, int status, const char *text)
 static void on_request(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     struct health *h = ctx;
-    bool is_late = clock_now_ms() - h->source.turned_ms(h->source.ctx) >= HEALTH_STALLED_MS;
+    bool is_late = clock_now_ms() - h->turned_ms(h->ctx) >= HEALTH_STALLED_MS;
     char path[16];
 
     (void)snprintf(path, sizeof path, "%.*s", (int)strcspn(r->path, "?"), r->path);
@@ -50,8 +51,8 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
     pthread_mutex_unlock(&h->lock);
 }
 
-enum err_code health_open(const char *address, struct health_source source, struct health **out,
-                          struct err *err)
+enum err_code health_open(const char *address, int64_t (*turned_ms)(void *ctx), void *ctx,
+                          struct health **out, struct err *err)
 {
     const char *colon = strrchr(address, ':');
     char *end = NULL;
@@ -67,7 +68,8 @@ enum err_code health_open(const char *address, struct health_source source, stru
     h = calloc(1, sizeof *h);
     if (!h)
         return err_set(err, ERR_NO_MEMORY, "no memory for the health port");
-    h->source = source;
+    h->turned_ms = turned_ms;
+    h->ctx = ctx;
     (void)pthread_mutex_init(&h->lock, NULL);
     rc = server_open(host, (int)port, (struct server_handler){.ctx = h, .on_request = on_request},
                      &h->server, err);

@@ -15,17 +15,12 @@
 #define HEALTH_METRICS_BYTES ((size_t)16 << 10)
 #define HEALTH_STALLED_MS    60000
 
-/* When did the loop last turn, as clock_now_ms()? Called from the server's thread. */
-struct health_source {
-    void *ctx;
-    int64_t (*turned_ms)(void *ctx);
-};
-
 struct health;
 
-/* Listen on "host:port". ERR_INVALID for anything else, ERR_IO when it is in use. */
-MUST_CHECK enum err_code health_open(const char *address, struct health_source source,
-                                     struct health **out, struct err *err);
+/* Listen on "host:port". `turned_ms` returns when the loop last turned, as clock_now_ms(); it is
+ * called from the server's thread. ERR_INVALID for another address, ERR_IO when it is in use. */
+MUST_CHECK enum err_code health_open(const char *address, int64_t (*turned_ms)(void *ctx),
+                                     void *ctx, struct health **out, struct err *err);
 void health_close(struct health *h); /* NULL is allowed */
 
 /* What to answer from now on. `metrics`, in Prometheus' text format, is taken over. */

@@ -1,8 +1,8 @@
-/* run/loop.h - the operator: watch, and look at every job that something happened to.
+/* run/loop.h - the operator: watch, and reconcile every job that has changed.
  *
- * One thread does everything: the watches note which jobs have changed, the queue has which is
- * next, and one job at a time is observed, decided and acted upon. Nothing is decided before all
- * watches have reported a whole list. The health port is served from a thread of its own.
+ * One thread does everything: the watches enqueue the jobs that have changed, and one job at a time
+ * is taken from the queue, observed, decided and acted upon. Nothing is decided before all watches
+ * have reported a whole list. The health port is served from a thread of its own.
  *
  * The loop stands still while a decision searches for a plan (control/decide.h), 20 to 100 ms on 64
  * nodes, and while a call to the API server waits, which lets watches go on. Searches take a third

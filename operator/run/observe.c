@@ -1,20 +1,20 @@
 /* From the store to one job's view of the world. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
-#include "run/store.h"
+#include "run/parse.h"
 
-/* The highest attempt that is believed when the status has none. */
-#define ATTEMPT_CLAIM_MAX 1000000
+/* The highest number that is believed when the status has none. */
+#define NUMBER_CLAIM_MAX 1000000
 
 /* Does this pod matter more than that one, if there is not room for both? */
 static bool is_newer(const struct seen_pod *a, const struct seen_pod *b)
 {
     if (a->role != b->role)
-        return a->role == POD_STAGE;
-    return a->attempt > b->attempt;
+        return a->role == POD_WORKER;
+    return a->incarnation > b->incarnation;
 }
 
 /* Returns its place; NULL when others matter more. */
@@ -35,11 +35,11 @@ static struct seen_pod *add_pod(struct observed *out, int most, const struct see
     return &out->pods[to];
 }
 
-/* An attempt is in the status before anything of it is made, so nothing of ours is ahead of that.
- * A status without attempt may have been emptied: then believe the objects, within reason. */
-static int last_attempt(const struct status *s)
+/* A number is in the status before anything of it is made, so nothing of ours is ahead of that. A
+ * status without one may have been emptied: then believe the objects, within reason. */
+static int last_number(const struct status *s)
 {
-    return s->attempt > 0 ? s->attempt : ATTEMPT_CLAIM_MAX;
+    return s->revision > 0 ? s->revision : NUMBER_CLAIM_MAX;
 }
 
 static bool has_its_name(const struct observed *job, const struct seen_pod *p)
@@ -47,46 +47,57 @@ static bool has_its_name(const struct observed *job, const struct seen_pod *p)
     char name[NAMES_BYTES] = "";
 
     if (p->role == POD_PROBE)
-        names_probe_pod(job->name, p->node, name);
+        names_probe_pod(job->name, job->uid, p->node, name);
     else if (p->role == POD_MODEL)
-        names_model_pod(job->name, name);
-    else if (p->stage >= 0 && p->stage < SPEC_STAGES_MAX && p->attempt > 0)
-        names_stage_pod(job->name, p->stage, p->attempt, name);
+        names_model_pod(job->name, job->uid, name);
+    else if (p->slot >= 0 && p->slot <= PLAN_SLOT_MAX && p->incarnation > 0)
+        names_worker_pod(job->name, job->uid, p->slot, p->incarnation, name);
     return strcmp(name, p->name) == 0;
 }
 
-/* Is it the pod whose uid the status has? */
-static bool is_recorded(const struct status *s, const struct seen_pod *p)
+static bool is_in_status(const struct status *s, const struct seen_pod *p)
 {
-    return p->attempt == s->attempt && strcmp(s->stages[p->stage].pod_uid, p->uid) == 0;
+    for (int i = 0; i < s->n_stages; i++)
+        if (strcmp(s->stages[i].pod_uid, p->uid) == 0)
+            return true;
+    return status_is_final(s);
+}
+
+static int64_t since(int64_t then_ms, int64_t now_ms)
+{
+    return then_ms == 0 ? 0 : now_ms > then_ms ? now_ms - then_ms : 1;
 }
 
 /* Labels and owner references are written by anyone who may create pods: they make a pod one to be
- * deleted in the end, but only those count that we have created. */
+ * deleted in the end, but only those count that we have created: the status has their uids. */
 static void observe_pod(const struct store_own *own, int most, struct observed *out)
 {
     struct seen_pod *p = add_pod(out, most, &own->seen);
     int64_t now_ms = clock_now_ms();
-    bool is_over = own->seen.role == POD_STAGE &&
-                   (own->seen.attempt < out->status.attempt || status_is_final(&out->status));
+    bool is_worker = own->seen.role == POD_WORKER;
 
-    if (p && own->trust == TRUST_NONE && !is_over &&
-        !(p->role == POD_STAGE && is_recorded(&out->status, p)))
-        p->role = POD_CLAIMED;
     if (!p)
         return;
+    if (own->trust == TRUST_NONE && !(is_worker && is_in_status(&out->status, p)))
+        p->role = POD_UNVERIFIED;
     /* Into the wall clock of this decision. */
     if (own->first_seen_ms > 0)
         p->created_ms = out->now_ms - (now_ms - own->first_seen_ms);
-    if (own->seen.role == POD_STAGE && own->end_seen_ms > 0)
+    if (is_worker && own->end_seen_ms > 0)
         p->finished_ms = out->now_ms - (now_ms - own->end_seen_ms);
     if (p->phase == POD_PENDING && p->message[0] == '\0')
         memcpy(p->message, own->event, sizeof p->message);
     p->silent_ms = own->contact.silent_since_ms > 0 ? now_ms - own->contact.silent_since_ms : 0;
-    p->has_peers = own->contact.has_table;
-    p->refuses_peers = own->contact.is_refused;
-    if (p->refuses_peers)
+    p->accepted = own->contact.accepted;
+    p->refuses = own->contact.is_refused;
+    if (p->refuses)
         (void)snprintf(p->refusal, sizeof p->refusal, "%s", own->contact.refusal);
+    p->halted = own->calls.halted;
+    p->halting_ms =
+        own->calls.halting >= out->status.revision - 1 ? since(own->calls.halting_ms, now_ms) : 0;
+    p->ended_ms = since(own->calls.ended_ms, now_ms);
+    p->answered_ms = since(own->calls.answered_ms, now_ms);
+    p->report = own->calls.report; /* until observe_reports() */
 }
 
 static bool counts(const struct store_own *own, const struct observed *out)
@@ -96,78 +107,89 @@ static bool counts(const struct store_own *own, const struct observed *out)
     if (strcmp(own->job_uid, out->uid) != 0)
         return false;
     if (own->trust == TRUST_REFUSED)
-        return p->attempt == 0 || p->attempt == out->status.attempt;
+        return p->incarnation == 0 || p->incarnation == out->status.revision;
     return has_its_name(out, p) &&
-           (own->trust == TRUST_CREATED || p->attempt <= last_attempt(&out->status));
+           (own->trust == TRUST_CREATED || p->incarnation <= last_number(&out->status));
 }
 
-/* There is room for the pods of three attempts and a probe of every node. */
+/* Pods may be gone before the decision has been applied. */
+static enum err_code observe_reports(struct store *s, struct observed *out, struct err *err)
+{
+    size_t n = 0;
+    enum err_code rc = array_reserve(&s->seen_reports, sizeof *s->seen_reports, &s->n_seen_reports,
+                                     (size_t)out->n_pods, err);
+
+    for (int i = 0; i < out->n_pods && rc == ERR_OK; i++) {
+        struct seen_pod *p = &out->pods[i];
+
+        if (!p->report)
+            continue;
+        s->seen_reports[n] = *p->report;
+        p->report = &s->seen_reports[n++];
+    }
+    return rc;
+}
+
+/* There is room for three pods per worker and a probe of every node. */
 static enum err_code observe_pods(struct store *s, struct observed *out, struct err *err)
 {
     size_t place = 0;
     size_t most = 0;
     struct store_pod *p;
+    enum err_code rc;
 
     while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         most += p->own && counts(p->own, out);
-    if (most > OBSERVED_STAGE_PODS + s->nodes.n)
-        most = OBSERVED_STAGE_PODS + s->nodes.n;
+    if (most > OBSERVED_WORKER_PODS + s->nodes.n)
+        most = OBSERVED_WORKER_PODS + s->nodes.n;
+    rc = array_reserve(&s->seen_pods, sizeof *s->seen_pods, &s->n_seen_pods, most, err);
+    if (rc != ERR_OK)
+        return rc;
     out->n_pods = 0;
-    out->pods = NULL;
-    if (most == 0)
-        return ERR_OK;
-    if (s->n_seen_pods < most) {
-        struct seen_pod *bigger = realloc(s->seen_pods, most * sizeof *bigger);
-
-        if (!bigger)
-            return err_set(err, ERR_NO_MEMORY, "no memory for %zu pods", most);
-        s->seen_pods = bigger;
-        s->n_seen_pods = most;
-    }
     out->pods = s->seen_pods;
     place = 0;
     while ((p = map_next(&s->pods, &place, NULL)) != NULL)
         if (p->own && counts(p->own, out))
             observe_pod(p->own, (int)most, out);
-    return ERR_OK;
+    return observe_reports(s, out, err);
 }
 
-static void add_plan(struct observed *out, const struct store_plan *plan)
+/* Of more revisions than there is room for, any but the newest may be left out: they are only
+ * deleted, and there is another time. */
+static enum err_code observe_revisions(struct store *s, struct observed *out, struct err *err)
 {
-    int to = 0;
-
-    if (out->n_plans < OBSERVED_PLANS_MAX) {
-        to = out->n_plans++;
-    } else {
-        for (int i = 1; i < out->n_plans; i++)
-            if (out->plan_attempts[i] < out->plan_attempts[to])
-                to = i;
-        if (plan->attempt <= out->plan_attempts[to])
-            return;
-    }
-    out->plan_attempts[to] = plan->attempt;
-    memcpy(out->plan_uids[to], plan->uid, sizeof out->plan_uids[to]);
-}
-
-static void observe_plans(const struct store *s, struct observed *out)
-{
-    const struct store_plan *newest = NULL;
+    const struct store_revision *newest = NULL;
     size_t place = 0;
-    struct store_plan *p;
+    struct store_revision *r;
 
-    out->n_plans = 0;
-    while ((p = map_next(&s->plans, &place, NULL)) != NULL) {
-        if (strcmp(p->job_uid, out->uid) != 0 || p->attempt > last_attempt(&out->status) ||
-            (p->is_lost && p->attempt != out->status.attempt))
+    out->n_revisions = 0;
+    while ((r = map_next(&s->revisions, &place, NULL)) != NULL) {
+        bool is_newest = !newest || r->number > newest->number;
+        int to = out->n_revisions;
+
+        if (strcmp(r->job_uid, out->uid) != 0 || r->number > last_number(&out->status))
             continue;
-        add_plan(out, p);
-        if (!newest || p->attempt > newest->attempt)
-            newest = p;
+        if (to == OBSERVED_REVISIONS_MAX && !is_newest)
+            continue;
+        if (to == OBSERVED_REVISIONS_MAX)
+            to = 0;
+        else
+            out->n_revisions++;
+        out->revision_numbers[to] = r->number;
+        memcpy(out->revision_uids[to], r->uid, sizeof out->revision_uids[to]);
+        if (is_newest)
+            newest = r;
     }
-    out->is_plan_lost = newest && newest->is_lost;
-    out->has_plan = newest && newest->plan;
-    if (out->has_plan)
-        out->plan = *newest->plan;
+    out->is_revision_lost = newest && newest->is_lost;
+    out->has_revision = newest && newest->parsed;
+    out->revision_text = NULL;
+    if (!out->has_revision)
+        return ERR_OK;
+    out->revision = *newest->parsed;
+    s->seen_text.max = REVISION_TEXT_MAX_BYTES;
+    buf_reset(&s->seen_text);
+    out->revision_text = &s->seen_text;
+    return buf_add(&s->seen_text, newest->text.data, newest->text.len, err);
 }
 
 /* --- nodes --- */
@@ -202,16 +224,16 @@ static bool is_settled(void *ctx, const char *namespace, const char *name)
 static void use_up_plans(struct store *s, size_t n, const char *job_uid)
 {
     size_t place = 0;
-    struct store_plan *p;
+    struct store_revision *r;
 
-    while ((p = map_next(&s->plans, &place, NULL)) != NULL) {
-        const struct store_job *job = map_get(&s->jobs, p->job_key);
+    while ((r = map_next(&s->revisions, &place, NULL)) != NULL) {
+        const struct store_job *job = map_get(&s->jobs, r->job_key);
 
-        if (strcmp(p->job_uid, job_uid) == 0 || !job || !p->plan ||
-            !promise_is_open(&p->promise, job->uid, job->attempt,
+        if (strcmp(r->job_uid, job_uid) == 0 || !job || !r->parsed ||
+            !promise_is_open(&r->parsed->plan, job->uid, job->revision,
                              job->is_final || job->is_deleting))
             continue;
-        promise_use(&p->promise, (struct promise_pods){s, is_settled}, s->scratch, n);
+        promise_use(&r->parsed->plan, (struct promise_pods){s, is_settled}, s->scratch, n);
     }
 }
 
@@ -220,15 +242,11 @@ static enum err_code observe_nodes(struct store *s, struct observed *out, struct
     size_t place = 0;
     size_t n = 0;
     struct node_object *from;
+    enum err_code rc =
+        array_reserve(&s->scratch, sizeof *s->scratch, &s->n_scratch, s->nodes.n, err);
 
-    if (s->n_scratch < s->nodes.n) {
-        struct node_object *bigger = realloc(s->scratch, s->nodes.n * sizeof *bigger);
-
-        if (!bigger)
-            return err_set(err, ERR_NO_MEMORY, "no memory for %zu nodes", s->nodes.n);
-        s->scratch = bigger;
-        s->n_scratch = s->nodes.n;
-    }
+    if (rc != ERR_OK)
+        return rc;
     while ((from = map_next(&s->nodes, &place, NULL)) != NULL)
         s->scratch[n++] = *from;
     node_objects_sort(s->scratch, n);
@@ -239,28 +257,30 @@ static enum err_code observe_nodes(struct store *s, struct observed *out, struct
     return ERR_OK;
 }
 
-static void observe_job(const struct store_job *j, struct observed *out)
+static void observe_job(struct store *s, const struct store_job *j, struct observed *out)
 {
+    parse_release_spec(&s->seen_spec);
+    s->seen_spec = j->spec;
+    if (j->spec)
+        j->spec->n_users++;
+    out->spec_json = j->spec ? j->spec->json : NULL;
+    out->spec = j->spec && j->spec->is_valid ? &j->spec->parsed : NULL;
+    out->spec_problem = j->spec ? j->spec->problem : "";
     memcpy(out->namespace, j->namespace, sizeof out->namespace);
     memcpy(out->name, j->name, sizeof out->name);
     memcpy(out->uid, j->uid, sizeof out->uid);
+    memcpy(out->version, j->version, sizeof out->version);
     memset(&out->status, 0, sizeof out->status);
     if (j->status)
         memcpy(&out->status, j->status, STATUS_BYTES(j->status->n_stages));
     if (j->is_final) { /* all that still matters of it */
-        out->status.attempt = j->attempt;
+        out->status.revision = j->revision;
         out->status.conditions[CONDITION_COMPLETE].value = CONDITION_TRUE;
     }
-    out->spec_json = j->spec_json;
-    out->spec = j->spec;
-    out->spec_problem = j->spec_problem;
     out->generation = j->generation;
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
     out->data = j->data;
-    out->is_data_everywhere = j->is_data_everywhere;
-    memcpy(out->data_problem, j->data_problem, sizeof out->data_problem);
-    out->data_checked_ms = j->data_checked_ms;
     out->problem = j->problem;
     out->has_leader = j->has_leader;
     out->leader = j->leader;
@@ -276,14 +296,15 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
 
     if (!j)
         return err_set(err, ERR_NOT_FOUND, "SkyJob %s is gone", key);
-    observe_job(j, out);
+    observe_job(s, j, out);
     rc = observe_pods(s, out, err);
+    if (rc == ERR_OK)
+        rc = observe_revisions(s, out, err);
     if (rc != ERR_OK)
         return rc;
-    observe_plans(s, out);
     out->nodes = NULL;
     out->n_nodes = 0;
-    if (out->has_plan && out->plan.attempt >= out->status.attempt)
+    if (out->has_revision && out->revision.plan.revision >= out->status.revision)
         return ERR_OK;
     return observe_nodes(s, out, err);
 }

@@ -11,11 +11,15 @@
 /* Replace what is in the API server of the job; the rest stays. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code parse_job(const struct json *object, struct store_job *out,
                                    struct err *err);
+/* Free what a job that is over does not need. */
+void parse_drop_job(struct store_job *job);
+/* One user less, and *spec is NULL, as it may be before. The last one frees it. */
+void parse_release_spec(struct store_spec **spec);
 /* `out` is zeroed; the store frees it. */
 MUST_CHECK enum err_code parse_pod(const struct json *object, struct store_pod *out,
                                    struct err *err);
-MUST_CHECK enum err_code parse_plan(const struct json *object, struct store_plan *out,
-                                    struct err *err);
+MUST_CHECK enum err_code parse_revision(const struct json *object, struct store_revision *out,
+                                        struct err *err);
 
 /* Is a pod what would be in the API server if it had been made from `made`? Labels, name and the
  * whole spec are compared, but for what the API server fills in. */

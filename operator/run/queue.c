@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 #define NOT_IN_HEAP SIZE_MAX
 
 struct queue_entry {
@@ -47,70 +49,31 @@ static void move_down(struct queue *q, size_t place)
     set_place(q, place, e);
 }
 
-static void pop(struct queue *q)
-{
-    struct queue_entry *last = q->heap[--q->n_heap];
-
-    q->heap[0]->place = NOT_IN_HEAP;
-    if (q->n_heap > 0) {
-        set_place(q, 0, last);
-        move_down(q, 0);
-    }
-}
-
-/* Room is made when a key is added, so that queue_done() cannot fail. */
-static enum err_code make_room(struct queue *q, struct err *err)
-{
-    size_t n = q->heap_slots ? q->heap_slots * 2 : 64;
-    struct queue_entry **heap;
-
-    if (q->keys.n < q->heap_slots)
-        return ERR_OK;
-    heap = realloc(q->heap, n * sizeof(struct queue_entry *));
-    if (!heap)
-        return err_set(err, ERR_NO_MEMORY, "no memory for a queue of %zu", n);
-    q->heap = heap;
-    q->heap_slots = n;
-    return ERR_OK;
-}
-
-static enum err_code new_entry(struct queue *q, const char *key, struct queue_entry **out,
-                               struct err *err)
-{
-    struct queue_entry *e;
-    enum err_code rc;
-
-    if (strlen(key) >= QUEUE_KEY_BYTES)
-        return err_set(err, ERR_INVALID, "key %.40s... is too long", key);
-    if (q->keys.n >= QUEUE_KEYS_MAX)
-        return err_set(err, ERR_LIMIT, "more than %d keys", QUEUE_KEYS_MAX);
-    rc = make_room(q, err);
-    if (rc != ERR_OK)
-        return rc;
-    e = calloc(1, sizeof *e);
-    if (!e)
-        return err_set(err, ERR_NO_MEMORY, "no memory for key %.60s", key);
-    memcpy(e->key, key, strlen(key) + 1);
-    e->place = NOT_IN_HEAP;
-    rc = map_put(&q->keys, key, e, err);
-    if (rc != ERR_OK) {
-        free(e);
-        return rc;
-    }
-    *out = e;
-    return ERR_OK;
-}
-
 enum err_code queue_add(struct queue *q, const char *key, int64_t due_ms, struct err *err)
 {
     struct queue_entry *e = map_get(&q->keys, key);
+    enum err_code rc;
 
     if (!e) {
-        enum err_code rc = new_entry(q, key, &e, err);
-
+        if (strlen(key) >= QUEUE_KEY_BYTES)
+            return err_set(err, ERR_INVALID, "key %.40s... is too long", key);
+        if (q->keys.n >= QUEUE_KEYS_MAX)
+            return err_set(err, ERR_LIMIT, "more than %d keys", QUEUE_KEYS_MAX);
+        /* Room is made when a key is added, so that queue_done() cannot fail. */
+        rc = array_reserve(&q->heap, sizeof(struct queue_entry *), &q->heap_slots, q->keys.n + 1,
+                           err);
         if (rc != ERR_OK)
             return rc;
-        e->due_ms = due_ms;
+        e = calloc(1, sizeof *e);
+        if (!e)
+            return err_set(err, ERR_NO_MEMORY, "no memory for key %.60s", key);
+        rc = map_put(&q->keys, key, e, err);
+        if (rc != ERR_OK) {
+            free(e);
+            return rc;
+        }
+        memcpy(e->key, key, strlen(key) + 1);
+        e->place = NOT_IN_HEAP;
     } else if (e->in_progress) {
         e->due_ms = e->is_added_again && e->due_ms < due_ms ? e->due_ms : due_ms;
         e->is_added_again = true;
@@ -128,6 +91,7 @@ enum err_code queue_add(struct queue *q, const char *key, int64_t due_ms, struct
 bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_BYTES],
                 int64_t *out_wait_ms)
 {
+    struct queue_entry *last;
     struct queue_entry *e;
 
     if (q->n_heap == 0 || q->heap[0]->due_ms > now_ms) {
@@ -135,7 +99,12 @@ bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_B
         return false;
     }
     e = q->heap[0];
-    pop(q);
+    last = q->heap[--q->n_heap];
+    if (q->n_heap > 0) {
+        set_place(q, 0, last);
+        move_down(q, 0);
+    }
+    e->place = NOT_IN_HEAP;
     e->in_progress = true;
     memcpy(out_key, e->key, QUEUE_KEY_BYTES);
     return true;
@@ -155,11 +124,6 @@ void queue_done(struct queue *q, const char *key)
     e->is_added_again = false;
     set_place(q, q->n_heap++, e);
     move_up(q, e->place);
-}
-
-size_t queue_length(const struct queue *q)
-{
-    return q->keys.n;
 }
 
 void queue_deinit(struct queue *q)

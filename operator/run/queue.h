@@ -2,7 +2,7 @@
  *
  * A set of keys with due times. Adding a key that is waiting only moves it earlier, so a thousand
  * events on one job cost one reconcile. A key that is in progress and is added again waits until
- * queue_done(), so a job is never in two hands. Time is handed in and never read.
+ * queue_done(), so a job is never reconciled twice at once. Time is handed in and never read.
  * Layer: run (may use base). Threads: one. Limit: QUEUE_KEYS_MAX keys; more are ERR_LIMIT.
  */
 #ifndef RUN_QUEUE_H
@@ -20,7 +20,7 @@ struct queue_entry; /* private */
 
 /* A zeroed struct is an empty queue. */
 struct queue {
-    struct map keys;
+    struct map keys;           /* those that wait or are in progress */
     struct queue_entry **heap; /* those that wait, earliest first */
     size_t n_heap;
     size_t heap_slots;
@@ -42,10 +42,7 @@ MUST_CHECK enum err_code queue_add(struct queue *q, const char *key, int64_t due
 bool queue_take(struct queue *q, int64_t now_ms, char out_key[static QUEUE_KEY_BYTES],
                 int64_t *out_wait_ms);
 
-/* The key is out of our hands: forget it, unless it was added again meanwhile. */
+/* The key has been handled: forget it, unless it was added again meanwhile. */
 void queue_done(struct queue *q, const char *key);
-
-/* Keys that wait or are in progress. */
-size_t queue_length(const struct queue *q);
 
 #endif

@@ -20,9 +20,7 @@ static void free_job(void *value)
 
     if (!j)
         return;
-    json_free(j->spec_json);
-    free(j->spec);
-    free(j->status);
+    parse_drop_job(j);
     free(j);
 }
 
@@ -33,25 +31,27 @@ static void free_pod(void *value)
     if (!p)
         return;
     free(p->node);
+    if (p->own)
+        free(p->own->calls.report);
     free(p->own);
     free(p);
 }
 
-static void free_plan_documents(struct store_plan *p)
+static void drop_document(struct store_revision *r)
 {
-    free(p->plan);
-    p->plan = NULL;
-    promise_deinit(&p->promise);
+    free(r->parsed);
+    r->parsed = NULL;
+    buf_deinit(&r->text);
 }
 
-static void free_plan(void *value)
+static void free_revision(void *value)
 {
-    struct store_plan *p = value;
+    struct store_revision *r = value;
 
-    if (!p)
+    if (!r)
         return;
-    free_plan_documents(p);
-    free(p);
+    drop_document(r);
+    free(r);
 }
 
 static void empty(struct map *t, void (*free_value)(void *value))
@@ -69,30 +69,33 @@ void store_deinit(struct store *s)
     empty(&s->jobs, free_job);
     empty(&s->pods, free_pod);
     empty(&s->nodes, free);
-    empty(&s->plans, free_plan);
+    empty(&s->revisions, free_revision);
+    parse_release_spec(&s->seen_spec);
     free(s->scratch);
     free(s->seen_pods);
+    free(s->seen_reports);
+    buf_deinit(&s->seen_text);
     *s = (struct store){0};
 }
 
 /* --- changes --- */
 
-static void touch(struct store *s, const char *job_key)
+void store_enqueue(const struct store *s, const char *job_key, int64_t delay_ms)
 {
-    if (s->listener.on_touch && map_get(&s->jobs, job_key))
-        s->listener.on_touch(s->listener.ctx, job_key);
+    if (s->listener.on_enqueue && map_get(&s->jobs, job_key))
+        s->listener.on_enqueue(s->listener.ctx, job_key, delay_ms);
 }
 
 /* Nodes have changed: reconcile the jobs that wait for some. */
-static void touch_waiting(struct store *s)
+static void enqueue_waiting(struct store *s)
 {
     size_t place = 0;
     const char *key;
     struct store_job *j;
 
     while ((j = map_next(&s->jobs, &place, &key)) != NULL)
-        if (j->waits_for_nodes && s->listener.on_room)
-            s->listener.on_room(s->listener.ctx, key);
+        if (j->waits_for_nodes && s->listener.on_capacity)
+            s->listener.on_capacity(s->listener.ctx, key);
 }
 
 /* A zeroed value at a key that is free; NULL when there is no memory for it. */
@@ -110,19 +113,19 @@ static void *add(struct map *t, const char *key, size_t bytes, struct err *err)
     return NULL;
 }
 
-/* The job is gone or over. No watch reports the end of a plan that is lost. */
-static void drop_plans(struct store *s, const char *job_key)
+/* The job is gone or over. No watch reports the end of a revision that is lost. */
+static void drop_revisions(struct store *s, const char *job_key)
 {
-    struct store_plan *p;
+    struct store_revision *r;
     const char *key;
     size_t place = 0;
 
-    while ((p = map_next(&s->plans, &place, &key)) != NULL) {
-        if (strcmp(p->job_key, job_key) != 0)
+    while ((r = map_next(&s->revisions, &place, &key)) != NULL) {
+        if (strcmp(r->job_key, job_key) != 0)
             continue;
-        free_plan_documents(p);
-        if (p->is_lost)
-            free_plan(map_take(&s->plans, key));
+        drop_document(r);
+        if (r->is_lost)
+            free_revision(map_take(&s->revisions, key));
     }
 }
 
@@ -133,27 +136,25 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     bool was_final = j && j->is_final;
     enum err_code rc;
 
-    if (!object) {
-        free_job(map_take(&s->jobs, key));
-        drop_plans(s, key);
-        touch_waiting(s); /* what its plan promised is free again */
-        return ERR_OK;
-    }
-    if (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0) {
-        free_job(map_take(&s->jobs, key)); /* another one of the same name */
-        drop_plans(s, key);
+    if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
+        free_job(map_take(&s->jobs, key)); /* gone, or another one of the same name */
+        drop_revisions(s, key);
         j = NULL;
+    }
+    if (!object) {
+        enqueue_waiting(s); /* what its plan promised is free again */
+        return ERR_OK;
     }
     if (!j)
         j = add(&s->jobs, key, sizeof *j, err);
     if (!j)
         return ERR_NO_MEMORY;
     if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
-        j->data = DATA_UNKNOWN; /* it may be other claims now */
+        j->data.state = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
     if (j->is_final && !was_final)
-        drop_plans(s, key);
-    touch(s, key);
+        drop_revisions(s, key);
+    store_enqueue(s, key, 0);
     return rc;
 }
 
@@ -178,215 +179,171 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     memcpy(to->own->event, from->own->event, sizeof to->own->event);
     to->own->seen.image_asked = from->own->seen.image_asked;
     to->own->contact = from->own->contact;
+    to->own->calls = from->own->calls;
+    from->own->calls.report = NULL;
     if (to->own->seen.is_ready && !from->own->seen.is_ready) { /* it listens now */
         to->own->contact.n_unanswered = 0;
         to->own->contact.call_after_ms = 0;
     }
 }
 
-static void note_times(struct store_own *own)
-{
-    if (!own)
-        return;
-    own->first_seen_ms = clock_now_ms();
-    if (own->seen.phase == POD_SUCCEEDED || own->seen.phase == POD_FAILED)
-        own->end_seen_ms = own->first_seen_ms;
-}
-
 static enum err_code take_pod(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
     struct store_pod *old;
-    struct store_pod *new = NULL;
-    bool frees_room;
+    struct store_pod *pod = NULL;
+    const struct store_own *own;
+    bool frees_capacity;
     enum err_code rc = ERR_OK;
 
     if (object) {
-        new = calloc(1, sizeof *new);
-        rc = new ? parse_pod(object, new, err) : err_set(err, ERR_NO_MEMORY, "no memory for a pod");
+        pod = calloc(1, sizeof *pod);
+        rc = pod ? parse_pod(object, pod, err) : err_set(err, ERR_NO_MEMORY, "no memory for a pod");
         if (rc != ERR_OK) {
-            free_pod(new);
+            free_pod(pod);
             return rc;
         }
     }
+    if (pod && pod->own) {
+        pod->own->first_seen_ms = clock_now_ms();
+        if (pod->own->seen.phase == POD_SUCCEEDED || pod->own->seen.phase == POD_FAILED)
+            pod->own->end_seen_ms = pod->own->first_seen_ms;
+    }
     old = map_take(&s->pods, key);
-    if (new) {
-        note_times(new->own);
-        keep_own(new, old);
-        rc = map_put(&s->pods, key, new, err);
+    if (pod) {
+        keep_own(pod, old);
+        rc = map_put(&s->pods, key, pod, err);
         if (rc != ERR_OK) {
-            free_pod(new);
-            new = NULL;
+            free_pod(pod);
+            pod = NULL;
         }
     }
-    frees_room = old && old->node && !old->has_ended && (!new || new->has_ended);
-    if (new &&new->own)
-        touch(s, new->own->job_key);
-    else if (old && old->own)
-        touch(s, old->own->job_key);
-    if (frees_room)
-        touch_waiting(s);
+    frees_capacity = old && old->node && !old->has_ended && (!pod || pod->has_ended);
+    own = pod && pod->own ? pod->own : old ? old->own : NULL;
+    if (own)
+        store_enqueue(s, own->job_key, 0);
+    if (frees_capacity)
+        enqueue_waiting(s);
     free_pod(old);
     return rc;
-}
-
-/* Heartbeats change nothing that matters here. */
-static bool is_same_node(const struct node_object *a, const struct node_object *b)
-{
-    return a->excluded == b->excluded && a->cpu_milli == b->cpu_milli &&
-           a->memory_bytes == b->memory_bytes &&
-           memcmp(&a->annotations, &b->annotations, sizeof a->annotations) == 0;
 }
 
 static enum err_code take_node(struct store *s, const char *key, const struct json *object,
                                struct err *err)
 {
     struct node_object *n = map_get(&s->nodes, key);
-    struct node_object new;
+    struct node_object now;
 
     if (object) {
-        node_object_read(object, EXCLUDED_NOT_READY, &new);
-        if (n && is_same_node(n, &new))
+        node_object_read(object, EXCLUDED_NOT_READY, &now);
+        /* Heartbeats change nothing that matters here. */
+        if (n && n->excluded == now.excluded && n->cpu_milli == now.cpu_milli &&
+            n->memory_bytes == now.memory_bytes &&
+            memcmp(&n->annotations, &now.annotations, sizeof now.annotations) == 0)
             return ERR_OK;
         if (!n)
             n = add(&s->nodes, key, sizeof *n, err);
         if (!n)
             return ERR_NO_MEMORY;
-        *n = new;
+        *n = now;
     } else {
         free(map_take(&s->nodes, key));
     }
-    touch_waiting(s);
+    enqueue_waiting(s);
     return ERR_OK;
 }
 
-static bool has_its_name(const char *key, const struct store_plan *p)
+static enum err_code add_revision(struct store *s, const char *key, const struct json *object,
+                                  struct err *err)
 {
-    char name[NAMES_BYTES];
-
-    names_plan(strrchr(p->job_key, '/') + 1, p->attempt, name);
-    return p->attempt > 0 && strcmp(strrchr(key, '/') + 1, name) == 0;
-}
-
-static enum err_code add_plan(struct store *s, const char *key, const struct json *object,
-                              struct err *err)
-{
-    struct store_plan *p = calloc(1, sizeof *p);
+    struct store_revision *r = calloc(1, sizeof *r);
     const struct store_job *job;
-    enum err_code rc;
+    char name[NAMES_BYTES] = "";
+    bool is_ours = r && parse_owner(object, r->job_uid, r->job_key);
+    enum err_code rc = r ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for %s", key);
 
-    if (!p)
-        return err_set(err, ERR_NO_MEMORY, "no memory for plan %s", key);
-    if (!parse_owner(object, p->job_uid, p->job_key)) {
-        free_plan(p);
-        return ERR_OK; /* only looks like one of ours */
+    if (is_ours)
+        rc = parse_revision(object, r, err);
+    if (is_ours && rc == ERR_OK && r->number > 0)
+        names_revision(strrchr(r->job_key, '/') + 1, r->job_uid, r->number, name);
+    if (!is_ours || rc != ERR_OK || strcmp(strrchr(key, '/') + 1, name) != 0) {
+        free_revision(r); /* it may only look like one of ours */
+        return rc;
     }
-    rc = parse_plan(object, p, err);
-    if (rc == ERR_OK && !has_its_name(key, p)) {
-        free_plan(p);
-        return ERR_OK;
-    }
-    job = map_get(&s->jobs, p->job_key);
+    job = map_get(&s->jobs, r->job_key);
     if (job && job->is_final)
-        free_plan_documents(p);
+        drop_document(r);
+    rc = map_put(&s->revisions, key, r, err);
     if (rc == ERR_OK)
-        rc = map_put(&s->plans, key, p, err);
-    if (rc == ERR_OK)
-        touch(s, p->job_key);
+        store_enqueue(s, r->job_key, 0);
     else
-        free_plan(p);
+        free_revision(r);
     return rc;
 }
 
-/* Is this the plan of an attempt that goes on? */
-static bool is_needed(const struct store *s, const struct store_plan *p)
+static bool is_newest(const struct store *s, const struct store_revision *of)
 {
-    const struct store_job *job = map_get(&s->jobs, p->job_key);
+    size_t place = 0;
+    const struct store_revision *r;
 
-    return p->plan && job && strcmp(job->uid, p->job_uid) == 0 && !job->is_deleting &&
-           !job->is_final && job->attempt == p->attempt;
+    while ((r = map_next(&s->revisions, &place, NULL)) != NULL)
+        if (strcmp(r->job_uid, of->job_uid) == 0 && r->number > of->number)
+            return false;
+    return true;
 }
 
-static enum err_code take_plan(struct store *s, const char *key, const struct json *object,
-                               struct err *err)
+static enum err_code take_revision(struct store *s, const char *key, const struct json *object,
+                                   struct err *err)
 {
-    struct store_plan *old = map_get(&s->plans, key);
+    struct store_revision *old = map_get(&s->revisions, key);
+    const struct store_job *job = old ? map_get(&s->jobs, old->job_key) : NULL;
 
     if (old)
-        touch(s, old->job_key);
-    if (old && !object && is_needed(s, old)) {
-        old->is_lost = true; /* it is made again from what is known of it */
+        store_enqueue(s, old->job_key, 0);
+    if (!object && job && old->parsed && strcmp(job->uid, old->job_uid) == 0 && !job->is_deleting &&
+        !job->is_final && is_newest(s, old)) {
+        old->is_lost = true; /* the job needs it: it is made again from what is known of it */
         return ERR_OK;
     }
-    free_plan(map_take(&s->plans, key));
+    free_revision(map_take(&s->revisions, key));
     if (object)
-        return add_plan(s, key, object, err);
-    touch_waiting(s);
+        return add_revision(s, key, object, err);
+    enqueue_waiting(s);
     return ERR_OK;
 }
 
-/* "namespace/name", or the name alone of what has no namespace. */
-static enum err_code key_of(const struct json *object, char out[static QUEUE_KEY_BYTES],
-                            struct err *err)
-{
-    const struct json *metadata = json_get(object, "metadata");
-    const char *namespace = json_string(json_get(metadata, "namespace"), "");
-    const char *name = json_string(json_get(metadata, "name"), "");
+/* `object` is NULL when it has been deleted. */
+typedef enum err_code take_fn(struct store *s, const char *key, const struct json *object,
+                              struct err *err);
 
-    if (*name == '\0' || strlen(namespace) >= OBSERVED_WORD_BYTES || strlen(name) > 253)
-        return err_set(err, ERR_INVALID, "an object without a usable name");
-    if (*namespace)
-        store_key(namespace, name, out);
-    else
-        memcpy(out, name, strlen(name) + 1);
-    return ERR_OK;
-}
-
-/* The same for every kind; `take` gets NULL for an object that has been deleted. */
-static enum err_code take_over(struct store *s, enum kube_change change, const struct json *object,
-                               enum err_code (*take)(struct store *s, const char *key,
-                                                     const struct json *object, struct err *err),
-                               struct err *err)
+enum err_code store_change(struct store *s, enum store_kind kind, enum kube_change change,
+                           const struct json *object, struct err *err)
 {
+    static take_fn *const take[STORE_KINDS] = {take_job, take_pod, take_node, take_revision};
+    const char *namespace = json_string(json_path(object, "metadata.namespace"), "");
+    const char *name = json_string(json_path(object, "metadata.name"), "");
     char key[QUEUE_KEY_BYTES];
-    enum err_code rc;
 
     if (change == KUBE_SYNCED)
         return ERR_OK;
-    rc = key_of(object, key, err);
-    if (rc != ERR_OK)
-        return rc;
-    return take(s, key, change == KUBE_DELETED ? NULL : object, err);
-}
-
-enum err_code store_change_job(struct store *s, enum kube_change change, const struct json *object,
-                               struct err *err)
-{
-    return take_over(s, change, object, take_job, err);
-}
-
-enum err_code store_change_pod(struct store *s, enum kube_change change, const struct json *object,
-                               struct err *err)
-{
-    return take_over(s, change, object, take_pod, err);
-}
-
-enum err_code store_change_node(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err)
-{
-    return take_over(s, change, object, take_node, err);
-}
-
-enum err_code store_change_plan(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err)
-{
-    return take_over(s, change, object, take_plan, err);
+    if (*name == '\0' || strlen(namespace) >= OBSERVED_WORD_BYTES || strlen(name) > 253)
+        return err_set(err, ERR_INVALID, "an object without a usable name");
+    (void)snprintf(key, sizeof key, "%s%s%s", namespace, *namespace ? "/" : "", name);
+    return take[kind](s, key, change == KUBE_DELETED ? NULL : object, err);
 }
 
 /* --- looking --- */
 
 struct store_job *store_find_job(const struct store *s, const char *key)
 {
+    return map_get(&s->jobs, key);
+}
+
+struct store_job *store_job_of(const struct store *s, const struct observed *seen)
+{
+    char key[QUEUE_KEY_BYTES];
+
+    store_key(seen->namespace, seen->name, key);
     return map_get(&s->jobs, key);
 }
 
@@ -401,6 +358,27 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
     return p && strcmp(p->uid, uid) == 0 ? p->own : NULL;
 }
 
+enum err_code store_set_report(struct store_own *own, const struct report *report, struct err *err)
+{
+    if (!own->calls.report)
+        own->calls.report = malloc(sizeof *own->calls.report);
+    if (!own->calls.report)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a report");
+    if (report->session == REPORT_NONE || report->session == REPORT_RUNNING)
+        own->calls.ended_ms = 0;
+    else if (own->calls.ended_ms == 0)
+        own->calls.ended_ms = clock_now_ms();
+    *own->calls.report = *report;
+    return ERR_OK;
+}
+
+void store_drop_report(struct store_own *own)
+{
+    free(own->calls.report);
+    own->calls.report = NULL;
+    own->calls.ended_ms = 0;
+}
+
 /* --- whose pods are whose --- */
 
 void store_trust_pod(struct store *s, const struct kube_ref *pod, const char *uid, uint64_t image)
@@ -411,7 +389,7 @@ void store_trust_pod(struct store *s, const struct kube_ref *pod, const char *ui
         return;
     own->trust = TRUST_CREATED;
     own->seen.image_asked = image;
-    touch(s, own->job_key);
+    store_enqueue(s, own->job_key, 0);
 }
 
 enum err_code store_refuse_pod(struct store *s, const struct json *object,
@@ -421,7 +399,7 @@ enum err_code store_refuse_pod(struct store *s, const struct json *object,
     char key[QUEUE_KEY_BYTES];
     struct store_pod *p;
     struct store_own *own;
-    enum err_code rc = store_change_pod(s, KUBE_MODIFIED, object, err);
+    enum err_code rc = store_change(s, STORE_PODS, KUBE_MODIFIED, object, err);
 
     if (rc != ERR_OK)
         return rc;
@@ -436,9 +414,9 @@ enum err_code store_refuse_pod(struct store *s, const struct json *object,
     store_key(job->namespace, job->name, own->job_key);
     own->trust = TRUST_REFUSED;
     own->seen = *due;
-    own->seen.role = POD_TAKEN;
+    own->seen.role = POD_FOREIGN;
     free(p->own);
     p->own = own;
-    touch(s, own->job_key);
+    store_enqueue(s, own->job_key, 0);
     return ERR_OK;
 }

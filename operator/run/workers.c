@@ -1,64 +1,30 @@
 #include "run/workers.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "control/pairing.h"
+#include "control/decide.h"
 #include "fleet/fleet.h"
 
-struct workers {
-    struct fleet *fleet;
-    struct store *store;
-    struct workers_listener listener;
+enum call_kind {
+    CALL_REVISION,
+    CALL_TABLE, /* a probe's partners */
+    CALL_HALT,
+    CALL_REPORT,
+    CALL_STATUS,
 };
 
 /* Of which pod a call is: it may be gone when the answer comes. */
 struct call {
-    struct workers *workers;
+    struct store *store;
+    enum call_kind kind;
+    int revision; /* that is posted, or to be halted */
     char job_key[QUEUE_KEY_BYTES];
     char namespace[OBSERVED_WORD_BYTES];
     char pod[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];
 };
-
-enum err_code workers_new(struct http *http, struct store *store, struct workers_listener listener,
-                          struct workers **out, struct err *err)
-{
-    struct workers *w = calloc(1, sizeof *w);
-    enum err_code rc;
-
-    if (!w)
-        return err_set(err, ERR_NO_MEMORY, "no memory for the workers' calls");
-    rc = fleet_new(http, &w->fleet, err);
-    if (rc != ERR_OK) {
-        free(w);
-        return rc;
-    }
-    w->store = store;
-    w->listener = listener;
-    *out = w;
-    return ERR_OK;
-}
-
-void workers_free(struct workers *w)
-{
-    if (!w)
-        return;
-    fleet_free(w->fleet);
-    free(w);
-}
-
-static const struct seen_pod *pod_of(const struct observed *seen, int stage)
-{
-    for (int i = 0; i < seen->n_pods; i++)
-        if (seen->pods[i].role == POD_STAGE && seen->pods[i].stage == stage &&
-            seen->pods[i].attempt == seen->plan.attempt)
-            return &seen->pods[i];
-    return NULL;
-}
 
 /* How long until this worker may be called; 0: now. */
 static int64_t wait_ms(const struct workers *w, const struct contact *c)
@@ -71,225 +37,312 @@ static int64_t wait_ms(const struct workers *w, const struct contact *c)
     return fleet_n_calls(w->fleet) < max ? 0 : WORKERS_BUSY_MS;
 }
 
-/* The pod's contact after this answer; NULL when the pod is gone, and with it the question. */
-static struct store_own *take_answer(const struct call *c, const struct err *err, bool was_table)
+/* --- answers --- */
+
+static void take_posted(const struct call *c, struct store_own *own, const struct err *err)
 {
-    struct store_own *own = store_find_own(c->workers->store, c->namespace, c->pod, c->uid);
+    struct contact *contact = &own->contact;
 
-    if (own)
-        contact_answered(&own->contact, err, was_table, clock_now_ms(), WORKERS_RETRY_MAX_MS);
-    return own;
-}
-
-static void on_posted(void *ctx, const struct progress *progress, const struct err *err)
-{
-    struct call *c = ctx;
-    struct workers *w = c->workers;
-    struct store_own *own = take_answer(c, err, true);
-    struct contact *contact = own ? &own->contact : NULL;
-
-    (void)progress;
-    if (!contact)
-        return;
     if (contact->is_refused)
-        LOG(LOG_WARN, "worker refused the peer table", LOG_S("job", c->job_key),
-            LOG_S("pod", c->pod), LOG_S("error", err->text));
+        LOG(LOG_WARN, "worker refused what was posted", LOG_S("job", c->job_key),
+            LOG_S("pod", c->pod), LOG_I("revision", c->revision), LOG_S("error", err->text));
     /* A probe measures with the table that it has, or without: no reason to begin again. */
-    if (contact->is_refused && own->seen.role == POD_PROBE)
-        contact->has_table = true;
-    w->listener.on_again(
-        w->listener.ctx, c->job_key,
-        contact->has_table || contact->is_refused ? 0 : contact_wait_ms(contact, clock_now_ms()));
+    if (contact->is_refused && c->kind == CALL_TABLE)
+        contact->accepted = c->revision;
+    /* It may have accepted what is posted even if it did not answer. */
+    if (own->calls.report && own->calls.report->revision < c->revision)
+        store_drop_report(own);
+    if (err->code == ERR_OK && own->calls.halting < c->revision)
+        own->calls.halting = 0;
+    store_enqueue(c->store, c->job_key,
+                  contact->accepted >= c->revision || contact->is_refused
+                      ? 0
+                      : contact_wait_ms(contact, clock_now_ms()));
 }
 
-static bool is_same_step(const struct progress *a, const struct progress *b)
+static void take_halted(const struct call *c, struct store_own *own, const struct err *err)
 {
-    return a->attempt == b->attempt && a->state == b->state && a->step == b->step;
+    if (err->code == ERR_OK) {
+        own->calls.halted = c->revision;
+        own->calls.halt_posted_ms = clock_now_ms();
+        own->calls.asked_ms = 0;
+        store_drop_report(own);
+    }
+    store_enqueue(c->store, c->job_key, contact_wait_ms(&own->contact, clock_now_ms()));
 }
 
-static void on_status(void *ctx, const struct progress *progress, const struct err *err)
+static void take_report(const struct call *c, struct store_own *own, const struct report *report,
+                        const struct err *err)
 {
-    struct call *c = ctx;
-    struct workers *w = c->workers;
-    struct store_job *job = store_find_job(w->store, c->job_key);
+    struct err problem = *err;
+    bool is_its =
+        report && report->slot == own->seen.slot && report->incarnation == own->seen.incarnation;
 
-    (void)take_answer(c, err, false);
+    if (is_its && store_set_report(own, report, &problem) == ERR_OK &&
+        report->session != REPORT_RUNNING)
+        store_enqueue(c->store, c->job_key, 0);
+    if (report && !is_its)
+        (void)err_set(&problem, ERR_PROTOCOL, "the report is of worker %d, incarnation %d",
+                      report->slot, report->incarnation);
+    if (problem.code == ERR_PROTOCOL || problem.code == ERR_NO_MEMORY)
+        LOG(LOG_WARN, "invalid report from a worker", LOG_S("job", c->job_key),
+            LOG_S("pod", c->pod), LOG_S("error", problem.text));
+}
+
+static void take_status(const struct call *c, const struct progress *progress,
+                        const struct err *err)
+{
+    struct store_job *job = store_find_job(c->store, c->job_key);
+
     if (err->code == ERR_PROTOCOL)
         LOG(LOG_WARN, "invalid status from the leader", LOG_S("job", c->job_key),
             LOG_S("error", err->text));
     if (!job || !progress) /* if it did not answer, its pod's state shows why */
         return;
-    if (!job->has_leader || !is_same_step(&job->leader, progress))
+    if (!job->has_leader || job->leader.revision != progress->revision ||
+        job->leader.state != progress->state || job->leader.step != progress->step)
         job->leader_same_since_ms = clock_now_ms();
     job->leader_answered_ms = clock_now_ms();
     job->leader = *progress;
     job->has_leader = true;
-    w->listener.on_again(w->listener.ctx, c->job_key, 0);
+    store_enqueue(c->store, c->job_key, 0);
 }
 
-/* Send the pod its peer table or, without one, ask it for its status. */
-static enum err_code call_pod(struct workers *w, const struct observed *seen,
-                              const struct seen_pod *pod, struct contact *contact,
-                              const struct peers *peers, struct err *err)
+static void on_answer(void *ctx, const struct fleet_answer *answer, const struct err *err)
 {
-    struct call c = {.workers = w};
-    struct fleet_handler handler = {
-        .ctx = &c, .ctx_bytes = sizeof c, .on_answer = peers ? on_posted : on_status};
+    struct call *c = ctx;
+    struct store_own *own = store_find_own(c->store, c->namespace, c->pod, c->uid);
+    bool is_posted = c->kind == CALL_REVISION || c->kind == CALL_TABLE;
+
+    if (!own) /* the pod is gone, and with it the question */
+        return;
+    contact_answered(&own->contact, err, is_posted ? c->revision : 0, clock_now_ms(),
+                     WORKERS_RETRY_MAX_MS);
+    if (own->contact.n_unanswered == 0)
+        own->calls.answered_ms = clock_now_ms();
+    if (is_posted)
+        take_posted(c, own, err);
+    else if (c->kind == CALL_HALT)
+        take_halted(c, own, err);
+    else if (c->kind == CALL_REPORT)
+        take_report(c, own, answer->report, err);
+    else
+        take_status(c, answer->progress, err);
+}
+
+/* --- calls --- */
+
+struct question {
+    enum call_kind kind;
+    int revision;
+    const struct peers *peers; /* of what is posted */
+};
+
+/* Call a pod that may be called. */
+static enum err_code call_pod(const struct workers *w, const struct observed *seen,
+                              const struct seen_pod *pod, const struct question *q, struct err *err)
+{
+    struct store_own *own = store_find_own(w->store, seen->namespace, pod->name, pod->uid);
+    struct call c = {.store = w->store, .kind = q->kind, .revision = q->revision};
+    struct fleet_handler handler = {.ctx = &c, .ctx_bytes = sizeof c, .on_answer = on_answer};
     struct fleet_address to = {.port = PORT_CONTROL};
-    const struct store_job *job;
-    enum err_code rc;
+    const struct store_job *job = store_job_of(w->store, seen);
+    enum err_code rc = ERR_OK;
 
     store_key(seen->namespace, seen->name, c.job_key);
     memcpy(c.namespace, seen->namespace, sizeof c.namespace);
     memcpy(c.pod, pod->name, sizeof c.pod);
     memcpy(c.uid, pod->uid, sizeof c.uid);
-    job = store_find_job(w->store, c.job_key);
     if (!job || !job->has_secret)
         return err_set(err, ERR_AGAIN, "no key for the workers yet");
     to.key = job->secret;
     memcpy(to.host, pod->ip, sizeof to.host);
-    rc = peers ? fleet_post_peers(w->fleet, &to, peers, handler, err)
-               : fleet_ask_status(w->fleet, &to, handler, err);
-    contact->is_busy = rc == ERR_OK;
+    switch (q->kind) {
+    case CALL_REVISION:
+        rc = fleet_post_revision(w->fleet, &to, seen->revision_text, q->peers, handler, err);
+        break;
+    case CALL_TABLE:
+        rc = fleet_post_peers(w->fleet, &to, q->peers, handler, err);
+        break;
+    case CALL_HALT:
+        rc = fleet_halt(w->fleet, &to, q->revision, handler, err);
+        break;
+    case CALL_REPORT:
+        rc = fleet_ask_report(w->fleet, &to, handler, err);
+        break;
+    case CALL_STATUS:
+        rc = fleet_ask_status(w->fleet, &to, handler, err);
+        break;
+    }
+    own->contact.is_busy = rc == ERR_OK;
     return rc;
 }
 
-/* --- peer tables --- */
-
-static enum err_code fill_peers(const struct observed *seen, struct peers *out, struct err *err)
+/* As soon as the pod may be called. */
+static enum err_code send(const struct workers *w, const struct observed *seen,
+                          const struct seen_pod *pod, const struct question *q, struct err *err)
 {
-    *out = (struct peers){.attempt = seen->plan.attempt, .n_stages = seen->plan.n_stages};
-    for (int s = 0; s < out->n_stages; s++) {
-        const struct seen_pod *pod = pod_of(seen, s);
-
-        if (!pod || pod->ip[0] == '\0')
-            return err_set(err, ERR_AGAIN, "stage %d has no address", s);
-        memcpy(out->stages[s].host, pod->ip, sizeof out->stages[s].host);
-        out->stages[s].port = PORT_TENSOR;
-    }
-    return ERR_OK;
-}
-
-/* Send the table as soon as the worker may be called. */
-static enum err_code send_table(struct workers *w, const struct observed *seen,
-                                const struct seen_pod *pod, struct contact *contact,
-                                const struct peers *peers, struct err *err)
-{
-    int64_t later_ms = wait_ms(w, contact);
+    struct store_own *own = store_find_own(w->store, seen->namespace, pod->name, pod->uid);
     char key[QUEUE_KEY_BYTES];
+    int64_t later_ms;
 
+    if (!own || own->contact.is_busy)
+        return ERR_OK;
+    later_ms = wait_ms(w, &own->contact);
     if (later_ms == 0)
-        return call_pod(w, seen, pod, contact, peers, err);
+        return call_pod(w, seen, pod, q, err);
     store_key(seen->namespace, seen->name, key);
-    w->listener.on_again(w->listener.ctx, key, later_ms);
+    store_enqueue(w->store, key, later_ms);
     return ERR_OK;
 }
 
-/* The contact of a pod that still needs its table; NULL if it does not. */
-static struct contact *contact_without_table(struct workers *w, const struct observed *seen,
-                                             const struct seen_pod *pod)
+static const struct seen_pod *find_pod(const struct observed *seen, const char *name)
 {
-    struct store_own *own =
+    for (int i = 0; i < seen->n_pods; i++)
+        if (strcmp(seen->pods[i].name, name) == 0)
+            return &seen->pods[i];
+    return NULL;
+}
+
+/* --- what is posted --- */
+
+static void add_peer(struct peers *to, const struct seen_pod *p)
+{
+    int i = to->n++;
+
+    memcpy(to->list[i].host, p->ip, sizeof to->list[i].host);
+    if (p->role == POD_PROBE)
+        memcpy(to->list[i].node, p->node, sizeof to->list[i].node);
+    to->list[i].port = PORT_TENSOR;
+}
+
+enum err_code workers_post_revision(const struct workers *w, const struct observed *seen,
+                                    const char *name, struct err *err)
+{
+    const struct revision *r = &seen->revision;
+    const struct seen_pod *pod = find_pod(seen, name);
+    struct peers peers = {.revision = r->plan.revision};
+    struct question q = {CALL_REVISION, r->plan.revision, &peers};
+    const struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
 
-    return own && !own->contact.is_busy && !own->contact.has_table ? &own->contact : NULL;
-}
-
-enum err_code workers_post_peers(struct workers *w, const struct observed *seen, int stage,
-                                 struct err *err)
-{
-    const struct seen_pod *pod = pod_of(seen, stage);
-    struct contact *contact = contact_without_table(w, seen, pod);
-    struct peers peers;
-    enum err_code rc;
-
-    if (!contact)
+    if (!own || own->contact.accepted == r->plan.revision)
         return ERR_OK;
-    rc = fill_peers(seen, &peers, err);
-    return rc == ERR_OK ? send_table(w, seen, pod, contact, &peers, err) : rc;
+    for (int i = 0; i < revision_n_workers(r); i++) {
+        const struct seen_pod *peer = decide_worker_pod(seen, revision_worker(r, i));
+
+        if (!peer || peer->ip[0] == '\0')
+            return err_set(err, ERR_AGAIN, "worker %d has no address", revision_worker(r, i).slot);
+        add_peer(&peers, peer);
+    }
+    return send(w, seen, pod, &q, err);
 }
 
-/* --- probes --- */
-
-/* All that run, in the order of the names of their nodes. */
-struct probes {
-    int n;
-    const struct seen_pod *list[SPEC_STAGES_MAX];
-};
-
-static void find_probes(const struct observed *seen, struct probes *out)
+enum err_code workers_post_halt(const struct workers *w, const struct observed *seen,
+                                const char *name, int revision, struct err *err)
 {
-    out->n = 0;
-    for (int i = 0; i < seen->n_pods && out->n < SPEC_STAGES_MAX; i++) {
+    const struct seen_pod *pod = find_pod(seen, name);
+    struct store_own *own =
+        pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
+    struct question q = {.kind = CALL_HALT, .revision = revision};
+    int64_t now_ms = clock_now_ms();
+
+    if (!own)
+        return ERR_OK;
+    if (own->calls.halting != revision) {
+        own->calls.halting = revision;
+        own->calls.halting_ms = now_ms;
+    }
+    if (own->calls.halted == revision && now_ms - own->calls.halt_posted_ms < WORKERS_HALT_MS)
+        return ERR_OK;
+    return send(w, seen, pod, &q, err);
+}
+
+enum err_code workers_post_probe_peers(const struct workers *w, const struct observed *seen,
+                                       const char *pod, struct err *err)
+{
+    /* Those that run, in the order of the names of their nodes. */
+    const struct seen_pod *probes[SPEC_STAGES_MAX];
+    struct peers peers = {.revision = 0};
+    struct question q = {CALL_TABLE, 1, &peers};
+    const struct store_own *own;
+    int self = 0;
+    int n = 0;
+
+    for (int i = 0; i < seen->n_pods && n < SPEC_STAGES_MAX; i++) {
         const struct seen_pod *p = &seen->pods[i];
-        int k = out->n;
+        int k = n;
 
         if (p->role != POD_PROBE || p->is_deleting || p->phase != POD_RUNNING || p->ip[0] == '\0')
             continue;
-        for (; k > 0 && strcmp(out->list[k - 1]->node, p->node) > 0; k--)
-            out->list[k] = out->list[k - 1];
-        out->list[k] = p;
-        out->n++;
+        for (; k > 0 && strcmp(probes[k - 1]->node, p->node) > 0; k--)
+            probes[k] = probes[k - 1];
+        probes[k] = p;
+        n++;
     }
-}
+    while (self < n && strcmp(probes[self]->name, pod) != 0)
+        self++;
+    if (self == n)
+        return ERR_OK;
+    own = store_find_own(w->store, seen->namespace, probes[self]->name, probes[self]->uid);
+    if (!own || own->contact.accepted > 0)
+        return ERR_OK;
+    add_peer(&peers, probes[self]);
+    for (int round = 0; round < pairing_rounds(n) && round < NODE_LINKS_MAX; round++) {
+        int partner = pairing_partner(n, round, self);
 
-static void add_probe(struct peers *to, const struct seen_pod *p)
-{
-    int i = to->n_stages++;
-
-    memcpy(to->stages[i].host, p->ip, sizeof to->stages[i].host);
-    memcpy(to->stages[i].node, p->node, sizeof to->stages[i].node);
-    to->stages[i].port = PORT_TENSOR;
-}
-
-static void fill_pairing(const struct probes *probes, int self, struct peers *out)
-{
-    *out = (struct peers){.attempt = 0};
-    add_probe(out, probes->list[self]);
-    for (int round = 0; round < pairing_rounds(probes->n) && round < NODE_LINKS_MAX; round++) {
-        int partner = pairing_partner(probes->n, round, self);
-
-        add_probe(out, probes->list[partner >= 0 ? partner : self]);
+        add_peer(&peers, probes[partner >= 0 ? partner : self]);
     }
+    return send(w, seen, probes[self], &q, err);
 }
 
-enum err_code workers_post_probe_peers(struct workers *w, const struct observed *seen,
-                                       const char *pod, struct err *err)
+/* --- what is asked --- */
+
+/* The pod's own record, if it may be asked something now; else NULL. */
+static struct store_own *find_idle(const struct workers *w, const struct observed *seen,
+                                   const struct seen_pod *pod)
 {
-    struct probes probes;
-    struct peers peers;
-
-    find_probes(seen, &probes);
-    for (int i = 0; i < probes.n; i++) {
-        struct contact *contact = contact_without_table(w, seen, probes.list[i]);
-
-        if (!contact || strcmp(probes.list[i]->name, pod) != 0)
-            continue;
-        fill_pairing(&probes, i, &peers);
-        return send_table(w, seen, probes.list[i], contact, &peers, err);
-    }
-    return ERR_OK;
-}
-
-/* --- the leader --- */
-
-enum err_code workers_ask_status(struct workers *w, const struct observed *seen, int64_t age_ms,
-                                 struct err *err)
-{
-    const struct seen_pod *pod = seen->has_plan ? pod_of(seen, 0) : NULL;
     struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
-    char key[QUEUE_KEY_BYTES];
-    struct store_job *job;
+
+    return own && !own->contact.is_busy && wait_ms(w, &own->contact) == 0 && pod->ip[0] &&
+                   pod->phase == POD_RUNNING
+               ? own
+               : NULL;
+}
+
+enum err_code workers_ask_reports(const struct workers *w, const struct observed *seen,
+                                  int64_t age_ms, struct err *err)
+{
+    struct question q = {.kind = CALL_REPORT};
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < seen->n_pods && rc == ERR_OK; i++) {
+        const struct seen_pod *pod = &seen->pods[i];
+        struct store_own *own = pod->role == POD_WORKER ? find_idle(w, seen, pod) : NULL;
+        int64_t now_ms = clock_now_ms();
+
+        if (!own || (own->calls.asked_ms > 0 && now_ms - own->calls.asked_ms < age_ms))
+            continue;
+        own->calls.asked_ms = now_ms;
+        rc = call_pod(w, seen, pod, &q, err);
+    }
+    return rc;
+}
+
+enum err_code workers_ask_status(const struct workers *w, const struct observed *seen,
+                                 int64_t age_ms, struct err *err)
+{
+    const struct seen_pod *pod =
+        seen->has_revision ? decide_worker_pod(seen, revision_worker(&seen->revision, 0)) : NULL;
+    struct store_job *job = store_job_of(w->store, seen);
+    struct question q = {.kind = CALL_STATUS};
     enum err_code rc;
 
-    store_key(seen->namespace, seen->name, key);
-    job = store_find_job(w->store, key);
-    if (!job || !own || own->contact.is_busy || wait_ms(w, &own->contact) > 0 ||
-        pod->ip[0] == '\0' || pod->phase != POD_RUNNING ||
+    if (!job || !find_idle(w, seen, pod) ||
         (job->leader_asked_ms > 0 && clock_now_ms() - job->leader_asked_ms < age_ms))
         return ERR_OK;
-    rc = call_pod(w, seen, pod, &own->contact, NULL, err);
+    rc = call_pod(w, seen, pod, &q, err);
     if (rc == ERR_OK)
         job->leader_asked_ms = clock_now_ms();
     return rc;

@@ -12,7 +12,7 @@
 
 #include "api/plan.h"
 #include "base/clock.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "cli/cluster.h"
 #include "cli/local.h"
 #include "control/decide.h"
@@ -50,9 +50,6 @@ static bool one_in(int n)
 
 /* --- objects, as both programs get them --- */
 
-typedef enum err_code store_fn(struct store *s, enum kube_change change, const struct json *object,
-                               struct err *err);
-
 static struct json *parse(const char *text)
 {
     struct json *json = NULL;
@@ -63,9 +60,9 @@ static struct json *parse(const char *text)
     return json;
 }
 
-static void store(store_fn *change, const struct json *object)
+static void store(enum store_kind kind, const struct json *object)
 {
-    assert_int_equal(change(&at.store, KUBE_ADDED, object, NULL), ERR_OK);
+    assert_int_equal(store_change(&at.store, kind, KUBE_ADDED, object, NULL), ERR_OK);
 }
 
 static void write_measurement(struct jsonw *w, int i, int n_nodes, int cpu_milli)
@@ -102,8 +99,20 @@ static void write_measurement(struct jsonw *w, int i, int n_nodes, int cpu_milli
     assert_int_equal(annotation_probe_write(&p, &text, NULL), ERR_OK);
     jsonw_string(w, ANNOTATION_PROBE, one_in(10) ? "{\"found\":7}" : buf_text(&text));
     if (one_in(10))
-        jsonw_string(w, ANNOTATION_DOUBTED, NOW);
+        jsonw_string(w, ANNOTATION_CONTRADICTED, NOW);
     buf_deinit(&text);
+}
+
+__attribute__((format(printf, 3, 4))) static void write_text(struct jsonw *w, const char *key,
+                                                             const char *fmt, ...)
+{
+    char text[256];
+    va_list args;
+
+    va_start(args, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    jsonw_string(w, key, text);
 }
 
 static void write_condition(struct jsonw *w, const char *type, const char *status)
@@ -122,14 +131,14 @@ static void write_node(struct jsonw *w, int i, int n_nodes)
 
     jsonw_open_object(w, NULL);
     jsonw_open_object(w, "metadata");
-    jsonw_stringf(w, "name", "n%02d", i);
+    write_text(w, "name", "n%02d", i);
     jsonw_open_object(w, "labels");
     if (one_in(8))
         jsonw_string(w, LABEL_GFLOPS, bad[below(5)]);
     else if (!one_in(3))
-        jsonw_stringf(w, LABEL_GFLOPS, "%d", 10 * (1 + below(12)));
+        write_text(w, LABEL_GFLOPS, "%d", 10 * (1 + below(12)));
     if (one_in(5))
-        jsonw_stringf(w, LABEL_LINK_MBIT, "%d%s", 100 * (1 + below(9)), one_in(4) ? " Mbit" : "");
+        write_text(w, LABEL_LINK_MBIT, "%d%s", 100 * (1 + below(9)), one_in(4) ? " Mbit" : "");
     if (one_in(5))
         jsonw_string(w, "feature.node.kubernetes.io/cpu-cpuid.AVX2", "true");
     jsonw_close(w);
@@ -155,7 +164,7 @@ static void write_node(struct jsonw *w, int i, int n_nodes)
     jsonw_open_object(w, "status");
     jsonw_open_object(w, "allocatable");
     if (!one_in(20))
-        jsonw_stringf(w, "cpu", "%d%s", cpu, one_in(20) ? " milli" : "m");
+        write_text(w, "cpu", "%d%s", cpu, one_in(20) ? " milli" : "m");
     jsonw_string(w, "memory", one_in(12) ? "100Mi" : "4Gi");
     jsonw_close(w);
     jsonw_open_array(w, "conditions");
@@ -186,7 +195,7 @@ static void add_node(int i, int n_nodes)
     jsonw_init(&w, &text);
     write_node(&w, i, n_nodes);
     json = finish(&w, &text);
-    store(store_change_node, json);
+    store(STORE_NODES, json);
     assert_int_equal(cluster_add_node(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
 }
@@ -208,74 +217,80 @@ static void add_pod(const char *name, const char *job, int n_nodes)
                    name, name, job, *node ? "\"nodeName\":\"" : "", node, *node ? "\"," : "",
                    100 * below(30), 100 * below(30), phases[below(5)]);
     json = parse(text);
-    store(store_change_pod, json);
+    store(STORE_PODS, json);
     assert_int_equal(cluster_add_pod(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
 }
 
 /* Another job's plan of two stages; some of their pods exist. */
-static void add_plan(const char *job, int attempt, int n_nodes)
+static void add_plan(const char *job, int revision, int n_nodes)
 {
-    struct buf inner = {.max = PLAN_TEXT_MAX_BYTES};
+    struct buf inner = {.max = REVISION_TEXT_MAX_BYTES};
     struct buf text = {.max = 1 << 20};
-    struct plan *p = calloc(1, sizeof *p);
+    struct revision *r = calloc(1, sizeof *r);
+    struct plan *p = &r->plan;
     int n_units = model_units(&at.local->job.spec.model);
+    char name[NAMES_BYTES];
     struct jsonw w;
     struct json *json;
 
-    assert_non_null(p);
+    assert_non_null(r);
     (void)snprintf(p->namespace, sizeof p->namespace, "team");
     (void)snprintf(p->job, sizeof p->job, "%s", job);
     (void)snprintf(p->uid, sizeof p->uid, "u-%s", job);
-    p->attempt = attempt;
+    p->revision = revision;
     p->spec = at.local->job.spec;
     p->micro_batches = 4;
-    p->n_stages = 2;
+    p->n_workers = 2;
     for (int s = 0; s < 2; s++) {
-        struct plan_stage *stage = &p->stages[s];
+        struct plan_worker *stage = &p->workers[s];
         char pod[NAMES_BYTES];
 
+        stage->slot = s;
+        stage->incarnation = revision;
         stage->first_unit = s == 0 ? 0 : 3;
         stage->n_units = s == 0 ? 3 : n_units - 3;
         (void)snprintf(stage->node, sizeof stage->node, "n%02d", below(n_nodes));
         stage->cpu_milli = 100 * (1 + below(20));
         stage->memory_bytes = (int64_t)(1 + below(1000)) << 20;
-        names_stage_pod(job, s, attempt, pod);
+        names_worker_pod(job, p->uid, s, stage->incarnation, pod);
         if (one_in(2))
             add_pod(pod, job, n_nodes);
     }
-    assert_int_equal(plan_write(p, at.spec, &inner, NULL), ERR_OK);
+    resume_point(p, NULL, 0, SOURCE_RANDOM, 0, &r->resume);
+    assert_int_equal(revision_write(r, at.spec, &inner, NULL), ERR_OK);
     jsonw_init(&w, &text);
     jsonw_open_object(&w, NULL);
     jsonw_open_object(&w, "metadata");
     jsonw_string(&w, "namespace", "team");
-    jsonw_stringf(&w, "name", "%s-plan-a%d", job, one_in(8) ? 77 : attempt);
+    names_revision(job, p->uid, one_in(8) ? 77 : revision, name);
+    jsonw_string(&w, "name", name);
     jsonw_open_array(&w, "ownerReferences");
     jsonw_open_object(&w, NULL);
     jsonw_string(&w, "apiVersion", "skyjob.dev/v1alpha1");
     jsonw_string(&w, "kind", "SkyJob");
     jsonw_string(&w, "name", job);
-    jsonw_stringf(&w, "uid", "u-%s", job);
+    write_text(&w, "uid", "u-%s", job);
     jsonw_bool(&w, "controller", true);
     jsonw_close(&w);
     jsonw_close(&w);
     jsonw_open_object(&w, "labels");
-    jsonw_stringf(&w, LABEL_ATTEMPT, "%d", attempt);
+    write_text(&w, LABEL_REVISION, "%d", revision);
     jsonw_close(&w);
     jsonw_close(&w);
     jsonw_open_object(&w, "data");
-    jsonw_string(&w, PLAN_FILE, buf_text(&inner));
+    jsonw_string(&w, REVISION_FILE, buf_text(&inner));
     jsonw_close(&w);
     jsonw_close(&w);
     json = finish(&w, &text);
-    store(store_change_plan, json);
+    store(STORE_REVISIONS, json);
     assert_int_equal(cluster_add_plan(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
     buf_deinit(&inner);
-    free(p);
+    free(r);
 }
 
-static void add_job(const char *name, int attempt, const char *condition)
+static void add_job(const char *name, int revision, const char *condition)
 {
     char *spec = json_print(at.spec);
     char text[1024];
@@ -285,12 +300,12 @@ static void add_job(const char *name, int attempt, const char *condition)
     (void)snprintf(text, sizeof text,
                    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"u-%s\","
                    "\"creationTimestamp\":\"" NOW "\",\"generation\":1},\"spec\":%s,"
-                   "\"status\":{\"attempt\":%d,\"conditions\":[{\"type\":\"%s\","
+                   "\"status\":{\"revision\":%d,\"conditions\":[{\"type\":\"%s\","
                    "\"status\":\"True\"}]}}",
-                   name, name, spec, attempt, condition);
+                   name, name, spec, revision, condition);
     free(spec);
     json = parse(text);
-    store(store_change_job, json);
+    store(STORE_JOBS, json);
     assert_int_equal(cluster_add_job(&at.cluster, json, NULL), ERR_OK);
     json_free(json);
 }
@@ -324,14 +339,14 @@ static void make_cluster(int number)
     cluster_close_nodes(&at.cluster);
     add_job("mine", 0, "Accepted");
     for (int i = 0; i < JOBS; i++) {
-        int attempt = 1 + below(2);
+        int revision = 1 + below(2);
 
         (void)snprintf(name, sizeof name, "other-%d", i);
         if (!one_in(5))
-            add_job(name, attempt, one_in(4) ? "Complete" : "Accepted");
-        for (int a = 1; a <= 2; a++)
+            add_job(name, revision, one_in(4) ? "Complete" : "Accepted");
+        for (int r = 1; r <= 2; r++)
             if (!one_in(3))
-                add_plan(name, a, n_nodes);
+                add_plan(name, r, n_nodes);
     }
     for (int i = 0; i < n_nodes; i++) {
         (void)snprintf(name, sizeof name, "pod-%d", i);
@@ -342,7 +357,7 @@ static void make_cluster(int number)
 
 /* --- what they make of them --- */
 
-/* Twice, as the operator writes down the attempt before it plans. */
+/* Twice, as the operator writes down the number before it plans. */
 static void operate(void)
 {
     struct err err;
@@ -390,12 +405,12 @@ static int compare_measured(const struct survey *s)
 
 static void compare_stages(const struct plan *operators, const struct plan *clis)
 {
-    assert_int_equal(operators->n_stages, clis->n_stages);
-    for (int s = 0; s < clis->n_stages; s++) {
-        assert_string_equal(operators->stages[s].node, clis->stages[s].node);
-        assert_int_equal(operators->stages[s].first_unit, clis->stages[s].first_unit);
-        assert_int_equal(operators->stages[s].n_units, clis->stages[s].n_units);
-        assert_int_equal(operators->stages[s].cpu_milli, clis->stages[s].cpu_milli);
+    assert_int_equal(operators->n_workers, clis->n_workers);
+    for (int s = 0; s < clis->n_workers; s++) {
+        assert_string_equal(operators->workers[s].node, clis->workers[s].node);
+        assert_int_equal(operators->workers[s].first_unit, clis->workers[s].first_unit);
+        assert_int_equal(operators->workers[s].n_units, clis->workers[s].n_units);
+        assert_int_equal(operators->workers[s].cpu_milli, clis->workers[s].cpu_milli);
     }
     if (operators->summary.predicted_step_ms != clis->summary.predicted_step_ms)
         fail_msg("%g ms, %g ms", operators->summary.predicted_step_ms,
@@ -410,7 +425,7 @@ static void compare_reasons(const struct survey *s, const char *operators)
     survey_add_excluded(s, text, sizeof text);
     if (!strstr(operators, text))
         fail_msg("\"%s\" is not in \"%s\"", text, operators);
-    if (!at.decision->plan.n_stages || s->n_bad == 0)
+    if (!at.decision->revision.plan.n_workers || s->n_bad == 0)
         return;
     text[0] = '\0';
     survey_add_bad(s, text, sizeof text);
@@ -425,25 +440,24 @@ static void compare(int number)
     struct err err = {0};
     bool has_plan;
 
-    at.decision->plan.n_stages = 0;
+    at.decision->revision.plan.n_workers = 0;
     operate();
-    cluster_close(&at.cluster);
     assert_int_equal(cluster_survey(&at.cluster, NOW_MS, &err), ERR_OK);
     if (compare_measured(s) > 0) {
         at.n_measured++;
         return;
     }
     has_plan = local_plan(at.local, &params, &at.cluster.survey, &err) == ERR_OK;
-    if (has_plan != (at.decision->plan.n_stages > 0))
+    if (has_plan != (at.decision->revision.plan.n_workers > 0))
         fail_msg("the CLI: %s; the operator: %s", has_plan ? "a plan" : err.text,
                  at.decision->status.message);
-    compare_reasons(s,
-                    has_plan ? at.decision->plan.summary.explanation : at.decision->status.message);
+    compare_reasons(s, has_plan ? at.decision->revision.plan.summary.explanation
+                                : at.decision->status.message);
     if (!has_plan) {
         at.n_without++;
         return;
     }
-    compare_stages(&at.decision->plan, &at.local->plan);
+    compare_stages(&at.decision->revision.plan, &at.local->plan);
     at.n_planned++;
     at.n_planned_large += number % MANY == MANY - 1;
 }

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "train/cpu.h"
 
 static char note[64];

@@ -194,7 +194,7 @@ static void start_row(const struct row *row, char *program)
     if (throttle_new(&throttle, &err) != ERR_OK ||
         child_start(&child, &params, throttle, &err) != ERR_OK)
         die(err.text);
-    while (!child_poll(&child, throttle))
+    while (child_poll(&child, 1, throttle) > 0)
         (void)nanosleep(&pause, NULL);
     throttle_free(throttle);
     if (child.exit_code != 0)

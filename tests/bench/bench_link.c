@@ -1,18 +1,16 @@
 /* How fast a link is on loopback, and the same bytes over a bare TCP connection beside it.
  *
- * Both stages are in this process: two links, two IO threads, a sending and a receiving thread.
+ * Both ends are in this process: two links, two IO threads, a sending and a receiving thread.
  */
-#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "bench.h"
 #include "step.h"
+#include "tcp.h"
 #include "wire/link.h"
 
 #define TENSOR_BYTES     (3u << 20)
@@ -37,31 +35,33 @@ static void or_die(enum err_code rc, const struct err *err)
     exit(1);
 }
 
-static void open_stage(struct bench *b, int stage)
+/* One edge, from worker 0 to worker 1. */
+static void open_end(struct bench *b, int worker)
 {
+    struct link_edge edge = {.is_incoming = worker == 1,
+                             .peer = (uint32_t)(1 - worker),
+                             .meta_max_bytes = 64,
+                             .tensor_max_bytes = TENSOR_BYTES,
+                             .n_slots = worker == 1 ? 4 : 2,
+                             .name = "the edge",
+                             .peer_name = "the other end"};
     struct link_params p = {
         .listen_address = "127.0.0.1",
-        .stage = stage,
-        .n_stages = 2,
-        .limits = {.meta_max_bytes = 64,
-                   .tensor_max_bytes = TENSOR_BYTES,
-                   .n_receive_slots = 4,
-                   .n_send_slots = 2},
+        .worker = (uint32_t)worker,
+        .edges = &edge,
+        .n_edges = 1,
         .dial_timeout_ms = TIMEOUT_MS,
     };
     struct err err;
 
-    or_die(link_open(&p, &b->links[stage], &err), &err);
+    or_die(link_open(&p, &b->links[worker], &err), &err);
 }
 
-static void connect_stages(struct bench *b)
+static void connect_ends(struct bench *b)
 {
-    struct link_peer peers[2] = {{.host = "127.0.0.1", .port = link_port(b->links[0])},
-                                 {.host = "127.0.0.1", .port = link_port(b->links[1])}};
     struct err err;
 
-    or_die(link_set_peers(b->links[0], &peers[1], NULL, &err), &err);
-    or_die(link_set_peers(b->links[1], NULL, &peers[0], &err), &err);
+    or_die(link_set_peer(b->links[0], 1, "127.0.0.1", link_port(b->links[1]), &err), &err);
     for (int i = 0; i < 2; i++)
         or_die(link_wait_ready(b->links[i], TIMEOUT_MS, &err), &err);
 }
@@ -73,22 +73,20 @@ static void *receive_all(void *arg)
     struct err err;
 
     for (int i = 0; i < b->n_messages; i++) {
-        or_die(link_recv(b->links[1], LINK_FORWARD_IN, TIMEOUT_MS, &msg, &err), &err);
+        or_die(link_recv(b->links[1], 0, TIMEOUT_MS, &msg, &err), &err);
         b->latencies_ns[i] = clock_now_ns() - (int64_t)msg.step;
-        link_release(b->links[1], LINK_FORWARD_IN, &msg);
+        link_release(b->links[1], 0, &msg);
     }
     return NULL;
 }
 
 static void send_one(struct bench *b, uint64_t tensor_bytes)
 {
-    struct link_message msg = {.kind = FRAME_FORWARD,
-                               .step = (uint64_t)clock_now_ns(),
-                               .tensor = b->tensor,
-                               .tensor_bytes = tensor_bytes};
+    struct link_message msg = {
+        .step = (uint64_t)clock_now_ns(), .tensor = b->tensor, .tensor_bytes = tensor_bytes};
     struct err err;
 
-    or_die(link_send(b->links[0], LINK_FORWARD_OUT, &msg, TIMEOUT_MS, &err), &err);
+    or_die(link_send(b->links[0], 0, &msg, TIMEOUT_MS, &err), &err);
 }
 
 static int64_t run(struct bench *b, int n, uint64_t tensor_bytes, bool one_at_a_time)
@@ -154,15 +152,11 @@ static void *read_all(void *arg)
 /* Both ends of a TCP connection on loopback. */
 static void connect_pair(int fds[2])
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t n = sizeof at;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    int port = 0;
+    int listener = tcp_listen(TCP_LOCAL, 0, &port);
 
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    fds[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(listener, (struct sockaddr *)&at, sizeof at) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, (struct sockaddr *)&at, &n) != 0 ||
-        connect(fds[0], (struct sockaddr *)&at, sizeof at) != 0)
+    fds[0] = tcp_connect(TCP_LOCAL, port);
+    if (listener < 0 || fds[0] < 0)
         exit(1);
     fds[1] = accept(listener, NULL, NULL);
     close(listener);
@@ -235,9 +229,9 @@ int main(int argc, char **argv)
     if (!b.tensor || !b.latencies_ns)
         return 1;
     memset(b.tensor, 0x5a, TENSOR_BYTES);
-    open_stage(&b, 0);
-    open_stage(&b, 1);
-    connect_stages(&b);
+    open_end(&b, 0);
+    open_end(&b, 1);
+    connect_ends(&b);
 
     bench_throughput(&b);
     bench_latency(&b, "link.latency.3MiB.p50", "link.latency.3MiB.p99", TENSOR_BYTES);

@@ -54,14 +54,14 @@ static float *area(size_t n, uint32_t tensor)
 
 static void attention_both(struct bench *b)
 {
-    attention_unit.forward(&b->attention, b->in, b->out);
-    attention_unit.backward(&b->attention, b->in, b->dout, b->din);
+    unit_forward(&attention_unit, &b->attention, b->in, b->out);
+    unit_backward(&attention_unit, &b->attention, b->in, b->dout, b->din);
 }
 
 static void ffn_both(struct bench *b)
 {
-    ffn_unit.forward(&b->ffn, b->in, b->out);
-    ffn_unit.backward(&b->ffn, b->in, b->dout, b->din);
+    unit_forward(&ffn_unit, &b->ffn, b->in, b->out);
+    unit_backward(&ffn_unit, &b->ffn, b->in, b->dout, b->din);
 }
 
 static void heads_forward(struct bench *b)
@@ -88,8 +88,16 @@ static void gelu_backward_of(struct bench *b)
 
 static struct layernorm norm_of(const struct bench *b)
 {
-    return (struct layernorm){b->shape.hidden, 1e-5f,       b->m,      b->v, b->v, b->v,
-                              b->wide,         b->wide_too, b->partial};
+    return (struct layernorm){.T = b->limits.tokens,
+                              .C = b->shape.hidden,
+                              .eps = 1e-5f,
+                              .gain = b->m,
+                              .bias = b->v,
+                              .dgain = b->v,
+                              .dbias = b->v,
+                              .xhat = b->wide,
+                              .rstd = b->wide_too,
+                              .partial = b->partial};
 }
 
 static void norm_forward_of(struct bench *b)
@@ -151,7 +159,7 @@ static struct bench bench_new(const struct unit_shape *shape)
 {
     static int32_t starts[SEQS + 1];
     static uint32_t samples[SEQS];
-    struct bench b = {.shape = *shape, .limits = {SEQS * LENGTH, SEQS, LENGTH, 1, 0}};
+    struct bench b = {.shape = *shape, .limits = {SEQS * LENGTH, SEQS, LENGTH, 0}};
     struct unit_sizes attention, ffn;
     size_t small = (size_t)(SEQS * LENGTH) * (size_t)shape->hidden, wide;
 
@@ -161,8 +169,8 @@ static struct bench bench_new(const struct unit_shape *shape)
         samples[i] = (uint32_t)i;
     b.batch = (struct packed){SEQS, starts, samples};
     b.drop = (struct dropout){.seed = 1, .step = 2, .unit = 3, .rate = 0.1f};
-    attention = attention_unit.sizes(shape, &b.limits);
-    ffn = ffn_unit.sizes(shape, &b.limits);
+    attention = unit_sizes(&attention_unit, shape, &b.limits);
+    ffn = unit_sizes(&ffn_unit, shape, &b.limits);
     b.n_params = ffn.params; /* more than attention has */
     wide = (size_t)(SEQS * LENGTH) * (size_t)shape->ffn;
     wide = wide > b.n_params ? wide : b.n_params;

@@ -8,6 +8,7 @@
 #include "balance/partition.h"
 #include "balance/rules.h"
 #include "bench.h"
+#include "released.h"
 
 #define N_ROUNDS  5
 #define NODES_MAX 1000
@@ -143,7 +144,8 @@ static void bench_case(struct draw *d, size_t c)
 }
 
 /* The step of Even, or of what a form of Dynamic makes of it, over nodes as they stand. */
-static double fixed_ms(const struct draw *d, const enum dynamic_form *form)
+static double fixed_ms(const struct draw *d,
+                       void (*improve)(const struct cut_problem *p, struct cut *cut))
 {
     int nodes[PARTITION_CANDIDATES_MAX];
     struct cut_problem p;
@@ -155,8 +157,8 @@ static double fixed_ms(const struct draw *d, const enum dynamic_form *form)
     if (cut_problem_init(&d->request, nodes, d->request.n_nodes, &p, NULL) != ERR_OK)
         exit(1);
     even_cut(&p, d->spec.model.layers, 2, &cut);
-    if (form)
-        dynamic_improve(&p, *form, &cut);
+    if (improve)
+        improve(&p, &cut);
     ms = cut_step_ms(&p, &cut);
     cut_problem_deinit(&p);
     return ms;
@@ -164,7 +166,6 @@ static double fixed_ms(const struct draw *d, const enum dynamic_form *form)
 
 static void bench_cluster(struct draw *d, size_t c)
 {
-    static const enum dynamic_form forms[] = {DYNAMIC_AS_RELEASED, DYNAMIC_MENDED};
     static const char *const names[] = {"Even", "DynamicAsReleased", "DynamicMended", "bound"};
     static struct placement best;
     double sums[4] = {0};
@@ -176,8 +177,8 @@ static void bench_cluster(struct draw *d, size_t c)
                       65536);
         (void)solve_ms(&d->request, &best);
         sums[0] += fixed_ms(d, NULL) / best.predicted_step_ms;
-        sums[1] += fixed_ms(d, &forms[0]) / best.predicted_step_ms;
-        sums[2] += fixed_ms(d, &forms[1]) / best.predicted_step_ms;
+        sums[1] += fixed_ms(d, released_improve) / best.predicted_step_ms;
+        sums[2] += fixed_ms(d, dynamic_improve) / best.predicted_step_ms;
         sums[3] += best.bound_ms / best.predicted_step_ms;
     }
     for (int s = 0; s < 4; s++) {

@@ -19,8 +19,8 @@ static double first_stage_bytes(const struct plan *from, bool recompute)
     plan.spec.training.activations = recompute ? SPEC_ACTIVATIONS_RECOMPUTE : SPEC_ACTIVATIONS_KEEP;
     plan.spec.training.batch_size = IN_FLIGHT * 8;
     plan.micro_batches = IN_FLIGHT;
-    plan.n_stages = IN_FLIGHT;
-    plan.stages[0].n_units = 7;
+    plan.n_workers = IN_FLIGHT;
+    plan.workers[0].n_units = 7;
     return (double)stage_bytes(&plan, 0);
 }
 
@@ -48,7 +48,7 @@ static void start_with_recompute(struct step *s)
 
     stage_deinit(&s->stage);
     s->plan.spec.training.activations = SPEC_ACTIVATIONS_RECOMPUTE;
-    if (stage_init(&s->stage, &s->plan, 0, &err) != ERR_OK) {
+    if (stage_init(&s->stage, &s->state, &s->plan, 0, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench_recompute: %s\n", err.text);
         exit(1);
     }

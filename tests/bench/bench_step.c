@@ -23,31 +23,31 @@ static struct {
     double seconds;
 } products;
 
-void __real_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                 struct gemm_in b, struct gemm_out c);
-void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                 struct gemm_in b, struct gemm_out c);
-void __real_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                       struct gemm_in b, struct gemm_out c);
-void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                       struct gemm_in b, struct gemm_out c);
+void __real_gemm(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                 struct gemm_out c);
+void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                 struct gemm_out c);
+void __real_gemm_alone(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                       struct gemm_out c);
+void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                       struct gemm_out c);
 
-void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                 struct gemm_in b, struct gemm_out c)
+void __wrap_gemm(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                 struct gemm_out c)
 {
     double start = products.is_on ? step_cpu_seconds() : 0;
 
-    __real_gemm(kind, m, n, k, alpha, a, b, c);
+    __real_gemm(kind, m, n, k, a, b, c);
     if (products.is_on)
         products.seconds += step_cpu_seconds() - start;
 }
 
-void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                       struct gemm_in b, struct gemm_out c)
+void __wrap_gemm_alone(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                       struct gemm_out c)
 {
     double start = products.is_on ? step_cpu_seconds() : 0;
 
-    __real_gemm_alone(kind, m, n, k, alpha, a, b, c);
+    __real_gemm_alone(kind, m, n, k, a, b, c);
     if (products.is_on)
         products.seconds += step_cpu_seconds() - start;
 }

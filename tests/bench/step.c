@@ -124,8 +124,8 @@ static void make_plan(struct plan *plan, const struct step_case *c)
     plan->micro_batches = spec->training.micro_batches = c->micro_batches;
     spec->training.max_length = STEP_LENGTH;
     spec->training.dropout = DROPOUT;
-    plan->n_stages = 1;
-    plan->stages[0].n_units = model_units(&spec->model);
+    plan->n_workers = 1;
+    plan->workers[0].n_units = model_units(&spec->model);
 }
 
 /* FLOPs of one micro-batch. */
@@ -168,13 +168,15 @@ void step_init(struct step *s, const struct step_case *c)
                             .target_ids = a.target_ids + T,
                             .samples = a.samples + each};
     }
-    if (stage_init(&s->stage, &s->plan, 0, &err) != ERR_OK)
+    if (state_add(&s->state, &s->plan.spec, 0, model_units(&s->plan.spec.model), &err) != ERR_OK ||
+        stage_init(&s->stage, &s->state, &s->plan, 0, &err) != ERR_OK)
         die(err.text);
 }
 
 void step_deinit(struct step *s)
 {
     stage_deinit(&s->stage);
+    state_deinit(&s->state);
     free(s->inputs);
     free(s->owned);
 }
@@ -261,8 +263,8 @@ double step_peak_gflops(int rounds)
     for (int i = 0; i < bench_rounds(rounds); i++) {
         double start = step_cpu_seconds(), gflops;
 
-        gemm(GEMM_NN, PEAK_SIZE, PEAK_SIZE, PEAK_SIZE, 1, (struct gemm_in){a, PEAK_SIZE},
-             (struct gemm_in){b, PEAK_SIZE}, (struct gemm_out){c, PEAK_SIZE, 0});
+        gemm(GEMM_NN, PEAK_SIZE, PEAK_SIZE, PEAK_SIZE, (struct gemm_in){a, PEAK_SIZE},
+             (struct gemm_in){b, PEAK_SIZE}, (struct gemm_out){c, PEAK_SIZE, false});
         gflops = 2.0 * (double)n * PEAK_SIZE / (step_cpu_seconds() - start) / 1e9;
         best = gflops > best ? gflops : best;
     }

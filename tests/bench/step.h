@@ -27,6 +27,7 @@ struct step_case {
 
 struct step {
     struct plan plan;
+    struct state state;
     struct stage stage;
     struct message_batch *inputs; /* [micro_batches] */
     void *owned;                  /* what the inputs point into */

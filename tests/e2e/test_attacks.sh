@@ -14,15 +14,15 @@ node=$CLUSTER_NAME-worker
 
 e() { kubectl -n "$evil" "$@"; }
 intruder() { e exec intruder -- bash -c "$1"; }
-ip_of() { k get pod "$1" -o jsonpath='{.status.podIP}'; }
-has_ip() { [ -n "$(ip_of "$1")" ]; }
+ip_of() { k get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o jsonpath='{.items[0].status.podIP}'; } # ip_of JOB SLOT
+has_ip() { [ -n "$(ip_of "$1" "$2")" ]; }
 uid_of() { k get sj "$1" -o jsonpath='{.metadata.uid}'; }
 step_of() { local s; s=$(field "$1" '{.status.progress.step}'); echo "${s:-0}"; }
 is_past() { [ "$(step_of "$1")" -gt "$2" ]; }
 completes() { k wait --for=condition=Complete "sj/$1" --timeout="${2:-240}s"; }
-undisturbed() { # undisturbed JOB: still in its first attempt, with its first containers
-    field "$1" '{.status.attempt} {.status.restarts}{"\n"}'
-    [ "$(field "$1" '{.status.attempt} {.status.restarts}')" = '1 0' ] &&
+undisturbed() { # undisturbed JOB: still in its first revision, with its first containers
+    field "$1" '{.status.revision} {.status.restarts}{"\n"}'
+    [ "$(field "$1" '{.status.revision} {.status.restarts}')" = '1 0' ] &&
         [ -z "$(k get pods -l "skyjob.dev/job=$1" -o jsonpath='{.items[*].status.containerStatuses[*].lastState.terminated}')" ]
 }
 after_failure() {
@@ -93,42 +93,46 @@ ask() { # ask IP METHOD PATH [BODY]
         printf '%s %s HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s' \
             $2 $3 ${#body} '$body' >&3; timeout 5 cat <&3"
 }
-table() { # for two stages, all of them the intruder's
+revision() { # the job's own, with the addresses of two workers that are the intruder's
     local own
     own=$(e get pod intruder -o jsonpath='{.status.podIP}')
-    printf '{"attempt":1,"stages":[{"host":"%s","port":7071},{"host":"%s","port":7071}]}' "$own" "$own"
+    k get configmap -l "skyjob.dev/job=$victim,skyjob.dev/revision=1" -o json | jq -c --arg host "$own" \
+        '{revision: .items[0].data["revision.json"] | fromjson, addresses: {revision: 1, peers: [range(2) | {$host, port: 7071}]}}'
 }
 victim=early
 # From the moment a worker has an address, as fast as the shell can: before the operator's own call.
-first_table() {
-    local stage deadline=$((SECONDS + 90)) n=0 answer
-    job $victim 300 && until_true 90 has_ip $victim-r0-s0-a1 && until_true 30 has_ip $victim-r0-s1-a1 || return
+first_revision() {
+    local slot deadline=$((SECONDS + 90)) n=0 answer false_one
+    job $victim 300 && until_true 90 has_ip $victim 0 && until_true 30 has_ip $victim 1 && false_one=$(revision) || return
     until is_past $victim 0; do
-        for stage in 0 1; do
-            answer=$(ask "$(ip_of $victim-r0-s$stage-a1)" POST /v1/peers "$(table)" 2>/dev/null)
+        for slot in 0 1; do
+            answer=$(ask "$(ip_of $victim $slot)" POST /v1/revision "$false_one" 2>/dev/null)
             [[ $answer != *' 200 '* ]] || { echo "taken: $answer"; return 1; }
             [[ $answer != *' 403 '* ]] || n=$((n + 1))
         done
         [ "$SECONDS" -lt "$deadline" ] || { echo 'the job did not start'; return 1; }
     done
-    echo "$n tables refused"
+    echo "$n revisions refused"
     completes $victim && undisturbed $victim
 }
-check "a stranger's peer table is refused, and the job trains on as planned" first_table
+check "a stranger's revision is refused, and the job trains on as planned" first_revision
 
 victim=steady
 start_steady() { job $victim 100000 && until_true 120 is_past $victim 5; }
 check 'a job trains while it is attacked' start_steady
-leader() { ip_of $victim-r0-s0-a1; }
-tells_nothing() { # the answer names neither attempt, stage nor step
+leader() { ip_of $victim 0; }
+tells_nothing() { # the answer names neither revision, slot nor step
     local answer=$1
     echo "$answer"
-    [[ $answer == *' 403 '* ]] && ! sed '1,/^\r*$/d' <<<"$answer" | grep -E '[0-9]|attempt|stage|step'
+    [[ $answer == *' 403 '* ]] && ! sed '1,/^\r*$/d' <<<"$answer" | grep -E '[0-9]|revision|slot|step'
 }
 status_refused() { tells_nothing "$(ask "$(leader)" GET /v1/status)"; }
 check 'the status page tells a stranger nothing' status_refused
-table_refused() { tells_nothing "$(ask "$(leader)" POST /v1/peers "$(table)")"; }
-check 'the refusal of a peer table tells a stranger nothing' table_refused
+orders_refused() {
+    tells_nothing "$(ask "$(leader)" POST /v1/revision "$(revision)")" && tells_nothing "$(ask "$(leader)" GET /v1/report)" &&
+        tells_nothing "$(ask "$(leader)" POST /v1/halt '{"revision":1}')"
+}
+check 'refused orders and reports tell a stranger nothing' orders_refused
 signed_wrong() {
     tells_nothing "$(intruder "exec 3<>/dev/tcp/$(leader)/7070 || exit 1
         printf 'GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\nSkyjob-Signature: %064d\r\n\r\n' 0 >&3; timeout 5 cat <&3")"
@@ -172,15 +176,16 @@ check 'a network policy fences the job where the cluster enforces them' policies
 
 # --- forged pods ---
 bad_exit() {
-    local before
-    fake "$victim-r0-s7-a1" stage '"skyjob.dev/stage": "0", "skyjob.dev/attempt": "1"' '"exit 2"' &&
-        fake forged stage '"skyjob.dev/stage": "1", "skyjob.dev/attempt": "2147483647"' '"exit 2"' &&
-        until_true 60 has_failed forged && until_true 60 has_failed "$victim-r0-s7-a1" || return
+    local before named
+    named=$victim-$(uid_of $victim | cut -c1-5)-w7-1
+    fake "$named" worker '"skyjob.dev/slot": "0", "skyjob.dev/incarnation": "1"' '"exit 2"' &&
+        fake forged worker '"skyjob.dev/slot": "1", "skyjob.dev/incarnation": "2147483647"' '"exit 2"' &&
+        until_true 60 has_failed forged && until_true 60 has_failed "$named" || return
     before=$(step_of $victim)
     until_true 60 is_past $victim "$((before + 20))" && undisturbed $victim
 }
 has_failed() { [ "$(k get pod "$1" -o jsonpath='{.status.containerStatuses[0].state.terminated.exitCode}')" = 2 ]; }
-check 'pods that are forged to look like failed stages end nothing' bad_exit
+check 'pods that are forged to look like failed workers end nothing' bad_exit
 k delete sj --all --timeout=60s >/dev/null 2>&1 # a forged probe needs a node with some CPU left
 speed_of_node() { kubectl get node "$node" -o jsonpath='{.metadata.labels.skyjob\.dev/measured-gflops} {.metadata.annotations.skyjob\.dev/probe}'; }
 # For a job that still looks for nodes, with what a real probe has found but for the speed.
@@ -189,7 +194,7 @@ bad_probe() {
     result=$(kubectl get node "$node" -o jsonpath='{.metadata.annotations.skyjob\.dev/probe}' |
         jq -c '.found | .gflops = 123456' | base64 -w 0)
     [ -n "$result" ] && victim=waiting && job $victim 50 12 && until_true 60 is_waiting $victim &&
-        fake forged-probe probe '"skyjob.dev/attempt": "1"' "'base64 -d <<<$result >/dev/termination-log'" &&
+        fake forged-probe probe '"skyjob.dev/revision": "1"' "'base64 -d <<<$result >/dev/termination-log'" &&
         until_true 60 has_ended forged-probe && sleep 5 || return
     speed_of_node
     [[ "$(speed_of_node)" != *123456* ]]

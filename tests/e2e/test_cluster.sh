@@ -4,6 +4,8 @@
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 ns=skyjob-e2e
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/cluster.sh
 . tests/support/cluster.sh
 
@@ -14,11 +16,12 @@ step_of() { local s; s=$(field "$1" '{.status.progress.step}'); echo "${s:-0}"; 
 has_stepped() { [ "$(step_of "$1")" -gt 0 ]; }
 dump() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job --tail=20 --prefix; } >&2
 
-# job NAME STEPS [SOURCE]: the sample job, cut short
+# job NAME STEPS [SOURCE]: the sample job, cut short, with a worker to lose and one to stay
 job() {
     sed -e "s/name: mnli/name: $1/" manifests/samples/mnli.yaml |
         awk -v steps="$2" -v source="${3:-}" '
             /^    steps:/ { print "    steps: " steps; next }
+            /^    maxStages:/ { print "    minStages: 2" }
             /source:/ && source != "" { sub(/source:.*/, "source: " source); print; next }
             { print }' | k apply -f -
 }
@@ -49,8 +52,8 @@ columns() {
 check 'kubectl get sj shows state, stages, step, loss, tokens/s, restarts and age' columns
 described() { k describe sj mnli | grep -E 'Normal +TrainingFinished'; }
 check 'kubectl describe shows the events of the job' described
-logged() { k logs mnli-r0-s0-a1 | grep '"evaluated"'; }
-check 'kubectl logs shows what the head said' logged
+logged() { k logs -l skyjob.dev/job=mnli,skyjob.dev/slot=0 --tail=-1 | grep '"evaluated"'; }
+check 'kubectl logs shows what the leader said' logged
 follows_speed() { # the node with most CPU has the most of the model
     local rows
     rows=$(field mnli '{range .status.stages[*]}{.node}{" "}{.predictedMicroseconds}{"\n"}{end}')
@@ -62,17 +65,52 @@ gone() { k delete sj mnli --timeout=60s && until_true 30 leftovers mnli; }
 check 'deleting the job leaves nothing' gone
 
 # --- disturbances ---
-pod_deleted() {
-    job lost 400 && until_true 90 has_stepped lost || return
-    k delete pod lost-r0-s1-a1 --wait=false && complete lost && [ "$(field lost '{.status.attempt}')" = 2 ]
+worker() { k get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o "jsonpath={.items[0]$3}"; } # worker JOB SLOT PATH
+uids() { k get pods -l "skyjob.dev/job=$1,skyjob.dev/slot" -o jsonpath='{range .items[*]}{.metadata.uid}{"\n"}{end}' | sort; }
+revision() { # revision JOB NUMBER FILTER
+    k get configmap -l "skyjob.dev/job=$1,skyjob.dev/revision=$2" -o json | jq -r '.items[0].data["revision.json"]' | jq -r "$3"
 }
-check 'a job whose worker pod is deleted starts again and completes' pod_deleted
+is_in_revision() { [ "$(field "$1" '{.status.revision}')" = "$2" ]; }
+# replaced JOB: one pod of those in $work/before is not there any more, and one is new
+replaced() {
+    uids "$1" | diff "$work/before" - >"$work/diff"
+    cat "$work/diff"
+    [ "$(grep -c '^<' "$work/diff") $(grep -c '^>' "$work/diff")" = '1 1' ]
+}
+pod_deleted() {
+    job lost 400 && until_true 90 has_stepped lost && uids lost >"$work/before" || return
+    k delete pod "$(worker lost 1 .metadata.name)" --wait=false && complete lost && is_in_revision lost 2 && replaced lost
+}
+check 'a job whose worker pod is deleted gets one new pod and completes' pod_deleted
+killed() {
+    job killed 400 && until_true 90 has_stepped killed && uids killed >"$work/before" || return
+    docker exec "$(worker killed 1 .spec.nodeName)" pkill -KILL -f 'skyjob-worker stage' && complete killed && is_in_revision killed 2 && replaced killed
+}
+check 'so does a job whose worker is killed' killed
+# Whatever passes the node between two workers is answered with a reset, for some seconds.
+cut() {
+    local port
+    for port in dport sport; do
+        docker exec "$1" iptables "$2" FORWARD -p tcp --$port 7071 -j REJECT --reject-with tcp-reset || return
+    done
+}
+link_cut() {
+    local node rc=0
+    job sturdy 1200 && until_true 90 has_stepped sturdy && uids sturdy >"$work/before" || return
+    node=$(worker sturdy 1 .spec.nodeName)
+    cut "$node" -I && sleep 2
+    cut "$node" -D && until_true 60 is_in_revision sturdy 2 || return
+    revision sturdy 2 '{step, lineage, sources}'
+    [ "$(revision sturdy 2 '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker")')" = true ] || rc=1
+    complete sturdy && [ "$(field sturdy '{.status.restarts}')" = 0 ] && uids sturdy | diff "$work/before" - && [ "$rc" = 0 ]
+}
+check 'a link that is cut costs neither a pod nor a step' link_cut
 operator_deleted() {
     job calm 400 && until_true 90 has_stepped calm || return
     kubectl -n skyjob-system delete pod --all --wait=false && complete calm &&
-        [ "$(field calm '{.status.attempt}')" = 1 ]
+        is_in_revision calm 1
 }
-check 'a job whose operator is deleted goes on in its first attempt' operator_deleted
+check 'a job whose operator is deleted goes on in its first revision' operator_deleted
 deleted_midway() {
     job cut 400 && until_true 90 has_stepped cut && k delete sj cut --timeout=60s && until_true 60 leftovers cut
 }
@@ -95,13 +133,12 @@ bad_rate() { manifest '{optimizer: {learningRate: "fast"}}' | refused 'learningR
 check 'a learning rate that is no number is refused by name' bad_rate
 unknown() { manifest '{bacthSize: 32}' | refused 'bacthSize'; }
 check 'an unknown field is refused by name' unknown
-data=$(mktemp -d) # a ConfigMap holds at most 1 MiB
-trap 'rm -rf "$data"' EXIT
-cp build/sample/mnli/vocab.txt build/sample/mnli/dev_matched.tsv "$data"
-head -n 3001 build/sample/mnli/train.tsv >"$data/train.tsv"
+mkdir "$work/data" # a ConfigMap holds at most 1 MiB
+cp build/sample/mnli/vocab.txt build/sample/mnli/dev_matched.tsv "$work/data"
+head -n 3001 build/sample/mnli/train.tsv >"$work/data/train.tsv"
 missing_data() {
     job waits 60 '{configMap: {name: late}}' && until_true 30 test_reason waits Placed DataNotFound || return
-    k create configmap late --from-file="$data" && complete waits
+    k create configmap late --from-file="$work/data" && complete waits
 }
 test_reason() { [ "$(reason "$1" "$2")" = "$3" ]; }
 check 'a job waits for a missing ConfigMap and goes on when it is there' missing_data

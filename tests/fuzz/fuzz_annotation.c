@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "api/names.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "fuzz.h"
 
 #define TEXT_MAX_BYTES ((size_t)1 << 20)

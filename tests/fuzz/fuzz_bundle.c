@@ -318,11 +318,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     MUST(rc == err.code);
     MUST(rc == ERR_OK || (rc == ERR_INVALID && strncmp(err.text, folder, strlen(folder)) == 0));
     for (int i = 0; rc == ERR_OK && i < m.n_names; i++) {
-        const struct weight *w = NULL;
+        struct weight w;
 
-        if (bundle_find(b, m.names[i], &w, NULL) == ERR_OK && w) {
-            MUST(strcmp(w->name, m.names[i]) == 0);
-            check_weight(w);
+        if (bundle_find(b, m.names[i], &w, NULL) == ERR_OK) {
+            MUST(strcmp(w.name, m.names[i]) == 0);
+            check_weight(&w);
         }
     }
     bundle_close(b);

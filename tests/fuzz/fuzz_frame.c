@@ -12,7 +12,7 @@
 #include "fuzz.h"
 #include "wire/hello.h"
 
-#define META_MAX      96
+#define META_MAX      128
 #define TENSOR_MAX    512
 #define AT_TENSOR     32 /* in a header, as wire/frame.c has it */
 #define AT_META       40
@@ -22,9 +22,8 @@
 #define MEND_PAYLOADS 2
 #define OPTION_BYTES  2
 
-static const struct frame_limits limits = {.kinds = FRAME_KINDS_OF_DATA | FRAME_KINDS_OF_LINK,
-                                           .meta_max_bytes = META_MAX,
-                                           .tensor_max_bytes = TENSOR_MAX};
+static const struct frame_limits limits = {
+    .kinds = UINT32_MAX, .meta_max_bytes = META_MAX, .tensor_max_bytes = TENSOR_MAX};
 
 /* What a connection's bytes led to. */
 struct outcome {
@@ -51,9 +50,10 @@ static void check_header(const struct frame_header *head)
     MUST(frame_may_carry(head->kind, head->meta_bytes, head->tensor_bytes));
     frame_encode(head, bytes);
     MUST(frame_decode(bytes, sizeof bytes, &limits, &back, NULL) == ERR_OK);
-    MUST(back.kind == head->kind && back.flags == head->flags && back.step == head->step);
-    MUST(back.plan_hash == head->plan_hash && back.attempt == head->attempt);
-    MUST(back.microbatch == head->microbatch && back.payload_crc == head->payload_crc);
+    MUST(back.kind == head->kind && back.type == head->type && back.flags == head->flags);
+    MUST(back.plan_hash == head->plan_hash && back.revision == head->revision);
+    MUST(back.step == head->step && back.microbatch == head->microbatch);
+    MUST(back.payload_crc == head->payload_crc);
     MUST(back.meta_bytes == head->meta_bytes && back.tensor_bytes == head->tensor_bytes);
 }
 
@@ -130,7 +130,7 @@ static void mend(uint8_t *bytes, size_t n, bool with_payloads)
         uint64_t payload = bytes_get(head + AT_META, 4) + bytes_get(head + AT_TENSOR, 8);
         size_t left = n - at - FRAME_HEADER_BYTES;
 
-        memcpy(head, "SKJ\1", 4);
+        memcpy(head, "SKJ\2", 4);
         if (with_payloads && payload <= left)
             bytes_put(head + AT_CRC, crc32c(0, head + FRAME_HEADER_BYTES, (size_t)payload), 4);
         bytes_put(head + AT_HEAD_CRC, crc32c(0, head, AT_HEAD_CRC), 4);

@@ -48,7 +48,7 @@ static bool read_batch(const void *in, size_t n, const struct message_limits *li
     }
     check_targets(&b, limits);
     MUST((const char *)(b.target_ids + b.n_targets) == (const char *)in + n);
-    MUST(n <= message_max_bytes(limits));
+    MUST(n <= message_max_bytes(limits, 7));
     *out_n = message_batch_write(&b, out_bytes);
     return true;
 }
@@ -88,12 +88,13 @@ static bool read_facts(const void *in, size_t n, void *out_bytes, size_t *out_n)
 
 static bool read_sum(const void *in, size_t n, void *out_bytes, size_t *out_n)
 {
-    struct message_sum s;
+    static struct message_sum s;
 
-    if (n != sizeof s)
+    if (n > sizeof s)
         return false;
     memcpy(&s, in, n);
-    if (message_sum_check(&s, NULL) != ERR_OK)
+    if (n < message_sum_bytes(0) || message_sum_check(&s, NULL) != ERR_OK ||
+        n != message_sum_bytes(s.n_units))
         return false;
     MUST(s.n_stages >= 0 && s.n_stages < SPEC_STAGES_MAX); /* room for the reader's own */
     for (int i = 0; i < s.n_stages; i++)
@@ -112,11 +113,26 @@ static bool read_end(const void *in, size_t n, void *out_bytes, size_t *out_n)
     memcpy(&e, in, n);
     if (message_end_check(&e, NULL) != ERR_OK)
         return false;
-    MUST(e.sum.n_stages >= 0 && e.sum.n_stages <= SPEC_STAGES_MAX);
+    MUST(e.n_stages >= 0 && e.n_stages <= SPEC_STAGES_MAX);
+    MUST(e.end.step > 0 && e.end.updates >= 0 && e.end.updates < e.end.step);
+    MUST(isfinite(e.end.scale) && isfinite(e.end.rate));
+    for (int i = 0; i < e.n_stages; i++)
+        MUST(isfinite(e.stage_ms[i]) && e.stage_ms[i] >= 0);
+    *out_n = n;
+    memcpy(out_bytes, &e, n);
+    return true;
+}
+
+static bool read_eval(const void *in, size_t n, void *out_bytes, size_t *out_n)
+{
+    struct message_eval e;
+
+    if (n != sizeof e)
+        return false;
+    memcpy(&e, in, n);
+    if (message_eval_check(&e, NULL) != ERR_OK)
+        return false;
     MUST(e.n_metrics >= 0 && e.n_metrics <= MESSAGE_METRICS_MAX);
-    MUST(e.loss.n >= 0 && e.loss.n_seqs >= 0);
-    for (int i = 0; i < e.sum.n_stages; i++)
-        MUST(isfinite(e.sum.stage_ms[i]) && e.sum.stage_ms[i] >= 0);
     *out_n = n;
     memcpy(out_bytes, &e, n);
     return true;
@@ -146,8 +162,9 @@ static const struct {
     {read_scores, 0},
     {read_words, 0},
     {read_facts, sizeof(struct message_facts)},
-    {read_sum, sizeof(struct message_sum)},
+    {read_sum, offsetof(struct message_sum, square_sums)},
     {read_end, sizeof(struct message_end)},
+    {read_eval, sizeof(struct message_eval)},
     {read_stop, sizeof(struct message_stop)},
 };
 #define N_KINDS (sizeof kinds / sizeof kinds[0])

@@ -31,7 +31,7 @@ static void check_request(const struct server_request *r, const char *text, size
     for (const char *line = r->headers; *line; line += strlen(line) + 2)
         MUST(is_inside(line, strlen(line), text, n) && strstr(line, "\r\n") == NULL);
     MUST(strstr(server_header(r, "Skyjob-Signature"), "\r\n") == NULL);
-    MUST(r->n_body <= SERVER_BODY_MAX_BYTES && is_inside(r->body, r->n_body, text, n));
+    MUST(r->n_body <= SERVER_BODY_ADMITTED_MAX_BYTES && is_inside(r->body, r->n_body, text, n));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)

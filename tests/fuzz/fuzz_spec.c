@@ -64,7 +64,7 @@ static void check_spec(const struct json *root)
     MUST(s.training.micro_batches == 0 || s.training.batch_size % s.training.micro_batches == 0);
     MUST(s.training.max_length <= s.model.positions);
     MUST(s.placement.min_stages <= s.placement.max_stages);
-    for (const struct field *f = spec_fields(); f->kind != FIELD_END; f++)
+    for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         check_field(f, root, &s);
 }
 
@@ -72,16 +72,16 @@ static void check_plan(const struct json *root, const char *text, size_t n)
 {
     struct buf first = {.max = TEXT_MAX_BYTES}, second = {.max = TEXT_MAX_BYTES};
     const struct json *spec = json_get(root, "spec");
-    const struct json *stage = json_first(json_get(root, "stages"));
+    const struct json *worker = json_first(json_get(root, "workers"));
     struct plan p, back;
     int next = 0;
 
     if (plan_parse(text, n, &p, NULL) != ERR_OK)
         return;
-    for (int s = 0; s < p.n_stages; s++, stage = json_next(stage)) {
-        MUST(p.stages[s].first_unit == next && p.stages[s].n_units >= 1);
-        MUST(json_i64(json_get(stage, "firstUnit"), -1) == next);
-        next += p.stages[s].n_units;
+    for (int s = 0; s < p.n_workers; s++, worker = json_next(worker)) {
+        MUST(p.workers[s].first_unit == next && p.workers[s].n_units >= 1);
+        MUST(json_i64(json_get(worker, "firstUnit"), -1) == next);
+        next += p.workers[s].n_units;
     }
     MUST(next == model_units(&p.spec.model));
     MUST(plan_write(&p, spec, &first, NULL) == ERR_OK);
@@ -100,7 +100,7 @@ static void check_progress(const char *text, size_t n)
 
     if (progress_parse(text, n, &p, NULL) != ERR_OK)
         return;
-    MUST(p.state <= PROGRESS_FAILED && p.cause <= PROGRESS_CAUSE_OUTPUT);
+    MUST(p.state <= PROGRESS_HALTED && p.cause <= PROGRESS_CAUSE_OUTPUT);
     MUST(p.n_stage_ms <= SPEC_STAGES_MAX && p.n_metrics <= PROGRESS_METRICS_MAX);
     MUST(progress_write(&p, &first, NULL) == ERR_OK);
     MUST(progress_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
@@ -117,13 +117,13 @@ static void check_peers(const char *text, size_t n)
 
     if (peers_parse(text, n, &p, NULL) != ERR_OK)
         return;
-    MUST(p.n_stages <= SPEC_STAGES_MAX);
+    MUST(p.n <= PEERS_MAX);
     MUST(peers_write(&p, &first, NULL) == ERR_OK);
     MUST(peers_parse(buf_text(&first), first.len, &back, NULL) == ERR_OK);
-    MUST(back.n_stages == p.n_stages && back.attempt == p.attempt);
-    for (int i = 0; i < p.n_stages; i++) {
-        MUST(strcmp(p.stages[i].host, back.stages[i].host) == 0);
-        MUST(p.stages[i].port == back.stages[i].port && p.stages[i].port > 0);
+    MUST(back.n == p.n && back.revision == p.revision);
+    for (int i = 0; i < p.n; i++) {
+        MUST(strcmp(p.list[i].host, back.list[i].host) == 0);
+        MUST(p.list[i].port == back.list[i].port && p.list[i].port > 0);
     }
     buf_deinit(&first);
 }

@@ -145,8 +145,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
     if (read_all(t, &p)) {
         for (size_t i = 1; i < n; i++)
             n_lines += bytes[i] == '\n';
-        MUST(p.n_rows + table_unlabelled(t) + table_broken(t) <= n_lines);
-        table_settle(t);
+        MUST(p.n_rows + t->n_unlabelled + t->n_broken <= n_lines);
+        lines_settle(&t->lines);
         for (int i = p.n_rows - 1; i >= 0; i--) {
             MUST(table_at(t, p.offsets[i], &row, NULL) == ERR_OK);
             MUST(hash_row(&row) == p.hashes[i]);

@@ -44,7 +44,7 @@ static char *text_of(const struct vocab *v, const struct token_list *list)
 
     MUST(text);
     for (size_t i = 0; i < list->n; i++) {
-        const char *token = vocab_token(v, list->ids[i]);
+        const char *token = v->tokens[list->ids[i]];
         bool is_rest = strlen(token) > 2 && strncmp(token, "##", 2) == 0;
 
         if (i > 0 && !is_rest)
@@ -105,7 +105,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n)
         return 0;
     if (vocab.n_tokens == 0)
         MUST(vocab_parse("vocab.txt", tokens, sizeof tokens - 1, &vocab, NULL) == ERR_OK);
-    wordpiece_init(&w, &vocab, bytes[0] & 1);
+    w = (struct wordpiece){.vocab = &vocab, .keep_case = bytes[0] & 1};
     rc = wordpiece_encode(&w, (const char *)bytes + 1, n - 1, &list, &err);
     MUST((rc == ERR_OK) == (chars_check((const char *)bytes + 1, n - 1) == n - 1));
     MUST(rc == ERR_OK || (rc == ERR_INVALID && list.n == 0));

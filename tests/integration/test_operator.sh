@@ -18,9 +18,12 @@ tap_only=("$@")
 set +e
 operator=0 agent=0
 
+run_operator() {
+    exec "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
+        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1
+}
 start_operator() {
-    "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
-        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1 &
+    run_operator &
     operator=$!
 }
 kill_operator() { # kill_operator SIGNAL
@@ -61,11 +64,17 @@ stages3='  placement: {minStages: 3, maxStages: 3}'
 field() { kubectl get sj "$1" -o "jsonpath=$2"; }
 condition() { field "$1" "{.status.conditions[?(@.type=='$2')]['status','reason']}"; } # "True PlanMade"
 is() { [ "$(condition "$1" "$2")" = "$3" ]; }
-completes() { kubectl wait --for=condition=Complete "sj/$1" --timeout=90s; }
+completes() { kubectl wait --for=condition=Complete "sj/$1" --timeout="${2:-90}s"; }
 trains() { until_true 60 step_above "$1" "${2:-0}"; }
 step_above() { [ "$(field "$1" '{.status.progress.step}')" -gt "$2" ] 2>/dev/null; }
 has_event() { kubectl get events -o jsonpath='{range .items[*]}{.reason}: {.message}{"\n"}{end}' | grep "^$1"; }
-attempt_is() { [ "$(field "$1" '{.status.attempt}')" = "$2" ]; }
+revision_is() { [ "$(field "$1" '{.status.revision}')" = "$2" ]; }
+prefix() { echo "$1-$(field "$1" '{.metadata.uid}' | cut -c 1-5)"; } # of the names of a job's pods
+worker_pod() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o name; } # worker_pod JOB SLOT
+workers_of() { # workers_of JOB: slot and incarnation of each, "w0-1 w1-2 "
+    kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot" -o name | sed "s|^pod/$(prefix "$1")-||" | sort | tr '\n' ' '
+}
+uids_of() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot in ($2)" -o 'jsonpath={.items[*].metadata.uid}'; } # uids_of JOB SLOTS
 
 # --- what is checked ---
 refused() { # refused FIELD SPEC [NAME]: the API server says no, and names the field
@@ -175,7 +184,7 @@ to_the_end() {
     kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,2,4Gi' 'n2,1,2Gi' 'n3,500m,1Gi' # no speeds: measured
     job plain "$stages3" && completes plain || return
     [ "$(field plain '{.status.progress.step}')" = 60 ] && [ "$(field plain '{.status.progress.percentage}')" = 100 ] &&
-        [ "$(field plain '{.status.state} {.status.attempt} {.status.restarts}')" = 'Complete 1 0' ] &&
+        [ "$(field plain '{.status.state} {.status.revision} {.status.restarts}')" = 'Complete 1 0' ] &&
         field plain '{.status.progress.metrics[?(@.name=="accuracy")].value}' | grep -q '^0\.' &&
         [ "$(field plain '{.status.stages[*].state}')" = 'Succeeded Succeeded Succeeded' ] &&
         field plain '{.status.stages[*].measuredMicroseconds}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
@@ -216,45 +225,65 @@ first_step_in_time() { # Running is said within 5 s of the start of the last pod
     echo "last pod $last, running $running"
     [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 10 ] && trains prompt
 }
-loses_pod() {
-    steps=400 job loses "$stages3" && trains loses || return
-    kubectl delete pod loses-r0-s1-a1 --wait=false && until_true 20 attempt_is loses 2 && has_event WorkerLost &&
-        completes loses && [ "$(field loses '{.status.restarts}')" = 0 ] &&
-        [ "$(kubectl get pods -o name | sort | tr '\n' ' ')" = 'pod/loses-r0-s0-a2 pod/loses-r0-s1-a2 pod/loses-r0-s2-a2 ' ] &&
-        [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/attempt -o name)" = configmap/loses-plan-a2 ]
+kept() { # kept JOB: with an output volume
+    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=400 job "$1" "$stages3
+  output: {persistentVolumeClaim: {claimName: out, path: model}}"
+}
+left_by() { judged "$1" && weights_of "$dir/agent/claims/out/model"; } # left_by JOB: metrics and weights
+as_undisturbed() { # as_undisturbed JOB: it has left what one leaves that nothing happens to
+    left_by "$1" >"$dir/left" || return
+    [ -s "$dir/undisturbed" ] || { kept quiet && completes quiet && left_by quiet >"$dir/undisturbed"; } || return
+    cmp "$dir/left" "$dir/undisturbed"
+}
+loses_pod() { # the other workers stay
+    local uids
+    kept loses && trains loses && uids=$(uids_of loses 0,2) || return
+    kubectl delete "$(worker_pod loses 1)" --wait=false && until_true 20 revision_is loses 2 && has_event WorkerLost &&
+        completes loses && [ "$(field loses '{.status.restarts}')" = 0 ] && field loses '{.status.revisionReason}' | grep 'deleted or evicted' || return
+    workers_of loses
+    [ "$(workers_of loses)" = 'w0-1 w1-2 w2-1 ' ] && [ "$(uids_of loses 0,2)" = "$uids" ] &&
+        [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/revision -o name)" = "configmap/$(prefix loses)-r2" ] && as_undisturbed loses
+}
+worker_pid() { pgrep -f -- "--control $(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.status.podIP}'):7070"; } # worker_pid JOB SLOT
+loses_link() { # all workers stay, and go on from the step that they have
+    local uids
+    kept cut && trains cut && uids=$(uids_of cut 0,1,2) || return
+    kill -USR1 "$(worker_pid cut 1)" && until_true 30 revision_is cut 2 && has_event ConnectionLost && completes cut &&
+        [ "$(field cut '{.status.restarts}')" = 0 ] && [ "$(uids_of cut 0,1,2)" = "$uids" ] &&
+        [ "$(field cut '{.status.revisionStep}')" -gt 0 ] && as_undisturbed cut
 }
 ignores_strangers() { # no answer without the key, which is nowhere but in its Secret and the pods' files
     steps=400 job alien "$stages3" && trains alien || return
-    local ip key table='{"attempt":1,"stages":[{"host":"127.0.0.9","port":1}]}'
+    local ip key order='{"revision":1}'
     for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
         [ "$(curl -s "http://$ip:7070/v1/status")" = 'not authenticated' ] && curl -sf "http://$ip:7072/healthz" &&
-            [ "$(curl -s -d "$table" "http://$ip:7070/v1/peers")" = 'not authenticated' ] || return
+            [ "$(curl -s -d "$order" "http://$ip:7070/v1/halt")" = 'not authenticated' ] || return
     done
     key=$(kubectl get secret alien-key -o 'jsonpath={.data.key}' | base64 -d)
-    [ ${#key} = 64 ] && completes alien && attempt_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
+    [ ${#key} = 64 ] && completes alien && revision_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
         ! kubectl get sj,pods,configmaps,events -o yaml | grep -q "$key"
 }
-attacked_early() { # a peer table of someone else comes first, and idle connections fill the control ports
+attacked_early() { # a revision of someone else comes first, and idle connections fill the control ports
     steps=60 job early "$stages3" && until_true 20 has_pods early 3 || return
     kill -STOP "$operator"
-    local ip attackers=() rc=0 peer='{"host":"127.0.0.9","port":1}'
+    local ip attackers=() rc=0
     until_true 20 have_addresses 3 || rc=1
     for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
         until_true 10 curl -s -o /dev/null "http://$ip:7070/" || rc=1
-        [ "$(curl -s -d "{\"attempt\":1,\"stages\":[$peer,$peer,$peer]}" "http://$ip:7070/v1/peers")" = 'not authenticated' ] || rc=1
+        [ "$(curl -s -d '{"revision":{},"peers":[]}' "http://$ip:7070/v1/revision")" = 'not authenticated' ] || rc=1
         (for _ in {1..200}; do exec {fd}<>"/dev/tcp/$ip/7070"; done; sleep 60) 2>/dev/null &
         attackers+=($!)
     done
     kill -CONT "$operator"
-    completes early && attempt_is early 1 || rc=1
+    completes early && revision_is early 1 || rc=1
     kill "${attackers[@]}" 2>/dev/null
     return "$rc"
 }
 have_addresses() { [ "$(kubectl get pods -o 'jsonpath={.items[*].status.podIP}' | wc -w)" = "$1" ]; }
-loses_key() { # the workers of the next attempt cannot mount what is gone
+loses_key() { # a new worker cannot mount what is gone, and the others have the old one
     steps=400 job keyless "$stages3" && trains keyless || return
-    kubectl delete secret keyless-key && kubectl delete pod keyless-r0-s1-a1 --wait=false && until_true 20 attempt_is keyless 2 &&
-        completes keyless && [ "$(field keyless '{.status.restarts}')" = 0 ] && kubectl get secret keyless-key
+    kubectl delete secret keyless-key && kubectl delete "$(worker_pod keyless 1)" --wait=false && until_true 20 revision_is keyless 2 &&
+        completes keyless && [ "$(field keyless '{.status.restarts}')" = 0 ] && kubectl get secret keyless-key && [ "$(workers_of keyless)" = 'w0-1 w1-2 w2-1 ' ]
 }
 foreign_key() { # a Secret of that name that is not the job's is left alone
     kubectl create secret generic taken-key --from-literal=key=x && job taken "$stages3" || return
@@ -263,20 +292,20 @@ foreign_key() { # a Secret of that name that is not the job's is left alone
 }
 loses_process() {
     steps=400 job crash "$stages3" && trains crash || return
-    touch "$dir/agent/kill/crash-r0-s2-a1"
-    until_true 20 attempt_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
-        [ -n "$(field crash '{.status.nextAttemptTime}')" ] && completes crash
+    touch "$dir/agent/kill/$(prefix crash)-w2-1"
+    until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
+        [ -n "$(field crash '{.status.nextRevisionTime}')" ] && completes crash && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
-    touch "$dir/agent/kill/hopeless-r0-s0-a1"
+    touch "$dir/agent/kill/$(prefix hopeless)-w0-1"
     kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' &&
         until_true 10 test -z "$(kubectl get pods --field-selector status.phase=Running -o name)"
 }
 out_of_memory() {
     steps=400 job hungry "$stages3" && trains hungry || return
-    touch "$dir/agent/oom/hungry-r0-s1-a1"
-    until_true 20 attempt_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryScalePercent}')" = 150 ] &&
+    touch "$dir/agent/oom/$(prefix hungry)-w1-1"
+    until_true 20 revision_is hungry 2 && has_event 'WorkerOutOfMemory: Stage 1' && [ "$(field hungry '{.status.memoryScalePercent}')" = 150 ] &&
         completes hungry
 }
 wrong_configuration() { # the data's vocabulary is larger than the model's
@@ -299,14 +328,26 @@ late_claim() { # nothing is made before all claims are there, so that no node is
     claim late ReadWriteMany && completes unkept
 }
 name_taken() { # by an object that is not ours
-    kubectl create configmap taken-plan-a1 >/dev/null && job taken && until_true 20 is taken Stalled 'True NameTaken' &&
-        field taken '{.status.message}' | grep 'configmaps default/taken-plan-a1 exists and does not belong' && has_event NameTaken &&
-        kubectl delete configmap taken-plan-a1 >/dev/null && completes taken && is taken Stalled 'False NotStalled'
+    kubectl create secret generic taken-key >/dev/null && job taken && until_true 20 is taken Stalled 'True NameTaken' &&
+        field taken '{.status.message}' | grep 'secrets default/taken-key exists and does not belong' && has_event NameTaken &&
+        kubectl delete secret taken-key >/dev/null && completes taken && is taken Stalled 'False NotStalled'
 }
-loses_plan() { # it is made again, and nothing else happens
-    steps=700 job planless "$stages3" && trains planless && kubectl delete configmap planless-plan-a1 >/dev/null &&
-        until_true 10 has_event PlanRestored && kubectl get configmap planless-plan-a1 >/dev/null && completes planless &&
-        [ "$(field planless '{.status.attempt}')" = 1 ]
+document() { kubectl get configmap "$1" -o 'jsonpath={.data.revision\.json}'; }
+loses_revision() { # it is made again with the same bytes, and nothing else happens
+    local map
+    steps=700 job planless "$stages3" && trains planless && map=$(prefix planless)-r1 && document "$map" >"$dir/document" &&
+        kubectl delete configmap "$map" >/dev/null && until_true 10 has_event RevisionRestored && document "$map" | cmp - "$dir/document" &&
+        completes planless && [ "$(field planless '{.status.revision}')" = 1 ] && [ "$(workers_of planless)" = 'w0-1 w1-1 w2-1 ' ]
+}
+forgets_revision() { # the operator too: the next one follows from the reports of the workers
+    local uids
+    steps=700 job forgets "$stages3" && trains forgets && uids=$(uids_of forgets 0,1,2) || return
+    kill_operator KILL
+    kubectl delete configmap "$(prefix forgets)-r1" >/dev/null
+    start_operator
+    until_true 20 has_event RevisionLost && until_true 30 revision_is forgets 2 && completes forgets &&
+        [ "$(field forgets '{.status.revision} {.status.restarts}')" = '2 0' ] && [ "$(uids_of forgets 0,1,2)" = "$uids" ] &&
+        [ "$(field forgets '{.status.revisionStep}')" -gt 0 ]
 }
 no_image() {
     job image '  worker: {image: "missing:1"}' && until_true 20 is image Running 'False ImagePullFailed' && has_event ImagePullFailed || return
@@ -324,7 +365,7 @@ cordoned() {
 two_jobs() { # both want all nodes: the second waits for the first
     job first "$stages3" && until_true 20 is first Placed 'True PlanMade' && job second "$stages3" &&
         until_true 20 is second Placed 'False InsufficientNodes' && completes first && completes second &&
-        [ "$(field second '{.status.attempt}')" = 1 ]
+        [ "$(field second '{.status.revision}')" = 1 ]
 }
 loses_operator() {
     local delay
@@ -337,19 +378,79 @@ loses_operator() {
     trains steady || return
     kill_operator KILL
     start_operator
-    completes steady && [ "$(field steady '{.status.attempt} {.status.restarts}')" = '1 0' ] &&
-        [ "$(kubectl get pods -o name | sort | tr '\n' ' ')" = 'pod/steady-r0-s0-a1 pod/steady-r0-s1-a1 pod/steady-r0-s2-a1 ' ]
+    completes steady && [ "$(field steady '{.status.revision} {.status.restarts}')" = '1 0' ] &&
+        [ "$(workers_of steady)" = 'w0-1 w1-1 w2-1 ' ]
 }
 operator_away() { # a pod is lost, and the job ends, while nobody looks
     steps=300 job alone "$stages3" && trains alone || return
     kill_operator TERM
-    kubectl delete pod alone-r0-s0-a1 >/dev/null
+    kubectl delete "$(worker_pod alone 0)" >/dev/null
     start_operator
-    until_true 30 attempt_is alone 2 && until_true 30 is alone Running 'True Training' || return
+    until_true 30 revision_is alone 2 && until_true 30 is alone Running 'True Training' || return
     kill_operator KILL
     until_true 60 all_succeeded
     start_operator
-    completes alone && [ "$(field alone '{.status.attempt}')" = 2 ]
+    completes alone && [ "$(field alone '{.status.revision}')" = 2 ]
+}
+# --- the operator dies at any call ---
+# What dies is started again, as its Deployment would do.
+keep_operator() { # keep_operator POSITION: see tests/support/die_at.c
+    local at=$1 rc child
+    trap 'kill "$child"; wait "$child"; exit' TERM
+    while :; do
+        (
+            export LD_PRELOAD=$PWD/$OUT/tests/support/die_at.so DIE_LOG=$dir/calls DIE_AT=$at
+            run_operator
+        ) &
+        child=$!
+        wait "$child"
+        rc=$?
+        [ "$rc" = 137 ] || exit "$rc"
+        case $at in *' each') ;; *) at= ;; esac
+    done
+}
+# life POSITION: a job of three workers that loses one. Prints what is there in the end, without what
+# is the job's own in its names.
+life() {
+    local rc=0
+    rm -f "$dir/calls"
+    kill_operator TERM
+    keep_operator "$1" 2>/dev/null &
+    operator=$!
+    { steps=800 job life "$stages3" && trains life && kubectl delete "$(worker_pod life 1)" --wait=false && completes life; } >&2 || rc=1
+    until_true 20 settled life >&2 || rc=1
+    end_of life
+    kubectl delete sj life --wait=false >&2
+    until_true 20 no_pods >&2 || rc=1
+    kill_operator TERM
+    start_operator
+    return "$rc"
+}
+settled() { [ "$(kubectl get pods -l "skyjob.dev/job=$1" --field-selector status.phase=Running -o name | wc -l)" = 0 ]; }
+end_of() {
+    field "$1" '{.status.state} {.status.revision} {.status.restarts} {.status.progress.step} {.status.progress.loss} {.status.progress.metrics[*].value}{"\n"}'
+    kubectl get pods,configmaps,secrets,networkpolicies -l "skyjob.dev/job=$1" -o name | sed -E "s/$1-[0-9a-f]{5}-/$1-/"
+}
+positions() { # every single call of the last life
+    sort "$dir/calls" | uniq -c | while read -r n kind; do
+        for ((i = 1; i <= (n > 40 ? 40 : n); i++)); do printf 'before %d %s\nafter %d %s\n' "$i" "$kind" "$i" "$kind"; done
+    done
+}
+dies_anywhere() {
+    local at wrong=0
+    life '' >"$dir/unharmed" || { cat "$dir/unharmed"; return 1; }
+    cat "$dir/unharmed"
+    { echo 'before each'; echo 'after each'; [ "${FAULTS:-}" != all ] || positions; } >"$dir/positions"
+    while read -r at; do
+        if life "$at" >"$dir/disturbed" && cmp "$dir/unharmed" "$dir/disturbed"; then
+            echo "$at: as undisturbed, $(grep -cE '^(before|after) ' "$dir/calls") deaths"
+        else
+            wrong=$((wrong + 1))
+            echo "$at:"
+            cat "$dir/calls" "$dir/disturbed"
+        fi
+    done <"$dir/positions"
+    [ "$wrong" = 0 ] && echo "$(wc -l <"$dir/positions") lives"
 }
 all_succeeded() { [ "$(kubectl get pods --field-selector status.phase=Succeeded -o name | wc -l)" = 3 ]; }
 deleted() {
@@ -373,7 +474,7 @@ unfenced() { # where the operator may not make any
 }
 same_name() { # a new job of the same name has nothing to do with the old one's pods
     steps=4000 job twin "$stages3" && trains twin && kubectl delete sj twin --wait=false && until_true 10 test -z "$(field twin '{.metadata.name}' 2>/dev/null)"
-    job twin "$stages3" && completes twin && [ "$(field twin '{.status.attempt} {.status.restarts}')" = '1 0' ]
+    job twin "$stages3" && completes twin && [ "$(field twin '{.status.revision} {.status.restarts}')" = '1 0' ]
 }
 starts_from_model() { # every stage gets the volume, read-only, and is told where it is
     claim models ReadOnlyMany && model='from: {persistentVolumeClaim: {claimName: models, path: bert}},' job from "$stages3
@@ -382,7 +483,7 @@ starts_from_model() { # every stage gets the volume, read-only, and is told wher
     pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].mountPath}'
     pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].subPath}'
     pods+=' {.spec.containers[0].volumeMounts[?(@.name=="model")].readOnly} {.spec.containers[0].command}{"\n"}{end}'
-    pods=$(kubectl get pods -l skyjob.dev/job=from,skyjob.dev/stage -o "jsonpath=$pods")
+    pods=$(kubectl get pods -l skyjob.dev/job=from,skyjob.dev/slot -o "jsonpath=$pods")
     echo "$pods"
     [ "$(grep -c '^models /model bert true .*"--model","/model"' <<<"$pods")" = 3 ]
 }
@@ -398,14 +499,14 @@ spec:
   placement: {minStages: 2, maxStages: 2${4:-}}
 Y
 }
-readers_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-model\""; }
+readers_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-[0-9a-f]*-model\""; }
 reads_sizes() { # they come from the files, also for probes and a later operator, and contradictions are refused
     claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins || return
     unsized reads model '' ', probePolicy: Always' && completes reads && [ "$(readers_of reads)" = 1 ] || return
     field reads '{.status.model}' && [ "$(field reads '{.status.model.hiddenSize} {.status.model.layers} {.status.model.vocabSize}')" = '128 2 3000' ] &&
-        kubectl get configmap reads-plan-a1 -o 'jsonpath={.data.plan\.json}' | jq -e '.spec.model.hiddenSize == 128' &&
-        [ -z "$(kubectl get pod reads-model -o name --ignore-not-found)" ] || return
+        document "$(prefix reads)-r1" | jq -e '.plan.spec.model.hiddenSize == 128' &&
+        [ -z "$(kubectl get pod "$(prefix reads)-model" -o name --ignore-not-found)" ] || return
     kubectl get sj reads -o yaml | sed '/^status:/,$d' >"$dir/reads.yaml"
     "$OUT/bin/kubectl-skyjob" plan -f "$dir/reads.yaml" -o json | jq -e '.stages | length == 2' || return
     sed 's/^  name: reads/  name: unread/' "$dir/reads.yaml" >"$dir/unread.yaml"
@@ -423,11 +524,11 @@ fake_sizes() { # nothing but the pod that the operator has created is believed
     claim out ReadWriteMany && job begins "  output: {persistentVolumeClaim: {claimName: out, path: model}}
 $stages3" && completes begins || return
     kill_operator KILL
-    unsized tricked model && fake tricked tricked-model "$role" "$sizes"
+    unsized tricked model && fake tricked "$(prefix tricked)-model" "$role" "$sizes"
     start_operator
-    completes tricked && has_event 'NameTaken: Pod tricked-model is not the reader' && [ "$(field tricked '{.status.model.hiddenSize}')" = 128 ]
+    completes tricked && has_event "NameTaken: Pod $(prefix tricked)-model is not the reader" && [ "$(field tricked '{.status.model.hiddenSize}')" = 128 ]
 }
-has_pods() { [ "$(kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/stage" -o name | wc -l)" = "$2" ]; }
+has_pods() { [ "$(kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot" -o name | wc -l)" = "$2" ]; }
 skips_steps() { # a decay of ten times the weights lets them grow until they overflow
     skip=Skip rate=10 decay=1 job wild "$stages3" && completes wild || return
     kubectl describe sj wild >"$dir/text"
@@ -450,7 +551,7 @@ $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  place
         is lost Failed 'True InvalidConfiguration' && field lost '{.status.message}' | grep config.json
 }
 judged() { field "$1" '{.status.progress.metrics}'; }
-probes_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-probe-"; } # pods
+probes_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-[0-9a-f]*-probe-"; } # pods
 marks() { kubectl "$1" nodes --overwrite "${@:2}" >/dev/null; }
 # What this machine's other work makes of measurements is not what the next checks are about: speeds
 # follow the nodes' CPU from now on, and no training has contradicted them.
@@ -567,20 +668,21 @@ ended() { # ended PHASE CODE MESSAGE
 probe_name() { # probe_name JOB NODE: with the hash of api/names.c
     local i h=$((0xcbf29ce484222325))
     for ((i = 0; i < ${#2}; i++)); do h=$(((h ^ $(printf %d "'${2:i:1}")) * 0x100000001b3)); done
-    printf '%s-probe-%08x' "$1" $((h & 0xffffffff))
+    printf '%s-probe-%08x' "$(prefix "$1")" $((h & 0xffffffff))
 }
 measured() { kubectl get node "$1" -o jsonpath='{.metadata.labels.skyjob\.dev/measured-gflops}'; }
-fake_stages() { # under a free name, as the next attempt's, and as one that is 32 bits away
-    local status stage='skyjob.dev/role: stage, skyjob.dev/stage'
+fake_workers() { # under a free name, as the next incarnation, and as one that is 32 bits away
+    local status pod slot='skyjob.dev/role: worker, skyjob.dev/slot'
     status=$(ended Failed 2 '{\"state\":\"Failed\",\"cause\":\"Config\",\"error\":\"fake\"}')
-    steps=700 job robbed "$stages3" || return
-    fake robbed fake "$stage: '1', skyjob.dev/attempt: '1'" "$status" &&
-        fake robbed robbed-r0-s1-a2 "$stage: '1', skyjob.dev/attempt: '2'" "$status" &&
-        fake robbed robbed-r0-s0-a2147483647 "$stage: '0', skyjob.dev/attempt: '2147483647'" "$status" || return
-    trains robbed 100 && [ "$(field robbed '{.status.attempt}')" = 1 ] || return
-    kubectl delete pod robbed-r0-s0-a1 --wait=false >/dev/null && until_true 60 attempt_is robbed 3 &&
-        has_event 'NameTaken: Pod robbed-r0-s1-a2 exists already' && completes robbed &&
-        [ "$(field robbed '{.status.attempt} {.status.restarts}')" = '3 0' ]
+    steps=1500 job robbed "$stages3" || return
+    pod=$(prefix robbed)
+    fake robbed fake "$slot: '1', skyjob.dev/incarnation: '1'" "$status" &&
+        fake robbed "$pod-w1-2" "$slot: '1', skyjob.dev/incarnation: '2'" "$status" &&
+        fake robbed "$pod-w0-2147483647" "$slot: '0', skyjob.dev/incarnation: '2147483647'" "$status" || return
+    trains robbed 100 && [ "$(field robbed '{.status.revision}')" = 1 ] || return
+    kubectl delete pod "$pod-w1-1" --wait=false >/dev/null && until_true 60 revision_is robbed 3 &&
+        has_event "NameTaken: Pod $pod-w1-2 exists already" && completes robbed 240 &&
+        [ "$(field robbed '{.status.revision} {.status.restarts}')" = '3 0' ]
 }
 fake_probes() { # while nobody measures, and in the place of one that is due
     local status role='skyjob.dev/role: probe'
@@ -610,7 +712,7 @@ start_agent() { # start_agent NODE...
     local node arguments=()
     [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; }
     for node; do arguments+=(--node "$node"); done
-    "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
+    LD_PRELOAD=$PWD/$OUT/tests/support/cut_link.so "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
         --folder "$dir/agent" --sample "$dir/data" "${arguments[@]}" >>"$dir/agent.log" 2>&1 &
     agent=$!
 }
@@ -663,13 +765,14 @@ until_true 90 collects_garbage || exit 1
 check 'workers are introduced within seconds of the last pod' twice first_step_in_time
 check 'a plan made on the command line is the one that the operator makes' same_plan
 check 'a stage that is off its plan is told, with both times' off_the_plan
-check 'a job completes when a worker pod is deleted, and it does not count' loses_pod
+check 'a worker pod that is deleted is replaced, and the others stay' loses_pod
+check 'a link that breaks costs no pod and no step' loses_link
 check 'workers answer no request without the key of their job' ignores_strangers
-check 'workers take a peer table from their operator only' attacked_early
-check 'a key that was deleted is made again for the next attempt' loses_key
+check 'workers take a revision from their operator only' attacked_early
+check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process
-check 'a fake stage does not end a job, and names that are taken are told' fake_stages
+check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory
 check 'a configuration that can never work fails at once with the reason' wrong_configuration
@@ -677,12 +780,14 @@ check 'a job waits for its ConfigMap and goes on when it is there' late_data
 check 'a ConfigMap without one of the files is named with the file' half_data
 check 'a job waits for its claims without holding a node' late_claim
 check 'a name that is taken is told, and used once it is free' name_taken
-check 'a plan that is deleted is restored, and training goes on' loses_plan
+check 'a revision that is deleted is restored byte for byte, and training goes on' loses_revision
+check 'workers go on from where they are when their revision is lost' forgets_revision
 check 'an image that cannot be pulled is told, and a better one is taken' no_image
 check 'too few nodes are told, and a smaller wish is granted' few_nodes
 check 'a job waits for cordoned nodes' cordoned
 check 'two jobs that want the same nodes run one after the other' two_jobs
 check 'the operator may be killed at any moment' loses_operator
+check 'the operator may die before and after each kind of call' dies_anywhere
 check 'what happens while the operator is away is seen afterwards' operator_away
 check 'a job has a NetworkPolicy for its own pods and the operator' fenced
 check 'a job trains without NetworkPolicy where that is refused, and says so' unfenced

@@ -42,6 +42,16 @@ same() { # same NAME WORKERS STRATEGY [ARGUMENT...]
 check 'two workers give the same weights, bit for bit' same two cpu=1,cpu=1 Even
 check 'three uneven workers give the same weights, bit for bit' same three cpu=0.3,cpu=0.6,cpu=1 Even
 check 'three workers, one micro-batch at a time, give the same weights' same serial cpu=1,cpu=1,cpu=1 Even --serial
+# The model moves while it is trained: workers come and go, and the first stage is another's.
+revised() { # revised NAME STRATEGY [ARGUMENT...]: the weights, evaluations and losses of a run that is left alone
+    same "$1" cpu=1,cpu=1,cpu=1,cpu=1 "${@:2}" --revise 7=0:2,1:5 --revise 15=3:1,2:3,1:3 --revise 22=3:4,0:3 || return
+    cat "$work/$1.log"
+    [ "$(grep -c '^revision [234] from step' "$work/$1.log")" = 3 ] && [ "$(judged "$1")" = "$(judged one)" ] &&
+        [ "$(losses "$1")" = "$(losses one)" ] && [ "$(losses one | wc -l)" = 30 ]
+}
+losses() { jq -c 'select(.loss) | [.step, .loss]' "$work/$1/history.jsonl"; }
+judged() { grep '^evaluated at step' "$work/$1.log" | tail -n 1 | sed 's/.*: //'; }
+check 'a run whose model moves at steps 7, 15 and 22 ends with the same weights, losses and metrics' revised revised Even
 has_shards() { [ "$(find "$work/three" -name 'model-*.safetensors' | wc -l)" = 3 ] &&
     grep -q 'classifier.weight' "$work/three/model.safetensors.index.json"; }
 check 'every stage writes its shard and the head the index' has_shards
@@ -51,7 +61,7 @@ replaced() { # by a run that is cut another way: nothing of the old model stays
     run over cpu=1 || { cat "$work/over.log"; return 1; }
     find "$work/over"
     [ "$(find "$work/over" -name 'model*' -printf '%f ')" = 'model.safetensors ' ] &&
-        [ -z "$(find "$work/over" -name '.skyjob-*-a*')" ] &&
+        [ -z "$(find "$work/over" -name '.skyjob-*-r*')" ] &&
         [ "$(weights_of "$work/over")" = "$(weights_of "$work/one")" ]
 }
 check 'a run replaces an older model as a whole' replaced
@@ -64,7 +74,6 @@ goes_on() { # a run that hardly learns judges like the one whose model it starts
     cat "$work/more.log"
     [ "$(judged one)" = "$(judged more)" ] && [ -n "$(judged more)" ]
 }
-judged() { grep '^evaluated at step' "$work/$1.log" | tail -n 1 | sed 's/.*: //'; }
 check 'a run goes on from the model that another has left' goes_on
 
 fenced() { # another run claims the output while this one trains: the model stays aside, whole
@@ -75,13 +84,13 @@ fenced() { # another run claims the output while this one trains: the model stay
         --data build/sample/mnli --output "$work/fenced" >"$work/fenced.log" 2>&1 &
     pid=$!
     until_true 60 grep -q '^step ' "$work/fenced.log"
-    echo '{"uid": "another", "attempt": 1}' >"$work/fenced/.skyjob-attempt"
+    echo '{"uid": "another", "attempt": 1}' >"$work/fenced/.skyjob-revision"
     wait "$pid" && return 1
     cat "$work/fenced.log"
     find "$work/fenced"
     grep -q 'training is complete, but stage 0 could not save its output: another job (another)' "$work/fenced.log" &&
         [ "$(weights_of "$work/fenced")" = "$(weights_of "$work/one")" ] &&
-        [ "$(find "$work/fenced" -path '*/.skyjob-*-a1/model-*' | wc -l)" = 2 ]
+        [ "$(find "$work/fenced" -path '*/.skyjob-*-r1/model-*' | wc -l)" = 2 ]
 }
 check 'a run does not write over the output of a newer one' fenced
 
@@ -111,6 +120,30 @@ shows_evaluations() { # as they happen, at the end in one line, and all of them 
 }
 check 'a run shows every evaluation, sums up in a line and keeps the history' shows_evaluations
 
+# Links are cut while the job trains, on either end: nobody dies, and no step is lost.
+printf '#!/bin/sh\nLD_PRELOAD=%s exec "%s" "$@"\n' "$PWD/${OUT:-build/release}/tests/support/cut_link.so" "$PWD/$bin/skyjob-worker" >"$work/cuttable"
+chmod +x "$work/cuttable"
+recovers() {
+    local pid run slot n
+    sed 's/steps: 30/steps: 300/' "$work/job.yaml" >"$work/longer.yaml"
+    for n in whole cut; do
+        SKYJOB_WORKER=$work/cuttable timeout 120 "$bin/kubectl-skyjob" run -f "$work/longer.yaml" --workers cpu=1,cpu=1,cpu=1 \
+            --strategy Even --data build/sample/mnli --output "$work/$n" >"$work/$n.log" 2>&1 &
+        pid=$!
+        until_true 60 grep -q '^step ' "$work/$n.log"
+        run=$(pgrep -P "$pid") # $pid is timeout's
+        for slot in 1 0 2; do
+            [ $n = whole ] || pkill -USR1 -P "$run" -f -- "--slot $slot"
+            sleep 0.7
+        done
+        wait "$pid" || { cat "$work/$n.log"; return 1; }
+    done
+    cat "$work/cut.log"
+    [ "$(grep -c '^revision [0-9]* from step [1-9]' "$work/cut.log")" -ge 2 ] && ! grep -q '^revision' "$work/whole.log" &&
+        [ "$(weights_of "$work/cut")" = "$(weights_of "$work/whole")" ] && [ "$(losses cut)" = "$(losses whole)" ]
+}
+check 'a run goes on from the step at which a link was cut' recovers
+
 killed() {
     local pid run rc
     sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
@@ -122,7 +155,7 @@ killed() {
         sleep 0.1
     done
     run=$(pgrep -P "$pid") # $pid is timeout's
-    pkill -KILL -P "$run" -f -- '--stage 1'
+    pkill -KILL -P "$run" -f -- '--slot 1'
     wait "$pid"
     rc=$?
     cat "$work/killed.log"
@@ -141,6 +174,8 @@ refused() { # refused CODE WORDS ARGUMENT...
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1
+check 'a cut without all units is refused' refused 2 'has 6 units, the model has 7' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --revise 7=0:6
+check 'a cut that comes too late fails the run' refused 2 'the job ended after step 30' -f "$work/job.yaml" --workers cpu=1,cpu=1 --data build/sample/mnli --revise 31=0:7
 check 'workers that cannot be read are refused' refused 2 fast -f "$work/job.yaml" --workers cpu=fast
 sed 's/maxPositions: 64/&, from: {persistentVolumeClaim: {claimName: bert}}/' "$work/job.yaml" >"$work/from.yaml"
 check 'a model that is in a cluster is asked for' refused 2 '"bert" .* --model DIR' -f "$work/from.yaml" --workers cpu=1
@@ -167,13 +202,13 @@ echo "\$*" >>"$work/started"
 exit 2
 E2
 chmod +x "$work/worker"
-told() {
-    SKYJOB_WORKER=$work/worker refused 2 'exit code 2' -f "$work/from.yaml" --workers cpu=1,cpu=1 --strategy Even \
-        --data build/sample/mnli --model "$work/named" || return
+started() { # from a job on standard input
+    SKYJOB_WORKER=$work/worker refused 2 'exit code 2' -f - --workers cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --model "$work/named" <"$work/from.yaml" || return
     cat "$work/started"
     [ "$(grep -c -- "--model $work/named" "$work/started")" = 2 ]
 }
-check 'every worker is told where the model is' told
+check 'every worker gets the folder of the model' started
 check 'a folder without data is named' refused 1 vocab.txt -f "$work/job.yaml" --workers cpu=1 --data "$work/empty"
 sed 's/vocabSize: 512/vocabSize: 20/' "$work/job.yaml" >"$work/small.yaml"
 check 'a vocabulary larger than the model is refused with the number to set' refused 2 spec.model.vocabSize -f "$work/small.yaml" --workers cpu=1 --data build/sample/mnli

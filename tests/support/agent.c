@@ -24,7 +24,7 @@
 #include "api/names.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "cluster/quantity.h"
+#include "cluster/node_object.h"
 #include "kube/watch.h"
 
 #define NODES_MAX 16
@@ -101,8 +101,8 @@ static int64_t cpu_of(const struct json *pod)
     const struct json *container = json_first(json_path(pod, "spec.containers"));
     int64_t milli;
 
-    return quantity_milli(json_string(json_path(container, "resources.requests.cpu"), "0"), &milli,
-                          NULL) == ERR_OK
+    return quantity_parse(json_string(json_path(container, "resources.requests.cpu"), "0"), true,
+                          &milli, NULL) == ERR_OK
                ? milli
                : 0;
 }
@@ -317,7 +317,7 @@ static bool add_node(struct agent *a, char *text)
         return false;
     found = sscanf(text, "%63[^,],%23[^,],%23[^,],%23s", n->name, n->cpu, n->memory, n->gflops);
     a->n_nodes++;
-    return found >= 3 && quantity_milli(n->cpu, &n->cpu_milli, NULL) == ERR_OK;
+    return found >= 3 && quantity_parse(n->cpu, true, &n->cpu_milli, NULL) == ERR_OK;
 }
 
 static bool read_options(int argc, char **argv, struct agent *a, const char **out_kubeconfig)
@@ -346,8 +346,9 @@ static bool read_options(int argc, char **argv, struct agent *a, const char **ou
 static enum err_code run(struct agent *a, struct err *err)
 {
     static const char *const folders[] = {"", "logs", "oom", "kill", "claims"};
-    struct kube_ref pods = {.resource = &kube_pods};
-    struct kube_watch *watch = NULL;
+    struct kube_watch watch = {.client = a->client,
+                               .ref.resource = &kube_pods,
+                               .watcher = {.ctx = a, .on_change = on_change}};
     enum err_code rc = ERR_OK;
 
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
@@ -358,15 +359,12 @@ static enum err_code run(struct agent *a, struct err *err)
     }
     for (int i = 0; i < a->n_nodes && rc == ERR_OK; i++)
         rc = make_node(a, &a->nodes[i], err);
-    if (rc == ERR_OK)
-        rc = kube_watch_new(a->client, &pods,
-                            (struct kube_watcher){.ctx = a, .on_change = on_change}, &watch, err);
     while (rc == ERR_OK && !stops) {
-        (void)kube_watch_step(watch, clock_now_ms());
+        (void)kube_watch_step(&watch, clock_now_ms());
         step_all(a);
         rc = http_poll(kube_client_http(a->client), TICK_MS, err);
     }
-    kube_watch_free(watch);
+    kube_watch_deinit(&watch);
     return rc;
 }
 

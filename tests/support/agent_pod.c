@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/jsonw.h"
+#include "base/json.h"
 
 #define ARGS_MAX   40
 #define MOUNTS_MAX 8
@@ -290,6 +290,7 @@ static void run_child(const struct agent_pod *p, const struct agent_settings *se
         (void)dup2(fd, STDOUT_FILENO);
         (void)dup2(fd, STDERR_FILENO);
     }
+    (void)close_range(3, ~0u, 0); /* cut_link would cut the agent's */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)setenv("SKYJOB_CPU_MILLI", cpu_milli, 1);
     (void)execv(args[0], args);
@@ -388,6 +389,6 @@ enum err_code agent_pod_check_ready(struct agent_pod *p, struct kube_client *cli
     if (http_call(kube_client_http(client), &request, &response, NULL) != ERR_OK)
         return ERR_OK;
     p->is_ready = response.status == 200;
-    http_response_deinit(&response);
+    buf_deinit(&response.body);
     return p->is_ready ? say_running(p, client, err) : ERR_OK;
 }

@@ -2,46 +2,35 @@
 #ifndef TEST_CLIENT_H
 #define TEST_CLIENT_H
 
-#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "api/signature.h"
+#include "tcp.h"
 
 #define CLIENT_PATIENCE_S 10
 
 static char client_answer[32768];
 
-/* A port that was free a moment ago. */
 static inline int client_free_port(void)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int port = tcp_free_port(0);
 
-    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&a, &len), 0);
-    close(fd);
-    return ntohs(a.sin_port);
+    assert_true(port > 0);
+    return port;
 }
 
 static inline int client_dial(int port)
 {
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     struct timeval patience = {.tv_sec = CLIENT_PATIENCE_S};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = tcp_connect(TCP_LOCAL, port);
 
     assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;
 }

@@ -1,13 +1,13 @@
 #include "loopback.h"
 
-#include <arpa/inet.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
-#include <unistd.h>
+
+#include "tcp.h"
 
 #define CONNECTIONS_MAX   64
 #define REPLIES_MAX       64
@@ -27,10 +27,11 @@ struct loopback {
     pthread_t thread;
     pthread_mutex_t lock; /* of all that follows */
     struct connection connections[CONNECTIONS_MAX];
-    int n_connections;
-    int n_strays;
     bool stops;
     char *requests[REPLIES_MAX]; /* NULL: the reply has not been taken */
+    /* Read without it: */
+    atomic_int n_connections;
+    atomic_int n_strays;
 };
 
 static void pause_for(int ms)
@@ -38,19 +39,6 @@ static void pause_for(int ms)
     struct timespec t = {ms / 1000, (ms % 1000) * 1000000L};
 
     (void)nanosleep(&t, NULL);
-}
-
-static bool send_all(int fd, const char *bytes, size_t n)
-{
-    while (n > 0) {
-        ssize_t done = send(fd, bytes, n, MSG_NOSIGNAL);
-
-        if (done <= 0)
-            return false;
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return true;
 }
 
 /* One request with its body, NUL-terminated; what is left over stays for the next one. */
@@ -108,15 +96,15 @@ static bool send_pieces(int fd, const struct loopback_reply *r, const char *byte
         pause_for(r->pause_ms);
         if (r->is_stream) {
             (void)snprintf(line, sizeof line, "%zx\r\n", n);
-            sent = send_all(fd, line, strlen(line));
+            sent = tcp_send(fd, line, strlen(line));
         }
-        sent = sent && send_all(fd, bytes, n);
-        if (!sent || (r->is_stream && !send_all(fd, "\r\n", 2)))
+        sent = sent && tcp_send(fd, bytes, n);
+        if (!sent || (r->is_stream && !tcp_send(fd, "\r\n", 2)))
             return false;
         bytes += n;
         left -= n;
     }
-    return !r->is_stream || r->end != LOOPBACK_KEEP || send_all(fd, "0\r\n\r\n", 5);
+    return !r->is_stream || r->end != LOOPBACK_KEEP || tcp_send(fd, "0\r\n\r\n", 5);
 }
 
 static bool send_reply(int fd, const struct loopback_reply *r)
@@ -134,7 +122,7 @@ static bool send_reply(int fd, const struct loopback_reply *r)
     else
         (void)snprintf(head + n, sizeof head - (size_t)n, "Content-Length: %zu\r\n\r\n",
                        strlen(body));
-    return send_all(fd, head, strlen(head)) && send_pieces(fd, r, body);
+    return tcp_send(fd, head, strlen(head)) && send_pieces(fd, r, body);
 }
 
 static void *serve(void *arg)
@@ -193,21 +181,6 @@ static void *accept_all(void *arg)
     return NULL;
 }
 
-static bool open_socket(struct loopback *l)
-{
-    struct sockaddr_in address = {.sin_family = AF_INET};
-    socklen_t n = sizeof address;
-
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    l->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (l->fd < 0 || bind(l->fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        listen(l->fd, CONNECTIONS_MAX) != 0 ||
-        getsockname(l->fd, (struct sockaddr *)&address, &n) != 0)
-        return false;
-    l->port = ntohs(address.sin_port);
-    return true;
-}
-
 struct loopback *loopback_start(const struct loopback_reply *replies, size_t n_replies)
 {
     struct loopback *l = calloc(1, sizeof *l);
@@ -219,7 +192,8 @@ struct loopback *loopback_start(const struct loopback_reply *replies, size_t n_r
     l->replies = replies;
     l->n_replies = n_replies;
     (void)pthread_mutex_init(&l->lock, NULL);
-    if (open_socket(l) && pthread_create(&l->thread, NULL, accept_all, l) == 0)
+    l->fd = tcp_listen(TCP_LOCAL, 0, &l->port);
+    if (l->fd >= 0 && pthread_create(&l->thread, NULL, accept_all, l) == 0)
         return l;
     if (l->fd >= 0)
         close(l->fd);
@@ -251,24 +225,14 @@ int loopback_port(const struct loopback *l)
     return l->port;
 }
 
-int loopback_connections(struct loopback *l)
+int loopback_connections(const struct loopback *l)
 {
-    int n;
-
-    pthread_mutex_lock(&l->lock);
-    n = l->n_connections;
-    pthread_mutex_unlock(&l->lock);
-    return n;
+    return l->n_connections;
 }
 
-int loopback_strays(struct loopback *l)
+int loopback_strays(const struct loopback *l)
 {
-    int n;
-
-    pthread_mutex_lock(&l->lock);
-    n = l->n_strays;
-    pthread_mutex_unlock(&l->lock);
-    return n;
+    return l->n_strays;
 }
 
 int loopback_unused(struct loopback *l)

@@ -38,9 +38,9 @@ struct loopback *loopback_start(const struct loopback_reply *replies, size_t n_r
 void loopback_stop(struct loopback *l);
 
 int loopback_port(const struct loopback *l);
-int loopback_connections(struct loopback *l); /* accepted so far */
-int loopback_strays(struct loopback *l);      /* requests that found no reply */
-int loopback_unused(struct loopback *l);      /* replies not taken */
+int loopback_connections(const struct loopback *l); /* accepted so far */
+int loopback_strays(const struct loopback *l);      /* requests that found no reply */
+int loopback_unused(struct loopback *l);            /* replies not taken */
 /* The whole last request that took reply `i`, head and body; "" when nobody has. Borrowed. */
 const char *loopback_request(struct loopback *l, size_t i);
 

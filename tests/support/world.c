@@ -65,6 +65,8 @@ struct world *world_new(const char *spec)
     w->seen.nodes = w->nodes;
     w->seen.n_nodes = WORLD_NODES;
     w->seen.pods = w->pods;
+    w->seen.revision_text = &w->text;
+    w->text.max = REVISION_TEXT_MAX_BYTES;
     w->has_data = true;
     return w;
 }
@@ -73,6 +75,7 @@ void world_free(struct world *w)
 {
     json_free(w->filled);
     json_free(w->spec_json);
+    buf_deinit(&w->text);
     free(w);
 }
 
@@ -92,46 +95,71 @@ static struct seen_pod *add_pod(struct world *w)
     return p;
 }
 
-static void create_stage_pod(struct world *w, const struct action *a)
+/* A 409, as the API server gives it: then it is compared with what would have been created. */
+static bool is_taken(struct world *w, const char *name, enum pod_role role, uint64_t image)
 {
+    for (int i = 0; i < w->seen.n_pods; i++) {
+        struct seen_pod *p = &w->seen.pods[i];
+
+        if (strcmp(p->name, name) != 0)
+            continue;
+        if (p->role == POD_UNVERIFIED) {
+            p->role = strcmp(p->uid, WORLD_FAKE) == 0 ? POD_FOREIGN : role;
+            p->image_asked = image;
+        }
+        return true;
+    }
+    return false;
+}
+
+static void create_worker_pod(struct world *w, const struct action *a)
+{
+    const struct plan_worker *worker = &w->seen.revision.plan.workers[a->stage];
+    char name[NAMES_BYTES] = "";
     struct seen_pod *p;
 
-    assert_true(w->seen.has_plan);
-    for (int i = 0; i < w->seen.n_pods; i++)
-        if (strcmp(w->seen.pods[i].name, a->name) == 0)
-            return; /* the name is taken, by ourselves: a 409 */
+    assert_true(w->seen.has_revision);
+    names_worker_pod(w->seen.name, w->seen.uid, worker->slot, worker->incarnation, name);
+    if (is_taken(w, name, POD_WORKER, 0))
+        return;
     p = add_pod(w);
-    p->role = POD_STAGE;
-    p->stage = a->stage;
-    p->attempt = w->seen.plan.attempt;
-    memcpy(p->name, a->name, sizeof p->name);
-    memcpy(p->node, w->seen.plan.stages[a->stage].node, sizeof p->node);
+    p->role = POD_WORKER;
+    p->slot = worker->slot;
+    p->incarnation = worker->incarnation;
+    p->cpu_milli = worker->cpu_milli;
+    p->memory_bytes = worker->memory_bytes;
+    memcpy(p->name, name, sizeof p->name);
+    memcpy(p->node, worker->node, sizeof p->node);
 }
 
 static void create_probe_pod(struct world *w, const struct action *a)
 {
+    char name[NAMES_BYTES] = "";
     struct seen_pod *p;
 
-    if (world_probe(w, a->node))
+    names_probe_pod(w->seen.name, w->seen.uid, a->node, name);
+    if (is_taken(w, name, POD_PROBE, a->image))
         return;
     p = add_pod(w);
     p->role = POD_PROBE;
     p->cpu_milli = a->cpu_milli;
     p->image_asked = a->image;
-    names_probe_pod(w->seen.name, a->node, p->name);
+    memcpy(p->name, name, sizeof p->name);
     memcpy(p->node, a->node, sizeof p->node);
 }
 
 static void create_model_pod(struct world *w, const struct action *a)
 {
+    char name[NAMES_BYTES] = "";
     struct seen_pod *p;
 
-    if (world_reader(w))
+    names_model_pod(w->seen.name, w->seen.uid, name);
+    if (is_taken(w, name, POD_MODEL, a->image))
         return;
     p = add_pod(w);
     p->role = POD_MODEL;
     p->image_asked = a->image;
-    names_model_pod(w->seen.name, p->name);
+    memcpy(p->name, name, sizeof p->name);
 }
 
 void world_remove_pod(struct world *w, struct seen_pod *pod)
@@ -151,32 +179,107 @@ static void delete_pod(struct world *w, const struct action *a)
     }
 }
 
-static void create_plan(struct world *w)
+static void create_revision(struct world *w)
 {
-    for (int i = 0; i < w->seen.n_plans; i++)
-        if (w->seen.plan_attempts[i] == w->decision.plan.attempt)
+    const struct revision *r = &w->decision.revision;
+
+    for (int i = 0; i < w->seen.n_revisions; i++)
+        if (w->seen.revision_numbers[i] == r->plan.revision)
             return; /* it was decided already, and is immutable */
-    assert_true(w->seen.n_plans < OBSERVED_PLANS_MAX);
-    (void)snprintf(w->seen.plan_uids[w->seen.n_plans], OBSERVED_UID_BYTES, "plan-%d",
-                   w->decision.plan.attempt);
-    w->seen.plan_attempts[w->seen.n_plans++] = w->decision.plan.attempt;
-    w->seen.plan = w->decision.plan;
-    w->seen.has_plan = true;
-    w->seen.is_plan_lost = false;
+    assert_true(w->seen.n_revisions < OBSERVED_REVISIONS_MAX);
+    (void)snprintf(w->seen.revision_uids[w->seen.n_revisions], OBSERVED_UID_BYTES, "revision-%d",
+                   r->plan.revision);
+    w->seen.revision_numbers[w->seen.n_revisions++] = r->plan.revision;
+    w->seen.revision = *r;
+    w->seen.has_revision = true;
+    buf_reset(&w->text);
+    assert_int_equal(revision_write(r, w->seen.spec_json, &w->text, NULL), ERR_OK);
 }
 
-static void delete_plan(struct world *w, const struct action *a)
+static void restore_revision(struct world *w)
 {
-    for (int i = 0; i < w->seen.n_plans; i++) {
-        int last = w->seen.n_plans - 1;
+    int n = w->seen.n_revisions++;
 
-        if (w->seen.plan_attempts[i] != a->attempt || strcmp(w->seen.plan_uids[i], a->uid) != 0)
+    (void)snprintf(w->seen.revision_uids[n], OBSERVED_UID_BYTES, "restored");
+    w->seen.revision_numbers[n] = w->seen.revision.plan.revision;
+    w->seen.is_revision_lost = false;
+}
+
+static void delete_revision(struct world *w, const struct action *a)
+{
+    for (int i = 0; i < w->seen.n_revisions; i++) {
+        int last = w->seen.n_revisions - 1;
+
+        if (w->seen.revision_numbers[i] != a->revision ||
+            strcmp(w->seen.revision_uids[i], a->uid) != 0)
             continue;
-        w->seen.plan_attempts[i] = w->seen.plan_attempts[last];
-        memmove(w->seen.plan_uids[i], w->seen.plan_uids[last], OBSERVED_UID_BYTES);
-        w->seen.n_plans = last;
+        w->seen.revision_numbers[i] = w->seen.revision_numbers[last];
+        memmove(w->seen.revision_uids[i], w->seen.revision_uids[last], OBSERVED_UID_BYTES);
+        w->seen.n_revisions = last;
         i--;
     }
+}
+
+/* --- workers --- */
+
+static struct seen_pod *find_pod(struct world *w, const char *name)
+{
+    for (int i = 0; i < w->seen.n_pods; i++)
+        if (strcmp(w->seen.pods[i].name, name) == 0)
+            return &w->seen.pods[i];
+    return NULL;
+}
+
+static void set_report(struct world *w, struct seen_pod *p, enum report_session session)
+{
+    struct report *r = &w->reports[p->slot % WORLD_SLOTS];
+
+    *r = (struct report){.slot = p->slot,
+                         .incarnation = p->incarnation,
+                         .revision = p->accepted,
+                         .session = session,
+                         .lineage = w->seen.revision.resume.lineage};
+    p->report = r;
+    p->ended_ms = session == REPORT_RUNNING ? 0 : 1;
+}
+
+static void post_revision(struct world *w, const struct action *a)
+{
+    struct seen_pod *p = find_pod(w, a->name);
+
+    assert_true(p && p->phase == POD_RUNNING);
+    p->accepted = w->seen.revision.plan.revision;
+    p->halting_ms = 0;
+    set_report(w, p, REPORT_RUNNING);
+}
+
+/* A leader that is done ends with it; the others keep what they hold. */
+static void halt(struct world *w, const struct action *a)
+{
+    struct seen_pod *p = find_pod(w, a->name);
+
+    if (!p || p->phase != POD_RUNNING)
+        return;
+    p->halted = a->revision;
+    p->halting_ms = 1;
+    if (w->seen.has_leader && w->seen.leader.state == PROGRESS_DONE && p == world_pod(w, 0))
+        p->phase = POD_SUCCEEDED;
+    else if (!p->report)
+        set_report(w, p, REPORT_HALTED);
+    else if (p->report->session != REPORT_DONE)
+        w->reports[p->slot % WORLD_SLOTS].session = REPORT_HALTED;
+    p->ended_ms = 1;
+}
+
+void world_end_session(struct world *w, int stage, int64_t ended_ms)
+{
+    struct seen_pod *p = world_pod(w, stage);
+    struct report *r = &w->reports[p->slot % WORLD_SLOTS];
+
+    set_report(w, p, REPORT_HALTED);
+    p->ended_ms = ended_ms;
+    r->cause = PROGRESS_CAUSE_PEER_LOST;
+    (void)snprintf(r->error, sizeof r->error, "link to stage %d lost", stage + 1);
 }
 
 static void label_node(struct world *w, const struct action *a)
@@ -204,8 +307,8 @@ static void label_node(struct world *w, const struct action *a)
 static void take_step(struct world *w, const struct action *a)
 {
     switch (a->kind) {
-    case ACTION_CREATE_STAGE_POD:
-        create_stage_pod(w, a);
+    case ACTION_CREATE_WORKER_POD:
+        create_worker_pod(w, a);
         break;
     case ACTION_CREATE_PROBE_POD:
         create_probe_pod(w, a);
@@ -216,16 +319,19 @@ static void take_step(struct world *w, const struct action *a)
     case ACTION_DELETE_POD:
         delete_pod(w, a);
         break;
-    case ACTION_CREATE_PLAN:
-        create_plan(w);
+    case ACTION_CREATE_REVISION:
+        create_revision(w);
         break;
-    case ACTION_DELETE_PLAN:
-        delete_plan(w, a);
+    case ACTION_RESTORE_REVISION:
+        restore_revision(w);
         break;
-    case ACTION_LABEL_NODE:
+    case ACTION_DELETE_REVISION:
+        delete_revision(w, a);
+        break;
+    case ACTION_ANNOTATE_NODE:
         label_node(w, a);
         break;
-    case ACTION_DOUBT_NODE:
+    case ACTION_INVALIDATE_PROBE:
         for (int i = 0; i < WORLD_NODES; i++)
             if (strcmp(w->nodes[i].name, a->node) == 0)
                 w->nodes[i].annotations.probe.is_contradicted = true;
@@ -235,17 +341,22 @@ static void take_step(struct world *w, const struct action *a)
             if (strcmp(w->seen.pods[i].name, a->name) == 0)
                 w->seen.pods[i].events_ms = w->seen.now_ms;
         break;
-    case ACTION_POST_PEERS:
-        world_pod(w, a->stage)->has_peers = true;
+    case ACTION_POST_REVISION:
+        post_revision(w, a);
+        break;
+    case ACTION_HALT:
+        halt(w, a);
         break;
     case ACTION_POST_PROBE_PEERS:
         for (int i = 0; i < w->seen.n_pods; i++)
             if (strcmp(w->seen.pods[i].name, a->name) == 0)
-                w->seen.pods[i].has_peers = true;
+                w->seen.pods[i].accepted = 1;
         break;
     case ACTION_READ_DATA:
-        w->seen.data = w->lacks_claim ? DATA_NO_CLAIM : w->has_data ? DATA_PRESENT : DATA_MISSING;
-        w->seen.data_checked_ms = w->seen.now_ms;
+        w->seen.data.state = w->lacks_claim ? DATA_NO_CLAIM
+                             : w->has_data  ? DATA_PRESENT
+                                            : DATA_MISSING;
+        w->seen.data.checked_ms = w->seen.now_ms;
         break;
     case ACTION_EVENT:
         w->n_events++;
@@ -265,7 +376,7 @@ void world_apply(struct world *w, int n_steps)
     if (n_steps < w->decision.n_actions)
         return;
     w->seen.status = w->decision.status;
-    if (w->seen.status.model.hidden > 0)
+    if (w->seen.status.model.hidden > 0 || w->filled)
         world_observe_spec(w);
 }
 
@@ -318,7 +429,8 @@ struct seen_pod *world_pod(struct world *w, int stage)
     for (int i = 0; i < w->seen.n_pods; i++) {
         struct seen_pod *p = &w->seen.pods[i];
 
-        if (p->role == POD_STAGE && p->stage == stage && (!found || p->attempt > found->attempt))
+        if (p->role == POD_WORKER && p->slot == w->seen.revision.plan.workers[stage].slot &&
+            (!found || p->incarnation > found->incarnation))
             found = p;
     }
     return found;
@@ -342,7 +454,7 @@ struct seen_pod *world_reader(struct world *w)
 
 void world_run_pods(struct world *w)
 {
-    for (int s = 0; s < w->seen.plan.n_stages; s++) {
+    for (int s = 0; s < w->seen.revision.plan.n_workers; s++) {
         struct seen_pod *p = world_pod(w, s);
 
         if (!p || p->phase != POD_PENDING)
@@ -365,8 +477,8 @@ void world_end_pod(struct world *w, int stage, int exit_code, enum progress_caus
     p->has_progress = true;
     p->progress = (struct progress){.state = exit_code == 0 ? PROGRESS_DONE : PROGRESS_FAILED,
                                     .cause = cause,
-                                    .attempt = p->attempt,
-                                    .stage = stage,
+                                    .revision = w->seen.revision.plan.revision,
+                                    .slot = p->slot,
                                     .step = 100,
                                     .total_steps = 100,
                                     .loss = 0.5,

@@ -10,15 +10,20 @@
 #include "control/decide.h"
 
 #define WORLD_NODES      3
-#define WORLD_PODS       (OBSERVED_STAGE_PODS + WORLD_NODES)
+#define WORLD_PODS       (OBSERVED_WORKER_PODS + WORLD_NODES)
+#define WORLD_SLOTS      8 /* whose workers report */
 #define WORLD_NOW_MS     INT64_C(1800000000000)
 #define WORLD_ROUNDS_MAX 20
+/* The uid of a pod that has a name which is due and that the operator did not create. */
+#define WORLD_FAKE "fake"
 
 struct world {
     struct observed seen;
     struct decision decision; /* the last one */
     struct node_object nodes[WORLD_NODES];
     struct seen_pod pods[WORLD_PODS];
+    struct report reports[WORLD_SLOTS]; /* of the newest incarnation of each slot */
+    struct buf text;                    /* of the newest revision */
     struct json *spec_json;
     struct json *filled; /* the same with the sizes in the status; NULL: they are not there */
     struct spec spec;
@@ -47,16 +52,18 @@ int world_settle(struct world *w);
 /* Does the last decision change anything? */
 bool world_is_idle(const struct world *w);
 
-/* The pod of a stage of the newest attempt; NULL when there is none. */
+/* The newest pod of a stage of the newest plan; NULL when there is none. */
 struct seen_pod *world_pod(struct world *w, int stage);
 struct seen_pod *world_probe(struct world *w, const char *node);
 /* The pod that reads the model; NULL when there is none. */
 struct seen_pod *world_reader(struct world *w);
-/* All pods of the newest attempt get an address and run. */
+/* All pods of the newest plan get an address and run. */
 void world_run_pods(struct world *w);
 /* The process of a pod ends, with these last words. */
 void world_end_pod(struct world *w, int stage, int exit_code, enum progress_cause cause);
 void world_remove_pod(struct world *w, struct seen_pod *pod);
+/* The session of a worker ends, as when a link breaks, `ended_ms` ago. */
+void world_end_session(struct world *w, int stage, int64_t ended_ms);
 /* To the middle of training. */
 void world_start_training(struct world *w);
 

@@ -43,9 +43,7 @@ void batch_reset(struct batch *b)
     b->target_starts[0] = 0;
 }
 
-/* Append a sequence whose rows are counted from `first_row`. */
-static enum err_code append(struct batch *b, const struct sequence *s, int first_row,
-                            struct err *err)
+enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *err)
 {
     const struct batch_limits *l = &b->limits;
     int t = b->n_tokens;
@@ -65,7 +63,7 @@ static enum err_code append(struct batch *b, const struct sequence *s, int first
         b->types[t + i] = i < s->n_first ? 0 : 1;
     }
     for (int i = 0; i < s->n_targets; i++) {
-        b->rows[k + i] = t + s->rows[i] - first_row;
+        b->rows[k + i] = t + s->rows[i] - s->first_row;
         b->target_ids[k + i] = s->target_ids[i];
     }
     b->labels[q] = s->label;
@@ -75,11 +73,6 @@ static enum err_code append(struct batch *b, const struct sequence *s, int first
     b->starts[b->n_seqs] = b->n_tokens += s->length;
     b->target_starts[b->n_seqs] = b->n_targets += s->n_targets;
     return ERR_OK;
-}
-
-enum err_code batch_add(struct batch *b, const struct sequence *s, struct err *err)
-{
-    return append(b, s, 0, err);
 }
 
 enum err_code batch_copy(struct batch *b, const struct batch *from, int q, struct err *err)
@@ -92,12 +85,13 @@ enum err_code batch_copy(struct batch *b, const struct batch *from, int q, struc
                          .label = from->labels[q],
                          .score = from->scores[q],
                          .n_targets = from->target_starts[q + 1] - target,
+                         .first_row = start,
                          .rows = from->rows + target,
                          .target_ids = from->target_ids + target};
 
     while (s.n_first < s.length && from->types[start + s.n_first] == 0)
         s.n_first++;
-    return append(b, &s, start, err);
+    return batch_add(b, &s, err);
 }
 
 /* --- balancing --- */

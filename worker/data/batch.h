@@ -24,7 +24,8 @@ struct sequence {
     int32_t label;             /* of a classification, else 0 */
     float score;               /* of a regression, else 0 */
     int n_targets;             /* masked tokens of a language model, else 0 */
-    const int32_t *rows;       /* [n_targets] rising, 0 <= row < length; borrowed */
+    int first_row;             /* that `rows` counts from */
+    const int32_t *rows;       /* [n_targets] rising, first_row <= row < first_row + length */
     const int32_t *target_ids; /* [n_targets] what was there */
 };
 

@@ -33,6 +33,7 @@ struct layout_split {
 
 struct layout {
     const struct task *task;
+    bool is_text; /* plain text, for a language model; not rows */
     /* QQP as published has rows broken by line ends and a few empty questions; like the usual
      * processors we skip the former and keep the latter. In a test set a broken row is an error, as
      * every row needs a prediction. */

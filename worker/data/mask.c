@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "data/random.h"
+#include "data/sampler.h"
 
 /* What a key is used for. */
 enum { CHOOSE, REPLACE, WORD };
@@ -44,24 +44,17 @@ int mask_count(const struct mask *m, int n)
     return count < 1 ? 1 : count > n ? n : count;
 }
 
-/* Word number `n` of those that are not special. */
-static int32_t ordinary(const struct mask *m, uint64_t n)
-{
-    int32_t id = (int32_t)n;
-
-    for (int i = 0; i < MASK_SPECIALS; i++)
-        id += id >= m->specials[i];
-    return id;
-}
-
 static int32_t replacement(const struct mask *m, uint64_t key, int at, int32_t id)
 {
     uint64_t dice = random_below(random_key(key, REPLACE), (uint64_t)at, 10);
 
     if (dice < 8)
         return m->id;
-    if (dice == 8)
-        return ordinary(m, random_below(random_key(key, WORD), (uint64_t)at, (uint64_t)m->n_words));
+    if (dice > 8)
+        return id;
+    id = (int32_t)random_below(random_key(key, WORD), (uint64_t)at, (uint64_t)m->n_words);
+    for (int i = 0; i < MASK_SPECIALS; i++) /* words are counted without the special tokens */
+        id += id >= m->specials[i];
     return id;
 }
 

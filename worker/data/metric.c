@@ -5,32 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct {
-    const char *name;
-    unsigned bit; /* in task.metrics; 0: follows from the head */
-} kinds[METRIC_KINDS] = {
-    [METRIC_ACCURACY] = {"accuracy", TASK_ACCURACY},
-    [METRIC_F1] = {"f1", TASK_F1},
-    [METRIC_MATTHEWS] = {"matthews", TASK_MATTHEWS},
-    [METRIC_PEARSON] = {"pearson", TASK_PEARSON},
-    [METRIC_SPEARMAN] = {"spearman", TASK_SPEARMAN},
-    [METRIC_NEXT_SENTENCE] = {"nextSentenceAccuracy", 0},
-    [METRIC_EVAL_LOSS] = {"evalLoss", 0},
-};
-
 enum err_code metric_init(struct metric *m, const struct task *task, int n_labels, size_t n_max,
                           struct err *err)
 {
     *m = (struct metric){.task = task, .n_labels = n_labels};
     if (task->head != MODEL_HEAD_REGRESSION)
         return ERR_OK;
-    m->pairs = calloc(n_max, sizeof *m->pairs);
-    m->sorted = calloc(n_max, sizeof *m->sorted);
-    for (int i = 0; i < 2; i++)
-        m->columns[i] = calloc(n_max, sizeof *m->columns[i]);
-    if (!m->pairs || !m->sorted || !m->columns[0] || !m->columns[1]) {
-        metric_deinit(m);
+    m->sorted = calloc(n_max, sizeof *m->sorted + 4 * sizeof(double));
+    if (!m->sorted)
         return err_set(err, ERR_NO_MEMORY, "no memory to score %zu samples", n_max);
+    for (size_t i = 0; i < 2; i++) {
+        m->values[i] = (double *)(m->sorted + n_max) + 2 * i * n_max;
+        m->ranks[i] = m->values[i] + n_max;
     }
     m->pairs_max = n_max;
     return ERR_OK;
@@ -38,10 +24,7 @@ enum err_code metric_init(struct metric *m, const struct task *task, int n_label
 
 void metric_deinit(struct metric *m)
 {
-    free(m->pairs);
     free(m->sorted);
-    free(m->columns[0]);
-    free(m->columns[1]);
     *m = (struct metric){0};
 }
 
@@ -59,8 +42,10 @@ void metric_add_class(struct metric *m, int answer, int truth)
 
 void metric_add_score(struct metric *m, float answer, float truth)
 {
-    if (m->n_pairs < m->pairs_max)
-        m->pairs[m->n_pairs++] = (struct metric_pair){answer, truth};
+    if (m->n_pairs == m->pairs_max)
+        return;
+    m->values[0][m->n_pairs] = (double)answer;
+    m->values[1][m->n_pairs++] = (double)truth;
 }
 
 void metric_add_word(struct metric *m, int32_t answer, int32_t truth)
@@ -135,25 +120,20 @@ static double matthews_of(const struct totals *t)
 
 /* --- scores --- */
 
-static double side(const struct metric *m, size_t i, int which)
-{
-    return (double)(which == 0 ? m->pairs[i].answer : m->pairs[i].truth);
-}
-
-/* Of the two columns; two passes, so that large means do no harm. */
-static double correlation(const struct metric *m)
+/* Of two columns; two passes, so that large means do no harm. */
+static double correlation(double *const columns[2], size_t n)
 {
     double means[2] = {0, 0};
     double squares[2] = {0, 0};
     double both = 0;
     double r;
 
-    for (size_t i = 0; i < m->n_pairs; i++)
+    for (size_t i = 0; i < n; i++)
         for (int w = 0; w < 2; w++)
-            means[w] += m->columns[w][i] / (double)m->n_pairs;
-    for (size_t i = 0; i < m->n_pairs; i++) {
-        double a = m->columns[0][i] - means[0];
-        double b = m->columns[1][i] - means[1];
+            means[w] += columns[w][i] / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        double a = columns[0][i] - means[0];
+        double b = columns[1][i] - means[1];
 
         squares[0] += a * a;
         squares[1] += b * b;
@@ -172,83 +152,73 @@ static int compare(const void *a, const void *b)
     return isnan(x) || isnan(y) ? isnan(y) - isnan(x) : (x > y) - (x < y);
 }
 
-/* Fill a column with ranks from 1; equal values share the mean of theirs. */
+/* Ranks count from 1; equal values share the mean of theirs. */
 static void rank(struct metric *m, int which)
 {
     struct metric_value *sorted = m->sorted;
     size_t end;
 
     for (size_t i = 0; i < m->n_pairs; i++)
-        sorted[i] = (struct metric_value){side(m, i, which), i};
+        sorted[i] = (struct metric_value){m->values[which][i], i};
     qsort(sorted, m->n_pairs, sizeof *sorted, compare);
     for (size_t i = 0; i < m->n_pairs; i = end) {
         for (end = i + 1; end < m->n_pairs && compare(&sorted[i], &sorted[end]) == 0;)
             end++;
         for (size_t k = i; k < end; k++)
-            m->columns[which][sorted[k].i] = (double)(i + 1 + end) / 2;
+            m->ranks[which][sorted[k].i] = (double)(i + 1 + end) / 2;
     }
 }
 
 /* --- all of them --- */
 
-int metric_list(const struct task *task, enum metric_kind out[static METRIC_KINDS])
+int metric_list(const struct task *task, enum task_metric out[static TASK_METRICS])
 {
     const unsigned rounds[] = {task->ranked_by, task->metrics & ~task->ranked_by};
     int n = 0;
 
     for (size_t r = 0; r < 2; r++) {
-        for (int k = 0; k < METRIC_KINDS; k++) {
-            if (rounds[r] & kinds[k].bit)
-                out[n++] = (enum metric_kind)k;
+        for (int k = 0; k < TASK_METRICS; k++) {
+            if (rounds[r] & 1u << k)
+                out[n++] = (enum task_metric)k;
         }
     }
     if (task->head == MODEL_HEAD_PRETRAINING)
-        out[n++] = METRIC_NEXT_SENTENCE;
-    out[n++] = METRIC_EVAL_LOSS;
+        out[n++] = TASK_NEXT_SENTENCE;
+    out[n++] = TASK_EVAL_LOSS;
     return n;
 }
 
-static double value_of(struct metric *m, enum metric_kind kind, const struct totals *t)
+int metric_values(struct metric *m, double loss, double out[static TASK_METRICS])
 {
+    enum task_metric list[TASK_METRICS];
+    struct totals t;
+    int n = metric_list(m->task, list);
     bool has_words =
         m->task->head == MODEL_HEAD_MASKED_LM || m->task->head == MODEL_HEAD_PRETRAINING;
 
-    switch (kind) {
-    case METRIC_ACCURACY:
-        return has_words ? ratio((double)m->n_right_words, (double)m->n_words)
-                         : ratio(t->right, t->all);
-    case METRIC_F1:
-        return f1_of(m, t);
-    case METRIC_MATTHEWS:
-        return matthews_of(t);
-    case METRIC_PEARSON:
-        for (int w = 0; w < 2; w++)
-            for (size_t i = 0; i < m->n_pairs; i++)
-                m->columns[w][i] = side(m, i, w);
-        return correlation(m);
-    case METRIC_SPEARMAN:
-        rank(m, 0);
-        rank(m, 1);
-        return correlation(m);
-    case METRIC_NEXT_SENTENCE:
-    default:
-        return ratio(t->right, t->all);
+    add_up(m, &t);
+    for (int i = 0; i < n; i++) {
+        out[i] = ratio(t.right, t.all); /* an accuracy */
+        if (list[i] == TASK_ACCURACY && has_words)
+            out[i] = ratio((double)m->n_right_words, (double)m->n_words);
+        if (list[i] == TASK_F1)
+            out[i] = f1_of(m, &t);
+        if (list[i] == TASK_MATTHEWS)
+            out[i] = matthews_of(&t);
+        if (list[i] == TASK_PEARSON)
+            out[i] = correlation(m->values, m->n_pairs);
+        if (list[i] == TASK_SPEARMAN) {
+            rank(m, 0);
+            rank(m, 1);
+            out[i] = correlation(m->ranks, m->n_pairs);
+        }
+        if (list[i] == TASK_EVAL_LOSS)
+            out[i] = loss;
     }
-}
-
-int metric_values(struct metric *m, double loss, double out[static METRIC_KINDS])
-{
-    enum metric_kind list[METRIC_KINDS];
-    struct totals totals;
-    int n = metric_list(m->task, list);
-
-    add_up(m, &totals);
-    for (int i = 0; i < n; i++)
-        out[i] = list[i] == METRIC_EVAL_LOSS ? loss : value_of(m, list[i], &totals);
     return n;
 }
 
-void metric_name(enum metric_kind kind, const char *suffix, char out[static METRIC_NAME_BYTES])
+void metric_name(enum task_metric kind, const char *suffix, char out[static METRIC_NAME_BYTES])
 {
-    (void)snprintf(out, METRIC_NAME_BYTES, "%s%s", kinds[kind].name, suffix);
+    (void)snprintf(out, METRIC_NAME_BYTES, "%s%s", task_metric_names[kind], suffix);
 }

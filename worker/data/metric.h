@@ -16,21 +16,6 @@
 
 #define METRIC_NAME_BYTES 40 /* with a suffix and the NUL */
 
-enum metric_kind {
-    METRIC_ACCURACY, /* of a language model: of masked tokens */
-    METRIC_F1,       /* of label 1; of more than two labels the macro average */
-    METRIC_MATTHEWS, /* with more than two labels: R_K (Gorodkin 2004) */
-    METRIC_PEARSON,
-    METRIC_SPEARMAN,
-    METRIC_NEXT_SENTENCE, /* accuracy */
-    METRIC_EVAL_LOSS,
-    METRIC_KINDS,
-};
-
-struct metric_pair {
-    float answer, truth;
-};
-
 struct metric_value {
     double value;
     size_t i; /* of its pair */
@@ -43,8 +28,8 @@ struct metric {
     int64_t n_words, n_right_words;                   /* of a language model */
     /* private: of a regression */
     size_t n_pairs, pairs_max;
-    struct metric_pair *pairs;   /* [pairs_max] */
-    double *columns[2];          /* [pairs_max] answers and truths, or their ranks */
+    double *values[2];           /* [pairs_max] answers and truths, */
+    double *ranks[2];            /* [pairs_max] and their ranks */
     struct metric_value *sorted; /* [pairs_max] */
 };
 
@@ -65,12 +50,12 @@ void metric_add_score(struct metric *m, float answer, float truth);
 void metric_add_word(struct metric *m, int32_t answer, int32_t truth);
 
 /* The metrics of a task, those it is ranked by first, the loss last. Returns how many. */
-int metric_list(const struct task *task, enum metric_kind out[static METRIC_KINDS]);
+int metric_list(const struct task *task, enum task_metric out[static TASK_METRICS]);
 
 /* Their values in that order; `loss` is the pass's mean. Never NaN, unless `loss` is. */
-int metric_values(struct metric *m, double loss, double out[static METRIC_KINDS]);
+int metric_values(struct metric *m, double loss, double out[static TASK_METRICS]);
 
 /* As the status has it: "accuracy", "evalLossMismatched". `suffix` is the split's. */
-void metric_name(enum metric_kind kind, const char *suffix, char out[static METRIC_NAME_BYTES]);
+void metric_name(enum task_metric kind, const char *suffix, char out[static METRIC_NAME_BYTES]);
 
 #endif

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/buf.h"
 #include "base/file.h"
-#include "data/random.h"
+#include "data/sampler.h"
 
 #define SPECIALS   3 /* [CLS], [SEP], [SEP] */
 #define LENGTH_MIN 8 /* the special tokens and a few more */
@@ -35,6 +35,8 @@ static enum err_code read_rows(struct source *s, const char *path, const struct 
     bool end = false;
     enum err_code rc = table_open(path, s->params.layout, split, &s->table, err);
 
+    if (rc == ERR_OK)
+        s->table->lines.stops = s->params.stops;
     if (rc == ERR_OK && s->params.most_bytes > 0)
         table_thin(s->table, s->params.most_bytes);
     while (rc == ERR_OK && (rc = table_next(s->table, &row, &end, err)) == ERR_OK && !end) {
@@ -56,9 +58,9 @@ static enum err_code read_rows(struct source *s, const char *path, const struct 
     if (s->n_samples == 0)
         return err_set(err, ERR_INVALID, "%s: no row with a label; add rows%s", path,
                        split->has_header ? " below the first line" : "");
-    s->n_unlabelled = (size_t)table_unlabelled(s->table);
-    s->n_broken = (size_t)table_broken(s->table);
-    table_settle(s->table);
+    s->n_unlabelled = (size_t)s->table->n_unlabelled;
+    s->n_broken = (size_t)s->table->n_broken;
+    lines_settle(&s->table->lines);
     return ERR_OK;
 }
 
@@ -119,7 +121,7 @@ static enum err_code close_document(struct build *b, struct err *err)
     return ERR_OK;
 }
 
-/* A line without a token (control characters, say) lengthens a chunk and begins none. */
+/* A line without a token (control characters, for example) lengthens a chunk and begins none. */
 static enum err_code add_sentence(struct build *b, const char *text, size_t len, struct err *err)
 {
     struct source *s = b->s;
@@ -152,6 +154,7 @@ static enum err_code read_text(struct source *s, const char *path, struct err *e
 
     if (rc == ERR_OK)
         rc = lines_open(path, &s->lines, err);
+    s->lines.stops = s->params.stops;
     if (rc == ERR_OK && s->params.most_bytes > 0)
         lines_thin(&s->lines, s->params.most_bytes);
     while (rc == ERR_OK && (rc = lines_next(&s->lines, &text, &len, &end, err)) == ERR_OK && !end) {
@@ -251,8 +254,8 @@ static enum err_code encode_chunk(struct source *s, uint64_t key, size_t i, int3
     *out_label = n == 1 || random_below(key, IS_RANDOM, 2) == 1;
     if (*out_label == 1)
         rc = take_other(s, key, i, err);
-    for (size_t k = end; rc == ERR_OK && *out_label == 0 && k < s->a.n; k++)
-        rc = token_list_add(&s->b, s->a.ids[k], err);
+    else
+        rc = token_list_add(&s->b, s->a.ids + end, s->a.n - end, err);
     s->a.n = end;
     return rc;
 }
@@ -262,10 +265,13 @@ static enum err_code encode_chunk(struct source *s, uint64_t key, size_t i, int3
 enum err_code source_load(const struct source_params *p, const char *folder,
                           const struct layout_split *split, struct source *out, struct err *err)
 {
-    enum model_head head = p->layout->task->head;
-    bool is_text = head == MODEL_HEAD_MASKED_LM || head == MODEL_HEAD_PRETRAINING;
-    bool has_pairs = is_text ? head == MODEL_HEAD_PRETRAINING : p->layout->train.pair.name != NULL;
-    struct source s = {.params = *p, .is_text = is_text, .has_pairs = has_pairs};
+    bool is_text = p->layout->is_text;
+    bool has_pairs = is_text ? p->layout->task->head == MODEL_HEAD_PRETRAINING
+                             : p->layout->train.pair.name != NULL;
+    struct source s = {
+        .params = *p,
+        .has_pairs = has_pairs,
+        .wordpiece = {.vocab = &p->tokenizer->vocab, .keep_case = p->tokenizer->is_cased}};
     char path[PATH_MAX];
     enum err_code rc = folder_path(folder, split->file, path, err);
 
@@ -274,7 +280,6 @@ enum err_code source_load(const struct source_params *p, const char *folder,
     if (p->max_length < LENGTH_MIN || p->max_length > LENGTH_MAX)
         return err_set(err, ERR_INVALID, "spec.training.maxSequenceLength: %d is not in %d..%d",
                        p->max_length, LENGTH_MIN, LENGTH_MAX);
-    wordpiece_init(&s.wordpiece, &p->tokenizer->vocab, p->tokenizer->is_cased);
     rc = is_text ? read_text(&s, path, err) : read_rows(&s, path, split, err);
     rc = layout_explain(p->layout, split, rc, err);
     if (rc == ERR_OK)
@@ -287,7 +292,7 @@ enum err_code source_load(const struct source_params *p, const char *folder,
 /* Cut s->a, [CLS] and the first part, and s->b to fit, and append the rest to s->a. */
 static enum err_code join(struct source *s, struct sequence *q, struct err *err)
 {
-    int32_t sep = s->params.tokenizer->vocab.sep;
+    const int32_t *sep = &s->params.tokenizer->vocab.sep;
     size_t room = (size_t)s->params.max_length - SPECIALS + (s->has_pairs ? 0 : 1);
     size_t n_a = s->a.n - 1; /* behind [CLS] */
     size_t n_b = s->b.n;
@@ -301,11 +306,11 @@ static enum err_code join(struct source *s, struct sequence *q, struct err *err)
         *longer = room - *shorter;
     }
     s->a.n = n_a + 1;
-    rc = token_list_add(&s->a, sep, err);
-    for (size_t k = 0; rc == ERR_OK && k < n_b; k++)
-        rc = token_list_add(&s->a, s->b.ids[k], err);
+    rc = token_list_add(&s->a, sep, 1, err);
+    if (rc == ERR_OK)
+        rc = token_list_add(&s->a, s->b.ids, n_b, err);
     if (rc == ERR_OK && s->has_pairs)
-        rc = token_list_add(&s->a, sep, err);
+        rc = token_list_add(&s->a, sep, 1, err);
     q->length = (int)s->a.n;
     q->n_first = (int)n_a + 2;
     q->ids = s->a.ids;
@@ -322,14 +327,15 @@ enum err_code source_get(struct source *s, size_t i, uint64_t epoch, struct sequ
     if (i >= s->n_samples)
         return err_set(err, ERR_INVALID, "sample %zu of %zu", i, s->n_samples);
     s->a.n = s->b.n = 0;
-    rc = token_list_add(&s->a, s->params.tokenizer->vocab.cls, err);
+    rc = token_list_add(&s->a, &s->params.tokenizer->vocab.cls, 1, err);
     if (rc == ERR_OK)
-        rc = s->is_text ? encode_chunk(s, key, i, &q.label, err) : encode_row(s, i, err);
+        rc = s->params.layout->is_text ? encode_chunk(s, key, i, &q.label, err)
+                                       : encode_row(s, i, err);
     if (rc == ERR_OK)
         rc = join(s, &q, err);
     if (rc != ERR_OK)
         return rc;
-    if (s->is_text) {
+    if (s->params.layout->is_text) {
         q.n_targets = mask_apply(&s->mask, random_key(key, MASKING), s->a.ids, q.length, s->rows,
                                  s->target_ids);
         q.rows = s->rows;

@@ -39,6 +39,7 @@ struct source_params {
     size_t most_bytes;       /* read about this much, from all over the file; 0: all */
     double mask_probability; /* of a language model, like the seed */
     uint64_t seed;
+    const atomic_bool *stops; /* see struct lines; for source_load() only */
 };
 
 struct source_chunk {
@@ -54,7 +55,6 @@ struct source {
     size_t n_cut;                  /* its sentences longer than a chunk */
     /* private */
     struct source_params params;
-    bool is_text;
     bool has_pairs;
     struct wordpiece wordpiece;
     struct token_list a, b;
@@ -77,7 +77,7 @@ struct source {
  * ERR_NOT_FOUND: the file is not there (the text names it and what to add); it may come later.
  * ERR_INVALID with file, line and remedy: the file is wrong or has no samples; next-sentence
  * prediction needs two documents, and a language model needs [MASK] in its vocabulary. Else
- * ERR_LIMIT, ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
+ * ERR_GONE (stopped), ERR_LIMIT, ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
  */
 MUST_CHECK enum err_code source_load(const struct source_params *p, const char *folder,
                                      const struct layout_split *split, struct source *out,

@@ -5,14 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/buf.h"
-#include "text/lines.h"
 
 #define LIST_BYTES  120 /* of a list of names in an error */
 #define SCORE_BYTES 64  /* of a number, with the NUL */
-
-enum column { TEXT, PAIR, LABEL, N_COLUMNS };
 
 /* What a row has in one column. */
 struct cell {
@@ -20,39 +16,21 @@ struct cell {
     size_t len;
 };
 
-struct table {
-    struct lines lines;
-    const struct layout *layout;
-    const struct layout_split *split;
-    struct layout_column columns[N_COLUMNS]; /* of the split, to walk over */
-    bool is_json;
-    bool is_csv;
-    uint64_t end;   /* of a thinned CSV file: rows from here on are left out; 0: none */
-    char *unquoted; /* fields of a CSV row without their quotes */
-    size_t unquoted_cap;
-    int n_columns;         /* of every row; 0: not known yet */
-    int places[N_COLUMNS]; /* where each column is; -1: nowhere */
-    int64_t n_unlabelled;
-    int64_t n_broken;
-    struct json *object; /* of the last row */
-    char number[24];     /* a label that is a number in JSON, as text */
-};
-
 static bool cell_is(struct cell f, const char *word)
 {
     return f.len == strlen(word) && memcmp(f.text, word, f.len) == 0;
 }
 
-static bool has_column(const struct table *t, enum column which)
+static bool has_column(const struct table *t, enum table_column which)
 {
     return t->columns[which].name || t->columns[which].number >= 0;
 }
 
 /* A column's name in errors. */
-static const char *column_name(const struct table *t, enum column which)
+static const char *column_name(const struct table *t, enum table_column which)
 {
-    static const char *const by_number[N_COLUMNS] = {"the sentence", "the second sentence",
-                                                     "the label"};
+    static const char *const by_number[TABLE_COLUMNS] = {"the sentence", "the second sentence",
+                                                         "the label"};
 
     return t->columns[which].name ? t->columns[which].name : by_number[which];
 }
@@ -82,9 +60,9 @@ static const char *unquote(const char *from, const char *end, char *to, size_t *
     return NULL;
 }
 
-/* Cut a line at its tabs or commas. *out_n, the number of cells, may be above TABLE_COLUMNS_MAX. */
+/* Cut a line at its tabs or commas. *out_n, the number of cells, may be above TABLE_CELLS_MAX. */
 static enum err_code split_line(struct table *t, const char *line, size_t len,
-                                struct cell out[static TABLE_COLUMNS_MAX], int *out_n,
+                                struct cell out[static TABLE_CELLS_MAX], int *out_n,
                                 struct err *err)
 {
     const char *end = line + len;
@@ -113,7 +91,7 @@ static enum err_code split_line(struct table *t, const char *line, size_t len,
             next = next ? next : end;
             cell.len = (size_t)(next - from);
         }
-        if (n < TABLE_COLUMNS_MAX)
+        if (n < TABLE_CELLS_MAX)
             out[n] = cell;
         n++;
         from = next == end ? end : next + 1;
@@ -122,34 +100,9 @@ static enum err_code split_line(struct table *t, const char *line, size_t len,
     return ERR_OK;
 }
 
-static enum err_code find_column(struct table *t, enum column which, const struct cell *fields,
-                                 struct err *err)
-{
-    const char *name = t->columns[which].name;
-    char names[LIST_BYTES] = "";
-
-    t->places[which] = -1;
-    for (int i = 0; name && i < t->n_columns; i++) {
-        list(names, fields[i].text, fields[i].len < LIST_BYTES ? fields[i].len : LIST_BYTES);
-        if (!cell_is(fields[i], name))
-            continue;
-        if (t->places[which] >= 0)
-            return lines_refuse(&t->lines, err, "column \"%s\" appears twice; remove or rename one",
-                                name);
-        t->places[which] = i;
-    }
-    if (name && t->places[which] < 0)
-        return lines_refuse(
-            &t->lines, err, "no column \"%s\"; the first line must name it, or %s; it names %s",
-            name,
-            t->layout->task->is_own ? "spec.data.columns another" : "spec.data.task another task",
-            names);
-    return ERR_OK;
-}
-
 static enum err_code read_header(struct table *t, struct err *err)
 {
-    struct cell fields[TABLE_COLUMNS_MAX];
+    struct cell fields[TABLE_CELLS_MAX];
     const char *line;
     size_t len;
     bool end;
@@ -161,32 +114,46 @@ static enum err_code read_header(struct table *t, struct err *err)
         return err_set(err, ERR_INVALID, "%s: empty; its first line must name the columns",
                        t->lines.path);
     rc = split_line(t, line, len, fields, &t->n_columns, err);
-    if (rc == ERR_OK && t->n_columns > TABLE_COLUMNS_MAX)
+    if (rc == ERR_OK && t->n_columns > TABLE_CELLS_MAX)
         rc = lines_refuse(&t->lines, err, "%d columns, more than %d; is it a %s file?",
-                          t->n_columns, TABLE_COLUMNS_MAX, t->is_csv ? "CSV" : "TSV");
-    for (int c = 0; c < N_COLUMNS && rc == ERR_OK; c++)
-        rc = find_column(t, (enum column)c, fields, err);
-    return rc;
-}
+                          t->n_columns, TABLE_CELLS_MAX, t->is_csv ? "CSV" : "TSV");
+    for (int c = 0; c < TABLE_COLUMNS && rc == ERR_OK; c++) {
+        const char *name = t->columns[c].name;
+        char names[LIST_BYTES] = "";
 
-/* Are rows that were broken by line ends or tabs skipped? */
-static bool leaves_out_broken(const struct table *t)
-{
-    return t->layout->is_lenient && !t->split->is_test;
+        t->places[c] = -1;
+        for (int i = 0; name && i < t->n_columns; i++) {
+            list(names, fields[i].text, fields[i].len < LIST_BYTES ? fields[i].len : LIST_BYTES);
+            if (!cell_is(fields[i], name))
+                continue;
+            if (t->places[c] >= 0)
+                return lines_refuse(&t->lines, err,
+                                    "column \"%s\" appears twice; remove or rename one", name);
+            t->places[c] = i;
+        }
+        if (name && t->places[c] < 0)
+            rc = lines_refuse(&t->lines, err,
+                              "no column \"%s\"; the first line must name it, or %s; it names %s",
+                              name,
+                              t->layout->task->is_own ? "spec.data.columns another"
+                                                      : "spec.data.task another task",
+                              names);
+    }
+    return rc;
 }
 
 /* *out_broken: the row is one that a lenient layout leaves out. */
 static enum err_code read_fields(struct table *t, const char *line, size_t len,
-                                 struct cell out[static N_COLUMNS], bool *out_broken,
+                                 struct cell out[static TABLE_COLUMNS], bool *out_broken,
                                  struct err *err)
 {
-    struct cell cells[TABLE_COLUMNS_MAX];
+    struct cell cells[TABLE_CELLS_MAX];
     int n;
     enum err_code rc = split_line(t, line, len, cells, &n, err);
 
     if (rc != ERR_OK)
         return rc;
-    *out_broken = t->n_columns > 0 && n != t->n_columns && leaves_out_broken(t);
+    *out_broken = t->n_columns > 0 && n != t->n_columns && t->skips_broken;
     if (*out_broken)
         return ERR_OK;
     if (t->n_columns > 0 && n != t->n_columns)
@@ -194,14 +161,14 @@ static enum err_code read_fields(struct table *t, const char *line, size_t len,
                             "%d columns where the first line has %d; is a %s missing, or one too "
                             "many?",
                             n, t->n_columns, t->is_csv ? "comma" : "tab");
-    for (int c = 0; c < N_COLUMNS; c++) {
+    for (int c = 0; c < TABLE_COLUMNS; c++) {
         int place = t->places[c];
 
-        if (has_column(t, (enum column)c) && (place >= n || n > TABLE_COLUMNS_MAX))
-            return lines_refuse(&t->lines, err,
-                                "%d columns, but %s should be in column %d; is it %s's file?", n,
-                                column_name(t, (enum column)c), place + 1, t->layout->task->name);
-        if (place >= 0 && has_column(t, (enum column)c))
+        if (has_column(t, (enum table_column)c) && (place >= n || n > TABLE_CELLS_MAX))
+            return lines_refuse(
+                &t->lines, err, "%d columns, but %s should be in column %d; is it %s's file?", n,
+                column_name(t, (enum table_column)c), place + 1, t->layout->task->name);
+        if (place >= 0 && has_column(t, (enum table_column)c))
             out[c] = cells[place];
     }
     t->n_columns = n;
@@ -210,8 +177,8 @@ static enum err_code read_fields(struct table *t, const char *line, size_t len,
 
 /* --- JSON --- */
 
-static enum err_code wrong_member(const struct table *t, enum column which, const char *wanted,
-                                  struct err *err)
+static enum err_code wrong_member(const struct table *t, enum table_column which,
+                                  const char *wanted, struct err *err)
 {
     char names[LIST_BYTES] = "";
 
@@ -222,7 +189,7 @@ static enum err_code wrong_member(const struct table *t, enum column which, cons
 }
 
 static enum err_code read_json(struct table *t, const char *line, size_t len,
-                               struct cell out[static N_COLUMNS], struct err *err)
+                               struct cell out[static TABLE_COLUMNS], struct err *err)
 {
     enum err_code rc;
 
@@ -233,26 +200,26 @@ static enum err_code read_json(struct table *t, const char *line, size_t len,
         return err_wrap(err, rc, "%s line %lld", t->lines.path, (long long)lines_number(&t->lines));
     if (json_kind_of(t->object) != JSON_OBJECT)
         return lines_refuse(&t->lines, err, "not a JSON object; write one per line");
-    for (int c = 0; c < N_COLUMNS; c++) {
+    for (int c = 0; c < TABLE_COLUMNS; c++) {
         const struct json *v;
         const char *text;
 
-        if (!has_column(t, (enum column)c))
+        if (!has_column(t, (enum table_column)c))
             continue;
         v = json_get(t->object, t->columns[c].name);
         text = json_string(v, NULL);
-        if (c == LABEL && json_is_i64(v)) { /* counts as its digits */
+        if (c == TABLE_LABEL && json_is_i64(v)) { /* counts as its digits */
             (void)snprintf(t->number, sizeof t->number, "%lld", (long long)json_i64(v, 0));
             text = t->number;
         }
-        if (c == LABEL && t->layout->n_labels == 0) {
+        if (c == TABLE_LABEL && t->layout->n_labels == 0) {
             if (json_kind_of(v) != JSON_NUMBER)
-                return wrong_member(t, LABEL, "a number", err);
+                return wrong_member(t, TABLE_LABEL, "a number", err);
             continue; /* read_score() takes it from the object */
         }
         if (!text)
-            return wrong_member(t, (enum column)c,
-                                c == LABEL ? "a string or a whole number" : "a string", err);
+            return wrong_member(t, (enum table_column)c,
+                                c == TABLE_LABEL ? "a string or a whole number" : "a string", err);
         out[c] = (struct cell){text, strlen(text)};
     }
     return ERR_OK;
@@ -273,7 +240,7 @@ static enum err_code read_label(const struct table *t, struct cell f, int *out, 
     }
     return lines_refuse(&t->lines, err,
                         "%s \"%.*s\" is not one of %s; correct it or remove the line",
-                        column_name(t, LABEL), f.len < 40 ? (int)f.len : 40, f.text, names);
+                        column_name(t, TABLE_LABEL), f.len < 40 ? (int)f.len : 40, f.text, names);
 }
 
 static enum err_code read_score(const struct table *t, struct cell f, float *out, struct err *err)
@@ -283,7 +250,7 @@ static enum err_code read_score(const struct table *t, struct cell f, float *out
     double score;
 
     if (t->is_json) {
-        score = json_double(json_get(t->object, t->columns[LABEL].name), 0);
+        score = json_double(json_get(t->object, t->columns[TABLE_LABEL].name), 0);
     } else {
         if (f.len < SCORE_BYTES)
             memcpy(text, f.text, f.len);
@@ -292,17 +259,17 @@ static enum err_code read_score(const struct table *t, struct cell f, float *out
     if ((!t->is_json && (end == text || *end)) || !isfinite((float)score))
         return lines_refuse(
             &t->lines, err, "%s \"%.*s\" is not a number; correct it or remove the line",
-            column_name(t, LABEL), f.len < 40 ? (int)f.len : 40, f.text ? f.text : "");
+            column_name(t, TABLE_LABEL), f.len < 40 ? (int)f.len : 40, f.text ? f.text : "");
     *out = (float)score;
     return ERR_OK;
 }
 
 /* What the columns of a line have; NULL for a column that there is not. *out_broken as above. */
 static enum err_code read_cells(struct table *t, const char *line, size_t len,
-                                struct cell out[static N_COLUMNS], bool *out_broken,
+                                struct cell out[static TABLE_COLUMNS], bool *out_broken,
                                 struct err *err)
 {
-    memset(out, 0, N_COLUMNS * sizeof *out);
+    memset(out, 0, TABLE_COLUMNS * sizeof *out);
     *out_broken = false;
     return t->is_json ? read_json(t, line, len, out, err)
                       : read_fields(t, line, len, out, out_broken, err);
@@ -310,10 +277,10 @@ static enum err_code read_cells(struct table *t, const char *line, size_t len,
 
 static struct table_row row_of(const struct cell *cells)
 {
-    return (struct table_row){.text = cells[TEXT].text,
-                              .text_bytes = cells[TEXT].len,
-                              .pair = cells[PAIR].text,
-                              .pair_bytes = cells[PAIR].len};
+    return (struct table_row){.text = cells[TABLE_TEXT].text,
+                              .text_bytes = cells[TABLE_TEXT].len,
+                              .pair = cells[TABLE_PAIR].text,
+                              .pair_bytes = cells[TABLE_PAIR].len};
 }
 
 /* The next line that is not empty. Empty ones are fine only at the end. */
@@ -336,7 +303,7 @@ static enum err_code next_line(struct table *t, const char **out_line, size_t *o
         if (n == 0)
             first = t->lines;
     }
-    if (n > 0 && !leaves_out_broken(t))
+    if (n > 0 && !t->skips_broken)
         return lines_refuse(&first, err, "empty; remove the line");
     t->n_broken += n;
     return ERR_OK;
@@ -352,12 +319,13 @@ enum err_code table_open(const char *path, const struct layout *layout,
         return err_set(err, ERR_NO_MEMORY, "no memory to read %s", path);
     t->layout = layout;
     t->split = split;
-    t->columns[TEXT] = split->text;
-    t->columns[PAIR] = split->pair;
-    t->columns[LABEL] = split->label;
+    t->columns[TABLE_TEXT] = split->text;
+    t->columns[TABLE_PAIR] = split->pair;
+    t->columns[TABLE_LABEL] = split->label;
     t->is_json = layout_ends_in(split, LAYOUT_JSON);
     t->is_csv = layout_ends_in(split, LAYOUT_CSV);
-    for (int c = 0; c < N_COLUMNS; c++)
+    t->skips_broken = layout->is_lenient && !split->is_test;
+    for (int c = 0; c < TABLE_COLUMNS; c++)
         t->places[c] = t->columns[c].number; /* unless a header has their names */
     rc = lines_open(path, &t->lines, err);
     t->lines.is_quoted = t->is_csv;
@@ -373,7 +341,7 @@ enum err_code table_open(const char *path, const struct layout *layout,
 
 enum err_code table_next(struct table *t, struct table_row *out, bool *out_end, struct err *err)
 {
-    struct cell cells[N_COLUMNS];
+    struct cell cells[TABLE_COLUMNS];
     struct table_row row;
     bool is_broken;
     enum err_code rc;
@@ -390,23 +358,23 @@ enum err_code table_next(struct table *t, struct table_row *out, bool *out_end, 
             return rc;
         if (is_broken)
             t->n_broken++;
-        else if (t->layout->no_label && cells[LABEL].text &&
-                 cell_is(cells[LABEL], t->layout->no_label))
+        else if (t->layout->no_label && cells[TABLE_LABEL].text &&
+                 cell_is(cells[TABLE_LABEL], t->layout->no_label))
             t->n_unlabelled++;
         else
             break;
     }
     row = row_of(cells);
     row.offset = t->lines.offset;
-    for (int c = TEXT; c <= PAIR; c++) {
-        if (has_column(t, (enum column)c) && lines_is_blank(cells[c].text, cells[c].len) &&
+    for (int c = TABLE_TEXT; c <= TABLE_PAIR; c++) {
+        if (has_column(t, (enum table_column)c) && lines_is_blank(cells[c].text, cells[c].len) &&
             !t->layout->is_lenient)
             return lines_refuse(&t->lines, err, "%s is empty; fill it in or remove the line",
-                                column_name(t, (enum column)c));
+                                column_name(t, (enum table_column)c));
     }
-    if (has_column(t, LABEL))
-        rc = t->layout->n_labels > 0 ? read_label(t, cells[LABEL], &row.label, err)
-                                     : read_score(t, cells[LABEL], &row.score, err);
+    if (has_column(t, TABLE_LABEL))
+        rc = t->layout->n_labels > 0 ? read_label(t, cells[TABLE_LABEL], &row.label, err)
+                                     : read_score(t, cells[TABLE_LABEL], &row.score, err);
     if (rc == ERR_OK)
         *out = row;
     return rc;
@@ -414,7 +382,7 @@ enum err_code table_next(struct table *t, struct table_row *out, bool *out_end, 
 
 enum err_code table_at(struct table *t, uint64_t offset, struct table_row *out, struct err *err)
 {
-    struct cell cells[N_COLUMNS];
+    struct cell cells[TABLE_COLUMNS];
     const char *line;
     size_t len;
     bool is_broken;
@@ -436,21 +404,6 @@ void table_thin(struct table *t, size_t most_bytes)
         t->end = most_bytes;
     else
         lines_thin(&t->lines, most_bytes);
-}
-
-void table_settle(const struct table *t)
-{
-    lines_settle(&t->lines);
-}
-
-int64_t table_unlabelled(const struct table *t)
-{
-    return t->n_unlabelled;
-}
-
-int64_t table_broken(const struct table *t)
-{
-    return t->n_broken;
 }
 
 void table_close(struct table *t)

@@ -13,8 +13,9 @@
 #define DATA_TABLE_H
 
 #include "data/layout.h"
+#include "text/lines.h"
 
-#define TABLE_COLUMNS_MAX 64
+#define TABLE_CELLS_MAX 64 /* of a row */
 
 /* One row; the texts are borrowed until the next call, valid UTF-8, not NUL-terminated. */
 struct table_row {
@@ -27,7 +28,27 @@ struct table_row {
     uint64_t offset; /* in the file */
 };
 
-struct table; /* on the heap; all fields private */
+enum table_column { TABLE_TEXT, TABLE_PAIR, TABLE_LABEL, TABLE_COLUMNS };
+
+struct table {
+    int64_t n_unlabelled; /* rows skipped so far: without a label (MNLI's "-") ... */
+    int64_t n_broken;     /* ... and broken ones (QQP) */
+    struct lines lines;   /* lines_settle() after the pass, when only table_at() is called */
+    /* private */
+    const struct layout *layout;
+    const struct layout_split *split;
+    struct layout_column columns[TABLE_COLUMNS]; /* of the split, to walk over */
+    bool is_json;
+    bool is_csv;
+    bool skips_broken; /* rows that were broken by line ends or tabs */
+    uint64_t end;      /* of a thinned CSV file: rows from here on are left out; 0: none */
+    char *unquoted;    /* fields of a CSV row without their quotes */
+    size_t unquoted_cap;
+    int n_columns;             /* of every row; 0: not known yet */
+    int places[TABLE_COLUMNS]; /* where each column is; -1: nowhere */
+    struct json *object;       /* of the last row */
+    char number[24];           /* a label that is a number in JSON, as text */
+};
 
 /* Open a split and read its header. On ERR_OK the caller owns *out: table_close(). `layout` and
  * `split` are borrowed for as long.
@@ -58,13 +79,6 @@ MUST_CHECK enum err_code table_at(struct table *t, uint64_t offset, struct table
 
 /* See lines_thin(); before the first row. Of a CSV file the beginning is taken. */
 void table_thin(struct table *t, size_t most_bytes);
-
-/* The pass is over: from now on only table_at() is called. */
-void table_settle(const struct table *t);
-
-/* Rows skipped so far: without a label (MNLI's "-"), and broken ones (QQP). */
-int64_t table_unlabelled(const struct table *t);
-int64_t table_broken(const struct table *t);
 
 void table_close(struct table *t); /* NULL is fine */
 

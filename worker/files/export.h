@@ -16,16 +16,17 @@
 #define EXPORT_WHOLE_FILE  "model.safetensors"
 #define EXPORT_INDEX_FILE  "model.safetensors.index.json"
 
-struct export_plan {
+/* What is written, and where; all pointers are borrowed. */
+struct export_params {
+    const struct model *model;
+    const char *folder; /* made when it is missing (not its parents) */
     int n_stages;
-    const struct plan_stage *stages; /* [n_stages], borrowed */
-};
-
-struct export_extras {
+    const struct plan_worker *stages; /* [n_stages] */
+    /* of the files that exist once: */
     int pad_id;                /* of the vocabulary */
     bool is_cased;             /* the tokenizer keeps capitals and accents */
     int n_labels;              /* whose names are known; the others are LABEL_i */
-    const char *const *labels; /* [n_labels] by id, borrowed; go into config.json, like: */
+    const char *const *labels; /* [n_labels] by id */
     double dropout;
     bool is_headless; /* an encoder: its head is not written */
 };
@@ -37,25 +38,20 @@ void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYT
 typedef bool export_has_fn(void *arg, const char *name);
 
 /* Begin the shard of stage `stage`: the tensors of its units in the order of model_tensor(), all or
- * those that `has` is true for, which is asked once about each. The folder is made when it is
- * missing (not its parents). On ERR_OK the caller hands the floats to `out` and ends it. Returns
- * ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY.
- */
-MUST_CHECK enum err_code export_begin(const struct model *m, const char *folder,
-                                      const struct export_plan *plan, int stage, export_has_fn *has,
+ * those that `has` is true for, which is asked once about each. On ERR_OK the caller hands the
+ * floats to `out` and ends it. Returns ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path,
+ * ERR_NO_MEMORY. */
+MUST_CHECK enum err_code export_begin(const struct export_params *p, int stage, export_has_fn *has,
                                       void *arg, struct safetensors_writer *out, struct err *err);
 
 /* Write the whole shard. `params` is one pointer for each unit of the stage: its
  * model_unit_params() floats. Errors as above. */
-MUST_CHECK enum err_code export_shard(const struct model *m, const char *folder,
-                                      const struct export_plan *plan, int stage,
+MUST_CHECK enum err_code export_shard(const struct export_params *p, int stage,
                                       const float *const *params, struct err *err);
 
 /* Write the files that exist once, except the vocabulary (vocab_save()): config.json,
  * tokenizer_config.json, and the index when there is more than one stage. Errors as above. */
-MUST_CHECK enum err_code export_rest(const struct model *m, const char *folder,
-                                     const struct export_plan *plan,
-                                     const struct export_extras *extras, struct err *err);
+MUST_CHECK enum err_code export_rest(const struct export_params *p, struct err *err);
 
 /* Remove a file unless it is gone already. */
 MUST_CHECK enum err_code export_remove(const char *folder, const char *file, struct err *err);

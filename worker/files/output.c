@@ -15,17 +15,17 @@
 #include "files/export.h"
 
 #define NAME_BYTES      64
-#define CLAIM_FILE      ".skyjob-attempt"
+#define CLAIM_FILE      ".skyjob-revision"
 #define CLAIM_MAX_BYTES 4096
 /* Besides the weights: vocabulary, configuration, predictions, and what the file system needs. */
 #define EXTRA_BYTES(weights) (((int64_t)16 << 20) + (weights) / 20)
 
-static void folder_name(const char *uid, int attempt, char out[static NAME_BYTES])
+static void folder_name(const char *uid, int revision, char out[static NAME_BYTES])
 {
-    (void)snprintf(out, NAME_BYTES, ".skyjob-%08x-a%d", (unsigned)hash_text(uid), attempt);
+    (void)snprintf(out, NAME_BYTES, ".skyjob-%08x-r%d", (unsigned)hash_text(uid), revision);
 }
 
-/* --- folders of attempts --- */
+/* --- folders of revisions --- */
 
 /* A folder of plain files. What cannot be removed stays: it only takes space. */
 static void remove_folder(const char *folder)
@@ -42,26 +42,23 @@ static void remove_folder(const char *folder)
     (void)rmdir(folder);
 }
 
-static void remove_earlier_attempts(const struct output_params *p)
+static void remove_earlier_revisions(const struct output *o)
 {
-    DIR *dir = opendir(p->folder);
+    DIR *dir = opendir(o->folder);
     struct dirent *entry;
     char prefix[NAME_BYTES];
     size_t n;
 
-    folder_name(p->uid, 0, prefix);
-    n = strlen(prefix) - 1; /* without the number of the attempt */
+    folder_name(o->uid, 0, prefix);
+    n = strlen(prefix) - 1; /* without the number of the revision */
     while (dir && (entry = readdir(dir))) {
         const char *number = entry->d_name + n;
         char path[PATH_MAX];
         char *end;
-        long attempt;
 
-        if (strncmp(entry->d_name, prefix, n) != 0)
-            continue;
-        attempt = strtol(number, &end, 10);
-        if (end != number && *end == '\0' && attempt < p->attempt &&
-            folder_path(p->folder, entry->d_name, path, NULL) == ERR_OK)
+        if (strncmp(entry->d_name, prefix, n) == 0 && strtol(number, &end, 10) < o->revision &&
+            end != number && *end == '\0' &&
+            folder_path(o->folder, entry->d_name, path, NULL) == ERR_OK)
             remove_folder(path);
     }
     if (dir)
@@ -71,27 +68,26 @@ static void remove_earlier_attempts(const struct output_params *p)
 /* --- the claim --- */
 
 struct claim {
-    char uid[OUTPUT_UID_BYTES];
-    int attempt;
+    char uid[64];
+    int revision;
 };
 
 static const struct field claim_fields[] = {
     {"uid", FIELD_TEXT, FIELD_AT(struct claim, uid)},
-    {"attempt", FIELD_INT, FIELD_AT(struct claim, attempt)},
+    {"revision", FIELD_INT, FIELD_AT(struct claim, revision)},
     {.kind = FIELD_END},
 };
 
 static enum err_code write_claim(const struct output *o, struct err *err)
 {
-    struct claim claim = {.attempt = o->attempt};
+    struct claim claim = {.revision = o->revision};
     struct buf text = {.max = CLAIM_MAX_BYTES};
     char path[PATH_MAX];
-    enum err_code rc;
+    enum err_code rc = folder_path(o->folder, CLAIM_FILE, path, err);
 
     (void)snprintf(claim.uid, sizeof claim.uid, "%s", o->uid);
-    rc = fields_print(claim_fields, &claim, &text, err);
     if (rc == ERR_OK)
-        rc = folder_path(o->folder, CLAIM_FILE, path, err);
+        rc = fields_print(claim_fields, &claim, &text, err);
     if (rc == ERR_OK)
         rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
@@ -104,7 +100,7 @@ static enum err_code read_claim(const struct output *o, struct claim *out, struc
     struct json *json = NULL;
     enum err_code rc = folder_json(o->folder, CLAIM_FILE, &json, err);
 
-    *out = (struct claim){.attempt = 0};
+    *out = (struct claim){.revision = 0};
     if (rc == ERR_OK)
         rc = fields_read(claim_fields, json, FIELDS_TOLERANT, "", out, err);
     json_free(json);
@@ -116,7 +112,7 @@ enum err_code output_find_claim(const struct output *o, struct err *err)
     struct claim claim;
 
     if (read_claim(o, &claim, err) == ERR_OK && strcmp(claim.uid, o->uid) == 0 &&
-        claim.attempt >= o->attempt)
+        claim.revision >= o->revision)
         return ERR_OK;
     return err_set(
         err, ERR_AGAIN,
@@ -125,7 +121,7 @@ enum err_code output_find_claim(const struct output *o, struct err *err)
         o->folder);
 }
 
-/* ERR_CONFLICT when a newer attempt of the job has claimed the folder, or another job, which began
+/* ERR_CONFLICT when a newer revision of the job has claimed the folder, or another job, which began
  * later if this one has left its claim before (`is_ours`). */
 static enum err_code check_claim(const struct output *o, bool is_ours, struct err *err)
 {
@@ -135,10 +131,11 @@ static enum err_code check_claim(const struct output *o, bool is_ours, struct er
 
     if (rc == ERR_NOT_FOUND || rc == ERR_INVALID)
         return ERR_OK;
-    if (rc == ERR_OK && is_same && claim.attempt > o->attempt)
-        return err_set(err, ERR_CONFLICT,
-                       "attempt %d of this job has taken over output folder %.200s from attempt %d",
-                       claim.attempt, o->folder, o->attempt);
+    if (rc == ERR_OK && is_same && claim.revision > o->revision)
+        return err_set(
+            err, ERR_CONFLICT,
+            "revision %d of this job has taken over output folder %.200s from revision %d",
+            claim.revision, o->folder, o->revision);
     if (rc == ERR_OK && is_ours && !is_same)
         return err_set(err, ERR_CONFLICT, "another job (%.63s) now uses output folder %.200s",
                        claim.uid, o->folder);
@@ -147,33 +144,32 @@ static enum err_code check_claim(const struct output *o, bool is_ours, struct er
 
 /* --- the check --- */
 
-static enum err_code check_space(const struct output_params *p, struct err *err)
+static enum err_code check_space(const struct output *o, int64_t bytes, struct err *err)
 {
-    int64_t need = p->bytes + EXTRA_BYTES(p->bytes);
+    int64_t need = bytes + EXTRA_BYTES(bytes);
     struct statvfs fs;
     int64_t free_bytes;
 
-    if (statvfs(p->folder, &fs) != 0)
-        return file_error(err, "look up the free space of", p->folder);
+    if (statvfs(o->folder, &fs) != 0)
+        return file_error(err, "look up the free space of", o->folder);
     free_bytes = (int64_t)(fs.f_bavail * fs.f_frsize);
     if (fs.f_blocks == 0 || free_bytes >= need) /* some file systems do not report their size */
         return ERR_OK;
     return err_set(err, ERR_LIMIT,
                    "output folder %.200s: %lld MiB are free, %lld MiB are needed; free some space "
                    "or use a larger volume",
-                   p->folder, (long long)(free_bytes / MIB), (long long)(need / MIB));
+                   o->folder, (long long)(free_bytes / MIB), (long long)(need / MIB));
 }
 
-static enum err_code check_writing(const struct output_params *p, struct err *err)
+static enum err_code check_writing(const struct output *o, int stage, struct err *err)
 {
     char name[NAME_BYTES];
     char path[PATH_MAX];
-    enum err_code rc = folder_make(p->folder, err);
+    enum err_code rc = folder_make(o->folder, err);
 
-    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(p->uid),
-                   p->stage);
+    (void)snprintf(name, sizeof name, ".skyjob-check-%08x-%d", (unsigned)hash_text(o->uid), stage);
     if (rc == ERR_OK)
-        rc = folder_path(p->folder, name, path, err);
+        rc = folder_path(o->folder, name, path, err);
     if (rc == ERR_OK)
         rc = file_write(path, "x", 1, err);
     if (rc == ERR_OK && unlink(path) != 0)
@@ -181,56 +177,28 @@ static enum err_code check_writing(const struct output_params *p, struct err *er
     return rc;
 }
 
-enum err_code output_open(struct output *out, const struct output_params *p, struct err *err)
+enum err_code output_open(struct output *o, int stage, int64_t bytes, struct err *err)
 {
-    struct output o = {.attempt = p->attempt};
     struct err why = {.text = ""};
     char name[NAME_BYTES];
-    enum err_code rc = check_writing(p, &why);
+    enum err_code rc = check_writing(o, stage, &why);
 
-    folder_name(p->uid, p->attempt, name);
+    folder_name(o->uid, o->revision, name);
     if (rc == ERR_OK)
-        rc = folder_path(p->folder, name, o.aside, &why);
+        rc = folder_path(o->folder, name, o->aside, &why);
     if (rc != ERR_OK)
         return err_set(err, rc,
                        "output folder %.100s cannot be written: %.200s; make it writable for user "
                        "%u or choose another one",
-                       p->folder, why.text, (unsigned)geteuid());
-    (void)snprintf(o.folder, sizeof o.folder, "%s", p->folder);
-    (void)snprintf(o.uid, sizeof o.uid, "%s", p->uid);
-    rc = check_claim(&o, false, err);
-    if (rc == ERR_OK && p->stage == 0)
-        rc = write_claim(&o, err);
-    remove_earlier_attempts(p);
-    if (rc == ERR_OK)
-        rc = check_space(p, err);
-    if (rc == ERR_OK)
-        *out = o;
-    return rc;
+                       o->folder, why.text, (unsigned)geteuid());
+    rc = check_claim(o, false, err);
+    if (rc == ERR_OK && stage == 0)
+        rc = write_claim(o, err);
+    remove_earlier_revisions(o);
+    return rc == ERR_OK ? check_space(o, bytes, err) : rc;
 }
 
 /* --- publishing --- */
-
-/* What loaders open first: a model that has it is complete. */
-static const char *entry_of(int n_stages)
-{
-    return n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
-}
-
-static enum err_code check_complete(struct output *o, int n_stages, struct err *err)
-{
-    char file[EXPORT_SHARD_BYTES];
-
-    (void)snprintf(file, sizeof file, "%s", entry_of(n_stages));
-    for (int s = -1; s < n_stages && !o->is_complete; s++) {
-        if (s >= 0)
-            export_shard_name(s, n_stages, file);
-        if (!folder_has(o->aside, file))
-            return err_set(err, ERR_NOT_FOUND, "%s/%s is missing", o->aside, file);
-    }
-    o->is_complete = true;
-    return ERR_OK;
-}
 
 static enum err_code move_file(const struct output *o, const char *file, struct err *err)
 {
@@ -288,33 +256,38 @@ static void remove_stale_shards(const struct output *o, int n_stages)
         (void)closedir(dir);
 }
 
-/* Synced between the steps, so that a power cut keeps their order. */
-static enum err_code replace_model(const struct output *o, const char *entry, struct err *err)
-{
-    enum err_code rc = export_remove(o->folder, EXPORT_INDEX_FILE, err);
-
-    if (rc == ERR_OK)
-        rc = export_remove(o->folder, EXPORT_WHOLE_FILE, err);
-    if (rc == ERR_OK)
-        rc = file_sync_folder(o->folder, err);
-    if (rc == ERR_OK)
-        rc = move_all_but(o, entry, err);
-    if (rc == ERR_OK)
-        rc = file_sync_folder(o->folder, err);
-    if (rc == ERR_OK)
-        rc = move_file(o, entry, err);
-    return rc;
-}
-
 enum err_code output_publish(struct output *o, int n_stages, struct err *err)
 {
-    const char *entry = entry_of(n_stages);
+    /* What loaders open first: a model that has it is complete. */
+    const char *entry = n_stages > 1 ? EXPORT_INDEX_FILE : EXPORT_WHOLE_FILE;
     enum err_code rc = check_claim(o, true, err);
 
-    if (rc == ERR_OK)
-        rc = check_complete(o, n_stages, err);
-    if (rc == ERR_OK && folder_has(o->aside, entry)) /* not yet, if it is called again */
-        rc = replace_model(o, entry, err);
+    for (int s = 0; s <= n_stages && rc == ERR_OK && !o->is_complete; s++) {
+        char file[EXPORT_SHARD_BYTES];
+
+        (void)snprintf(file, sizeof file, "%s", entry);
+        if (s > 0)
+            export_shard_name(s - 1, n_stages, file);
+        if (!folder_has(o->aside, file))
+            rc = err_set(err, ERR_NOT_FOUND, "%s/%s is missing", o->aside, file);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    o->is_complete = true;
+    if (folder_has(o->aside, entry)) { /* not yet, if it is called again */
+        rc = export_remove(o->folder, EXPORT_INDEX_FILE, err);
+        if (rc == ERR_OK)
+            rc = export_remove(o->folder, EXPORT_WHOLE_FILE, err);
+        /* Synced between the steps, so that a power cut keeps their order. */
+        if (rc == ERR_OK)
+            rc = file_sync_folder(o->folder, err);
+        if (rc == ERR_OK)
+            rc = move_all_but(o, entry, err);
+        if (rc == ERR_OK)
+            rc = file_sync_folder(o->folder, err);
+        if (rc == ERR_OK)
+            rc = move_file(o, entry, err);
+    }
     if (rc == ERR_OK)
         rc = file_sync_folder(o->folder, err);
     if (rc != ERR_OK)

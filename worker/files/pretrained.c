@@ -84,27 +84,6 @@ static enum err_code add_file(struct pretrained *p, const char *name, struct err
     return rc;
 }
 
-static enum err_code add_entry(struct pretrained *p, const struct json *entry, struct err *err)
-{
-    const char *tensor = json_key(entry);
-    const char *file = json_string(entry, "");
-    enum err_code rc = ERR_OK;
-
-    /* Of this very folder and no other. */
-    if (!*file || *file == '.' || strchr(file, '/') || strlen(file) > FILE_NAME_BYTES)
-        return err_set(err, ERR_INVALID,
-                       "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; save the "
-                       "model again",
-                       p->folder, EXPORT_INDEX_FILE, tensor, file);
-    if (!map_get(&p->files, file))
-        rc = add_file(p, file, err);
-    if (rc == ERR_OK && !safetensors_find(map_get(&p->files, file), tensor))
-        return err_set(err, ERR_INVALID,
-                       "%s/%s: tensor \"%.80s\" is not in %.80s; copy the whole folder again",
-                       p->folder, EXPORT_INDEX_FILE, tensor, file);
-    return rc;
-}
-
 static enum err_code open_index(struct pretrained *p, struct err *err)
 {
     const struct json *map;
@@ -116,8 +95,22 @@ static enum err_code open_index(struct pretrained *p, struct err *err)
     if (json_kind_of(map) != JSON_OBJECT)
         return err_set(err, ERR_INVALID, "%s/%s: no object \"weight_map\"; save the model again",
                        p->folder, EXPORT_INDEX_FILE);
-    for (const struct json *v = json_first(map); v && rc == ERR_OK; v = json_next(v))
-        rc = add_entry(p, v, err);
+    for (const struct json *v = json_first(map); v && rc == ERR_OK; v = json_next(v)) {
+        const char *file = json_string(v, "");
+
+        /* Of this very folder and no other. */
+        if (!*file || *file == '.' || strchr(file, '/') || strlen(file) > FILE_NAME_BYTES)
+            return err_set(err, ERR_INVALID,
+                           "%s/%s: tensor \"%.80s\": \"%.80s\" is not a file of this folder; save "
+                           "the model again",
+                           p->folder, EXPORT_INDEX_FILE, json_key(v), file);
+        if (!map_get(&p->files, file))
+            rc = add_file(p, file, err);
+        if (rc == ERR_OK && !safetensors_find(map_get(&p->files, file), json_key(v)))
+            rc = err_set(err, ERR_INVALID,
+                         "%s/%s: tensor \"%.80s\" is not in %.80s; copy the whole folder again",
+                         p->folder, EXPORT_INDEX_FILE, json_key(v), file);
+    }
     return rc;
 }
 
@@ -208,28 +201,24 @@ enum err_code pretrained_check_vocab(const struct pretrained *p, int n_tokens, s
                    p->config_path, p->config.model.vocab, n_tokens);
 }
 
-static const struct weight *find_in_files(const struct pretrained *p, const char *name)
-{
-    const char *file = p->index
-                           ? json_string(json_get(json_get(p->index, "weight_map"), name), NULL)
-                           : EXPORT_WHOLE_FILE;
-    const struct safetensors *in = file ? map_get(&p->files, file) : NULL;
-
-    return in ? safetensors_find(in, name) : NULL;
-}
-
 /* ERR_NOT_FOUND, without a text, when the folder has no tensor that we call `name`. */
 static enum err_code find_tensor(const struct pretrained *p, const char *name, struct weight *out,
                                  struct err *err)
 {
+    const struct json *map = json_get(p->index, "weight_map");
     char alias[MODEL_NAME_BYTES];
 
     if (p->other.find)
         return p->other.find(p->other.from, name, out, err);
     for (int i = 0; i < PRETRAINED_ALIAS_MAX; i++) {
-        const struct weight *found =
-            pretrained_alias(name, i, alias) ? find_in_files(p, alias) : NULL;
+        const struct weight *found = NULL;
+        const char *file;
 
+        if (!pretrained_alias(name, i, alias))
+            continue;
+        file = p->index ? json_string(json_get(map, alias), "") : EXPORT_WHOLE_FILE;
+        if (map_get(&p->files, file))
+            found = safetensors_find(map_get(&p->files, file), alias);
         if (found) {
             *out = *found;
             return ERR_OK;
@@ -275,25 +264,6 @@ enum err_code pretrained_match_labels(struct pretrained *p, const struct task *t
     return rc;
 }
 
-/* Put the rows of a classifier's tensor into the task's order. */
-static enum err_code order_rows(const struct pretrained *p, const struct model_tensor *t,
-                                float *tensor, struct err *err)
-{
-    size_t each = t->count / (size_t)t->dims[0];
-    float *rows;
-
-    if (!p->has_rows || !begins_with(t, "classifier."))
-        return ERR_OK;
-    rows = malloc(t->count * sizeof *rows);
-    if (!rows)
-        return err_set(err, ERR_NO_MEMORY, "no memory to order the labels of a model");
-    memcpy(rows, tensor, t->count * sizeof *rows);
-    for (int i = 0; i < t->dims[0]; i++)
-        memcpy(tensor + (size_t)i * each, rows + (size_t)p->rows[i] * each, each * sizeof *rows);
-    free(rows);
-    return ERR_OK;
-}
-
 static enum err_code load_tensor(const struct pretrained *p, const struct model_tensor *t,
                                  float *out, struct pretrained_missing *missing, struct err *err)
 {
@@ -319,8 +289,20 @@ static enum err_code load_tensor(const struct pretrained *p, const struct model_
     if (rc != ERR_OK)
         return rc;
     if (has_shape(&w, t)) {
+        size_t each = t->count / (size_t)t->dims[0];
+        float *rows;
+
         rc = weight_read(&w, out, err);
-        return rc == ERR_OK ? order_rows(p, t, out, err) : rc;
+        if (rc != ERR_OK || !p->has_rows || !begins_with(t, "classifier."))
+            return rc;
+        rows = malloc(t->count * sizeof *rows);
+        if (!rows)
+            return err_set(err, ERR_NO_MEMORY, "no memory to order the labels of a model");
+        memcpy(rows, out, t->count * sizeof *rows);
+        for (int i = 0; i < t->dims[0]; i++) /* in the task's order */
+            memcpy(out + (size_t)i * each, rows + (size_t)p->rows[i] * each, each * sizeof *rows);
+        free(rows);
+        return ERR_OK;
     }
     weight_shape(&w, has);
     weight_shape(&needed, needs);
@@ -352,15 +334,6 @@ enum err_code pretrained_load_unit(const struct pretrained *p, const struct mode
     if (rc == ERR_OK)
         *out_missing = missing;
     return rc;
-}
-
-enum err_code pretrained_load_words(const struct pretrained *p, const struct model *m, float *out,
-                                    struct err *err)
-{
-    struct pretrained_missing none = {0};
-    struct model_tensor words = model_tensor(m, 0, 0);
-
-    return load_tensor(p, &words, out, &none, err);
 }
 
 void pretrained_close(struct pretrained *p)

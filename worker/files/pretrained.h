@@ -1,8 +1,8 @@
 /* files/pretrained.h - a folder with a trained BERT, to start from.
  *
  * A Hugging Face directory: config.json, and model.safetensors or shards with their index. Tensors
- * are found under all the names they go by. Files are mapped, so a stage reads no
- * more than its own tensors. Nothing in them is trusted. TensorFlow checkpoints have to be
+ * are found under any of their known names. Files are mapped, so a stage reads no more than its own
+ * tensors. Nothing in them is trusted. TensorFlow checkpoints have to be
  * converted (import/import.h), and the error for one names the command.
  *
  * A tensor of the encoder that is missing is an error. A head, or a part of it, may be missing:
@@ -21,7 +21,7 @@
 
 struct pretrained; /* on the heap; all fields private */
 
-/* The names that one tensor goes by. Ours are those of transformers' BertForSequenceClassification
+/* The known names of a tensor. Ours are those of transformers' BertForSequenceClassification
  * and BertForPreTraining. Older checkpoints have gamma and beta for LayerNorm's weight and bias; a
  * bare BertModel has no "bert." in front.
  *
@@ -91,10 +91,6 @@ MUST_CHECK enum err_code pretrained_load_unit(const struct pretrained *p, const 
                                               int unit, float *params,
                                               struct pretrained_missing *out_missing,
                                               struct err *err);
-
-/* The word embeddings alone, for the decoder that is tied to them: model_word_floats(). */
-MUST_CHECK enum err_code pretrained_load_words(const struct pretrained *p, const struct model *m,
-                                               float *out, struct err *err);
 
 void pretrained_close(struct pretrained *p); /* NULL is fine */
 

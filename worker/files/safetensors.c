@@ -4,91 +4,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
-#include "base/file.h"
-#include "base/json.h"
-#include "base/jsonw.h"
+#include "base/bytes.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 
 /* --- writing --- */
 
-/* Floats of a tensor, 0 when its shape cannot be. */
-static uint64_t count_of(const struct safetensors_tensor *t)
-{
-    uint64_t count = 1;
-
-    if (t->n_dims < 0 || t->n_dims > WEIGHT_DIMS_MAX)
-        return 0;
-    for (int i = 0; i < t->n_dims; i++) {
-        if (t->dims[i] < 1 || (uint64_t)t->dims[i] > (UINT64_C(1) << 50) / count)
-            return 0;
-        count *= (uint64_t)t->dims[i];
-    }
-    return count;
-}
-
-static enum err_code write_tensor(struct jsonw *json, const struct safetensors_tensor *t,
-                                  uint64_t *floats, struct err *err)
-{
-    uint64_t count = count_of(t);
-
-    if (!t->name || !*t->name || strlen(t->name) > SAFETENSORS_NAME_MAX_BYTES || count == 0)
-        return err_set(err, ERR_INVALID,
-                       "tensor \"%.60s\" has a shape or name that the format does not allow",
-                       t->name ? t->name : "");
-    jsonw_open_object(json, t->name);
-    jsonw_string(json, "dtype", "F32");
-    jsonw_open_array(json, "shape");
-    for (int i = 0; i < t->n_dims; i++)
-        jsonw_int(json, NULL, t->dims[i]);
-    jsonw_close(json);
-    jsonw_open_array(json, "data_offsets");
-    jsonw_int(json, NULL, (int64_t)(*floats * sizeof(float)));
-    *floats += count;
-    jsonw_int(json, NULL, (int64_t)(*floats * sizeof(float)));
-    jsonw_close(json);
-    jsonw_close(json);
-    return ERR_OK;
-}
-
-/* The header, filled up with spaces so that the data begins at a multiple of 8 bytes. */
-static enum err_code write_header(struct buf *header, const struct safetensors_tensor *tensors,
-                                  int n, uint64_t *out_floats, struct err *err)
-{
-    struct jsonw json;
-    uint64_t floats = 0;
-    enum err_code rc = ERR_OK;
-
-    jsonw_init(&json, header);
-    jsonw_open_object(&json, NULL);
-    jsonw_open_object(&json, "__metadata__"); /* transformers asks for it */
-    jsonw_string(&json, "format", "pt");
-    jsonw_close(&json);
-    for (int i = 0; i < n && rc == ERR_OK; i++)
-        rc = write_tensor(&json, &tensors[i], &floats, err);
-    jsonw_close(&json);
-    if (rc == ERR_OK)
-        rc = jsonw_finish(&json, err);
-    while (rc == ERR_OK && header->len % 8 != 0)
-        rc = buf_add(header, " ", 1, err);
-    *out_floats = floats;
-    return rc;
-}
-
-enum err_code safetensors_begin(const char *path, const struct safetensors_tensor *tensors, int n,
+enum err_code safetensors_begin(const char *path, const struct model_tensor *tensors, int n,
                                 struct safetensors_writer *out, struct err *err)
 {
     struct buf header = {.max = SAFETENSORS_HEADER_MAX_BYTES};
-    struct safetensors_writer w;
-    enum err_code rc = write_header(&header, tensors, n, &w.left, err);
+    struct safetensors_writer w = {.left = 0};
+    uint8_t length[LENGTH_BYTES];
+    struct jsonw json;
+    enum err_code rc;
 
+    jsonw_init(&json, &header);
+    jsonw_open_object(&json, NULL);
+    jsonw_open_object(&json, "__metadata__"); /* transformers requires it */
+    jsonw_string(&json, "format", "pt");
+    jsonw_close(&json);
+    for (int i = 0; i < n; i++) {
+        jsonw_open_object(&json, tensors[i].name);
+        jsonw_string(&json, "dtype", "F32");
+        jsonw_open_array(&json, "shape");
+        for (int k = 0; k < tensors[i].n_dims; k++)
+            jsonw_int(&json, NULL, tensors[i].dims[k]);
+        jsonw_close(&json);
+        jsonw_open_array(&json, "data_offsets");
+        jsonw_int(&json, NULL, (int64_t)(w.left * sizeof(float)));
+        w.left += tensors[i].count;
+        jsonw_int(&json, NULL, (int64_t)(w.left * sizeof(float)));
+        jsonw_close(&json);
+        jsonw_close(&json);
+    }
+    jsonw_close(&json);
+    rc = jsonw_finish(&json, err);
+    while (rc == ERR_OK && header.len % 8 != 0) /* the data is to be aligned */
+        rc = buf_add(&header, " ", 1, err);
     if (rc == ERR_OK)
         rc = file_begin(&w.file, path, err);
     if (rc == ERR_OK) {
-        uint64_t len = htole64(header.len);
-
-        rc = file_add(&w.file, &len, sizeof len, err);
+        bytes_put(length, header.len, LENGTH_BYTES);
+        rc = file_add(&w.file, length, LENGTH_BYTES, err);
         if (rc == ERR_OK)
             rc = file_add(&w.file, header.data, header.len, err);
         if (rc == ERR_OK)
@@ -127,13 +85,6 @@ void safetensors_abandon(struct safetensors_writer *w)
 
 /* --- reading --- */
 
-/* What is being read, for errors and bounds. */
-struct source {
-    const char *name;
-    const unsigned char *data; /* behind the header */
-    uint64_t data_bytes;
-};
-
 static const struct dtype {
     const char *name;
     enum weight_type type;
@@ -155,70 +106,53 @@ static const struct dtype *find_dtype(const char *name)
     return NULL;
 }
 
-static enum err_code refuse(const struct source *src, const char *tensor, const char *why,
+static enum err_code refuse(const struct safetensors *s, const char *tensor, const char *why,
                             struct err *err)
 {
-    return err_set(err, ERR_INVALID, "%s: tensor \"%.96s\": %s; save the file again", src->name,
+    return err_set(err, ERR_INVALID, "%s: tensor \"%.96s\": %s; save the file again", s->name,
                    tensor, why);
 }
 
-/* `shape`: a list of sizes whose product is the count of elements. */
-static enum err_code read_shape(const struct source *src, const struct json *v, size_t bytes,
-                                struct weight *t, struct err *err)
+static enum err_code read_tensor(const struct safetensors *s, const struct json *v,
+                                 struct weight *out, struct err *err)
 {
-    const struct json *shape = json_get(v, "shape");
-    uint64_t count = 1;
-
-    if (json_kind_of(shape) != JSON_ARRAY || json_count(shape) > WEIGHT_DIMS_MAX)
-        return refuse(src, t->name, "\"shape\" is not a list of at most 8 sizes", err);
-    for (const struct json *d = json_first(shape); d; d = json_next(d)) {
-        int64_t size = json_i64(d, 0);
-
-        if (size < 1 || (uint64_t)size > src->data_bytes / bytes / count)
-            return refuse(src, t->name, "its shape does not fit into the file", err);
-        count *= (uint64_t)size;
-        t->dims[t->n_dims++] = size;
-    }
-    t->count = (size_t)count;
-    return ERR_OK;
-}
-
-static size_t bytes_of(const struct weight *t)
-{
-    return t->count * find_dtype(t->type_name)->bytes;
-}
-
-static enum err_code read_tensor(const struct source *src, const struct json *v, struct weight *out,
-                                 struct err *err)
-{
-    struct weight t = {
-        .file = src->name, .name = json_key(v), .type_name = json_string(json_get(v, "dtype"), "")};
+    struct weight t = {.file = s->name,
+                       .name = json_key(v),
+                       .type_name = json_string(json_get(v, "dtype"), ""),
+                       .count = 1};
     const struct dtype *dtype = find_dtype(t.type_name);
+    const struct json *shape = json_get(v, "shape");
     const struct json *offsets = json_get(v, "data_offsets");
     const struct json *first = json_first(offsets);
     int64_t begin = json_i64(first, -1);
     int64_t end = first ? json_i64(json_next(first), -1) : -1;
-    enum err_code rc;
 
     if (json_kind_of(v) != JSON_OBJECT || json_count(v) != 3)
-        return refuse(src, t.name, "it must have dtype, shape and data_offsets and no more", err);
+        return refuse(s, t.name, "it must have dtype, shape and data_offsets and no more", err);
     if (strlen(t.name) < 1 || strlen(t.name) > SAFETENSORS_NAME_MAX_BYTES)
-        return refuse(src, t.name, "its name is empty or too long", err);
+        return refuse(s, t.name, "its name is empty or too long", err);
     if (!dtype)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\" has unknown dtype \"%.16s\"; save the file again "
                        "with F32, F16 or BF16",
-                       src->name, t.name, t.type_name);
+                       s->name, t.name, t.type_name);
     t.type = dtype->type;
-    rc = read_shape(src, v, dtype->bytes, &t, err);
-    if (rc != ERR_OK)
-        return rc;
+    if (json_kind_of(shape) != JSON_ARRAY || json_count(shape) > WEIGHT_DIMS_MAX)
+        return refuse(s, t.name, "\"shape\" is not a list of at most 8 sizes", err);
+    for (const struct json *d = json_first(shape); d; d = json_next(d)) {
+        int64_t size = json_i64(d, 0);
+
+        if (size < 1 || (uint64_t)size > s->data_bytes / dtype->bytes / t.count)
+            return refuse(s, t.name, "its shape does not fit into the file", err);
+        t.count *= (size_t)size;
+        t.dims[t.n_dims++] = size;
+    }
     if (json_kind_of(offsets) != JSON_ARRAY || json_count(offsets) != 2 || begin < 0 ||
-        end < begin || (uint64_t)end > src->data_bytes)
-        return refuse(src, t.name, "\"data_offsets\" lie outside the file", err);
+        end < begin || (uint64_t)end > s->data_bytes)
+        return refuse(s, t.name, "\"data_offsets\" lie outside the file", err);
     if ((uint64_t)(end - begin) != t.count * dtype->bytes)
-        return refuse(src, t.name, "\"data_offsets\" do not fit its shape and dtype", err);
-    t.data = src->data + begin;
+        return refuse(s, t.name, "\"data_offsets\" do not fit its shape and dtype", err);
+    t.data = s->data + begin;
     *out = t;
     return ERR_OK;
 }
@@ -231,38 +165,16 @@ static int compare_places(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* One tensor after the other, from the first byte to the last: no overlap, no hole, no rest. */
-static enum err_code check_cover(const struct source *src, const struct safetensors *s,
-                                 struct err *err)
+static enum err_code read_tensors(struct safetensors *s, struct err *err)
 {
-    const unsigned char *next = src->data;
-
-    for (int i = 0; i < s->n; i++) {
-        const struct weight *t = &s->tensors[i];
-
-        if (t->data != next)
-            return refuse(src, t->name,
-                          t->data < next ? "its data overlaps another's"
-                                         : "there is a hole before its data",
-                          err);
-        next = t->data + bytes_of(t);
-    }
-    if (next != src->data + src->data_bytes)
-        return err_set(err, ERR_INVALID,
-                       "%s: bytes that belong to no tensor at the end; save the file again",
-                       src->name);
-    return ERR_OK;
-}
-
-static enum err_code read_tensors(const struct source *src, struct safetensors *s, struct err *err)
-{
+    const unsigned char *next = s->data;
     size_t n = json_count(s->header);
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     if (json_kind_of(s->header) != JSON_OBJECT)
-        return err_set(err, ERR_INVALID, "%s: the header is not a JSON object", src->name);
+        return err_set(err, ERR_INVALID, "%s: the header is not a JSON object", s->name);
     if (n > SAFETENSORS_TENSORS_MAX)
-        return err_set(err, ERR_LIMIT, "%s: more than %d tensors", src->name,
+        return err_set(err, ERR_LIMIT, "%s: more than %d tensors", s->name,
                        SAFETENSORS_TENSORS_MAX);
     s->tensors = calloc(n + 1, sizeof *s->tensors);
     if (!s->tensors)
@@ -270,13 +182,27 @@ static enum err_code read_tensors(const struct source *src, struct safetensors *
     for (const struct json *v = json_first(s->header); v; v = json_next(v)) {
         if (strcmp(json_key(v), "__metadata__") == 0)
             continue;
-        rc = read_tensor(src, v, &s->tensors[s->n], err);
+        rc = read_tensor(s, v, &s->tensors[s->n], err);
         if (rc != ERR_OK)
             return rc;
         s->n++;
     }
+    /* One after the other, from the first byte to the last: no overlap, no hole, no rest. */
     qsort(s->tensors, (size_t)s->n, sizeof *s->tensors, compare_places);
-    rc = check_cover(src, s, err);
+    for (int i = 0; i < s->n; i++) {
+        const struct weight *t = &s->tensors[i];
+
+        if (t->data != next)
+            return refuse(s, t->name,
+                          t->data < next ? "its data overlaps another's"
+                                         : "there is a hole before its data",
+                          err);
+        next = t->data + t->count * find_dtype(t->type_name)->bytes;
+    }
+    if (next != s->data + s->data_bytes)
+        return err_set(err, ERR_INVALID,
+                       "%s: bytes that belong to no tensor at the end; save the file again",
+                       s->name);
     for (int i = 0; i < s->n && rc == ERR_OK; i++)
         rc = map_put(&s->by_name, s->tensors[i].name, &s->tensors[i], err);
     return rc;
@@ -285,39 +211,34 @@ static enum err_code read_tensors(const struct source *src, struct safetensors *
 enum err_code safetensors_open_memory(const char *name, const void *bytes, size_t len,
                                       struct safetensors **out, struct err *err)
 {
-    struct safetensors *s = NULL;
-    struct source src = {0};
+    struct safetensors *s;
     uint64_t header_bytes = 0;
     enum err_code rc;
 
-    if (len >= LENGTH_BYTES) {
-        memcpy(&header_bytes, bytes, sizeof header_bytes);
-        header_bytes = le64toh(header_bytes);
-    }
+    if (len >= LENGTH_BYTES)
+        header_bytes = bytes_get(bytes, LENGTH_BYTES);
     if (header_bytes < 2 || header_bytes > len - LENGTH_BYTES)
         return err_set(err, ERR_INVALID, "%s: truncated, or not a safetensors file; copy it again",
                        name);
     if (header_bytes > SAFETENSORS_HEADER_MAX_BYTES || header_bytes > JSON_TEXT_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "%s: header of more than 64 MiB", name);
-    src.data = (const unsigned char *)bytes + LENGTH_BYTES + header_bytes;
-    src.data_bytes = len - LENGTH_BYTES - header_bytes;
     s = calloc(1, sizeof *s);
     if (!s || !(s->name = strdup(name))) {
         free(s);
         return err_set(err, ERR_NO_MEMORY, "no memory to read %s", name);
     }
-    src.name = s->name;
+    s->data = (const unsigned char *)bytes + LENGTH_BYTES + header_bytes;
+    s->data_bytes = len - LENGTH_BYTES - header_bytes;
     rc = json_parse((const char *)bytes + LENGTH_BYTES, (size_t)header_bytes, &s->header, err);
     if (rc != ERR_OK)
         rc = err_wrap(err, rc, "%s: header", name);
     else
-        rc = read_tensors(&src, s, err);
-    if (rc != ERR_OK) {
+        rc = read_tensors(s, err);
+    if (rc == ERR_OK)
+        *out = s;
+    else
         safetensors_close(s);
-        return rc;
-    }
-    *out = s;
-    return ERR_OK;
+    return rc;
 }
 
 enum err_code safetensors_open(const char *path, struct safetensors **out, struct err *err)

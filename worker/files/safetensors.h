@@ -2,20 +2,16 @@
  *
  * Format (huggingface/safetensors): 8 bytes little-endian length N, N bytes of JSON
  * {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}, then the data
- * without holes; offsets count from the end of the header. The writer writes F32; what a reader
- * can turn into floats is files/weight.h's matter.
+ * without holes; offsets count from the end of the header. The writer writes F32; files/weight.h
+ * lists what can be read.
  *
  * The writer streams: tensors are announced first, then their floats follow in order, so nothing is
- * in memory twice. What it writes appears under its name only when
- * it is complete and synced. The reader maps the file and trusts nothing in it; it touches the
- * header only, so a process has in memory what it reads of the tensors.
- * Layer: files. Threads: one per writer; a reader any, once open.
+ * in memory twice. A file appears under its name only when it is complete and synced. The reader
+ * maps the file and trusts nothing in it; it touches the header only, so a process has in memory
+ * what it reads of the tensors. Layer: files. Threads: one per writer; a reader any, once open.
  */
 #ifndef FILES_SAFETENSORS_H
 #define FILES_SAFETENSORS_H
-
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/file.h"
 #include "base/map.h"
@@ -25,30 +21,19 @@
 #define SAFETENSORS_TENSORS_MAX      65536
 #define SAFETENSORS_HEADER_MAX_BYTES ((size_t)64 << 20)
 
-/* To be written. */
-struct safetensors_tensor {
-    const char *name; /* borrowed */
-    int n_dims;       /* 0: one number */
-    int64_t dims[WEIGHT_DIMS_MAX];
-};
-
 struct safetensors_writer { /* all fields private */
     struct file_writer file;
     uint64_t left; /* floats announced and not written yet */
 };
 
 /* Begin `path` with these tensors in this order. On ERR_OK the caller ends *out with exactly one of
- * safetensors_finish() and safetensors_abandon().
- *
- * Returns ERR_INVALID for a name or shape that the format cannot hold, ERR_LIMIT, ERR_NOT_FOUND
- * (no such folder), ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
- */
-MUST_CHECK enum err_code safetensors_begin(const char *path,
-                                           const struct safetensors_tensor *tensors, int n,
-                                           struct safetensors_writer *out, struct err *err);
+ * safetensors_finish() and safetensors_abandon(). ERR_LIMIT, ERR_NOT_FOUND (no such folder),
+ * ERR_DENIED, ERR_IO, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code safetensors_begin(const char *path, const struct model_tensor *tensors,
+                                           int n, struct safetensors_writer *out, struct err *err);
 
 /* The next `count` floats of the file: one tensor after the other, in any number of calls.
- * ERR_INVALID when they are more than announced; ERR_IO (a full disk, say). */
+ * ERR_INVALID when they are more than announced; ERR_IO (a full disk, for example). */
 MUST_CHECK enum err_code safetensors_put(struct safetensors_writer *w, const float *data,
                                          size_t count, struct err *err);
 
@@ -63,8 +48,10 @@ struct safetensors {
     int n;
     struct weight *tensors; /* [n] in the order of their data */
     /* private */
-    struct json *header; /* owns the names of tensors and types */
-    char *name;          /* of the file */
+    struct json *header;       /* owns the names of tensors and types */
+    char *name;                /* of the file */
+    const unsigned char *data; /* behind the header */
+    uint64_t data_bytes;
     struct map by_name;
     struct mapping map; /* zeroed: the caller's memory */
 };

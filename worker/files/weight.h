@@ -2,9 +2,8 @@
  *
  * The readers of safetensors and of TensorFlow's bundles check where a tensor is; here its bytes
  * become the caller's floats. F32, F16 and BF16 can be read. A file may contain tensors of
- * other types (position ids, say), which are refused when they are read. So are numbers that are
- * not finite: training cannot recover from them.
- * Layer: files. Threads: any.
+ * other types (position ids, for example), which are refused when they are read. So are numbers
+ * that are not finite: training cannot recover from them. Layer: files. Threads: any.
  */
 #ifndef FILES_WEIGHT_H
 #define FILES_WEIGHT_H
@@ -40,10 +39,10 @@ struct weight {
  */
 MUST_CHECK enum err_code weight_read(const struct weight *w, float *out, struct err *err);
 
-/* Put `by` in the place of `end` at the end of a tensor's name; false when it has another. */
+/* Replace `end` at the end of a tensor's name by `by`; false when the name does not end in it. */
 bool weight_rename(char name[static MODEL_NAME_BYTES], const char *end, const char *by);
 
-/* For people: "[2, 3]". */
+/* For messages: "[2, 3]". */
 void weight_shape(const struct weight *w, char out[static WEIGHT_SHAPE_BYTES]);
 
 #endif

@@ -5,12 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/buf.h"
 #include "base/bytes.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "import/sstable.h"
 
+#define USUAL           "bert_model.ckpt"
 #define INDEX_END       ".index"
 #define INDEX_MAX_BYTES ((size_t)64 << 20)
 
@@ -32,8 +33,7 @@ struct shard {
 
 struct bundle {
     char index_path[PATH_MAX];
-    bool has_header;
-    uint64_t n_shards;
+    uint64_t n_shards; /* 0 before the header was read */
     bool is_big_endian;
     struct shard *shards;  /* [n_shards]; NULL before they are opened */
     struct entry *entries; /* in the order of their names */
@@ -75,20 +75,20 @@ struct field {
 struct message {
     const unsigned char *at;
     const unsigned char *end;
+    bool is_bad; /* the bytes are no message */
 };
 
-/* The next field; false at the end, and with *out_bad set when the bytes are no message. */
-static bool next_field(struct message *m, struct field *out, bool *out_bad)
+/* The next field; false at the end, and where the bytes are no message. */
+static bool next_field(struct message *m, struct field *out)
 {
     enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
     struct field f = {0};
     uint64_t tag = 0;
     size_t left;
 
-    *out_bad = false;
     if (m->at == m->end)
         return false;
-    *out_bad = true;
+    m->is_bad = true;
     if (!sstable_varint(&m->at, m->end, &tag))
         return false;
     f.number = tag >> 3;
@@ -115,7 +115,7 @@ static bool next_field(struct message *m, struct field *out, bool *out_bad)
     default:
         return false;
     }
-    *out_bad = false;
+    m->is_bad = false;
     *out = f;
     return true;
 }
@@ -124,76 +124,54 @@ static bool next_field(struct message *m, struct field *out, bool *out_bad)
 
 /* The numbers of a message by field; of a field that is itself a message its bytes. The last of
  * each counts. */
-static bool read_message(struct message m, struct field out[static NUMBERS_MAX])
+static bool read_message(const unsigned char *bytes, size_t len,
+                         struct field out[static NUMBERS_MAX])
 {
+    struct message m = {bytes, bytes + len, false};
     struct field f;
-    bool is_bad;
 
     memset(out, 0, NUMBERS_MAX * sizeof *out);
-    while (next_field(&m, &f, &is_bad)) {
+    while (next_field(&m, &f)) {
         if (f.number < NUMBERS_MAX)
             out[f.number] = f;
     }
-    return !is_bad;
+    return !m.is_bad;
 }
 
-/* BundleHeaderProto. */
-static bool read_header(struct bundle *b, struct message m)
+/* TensorShapeProto; a size of 0 is not written. */
+static bool read_shape(struct weight *w, const struct field *shape)
 {
-    enum { N_SHARDS = 1, ENDIANNESS = 2 };
-    struct field fields[NUMBERS_MAX];
-
-    if (!read_message(m, fields))
-        return false;
-    b->n_shards = fields[N_SHARDS].value;
-    b->is_big_endian = fields[ENDIANNESS].value != 0;
-    b->has_header = true;
-    return true;
-}
-
-/* TensorShapeProto.Dim; a size of 0 is not written. */
-static bool read_dim(struct weight *w, struct message m)
-{
-    enum { SIZE = 1 };
-    struct field fields[NUMBERS_MAX];
-    uint64_t size;
-
-    if (!read_message(m, fields))
-        return false;
-    size = fields[SIZE].value;
-    if (w->n_dims == WEIGHT_DIMS_MAX || size > (UINT64_C(1) << 40) ||
-        (size > 0 && w->count > (UINT64_C(1) << 40) / size))
-        return false;
-    w->dims[w->n_dims++] = (int64_t)size;
-    w->count *= (size_t)size;
-    return true;
-}
-
-/* TensorShapeProto. */
-static bool read_shape(struct weight *w, struct message m)
-{
-    enum { DIM = 2, UNKNOWN_RANK = 3 };
+    enum { DIM = 2, UNKNOWN_RANK = 3, SIZE = 1 };
+    struct message m = {shape->bytes, shape->bytes + shape->len, false};
     struct field f;
-    bool is_bad;
 
-    while (next_field(&m, &f, &is_bad)) {
-        if (f.number == DIM &&
-            (!f.bytes || !read_dim(w, (struct message){f.bytes, f.bytes + f.len})))
-            return false;
+    while (next_field(&m, &f)) {
+        struct field dim[NUMBERS_MAX];
+        uint64_t size;
+
         if (f.number == UNKNOWN_RANK && f.value != 0)
             return false;
+        if (f.number != DIM)
+            continue;
+        if (!f.bytes || !read_message(f.bytes, f.len, dim))
+            return false;
+        size = dim[SIZE].value;
+        if (w->n_dims == WEIGHT_DIMS_MAX || size > (UINT64_C(1) << 40) ||
+            (size > 0 && w->count > (UINT64_C(1) << 40) / size))
+            return false;
+        w->dims[w->n_dims++] = (int64_t)size;
+        w->count *= (size_t)size;
     }
-    return !is_bad;
+    return !m.is_bad;
 }
 
 /* BundleEntryProto. */
-static bool read_entry(struct entry *e, struct message m)
+static bool read_entry(struct entry *e, const unsigned char *bytes, size_t len)
 {
     enum { DTYPE = 1, SHAPE, SHARD, OFFSET, SIZE, CRC, SLICES };
     struct field fields[NUMBERS_MAX];
-    const struct field *shape = &fields[SHAPE];
 
-    if (!read_message(m, fields))
+    if (!read_message(bytes, len, fields))
         return false;
     e->type = fields[DTYPE].value;
     e->shard = fields[SHARD].value;
@@ -201,9 +179,8 @@ static bool read_entry(struct entry *e, struct message m)
     e->bytes = fields[SIZE].value;
     e->crc = (uint32_t)fields[CRC].value;
     e->is_sliced = fields[SLICES].number != 0;
-    return shape->number == 0 ||
-           (shape->bytes &&
-            read_shape(&e->weight, (struct message){shape->bytes, shape->bytes + shape->len}));
+    return fields[SHAPE].number == 0 ||
+           (fields[SHAPE].bytes && read_shape(&e->weight, &fields[SHAPE]));
 }
 
 /* --- the index --- */
@@ -211,17 +188,20 @@ static bool read_entry(struct entry *e, struct message m)
 static enum err_code take_entry(void *arg, const char *key, size_t key_len,
                                 const unsigned char *value, size_t value_len, struct err *err)
 {
+    enum { N_SHARDS = 1, ENDIANNESS = 2 }; /* of BundleHeaderProto */
     struct bundle *b = arg;
-    struct message m = {value, value + value_len};
+    struct field header[NUMBERS_MAX];
     struct entry *e;
     enum err_code rc;
 
-    if (key_len == 0)
-        return read_header(b, m) ? ERR_OK
-                                 : err_set(err, ERR_INVALID,
-                                           "%s: the header is damaged; copy it "
-                                           "again",
-                                           b->index_path);
+    if (key_len == 0) {
+        if (!read_message(value, value_len, header))
+            return err_set(err, ERR_INVALID, "%s: the header is damaged; copy it again",
+                           b->index_path);
+        b->n_shards = header[N_SHARDS].value;
+        b->is_big_endian = header[ENDIANNESS].value != 0;
+        return ERR_OK;
+    }
     /* Slices of a tensor have keys that begin with a zero; the tensor's own entry refers to them.
      */
     if (key[0] == '\0')
@@ -239,10 +219,9 @@ static enum err_code take_entry(void *arg, const char *key, size_t key_len,
     e = &b->entries[b->n];
     *e = (struct entry){.weight = {.count = 1}};
     memcpy(e->name, key, key_len);
-    if (!read_entry(e, m))
+    if (!read_entry(e, value, value_len))
         return err_set(err, ERR_INVALID,
-                       "%s: tensor \"%.96s\": its entry is damaged; copy the "
-                       "file again",
+                       "%s: tensor \"%.96s\": its entry is damaged; copy the file again",
                        b->index_path, e->name);
     b->n++;
     return ERR_OK;
@@ -265,7 +244,7 @@ static enum err_code read_index(struct bundle *b, const char *prefix, struct err
     mapping_close(&map);
     if (rc != ERR_OK)
         return rc;
-    if (!b->has_header || b->n_shards < 1 || b->n_shards > BUNDLE_SHARDS_MAX)
+    if (b->n_shards < 1 || b->n_shards > BUNDLE_SHARDS_MAX)
         return err_set(err, ERR_INVALID, "%s: no header with 1..%d data files; copy it again",
                        b->index_path, BUNDLE_SHARDS_MAX);
     if (b->is_big_endian)
@@ -307,8 +286,8 @@ static enum err_code place_entry(struct bundle *b, struct entry *e, struct err *
 
     if (e->shard >= b->n_shards)
         return err_set(err, ERR_INVALID,
-                       "%s: tensor \"%.96s\" lies in data file %llu of %llu; copy "
-                       "the checkpoint again",
+                       "%s: tensor \"%.96s\" lies in data file %llu of %llu; copy the checkpoint "
+                       "again",
                        b->index_path, e->name, (unsigned long long)e->shard,
                        (unsigned long long)b->n_shards);
     shard = &b->shards[e->shard];
@@ -394,23 +373,25 @@ static int compare_name(const void *key, const void *entry)
     return strcmp(key, e->name);
 }
 
-enum err_code bundle_find(const struct bundle *b, const char *name, const struct weight **out,
+enum err_code bundle_find(const struct bundle *b, const char *name, struct weight *out,
                           struct err *err)
 {
     const struct entry *e =
         b->n > 0 ? bsearch(name, b->entries, (size_t)b->n, sizeof *e, compare_name) : NULL;
 
-    if (e && e->is_sliced)
+    if (!e)
+        return ERR_NOT_FOUND;
+    if (e->is_sliced)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\" is stored in slices; save the checkpoint without a "
                        "partitioner",
                        b->index_path, name);
-    if (e && e->weight.type != WEIGHT_OTHER &&
+    if (e->weight.type != WEIGHT_OTHER &&
         sstable_mask(crc32c(0, e->weight.data, (size_t)e->bytes)) != e->crc)
         return err_set(err, ERR_INVALID,
                        "%s: tensor \"%.96s\": its checksum is wrong; copy the file again",
                        e->weight.file, name);
-    *out = e ? &e->weight : NULL;
+    *out = e->weight;
     return ERR_OK;
 }
 
@@ -447,22 +428,20 @@ void bundle_name(const char *name, char out[static MODEL_NAME_BYTES], bool *out_
 enum err_code bundle_find_ours(const void *bundle, const char *name, struct weight *out,
                                struct err *err)
 {
-    const struct weight *found;
     char path[MODEL_NAME_BYTES];
     bool is_transposed;
     enum err_code rc;
 
     bundle_name(name, path, &is_transposed);
-    rc = bundle_find(bundle, path, &found, err);
-    if (rc != ERR_OK || !found)
-        return rc != ERR_OK ? rc : ERR_NOT_FOUND;
-    *out = *found;
-    out->is_transposed = is_transposed && out->n_dims == 2;
-    if (out->is_transposed) {
-        out->dims[0] = found->dims[1];
-        out->dims[1] = found->dims[0];
+    rc = bundle_find(bundle, path, out, err);
+    if (rc == ERR_OK && is_transposed && out->n_dims == 2) {
+        int64_t rows = out->dims[0];
+
+        out->is_transposed = true;
+        out->dims[0] = out->dims[1];
+        out->dims[1] = rows;
     }
-    return ERR_OK;
+    return rc;
 }
 
 void bundle_close(struct bundle *b)
@@ -488,22 +467,18 @@ enum err_code bundle_prefix(const char *folder, char out[static PATH_MAX], struc
     if (!dir)
         return file_error(err, "open folder", folder);
     while ((entry = readdir(dir))) {
-        size_t len = strlen(entry->d_name);
-        bool is_usual = strcmp(entry->d_name, "bert_model.ckpt" INDEX_END) == 0;
+        const char *end = strrchr(entry->d_name, '.');
 
-        if (len <= strlen(INDEX_END) ||
-            strcmp(entry->d_name + len - strlen(INDEX_END), INDEX_END) != 0)
+        if (!end || end == entry->d_name || strcmp(end, INDEX_END) != 0)
             continue;
         n++;
-        (void)snprintf(found, sizeof found, "%.*s", (int)(len - strlen(INDEX_END)), entry->d_name);
-        if (is_usual) {
-            n = 1;
-            break;
-        }
+        (void)snprintf(found, sizeof found, "%.*s", (int)(end - entry->d_name), entry->d_name);
     }
     (void)closedir(dir);
     if (n == 0)
         return err_set(err, ERR_NOT_FOUND, "%s: no TensorFlow checkpoint", folder);
+    if (folder_has(folder, USUAL INDEX_END))
+        return folder_path(folder, USUAL, out, err);
     if (n > 1)
         return err_set(err, ERR_INVALID,
                        "%s: %d checkpoints (.index files); keep the one to start from", folder, n);

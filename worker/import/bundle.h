@@ -32,10 +32,11 @@ MUST_CHECK enum err_code bundle_prefix(const char *folder, char out[static PATH_
  */
 MUST_CHECK enum err_code bundle_open(const char *prefix, struct bundle **out, struct err *err);
 
-/* The tensor `name`, its checksum checked; NULL in *out when there is none. Good until
- * bundle_close(). ERR_INVALID for a wrong checksum and for a tensor that is stored in slices. */
-MUST_CHECK enum err_code bundle_find(const struct bundle *b, const char *name,
-                                     const struct weight **out, struct err *err);
+/* The tensor `name`, its checksum checked; good until bundle_close(). ERR_NOT_FOUND, without a
+ * text, when there is none; ERR_INVALID for a wrong checksum and for a tensor that is stored in
+ * slices. */
+MUST_CHECK enum err_code bundle_find(const struct bundle *b, const char *name, struct weight *out,
+                                     struct err *err);
 
 /* google-research/bert's name of the tensor that we call `name`: a path. *out_transposed: the
  * matrix is [in, out] there. */

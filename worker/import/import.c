@@ -16,45 +16,23 @@ struct import {
     struct import_report report;
 };
 
-static bool has(const struct import *im, const char *name)
-{
-    return pretrained_has(im->source, name);
-}
-
-/* The largest head that the tensors make up. */
-static void choose_head(struct import *im)
+static enum err_code open_source(struct import *im, struct err *err)
 {
     struct model *m = &im->report.model;
-
-    *m = pretrained_config(im->source)->model;
-    if (has(im, "cls.predictions.bias"))
-        m->head =
-            has(im, "cls.seq_relationship.weight") ? MODEL_HEAD_PRETRAINING : MODEL_HEAD_MASKED_LM;
-    else
-        m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
-}
-
-/* Safetensors first, as transformers has it. */
-static enum err_code open_model(struct import *im, struct err *err)
-{
     struct pretrained_reader reader = {.find = bundle_find_ours};
     char prefix[PATH_MAX];
+    /* Safetensors first, as transformers has it. */
     bool is_ours =
         folder_has(im->from, EXPORT_WHOLE_FILE) || folder_has(im->from, EXPORT_INDEX_FILE);
     enum err_code rc = is_ours ? ERR_NOT_FOUND : bundle_prefix(im->from, prefix, err);
 
-    if (rc == ERR_NOT_FOUND)
-        return pretrained_open(im->from, NULL, &im->source, err);
     if (rc == ERR_OK)
         rc = bundle_open(prefix, &im->bundle, err);
+    else if (rc == ERR_NOT_FOUND)
+        rc = ERR_OK;
     reader.from = im->bundle;
-    return rc == ERR_OK ? pretrained_open(im->from, &reader, &im->source, err) : rc;
-}
-
-static enum err_code open_source(struct import *im, struct err *err)
-{
-    enum err_code rc = open_model(im, err);
-
+    if (rc == ERR_OK)
+        rc = pretrained_open(im->from, im->bundle ? &reader : NULL, &im->source, err);
     if (rc == ERR_OK)
         rc = tokenizer_load(NULL, im->from, SPEC_CASE_ABSENT, &im->tokenizer, err);
     if (rc == ERR_OK)
@@ -62,14 +40,20 @@ static enum err_code open_source(struct import *im, struct err *err)
     if (rc != ERR_OK)
         return rc;
     im->report.is_cased = im->tokenizer.is_cased;
-    choose_head(im);
-    return pretrained_check(im->source, &im->report.model, err);
+    /* The largest head that the tensors make up. */
+    *m = pretrained_config(im->source)->model;
+    if (pretrained_has(im->source, "cls.predictions.bias"))
+        m->head = pretrained_has(im->source, "cls.seq_relationship.weight") ? MODEL_HEAD_PRETRAINING
+                                                                            : MODEL_HEAD_MASKED_LM;
+    else
+        m->head = m->labels == 1 ? MODEL_HEAD_REGRESSION : MODEL_HEAD_CLASSIFIER;
+    return pretrained_check(im->source, m, err);
 }
 
 static bool count_if_there(void *arg, const char *name)
 {
     struct import *im = arg;
-    bool is_there = has(im, name);
+    bool is_there = pretrained_has(im->source, name);
 
     im->report.n_tensors += is_there;
     im->report.is_headless |= !is_there;
@@ -91,7 +75,7 @@ static enum err_code put_unit(const struct import *im, int unit, struct safetens
     for (int i = 0; i < model_unit_tensors(m, unit) && rc == ERR_OK; i++) {
         struct model_tensor t = model_tensor(m, unit, i);
 
-        if (!has(im, t.name))
+        if (!pretrained_has(im->source, t.name))
             continue;
         rc = safetensors_put(w, params + t.offset, t.count, err);
         n_put++;
@@ -109,17 +93,18 @@ static enum err_code write_model(struct import *im, const char *to, struct err *
     const struct model *m = &im->report.model;
     const struct bert_config *config = pretrained_config(im->source);
     const char *labels[TASK_LABELS_MAX];
-    const struct plan_stage whole = {.n_units = model_units(m)};
-    const struct export_plan plan = {.n_stages = 1, .stages = &whole};
-    struct export_extras extras = {
-        .pad_id = im->tokenizer.vocab.pad,
-        .is_cased = im->report.is_cased,
-        .n_labels = config->n_names,
-        .labels = labels,
-        .dropout = config->hidden_dropout,
-    };
+    const struct plan_worker whole = {.n_units = model_units(m)};
+    struct export_params p = {.model = m,
+                              .folder = to,
+                              .n_stages = 1,
+                              .stages = &whole,
+                              .pad_id = im->tokenizer.vocab.pad,
+                              .is_cased = im->report.is_cased,
+                              .n_labels = config->n_names,
+                              .labels = labels,
+                              .dropout = config->hidden_dropout};
     struct safetensors_writer w;
-    enum err_code rc = export_begin(m, to, &plan, 0, count_if_there, im, &w, err);
+    enum err_code rc = export_begin(&p, 0, count_if_there, im, &w, err);
 
     for (int i = 0; i < config->n_names; i++)
         labels[i] = config->names[i];
@@ -133,8 +118,8 @@ static enum err_code write_model(struct import *im, const char *to, struct err *
         safetensors_abandon(&w);
     if (rc == ERR_OK)
         rc = vocab_save(&im->tokenizer.vocab, to, err);
-    extras.is_headless = im->report.is_headless;
-    return rc == ERR_OK ? export_rest(m, to, &plan, &extras, err) : rc;
+    p.is_headless = im->report.is_headless;
+    return rc == ERR_OK ? export_rest(&p, err) : rc;
 }
 
 enum err_code import_folder(const char *from, const char *to, struct import_report *out,

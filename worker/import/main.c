@@ -1,5 +1,6 @@
 /* skyjob-import: what a model is made of before a job trains it. */
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,49 +22,41 @@ static const char usage[] =
     "            per line; --cased keeps capitals and accents\n";
 
 struct arguments {
-    const char *from_dir;
-    const char *out_path;
+    const char *from_dir, *out_path, *size, *cased;
     int vocab_size;
-    bool keep_case;
     char **texts;
     int n_texts;
 };
 
+/* An option's value is the place of its argument; no place is equal to '?'. */
+#define AT(member) ((int)offsetof(struct arguments, member))
+
 static bool read_arguments(int argc, char **argv, struct arguments *out)
 {
     static const struct option options[] = {
-        {"from", required_argument, NULL, 'f'},
-        {"out", required_argument, NULL, 'o'},
-        {"size", required_argument, NULL, 'n'},
-        {"cased", no_argument, NULL, 'c'},
+        {"from", required_argument, NULL, AT(from_dir)},
+        {"out", required_argument, NULL, AT(out_path)},
+        {"size", required_argument, NULL, AT(size)},
+        {"cased", no_argument, NULL, AT(cased)},
         {NULL, 0, NULL, 0},
     };
-    char *end;
-    int c;
+    int at;
 
     *out = (struct arguments){0};
-    while ((c = getopt_long(argc, argv, "", options, NULL)) != -1) {
-        switch (c) {
-        case 'f':
-            out->from_dir = optarg;
-            break;
-        case 'o':
-            out->out_path = optarg;
-            break;
-        case 'n':
-            out->vocab_size = (int)strtol(optarg, &end, 10);
-            if (*end != '\0' || strlen(optarg) > 9 || out->vocab_size < 1)
-                return false;
-            break;
-        case 'c':
-            out->keep_case = true;
-            break;
-        default:
+    while ((at = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        if (at == '?')
             return false;
-        }
+        *(const char **)(void *)((char *)out + at) = optarg ? optarg : "";
     }
     out->texts = argv + optind;
     out->n_texts = argc - optind;
+    if (out->size) {
+        char *end;
+
+        out->vocab_size = (int)strtol(out->size, &end, 10);
+        if (*end != '\0' || strlen(out->size) > 9 || out->vocab_size < 1)
+            return false;
+    }
     return true;
 }
 
@@ -72,7 +65,7 @@ static enum err_code build_vocabulary(const struct arguments *a, struct err *err
     struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
     struct word_counts counts;
     int n_tokens = 0;
-    enum err_code rc = word_counts_init(&counts, a->keep_case, WORD_COUNTS_WORDS_MAX, err);
+    enum err_code rc = word_counts_init(&counts, a->cased, WORD_COUNTS_WORDS_MAX, err);
 
     if (rc != ERR_OK)
         return rc;

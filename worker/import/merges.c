@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
+#include "base/buf.h"
 #include "base/map.h"
 
 struct word {
@@ -19,18 +19,14 @@ struct spot {
     uint32_t next;
 };
 
+/* The heap is ordered by `queued`, the count that a pair had when it took its place. A pair moves
+ * up at once when its count exceeds that; one that has fallen moves down when it comes up. */
 struct pair {
     uint32_t left, right;
     uint64_t n;
-    uint32_t spots; /* of every word that has the pair, and of some that had it */
-    bool rose;      /* it is in `risen` */
-};
-
-/* A pair's count when it was queued. One that has fallen since is corrected when it comes up; one
- * that rose is queued again, which makes the earlier entry stale. */
-struct entry {
-    uint64_t n;
-    uint32_t pair;
+    uint64_t queued; /* at least n */
+    uint32_t place;  /* in the heap */
+    uint32_t spots;  /* of every word that has the pair, and of some that had it */
 };
 
 struct merges {
@@ -43,12 +39,66 @@ struct merges {
     uint32_t free_spots;
     struct map keys; /* of the pairs, in their order */
     struct pair *pairs;
-    size_t n_pairs, pairs_cap;
-    uint32_t *risen; /* pairs to queue */
-    size_t n_risen, risen_cap;
-    struct entry *queue; /* a heap, the largest first */
-    size_t n_queue, queue_cap;
+    uint32_t *heap; /* of all pairs, the most frequent first */
+    size_t n_pairs, pairs_cap, heap_cap;
 };
+
+/* --- the heap --- */
+
+static bool is_before(const struct merges *m, uint32_t a, uint32_t b)
+{
+    const struct pair *p = &m->pairs[a];
+    const struct pair *q = &m->pairs[b];
+
+    if (p->queued != q->queued)
+        return p->queued > q->queued;
+    return p->left != q->left ? p->left < q->left : p->right < q->right;
+}
+
+static void put(struct merges *m, size_t at, uint32_t pair)
+{
+    m->heap[at] = pair;
+    m->pairs[pair].place = (uint32_t)at;
+}
+
+static void rise(struct merges *m, uint32_t pair)
+{
+    size_t at = m->pairs[pair].place;
+
+    for (; at > 0 && is_before(m, pair, m->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        put(m, at, m->heap[(at - 1) / 2]);
+    put(m, at, pair);
+}
+
+static void sink_top(struct merges *m)
+{
+    uint32_t moved = m->heap[0];
+    size_t at = 0;
+
+    for (size_t child; (child = 2 * at + 1) < m->n_pairs; at = child) {
+        if (child + 1 < m->n_pairs && is_before(m, m->heap[child + 1], m->heap[child]))
+            child++;
+        if (!is_before(m, m->heap[child], moved))
+            break;
+        put(m, at, m->heap[child]);
+    }
+    put(m, at, moved);
+}
+
+void merges_best(struct merges *m, struct merge *out)
+{
+    *out = (struct merge){0};
+    while (m->n_pairs > 0) {
+        struct pair *top = &m->pairs[m->heap[0]];
+
+        if (top->queued == top->n) {
+            *out = (struct merge){.left = top->left, .right = top->right, .n = top->n};
+            return;
+        }
+        top->queued = top->n;
+        sink_top(m);
+    }
+}
 
 /* --- pairs --- */
 
@@ -95,95 +145,19 @@ static enum err_code add_pair(struct merges *m, uint32_t left, uint32_t right, u
     if (rc == ERR_OK)
         rc = array_reserve(&m->pairs, sizeof *m->pairs, &m->pairs_cap, m->keys.n, err);
     if (rc == ERR_OK)
-        rc = array_reserve(&m->risen, sizeof *m->risen, &m->risen_cap, m->n_risen + 1, err);
+        rc = array_reserve(&m->heap, sizeof *m->heap, &m->heap_cap, m->keys.n, err);
     if (rc != ERR_OK)
         return rc;
     i = (uint32_t)(entry - m->keys.entries);
     p = &m->pairs[i];
-    if (i == m->n_pairs) {
-        *p = (struct pair){.left = left, .right = right};
-        m->n_pairs++;
-    }
+    if (i == m->n_pairs)
+        *p = (struct pair){.left = left, .right = right, .place = (uint32_t)m->n_pairs++};
     p->n += m->words[word].n_seen;
-    if (!p->rose) {
-        p->rose = true;
-        m->risen[m->n_risen++] = i;
+    if (p->n > p->queued) {
+        p->queued = p->n;
+        rise(m, i);
     }
     return add_spot(m, p, word, err);
-}
-
-/* --- the queue --- */
-
-static bool is_before(const struct merges *m, const struct entry *a, const struct entry *b)
-{
-    const struct pair *p = &m->pairs[a->pair];
-    const struct pair *q = &m->pairs[b->pair];
-
-    if (a->n != b->n)
-        return a->n > b->n;
-    return p->left != q->left ? p->left < q->left : p->right < q->right;
-}
-
-static void sink(struct merges *m, size_t at)
-{
-    struct entry moved = m->queue[at];
-
-    for (;;) {
-        size_t child = 2 * at + 1;
-
-        if (child + 1 < m->n_queue && is_before(m, &m->queue[child + 1], &m->queue[child]))
-            child++;
-        if (child >= m->n_queue || !is_before(m, &m->queue[child], &moved))
-            break;
-        m->queue[at] = m->queue[child];
-        at = child;
-    }
-    m->queue[at] = moved;
-}
-
-static enum err_code push(struct merges *m, uint32_t pair, struct err *err)
-{
-    struct entry entry = {.n = m->pairs[pair].n, .pair = pair};
-    size_t at = m->n_queue;
-    enum err_code rc =
-        array_reserve(&m->queue, sizeof *m->queue, &m->queue_cap, m->n_queue + 1, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    m->n_queue++;
-    for (; at > 0 && is_before(m, &entry, &m->queue[(at - 1) / 2]); at = (at - 1) / 2)
-        m->queue[at] = m->queue[(at - 1) / 2];
-    m->queue[at] = entry;
-    return ERR_OK;
-}
-
-enum err_code merges_best(struct merges *m, struct merge *out, struct err *err)
-{
-    for (; m->n_risen > 0; m->n_risen--) {
-        uint32_t pair = m->risen[m->n_risen - 1];
-        enum err_code rc = push(m, pair, err);
-
-        if (rc != ERR_OK)
-            return rc;
-        m->pairs[pair].rose = false;
-    }
-    *out = (struct merge){0};
-    while (m->n_queue > 0) {
-        struct entry *top = &m->queue[0];
-        const struct pair *p = &m->pairs[top->pair];
-
-        if (p->n > 0 && top->n == p->n) {
-            *out = (struct merge){.left = p->left, .right = p->right, .n = p->n};
-            break;
-        }
-        if (p->n > 0 && top->n > p->n)
-            top->n = p->n;
-        else
-            *top = m->queue[--m->n_queue];
-        if (m->n_queue > 0)
-            sink(m, 0);
-    }
-    return ERR_OK;
 }
 
 /* --- words --- */
@@ -284,7 +258,6 @@ void merges_free(struct merges *m)
     free(m->spots);
     free(m->pairs);
     map_deinit(&m->keys);
-    free(m->risen);
-    free(m->queue);
+    free(m->heap);
     free(m);
 }

@@ -113,15 +113,6 @@ static enum err_code next_entry(const struct table *t, struct block *b, struct e
     return ERR_OK;
 }
 
-/* Keys are ordered by bytes, prefixes first. */
-static bool is_above_last(const struct table *t, const struct block *b)
-{
-    size_t common = b->key_len < t->last_len ? b->key_len : t->last_len;
-    int order = memcmp(b->key, t->last, common);
-
-    return !t->has_last || order > 0 || (order == 0 && b->key_len > t->last_len);
-}
-
 static enum err_code read_block(struct table *t, const unsigned char *at, const unsigned char *end,
                                 struct err *err)
 {
@@ -132,11 +123,15 @@ static enum err_code read_block(struct table *t, const unsigned char *at, const 
     if (rc == ERR_OK && b.at == b.end)
         rc = damaged(t, b.offset, "it has no entries", err);
     while (rc == ERR_OK && b.at < b.end) {
+        int order;
+
         rc = next_entry(t, &b, err);
-        if (rc == ERR_OK && !is_above_last(t, &b))
-            rc = damaged(t, b.offset, "its keys do not rise", err);
         if (rc != ERR_OK)
             break;
+        /* Keys are ordered by bytes, prefixes first. */
+        order = memcmp(b.key, t->last, b.key_len < t->last_len ? b.key_len : t->last_len);
+        if (t->has_last && (order < 0 || (order == 0 && b.key_len <= t->last_len)))
+            return damaged(t, b.offset, "its keys do not rise", err);
         memcpy(t->last, b.key, b.key_len);
         t->last_len = b.key_len;
         t->has_last = true;

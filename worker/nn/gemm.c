@@ -67,22 +67,12 @@ const char *gemm_core_wanted(void)
     return lanes_have_avx512() ? "SkylakeX" : lanes_have_avx2() ? "Haswell" : NULL;
 }
 
-void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                struct gemm_in b, struct gemm_out c)
+void gemm_alone(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                struct gemm_out c)
 {
     cblas_sgemm(CblasRowMajor, kind == GEMM_TN ? CblasTrans : CblasNoTrans,
-                kind == GEMM_NT ? CblasTrans : CblasNoTrans, m, n, k, alpha, a.data, a.ld, b.data,
-                b.ld, c.beta, c.data, c.ld);
-}
-
-/* A piece of a product on one thread; with a pack, its factors are rounded to bfloat16. */
-static void gemm_piece(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                       struct gemm_in b, struct gemm_out c, void *pack)
-{
-    if (pack)
-        gemm_bf16(kind, m, n, k, alpha, a, b, c, pack);
-    else
-        gemm_alone(kind, m, n, k, alpha, a, b, c);
+                kind == GEMM_NT ? CblasTrans : CblasNoTrans, m, n, k, 1.0f, a.data, a.ld, b.data,
+                b.ld, c.add ? 1.0f : 0.0f, c.data, c.ld);
 }
 
 /* Where piece `i` of `pieces` starts. */
@@ -94,36 +84,36 @@ static int piece_start(int i, int pieces, int length)
     return at < length ? at : length;
 }
 
-void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a, struct gemm_in b,
+void gemm(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
           struct gemm_out c)
 {
-    double pieces_max = (double)m * n * k / GEMM_WORK_MIN;
-    int pieces = pieces_max < threads_count() ? (int)pieces_max : threads_count();
+    double most = (double)m * n * k / GEMM_WORK_MIN;
+    int pieces = most < 1 ? 1 : most < threads_count() ? (int)most : threads_count();
     int length = m > n ? m : n;
     /* Decided by the size of the whole, so that bits do not depend on the number of pieces. */
     bool is_bf16 = packs && m >= GEMM_BF16_MIN && n >= GEMM_BF16_MIN && k >= GEMM_BF16_MIN;
 
-    if (pieces <= 1) {
-        gemm_piece(kind, m, n, k, alpha, a, b, c, is_bf16 ? packs : NULL);
-        return;
-    }
-#pragma omp parallel for num_threads(pieces) schedule(static, 1)
+#pragma omp parallel for num_threads(pieces) schedule(static, 1) if (pieces > 1)
     for (int i = 0; i < pieces; i++) {
-        int from = piece_start(i, pieces, length), to = piece_start(i + 1, pieces, length);
-        void *pack = is_bf16 ? packs + (size_t)i * GEMM_BF16_PACK_BYTES : NULL;
+        int from = piece_start(i, pieces, length);
+        int count = piece_start(i + 1, pieces, length) - from;
+        int height = m, width = n;
         struct gemm_in a_piece = a, b_piece = b;
         struct gemm_out c_piece = c;
 
-        if (from >= to)
-            continue;
         if (m > n) { /* some rows of the result */
+            height = count;
             a_piece.data += kind == GEMM_TN ? (size_t)from : (size_t)from * (size_t)a.ld;
             c_piece.data += (size_t)from * (size_t)c.ld;
-            gemm_piece(kind, to - from, n, k, alpha, a_piece, b, c_piece, pack);
         } else {
+            width = count;
             b_piece.data += kind == GEMM_NT ? (size_t)from * (size_t)b.ld : (size_t)from;
             c_piece.data += from;
-            gemm_piece(kind, m, to - from, k, alpha, a, b_piece, c_piece, pack);
         }
+        if (count > 0 && is_bf16)
+            gemm_bf16(kind, height, width, k, a_piece, b_piece, c_piece,
+                      packs + (size_t)i * GEMM_BF16_PACK_BYTES);
+        else if (count > 0)
+            gemm_alone(kind, height, width, k, a_piece, b_piece, c_piece);
     }
 }

@@ -14,9 +14,9 @@
 #include "base/err.h"
 
 enum gemm_kind {
-    GEMM_NN, /* c[m,n] = alpha a[m,k] b[k,n]   + beta c */
-    GEMM_NT, /* c[m,n] = alpha a[m,k] b[n,k]^T + beta c */
-    GEMM_TN, /* c[m,n] = alpha a[k,m]^T b[k,n] + beta c */
+    GEMM_NN, /* c[m,n] = a[m,k] b[k,n] */
+    GEMM_NT, /* c[m,n] = a[m,k] b[n,k]^T */
+    GEMM_TN, /* c[m,n] = a[k,m]^T b[k,n] */
 };
 
 /* One factor or result: `ld` floats from one row to the next, at least its columns. */
@@ -27,7 +27,7 @@ struct gemm_in {
 struct gemm_out {
     float *data;
     int ld;
-    float beta; /* 0: overwrite, even a NaN; 1: add */
+    bool add; /* to what is there; else overwrite it, even a NaN */
 };
 
 /* How gemm() takes its factors; sums are fp32 in both. */
@@ -61,12 +61,12 @@ const char *gemm_core_wanted(void);
 
 /* The product `kind` of m, n, k > 0. `c` may not overlap a factor. With bfloat16 factors the bits
  * do not depend on the number of threads. */
-void gemm(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a, struct gemm_in b,
+void gemm(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
           struct gemm_out c);
 
 /* The same on the calling thread only, for use inside a parallel loop; always fp32: such products
  * are small, and packing would cost them more than bfloat16 saves. */
-void gemm_alone(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-                struct gemm_in b, struct gemm_out c);
+void gemm_alone(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+                struct gemm_out c);
 
 #endif

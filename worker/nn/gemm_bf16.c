@@ -40,7 +40,7 @@ struct block {
 struct tile {
     float *data;
     size_t ld;
-    float alpha, beta;
+    bool add;       /* to what is there */
     __mmask16 last; /* columns of the last vector */
 };
 
@@ -73,20 +73,18 @@ static inline __m512i pairs_of(__m512 low, __m512 high)
 
 /* From here to tile_body(): compiled for each `mr` and `nv`, or the sums would not be registers. */
 INLINE void store_tile(const struct tile *c, int mr, int nv, __m512 sums[TILE_ROWS][TILE_VECTORS],
-                       bool beta_too)
+                       bool add)
 {
-    const __m512 alpha = _mm512_set1_ps(c->alpha), beta = _mm512_set1_ps(c->beta);
-
     UNROLL
     for (int i = 0; i < mr; i++) {
         UNROLL
         for (int v = 0; v < nv; v++) {
             float *to = c->data + (size_t)i * c->ld + v * LANES;
             __mmask16 mask = v == nv - 1 ? c->last : 0xffff;
-            __m512 sum = _mm512_mul_ps(alpha, sums[i][v]);
+            __m512 sum = sums[i][v];
 
-            if (beta_too)
-                sum = _mm512_fmadd_ps(beta, _mm512_maskz_loadu_ps(mask, to), sum);
+            if (add)
+                sum = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, to), sum);
             _mm512_mask_storeu_ps(to, mask, sum);
         }
     }
@@ -133,7 +131,7 @@ INLINE void tile_body(int mr, int nv, int n_pairs, const uint32_t *a, const stru
         a += pair;
         b += TILE_COLUMNS;
     }
-    if (c->beta != 0.0f)
+    if (c->add)
         store_tile(c, mr, nv, sums, true);
     else
         store_tile(c, mr, nv, sums, false);
@@ -223,23 +221,24 @@ static inline void transpose(__m512i x[LANES])
         y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
     }
     UNROLL
-    for (int i = 0; i < LANES; i += 4) { /* fours: x[i + c] has column c of every quarter */
+    for (int i = 0; i < LANES;
+         i += 4) { /* groups of four: x[i + c] has column c of every quarter */
         x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
         x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
         x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
         x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
     }
     UNROLL
-    for (int c = 0; c < 4; c++) { /* eights, then all */
+    for (int c = 0; c < 4; c++) { /* groups of eight, then all 16 */
         __m512i low = _mm512_shuffle_i32x4(x[c], x[c + 4], 0x88);
         __m512i high = _mm512_shuffle_i32x4(x[c], x[c + 4], 0xdd);
-        __m512i low_too = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0x88);
-        __m512i high_too = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0xdd);
+        __m512i low_next = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0x88);
+        __m512i high_next = _mm512_shuffle_i32x4(x[c + 8], x[c + 12], 0xdd);
 
-        y[c] = _mm512_shuffle_i32x4(low, low_too, 0x88);
-        y[c + 8] = _mm512_shuffle_i32x4(low, low_too, 0xdd);
-        y[c + 4] = _mm512_shuffle_i32x4(high, high_too, 0x88);
-        y[c + 12] = _mm512_shuffle_i32x4(high, high_too, 0xdd);
+        y[c] = _mm512_shuffle_i32x4(low, low_next, 0x88);
+        y[c + 8] = _mm512_shuffle_i32x4(low, low_next, 0xdd);
+        y[c + 4] = _mm512_shuffle_i32x4(high, high_next, 0x88);
+        y[c + 12] = _mm512_shuffle_i32x4(high, high_next, 0xdd);
     }
     UNROLL
     for (int i = 0; i < LANES; i++)
@@ -256,7 +255,7 @@ static void pack_panels_transposed(uint32_t *to, const float *b, size_t ld, int 
         uint32_t *out = to + (size_t)(j / TILE_COLUMNS) * panel + j % TILE_COLUMNS;
 
         for (int l = 0; l < k; l += 32) {
-            __mmask16 mask = mask_of(k - l), mask_too = k - l > 16 ? mask_of(k - l - 16) : 0;
+            __mmask16 mask = mask_of(k - l), mask_high = k - l > 16 ? mask_of(k - l - 16) : 0;
             __m512i words[LANES];
 
             UNROLL
@@ -264,7 +263,7 @@ static void pack_panels_transposed(uint32_t *to, const float *b, size_t ld, int 
                 const float *row = b + (size_t)(j + r < n ? j + r : j) * ld + l;
 
                 words[r] = rounded(_mm512_maskz_loadu_ps(mask, row),
-                                   _mm512_maskz_loadu_ps(mask_too, row + LANES));
+                                   _mm512_maskz_loadu_ps(mask_high, row + LANES));
             }
             transpose(words);
             for (int p = l / 2; p < n_pairs && p < l / 2 + LANES; p++)
@@ -303,8 +302,8 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-               struct gemm_in b, struct gemm_out c, void *pack)
+void gemm_bf16(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+               struct gemm_out c, void *pack)
 {
     uint32_t *pack_a = pack;
     uint32_t *pack_b = pack_a + (size_t)GEMM_BF16_ROWS * PAIRS;
@@ -322,8 +321,7 @@ void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gem
                 pack_pairs(pack_b, TILE_COLUMNS, b.data + (size_t)l * ldb + j, ldb, width, depth);
             for (int i = 0; i < m; i += GEMM_BF16_ROWS) {
                 int height = least(m - i, GEMM_BF16_ROWS);
-                struct tile tile = {c.data + (size_t)i * ldc + j, ldc, alpha,
-                                    l == 0 ? c.beta : 1.0f, 0};
+                struct tile tile = {c.data + (size_t)i * ldc + j, ldc, c.add || l > 0, 0};
                 struct block block =
                     kind == GEMM_TN
                         ? pack_columns(pack_a, a.data + (size_t)l * lda + i, lda, height, depth)
@@ -337,11 +335,11 @@ void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gem
 
 #else
 
-void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-               struct gemm_in b, struct gemm_out c, void *pack)
+void gemm_bf16(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+               struct gemm_out c, void *pack)
 {
     (void)pack;
-    gemm_alone(kind, m, n, k, alpha, a, b, c);
+    gemm_alone(kind, m, n, k, a, b, c);
 }
 
 #endif

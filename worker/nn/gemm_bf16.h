@@ -1,6 +1,6 @@
 /* nn/gemm_bf16.h (private) - matrix products with factors rounded to bfloat16.
  *
- * c = alpha a b + beta c as in nn/gemm.h, from floats to floats: both factors are rounded to
+ * The products of nn/gemm.h, from floats to floats: both factors are rounded to
  * bfloat16 (nearest, ties to even; numbers below 2^-126 become 0) while they are packed, products
  * and sums are fp32. A sum runs over k in an order that depends on k alone, so an element of the
  * result has the same bits however the result is cut among threads.
@@ -19,7 +19,7 @@
 
 /* Only if gemm_has_bf16(). `pack` has GEMM_BF16_PACK_BYTES, starts on 64 bytes and holds
  * nothing between two calls. */
-void gemm_bf16(enum gemm_kind kind, int m, int n, int k, float alpha, struct gemm_in a,
-               struct gemm_in b, struct gemm_out c, void *pack);
+void gemm_bf16(enum gemm_kind kind, int m, int n, int k, struct gemm_in a, struct gemm_in b,
+               struct gemm_out c, void *pack);
 
 #endif

@@ -22,42 +22,20 @@
 #define LANES       16
 #define LANES_BLOCK 64 /* elements that 16 Philox counters cover */
 
-/* Coefficients of one AdamW step as floats: see nn/optimizers.c. */
-struct lanes_adamw {
-    float keep;       /* 1 - lr * decay */
-    float grad_scale; /* clipping */
-    float beta1_left; /* 1 - beta1 */
-    float beta2, beta2_left;
-    float rsqrt_bias2; /* 1 / sqrt(1 - beta2^step) */
-    float eps;
-    float rate; /* lr / (1 - beta1^step) */
-};
-
-/* Of one SGD step: see nn/optimizers.c. */
-struct lanes_sgd {
-    float grad_scale, decay, momentum, rate;
-};
-
-struct lanes_norm {
-    const float *res, *y, *gain, *bias;
-    float eps;
-    float *xhat, *out;
-};
-
-struct lanes_norm_back {
-    const float *dout, *xhat, *gain;
-    float rstd;
-    float *dsum, *dy;
-    float *dgain_acc, *dbias_acc, *dy_acc;
-};
+struct adamw;
+struct layernorm;
+struct sgd;
 
 struct lanes {
     const char *name;
     /* out = in with elements dropped */
     void (*dropout)(float *out, const float *in, int n, const struct dropout_row *drop);
-    /* Returns rstd. */
-    float (*norm)(const struct lanes_norm *row, int n, const struct dropout_row *drop);
-    void (*norm_back)(const struct lanes_norm_back *row, int n, const struct dropout_row *drop);
+    /* out[C], and xhat[C] for norm_back, from y[C] and res[C] or NULL. Returns rstd. */
+    float (*norm)(float *out, float *xhat, const float *res, const float *y,
+                  const struct layernorm *n, const struct dropout_row *drop);
+    /* dsum[C], and dy[C] unless NULL. sums_acc[3,C]: of the gradients of gain and bias, and dy. */
+    void (*norm_back)(float *dsum, float *dy, float *sums_acc, const float *dout, const float *xhat,
+                      float rstd, const struct layernorm *n, const struct dropout_row *drop);
     void (*gelu)(float *g, const float *h, int n);
     void (*gelu_back)(float *h, float *dg, float *dbias_acc, int n);
     /* s becomes dropout(softmax(scale * s)). Returns 1 / the sum of exp(scale * (s - max)). */
@@ -67,14 +45,13 @@ struct lanes {
     void (*tanh)(float *y, const float *x, int n);
     /* dx = dy * (1 - y^2) */
     void (*tanh_back)(float *dx, const float *dy, const float *y, int n);
-    void (*exp)(float *y, const float *x, int n);
     /* acc += x */
     void (*add)(float *acc, const float *x, int n);
     /* acc[n] += the column sums of rows x[rows][n], `ld` floats apart, in their order */
     void (*add_columns)(float *acc, const float *x, int rows, int ld, int n);
     /* Leaves g zeroed. */
-    void (*adamw)(const struct lanes_adamw *a, float *p, float *g, float *m, float *v, size_t n);
-    void (*sgd)(const struct lanes_sgd *a, float *p, float *g, float *m, size_t n);
+    void (*adamw)(const struct adamw *a, float *p, float *g, float *m, float *v, size_t n);
+    void (*sgd)(const struct sgd *a, float *p, float *g, float *m, size_t n);
     double (*sum_squares)(const float *x, size_t n);
 };
 

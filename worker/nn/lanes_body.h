@@ -4,10 +4,13 @@
  * constant for whole blocks, so that the compiler unrolls it, and with the rest for the last one.
  * See nn/lanes.h for the rule that makes both give the same bits.
  */
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #include "nn/lanes.h"
+#include "nn/layers.h"
+#include "nn/optimizers.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -17,8 +20,8 @@
  *
  * In float, branch-free and without library calls, so that compilers turn them into vector code.
  * Measured against libm in double over all arguments in use:
- *   lanes_expf   1e-7 relative for -87 <= x <= 88; below -87.3 it stays at 1.2e-38
- *   lanes_tanhf  1e-7 relative
+ *   lanes_exp    1e-7 relative for -87 <= x <= 88; below -87.3 it stays at 1.2e-38
+ *   lanes_tanh   1e-7 relative
  *   lanes_phi    see nn/layers.h */
 
 #define INLINE static inline __attribute__((always_inline))
@@ -31,26 +34,22 @@
 
 INLINE uint32_t float_bits(float x)
 {
-    union {
-        float f;
-        uint32_t u;
-    } pun = {.f = x};
+    uint32_t bits;
 
-    return pun.u;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
 
 INLINE float float_of(uint32_t bits)
 {
-    union {
-        uint32_t u;
-        float f;
-    } pun = {.u = bits};
+    float x;
 
-    return pun.f;
+    memcpy(&x, &bits, sizeof x);
+    return x;
 }
 
 /* exp(x + low) for a small correction `low`: 2^n e^r with r in -ln2/2 .. ln2/2. */
-INLINE float lanes_expf2(float x, float low)
+INLINE float lanes_exp(float x, float low)
 {
     /* Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits of the sum. */
     const float magic = 12582912.0f;
@@ -72,11 +71,6 @@ INLINE float lanes_expf2(float x, float low)
     return float_of(float_bits(p) + (float_bits(t) << 23));
 }
 
-INLINE float lanes_expf(float x)
-{
-    return lanes_expf2(x, 0.0f);
-}
-
 /* The normal distribution: returns Phi(x), and its density in *out_density.
  *
  * The small half Phi(-|x|) = exp(-x^2/2) t p(t) keeps its relative accuracy; the other half is
@@ -90,7 +84,7 @@ INLINE float lanes_phi(float x, float *out_density)
     z = z > 12.0f ? 12.0f : z;
     high = float_of(float_bits(z) & 0xfffff000u);
     low = z - high;
-    e = lanes_expf2(-0.5f * high * high, -0.5f * low * (z + high));
+    e = lanes_exp(-0.5f * high * high, -0.5f * low * (z + high));
     t = 1.0f / FMA(0.35f, z, 1.0f);
     p = FMA(-0.02960979549f, t, 0.1462242065f);
     p = FMA(p, t, -0.2603379054f);
@@ -105,14 +99,14 @@ INLINE float lanes_phi(float x, float *out_density)
     return x < 0.0f ? p : 1.0f - p;
 }
 
-INLINE float lanes_tanhf(float x)
+INLINE float lanes_tanh(float x)
 {
     float z = x < 0.0f ? -x : x;
     float zz = x * x;
     float e, large, small;
 
     z = z > 15.0f ? 15.0f : z;
-    e = lanes_expf(z + z);
+    e = lanes_exp(z + z, 0.0f);
     large = 1.0f - 2.0f / (e + 1.0f);
     large = x < 0.0f ? -large : large;
     small = FMA(0.002060621432f, zz, -0.008113507018f);
@@ -239,11 +233,6 @@ INLINE strands strands_load(const float *x)
     return s;
 }
 
-INLINE void strands_store(float *x, strands s)
-{
-    memcpy(x, &s, sizeof s);
-}
-
 INLINE strands strands_add_block(strands sum, const struct block *b)
 {
     for (int i = 0; i < LANES_BLOCK; i += LANES)
@@ -295,20 +284,20 @@ static void dropout_run(float *out, const float *in, int n, const struct dropout
 
 /* --- LayerNorm --- */
 
-INLINE void norm_sum_block(const struct lanes_norm *row, const struct dropout_row *drop,
-                           strands *sum, int at, int count)
+INLINE void norm_sum_block(float *xhat, const float *res, const float *y,
+                           const struct dropout_row *drop, strands *sum, int at, int count)
 {
     struct block mask, x = {{0}};
 
-    if (row->res) {
+    if (res) {
         mask_block(&mask, drop, at);
         for (int i = 0; i < count; i++)
-            x.x[i] = FMA(row->y[at + i], mask.x[i], row->res[at + i]);
+            x.x[i] = FMA(y[at + i], mask.x[i], res[at + i]);
     } else {
-        memcpy(x.x, row->y + at, (size_t)count * sizeof(float));
+        memcpy(x.x, y + at, (size_t)count * sizeof(float));
     }
     *sum = strands_add_block(*sum, &x);
-    memcpy(row->xhat + at, x.x, (size_t)count * sizeof(float));
+    memcpy(xhat + at, x.x, (size_t)count * sizeof(float));
 }
 
 INLINE void norm_square_block(const float *x, float mean, strands *sum, int at, int count)
@@ -320,13 +309,10 @@ INLINE void norm_square_block(const float *x, float mean, strands *sum, int at, 
     *sum = strands_add_block(*sum, &square);
 }
 
-INLINE void norm_scale_block(const struct lanes_norm *row, float mean, float rstd, int at,
-                             int count)
+INLINE void norm_scale_block(float *restrict out, float *restrict xhat, const float *restrict gain,
+                             const float *restrict bias, float mean, float rstd, int at, int count)
 {
-    const float *restrict gain = row->gain + at, *restrict bias = row->bias + at;
-    float *restrict xhat = row->xhat + at, *restrict out = row->out + at;
-
-    for (int i = 0; i < count; i++) {
+    for (int i = at; i < at + count; i++) {
         float x = (xhat[i] - mean) * rstd;
 
         xhat[i] = x;
@@ -334,72 +320,72 @@ INLINE void norm_scale_block(const struct lanes_norm *row, float mean, float rst
     }
 }
 
-static float norm_run(const struct lanes_norm *row, int n, const struct dropout_row *drop)
+static float norm_run(float *out, float *xhat, const float *res, const float *y,
+                      const struct layernorm *n, const struct dropout_row *drop)
 {
     strands sum = {0}, square = {0};
     float mean, rstd;
 
-    FOR_BLOCKS(n, norm_sum_block, row, drop, &sum);
-    mean = strands_total(sum) / (float)n;
-    FOR_BLOCKS(n, norm_square_block, row->xhat, mean, &square);
-    rstd = 1.0f / __builtin_sqrtf(strands_total(square) / (float)n + row->eps);
-    FOR_BLOCKS(n, norm_scale_block, row, mean, rstd);
+    FOR_BLOCKS(n->C, norm_sum_block, xhat, res, y, drop, &sum);
+    mean = strands_total(sum) / (float)n->C;
+    FOR_BLOCKS(n->C, norm_square_block, xhat, mean, &square);
+    rstd = 1.0f / __builtin_sqrtf(strands_total(square) / (float)n->C + n->eps);
+    FOR_BLOCKS(n->C, norm_scale_block, out, xhat, n->gain, n->bias, mean, rstd);
     return rstd;
 }
 
-INLINE void norm_back_sum_block(const struct lanes_norm_back *row, strands *sum, strands *dot,
-                                int at, int count)
+INLINE void norm_back_sum_block(float *restrict dgain, float *restrict dbias,
+                                const float *restrict dout, const float *restrict xhat,
+                                const float *restrict gain, strands *sum, strands *dot, int at,
+                                int count)
 {
-    const float *restrict dout = row->dout + at, *restrict xhat = row->xhat + at;
-    const float *restrict gain = row->gain + at;
-    float *restrict dgain = row->dgain_acc + at, *restrict dbias = row->dbias_acc + at;
     struct block d = {{0}}, dx = {{0}};
 
     for (int i = 0; i < count; i++) {
-        float dn = dout[i] * gain[i];
+        float dn = dout[at + i] * gain[at + i];
 
         d.x[i] = dn;
-        dx.x[i] = dn * xhat[i];
-        dgain[i] = FMA(dout[i], xhat[i], dgain[i]);
-        dbias[i] += dout[i];
+        dx.x[i] = dn * xhat[at + i];
+        dgain[at + i] = FMA(dout[at + i], xhat[at + i], dgain[at + i]);
+        dbias[at + i] += dout[at + i];
     }
     *sum = strands_add_block(*sum, &d);
     *dot = strands_add_block(*dot, &dx);
 }
 
-INLINE void norm_back_block(const struct lanes_norm_back *row, const struct dropout_row *drop,
-                            const float mean[2], int at, int count)
+INLINE void norm_back_block(float *dsum, float *restrict dy, float *restrict dy_acc,
+                            const float *dout, const float *restrict xhat,
+                            const float *restrict gain, const float mean[2], float rstd,
+                            const struct dropout_row *drop, int at, int count)
 {
-    const float *restrict dout = row->dout + at, *restrict xhat = row->xhat + at;
-    const float *restrict gain = row->gain + at;
-    float rstd = row->rstd;
     struct block d, mask;
 
     for (int i = 0; i < count; i++)
-        d.x[i] = (FMA(dout[i], gain[i], -mean[0]) - xhat[i] * mean[1]) * rstd;
-    memcpy(row->dsum + at, d.x, (size_t)count * sizeof(float));
-    if (row->dy) {
-        float *restrict dy = row->dy + at, *restrict acc = row->dy_acc + at;
+        d.x[i] = (FMA(dout[at + i], gain[at + i], -mean[0]) - xhat[at + i] * mean[1]) * rstd;
+    memcpy(dsum + at, d.x, (size_t)count * sizeof(float));
+    if (!dy)
+        return;
+    mask_block(&mask, drop, at);
+    for (int i = 0; i < count; i++) {
+        float x = d.x[i] * mask.x[i];
 
-        mask_block(&mask, drop, at);
-        for (int i = 0; i < count; i++) {
-            float x = d.x[i] * mask.x[i];
-
-            dy[i] = x;
-            acc[i] += x;
-        }
+        dy[at + i] = x;
+        dy_acc[at + i] += x;
     }
 }
 
-static void norm_back_run(const struct lanes_norm_back *row, int n, const struct dropout_row *drop)
+static void norm_back_run(float *dsum, float *dy, float *sums_acc, const float *dout,
+                          const float *xhat, float rstd, const struct layernorm *n,
+                          const struct dropout_row *drop)
 {
+    float *dgain = sums_acc, *dbias = dgain + n->C, *dy_acc = dbias + n->C;
     strands sum = {0}, dot = {0};
     float mean[2];
 
-    FOR_BLOCKS(n, norm_back_sum_block, row, &sum, &dot);
-    mean[0] = strands_total(sum) / (float)n;
-    mean[1] = strands_total(dot) / (float)n;
-    FOR_BLOCKS(n, norm_back_block, row, drop, mean);
+    FOR_BLOCKS(n->C, norm_back_sum_block, dgain, dbias, dout, xhat, n->gain, &sum, &dot);
+    mean[0] = strands_total(sum) / (float)n->C;
+    mean[1] = strands_total(dot) / (float)n->C;
+    FOR_BLOCKS(n->C, norm_back_block, dsum, dy, dy_acc, dout, xhat, n->gain, mean, rstd, drop);
 }
 
 /* --- GELU --- */
@@ -466,7 +452,7 @@ INLINE void softmax_exp_block(float *s, float max, float scale, strands *sum, in
 
     for (int i = 0; i < count; i++) {
         float x = (s[at + i] - max) * scale;
-        float y = lanes_expf(x);
+        float y = lanes_exp(x, 0.0f);
 
         e.x[i] = x < SOFTMAX_LOWEST ? 0.0f : y;
     }
@@ -550,7 +536,7 @@ static void softmax_back_run(float *s, float *dp, int n, float scale,
 static void tanh_run(float *restrict y, const float *restrict x, int n)
 {
     for (int i = 0; i < n; i++)
-        y[i] = lanes_tanhf(x[i]);
+        y[i] = lanes_tanh(x[i]);
 }
 
 static void tanh_back_run(float *restrict dx, const float *restrict dy, const float *restrict y,
@@ -558,12 +544,6 @@ static void tanh_back_run(float *restrict dx, const float *restrict dy, const fl
 {
     for (int i = 0; i < n; i++)
         dx[i] = dy[i] * (1.0f - y[i] * y[i]);
-}
-
-static void exp_run(float *restrict y, const float *restrict x, int n)
-{
-    for (int i = 0; i < n; i++)
-        y[i] = lanes_expf(x[i]);
 }
 
 /* --- sums --- */
@@ -583,13 +563,11 @@ static void add_columns_run(float *acc, const float *x, int rows, int ld, int n)
     for (; at + COLUMN_STRANDS * LANES <= n; at += COLUMN_STRANDS * LANES) {
         strands sums[COLUMN_STRANDS];
 
-        for (int i = 0; i < COLUMN_STRANDS; i++)
-            sums[i] = strands_load(acc + at + i * LANES);
+        memcpy(sums, acc + at, sizeof sums);
         for (int row = 0; row < rows; row++)
             for (int i = 0; i < COLUMN_STRANDS; i++)
                 sums[i] += strands_load(x + (size_t)row * (size_t)ld + at + i * LANES);
-        for (int i = 0; i < COLUMN_STRANDS; i++)
-            strands_store(acc + at + i * LANES, sums[i]);
+        memcpy(acc + at, sums, sizeof sums);
     }
     for (int row = 0; row < rows; row++)
         add_run(acc + at, x + (size_t)row * (size_t)ld + at, n - at);
@@ -607,35 +585,41 @@ INLINE float cut_off(float x, float least)
     return (x < 0.0f ? -x : x) < least ? 0.0f : x;
 }
 
-static void adamw_run(const struct lanes_adamw *a, float *restrict p, float *restrict g,
+static void adamw_run(const struct adamw *a, float *restrict p, float *restrict g,
                       float *restrict m, float *restrict v, size_t n)
 {
-    struct lanes_adamw c = *a;
+    const float keep = (float)(1.0 - a->lr * a->decay), grad_scale = (float)a->grad_scale;
+    const float beta1_left = (float)(1.0 - a->beta1);
+    const float beta2 = (float)a->beta2, beta2_left = (float)(1.0 - a->beta2);
+    const float rsqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(a->beta2, (double)a->step)));
+    const float rate = (float)(a->lr / (1.0 - pow(a->beta1, (double)a->step)));
+    const float eps = (float)a->eps;
 
     for (size_t i = 0; i < n; i++) {
-        float grad = g[i] * c.grad_scale;
-        float mean = FMA(c.beta1_left, grad - m[i], m[i]);
-        float square = FMA(c.beta2_left * grad, grad, c.beta2 * v[i]);
-        float root = FMA(__builtin_sqrtf(square), c.rsqrt_bias2, c.eps);
+        float grad = g[i] * grad_scale;
+        float mean = FMA(beta1_left, grad - m[i], m[i]);
+        float square = FMA(beta2_left * grad, grad, beta2 * v[i]);
+        float root = FMA(__builtin_sqrtf(square), rsqrt_bias2, eps);
 
         m[i] = cut_off(mean, LEAST_MEAN);
         v[i] = cut_off(square, LEAST_SQUARE);
-        p[i] = p[i] * c.keep - c.rate * mean / root;
+        p[i] = p[i] * keep - rate * mean / root;
         g[i] = 0.0f;
     }
 }
 
-static void sgd_run(const struct lanes_sgd *a, float *restrict p, float *restrict g,
-                    float *restrict m, size_t n)
+static void sgd_run(const struct sgd *a, float *restrict p, float *restrict g, float *restrict m,
+                    size_t n)
 {
-    struct lanes_sgd c = *a;
+    const float rate = (float)a->lr, momentum = (float)a->momentum;
+    const float decay = (float)a->decay, grad_scale = (float)a->grad_scale;
 
     for (size_t i = 0; i < n; i++) {
-        float grad = FMA(c.decay, p[i], g[i] * c.grad_scale);
-        float mean = FMA(c.momentum, m[i], grad);
+        float grad = FMA(decay, p[i], g[i] * grad_scale);
+        float mean = FMA(momentum, m[i], grad);
 
         m[i] = cut_off(mean, LEAST_MEAN);
-        p[i] = FMA(-c.rate, mean, p[i]);
+        p[i] = FMA(-rate, mean, p[i]);
         g[i] = 0.0f;
     }
 }
@@ -674,7 +658,6 @@ const struct lanes LANES_TABLE = {
     .softmax_back = softmax_back_run,
     .tanh = tanh_run,
     .tanh_back = tanh_back_run,
-    .exp = exp_run,
     .add = add_run,
     .add_columns = add_columns_run,
     .adamw = adamw_run,

@@ -30,20 +30,20 @@ void linear_forward(float *y, const float *x, const struct linear *l)
 #pragma omp parallel for num_threads(threads_count()) schedule(static)
     for (int t = 0; t < l->T; t++)
         memcpy(y + at_row(t, l->O), l->b, (size_t)l->O * sizeof *y);
-    gemm(GEMM_NT, l->T, l->O, l->I, 1.0f, (struct gemm_in){x, l->I}, (struct gemm_in){l->w, l->I},
-         (struct gemm_out){y, l->O, 1.0f});
+    gemm(GEMM_NT, l->T, l->O, l->I, (struct gemm_in){x, l->I}, (struct gemm_in){l->w, l->I},
+         (struct gemm_out){y, l->O, true});
 }
 
-void linear_backward_input(float *dx, const float *dy, const struct linear *l, int add)
+void linear_backward_input(float *dx, const float *dy, const struct linear *l, bool add)
 {
-    gemm(GEMM_NN, l->T, l->I, l->O, 1.0f, (struct gemm_in){dy, l->O}, (struct gemm_in){l->w, l->I},
-         (struct gemm_out){dx, l->I, add ? 1.0f : 0.0f});
+    gemm(GEMM_NN, l->T, l->I, l->O, (struct gemm_in){dy, l->O}, (struct gemm_in){l->w, l->I},
+         (struct gemm_out){dx, l->I, add});
 }
 
 void linear_backward_weight(const float *dy, const float *x, const struct linear *l)
 {
-    gemm(GEMM_TN, l->O, l->I, l->T, 1.0f, (struct gemm_in){dy, l->O}, (struct gemm_in){x, l->I},
-         (struct gemm_out){l->dw, l->I, 1.0f});
+    gemm(GEMM_TN, l->O, l->I, l->T, (struct gemm_in){dy, l->O}, (struct gemm_in){x, l->I},
+         (struct gemm_out){l->dw, l->I, true});
 }
 
 void linear_backward_bias(const float *dy, const struct linear *l)
@@ -54,6 +54,13 @@ void linear_backward_bias(const float *dy, const struct linear *l)
 
         lanes()->add_columns(l->db + at, dy + at, l->T, l->O, count);
     }
+}
+
+void linear_backward(float *dx, const float *dy, const float *x, const struct linear *l)
+{
+    linear_backward_weight(dy, x, l);
+    linear_backward_bias(dy, l);
+    linear_backward_input(dx, dy, l, false);
 }
 
 /* --- GELU --- */
@@ -89,6 +96,8 @@ void gelu_backward(float *h, float *dg, float *dbias, float *partial, int T, int
 
 /* --- LayerNorm --- */
 
+static const struct dropout_row no_dropout;
+
 size_t layernorm_partial_floats(int T, int C)
 {
     return at_row(threads_chunks(T), NORM_SUMS * C);
@@ -97,23 +106,12 @@ size_t layernorm_partial_floats(int T, int C)
 void layernorm_forward(float *out, const float *res, const float *y, const struct layernorm *n,
                        const struct packed *batch, const struct dropout *drop)
 {
-    int T = packed_tokens(batch);
-
 #pragma omp parallel for num_threads(threads_count()) schedule(static)
-    for (int token = 0; token < T; token++) {
-        size_t at = at_row(token, n->C);
-        struct dropout_row mask = dropout_token(drop, batch, token);
-        struct lanes_norm row = {
-            .res = res ? res + at : NULL,
-            .y = y + at,
-            .gain = n->gain,
-            .bias = n->bias,
-            .eps = n->eps,
-            .xhat = n->xhat + at,
-            .out = out + at,
-        };
+    for (int t = 0; t < n->T; t++) {
+        size_t at = at_row(t, n->C);
+        struct dropout_row mask = res ? dropout_token(drop, batch, t) : no_dropout;
 
-        n->rstd[token] = lanes()->norm(&row, n->C, &mask);
+        n->rstd[t] = lanes()->norm(out + at, n->xhat + at, res ? res + at : NULL, y + at, n, &mask);
     }
 }
 
@@ -121,7 +119,7 @@ void layernorm_backward(float *dsum, float *dy, float *dy_bias, const float *dou
                         const struct layernorm *n, const struct packed *batch,
                         const struct dropout *drop)
 {
-    int T = packed_tokens(batch), C = n->C, chunks = threads_chunks(T);
+    int C = n->C, chunks = threads_chunks(n->T);
 
 #pragma omp parallel for num_threads(threads_count()) schedule(static)
     for (int chunk = 0; chunk < chunks; chunk++) {
@@ -129,22 +127,12 @@ void layernorm_backward(float *dsum, float *dy, float *dy_bias, const float *dou
         int end = (chunk + 1) * THREADS_CHUNK_ROWS;
 
         memset(sums, 0, NORM_SUMS * (size_t)C * sizeof *sums);
-        for (int token = chunk * THREADS_CHUNK_ROWS; token < end && token < T; token++) {
-            size_t at = at_row(token, C);
-            struct dropout_row mask = dropout_token(drop, batch, token);
-            struct lanes_norm_back row = {
-                .dout = dout + at,
-                .xhat = n->xhat + at,
-                .gain = n->gain,
-                .rstd = n->rstd[token],
-                .dsum = dsum + at,
-                .dy = dy ? dy + at : NULL,
-                .dgain_acc = sums,
-                .dbias_acc = sums + C,
-                .dy_acc = sums + 2 * (size_t)C,
-            };
+        for (int t = chunk * THREADS_CHUNK_ROWS; t < end && t < n->T; t++) {
+            size_t at = at_row(t, C);
+            struct dropout_row mask = dy ? dropout_token(drop, batch, t) : no_dropout;
 
-            lanes()->norm_back(&row, C, &mask);
+            lanes()->norm_back(dsum + at, dy ? dy + at : NULL, sums, dout + at, n->xhat + at,
+                               n->rstd[t], n, &mask);
         }
     }
     for (int chunk = 0; chunk < chunks; chunk++) {
@@ -162,12 +150,11 @@ void layernorm_backward(float *dsum, float *dy, float *dy_bias, const float *dou
 /* One head of one sequence. */
 struct head {
     int len, D, C;
-    int index;            /* of the head */
-    size_t query_at;      /* in qkv; key and value are C and 2C further */
-    size_t ctx_at;        /* in ctx */
-    uint32_t sample;      /* for dropout */
-    float *probabilities; /* [len,len] of the thread */
-    float *gradients;     /* [len,len] of backward */
+    size_t query_at;         /* in qkv; key and value are C and 2C further */
+    size_t ctx_at;           /* in ctx */
+    struct dropout_row mask; /* of the first query */
+    float *probabilities;    /* [len,len] of the thread */
+    float *gradients;        /* [len,len] of backward */
 };
 
 static size_t matrix_floats(int longest)
@@ -175,13 +162,14 @@ static size_t matrix_floats(int longest)
     return (at_row(longest, longest) + 15) / 16 * 16;
 }
 
-size_t attention_work_floats(int longest, int threads)
+size_t attention_work_floats(int longest)
 {
-    return (size_t)threads * HEAD_MATRICES * matrix_floats(longest);
+    return (size_t)threads_count() * HEAD_MATRICES * matrix_floats(longest);
 }
 
 /* Head number `i` of the batch, on the thread that runs it. */
-static struct head head_of(const struct packed *batch, int C, int H, int i, float *work)
+static struct head head_of(const struct packed *batch, int C, int H, int i,
+                           const struct dropout *drop, float *work)
 {
     int seq = i / H, first = batch->starts[seq], D = C / H;
     int len = batch->starts[seq + 1] - first;
@@ -192,19 +180,13 @@ static struct head head_of(const struct packed *batch, int C, int H, int i, floa
         .len = len,
         .D = D,
         .C = C,
-        .index = i % H,
         .query_at = at_row(first, 3 * C) + at_row(i % H, D),
         .ctx_at = at_row(first, C) + at_row(i % H, D),
-        .sample = batch->samples[seq],
+        .mask = dropout_row(drop, DROPOUT_PROBS, batch->samples[seq],
+                            (uint32_t)(i % H) << DROPOUT_HEAD_SHIFT),
         .probabilities = work,
         .gradients = work + matrix_floats(len),
     };
-}
-
-static struct dropout_row drop_of(const struct head *h, const struct dropout *drop, int query)
-{
-    return dropout_row(drop, DROPOUT_PROBS, h->sample,
-                       (uint32_t)h->index << DROPOUT_HEAD_SHIFT | (uint32_t)query);
 }
 
 /* Q K^T */
@@ -212,9 +194,9 @@ static void scores(const struct head *h, const float *qkv)
 {
     const float *q = qkv + h->query_at;
 
-    gemm_alone(GEMM_NT, h->len, h->len, h->D, 1.0f, (struct gemm_in){q, 3 * h->C},
+    gemm_alone(GEMM_NT, h->len, h->len, h->D, (struct gemm_in){q, 3 * h->C},
                (struct gemm_in){q + h->C, 3 * h->C},
-               (struct gemm_out){h->probabilities, h->len, 0.0f});
+               (struct gemm_out){h->probabilities, h->len, false});
 }
 
 void attention_forward(float *ctx, const float *qkv, const struct packed *batch, int C, int H,
@@ -224,18 +206,15 @@ void attention_forward(float *ctx, const float *qkv, const struct packed *batch,
 
 #pragma omp parallel for num_threads(threads_count()) schedule(dynamic)
     for (int i = 0; i < batch->n_seqs * H; i++) {
-        struct head h = head_of(batch, C, H, i, work);
+        struct head h = head_of(batch, C, H, i, drop, work);
         float *p = h.probabilities;
 
         scores(&h, qkv);
-        for (int t = 0; t < h.len; t++) {
-            struct dropout_row mask = drop_of(&h, drop, t);
-
-            lanes()->softmax(p + at_row(t, h.len), h.len, scale, &mask);
-        }
-        gemm_alone(GEMM_NN, h.len, h.D, h.len, 1.0f, (struct gemm_in){p, h.len},
+        for (int t = 0; t < h.len; t++, h.mask.row++)
+            lanes()->softmax(p + at_row(t, h.len), h.len, scale, &h.mask);
+        gemm_alone(GEMM_NN, h.len, h.D, h.len, (struct gemm_in){p, h.len},
                    (struct gemm_in){qkv + h.query_at + 2 * (size_t)C, 3 * C},
-                   (struct gemm_out){ctx + h.ctx_at, C, 0.0f});
+                   (struct gemm_out){ctx + h.ctx_at, C, false});
     }
 }
 
@@ -247,26 +226,23 @@ void attention_backward(float *dqkv, const float *dctx, const float *qkv,
 
 #pragma omp parallel for num_threads(threads_count()) schedule(dynamic)
     for (int i = 0; i < batch->n_seqs * H; i++) {
-        struct head h = head_of(batch, C, H, i, work);
+        struct head h = head_of(batch, C, H, i, drop, work);
         struct gemm_in p = {h.probabilities, h.len}, dp = {h.gradients, h.len};
         struct gemm_in dout = {dctx + h.ctx_at, C};
         const float *q = qkv + h.query_at, *k = q + C, *v = k + C;
         float *dq = dqkv + h.query_at, *dk = dq + C, *dv = dk + C;
 
         scores(&h, qkv);
-        gemm_alone(GEMM_NT, h.len, h.len, h.D, 1.0f, dout, (struct gemm_in){v, 3 * C},
-                   (struct gemm_out){h.gradients, h.len, 0.0f});
-        for (int t = 0; t < h.len; t++) {
-            struct dropout_row mask = drop_of(&h, drop, t);
-
+        gemm_alone(GEMM_NT, h.len, h.len, h.D, dout, (struct gemm_in){v, 3 * C},
+                   (struct gemm_out){h.gradients, h.len, false});
+        for (int t = 0; t < h.len; t++, h.mask.row++)
             lanes()->softmax_back(h.probabilities + at_row(t, h.len),
-                                  h.gradients + at_row(t, h.len), h.len, scale, &mask);
-        }
-        gemm_alone(GEMM_NN, h.len, h.D, h.len, 1.0f, dp, (struct gemm_in){k, 3 * C},
-                   (struct gemm_out){dq, 3 * C, 0.0f});
-        gemm_alone(GEMM_TN, h.len, h.D, h.len, 1.0f, dp, (struct gemm_in){q, 3 * C},
-                   (struct gemm_out){dk, 3 * C, 0.0f});
-        gemm_alone(GEMM_TN, h.len, h.D, h.len, 1.0f, p, dout, (struct gemm_out){dv, 3 * C, 0.0f});
+                                  h.gradients + at_row(t, h.len), h.len, scale, &h.mask);
+        gemm_alone(GEMM_NN, h.len, h.D, h.len, dp, (struct gemm_in){k, 3 * C},
+                   (struct gemm_out){dq, 3 * C, false});
+        gemm_alone(GEMM_TN, h.len, h.D, h.len, dp, (struct gemm_in){q, 3 * C},
+                   (struct gemm_out){dk, 3 * C, false});
+        gemm_alone(GEMM_TN, h.len, h.D, h.len, p, dout, (struct gemm_out){dv, 3 * C, false});
     }
 }
 

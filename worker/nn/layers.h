@@ -9,6 +9,7 @@
 #ifndef NN_LAYERS_H
 #define NN_LAYERS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,8 +26,10 @@ struct linear {
 
 /* y[T,O] from x[T,I] */
 void linear_forward(float *y, const float *x, const struct linear *l);
-/* dx = dy w, or dx += dy w when `add` is 1 (else 0). */
-void linear_backward_input(float *dx, const float *dy, const struct linear *l, int add);
+/* All three gradients of dy[T,O]: dw, db, and dx[T,I] = dy w. */
+void linear_backward(float *dx, const float *dy, const float *x, const struct linear *l);
+/* dx = dy w, or dx += dy w */
+void linear_backward_input(float *dx, const float *dy, const struct linear *l, bool add);
 /* dw += dy^T x */
 void linear_backward_weight(const float *dy, const float *x, const struct linear *l);
 /* db += the column sums of dy, rows added in their order. */
@@ -48,12 +51,12 @@ size_t gelu_partial_floats(int T, int F);
 
 /* --- LayerNorm with what stands around it in a post-LN transformer, fused ---
  *
- *   sum  = res + dropout(y)                     (res may be NULL: sum = y, nothing dropped)
+ *   sum  = res + dropout(y)                     (res may be NULL: sum = y)
  *   xhat = (sum - mean) * rstd,  rstd = 1 / sqrt(var + eps)      over the C elements of a row
  *   out  = xhat * gain + bias */
 
 struct layernorm {
-    int C;
+    int T, C;
     float eps;
     const float *gain, *bias; /* [C] */
     float *dgain, *dbias;     /* of backward only, like `partial` */
@@ -62,12 +65,12 @@ struct layernorm {
 };
 
 size_t layernorm_partial_floats(int T, int C);
-/* out[T,C] from y[T,C] and res[T,C] or NULL; `out` may be `y`. */
+/* out[T,C] from y[T,C] and res[T,C]; `out` may be `y`. Without res, batch and drop are NULL too. */
 void layernorm_forward(float *out, const float *res, const float *y, const struct layernorm *n,
                        const struct packed *batch, const struct dropout *drop);
-/* dsum[T,C], the gradient of res, from dout[T,C]; both may be one area. Unless NULL, dy[T,C] is
- * dsum with the dropped elements dropped, and its column sums are added to dy_bias[C], the bias of
- * the layer below. */
+/* dsum[T,C], the gradient of res, from dout[T,C]; both may be one area. dy[T,C] is dsum with the
+ * dropped elements dropped, and its column sums are added to dy_bias[C], the bias of the layer
+ * below. Without res, dy and all but dsum, dout and n are NULL. */
 void layernorm_backward(float *dsum, float *dy, float *dy_bias, const float *dout,
                         const struct layernorm *n, const struct packed *batch,
                         const struct dropout *drop);
@@ -80,8 +83,8 @@ void layernorm_backward(float *dsum, float *dy, float *dy_bias, const float *dou
  * small product and saves H * length^2 floats per sequence. Probabilities below 1e-20 of the
  * largest count as 0 (see nn/lanes_body.h). */
 
-/* Scratch of either direction for sequences up to `longest` on `threads` threads. */
-size_t attention_work_floats(int longest, int threads);
+/* Scratch of either direction for sequences up to `longest` on threads_count() threads. */
+size_t attention_work_floats(int longest);
 /* ctx[T,C] */
 void attention_forward(float *ctx, const float *qkv, const struct packed *batch, int C, int H,
                        const struct dropout *drop, float *work);

@@ -1,7 +1,5 @@
 #include "nn/optimizers.h"
 
-#include <math.h>
-
 #include "nn/lanes.h"
 #include "nn/threads.h"
 
@@ -16,34 +14,16 @@ static size_t least(size_t a, size_t b)
 
 void adamw_step(const struct adamw *a, float *p, float *g, float *m, float *v, size_t n)
 {
-    struct lanes_adamw c = {
-        .keep = (float)(1.0 - a->lr * a->decay),
-        .grad_scale = (float)a->grad_scale,
-        .beta1_left = (float)(1.0 - a->beta1),
-        .beta2 = (float)a->beta2,
-        .beta2_left = (float)(1.0 - a->beta2),
-        .rsqrt_bias2 = (float)(1.0 / sqrt(1.0 - pow(a->beta2, (double)a->step))),
-        .eps = (float)a->eps,
-        .rate = (float)(a->lr / (1.0 - pow(a->beta1, (double)a->step))),
-    };
-
 #pragma omp parallel for num_threads(threads_count()) schedule(static)
     for (size_t at = 0; at < n; at += STEP_BLOCK)
-        lanes()->adamw(&c, p + at, g + at, m + at, v + at, least(n - at, STEP_BLOCK));
+        lanes()->adamw(a, p + at, g + at, m + at, v + at, least(n - at, STEP_BLOCK));
 }
 
 void sgd_step(const struct sgd *a, float *p, float *g, float *m, size_t n)
 {
-    struct lanes_sgd c = {
-        .grad_scale = (float)a->grad_scale,
-        .decay = (float)a->decay,
-        .momentum = (float)a->momentum,
-        .rate = (float)a->lr,
-    };
-
 #pragma omp parallel for num_threads(threads_count()) schedule(static)
     for (size_t at = 0; at < n; at += STEP_BLOCK)
-        lanes()->sgd(&c, p + at, g + at, m + at, least(n - at, STEP_BLOCK));
+        lanes()->sgd(a, p + at, g + at, m + at, least(n - at, STEP_BLOCK));
 }
 
 double squares_sum(const float *x, size_t n)

@@ -128,32 +128,28 @@ static inline void box_muller(uint32_t a, uint32_t b, float *out_x, float *out_y
     *out_y = r * (quarter & 2 ? -y : y);
 }
 
-static void normal_block(float out[BLOCK], uint32_t block, uint64_t seed, uint32_t tensor)
-{
-    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t words[4][COUNTERS];
-
-    for (uint32_t i = 0; i < COUNTERS; i++) {
-        const uint32_t counter[4] = {block * COUNTERS + i, ROW_TAG, tensor, 0};
-        uint32_t w[4];
-
-        philox(counter, key, w);
-        for (int k = 0; k < 4; k++)
-            words[k][i] = w[k];
-    }
-    for (int half = 0; half < 2; half++)
-        for (int i = 0; i < COUNTERS; i++)
-            box_muller(words[2 * half][i], words[2 * half + 1][i], &out[2 * half * COUNTERS + i],
-                       &out[(2 * half + 1) * COUNTERS + i]);
-}
-
 void init_normal(float *x, size_t n, float std, uint64_t seed, uint32_t tensor)
 {
+    const uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
+
     for (size_t at = 0; at < n; at += BLOCK) {
+        uint32_t first = (uint32_t)(at / BLOCK) * COUNTERS;
+        uint32_t words[4][COUNTERS];
         size_t count = n - at < BLOCK ? n - at : BLOCK;
         float normal[BLOCK];
 
-        normal_block(normal, (uint32_t)(at / BLOCK), seed, tensor);
+        for (uint32_t i = 0; i < COUNTERS; i++) {
+            const uint32_t counter[4] = {first + i, ROW_TAG, tensor, 0};
+            uint32_t w[4];
+
+            philox(counter, key, w);
+            for (int k = 0; k < 4; k++)
+                words[k][i] = w[k];
+        }
+        for (int k = 0; k < 4; k += 2)
+            for (int i = 0; i < COUNTERS; i++)
+                box_muller(words[k][i], words[k + 1][i], &normal[k * COUNTERS + i],
+                           &normal[(k + 1) * COUNTERS + i]);
         for (size_t i = 0; i < count; i++)
             x[at + i] = std * normal[i];
     }

@@ -63,7 +63,6 @@ struct unit_limits {
     int tokens;  /* T */
     int seqs;    /* B */
     int longest; /* tokens of one sequence */
-    int threads; /* threads_count() */
     int targets; /* masked tokens of the LM head, else 0 */
 };
 
@@ -92,46 +91,35 @@ struct lm_scores {
 struct unit_call {
     struct unit_shape shape;
     struct packed batch;
-    struct dropout drop; /* drop.unit: index in the whole model; rate 0 when evaluating */
-    const float *params;
-    float *grads; /* backward only, but for the LM head */
-    float *saved;
-    float *scratch;
-    const int32_t *ids;   /* [T] of the embeddings only, 0..V-1: the caller checks both, ... */
-    const int32_t *types; /* [T] ... as they index memory; 0..1 */
+    struct dropout drop;  /* drop.unit: index in the whole model; rate 0 when evaluating */
+    const float *params;  /* [sizes.params] */
+    float *grads;         /* [sizes.params] of backward, and of the LM head's forward */
+    float *saved;         /* [sizes.saved] */
+    float *scratch;       /* [sizes.scratch] */
+    const int32_t *ids;   /* [T] of the embeddings only: 0..V-1. They index memory: ... */
+    const int32_t *types; /* [T] 0..1                            ... the caller checks both */
     struct lm_targets lm; /* of the LM head only, like the next */
     struct lm_scores scores;
 };
 
-/* Areas of a unit in floats. Multiples of 16 (64 bytes), except the parameters; `saved` and
- * `scratch` grow with each field of the limits, so the largest micro-batch decides. */
+/* Areas of a unit in floats. `saved` and `scratch` are multiples of 16 (64 bytes) and grow with
+ * each field of the limits, so the largest micro-batch decides. */
 struct unit_sizes {
-    size_t params, saved, scratch;
+    size_t params, saved, scratch, out;
 };
 
-/* The shape of a unit's output. */
-enum unit_out {
-    UNIT_OUT_TOKENS,    /* [T,C] */
-    UNIT_OUT_SEQUENCES, /* [B,C] */
-    UNIT_OUT_LOGITS,    /* [B,N] */
-    UNIT_OUT_NONE,      /* only scores */
-};
+/* One kind of unit: one of those below. */
+struct unit;
 
-/* One kind of unit. */
-struct unit {
-    enum unit_out out;
-    struct unit_sizes (*sizes)(const struct unit_shape *shape, const struct unit_limits *limits);
-    void (*forward)(const struct unit_call *call, const float *in, float *out);
-    void (*backward)(const struct unit_call *call, const float *in, const float *dout, float *din);
-};
+/* `out` depends on tokens and seqs only. */
+struct unit_sizes unit_sizes(const struct unit *unit, const struct unit_shape *shape,
+                             const struct unit_limits *limits);
 
-static inline size_t unit_out_floats(const struct unit *unit, const struct unit_shape *shape,
-                                     int tokens, int seqs)
-{
-    int rows = unit->out == UNIT_OUT_TOKENS ? tokens : unit->out == UNIT_OUT_NONE ? 0 : seqs;
-
-    return (size_t)rows * (size_t)(unit->out == UNIT_OUT_LOGITS ? shape->labels : shape->hidden);
-}
+/* As each kind says: out[sizes.out] from in, and din (as large as in) from dout[sizes.out]. */
+void unit_forward(const struct unit *unit, const struct unit_call *call, const float *in,
+                  float *out);
+void unit_backward(const struct unit *unit, const struct unit_call *call, const float *in,
+                   const float *dout, float *din);
 
 /* out[T,C] = dropout(LayerNorm(word[id] + type[t] + position)). No sequence may be longer than P.
  * `in` and `din` are not used. */
@@ -143,7 +131,7 @@ extern const struct unit attention_unit;
 /* out[T,C] = LayerNorm(in + dropout(dense(gelu(dense(in))))). */
 extern const struct unit ffn_unit;
 
-/* out[B,C] = dropout(tanh(dense(first token of each sequence of in[T,C]))). */
+/* out[B,C] = dropout(tanh(dense(first token of each sequence of in[T,C]))); din is [T,C]. */
 extern const struct unit pooler_unit;
 
 /* out[B,N] = dense(in[B,C]): the logits. The loss and its gradient are nn/loss.h. */

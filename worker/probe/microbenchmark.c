@@ -1,5 +1,6 @@
 #include "probe/microbenchmark.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "nn/threads.h"
@@ -9,59 +10,47 @@
 void microbenchmark_deinit(struct microbenchmark *p)
 {
     stage_deinit(&p->stage);
-    arena_deinit(&p->arena);
+    state_deinit(&p->state);
+    free(p->starts);
     memset(p, 0, sizeof *p);
 }
 
-static void make_plan(const struct microbenchmark_params *params, struct plan *plan)
+enum err_code microbenchmark_init(struct microbenchmark *p, const struct spec *spec,
+                                  const struct sequences *sequences, int layers, int n_seqs,
+                                  struct err *err)
 {
-    const struct spec *spec = params->spec;
-    int n_units = 1 + 2 * params->layers;
-
-    plan->spec = *spec;
-    plan->spec.model.layers = params->layers;
-    plan->spec.training.activations = SPEC_ACTIVATIONS_KEEP;
-    plan->micro_batches = MICROBENCHMARK_MICRO_MAX;
-    plan->spec.training.batch_size = params->n_seqs * MICROBENCHMARK_MICRO_MAX;
-    if (spec->model.vocab > MICROBENCHMARK_WORDS_MAX)
-        plan->spec.model.vocab = MICROBENCHMARK_WORDS_MAX;
-    plan->n_stages = 2; /* the loss is another stage's */
-    plan->stages[0] = (struct plan_stage){.n_units = n_units};
-    plan->stages[1] = (struct plan_stage){.first_unit = n_units,
-                                          .n_units = model_units(&plan->spec.model) - n_units};
-}
-
-static void layout(struct microbenchmark *p, struct arena *arena)
-{
-    size_t B = (size_t)p->n_seqs, T = B * (size_t)p->plan.spec.training.max_length;
-
-    p->starts = arena_take(arena, MICROBENCHMARK_MICRO_MAX * (B + 1) * sizeof *p->starts);
-    p->ids = arena_take(arena, T * sizeof *p->ids);
-    p->types = arena_take(arena, T * sizeof *p->types);
-    p->samples = arena_take(arena, B * sizeof *p->samples);
-}
-
-enum err_code microbenchmark_init(struct microbenchmark *p,
-                                  const struct microbenchmark_params *params, struct err *err)
-{
-    const struct spec *spec = &p->plan.spec;
-    struct arena count = {0};
+    struct plan *plan = &p->plan;
+    struct model *m = &plan->spec.model;
+    size_t B = (size_t)n_seqs, T = B * (size_t)spec->training.max_length;
+    size_t starts = MICROBENCHMARK_MICRO_MAX * (B + 1);
+    int n_units = 1 + 2 * layers;
     enum err_code rc;
 
     memset(p, 0, sizeof *p);
-    make_plan(params, &p->plan);
-    p->n_seqs = params->n_seqs;
-    layout(p, &count);
-    rc = arena_init(&p->arena, count.used, err);
-    if (rc != ERR_OK)
-        return rc;
-    layout(p, &p->arena);
-    for (int t = 0; t < p->n_seqs * spec->training.max_length; t++)
-        p->ids[t] = (int32_t)((int64_t)t * WORD_STRIDE % spec->model.vocab);
-    rc = sequences_deal(params->sequences, MICROBENCHMARK_MICRO_MAX, p->n_seqs, p->starts, err);
+    plan->spec = *spec;
+    plan->spec.training.activations = SPEC_ACTIVATIONS_KEEP;
+    plan->spec.training.batch_size = n_seqs * MICROBENCHMARK_MICRO_MAX;
+    plan->micro_batches = MICROBENCHMARK_MICRO_MAX;
+    m->layers = layers;
+    m->vocab = m->vocab < MICROBENCHMARK_WORDS_MAX ? m->vocab : MICROBENCHMARK_WORDS_MAX;
+    plan->n_workers = 2; /* the loss is another stage's */
+    plan->workers[0] = (struct plan_worker){.n_units = n_units};
+    plan->workers[1] =
+        (struct plan_worker){.first_unit = n_units, .n_units = model_units(m) - n_units};
+
+    p->n_seqs = n_seqs;
+    p->starts = calloc(starts + 2 * T + B, sizeof *p->starts);
+    if (!p->starts)
+        return err_set(err, ERR_NO_MEMORY, "no memory for micro-batches of %d sequences", n_seqs);
+    p->ids = p->starts + starts;
+    p->types = p->ids + T;
+    p->samples = (uint32_t *)p->types + T;
+    for (size_t t = 0; t < T; t++)
+        p->ids[t] = (int32_t)(t * WORD_STRIDE % (size_t)m->vocab);
+    rc = sequences_deal(sequences, MICROBENCHMARK_MICRO_MAX, n_seqs, p->starts, err);
     if (rc == ERR_OK)
-        rc = stage_init(&p->stage, &p->plan, 0, err);
-    return rc;
+        rc = state_add(&p->state, &plan->spec, 0, n_units, err);
+    return rc == ERR_OK ? stage_init(&p->stage, &p->state, plan, 0, err) : rc;
 }
 
 static const int32_t *starts_of(const struct microbenchmark *p, int round)
@@ -137,11 +126,10 @@ enum err_code microbenchmark_round(struct microbenchmark *p, int n_seqs,
 double microbenchmark_update(struct microbenchmark *p)
 {
     struct weights *w = &p->stage.weights;
-    const struct spec *spec = &p->plan.spec;
-    struct weights_step how = {
-        .spec = spec,
-        .rate = 1e-6,
-        .scale = optimizer_scale(weights_square_sum(w, 0), spec->training.max_grad_norm)};
+    double norm_max = p->plan.spec.training.max_grad_norm;
+    struct weights_step how = {.spec = &p->plan.spec,
+                               .rate = 1e-6,
+                               .scale = optimizer_scale(weights_square_sum(w, 0), norm_max)};
     double params = 0;
 
     weights_update(w, &how);

@@ -16,23 +16,16 @@
 #define MICROBENCHMARK_MICRO_MAX 32   /* different micro-batches, which then repeat */
 #define MICROBENCHMARK_WORDS_MAX 8192 /* of the vocabulary: more rows than any cache holds */
 
-struct microbenchmark_params {
-    const struct spec *spec;
-    const struct sequences *sequences;
-    int layers;
-    int n_seqs; /* of a micro-batch, at most */
-};
-
 struct microbenchmark {
     struct plan plan;
+    struct state state;
     struct stage stage;
-    struct arena arena;
-    int n_seqs;
-    int next;                    /* micro-batch of the next round */
-    int32_t *starts;             /* [MICROBENCHMARK_MICRO_MAX][n_seqs + 1] */
-    int32_t *ids;                /* [T] */
-    int32_t *types;              /* [T] */
-    uint32_t *samples;           /* [n_seqs] */
+    int n_seqs;        /* of a micro-batch, at most */
+    int next;          /* micro-batch of the next round */
+    int32_t *starts;   /* [MICROBENCHMARK_MICRO_MAX][n_seqs + 1]; owns the next three too */
+    int32_t *ids;      /* [T] */
+    int32_t *types;    /* [T] */
+    uint32_t *samples; /* [n_seqs] */
     struct model_load last_load; /* of the round before */
 };
 
@@ -42,10 +35,11 @@ struct microbenchmark_sum {
     struct model_load load; /* tokens and their squares */
 };
 
-/* Big: keep it off the stack. ERR_NO_MEMORY. Call microbenchmark_deinit() whatever it returns. */
-MUST_CHECK enum err_code microbenchmark_init(struct microbenchmark *p,
-                                             const struct microbenchmark_params *params,
-                                             struct err *err);
+/* A model of `layers` layers. Big: keep it off the stack. ERR_NO_MEMORY. Call
+ * microbenchmark_deinit() whatever it returns. */
+MUST_CHECK enum err_code microbenchmark_init(struct microbenchmark *p, const struct spec *spec,
+                                             const struct sequences *sequences, int layers,
+                                             int n_seqs, struct err *err);
 void microbenchmark_deinit(struct microbenchmark *p);
 
 /* Forward of the next micro-batch, of its first `n_seqs` sequences, and backward of the one before.

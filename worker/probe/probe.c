@@ -13,12 +13,12 @@
 #define WARM_SHARE          0.15 /* of the time */
 #define CALL_SHARE          0.05
 #define WINDOW_MS           200 /* two periods of a quota */
-#define WINDOWS_MIN         6   /* at least, three of each size */
+#define WINDOWS_MIN         6   /* three of each size */
 #define WINDOWS_MAX         64
 #define DISTURBED           1.1  /* times the median window: longer ones are dropped */
 #define CACHE_BYTES         96e6 /* three times the largest L3 cache */
 #define UPDATES             3    /* timed, after one to warm up */
-#define SMALL               4    /* a whole micro-batch has as many times the sequences */
+#define SMALL               4    /* a whole micro-batch has this many times the sequences */
 #define CALL_HIDDEN         16   /* of a unit so small that its time is the cost of the call */
 #define CALL_SHARE_MAX      0.25 /* of a block's time */
 #define WEIGHT_SHARE_MAX    0.8  /* of a block's time; more is noise */
@@ -88,19 +88,6 @@ static enum err_code run_rounds(struct probe *p, int n_seqs, int duration_ms, st
     return rc;
 }
 
-/* A window, after one round so that no backward pass is of the other size. */
-static enum err_code run_window(struct probe *p, struct size *size, struct err *err)
-{
-    struct times times;
-    enum err_code rc = run_rounds(p, size->n_seqs, 0, &times, err);
-
-    if (rc == ERR_OK)
-        rc = run_rounds(p, size->n_seqs, WINDOW_MS, &times, err);
-    if (rc == ERR_OK && size->n_windows < WINDOWS_MAX)
-        size->windows[size->n_windows++] = times;
-    return rc;
-}
-
 static int by_block(const void *a, const void *b)
 {
     double x = block_ms(a);
@@ -125,16 +112,6 @@ static void take_means(const struct probe *p, struct size *size)
             size->mean.ms[k] += w[i].ms[k] / n;
 }
 
-/* Blocks that are timed together: all of the model, or enough that weights and gradients come from
- * memory as in training, where those of a whole stage do not fit into a cache. */
-static int blocks_of(const struct model *m)
-{
-    double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
-    int enough = (int)ceil(CACHE_BYTES / bytes);
-
-    return enough < m->layers ? enough : m->layers;
-}
-
 static void time_updates(struct probe *p)
 {
     double best = INFINITY, params = 0;
@@ -153,21 +130,29 @@ static void time_updates(struct probe *p)
 
 static enum err_code time_units(struct probe *p, int duration_ms, struct err *err)
 {
-    int most = p->whole.n_seqs > p->small.n_seqs ? p->whole.n_seqs : p->small.n_seqs;
-    struct microbenchmark_params params = {.spec = p->spec,
-                                           .sequences = p->sequences,
-                                           .layers = blocks_of(&p->spec->model),
-                                           .n_seqs = most};
-    struct times warm;
-    int64_t end_ms;
-    enum err_code rc = microbenchmark_init(&p->bench, &params, err);
+    const struct model *m = &p->spec->model;
+    int n_seqs = p->whole.n_seqs > p->small.n_seqs ? p->whole.n_seqs : p->small.n_seqs;
+    /* All layers, or enough that weights and gradients come from memory as in training, where those
+     * of a whole stage do not fit into a cache. */
+    double bytes = 2 * sizeof(float) * (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
+    int layers = (int)fmin(ceil(CACHE_BYTES / bytes), m->layers);
+    struct times times;
+    enum err_code rc = microbenchmark_init(&p->bench, p->spec, p->sequences, layers, n_seqs, err);
+    int64_t end_ms = clock_now_ms() + duration_ms;
 
-    end_ms = clock_now_ms() + duration_ms;
     if (rc == ERR_OK)
-        rc = run_rounds(p, p->whole.n_seqs, (int)(WARM_SHARE * duration_ms), &warm, err);
+        rc = run_rounds(p, p->whole.n_seqs, (int)(WARM_SHARE * duration_ms), &times, err);
     p->wall_ns = p->cpu_ns = 0;
-    for (int i = 0; rc == ERR_OK && (i < WINDOWS_MIN || clock_now_ms() < end_ms); i++)
-        rc = run_window(p, i % 2 == 0 ? &p->whole : &p->small, err);
+    for (int i = 0; rc == ERR_OK && (i < WINDOWS_MIN || clock_now_ms() < end_ms); i++) {
+        struct size *size = i % 2 == 0 ? &p->whole : &p->small;
+
+        /* After one round, or a backward pass would be of the other size. */
+        rc = run_rounds(p, size->n_seqs, 0, &times, err);
+        if (rc == ERR_OK)
+            rc = run_rounds(p, size->n_seqs, WINDOW_MS, &times, err);
+        if (rc == ERR_OK && size->n_windows < WINDOWS_MAX)
+            size->windows[size->n_windows++] = times;
+    }
     if (rc == ERR_OK) {
         take_means(p, &p->whole);
         take_means(p, &p->small);
@@ -181,15 +166,13 @@ static enum err_code time_calls(struct probe *p, int duration_ms, struct err *er
 {
     static const struct sequences one = {.n = 1, .tokens = {1}};
     struct spec tiny = *p->spec;
-    struct microbenchmark_params params = {
-        .spec = &tiny, .sequences = &one, .layers = 1, .n_seqs = 1};
     struct times times = {0};
     enum err_code rc;
 
     tiny.model.hidden = CALL_HIDDEN;
     tiny.model.heads = 1;
     tiny.model.ffn = CALL_HIDDEN;
-    rc = microbenchmark_init(&p->bench, &params, err);
+    rc = microbenchmark_init(&p->bench, &tiny, &one, 1, 1, err);
     if (rc == ERR_OK)
         rc = run_rounds(p, 1, duration_ms, &times, err);
     microbenchmark_deinit(&p->bench);
@@ -211,17 +194,6 @@ static double share(const struct probe *p)
     return allowed == 1 || got < CROWDED * allowed ? got : allowed;
 }
 
-/* Milliseconds to read and write a block's weights once: the time that does not depend on the size
- * of the micro-batch. A line through the times of the two sizes gives it, at size 0. */
-static double weights_ms(const struct probe *p, double own_ms)
-{
-    double flops = block_flops(p, &p->whole.load);
-    double slope = (block_ms(&p->whole.mean) - block_ms(&p->small.mean)) /
-                   (flops - block_flops(p, &p->small.load));
-
-    return fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
-}
-
 /* The cost of a FLOP of `unit`, which takes `ms`, relative to a nominal one, without the time of
  * the call and of the weights. */
 static double relative_cost(const struct probe *p, int unit, double ms, double flops_per_ms,
@@ -234,16 +206,21 @@ static double relative_cost(const struct probe *p, int unit, double ms, double f
     return fmax(0.1, flops / model_unit_flops(m, unit, &p->whole.load));
 }
 
-/* Converts times to the FLOPs that would take as long. */
+/* Speed from the times of a block; all other times as the FLOPs that would take as long. */
 static void derive(const struct probe *p, struct node_probe *out)
 {
     const struct times *t = &p->whole.mean;
     const struct model *m = &p->spec->model;
     double own_ms = block_ms(t) - 2 * p->call_ms;
-    double flops_per_ms = block_flops(p, &p->whole.load) / own_ms;
+    double flops = block_flops(p, &p->whole.load), flops_per_ms = flops / own_ms;
     double elements = p->whole.load.tokens * m->hidden;
     double params = (double)(model_unit_params(m, 1) + model_unit_params(m, 2));
-    double parameter = weights_ms(p, own_ms) * flops_per_ms / params;
+    /* A line through the times of the two sizes: at size 0 it gives the time to read and write the
+     * weights once, which does not depend on the size of the micro-batch. */
+    double slope =
+        (block_ms(t) - block_ms(&p->small.mean)) / (flops - block_flops(p, &p->small.load));
+    double weights_ms = fmax(0, fmin(own_ms - slope * flops, WEIGHT_SHARE_MAX * own_ms));
+    double parameter = weights_ms * flops_per_ms / params;
 
     out->gflops = flops_per_ms / 1e6 * share(p);
     out->unit_ms = p->call_ms / share(p);
@@ -256,16 +233,6 @@ static void derive(const struct probe *p, struct node_probe *out)
         .update = p->update_ms * flops_per_ms,
         .sequence = p->sequences->make_ms * flops_per_ms,
     };
-}
-
-/* The job's, or a usual number where the planner has yet to choose. */
-static int micro_batches(const struct spec *spec)
-{
-    int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
-
-    while (spec->training.batch_size % m != 0)
-        m--;
-    return m;
 }
 
 /* By STREAM's triad (McCalpin 1995); 0 without memory for the arrays. */
@@ -294,6 +261,8 @@ enum err_code probe_run(const struct spec *spec, const struct sequences *sequenc
     struct probe *p = calloc(1, sizeof *p); /* too large for a stack */
     struct node_probe found = {.threads = threads_count(), .lengths = sequences_lengths(sequences)};
     bool is_bf16 = spec->training.precision != SPEC_PRECISION_FP32 && gemm_has_bf16();
+    /* Of the job, or a usual number where the planner has yet to choose. */
+    int m = spec->training.micro_batches > 0 ? spec->training.micro_batches : USUAL_MICRO_BATCHES;
     int n_seqs;
     enum err_code rc;
 
@@ -301,7 +270,9 @@ enum err_code probe_run(const struct spec *spec, const struct sequences *sequenc
         return err_set(err, ERR_NO_MEMORY, "no memory for the probe");
     p->spec = spec;
     p->sequences = sequences;
-    n_seqs = spec->training.batch_size / micro_batches(spec);
+    while (spec->training.batch_size % m != 0)
+        m--;
+    n_seqs = spec->training.batch_size / m;
     p->whole.n_seqs = n_seqs;
     p->small.n_seqs = n_seqs >= SMALL ? n_seqs / SMALL : n_seqs * SMALL;
     rc = gemm_use(is_bf16 ? GEMM_BF16 : GEMM_FP32, err);

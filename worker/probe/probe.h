@@ -1,4 +1,4 @@
-/* probe/probe.h - how fast this machine trains the job's model, under the limits it has right now.
+/* probe/probe.h - how fast this machine trains the job's model, under its present limits.
  *
  * It times what training does, at the job's own shapes and sequence lengths: forward and backward
  * of embeddings, attention and feed-forward with whole micro-batches and with a quarter of one, and

@@ -25,112 +25,93 @@
 #define MS_LEAST    1e-3 /* 0 would mean that it was not measured */
 
 /* Latency and bandwidth, between machines. */
-#define PARTNER_MS      8000 /* the first may have started last, and still be measuring itself ... */
-#define PARTNER_MORE_MS 2500 /* ... and each next one may have waited for an absent partner */
-#define SESSION_MS      3000 /* both turns */
-#define PINGS           21   /* odd: there is a median */
-#define PING_MS         150
-#define BULK_MS         300
-#define BULK_START      (64u << 10)
-#define BULK_LEAST_MS   20 /* a message that takes less is too small to measure with */
-#define BULK_MAX_BYTES  (3u << 20)
-#define CLOSE_MS        300
+#define SESSION_MS     3000 /* both turns */
+#define PINGS          21   /* odd: there is a median */
+#define PING_MS        150
+#define BULK_MS        300
+#define BULK_START     (64u << 10)
+#define BULK_LEAST_MS  20 /* a message that takes less is too small to measure with */
+#define BULK_MAX_BYTES (3u << 20)
+#define CLOSE_MS       300
 
-/* --- one end of a link between two neighbouring stages --- */
+/* --- one end of a link between two workers, with an edge each way --- */
+
+enum { EDGE_IN, EDGE_OUT, N_EDGES };
+
+static uint8_t payload[BULK_MAX_BYTES]; /* what is sent: zeros */
 
 struct end {
     struct link *link;
-    enum link_edge in, out;
-    uint8_t *bytes; /* to send */
-    int64_t end_ms;
+    uint32_t worker; /* 0 or 1; the other is the partner */
+    int64_t (*now_ns)(void);
+    int64_t end_ms; /* by that clock */
 };
 
 /* The meaning of a message, in its step. */
 enum { PING, TURN_OVER };
 
-static int left_ms(int64_t end_ms)
+static int64_t now_ms(const struct end *e)
 {
-    int64_t left = end_ms - clock_now_ms();
+    return e->now_ns() / 1000000;
+}
+
+static int left_ms(const struct end *e)
+{
+    int64_t left = e->end_ms - now_ms(e);
 
     return left < 0 ? 0 : (int)left;
 }
 
-/* Fills in what is the same for all links. */
-static enum err_code end_open(struct end *e, struct link_params *params, uint32_t max_bytes,
+/* `what` has the addresses, the key and the hash of the plan; the rest is the same for all links.
+ */
+static enum err_code end_open(struct end *e, const struct link_params *what, uint32_t max_bytes,
                               struct err *err)
 {
-    bool is_first = params->stage == 0;
+    struct link_params params = *what;
+    struct link_edge edge = {.peer = 1 - e->worker,
+                             .tensor_max_bytes = max_bytes,
+                             .n_slots = 2,
+                             .name = "link",
+                             .peer_name = "the partner"};
+    struct link_edge edges[N_EDGES] = {edge, edge};
 
-    params->n_stages = 2;
-    params->limits = (struct link_limits){
-        .tensor_max_bytes = max_bytes, .n_receive_slots = 2, .n_send_slots = 2};
-    params->dial_timeout_ms = left_ms(e->end_ms);
-    e->in = is_first ? LINK_BACKWARD_IN : LINK_FORWARD_IN;
-    e->out = is_first ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT;
-    e->bytes = calloc(1, max_bytes);
-    if (!e->bytes)
-        return err_set(err, ERR_NO_MEMORY, "no memory for messages");
-    return link_open(params, &e->link, err);
-}
-
-static enum err_code end_set_peer(struct end *e, const char *host, int port, struct err *err)
-{
-    const struct link_peer peer = {host, port};
-    bool is_first = e->out == LINK_FORWARD_OUT;
-
-    return link_set_peers(e->link, is_first ? &peer : NULL, is_first ? NULL : &peer, err);
+    edges[EDGE_IN].is_incoming = true;
+    params.worker = e->worker;
+    params.edges = edges;
+    params.n_edges = N_EDGES;
+    params.dial_timeout_ms = left_ms(e);
+    return link_open(&params, &e->link, err);
 }
 
 static void end_close(struct end *e)
 {
     struct err err;
 
-    /* The result is known by now, so a failure costs nothing. */
+    /* The measurement is over, so a failure changes nothing. */
     if (e->link && link_close(e->link, CLOSE_MS, &err) != ERR_OK)
         LOG(LOG_INFO, "link lost at the end", LOG_S("reason", err.text));
-    free(e->bytes);
 }
 
 static enum err_code send_message(struct end *e, uint64_t step, size_t bytes, struct err *err)
 {
-    struct link_message msg = {.kind = e->out == LINK_FORWARD_OUT ? FRAME_FORWARD : FRAME_BACKWARD,
-                               .step = step,
-                               .tensor_bytes = bytes,
-                               .tensor = e->bytes};
+    struct link_message msg = {.step = step, .tensor_bytes = bytes, .tensor = payload};
 
-    return link_send(e->link, e->out, &msg, left_ms(e->end_ms), err);
+    return link_send(e->link, EDGE_OUT, &msg, left_ms(e), err);
 }
 
 static enum err_code recv_message(struct end *e, uint64_t *out_step, struct err *err)
 {
     struct link_message msg;
-    enum err_code rc = link_recv(e->link, e->in, left_ms(e->end_ms), &msg, err);
+    enum err_code rc = link_recv(e->link, EDGE_IN, left_ms(e), &msg, err);
 
     if (rc != ERR_OK)
         return rc;
     *out_step = msg.step;
-    link_release(e->link, e->in, &msg);
+    link_release(e->link, EDGE_IN, &msg);
     return ERR_OK;
 }
 
 /* --- CPU time --- */
-
-static enum err_code connect_both(struct end ends[2], struct err *err)
-{
-    enum err_code rc = ERR_OK;
-
-    for (int i = 0; i < 2 && rc == ERR_OK; i++) {
-        struct link_params params = {.listen_address = LOOPBACK, .stage = i};
-
-        ends[i].end_ms = clock_now_ms() + LOOPBACK_MS;
-        rc = end_open(&ends[i], &params, LARGE_BYTES, err);
-    }
-    for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = end_set_peer(&ends[i], LOOPBACK, link_port(ends[1 - i].link), err);
-    for (int i = 0; i < 2 && rc == ERR_OK; i++)
-        rc = link_wait_ready(ends[i].link, left_ms(ends[i].end_ms), err);
-    return rc;
-}
 
 /* CPU time of a message, at both of its ends, in *out_ms. */
 static enum err_code time_messages(struct end ends[2], int n, uint32_t bytes, double *out_ms,
@@ -153,13 +134,22 @@ static enum err_code time_messages(struct end ends[2], int n, uint32_t bytes, do
     return rc;
 }
 
-enum err_code probe_message_run(struct node_message *out, struct err *err)
+enum err_code probe_message_run(int64_t (*now_ns)(void), struct node_message *out, struct err *err)
 {
-    struct end ends[2] = {{.link = NULL}};
+    const struct link_params params = {.listen_address = LOOPBACK};
+    int64_t end_ms = now_ns() / 1000000 + LOOPBACK_MS;
+    struct end ends[2] = {{.worker = 0, .now_ns = now_ns, .end_ms = end_ms},
+                          {.worker = 1, .now_ns = now_ns, .end_ms = end_ms}};
     double small_ms = 0;
     double large_ms = 0;
-    enum err_code rc = connect_both(ends, err);
+    enum err_code rc = ERR_OK;
 
+    for (int i = 0; i < 2 && rc == ERR_OK; i++)
+        rc = end_open(&ends[i], &params, LARGE_BYTES, err);
+    for (uint32_t i = 0; i < 2 && rc == ERR_OK; i++)
+        rc = link_set_peer(ends[i].link, 1 - i, LOOPBACK, link_port(ends[1 - i].link), err);
+    for (int i = 0; i < 2 && rc == ERR_OK; i++)
+        rc = link_wait_ready(ends[i].link, left_ms(&ends[i]), err);
     if (rc == ERR_OK)
         rc = time_messages(ends, SMALL, SMALL_BYTES, &small_ms, err);
     if (rc == ERR_OK)
@@ -179,13 +169,13 @@ enum err_code probe_message_run(struct node_message *out, struct err *err)
 /* A message there and a small one back; also sets the time when it is not answered in time. */
 static enum err_code bounce(struct end *e, size_t bytes, double *out_ms, struct err *err)
 {
-    int64_t start_ns = clock_now_ns();
+    int64_t start_ns = e->now_ns();
     uint64_t step;
     enum err_code rc = send_message(e, PING, bytes, err);
 
     if (rc == ERR_OK)
         rc = recv_message(e, &step, err);
-    *out_ms = (double)(clock_now_ns() - start_ns) / 1e6;
+    *out_ms = (double)(e->now_ns() - start_ns) / 1e6;
     return rc;
 }
 
@@ -193,80 +183,56 @@ static enum err_code bounce(struct end *e, size_t bytes, double *out_ms, struct 
 static enum err_code serve(struct end *e, struct err *err)
 {
     uint64_t step = PING;
-    enum err_code rc = recv_message(e, &step, err);
+    enum err_code rc;
 
-    while (rc == ERR_OK && step == PING) {
-        rc = send_message(e, PING, 0, err);
-        if (rc == ERR_OK)
-            rc = recv_message(e, &step, err);
-    }
+    do {
+        rc = recv_message(e, &step, err);
+        if (rc == ERR_OK && step == PING)
+            rc = send_message(e, PING, 0, err);
+    } while (rc == ERR_OK && step == PING);
     return rc;
 }
 
-/* Median time of a small message there and back. */
-static enum err_code measure_pings(struct end *e, double *out_ms, struct err *err)
+/* Latency and bandwidth to a partner that answers, then the end of this turn. */
+static enum err_code measure(struct end *e, struct node_link *out, struct err *err)
 {
-    double sorted[PINGS];
-    int64_t end_ms = clock_now_ms() + PING_MS;
-    double ms;
+    double sorted[PINGS], ping_ms, ms = 0, sum_ms = 0;
+    int64_t end_ms = now_ms(e) + PING_MS;
+    size_t bytes = BULK_START;
     int n = 0;
     enum err_code rc = bounce(e, SMALL_BYTES, &ms, err); /* the first one wakes all threads */
 
-    while (rc == ERR_OK && n < PINGS && (n == 0 || clock_now_ms() < end_ms)) {
-        int i = n;
+    /* The median time of a small message there and back. */
+    while (rc == ERR_OK && n < PINGS && (n == 0 || now_ms(e) < end_ms)) {
+        int i = n++;
 
         rc = bounce(e, SMALL_BYTES, &ms, err);
         for (; i > 0 && sorted[i - 1] > ms; i--)
             sorted[i] = sorted[i - 1];
         sorted[i] = ms;
-        n++;
     }
-    if (rc == ERR_OK)
-        *out_ms = sorted[n / 2];
-    return rc;
-}
+    if (rc != ERR_OK)
+        return rc;
+    ping_ms = sorted[n / 2];
+    out->latency_ms = round(ping_ms / 2 * 1000) / 1000;
 
-/* Bytes per second, with messages large enough to take at least BULK_LEAST_MS. A message that is
- * not answered in time gives an upper bound. */
-static enum err_code measure_bulk(struct end *e, double ping_ms, double *out_bytes_per_s,
-                                  struct err *err)
-{
-    size_t bytes = BULK_START;
-    double sum_ms = 0;
-    double ms = 0;
-    int n = 0;
-    enum err_code rc = bounce(e, bytes, &ms, err);
-
+    /* Messages large enough to take at least BULK_LEAST_MS. */
+    rc = bounce(e, bytes, &ms, err);
     while (rc == ERR_OK && ms < BULK_LEAST_MS && bytes < BULK_MAX_BYTES) {
         bytes = 4 * bytes < BULK_MAX_BYTES ? 4 * bytes : BULK_MAX_BYTES;
         rc = bounce(e, bytes, &ms, err);
     }
-    while (rc == ERR_OK && sum_ms < BULK_MS) {
+    for (n = 0; rc == ERR_OK && sum_ms < BULK_MS; n++) {
         rc = bounce(e, bytes, &ms, err);
         sum_ms += fmax(ms - ping_ms, ms / 10);
-        n++;
     }
-    if (rc == ERR_TIMEOUT && n == 0)
+    if (rc == ERR_TIMEOUT && n == 0) { /* one that is not answered in time: an upper bound */
         sum_ms = ms;
-    if (sum_ms > 0)
-        *out_bytes_per_s = (double)bytes * (n > 0 ? n : 1) / sum_ms * 1000;
-    return rc;
-}
-
-static enum err_code measure(struct end *e, struct node_link *out, struct err *err)
-{
-    double ping_ms = 0;
-    double bytes_per_s = 0;
-    enum err_code rc = measure_pings(e, &ping_ms, err);
-
-    if (rc != ERR_OK)
-        return rc;
-    rc = measure_bulk(e, ping_ms, &bytes_per_s, err);
-    out->latency_ms = round(ping_ms / 2 * 1000) / 1000;
-    out->bytes_per_s = ceil(bytes_per_s); /* whole, which is short to write */
-    if (rc == ERR_OK)
-        rc = send_message(e, TURN_OVER, 0, err);
-    return rc;
+        n = 1;
+    }
+    if (sum_ms > 0) /* whole numbers are shorter to write */
+        out->bytes_per_s = ceil((double)bytes * n / sum_ms * 1000);
+    return rc == ERR_OK ? send_message(e, TURN_OVER, 0, err) : rc;
 }
 
 /* --- partners --- */
@@ -315,24 +281,25 @@ void probe_link_close(struct probe_link *p)
 static enum err_code measure_partner(const struct probe_link *p, const struct peers *table, int i,
                                      int64_t wait_end_ms, struct node_link *out, struct err *err)
 {
-    const char *mine = table->stages[0].node;
-    const char *its = table->stages[i].node;
+    const char *mine = table->list[0].node;
+    const char *its = table->list[i].node;
     bool is_first = strcmp(mine, its) < 0;
     struct link_params params = {
         .listen_address = p->params.tensor_host,
         .listen_port = p->params.tensor_port,
-        .stage = is_first ? 0 : 1,
         .plan_hash = hash_add(hash_add(HASH_START, is_first ? mine : its), is_first ? its : mine),
         .key = p->key};
     int64_t end_ms = p->params.end_ms;
-    struct end e = {.end_ms = wait_end_ms < end_ms ? wait_end_ms : end_ms};
+    struct end e = {.worker = is_first ? 0 : 1,
+                    .now_ns = p->params.now_ns,
+                    .end_ms = wait_end_ms < end_ms ? wait_end_ms : end_ms};
     enum err_code rc = end_open(&e, &params, BULK_MAX_BYTES, err);
 
     if (rc == ERR_OK)
-        rc = end_set_peer(&e, table->stages[i].host, table->stages[i].port, err);
+        rc = link_set_peer(e.link, 1 - e.worker, table->list[i].host, table->list[i].port, err);
     if (rc == ERR_OK)
-        rc = link_wait_ready(e.link, left_ms(e.end_ms), err);
-    e.end_ms = clock_now_ms() + SESSION_MS;
+        rc = link_wait_ready(e.link, left_ms(&e), err);
+    e.end_ms = now_ms(&e) + SESSION_MS;
     if (e.end_ms > end_ms)
         e.end_ms = end_ms;
     if (rc == ERR_OK && !is_first)
@@ -355,19 +322,19 @@ void probe_link_run(struct probe_link *p, struct node_probe *out)
         LOG(LOG_INFO, "no links measured", LOG_S("reason", err.text));
         return;
     }
-    wait_end_ms = clock_now_ms() + PARTNER_MS;
-    for (int i = 1; i < table.n_stages && out->n_links < NODE_LINKS_MAX; i++) {
+    wait_end_ms = p->params.now_ns() / 1000000 + p->params.partner_ms;
+    for (int i = 1; i < table.n && out->n_links < NODE_LINKS_MAX; i++) {
         struct node_link link = {.bytes_per_s = 0};
 
-        if (left_ms(p->params.end_ms) == 0)
+        if (p->params.now_ns() / 1000000 >= p->params.end_ms)
             return;
-        (void)snprintf(link.node, sizeof link.node, "%s", table.stages[i].node);
-        if (strcmp(link.node, table.stages[0].node) != 0 &&
+        (void)snprintf(link.node, sizeof link.node, "%s", table.list[i].node);
+        if (strcmp(link.node, table.list[0].node) != 0 &&
             measure_partner(p, &table, i, wait_end_ms, &link, &err) != ERR_OK)
             LOG(LOG_INFO, "link not fully measured", LOG_S("node", link.node),
                 LOG_S("reason", err.text));
         if (link.bytes_per_s > 0)
             out->links[out->n_links++] = link;
-        wait_end_ms += PARTNER_MORE_MS;
+        wait_end_ms += p->params.partner_more_ms;
     }
 }

@@ -1,14 +1,14 @@
 /* probe/probe_link.h - links: what messages cost this machine, and how fast they reach others.
  *
- * Messages take the path of training messages: over the link of two neighbouring stages.
+ * Messages take the path of training messages: over a link with an edge each way.
  *
  * The CPU time of messages, which the trainer has to share, is measured on a link over loopback,
- * with both stages in this process: small messages with pauses, so that every thread is woken up as
+ * with both ends in this process: small messages with pauses, so that every thread is woken up as
  * in training, then large ones. The kernel's work for a network card is not included.
  *
  * Latency and bandwidth to other machines are measured between probes. The probes of a job run side
  * by side, one per node. Each has the two ports of a worker and gets a peer table (struct peers,
- * attempt 0) over the control port: itself, then its partner in each round, or itself again in a
+ * revision 0) over the control port: itself, then its partner in each round, or itself again in a
  * round without one. Two partners measure in turn: small messages that are answered for the
  * latency, then large ones, each answered before the next, for the bandwidth. A partner that does
  * not appear in time is skipped: links are optional in a probe's result.
@@ -21,9 +21,10 @@
 #include "api/node.h"
 #include "base/err.h"
 
-/* Measure the CPU time of messages: some 150 ms on an idle machine, at most two seconds. *out is
- * only set with ERR_OK. Errors are those of wire/link.h. */
-MUST_CHECK enum err_code probe_message_run(struct node_message *out, struct err *err);
+/* Measure the CPU time of messages: some 150 ms on an idle machine, at most two seconds by the
+ * clock `now_ns`. *out is only set with ERR_OK. Errors are those of wire/link.h. */
+MUST_CHECK enum err_code probe_message_run(int64_t (*now_ns)(void), struct node_message *out,
+                                           struct err *err);
 
 struct probe_link_params {
     const char *key_path; /* the key that the job's workers and its operator share */
@@ -31,8 +32,11 @@ struct probe_link_params {
     int control_port;
     const char *tensor_host;
     int tensor_port;
-    int64_t end_ms; /* monotonic: everything ends then */
-    int table_ms;   /* how long to wait for the peer table */
+    int64_t (*now_ns)(void); /* the clock that deadlines are kept and links measured by */
+    int64_t end_ms;          /* by that clock: everything ends then */
+    int table_ms;            /* how long to wait for the peer table ... */
+    int partner_ms;          /* ... then for the first partner ... */
+    int partner_more_ms;     /* ... and how much longer for each next one */
 };
 
 struct probe_link;

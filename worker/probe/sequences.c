@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "api/lengths.h"
+#include "api/node.h"
 #include "base/clock.h"
 #include "data/batch.h"
 #include "data/sampler.h"
@@ -12,36 +12,15 @@
 
 #define BYTES ((size_t)4 << 20) /* of the file */
 
-/* In the order in which training reads them: a file is often sorted by something. */
-static enum err_code read_all(struct source *source, uint64_t seed, struct sequences *out,
-                              struct err *err)
-{
-    int64_t until_ms = clock_now_ms() + SEQUENCES_READ_MS;
-    int64_t start_ns = clock_cpu_ns();
-    struct sampler sampler;
-    enum err_code rc = sampler_init(&sampler, seed, source->n_samples, 1, err);
-
-    for (size_t i = 0; rc == ERR_OK && i < source->n_samples && i < SEQUENCES_MAX; i++) {
-        struct sequence s;
-
-        rc = source_get(source, (size_t)sampler_at(&sampler, 0, i), 0, &s, err);
-        if (rc == ERR_OK)
-            out->tokens[out->n++] = s.length;
-        if (clock_now_ms() > until_ms)
-            break;
-    }
-    if (out->n > 0)
-        out->make_ms = (double)(clock_cpu_ns() - start_ns) / 1e6 / out->n;
-    return rc;
-}
-
 enum err_code sequences_read(const struct spec *spec, const char *folder, const char *model_folder,
                              struct sequences *out, struct err *err)
 {
-    struct sequences s = {.are_read = true};
+    struct sequences read = {.are_read = true};
     struct layout layout;
     struct tokenizer tokenizer = {0};
     struct source source = {0};
+    struct sampler sampler;
+    int64_t until_ms, start_ns;
     struct source_params params = {.layout = &layout,
                                    .tokenizer = &tokenizer,
                                    .max_length = spec->training.max_length,
@@ -53,10 +32,24 @@ enum err_code sequences_read(const struct spec *spec, const char *folder, const 
     layout_init(&layout, spec);
     if (rc == ERR_OK)
         rc = source_load(&params, folder, &layout.train, &source, err);
+    until_ms = clock_now_ms() + SEQUENCES_READ_MS;
+    start_ns = clock_cpu_ns();
+    /* In the order in which training reads them: a file is often sorted by something. */
     if (rc == ERR_OK)
-        rc = read_all(&source, params.seed, &s, err);
-    if (rc == ERR_OK)
-        *out = s;
+        rc = sampler_init(&sampler, params.seed, source.n_samples, 1, err);
+    for (size_t i = 0; rc == ERR_OK && i < source.n_samples && i < SEQUENCES_MAX; i++) {
+        struct sequence s;
+
+        rc = source_get(&source, (size_t)sampler_at(&sampler, 0, i), 0, &s, err);
+        if (rc == ERR_OK)
+            read.tokens[read.n++] = s.length;
+        if (clock_now_ms() > until_ms)
+            break;
+    }
+    if (rc == ERR_OK) {
+        read.make_ms = (double)(clock_cpu_ns() - start_ns) / 1e6 / read.n;
+        *out = read;
+    }
     source_deinit(&source);
     tokenizer_deinit(&tokenizer);
     return rc;

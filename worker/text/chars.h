@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define CHARS_BYTES_MAX 4 /* of a character in UTF-8 */
 #define CHARS_PARTS_MAX 8 /* a canonical decomposition has at most 4 code points */
 
 /* Separates words: also the line and paragraph separators, as Python's str.split() has it. */
@@ -24,7 +25,7 @@ bool chars_is_accent(int32_t c);
 
 /* The character at text[0], len > 0. Returns its length, 0 when it is not UTF-8. */
 size_t chars_decode(const char *text, size_t len, int32_t *out);
-/* Returns the bytes written, at most 4. */
+/* Returns the bytes written, at most CHARS_BYTES_MAX. */
 size_t chars_encode(int32_t c, char *out);
 /* Offset of the first byte that is not UTF-8; `len` if there is none. */
 size_t chars_check(const char *text, size_t len);

@@ -81,8 +81,8 @@ void lines_thin(struct lines *l, size_t most_bytes)
         l->each = (most_bytes + RUNS - 1) / RUNS;
 }
 
-/* From behind the lines that begin in a run to the first one that begins in the next. */
-static void leave_out(struct lines *l)
+/* At the end of a run skip to the first line that begins in the next one. */
+static void skip_to_run(struct lines *l)
 {
     size_t n = l->map.n;
     size_t begin = n * l->run / RUNS;
@@ -106,9 +106,11 @@ enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len
     size_t len;
     size_t bad;
 
+    if (l->stops && atomic_load_explicit(l->stops, memory_order_relaxed))
+        return err_set(err, ERR_GONE, "%s was not read to its end", l->path);
     l->skipped = false;
     if (l->each > 0)
-        leave_out(l);
+        skip_to_run(l);
     *out_end = l->next == l->map.n;
     if (*out_end)
         return ERR_OK;
@@ -135,7 +137,7 @@ int64_t lines_number(const struct lines *l)
 
     if (l->each == 0)
         return l->number;
-    for (size_t i = 0; i < l->offset; i++) /* those that were left out count, too */
+    for (size_t i = 0; i < l->offset; i++) /* skipped ones count, too */
         n += l->map.bytes[i] == '\n';
     return n;
 }

@@ -7,6 +7,7 @@
 #ifndef TEXT_LINES_H
 #define TEXT_LINES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -21,6 +22,7 @@ struct lines {
     bool is_quoted;  /* CSV (RFC 4180): a line end within a quoted field does not end the line. Set
                       * before the first one, and not for a thinned file, whose runs could begin
                       * within a field. */
+    const atomic_bool *stops; /* once it is true, lines_next() returns ERR_GONE; NULL: never */
     /* private */
     struct mapping map;
     size_t next;    /* where the next line begins */
@@ -38,7 +40,8 @@ MUST_CHECK enum err_code lines_open(const char *path, struct lines *out, struct 
  * last line needs no line end.
  *
  * Returns ERR_OK with *out_text and *out_len set, or with *out_end true after the last line;
- * ERR_INVALID with path and line number for one that is too long or not UTF-8.
+ * ERR_INVALID with path and line number for one that is too long or not UTF-8; ERR_GONE once it
+ * was stopped.
  */
 MUST_CHECK enum err_code lines_next(struct lines *l, const char **out_text, size_t *out_len,
                                     bool *out_end, struct err *err);

@@ -76,26 +76,10 @@ static enum err_code write_lines(const char *name, const struct json *words, str
     return rc;
 }
 
-/* A token that was added later is cut out of the text before WordPiece sees it, which SkyJob does
- * not do. Those of the vocabulary are [CLS] and its like. */
-static enum err_code check_added(const char *name, const struct json *root,
-                                 const struct vocab *vocab, struct err *err)
-{
-    for (const struct json *v = json_first(json_get(root, "added_tokens")); v; v = json_next(v)) {
-        const char *token = json_string(json_get(v, "content"), "");
-
-        if (vocab_find(vocab, token, strlen(token)) < 0)
-            return err_set(err, ERR_INVALID,
-                           "%s: added_tokens: \"%.40s\" is not in model.vocab; tokens that were "
-                           "added to a vocabulary are not supported",
-                           name, token);
-    }
-    return ERR_OK;
-}
-
 enum err_code tokenizer_vocab(const char *name, const struct json *root, struct vocab *out,
                               struct err *err)
 {
+    const struct json *added = json_first(json_get(root, "added_tokens"));
     struct buf text = {.max = VOCAB_FILE_MAX_BYTES};
     struct vocab vocab = {0};
     enum err_code rc = check_model(name, root, err);
@@ -104,8 +88,17 @@ enum err_code tokenizer_vocab(const char *name, const struct json *root, struct 
         rc = write_lines(name, json_path(root, "model.vocab"), &text, err);
     if (rc == ERR_OK)
         rc = vocab_parse(name, buf_text(&text), text.len, &vocab, err);
-    if (rc == ERR_OK)
-        rc = check_added(name, root, &vocab, err);
+    /* A token that was added later is cut out of the text before WordPiece sees it, which SkyJob
+     * does not do. Those of the vocabulary are [CLS] and its like. */
+    for (; added && rc == ERR_OK; added = json_next(added)) {
+        const char *token = json_string(json_get(added, "content"), "");
+
+        if (vocab_find(&vocab, token, strlen(token)) < 0)
+            rc = err_set(err, ERR_INVALID,
+                         "%s: added_tokens: \"%.40s\" is not in model.vocab; tokens that were "
+                         "added to a vocabulary are not supported",
+                         name, token);
+    }
     if (rc == ERR_OK)
         *out = vocab;
     else
@@ -148,19 +141,6 @@ static enum err_code read_case(const char *folder, const struct json *root,
                              : "keeps capitals and strips accents");
     *out = lower ? SPEC_CASE_UNCASED : SPEC_CASE_CASED;
     return ERR_OK;
-}
-
-/* [PAD] and its like are in capitals everywhere. */
-static bool has_capitals(const struct vocab *vocab)
-{
-    for (int32_t id = 0; id < vocab->n_tokens; id++) {
-        const char *token = vocab_token(vocab, id);
-        char first = strncmp(token, "##", 2) == 0 ? token[2] : token[0];
-
-        if (first >= 'A' && first <= 'Z')
-            return true;
-    }
-    return false;
 }
 
 /* --- a folder --- */
@@ -225,8 +205,14 @@ static enum err_code settle_case(const char *folder, const struct found *found,
                        names[asked], folder, names[stated]);
     if (asked != SPEC_CASE_ABSENT)
         stated = asked;
-    *out_is_cased =
-        stated == SPEC_CASE_ABSENT ? has_capitals(&found->vocab) : stated == SPEC_CASE_CASED;
+    *out_is_cased = stated == SPEC_CASE_CASED;
+    /* A vocabulary with capitals is cased; [PAD] and its like are in capitals everywhere. */
+    for (int32_t id = 0; stated == SPEC_CASE_ABSENT && id < found->vocab.n_tokens; id++) {
+        const char *token = found->vocab.tokens[id];
+        char first = strncmp(token, "##", 2) == 0 ? token[2] : token[0];
+
+        *out_is_cased |= first >= 'A' && first <= 'Z';
+    }
     return ERR_OK;
 }
 

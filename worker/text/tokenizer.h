@@ -2,9 +2,9 @@
  *
  * The vocabulary is vocab.txt or, as current transformers saves it, the WordPiece model in
  * tokenizer.json. Case is a property of the model and is read from its own files:
- * `do_lower_case` in tokenizer_config.json, the normalizer in tokenizer.json. What those files ask
- * for and SkyJob does not support (lower case with accents, say) is refused.
- * Layer: text. Threads: any; everything is read, nothing kept.
+ * `do_lower_case` in tokenizer_config.json, the normalizer in tokenizer.json. What those files
+ * request and SkyJob does not support (lower case with accents, for example) is refused. Layer:
+ * text. Threads: any; everything is read, nothing kept.
  */
 #ifndef TEXT_TOKENIZER_H
 #define TEXT_TOKENIZER_H

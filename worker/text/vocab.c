@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "base/buf.h"
 #include "base/file.h"
 #include "text/chars.h"
@@ -34,29 +33,18 @@ static enum err_code add_token(struct vocab *v, const char *name, const char *te
     return ERR_OK;
 }
 
-static enum err_code find_specials(const char *name, struct vocab *v, struct err *err)
-{
-    const struct {
-        const char *token;
-        int32_t *id;
-    } specials[] = {{"[PAD]", &v->pad}, {"[UNK]", &v->unk}, {"[CLS]", &v->cls}, {"[SEP]", &v->sep}};
-
-    for (size_t i = 0; i < sizeof specials / sizeof specials[0]; i++) {
-        *specials[i].id = vocab_find(v, specials[i].token, strlen(specials[i].token));
-        if (*specials[i].id < 0)
-            return err_set(err, ERR_INVALID,
-                           "%s: no token \"%s\"; take the vocabulary that belongs to the model, or "
-                           "add it",
-                           name, specials[i].token);
-    }
-    v->mask = vocab_find(v, "[MASK]", strlen("[MASK]"));
-    return ERR_OK;
-}
-
 enum err_code vocab_parse(const char *name, const char *text, size_t len, struct vocab *out,
                           struct err *err)
 {
-    struct vocab v = {0};
+    struct vocab v = {.mask = -1};
+    const struct {
+        const char *token;
+        int32_t *id;
+    } specials[] = {{"[MASK]", &v.mask},
+                    {"[PAD]", &v.pad},
+                    {"[UNK]", &v.unk},
+                    {"[CLS]", &v.cls},
+                    {"[SEP]", &v.sep}};
     size_t cap = 0;
     enum err_code rc = ERR_OK;
 
@@ -77,8 +65,14 @@ enum err_code vocab_parse(const char *name, const char *text, size_t len, struct
             rc = add_token(&v, name, text + at, n, err);
         at += n + 1;
     }
-    if (rc == ERR_OK)
-        rc = find_specials(name, &v, err);
+    for (size_t i = 0; i < sizeof specials / sizeof specials[0] && rc == ERR_OK; i++) {
+        *specials[i].id = vocab_find(&v, specials[i].token, strlen(specials[i].token));
+        if (*specials[i].id < 0 && specials[i].id != &v.mask)
+            rc = err_set(err, ERR_INVALID,
+                         "%s: no token \"%s\"; take the vocabulary that belongs to the model, or "
+                         "add it",
+                         name, specials[i].token);
+    }
     if (rc == ERR_OK)
         *out = v;
     else
@@ -104,7 +98,7 @@ enum err_code vocab_save(const struct vocab *v, const char *folder, struct err *
     enum err_code rc = folder_path(folder, VOCAB_FILE, path, err);
 
     for (int32_t id = 0; id < v->n_tokens && rc == ERR_OK; id++)
-        rc = buf_addf(&text, err, "%s\n", vocab_token(v, id));
+        rc = buf_addf(&text, err, "%s\n", v->tokens[id]);
     if (rc == ERR_OK)
         rc = file_write(path, text.data, text.len, err);
     buf_deinit(&text);
@@ -116,11 +110,6 @@ int32_t vocab_find(const struct vocab *v, const char *token, size_t len)
     const struct map_entry *entry = map_find(&v->ids, token, len);
 
     return entry ? (int32_t)entry->value.number : -1;
-}
-
-const char *vocab_token(const struct vocab *v, int32_t id)
-{
-    return v->tokens[id];
 }
 
 void vocab_deinit(struct vocab *v)

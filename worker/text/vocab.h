@@ -22,9 +22,8 @@ struct vocab {
     int32_t pad, unk, cls, sep; /* ids */
     int32_t mask;               /* [MASK]; -1: none */
     size_t token_max_bytes;     /* of the longest token */
-    /* private */
-    struct map ids;      /* of the tokens */
-    const char **tokens; /* [n_tokens], the map's keys */
+    const char **tokens;        /* [n_tokens] by id */
+    struct map ids;             /* private: of the tokens; owns their text */
 };
 
 /* Read a file. On ERR_OK the caller owns *out: vocab_deinit().
@@ -42,8 +41,6 @@ MUST_CHECK enum err_code vocab_save(const struct vocab *v, const char *folder, s
 
 /* Id of a token, -1 if there is no such token. */
 int32_t vocab_find(const struct vocab *v, const char *token, size_t len);
-/* Text of an id, 0 <= id < n_tokens; borrowed. */
-const char *vocab_token(const struct vocab *v, int32_t id);
 
 void vocab_deinit(struct vocab *v);
 

@@ -1,12 +1,12 @@
 #include "text/wordpiece.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-#include "base/array.h"
+#include "base/buf.h"
 #include "text/chars.h"
 
-#define MARKS_MAX      1024 /* in a row */
-#define UTF8_MAX_BYTES 4
+#define MARKS_MAX 1024 /* in a row */
 
 /* --- words --- */
 
@@ -14,7 +14,7 @@
  *
  * A code point becomes at most two times as many characters as it has bytes: 4 parts from 3 bytes,
  * 3 parts from 2 bytes (U+0390), an ideograph of 3 bytes and its two spaces. */
-static enum err_code read_chars(struct words *w, const char *text, size_t len, struct err *err)
+static enum err_code read_chars(struct wordpiece *w, const char *text, size_t len, struct err *err)
 {
     int32_t parts[CHARS_PARTS_MAX];
     size_t n = 0;
@@ -48,16 +48,16 @@ static enum err_code read_chars(struct words *w, const char *text, size_t len, s
     return rc;
 }
 
-enum err_code words_read(struct words *w, const char *text, size_t len, struct err *err)
+enum err_code wordpiece_read(struct wordpiece *w, const char *text, size_t len, struct err *err)
 {
     size_t kept = 0;
     enum err_code rc;
 
     w->at = 0;
     w->n = 0;
-    if (len > WORDS_TEXT_MAX_BYTES)
+    if (len > WORDPIECE_TEXT_MAX_BYTES)
         return err_set(err, ERR_LIMIT, "text of %zu bytes, more than %u", len,
-                       WORDS_TEXT_MAX_BYTES);
+                       WORDPIECE_TEXT_MAX_BYTES);
     rc = read_chars(w, text, len, err);
     if (rc != ERR_OK || w->keep_case)
         return rc;
@@ -73,7 +73,7 @@ enum err_code words_read(struct words *w, const char *text, size_t len, struct e
     return ERR_OK;
 }
 
-bool words_next(struct words *w, const int32_t **out_chars, size_t *out_n)
+bool wordpiece_next(struct wordpiece *w, const int32_t **out_chars, size_t *out_n)
 {
     size_t end;
 
@@ -92,24 +92,13 @@ bool words_next(struct words *w, const int32_t **out_chars, size_t *out_n)
     return true;
 }
 
-void words_deinit(struct words *w)
-{
-    free(w->chars);
-    *w = (struct words){0};
-}
-
 /* --- pieces --- */
-
-void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case)
-{
-    *w = (struct wordpiece){.vocab = vocab, .words.keep_case = keep_case};
-}
 
 /* The longest piece that begins at chars[0]; -1 when there is none. *out_n: its characters. */
 static int32_t longest_piece(const struct wordpiece *w, const int32_t *chars, size_t n,
                              bool is_first, size_t *out_n)
 {
-    char word[2 + WORDPIECE_WORD_MAX * UTF8_MAX_BYTES];
+    char word[2 + WORDPIECE_WORD_MAX * CHARS_BYTES_MAX];
     size_t ends[WORDPIECE_WORD_MAX]; /* where each character ends in `word` */
     size_t at = 0;
 
@@ -143,15 +132,15 @@ static enum err_code add_word(struct wordpiece *w, const int32_t *chars, size_t 
     enum err_code rc;
 
     if (n > WORDPIECE_WORD_MAX)
-        return token_list_add(out, w->vocab->unk, err);
+        return token_list_add(out, &w->vocab->unk, 1, err);
     for (size_t at = 0; at < n; at += taken) {
         int32_t id = longest_piece(w, chars + at, n - at, at == 0, &taken);
 
         if (id < 0) {
             out->n = before; /* one unknown piece makes the whole word unknown */
-            return token_list_add(out, w->vocab->unk, err);
+            return token_list_add(out, &w->vocab->unk, 1, err);
         }
-        rc = token_list_add(out, id, err);
+        rc = token_list_add(out, &id, 1, err);
         if (rc != ERR_OK)
             return rc;
     }
@@ -164,9 +153,9 @@ enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len
     size_t before = out->n;
     const int32_t *chars;
     size_t n;
-    enum err_code rc = words_read(&w->words, text, len, err);
+    enum err_code rc = wordpiece_read(w, text, len, err);
 
-    while (rc == ERR_OK && words_next(&w->words, &chars, &n))
+    while (rc == ERR_OK && wordpiece_next(w, &chars, &n))
         rc = add_word(w, chars, n, out, err);
     if (rc != ERR_OK)
         out->n = before;
@@ -175,17 +164,20 @@ enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len
 
 void wordpiece_deinit(struct wordpiece *w)
 {
-    words_deinit(&w->words);
-    w->vocab = NULL;
+    free(w->chars);
+    *w = (struct wordpiece){0};
 }
 
-enum err_code token_list_add(struct token_list *t, int32_t id, struct err *err)
+enum err_code token_list_add(struct token_list *t, const int32_t *ids, size_t n, struct err *err)
 {
-    enum err_code rc = array_reserve(&t->ids, sizeof *t->ids, &t->cap, t->n + 1, err);
+    enum err_code rc = array_reserve(&t->ids, sizeof *t->ids, &t->cap, t->n + n, err);
 
-    if (rc == ERR_OK)
-        t->ids[t->n++] = id;
-    return rc;
+    if (rc != ERR_OK)
+        return rc;
+    if (n > 0)
+        memcpy(t->ids + t->n, ids, n * sizeof *ids);
+    t->n += n;
+    return ERR_OK;
 }
 
 void token_list_deinit(struct token_list *t)

@@ -24,12 +24,14 @@
 
 #include "text/vocab.h"
 
-#define WORDS_TEXT_MAX_BYTES (1u << 20) /* of one text */
-#define WORDPIECE_WORD_MAX   100        /* characters */
+#define WORDPIECE_TEXT_MAX_BYTES (1u << 20) /* of one text */
+#define WORDPIECE_WORD_MAX       100        /* characters */
 
-/* The words of one text after another; the caller owns it. Zeroed but for keep_case it is empty. */
-struct words {
-    bool keep_case; /* a cased model: no lower case, accents stay */
+/* Words or tokens of one text after another; the caller owns it. With the first two fields set it
+ * is ready for use. */
+struct wordpiece {
+    const struct vocab *vocab; /* borrowed; only tokens need it */
+    bool keep_case;            /* a cased model: no lower case, accents stay */
     /* private: the folded text */
     int32_t *chars;
     size_t cap;
@@ -40,38 +42,31 @@ struct words {
 /* Begin with a text; it is not needed afterwards.
  *
  * Returns ERR_INVALID for text that is not UTF-8 (with the byte's offset), ERR_LIMIT for more than
- * WORDS_TEXT_MAX_BYTES, ERR_NO_MEMORY; then there are no words.
+ * WORDPIECE_TEXT_MAX_BYTES, ERR_NO_MEMORY; then there are no words.
  */
-MUST_CHECK enum err_code words_read(struct words *w, const char *text, size_t len, struct err *err);
+MUST_CHECK enum err_code wordpiece_read(struct wordpiece *w, const char *text, size_t len,
+                                        struct err *err);
 
-/* The next word: *out_n > 0 code points, borrowed until the next words_read(). False at the end. */
-bool words_next(struct words *w, const int32_t **out_chars, size_t *out_n);
+/* The next word: *out_n > 0 code points, borrowed until the next wordpiece_read(). False at the
+ * end. */
+bool wordpiece_next(struct wordpiece *w, const int32_t **out_chars, size_t *out_n);
 
-void words_deinit(struct words *w);
-
-struct wordpiece {
-    const struct vocab *vocab; /* borrowed */
-    struct words words;        /* private: scratch */
-};
-
-/* Tokens of one text after another; the caller owns it and frees `ids`. Zeroed is empty. */
+/* The caller owns it and frees `ids`. Zeroed is empty. */
 struct token_list {
     int32_t *ids;
     size_t n;
     size_t cap;
 };
 
-/* `keep_case`: a cased model. Allocates nothing yet. The caller calls wordpiece_deinit(). */
-void wordpiece_init(struct wordpiece *w, const struct vocab *vocab, bool keep_case);
-
-/* Append the tokens of `text` to `out`. Errors of words_read(); then `out` is as before. */
+/* Append the tokens of `text` to `out`. Errors of wordpiece_read(); then `out` is as before. */
 MUST_CHECK enum err_code wordpiece_encode(struct wordpiece *w, const char *text, size_t len,
                                           struct token_list *out, struct err *err);
 
-void wordpiece_deinit(struct wordpiece *w);
+void wordpiece_deinit(struct wordpiece *w); /* a zeroed one is fine */
 
-/* Append one token. ERR_NO_MEMORY. */
-MUST_CHECK enum err_code token_list_add(struct token_list *t, int32_t id, struct err *err);
+/* Append `n` tokens. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code token_list_add(struct token_list *t, const int32_t *ids, size_t n,
+                                        struct err *err);
 void token_list_deinit(struct token_list *t);
 
 #endif

@@ -4,25 +4,71 @@
 
 #include "wire/bf16.h"
 
-#define WAIT_MS 60000 /* of one call; repeated without a limit */
+#define WAIT_MS 100 /* of one call; repeated until the exchange is stopped */
 
-/* ERR_INVALID is a mistake on this side; any other failure of the link means a lost neighbour. */
-static enum err_code note_loss(struct exchange *x, enum err_code rc)
+static bool is_stopped(const struct exchange *x)
 {
+    return x->stops && atomic_load(x->stops);
+}
+
+enum err_code exchange_check(const struct exchange *x, struct err *err)
+{
+    return is_stopped(x) ? err_set(err, ERR_GONE, "the session was stopped") : ERR_OK;
+}
+
+/* ERR_INVALID is a mistake on this side; any other failure of the link means a lost neighbour. A
+ * timeout is left only when the exchange was stopped. */
+static enum err_code note_loss(struct exchange *x, enum err_code rc, struct err *err)
+{
+    if (rc == ERR_TIMEOUT)
+        return exchange_check(x, err);
     if (rc != ERR_OK && rc != ERR_INVALID)
         x->is_lost = true;
     return rc;
 }
 
-static bool is_packed(const struct exchange *x, enum frame_kind kind)
+/* Repeat a call of the link for `timeout_ms` at the most. */
+static enum err_code repeat(const struct exchange *x,
+                            enum err_code (*call)(struct link *link, int timeout_ms,
+                                                  struct err *err),
+                            int timeout_ms, struct err *err)
 {
-    return x->packed && (kind == FRAME_FORWARD || kind == FRAME_BACKWARD);
+    enum err_code rc;
+    int waited_ms = 0;
+
+    do {
+        rc = call(x->link, WAIT_MS, err);
+        waited_ms += WAIT_MS;
+    } while (rc == ERR_TIMEOUT && waited_ms < timeout_ms && !is_stopped(x));
+    return rc == ERR_TIMEOUT && is_stopped(x) ? exchange_check(x, err) : rc;
+}
+
+enum err_code exchange_wait_ready(struct exchange *x, int timeout_ms, struct err *err)
+{
+    enum err_code rc = repeat(x, link_wait_ready, timeout_ms, err);
+
+    x->is_lost = rc != ERR_OK && rc != ERR_GONE;
+    return rc;
+}
+
+enum err_code exchange_close(struct exchange *x, int timeout_ms, struct err *err)
+{
+    enum err_code rc = x->link ? repeat(x, link_finish, timeout_ms, err) : ERR_OK;
+
+    (void)!link_close(x->link, 0, NULL);
+    x->link = NULL;
+    return rc;
+}
+
+static bool is_packed(const struct exchange *x, uint32_t kind)
+{
+    return x->packed && (kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD);
 }
 
 enum err_code exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
                             size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
 {
-    struct link_message msg = {.kind = key.kind,
+    struct link_message msg = {.type = key.kind,
                                .flags = key.flags,
                                .step = (uint64_t)key.step,
                                .microbatch = (uint32_t)key.microbatch,
@@ -38,9 +84,9 @@ enum err_code exchange_send(struct exchange *x, struct exchange_key key, const v
         msg.tensor_bytes = floats * sizeof *x->packed;
     }
     do {
-        rc = link_send(x->link, key.edge, &msg, WAIT_MS, err);
-    } while (rc == ERR_TIMEOUT);
-    return note_loss(x, rc);
+        rc = link_send(x->link, x->edges.index[key.edge], &msg, WAIT_MS, err);
+    } while (rc == ERR_TIMEOUT && !is_stopped(x));
+    return note_loss(x, rc, err);
 }
 
 enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct link_message *out,
@@ -50,18 +96,24 @@ enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct 
     enum err_code rc;
 
     do {
-        rc = link_recv(x->link, key.edge, WAIT_MS, &msg, err);
-    } while (rc == ERR_TIMEOUT);
+        rc = link_recv(x->link, x->edges.index[key.edge], WAIT_MS, &msg, err);
+    } while (rc == ERR_TIMEOUT && !is_stopped(x));
     if (rc != ERR_OK)
-        return note_loss(x, rc);
-    if (msg.kind != key.kind || msg.flags != key.flags || msg.step != (uint64_t)key.step ||
+        return note_loss(x, rc, err);
+    if (msg.type != key.kind || msg.flags != key.flags || msg.step != (uint64_t)key.step ||
         msg.microbatch != (uint32_t)key.microbatch) {
-        link_release(x->link, key.edge, &msg);
+        exchange_release(x, key, &msg);
         return err_set(err, ERR_PROTOCOL,
                        "received %s of step %llu, micro-batch %u instead of %s of step %lld, "
                        "micro-batch %d",
-                       frame_kind_name(msg.kind), (unsigned long long)msg.step, msg.microbatch,
-                       frame_kind_name(key.kind), (long long)key.step, key.microbatch);
+                       message_kind_name(msg.type), (unsigned long long)msg.step, msg.microbatch,
+                       message_kind_name(key.kind), (long long)key.step, key.microbatch);
+    }
+    if (!message_may_carry(key.kind, msg.meta_bytes, msg.tensor_bytes)) {
+        exchange_release(x, key, &msg);
+        return err_set(err, ERR_PROTOCOL, "%s with %u bytes of meta data and %llu of tensor",
+                       message_kind_name(key.kind), msg.meta_bytes,
+                       (unsigned long long)msg.tensor_bytes);
     }
     *out = msg;
     return ERR_OK;
@@ -69,7 +121,7 @@ enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct 
 
 void exchange_release(struct exchange *x, struct exchange_key key, const struct link_message *msg)
 {
-    link_release(x->link, key.edge, msg);
+    link_release(x->link, x->edges.index[key.edge], msg);
 }
 
 enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
@@ -83,7 +135,7 @@ enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, vo
     if (msg.meta_bytes == bytes)
         memcpy(out, msg.meta, bytes);
     else
-        rc = err_set(err, ERR_PROTOCOL, "%s: %u bytes, not %zu", frame_kind_name(msg.kind),
+        rc = err_set(err, ERR_PROTOCOL, "%s: %u bytes, not %zu", message_kind_name(msg.type),
                      msg.meta_bytes, bytes);
     exchange_release(x, key, &msg);
     return rc;
@@ -92,12 +144,12 @@ enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, vo
 enum err_code exchange_view(const struct exchange *x, const struct link_message *msg, size_t floats,
                             float *area, const float **out, struct err *err)
 {
-    bool unpacks = is_packed(x, msg->kind);
+    bool unpacks = is_packed(x, msg->type);
     size_t bytes = floats * (unpacks ? sizeof *x->packed : sizeof **out);
 
     if (msg->tensor_bytes != bytes)
         return err_set(err, ERR_PROTOCOL, "%s: a tensor of %llu bytes, not %zu",
-                       frame_kind_name(msg->kind), (unsigned long long)msg->tensor_bytes, bytes);
+                       message_kind_name(msg->type), (unsigned long long)msg->tensor_bytes, bytes);
     if (unpacks)
         bf16_unpack(area, msg->tensor, floats);
     *out = unpacks ? area : msg->tensor;

@@ -1,31 +1,37 @@
 /* train/exchange.h - messages between neighbours, checked to be the expected ones.
  *
  * At every moment it is known which message comes next; anything else on an edge means a broken
- * peer and ends the attempt with ERR_PROTOCOL. Waiting has no limit of its own: neighbours may be
- * slow, and the link detects one that is lost or silent within seconds.
+ * peer and ends the session with ERR_PROTOCOL. Waiting has no limit of its own: neighbours may be
+ * slow, and the link detects one that is lost or silent within seconds. The owner can stop it from
+ * another thread.
  * Layer: train (may use wire base). Threads: one.
  */
 #ifndef TRAIN_EXCHANGE_H
 #define TRAIN_EXCHANGE_H
 
-#include "wire/link.h"
+#include <stdatomic.h>
+
+#include "train/edges.h"
+#include "train/message.h"
 
 struct exchange {
-    struct link *link; /* NULL for a job of one stage: then nothing here is called */
+    struct link *link;  /* NULL for a job of one stage: then nothing here is called */
+    struct edges edges; /* of this stage */
     uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
-    bool is_lost;     /* the link to a neighbour has failed in a call */
+    const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
+    bool is_lost;             /* the link to a neighbour has failed in a call */
 };
 
 /* Identifies a message; the same on both ends. */
 struct exchange_key {
-    enum link_edge edge;
-    enum frame_kind kind;
-    uint32_t flags; /* FRAME_EVAL or 0 */
+    enum edge_role edge;
+    enum message_kind kind;
+    uint32_t flags; /* MESSAGE_EVAL or 0 */
     int64_t step;
     int microbatch;
 };
 
-static inline struct exchange_key exchange_key(enum link_edge edge, enum frame_kind kind,
+static inline struct exchange_key exchange_key(enum edge_role edge, enum message_kind kind,
                                                int64_t step, int microbatch)
 {
     return (struct exchange_key){
@@ -38,6 +44,15 @@ static inline struct exchange_key exchange_key(enum link_edge edge, enum frame_k
 MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key key,
                                        const void *meta, size_t meta_bytes, const float *tensor,
                                        size_t floats, struct err *err);
+
+/* ERR_GONE once the owner has stopped it. For long work between two calls. */
+MUST_CHECK enum err_code exchange_check(const struct exchange *x, struct err *err);
+
+/* link_wait_ready() that the owner can stop. ERR_GONE, or its errors. */
+MUST_CHECK enum err_code exchange_wait_ready(struct exchange *x, int timeout_ms, struct err *err);
+
+/* link_close(), likewise: what has not arrived by the stop is lost. */
+MUST_CHECK enum err_code exchange_close(struct exchange *x, int timeout_ms, struct err *err);
 
 /* Take the expected message; on ERR_OK give it back with exchange_release(). */
 MUST_CHECK enum err_code exchange_recv(struct exchange *x, struct exchange_key key,

@@ -22,7 +22,7 @@ enum err_code history_open(struct history *h, bool is_kept, const char *path, st
     if (is_kept) {
         h->memory = memfd_create(HISTORY_NAME, MFD_CLOEXEC);
         if (h->memory < 0)
-            return file_error(err, "make in memory", HISTORY_NAME);
+            return file_error(err, "create in memory", HISTORY_NAME);
         h->is_kept = true;
     }
     if (path) {
@@ -36,18 +36,30 @@ enum err_code history_open(struct history *h, bool is_kept, const char *path, st
     return ERR_OK;
 }
 
+enum err_code history_text(const struct history *h, struct buf *out, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    char bytes[4096];
+    off_t at = 0;
+    ssize_t n;
+
+    while (h->is_kept && rc == ERR_OK && (n = pread(h->memory, bytes, sizeof bytes, at)) > 0) {
+        rc = buf_add(out, bytes, (size_t)n, err);
+        at += n;
+    }
+    return rc;
+}
+
 enum err_code history_save(const struct history *h, const char *folder, struct err *err)
 {
     struct buf text = {.max = HISTORY_MAX_BYTES};
-    char path[PATH_MAX], bytes[4096];
-    enum err_code rc = ERR_OK;
-    ssize_t n;
+    char path[PATH_MAX];
+    enum err_code rc;
 
     if (!h->is_kept)
         return ERR_OK;
     (void)snprintf(path, sizeof path, "%s/%s", folder, HISTORY_NAME);
-    while (rc == ERR_OK && (n = pread(h->memory, bytes, sizeof bytes, (off_t)text.len)) > 0)
-        rc = buf_add(&text, bytes, (size_t)n, err);
+    rc = history_text(h, &text, err);
     if (rc == ERR_OK)
         rc = file_write(path, buf_text(&text), text.len, err);
     buf_deinit(&text);
@@ -63,14 +75,36 @@ void history_close(struct history *h)
     h->is_kept = h->has_file = false;
 }
 
-/* One line: the step, and `numbers` between `begin` and `end`. A file that cannot be written is
- * dropped. */
+/* A file that cannot be written is dropped. */
+static void write_text(struct history *h, const char *text, size_t len)
+{
+    if (h->is_kept && h->n_bytes + len <= HISTORY_MAX_BYTES &&
+        write(h->memory, text, len) == (ssize_t)len)
+        h->n_bytes += len;
+    if (h->has_file && write(h->file, text, len) != (ssize_t)len) {
+        LOG(LOG_WARN, "cannot write the history; it ends here", LOG_S("error", strerror(errno)));
+        (void)close(h->file);
+        h->has_file = false;
+    }
+}
+
+void history_restart(struct history *h, const char *text, size_t len)
+{
+    if (h->is_kept && ftruncate(h->memory, 0) == 0) {
+        (void)lseek(h->memory, 0, SEEK_SET);
+        h->n_bytes = 0;
+    }
+    if (h->has_file)
+        (void)!ftruncate(h->file, 0); /* later writes append */
+    write_text(h, text, len);
+}
+
+/* One line: the step, and `numbers` between `begin` and `end`. */
 static void write_line(struct history *h, const struct progress *p, int64_t now_ms,
                        const char *begin, const struct progress_metric *numbers, int n,
                        const char *end)
 {
     char line[LINE_BYTES] = "";
-    size_t bytes;
 
     if (!h->is_kept && !h->has_file)
         return; /* every stage but the leader */
@@ -84,15 +118,7 @@ static void write_line(struct history *h, const struct progress *p, int64_t now_
             text_add(line, sizeof line, "null");
     }
     text_add(line, sizeof line, "%s", end);
-    bytes = strlen(line);
-    if (h->is_kept && h->n_bytes + bytes <= HISTORY_MAX_BYTES &&
-        write(h->memory, line, bytes) == (ssize_t)bytes)
-        h->n_bytes += bytes;
-    if (h->has_file && write(h->file, line, bytes) != (ssize_t)bytes) {
-        LOG(LOG_WARN, "cannot write the history, it ends here", LOG_S("error", strerror(errno)));
-        (void)close(h->file);
-        h->has_file = false;
-    }
+    write_text(h, line, strlen(line));
 }
 
 void history_step(struct history *h, const struct progress *p, int64_t now_ms)

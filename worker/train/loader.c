@@ -36,6 +36,7 @@ static enum err_code load_split(struct loader *f, const struct loader_params *p,
         .max_length = spec->training.max_length,
         .mask_probability = spec->data.mask_probability,
         .seed = split == &f->layout.train ? (uint64_t)spec->training.seed : 0,
+        .stops = p->stops,
     };
     enum err_code rc = source_load(&params, p->folder, split, out, err);
 
@@ -78,7 +79,8 @@ static enum err_code load(struct loader *f, const struct loader_params *p, struc
     bool evaluates_only = spec->training.evaluates_only;
     enum err_code rc = load_tokenizer(f, p, err);
 
-    f->facts = (struct message_facts){.steps_per_epoch = 1, .last_seqs = 1};
+    f->facts =
+        (struct message_facts){.version = MESSAGE_VERSION, .steps_per_epoch = 1, .last_seqs = 1};
     if (rc == ERR_OK && !evaluates_only)
         rc = load_split(f, p, &f->layout.train, &f->train, err);
     for (int i = 0; rc == ERR_OK && i < f->layout.n_dev; i++)

@@ -1,9 +1,9 @@
 /* train/loader.h - the leader's supply of micro-batches: data, order and packing in one place.
  *
  * Checks the task's files once; afterwards a micro-batch is a function of (step, micro-batch) for
- * training, and of (split, its number) for evaluation. Sequences are made when they are asked for,
- * so data may be larger than memory. Batches lie in memory taken by loader_init(); only scratch of
- * the tokenizer grows, up to the longest row.
+ * training, and of (split, its number) for evaluation. Sequences are made on demand, so data may be
+ * larger than memory. Batches lie in memory taken by loader_init(); only scratch of the tokenizer
+ * grows, up to the longest row.
  * Layer: train (may use data api base). Threads: one. A loader points into itself: it stays where
  * it was made.
  */
@@ -22,6 +22,7 @@ struct loader_params {
     const char *folder;       /* with the task's files */
     const char *model_folder; /* of the model to start from; NULL: from scratch */
     bool wants_predictions;   /* read the test files too, if they are there */
+    const atomic_bool *stops; /* once it is true, reading ends; NULL: never */
 };
 
 struct loader {
@@ -46,7 +47,7 @@ struct loader {
  *
  * Dev and test files that the spec does not name may be missing. Otherwise
  * ERR_NOT_FOUND: a file is missing and may come later; ERR_INVALID: what is there does not fit the
- * job (a broken row, a vocabulary larger than the model's).
+ * job (a broken row, a vocabulary larger than the model's); ERR_GONE: it was stopped.
  */
 MUST_CHECK enum err_code loader_init(struct loader *f, const struct loader_params *p,
                                      struct err *err);

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #define STEPS_MAX   (INT64_C(1) << 40)
@@ -12,6 +13,27 @@ struct counts {
     int32_t n_seqs, n_tokens, n_targets, step_seqs;
     int64_t step_targets;
 };
+
+enum parts { PARTS_NONE = 0, PARTS_M = 1, PARTS_T = 2, PARTS_B = PARTS_M | PARTS_T };
+
+#define MESSAGE_ROW(name, parts) [MESSAGE_##name] = {#name, PARTS_##parts},
+static const struct {
+    const char *name;
+    enum parts parts;
+} kinds[N_MESSAGE_KINDS] = {[MESSAGE_NONE] = {"NONE", PARTS_NONE}, MESSAGE_KINDS(MESSAGE_ROW)};
+#undef MESSAGE_ROW
+
+const char *message_kind_name(uint32_t kind)
+{
+    return kind < N_MESSAGE_KINDS ? kinds[kind].name : "unknown";
+}
+
+bool message_may_carry(enum message_kind kind, uint32_t meta_bytes, uint64_t tensor_bytes)
+{
+    enum parts parts = kinds[kind].parts;
+
+    return (meta_bytes == 0 || (parts & PARTS_M)) && (tensor_bytes == 0 || (parts & PARTS_T));
+}
 
 struct message_limits message_limits_of(const struct spec *spec, int micro_batches)
 {
@@ -39,11 +61,12 @@ static size_t batch_bytes(int n_seqs, int n_targets)
            (3 * (size_t)n_seqs + 1 + 2 * (size_t)n_targets) * sizeof(int32_t);
 }
 
-size_t message_max_bytes(const struct message_limits *limits)
+size_t message_max_bytes(const struct message_limits *limits, int n_units)
 {
-    size_t n = batch_bytes(limits->seqs, limits->targets);
+    size_t batch = batch_bytes(limits->seqs, limits->targets);
+    size_t sum = message_sum_bytes(n_units);
 
-    return n > sizeof(struct message_end) ? n : sizeof(struct message_end);
+    return batch > sum ? batch : sum;
 }
 
 double message_loss_mean(const struct message_loss *l)
@@ -54,7 +77,7 @@ double message_loss_mean(const struct message_loss *l)
 
 static char *put(char *p, const void *bytes, size_t n)
 {
-    if (n > 0) /* what a batch does not have is NULL */
+    if (n > 0) /* what a batch lacks is NULL */
         memcpy(p, bytes, n);
     return p + n;
 }
@@ -161,6 +184,11 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
 
 enum err_code message_facts_check(const struct message_facts *f, struct err *err)
 {
+    if (f->version != MESSAGE_VERSION)
+        return err_set(err, ERR_PROTOCOL,
+                       "the leader sends messages of version %d, this worker of version %d: the "
+                       "workers of a job need the same image",
+                       f->version, MESSAGE_VERSION);
     if (f->total_steps < 0 || f->total_steps > STEPS_MAX || f->steps_per_epoch < 1 ||
         f->steps_per_epoch > STEPS_MAX || f->last_seqs < 1 || f->last_seqs > SAMPLES_MAX ||
         f->n_splits < 0 || f->n_splits > MESSAGE_SPLITS_MAX)
@@ -176,30 +204,47 @@ enum err_code message_facts_check(const struct message_facts *f, struct err *err
     return ERR_OK;
 }
 
-static enum err_code check_sum(const struct message_sum *s, int stages_max, struct err *err)
+size_t message_sum_bytes(int n_units)
 {
-    bool are_times = s->n_stages >= 0 && s->n_stages <= stages_max;
+    return offsetof(struct message_sum, square_sums) + (size_t)n_units * sizeof(double);
+}
 
-    /* A NaN would stay in every mean that it gets into. */
-    for (int i = 0; are_times && i < s->n_stages; i++)
-        are_times = isfinite(s->stage_ms[i]) && s->stage_ms[i] >= 0;
+static enum err_code check_times(const double *ms, int n, int max, struct err *err)
+{
+    bool are_times = n >= 0 && n <= max;
+
+    /* A NaN would stay in every mean that includes it. */
+    for (int i = 0; are_times && i < n; i++)
+        are_times = isfinite(ms[i]) && ms[i] >= 0;
     if (!are_times)
-        return err_set(err, ERR_PROTOCOL, "end of a step: invalid times of %d stages", s->n_stages);
+        return err_set(err, ERR_PROTOCOL, "end of a step: invalid times of %d stages", n);
     return ERR_OK;
 }
 
 enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
-    return check_sum(s, SPEC_STAGES_MAX - 1, err);
+    if (s->n_units < 0 || s->n_units > MODEL_UNITS_MAX)
+        return err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units", s->n_units);
+    return check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
 }
 
 enum err_code message_end_check(const struct message_end *e, struct err *err)
 {
-    if (e->n_metrics < 0 || e->n_metrics > MESSAGE_METRICS_MAX || e->loss.n < 0 ||
-        e->loss.n_seqs < 0)
-        return err_set(err, ERR_PROTOCOL, "end of a step: %d metrics of %lld sequences",
-                       e->n_metrics, (long long)e->loss.n_seqs);
-    return check_sum(&e->sum, SPEC_STAGES_MAX, err);
+    const struct step_end *end = &e->end;
+
+    if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
+        (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
+        end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate))
+        return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
+                       (long long)end->step, (int)end->outcome, (long long)end->updates);
+    return check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
+}
+
+enum err_code message_eval_check(const struct message_eval *e, struct err *err)
+{
+    if (e->n_metrics < 0 || e->n_metrics > MESSAGE_METRICS_MAX)
+        return err_set(err, ERR_PROTOCOL, "end of an evaluation: %d metrics", e->n_metrics);
+    return ERR_OK;
 }
 
 enum err_code message_stop_check(const struct message_stop *s, struct err *err)

@@ -1,14 +1,16 @@
-/* train/message.h - what stages send each other besides tensors: the meta data of a frame.
+/* train/message.h - what stages send each other: the kinds of messages, and their meta data.
  *
- * Little-endian structs. The bytes are foreign, so every length and count is checked against what
+ * Little-endian structs. The bytes are untrusted, so every length and count is checked against what
  * the plan allows: a wrong message is ERR_PROTOCOL, never a crash. Views point into the caller's
  * bytes.
  *
- * A step ends with two messages along the pipeline. STEP_SUM runs from the first to the last stage;
- * each adds its part in stage order, so that sums have the same bits for every cut. STEP_END runs
- * back with the total and the loss. An evaluation ends with a STEP_END alone. A run whose output is
- * kept ends with a STOP from the last stage to the first, which reports whether the stages that it
- * has passed have written their files.
+ * A step ends with two messages along the pipeline. STEP_SUM runs from the first to the last stage,
+ * once a stage has all its gradients; each adds the square sums of its units, so that the last one
+ * can add them up in unit order, with the same bits for every cut. STEP_END runs back with all that
+ * an update needs (api/resume.h): when it exists, every stage has complete gradients. An evaluation
+ * ends with an EVAL_END alone. A run whose output is kept ends with a STOP from the last stage to
+ * the first, which reports whether the stages that it has passed have written their files. RELEASE
+ * runs from the first stage to the last when everything is done: only then may a worker end.
  * Layer: train (may use api base). Threads: any; pure.
  */
 #ifndef TRAIN_MESSAGE_H
@@ -18,15 +20,42 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "api/spec.h"
+#include "api/resume.h"
 #include "base/err.h"
 
+#define MESSAGE_VERSION     1 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
 
-/* A micro-batch: its sequences, packed end to end, and their labels. The one form from the loader
- * to the last stage: a view, whose owner says how long it is good. */
+/* The type of a message on a link, and which parts it may carry: M meta, T tensor, B both. */
+#define MESSAGE_KINDS(X)                                                                           \
+    X(FORWARD, B)  /* activations of one micro-batch, to the last stage */                         \
+    X(BACKWARD, T) /* gradients of one micro-batch, to the first stage */                          \
+    X(STEP_SUM, M) /* of all stages so far at a step's end: square sums, times */                  \
+    X(STEP_END, M) /* for all stages at a step's end: how to update */                             \
+    X(EVAL_END, M) /* for all stages at an evaluation's end: the metrics */                        \
+    X(TIE, T)      /* a piece of the word embeddings or of their gradient */                       \
+    X(COMMAND, M)  /* the facts of the run, at a session's start */                                \
+    X(STOP, M)     /* the end of a run: were the files written? */                                 \
+    X(RELEASE, M)  /* the end of a run: all is done; without any bytes */                          \
+    X(UNIT, B)     /* a piece of a unit that goes to another worker (train/move.h) */              \
+    X(HISTORY, B)  /* likewise, of what the leader has recorded */
+
+#define MESSAGE_ENUM(name, parts) MESSAGE_##name,
+enum message_kind { MESSAGE_NONE, MESSAGE_KINDS(MESSAGE_ENUM) N_MESSAGE_KINDS };
+#undef MESSAGE_ENUM
+
+#define MESSAGE_EVAL 0x01u /* a flag: no backward pass follows */
+
+/* "FORWARD"; "unknown" for a number that is no kind. Never NULL. */
+const char *message_kind_name(uint32_t kind);
+
+/* May a message of this kind have meta data or a tensor at all, if their sizes are not 0? */
+bool message_may_carry(enum message_kind kind, uint32_t meta_bytes, uint64_t tensor_bytes);
+
+/* A micro-batch: its sequences, packed end to end, and their labels. The same form from the loader
+ * to the last stage: a view, whose owner defines how long it is valid. */
 struct message_batch {
     int64_t step; /* step and is_eval travel in the frame's header */
     bool is_eval; /* no dropout, no gradients, no backward follows */
@@ -40,7 +69,7 @@ struct message_batch {
     const int32_t *starts;     /* [n_seqs + 1]; starts[0] is 0, rising */
     const int32_t *labels;     /* [n_seqs]; classes, or next-sentence; 0 where there are none */
     const float *scores;       /* [n_seqs] of a regression; then labels is NULL */
-    const int32_t *rows;       /* [n_targets] 0..T-1, rising: where the masked tokens stand */
+    const int32_t *rows;       /* [n_targets] 0..T-1, rising: the positions of the masked tokens */
     const int32_t *target_ids; /* [n_targets] 0..V-1: the original tokens */
     const int32_t *ids;        /* [T]; these two only at the first stage, and never sent */
     const int32_t *types;      /* [T] */
@@ -65,8 +94,9 @@ struct message_split {
     int32_t place; /* among the dev or the test files of data/layout.h: 1 is MNLI's mismatched */
 };
 
-/* What follows from the leader's data, sent once before the first step (COMMAND). */
+/* What follows from the leader's data, sent once before a session's first step (COMMAND). */
 struct message_facts {
+    int version; /* MESSAGE_VERSION */
     int64_t total_steps;
     int64_t steps_per_epoch;
     int64_t last_seqs; /* sequences in the last step of an epoch; all others have batchSize */
@@ -76,10 +106,13 @@ struct message_facts {
 
 /* Added up on the way to the last stage. */
 struct message_sum {
-    double square_sum;                /* of all gradients, in unit order */
-    int n_stages;                     /* entries of stage_ms so far */
-    double stage_ms[SPEC_STAGES_MAX]; /* computing, per micro-batch */
+    int n_stages;                        /* entries of stage_ms so far */
+    int n_units;                         /* entries of square_sums so far: all units up to here */
+    double stage_ms[SPEC_STAGES_MAX];    /* computing, per micro-batch */
+    double square_sums[MODEL_UNITS_MAX]; /* of a unit's gradients; only n_units are sent */
 };
+/* Bytes of a sum over `n_units` units on the wire. */
+size_t message_sum_bytes(int n_units);
 
 /* A loss being summed. Means are taken at the end, over everything that was added. */
 struct message_loss {
@@ -91,12 +124,31 @@ struct message_loss {
 /* Mean loss: sum / n + next_sum / n_seqs. */
 double message_loss_mean(const struct message_loss *l);
 
-/* The end of a step or evaluation, for all stages. */
+/* The end of a step, for all stages. */
 struct message_end {
-    struct message_sum sum; /* of all stages; of an evaluation zero */
-    struct message_loss loss;
-    int n_metrics; /* of an evaluation, in the order of the task's metrics */
+    struct step_end end;
+    int n_stages;
+    double stage_ms[SPEC_STAGES_MAX];
+};
+
+/* The end of an evaluation, likewise. */
+struct message_eval {
+    int n_metrics; /* in the order of the task's metrics */
     double metrics[MESSAGE_METRICS_MAX];
+};
+
+/* A part of a unit's parameters or moments, the floats of which are the tensor. */
+struct message_piece {
+    int unit;
+    int area; /* 0: parameters, 1: moment, 2: variance */
+    int64_t at;
+};
+
+/* The previous leader's records: its progress document, and the size of the history, which follows
+ * in pieces as tensors. */
+struct message_history {
+    int64_t n_bytes;
+    char progress[PROGRESS_TEXT_MAX_BYTES + 1];
 };
 
 /* The end of a run: whether the stages behind the receiver have written their files. */
@@ -105,8 +157,8 @@ struct message_stop {
     char why[MESSAGE_WHY_BYTES];
 };
 
-/* Most bytes that any of these takes. */
-size_t message_max_bytes(const struct message_limits *limits);
+/* Most bytes that any of these takes when sent forward, in a model of `n_units` units. */
+size_t message_max_bytes(const struct message_limits *limits, int n_units);
 
 /* Fill `out` (message_max_bytes() large); returns the bytes used. */
 size_t message_batch_write(const struct message_batch *b, void *out);
@@ -116,10 +168,12 @@ MUST_CHECK enum err_code message_batch_read(const void *in, size_t n,
                                             const struct message_limits *limits,
                                             struct message_batch *out, struct err *err);
 
-/* The others are sent as they are. Of one that came: ERR_PROTOCOL when a number is out of range. */
+/* The others are sent as they are. Checks of received ones: ERR_PROTOCOL when a number is out of
+ * range. */
 MUST_CHECK enum err_code message_facts_check(const struct message_facts *f, struct err *err);
 MUST_CHECK enum err_code message_sum_check(const struct message_sum *s, struct err *err);
 MUST_CHECK enum err_code message_end_check(const struct message_end *e, struct err *err);
+MUST_CHECK enum err_code message_eval_check(const struct message_eval *e, struct err *err);
 MUST_CHECK enum err_code message_stop_check(const struct message_stop *s, struct err *err);
 
 #endif

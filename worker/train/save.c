@@ -9,6 +9,7 @@
 
 #define PAUSE_MIN_MS 1000 /* between two tries, doubling ... */
 #define PAUSE_MAX_MS 30000
+#define STOP_MS      100 /* until the end of the session is noticed */
 
 /* --- one try --- */
 
@@ -17,24 +18,26 @@ static enum err_code export_weights(const struct train *t, const char *folder, s
     const struct plan *plan = t->plan;
     const struct weights *weights = &t->stage->weights;
     const float *params[MODEL_UNITS_MAX];
-    struct export_plan whole = {.n_stages = plan->n_stages, .stages = plan->stages};
+    struct export_params p = {.model = &plan->spec.model,
+                              .folder = folder,
+                              .n_stages = plan->n_workers,
+                              .stages = plan->workers};
     enum err_code rc;
 
     for (int i = 0; i < weights->n_units; i++)
         params[i] = weights->units[i].params;
-    rc = export_shard(&plan->spec.model, folder, &whole, t->stage->index, params, err);
+    rc = export_shard(&p, t->stage->index, params, err);
     if (rc == ERR_OK && t->stage->is_first) {
-        struct export_extras extras = {.pad_id = t->loader->tokenizer.vocab.pad,
-                                       .n_labels = t->loader->layout.n_labels,
-                                       .labels = t->loader->layout.labels,
-                                       .is_cased = t->loader->tokenizer.is_cased,
-                                       .dropout = plan->spec.training.dropout};
-
+        p.pad_id = t->loader->tokenizer.vocab.pad;
+        p.is_cased = t->loader->tokenizer.is_cased;
+        p.n_labels = t->loader->layout.n_labels;
+        p.labels = t->loader->layout.labels;
+        p.dropout = plan->spec.training.dropout;
         rc = vocab_save(&t->loader->tokenizer.vocab, folder, err);
         if (rc == ERR_OK)
-            rc = export_rest(&plan->spec.model, folder, &whole, &extras, err);
+            rc = export_rest(&p, err);
         if (rc == ERR_OK)
-            rc = history_save(&t->history, folder, err);
+            rc = history_save(t->history, folder, err);
     }
     return rc;
 }
@@ -50,7 +53,7 @@ static enum err_code write_files(const struct train *t, struct err *err)
 
 static enum err_code publish(const struct train *t, struct err *err)
 {
-    return output_publish(t->output, t->plan->n_stages, err);
+    return output_publish(t->output, t->plan->n_workers, err);
 }
 
 /* --- until it works --- */
@@ -65,6 +68,18 @@ static void show(struct train *t, const char *why)
         LOG(LOG_WARN, "writing the output failed, retrying", LOG_S("error", why));
     }
     mailbox_set_progress(t->mailbox, &t->progress);
+}
+
+/* ERR_GONE when the session was stopped meanwhile. */
+static enum err_code wait_ms(const struct train *t, int64_t ms, struct err *err)
+{
+    enum err_code rc = exchange_check(&t->exchange, err);
+
+    for (; rc == ERR_OK && ms > 0; ms -= STOP_MS) {
+        (void)usleep(STOP_MS * 1000);
+        rc = exchange_check(&t->exchange, err);
+    }
+    return rc;
 }
 
 static enum err_code keep_trying(struct train *t, int patience_ms,
@@ -82,7 +97,9 @@ static enum err_code keep_trying(struct train *t, int patience_ms,
         if (rc == ERR_CONFLICT || rc == ERR_INVALID || clock_now_ms() + pause_ms > end_ms)
             return err_set(err, rc, "%s", why.text);
         show(t, why.text);
-        (void)usleep((useconds_t)pause_ms * 1000);
+        rc = wait_ms(t, pause_ms, err);
+        if (rc != ERR_OK)
+            return rc;
     }
     show(t, NULL);
     return ERR_OK;
@@ -90,8 +107,9 @@ static enum err_code keep_trying(struct train *t, int patience_ms,
 
 enum err_code save_run(struct train *t, int patience_ms, struct err *err)
 {
-    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STOP, t->facts.total_steps, 0);
-    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STOP, t->facts.total_steps, 0);
+    struct exchange_key in = exchange_key(EDGE_BACKWARD_IN, MESSAGE_STOP, t->facts.total_steps, 0);
+    struct exchange_key out =
+        exchange_key(EDGE_BACKWARD_OUT, MESSAGE_STOP, t->facts.total_steps, 0);
     struct message_stop stop = {.failed_stage = -1}; /* of the stages behind this one */
     struct err why = {.text = ""};
     enum err_code rc_own;
@@ -99,6 +117,8 @@ enum err_code save_run(struct train *t, int patience_ms, struct err *err)
 
     show(t, NULL);
     rc_own = keep_trying(t, patience_ms, write_files, &why);
+    if (rc_own == ERR_GONE)
+        return err_set(err, rc_own, "%s", why.text);
     if (!t->stage->is_last)
         rc = exchange_recv_meta(&t->exchange, in, &stop, sizeof stop, err);
     if (rc == ERR_OK)
@@ -107,6 +127,8 @@ enum err_code save_run(struct train *t, int patience_ms, struct err *err)
         return rc;
     if (rc_own == ERR_OK && stop.failed_stage < 0 && t->stage->is_first)
         rc_own = keep_trying(t, patience_ms, publish, &why);
+    if (rc_own == ERR_GONE)
+        return err_set(err, rc_own, "%s", why.text);
     if (rc_own != ERR_OK) {
         stop.failed_stage = t->stage->index;
         (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);

@@ -1,8 +1,8 @@
 /* train/save.h - the end of a run whose output is kept: files written, confirmed, published.
  *
- * Every stage writes its files into the attempt's folder (files/output.h), predictions and weights
+ * Every stage writes its files into the revision's folder (files/output.h), predictions and weights
  * of the same run. Then a STOP travels from the last stage to the leader: when it arrives, all
- * stages have written, or it names the first that could not. Only then the leader publishes.
+ * stages have written, or it names the first that could not. Only then does the leader publish.
  *
  * The training is complete by now and must not be lost: what fails is tried again, with growing
  * pauses and the reason in the progress, before the run is given up. What was written stays.
@@ -17,7 +17,8 @@
  *
  * Returns ERR_OK: all files of this stage are written, and at the leader all are published;
  * otherwise the first failure, of this stage or of one behind it, with the place of the
- * files. exchange.is_lost tells a lost neighbour from an output that cannot be written. */
+ * files; ERR_GONE when the exchange was stopped. exchange.is_lost tells a lost neighbour from an
+ * output that cannot be written. */
 MUST_CHECK enum err_code save_run(struct train *t, int patience_ms, struct err *err);
 
 #endif

@@ -7,7 +7,7 @@ static int min_int(int a, int b)
 
 struct schedule schedule_of(const struct plan *plan, int n_seqs)
 {
-    return (struct schedule){.n_stages = plan->n_stages,
+    return (struct schedule){.n_stages = plan->n_workers,
                              .n_microbatches = min_int(plan->micro_batches, n_seqs),
                              .is_serial = plan->is_serial};
 }

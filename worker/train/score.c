@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-_Static_assert((int)METRIC_KINDS <= (int)MESSAGE_METRICS_MAX, "an evaluation fits its message");
+_Static_assert((int)TASK_METRICS <= (int)MESSAGE_METRICS_MAX, "an evaluation fits its message");
 _Static_assert(LAYOUT_DEV_MAX == MESSAGE_SPLITS_MAX / 2, "every place of a split is in the layout");
 
 enum err_code score_init(struct score *s, const struct spec *spec,
@@ -75,12 +75,13 @@ enum err_code score_add(struct score *s, bool is_test, const struct message_batc
     return rc;
 }
 
-void score_finish(struct score *s, const struct message_split *split, struct message_end *end)
+void score_finish(struct score *s, const struct message_split *split,
+                  const struct message_loss *loss, struct message_eval *out)
 {
     if (split->is_test)
         s->n_rows[split->place] = split->n_samples;
     else
-        end->n_metrics = metric_values(&s->metric, message_loss_mean(&end->loss), end->metrics);
+        out->n_metrics = metric_values(&s->metric, message_loss_mean(loss), out->metrics);
 }
 
 enum err_code score_write(const struct score *s, const char *folder, struct err *err)

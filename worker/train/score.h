@@ -26,12 +26,13 @@ void score_deinit(struct score *s); /* a zeroed one is fine */
 /* Begin a pass over a split. */
 void score_reset(struct score *s, const struct message_split *split);
 
-/* Add the results of one micro-batch, of a test set or of one with labels. */
+/* Add the results of one micro-batch, from a test set or from a split with labels. */
 MUST_CHECK enum err_code score_add(struct score *s, bool is_test, const struct message_batch *batch,
                                    const struct stage_result *result, struct err *err);
 
-/* End the pass and put the split's metrics into `end`. */
-void score_finish(struct score *s, const struct message_split *split, struct message_end *end);
+/* End the pass, whose losses add up to `loss`, and put the split's metrics into `out`. */
+void score_finish(struct score *s, const struct message_split *split,
+                  const struct message_loss *loss, struct message_eval *out);
 
 /* Write the predictions of all complete test sets. Errors of predictions_write(). */
 MUST_CHECK enum err_code score_write(const struct score *s, const char *folder, struct err *err);

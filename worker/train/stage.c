@@ -4,7 +4,6 @@
 
 #include "nn/gemm.h"
 #include "nn/loss.h"
-#include "nn/threads.h"
 #include "train/schedule.h"
 
 static const struct unit *const kinds[UNIT_KINDS] = {
@@ -29,13 +28,14 @@ static struct unit_shape shape_of(const struct model *m)
                                .next_sentence = m->head == MODEL_HEAD_PRETRAINING};
 }
 
-/* Floats that `unit` hands on for `tokens` tokens in `seqs` sequences. */
+/* Floats that `unit` passes on for `tokens` tokens in `seqs` sequences. */
 static size_t out_floats(const struct stage *s, int unit, int tokens, int seqs)
 {
     const struct model *m = &s->plan->spec.model;
     const struct unit_shape shape = shape_of(m);
+    const struct unit_limits limits = {.tokens = tokens, .seqs = seqs};
 
-    return unit_out_floats(kinds[model_unit_kind(m, unit)], &shape, tokens, seqs);
+    return unit_sizes(kinds[model_unit_kind(m, unit)], &shape, &limits).out;
 }
 
 size_t stage_edge_floats(const struct plan *plan)
@@ -64,8 +64,8 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
                                 .saved = arena_take(arena, n_units * sizeof(float *)),
                                 .numbers = arena_take(arena, numbers * sizeof(int32_t))};
 
-    if (!s->is_first)
-        layout.input = arena_floats(arena, T * (size_t)m->hidden);
+    if (!s->is_first && s->plan->spec.wire == SPEC_WIRE_BF16)
+        layout.unpacked = arena_floats(arena, T * (size_t)m->hidden);
     if (s->is_last && !model_is_tied(m))
         layout.dlogits = arena_floats(arena, B * (size_t)m->labels);
     for (size_t i = 0; i < n_units; i++) {
@@ -73,7 +73,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
         enum unit_kind kind = model_unit_kind(m, unit);
         float *saved = is_run_again(&s->plan->spec, kind)
                            ? s->saved
-                           : arena_floats(arena, kinds[kind]->sizes(&shape, limits).saved);
+                           : arena_floats(arena, unit_sizes(kinds[kind], &shape, limits).saved);
         float *out = i + 1 < n_units
                          ? arena_floats(arena, out_floats(s, unit, limits->tokens, limits->seqs))
                          : s->out;
@@ -87,22 +87,21 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
         *slot = layout;
 }
 
-/* The whole memory of a stage, in the one place that knows it. */
+/* The whole memory of a stage, laid out in one place. */
 static void layout(struct stage *s, struct arena *arena)
 {
     const struct spec *spec = &s->plan->spec;
-    const struct plan_stage *p = &s->plan->stages[s->index];
+    const struct plan_worker *p = &s->plan->workers[s->index];
     const struct unit_shape shape = shape_of(&spec->model);
     size_t seqs = (size_t)s->limits.seqs, targets = (size_t)s->limits.targets;
     size_t answers = targets > seqs ? targets : seqs;
     size_t edge = stage_edge_floats(s->plan);
     size_t scratch = 0, saved = 0;
 
-    weights_layout(&s->weights, spec, p->first_unit, p->n_units, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
-        struct unit_sizes n = kinds[kind]->sizes(&shape, &s->unit_limits);
+        struct unit_sizes n = unit_sizes(kinds[kind], &shape, &s->unit_limits);
 
         scratch = n.scratch > scratch ? n.scratch : scratch;
         if (is_run_again(spec, kind))
@@ -124,48 +123,53 @@ static void layout(struct stage *s, struct arena *arena)
         layout_slot(s, s->slots ? &s->slots[i] : NULL, arena);
 }
 
-static void describe(struct stage *s, const struct plan *plan, int index)
+static void describe(struct stage *s, struct state *state, const struct plan *plan, int index)
 {
+    const struct plan_worker *p = &plan->workers[index];
     const struct schedule schedule = schedule_of(plan, plan->spec.training.batch_size);
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
+    s->weights = state_weights(state, &plan->spec, p->first_unit, p->n_units);
     s->limits = message_limits_of(&plan->spec, plan->micro_batches);
     s->unit_limits = (struct unit_limits){.tokens = s->limits.seqs * s->limits.length,
                                           .seqs = s->limits.seqs,
                                           .longest = s->limits.length,
-                                          .threads = threads_count(),
                                           .targets = s->limits.targets};
     s->index = index;
     s->is_first = index == 0;
-    s->is_last = index == plan->n_stages - 1;
+    s->is_last = index == plan->n_workers - 1;
     s->n_slots = schedule_in_flight(&schedule, index);
 }
 
 size_t stage_bytes(const struct plan *plan, int index)
 {
-    static _Thread_local struct stage s; /* large: the unit table */
+    static _Thread_local struct state none; /* large: the unit table */
+    const struct plan_worker *p = &plan->workers[index];
     struct arena count = {0};
+    struct stage s;
+    size_t units = 0;
 
-    describe(&s, plan, index);
+    describe(&s, &none, plan, index);
     layout(&s, &count);
-    return count.used;
+    for (int u = p->first_unit; u < p->first_unit + p->n_units; u++)
+        units += state_unit_bytes(&plan->spec, u);
+    return units + count.used;
 }
 
-enum err_code stage_init(struct stage *s, const struct plan *plan, int index, struct err *err)
+enum err_code stage_init(struct stage *s, struct state *state, const struct plan *plan, int index,
+                         struct err *err)
 {
-    struct arena arena = {0};
-    enum err_code rc = arena_init(&arena, stage_bytes(plan, index), err);
+    struct arena count = {0}, arena = {0};
+    enum err_code rc;
 
+    describe(s, state, plan, index);
+    layout(s, &count);
+    rc = arena_init(&arena, count.used, err);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "tensors of stage %d", index);
-    describe(s, plan, index);
     layout(s, &arena);
     s->arena = arena;
-    weights_init(&s->weights, (uint64_t)plan->spec.training.seed);
-    if (s->tie.words && s->tie.words != s->tie.owned)
-        weights_init_tensor(s->tie.words, &plan->spec.model, 0, 0,
-                            (uint64_t)plan->spec.training.seed);
     return ERR_OK;
 }
 
@@ -277,7 +281,7 @@ static double sum_of(const float *x, int n)
     return sum;
 }
 
-/* The loss of what the last unit gave, and its gradient. The LM head has done both by itself. */
+/* The loss of the last unit's output, and its gradient. The LM head has computed both itself. */
 static void score(struct stage *s, struct stage_slot *slot, struct stage_result *out)
 {
     const struct model *m = &s->plan->spec.model;
@@ -319,7 +323,7 @@ void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
         enum unit_kind kind = kind_of(s, i);
 
         stopwatch_start(&s->kinds[kind]);
-        kinds[kind]->forward(&call, input_of(slot, i), slot->outs[i]);
+        unit_forward(kinds[kind], &call, input_of(slot, i), slot->outs[i]);
         stopwatch_stop(&s->kinds[kind]);
     }
     *out = (struct stage_result){.tensor = s->out, .floats = slot->out_floats};
@@ -339,8 +343,8 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
 
         stopwatch_start(&s->kinds[kind]);
         if (is_run_again(&s->plan->spec, kind)) /* its output is there: only `saved` is not */
-            kinds[kind]->forward(&call, input_of(slot, i), din);
-        kinds[kind]->backward(&call, input_of(slot, i), gradient, din);
+            unit_forward(kinds[kind], &call, input_of(slot, i), din);
+        unit_backward(kinds[kind], &call, input_of(slot, i), gradient, din);
         stopwatch_stop(&s->kinds[kind]);
         gradient = din;
     }

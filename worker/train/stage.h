@@ -1,14 +1,15 @@
 /* train/stage.h - the part of the model that one worker owns: forward and backward of a run of
  * units on packed micro-batches.
  *
- * Independent of neighbours and steps. A micro-batch in flight occupies a numbered slot from its
- * forward to its backward; there are as many as the schedule needs (schedule_in_flight()). All
- * memory is taken by stage_init(); forward and backward allocate nothing. With activations
- * recomputed a slot holds only what each unit gave to the next, and backward runs a unit's forward
- * again for the rest: dropout is a function of a counter, so the bits are the same.
+ * Independent of neighbours and steps. The units are the state's (train/state.h); what is here
+ * belongs to one plan. A micro-batch in flight occupies a numbered slot from its forward to its
+ * backward; there are as many as the schedule needs (schedule_in_flight()). All memory is taken by
+ * stage_init(); forward and backward allocate nothing. With activations recomputed a slot holds
+ * only what each unit passed to the next, and backward runs a unit's forward again for the rest:
+ * dropout is a function of a counter, so the bits are the same.
  *
- * Between stages travel [T,C] activations, [B,C] behind the pooler; gradients have the shape of
- * the activation they belong to.
+ * Activations between stages are [T,C], behind the pooler [B,C]; gradients have the shape of the
+ * activation they belong to.
  * Layer: train (may use nn api base). Threads: one caller.
  */
 #ifndef TRAIN_STAGE_H
@@ -17,6 +18,7 @@
 #include "api/plan.h"
 #include "nn/unit.h"
 #include "train/message.h"
+#include "train/state.h"
 #include "train/stopwatch.h"
 #include "train/tie.h"
 
@@ -24,9 +26,11 @@
 struct stage_slot {
     struct message_batch batch; /* points into `numbers` */
     int32_t *numbers;
-    float *input; /* of the first unit: to be filled before stage_forward(); NULL: the embeddings */
+    const float *input; /* of the first unit: to be set before stage_forward(), and good until the
+                           backward pass is done; NULL: the embeddings */
+    float *unpacked;    /* room for an input that travels as bfloat16; NULL: none does */
     size_t in_floats, out_floats; /* of `input` and of what goes to the next stage; 0: none */
-    float **outs;                 /* [n_units]: what each unit gave to the next */
+    float **outs;                 /* [n_units]: what each unit passed to the next */
     float **saved; /* [n_units]; with activations recomputed most are the stage's one */
     float *dlogits;
 };
@@ -63,12 +67,14 @@ struct stage_result {
 /* Floats of the largest tensor on the edge in front of (or behind) any stage. */
 size_t stage_edge_floats(const struct plan *plan);
 
-/* Bytes that stage_init() will take for stage `index`. */
+/* Bytes of stage `index`: what stage_init() takes, and its units. */
 size_t stage_bytes(const struct plan *plan, int index);
 
-/* Take the memory and fill in the random start. ERR_NO_MEMORY says how much was wanted. */
-MUST_CHECK enum err_code stage_init(struct stage *s, const struct plan *plan, int index,
-                                    struct err *err);
+/* Take the memory for stage `index`, whose units `state` holds; it is borrowed. The decoder's copy
+ * of the word embeddings, if there is one, has to be fetched (train/tie.h). ERR_NO_MEMORY has the
+ * size that was needed. */
+MUST_CHECK enum err_code stage_init(struct stage *s, struct state *state, const struct plan *plan,
+                                    int index, struct err *err);
 void stage_deinit(struct stage *s);
 
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for

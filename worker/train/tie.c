@@ -33,7 +33,7 @@ static void add(float *to, const float *from, size_t n)
 /* What a stage does with the [V,C] floats: it sends them from `from`, adds them to `sum`, copies
  * them to `copy`, or, between the two ends, passes them on. */
 struct route {
-    enum link_edge in, out;
+    enum edge_role in, out;
     const float *from;
     float *sum, *copy;
 };
@@ -44,8 +44,10 @@ static enum err_code move_piece(struct exchange *x, const struct route *route,
     struct exchange_key out = *in;
     struct link_message msg;
     const float *piece;
-    enum err_code rc;
+    enum err_code rc = exchange_check(x, err);
 
+    if (rc != ERR_OK)
+        return rc;
     out.edge = route->out;
     if (route->from)
         return exchange_send(x, out, NULL, 0, route->from + at, n, err);
@@ -66,7 +68,7 @@ static enum err_code move_piece(struct exchange *x, const struct route *route,
 static enum err_code move(const struct tie *t, struct exchange *x, const struct route *route,
                           int64_t step, struct err *err)
 {
-    struct exchange_key key = exchange_key(route->in, FRAME_TIE, step, 0);
+    struct exchange_key key = exchange_key(route->in, MESSAGE_TIE, step, 0);
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < t->count; at += t->piece, key.microbatch++) {
@@ -79,8 +81,8 @@ static enum err_code move(const struct tie *t, struct exchange *x, const struct 
 
 enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct route route = {.in = LINK_BACKWARD_IN,
-                                .out = LINK_BACKWARD_OUT,
+    const struct route route = {.in = EDGE_BACKWARD_IN,
+                                .out = EDGE_BACKWARD_OUT,
                                 .from = t->is_last ? t->grads : NULL,
                                 .sum = t->is_first ? t->owned_grads : NULL};
     enum err_code rc = ERR_OK;
@@ -98,8 +100,8 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
 
 enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct route route = {.in = LINK_FORWARD_IN,
-                                .out = LINK_FORWARD_OUT,
+    const struct route route = {.in = EDGE_FORWARD_IN,
+                                .out = EDGE_FORWARD_OUT,
                                 .from = t->is_first ? t->owned : NULL,
                                 .copy = t->is_last ? t->words : NULL};
 

@@ -3,10 +3,9 @@
  * The first stage owns them, with their moments; the decoder of the LM head on the last stage has a
  * copy and gradients of its own. At a step's end these run back along the pipeline and are added to
  * the embeddings' own, always in this order, so that sums have the same bits for every cut; after
- * the update the new words run forward to the copy. Both travel in pieces of at most an edge's
- * largest tensor, between the last micro-batch of the step and the first of the next. On a single
- * stage there is no copy.
- * Layer: train (may use wire api base). Threads: one.
+ * the update, and before the first step, the words run forward to the copy. Both travel in pieces
+ * of at most an edge's largest tensor, between the last micro-batch of the step and the first of
+ * the next. On a single stage there is no copy. Layer: train (may use wire api base). Threads: one.
  */
 #ifndef TRAIN_TIE_H
 #define TRAIN_TIE_H
@@ -35,7 +34,7 @@ void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size
 MUST_CHECK enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step,
                                      struct err *err);
 
-/* Send the updated words to the decoder, after this stage has updated its weights. */
+/* Send the words to the decoder: at the start, and after this stage has updated its weights. */
 MUST_CHECK enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step,
                                     struct err *err);
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "nn/optimizers.h"
 #include "train/cpu.h"
 #include "train/schedule.h"
 #include "train/weights.h"
@@ -32,15 +33,14 @@ static enum err_code make_batch(struct train *t, struct exchange_key key, int sl
     return rc;
 }
 
-/* ... and the other stages receive it. The message is released before the forward pass, so that the
- * neighbour can send the next one meanwhile. */
+/* ... and the other stages receive it. The input stays where it was received until release_input(),
+ * unless it was packed. */
 static enum err_code receive_batch(struct train *t, struct exchange_key key, int slot,
                                    struct err *err)
 {
     struct message_batch batch;
     struct link_message msg;
-    const struct stage_slot *in = &t->stage->slots[slot];
-    const float *from;
+    struct stage_slot *in = &t->stage->slots[slot];
     enum err_code rc = exchange_recv(&t->exchange, key, &msg, err);
 
     if (rc != ERR_OK)
@@ -53,12 +53,23 @@ static enum err_code receive_batch(struct train *t, struct exchange_key key, int
         rc = stage_load(t->stage, slot, &batch, err);
     }
     if (rc == ERR_OK)
-        rc = exchange_view(&t->exchange, &msg, in->in_floats, in->input, &from, err);
-    if (rc == ERR_OK && from != in->input)
-        memcpy(in->input, from, msg.tensor_bytes);
+        rc = exchange_view(&t->exchange, &msg, in->in_floats, in->unpacked, &in->input, err);
     stopwatch_stop(&t->compute);
-    exchange_release(&t->exchange, key, &msg);
+    if (rc == ERR_OK && in->input == msg.tensor)
+        t->inputs[slot] = msg;
+    else
+        exchange_release(&t->exchange, key, &msg);
     return rc;
+}
+
+/* The input of `slot` is no longer needed. */
+static void release_input(struct train *t, int slot)
+{
+    struct link_message *input = &t->inputs[slot];
+
+    if (input->tensor)
+        exchange_release(&t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_FORWARD, 0, 0), input);
+    *input = (struct link_message){.tensor = NULL};
 }
 
 static enum err_code add_result(struct train *t, const struct message_batch *batch,
@@ -77,29 +88,32 @@ static enum err_code add_result(struct train *t, const struct message_batch *bat
  * the next one or into the sums. */
 static enum err_code forward(struct train *t, int64_t step, int64_t index, struct err *err)
 {
-    struct exchange_key key = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, step, (int)index);
+    struct exchange_key key = exchange_key(EDGE_FORWARD_IN, MESSAGE_FORWARD, step, (int)index);
     bool is_eval = t->split != TRAIN_STEP;
     int slot = is_eval ? 0 : key.microbatch % t->stage->n_slots;
     const struct message_batch *batch = &t->stage->slots[slot].batch;
     struct stage_result result;
-    enum err_code rc;
+    enum err_code rc = exchange_check(&t->exchange, err);
 
-    key.flags = is_eval ? FRAME_EVAL : 0;
-    rc = t->stage->is_first ? make_batch(t, key, slot, err) : receive_batch(t, key, slot, err);
+    key.flags = is_eval ? MESSAGE_EVAL : 0;
+    if (rc == ERR_OK)
+        rc = t->stage->is_first ? make_batch(t, key, slot, err) : receive_batch(t, key, slot, err);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
     stage_forward(t->stage, slot, &result);
     stopwatch_stop(&t->compute);
+    if (is_eval)
+        release_input(t, slot);
     t->tokens += batch->n_tokens;
     if (t->stage->is_last)
         return add_result(t, batch, &result, err);
-    key.edge = LINK_FORWARD_OUT;
+    key.edge = EDGE_FORWARD_OUT;
     return exchange_send(&t->exchange, key, t->meta, message_batch_write(batch, t->meta),
                          result.tensor, result.floats, err);
 }
 
-/* Back through the stage, and the gradient of the input to the stage before. */
+/* Back through the stage; the gradient of the input goes to the previous stage. */
 static enum err_code push_back(struct train *t, int64_t step, int microbatch, const float *dout,
                                struct err *err)
 {
@@ -109,22 +123,25 @@ static enum err_code push_back(struct train *t, int64_t step, int microbatch, co
     stopwatch_start(&t->compute);
     din = stage_backward(t->stage, slot, dout);
     stopwatch_stop(&t->compute);
+    release_input(t, slot);
     if (!din)
         return ERR_OK;
     return exchange_send(&t->exchange,
-                         exchange_key(LINK_BACKWARD_OUT, FRAME_BACKWARD, step, microbatch), NULL, 0,
-                         din, t->stage->slots[slot].in_floats, err);
+                         exchange_key(EDGE_BACKWARD_OUT, MESSAGE_BACKWARD, step, microbatch), NULL,
+                         0, din, t->stage->slots[slot].in_floats, err);
 }
 
 /* Of micro-batch `index`, whose forward is done. */
 static enum err_code backward(struct train *t, int64_t step, int index, struct err *err)
 {
-    struct exchange_key key = exchange_key(LINK_BACKWARD_IN, FRAME_BACKWARD, step, index);
+    struct exchange_key key = exchange_key(EDGE_BACKWARD_IN, MESSAGE_BACKWARD, step, index);
     int slot = index % t->stage->n_slots;
     struct link_message msg;
     const float *dout;
-    enum err_code rc;
+    enum err_code rc = exchange_check(&t->exchange, err);
 
+    if (rc != ERR_OK)
+        return rc;
     if (t->stage->is_last)
         return push_back(t, step, index, NULL, err);
     rc = exchange_recv(&t->exchange, key, &msg, err);
@@ -141,11 +158,11 @@ static enum err_code backward(struct train *t, int64_t step, int index, struct e
 
 /* --- the end of a step --- */
 
-/* The mean of the first steps, then an exponential average. Step 0 is slower, as it touches all
- * memory for the first time: it counts only until there is another. */
-static void smooth(double *average, double value, int64_t step)
+/* The mean of a session's first steps, then an exponential average; `i` counts them. The first one
+ * is slower, as it touches all memory for the first time: it counts only until there is another. */
+static void smooth(double *average, double value, int64_t i)
 {
-    double share = step > 1 ? 1.0 / (double)step : 1;
+    double share = i > 1 ? 1.0 / (double)i : 1;
 
     *average += (share > SMOOTHING ? share : SMOOTHING) * (value - *average);
 }
@@ -174,117 +191,150 @@ static double stage_ms(struct train *t, int64_t step)
     if (!is_typical(t, step))
         return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
     smooth(&t->wall_ms, (double)t->compute.wall_ns / 1e6 / n,
-           step - 1); /* with the update before */
-    smooth(&t->cpu_ms, (double)t->compute.cpu_ns / 1e6 / n, step - 1);
+           step - t->first_step - 1); /* with the update before */
+    smooth(&t->cpu_ms, (double)t->compute.cpu_ns / 1e6 / n, step - t->first_step - 1);
     return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
 }
 
-/* Receive the sum of the stages before, add this stage's, pass it on. */
+/* Receive the sums of the stages before, add this stage's, pass them on. From here on all gradients
+ * of this stage are complete: an update needs no more than the STEP_END. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
+    const struct weights *w = &t->stage->weights;
     enum err_code rc = ERR_OK;
 
-    *sum = (struct message_sum){0};
+    *sum = (struct message_sum){.n_units = 0};
     if (!t->stage->is_first)
-        rc =
-            exchange_recv_meta(&t->exchange, exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, step, 0),
-                               sum, sizeof *sum, err);
+        rc = exchange_recv_meta(&t->exchange,
+                                exchange_key(EDGE_FORWARD_IN, MESSAGE_STEP_SUM, step, 0), sum,
+                                message_sum_bytes(w->first_unit), err);
     if (rc == ERR_OK)
         rc = message_sum_check(sum, err);
+    if (rc == ERR_OK && sum->n_units != w->first_unit)
+        rc = err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units, not %d", sum->n_units,
+                     w->first_unit);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
-    sum->square_sum = weights_square_sum(&t->stage->weights, sum->square_sum);
+    for (int i = 0; i < w->n_units; i++)
+        sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
     stopwatch_stop(&t->compute);
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
+    t->state->is_finished = true;
     if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, step, 0), sum,
-                         sizeof *sum, NULL, 0, err);
+    return exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, step, 0),
+                         sum, message_sum_bytes(sum->n_units), NULL, 0, err);
 }
 
-/* Pass `end` from the last stage, which has filled it, back to the first. */
-static enum err_code spread(struct train *t, int64_t step, uint32_t flags, struct message_end *end,
-                            struct err *err)
-{
-    struct exchange_key in = exchange_key(LINK_BACKWARD_IN, FRAME_STEP_END, step, 0);
-    struct exchange_key out = exchange_key(LINK_BACKWARD_OUT, FRAME_STEP_END, step, 0);
-    enum err_code rc = ERR_OK;
-
-    in.flags = flags;
-    out.flags = flags;
-    if (!t->stage->is_last)
-        rc = exchange_recv_meta(&t->exchange, in, end, sizeof *end, err);
-    if (rc == ERR_OK && !t->stage->is_last)
-        rc = message_end_check(end, err);
-    if (rc != ERR_OK || t->stage->is_first)
-        return rc;
-    return exchange_send(&t->exchange, out, end, sizeof *end, NULL, 0, err);
-}
-
-/* All stages see the same sums, so all skip the same steps. */
-static enum err_code skip(struct train *t, int64_t step, struct err *err)
-{
-    if (t->plan->spec.training.non_finite == SPEC_NON_FINITE_FAIL)
-        return err_set(
-            err, ERR_INVALID,
-            "step %lld: the loss or a gradient is not finite; lower "
-            "spec.training.optimizer.learningRate, or set spec.training.nonFinitePolicy to "
-            "Skip to leave such steps out",
-            (long long)step + 1);
-    weights_skip(&t->stage->weights);
-    t->progress.skipped_steps++;
-    if (t->stage->is_first)
-        LOG(LOG_WARN, "step skipped: the loss or a gradient is not finite",
-            LOG_I("step", step + 1));
-    return ERR_OK;
-}
-
-static enum err_code update(struct train *t, int64_t step, const struct message_end *end,
-                            struct err *err)
+/* What the last stage decides about the step, from the loss and all sums. */
+static struct message_end decide(const struct train *t, int64_t step, const struct message_sum *sum)
 {
     const struct spec *spec = &t->plan->spec;
-    double loss = message_loss_mean(&end->loss);
-    struct weights_step how = {
-        .spec = spec,
-        .rate = optimizer_rate(spec, step, t->facts.total_steps),
-        .scale = optimizer_scale(end->sum.square_sum, spec->training.max_grad_norm),
-        .updates = t->updates,
-    };
+    struct message_end out = {.end = {.revision = t->plan->revision,
+                                      .step = step + 1,
+                                      .rate = optimizer_rate(spec, step, t->facts.total_steps),
+                                      .updates = t->state->updates,
+                                      .loss = message_loss_mean(&t->loss)},
+                              .n_stages = sum->n_stages};
+    double square_sum = 0;
 
-    if (!isfinite(loss) || !isfinite(end->sum.square_sum))
-        return skip(t, step, err);
+    for (int u = 0; u < sum->n_units; u++)
+        square_sum += sum->square_sums[u];
+    memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
+    if (isfinite(out.end.loss) && isfinite(square_sum))
+        out.end.scale = optimizer_scale(square_sum, spec->training.max_grad_norm);
+    else
+        out.end.outcome = spec->training.non_finite == SPEC_NON_FINITE_FAIL ? STEP_FAIL : STEP_SKIP;
+    return out;
+}
+
+/* Pass what the last stage has filled in back to the first. */
+static enum err_code spread(struct train *t, int64_t step, enum message_kind kind, void *meta,
+                            size_t bytes, struct err *err)
+{
+    struct exchange_key in = exchange_key(EDGE_BACKWARD_IN, kind, step, 0);
+    struct exchange_key out = exchange_key(EDGE_BACKWARD_OUT, kind, step, 0);
+
+    if (!t->stage->is_last) {
+        enum err_code rc = exchange_recv_meta(&t->exchange, in, meta, bytes, err);
+
+        if (rc != ERR_OK)
+            return rc;
+    }
+    if (t->stage->is_first)
+        return ERR_OK;
+    return exchange_send(&t->exchange, out, meta, bytes, NULL, 0, err);
+}
+
+/* Once a stage has the end of the step, it does the update, even if it cannot pass it on: the
+ * next revision repeats it to the others. */
+static enum err_code end_step(struct train *t, int64_t step, struct message_end *end,
+                              struct err *err)
+{
+    struct state *state = t->state;
+    struct err why = {.text = ""};
+    enum err_code rc, rc_sent;
+
+    rc_sent = spread(t, step, MESSAGE_STEP_END, end, sizeof *end, &why);
+    if (rc_sent != ERR_OK && end->end.step == 0)
+        return err_set(err, rc_sent, "%s", why.text);
+    rc = message_end_check(end, err);
+    if (rc == ERR_OK && (end->end.step != step + 1 || end->end.updates != state->updates))
+        rc = err_set(err, ERR_PROTOCOL, "end of step %lld after %lld updates, not %lld after %lld",
+                     (long long)end->end.step, (long long)end->end.updates, (long long)step + 1,
+                     (long long)state->updates);
+    if (rc != ERR_OK)
+        return rc;
     stopwatch_start(&t->update);
-    weights_update(&t->stage->weights, &how);
-    t->updates++;
+    rc = state_apply(state, &t->plan->spec, &end->end, err);
     stopwatch_stop(&t->update);
+    if (rc == ERR_OK && rc_sent != ERR_OK)
+        rc = err_set(err, rc_sent, "%s", why.text);
+    if (rc != ERR_OK)
+        return rc;
+    if (end->end.outcome == STEP_SKIP && t->stage->is_first)
+        LOG(LOG_WARN, "step skipped: the loss or a gradient is not finite",
+            LOG_I("step", step + 1));
     return tie_spread(&t->stage->tie, &t->exchange, step, err);
 }
 
 /* --- progress --- */
+
+void train_show_end(struct progress *p, struct history *history, const struct state *state)
+{
+    p->step = state->step;
+    p->skipped_steps = state->step - state->updates;
+    p->loss = state->end.loss;
+    history_step(history, p, clock_now_ms());
+}
 
 static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
 {
     struct progress *p = &t->progress;
 
     if (is_typical(t, step)) {
-        smooth(&t->seconds_per_step, seconds, step);
-        if (step > 0) /* see smooth() */
+        int64_t i = step - t->first_step;
+
+        smooth(&t->seconds_per_step, seconds, i);
+        if (i > 0) /* see smooth() */
             stretch_add(&t->steps, seconds * 1000);
-        smooth(&t->tokens_per_step, (double)t->tokens, step);
+        smooth(&t->tokens_per_step, (double)t->tokens, i);
     }
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
+    p->skipped_steps = t->state->step - t->state->updates;
     p->epoch = (int)((step + 1) / t->facts.steps_per_epoch);
-    p->loss = message_loss_mean(&end->loss);
+    p->loss = end->end.loss;
     p->step_ms = t->seconds_per_step * 1000;
     p->best_step_ms = t->steps.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
-    p->n_stage_ms = end->sum.n_stages;
-    memcpy(p->stage_ms, end->sum.stage_ms, sizeof p->stage_ms);
+    p->n_stage_ms = end->n_stages;
+    memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
     mailbox_set_progress(t->mailbox, p);
-    history_step(&t->history, p, clock_now_ms());
+    if (t->history)
+        history_step(t->history, p, clock_now_ms());
 }
 
 static void show_metric(struct progress *p, const char *name, double value)
@@ -300,10 +350,10 @@ static void show_metric(struct progress *p, const char *name, double value)
     p->n_metrics = i == p->n_metrics ? i + 1 : p->n_metrics;
 }
 
-static void show_evaluation(struct train *t, const struct message_end *end)
+static void show_evaluation(struct train *t, const struct message_eval *end)
 {
     const struct layout *layout = &t->loader->layout;
-    enum metric_kind kinds[METRIC_KINDS];
+    enum task_metric kinds[TASK_METRICS];
     int n = metric_list(layout->task, kinds);
 
     for (int i = 0; i < n && i < end->n_metrics; i++) {
@@ -332,7 +382,8 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
     const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
     int64_t start_ns = clock_now_ns();
-    struct message_end end = {.n_metrics = 0};
+    struct message_end end = {.n_stages = 0};
+    struct message_sum sum;
     enum err_code rc = ERR_OK;
 
     start_counting(t, TRAIN_STEP);
@@ -345,13 +396,12 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (rc == ERR_OK)
         rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
     if (rc == ERR_OK)
-        rc = add_up(t, step, &end.sum, err);
-    end.loss = t->loss;
+        rc = add_up(t, step, &sum, err);
+    if (rc == ERR_OK && t->stage->is_last)
+        end = decide(t, step, &sum);
     if (rc == ERR_OK)
-        rc = spread(t, step, 0, &end, err);
-    if (rc == ERR_OK)
-        rc = update(t, step, &end, err);
-    if (rc == ERR_OK)
+        rc = end_step(t, step, &end, err);
+    if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
     return rc;
 }
@@ -359,7 +409,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 static enum err_code evaluate_split(struct train *t, int64_t step, int split, struct err *err)
 {
     const struct message_split *s = &t->facts.splits[split];
-    struct message_end end = {.n_metrics = 0};
+    struct message_eval end = {.n_metrics = 0};
     enum err_code rc = ERR_OK;
 
     start_counting(t, split);
@@ -367,11 +417,12 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
         score_reset(&t->score, s);
     for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
         rc = forward(t, step, i, err);
-    end.loss = t->loss;
     if (rc == ERR_OK && t->stage->is_last)
-        score_finish(&t->score, s, &end);
+        score_finish(&t->score, s, &t->loss, &end);
     if (rc == ERR_OK)
-        rc = spread(t, step, FRAME_EVAL, &end, err);
+        rc = spread(t, step, MESSAGE_EVAL_END, &end, sizeof end, err);
+    if (rc == ERR_OK)
+        rc = message_eval_check(&end, err);
     if (rc == ERR_OK && t->stage->is_first && !s->is_test)
         show_evaluation(t, &end);
     return rc;
@@ -379,7 +430,6 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split, st
 
 static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *err)
 {
-    int64_t step = steps_done > 0 ? steps_done - 1 : 0;
     bool is_end = steps_done == t->facts.total_steps;
     enum err_code rc = ERR_OK;
 
@@ -389,10 +439,12 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
     }
     for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
         if (is_end || !t->facts.splits[i].is_test)
-            rc = evaluate_split(t, step, i, err);
-    if (rc == ERR_OK)
-        history_evaluation(&t->history, &t->progress, clock_now_ms());
-    return rc;
+            rc = evaluate_split(t, steps_done, i, err);
+    if (rc != ERR_OK || !t->history || (steps_done > 0 && t->evaluated >= steps_done))
+        return rc;
+    history_evaluation(t->history, &t->progress, clock_now_ms());
+    t->evaluated = steps_done;
+    return ERR_OK;
 }
 
 /* The leader sends all stages the facts of the run. */
@@ -403,7 +455,7 @@ static enum err_code agree(struct train *t, struct err *err)
     if (t->stage->is_first)
         t->facts = t->loader->facts;
     else
-        rc = exchange_recv_meta(&t->exchange, exchange_key(LINK_FORWARD_IN, FRAME_COMMAND, 0, 0),
+        rc = exchange_recv_meta(&t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_COMMAND, 0, 0),
                                 &t->facts, sizeof t->facts, err);
     if (rc == ERR_OK && !t->stage->is_first)
         rc = message_facts_check(&t->facts, err);
@@ -414,12 +466,12 @@ static enum err_code agree(struct train *t, struct err *err)
     mailbox_set_progress(t->mailbox, &t->progress);
     if (t->stage->is_last)
         return ERR_OK;
-    return exchange_send(&t->exchange, exchange_key(LINK_FORWARD_OUT, FRAME_COMMAND, 0, 0),
+    return exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_COMMAND, 0, 0),
                          &t->facts, sizeof t->facts, NULL, 0, err);
 }
 
-/* The leader wrote its claim before it sent the facts of the run: a stage that does not find it has
- * another volume, and its files could never be published. */
+/* The leader wrote its claim before it sent the facts of the run: a stage that does not find it
+ * uses a different volume, and its files could never be published. */
 static enum err_code check_output(const struct train *t, struct err *err)
 {
     enum err_code rc = ERR_OK;
@@ -427,19 +479,52 @@ static enum err_code check_output(const struct train *t, struct err *err)
     if (!t->output || t->stage->is_first)
         return ERR_OK;
     for (int i = 0; i < CLAIM_WAIT_S; i++) {
-        rc = output_find_claim(t->output, err);
+        rc = exchange_check(&t->exchange, err);
+        if (rc == ERR_OK)
+            rc = output_find_claim(t->output, err);
         if (rc != ERR_AGAIN)
             return rc;
         (void)sleep(1);
     }
-    return rc;
+    return err_wrap(err, ERR_TIMEOUT, "after %d s", CLAIM_WAIT_S);
 }
 
 static bool is_evaluation_due(const struct train *t, int64_t steps_done)
 {
     int every = t->plan->spec.training.evaluate_every;
 
-    return steps_done == t->facts.total_steps || (every > 0 && steps_done % every == 0);
+    return steps_done == t->facts.total_steps ||
+           (every > 0 && steps_done > 0 && steps_done % every == 0);
+}
+
+/* The evaluation that was due when the session before ended comes first. */
+static enum err_code run_steps(struct train *t, struct err *err)
+{
+    const int64_t total = t->facts.total_steps;
+    bool is_due = is_evaluation_due(t, t->state->step) &&
+                  (t->evaluated < t->state->step || t->state->step == total);
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK) {
+        int64_t step = t->state->step;
+
+        if (step == total && total > 0 && t->state->updates == 0)
+            return err_set(err, ERR_LIMIT,
+                           "nothing was learned: all %lld steps were skipped, as their loss or a "
+                           "gradient was not finite; lower spec.training.optimizer.learningRate or "
+                           "check the data and the model to start from",
+                           (long long)total);
+        if (is_due)
+            rc = evaluate(t, step, err);
+        if (step == total)
+            return rc;
+        if (rc == ERR_OK && t->until > 0 && step == t->until)
+            rc = err_set(err, ERR_AGAIN, "halted at step %lld as planned", (long long)step);
+        if (rc == ERR_OK)
+            rc = run_step(t, step, err);
+        is_due = is_evaluation_due(t, step + 1);
+    }
+    return rc;
 }
 
 enum err_code train_run(struct train *t, struct err *err)
@@ -447,26 +532,21 @@ enum err_code train_run(struct train *t, struct err *err)
     enum err_code rc = agree(t, err);
 
     t->cpu_milli = cpu_allowed_milli();
-    t->meta = malloc(message_max_bytes(&t->stage->limits));
+    t->first_step = t->state->step;
+    t->meta = malloc(message_max_bytes(&t->stage->limits, 0));
     if (!t->meta && rc == ERR_OK)
         rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
     if (rc == ERR_OK)
         rc = check_output(t, err);
     if (rc == ERR_OK && t->stage->is_last)
         rc = score_init(&t->score, &t->plan->spec, &t->facts, err);
-    for (int64_t step = 0; rc == ERR_OK && step < t->facts.total_steps; step++) {
-        rc = run_step(t, step, err);
-        if (rc == ERR_OK && step + 1 == t->facts.total_steps && t->updates == 0)
-            rc = err_set(err, ERR_LIMIT,
-                         "nothing was learned: all %lld steps were skipped, as their loss or a "
-                         "gradient was not finite; lower spec.training.optimizer.learningRate or "
-                         "check the data and the model to start from",
-                         (long long)t->facts.total_steps);
-        if (rc == ERR_OK && is_evaluation_due(t, step + 1))
-            rc = evaluate(t, step + 1, err);
-    }
-    if (rc == ERR_OK && t->facts.total_steps == 0)
-        rc = evaluate(t, 0, err);
+    if (rc == ERR_OK) /* the decoder's copy is not part of the state */
+        rc = tie_spread(&t->stage->tie, &t->exchange, t->first_step, err);
+    if (rc == ERR_OK && t->state->step > t->facts.total_steps)
+        rc = err_set(err, ERR_INVALID, "the data are for %lld steps, but %lld are done",
+                     (long long)t->facts.total_steps, (long long)t->state->step);
+    if (rc == ERR_OK)
+        rc = run_steps(t, err);
     free(t->meta);
     t->meta = NULL;
     return rc;

@@ -1,9 +1,10 @@
-/* train/train.h - the training loop of one stage, from the first step to the last evaluation.
+/* train/train.h - the training loop of one stage, from the state's step to the last evaluation.
  *
  * All stages run the same loop: micro-batches in the order of train/schedule, then the end of the
  * step (train/message.h), an evaluation where one is due and after the last step. The leader
- * loads the data; every stage posts its progress to the mailbox.
- * Layer: train. Threads: one; the mailbox's and the link's run beside it.
+ * loads the data; every stage posts its progress to the mailbox. However the loop ends, the state
+ * is at a step's boundary (train/state.h). Layer: train. Threads: one; the mailbox's and the link's
+ * run beside it.
  */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
@@ -21,20 +22,26 @@
 
 struct train {
     const struct plan *plan;
+    struct state *state;
     struct stage *stage;
     struct loader *loader; /* the leader's; NULL for the others */
     struct mailbox *mailbox;
-    struct output *output;  /* borrowed; NULL: it is not kept */
-    struct history history; /* the leader's */
+    struct output *output;   /* borrowed; NULL: it is not kept */
+    struct history *history; /* the leader's; NULL for the others */
+    int64_t evaluated; /* the newest step whose evaluation is recorded, by an earlier leader too;
+                          the last step is evaluated again, for its predictions */
     struct exchange exchange;
+    /* [slot]: the message that holds the slot's input; without a tensor: none. */
+    struct link_message inputs[SPEC_STAGES_MAX];
     void *meta;                 /* of the message that is sent */
     struct progress progress;   /* what was posted last */
     struct message_facts facts; /* of the run */
+    int64_t first_step;         /* of this session ... */
+    int64_t until;              /* ... and where it halts by itself; 0: it does not */
     struct stopwatch compute;   /* in this step, with the update of the step before */
     struct stopwatch update;    /* of the weights, in the step before */
     double wall_ms, cpu_ms;     /* computing, per micro-batch; smoothed */
     int cpu_milli;              /* that may be used */
-    int64_t updates;            /* of the weights so far; fewer than steps when some were skipped */
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
@@ -49,8 +56,13 @@ struct train {
  *
  * Returns ERR_OK; ERR_INVALID for data that does not fit and for a loss that is not finite;
  * ERR_LIMIT when every step was skipped; ERR_IO or ERR_PROTOCOL when a neighbour is lost (then
- * exchange.is_lost is set) or wrong; any other code for a failure of this process.
+ * exchange.is_lost is set) or wrong; ERR_GONE when the exchange was stopped; ERR_AGAIN at the step
+ * `until`, after its evaluation; any other code for a failure of this process.
  */
 MUST_CHECK enum err_code train_run(struct train *t, struct err *err);
+
+/* Show a step that ended before this session: with a STEP_END that the revision repeats, the leader
+ * does the update without having seen the end of the step. */
+void train_show_end(struct progress *p, struct history *history, const struct state *state);
 
 #endif

@@ -8,48 +8,21 @@
 
 #define INIT_STD 0.02f /* initializer_range of BERT */
 
-void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
-                    struct arena *arena)
-{
-    const struct model *model = &spec->model;
-
-    *w = (struct weights){.model = model, .first_unit = first_unit, .n_units = n_units};
-    for (int i = 0; i < n_units; i++) {
-        struct weights_unit *u = &w->units[i];
-
-        u->count = model_unit_params(model, first_unit + i);
-        u->params = arena_floats(arena, u->count);
-        u->grads = arena_floats(arena, u->count);
-        u->moment = arena_floats(arena, u->count);
-        if (spec->training.optimizer == SPEC_OPTIMIZER_ADAMW)
-            u->variance = arena_floats(arena, u->count);
-    }
-}
-
 /* A number for every tensor of the model, whichever stage owns it. */
 static uint32_t tensor_id(int unit, int i)
 {
     return (uint32_t)(unit * MODEL_UNIT_TENSORS_MAX + i);
 }
 
-void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed)
+void weights_init(float *params, const struct model *model, int unit, uint64_t seed)
 {
-    struct model_tensor t = model_tensor(model, unit, i);
+    for (int i = 0; i < model_unit_tensors(model, unit); i++) {
+        struct model_tensor t = model_tensor(model, unit, i);
 
-    if (t.is_matrix)
-        init_normal(x, t.count, INIT_STD, seed, tensor_id(unit, i));
-    else
-        init_constant(x, t.count, t.is_gain ? 1.0f : 0.0f);
-}
-
-void weights_init(struct weights *w, uint64_t seed)
-{
-    for (int i = 0; i < w->n_units; i++) {
-        int unit = w->first_unit + i;
-
-        for (int j = 0; j < model_unit_tensors(w->model, unit); j++)
-            weights_init_tensor(w->units[i].params + model_tensor(w->model, unit, j).offset,
-                                w->model, unit, j, seed);
+        if (t.is_matrix)
+            init_normal(params + t.offset, t.count, INIT_STD, seed, tensor_id(unit, i));
+        else
+            init_constant(params + t.offset, t.count, t.is_gain ? 1.0f : 0.0f);
     }
 }
 

@@ -1,5 +1,5 @@
 /* train/weights.h - the parameters of a run of units, with their gradients and moments, and the
- * optimizer's step.
+ * optimizer's step. Their memory is the state's (train/state.h).
  *
  * Kept by unit, never by stage: whatever is computed here is computed unit by unit and in unit
  * order, so it has the same bits however the model is cut.
@@ -14,16 +14,17 @@
 struct weights_unit {
     size_t count; /* floats */
     float *params;
-    float *grads;    /* zero between steps */
-    float *moment;   /* AdamW's first, or SGD's momentum */
-    float *variance; /* AdamW's second; NULL for SGD */
+    float *grads;        /* zero between steps */
+    float *moment;       /* AdamW's first, or SGD's momentum */
+    float *variance;     /* AdamW's second; NULL for SGD */
+    struct arena memory; /* of all of these */
 };
 
 struct weights {
     const struct model *model; /* borrowed */
     int first_unit;
     int n_units;
-    struct weights_unit units[MODEL_UNITS_MAX]; /* [n_units], of unit first_unit + i */
+    struct weights_unit *units; /* [n_units], of unit first_unit + i; borrowed from the state */
 };
 
 struct weights_step {
@@ -33,14 +34,8 @@ struct weights_step {
     int64_t updates;         /* of these weights before this one */
 };
 
-/* Take the areas of `n_units` units from `arena`; call it on a counting arena first. */
-void weights_layout(struct weights *w, const struct spec *spec, int first_unit, int n_units,
-                    struct arena *arena);
-
-/* BERT's random start, a function of (seed, tensor, element). */
-void weights_init(struct weights *w, uint64_t seed);
-/* That of tensor `i` of `unit`, whichever stage has it: x[model_tensor().count]. */
-void weights_init_tensor(float *x, const struct model *model, int unit, int i, uint64_t seed);
+/* BERT's random start of `unit`, a function of (seed, tensor, element). */
+void weights_init(float *params, const struct model *model, int unit, uint64_t seed);
 
 /* `square_sum` plus the squares of all gradients, added in unit order. */
 double weights_square_sum(const struct weights *w, double square_sum);

@@ -1,19 +1,25 @@
-/* train/worker.h - the life of one stage's process, from plan file to exit code.
+/* train/worker.h - the life of a worker's process, from its first revision to its exit code.
  *
- * Read the plan, open the ports, take the memory, read the data (the leader), wait for the peer
- * table and the neighbours, train, write the weights, close the link. The last progress document
- * becomes the termination message; it has the cause of a failure, which is also logged.
+ * Open the ports; then wait for revisions and run one after the other (train/session.h) until the
+ * job is done. A session that breaks leaves the state as it is for the next revision; only a fault
+ * of this worker's own ends the process. At the end the leader serves its final progress until it
+ * is released (POST /v1/halt), the others end with the leader's RELEASE.
+ *
+ * The last progress document becomes the termination message; it has the cause of a failure, which
+ * is also logged.
  * Layer: train. Threads: one caller.
  */
 #ifndef TRAIN_WORKER_H
 #define TRAIN_WORKER_H
 
+#include <signal.h>
+
 #include "base/err.h"
 
 struct worker_params {
-    const char *plan_path;
-    int stage;
-    const char *data_dir;    /* the leader's; NULL for the others */
+    int slot;
+    int incarnation;
+    const char *data_dir;    /* a leader's; NULL for others */
     const char *model_dir;   /* a trained model to start from; NULL: random weights */
     const char *output_dir;  /* NULL: weights are not kept */
     const char *key_path;    /* the key that the job's workers and its operator share */
@@ -23,8 +29,10 @@ struct worker_params {
     int control_port;
     const char *tensor_host;
     int tensor_port;
-    const char *termination_path; /* NULL: none */
-    const char *history_path;     /* NULL: only beside the weights */
+    const char *termination_path;   /* NULL: none */
+    const char *history_path;       /* NULL: only beside the weights */
+    volatile sig_atomic_t *is_done; /* set when the job is done and this worker waits for its
+                                       release, its termination message written; NULL: not wanted */
 };
 
 /* Run to the end and return the exit code, see base/err.h. */

@@ -12,10 +12,11 @@ enum {
     AT_MAGIC = 0,        /* "SKJ" and the version */
     AT_KIND = 4,         /* u8 */
     AT_FLAGS = 5,        /* u8 */
-    AT_ZERO_6 = 6,       /* u16, must be 0 */
+    AT_TYPE = 6,         /* u8 */
+    AT_ZERO_7 = 7,       /* u8, must be 0 */
     AT_PLAN_HASH = 8,    /* u64 */
     AT_STEP = 16,        /* u64 */
-    AT_ATTEMPT = 24,     /* u32 */
+    AT_REVISION = 24,    /* u32 */
     AT_MICROBATCH = 28,  /* u32 */
     AT_TENSOR = 32,      /* u64 */
     AT_META = 40,        /* u32 */
@@ -24,9 +25,9 @@ enum {
     AT_HEADER_CRC = 60,  /* u32, over the 60 bytes before it */
 };
 
-static const uint8_t magic[4] = {'S', 'K', 'J', 1};
+static const uint8_t magic[4] = {'S', 'K', 'J', 3};
 
-enum parts { PARTS_N = 0, PARTS_M = 1, PARTS_T = 2, PARTS_B = 3 };
+enum parts { PARTS_N = 0, PARTS_M = 1, PARTS_T = 2, PARTS_B = PARTS_M | PARTS_T };
 
 #define FRAME_ROW(name, parts) [FRAME_##name] = {#name, PARTS_##parts},
 static const struct {
@@ -50,16 +51,18 @@ bool frame_may_carry(enum frame_kind kind, uint32_t meta_bytes, uint64_t tensor_
 void frame_encode(const struct frame_header *head, uint8_t out[static FRAME_HEADER_BYTES])
 {
     assert(head->kind > FRAME_NONE && head->kind < N_FRAME_KINDS);
-    assert((head->flags & ~FRAME_FLAGS_ALL) == 0);
+    assert(head->type <= FRAME_TYPE_MAX && head->flags <= FRAME_FLAGS_MAX);
+    assert(head->kind == FRAME_DATA || (head->type == 0 && head->flags == 0));
     assert(frame_may_carry(head->kind, head->meta_bytes, head->tensor_bytes));
 
     memset(out, 0, FRAME_HEADER_BYTES);
     memcpy(out + AT_MAGIC, magic, sizeof magic);
     bytes_put(out + AT_KIND, (uint64_t)head->kind, 1);
     bytes_put(out + AT_FLAGS, head->flags, 1);
+    bytes_put(out + AT_TYPE, head->type, 1);
     bytes_put(out + AT_PLAN_HASH, head->plan_hash, 8);
     bytes_put(out + AT_STEP, head->step, 8);
-    bytes_put(out + AT_ATTEMPT, head->attempt, 4);
+    bytes_put(out + AT_REVISION, head->revision, 4);
     bytes_put(out + AT_MICROBATCH, head->microbatch, 4);
     bytes_put(out + AT_TENSOR, head->tensor_bytes, 8);
     bytes_put(out + AT_META, head->meta_bytes, 4);
@@ -102,10 +105,11 @@ enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_li
 
     head = (struct frame_header){
         .kind = (enum frame_kind)bytes[AT_KIND],
+        .type = bytes[AT_TYPE],
         .flags = bytes[AT_FLAGS],
         .plan_hash = bytes_get(bytes + AT_PLAN_HASH, 8),
         .step = bytes_get(bytes + AT_STEP, 8),
-        .attempt = (uint32_t)bytes_get(bytes + AT_ATTEMPT, 4),
+        .revision = (uint32_t)bytes_get(bytes + AT_REVISION, 4),
         .microbatch = (uint32_t)bytes_get(bytes + AT_MICROBATCH, 4),
         .tensor_bytes = bytes_get(bytes + AT_TENSOR, 8),
         .meta_bytes = (uint32_t)bytes_get(bytes + AT_META, 4),
@@ -113,9 +117,10 @@ enum err_code frame_decode(const uint8_t *bytes, size_t n, const struct frame_li
     };
     if (head.kind <= FRAME_NONE || head.kind >= N_FRAME_KINDS)
         return err_set(err, ERR_PROTOCOL, "unknown frame kind %d", (int)head.kind);
-    if ((head.flags & ~FRAME_FLAGS_ALL) != 0)
-        return err_set(err, ERR_PROTOCOL, "a frame has unknown flags 0x%x", head.flags);
-    if (bytes_get(bytes + AT_ZERO_6, 2) != 0 || bytes_get(bytes + AT_ZERO_48, 8) != 0 ||
+    if (head.kind != FRAME_DATA && (head.type != 0 || head.flags != 0))
+        return err_set(err, ERR_PROTOCOL, "%s frame: type %u and flags 0x%x, not 0",
+                       kinds[head.kind].name, head.type, head.flags);
+    if (bytes[AT_ZERO_7] != 0 || bytes_get(bytes + AT_ZERO_48, 8) != 0 ||
         bytes_get(bytes + AT_ZERO_48 + 8, 4) != 0)
         return err_set(err, ERR_PROTOCOL, "a frame uses reserved bytes");
     rc = check_limits(&head, limits, err);

@@ -15,61 +15,25 @@
 #define SILENCE_S     15
 #define SILENCE_S_MAX 3600
 
-/* --- the edges of a stage --- */
-
-static bool is_in(enum link_edge id)
-{
-    return id == LINK_FORWARD_IN || id == LINK_BACKWARD_IN;
-}
-
-const char *edge_name(enum link_edge id)
-{
-    return id == LINK_FORWARD_IN || id == LINK_FORWARD_OUT ? "forward" : "backward";
-}
-
-bool edge_exists(const struct edge *edge)
-{
-    return edge->n_slots > 0;
-}
-
 /* All slots of all edges: on a counting arena first. */
 static void lay_out_slots(struct link *link, struct arena *arena)
 {
-    const struct link_limits *limits = &link->params.limits;
-    size_t sent = CHUNK_HEADROOM_BYTES + FRAME_HEADER_BYTES + limits->meta_max_bytes +
-                  (size_t)limits->tensor_max_bytes;
+    for (int e = 0; e < link->params.n_edges; e++) {
+        struct edge *edge = &link->edges[e];
+        size_t meta = edge->params.meta_max_bytes;
+        size_t tensor = (size_t)edge->params.tensor_max_bytes;
 
-    for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
-        struct edge *edge = &link->edges[id];
-
-        for (int i = 0; i < edge->n_slots; i++) {
-            if (is_in(id)) {
-                edge->received[i].meta = arena_take(arena, limits->meta_max_bytes);
-                edge->received[i].tensor = arena_take(arena, (size_t)limits->tensor_max_bytes);
+        for (int i = 0; i < edge->params.n_slots; i++) {
+            if (edge->params.is_incoming) {
+                edge->received[i].meta = arena_take(arena, meta);
+                edge->received[i].tensor = arena_take(arena, tensor);
             } else {
-                uint8_t *room = arena_take(arena, sent);
+                uint8_t *room =
+                    arena_take(arena, CHUNK_HEADROOM_BYTES + FRAME_HEADER_BYTES + meta + tensor);
 
                 edge->queued[i].bytes = room ? room + CHUNK_HEADROOM_BYTES : NULL;
             }
         }
-    }
-}
-
-static void init_edges(struct link *link)
-{
-    const struct link_params *p = &link->params;
-
-    for (enum link_edge id = 0; id < N_LINK_EDGES; id++) {
-        struct edge *edge = &link->edges[id];
-        bool is_previous = id == LINK_FORWARD_IN || id == LINK_BACKWARD_OUT;
-
-        edge->id = id;
-        edge->peer_stage = is_previous ? p->stage - 1 : p->stage + 1;
-        if (edge->peer_stage < 0 || edge->peer_stage >= p->n_stages)
-            continue;
-        edge->state = EDGE_CONNECTING;
-        edge->n_slots = is_in(id) ? p->limits.n_receive_slots : p->limits.n_send_slots;
-        edge->n_allowed = (uint64_t)edge->n_slots;
     }
 }
 
@@ -86,9 +50,6 @@ static void end_edge(struct link *link, struct edge *edge, const char *cause)
 
 void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
 {
-    /* Only the OUT edge to a peer has its address; "" while that is not known. */
-    bool is_next = edge->peer_stage > link->params.stage;
-    const char *host = link->edges[is_next ? LINK_FORWARD_OUT : LINK_BACKWARD_OUT].host;
     char text[ERR_TEXT_BYTES / 2];
     char cause[ERR_TEXT_BYTES];
     va_list args;
@@ -98,9 +59,9 @@ void edge_lose(struct link *link, struct edge *edge, enum err_code code, const c
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    (void)snprintf(cause, sizeof cause, "stage %d%s%.*s %s", edge->peer_stage,
-                   host[0] ? " at " : "", LINK_CLOSE_TEXT_MAX, host, text);
-    err_set(&edge->why, code, "%s edge: %s", edge_name(edge->id), cause);
+    (void)snprintf(cause, sizeof cause, "%s%s%.*s %s", edge->params.peer_name,
+                   edge->host[0] ? " at " : "", LINK_CLOSE_TEXT_MAX, edge->host, text);
+    err_set(&edge->why, code, "%s: %s", edge->params.name, cause);
     end_edge(link, edge, cause);
 }
 
@@ -111,8 +72,8 @@ void edge_end(struct link *link, struct edge *edge, const char *cause)
     if (cause)
         err_set(&edge->why, ERR_IO, "%s", cause);
     else
-        err_set(&edge->why, ERR_IO, "%s edge: stage %d has closed the connection",
-                edge_name(edge->id), edge->peer_stage);
+        err_set(&edge->why, ERR_IO, "%s: %s has closed the connection", edge->params.name,
+                edge->params.peer_name);
     end_edge(link, edge, cause);
 }
 
@@ -129,16 +90,34 @@ static enum err_code fail_as(const struct err *why, struct err *err)
     return err_set(err, why->code, "%s", why->text);
 }
 
+static enum err_code check_edge(const struct link_params *p, int i, struct err *err)
+{
+    const struct link_edge *edge = &p->edges[i];
+
+    if (edge->peer == p->worker || edge->meta_max_bytes > LINK_META_MAX ||
+        edge->tensor_max_bytes > LINK_TENSOR_MAX || edge->n_slots < 1 ||
+        edge->n_slots > LINK_SLOTS_MAX)
+        return err_set(err, ERR_INVALID,
+                       "%s, %s: the peer, the limits or the slots are out of range", edge->name,
+                       edge->peer_name);
+    for (int k = 0; k < i; k++)
+        if (p->edges[k].id == edge->id && p->edges[k].peer == edge->peer &&
+            p->edges[k].is_incoming == edge->is_incoming)
+            return err_set(err, ERR_INVALID, "%s, %s: edge %u is in the list twice", edge->name,
+                           edge->peer_name, edge->id);
+    return ERR_OK;
+}
+
 static enum err_code check_params(const struct link_params *p, struct err *err)
 {
-    const struct link_limits *l = &p->limits;
+    enum err_code rc = ERR_OK;
 
-    if (p->n_stages < 2 || p->stage < 0 || p->stage >= p->n_stages ||
-        l->meta_max_bytes > LINK_META_MAX || l->tensor_max_bytes > LINK_TENSOR_MAX ||
-        l->n_receive_slots < 1 || l->n_receive_slots > LINK_SLOTS_MAX || l->n_send_slots < 1 ||
-        l->n_send_slots > LINK_SLOTS_MAX)
-        return err_set(err, ERR_INVALID, "stage %d of %d: the stage or the limits are out of range",
-                       p->stage, p->n_stages);
+    if (p->n_edges < 1 || p->n_edges > LINK_EDGES_MAX)
+        return err_set(err, ERR_INVALID, "%d edges, not 1..%d", p->n_edges, LINK_EDGES_MAX);
+    for (int i = 0; rc == ERR_OK && i < p->n_edges; i++)
+        rc = check_edge(p, i, err);
+    if (rc != ERR_OK)
+        return rc;
     if (!p->listen_address || p->listen_port < 0 || p->listen_port > 65535)
         return err_set(err, ERR_INVALID, "invalid listen port %d", p->listen_port);
     if (p->dial_timeout_ms < 0)
@@ -164,16 +143,21 @@ enum err_code link_open(const struct link_params *params, struct link **out, str
 
     if (rc != ERR_OK)
         return rc;
-    link = calloc(1, sizeof *link);
+    link = calloc(1, sizeof *link + (size_t)params->n_edges * sizeof link->edges[0]);
     if (!link)
         return err_set(err, ERR_NO_MEMORY, "no memory for the link");
     link->params = *params;
-    link->params.listen_address = NULL; /* the caller's, and not needed after this */
+    link->params.listen_address = NULL;
+    link->params.edges = NULL;
     if (link->params.silence_s == 0)
         link->params.silence_s = SILENCE_S;
     pthread_mutex_init(&link->lock, NULL);
     thread_cond_init(&link->changed);
-    init_edges(link);
+    for (int i = 0; i < params->n_edges; i++) {
+        link->edges[i].params = params->edges[i];
+        link->edges[i].state = EDGE_CONNECTING;
+        link->edges[i].n_allowed = (uint64_t)params->edges[i].n_slots;
+    }
     lay_out_slots(link, &count);
     rc = arena_init(&link->arena, count.used, err);
     if (rc == ERR_OK) {
@@ -195,51 +179,36 @@ int link_port(const struct link *link)
     return link->port;
 }
 
-static enum err_code check_peer(const struct link *link, enum link_edge id,
-                                const struct link_peer *peer, struct err *err)
+enum err_code link_set_peer(struct link *link, uint32_t peer, const char *host, int port,
+                            struct err *err)
 {
-    bool exists = edge_exists(&link->edges[id]);
+    const char *name = NULL;
+    bool is_known = false;
+    enum err_code rc = ERR_OK;
 
-    if (!peer && exists)
-        return err_set(err, ERR_INVALID, "no address for stage %d", link->edges[id].peer_stage);
-    if (!peer)
-        return ERR_OK;
-    if (!exists)
-        return err_set(err, ERR_INVALID, "stage %d has no neighbour stage %d", link->params.stage,
-                       link->edges[id].peer_stage);
-    if (peer->port < 1 || peer->port > 65535 || peer->host[0] == '\0' ||
-        strlen(peer->host) >= LINK_HOST_BYTES)
-        return err_set(err, ERR_INVALID, "stage %d: \"%.*s\" port %d is not an address",
-                       link->edges[id].peer_stage, LINK_HOST_BYTES, peer->host, peer->port);
-    return ERR_OK;
-}
-
-static void set_peer(struct link *link, enum link_edge id, const struct link_peer *peer)
-{
-    if (!peer)
-        return;
-    (void)snprintf(link->edges[id].host, sizeof link->edges[id].host, "%s", peer->host);
-    link->edges[id].port = peer->port;
-    link->edges[id].dial_until_ms = clock_now_ms() + link->params.dial_timeout_ms;
-}
-
-enum err_code link_set_peers(struct link *link, const struct link_peer *next,
-                             const struct link_peer *prev, struct err *err)
-{
-    enum err_code rc = check_peer(link, LINK_FORWARD_OUT, next, err);
-
-    if (rc == ERR_OK)
-        rc = check_peer(link, LINK_BACKWARD_OUT, prev, err);
-    if (rc != ERR_OK)
-        return rc;
+    for (int i = 0; i < link->params.n_edges; i++)
+        if (link->edges[i].params.peer == peer)
+            name = link->edges[i].params.peer_name;
+    if (!name)
+        return err_set(err, ERR_INVALID, "no edge to or from worker %u", peer);
+    if (port < 1 || port > 65535 || host[0] == '\0' || strlen(host) >= LINK_HOST_BYTES)
+        return err_set(err, ERR_INVALID, "%s: \"%.*s\" port %d is not an address", name,
+                       LINK_HOST_BYTES, host, port);
     pthread_mutex_lock(&link->lock);
-    if (link->peers_known) {
-        rc = err_set(err, ERR_INVALID, "the peers are already set");
-    } else {
-        link->peers_known = true;
-        set_peer(link, LINK_FORWARD_OUT, next);
-        set_peer(link, LINK_BACKWARD_OUT, prev);
+    for (int i = 0; i < link->params.n_edges; i++) {
+        struct edge *edge = &link->edges[i];
+
+        if (edge->params.peer != peer)
+            continue;
+        is_known = is_known || edge->host[0];
+        if (is_known)
+            continue;
+        (void)snprintf(edge->host, sizeof edge->host, "%s", host);
+        edge->port = port;
+        edge->dial_until_ms = clock_now_ms() + link->params.dial_timeout_ms;
     }
+    if (is_known)
+        rc = err_set(err, ERR_INVALID, "%s: its address is already set", name);
     pthread_mutex_unlock(&link->lock);
     link_io_wake(link);
     return rc;
@@ -250,7 +219,7 @@ static const struct edge *unready(const struct link *link)
 {
     const struct edge *found = NULL;
 
-    for (int i = 0; i < N_LINK_EDGES; i++) {
+    for (int i = 0; i < link->params.n_edges; i++) {
         const struct edge *edge = &link->edges[i];
 
         if (edge->state == EDGE_LOST)
@@ -274,48 +243,45 @@ enum err_code link_wait_ready(struct link *link, int timeout_ms, struct err *err
     if (edge && edge->state == EDGE_LOST)
         rc = fail_as(&edge->why, err);
     else if (edge)
-        rc = err_set(err, ERR_TIMEOUT, "%s edge, stage %d: %s", edge_name(edge->id),
-                     edge->peer_stage,
-                     edge->why.text[0]   ? edge->why.text
-                     : is_in(edge->id)   ? "has not dialed yet"
-                     : link->peers_known ? "is being dialed"
-                                         : "has no known address yet");
+        rc = err_set(err, ERR_TIMEOUT, "%s, %s: %s", edge->params.name, edge->params.peer_name,
+                     edge->why.text[0]          ? edge->why.text
+                     : edge->params.is_incoming ? "has not dialed yet"
+                     : edge->host[0]            ? "is being dialed"
+                                                : "has no known address yet");
     pthread_mutex_unlock(&link->lock);
     return rc;
 }
 
 /* --- sending --- */
 
-static enum err_code check_message(const struct link *link, const struct edge *edge,
+static enum err_code check_message(const struct link *link, int index,
                                    const struct link_message *msg, struct err *err)
 {
-    const struct link_limits *limits = &link->params.limits;
+    const struct link_edge *edge;
 
-    if (is_in(edge->id))
-        return err_set(err, ERR_INVALID, "cannot send on an incoming edge");
-    if (!edge_exists(edge))
-        return err_set(err, ERR_INVALID, "stage %d has no such edge", link->params.stage);
-    if ((unsigned)msg->kind >= N_FRAME_KINDS ||
-        !(FRAME_KIND_BIT(msg->kind) & FRAME_KINDS_OF_DATA) ||
-        !frame_may_carry(msg->kind, msg->meta_bytes, msg->tensor_bytes))
-        return err_set(err, ERR_INVALID, "a %s message cannot have these parts",
-                       frame_kind_name(msg->kind));
-    if ((msg->flags & ~FRAME_FLAGS_ALL) != 0 || msg->meta_bytes > limits->meta_max_bytes ||
-        msg->tensor_bytes > limits->tensor_max_bytes)
+    if (index < 0 || index >= link->params.n_edges)
+        return err_set(err, ERR_INVALID, "no such edge to send on");
+    edge = &link->edges[index].params;
+    if (edge->is_incoming)
+        return err_set(err, ERR_INVALID, "%s: cannot send on an incoming edge", edge->name);
+    if (msg->type > FRAME_TYPE_MAX || msg->flags > FRAME_FLAGS_MAX ||
+        msg->meta_bytes > edge->meta_max_bytes || msg->tensor_bytes > edge->tensor_max_bytes)
         return err_set(err, ERR_INVALID,
-                       "a %s message of %u + %llu bytes and flags 0x%x is beyond the limits",
-                       frame_kind_name(msg->kind), msg->meta_bytes,
-                       (unsigned long long)msg->tensor_bytes, msg->flags);
+                       "%s: a message of %u + %llu bytes, type %u and flags 0x%x is beyond the "
+                       "limits",
+                       edge->name, msg->meta_bytes, (unsigned long long)msg->tensor_bytes,
+                       msg->type, msg->flags);
     return ERR_OK;
 }
 
 static void fill(const struct link *link, const struct link_message *msg, struct send_slot *slot)
 {
     struct frame_header head = {
-        .kind = msg->kind,
+        .kind = FRAME_DATA,
+        .type = msg->type,
         .flags = msg->flags,
         .plan_hash = link->params.plan_hash,
-        .attempt = link->params.attempt,
+        .revision = link->params.revision,
         .step = msg->step,
         .microbatch = msg->microbatch,
         .meta_bytes = msg->meta_bytes,
@@ -332,27 +298,28 @@ static void fill(const struct link *link, const struct link_message *msg, struct
     slot->n_bytes = FRAME_HEADER_BYTES + msg->meta_bytes + msg->tensor_bytes;
 }
 
-enum err_code link_send(struct link *link, enum link_edge id, const struct link_message *msg,
+enum err_code link_send(struct link *link, int index, const struct link_message *msg,
                         int timeout_ms, struct err *err)
 {
-    struct edge *edge = &link->edges[id];
     struct timespec deadline = thread_deadline(timeout_ms);
     struct send_slot *slot = NULL;
-    enum err_code rc = check_message(link, edge, msg, err);
+    struct edge *edge;
+    enum err_code rc = check_message(link, index, msg, err);
     bool in_time = true;
 
     if (rc != ERR_OK)
         return rc;
+    edge = &link->edges[index];
     pthread_mutex_lock(&link->lock);
-    while (edge->state != EDGE_LOST && edge->n_queued == edge->n_slots && in_time)
+    while (edge->state != EDGE_LOST && edge->n_queued == edge->params.n_slots && in_time)
         in_time = wait_change(link, &deadline);
     if (edge->state == EDGE_LOST)
         rc = fail_as(&edge->why, err);
-    else if (edge->n_queued == edge->n_slots)
-        rc = err_set(err, ERR_TIMEOUT, "%s edge: stage %d took nothing for %d ms",
-                     edge_name(edge->id), edge->peer_stage, timeout_ms);
+    else if (edge->n_queued == edge->params.n_slots)
+        rc = err_set(err, ERR_TIMEOUT, "%s: %s took nothing for %d ms", edge->params.name,
+                     edge->params.peer_name, timeout_ms);
     else
-        slot = &edge->queued[(edge->queued_head + edge->n_queued) % edge->n_slots];
+        slot = &edge->queued[(edge->queued_head + edge->n_queued) % edge->params.n_slots];
     pthread_mutex_unlock(&link->lock);
     if (!slot)
         return rc;
@@ -367,39 +334,39 @@ enum err_code link_send(struct link *link, enum link_edge id, const struct link_
 
 /* --- receiving --- */
 
-enum err_code link_recv(struct link *link, enum link_edge id, int timeout_ms,
-                        struct link_message *out, struct err *err)
+enum err_code link_recv(struct link *link, int index, int timeout_ms, struct link_message *out,
+                        struct err *err)
 {
-    struct edge *edge = &link->edges[id];
     struct timespec deadline = thread_deadline(timeout_ms);
     const struct receive_slot *slot;
+    struct edge *edge;
     enum err_code rc = ERR_OK;
     bool in_time = timeout_ms > 0;
-    int index = -1;
+    int taken = -1;
 
-    if (!is_in(id) || !edge_exists(edge))
-        return err_set(err, ERR_INVALID, "stage %d has no such edge to receive on",
-                       link->params.stage);
+    if (index < 0 || index >= link->params.n_edges || !link->edges[index].params.is_incoming)
+        return err_set(err, ERR_INVALID, "no such edge to receive on");
+    edge = &link->edges[index];
     pthread_mutex_lock(&link->lock);
     while (edge->n_ready == 0 && edge->state != EDGE_LOST && in_time)
         in_time = wait_change(link, &deadline);
     if (edge->n_ready > 0) { /* also from an edge that was lost since */
-        index = edge->ready[edge->ready_head];
-        edge->ready_head = (edge->ready_head + 1) % edge->n_slots;
+        taken = edge->ready[edge->ready_head];
+        edge->ready_head = (edge->ready_head + 1) % edge->params.n_slots;
         edge->n_ready--;
-        edge->received[index].phase = SLOT_HELD;
+        edge->received[taken].phase = SLOT_HELD;
     } else if (edge->state == EDGE_LOST) {
         rc = fail_as(&edge->why, err);
     } else {
-        rc = err_set(err, ERR_TIMEOUT, "%s edge: nothing from stage %d for %d ms",
-                     edge_name(edge->id), edge->peer_stage, timeout_ms);
+        rc = err_set(err, ERR_TIMEOUT, "%s: nothing from %s for %d ms", edge->params.name,
+                     edge->params.peer_name, timeout_ms);
     }
     pthread_mutex_unlock(&link->lock);
-    if (index < 0)
+    if (taken < 0)
         return rc;
-    slot = &edge->received[index];
+    slot = &edge->received[taken];
     *out = (struct link_message){
-        .kind = slot->head.kind,
+        .type = slot->head.type,
         .flags = slot->head.flags,
         .step = slot->head.step,
         .microbatch = slot->head.microbatch,
@@ -407,17 +374,17 @@ enum err_code link_recv(struct link *link, enum link_edge id, int timeout_ms,
         .tensor_bytes = slot->head.tensor_bytes,
         .meta = slot->meta,
         .tensor = slot->tensor,
-        .slot = index,
+        .slot = taken,
     };
     return ERR_OK;
 }
 
-void link_release(struct link *link, enum link_edge id, const struct link_message *msg)
+void link_release(struct link *link, int index, const struct link_message *msg)
 {
-    struct edge *edge = &link->edges[id];
+    struct edge *edge = &link->edges[index];
 
     pthread_mutex_lock(&link->lock);
-    assert(msg->slot >= 0 && msg->slot < edge->n_slots &&
+    assert(msg->slot >= 0 && msg->slot < edge->params.n_slots &&
            edge->received[msg->slot].phase == SLOT_HELD);
     edge->received[msg->slot].phase = SLOT_FREE;
     edge->n_allowed++;
@@ -440,12 +407,12 @@ uint64_t link_refused(struct link *link)
 /* Has every edge come to an end? With the lock. */
 static bool all_finished(const struct link *link)
 {
-    for (int i = 0; i < N_LINK_EDGES; i++) {
+    for (int i = 0; i < link->params.n_edges; i++) {
         const struct edge *edge = &link->edges[i];
 
         if (edge->conn && edge->state != EDGE_CONNECTING)
             return false; /* BYE is not answered yet */
-        if (!is_in(edge->id) && edge->state == EDGE_CONNECTING && edge->n_queued > 0)
+        if (!edge->params.is_incoming && edge->state == EDGE_CONNECTING && edge->n_queued > 0)
             return false;
     }
     return true;
@@ -456,22 +423,20 @@ static enum err_code check_delivered(const struct edge *edge, int timeout_ms, st
 {
     uint64_t n_open = edge->n_sent + (uint64_t)edge->n_queued;
 
-    if (is_in(edge->id) || n_open == 0 || edge->delivered)
+    if (edge->params.is_incoming || n_open == 0 || edge->delivered)
         return ERR_OK;
     if (edge->state == EDGE_LOST)
         return fail_as(&edge->why, err);
-    return err_set(err, ERR_TIMEOUT, "%s edge: stage %d has not confirmed all messages in %d ms",
-                   edge_name(edge->id), edge->peer_stage, timeout_ms);
+    return err_set(err, ERR_TIMEOUT, "%s: %s has not confirmed all messages in %d ms",
+                   edge->params.name, edge->params.peer_name, timeout_ms);
 }
 
-enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
+enum err_code link_finish(struct link *link, int timeout_ms, struct err *err)
 {
     struct timespec deadline = thread_deadline(timeout_ms);
     enum err_code rc = ERR_OK;
     bool in_time = true;
 
-    if (!link)
-        return ERR_OK;
     pthread_mutex_lock(&link->lock);
     link->closing = true;
     pthread_mutex_unlock(&link->lock);
@@ -479,9 +444,19 @@ enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
     pthread_mutex_lock(&link->lock);
     while (!all_finished(link) && in_time)
         in_time = wait_change(link, &deadline);
-    for (int i = 0; i < N_LINK_EDGES && rc == ERR_OK; i++)
+    for (int i = 0; i < link->params.n_edges && rc == ERR_OK; i++)
         rc = check_delivered(&link->edges[i], timeout_ms, err);
     pthread_mutex_unlock(&link->lock);
+    return rc;
+}
+
+enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
+{
+    enum err_code rc;
+
+    if (!link)
+        return ERR_OK;
+    rc = link_finish(link, timeout_ms, err);
     link_io_stop(link);
     free_link(link);
     return rc;
@@ -489,13 +464,13 @@ enum err_code link_close(struct link *link, int timeout_ms, struct err *err)
 
 static bool has_connection(const struct link *link)
 {
-    for (int i = 0; i < N_LINK_EDGES; i++)
+    for (int i = 0; i < link->params.n_edges; i++)
         if (link->edges[i].conn)
             return true;
     return false;
 }
 
-void link_abort(struct link *link, const char *why)
+void link_abort(struct link *link, const char *cause)
 {
     struct timespec deadline = thread_deadline(ABORT_MS);
 
@@ -503,8 +478,7 @@ void link_abort(struct link *link, const char *why)
         return;
     pthread_mutex_lock(&link->lock);
     if (link->cause[0] == '\0')
-        (void)snprintf(link->cause, sizeof link->cause, "stage %d failed: %s", link->params.stage,
-                       why);
+        (void)snprintf(link->cause, sizeof link->cause, "%s", cause);
     link->closing = true;
     link->aborting = true;
     pthread_mutex_unlock(&link->lock);

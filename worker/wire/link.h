@@ -1,26 +1,22 @@
-/* wire/link.h - a stage's connections to its two neighbours.
+/* wire/link.h - one worker's connections to others.
  *
- * Tensors travel over up to four edges, each one websocket that its sender dials (a receiving
- * libwebsockets server is three times as fast as a receiving client):
+ * Messages travel over edges. An edge is one direction to or from one peer: a websocket that its
+ * sender dials (a receiving libwebsockets server is three times as fast as a receiving client). The
+ * caller lists the edges; both ends of an edge have it in their lists with the same number and the
+ * same limits.
  *
- *     stage s-1  --forward-->   stage s  --forward-->   stage s+1
- *     stage s-1  <--backward--  stage s  <--backward--  stage s+1
- *
- * One IO thread serves all of them; the caller's threads hand over and take whole messages. What
- * is in flight is bounded: a message is copied into one of `n_send_slots` slots, travels when the
- * receiver has a free one of its `n_receive_slots` (credits), and lies there until it is released.
- * All slots are taken by link_open(): no message allocates anything.
+ * One IO thread serves all of them; the caller's threads hand over and take whole messages. What is
+ * in flight is bounded: a message is copied into one of the sender's slots, travels when the
+ * receiver has a free one (credits), and lies there until it is released. All slots are taken by
+ * link_open(): no message allocates anything.
  *
  * An edge that is lost stays lost: closed, silent for 15 s, or a peer that breaks the protocol.
  * From then on every call on it fails and names the peer and the reason, after the messages that
- * had arrived whole were handed out. A stage that ends because of a failure passes its cause on
- * (link_abort()), and so do its neighbours: all stages report the one that failed first. Strangers
- * on the port (wrong protocol, key, plan, attempt, stage) are refused, counted and disturb no edge.
- * A peer that does not prove that it has the key gets a constant refusal and learns nothing of the
- * job.
- *
- * The first stage has no FORWARD_IN and no BACKWARD_OUT, the last neither of the other two. A job
- * of one stage opens no link.
+ * had arrived whole were handed out. A worker that ends because of a failure passes its cause on
+ * (link_abort()), and so do its peers: all workers report the one that failed first. Strangers on
+ * the port (wrong protocol, key, plan, revision, worker, edge) are refused, counted and disturb no
+ * edge. A peer that does not prove that it has the key gets a constant refusal and learns nothing
+ * of the job.
  *
  * Layer: wire (may use base). Threads: any; at most one at a time in a call on the same edge.
  * Transport: plain TCP so far, so the addresses must be loopback or a trusted network.
@@ -37,53 +33,47 @@
 #include "wire/frame.h"
 
 #define LINK_HOST_BYTES    256
-#define LINK_SLOTS_MAX     256          /* a receiving or sending edge */
+#define LINK_NAME_BYTES    32
+#define LINK_EDGES_MAX     128
+#define LINK_SLOTS_MAX     256          /* an edge, on each end */
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
 #define LINK_TENSOR_MAX    (1ull << 32) /* bytes; larger limits are refused */
 #define LINK_STRANGERS_MAX 8            /* connections that are not authenticated yet */
 
 struct link; /* on the heap; all fields private */
 
-enum link_edge {
-    LINK_FORWARD_IN,   /* from stage s-1 */
-    LINK_FORWARD_OUT,  /* to stage s+1 */
-    LINK_BACKWARD_IN,  /* from stage s+1 */
-    LINK_BACKWARD_OUT, /* to stage s-1 */
-    N_LINK_EDGES
-};
-
-/* The same on both sides of an edge except for the number of slots. From the plan. */
-struct link_limits {
-    uint32_t meta_max_bytes;
-    uint64_t tensor_max_bytes;
-    int n_receive_slots; /* for each IN edge, 1..LINK_SLOTS_MAX */
-    int n_send_slots;    /* for each OUT edge, 1..LINK_SLOTS_MAX; 2 keep the wire busy */
+struct link_edge {
+    uint32_t id; /* equal on both ends; one peer's edges of one direction have different ones */
+    bool is_incoming;
+    uint32_t peer;             /* number of the worker at the other end ... */
+    uint32_t peer_incarnation; /* ... and which of its pods is meant */
+    uint32_t meta_max_bytes;   /* of a message; equal on both ends, like the next one */
+    uint64_t tensor_max_bytes; /* of a message */
+    int n_slots; /* messages that lie at this end, 1..LINK_SLOTS_MAX; 2 keep the wire busy */
+    char name[LINK_NAME_BYTES];      /* what errors call the edge ... */
+    char peer_name[LINK_NAME_BYTES]; /* ... and its peer */
 };
 
 struct link_params {
     const char *listen_address; /* a numeric address, "0.0.0.0" or "::" for all */
     int listen_port;            /* 0: any free one, see link_port() */
-    int stage;                  /* 0-based */
-    int n_stages;               /* at least 2 */
-    uint64_t plan_hash;         /* these two must be equal on both ends of an edge */
-    uint32_t attempt;
+    uint32_t worker;            /* this worker's number ... */
+    uint32_t incarnation;       /* ... and which of its pods this is */
+    const struct link_edge *edges;
+    int n_edges;        /* 1..LINK_EDGES_MAX */
+    uint64_t plan_hash; /* these two must be equal on both ends of an edge */
+    uint32_t revision;
     struct hmac_key key; /* without the same one on the other end there is no connection */
-    struct link_limits limits;
-    int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peers() */
+    int dial_timeout_ms; /* how long a peer may refuse or not answer after link_set_peer() */
     int silence_s;       /* an edge is lost when its peer is silent for so long; 0: 15 */
-};
-
-struct link_peer {
-    const char *host; /* a pod's address; a name is looked up and may block the IO thread */
-    int port;
 };
 
 /* One message. In link_send() everything is the caller's and only read. From link_recv() `meta`
  * and `tensor` point into the slot, ARENA_ALIGN_BYTES aligned, until link_release(). */
 struct link_message {
-    enum frame_kind kind; /* one of FRAME_KINDS_OF_DATA */
-    uint32_t flags;       /* FRAME_* bits */
-    uint64_t step;
+    uint32_t type;  /* what it is to the caller, at most FRAME_TYPE_MAX ... */
+    uint32_t flags; /* ... with flags, at most FRAME_FLAGS_MAX; the link only passes both on ... */
+    uint64_t step;  /* ... like these two */
     uint32_t microbatch;
     uint32_t meta_bytes;
     uint64_t tensor_bytes;
@@ -92,7 +82,7 @@ struct link_message {
     int slot; /* link_recv() sets it, link_release() needs it */
 };
 
-/* Start listening and the IO thread. Peers may dial from now on.
+/* Start listening and the IO thread. Peers may dial from now on. All of `params` is copied.
  *
  * Returns ERR_OK with *out to be given to link_close(); ERR_INVALID for parameters out of range;
  * ERR_NO_MEMORY; ERR_IO when the address cannot be listened on, with the reason.
@@ -103,55 +93,61 @@ MUST_CHECK enum err_code link_open(const struct link_params *params, struct link
 /* The port that is listened on. */
 int link_port(const struct link *link);
 
-/* Set the addresses of the neighbours, once: NULL for the one that does not exist. Dialing starts
- * and is repeated for `dial_timeout_ms`, so peers may come up later. ERR_INVALID for an impossible
- * host or port, a neighbour that does not exist or is missing, and a second call. */
-MUST_CHECK enum err_code link_set_peers(struct link *link, const struct link_peer *next,
-                                        const struct link_peer *prev, struct err *err);
+/* Set a peer's address, once: `host` is an address of a pod; a name is looked up and may block the
+ * IO thread. Dialing starts on the edges to it and is repeated for `dial_timeout_ms`, so peers may
+ * come up later. ERR_INVALID for an impossible host or port, a peer without an edge, and a second
+ * call for the same peer. */
+MUST_CHECK enum err_code link_set_peer(struct link *link, uint32_t peer, const char *host, int port,
+                                       struct err *err);
 
-/* Wait until all edges are connected and both ends have agreed on attempt and plan.
+/* Wait until all edges are connected and both ends have agreed on revision and plan.
  *
  * Returns ERR_OK; ERR_TIMEOUT (call again) naming the first edge that is missing and how its last
  * attempt failed; ERR_IO or ERR_PROTOCOL when an edge is lost.
  */
 MUST_CHECK enum err_code link_wait_ready(struct link *link, int timeout_ms, struct err *err);
 
-/* Send a message on an OUT edge. Returns as soon as it is copied: the caller may reuse its buffers
- * at once. Messages arrive in the order of the calls.
+/* Send a message on an outgoing edge; `edge` is its index in the list of link_params. Returns as
+ * soon as the message is copied: the caller may reuse its buffers at once. Messages arrive in the
+ * order of the calls.
  *
  * Returns ERR_OK; ERR_TIMEOUT when no slot became free, nothing was sent; ERR_INVALID for an edge
- * that this stage does not have or sizes beyond the limits; ERR_IO or ERR_PROTOCOL when the edge
- * is lost.
+ * that is not in the list and sizes beyond the limits; ERR_IO or ERR_PROTOCOL when the edge is
+ * lost.
  */
-MUST_CHECK enum err_code link_send(struct link *link, enum link_edge edge,
-                                   const struct link_message *msg, int timeout_ms, struct err *err);
+MUST_CHECK enum err_code link_send(struct link *link, int edge, const struct link_message *msg,
+                                   int timeout_ms, struct err *err);
 
-/* Take the next message of an IN edge.
+/* Take the next message of an incoming edge.
  *
  * Returns ERR_OK with *out to be given back to link_release(); ERR_TIMEOUT when none came in time
  * (0 only looks); otherwise as link_send(). The caller may hold all slots but then nothing more
  * arrives.
  */
-MUST_CHECK enum err_code link_recv(struct link *link, enum link_edge edge, int timeout_ms,
+MUST_CHECK enum err_code link_recv(struct link *link, int edge, int timeout_ms,
                                    struct link_message *out, struct err *err);
 
 /* Give a received message's slot back; the sender gets the credit. In any order. */
-void link_release(struct link *link, enum link_edge edge, const struct link_message *msg);
+void link_release(struct link *link, int edge, const struct link_message *msg);
 
 /* Connections that were turned away so far. */
 uint64_t link_refused(struct link *link);
 
-/* Send what is queued, end every edge with BYE, stop the IO thread and free the link. NULL is
- * allowed. Everything is freed whatever it returns; all received messages become invalid.
+/* Send what is queued and end every edge with BYE; after this call nothing more may be sent.
  *
- * Returns ERR_OK when every message has reached the peer's process, ERR_TIMEOUT when that took
- * longer than `timeout_ms`, or why an edge was lost with messages on it (ERR_IO, ERR_PROTOCOL).
+ * Returns ERR_OK when every message has reached the peer's process, ERR_TIMEOUT when that takes
+ * longer than `timeout_ms` (call again), or why an edge was lost with messages on it (ERR_IO,
+ * ERR_PROTOCOL).
  */
+MUST_CHECK enum err_code link_finish(struct link *link, int timeout_ms, struct err *err);
+
+/* link_finish(); then stop the IO thread and free the link, whatever it returned. NULL is allowed.
+ * All received messages become invalid. */
 MUST_CHECK enum err_code link_close(struct link *link, int timeout_ms, struct err *err);
 
-/* End after a failure: give the neighbours the cause, stop the IO thread and free the link. The
- * cause is that of the first edge that was lost, if any, else "stage N failed: `why`". What is
- * queued is dropped. NULL is allowed. Takes at most a second. */
-void link_abort(struct link *link, const char *why);
+/* End after a failure: give the peers the cause, stop the IO thread and free the link. The cause is
+ * that of the first edge that was lost, if any, else `cause`, which should name this worker. What
+ * is queued is dropped. NULL is allowed. Takes at most a second. */
+void link_abort(struct link *link, const char *cause);
 
 #endif

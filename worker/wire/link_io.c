@@ -21,7 +21,7 @@
 #define SUBPROTOCOL    "skyjob.v1"
 #define URL_PATH       "/skyjob"
 #define HTTP_TIMEOUT_S 10
-#define FDS_MAX        64 /* of the context: the connections, the listener and its own */
+#define FDS_OWN        44 /* of the context, beside the connections: the listener and its own */
 
 #define CHUNK_MAX_BYTES (256u << 10) /* of one write: where libwebsockets was measured fastest */
 
@@ -36,8 +36,7 @@
 #define CLOSE_CAUSE       4000 /* status of a close frame whose reason is the cause of a failure */
 #define NOT_AUTHENTICATED "not authenticated"
 
-#define NEIGHBOURS_MAX 8 /* strangers from the addresses of neighbours, beside the others */
-#define CONNS_MAX      (LINK_STRANGERS_MAX + NEIGHBOURS_MAX + N_LINK_EDGES)
+#define PEER_STRANGERS_MAX 8 /* strangers from the addresses of peers, beside the others */
 
 /* OPENING until the websocket stands; GREETING while CHALLENGE and HELLO go both ways; OPEN from
  * the receiver's first credit on; CLOSING until libwebsockets has let go. */
@@ -56,7 +55,7 @@ struct conn {
     struct edge *edge; /* dialed: always; accepted: from HELLO on */
     struct lws *wsi;
     bool dialed;
-    bool is_from_neighbour; /* accepted, from an address where a neighbour is */
+    bool is_from_peer; /* accepted, from an address where a peer is */
     bool kill_asked;
     int64_t since_ms;
     int64_t deadline_ms; /* to reach the next state; 0: none */
@@ -89,8 +88,9 @@ struct link_io {
     lws_sorted_usec_list_t tick;
     struct lws_protocols protocols[2];
     lws_retry_bo_t idle_policy; /* pings, and the end of a connection without answers */
-    struct conn conns[CONNS_MAX];
-    bool incoming_is_neighbour; /* the connection that is being accepted */
+    bool incoming_is_from_peer; /* the connection that is being accepted */
+    int n_conns;
+    struct conn conns[]; /* as many as there are edges and places for strangers */
 };
 
 static_assert(CHUNK_HEADROOM_BYTES >= LWS_PRE && CHUNK_HEADROOM_BYTES >= WSFRAME_HEAD_MAX,
@@ -123,8 +123,6 @@ static void open_edge(struct conn *c)
 
 static struct frame_limits expected(const struct conn *c)
 {
-    const struct link_limits *limits = &c->link->params.limits;
-
     if (c->dialed && c->hello_received)
         return (struct frame_limits){.kinds =
                                          FRAME_KIND_BIT(FRAME_CREDIT) | FRAME_KIND_BIT(FRAME_BYE)};
@@ -136,9 +134,9 @@ static struct frame_limits expected(const struct conn *c)
                                      .meta_max_bytes = HELLO_BYTES};
     if (c->bye_received)
         return (struct frame_limits){0};
-    return (struct frame_limits){.kinds = FRAME_KINDS_OF_DATA | FRAME_KIND_BIT(FRAME_BYE),
-                                 .meta_max_bytes = limits->meta_max_bytes,
-                                 .tensor_max_bytes = limits->tensor_max_bytes};
+    return (struct frame_limits){.kinds = FRAME_KIND_BIT(FRAME_DATA) | FRAME_KIND_BIT(FRAME_BYE),
+                                 .meta_max_bytes = c->edge->params.meta_max_bytes,
+                                 .tensor_max_bytes = c->edge->params.tensor_max_bytes};
 }
 
 static enum err_code check_identity(const struct conn *c, struct err *err)
@@ -146,8 +144,8 @@ static enum err_code check_identity(const struct conn *c, struct err *err)
     const struct link_params *mine = &c->link->params;
     const struct frame_header *head = &c->reader.head;
 
-    if (head->attempt != mine->attempt)
-        return err_set(err, ERR_PROTOCOL, "attempt %u, not %u", head->attempt, mine->attempt);
+    if (head->revision != mine->revision)
+        return err_set(err, ERR_PROTOCOL, "revision %u, not %u", head->revision, mine->revision);
     if (head->plan_hash != mine->plan_hash)
         return err_set(err, ERR_PROTOCOL, "another job or plan");
     return ERR_OK;
@@ -157,11 +155,11 @@ static enum err_code place_payload(struct conn *c, struct err *err)
 {
     struct edge *edge = c->edge;
 
-    if (FRAME_KIND_BIT(c->reader.head.kind) & FRAME_KINDS_OF_LINK) {
+    if (c->reader.head.kind != FRAME_DATA) {
         reader_place(&c->reader, c->hello, NULL);
         return ERR_OK;
     }
-    for (int i = 0; i < edge->n_slots; i++) {
+    for (int i = 0; i < edge->params.n_slots; i++) {
         struct receive_slot *slot = &edge->received[i];
 
         if (slot->phase != SLOT_FREE)
@@ -182,25 +180,32 @@ static struct hello_context context_of(const struct conn *c, bool is_ours)
         .key = mine->key,
         .is_dialer = c->dialed == is_ours,
         .plan_hash = is_ours ? mine->plan_hash : c->reader.head.plan_hash,
-        .attempt = is_ours ? mine->attempt : c->reader.head.attempt,
+        .revision = is_ours ? mine->revision : c->reader.head.revision,
     };
 
     memcpy(context.peer_nonce, is_ours ? c->peer_nonce : c->nonce, sizeof context.peer_nonce);
     return context;
 }
 
-/* Give a stranger the edge that its HELLO names, if it may have it. */
-static enum err_code claim_edge(struct conn *c, const struct hello *hello, struct err *err)
+/* The edge that a dialer's HELLO names; NULL for none. */
+static struct edge *find_edge(struct link *link, const struct hello *hello)
 {
-    struct edge *edge = &c->link->edges[hello->is_backward ? LINK_BACKWARD_IN : LINK_FORWARD_IN];
+    for (int i = 0; i < link->params.n_edges; i++) {
+        const struct link_edge *edge = &link->edges[i].params;
 
-    if (!edge_exists(edge) || hello->from_stage != (uint32_t)edge->peer_stage)
-        return err_set(err, ERR_PROTOCOL, "stage %u has no such edge to stage %d",
-                       hello->from_stage, c->link->params.stage);
+        if (edge->is_incoming && edge->peer == hello->from && edge->id == hello->edge)
+            return &link->edges[i];
+    }
+    return NULL;
+}
+
+/* Give a stranger the edge that its HELLO names, if it may have it. */
+static enum err_code claim_edge(struct conn *c, struct edge *edge, struct err *err)
+{
     if (edge->conn)
-        return err_set(err, ERR_PROTOCOL, "the %s edge is taken", edge_name(edge->id));
+        return err_set(err, ERR_PROTOCOL, "the %s is taken", edge->params.name);
     if (edge->state == EDGE_LOST || c->link->closing)
-        return err_set(err, ERR_PROTOCOL, "the %s edge was lost and stays so", edge_name(edge->id));
+        return err_set(err, ERR_PROTOCOL, "the %s was lost and stays so", edge->params.name);
     c->edge = edge;
     edge->conn = c;
     open_edge(c);
@@ -212,6 +217,7 @@ static enum err_code on_hello(struct conn *c, struct err *err)
 {
     const struct link_params *mine = &c->link->params;
     struct hello_context context = context_of(c, false);
+    struct edge *edge;
     struct hello hello;
     enum err_code rc = hello_decode(c->hello, c->reader.head.meta_bytes, &hello, err);
 
@@ -224,18 +230,24 @@ static enum err_code on_hello(struct conn *c, struct err *err)
     rc = check_identity(c, err);
     if (rc != ERR_OK)
         return rc;
-    if (hello.tensor_max_bytes != mine->limits.tensor_max_bytes ||
-        hello.meta_max_bytes != mine->limits.meta_max_bytes)
+    if (hello.to != mine->worker)
+        return err_set(err, ERR_PROTOCOL, "meant for worker %u, this is worker %u", hello.to,
+                       mine->worker);
+    edge = c->dialed ? c->edge : find_edge(c->link, &hello);
+    if (!edge)
+        return err_set(err, ERR_PROTOCOL, "worker %u has no edge %u to worker %u", hello.from,
+                       hello.edge, mine->worker);
+    if (hello.from != edge->params.peer || hello.edge != edge->params.id)
+        return err_set(err, ERR_PROTOCOL, "worker %u answered for edge %u", hello.from, hello.edge);
+    if (hello.to_incarnation != mine->incarnation ||
+        hello.from_incarnation != edge->params.peer_incarnation)
+        return err_set(err, ERR_PROTOCOL, "worker %u, incarnation %u, meant incarnation %u of %u",
+                       hello.from, hello.from_incarnation, hello.to_incarnation, mine->worker);
+    if (hello.tensor_max_bytes != edge->params.tensor_max_bytes ||
+        hello.meta_max_bytes != edge->params.meta_max_bytes)
         return err_set(err, ERR_PROTOCOL, "different limits for tensors or meta data");
-    if (hello.to_stage != (uint32_t)mine->stage)
-        return err_set(err, ERR_PROTOCOL, "meant for stage %u, this is stage %d", hello.to_stage,
-                       mine->stage);
     c->hello_received = true;
-    if (!c->dialed)
-        return claim_edge(c, &hello, err);
-    if (hello.from_stage != (uint32_t)c->edge->peer_stage)
-        return err_set(err, ERR_PROTOCOL, "stage %u answered", hello.from_stage);
-    return ERR_OK;
+    return c->dialed ? ERR_OK : claim_edge(c, edge, err);
 }
 
 /* The first credit also means that the receiver has accepted the dialer. */
@@ -290,7 +302,7 @@ static enum err_code on_frame(struct conn *c, struct err *err)
     default: /* a message for the caller */
         edge->received[c->slot].phase = SLOT_READY;
         edge->received[c->slot].head = c->reader.head;
-        edge->ready[(edge->ready_head + edge->n_ready) % edge->n_slots] = c->slot;
+        edge->ready[(edge->ready_head + edge->n_ready) % edge->params.n_slots] = c->slot;
         edge->n_ready++;
         edge->n_received++;
         c->slot = -1;
@@ -373,13 +385,15 @@ static enum outgoing next_to_send(const struct conn *c)
 static void write_hello(struct conn *c, uint8_t out[static HELLO_BYTES])
 {
     struct hello_context context = context_of(c, true);
-    const struct link_params *mine = &c->link->params;
+    const struct link_edge *edge = &c->edge->params;
     struct hello hello = {
-        .from_stage = (uint32_t)mine->stage,
-        .to_stage = (uint32_t)c->edge->peer_stage,
-        .is_backward = c->edge->id == LINK_BACKWARD_IN || c->edge->id == LINK_BACKWARD_OUT,
-        .tensor_max_bytes = mine->limits.tensor_max_bytes,
-        .meta_max_bytes = mine->limits.meta_max_bytes,
+        .from = c->link->params.worker,
+        .from_incarnation = c->link->params.incarnation,
+        .to = edge->peer,
+        .to_incarnation = edge->peer_incarnation,
+        .edge = edge->id,
+        .meta_max_bytes = edge->meta_max_bytes,
+        .tensor_max_bytes = edge->tensor_max_bytes,
     };
 
     memcpy(hello.nonce, c->nonce, sizeof hello.nonce);
@@ -391,7 +405,7 @@ static void write_hello(struct conn *c, uint8_t out[static HELLO_BYTES])
 static struct chunk control_chunk(struct conn *c, enum outgoing next)
 {
     struct frame_header head = {.plan_hash = c->link->params.plan_hash,
-                                .attempt = c->link->params.attempt};
+                                .revision = c->link->params.revision};
     uint8_t *meta = c->control + FRAME_HEADER_BYTES;
 
     if (next == SEND_CHALLENGE) { /* for strangers, so without the job's identity */
@@ -462,7 +476,7 @@ static bool is_over(const struct conn *c)
     return c->dialed && c->state == CONN_OPEN && c->edge->delivered;
 }
 
-/* Is this stage ending because of a failure, so that the peer has to be given the cause? */
+/* Is this worker ending because of a failure, so that the peer has to be given the cause? */
 static bool is_aborted(const struct conn *c)
 {
     return c->state == CONN_OPEN && c->link->aborting;
@@ -497,8 +511,8 @@ static void plan_redial(struct conn *c, int64_t now_ms)
     struct edge *edge = c->edge;
     int wait_ms = edge->redial_wait_ms * 2;
 
-    err_set(&edge->why, ERR_TIMEOUT, "%s edge: stage %d at %s port %d: %s", edge_name(edge->id),
-            edge->peer_stage, edge->host, edge->port, c->why);
+    err_set(&edge->why, ERR_TIMEOUT, "%s: %s at %s port %d: %s", edge->params.name,
+            edge->params.peer_name, edge->host, edge->port, c->why);
     edge->redial_wait_ms = wait_ms < REDIAL_MIN_MS   ? REDIAL_MIN_MS
                            : wait_ms > REDIAL_MAX_MS ? REDIAL_MAX_MS
                                                      : wait_ms;
@@ -547,14 +561,14 @@ static struct conn *conn_of(struct lws *wsi)
 
 static struct conn *free_conn(struct link_io *io)
 {
-    for (int i = 0; i < CONNS_MAX; i++)
+    for (int i = 0; i < io->n_conns; i++)
         if (io->conns[i].state == CONN_FREE)
             return &io->conns[i];
     return NULL;
 }
 
-/* Does this socket come from an address where a neighbour is? Names are not looked up. */
-static bool is_from_neighbour(const struct link *link, int fd)
+/* Does this socket come from an address where a peer is? Names are not looked up. */
+static bool is_from_peer(const struct link *link, int fd)
 {
     struct sockaddr_storage from;
     socklen_t n = sizeof from;
@@ -566,34 +580,34 @@ static bool is_from_neighbour(const struct link *link, int fd)
         return false;
     if (strncmp(host, "::ffff:", 7) == 0 && strchr(host, '.'))
         address = host + 7;
-    for (int i = 0; i < N_LINK_EDGES; i++)
+    for (int i = 0; i < link->params.n_edges; i++)
         if (strcmp(link->edges[i].host, address) == 0)
             return true;
     return false;
 }
 
-/* A new connection: is there a place for one more stranger? Those from a neighbour's address have
- * places of their own, so that no flood from elsewhere keeps the neighbour out. */
+/* A new connection: is there a place for one more stranger? Those from a peer's address have places
+ * of their own, so that no flood from elsewhere keeps the peer out. */
 static int on_incoming(struct link *link, int fd)
 {
-    bool is_neighbour = is_from_neighbour(link, fd);
+    bool from_peer = is_from_peer(link, fd);
     int64_t now_ms = clock_now_ms();
     struct conn *oldest = NULL;
     int n_strangers = 0;
 
-    for (int i = 0; i < CONNS_MAX; i++) {
+    for (int i = 0; i < link->io->n_conns; i++) {
         struct conn *c = &link->io->conns[i];
 
-        if (c->state == CONN_FREE || c->dialed || c->edge || c->is_from_neighbour != is_neighbour)
+        if (c->state == CONN_FREE || c->dialed || c->edge || c->is_from_peer != from_peer)
             continue;
         n_strangers++;
         if (!oldest || c->since_ms < oldest->since_ms)
             oldest = c;
     }
-    link->io->incoming_is_neighbour = is_neighbour;
-    if (n_strangers < (is_neighbour ? NEIGHBOURS_MAX : LINK_STRANGERS_MAX))
+    link->io->incoming_is_from_peer = from_peer;
+    if (n_strangers < (from_peer ? PEER_STRANGERS_MAX : LINK_STRANGERS_MAX))
         return 0;
-    /* This one is refused, but a neighbour dials again soon and then finds a place. */
+    /* This one is refused, but a peer dials again soon and then finds a place. */
     if (now_ms - oldest->since_ms > STRANGER_GRACE_MS)
         kill_later(oldest, "evicted: too many unauthenticated connections");
     link->n_refused++;
@@ -613,7 +627,7 @@ static int on_accepted(struct link *link, struct lws *wsi)
     *c = (struct conn){.state = CONN_OPENING,
                        .link = link,
                        .wsi = wsi,
-                       .is_from_neighbour = link->io->incoming_is_neighbour,
+                       .is_from_peer = link->io->incoming_is_from_peer,
                        .since_ms = now_ms,
                        .deadline_ms = now_ms + GREETING_MS,
                        .slot = -1};
@@ -660,7 +674,7 @@ static int on_writeable(struct conn *c)
     if (lws_partial_buffered(c->wsi))
         return 0;
     if (is_aborted(c)) {
-        set_why(c, "this stage has failed");
+        set_why(c, "this worker has failed");
         return close_with(c, CLOSE_CAUSE, c->link->cause);
     }
     if (is_over(c)) {
@@ -678,7 +692,7 @@ static int on_writeable(struct conn *c)
         return -1;
     }
     if (next == SEND_MESSAGE && chunk.last) {
-        c->edge->queued_head = (c->edge->queued_head + 1) % c->edge->n_slots;
+        c->edge->queued_head = (c->edge->queued_head + 1) % c->edge->params.n_slots;
         c->edge->n_queued--;
         pthread_cond_broadcast(&c->link->changed);
     }
@@ -823,18 +837,18 @@ static void tend(struct link *link)
 {
     int64_t now_ms = clock_now_ms(), next_ms = INT64_MAX;
 
-    for (int i = 0; i < N_LINK_EDGES; i++) {
+    for (int i = 0; i < link->params.n_edges; i++) {
         struct edge *edge = &link->edges[i];
 
-        if (edge->state != EDGE_CONNECTING || edge->conn || edge->port == 0 || link->aborting ||
-            (link->closing && edge->n_queued == 0))
+        if (edge->params.is_incoming || edge->state != EDGE_CONNECTING || edge->conn ||
+            edge->host[0] == '\0' || link->aborting || (link->closing && edge->n_queued == 0))
             continue;
         if (now_ms >= edge->redial_at_ms)
             dial(link, edge, now_ms);
         if (!edge->conn && edge->redial_at_ms < next_ms)
             next_ms = edge->redial_at_ms;
     }
-    for (int i = 0; i < CONNS_MAX; i++) {
+    for (int i = 0; i < link->io->n_conns; i++) {
         struct conn *c = &link->io->conns[i];
 
         if (c->state == CONN_FREE)
@@ -909,8 +923,8 @@ static enum err_code create_context(struct link *link, const char *listen_addres
         .retry_and_idle_policy = &io->idle_policy,
         .timeout_secs = HTTP_TIMEOUT_S,
         .connect_timeout_secs = DIAL_ATTEMPT_MS / 1000,
-        .fd_limit_per_thread = FDS_MAX,
-        .max_http_header_pool = CONNS_MAX + 2,
+        .fd_limit_per_thread = (unsigned)(io->n_conns + FDS_OWN),
+        .max_http_header_pool = (unsigned short)(io->n_conns + 2),
         .alpn = "http/1.1",
         .options = LWS_SERVER_OPTION_EXPLICIT_VHOSTS | LWS_SERVER_OPTION_FAIL_UPON_UNABLE_TO_BIND |
                    LWS_SERVER_OPTION_SKIP_SERVER_CANONICAL_NAME,
@@ -933,12 +947,14 @@ static enum err_code create_context(struct link *link, const char *listen_addres
 
 enum err_code link_io_start(struct link *link, const char *listen_address, struct err *err)
 {
-    struct link_io *io = calloc(1, sizeof *io);
+    int n_conns = link->params.n_edges + LINK_STRANGERS_MAX + PEER_STRANGERS_MAX;
+    struct link_io *io = calloc(1, sizeof *io + (size_t)n_conns * sizeof io->conns[0]);
     enum err_code rc;
 
     if (!io)
         return err_set(err, ERR_NO_MEMORY, "no memory for the IO thread");
     link->io = io;
+    io->n_conns = n_conns;
     io->idle_policy = (lws_retry_bo_t){
         .secs_since_valid_ping = (uint16_t)((link->params.silence_s + 2) / 3),
         .secs_since_valid_hangup = (uint16_t)link->params.silence_s,

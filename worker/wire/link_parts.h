@@ -1,7 +1,7 @@
 /* wire/link_parts.h - what is inside a link. Private to link.c and link_io.c.
  *
- * An edge is one direction of data to or from one neighbour and lives as long as the link: its
- * slots and queue, and how it ended. A connection is one websocket and may come and go: a dialed
+ * An edge is one direction of data to or from one peer and lives as long as the link: its slots and
+ * queue, and how it ended. A connection is one websocket and may come and go: a dialed
  * one that failed is dialed again, an accepted one is a stranger until its HELLO names the edge.
  *
  *   link.c     the public functions and the edges: the caller's threads wait here
@@ -24,7 +24,6 @@
 #define LINK_CLOSE_TEXT_MAX  123 /* bytes of reason in a websocket's close frame */
 
 enum edge_state {
-    EDGE_UNUSED,     /* this stage has no such neighbour */
     EDGE_CONNECTING, /* no connection is open; `why` is how the last attempt ended */
     EDGE_READY,
     EDGE_LOST, /* for good; `why` has the reason */
@@ -46,21 +45,19 @@ struct send_slot {
 };
 
 struct edge {
-    enum link_edge id;
+    struct link_edge params;
     enum edge_state state;
-    int peer_stage;
-    int n_slots;
     struct err why;
 
-    /* IN: messages in the order of their arrival, as indexes into `received`. */
+    /* Incoming: messages in the order of their arrival, as indexes into `received`. */
     struct receive_slot received[LINK_SLOTS_MAX];
-    int ready[LINK_SLOTS_MAX]; /* a ring of n_slots */
+    int ready[LINK_SLOTS_MAX]; /* a ring of params.n_slots, like `queued` */
     int ready_head, n_ready;
     uint64_t n_received; /* complete messages since the start */
     uint64_t n_allowed;  /* frames that the sender may have sent since the start */
 
-    /* OUT: a ring. Without the lock, the caller fills the slot behind the last queued one and the
-     * IO thread sends the first one. */
+    /* Outgoing: a ring. Without the lock, the caller fills the slot behind the last queued one and
+     * the IO thread sends the first one. */
     struct send_slot queued[LINK_SLOTS_MAX];
     int queued_head, n_queued;
     uint64_t n_credits; /* frames that the receiver has allowed since the start */
@@ -68,39 +65,35 @@ struct edge {
     bool delivered;     /* the receiver has confirmed all of them */
 
     struct conn *conn;          /* the one connection that may carry this edge; NULL for none */
-    char host[LINK_HOST_BYTES]; /* to be dialed, for OUT edges */
-    int port;                   /* 0: not known yet */
+    char host[LINK_HOST_BYTES]; /* of the peer; empty: not known yet */
+    int port;                   /* to be dialed, if the edge is outgoing */
     int64_t dial_until_ms;
     int64_t redial_at_ms;
     int redial_wait_ms;
 };
 
 struct link {
-    struct link_params params; /* listen_address is not kept */
-    struct edge edges[N_LINK_EDGES];
-    struct arena arena; /* all slots */
-    int port;           /* that is listened on */
+    struct link_params params; /* without listen_address and edges, which are the caller's */
+    struct arena arena;        /* all slots */
+    int port;                  /* that is listened on */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* anything that a caller may wait for */
-    bool peers_known;
     bool closing;
     bool aborting;
     char cause[LINK_CLOSE_TEXT_MAX + 1]; /* why the first edge was lost; empty: none was */
     uint64_t n_refused;
 
-    struct link_io *io; /* link_io.c's */
+    struct link_io *io;  /* link_io.c's */
+    struct edge edges[]; /* params.n_edges; the indexes are the caller's */
 };
 
 /* --- link.c: all with link.lock held --- */
 
-bool edge_exists(const struct edge *edge); /* for this stage; never changes */
-const char *edge_name(enum link_edge id);  /* "forward" or "backward" */
-
 /* Lose the edge for good: the first reason stays. It is also the link's cause, if the first. */
 void edge_lose(struct link *link, struct edge *edge, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* The peer has ended it: in order, or because of `cause`, perhaps a third stage's. NULL: none. */
+/* The peer has ended it: in order, or because of `cause`, perhaps a third worker's. NULL: none. */
 void edge_end(struct link *link, struct edge *edge, const char *cause);
 
 /* --- link_io.c: all without link.lock --- */

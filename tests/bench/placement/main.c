@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/jsonw.h"
+#include "base/json.h"
 #include "method.h"
 #include "train/cpu.h"
 

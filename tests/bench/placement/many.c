@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "balance/choose.h"
+#include "balance/partition.h"
 #include "method.h"
 
 static const struct {
@@ -53,7 +53,7 @@ static void print_row(size_t row)
     request.n_nodes = rows[row].n_nodes;
     request.links = links;
     start_ms = method_clock_ms(CLOCK_PROCESS_CPUTIME_ID);
-    if (choose_solve(&request, &placement, &err) != ERR_OK) {
+    if (partition_choose(&request, &placement, &err) != ERR_OK) {
         (void)fprintf(stderr, "bench-placement: %s\n", err.text);
         exit(1);
     }

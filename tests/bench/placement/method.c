@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "balance/chain.h"
 #include "balance/partition.h"
 #include "balance/rules.h"
 #include "balance/search.h"
+#include "released.h"
 
 #define GAIN 2e-3 /* of a step, as the planner itself */
 
@@ -55,15 +55,17 @@ static bool mixed(const struct cut_problem *p, int n_layer_units, struct cut *ou
 /* One order is enough where all links are alike and memory is ample. */
 static bool search(const struct cut_problem *p, struct cut *out)
 {
-    struct chain chain;
-    struct search s = {.problem = p, .solve = chain_solve, .workspace = &chain, .gain = GAIN};
+    struct search s;
+    bool is_found;
 
-    if (chain_init(p, &chain, NULL) != ERR_OK)
+    if (search_init(p, SEARCH_ORDER, &s, NULL) != ERR_OK)
         exit(1);
+    s.gain = GAIN;
     search_run(&s);
-    chain_deinit(&chain);
+    is_found = s.found;
     *out = s.best;
-    return s.found;
+    search_deinit(&s);
+    return is_found;
 }
 
 static bool cut_by(enum method m, const struct draw *d, const struct cut_problem *p, int per_layer,
@@ -76,8 +78,10 @@ static bool cut_by(enum method m, const struct draw *d, const struct cut_problem
     if (m == METHOD_OURS || m == METHOD_OURS_ALL)
         return search(p, out);
     even_cut(p, n_layers, per_layer, out);
-    if (m != METHOD_EVEN)
-        dynamic_improve(p, m == METHOD_RELEASED ? DYNAMIC_AS_RELEASED : DYNAMIC_MENDED, out);
+    if (m == METHOD_RELEASED)
+        released_improve(p, out);
+    else if (m != METHOD_EVEN)
+        dynamic_improve(p, out);
     return true;
 }
 

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "suite.h"
+
 #define SIZES                                                                                      \
     "\"vocab_size\":30522,\"num_hidden_layers\":6,\"intermediate_size\":1536,"                     \
     "\"max_position_embeddings\":512"
@@ -297,19 +299,16 @@ static void match_row(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 3 };
-    enum { N_MATCHES = sizeof matches / sizeof matches[0] };
-    struct CMUnitTest tests[N_ROWS + N_OWN + N_MATCHES] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(bert_config_reads_every_number),
         cmocka_unit_test(bert_config_has_the_defaults_of_bert),
         cmocka_unit_test(bert_config_says_what_to_set_in_the_spec),
         cmocka_unit_test(bert_config_checks_only_the_sizes_that_are_wanted),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, bert_config_row, NULL, NULL, &rows[i]};
-    for (size_t i = 0; i < N_MATCHES; i++)
-        tests[N_OWN + N_ROWS + i] =
-            (struct CMUnitTest){matches[i].name, match_row, NULL, NULL, &matches[i]};
-    return _cmocka_run_group_tests("bert_config", tests, N_OWN + N_ROWS + N_MATCHES, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, bert_config_row);
+    SUITE_ROWS(&suite, matches, match_row);
+    return suite_run(&suite, "bert_config", NULL, NULL);
 }

@@ -1,6 +1,5 @@
 #include "api/names.h"
 
-#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,20 +10,22 @@
 #include <cmocka.h>
 
 #include "api/node.h"
-#include "api/spec.h"
+#include "api/plan.h"
 
 static void names_are_those_that_the_manual_promises(void **state)
 {
     char out[NAMES_BYTES];
 
     (void)state;
-    names_stage_pod("mnli", 2, 1, out);
-    assert_string_equal(out, "mnli-r0-s2-a1");
-    names_plan("mnli", 4, out);
-    assert_string_equal(out, "mnli-plan-a4");
-    names_policy("mnli", out);
+    names_worker_pod("mnli", "0b7d3f52-1", 2, 1, out);
+    assert_string_equal(out, "mnli-0b7d3-w2-1");
+    names_revision("mnli", "0b7d3f52-1", 4, out);
+    assert_string_equal(out, "mnli-0b7d3-r4");
+    names_model_pod("mnli", "0b7d3f52-1", out);
+    assert_string_equal(out, "mnli-0b7d3-model");
+    names_child("mnli", NAMES_POLICY, out);
     assert_string_equal(out, "mnli-workers");
-    names_key("mnli", out);
+    names_child("mnli", NAMES_KEY, out);
     assert_string_equal(out, "mnli-key");
 }
 
@@ -36,15 +37,15 @@ static void names_of_children_fit_for_the_longest_job(void **state)
     (void)state;
     memset(job, 'j', NAMES_JOB_MAX);
     job[NAMES_JOB_MAX] = '\0';
-    names_stage_pod(job, SPEC_STAGES_MAX - 1, INT_MAX, out);
-    assert_string_equal(out + NAMES_JOB_MAX, "-r0-s63-a2147483647");
+    names_worker_pod(job, "0b7d3f52", PLAN_SLOT_MAX, PLAN_REVISION_MAX, out);
+    assert_string_equal(out + NAMES_JOB_MAX, "-0b7d3-w999-999999999");
     assert_true(spec_is_name(out, 63));
-    names_plan(job, INT_MAX, out);
-    assert_string_equal(out + NAMES_JOB_MAX, "-plan-a2147483647");
-    names_policy(job, out);
+    names_revision(job, "0b7d3f52", PLAN_REVISION_MAX, out);
+    assert_string_equal(out + NAMES_JOB_MAX, "-0b7d3-r999999999");
+    names_child(job, NAMES_POLICY, out);
     assert_string_equal(out + NAMES_JOB_MAX, "-workers");
-    names_probe_pod(job, "node", out);
-    assert_int_equal(strlen(out), NAMES_JOB_MAX + 7 + 8);
+    names_probe_pod(job, "0b7d3f52", "node", out);
+    assert_int_equal(strlen(out), NAMES_JOB_MAX + 6 + 7 + 8);
     assert_true(spec_is_name(out, 63));
 }
 
@@ -54,10 +55,10 @@ static void names_of_probes_differ_by_node(void **state)
     char b[NAMES_BYTES];
 
     (void)state;
-    names_probe_pod("mnli", "node-1", a);
-    names_probe_pod("mnli", "node-2", b);
+    names_probe_pod("mnli", "0b7d3f52", "node-1", a);
+    names_probe_pod("mnli", "0b7d3f52", "node-2", b);
     assert_string_not_equal(a, b);
-    names_probe_pod("mnli", "node-1", b);
+    names_probe_pod("mnli", "0b7d3f52", "node-1", b);
     assert_string_equal(a, b);
 }
 

@@ -19,18 +19,18 @@ static struct plan two_stages(void)
         .namespace = "default",
         .job = "mnli",
         .uid = "6f1c",
-        .attempt = 3,
+        .revision = 3,
         .micro_batches = 16,
-        .n_stages = 2,
-        .stages = {{0, 3, "node \"a\"", 500, 1 << 28, 1.25, "the first three"},
-                   {3, 4, "b", 2000, (int64_t)1 << 40, 0.1, "the rest"}},
+        .n_workers = 2,
+        .workers = {{0, 3, 0, 0, 3, "node \"a\"", 500, 1 << 28, 1.25, "the first three"},
+                    {5, 1, 0, 3, 4, "b", 2000, (int64_t)1 << 40, 0.1, "the rest"}},
         .summary = {.predicted_step_ms = 12.5,
                     .bound_ms = 11.75,
                     .n_alternatives = 2,
                     .alternatives = {{"Even", 20}, {"Dynamic", 15.5}},
                     .bottleneck = 1,
-                    .n_left_out = 2,
-                    .left_out = {{"tiny", "it would slow the rest"}, {"far", "no memory"}},
+                    .n_excluded = 2,
+                    .excluded = {{"tiny", "it would slow the rest"}, {"far", "no memory"}},
                     .explanation = "because"}};
 }
 
@@ -56,44 +56,53 @@ static void plan_reads_back_what_was_written(void **state)
     assert_string_equal(back.job, p.job);
     assert_string_equal(back.uid, p.uid);
     assert_string_equal(back.summary.explanation, p.summary.explanation);
-    assert_int_equal(back.attempt, 3);
+    assert_int_equal(back.revision, 3);
     assert_int_equal(back.spec.training.seed, 7);
     assert_int_equal(back.micro_batches, 16); /* planned; the spec has none */
     assert_int_equal(back.spec.training.micro_batches, 0);
     assert_int_equal(back.spec.model.layers, 2);
-    assert_int_equal(back.n_stages, 2);
+    assert_int_equal(back.n_workers, 2);
     for (int s = 0; s < 2; s++) {
-        assert_int_equal(back.stages[s].first_unit, p.stages[s].first_unit);
-        assert_int_equal(back.stages[s].n_units, p.stages[s].n_units);
-        assert_string_equal(back.stages[s].node, p.stages[s].node);
-        assert_string_equal(back.stages[s].units, p.stages[s].units);
-        assert_int_equal(back.stages[s].cpu_milli, p.stages[s].cpu_milli);
-        assert_true(back.stages[s].memory_bytes == p.stages[s].memory_bytes);
-        assert_true(back.stages[s].predicted_ms == p.stages[s].predicted_ms);
+        assert_int_equal(back.workers[s].slot, p.workers[s].slot);
+        assert_int_equal(back.workers[s].incarnation, p.workers[s].incarnation);
+        assert_int_equal(plan_find(&back, p.workers[s].slot), s);
+        assert_int_equal(back.workers[s].first_unit, p.workers[s].first_unit);
+        assert_int_equal(back.workers[s].n_units, p.workers[s].n_units);
+        assert_string_equal(back.workers[s].node, p.workers[s].node);
+        assert_string_equal(back.workers[s].units, p.workers[s].units);
+        assert_int_equal(back.workers[s].cpu_milli, p.workers[s].cpu_milli);
+        assert_true(back.workers[s].memory_bytes == p.workers[s].memory_bytes);
+        assert_true(back.workers[s].predicted_ms == p.workers[s].predicted_ms);
     }
     assert_true(back.summary.predicted_step_ms == 12.5);
     assert_true(back.summary.bound_ms == 11.75);
     assert_int_equal(back.summary.n_alternatives, 2);
     assert_true(back.summary.alternatives[1].step_ms == 15.5);
     assert_int_equal(back.summary.bottleneck, 1);
-    assert_int_equal(back.summary.n_left_out, 2);
-    assert_memory_equal(back.summary.left_out, p.summary.left_out, sizeof back.summary.left_out);
+    assert_int_equal(back.summary.n_excluded, 2);
+    assert_memory_equal(back.summary.excluded, p.summary.excluded, sizeof back.summary.excluded);
     buf_deinit(&out);
 }
 
-static void plan_hash_differs_by_job_attempt_and_cut_only(void **state)
+static void plan_hash_differs_by_job_revision_workers_and_cut_only(void **state)
 {
     struct plan a = two_stages();
     struct plan b = two_stages();
 
     (void)state;
-    b.stages[0].predicted_ms = 99;
+    b.workers[0].predicted_ms = 99;
     assert_true(plan_hash(&a) == plan_hash(&b));
-    b.attempt = 4;
+    b.revision = 4;
     assert_true(plan_hash(&a) != plan_hash(&b));
     b = a;
-    b.stages[0].n_units = 4;
-    b.stages[1].n_units = 3;
+    b.workers[1].incarnation = 2;
+    assert_true(plan_hash(&a) != plan_hash(&b));
+    b = a;
+    b.workers[1].slot = 1;
+    assert_true(plan_hash(&a) != plan_hash(&b));
+    b = a;
+    b.workers[0].n_units = 4;
+    b.workers[1].n_units = 3;
     assert_true(plan_hash(&a) != plan_hash(&b));
     b = a;
     b.uid[0] = 'x';
@@ -102,7 +111,7 @@ static void plan_hash_differs_by_job_attempt_and_cut_only(void **state)
 
 static void refuse(const struct plan *p, const char *says)
 {
-    struct plan back = {.attempt = 99};
+    struct plan back = {.revision = 99};
     struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
     struct err err = {0};
 
@@ -110,7 +119,7 @@ static void refuse(const struct plan *p, const char *says)
     assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_INVALID);
     if (!strstr(err.text, says))
         fail_msg("said \"%s\"", err.text);
-    assert_int_equal(back.attempt, 99);
+    assert_int_equal(back.revision, 99);
     buf_deinit(&out);
 }
 
@@ -133,23 +142,44 @@ static void plan_has_the_sizes_of_the_model_it_starts_from(void **state)
     buf_deinit(&out);
 }
 
-static void plan_stages_must_cover_every_unit_once(void **state)
+static void plan_workers_have_a_slot_and_incarnation_each(void **state)
 {
     struct plan p = two_stages();
 
     (void)state;
-    p.stages[1].n_units = 3;
-    refuse(&p, "stages: cover 6 of 7 units");
-    p.stages[1].n_units = 5;
-    refuse(&p, "stages[1]: has 5 units from unit 3; must have 1 to 4 from unit 3");
+    p.workers[1].slot = 0;
+    refuse(&p, "workers[1].slot: 0 is given twice");
+    p.workers[1].slot = PLAN_SLOT_MAX + 1;
+    refuse(&p, "workers[1].slot: 1000 is not in 0..999");
     p = two_stages();
-    p.stages[1].first_unit = 2;
-    refuse(&p, "stages[1]: has 4 units from unit 2");
+    p.workers[0].incarnation = 0;
+    refuse(&p, "workers[0].incarnation: 0 is not in 1..");
     p = two_stages();
-    p.stages[0].n_units = 0;
-    refuse(&p, "stages[0]: has 0 units");
-    p.n_stages = 0;
-    refuse(&p, "stages: cover 0 of 7 units");
+    p.workers[1].replica = 1;
+    refuse(&p, "workers[1].replica: 1, but there is one");
+    p = two_stages();
+    p.revision = 0;
+    refuse(&p, "revision: 0 is not in 1..");
+    assert_int_equal(plan_find(&p, 1), -1);
+}
+
+static void plan_workers_must_have_every_unit_once(void **state)
+{
+    struct plan p = two_stages();
+
+    (void)state;
+    p.workers[1].n_units = 3;
+    refuse(&p, "workers: have 6 of 7 units");
+    p.workers[1].n_units = 5;
+    refuse(&p, "workers[1]: has 5 units from unit 3; must have 1 to 4 from unit 3");
+    p = two_stages();
+    p.workers[1].first_unit = 2;
+    refuse(&p, "workers[1]: has 4 units from unit 2");
+    p = two_stages();
+    p.workers[0].n_units = 0;
+    refuse(&p, "workers[0]: has 0 units");
+    p.n_workers = 0;
+    refuse(&p, "workers: have 0 of 7 units");
 }
 
 static void plan_micro_batches_must_divide_the_batch(void **state)
@@ -203,7 +233,7 @@ static void plan_survives_every_cut_and_flip_of_its_text(void **state)
     buf_deinit(&out);
 }
 
-static void plan_refuses_more_stages_than_there_may_be(void **state)
+static void plan_refuses_more_workers_than_there_may_be(void **state)
 {
     struct plan back;
     struct err err;
@@ -213,18 +243,19 @@ static void plan_refuses_more_stages_than_there_may_be(void **state)
     assert_int_equal(
         buf_addf(
             &out, NULL,
-            "{\"version\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
+            "{\"version\": 2, \"revision\": 1, \"namespace\": \"\", \"job\": \"\", \"uid\": \"\", "
             "\"explanation\": \"\", \"microBatches\": 8, \"spec\": {\"model\": {\"layers\": 100}, "
-            "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"stages\": ["),
+            "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}, \"workers\": ["),
         ERR_OK);
     for (int s = 0; s <= SPEC_STAGES_MAX; s++)
         assert_int_equal(buf_addf(&out, NULL,
-                                  "%s{\"node\": \"a\", \"firstUnit\": %d, \"unitCount\": 1}",
-                                  s ? "," : "", s),
+                                  "%s{\"slot\": %d, \"incarnation\": 1, \"node\": \"a\", "
+                                  "\"firstUnit\": %d, \"unitCount\": 1}",
+                                  s ? "," : "", s, s),
                          ERR_OK);
     assert_int_equal(buf_addf(&out, NULL, "]}"), ERR_OK);
     assert_int_equal(plan_parse(out.data, out.len, &back, &err), ERR_INVALID);
-    assert_string_equal(err.text, "plan: stages: must have 0..64 entries, found 65");
+    assert_string_equal(err.text, "plan: workers: must have 0..64 entries, found 65");
     buf_deinit(&out);
 }
 
@@ -232,13 +263,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_reads_back_what_was_written),
-        cmocka_unit_test(plan_hash_differs_by_job_attempt_and_cut_only),
+        cmocka_unit_test(plan_hash_differs_by_job_revision_workers_and_cut_only),
         cmocka_unit_test(plan_has_the_sizes_of_the_model_it_starts_from),
-        cmocka_unit_test(plan_stages_must_cover_every_unit_once),
+        cmocka_unit_test(plan_workers_have_a_slot_and_incarnation_each),
+        cmocka_unit_test(plan_workers_must_have_every_unit_once),
         cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
         cmocka_unit_test(plan_is_pipelined_unless_it_says_serial),
         cmocka_unit_test(plan_survives_every_cut_and_flip_of_its_text),
-        cmocka_unit_test(plan_refuses_more_stages_than_there_may_be),
+        cmocka_unit_test(plan_refuses_more_workers_than_there_may_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

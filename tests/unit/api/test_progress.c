@@ -16,8 +16,8 @@ static struct progress training(void)
 {
     return (struct progress){.state = PROGRESS_TRAINING,
                              .cause = PROGRESS_CAUSE_NONE,
-                             .stage = 0,
-                             .attempt = 2,
+                             .slot = 0,
+                             .revision = 2,
                              .has_peers = true,
                              .step = 1234567890123,
                              .total_steps = 9007199254740991,
@@ -32,7 +32,7 @@ static struct progress training(void)
                              .best_step_ms = 29,
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
-                             .initialised = "classifier",
+                             .randomly_initialized = "classifier",
                              .blas = "SkylakeX, 1 thread",
                              .error = "file \"\\a\""};
 }
@@ -47,7 +47,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(progress_write(&p, &out, NULL), ERR_OK);
     assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
     assert_int_equal(back.state, PROGRESS_TRAINING);
-    assert_int_equal(back.attempt, 2);
+    assert_int_equal(back.revision, 2);
     assert_true(back.has_peers);
     assert_true(back.step == p.step && back.total_steps == p.total_steps);
     assert_int_equal(back.skipped_steps, 7);
@@ -60,7 +60,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.n_metrics, 1);
     assert_string_equal(back.metrics[0].name, "accuracy");
     assert_true(back.metrics[0].value == 0.875);
-    assert_string_equal(back.initialised, "classifier");
+    assert_string_equal(back.randomly_initialized, "classifier");
     assert_string_equal(back.blas, p.blas);
     assert_string_equal(back.error, p.error);
     buf_deinit(&out);
@@ -120,8 +120,8 @@ static struct progress largest(char c)
 {
     struct progress p = {.state = PROGRESS_EVALUATING,
                          .cause = PROGRESS_CAUSE_DATA_MISSING,
-                         .stage = INT_MAX,
-                         .attempt = INT_MAX,
+                         .slot = INT_MAX,
+                         .revision = INT_MAX,
                          .step = INT64_MIN,
                          .total_steps = INT64_MIN,
                          .skipped_steps = INT64_MIN,
@@ -141,7 +141,7 @@ static struct progress largest(char c)
         p.metrics[i].name[0] = (char)('a' + i);
         p.metrics[i].value = -DBL_MAX / 3;
     }
-    fill_text(p.initialised, sizeof p.initialised, c);
+    fill_text(p.randomly_initialized, sizeof p.randomly_initialized, c);
     fill_text(p.blas, sizeof p.blas, c);
     fill_text(p.error, sizeof p.error, c);
     return p;
@@ -163,7 +163,7 @@ static void progress_of_the_largest_job_fits_its_limit(void **state)
         assert_int_equal(progress_parse(out.data, out.len, &back, NULL), ERR_OK);
         assert_int_equal(back.n_metrics, PROGRESS_METRICS_MAX);
         assert_int_equal(strlen(back.error), sizeof p.error - 1);
-        assert_int_equal(strlen(back.initialised), sizeof p.initialised - 1);
+        assert_int_equal(strlen(back.randomly_initialized), sizeof p.randomly_initialized - 1);
         buf_deinit(&out);
     }
 }
@@ -263,58 +263,58 @@ static void progress_keeps_no_more_than_it_has_room_for(void **state)
 
 static void peers_read_back_what_was_written(void **state)
 {
-    struct peers p = {.attempt = 5, .n_stages = SPEC_STAGES_MAX};
+    struct peers p = {.revision = 5, .n = SPEC_STAGES_MAX};
     struct peers back;
     struct buf out = {.max = PEERS_TEXT_MAX_BYTES};
 
     (void)state;
-    for (int i = 0; i < p.n_stages; i++) {
-        (void)snprintf(p.stages[i].host, sizeof p.stages[i].host, "2001:db8::%d", i);
-        p.stages[i].port = i == 0 ? 65535 : i;
+    for (int i = 0; i < p.n; i++) {
+        (void)snprintf(p.list[i].host, sizeof p.list[i].host, "2001:db8::%d", i);
+        p.list[i].port = i == 0 ? 65535 : i;
     }
     assert_int_equal(peers_write(&p, &out, NULL), ERR_OK);
     assert_int_equal(peers_parse(out.data, out.len, &back, NULL), ERR_OK);
-    assert_int_equal(back.attempt, 5);
-    assert_int_equal(back.n_stages, SPEC_STAGES_MAX);
-    for (int i = 0; i < p.n_stages; i++) {
-        assert_string_equal(back.stages[i].host, p.stages[i].host);
-        assert_int_equal(back.stages[i].port, p.stages[i].port);
+    assert_int_equal(back.revision, 5);
+    assert_int_equal(back.n, SPEC_STAGES_MAX);
+    for (int i = 0; i < p.n; i++) {
+        assert_string_equal(back.list[i].host, p.list[i].host);
+        assert_int_equal(back.list[i].port, p.list[i].port);
     }
     buf_deinit(&out);
 }
 
 static void peers_of_a_probe_have_the_names_of_their_nodes(void **state)
 {
-    struct peers p = {.n_stages = NODE_LINKS_MAX + 1};
+    struct peers p = {.n = NODE_LINKS_MAX + 1};
     struct peers back;
     struct buf out = {.max = PEERS_TEXT_MAX_BYTES};
 
     (void)state;
-    for (int i = 0; i < p.n_stages; i++) {
-        (void)snprintf(p.stages[i].host, sizeof p.stages[i].host, "10.0.0.%d", i);
-        memset(p.stages[i].node, 'a' + i, NODE_NAME_BYTES - 1);
-        p.stages[i].port = 7071;
+    for (int i = 0; i < p.n; i++) {
+        (void)snprintf(p.list[i].host, sizeof p.list[i].host, "10.0.0.%d", i);
+        memset(p.list[i].node, 'a' + i, NODE_NAME_BYTES - 1);
+        p.list[i].port = 7071;
     }
     assert_int_equal(peers_write(&p, &out, NULL), ERR_OK);
     assert_int_equal(peers_parse(out.data, out.len, &back, NULL), ERR_OK);
-    assert_int_equal(back.attempt, 0);
-    for (int i = 0; i < p.n_stages; i++)
-        assert_string_equal(back.stages[i].node, p.stages[i].node);
+    assert_int_equal(back.revision, 0);
+    for (int i = 0; i < p.n; i++)
+        assert_string_equal(back.list[i].node, p.list[i].node);
     buf_deinit(&out);
 }
 
 static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
 {
     static const char *const bad[] = {
-        "{\"stages\": [{\"host\": \"\", \"port\": 1}]}",
-        "{\"stages\": [{\"port\": 1}]}",
-        "{\"stages\": [{\"host\": \"a\"}]}",
-        "{\"stages\": [{\"host\": \"a\", \"port\": 0}]}",
-        "{\"stages\": [{\"host\": \"a\", \"port\": 65536}]}",
-        "{\"stages\": [{\"host\": \"a\", \"port\": 1.5}]}",
-        "{\"stages\": [{\"host\": \"a\", \"port\": \"1\"}]}",
-        "{\"stages\": [7]}",
-        ("{\"stages\": [{\"host\": "
+        "{\"peers\": [{\"host\": \"\", \"port\": 1}]}",
+        "{\"peers\": [{\"port\": 1}]}",
+        "{\"peers\": [{\"host\": \"a\"}]}",
+        "{\"peers\": [{\"host\": \"a\", \"port\": 0}]}",
+        "{\"peers\": [{\"host\": \"a\", \"port\": 65536}]}",
+        "{\"peers\": [{\"host\": \"a\", \"port\": 1.5}]}",
+        "{\"peers\": [{\"host\": \"a\", \"port\": \"1\"}]}",
+        "{\"peers\": [7]}",
+        ("{\"peers\": [{\"host\": "
          "\"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\", \"port\": 1}]}"),
     };
 

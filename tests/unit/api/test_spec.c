@@ -73,7 +73,7 @@ static bool takes(const struct field *f, const char *value)
         return true;
     return strstr(err.text, "not a multiple") || strstr(err.text, "is above spec.") ||
            strstr(err.text, "must be above 0") || strstr(err.text, " needs spec.") ||
-           strstr(err.text, "knows its columns") || strstr(err.text, ": belongs to ") ||
+           strstr(err.text, "has its own columns") || strstr(err.text, ": belongs to ") ||
            strstr(err.text, ": must be given");
 }
 
@@ -222,6 +222,7 @@ static void spec_fills_in_every_default(void **state)
 
 static void spec_with_zero_steps_only_evaluates(void **state)
 {
+    const char *files[SPEC_FILES_MAX];
     struct spec s;
 
     (void)state;
@@ -229,7 +230,8 @@ static void spec_with_zero_steps_only_evaluates(void **state)
         parse("{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"steps\":0}}", &s, NULL),
         ERR_OK);
     assert_true(s.training.evaluates_only);
-    assert_null(spec_train_file(&s));
+    assert_int_equal(spec_data_files(&s, files), 1);
+    assert_string_equal(files[0], SPEC_VOCAB_FILE);
 }
 
 static void spec_reads_the_constants_of_its_optimizer(void **state)
@@ -257,17 +259,16 @@ static void spec_stages_count_layers_or_units(void **state)
     assert_int_equal(parse(STAGES("[{\"layers\": 1, \"node\": \"a\"}, {\"layers\": 3}]"), &s, NULL),
                      ERR_OK);
     assert_int_equal(s.placement.strategy, SPEC_STRATEGY_MANUAL);
-    assert_int_equal(spec_least_stages(&s), 2);
     assert_string_equal(s.placement.stages.list[0].node, "a");
     assert_string_equal(s.placement.stages.list[1].node, "");
     assert_int_equal(spec_stage_units(&s, 0), 3);
     assert_int_equal(spec_stage_units(&s, 1), 8);
-    assert_true(spec_same_attempt(&s, &s));
+    assert_true(spec_same_workers(&s, &s));
     assert_int_equal(
         parse(STAGES("[{\"units\": 3, \"node\": \"a\"}, {\"units\": 8}]"), &other, NULL), ERR_OK);
     assert_int_equal(spec_stage_units(&other, 0), 3);
     assert_int_equal(spec_stage_units(&other, 1), 8);
-    assert_false(spec_same_attempt(&s, &other));
+    assert_false(spec_same_workers(&s, &other));
 }
 
 static bool is_below(const struct field *f, const char *object)
@@ -275,14 +276,14 @@ static bool is_below(const struct field *f, const char *object)
     return strncmp(f->key, object, strlen(object)) == 0 && f->key[strlen(object)] == '.';
 }
 
-/* Every field is immutable, takes effect at once, or needs a new attempt: no other kind. */
-static void spec_tells_which_changes_need_a_new_attempt(void **state)
+/* Every field is immutable, takes effect at once, or needs new workers: no other kind. */
+static void spec_tells_which_changes_need_new_workers(void **state)
 {
     struct spec s;
 
     (void)state;
     assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
-    for (const struct field *f = spec_fields(); f->kind != FIELD_END; f++) {
+    for (const struct field *f = spec_fields; f->kind != FIELD_END; f++) {
         bool is_immutable = is_below(f, "model") || is_below(f, "data") ||
                             is_below(f, "training") || is_below(f, "wire");
         bool is_immediate = is_below(f, "failurePolicy");
@@ -292,20 +293,15 @@ static void spec_tells_which_changes_need_a_new_attempt(void **state)
             other.placement.stages.n++;
         else
             ((char *)&other)[f->offset] ^= 1;
-        assert_int_equal(spec_same_attempt(&s, &other), is_immutable || is_immediate);
+        assert_int_equal(spec_same_workers(&s, &other), is_immutable || is_immediate);
     }
 }
 
 static void spec_strategies_have_names(void **state)
 {
-    enum spec_strategy strategy;
-
     (void)state;
-    for (int i = 0; i <= SPEC_STRATEGY_MANUAL; i++) {
-        assert_true(spec_strategy_find(spec_strategy_name((enum spec_strategy)i), &strategy));
-        assert_int_equal(strategy, i);
-    }
-    assert_false(spec_strategy_find("Best", &strategy));
+    assert_string_equal(spec_strategy_names[SPEC_STRATEGY_MANUAL], "Manual");
+    assert_null(spec_strategy_names[SPEC_STRATEGY_MANUAL + 1]);
 }
 
 static void spec_own_sizes_override_the_preset(void **state)
@@ -387,9 +383,9 @@ static struct refused refused[] = {
                         "\"columns\": {\"text\": \"a\", \"label\": \"b\"}"),
      "spec.data.labels: Regression has numbers for labels"},
     {"spec_glue_tasks_know_their_columns", TASK("MNLI", ", \"columns\": {\"text\": \"a\"}"),
-     "spec.data.task: MNLI knows its columns and labels"},
+     "spec.data.task: MNLI has its own columns and labels"},
     {"spec_text_has_no_columns", TASK("MaskedLM", ", \"columns\": {\"text\": \"a\"}"),
-     "spec.data.task: MaskedLM knows its columns and labels"},
+     "spec.data.task: MaskedLM has its own columns and labels"},
     {"spec_file_names_stay_in_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \"../a\"}"),
      "spec.data.files.dev: must be the name of a file in the data folder"},
     {"spec_file_names_are_not_the_folder", TASK("MNLI", ", \"files\": {\"dev\": \".\"}"),
@@ -526,6 +522,7 @@ static void spec_names_the_files_of_its_task(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        const char *files[SPEC_FILES_MAX];
         char text[256];
         struct spec s;
 
@@ -533,11 +530,9 @@ static void spec_names_the_files_of_its_task(void **state)
                        "{\"data\": {\"source\": {\"configMap\": {\"name\": \"a\"}}%s}}",
                        want[i].data);
         assert_int_equal(parse(text, &s, NULL), ERR_OK);
-        assert_string_equal(spec_train_file(&s), want[i].train);
-        if (want[i].dev)
-            assert_string_equal(spec_dev_file(&s), want[i].dev);
-        else
-            assert_null(spec_dev_file(&s));
+        assert_int_equal(spec_data_files(&s, files), want[i].dev ? 3 : 2);
+        assert_string_equal(files[0], want[i].train);
+        assert_string_equal(files[1], want[i].dev ? want[i].dev : SPEC_VOCAB_FILE);
     }
 }
 
@@ -609,7 +604,7 @@ int main(void)
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_reads_the_constants_of_its_optimizer),
         cmocka_unit_test(spec_stages_count_layers_or_units),
-        cmocka_unit_test(spec_tells_which_changes_need_a_new_attempt),
+        cmocka_unit_test(spec_tells_which_changes_need_new_workers),
         cmocka_unit_test(spec_strategies_have_names),
         cmocka_unit_test(spec_own_sizes_override_the_preset),
         cmocka_unit_test(spec_names_the_files_of_its_task),
@@ -627,8 +622,7 @@ int main(void)
     memcpy(tests, fixed, sizeof fixed);
     for (size_t i = 0; i < N_REFUSED; i++)
         tests[n++] = (struct CMUnitTest){refused[i].name, check_refused, NULL, NULL, &refused[i]};
-    for (const struct field *f = spec_fields(); f->kind != FIELD_END && n_rows < 64;
-         f++, n_rows++) {
+    for (const struct field *f = spec_fields; f->kind != FIELD_END && n_rows < 64; f++, n_rows++) {
         rows[n_rows] = *f;
         (void)snprintf(names[n_rows], sizeof names[0], "spec_bounds_%s", f->key);
         tests[n++] = (struct CMUnitTest){names[n_rows], check_field, NULL, NULL, &rows[n_rows]};

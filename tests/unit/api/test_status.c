@@ -23,7 +23,7 @@ static void write_status(const struct status *s, struct buf *out)
 
 static void fill(struct status *s)
 {
-    struct progress p = {.attempt = 2,
+    struct progress p = {.revision = 2,
                          .step = 30,
                          .total_steps = 90,
                          .skipped_steps = 2,
@@ -36,10 +36,10 @@ static void fill(struct status *s)
                          .stage_ms = {1.5, 2.25},
                          .n_metrics = 1,
                          .metrics = {{"accuracy", 0.875}},
-                         .initialised = "pooler (w, b), classifier (none)"};
+                         .randomly_initialized = "pooler (w, b), classifier (none)"};
 
     *s = (struct status){
-        .state = "Running", .generation = 3, .attempt = 2, .restarts = 1, .restarts_in_a_row = 3};
+        .state = "Running", .generation = 3, .revision = 2, .restarts = 1, .restarts_in_a_row = 3};
     (void)snprintf(s->message, sizeof s->message, "all is \"well\"");
     for (int t = 0; t < CONDITION_COUNT; t++)
         (void)status_set(
@@ -52,13 +52,13 @@ static void fill(struct status *s)
     s->n_stages = 2;
     for (int i = 0; i < 2; i++) {
         s->stages[i].stage = i;
-        s->stages[i].first_unit = 3 * i;
-        s->stages[i].n_units = 3;
-        (void)snprintf(s->stages[i].pod, sizeof s->stages[i].pod, "mnli-r0-s%d-a2", i);
+        s->stages[i].plan.first_unit = 3 * i;
+        s->stages[i].plan.n_units = 3;
+        (void)snprintf(s->stages[i].pod, sizeof s->stages[i].pod, "mnli-0b7d3-w%d-2", i);
         (void)snprintf(s->stages[i].pod_uid, sizeof s->stages[i].pod_uid, "b%d", i);
-        (void)snprintf(s->stages[i].node, sizeof s->stages[i].node, "n%d", i);
+        (void)snprintf(s->stages[i].plan.node, sizeof s->stages[i].plan.node, "n%d", i);
         (void)snprintf(s->stages[i].state, sizeof s->stages[i].state, "Running");
-        s->stages[i].predicted_ms = 1.25;
+        s->stages[i].plan.predicted_ms = 1.25;
         s->stages[i].busy_percent = 60 + i;
         s->stages[i].drift.since_step = 12 * i;
         s->stages[i].drift.is_reported = i;
@@ -70,10 +70,10 @@ static void fill(struct status *s)
     s->placement.summary.n_alternatives = 1;
     s->placement.summary.alternatives[0] = (struct plan_alternative){"Even", 20};
     s->placement.summary.bottleneck = 1;
-    s->placement.summary.n_left_out = PLAN_LEFT_OUT_MAX + 3;
-    for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++)
-        s->placement.summary.left_out[i] =
-            (struct plan_left_out){.node = "tiny", .reason = "is \"slow\""};
+    s->placement.summary.n_excluded = PLAN_EXCLUDED_MAX + 3;
+    for (int i = 0; i < PLAN_EXCLUDED_MAX; i++)
+        s->placement.summary.excluded[i] =
+            (struct plan_excluded){.node = "tiny", .reason = "is \"slow\""};
     status_take_progress(s, &p, NOW_MS);
 }
 
@@ -93,7 +93,7 @@ static void status_reads_back_what_it_wrote(void **state)
     json_free(json);
     assert_int_equal(again->restarts_in_a_row, 3);
     assert_memory_equal(&again->model, &s->model, sizeof s->model);
-    assert_int_equal(again->placement.summary.n_left_out, PLAN_LEFT_OUT_MAX + 3);
+    assert_int_equal(again->placement.summary.n_excluded, PLAN_EXCLUDED_MAX + 3);
     assert_int_equal(again->progress.n_random, 2);
     assert_string_equal(again->progress.random[0], "pooler (w, b)");
     assert_string_equal(again->progress.random[1], "classifier (none)");
@@ -150,7 +150,7 @@ static void status_has_no_empty_list_of_excluded_nodes(void **state)
 
     (void)state;
     fill(s);
-    s->placement.summary.n_left_out = 0;
+    s->placement.summary.n_excluded = 0;
     write_status(s, &text);
     assert_non_null(strstr(buf_text(&text), "\"excludedNodes\":null,\"excludedNodeCount\":null"));
     buf_deinit(&text);
@@ -182,19 +182,19 @@ static void status_has_an_end_however_much_there_is_to_say(void **state)
         s->stages[i].stage = i;
         FILL(s->stages[i].pod);
         FILL(s->stages[i].pod_uid);
-        FILL(s->stages[i].node);
-        FILL(s->stages[i].units);
+        FILL(s->stages[i].plan.node);
+        FILL(s->stages[i].plan.units);
     }
-    for (int i = 0; i < PLAN_LEFT_OUT_MAX; i++) {
-        FILL(s->placement.summary.left_out[i].node);
-        FILL(s->placement.summary.left_out[i].reason);
+    for (int i = 0; i < PLAN_EXCLUDED_MAX; i++) {
+        FILL(s->placement.summary.excluded[i].node);
+        FILL(s->placement.summary.excluded[i].reason);
     }
     write_status(s, &text); /* not more than .max, or it fails */
     buf_deinit(&text);
     free(s);
 }
 
-/* A merge patch writes over what is there, so null takes away what an attempt before had. */
+/* A merge patch writes over what is there, so null takes away what a revision before had. */
 static void status_shows_skipped_steps_only_when_there_are_some(void **state)
 {
     struct status *s = calloc(1, sizeof *s);
@@ -259,7 +259,7 @@ static void status_that_is_empty_reads_as_zero(void **state)
     (void)state;
     memset(s, 0xff, sizeof *s);
     status_read(NULL, s);
-    assert_int_equal(s->attempt, 0);
+    assert_int_equal(s->revision, 0);
     assert_false(status_is_final(s));
     assert_int_equal(s->progress.updated_ms, 0);
     free(s);
@@ -268,7 +268,7 @@ static void status_that_is_empty_reads_as_zero(void **state)
 static void status_shrugs_off_nonsense(void **state)
 {
     static const char text[] =
-        "{\"state\":7,\"attempt\":\"x\",\"conditions\":[1,{\"type\":\"Other\"},"
+        "{\"state\":7,\"revision\":\"x\",\"conditions\":[1,{\"type\":\"Other\"},"
         "{\"type\":\"Running\",\"status\":\"Perhaps\"}],\"stages\":[{\"stage\":-1},"
         "{\"stage\":1000000},{}],\"progress\":{\"metrics\":[1,2,3,4,5,6,7,8,9,10]},"
         "\"startTime\":\"yesterday\",\"placement\":[],\"restarts\":-1,\"memoryScalePercent\":1e9,"

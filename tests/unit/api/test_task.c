@@ -35,13 +35,15 @@ static void task_labels_fit_their_limits(void **state)
     }
 }
 
+#define BIT(metric) (1u << TASK_##metric)
+
 static void task_metrics_are_those_of_glue(void **state)
 {
     (void)state;
-    assert_int_equal(task_find("MNLI")->metrics, TASK_ACCURACY);
-    assert_int_equal(task_find("QQP")->metrics, TASK_ACCURACY | TASK_F1);
-    assert_true(task_find("CoLA")->metrics & TASK_MATTHEWS);
-    assert_int_equal(task_find("STSB")->metrics, TASK_PEARSON | TASK_SPEARMAN);
+    assert_int_equal(task_find("MNLI")->metrics, BIT(ACCURACY));
+    assert_int_equal(task_find("QQP")->metrics, BIT(ACCURACY) | BIT(F1));
+    assert_true(task_find("CoLA")->metrics & BIT(MATTHEWS));
+    assert_int_equal(task_find("STSB")->metrics, BIT(PEARSON) | BIT(SPEARMAN));
 }
 
 static void task_ranks_by_official_metrics_only(void **state)

@@ -9,7 +9,6 @@
 
 #include <cmocka.h>
 
-#include "balance/choose.h"
 #include "balance/partition.h"
 #include "instances.h"
 
@@ -66,7 +65,7 @@ static void explain_fits_whatever_is_left_out(void **state)
         s->nodes[i].memory_bytes = 1;
     }
     assert_int_equal(partition_solve(&s->request, &s->placement, NULL), ERR_OK);
-    assert_in_range(s->placement.n_left_out, 37, 39);
+    assert_in_range(s->placement.n_excluded, 37, 39);
     explain_placement(&s->request, &s->placement, text);
     assert_int_equal(strlen(text), PLAN_REASON_BYTES - 1);
 }
@@ -81,11 +80,11 @@ static void placement_hands_the_comparison_on_to_the_plan(void **state)
     assert_int_equal(plan.summary.n_alternatives, 1);
     assert_true(plan.summary.alternatives[0].step_ms == s->placement.even_step_ms);
     assert_int_equal(plan.summary.bottleneck, s->placement.bottleneck);
-    assert_int_equal(plan.summary.n_left_out, s->placement.n_left_out);
-    assert_in_range(plan.summary.n_left_out, 1, PLAN_LEFT_OUT_MAX);
-    for (int i = 0; i < plan.summary.n_left_out; i++) {
-        assert_string_equal(plan.summary.left_out[i].node, s->placement.left_out[i].node);
-        assert_string_equal(plan.summary.left_out[i].reason, s->placement.left_out[i].reason);
+    assert_int_equal(plan.summary.n_excluded, s->placement.n_excluded);
+    assert_in_range(plan.summary.n_excluded, 1, PLAN_EXCLUDED_MAX);
+    for (int i = 0; i < plan.summary.n_excluded; i++) {
+        assert_string_equal(plan.summary.excluded[i].node, s->placement.excluded[i].node);
+        assert_string_equal(plan.summary.excluded[i].reason, s->placement.excluded[i].reason);
     }
 }
 
@@ -94,18 +93,19 @@ static void placement_becomes_a_plan_that_workers_accept(void **state)
     struct setting *s = *state;
     const char *text = "{\"model\": {\"preset\": \"BertBase\"}, "
                        "\"data\": {\"source\": {\"sample\": \"MNLI\"}}}";
-    struct plan plan = {.namespace = "default", .job = "mnli", .uid = "u", .attempt = 1};
+    struct plan plan = {.namespace = "default", .job = "mnli", .uid = "u", .revision = 1};
     struct plan back;
     struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
     struct json *spec = NULL;
 
     placement_to_plan(&s->request, &s->placement, &plan);
     assert_string_equal(plan.job, "mnli");
-    assert_int_equal(plan.n_stages, s->placement.n_stages);
-    for (int i = 0; i < plan.n_stages; i++) {
-        assert_true(plan.stages[i].memory_bytes >= s->placement.stages[i].memory_bytes);
-        assert_true(plan.stages[i].memory_bytes <= 8192 * MIB);
-        assert_int_equal(plan.stages[i].cpu_milli, s->nodes[s->placement.stages[i].node].cpu_milli);
+    assert_int_equal(plan.n_workers, s->placement.n_stages);
+    for (int i = 0; i < plan.n_workers; i++) {
+        assert_true(plan.workers[i].memory_bytes >= s->placement.stages[i].memory_bytes);
+        assert_true(plan.workers[i].memory_bytes <= 8192 * MIB);
+        assert_int_equal(plan.workers[i].cpu_milli,
+                         s->nodes[s->placement.stages[i].node].cpu_milli);
     }
     assert_int_equal(json_parse(text, strlen(text), &spec, NULL), ERR_OK);
     assert_int_equal(plan_write(&plan, spec, &out, NULL), ERR_OK);
@@ -119,12 +119,12 @@ static void placement_becomes_a_plan_that_workers_accept(void **state)
 static void placement_never_asks_for_more_memory_than_the_node_has(void **state)
 {
     struct setting *s = *state;
-    struct plan plan = {.attempt = 1};
+    struct plan plan = {.revision = 1};
     int node = s->placement.stages[0].node;
 
     s->nodes[node].memory_bytes = s->placement.stages[0].memory_bytes + MIB;
     placement_to_plan(&s->request, &s->placement, &plan);
-    assert_int_equal(plan.stages[0].memory_bytes, s->nodes[node].memory_bytes);
+    assert_int_equal(plan.workers[0].memory_bytes, s->nodes[node].memory_bytes);
 }
 
 static void whatif_tells_what_a_node_more_or_fewer_changes(void **state)
@@ -156,17 +156,17 @@ static void whatif_chooses_the_micro_batches_again_where_they_are_open(void **st
     s->nodes[0] = s->nodes[1];
     s->request.n_nodes = 2;
     s->request.job.micro_batches = one.job.micro_batches = 0;
-    assert_int_equal(choose_solve(&s->request, &s->placement, NULL), ERR_OK);
+    assert_int_equal(partition_choose(&s->request, &s->placement, NULL), ERR_OK);
     assert_int_equal(whatif_solve(&s->request, &s->placement, &w, NULL), ERR_OK);
     s->request.job.micro_batches = s->placement.micro_batches;
     assert_int_equal(whatif_solve(&s->request, &s->placement, &held, NULL), ERR_OK);
     one.n_nodes = 1;
-    assert_int_equal(choose_solve(&one, &alone, NULL), ERR_OK);
+    assert_int_equal(partition_choose(&one, &alone, NULL), ERR_OK);
     assert_true(alone.micro_batches < s->placement.micro_batches);
     assert_int_equal(w.n_fewer, 2);
     assert_true(w.fewer[0].step_ms == alone.predicted_step_ms);
     assert_true(w.fewer[0].step_ms < held.fewer[0].step_ms);
-    assert_true(w.more_ms <= held.more_ms * (1 + CHOOSE_MICRO_GAIN));
+    assert_true(w.more_ms <= held.more_ms * (1 + PARTITION_MICRO_GAIN));
 }
 
 static void whatif_says_when_nothing_fits_without_a_node(void **state)

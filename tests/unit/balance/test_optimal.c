@@ -9,10 +9,8 @@
 #include <cmocka.h>
 
 #include "balance/bound.h"
-#include "balance/chain.h"
-#include "balance/optimal.h"
 #include "balance/partition.h"
-#include "balance/subsets.h"
+#include "balance/search.h"
 #include "instances.h"
 
 #define INSTANCES 1000
@@ -29,26 +27,27 @@ static void make(struct instance *in, struct dice *d, int i)
 }
 
 /* The best of the order as it stands. */
-static double chain_ms(const struct instance *in)
+static double order_ms(const struct instance *in)
 {
     int nodes[INSTANCE_NODES_TRIED] = {0, 1, 2, 3};
     struct cut_problem p;
-    struct chain chain;
-    struct search s = {.solve = chain_solve, .workspace = &chain, .problem = &p};
+    struct search s;
+    double ms;
 
     assert_int_equal(cut_problem_init(&in->request, nodes, in->request.n_nodes, &p, NULL), ERR_OK);
-    assert_int_equal(chain_init(&p, &chain, NULL), ERR_OK);
+    assert_int_equal(search_init(&p, SEARCH_ORDER, &s, NULL), ERR_OK);
     search_run(&s);
     if (s.found) {
         assert_int_equal(cut_misfit(&p, &s.best), -1);
         assert_true(cut_step_ms(&p, &s.best) == s.best_ms);
     }
-    chain_deinit(&chain);
+    ms = s.found ? s.best_ms : INFINITY;
+    search_deinit(&s);
     cut_problem_deinit(&p);
-    return s.found ? s.best_ms : INFINITY;
+    return ms;
 }
 
-static void chain_finds_the_best_cut_of_an_order(void **state)
+static void search_finds_the_best_cut_of_an_order(void **state)
 {
     struct dice dice = {.state = 42};
     int n_bitten = 0;
@@ -62,9 +61,9 @@ static void chain_finds_the_best_cut_of_an_order(void **state)
         make(&in, &dice, i);
         want = oracle_ms(&in, ORACLE_THIS_ORDER, false);
         if (isinf(want)) {
-            assert_true(isinf(chain_ms(&in)));
+            assert_true(isinf(order_ms(&in)));
         } else {
-            assert_true(fabs(chain_ms(&in) / want - 1) < 1e-8);
+            assert_true(fabs(order_ms(&in) / want - 1) < 1e-8);
             n_bitten += want > oracle_ms(&in, ORACLE_THIS_ORDER, true) * (1 + 1e-9);
             in.request.link = (struct cost_link){.bytes_per_s = 1e15};
             in.request.links = NULL;
@@ -86,7 +85,7 @@ static void bound_is_never_above_the_best_plan(void **state)
         struct instance in;
         const int nodes[INSTANCE_NODES_TRIED] = {0, 1, 2, 3};
         struct groups groups;
-        struct bound *bound;
+        struct bound bound;
         double best;
         double lo;
         double hi;
@@ -95,14 +94,13 @@ static void bound_is_never_above_the_best_plan(void **state)
         best = oracle_ms(&in, ORACLE_ANY_ORDER, false);
         assert_int_equal(groups_init(&in.request, nodes, in.request.n_nodes, &groups, NULL),
                          ERR_OK);
-        assert_int_equal(bound_new(&in.request, nodes, &groups, &bound, NULL), ERR_OK);
-        assert_true(bound_step_ms(bound) <= best * (1 + 1e-9));
+        assert_int_equal(bound_init(&in.request, nodes, &groups, &bound, NULL), ERR_OK);
+        assert_true(bound_step_ms(&bound) <= best * (1 + 1e-9));
         if (!isinf(best)) {
-            assert_true(bound_window(bound, best * (1 + 1e-9), &lo, &hi));
-            n_near += best < 2 * bound_step_ms(bound);
+            assert_true(bound_window(&bound, best * (1 + 1e-9), &lo, &hi));
+            n_near += best < 2 * bound_step_ms(&bound);
             n++;
         }
-        bound_free(bound);
         groups_deinit(&groups);
     }
     /* Weak here, far from its use: few units and nodes, links and memory that bite. */
@@ -111,21 +109,22 @@ static void bound_is_never_above_the_best_plan(void **state)
 }
 
 /* All nodes at once, with no bound and no orders tried before. */
-static double subsets_ms(const struct instance *in)
+static double all_ms(const struct instance *in)
 {
     int nodes[PARTITION_CANDIDATES_MAX];
     struct cut_problem p;
-    struct subsets subsets;
-    struct search s = {.solve = subsets_solve, .workspace = &subsets, .problem = &p};
+    struct search s;
+    double ms;
 
     for (int i = 0; i < in->request.n_nodes; i++)
         nodes[i] = i;
     assert_int_equal(cut_problem_init(&in->request, nodes, in->request.n_nodes, &p, NULL), ERR_OK);
-    assert_int_equal(subsets_init(&p, &subsets, NULL), ERR_OK);
+    assert_int_equal(search_init(&p, SEARCH_ALL, &s, NULL), ERR_OK);
     search_run(&s);
-    subsets_deinit(&subsets);
+    ms = s.found ? s.best_ms : INFINITY;
+    search_deinit(&s);
     cut_problem_deinit(&p);
-    return s.found ? s.best_ms : INFINITY;
+    return ms;
 }
 
 /* Where all can be tried but it takes long, only what bound and orders leave is looked at. */
@@ -143,7 +142,7 @@ static void optimal_loses_nothing_to_the_bound(void **state)
         make_instance(&in, &dice, roll_int(&dice, 8, 12), 10);
         if (i % 3)
             make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
-        want = subsets_ms(&in);
+        want = all_ms(&in);
         assert_int_equal(optimal_solve(&in.request, &best, NULL), ERR_OK);
         assert_true((best.n_stages > 0) == !isinf(want));
         if (best.n_stages == 0)
@@ -230,7 +229,7 @@ static void optimal_loses_nothing_to_nodes_that_it_drops(void **state)
         in.request.max_stages = roll_int(&dice, 1, 3);
         if (i % 3)
             make_links(&in, &dice, (enum link_style)(i % LINK_STYLES));
-        want = subsets_ms(&in);
+        want = all_ms(&in);
         assert_int_equal(optimal_solve(&in.request, &best, NULL), ERR_OK);
         assert_true((best.n_stages > 0) == !isinf(want));
         if (best.n_stages == 0)
@@ -244,7 +243,7 @@ static void optimal_loses_nothing_to_nodes_that_it_drops(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(chain_finds_the_best_cut_of_an_order),
+        cmocka_unit_test(search_finds_the_best_cut_of_an_order),
         cmocka_unit_test(bound_is_never_above_the_best_plan),
         cmocka_unit_test(optimal_loses_nothing_to_the_bound),
         cmocka_unit_test(optimal_loses_nothing_to_nodes_that_it_drops),

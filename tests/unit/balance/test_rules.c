@@ -1,4 +1,4 @@
-/* The strategies that follow a rule: Dynamic, as it should be and as released, and Manual. */
+/* The strategies that follow a rule: Dynamic and Manual. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,21 +36,6 @@ static void make(struct setting *s, const double *gflops, int n)
     assert_int_equal(model_preset("BertBase", &s->spec.model, NULL), ERR_OK);
 }
 
-/* Step times of Even and of what a form of Dynamic makes of it. */
-static void improve(const struct setting *s, enum dynamic_form form, double *out_even_ms,
-                    struct cut *out)
-{
-    int nodes[N_NODES] = {0, 1, 2, 3, 4, 5};
-    struct cut_problem p;
-
-    assert_int_equal(cut_problem_init(&s->request, nodes, s->request.n_nodes, &p, NULL), ERR_OK);
-    even_cut(&p, s->spec.model.layers, 2, out);
-    *out_even_ms = cut_step_ms(&p, out);
-    dynamic_improve(&p, form, out);
-    assert_true(cut_misfit(&p, out) >= 0 || cut_step_ms(&p, out) <= *out_even_ms);
-    cut_problem_deinit(&p);
-}
-
 static void dynamic_moves_units_both_ways(void **state)
 {
     static const double orders[][3] = {{25, 50, 100}, {100, 50, 25}, {50, 25, 100}};
@@ -72,27 +57,6 @@ static void dynamic_moves_units_both_ways(void **state)
         assert_true(even.dynamic_step_ms == p.predicted_step_ms);
         assert_true(p.even_step_ms == even.predicted_step_ms);
     }
-}
-
-static void dynamic_as_released_returns_even_when_slow_nodes_come_first(void **state)
-{
-    static const double slow_first[] = {25, 30, 100};
-    static const double fast_first[] = {100, 30, 25};
-    struct setting s;
-    struct cut even_first;
-    struct cut cut;
-    double even_ms;
-
-    (void)state;
-    make(&s, slow_first, 3);
-    improve(&s, DYNAMIC_AS_RELEASED, &even_ms, &cut);
-    assert_int_equal(cut.first[1], 9);
-    assert_int_equal(cut.first[2], 17);
-    improve(&s, DYNAMIC_MENDED, &even_ms, &even_first);
-    assert_true(even_first.first[1] < 9);
-    make(&s, fast_first, 3);
-    improve(&s, DYNAMIC_AS_RELEASED, &even_ms, &cut);
-    assert_true(cut.first[1] > 9);
 }
 
 static void dynamic_repairs_memory_in_both_directions(void **state)
@@ -150,8 +114,8 @@ static void manual_is_what_the_list_says(void **state)
     assert_int_equal(p.stages[1].n_units, 6);
     assert_int_equal(p.stages[2].n_units, 16);
     assert_true(p.bound_ms < p.predicted_step_ms);
-    assert_int_equal(p.n_left_out, 1);
-    assert_string_equal(p.left_out[0].reason, "spec.placement.manual does not use it");
+    assert_int_equal(p.n_excluded, 1);
+    assert_string_equal(p.excluded[0].reason, "spec.placement.manual does not use it");
 }
 
 static void manual_says_what_is_in_its_way(void **state)
@@ -189,7 +153,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dynamic_moves_units_both_ways),
-        cmocka_unit_test(dynamic_as_released_returns_even_when_slow_nodes_come_first),
         cmocka_unit_test(dynamic_repairs_memory_in_both_directions),
         cmocka_unit_test(manual_is_what_the_list_says),
         cmocka_unit_test(manual_says_what_is_in_its_way),

@@ -41,22 +41,6 @@ static void buf_stops_at_its_ceiling_and_keeps_what_it_had(void **state)
     buf_deinit(&b);
 }
 
-static void buf_drop_takes_from_the_front_and_at_most_everything(void **state)
-{
-    struct buf b = {.max = 100};
-
-    (void)state;
-    buf_drop(&b, 3);
-    assert_int_equal(buf_add(&b, "abcdef", 6, NULL), ERR_OK);
-    buf_drop(&b, 0);
-    buf_drop(&b, 2);
-    assert_string_equal(b.data, "cdef");
-    buf_drop(&b, 50);
-    assert_string_equal(buf_text(&b), "");
-    assert_int_equal(b.len, 0);
-    buf_deinit(&b);
-}
-
 static void buf_take_hands_the_memory_over(void **state)
 {
     struct buf b = {.max = 100};
@@ -106,15 +90,67 @@ static void text_that_does_not_fit_is_cut_off(void **state)
     assert_int_equal(at.behind, '#');
 }
 
+/* --- arrays --- */
+
+static void array_keeps_its_items_when_it_grows(void **state)
+{
+    int *items = NULL;
+    size_t cap = 0;
+    int n_moves = 0;
+
+    (void)state;
+    for (int i = 0; i < 10000; i++) {
+        size_t before = cap;
+
+        assert_int_equal(array_reserve(&items, sizeof *items, &cap, (size_t)i + 1, NULL), ERR_OK);
+        assert_true(cap > (size_t)i);
+        n_moves += cap != before;
+        items[i] = i;
+    }
+    for (int i = 0; i < 10000; i++)
+        assert_int_equal(items[i], i);
+    assert_in_range(n_moves, 2, 16);
+    free(items);
+}
+
+static void array_has_room_for_many_at_once(void **state)
+{
+    char *items = NULL;
+    size_t cap = 0;
+
+    (void)state;
+    assert_int_equal(array_reserve(&items, 1, &cap, 5000, NULL), ERR_OK);
+    assert_true(cap >= 5000);
+    items[4999] = 'x';
+    free(items);
+}
+
+static void array_without_memory_stays_as_it_was(void **state)
+{
+    double *items = NULL;
+    size_t cap = 0;
+    struct err err;
+
+    (void)state;
+    assert_int_equal(array_reserve(&items, sizeof *items, &cap, 3, NULL), ERR_OK);
+    items[2] = 3;
+    assert_int_equal(array_reserve(&items, sizeof *items, &cap, SIZE_MAX / 4, &err), ERR_NO_MEMORY);
+    assert_true(items[2] == 3);
+    assert_in_range(cap, 3, 1000);
+    free(items);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(buf_text_is_closed_by_a_nul_after_every_call),
         cmocka_unit_test(buf_stops_at_its_ceiling_and_keeps_what_it_had),
-        cmocka_unit_test(buf_drop_takes_from_the_front_and_at_most_everything),
         cmocka_unit_test(buf_take_hands_the_memory_over),
         cmocka_unit_test(text_grows_at_its_end),
         cmocka_unit_test(text_that_does_not_fit_is_cut_off),
+        cmocka_unit_test(array_keeps_its_items_when_it_grows),
+        cmocka_unit_test(array_has_room_for_many_at_once),
+        cmocka_unit_test(array_without_memory_stays_as_it_was),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

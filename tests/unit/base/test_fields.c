@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "suite.h"
+
 enum colour { RED, GREEN };
 
 struct point {
@@ -265,19 +267,42 @@ static void fields_that_are_empty_are_null_or_left_out(void **state)
                       "\"colour\":\"Red\",\"time\":null,\"points\":[],\"reals\":[]}");
 }
 
+struct lines {
+    char two[20];
+    char many[600];
+};
+
+static void fields_write_a_line_of_what_has_control_characters(void **state)
+{
+    static const struct field table[] = {
+        {"two", FIELD_TEXT, FIELD_AT(struct lines, two), .flags = FIELD_LINE},
+        {"many", FIELD_TEXT, FIELD_AT(struct lines, many), .flags = FIELD_LINE},
+        {0}};
+    struct lines lines = {.two = "two\nlines\t\"a\""};
+    struct buf out = {.max = 700};
+    const char *start = "{\"two\":\"two lines \\\"a\\\"\",\"many\":\"  ";
+
+    (void)state;
+    memset(lines.many, '\a', sizeof lines.many - 1);
+    assert_int_equal(fields_print(table, &lines, &out, NULL), ERR_OK);
+    assert_int_equal(strncmp(out.data, start, strlen(start)), 0);
+    assert_int_equal(out.len, strlen(start) - 2 + 511 + 2); /* cut at 511 */
+    buf_deinit(&out);
+}
+
 int main(void)
 {
-    enum { N_REFUSED = sizeof refused / sizeof refused[0], N_OTHERS = 5 };
-    struct CMUnitTest tests[N_OTHERS + N_REFUSED] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(fields_fill_in_what_is_missing),
         cmocka_unit_test(fields_read_every_kind),
         cmocka_unit_test(fields_read_tolerantly_take_what_they_can),
         cmocka_unit_test(fields_write_every_kind),
         cmocka_unit_test(fields_that_are_empty_are_null_or_left_out),
+        cmocka_unit_test(fields_write_a_line_of_what_has_control_characters),
     };
+    struct suite suite = {.n = 0};
 
-    for (int i = 0; i < N_REFUSED; i++)
-        tests[N_OTHERS + i] = (struct CMUnitTest){
-            .name = refused[i].name, .test_func = check_refused, .initial_state = &refused[i]};
-    return _cmocka_run_group_tests("fields", tests, N_OTHERS + N_REFUSED, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, refused, check_refused);
+    return suite_run(&suite, "fields", NULL, NULL);
 }

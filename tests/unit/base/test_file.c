@@ -1,34 +1,17 @@
 #include "base/file.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "scratch.h"
 
-static char folder[] = "/tmp/test_file.XXXXXX";
 static char path[64];
 
 static int make_folder(void **state)
 {
-    (void)state;
-    if (!mkdtemp(folder))
-        return -1;
-    (void)snprintf(path, sizeof path, "%s/a", folder);
-    return 0;
-}
+    int failed = scratch_make(state);
 
-static int remove_folder(void **state)
-{
-    (void)state;
-    (void)unlink(path);
-    return rmdir(folder);
+    (void)snprintf(path, sizeof path, "%s/a", scratch);
+    return failed;
 }
 
 static void file_write_replaces_the_whole_file(void **state)
@@ -89,7 +72,7 @@ static void file_read_names_the_file_that_is_missing(void **state)
     (void)state;
     assert_int_equal(file_read("/nowhere/file", &b, &err), ERR_NOT_FOUND);
     assert_string_equal(err.text, "open /nowhere/file: No such file or directory");
-    assert_int_equal(file_read(folder, &b, &err), ERR_IO); /* a folder */
+    assert_int_equal(file_read(scratch, &b, &err), ERR_IO); /* a folder */
     buf_deinit(&b);
 }
 
@@ -120,5 +103,5 @@ int main(void)
         cmocka_unit_test(file_read_names_the_file_that_is_missing),
         cmocka_unit_test(file_write_that_fails_leaves_the_old_file_and_no_other),
     };
-    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+    return cmocka_run_group_tests(tests, make_folder, scratch_remove);
 }

@@ -1,13 +1,6 @@
 #include "base/hmac.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include "scratch.h"
 
 #define KEY_TEXT "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
@@ -58,23 +51,19 @@ static void hmac_tells_every_bit_of_key_parts_and_signature_apart(void **state)
 
 static void hmac_key_is_read_from_a_file_and_never_quoted(void **state)
 {
-    char path[] = "/tmp/skyjob-key-XXXXXX";
-    int fd = mkstemp(path);
+    const char *path = scratch_text("key", KEY_TEXT "\n");
     struct hmac_key want = key_of(KEY_TEXT);
     struct hmac_key got;
     struct err err;
 
     (void)state;
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, KEY_TEXT "\n", 65), 65);
     assert_int_equal(hmac_key_load(path, &got, NULL), ERR_OK);
     assert_memory_equal(&got, &want, sizeof got);
-    assert_int_equal(write(fd, "00", 2), 2);
+    scratch_text("key", KEY_TEXT "\n00");
     assert_int_equal(hmac_key_load(path, &got, &err), ERR_INVALID);
     assert_null(strstr(err.text, "0001"));
     assert_int_equal(unlink(path), 0);
     assert_int_equal(hmac_key_load(path, &got, &err), ERR_NOT_FOUND);
-    close(fd);
 }
 
 static void hmac_refuses_text_that_is_no_key(void **state)
@@ -110,5 +99,5 @@ int main(void)
         cmocka_unit_test(hmac_refuses_text_that_is_no_key),
         cmocka_unit_test(hmac_makes_different_keys),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,6 +10,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "suite.h"
 
 struct row {
     const char *name;
@@ -262,8 +265,6 @@ static void json_print_gives_text_that_reads_back_equal(void **state)
     json_free(b);
 }
 
-#define N_ROWS (sizeof rows / sizeof *rows)
-
 static void utf8_step_gives_the_length_of_every_form(void **state)
 {
     (void)state;
@@ -296,7 +297,7 @@ static void utf8_step_does_not_read_past_the_end(void **state)
     assert_int_equal(utf8_step("\xe2\x82\xac", 3), 3);
 }
 
-int main(void)
+static int test_json(void)
 {
     const struct CMUnitTest singles[] = {
         cmocka_unit_test(json_parse_refuses_more_levels_than_the_limit),
@@ -314,10 +315,396 @@ int main(void)
         cmocka_unit_test(utf8_step_refuses_what_is_no_character),
         cmocka_unit_test(utf8_step_does_not_read_past_the_end),
     };
-    struct CMUnitTest tests[N_ROWS + sizeof singles / sizeof *singles];
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    memcpy(tests + N_ROWS, singles, sizeof singles);
+    SUITE_TESTS(&suite, singles);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "json", NULL, NULL);
+}
+
+/* --- writer --- */
+
+static void jsonw_writes_nested_objects_and_arrays(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "s", "a");
+    jsonw_open_array(&w, "list");
+    jsonw_int(&w, NULL, -3);
+    jsonw_open_object(&w, NULL);
+    jsonw_close(&w);
+    jsonw_bool(&w, NULL, true);
+    jsonw_null(&w, NULL);
+    jsonw_close(&w);
+    jsonw_string(&w, "f", "1-x");
+    jsonw_string(&w, "none", NULL);
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_string_equal(out.data,
+                        "{\"s\":\"a\",\"list\":[-3,{},true,null],\"f\":\"1-x\",\"none\":\"\"}");
+    buf_deinit(&out);
+}
+
+static void jsonw_escapes_what_json_does_not_take(void **state)
+{
+    const char *text = "quote \" backslash \\ line \n tab \t bell \a euro \xe2\x82\xac";
+    struct buf out = {.max = 1000};
+    struct json *root = NULL;
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "a\"b", text);
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_int_equal(json_parse(out.data, out.len, &root, NULL), ERR_OK);
+    assert_string_equal(json_string(json_get(root, "a\"b"), ""), text);
+    json_free(root);
+    buf_deinit(&out);
+}
+
+static void jsonw_puts_a_replacement_for_bytes_that_are_not_utf8(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_string(&w, NULL, "a\xff z\xc3\xb6 cut: \xe2\x82");
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_string_equal(out.data, "\"a\xef\xbf\xbd z\xc3\xb6 cut: \xef\xbf\xbd\xef\xbf\xbd\"");
+    buf_deinit(&out);
+}
+
+static void jsonw_double_reads_back_as_the_same_double(void **state)
+{
+    static const double values[] = {0, -0.5, 0.1, 1.0 / 3, 2e-5, 1e300, 5e-324, 123456789.123};
+    struct buf out = {.max = 1000};
+    struct json *root = NULL;
+    const struct json *v;
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_array(&w, NULL);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        jsonw_double(&w, NULL, values[i]);
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_int_equal(json_parse(out.data, out.len, &root, NULL), ERR_OK);
+    v = json_first(root);
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++, v = json_next(v))
+        assert_true(json_double(v, -1) == values[i]);
+    json_free(root);
+    buf_deinit(&out);
+}
+
+static void jsonw_refuses_a_number_that_is_not_finite(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct err err;
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    jsonw_double(&w, "loss", (double)NAN);
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "loss"));
+    buf_deinit(&out);
+}
+
+static void jsonw_reports_the_first_error_and_not_the_last(void **state)
+{
+    struct buf out = {.max = 8};
+    struct err err;
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    jsonw_string(&w, "too", "long for it"); /* the ceiling of `out` */
+    jsonw_double(&w, "loss", (double)NAN);  /* a second error, of another kind */
+    jsonw_close(&w);
+    jsonw_close(&w); /* a third */
+    assert_int_equal(jsonw_finish(&w, &err), ERR_LIMIT);
+    buf_deinit(&out);
+}
+
+static void jsonw_finish_misses_levels_that_are_open(void **state)
+{
+    struct buf out = {.max = 100};
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_INVALID);
+    buf_deinit(&out);
+}
+
+static void jsonw_stops_at_the_depth_that_json_parse_takes(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct jsonw w;
+
+    (void)state;
+    jsonw_init(&w, &out);
+    for (int i = 0; i < JSON_DEPTH_MAX + 1; i++)
+        jsonw_open_array(&w, NULL);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_LIMIT);
+    buf_deinit(&out);
+}
+
+static void jsonw_value_copies_a_parsed_value(void **state)
+{
+    struct buf out = {.max = 1000};
+    struct json *root = NULL;
+    struct jsonw w;
+
+    (void)state;
+    assert_int_equal(json_parse("{\"a\":[1,\"x\"]}", 13, &root, NULL), ERR_OK);
+    jsonw_init(&w, &out);
+    jsonw_open_object(&w, NULL);
+    jsonw_value(&w, "copy", json_get(root, "a"));
+    jsonw_value(&w, "none", json_get(root, "b"));
+    jsonw_close(&w);
+    assert_int_equal(jsonw_finish(&w, NULL), ERR_OK);
+    assert_string_equal(out.data, "{\"copy\":[1,\"x\"],\"none\":null}");
+    json_free(root);
+    buf_deinit(&out);
+}
+
+static int test_writer(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jsonw_writes_nested_objects_and_arrays),
+        cmocka_unit_test(jsonw_escapes_what_json_does_not_take),
+        cmocka_unit_test(jsonw_puts_a_replacement_for_bytes_that_are_not_utf8),
+        cmocka_unit_test(jsonw_double_reads_back_as_the_same_double),
+        cmocka_unit_test(jsonw_refuses_a_number_that_is_not_finite),
+        cmocka_unit_test(jsonw_reports_the_first_error_and_not_the_last),
+        cmocka_unit_test(jsonw_finish_misses_levels_that_are_open),
+        cmocka_unit_test(jsonw_stops_at_the_depth_that_json_parse_takes),
+        cmocka_unit_test(jsonw_value_copies_a_parsed_value),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* --- templates --- */
+
+static const struct {
+    const char *text;
+    const char *want;
+} templates[] = {
+    {"{}", "{}"},
+    {"[ ]", "[]"},
+    {"{'a': 1, 'b': [true, false, null, -2, 'c']}", "{\"a\":1,\"b\":[true,false,null,-2,\"c\"]}"},
+    {"$name", "\"a \\\"b\\\"\\u000a\""},
+    {"{'a': $cpu, 'b': '$cpu', 'c': 'x${cpu}m y'}", "{\"a\":-7,\"b\":\"-7\",\"c\":\"x-7m y\"}"},
+    {"{'a': $none, 'b': 'x$none', 'c': 2}", "{\"c\":2}"},
+    {"[$none, ?yes 1, ?no 2, ?none 'x', ?cpu 3, ?empty 4]", "[1,3,4]"},
+    {"{'a': ?no {'b': [1, {'c': $name}]}, 'd': ?yes {'e': 'f'}}", "{\"d\":{\"e\":\"f\"}}"},
+    {"[?yes ?no 1, ?yes ?yes 2]", "[2]"},
+    {"{'$name': 1}", "{\"a \\\"b\\\"\\u000a\":1}"},
+    {"{'a': $labels, 'b': $nothing}", "{\"a\":{\"a.b/c\":\"d\",\"e\":\"\"},\"b\":{}}"},
+    {"[$empty, $some, $few]", "[\"\",5]"},
+};
+
+static enum err_code write_with_values(const char *text, struct buf *out, struct err *err)
+{
+    const struct jsont_value values[] = {
+        JSONT_S("name", "a \"b\"\n"),
+        JSONT_S("none", NULL),
+        JSONT_S("empty", ""),
+        JSONT_I("cpu", -7),
+        JSONT_IF("yes", true),
+        JSONT_IF("no", false),
+        JSONT_I_IF("some", true, 5),
+        JSONT_I_IF("few", false, 5),
+        JSONT_PAIRS("labels", "a.b/c=d,e=,f"),
+        JSONT_PAIRS("nothing", ""),
+    };
+    struct jsonw w;
+
+    jsonw_init(&w, out);
+    jsont_write(&w, NULL, text, values, sizeof values / sizeof *values);
+    return jsonw_finish(&w, err);
+}
+
+static void jsont_writes_what_the_template_shows(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        struct buf out = {.max = 1000};
+        struct err err = {0};
+
+        if (write_with_values(templates[i].text, &out, &err) != ERR_OK)
+            fail_msg("%s: %s", templates[i].text, err.text);
+        assert_string_equal(buf_text(&out), templates[i].want);
+        buf_deinit(&out);
+    }
+}
+
+static void jsont_refuses_a_broken_template(void **state)
+{
+    static const char *const broken[] = {
+        "",           "{",   "[1",      "['a",   "{'a'}",    "{'a': }",     "{1: 2}",
+        "[1 2]",      "1 2", "$nobody", "'$x'",  "['${x}']", "[?nobody 1]", "{'$none': 1}",
+        "{'a': ?no}", "nul", "[1]]",    "\"a\"", "?yes",     "[,]",         "{'a' 1}",
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        struct buf out = {.max = 1000};
+        struct err err = {0};
+
+        if (write_with_values(broken[i], &out, &err) != ERR_INVALID)
+            fail_msg("%s was accepted", broken[i]);
+        assert_non_null(strstr(err.text, "template: "));
+        buf_deinit(&out);
+    }
+}
+
+static void jsont_refuses_a_string_that_is_too_long(void **state)
+{
+    char text[600];
+    struct buf out = {.max = 1000};
+
+    (void)state;
+    (void)snprintf(text, sizeof text, "'%0511d'", 0);
+    assert_int_equal(write_with_values(text, &out, NULL), ERR_OK);
+    buf_deinit(&out);
+    (void)snprintf(text, sizeof text, "'%0512d'", 0);
+    assert_int_equal(write_with_values(text, &out, NULL), ERR_INVALID);
+    buf_deinit(&out);
+    (void)snprintf(text, sizeof text, "'%0510d$cpu'", 0);
+    assert_int_equal(write_with_values(text, &out, NULL), ERR_INVALID);
+    buf_deinit(&out);
+}
+
+static void jsont_reports_a_document_above_its_limit(void **state)
+{
+    struct buf out = {.max = 10};
+
+    (void)state;
+    assert_int_equal(write_with_values("{'a': 'a long text', 'b': [1, 2, 3]}", &out, NULL),
+                     ERR_LIMIT);
+    buf_deinit(&out);
+}
+
+static int test_templates(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(jsont_writes_what_the_template_shows),
+        cmocka_unit_test(jsont_refuses_a_broken_template),
+        cmocka_unit_test(jsont_refuses_a_string_that_is_too_long),
+        cmocka_unit_test(jsont_reports_a_document_above_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
+
+/* --- raw text --- */
+
+struct raw_row {
+    const char *name;
+    const char *text;
+    const char *want; /* the value of member "a", or all elements with '|' behind each */
+};
+
+static struct raw_row members[] = {
+    {"jsonraw_finds_a_member_among_others", " { \"b\" : [1,2] , \"a\" : 7 , \"c\" : {} } ", "7"},
+    {"jsonraw_finds_an_object_whole", "{\"a\":{\"a\":[{}]},\"b\":1}", "{\"a\":[{}]}"},
+    {"jsonraw_does_not_look_into_values", "{\"b\":{\"a\":1},\"c\":[\"a\"]}", NULL},
+    {"jsonraw_is_not_misled_by_brackets_in_strings", "{\"b\":\"}]\\\"{\",\"a\":\"x\\\\\"}",
+     "\"x\\\\\""},
+    {"jsonraw_takes_the_first_of_two_members", "{\"a\":1,\"a\":2}", "1"},
+    {"jsonraw_finds_a_member_with_a_value_that_is_wrong_inside", "{\"a\":[\"\\u0000\",,nil]}",
+     "[\"\\u0000\",,nil]"},
+    {"jsonraw_finds_a_member_before_the_text_breaks", "{\"a\":1,\"b\":[", "1"},
+    {"jsonraw_finds_no_member_that_is_cut_short", "{\"a\":[1,{\"x\":", NULL},
+    {"jsonraw_finds_no_member_cut_in_its_string", "{\"a\":\"x\\", NULL},
+    {"jsonraw_finds_no_member_without_a_value", "{\"a\":}", NULL},
+    {"jsonraw_finds_no_member_of_an_array", "[\"a\",1]", NULL},
+    {"jsonraw_finds_no_member_of_nothing", "", NULL},
+    {"jsonraw_finds_no_member_of_an_empty_object", "{}", NULL},
+};
+
+static struct raw_row elements[] = {
+    {"jsonraw_walks_an_array", " [ 1 , {\"a\":[2]} ,\"]\",[] , null ] ",
+     "1|{\"a\":[2]}|\"]\"|[]|null|"},
+    {"jsonraw_walks_an_empty_array", "[ ]", ""},
+    {"jsonraw_walks_no_object", "{\"a\":1}", ""},
+    {"jsonraw_ends_where_an_array_breaks", "[1,{\"a\":2},[3", "1|{\"a\":2}|"},
+    {"jsonraw_ends_at_a_missing_element", "[1,,2]", "1|"},
+};
+
+static struct jsonraw exact_copy(const char *text)
+{
+    size_t n = strlen(text);
+    char *copy = malloc(n + 1); /* so that a sanitizer sees a read past the end */
+
+    assert_non_null(copy);
+    memcpy(copy, text, n);
+    return (struct jsonraw){copy, n};
+}
+
+static void free_copy(struct jsonraw v)
+{
+    union {
+        const char *from;
+        void *to;
+    } unconst = {.from = v.text};
+
+    free(unconst.to);
+}
+
+static void check_member(void **state)
+{
+    const struct raw_row *row = *state;
+    struct jsonraw v = exact_copy(row->text);
+    struct jsonraw found = {0};
+
+    assert_true(jsonraw_member(v, "a", &found) == (row->want != NULL));
+    if (row->want) {
+        assert_int_equal(found.len, strlen(row->want));
+        assert_memory_equal(found.text, row->want, found.len);
+    }
+    free_copy(v);
+}
+
+static void check_elements(void **state)
+{
+    const struct raw_row *row = *state;
+    struct jsonraw v = exact_copy(row->text);
+    struct jsonraw found;
+    size_t place = 0;
+    char all[100] = "";
+
+    while (jsonraw_next(v, &place, &found)) {
+        strncat(all, found.text, found.len);
+        strcat(all, "|");
+    }
+    assert_string_equal(all, row->want);
+    free_copy(v);
+}
+
+static int test_raw_text(void)
+{
+    struct suite suite = {.n = 0};
+
+    SUITE_ROWS(&suite, members, check_member);
+    SUITE_ROWS(&suite, elements, check_elements);
+    return suite_run(&suite, "json", NULL, NULL);
+}
+
+int main(void)
+{
+    return test_json() + test_writer() + test_templates() + test_raw_text();
 }

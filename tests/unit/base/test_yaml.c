@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "suite.h"
+
 struct row {
     const char *name;
     const char *yaml;
@@ -86,16 +88,15 @@ static void yaml_stops_at_the_ceiling_of_its_output(void **state)
     buf_deinit(&out);
 }
 
-#define N_ROWS (sizeof rows / sizeof *rows)
-
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + 2] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(yaml_refuses_more_levels_than_json_takes),
         cmocka_unit_test(yaml_stops_at_the_ceiling_of_its_output),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[i + 2] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "yaml", NULL, NULL);
 }

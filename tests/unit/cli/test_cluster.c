@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "cli/report.h"
+#include "cli/view.h"
 
 #define READY             "\"conditions\": [{\"type\": \"Ready\", \"status\": \"True\"}]"
 #define SIZE(cpu, memory) "\"allocatable\": {\"cpu\": \"" cpu "\", \"memory\": \"" memory "\"}"
@@ -72,7 +72,7 @@ static void add_pod(const char *name, const char *node, const char *phase, const
     json_free(json);
 }
 
-static void add_job(const char *name, int attempt, const char *condition)
+static void add_job(const char *name, int revision, const char *condition)
 {
     char text[512];
     struct json *json;
@@ -80,36 +80,40 @@ static void add_job(const char *name, int attempt, const char *condition)
     (void)snprintf(
         text, sizeof text,
         "{\"metadata\": {\"namespace\": \"default\", \"name\": \"%s\", \"uid\": \"u-%s\"},"
-        "\"status\": {\"attempt\": %d, \"conditions\": [{\"type\": \"%s\", "
+        "\"status\": {\"revision\": %d, \"conditions\": [{\"type\": \"%s\", "
         "\"status\": \"True\"}]}}",
-        name, name, attempt, condition);
+        name, name, revision, condition);
     json = parse(text);
     assert_int_equal(cluster_add_job(&at, json, NULL), ERR_OK);
     json_free(json);
 }
 
 /* Of two stages with 1.5 CPU and 1 GiB each, on nodes a and b. */
-static void add_plan(const char *job, int attempt)
+static void add_plan(const char *job, int revision)
 {
 #define STAGE(first, units, node)                                                                  \
-    "{\\\"firstUnit\\\":" first ",\\\"unitCount\\\":" units ",\\\"node\\\":\\\"" node "\\\","      \
+    "{\\\"slot\\\":" first ",\\\"incarnation\\\":1,\\\"firstUnit\\\":" first                       \
+    ",\\\"unitCount\\\":" units ",\\\"node\\\":\\\"" node "\\\","                                  \
     "\\\"cpuMilli\\\":1500,\\\"memoryBytes\\\":1073741824}"
     char text[2048];
     struct json *json;
 
     (void)snprintf(
         text, sizeof text,
-        "{\"metadata\":{\"namespace\":\"default\",\"name\":\"%s-plan-a%d\",\"ownerReferences\":[{"
+        "{\"metadata\":{\"namespace\":\"default\",\"name\":\"%s-u-%.3s-r%d\",\"ownerReferences\":[{"
         "\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":\"%s\","
-        "\"uid\":\"u-%s\",\"controller\":true}],\"labels\":{\"skyjob.dev/attempt\":\"%d\"}},"
-        "\"data\":{\"plan.json\":\"{\\\"version\\\":1,\\\"namespace\\\":\\\"default\\\","
-        "\\\"job\\\":\\\"%s\\\",\\\"uid\\\":\\\"u-%s\\\",\\\"attempt\\\":%d,"
-        "\\\"microBatches\\\":8,\\\"explanation\\\":\\\"\\\",\\\"stages\\\":[" STAGE(
+        "\"uid\":\"u-%s\",\"controller\":true}],\"labels\":{\"skyjob.dev/revision\":\"%d\"}},"
+        "\"data\":{\"revision.json\":\"{\\\"version\\\":1,\\\"lineage\\\":1,\\\"step\\\":0,"
+        "\\\"sources\\\":[{\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"from\\\":\\\"Random\\\"}],"
+        "\\\"plan\\\":{\\\"version\\\":2,\\\"namespace\\\":\\\"default\\\","
+        "\\\"job\\\":\\\"%s\\\",\\\"uid\\\":\\\"u-%s\\\",\\\"revision\\\":%d,"
+        "\\\"microBatches\\\":8,\\\"explanation\\\":\\\"\\\",\\\"workers\\\":[" STAGE(
             "0", "3",
             "a") "," STAGE("3", "4",
                            "b") "],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"
-                                "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}\"}}",
-        job, attempt, job, job, attempt, job, job, attempt);
+                                "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}}\"}"
+                                "}",
+        job, job, revision, job, job, revision, job, job, revision);
     json = parse(text);
     assert_int_equal(cluster_add_plan(&at, json, NULL), ERR_OK);
     json_free(json);
@@ -117,7 +121,6 @@ static void add_plan(const char *job, int attempt)
 
 static const struct survey *survey(void)
 {
-    cluster_close(&at);
     assert_int_equal(cluster_survey(&at, NOW_MS, NULL), ERR_OK);
     return &at.survey;
 }
@@ -154,13 +157,13 @@ static void cluster_takes_away_what_plans_promise_until_their_pods_are_bound(voi
     add_node(GOOD("b"));
     add_job("other", 2, "Placed");
     add_job("done", 1, "Complete");
-    add_plan("other", 1); /* of an attempt that is over */
+    add_pod("other-u-oth-w0-1", "a", "Running", "other"); /* counts for what it requests */
+    add_pod("other-u-oth-w3-1", "", "Pending", "other");
+    add_plan("other", 1); /* superseded */
     add_plan("other", 2);
     add_plan("done", 1);
     add_plan("gone", 1);
     add_plan("mine", 1);
-    add_pod("other-r0-s0-a2", "a", "Running", "other"); /* counts for what it requests */
-    add_pod("other-r0-s1-a2", "", "Pending", "other");
     s = survey();
     assert_int_equal(s->candidates[0].cpu_milli, 1500);
     assert_int_equal(s->candidates[1].cpu_milli, 500);
@@ -174,7 +177,7 @@ static void cluster_without_nodes_is_empty(void **state)
     assert_int_equal(survey()->n_candidates, 0);
 }
 
-static void cluster_report_lists_the_first_excluded_nodes(void **state)
+static void cluster_view_lists_the_first_excluded_nodes(void **state)
 {
     char *text = NULL;
     size_t n = 0;
@@ -185,11 +188,11 @@ static void cluster_report_lists_the_first_excluded_nodes(void **state)
     add_node(NODE("full", SPEED("1"), SIZE("99m", "4Gi") ", " READY));
     add_node(NODE("small", SPEED("1"), SIZE("1", "159Mi") ", " READY));
     add_node(NODE("strange", SPEED("inf"), SIZE("1", "1Gi") ", " READY));
-    for (int i = 0; i < REPORT_NODES_MAX; i++)
+    for (int i = 0; i < VIEW_NODES_MAX; i++)
         add_node(i ? NODE("later", SPEED("1"), SIZE("2", "4Gi"))
                    : NODE("belated", SPEED("1"), SIZE("2", "4Gi")));
     (void)survey();
-    report_nodes(&at, out);
+    view_nodes(&at, out);
     (void)fclose(out);
     assert_non_null(strstr(text, "note        Invalid annotation on node strange: "
                                  "skyjob.dev/gflops: \"inf\" is not a number"));
@@ -272,7 +275,7 @@ int main(void)
         TEST(cluster_takes_away_what_pods_have_requested),
         TEST(cluster_takes_away_what_plans_promise_until_their_pods_are_bound),
         TEST(cluster_without_nodes_is_empty),
-        TEST(cluster_report_lists_the_first_excluded_nodes),
+        TEST(cluster_view_lists_the_first_excluded_nodes),
         TEST(cluster_file_has_lists_and_single_nodes),
         TEST(cluster_file_needs_nodes_with_names_of_their_own),
     };

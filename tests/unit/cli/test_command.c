@@ -14,6 +14,8 @@ static struct {
     const char *nodes;
     bool follows;
     bool is_serial;
+    int n_cuts;
+    const char *cuts[COMMAND_REPEATS_MAX];
 } got;
 
 static bool read_options(int argc, const char *const *argv)
@@ -23,9 +25,10 @@ static bool read_options(int argc, const char *const *argv)
         {"nodes", .value = &got.nodes},
         {"follow", 'w', .is_set = &got.follows},
         {"serial", .is_set = &got.is_serial},
+        {"cut", .value = got.cuts, .n = &got.n_cuts},
         {.name = NULL},
     };
-    char *copy[8];
+    char *copy[2 * COMMAND_REPEATS_MAX + 4];
 
     memset(&got, 0, sizeof got);
     for (int i = 0; i <= argc; i++)
@@ -64,10 +67,28 @@ static void command_options_that_are_unknown_or_lack_a_value_are_refused(void **
     assert_false(read_options(2, empty));
 }
 
+static void command_options_may_be_repeated_where_that_has_a_meaning(void **state)
+{
+    const char *many[2 * COMMAND_REPEATS_MAX + 4] = {"run"};
+    int n = 1;
+
+    (void)state;
+    for (int i = 0; i < COMMAND_REPEATS_MAX; i++) {
+        many[n++] = "--cut";
+        many[n++] = i == 1 ? "second" : "other";
+    }
+    assert_true(read_options(n, many));
+    assert_int_equal(got.n_cuts, COMMAND_REPEATS_MAX);
+    assert_string_equal(got.cuts[1], "second");
+    many[n++] = "--cut=more";
+    assert_false(read_options(n, many));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(command_options_may_be_short_or_long),
+        cmocka_unit_test(command_options_may_be_repeated_where_that_has_a_meaning),
         cmocka_unit_test(command_options_that_are_unknown_or_lack_a_value_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

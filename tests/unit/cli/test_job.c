@@ -1,17 +1,7 @@
 #include "cli/job.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "base/file.h"
+#include "scratch.h"
+#include "suite.h"
 
 #define HEAD "apiVersion: skyjob.dev/v1alpha1\nkind: SkyJob\n"
 #define SPEC "spec: {data: {source: {sample: MNLI}}}\n"
@@ -20,16 +10,7 @@
 static enum err_code load_with(const char *text, const char *model, struct job *out,
                                struct err *err)
 {
-    char path[] = "/tmp/test_job-XXXXXX";
-    int fd = mkstemp(path);
-    enum err_code rc;
-
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
-    (void)close(fd);
-    rc = job_load(path, model, out, err);
-    (void)unlink(path);
-    return rc;
+    return job_load(scratch_text("job.yaml", text), model, out, err);
 }
 
 static enum err_code load(const char *text, struct job *out, struct err *err)
@@ -129,10 +110,8 @@ static void check_row(void **state)
     assert_int_equal(load(row->text, &job, &err), row->code);
     if (!strstr(err.text, row->says))
         fail_msg("said \"%s\"", err.text);
-    assert_memory_equal(err.text, "/tmp/test_job-", 14);
+    assert_memory_equal(err.text, scratch, strlen(scratch));
 }
-
-#define N_ROWS (sizeof rows / sizeof rows[0])
 
 #define CONFIG                                                                                     \
     "{\"vocab_size\":28996,\"hidden_size\":64,\"num_hidden_layers\":3,\"num_attention_heads\":4,"  \
@@ -146,16 +125,11 @@ static void check_row(void **state)
 static enum err_code load_model(const char *name, const char *text, struct job *out,
                                 struct err *err)
 {
-    char folder[] = "/tmp/test_job_model-XXXXXX";
-    char path[64];
     enum err_code rc;
 
-    assert_non_null(mkdtemp(folder));
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_write(path, CONFIG, strlen(CONFIG), NULL), ERR_OK);
-    rc = load_with(text, folder, out, err);
-    (void)unlink(path);
-    (void)rmdir(folder);
+    scratch_text(name, CONFIG);
+    rc = load_with(text, scratch, out, err);
+    assert_int_equal(unlink(scratch_path(name)), 0);
     return rc;
 }
 
@@ -250,11 +224,9 @@ int main(void)
         cmocka_unit_test(job_lists_all_sizes_that_differ_from_its_model),
         cmocka_unit_test(job_without_the_config_of_its_model_is_refused),
     };
-    enum { N_FIXED = sizeof fixed / sizeof fixed[0] };
-    static struct CMUnitTest tests[N_FIXED + N_ROWS];
+    struct suite suite = {.n = 0};
 
-    memcpy(tests, fixed, sizeof fixed);
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_FIXED + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("job", tests, N_FIXED + N_ROWS, NULL, NULL);
+    SUITE_TESTS(&suite, fixed);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "job", scratch_make, scratch_remove);
 }

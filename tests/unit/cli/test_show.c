@@ -69,7 +69,7 @@ static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
     assert_int_equal(strlen(text), SHOW_LINE_BYTES - 1);
 }
 
-static void show_progress_says_what_is_going_on_before_the_first_step(void **state)
+static void show_progress_is_the_state_before_the_first_step(void **state)
 {
     struct progress p = {.state = PROGRESS_STARTING, .loss = NAN, .eta_seconds = -1};
     char text[SHOW_LINE_BYTES];
@@ -98,14 +98,14 @@ static void expect_result(const struct progress *p, const char *want)
     free(text);
 }
 
-static void show_result_has_metrics_and_what_one_should_know(void **state)
+static void show_result_has_metrics_and_notes(void **state)
 {
     struct progress p = {.step = 40,
                          .loss = 0.25,
                          .skipped_steps = 2,
                          .n_metrics = 2,
                          .metrics = {{"nextSentenceAccuracy", 0.5}, {"evalLoss", NAN}},
-                         .initialised = "classifier"};
+                         .randomly_initialized = "classifier"};
 
     (void)state;
     expect_result(&p, "  loss                 0.2500\n"
@@ -189,7 +189,7 @@ static void show_names_that_are_long_lose_their_middle(void **state)
 
 static const struct status training = {
     .state = "Running",
-    .attempt = 2,
+    .revision = 2,
     .progress = {.step = 12,
                  .total_steps = 40,
                  .loss = "0.5000",
@@ -199,13 +199,12 @@ static const struct status training = {
                  .n_metrics = 1,
                  .metrics = {{"accuracy", "0.9100"}}},
     .n_stages = 2,
-    .stages = {{.node = "small",
-                .units = "embeddings to attention 0",
-                .predicted_ms = 3.25,
-                .measured_ms = 3.5,
-                .busy_percent = 87,
-                .state = "Running"},
-               {.node = "large", .units = "head", .predicted_ms = 4}},
+    .stages =
+        {{.plan = {.node = "small", .units = "embeddings to attention 0", .predicted_ms = 3.25},
+          .measured_ms = 3.5,
+          .busy_percent = 87,
+          .state = "Running"},
+         {.plan = {.node = "large", .units = "head", .predicted_ms = 4}}},
     .placement = {.summary = {.explanation = "Because.", .predicted_step_ms = 20}},
 };
 
@@ -260,8 +259,7 @@ static void show_status_placement_lists_stages_and_the_explanation(void **state)
     FILE *out = open_memstream(&text, &n);
 
     (void)state;
-    show_status_stages(out, &training);
-    show_explanation(out, &training);
+    show_status_placement(out, &training, true);
     (void)fclose(out);
     assert_non_null(strstr(text, "\n0      small embeddings to attention 0"));
     assert_non_null(strstr(text, "3.2 ms      3.5 ms   87%  Running"));
@@ -277,8 +275,8 @@ int main(void)
         cmocka_unit_test(show_writes_numbers_with_commas),
         cmocka_unit_test(show_writes_durations_like_a_clock),
         cmocka_unit_test(show_progress_holds_step_loss_speed_stages_and_eta),
-        cmocka_unit_test(show_progress_says_what_is_going_on_before_the_first_step),
-        cmocka_unit_test(show_result_has_metrics_and_what_one_should_know),
+        cmocka_unit_test(show_progress_is_the_state_before_the_first_step),
+        cmocka_unit_test(show_result_has_metrics_and_notes),
         cmocka_unit_test(show_summary_is_a_line_of_figures),
         cmocka_unit_test(show_evaluation_names_the_step_and_every_metric),
         cmocka_unit_test(show_lines_come_slowly_where_they_cannot_be_written_over),

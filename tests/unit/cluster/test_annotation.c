@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/jsonw.h"
+#include "base/json.h"
+#include "suite.h"
 
 #define NOW_MS INT64_C(1795000000000)
 #define NFD    "\"feature.node.kubernetes.io/"
@@ -307,7 +308,7 @@ static void annotation_is_stale_when_something_is_another(void **state)
     assert_string_equal(annotation_stale(&p, &now, NOW_MS), "measured for other shapes or data");
     p.is_contradicted = true;
     assert_string_equal(annotation_stale(&p, &p.subject, NOW_MS),
-                        "contradicted by a training since it was measured");
+                        "contradicted by a training run since then");
     p.is_contradicted = false;
     assert_null(annotation_stale(&p, &p.subject, NOW_MS + ANNOTATION_FRESH_MS));
     assert_string_equal(annotation_stale(&p, &p.subject, NOW_MS + ANNOTATION_FRESH_MS + 1),
@@ -398,8 +399,6 @@ static void annotation_digest_is_what_follows_the_name(void **state)
     assert_string_equal(digest, "");
 }
 
-#define N_BAD (sizeof bad / sizeof bad[0])
-
 int main(void)
 {
     const struct CMUnitTest others[] = {
@@ -416,12 +415,9 @@ int main(void)
         cmocka_unit_test(annotation_work_tells_apart_what_is_measured),
         cmocka_unit_test(annotation_digest_is_what_follows_the_name),
     };
-    struct CMUnitTest tests[sizeof others / sizeof others[0] + N_BAD];
-    size_t n = sizeof others / sizeof others[0];
+    struct suite suite = {.n = 0};
 
-    memcpy(tests, others, sizeof others);
-    for (size_t i = 0; i < N_BAD; i++)
-        tests[n + i] = (struct CMUnitTest){
-            .name = bad[i].name, .test_func = check_bad, .initial_state = &bad[i]};
-    return _cmocka_run_group_tests("annotations", tests, n + N_BAD, NULL, NULL);
+    SUITE_TESTS(&suite, others);
+    SUITE_ROWS(&suite, bad, check_bad);
+    return suite_run(&suite, "annotations", NULL, NULL);
 }

@@ -31,12 +31,26 @@ static struct json *parse(struct buf *text)
     return json;
 }
 
+static enum err_code write_for(const struct world *w, const struct action *action, struct buf *out)
+{
+    char name[NAMES_BYTES];
+
+    return manifest_object(&w->seen, action, &w->seen.revision, name, out, NULL);
+}
+
+static enum err_code write_stage(const struct world *w, int stage, struct buf *out)
+{
+    struct action action = {.kind = ACTION_CREATE_WORKER_POD, .stage = stage};
+
+    return write_for(w, &action, out);
+}
+
 static struct world *planned_world(void)
 {
     struct world *w = world_new(spec_text);
 
     (void)world_settle(w);
-    assert_true(w->seen.has_plan);
+    assert_true(w->seen.has_revision);
     return w;
 }
 
@@ -44,7 +58,7 @@ static struct json *stage_pod(struct world *w, int stage)
 {
     struct buf text = {.max = MANIFEST_MAX_BYTES};
 
-    assert_int_equal(manifest_stage_pod(&w->seen, stage, &text, NULL), ERR_OK);
+    assert_int_equal(write_stage(w, stage, &text), ERR_OK);
     return parse(&text);
 }
 
@@ -53,7 +67,7 @@ static const struct json *container(const struct json *pod)
     return json_first(json_path(pod, "spec.containers"));
 }
 
-/* A command line as one text: "skyjob-worker stage --plan ...". */
+/* A command line as one text: "skyjob-worker stage --slot ...". */
 static void command_of(const struct json *pod, char *out, size_t bytes)
 {
     out[0] = '\0';
@@ -86,7 +100,7 @@ static void manifest_of_the_leader_reads_the_data(void **state)
     command_of(pod, command, sizeof command);
     assert_string_equal(
         command,
-        "skyjob-worker stage --plan /etc/skyjob/plan.json --stage 0 --data /data "
+        "skyjob-worker stage --slot 0 --incarnation 1 --data /data "
         "--model /model --output /output --health 0.0.0.0:7072 --control 0.0.0.0:7070 "
         "--tensor 0.0.0.0:7071 --key /etc/skyjob-key/key --termination-log /dev/termination-log");
     assert_string_equal(json_string(json_get(named(mounts, "data"), "subPath"), ""), "mnli");
@@ -107,7 +121,7 @@ static void manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere(void **sta
     struct json *pods[2];
 
     (void)state;
-    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
     pods[0] = stage_pod(w, 1);
     pods[1] = parse(&text);
     for (int i = 0; i < 2; i++) {
@@ -116,7 +130,7 @@ static void manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere(void **sta
             json_get(named(json_path(pods[i], "spec.volumes"), "key"), "secret");
         char name[NAMES_BYTES];
 
-        names_key(w->seen.name, name);
+        names_child(w->seen.name, NAMES_KEY, name);
         assert_string_equal(json_string(json_get(secret, "secretName"), ""), name);
         assert_int_equal(json_i64(json_get(secret, "defaultMode"), 0), 0440);
         assert_string_equal(json_string(json_get(mount, "mountPath"), ""), "/etc/skyjob-key");
@@ -183,7 +197,7 @@ static void manifest_of_every_stage_has_the_model_to_start_from(void **state)
     struct world *w = planned_world();
 
     (void)state;
-    for (int s = 0; s < w->seen.plan.n_stages; s++) {
+    for (int s = 0; s < w->seen.revision.plan.n_workers; s++) {
         struct json *pod = stage_pod(w, s);
         const struct json *mount = named(json_get(container(pod), "volumeMounts"), "model");
         const struct json *volume = named(json_path(pod, "spec.volumes"), "model");
@@ -231,9 +245,9 @@ static void manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan(void
 
     (void)state;
     assert_string_equal(json_string(json_first(json_get(field, "values")), ""),
-                        w->seen.plan.stages[1].node);
+                        w->seen.revision.plan.workers[1].node);
     assert_null(json_path(pod, "spec.nodeName"));
-    (void)snprintf(cpu, sizeof cpu, "%dm", w->seen.plan.stages[1].cpu_milli);
+    (void)snprintf(cpu, sizeof cpu, "%dm", w->seen.revision.plan.workers[1].cpu_milli);
     assert_string_equal(json_string(json_path(resources, "limits.cpu"), ""), cpu);
     assert_true(json_equal(json_get(resources, "limits"), json_get(resources, "requests")));
     json_free(pod);
@@ -270,31 +284,81 @@ static void manifest_owns_what_it_makes(void **state)
     assert_string_equal(json_string(json_get(owner, "uid"), ""), "0b7d");
     assert_true(json_bool(json_get(owner, "controller"), false));
     assert_string_equal(json_string(json_path(pod, "metadata.namespace"), ""), "team");
-    assert_string_equal(json_string(json_get(json_path(pod, "metadata.labels"), LABEL_ATTEMPT), ""),
-                        "1");
+    assert_string_equal(json_string(json_get(json_path(pod, "metadata.labels"), LABEL_SLOT), ""),
+                        "0");
+    assert_string_equal(
+        json_string(json_get(json_path(pod, "metadata.labels"), LABEL_INCARNATION), ""), "1");
     json_free(pod);
     world_free(w);
 }
 
-static void manifest_of_a_plan_reads_back_as_the_plan(void **state)
+static void manifest_of_a_revision_reads_back_as_the_revision(void **state)
 {
     struct world *w = planned_world();
     struct buf text = {.max = MANIFEST_MAX_BYTES};
-    struct plan *plan = calloc(1, sizeof *plan);
+    struct revision *revision = calloc(1, sizeof *revision);
     struct json *object;
     const char *inner;
 
     (void)state;
-    assert_int_equal(manifest_plan(&w->seen, &w->seen.plan, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &(struct action){.kind = ACTION_CREATE_REVISION}, &text), ERR_OK);
     object = parse(&text);
     assert_true(json_bool(json_get(object, "immutable"), false));
-    inner = json_string(json_get(json_get(object, "data"), PLAN_FILE), "");
-    assert_int_equal(plan_parse(inner, strlen(inner), plan, NULL), ERR_OK);
-    assert_int_equal(plan->n_stages, 2);
-    assert_true(plan_hash(plan) == plan_hash(&w->seen.plan));
-    free(plan);
+    inner = json_string(json_get(json_get(object, "data"), REVISION_FILE), "");
+    assert_int_equal(revision_parse(inner, strlen(inner), revision, NULL), ERR_OK);
+    assert_int_equal(revision->plan.n_workers, 2);
+    assert_true(plan_hash(&revision->plan) == plan_hash(&w->seen.revision.plan));
+    free(revision);
     json_free(object);
     world_free(w);
+}
+
+/* What was written by another version of the operator is not written anew. */
+static void manifest_of_a_lost_revision_is_the_same_byte_for_byte(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct json *object;
+
+    (void)state;
+    assert_int_equal(buf_add(&w->text, " \n", 2, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &(struct action){.kind = ACTION_RESTORE_REVISION}, &text),
+                     ERR_OK);
+    object = parse(&text);
+    assert_true(json_bool(json_get(object, "immutable"), false));
+    assert_string_equal(json_string(json_path(object, "metadata.name"), ""), "mnli-0b7d-r1");
+    assert_string_equal(json_string(json_get(json_get(object, "data"), REVISION_FILE), ""),
+                        buf_text(&w->text));
+    json_free(object);
+    world_free(w);
+}
+
+static void manifest_of_a_revision_can_keep_the_spec_of_the_last_one(void **state)
+{
+    static const char changed[] = "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":"
+                                  "{\"sample\":\"MNLI\"}},\"worker\":{\"image\":\"other:1\"}}";
+
+    (void)state;
+    for (int keeps = 0; keeps < 2; keeps++) {
+        struct world *w = planned_world();
+        struct buf text = {.max = MANIFEST_MAX_BYTES};
+        struct revision *revision = calloc(1, sizeof *revision);
+        struct json *object;
+        const char *inner;
+
+        world_set_spec(w, changed);
+        assert_int_equal(
+            write_for(w, &(struct action){.kind = ACTION_CREATE_REVISION, .keeps_spec = keeps},
+                      &text),
+            ERR_OK);
+        object = parse(&text);
+        inner = json_string(json_get(json_get(object, "data"), REVISION_FILE), "");
+        assert_int_equal(revision_parse(inner, strlen(inner), revision, NULL), ERR_OK);
+        assert_int_equal(strcmp(revision->plan.spec.worker.image, "other:1") == 0, !keeps);
+        free(revision);
+        json_free(object);
+        world_free(w);
+    }
 }
 
 static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
@@ -309,7 +373,7 @@ static void manifest_of_a_probe_gets_what_a_stage_would_get(void **state)
 
     (void)state;
     (void)snprintf(action.node, sizeof action.node, "node-1");
-    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
     pod = parse(&text);
     command_of(pod, command, sizeof command);
     assert_string_equal(command, "skyjob-worker probe --spec /etc/skyjob/spec.json "
@@ -341,12 +405,13 @@ static void manifest_of_a_reader_mounts_the_model_and_nothing_else(void **state)
     char command[512];
 
     (void)state;
-    assert_int_equal(manifest_model_pod(&w->seen, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &(struct action){.kind = ACTION_CREATE_MODEL_POD}, &text),
+                     ERR_OK);
     pod = parse(&text);
     command_of(pod, command, sizeof command);
     assert_string_equal(command, "skyjob-worker inspect --model /model "
                                  "--termination-log /dev/termination-log");
-    assert_string_equal(json_string(json_path(pod, "metadata.name"), ""), "mnli-model");
+    assert_string_equal(json_string(json_path(pod, "metadata.name"), ""), "mnli-0b7d-model");
     assert_string_equal(json_string(json_get(json_path(pod, "metadata.labels"), LABEL_ROLE), ""),
                         "model");
     assert_null(json_path(pod, "spec.affinity")); /* where the volume is, the scheduler knows */
@@ -373,7 +438,7 @@ static void manifest_of_a_probe_has_the_priority_of_the_settings(void **state)
 
     (void)state;
     (void)snprintf(w->seen.settings.probe_priority_class, NODE_NAME_BYTES, "low");
-    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
     pod = parse(&text);
     assert_string_equal(json_string(json_path(pod, "spec.priorityClassName"), ""), "low");
     json_free(pod);
@@ -398,7 +463,7 @@ static void manifest_of_a_probe_reads_data_that_are_everywhere(void **state)
         struct json *pod;
         char command[512];
 
-        assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+        assert_int_equal(write_for(w, &action, &text), ERR_OK);
         pod = parse(&text);
         command_of(pod, command, sizeof command);
         assert_non_null(strstr(command, sources[i][1]));
@@ -419,8 +484,8 @@ static void manifest_of_a_probe_reads_a_claim_that_any_node_can_read(void **stat
     char command[512];
 
     (void)state;
-    w->seen.is_data_everywhere = true;
-    assert_int_equal(manifest_probe_pod(&w->seen, &action, &text, NULL), ERR_OK);
+    w->seen.data.is_everywhere = true;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
     pod = parse(&text);
     command_of(pod, command, sizeof command);
     assert_non_null(strstr(command, " --data /data "));
@@ -473,7 +538,7 @@ static struct json *policy_of(struct world *w)
 {
     struct buf text = {.max = MANIFEST_MAX_BYTES};
 
-    assert_int_equal(manifest_policy(&w->seen, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &(struct action){.kind = ACTION_CREATE_POLICY}, &text), ERR_OK);
     return parse(&text);
 }
 
@@ -534,14 +599,15 @@ static void manifest_of_a_policy_does_not_lock_out_an_operator_that_runs_elsewhe
 static void manifest_of_the_other_objects_is_whole_json(void **state)
 {
     struct world *w = planned_world();
-    struct action action = {.kind = ACTION_LABEL_NODE, .node = "node-2", .name = "probe"};
+    struct action action = {.kind = ACTION_ANNOTATE_NODE, .node = "node-2", .name = "probe"};
     struct seen_pod *probe = &w->seen.pods[w->seen.n_pods++];
     struct buf text = {.max = MANIFEST_MAX_BYTES};
     struct annotations annotations;
     struct json *json;
 
     (void)state;
-    assert_int_equal(manifest_probe_spec(&w->seen, &text, NULL), ERR_OK);
+    assert_int_equal(write_for(w, &(struct action){.kind = ACTION_CREATE_PROBE_SPEC}, &text),
+                     ERR_OK);
     json_free(parse(&text));
     *probe = (struct seen_pod){.name = "probe",
                                .role = POD_PROBE,
@@ -563,7 +629,7 @@ static void manifest_of_the_other_objects_is_whole_json(void **state)
                                            "skyjob.dev/probe-contradicted")),
                      JSON_NULL); /* a merge patch takes it away */
     json_free(json);
-    assert_int_equal(manifest_doubt_patch(&w->seen, &text, NULL), ERR_OK);
+    assert_int_equal(manifest_contradicted_patch(&w->seen, &text, NULL), ERR_OK);
     json = parse(&text);
     assert_non_null(json_string(
         json_get(json_path(json, "metadata.annotations"), "skyjob.dev/probe-contradicted"), NULL));
@@ -581,12 +647,12 @@ static const char configured[] = "{\"data\":{\"source\":{\"configMap\":{\"name\"
 
 static enum err_code write_stage_0(const struct world *w, struct buf *out)
 {
-    return manifest_stage_pod(&w->seen, 0, out, NULL);
+    return write_stage(w, 0, out);
 }
 
 static enum err_code write_stage_1(const struct world *w, struct buf *out)
 {
-    return manifest_stage_pod(&w->seen, 1, out, NULL);
+    return write_stage(w, 1, out);
 }
 
 static enum err_code write_probe(const struct world *w, struct buf *out)
@@ -596,12 +662,12 @@ static enum err_code write_probe(const struct world *w, struct buf *out)
                             .cpu_milli = 700,
                             .memory_bytes = 1 << 30};
 
-    return manifest_probe_pod(&w->seen, &action, out, NULL);
+    return write_for(w, &action, out);
 }
 
 static enum err_code write_policy(const struct world *w, struct buf *out)
 {
-    return manifest_policy(&w->seen, out, NULL);
+    return write_for(w, &(struct action){.kind = ACTION_CREATE_POLICY}, out);
 }
 
 static enum err_code write_key(const struct world *w, struct buf *out)
@@ -611,12 +677,12 @@ static enum err_code write_key(const struct world *w, struct buf *out)
 
 static enum err_code write_probe_spec(const struct world *w, struct buf *out)
 {
-    return manifest_probe_spec(&w->seen, out, NULL);
+    return write_for(w, &(struct action){.kind = ACTION_CREATE_PROBE_SPEC}, out);
 }
 
-static enum err_code write_doubt(const struct world *w, struct buf *out)
+static enum err_code write_contradicted(const struct world *w, struct buf *out)
 {
-    return manifest_doubt_patch(&w->seen, out, NULL);
+    return manifest_contradicted_patch(&w->seen, out, NULL);
 }
 
 static const struct golden {
@@ -638,7 +704,7 @@ static const struct golden {
     {"policy-of-unknown-operator", NULL, write_policy, false, false},
     {"key", NULL, write_key, false, false},
     {"probe-spec", spec_text, write_probe_spec, false, false},
-    {"doubt-patch", NULL, write_doubt, false, false},
+    {"contradicted-patch", NULL, write_contradicted, false, false},
 };
 
 /* Two stages with figures of their own, whatever the planner would choose. */
@@ -653,14 +719,16 @@ static struct world *golden_world(const struct golden *g)
         (void)snprintf(s->operator_namespace, sizeof s->operator_namespace, "skyjob-system");
         (void)snprintf(s->operator_labels, sizeof s->operator_labels, "a.b/c=d,e=");
     }
-    w->seen.is_data_everywhere = g->is_data_everywhere;
-    w->seen.plan.attempt = 3;
-    w->seen.plan.n_stages = 2;
+    w->seen.data.is_everywhere = g->is_data_everywhere;
+    w->seen.revision.plan.revision = 3;
+    w->seen.revision.plan.n_workers = 2;
     assert_non_null(w->seen.spec);
-    w->seen.plan.spec = *w->seen.spec;
+    w->seen.revision.plan.spec = *w->seen.spec;
     for (int i = 0; i < 2; i++) {
-        struct plan_stage *stage = &w->seen.plan.stages[i];
+        struct plan_worker *stage = &w->seen.revision.plan.workers[i];
 
+        stage->slot = i;
+        stage->incarnation = 3;
         (void)snprintf(stage->node, sizeof stage->node, "node-%d", i);
         stage->cpu_milli = 500 * (i + 1);
         stage->memory_bytes = (int64_t)5 << (30 + i);
@@ -708,7 +776,9 @@ int main(void)
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
         cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
         cmocka_unit_test(manifest_owns_what_it_makes),
-        cmocka_unit_test(manifest_of_a_plan_reads_back_as_the_plan),
+        cmocka_unit_test(manifest_of_a_revision_reads_back_as_the_revision),
+        cmocka_unit_test(manifest_of_a_lost_revision_is_the_same_byte_for_byte),
+        cmocka_unit_test(manifest_of_a_revision_can_keep_the_spec_of_the_last_one),
         cmocka_unit_test(manifest_of_a_probe_gets_what_a_stage_would_get),
         cmocka_unit_test(manifest_of_a_reader_mounts_the_model_and_nothing_else),
         cmocka_unit_test(manifest_of_a_probe_has_the_priority_of_the_settings),

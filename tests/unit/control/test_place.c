@@ -40,10 +40,10 @@ static void invalid_while_running(struct world *w)
     invalid(w);
 }
 
-static void invalid_before_the_next_attempt(struct world *w)
+static void invalid_before_the_next_revision(struct world *w)
 {
     invalid_while_running(w);
-    w->seen.status.attempt = 2;
+    w->seen.status.revision = 2;
 }
 
 static void deleting(struct world *w)
@@ -53,7 +53,7 @@ static void deleting(struct world *w)
 
 static void planned(struct world *w)
 {
-    world_round(w); /* the attempt is written down */
+    world_round(w); /* the number is written down */
 }
 
 static void plan_there(struct world *w)
@@ -71,7 +71,7 @@ static void data_missing(struct world *w)
 static void claim_missing(struct world *w)
 {
     w->lacks_claim = true;
-    (void)snprintf(w->seen.data_problem, sizeof w->seen.data_problem, "There is no claim \"out\"");
+    (void)snprintf(w->seen.data.problem, sizeof w->seen.data.problem, "There is no claim \"out\"");
     planned(w);
 }
 
@@ -134,7 +134,7 @@ static void webhook_fails_in_training(struct world *w)
 static void clock_set_back(struct world *w)
 {
     planned(w);
-    w->seen.status.next_attempt_ms = w->seen.now_ms + 3600000;
+    w->seen.status.next_revision_ms = w->seen.now_ms + 3600000;
 }
 
 static void data_came(struct world *w)
@@ -281,22 +281,22 @@ static struct row rows[] = {
         COUNT(ACTION_EVENT, 0)),
     ROW("decide_refuses_an_invalid_spec_with_an_event", invalid, ACCEPTED, F, "InvalidSpec",
         .state = "Invalid", .event = "InvalidSpec"),
-    ROW("decide_plans_no_attempt_with_a_broken_spec", invalid_before_the_next_attempt, ACCEPTED, F,
-        "InvalidSpec", .state = "Invalid"),
+    ROW("decide_makes_no_revision_with_a_broken_spec", invalid_before_the_next_revision, ACCEPTED,
+        F, "InvalidSpec", .state = "Invalid"),
     ROW("decide_goes_on_with_the_plan_when_the_spec_breaks", invalid_while_running, RUNNING, T,
         "Training", .state = "Running", .event = "InvalidSpec"),
     ROW("decide_leaves_a_job_that_is_being_deleted_alone", deleting, ACCEPTED, CONDITION_UNSET, "",
-        .state = "", COUNT(ACTION_CREATE_PLAN, 0)),
-    ROW("decide_writes_the_attempt_before_it_plans", fresh, PLACED, F, "NotPlaced",
-        COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true),
-    ROW("decide_plans_once_the_attempt_is_written", planned, PLACED, F, "NotPlaced",
-        COUNT(ACTION_CREATE_PLAN, 1)),
+        .state = "", COUNT(ACTION_CREATE_REVISION, 0)),
+    ROW("decide_writes_the_number_before_it_plans", fresh, PLACED, F, "NotPlaced",
+        COUNT(ACTION_CREATE_REVISION, 0), .is_waiting = true),
+    ROW("decide_plans_once_the_number_is_written", planned, PLACED, F, "NotPlaced",
+        COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_makes_pods_only_from_a_plan_that_is_there", plan_there, PLACED, T, "PlanMade",
-        .state = "Starting", .event = "PlanMade", COUNT(ACTION_CREATE_STAGE_POD, 3)),
+        .state = "Starting", .event = "PlanMade", COUNT(ACTION_CREATE_WORKER_POD, 3)),
     ROW("decide_looks_for_a_data_config_map_first", fresh, PLACED, F, "NotPlaced",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_waits_for_missing_data_with_an_event", data_missing, PLACED, F, "DataNotFound",
-        .state = "Waiting", .event = "DataNotFound", COUNT(ACTION_CREATE_PLAN, 0),
+        .state = "Waiting", .event = "DataNotFound", COUNT(ACTION_CREATE_REVISION, 0),
         .message = "It must have the keys train.tsv, vocab.txt.", .is_waiting = true,
         .spec = CONFIG_MAP_SPEC),
     ROW("decide_needs_no_vocabulary_beside_a_model", data_missing, PLACED, F, "DataNotFound",
@@ -308,7 +308,7 @@ static struct row rows[] = {
         .message = "There is no claim \"out\". Checking again every 10 seconds.", .spec = to_claim,
         COUNT(ACTION_CREATE_PROBE_POD, 0), .is_waiting = true),
     ROW("decide_plans_once_the_claim_is_there", claim_came, PLACED, F, "ClaimNotFound",
-        .spec = to_claim, COUNT(ACTION_CREATE_PLAN, 1)),
+        .spec = to_claim, COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_shows_that_a_name_is_taken", name_taken, STALLED, T, "NameTaken",
         .state = "Waiting", .event = "NameTaken",
         .message = "no such luck. Retrying with growing pauses."),
@@ -325,28 +325,28 @@ static struct row rows[] = {
     ROW("decide_forgets_what_was_refused", webhook_works_again, STALLED, F, "NotStalled",
         .state = "Starting"),
     ROW("decide_does_not_wait_an_hour_when_the_clock_was_set_back", clock_set_back, PLACED, F,
-        "NotPlaced", COUNT(ACTION_CREATE_PLAN, 1)),
+        "NotPlaced", COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_looks_again_for_missing_data", data_came, PLACED, F, "DataNotFound",
         COUNT(ACTION_READ_DATA, 1), .spec = CONFIG_MAP_SPEC),
     ROW("decide_tells_why_no_node_can_be_used", no_nodes, PLACED, F, "InsufficientNodes",
-        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_PLAN, 0),
+        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_REVISION, 0),
         .is_waiting = true),
     ROW("decide_counts_what_other_pods_request", full_nodes, PLACED, F, "InsufficientNodes",
-        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_PLAN, 0),
+        .state = "Waiting", .event = "InsufficientNodes", COUNT(ACTION_CREATE_REVISION, 0),
         .is_waiting = true),
     ROW("decide_probes_nodes_of_unknown_speed_and_no_others", unknown_speed, PLACED, F,
         "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_PROBE_POD, 2),
         .is_waiting = true),
     ROW("decide_waits_for_all_probes", probes_run, PLACED, F, "MeasuringNodes",
-        .state = "Measuring", COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true),
+        .state = "Measuring", COUNT(ACTION_CREATE_REVISION, 0), .is_waiting = true),
     ROW("decide_labels_nodes_with_what_probes_found", probes_done, PLACED, F, "MeasuringNodes",
-        COUNT(ACTION_LABEL_NODE, 2)),
+        COUNT(ACTION_ANNOTATE_NODE, 2)),
     ROW("decide_plans_with_what_probes_found", probes_done, PLACED, F, "MeasuringNodes",
-        COUNT(ACTION_CREATE_PLAN, 1)),
+        COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_plans_without_a_node_whose_probe_failed", a_probe_failed, PLACED, F,
-        "MeasuringNodes", COUNT(ACTION_CREATE_PLAN, 1)),
+        "MeasuringNodes", COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_tells_of_a_probe_that_crashed_when_it_goes_on_without_it", a_probe_crashed, PLACED,
-        F, "MeasuringNodes", .event = "NodeNotMeasured", COUNT(ACTION_CREATE_PLAN, 1)),
+        F, "MeasuringNodes", .event = "NodeNotMeasured", COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_tells_how_a_probe_ended_while_it_waits_for_its_node", a_probe_crashed, PLACED, F,
         "InsufficientNodes", .state = "Waiting", .event = "InsufficientNodes", .spec = ALL_NODES,
         .message = "Not measured: node node-0: its probe ended with code 139 (Error): segmentation "
@@ -361,8 +361,8 @@ static struct row rows[] = {
     ROW("decide_tells_of_a_probe_that_reports_nonsense", a_probe_told_nonsense, PLACED, F,
         "InsufficientNodes", .message = "its probe left no valid result: fast.", .spec = ALL_NODES),
     ROW("decide_tells_what_keeps_a_probe_from_starting", a_probe_cannot_start, PLACED, F,
-        "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_PLAN, 0), .is_waiting = true,
-        .message = " cannot start: CreateContainerError: no space left"),
+        "MeasuringNodes", .state = "Measuring", COUNT(ACTION_CREATE_REVISION, 0),
+        .is_waiting = true, .message = " cannot start: CreateContainerError: no space left"),
     ROW("decide_gives_a_probe_up_that_never_starts", a_probe_never_started, PLACED, F,
         "InsufficientNodes", .spec = ALL_NODES,
         .message = "node node-0: its probe did not start (CreateContainerError): no space left;"),
@@ -380,9 +380,9 @@ static void decide_plans_with_speed_by_free_cpu(void **state)
     (void)state;
     w->nodes[2].cpu_used_milli = 2400; /* of 3000: the fastest becomes the slowest */
     (void)world_settle(w);
-    for (int s = 0; s < w->seen.plan.n_stages; s++)
-        if (strcmp(w->seen.plan.stages[s].node, "node-2") == 0)
-            assert_int_equal(w->seen.plan.stages[s].cpu_milli, 600);
+    for (int s = 0; s < w->seen.revision.plan.n_workers; s++)
+        if (strcmp(w->seen.revision.plan.workers[s].node, "node-2") == 0)
+            assert_int_equal(w->seen.revision.plan.workers[s].cpu_milli, 600);
     world_free(w);
 }
 
@@ -394,7 +394,7 @@ static void decide_never_labels_twice(void **state)
     probes_done(w);
     (void)world_settle(w);
     world_decide(w);
-    assert_int_equal(world_count(w, ACTION_LABEL_NODE), 0);
+    assert_int_equal(world_count(w, ACTION_ANNOTATE_NODE), 0);
     assert_null(world_probe(w, "node-0")); /* and clears its probes away */
     world_free(w);
 }
@@ -446,7 +446,7 @@ static void decide_searches_again_when_a_node_has_changed_but_not_at_once(void *
         w->nodes[i].memory_used_bytes = 0;
     w->seen.now_ms = first_ms + DECIDE_SOLVE_MS;
     world_round(w);
-    assert_int_equal(world_count(w, ACTION_CREATE_PLAN), 1);
+    assert_int_equal(world_count(w, ACTION_CREATE_REVISION), 1);
     assert_false(w->seen.unplaced.is_set);
     world_free(w);
 }

@@ -72,40 +72,40 @@ static void pod_misses_data(struct world *w)
     w->seen.status.restarts = 3; /* which is the limit, and does not matter */
 }
 
-static void pod_refuses_the_peer_table(struct world *w)
+static void pod_refuses_the_revision(struct world *w)
 {
     (void)world_settle(w);
     world_run_pods(w);
     for (int s = 0; s < 3; s++)
-        world_pod(w, s)->has_peers = s != 1;
-    world_pod(w, 1)->refuses_peers = true;
-    strcpy(world_pod(w, 1)->refusal, "worker answered 409: a different peer table");
+        world_pod(w, s)->accepted = s != 1;
+    world_pod(w, 1)->refuses = true;
+    strcpy(world_pod(w, 1)->refusal, "worker answered 409: another revision 1");
 }
 
-static void pod_refuses_the_peer_table_while_training(struct world *w)
+static void pod_refuses_the_revision_while_training(struct world *w)
 {
     world_start_training(w);
-    world_pod(w, 1)->refuses_peers = true;
+    world_pod(w, 1)->refuses = true;
 }
 
 static void pod_lost_its_peer(struct world *w)
 {
     world_start_training(w);
-    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
+    world_end_session(w, 0, 1);
 }
 
 static void pod_lost_its_peer_long_ago(struct world *w)
 {
-    pod_lost_its_peer(w);
-    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+    world_start_training(w);
+    world_end_session(w, 0, DECIDE_PEER_GRACE_MS);
 }
 
 static void stage_2_is_frozen(struct world *w)
 {
     world_start_training(w);
-    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
-    world_end_pod(w, 1, 1, PROGRESS_CAUSE_PEER_LOST);
-    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+    world_end_session(w, 0, DECIDE_PEER_GRACE_MS);
+    world_end_session(w, 1, DECIDE_PEER_GRACE_MS);
+    world_pod(w, 2)->silent_ms = 3000;
 }
 
 static void culprit_and_victim(struct world *w)
@@ -130,7 +130,7 @@ static void pause_over(struct world *w)
 static void old_pod_stays(struct world *w)
 {
     pod_deleted(w);
-    world_round(w);
+    (void)world_settle(w);
 }
 
 static void old_pod_stays_on_dead_node(struct world *w)
@@ -154,7 +154,8 @@ static void name_taken(struct world *w)
 
     (void)world_settle(w);
     p = world_pod(w, 1);
-    p->role = POD_TAKEN;
+    w->seen.status.stages[1].pod_uid[0] = '\0';
+    p->role = POD_FOREIGN;
     p->phase = POD_FAILED;
     p->has_exit_code = true;
     p->exit_code = 2;
@@ -165,28 +166,28 @@ static void claims_to_be_ours(struct world *w)
 {
     world_start_training(w);
     w->seen.pods[w->seen.n_pods] = *world_pod(w, 1);
-    w->seen.pods[w->seen.n_pods].role = POD_CLAIMED;
+    w->seen.pods[w->seen.n_pods].role = POD_UNVERIFIED;
     w->seen.pods[w->seen.n_pods].phase = POD_FAILED;
     w->seen.pods[w->seen.n_pods].has_exit_code = true;
     w->seen.pods[w->seen.n_pods++].exit_code = 2;
 }
 
-static void last_attempt_lost(struct world *w)
+static void last_revision_lost(struct world *w)
 {
-    w->seen.status.attempt = NAMES_ATTEMPT_MAX;
+    w->seen.status.revision = PLAN_REVISION_MAX;
     pod_vanished(w);
 }
 
 static struct row rows[] = {
     ROW("decide_says_that_a_name_is_taken_and_goes_on_with_others", name_taken, RUNNING, F,
         "NameTaken", .state = "Restarting", .event = "NameTaken", COUNT(ACTION_DELETE_POD, 0),
-        .message = "Pod mnli-r0-s1-a1 exists already and was not created by the operator"),
+        .message = "Pod mnli-0b7d-w1-1 exists already and was not created by the operator"),
     ROW("decide_does_not_believe_a_pod_that_claims_to_be_ours", claims_to_be_ours, RUNNING, T,
         "Training", .state = "Running", COUNT(ACTION_EVENT, 0), .is_waiting = true),
-    ROW("decide_gives_up_when_there_are_no_more_attempts", last_attempt_lost, FAILED, T,
+    ROW("decide_gives_up_when_there_are_no_more_numbers", last_revision_lost, FAILED, T,
         "RestartLimit", .state = "Failed"),
     ROW("decide_restarts_when_a_pod_has_vanished", pod_vanished, RUNNING, F, "WorkerLost",
-        .state = "Restarting", .event = "WorkerLost", COUNT(ACTION_CREATE_STAGE_POD, 0)),
+        .state = "Restarting", .event = "WorkerLost", COUNT(ACTION_CREATE_WORKER_POD, 0)),
     ROW("decide_restarts_as_soon_as_a_pod_is_deleted", pod_deleted, RUNNING, F, "WorkerLost",
         .state = "Restarting", .event = "WorkerLost"),
     ROW("decide_takes_an_eviction_for_a_disruption", pod_evicted, RUNNING, F, "WorkerLost",
@@ -202,10 +203,10 @@ static struct row rows[] = {
         .state = "Restarting", .event = "WorkerOutOfMemory"),
     ROW("decide_fails_at_once_when_the_configuration_is_wrong", pod_says_config, FAILED, T,
         "InvalidConfiguration", .state = "Failed", .event = "InvalidConfiguration"),
-    ROW("decide_restarts_loudly_when_a_worker_has_another_peer_table", pod_refuses_the_peer_table,
-        RUNNING, F, "PeerTableConflict", .state = "Restarting", .event = "PeerTableConflict",
+    ROW("decide_restarts_loudly_when_a_worker_has_another_revision", pod_refuses_the_revision,
+        RUNNING, F, "RevisionRefused", .state = "Restarting", .event = "RevisionRefused",
         .message = "worker answered 409"),
-    ROW("decide_lets_workers_train_that_refuse_late", pod_refuses_the_peer_table_while_training,
+    ROW("decide_lets_workers_train_that_refuse_late", pod_refuses_the_revision_while_training,
         RUNNING, T, "Training", .state = "Running"),
     ROW("decide_does_not_train_again_when_the_output_cannot_be_saved", pod_cannot_save, FAILED, T,
         "OutputFailed", .state = "Failed", .event = "OutputFailed"),
@@ -217,17 +218,17 @@ static struct row rows[] = {
         "ConnectionLost", .state = "Restarting", .event = "ConnectionLost"),
     ROW("decide_names_the_worker_that_went_silent", stage_2_is_frozen, RUNNING, F, "ConnectionLost",
         .message =
-            "Stage 2 on node node-0 stopped responding: its pod mnli-r0-s2-a1 is still running"),
+            "Stage 2 on node node-0 stopped responding: its pod mnli-0b7d-w2-1 is still running"),
     ROW("decide_blames_the_culprit_and_not_the_victim", culprit_and_victim, RUNNING, F,
         "WorkerFailed", .state = "Restarting", .event = "WorkerFailed"),
-    ROW("decide_deletes_the_pods_of_an_attempt_once_the_next_is_written", restarting, PLACED, F,
-        "Restarting", .state = "Restarting", COUNT(ACTION_DELETE_POD, 3), .is_waiting = true),
-    ROW("decide_plans_the_next_attempt_after_the_pause", pause_over, PLACED, F, "Restarting",
-        COUNT(ACTION_CREATE_PLAN, 1)),
-    ROW("decide_waits_until_pods_of_the_last_attempt_are_gone", old_pod_stays, PLACED, F,
-        "WaitingForPods", .state = "Restarting", COUNT(ACTION_CREATE_PLAN, 0)),
+    ROW("decide_deletes_a_failed_pod_once_the_next_revision_is_written", restarting, PLACED, F,
+        "Restarting", .state = "Restarting", COUNT(ACTION_DELETE_POD, 1), .is_waiting = true),
+    ROW("decide_makes_the_next_revision_after_the_pause", pause_over, PLACED, F, "Restarting",
+        COUNT(ACTION_CREATE_REVISION, 1)),
+    ROW("decide_waits_until_a_lost_pod_is_gone", old_pod_stays, PLACED, F, "WaitingForPods",
+        .state = "Restarting", COUNT(ACTION_CREATE_REVISION, 0)),
     ROW("decide_does_not_wait_for_pods_on_a_dead_node", old_pod_stays_on_dead_node, PLACED, F,
-        "WaitingForPods", COUNT(ACTION_DELETE_POD, 2)),
+        "WaitingForPods", COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_stops_what_still_runs_of_a_failed_job", failed_with_others_running, FAILED, T,
         "InvalidConfiguration", .state = "Failed", COUNT(ACTION_DELETE_POD, 2)),
 };
@@ -243,15 +244,15 @@ static void decide_doubles_the_pause_after_each_failure(void **state)
         world_end_pod(w, 0, 1, PROGRESS_CAUSE_OTHER);
         world_decide(w);
         assert_int_equal(w->decision.status.restarts, i + 1);
-        assert_int_equal(w->decision.status.attempt, i + 2);
-        assert_int_equal(w->decision.status.next_attempt_ms, w->seen.now_ms + pauses_ms[i]);
+        assert_int_equal(w->decision.status.revision, i + 2);
+        assert_int_equal(w->decision.status.next_revision_ms, w->seen.now_ms + pauses_ms[i]);
         (void)world_settle(w);
         w->seen.now_ms += pauses_ms[i];
     }
     world_free(w);
 }
 
-/* --- the pause before the next attempt --- */
+/* --- the pause before the next revision --- */
 
 static void lose_worker(struct world *w)
 {
@@ -260,8 +261,7 @@ static void lose_worker(struct world *w)
 
 static void lose_connection(struct world *w)
 {
-    world_end_pod(w, 0, 1, PROGRESS_CAUSE_PEER_LOST);
-    w->seen.now_ms += DECIDE_PEER_GRACE_MS;
+    world_end_session(w, 0, DECIDE_PEER_GRACE_MS);
 }
 
 static void miss_data(struct world *w)
@@ -282,7 +282,7 @@ static const struct pauses {
     int64_t second_ms;
 } uncounted[] = {
     {lose_worker, "WorkerLost", 0, DECIDE_BACKOFF_MS},
-    {lose_connection, "ConnectionLost", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
+    {lose_connection, "ConnectionLost", 0, DECIDE_BACKOFF_MS},
     {miss_data, "DataMissing", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
     {be_turned_away, "Unschedulable", DECIDE_BACKOFF_MS, 2 * DECIDE_BACKOFF_MS},
 };
@@ -298,7 +298,8 @@ static int64_t pause_after(struct world *w, const struct pauses *how, int64_t tr
     world_round(w);
     assert_string_equal(w->seen.status.conditions[CONDITION_RUNNING].reason, how->reason);
     assert_int_equal(w->seen.status.restarts, 0);
-    pause_ms = w->seen.status.next_attempt_ms ? w->seen.status.next_attempt_ms - w->seen.now_ms : 0;
+    pause_ms =
+        w->seen.status.next_revision_ms ? w->seen.status.next_revision_ms - w->seen.now_ms : 0;
     w->seen.now_ms += pause_ms;
     return pause_ms;
 }
@@ -333,7 +334,7 @@ static void decide_starts_with_a_short_pause_after_ten_minutes_of_training(void 
     }
 }
 
-static void decide_plans_another_attempt_when_a_name_is_taken(void **state)
+static void decide_makes_another_revision_when_a_name_is_taken(void **state)
 {
     struct world *w = world_new(NULL);
 
@@ -342,13 +343,13 @@ static void decide_plans_another_attempt_when_a_name_is_taken(void **state)
     (void)world_settle(w);
     w->seen.now_ms += 60000;
     (void)world_settle(w);
-    assert_int_equal(w->seen.status.attempt, 2);
+    assert_int_equal(w->seen.status.revision, 2);
     assert_int_equal(w->seen.status.restarts, 0);
-    assert_int_equal(w->seen.plan.attempt, 2);
+    assert_int_equal(w->seen.revision.plan.revision, 2);
     world_free(w);
 }
 
-static void decide_deletes_the_plan_that_it_has_seen_and_no_other(void **state)
+static void decide_deletes_the_revision_that_it_has_seen_and_no_other(void **state)
 {
     struct world *w = world_new(NULL);
     const struct action *a = NULL;
@@ -357,11 +358,11 @@ static void decide_deletes_the_plan_that_it_has_seen_and_no_other(void **state)
     pod_vanished(w);
     for (int i = 0; i < WORLD_ROUNDS_MAX && !a; i++) {
         world_round(w);
-        a = world_find(w, ACTION_DELETE_PLAN);
+        a = world_find(w, ACTION_DELETE_REVISION);
     }
     assert_non_null(a);
-    assert_int_equal(a->attempt, 1);
-    assert_string_equal(a->uid, "plan-1");
+    assert_int_equal(a->revision, 1);
+    assert_string_equal(a->uid, "revision-1");
     world_free(w);
 }
 
@@ -372,17 +373,17 @@ static void decide_gives_half_as_much_memory_again(void **state)
 
     (void)state;
     world_start_training(w);
-    before = w->seen.plan.stages[1].memory_bytes;
+    before = w->seen.revision.plan.workers[1].memory_bytes;
     world_end_pod(w, 1, 137, PROGRESS_CAUSE_NONE);
     world_pod(w, 1)->is_out_of_memory = true;
     (void)world_settle(w);
     assert_int_equal(w->seen.status.memory_percent, 150);
     w->seen.now_ms += DECIDE_BACKOFF_MS + 1000;
     (void)world_settle(w);
-    assert_int_equal(w->seen.plan.attempt, 2);
-    assert_true(w->seen.plan.stages[1].memory_bytes >= before * 3 / 2 - (1 << 20));
-    for (int s = 0; s < w->seen.plan.n_stages; s++)
-        assert_true(w->seen.plan.stages[s].memory_bytes <= w->nodes[s].memory_bytes);
+    assert_int_equal(w->seen.revision.plan.revision, 2);
+    assert_true(w->seen.revision.plan.workers[1].memory_bytes >= before * 3 / 2 - (1 << 20));
+    for (int s = 0; s < w->seen.revision.plan.n_workers; s++)
+        assert_true(w->seen.revision.plan.workers[s].memory_bytes <= w->nodes[s].memory_bytes);
     world_free(w);
 }
 
@@ -392,8 +393,8 @@ int main(void)
         cmocka_unit_test(decide_doubles_the_pause_after_each_failure),
         cmocka_unit_test(decide_doubles_the_pause_of_restarts_that_do_not_count),
         cmocka_unit_test(decide_starts_with_a_short_pause_after_ten_minutes_of_training),
-        cmocka_unit_test(decide_plans_another_attempt_when_a_name_is_taken),
-        cmocka_unit_test(decide_deletes_the_plan_that_it_has_seen_and_no_other),
+        cmocka_unit_test(decide_makes_another_revision_when_a_name_is_taken),
+        cmocka_unit_test(decide_deletes_the_revision_that_it_has_seen_and_no_other),
         cmocka_unit_test(decide_gives_half_as_much_memory_again),
     };
 

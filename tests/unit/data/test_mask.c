@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "data/random.h"
+#include "data/sampler.h"
 #include "scratch.h"
 
 /* Specials in odd places: words must not be taken for them. */

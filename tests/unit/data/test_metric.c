@@ -13,6 +13,7 @@ struct golden {
 };
 
 #include "golden_metrics.h"
+#include "suite.h"
 
 static uint32_t draw(uint32_t *state)
 {
@@ -51,9 +52,9 @@ static void add_score(struct metric *m, const struct golden *g, uint32_t a, uint
     metric_add_score(m, answer, truth);
 }
 
-static double value_named(const struct task *task, const double *values, enum metric_kind kind)
+static double value_named(const struct task *task, const double *values, enum task_metric kind)
 {
-    enum metric_kind list[METRIC_KINDS];
+    enum task_metric list[TASK_METRICS];
     int n = metric_list(task, list);
 
     for (int i = 0; i < n; i++)
@@ -63,7 +64,7 @@ static double value_named(const struct task *task, const double *values, enum me
     return 0;
 }
 
-static void check(const struct task *task, const double *values, enum metric_kind kind, double want)
+static void check(const struct task *task, const double *values, enum task_metric kind, double want)
 {
     double got = value_named(task, values, kind);
 
@@ -75,7 +76,7 @@ static void metric_is_the_references(void **state)
 {
     const struct golden *g = *state;
     const struct task *task = task_find(g->n_labels > 0 ? "Classification" : "STSB");
-    double values[METRIC_KINDS];
+    double values[TASK_METRICS];
     struct metric m;
 
     assert_int_equal(metric_init(&m, task, g->n_labels, (size_t)g->n, NULL), ERR_OK);
@@ -93,14 +94,14 @@ static void metric_is_the_references(void **state)
                 add_score(&m, g, a, b);
         }
         (void)metric_values(&m, 0.5, values);
-        check(task, values, METRIC_EVAL_LOSS, 0.5);
+        check(task, values, TASK_EVAL_LOSS, 0.5);
         if (g->n_labels > 0) {
-            check(task, values, METRIC_ACCURACY, g->accuracy);
-            check(task, values, METRIC_MATTHEWS, g->matthews);
-            check(task, values, METRIC_F1, g->f1);
+            check(task, values, TASK_ACCURACY, g->accuracy);
+            check(task, values, TASK_MATTHEWS, g->matthews);
+            check(task, values, TASK_F1, g->f1);
         } else {
-            check(task, values, METRIC_PEARSON, g->pearson);
-            check(task, values, METRIC_SPEARMAN, g->spearman);
+            check(task, values, TASK_PEARSON, g->pearson);
+            check(task, values, TASK_SPEARMAN, g->spearman);
         }
     }
     metric_deinit(&m);
@@ -110,13 +111,13 @@ static void metric_of_nothing_is_zero(void **state)
 {
     (void)state;
     for (int i = 0; task_names[i]; i++) {
-        double values[METRIC_KINDS];
+        double values[TASK_METRICS];
         struct metric m;
         int n;
 
         assert_int_equal(metric_init(&m, task_find(task_names[i]), 2, 4, NULL), ERR_OK);
         n = metric_values(&m, 0, values);
-        assert_in_range(n, 2, METRIC_KINDS);
+        assert_in_range(n, 2, TASK_METRICS);
         for (int k = 0; k < n; k++)
             assert_true(values[k] == 0);
         metric_deinit(&m);
@@ -127,7 +128,7 @@ static void metric_of_nothing_is_zero(void **state)
 static void metric_of_answers_that_are_not_finite_is_a_number(void **state)
 {
     const struct task *task = task_find("STSB");
-    double values[METRIC_KINDS];
+    double values[TASK_METRICS];
     struct metric m;
 
     (void)state;
@@ -143,7 +144,7 @@ static void metric_of_answers_that_are_not_finite_is_a_number(void **state)
 static void metric_counts_words_and_next_sentences(void **state)
 {
     const struct task *task = task_find("Pretraining");
-    double values[METRIC_KINDS];
+    double values[TASK_METRICS];
     struct metric m;
 
     (void)state;
@@ -153,14 +154,14 @@ static void metric_counts_words_and_next_sentences(void **state)
     metric_add_class(&m, 1, 1);
     metric_add_class(&m, 0, 1);
     assert_int_equal(metric_values(&m, 2, values), 3);
-    check(task, values, METRIC_ACCURACY, 0.75);
-    check(task, values, METRIC_NEXT_SENTENCE, 0.5);
+    check(task, values, TASK_ACCURACY, 0.75);
+    check(task, values, TASK_NEXT_SENTENCE, 0.5);
     metric_deinit(&m);
 }
 
 static void metric_names_begin_with_what_a_task_is_ranked_by(void **state)
 {
-    enum metric_kind list[METRIC_KINDS];
+    enum task_metric list[TASK_METRICS];
     char name[METRIC_NAME_BYTES];
 
     (void)state;
@@ -182,16 +183,15 @@ static void metric_names_begin_with_what_a_task_is_ranked_by(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof goldens / sizeof goldens[0], N_OWN = 4 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(metric_of_nothing_is_zero),
         cmocka_unit_test(metric_of_answers_that_are_not_finite_is_a_number),
         cmocka_unit_test(metric_counts_words_and_next_sentences),
         cmocka_unit_test(metric_names_begin_with_what_a_task_is_ranked_by),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] =
-            (struct CMUnitTest){goldens[i].name, metric_is_the_references, NULL, NULL, &goldens[i]};
-    return _cmocka_run_group_tests("metric", tests, N_OWN + N_ROWS, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, goldens, metric_is_the_references);
+    return suite_run(&suite, "metric", NULL, NULL);
 }

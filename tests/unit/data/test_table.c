@@ -1,6 +1,7 @@
 #include "data/table.h"
 
 #include "scratch.h"
+#include "suite.h"
 
 /* The header of MNLI's train.tsv, and a row of it. */
 #define HEADER                                                                                     \
@@ -79,7 +80,7 @@ static void table_skips_and_counts_rows_without_agreement(void **state)
     assert_memory_equal(row.text, "c", 1);
     assert_int_equal(table_next(t, &row, &end, NULL), ERR_OK);
     assert_true(end);
-    assert_int_equal(table_unlabelled(t), 2);
+    assert_int_equal(t->n_unlabelled, 2);
     table_close(t);
 }
 
@@ -94,7 +95,7 @@ static void table_gives_a_row_again_by_its_offset(void **state)
     assert_int_equal(table_next(t, &row, &end, NULL), ERR_OK);
     assert_int_equal(table_next(t, &again, &end, NULL), ERR_OK);
     assert_true(end);
-    table_settle(t);
+    lines_settle(&t->lines);
     assert_int_equal(table_at(t, row.offset, &again, NULL), ERR_OK);
     assert_int_equal(again.pair_bytes, 3);
     assert_memory_equal(again.pair, "d e", 3);
@@ -123,7 +124,7 @@ static enum err_code read_all(const char *task, int split, const char *file, con
                          ERR_OK);
     }
     if (rc == ERR_OK)
-        assert_int_equal(buf_addf(out, NULL, "broken %d", (int)table_broken(t)), ERR_OK);
+        assert_int_equal(buf_addf(out, NULL, "broken %d", (int)t->n_broken), ERR_OK);
     table_close(t);
     return rc;
 }
@@ -300,7 +301,7 @@ static void table_gives_a_row_of_csv_again_by_its_offset(void **state)
     assert_int_equal(table_open(scratch_path("t.csv"), l, &s, &t, NULL), ERR_OK);
     for (int i = 0; i < 2; i++)
         assert_int_equal(table_next(t, &rows[i], &end, NULL), ERR_OK);
-    table_settle(t);
+    lines_settle(&t->lines);
     assert_int_equal(table_at(t, rows[0].offset, &again, NULL), ERR_OK);
     assert_int_equal(again.text_bytes, 4);
     assert_memory_equal(again.text, "a\n\"b", 4);
@@ -386,12 +387,7 @@ static void table_at_refuses_what_is_no_row_any_more(void **state)
 
 int main(void)
 {
-    enum {
-        N_GOOD = sizeof goods / sizeof goods[0],
-        N_BAD = sizeof bads / sizeof bads[0],
-        N_OWN = 10
-    };
-    struct CMUnitTest tests[N_OWN + N_GOOD + N_BAD] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(table_finds_columns_by_name),
         cmocka_unit_test(table_takes_columns_in_any_order),
         cmocka_unit_test(table_skips_and_counts_rows_without_agreement),
@@ -403,12 +399,10 @@ int main(void)
         cmocka_unit_test(table_says_that_the_file_is_missing),
         cmocka_unit_test(table_at_refuses_what_is_no_row_any_more),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_GOOD; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){goods[i].name, table_reads, NULL, NULL, &goods[i]};
-    for (size_t i = 0; i < N_BAD; i++)
-        tests[N_OWN + N_GOOD + i] =
-            (struct CMUnitTest){bads[i].name, table_refuses, NULL, NULL, &bads[i]};
-    return _cmocka_run_group_tests("table", tests, N_OWN + N_GOOD + N_BAD, scratch_make,
-                                   scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, goods, table_reads);
+    SUITE_ROWS(&suite, bads, table_refuses);
+    return suite_run(&suite, "table", scratch_make, scratch_remove);
 }

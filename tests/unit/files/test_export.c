@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "files/safetensors.h"
 #include "scratch.h"
+#include "suite.h"
 
 static const struct model model = {.vocab = 11,
                                    .hidden = 4,
@@ -37,21 +38,28 @@ static int free_params(void **state)
     return scratch_remove(state);
 }
 
-static void export_all(const char *folder, const struct export_plan *plan)
+static void export_all(const char *folder, int n_stages, const struct plan_worker *stages)
 {
     const char *const labels[] = {"contradiction", "entailment", "neutral"};
-    struct export_extras extras = {.pad_id = 3, .n_labels = 3, .labels = labels, .dropout = 0.1};
+    struct export_params p = {.model = &model,
+                              .folder = folder,
+                              .n_stages = n_stages,
+                              .stages = stages,
+                              .pad_id = 3,
+                              .n_labels = 3,
+                              .labels = labels,
+                              .dropout = 0.1};
     struct err err;
 
-    for (int s = plan->n_stages - 1; s >= 0; s--) {
+    for (int s = n_stages - 1; s >= 0; s--) {
         const float *units[MODEL_UNITS_MAX];
 
-        for (int i = 0; i < plan->stages[s].n_units; i++)
-            units[i] = params[plan->stages[s].first_unit + i];
-        if (export_shard(&model, folder, plan, s, units, &err) != ERR_OK)
+        for (int i = 0; i < stages[s].n_units; i++)
+            units[i] = params[stages[s].first_unit + i];
+        if (export_shard(&p, s, units, &err) != ERR_OK)
             fail_msg("%s", err.text);
     }
-    assert_int_equal(export_rest(&model, folder, plan, &extras, NULL), ERR_OK);
+    assert_int_equal(export_rest(&p, NULL), ERR_OK);
 }
 
 /* Every tensor of units first .. first + n - 1, and no other, with the right floats. */
@@ -89,19 +97,18 @@ static struct json *read_json(const char *path)
     return json;
 }
 
-static const struct plan_stage three[] = {{.first_unit = 0, .n_units = 2},
-                                          {.first_unit = 2, .n_units = 1},
-                                          {.first_unit = 3, .n_units = 4}};
-static const struct plan_stage whole[] = {{.n_units = 7}};
+static const struct plan_worker three[] = {{.first_unit = 0, .n_units = 2},
+                                           {.first_unit = 2, .n_units = 1},
+                                           {.first_unit = 3, .n_units = 4}};
+static const struct plan_worker whole[] = {{.n_units = 7}};
 
 static void export_writes_a_shard_for_each_stage_and_an_index(void **state)
 {
-    const struct export_plan plan = {.n_stages = 3, .stages = three};
     struct json *index;
     const struct json *map;
 
     (void)state;
-    export_all(scratch_path("three"), &plan);
+    export_all(scratch_path("three"), 3, three);
     check_shard(scratch_path("three/model-00001-of-00003.safetensors"), 0, 2);
     check_shard(scratch_path("three/model-00002-of-00003.safetensors"), 2, 1);
     check_shard(scratch_path("three/model-00003-of-00003.safetensors"), 3, 4);
@@ -119,35 +126,31 @@ static void export_writes_a_shard_for_each_stage_and_an_index(void **state)
 
 static void export_of_one_stage_is_one_file_without_an_index(void **state)
 {
-    const struct export_plan plan = {.n_stages = 1, .stages = whole};
 
     (void)state;
-    export_all(scratch_path("one"), &plan);
+    export_all(scratch_path("one"), 1, whole);
     check_shard(scratch_path("one/model.safetensors"), 0, 7);
     assert_int_not_equal(access(scratch_path("one/model.safetensors.index.json"), F_OK), 0);
 }
 
 static void export_removes_what_another_number_of_stages_left(void **state)
 {
-    const struct export_plan many = {.n_stages = 3, .stages = three};
-    const struct export_plan one = {.n_stages = 1, .stages = whole};
 
     (void)state;
-    export_all(scratch_path("again"), &many);
-    export_all(scratch_path("again"), &one);
+    export_all(scratch_path("again"), 3, three);
+    export_all(scratch_path("again"), 1, whole);
     assert_int_not_equal(access(scratch_path("again/model.safetensors.index.json"), F_OK), 0);
-    export_all(scratch_path("again"), &many);
+    export_all(scratch_path("again"), 3, three);
     assert_int_not_equal(access(scratch_path("again/model.safetensors"), F_OK), 0);
     assert_int_equal(access(scratch_path("again/model.safetensors.index.json"), F_OK), 0);
 }
 
 static void export_config_is_what_transformers_reads(void **state)
 {
-    const struct export_plan plan = {.n_stages = 1, .stages = whole};
     struct json *config;
 
     (void)state;
-    export_all(scratch_path("config"), &plan);
+    export_all(scratch_path("config"), 1, whole);
     config = read_json(scratch_path("config/config.json"));
     assert_string_equal(json_string(json_first(json_get(config, "architectures")), ""),
                         "BertForSequenceClassification");
@@ -199,15 +202,20 @@ static struct head {
 static void export_head(void **state)
 {
     const struct head *head = *state;
-    const struct export_plan plan = {.n_stages = 1, .stages = whole};
     const char *const labels[] = {"no", "yes"};
-    struct export_extras extras = {.is_cased = true, .n_labels = 2, .labels = labels};
     struct model m = model;
+    struct export_params p = {.model = &m,
+                              .folder = scratch_path("head"),
+                              .n_stages = 1,
+                              .stages = whole,
+                              .is_cased = true,
+                              .n_labels = 2,
+                              .labels = labels};
     struct json *json;
 
     m.head = head->head;
     m.labels = head->labels;
-    assert_int_equal(export_rest(&m, scratch_path("head"), &plan, &extras, NULL), ERR_OK);
+    assert_int_equal(export_rest(&p, NULL), ERR_OK);
     json = read_json(scratch_path("head/config.json"));
     assert_string_equal(json_string(json_first(json_get(json, "architectures")), ""),
                         head->class_name);
@@ -230,28 +238,27 @@ static void export_head(void **state)
 
 static void export_says_where_it_cannot_write(void **state)
 {
-    const struct export_plan plan = {.n_stages = 1, .stages = whole};
+    struct export_params p = {
+        .model = &model, .folder = scratch_path("no/such"), .n_stages = 1, .stages = whole};
     struct err err = {0};
 
     (void)state;
-    assert_int_equal(
-        export_shard(&model, scratch_path("no/such"), &plan, 0, (const float *const *)params, &err),
-        ERR_NOT_FOUND);
+    assert_int_equal(export_shard(&p, 0, (const float *const *)params, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "no/such"));
 }
 
 int main(void)
 {
-    enum { N_HEADS = sizeof heads / sizeof heads[0], N_OWN = 5 };
-    struct CMUnitTest tests[N_OWN + N_HEADS] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(export_writes_a_shard_for_each_stage_and_an_index),
         cmocka_unit_test(export_of_one_stage_is_one_file_without_an_index),
         cmocka_unit_test(export_removes_what_another_number_of_stages_left),
         cmocka_unit_test(export_config_is_what_transformers_reads),
         cmocka_unit_test(export_says_where_it_cannot_write),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_HEADS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){heads[i].name, export_head, NULL, NULL, &heads[i]};
-    return _cmocka_run_group_tests("export", tests, N_OWN + N_HEADS, make_params, free_params);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, heads, export_head);
+    return suite_run(&suite, "export", make_params, free_params);
 }

@@ -42,9 +42,9 @@ int rmdir(const char *path)
 
 /* --- helpers --- */
 
-static struct output_params params_of(const char *folder)
+static struct output output_in(const char *folder)
 {
-    return (struct output_params){.folder = folder, .uid = UID, .attempt = 3, .bytes = 1000};
+    return (struct output){.folder = folder, .uid = UID, .revision = 3};
 }
 
 static bool exists(const char *path)
@@ -63,44 +63,38 @@ static void make_aside(const struct output *o)
 static void output_is_checked_without_leaving_anything(void **state)
 {
     char folder[PATH_MAX];
-    struct output_params p = params_of(folder);
-    struct output o;
+    struct output o = output_in(folder);
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("model"));
-    p.stage = 1;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_open(&o, 1, 1000, NULL), ERR_OK);
     assert_string_equal(o.folder, folder);
     assert_memory_equal(o.aside, folder, strlen(folder));
-    assert_string_equal(o.aside + strlen(o.aside) - 3, "-a3");
+    assert_string_equal(o.aside + strlen(o.aside) - 3, "-r3");
     assert_int_equal(rmdir(folder), 0); /* it is empty */
 }
 
-static void output_removes_what_earlier_attempts_of_the_job_left(void **state)
+static void output_removes_what_earlier_revisions_of_the_job_left(void **state)
 {
     char folder[PATH_MAX];
-    struct output_params p = params_of(folder);
-    struct output earlier, later, other, o;
+    struct output earlier = output_in(folder), later = earlier, other = earlier, o = earlier;
     char path[2 * PATH_MAX];
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("left"));
-    p.attempt = 2;
-    assert_int_equal(output_open(&earlier, &p, NULL), ERR_OK);
+    earlier.revision = 2;
+    assert_int_equal(output_open(&earlier, 0, 1000, NULL), ERR_OK);
     make_aside(&earlier);
     (void)snprintf(path, sizeof path, "%s/model.safetensors.part", earlier.aside);
     assert_int_equal(file_write(path, "half", 4, NULL), ERR_OK);
-    p.attempt = 11;
-    p.uid = "another job";
-    assert_int_equal(output_open(&other, &p, NULL), ERR_OK);
+    other.revision = 11;
+    other.uid = "another job";
+    assert_int_equal(output_open(&other, 0, 1000, NULL), ERR_OK);
     make_aside(&other);
-    p.uid = UID;
-    p.attempt = 4;
-    p.stage = 1; /* leaves no claim */
-    assert_int_equal(output_open(&later, &p, NULL), ERR_OK);
+    later.revision = 4; /* of stage 1, which leaves no claim */
+    assert_int_equal(output_open(&later, 1, 1000, NULL), ERR_OK);
     make_aside(&later);
-    p.attempt = 3;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_open(&o, 1, 1000, NULL), ERR_OK);
     assert_false(exists(earlier.aside));
     assert_true(exists(later.aside));
     assert_true(exists(other.aside));
@@ -109,53 +103,46 @@ static void output_removes_what_earlier_attempts_of_the_job_left(void **state)
 static void output_that_cannot_be_written_says_what_to_do(void **state)
 {
     char folder[PATH_MAX];
-    struct output_params p = params_of(folder);
-    struct output o;
+    struct output o = output_in(folder);
     struct err err = {0};
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_text("file", "not a folder"));
-    assert_int_equal(output_open(&o, &p, &err), ERR_NOT_FOUND);
+    assert_int_equal(output_open(&o, 0, 1000, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "/file cannot be written: create"));
     assert_non_null(strstr(err.text, "make it writable for user"));
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("no/parent"));
-    assert_int_equal(output_open(&o, &p, &err), ERR_NOT_FOUND);
+    assert_int_equal(output_open(&o, 0, 1000, &err), ERR_NOT_FOUND);
     (void)snprintf(folder, sizeof folder, "%s", "/proc");
-    assert_int_not_equal(output_open(&o, &p, &err), ERR_OK);
+    assert_int_not_equal(output_open(&o, 0, 1000, &err), ERR_OK);
 }
 
 static void output_without_enough_space_says_how_much_is_missing(void **state)
 {
-    struct output_params p = params_of(scratch);
-    struct output o;
+    struct output o = output_in(scratch);
     struct err err = {0};
 
     (void)state;
-    p.bytes = (int64_t)1 << 60;
-    assert_int_equal(output_open(&o, &p, &err), ERR_LIMIT);
+    assert_int_equal(output_open(&o, 0, (int64_t)1 << 60, &err), ERR_LIMIT);
     assert_non_null(strstr(err.text, "MiB are free, 1154487209180 MiB are needed"));
 }
 
 static void output_of_a_stage_knows_the_folder_of_the_leader(void **state)
 {
     char folder[PATH_MAX];
-    struct output_params p = params_of(folder);
-    struct output o;
+    struct output o = output_in(folder);
     struct err err = {0};
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("claimed"));
-    p.stage = 1;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_open(&o, 1, 1000, NULL), ERR_OK);
     assert_int_equal(output_find_claim(&o, &err), ERR_AGAIN);
     assert_non_null(strstr(err.text, "is not the one that stage 0 writes to"));
-    p.stage = 0;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
+    assert_int_equal(output_open(&o, 0, 1000, NULL), ERR_OK);
     assert_int_equal(output_find_claim(&o, NULL), ERR_OK);
-    p.attempt++;
-    p.stage = 1;
-    assert_int_equal(output_open(&o, &p, NULL), ERR_OK);
-    assert_int_equal(output_find_claim(&o, NULL), ERR_AGAIN); /* it is an earlier attempt's */
+    o.revision++;
+    assert_int_equal(output_open(&o, 1, 1000, NULL), ERR_OK);
+    assert_int_equal(output_find_claim(&o, NULL), ERR_AGAIN); /* it is an earlier revision's */
 }
 
 /* --- publishing --- */
@@ -247,22 +234,22 @@ static void check_no_mixture(const char *folder)
     }
 }
 
-static void open_attempt(struct output *o, const char *folder, const char *uid, int attempt)
+static void open_revision(struct output *o, const char *folder, const char *uid, int revision)
 {
-    struct output_params p = {.folder = folder, .uid = uid, .attempt = attempt, .bytes = 1000};
     struct err err = {0};
 
-    if (output_open(o, &p, &err) != ERR_OK)
+    *o = (struct output){.folder = folder, .uid = uid, .revision = revision};
+    if (output_open(o, 0, 1000, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
-static void publish_run(const char *folder, const char *uid, int attempt, const char *run,
+static void publish_run(const char *folder, const char *uid, int revision, const char *run,
                         int n_stages)
 {
     struct output o;
     struct err err = {0};
 
-    open_attempt(&o, folder, uid, attempt);
+    open_revision(&o, folder, uid, revision);
     write_run(&o, run, n_stages);
     if (output_publish(&o, n_stages, &err) != ERR_OK)
         fail_msg("%s", err.text);
@@ -289,7 +276,7 @@ static bool stop_after(int n_operations, int n_old, int n_new)
 
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("stopped"));
     publish_run(folder, "an old job", 1, "old", n_old);
-    open_attempt(&o, folder, UID, 1);
+    open_revision(&o, folder, UID, 1);
     write_run(&o, "new", n_new);
     n_operations_left = n_operations;
     rc = output_publish(&o, n_new, NULL);
@@ -300,7 +287,7 @@ static bool stop_after(int n_operations, int n_old, int n_new)
         check_run(folder, "new", n_new);
         check_no_mixture(folder);
     }
-    publish_run(folder, UID, 2, "next", n_old + 1); /* ... or another attempt repairs it */
+    publish_run(folder, UID, 2, "next", n_old + 1); /* ... or another revision repairs it */
     if (n_old + 1 != 3)
         assert_false(has(folder, "model-00001-of-00003.safetensors"));
     remove_all(folder);
@@ -349,7 +336,7 @@ static void output_is_not_published_when_a_file_of_the_model_is_missing(void **s
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("missing"));
     publish_run(folder, UID, 1, "old", 3);
-    open_attempt(&o, folder, UID, 2);
+    open_revision(&o, folder, UID, 2);
     write_run(&o, "new", 3);
     in_folder(o.aside, "model-00002-of-00003.safetensors", path);
     assert_int_equal(unlink(path), 0);
@@ -358,26 +345,25 @@ static void output_is_not_published_when_a_file_of_the_model_is_missing(void **s
     check_run(folder, "old", 3);
 }
 
-static void output_is_published_only_by_the_current_attempt(void **state)
+static void output_is_published_only_by_the_current_revision(void **state)
 {
     char folder[PATH_MAX];
-    struct output_params p = params_of(folder);
-    struct output stale, o;
+    struct output stale, o = output_in(folder);
     struct err err = {0};
 
     (void)state;
     (void)snprintf(folder, sizeof folder, "%s", scratch_path("fenced"));
-    open_attempt(&stale, folder, UID, 1);
+    open_revision(&stale, folder, UID, 1);
     publish_run(folder, UID, 2, "second", 2);
     write_run(&stale, "first", 2); /* its worker has not noticed */
     assert_int_equal(output_publish(&stale, 2, &err), ERR_CONFLICT);
-    assert_non_null(strstr(err.text, "attempt 2 of this job has taken over"));
+    assert_non_null(strstr(err.text, "revision 2 of this job has taken over"));
     check_run(folder, "second", 2);
 
-    p.attempt = 1; /* nor may it begin */
-    assert_int_equal(output_open(&o, &p, &err), ERR_CONFLICT);
+    o.revision = 1; /* nor may it begin */
+    assert_int_equal(output_open(&o, 0, 1000, &err), ERR_CONFLICT);
 
-    open_attempt(&stale, folder, UID, 3);
+    open_revision(&stale, folder, UID, 3);
     write_run(&stale, "third", 2);
     publish_run(folder, "another job", 1, "other", 1);
     assert_int_equal(output_publish(&stale, 2, &err), ERR_CONFLICT);
@@ -390,14 +376,14 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(output_is_checked_without_leaving_anything),
-        cmocka_unit_test(output_removes_what_earlier_attempts_of_the_job_left),
+        cmocka_unit_test(output_removes_what_earlier_revisions_of_the_job_left),
         cmocka_unit_test(output_that_cannot_be_written_says_what_to_do),
         cmocka_unit_test(output_without_enough_space_says_how_much_is_missing),
         cmocka_unit_test(output_of_a_stage_knows_the_folder_of_the_leader),
         cmocka_unit_test(output_is_never_a_mixture_wherever_publishing_stops),
         cmocka_unit_test(output_of_fewer_stages_leaves_no_old_shards),
         cmocka_unit_test(output_is_not_published_when_a_file_of_the_model_is_missing),
-        cmocka_unit_test(output_is_published_only_by_the_current_attempt),
+        cmocka_unit_test(output_is_published_only_by_the_current_revision),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }

@@ -1,10 +1,19 @@
 #include "files/pretrained.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
 
 #include "files/safetensors.h"
 #include "golden_model.h"
 #include "scratch.h"
+#include "suite.h"
 
 #define GOLDEN "tests/golden/pretrained/"
 
@@ -78,15 +87,11 @@ static void pretrained_golden(void **state)
     const struct golden *g = *state;
     struct pretrained *p = open_folder(g->folder);
     struct model m = golden_model;
-    float words[11 * 4];
 
     m.head = g->head;
     m.labels = g->labels;
     assert_int_equal(pretrained_check(p, &m, NULL), ERR_OK);
     assert_int_equal(check_all(p, &m), g->n_missing);
-    assert_int_equal(pretrained_load_words(p, &m, words, NULL), ERR_OK);
-    for (size_t i = 0; i < 11 * 4; i++)
-        assert_true(words[i] == golden_element("bert.embeddings.word_embeddings.weight", i));
     pretrained_close(p);
 }
 
@@ -250,9 +255,9 @@ static bool is_named(const char *a, const char *b)
 
 static void write_weights(const char *path, const struct model *m, const struct change *c)
 {
-    static char names[64][2 * MODEL_NAME_BYTES];
+    char name[2 * MODEL_NAME_BYTES];
     static struct model_tensor list[64];
-    struct safetensors_tensor announced[64];
+    static struct model_tensor announced[64]; /* under other names */
     struct safetensors_writer w;
     int n = 0;
 
@@ -263,18 +268,15 @@ static void write_weights(const char *path, const struct model *m, const struct 
             if (is_named(c->drop, t.name))
                 continue;
             t.dims[0] -= is_named(c->cut, t.name);
-            tensor_name(c, t.name, names[n]);
-            list[n] = t;
-            announced[n] = (struct safetensors_tensor){
-                .name = names[n], .n_dims = t.n_dims, .dims = {t.dims[0], t.dims[1]}};
+            t.count = (size_t)t.dims[0] * (size_t)(t.n_dims == 2 ? t.dims[1] : 1);
+            list[n] = announced[n] = t;
+            tensor_name(c, t.name, name);
+            (void)snprintf(announced[n].name, MODEL_NAME_BYTES, "%s", name);
             n++;
         }
     assert_int_equal(safetensors_begin(path, announced, n, &w, NULL), ERR_OK);
     for (int i = 0; i < n; i++) {
-        size_t count =
-            (size_t)list[i].dims[0] * (size_t)(list[i].n_dims == 2 ? list[i].dims[1] : 1);
-
-        for (size_t k = 0; k < count; k++) {
+        for (size_t k = 0; k < list[i].count; k++) {
             float x = golden_element(list[i].name, k);
 
             if (k == 1 && is_named(c->nan, list[i].name))
@@ -505,15 +507,9 @@ static void pretrained_of_no_folder_is_not_found(void **state)
     pretrained_close(NULL);
 }
 
-int main(void)
+static int test_pretrained(void)
 {
-    enum {
-        N_GOLDEN = sizeof goldens / sizeof goldens[0],
-        N_CHANGES = sizeof changes / sizeof changes[0],
-        N_ROWS = sizeof rows / sizeof rows[0],
-        N_OWN = 9,
-    };
-    struct CMUnitTest tests[N_OWN + N_GOLDEN + N_CHANGES + N_ROWS] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(pretrained_puts_the_head_into_the_order_of_the_labels),
         cmocka_unit_test(pretrained_refuses_labels_that_cannot_be_matched),
         cmocka_unit_test(pretrained_inspect_reports_the_sizes),
@@ -525,14 +521,81 @@ int main(void)
         cmocka_unit_test(pretrained_of_no_folder_is_not_found),
         cmocka_unit_test(pretrained_reads_only_the_tensors_that_are_asked_for),
     };
-    struct CMUnitTest *next = tests + N_OWN;
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_GOLDEN; i++)
-        *next++ = (struct CMUnitTest){goldens[i].name, pretrained_golden, NULL, NULL, &goldens[i]};
-    for (size_t i = 0; i < N_CHANGES; i++)
-        *next++ = (struct CMUnitTest){changes[i].name, pretrained_change, NULL, NULL, &changes[i]};
-    for (size_t i = 0; i < N_ROWS; i++)
-        *next++ = (struct CMUnitTest){rows[i].name, pretrained_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("pretrained", tests, N_OWN + N_GOLDEN + N_CHANGES + N_ROWS,
-                                   scratch_make, scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, goldens, pretrained_golden);
+    SUITE_ROWS(&suite, changes, pretrained_change);
+    SUITE_ROWS(&suite, rows, pretrained_row);
+    return suite_run(&suite, "pretrained", scratch_make, scratch_remove);
+}
+
+/* --- aliases --- */
+
+static struct alias_row {
+    const char *name;
+    const char *ours;
+    const char *theirs[PRETRAINED_ALIAS_MAX + 1]; /* in order */
+} aliases[] = {
+    {"pretrained_alias_of_words",
+     "bert.embeddings.word_embeddings.weight",
+     {"bert.embeddings.word_embeddings.weight", "embeddings.word_embeddings.weight"}},
+    {"pretrained_alias_of_a_norm_weight",
+     "bert.encoder.layer.11.output.LayerNorm.weight",
+     {"bert.encoder.layer.11.output.LayerNorm.weight",
+      "bert.encoder.layer.11.output.LayerNorm.gamma", "encoder.layer.11.output.LayerNorm.weight",
+      "encoder.layer.11.output.LayerNorm.gamma"}},
+    {"pretrained_alias_of_a_norm_bias",
+     "bert.embeddings.LayerNorm.bias",
+     {"bert.embeddings.LayerNorm.bias", "bert.embeddings.LayerNorm.beta",
+      "embeddings.LayerNorm.bias", "embeddings.LayerNorm.beta"}},
+    {"pretrained_alias_of_a_matrix",
+     "bert.encoder.layer.0.attention.self.query.weight",
+     {"bert.encoder.layer.0.attention.self.query.weight",
+      "encoder.layer.0.attention.self.query.weight"}},
+    {"pretrained_alias_of_a_bias",
+     "bert.pooler.dense.bias",
+     {"bert.pooler.dense.bias", "pooler.dense.bias"}},
+    {"pretrained_alias_of_the_transform_norm",
+     "cls.predictions.transform.LayerNorm.weight",
+     {"cls.predictions.transform.LayerNorm.weight", "cls.predictions.transform.LayerNorm.gamma"}},
+    {"pretrained_alias_of_the_decoder_bias",
+     "cls.predictions.bias",
+     {"cls.predictions.bias", "cls.predictions.decoder.bias"}},
+    {"pretrained_alias_of_the_next_sentence_matrix",
+     "cls.seq_relationship.weight",
+     {"cls.seq_relationship.weight"}},
+    {"pretrained_alias_of_the_next_sentence_bias",
+     "cls.seq_relationship.bias",
+     {"cls.seq_relationship.bias"}},
+    {"pretrained_alias_of_the_classifier", "classifier.weight", {"classifier.weight"}},
+};
+
+static void alias_row(void **state)
+{
+    const struct alias_row *row = *state;
+    char out[MODEL_NAME_BYTES];
+    int n = 0;
+
+    for (int i = 0; i < PRETRAINED_ALIAS_MAX; i++) {
+        if (!pretrained_alias(row->ours, i, out))
+            continue;
+        assert_non_null(row->theirs[n]);
+        assert_string_equal(out, row->theirs[n]);
+        n++;
+    }
+    assert_null(row->theirs[n]);
+}
+
+static int test_aliases(void)
+{
+    struct suite suite = {.n = 0};
+
+    SUITE_ROWS(&suite, aliases, alias_row);
+    return suite_run(&suite, "pretrained_alias", NULL, NULL);
+}
+
+int main(void)
+{
+    return test_pretrained() + test_aliases();
 }

@@ -9,6 +9,8 @@
 
 #include <cmocka.h>
 
+#include "suite.h"
+
 /* Bytes at an odd address, as a file may have them. */
 static struct weight weight_of(enum weight_type type, const void *bytes, size_t n, size_t count)
 {
@@ -144,15 +146,15 @@ static void weight_shape_is_written_for_people(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 4 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(weight_transposes_matrices_of_every_shape),
         cmocka_unit_test(weight_names_the_place_of_a_nan_in_a_transposed_matrix),
         cmocka_unit_test(weight_of_another_type_is_refused_with_its_name),
         cmocka_unit_test(weight_shape_is_written_for_people),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, weight_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("weight", tests, N_OWN + N_ROWS, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, weight_row);
+    return suite_run(&suite, "weight", NULL, NULL);
 }

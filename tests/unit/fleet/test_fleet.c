@@ -12,7 +12,6 @@
 
 #include "api/signature.h"
 #include "base/clock.h"
-#include "fleet/fleet.h"
 #include "loopback.h"
 
 #define PATIENCE_MS 10000
@@ -56,18 +55,23 @@ struct heard {
     int n;
     bool has_progress;
     struct progress progress;
+    bool has_report;
+    struct report report;
     struct err err;
 };
 
-static void hear(void *ctx, const struct progress *progress, const struct err *err)
+static void hear(void *ctx, const struct fleet_answer *answer, const struct err *err)
 {
     struct heard *h = ctx;
 
     h->n++;
     h->err = *err;
-    h->has_progress = progress != NULL;
-    if (progress)
-        h->progress = *progress;
+    h->has_progress = answer->progress;
+    if (answer->progress)
+        h->progress = *answer->progress;
+    h->has_report = answer->report;
+    if (answer->report)
+        h->report = *answer->report;
 }
 
 static void wait_for(struct heard *h)
@@ -92,9 +96,9 @@ static struct heard ask(void)
 }
 
 static const struct peers two = {
-    .attempt = 3,
-    .n_stages = 2,
-    .stages = {{.host = "10.0.0.1", .port = 7071}, {.host = "fd00::2", .port = 7071}}};
+    .revision = 3,
+    .n = 2,
+    .list = {{.host = "10.0.0.1", .port = 7071}, {.host = "fd00::2", .port = 7071}}};
 
 static struct heard post(void)
 {
@@ -156,7 +160,7 @@ static void fleet_hands_out_the_table(void **state)
 static void fleet_signs_every_call_and_sends_no_key(void **state)
 {
     SERVE({.expect = "POST /v1/peers"}, {.expect = "GET /v1/status", .body = "{}"});
-    static const char body[] = "{\"attempt\":3,\"stages\":[{\"host\":\"10.0.0.1\",\"port\":7071},"
+    static const char body[] = "{\"revision\":3,\"peers\":[{\"host\":\"10.0.0.1\",\"port\":7071},"
                                "{\"host\":\"fd00::2\",\"port\":7071}]}";
     struct fleet_address to = address();
     struct signature_request signs = {"POST", "/v1/peers", body, sizeof body - 1};
@@ -177,9 +181,72 @@ static void fleet_signs_every_call_and_sends_no_key(void **state)
     assert_null(strstr(loopback_request(server, 0), text));
 }
 
-static void fleet_tells_another_attempt_from_a_bad_table(void **state)
+#define HANDLER(h) ((struct fleet_handler){.ctx = (h), .on_answer = hear})
+
+static void fleet_posts_a_revision_as_it_was_written(void **state)
 {
-    SERVE({.expect = "POST /v1/peers", .status = 409, .body = "table is for attempt 3, I am 4\n"},
+    SERVE({.expect = "POST /v1/revision"});
+    static char text[] = "{\"lineage\":  7}"; /* two spaces, which no writer makes */
+    static const char body[] =
+        "{\"revision\":{\"lineage\":  7},\"addresses\":{\"revision\":3,"
+        "\"peers\":[{\"host\":\"10.0.0.1\",\"port\":7071},{\"host\":\"fd00::2\","
+        "\"port\":7071}]}}";
+    const struct buf revision = {.data = text, .len = sizeof text - 1};
+    struct fleet_address to = address();
+    struct signature_request is_signed = {"POST", "/v1/revision", body, sizeof body - 1};
+    char line[200];
+    char signature[HMAC_TEXT_BYTES];
+    struct heard h = {0};
+
+    (void)state;
+    assert_int_equal(fleet_post_revision(fleet, &to, &revision, &two, HANDLER(&h), NULL), ERR_OK);
+    wait_for(&h);
+    assert_int_equal(h.err.code, ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 0), body));
+    assert_int_equal(signature_make_head(&to.key, &is_signed, signature, NULL), ERR_OK);
+    (void)snprintf(line, sizeof line, "\r\nSkyjob-Head-Signature: %s\r\n", signature);
+    assert_non_null(strstr(loopback_request(server, 0), line));
+}
+
+static void fleet_halts_a_revision_by_its_number(void **state)
+{
+    SERVE({.expect = "POST /v1/halt", .body = "ok\n"});
+    struct fleet_address to = address();
+    struct heard h = {0};
+
+    (void)state;
+    assert_int_equal(fleet_halt(fleet, &to, 7, HANDLER(&h), NULL), ERR_OK);
+    wait_for(&h);
+    assert_int_equal(h.err.code, ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 0), "{\"revision\":7}"));
+}
+
+static void fleet_hears_what_a_worker_holds(void **state)
+{
+    SERVE({.expect = "GET /v1/report",
+           .body = "{\"version\":1,\"slot\":2,\"incarnation\":1,\"revision\":7,\"session\":"
+                   "\"Halted\",\"lineage\":1,\"runs\":[{\"firstUnit\":3,\"unitCount\":2,"
+                   "\"step\":41}]}"},
+          {.expect = "GET /v1/report", .body = "{\"version\":1}"});
+    struct fleet_address to = address();
+    struct heard h = {0};
+
+    (void)state;
+    assert_int_equal(fleet_ask_report(fleet, &to, HANDLER(&h), NULL), ERR_OK);
+    wait_for(&h);
+    assert_true(h.has_report && !h.has_progress);
+    assert_int_equal(h.report.slot, 2);
+    assert_int_equal(report_find(&h.report, 4)->step, 41);
+    h.n = 0;
+    assert_int_equal(fleet_ask_report(fleet, &to, HANDLER(&h), NULL), ERR_OK);
+    wait_for(&h);
+    assert_int_equal(h.err.code, ERR_PROTOCOL);
+    assert_false(h.has_report);
+}
+
+static void fleet_tells_a_conflict_from_a_bad_table(void **state)
+{
+    SERVE({.expect = "POST /v1/peers", .status = 409, .body = "this is revision 4\n"},
           {.expect = "POST /v1/peers", .status = 400, .body = "no"},
           {.expect = "POST /v1/peers", .status = 403, .body = "not authenticated"},
           {.expect = "POST /v1/peers", .status = 500}, {.expect = "POST /v1/peers", .status = 302});
@@ -187,7 +254,7 @@ static void fleet_tells_another_attempt_from_a_bad_table(void **state)
 
     (void)state;
     assert_int_equal(h.err.code, ERR_CONFLICT);
-    assert_string_equal(h.err.text, "worker answered 409: table is for attempt 3, I am 4");
+    assert_string_equal(h.err.text, "worker answered 409: this is revision 4");
     assert_int_equal(post().err.code, ERR_INVALID);
     assert_int_equal(post().err.code, ERR_DENIED);
     assert_int_equal(post().err.code, ERR_IO);
@@ -241,70 +308,77 @@ static void fleet_refuses_an_address_that_is_none(void **state)
     assert_int_equal(h.n, 0);
 }
 
-/* --- follow --- */
-
-/* Until every reply of the server was taken, and the leader's is the one with `step`. */
-static void run_follow(struct follow *f, int64_t step)
-{
-    int64_t until = clock_now_ms() + PATIENCE_MS;
-
-    while (clock_now_ms() < until) {
-        const struct progress *head = follow_progress(f);
-        int64_t wait_ms = follow_step(f, clock_now_ms());
-
-        if (loopback_unused(server) == 0 && head && head->step == step)
-            return;
-        assert_in_range(wait_ms, 0, FOLLOW_ASK_MS);
-        assert_int_equal(http_poll(loop, wait_ms < 20 ? wait_ms : 20, NULL), ERR_OK);
-    }
-    fail_msg("%d replies are left", loopback_unused(server));
-}
-
-#define STATUS(n) "{\"state\": \"Training\", \"cause\": \"\", \"step\": " #n "}"
-
-static void follow_repeats_until_all_have_the_table_and_keeps_asking_the_leader(void **state)
-{
-    SERVE({.expect = "POST /v1/peers", .end = LOOPBACK_CLOSE},
-          {.expect = "POST /v1/peers", .raw = "", .end = LOOPBACK_RESET},
-          {.expect = "POST /v1/peers", .status = 503}, {.expect = "POST /v1/peers"},
-          {.expect = "GET /v1/status", .body = STATUS(1)},
-          {.expect = "GET /v1/status", .raw = "", .end = LOOPBACK_RESET},
-          {.expect = "GET /v1/status", .body = STATUS(2)});
-    struct fleet_address control[2] = {address(), address()};
-    struct follow *f = NULL;
-
-    (void)state;
-    assert_int_equal(follow_new(fleet, &two, control, &f, NULL), ERR_OK);
-    assert_null(follow_progress(f));
-    run_follow(f, 2);
-    assert_null(follow_refusal(f));
-    assert_int_equal(loopback_strays(server), 0);
-    fleet_free(fleet);
-    fleet = NULL;
-    follow_free(f);
-}
-
-static void follow_reports_a_refusal_with_its_reason(void **state)
-{
-    SERVE({.expect = "GET /v1/status", .body = STATUS(1)}, {.expect = "POST /v1/peers"},
-          {.expect = "POST /v1/peers", .status = 409, .body = "another attempt\n"});
-    struct fleet_address control[2] = {address(), address()};
-    struct follow *f = NULL;
-
-    (void)state;
-    assert_int_equal(follow_new(fleet, &two, control, &f, NULL), ERR_OK);
-    for (int i = 0; i < 500 && !follow_refusal(f); i++) {
-        (void)follow_step(f, clock_now_ms());
-        assert_int_equal(http_poll(loop, 10, NULL), ERR_OK);
-    }
-    assert_non_null(follow_refusal(f));
-    assert_non_null(strstr(follow_refusal(f), "worker answered 409: another attempt"));
-    fleet_free(fleet);
-    fleet = NULL;
-    follow_free(f);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_fleet, free_fleet)
+
+/* --- contact --- */
+
+/* A zero is a question, else the revision that was posted. */
+#define MAX_MS (4 * CONTACT_RETRY_MS)
+
+static void answer(struct contact *c, enum err_code code, int posted, int64_t now_ms)
+{
+    struct err err = {.code = code, .text = "why"};
+
+    c->is_busy = true;
+    contact_answered(c, &err, posted, now_ms, MAX_MS);
+    assert_false(c->is_busy);
+}
+
+static void contact_pauses_longer_after_each_call_without_an_answer(void **state)
+{
+    static const enum err_code codes[] = {ERR_IO, ERR_TIMEOUT, ERR_PROTOCOL, ERR_LIMIT};
+    static const int64_t want_ms[] = {CONTACT_RETRY_MS, 2 * CONTACT_RETRY_MS, MAX_MS, MAX_MS};
+    struct contact c = {0};
+
+    (void)state;
+    assert_int_equal(contact_wait_ms(&c, 1000), 0);
+    for (int i = 0; i < 4; i++) {
+        answer(&c, codes[i], i % 2, 1000 + i);
+        assert_int_equal(contact_wait_ms(&c, 1000 + i), want_ms[i]);
+        assert_int_equal(contact_wait_ms(&c, 1000 + i + want_ms[i]), 0);
+        assert_int_equal(c.silent_since_ms, 1000); /* of the first of them */
+    }
+    answer(&c, ERR_OK, 0, 5000);
+    assert_int_equal(contact_wait_ms(&c, 5000), 0);
+    assert_int_equal(c.silent_since_ms, 0);
+    assert_int_equal(c.n_unanswered, 0);
+    assert_int_equal(c.accepted, 0); /* it was only asked */
+}
+
+static void contact_of_a_refusal_keeps_its_reason_and_pauses(void **state)
+{
+    static const enum err_code codes[] = {ERR_CONFLICT, ERR_INVALID, ERR_DENIED};
+
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct contact c = {.n_unanswered = 3, .silent_since_ms = 7};
+
+        answer(&c, codes[i], 7, 1000);
+        assert_true(c.is_refused);
+        assert_int_equal(c.accepted, 0);
+        assert_string_equal(c.refusal, "why");
+        assert_int_equal(c.silent_since_ms, 0);
+        assert_int_equal(contact_wait_ms(&c, 1000), CONTACT_REFUSED_MS);
+        answer(&c, ERR_OK, 7, 9000);
+        assert_false(c.is_refused);
+        assert_int_equal(c.accepted, 7);
+    }
+}
+
+static void contact_keeps_its_revision_whatever_questions_are_answered(void **state)
+{
+    struct contact c = {0};
+
+    (void)state;
+    answer(&c, ERR_OK, 3, 1000);
+    answer(&c, ERR_TIMEOUT, 0, 2000);
+    answer(&c, ERR_DENIED, 0, 3000);
+    assert_int_equal(c.accepted, 3);
+    assert_false(c.is_refused);
+    answer(&c, ERR_TIMEOUT, 4, 4000);
+    answer(&c, ERR_CONFLICT, 4, 5000);
+    assert_int_equal(c.accepted, 3);
+}
 
 int main(void)
 {
@@ -314,12 +388,16 @@ int main(void)
         TEST(fleet_reads_no_endless_answer),
         TEST(fleet_hands_out_the_table),
         TEST(fleet_signs_every_call_and_sends_no_key),
-        TEST(fleet_tells_another_attempt_from_a_bad_table),
+        TEST(fleet_posts_a_revision_as_it_was_written),
+        TEST(fleet_halts_a_revision_by_its_number),
+        TEST(fleet_hears_what_a_worker_holds),
+        TEST(fleet_tells_a_conflict_from_a_bad_table),
         TEST(fleet_gives_up_on_a_worker_that_hangs),
         TEST(fleet_that_is_freed_calls_no_handler),
         TEST(fleet_refuses_an_address_that_is_none),
-        TEST(follow_repeats_until_all_have_the_table_and_keeps_asking_the_leader),
-        TEST(follow_reports_a_refusal_with_its_reason),
+        cmocka_unit_test(contact_pauses_longer_after_each_call_without_an_answer),
+        cmocka_unit_test(contact_of_a_refusal_keeps_its_reason_and_pauses),
+        cmocka_unit_test(contact_keeps_its_revision_whatever_questions_are_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,18 +12,29 @@ struct fixture {
 
 static struct fixture f;
 
-/* Says back what it was asked. */
+/* Says back what it was asked, of a large body only its length. */
 static void echo(void *ctx, const struct server_request *r, struct server_answer *out)
 {
     (void)ctx;
+    if (r->n_body > SERVER_ANSWER_BYTES / 2) {
+        assert_int_equal(buf_addf(&out->body, NULL, "%zu bytes", r->n_body), ERR_OK);
+        return;
+    }
     assert_int_equal(buf_addf(&out->body, NULL, "%s %s [%s] %.*s", r->method, r->path,
                               server_header(r, "X-Token"), (int)r->n_body, r->body),
                      ERR_OK);
 }
 
+static bool admits(void *ctx, const struct server_request *head)
+{
+    (void)ctx;
+    return head->n_body < 100000 && strcmp(server_header(head, "X-Token"), "abc") == 0 &&
+           strcmp(head->path, "/a") == 0;
+}
+
 static int set_up(void **state)
 {
-    struct server_handler handler = {.on_request = echo};
+    struct server_handler handler = {.on_request = echo, .admits = admits};
 
     (void)state;
     f.port = client_free_port();
@@ -103,10 +114,43 @@ static void server_refuses_what_is_too_large_before_it_is_read(void **state)
     static char head[SERVER_HEAD_MAX_BYTES + 2];
 
     (void)state;
-    assert_int_equal(ask("POST / HTTP/1.1\r\nContent-Length: 16385\r\n\r\n"), 413);
+    assert_int_equal(ask("POST / HTTP/1.1\r\nContent-Length: 65537\r\n\r\n"), 413);
     assert_int_equal(ask("POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n"), 413);
     memset(head, 'x', sizeof head - 1);
     assert_int_equal(ask(head), 413);
+}
+
+/* A request with a body of `n` bytes, all of which are sent. */
+static int ask_large(const char *head, size_t n)
+{
+    char *request = calloc(1, 256 + n);
+    int fd = client_dial(f.port);
+    int n_head, status;
+
+    assert_non_null(request);
+    n_head = snprintf(request, 256, "%s\r\nContent-Length: %zu\r\n\r\n", head, n);
+    memset(request + n_head, 'x', n);
+    for (size_t at = 0; at < (size_t)n_head + n;) {
+        ssize_t sent = send(fd, request + at, (size_t)n_head + n - at, MSG_NOSIGNAL);
+
+        if (sent <= 0)
+            break;
+        at += (size_t)sent;
+    }
+    status = client_hear(fd);
+    free(request);
+    return status;
+}
+
+static void server_reads_a_large_body_only_from_who_is_admitted(void **state)
+{
+    (void)state;
+    assert_int_equal(ask_large("POST /a HTTP/1.1\r\nX-Token: abc", 99999), 200);
+    assert_string_equal(body_of_answer(), "99999 bytes");
+    assert_int_equal(ask_large("POST /a HTTP/1.1\r\nX-Token: abc", 100000), 413);
+    assert_int_equal(ask("POST /a HTTP/1.1\r\nX-Token: abd\r\nContent-Length: 65537\r\n\r\n"), 413);
+    assert_int_equal(ask("POST /b HTTP/1.1\r\nX-Token: abc\r\nContent-Length: 65537\r\n\r\n"), 413);
+    assert_int_equal(ask("POST /b HTTP/1.1\r\nContent-Length: 70000\r\n\r\n"), 413);
 }
 
 static void server_takes_the_place_of_the_one_that_waits_longest(void **state)
@@ -162,6 +206,7 @@ int main(void)
         TEST(server_reads_a_request_however_it_is_cut),
         TEST(server_refuses_what_is_no_request),
         TEST(server_refuses_what_is_too_large_before_it_is_read),
+        TEST(server_reads_a_large_body_only_from_who_is_admitted),
         TEST(server_takes_the_place_of_the_one_that_waits_longest),
         TEST(server_gives_up_on_a_request_that_does_not_end),
         TEST(server_says_why_it_cannot_listen),

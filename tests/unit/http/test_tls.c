@@ -1,24 +1,13 @@
 /* Whom an https request trusts, against a real TLS server (openssl s_server). */
 #include "http/http.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 #include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
-#include "base/file.h"
 #include "loopback.h"
+#include "scratch.h"
 
-static char folder[] = "/tmp/test_tls.XXXXXX";
 static struct http *loop;
 static struct err err;
 static pid_t open_server = -1;   /* asks for no client certificate */
@@ -46,10 +35,8 @@ static const char make_certificates[] =
 static char *read_pem(const char *name)
 {
     struct buf text = {.max = 100000};
-    char path[128];
 
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    assert_int_equal(file_read(path, &text, &err), ERR_OK);
+    assert_int_equal(file_read(scratch_path(name), &text, &err), ERR_OK);
     return buf_take(&text);
 }
 
@@ -74,7 +61,7 @@ static pid_t serve(int port, bool is_mutual)
     pid = fork();
     if (pid != 0)
         return pid;
-    if (chdir(folder) != 0 || !freopen("s_server.log", "a", stdout) ||
+    if (chdir(scratch) != 0 || !freopen("s_server.log", "a", stdout) ||
         !freopen("s_server.log", "a", stderr))
         _exit(1);
     if (is_mutual)
@@ -98,7 +85,7 @@ static enum err_code get(int port, const struct http_tls *tls, int *out_status)
     (void)snprintf(url, sizeof url, "https://worker.test:%d/", port);
     rc = http_call(loop, &request, &r, &err);
     *out_status = r.status;
-    http_response_deinit(&r);
+    buf_deinit(&r.body);
     return rc;
 }
 
@@ -120,10 +107,9 @@ static int set_up(void **state)
 {
     char command[2048];
 
-    (void)state;
-    if (!mkdtemp(folder) || http_new(&loop, &err) != ERR_OK)
+    if (scratch_make(state) != 0 || http_new(&loop, &err) != ERR_OK)
         return -1;
-    (void)snprintf(command, sizeof command, "cd %s\n%s", folder, make_certificates);
+    (void)snprintf(command, sizeof command, "cd %s\n%s", scratch, make_certificates);
     if (system(command) != 0)
         return -1;
     ca = read_pem("ca.crt");
@@ -141,9 +127,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    char command[64];
-
-    (void)state;
     for (int i = 0; i < 2; i++) {
         pid_t pid = i ? open_server : mutual_server;
 
@@ -155,8 +138,7 @@ static int tear_down(void **state)
     free(other_ca);
     free(client_cert);
     free(client_key);
-    (void)snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    return scratch_remove(state);
 }
 
 static void tls_trusts_the_ca_it_was_given(void **state)

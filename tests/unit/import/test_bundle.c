@@ -1,7 +1,15 @@
 #include "import/bundle.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
 #include "golden_model.h"
 #include "scratch.h"
+#include "suite.h"
 #include "table.h"
 
 #define ONE "tests/golden/bundle/one/bert_model.ckpt"
@@ -14,26 +22,24 @@ static void bundle_reads_what_tensorflow_writes(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        const struct weight *w = NULL;
+        struct weight w;
         struct bundle *b;
         struct err err;
 
         if (bundle_open(prefixes[i], &b, &err) != ERR_OK)
             fail_msg("%s", err.text);
         assert_int_equal(bundle_find(b, "bert/embeddings/word_embeddings", &w, NULL), ERR_OK);
-        assert_non_null(w);
-        assert_int_equal(w->n_dims, 2);
-        assert_int_equal(w->dims[0], 11);
-        assert_int_equal(w->dims[1], 4);
-        assert_int_equal(weight_read(w, out, NULL), ERR_OK);
+        assert_int_equal(w.n_dims, 2);
+        assert_int_equal(w.dims[0], 11);
+        assert_int_equal(w.dims[1], 4);
+        assert_int_equal(weight_read(&w, out, NULL), ERR_OK);
         for (size_t k = 0; k < 11 * 4; k++)
             assert_true(out[k] == golden_element("bert.embeddings.word_embeddings.weight", k));
         assert_int_equal(bundle_find(b, "global_step", &w, NULL), ERR_OK);
-        assert_int_equal(w->n_dims, 0);
-        assert_int_equal(weight_read(w, out, &err), ERR_INVALID);
+        assert_int_equal(w.n_dims, 0);
+        assert_int_equal(weight_read(&w, out, &err), ERR_INVALID);
         assert_non_null(strstr(err.text, "has dtype DT_INT64"));
-        assert_int_equal(bundle_find(b, "bert", &w, NULL), ERR_OK);
-        assert_null(w);
+        assert_int_equal(bundle_find(b, "bert", &w, NULL), ERR_NOT_FOUND);
         bundle_close(b);
     }
     bundle_close(NULL);
@@ -122,13 +128,13 @@ static void write_index(uint64_t n_shards, uint64_t endianness, const struct ent
 static enum err_code read_made(float out[static 2], struct err *err)
 {
     struct bundle *b = NULL;
-    const struct weight *w = NULL;
+    struct weight w;
     enum err_code rc = bundle_open(scratch_path("m"), &b, err);
 
     if (rc == ERR_OK)
         rc = bundle_find(b, "w", &w, err);
-    if (rc == ERR_OK && w && w->count <= 2)
-        rc = weight_read(w, out, err);
+    if (rc == ERR_OK && w.count <= 2)
+        rc = weight_read(&w, out, err);
     bundle_close(b);
     return rc;
 }
@@ -295,16 +301,68 @@ static void bundle_prefix_finds_the_checkpoint(void **state)
     assert_int_equal(bundle_prefix(scratch_path("none"), prefix, NULL), ERR_NOT_FOUND);
 }
 
-int main(void)
+static int test_bundle(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 3 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(bundle_reads_what_tensorflow_writes),
         cmocka_unit_test(bundle_survives_every_changed_byte_of_an_index),
         cmocka_unit_test(bundle_prefix_finds_the_checkpoint),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, bundle_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("bundle", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, bundle_row);
+    return suite_run(&suite, "bundle", scratch_make, scratch_remove);
+}
+
+/* --- names --- */
+
+static struct name_row {
+    const char *name;
+    const char *ours;
+    const char *theirs;
+    bool is_transposed;
+} name_rows[] = {
+    {"bundle_name_of_words", "bert.embeddings.word_embeddings.weight",
+     "bert/embeddings/word_embeddings", false},
+    {"bundle_name_of_a_norm_weight", "bert.encoder.layer.11.output.LayerNorm.weight",
+     "bert/encoder/layer_11/output/LayerNorm/gamma", false},
+    {"bundle_name_of_a_norm_bias", "bert.embeddings.LayerNorm.bias",
+     "bert/embeddings/LayerNorm/beta", false},
+    {"bundle_name_of_a_matrix", "bert.encoder.layer.0.attention.self.query.weight",
+     "bert/encoder/layer_0/attention/self/query/kernel", true},
+    {"bundle_name_of_a_bias", "bert.pooler.dense.bias", "bert/pooler/dense/bias", false},
+    {"bundle_name_of_the_transform_norm", "cls.predictions.transform.LayerNorm.weight",
+     "cls/predictions/transform/LayerNorm/gamma", false},
+    {"bundle_name_of_the_decoder_bias", "cls.predictions.bias", "cls/predictions/output_bias",
+     false},
+    {"bundle_name_of_the_next_sentence_matrix", "cls.seq_relationship.weight",
+     "cls/seq_relationship/output_weights", false},
+    {"bundle_name_of_the_next_sentence_bias", "cls.seq_relationship.bias",
+     "cls/seq_relationship/output_bias", false},
+    {"bundle_name_of_the_classifier", "classifier.weight", "output_weights", false},
+};
+
+static void bundle_name_row(void **state)
+{
+    const struct name_row *row = *state;
+    char out[MODEL_NAME_BYTES];
+    bool is_transposed;
+
+    bundle_name(row->ours, out, &is_transposed);
+    assert_string_equal(out, row->theirs);
+    assert_int_equal(is_transposed, row->is_transposed);
+}
+
+static int test_names(void)
+{
+    struct suite suite = {.n = 0};
+
+    SUITE_ROWS(&suite, name_rows, bundle_name_row);
+    return suite_run(&suite, "bundle_names", NULL, NULL);
+}
+
+int main(void)
+{
+    return test_bundle() + test_names();
 }

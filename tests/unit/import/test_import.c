@@ -3,6 +3,7 @@
 #include "files/safetensors.h"
 #include "golden_model.h"
 #include "scratch.h"
+#include "suite.h"
 
 #define VOCAB "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n##s\n"
 
@@ -147,14 +148,14 @@ static void import_refuses_a_classifier_unlike_its_config(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 3 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(import_tells_case_by_the_tokenizer_or_the_words),
         cmocka_unit_test(import_refuses_a_vocabulary_that_is_too_large),
         cmocka_unit_test(import_refuses_a_classifier_unlike_its_config),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, import_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("import", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, import_row);
+    return suite_run(&suite, "import", scratch_make, scratch_remove);
 }

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "suite.h"
 #include "table.h"
 
 struct seen {
@@ -304,8 +305,7 @@ static void sstable_survives_every_changed_byte_of_the_footer(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 6 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(sstable_reads_all_blocks_in_order),
         cmocka_unit_test(sstable_ends_with_the_error_of_its_reader),
         cmocka_unit_test(sstable_refuses_every_cut),
@@ -313,8 +313,9 @@ int main(void)
         cmocka_unit_test(sstable_survives_every_changed_byte_under_a_good_checksum),
         cmocka_unit_test(sstable_survives_every_changed_byte_of_the_footer),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, sstable_row, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("sstable", tests, N_OWN + N_ROWS, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, sstable_row);
+    return suite_run(&suite, "sstable", NULL, NULL);
 }

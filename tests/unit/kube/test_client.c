@@ -1,19 +1,9 @@
 #include "kube/client.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "base/file.h"
 #include "loopback.h"
+#include "scratch.h"
+#include "suite.h"
 
 static struct http *loop;
 static struct loopback *server;
@@ -68,7 +58,7 @@ static void client_get_reads_an_object(void **state)
     assert_sent(0, "\r\nAccept: application/json\r\n");
     assert_sent(0, "\r\nUser-Agent: kube-c\r\n");
     assert_sent(0, "\r\nAuthorization: Bearer old\r\n");
-    assert_string_equal(kube_client_namespace(client), "default");
+    assert_string_equal(kube_client_config(client)->namespace, "default");
 }
 
 static void client_errors_say_what_was_tried_and_what_the_server_said(void **state)
@@ -234,18 +224,12 @@ static void client_reads_its_token_again_after_a_401(void **state)
     static const struct loopback_reply replies[] = {
         {.expect = "Authorization: Bearer old", .status = 401},
         {.expect = "Authorization: Bearer new", .body = "{}"}};
-    char path[] = "/tmp/test_client.XXXXXX";
     struct json *object = NULL;
-    int fd = mkstemp(path);
 
     (void)state;
-    assert_true(fd >= 0);
-    close(fd);
-    assert_int_equal(file_write(path, "new\n", 4, &err), ERR_OK);
-    begin(replies, 2, path, NULL);
+    begin(replies, 2, scratch_text("token", "new\n"), NULL);
     assert_int_equal(kube_get(client, &pod, &object, &err), ERR_OK);
     json_free(object);
-    assert_int_equal(remove(path), 0);
 }
 
 static void client_gives_up_after_a_second_401(void **state)
@@ -317,7 +301,7 @@ static void client_dials_the_server_under_the_name_of_its_certificate(void **sta
 
 #define TEST(f) cmocka_unit_test_teardown(f, end)
 
-int main(void)
+static int test_client(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(client_get_reads_an_object),
@@ -337,5 +321,100 @@ int main(void)
         TEST(client_keeps_to_its_rate),
         TEST(client_dials_the_server_under_the_name_of_its_certificate),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
+}
+
+/* --- status --- */
+
+struct row {
+    const char *name;
+    int status;
+    const char *body;
+    enum err_code want;
+    const char *text; /* a part of the error's text */
+};
+
+static struct row rows[] = {
+    {"status_400_is_invalid", 400, "{\"message\":\"bad query\"}", ERR_INVALID, "bad query (400)"},
+    {"status_401_is_denied", 401, "{\"message\":\"Unauthorized\"}", ERR_DENIED, "Unauthorized"},
+    {"status_403_is_denied", 403, "{\"message\":\"pods is forbidden\"}", ERR_DENIED, "forbidden"},
+    {"status_404_is_not_found", 404, "{\"message\":\"pods \\\"a\\\" not found\"}", ERR_NOT_FOUND,
+     "pods \"a\" not found"},
+    {"status_408_is_a_timeout", 408, "", ERR_TIMEOUT, "408"},
+    {"status_409_is_a_conflict", 409, "{\"reason\":\"AlreadyExists\",\"message\":\"exists\"}",
+     ERR_CONFLICT, "exists"},
+    {"status_410_is_gone", 410, "{\"message\":\"too old resource version\"}", ERR_GONE, "too old"},
+    {"status_413_is_a_limit", 413, "", ERR_LIMIT, "413"},
+    {"status_415_is_invalid", 415, "", ERR_INVALID, "415"},
+    {"status_422_is_invalid", 422, "{\"message\":\"spec.x: Required value\"}", ERR_INVALID,
+     "spec.x: Required value"},
+    {"status_429_is_try_again", 429, "{\"message\":\"slow down\"}", ERR_AGAIN, "slow down"},
+    {"status_500_is_io", 500, "{\"message\":\"etcd\"}", ERR_IO, "etcd"},
+    {"status_503_is_io", 503, "", ERR_IO, "status 503"},
+    {"status_504_is_a_timeout", 504, "{\"message\":\"Too large resource version\"}", ERR_TIMEOUT,
+     "Too large"},
+    {"status_101_is_a_protocol_error", 101, "", ERR_PROTOCOL, "101"},
+    {"status_302_is_a_protocol_error", 302, "", ERR_PROTOCOL, "302"},
+    {"status_200_as_an_error_is_a_protocol_error", 200, "", ERR_PROTOCOL, "200"},
+    {"status_reads_the_first_line_of_a_body_that_is_not_json", 502, "Bad\tGateway\x1b\nsecond line",
+     ERR_IO, "BadGateway (502)"},
+    {"status_reads_json_without_a_message", 404, "{\"kind\":\"Status\"}", ERR_NOT_FOUND, "404"},
+    {"status_reads_json_of_another_kind", 404, "[1]", ERR_NOT_FOUND, "404"},
+    {"status_reads_a_message_that_is_no_string", 404, "{\"message\":7}", ERR_NOT_FOUND, "404"},
+};
+
+static void check_row(void **state)
+{
+    const struct row *row = *state;
+    struct err error = {0};
+
+    assert_int_equal(kube_status_error(row->status, row->body, strlen(row->body), &error),
+                     row->want);
+    assert_int_equal(error.code, row->want);
+    assert_non_null(strstr(error.text, row->text));
+    assert_int_equal(kube_status_error(row->status, row->body, strlen(row->body), NULL), row->want);
+}
+
+static void status_of_every_2xx_is_ok(void **state)
+{
+    (void)state;
+    for (int status = 200; status < 300; status++)
+        assert_int_equal(kube_status_code(status), ERR_OK);
+}
+
+static void status_object_reads_its_own_code(void **state)
+{
+    const char *text = "[{\"code\":410,\"message\":\"expired\"},{\"message\":\"no code\"},"
+                       "{\"code\":\"410\"},{\"code\":99999},7]";
+    struct json *root = NULL;
+    const struct json *v;
+    struct err error = {0};
+
+    (void)state;
+    assert_int_equal(json_parse(text, strlen(text), &root, NULL), ERR_OK);
+    v = json_first(root);
+    assert_int_equal(kube_status_object(v, &error), ERR_GONE);
+    assert_string_equal(error.text, "expired (410)");
+    for (v = json_next(v); v; v = json_next(v))
+        assert_int_equal(kube_status_object(v, &error), ERR_IO);
+    assert_int_equal(kube_status_object(NULL, &error), ERR_IO);
+    json_free(root);
+}
+
+static int test_status(void)
+{
+    const struct CMUnitTest own[] = {
+        cmocka_unit_test(status_of_every_2xx_is_ok),
+        cmocka_unit_test(status_object_reads_its_own_code),
+    };
+    struct suite suite = {.n = 0};
+
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "client", NULL, NULL);
+}
+
+int main(void)
+{
+    return test_client() + test_status();
 }

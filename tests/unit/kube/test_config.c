@@ -1,6 +1,7 @@
 #include "kube/config.h"
 
 #include "scratch.h"
+#include "suite.h"
 
 static struct err err;
 
@@ -251,8 +252,6 @@ static void config_load_names_the_file_that_is_wrong(void **state)
     assert_non_null(strstr(err.text, path));
 }
 
-#define N_ROWS (sizeof rows / sizeof *rows)
-
 int main(void)
 {
     const struct CMUnitTest singles[] = {
@@ -262,10 +261,9 @@ int main(void)
         cmocka_unit_test(config_load_looks_where_kubectl_looks),
         cmocka_unit_test(config_load_names_the_file_that_is_wrong),
     };
-    struct CMUnitTest tests[N_ROWS + sizeof singles / sizeof *singles];
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    memcpy(tests + N_ROWS, singles, sizeof singles);
-    return cmocka_run_group_tests(tests, make_folder, scratch_remove);
+    SUITE_TESTS(&suite, singles);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "config", make_folder, scratch_remove);
 }

@@ -14,6 +14,7 @@
 static struct http *loop;
 static struct loopback *server;
 static struct kube_client *client;
+static struct kube_recorder recorder;
 static struct err err;
 
 #define SERVE(...)                                                                                 \
@@ -29,6 +30,7 @@ static void begin(const struct loopback_reply *replies, size_t n)
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
+    recorder = (struct kube_recorder){.client = client, .component = "tester"};
 }
 
 static int end(void **state)
@@ -51,43 +53,24 @@ static const struct kube_event said = {
 
 static void event_is_created_once_and_then_counted(void **state)
 {
-    struct kube_recorder *r = NULL;
 
     (void)state;
     SERVE({.expect = "POST /api/v1/namespaces/ns/events?", .status = 201, .body = "{}"},
-          {.expect = "PATCH /api/v1/namespaces/ns/events/a.", .body = "{}"},
-          {.expect = "PATCH /api/v1/namespaces/ns/events/a.", .status = 404},
-          {.expect = "POST /api/v1/namespaces/ns/events?", .status = 201, .body = "{}"});
-    assert_int_equal(kube_recorder_new(client, "tester", &r, &err), ERR_OK);
-    assert_int_equal(kube_event_post(r, &said, &err), ERR_OK);
+          {.expect = "POST /api/v1/namespaces/ns/events?", .status = 409},
+          {.expect = "GET /api/v1/namespaces/ns/events/a.", .body = "{\"count\":1}"},
+          {.expect = "PATCH /api/v1/namespaces/ns/events/a.", .body = "{}"});
+    assert_int_equal(kube_event_post(&recorder, &said, &err), ERR_OK);
     assert_sent(0, "\"involvedObject\":{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"namespace\":"
                    "\"ns\",\"name\":\"a\",\"uid\":\"u-1\"}");
     assert_sent(0, "\"type\":\"Normal\",\"reason\":\"Started\",\"message\":\"it \\\"runs\\\"\"");
     assert_sent(0, "\"source\":{\"component\":\"tester\"}");
-    assert_int_equal(kube_event_post(r, &said, &err), ERR_OK);
-    assert_sent(1, "{\"count\":2,\"lastTimestamp\":\"");
-    assert_int_equal(kube_event_post(r, &said, &err), ERR_OK); /* expired meanwhile: a new one */
-    assert_sent(3, "\"count\":1");
-    kube_recorder_free(r);
-}
-
-static void event_of_an_earlier_life_is_counted_on(void **state)
-{
-    struct kube_recorder *r = NULL;
-
-    (void)state;
-    SERVE({.expect = "POST", .status = 409}, {.expect = "GET", .body = "{\"count\":41}"},
-          {.expect = "PATCH", .body = "{}"});
-    assert_int_equal(kube_recorder_new(client, "tester", &r, &err), ERR_OK);
-    assert_int_equal(kube_event_post(r, &said, &err), ERR_OK);
-    assert_sent(2, "{\"count\":42,");
-    kube_recorder_free(r);
+    assert_int_equal(kube_event_post(&recorder, &said, &err), ERR_OK);
+    assert_sent(3, "{\"count\":2,\"lastTimestamp\":\"");
 }
 
 static void event_message_is_cut_between_two_characters(void **state)
 {
     struct kube_event event = said;
-    struct kube_recorder *r = NULL;
     char message[2000] = "x";
     const char *sent;
 
@@ -97,40 +80,35 @@ static void event_message_is_cut_between_two_characters(void **state)
         strcat(message, "\xe2\x82\xac");
     event.message = message;
     event.subject.namespace = NULL; /* of a node, say */
-    assert_int_equal(kube_recorder_new(client, "tester", &r, &err), ERR_OK);
-    assert_int_equal(kube_event_post(r, &event, &err), ERR_OK);
+    assert_int_equal(kube_event_post(&recorder, &event, &err), ERR_OK);
     assert_sent(0, "POST /api/v1/namespaces/default/events?");
     sent = strstr(loopback_request(server, 0), "\"message\":\"");
     assert_non_null(sent);
     assert_int_equal(strcspn(sent + 11, "\""), 1 + 341 * 3);
-    kube_recorder_free(r);
 }
 
 static void events_of_one_reason_are_limited_and_of_another_are_not(void **state)
 {
     static struct loopback_reply replies[KUBE_EVENT_BURST + 2];
     struct kube_event event = said;
-    struct kube_recorder *r = NULL;
     char message[32];
 
     (void)state;
     for (int i = 0; i <= KUBE_EVENT_BURST + 1; i++)
         replies[i] = (struct loopback_reply){.expect = "POST", .status = 201, .body = "{}"};
     begin(replies, KUBE_EVENT_BURST + 2);
-    assert_int_equal(kube_recorder_new(client, "tester", &r, &err), ERR_OK);
     event.message = message;
     for (int i = 0; i <= KUBE_EVENT_BURST; i++) {
         (void)snprintf(message, sizeof message, "number %d", i);
-        assert_int_equal(kube_event_post(r, &event, &err),
+        assert_int_equal(kube_event_post(&recorder, &event, &err),
                          i < KUBE_EVENT_BURST ? ERR_OK : ERR_LIMIT);
     }
     event.reason = "Finished";
-    assert_int_equal(kube_event_post(r, &event, &err), ERR_OK);
+    assert_int_equal(kube_event_post(&recorder, &event, &err), ERR_OK);
     event.reason = said.reason;
     event.subject.uid = "u-2";
-    assert_int_equal(kube_event_post(r, &event, &err), ERR_OK);
+    assert_int_equal(kube_event_post(&recorder, &event, &err), ERR_OK);
     assert_int_equal(loopback_unused(server), 0);
-    kube_recorder_free(r);
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, end)
@@ -139,7 +117,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(event_is_created_once_and_then_counted),
-        TEST(event_of_an_earlier_life_is_counted_on),
         TEST(event_message_is_cut_between_two_characters),
         TEST(events_of_one_reason_are_limited_and_of_another_are_not),
     };

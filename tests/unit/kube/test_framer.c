@@ -1,4 +1,4 @@
-#include "kube/framer.h"
+#include "kube/response.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

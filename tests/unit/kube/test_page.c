@@ -1,4 +1,4 @@
-#include "kube/page.h"
+#include "kube/response.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -235,7 +235,7 @@ static struct row rows[] = {
 static struct http *loop;
 static struct loopback *server;
 static struct kube_client *client;
-static struct kube_watch *watch;
+static struct kube_watch watch;
 static struct err err;
 static char told[1000];
 
@@ -274,7 +274,6 @@ static void on_skipped(void *ctx, const struct json *identity, const struct err 
 
 static void begin(const struct loopback_reply *replies, size_t n)
 {
-    struct kube_ref pods = {.resource = &kube_pods};
     struct kube_config config = {.namespace = strdup("default")};
 
     told[0] = '\0';
@@ -283,16 +282,15 @@ static void begin(const struct loopback_reply *replies, size_t n)
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
-    assert_int_equal(kube_watch_new(client, &pods,
-                                    (struct kube_watcher){NULL, on_change, on_error, on_skipped},
-                                    &watch, &err),
-                     ERR_OK);
+    watch = (struct kube_watch){.client = client,
+                                .ref.resource = &kube_pods,
+                                .watcher = {NULL, on_change, on_error, on_skipped}};
 }
 
 static int end(void **state)
 {
     (void)state;
-    kube_watch_free(watch);
+    kube_watch_deinit(&watch);
     kube_client_free(client);
     http_free(loop);
     loopback_stop(server);
@@ -307,7 +305,7 @@ static void run_until(const char *want)
     int64_t skipped_ms = 0;
 
     while (clock_now_ms() < end_ms && (strcmp(told, want) != 0 || loopback_unused(server) > 0)) {
-        int64_t wait_ms = kube_watch_step(watch, clock_now_ms() + skipped_ms);
+        int64_t wait_ms = kube_watch_step(&watch, clock_now_ms() + skipped_ms);
 
         if (wait_ms > 0)
             skipped_ms += wait_ms;
@@ -330,7 +328,7 @@ static void check_row(void **state)
         assert_int_equal(http_poll(loop, 2, &err), ERR_OK);
     assert_string_equal(told, row->want);
     assert_int_equal(loopback_strays(server), 0);
-    assert_true(kube_watch_is_synced(watch));
+    assert_true(watch.is_synced);
 }
 
 static void watch_asks_the_server_for_5_to_10_minutes(void **state)
@@ -413,12 +411,12 @@ static void watch_waits_for_its_backoff(void **state)
     (void)state;
     begin(replies, 1);
     run_until("!11 ");
-    assert_false(kube_watch_is_synced(watch));
+    assert_false(watch.is_synced);
     now_ms = clock_now_ms();
-    wait_ms = kube_watch_step(watch, now_ms);
+    wait_ms = kube_watch_step(&watch, now_ms);
     assert_in_range(wait_ms, 500, 1600);
-    assert_int_equal(kube_watch_step(watch, now_ms + wait_ms - 1), 1);
-    assert_int_equal(kube_watch_step(watch, now_ms + wait_ms), -1);
+    assert_int_equal(kube_watch_step(&watch, now_ms + wait_ms - 1), 1);
+    assert_int_equal(kube_watch_step(&watch, now_ms + wait_ms), -1);
 }
 
 static void watch_keeps_quiet_as_long_as_the_server_asked(void **state)
@@ -429,7 +427,7 @@ static void watch_keeps_quiet_as_long_as_the_server_asked(void **state)
     (void)state;
     begin(replies, 1);
     run_until("!4 ");
-    assert_in_range(kube_watch_step(watch, clock_now_ms()), 6000, 7000);
+    assert_in_range(kube_watch_step(&watch, clock_now_ms()), 6000, 7000);
 }
 
 static void watch_survives_a_server_that_is_away(void **state)
@@ -441,7 +439,7 @@ static void watch_survives_a_server_that_is_away(void **state)
     begin(replies, 1);
     loopback_stop(server);
     while (told[0] == '\0' && clock_now_ms() < end_ms) {
-        kube_watch_step(watch, clock_now_ms());
+        kube_watch_step(&watch, clock_now_ms());
         assert_int_equal(http_poll(loop, 20, &err), ERR_OK);
     }
     assert_string_equal(told, "!11 ");

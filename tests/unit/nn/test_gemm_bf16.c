@@ -2,6 +2,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,6 +10,7 @@
 #include <cmocka.h>
 
 #include "reference.h"
+#include "suite.h"
 
 /* Everything here needs AVX512_BF16, except the refusal without it. */
 static void skip_without_bf16(void)
@@ -42,26 +44,26 @@ struct row {
     const char *name;
     enum gemm_kind kind;
     int m, n, k, threads;
-    float beta;
+    bool add;
 };
 
 /* Tiles are 6 x 64 in vectors of 16, blocks 192 x 1536 x 1024, k goes in pairs. */
 static struct row rows[] = {
-    {"gemm_bf16_nn_smallest", GEMM_NN, 16, 16, 16, 1, 0.0f},
-    {"gemm_bf16_nt_smallest", GEMM_NT, 16, 16, 16, 1, 1.0f},
-    {"gemm_bf16_tn_smallest", GEMM_TN, 16, 16, 16, 1, 0.0f},
-    {"gemm_bf16_nn_tails", GEMM_NN, 17, 83, 33, 1, 1.0f},
-    {"gemm_bf16_nt_tails", GEMM_NT, 17, 83, 33, 1, 0.0f},
-    {"gemm_bf16_tn_tails", GEMM_TN, 17, 83, 33, 1, 1.0f},
-    {"gemm_bf16_nn_one_row_over_the_blocks", GEMM_NN, 193, 65, 1025, 1, 0.5f},
-    {"gemm_bf16_nt_one_row_over_the_blocks", GEMM_NT, 193, 65, 1025, 1, 1.0f},
-    {"gemm_bf16_tn_one_row_over_the_blocks", GEMM_TN, 193, 65, 1025, 1, 0.0f},
-    {"gemm_bf16_nn_one_column_over_the_blocks", GEMM_NN, 20, 1537, 100, 1, 1.0f},
-    {"gemm_bf16_nt_one_column_over_the_blocks", GEMM_NT, 20, 1537, 100, 1, 0.0f},
-    {"gemm_bf16_tn_one_column_over_the_blocks", GEMM_TN, 20, 1537, 100, 1, 1.0f},
-    {"gemm_bf16_nn_on_two_threads", GEMM_NN, 301, 129, 65, 2, 1.0f},
-    {"gemm_bf16_nt_on_two_threads", GEMM_NT, 129, 301, 65, 2, 0.0f},
-    {"gemm_bf16_tn_on_three_threads", GEMM_TN, 257, 255, 80, 3, 1.0f},
+    {"gemm_bf16_nn_smallest", GEMM_NN, 16, 16, 16, 1, false},
+    {"gemm_bf16_nt_smallest", GEMM_NT, 16, 16, 16, 1, true},
+    {"gemm_bf16_tn_smallest", GEMM_TN, 16, 16, 16, 1, false},
+    {"gemm_bf16_nn_tails", GEMM_NN, 17, 83, 33, 1, true},
+    {"gemm_bf16_nt_tails", GEMM_NT, 17, 83, 33, 1, false},
+    {"gemm_bf16_tn_tails", GEMM_TN, 17, 83, 33, 1, true},
+    {"gemm_bf16_nn_one_row_over_the_blocks", GEMM_NN, 193, 65, 1025, 1, true},
+    {"gemm_bf16_nt_one_row_over_the_blocks", GEMM_NT, 193, 65, 1025, 1, true},
+    {"gemm_bf16_tn_one_row_over_the_blocks", GEMM_TN, 193, 65, 1025, 1, false},
+    {"gemm_bf16_nn_one_column_over_the_blocks", GEMM_NN, 20, 1537, 100, 1, true},
+    {"gemm_bf16_nt_one_column_over_the_blocks", GEMM_NT, 20, 1537, 100, 1, false},
+    {"gemm_bf16_tn_one_column_over_the_blocks", GEMM_TN, 20, 1537, 100, 1, true},
+    {"gemm_bf16_nn_on_two_threads", GEMM_NN, 301, 129, 65, 2, true},
+    {"gemm_bf16_nt_on_two_threads", GEMM_NT, 129, 301, 65, 2, false},
+    {"gemm_bf16_tn_on_three_threads", GEMM_TN, 257, 255, 80, 3, true},
 };
 
 /* Matrices for a row with ld 3 more than the columns; what lies between must stay as it is. */
@@ -95,8 +97,8 @@ static void matrices_free(struct matrices *x)
 
 static void run(const struct row *r, const struct matrices *x)
 {
-    gemm(r->kind, r->m, r->n, r->k, 0.5f, (struct gemm_in){x->a, x->ld_a},
-         (struct gemm_in){x->b, x->ld_b}, (struct gemm_out){x->c, x->ld_c, r->beta});
+    gemm(r->kind, r->m, r->n, r->k, (struct gemm_in){x->a, x->ld_a},
+         (struct gemm_in){x->b, x->ld_b}, (struct gemm_out){x->c, x->ld_c, r->add});
 }
 
 static void gemm_bf16_is_the_triple_loop_of_rounded_factors(void **state)
@@ -115,8 +117,8 @@ static void gemm_bf16_is_the_triple_loop_of_rounded_factors(void **state)
             for (int l = 0; l < r->k; l++)
                 sum += (double)rounded(x.a[r->kind == GEMM_TN ? l * x.ld_a + i : i * x.ld_a + l]) *
                        rounded(x.b[r->kind == GEMM_NT ? j * x.ld_b + l : l * x.ld_b + j]);
-            want[i * x.ld_c + j] = 0.5 * sum + (double)r->beta * x.c[i * x.ld_c + j];
-            if (r->beta == 0.0f)
+            want[i * x.ld_c + j] = sum + (r->add ? (double)x.c[i * x.ld_c + j] : 0.0);
+            if (!r->add)
                 x.c[i * x.ld_c + j] = NAN; /* overwritten whatever it was */
         }
     use_bf16(r->threads);
@@ -152,8 +154,8 @@ static float rounded_by_gemm(float value)
 {
     float a[16 * 16] = {value}, b[16 * 16] = {1.0f}, c[16 * 16];
 
-    gemm(GEMM_NN, 16, 16, 16, 1.0f, (struct gemm_in){a, 16}, (struct gemm_in){b, 16},
-         (struct gemm_out){c, 16, 0.0f});
+    gemm(GEMM_NN, 16, 16, 16, (struct gemm_in){a, 16}, (struct gemm_in){b, 16},
+         (struct gemm_out){c, 16, false});
     for (int i = 1; i < 16; i++)
         assert_true(c[i * 16] == 0.0f);
     return c[0];
@@ -179,8 +181,8 @@ static void gemm_bf16_hands_a_nan_on(void **state)
     (void)state;
     skip_without_bf16();
     use_bf16(1);
-    gemm(GEMM_NN, 16, 16, 16, 1.0f, (struct gemm_in){a, 16}, (struct gemm_in){b, 16},
-         (struct gemm_out){c, 16, 0.0f});
+    gemm(GEMM_NN, 16, 16, 16, (struct gemm_in){a, 16}, (struct gemm_in){b, 16},
+         (struct gemm_out){c, 16, false});
     assert_true(isnan(c[0]));
     assert_true(c[16] == 0.0f);
 }
@@ -192,11 +194,11 @@ static void gemm_keeps_small_products_and_those_of_one_thread_fp32(void **state)
     (void)state;
     skip_without_bf16();
     use_bf16(1);
-    gemm(GEMM_NN, 15, 16, 16, 1.0f, (struct gemm_in){one, 16}, (struct gemm_in){eye, 16},
-         (struct gemm_out){c, 16, 0.0f});
+    gemm(GEMM_NN, 15, 16, 16, (struct gemm_in){one, 16}, (struct gemm_in){eye, 16},
+         (struct gemm_out){c, 16, false});
     assert_true(c[0] == x);
-    gemm_alone(GEMM_NN, 16, 16, 16, 1.0f, (struct gemm_in){one, 16}, (struct gemm_in){eye, 16},
-               (struct gemm_out){c, 16, 0.0f});
+    gemm_alone(GEMM_NN, 16, 16, 16, (struct gemm_in){one, 16}, (struct gemm_in){eye, 16},
+               (struct gemm_out){c, 16, false});
     assert_true(c[0] == x);
 }
 
@@ -225,16 +227,11 @@ static const struct CMUnitTest singles[] = {
     cmocka_unit_test(gemm_use_works_or_says_what_is_missing),
 };
 
-#define N_ROWS    (sizeof rows / sizeof rows[0])
-#define N_SINGLES (sizeof singles / sizeof singles[0])
-
 int main(void)
 {
-    struct CMUnitTest tests[N_ROWS + N_SINGLES];
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[i] = (struct CMUnitTest){
-            rows[i].name, gemm_bf16_is_the_triple_loop_of_rounded_factors, NULL, NULL, &rows[i]};
-    memcpy(tests + N_ROWS, singles, sizeof singles);
-    return _cmocka_run_group_tests("gemm_bf16", tests, N_ROWS + N_SINGLES, NULL, NULL);
+    SUITE_TESTS(&suite, singles);
+    SUITE_ROWS(&suite, rows, gemm_bf16_is_the_triple_loop_of_rounded_factors);
+    return suite_run(&suite, "gemm_bf16", NULL, NULL);
 }

@@ -10,7 +10,6 @@
 
 #include "nn/gemm.h"
 #include "nn/layers.h"
-#include "nn/threads.h"
 #include "reference.h"
 
 #define T       97 /* more than one chunk of rows */
@@ -58,9 +57,7 @@ static void linear_back(float *const x[], const float *dout, float *const dx[])
 {
     struct linear l = {T, C, O, .w = x[1], .dw = dx[1], .db = dx[2]};
 
-    linear_backward_input(dx[0], dout, &l, 0);
-    linear_backward_weight(dout, x[0], &l);
-    linear_backward_bias(dout, &l);
+    linear_backward(dx[0], dout, x[0], &l);
 }
 
 /* Added to half of it, and halved: a gradient of two parts. */
@@ -69,7 +66,7 @@ static void linear_back_added(float *const x[], const float *dout, float *const 
     struct linear l = {T, C, O, .w = x[1]};
 
     linear_back(x, dout, dx);
-    linear_backward_input(dx[0], dout, &l, 1);
+    linear_backward_input(dx[0], dout, &l, true);
     for (int i = 0; i < T * C; i++)
         dx[0][i] *= 0.5f;
 }
@@ -133,7 +130,8 @@ static void norm_both(float *const x[], bool has_residual, float *out, const flo
 {
     float *y = has_residual ? with_bias((float *const[]){x[2], x[4]}) : NULL;
     float *areas = floats(T * C + T), *partial = filled(layernorm_partial_floats(T, C), 9);
-    struct layernorm norm = {C,
+    struct layernorm norm = {T,
+                             C,
                              EPS,
                              .gain = x[0],
                              .bias = x[1],
@@ -141,15 +139,17 @@ static void norm_both(float *const x[], bool has_residual, float *out, const flo
                              .rstd = areas + T * C,
                              .partial = partial};
 
-    layernorm_forward(out, has_residual ? x[3] : NULL, has_residual ? y : x[2], &norm, &batch,
-                      &drop);
+    if (has_residual)
+        layernorm_forward(out, x[3], y, &norm, &batch, &drop);
+    else
+        layernorm_forward(out, NULL, x[2], &norm, NULL, NULL);
     if (dx) {
         norm.dgain = dx[0];
         norm.dbias = dx[1];
         if (has_residual)
             layernorm_backward(dx[3], dx[2], dx[4], dout, &norm, &batch, &drop);
         else
-            layernorm_backward(dx[2], NULL, NULL, dout, &norm, &batch, &drop);
+            layernorm_backward(dx[2], NULL, NULL, dout, &norm, NULL, NULL);
     }
     free(y);
     free(areas);
@@ -191,7 +191,7 @@ static void attention_reference(double *const x[], double *out)
 
 static float *attention_work(void)
 {
-    return filled(attention_work_floats(packed_longest(&batch), threads_count()), 9);
+    return filled(attention_work_floats(packed_longest(&batch)), 9);
 }
 
 static void attention_run(float *const x[], float *out)

@@ -18,8 +18,6 @@ static struct spec spec;
 static int make_bench(void **state)
 {
     static struct sequences sequences;
-    struct microbenchmark_params params = {
-        .spec = &spec, .sequences = &sequences, .layers = LAYERS, .n_seqs = SEQS};
 
     (void)state;
     if (model_preset("BertTiny", &spec.model, NULL) != ERR_OK || gemm_setup(1, NULL) != ERR_OK)
@@ -33,7 +31,7 @@ static int make_bench(void **state)
     sequences.n = 0;
     for (int i = 0; i < 50; i++)
         sequences.tokens[sequences.n++] = 3 + i % 7;
-    return microbenchmark_init(&bench, &params, NULL) == ERR_OK ? 0 : -1;
+    return microbenchmark_init(&bench, &spec, &sequences, LAYERS, SEQS, NULL) == ERR_OK ? 0 : -1;
 }
 
 static int free_bench(void **state)

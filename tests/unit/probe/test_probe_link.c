@@ -1,26 +1,19 @@
-/* Probes that meet over loopback, in this process, and one whose way is narrow. */
+/* Probes that meet over loopback, in this process.
+ *
+ * What one sends to another passes through the test, and only that moves the probes' clock, by the
+ * time that its bytes take at the given speed. How fast this machine is does not matter.
+ */
 #include "probe/probe_link.h"
 
-#include <arpa/inet.h>
+#include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
-
-#include <cmocka.h>
+#include <stdatomic.h>
 
 #include "api/progress.h"
-#include "base/clock.h"
 #include "client.h"
+#include "scratch.h"
 
-#define PROBES_MAX         3
-#define NARROW_BYTES_PER_S 2e6
+#define PROBES_MAX 3
 
 struct party {
     struct probe_link_params params;
@@ -32,38 +25,95 @@ struct party {
 
 static struct party parties[PROBES_MAX];
 static const struct hmac_key key = {{1, 2, 3}};
-static char key_path[] = "/tmp/skyjob-key-XXXXXX";
+static const char *key_path;
 
 static int make_key(void **state)
 {
     char text[HMAC_TEXT_BYTES];
-    int fd = mkstemp(key_path);
+    int failed = scratch_make(state);
 
-    (void)state;
     hmac_to_text(key.bytes, text);
-    if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
-        return -1;
-    return close(fd);
+    key_path = scratch_text("key", text);
+    return failed;
 }
 
-static int remove_key(void **state)
+/* --- ways --- */
+
+/* From one probe to another. */
+struct way {
+    double bytes_per_s;
+    int listener;
+    int port; /* where it leads to */
+    pthread_t thread;
+};
+
+static struct way ways[PROBES_MAX][PROBES_MAX];
+static atomic_llong passed_ns;
+
+static int64_t now_ns(void)
 {
-    (void)state;
-    return unlink(key_path);
+    return passed_ns;
 }
 
-static int dial(int port)
+/* False when the sender has closed, or the receiver. */
+static bool pump(int from, int to, double bytes_per_s)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    char bytes[16384];
+    ssize_t n = read(from, bytes, sizeof bytes);
 
-    if (connect(fd, (struct sockaddr *)&to, sizeof to) == 0)
-        return fd;
-    (void)close(fd);
-    return -1;
+    if (n > 0 && bytes_per_s > 0) /* before they arrive */
+        passed_ns += (int64_t)((double)n / bytes_per_s * 1e9);
+    return n > 0 && send(to, bytes, (size_t)n, MSG_NOSIGNAL) == n;
 }
+
+/* One connection after another until the listener is closed. Only one direction takes time: the
+ * other carries credits. */
+static void *lead(void *arg)
+{
+    const struct way *w = arg;
+    int in;
+
+    while ((in = accept(w->listener, NULL, NULL)) >= 0) {
+        int out = tcp_connect(TCP_LOCAL, w->port);
+        struct pollfd ends[2] = {{.fd = in, .events = POLLIN}, {.fd = out, .events = POLLIN}};
+        bool is_open = out >= 0;
+
+        while (is_open && poll(ends, 2, -1) > 0) {
+            if (ends[0].revents)
+                is_open = pump(in, out, w->bytes_per_s);
+            if (is_open && ends[1].revents)
+                is_open = pump(out, in, 0);
+        }
+        (void)close(in);
+        if (out >= 0)
+            (void)close(out);
+    }
+    return NULL;
+}
+
+/* Returns the port to dial instead of `port`. */
+static int way_open(struct way *w, double bytes_per_s, int port)
+{
+    int own_port = 0;
+
+    *w = (struct way){
+        .bytes_per_s = bytes_per_s, .port = port, .listener = tcp_listen(TCP_LOCAL, 0, &own_port)};
+    assert_true(w->listener >= 0);
+    assert_int_equal(pthread_create(&w->thread, NULL, lead, w), 0);
+    return own_port;
+}
+
+static void way_close(struct way *w)
+{
+    if (w->bytes_per_s == 0)
+        return;
+    assert_int_equal(shutdown(w->listener, SHUT_RDWR), 0);
+    assert_int_equal(pthread_join(w->thread, NULL), 0);
+    assert_int_equal(close(w->listener), 0);
+    w->bytes_per_s = 0;
+}
+
+/* --- probes --- */
 
 /* As the operator does. */
 static void post_table(const struct party *p)
@@ -76,8 +126,9 @@ static void post_table(const struct party *p)
     buf_deinit(&body);
 }
 
-static void begin(struct party *p, int i, int total_ms)
+static void begin(int i, int total_ms, int partner_ms)
 {
+    struct party *p = &parties[i];
     struct err err;
 
     *p = (struct party){.params = {.key_path = key_path,
@@ -85,23 +136,31 @@ static void begin(struct party *p, int i, int total_ms)
                                    .control_port = client_free_port(),
                                    .tensor_host = "127.0.0.1",
                                    .tensor_port = client_free_port(),
-                                   .end_ms = clock_now_ms() + total_ms,
-                                   .table_ms = 300}};
-    p->table.n_stages = 1;
-    (void)snprintf(p->table.stages[0].host, PEERS_HOST_BYTES, "127.0.0.1");
-    (void)snprintf(p->table.stages[0].node, NODE_NAME_BYTES, "node-%d", i);
-    p->table.stages[0].port = p->params.tensor_port;
+                                   .now_ns = now_ns,
+                                   .end_ms = now_ns() / 1000000 + total_ms,
+                                   .table_ms = 300,
+                                   .partner_ms = partner_ms,
+                                   .partner_more_ms = 20000}};
+    p->table.n = 1;
+    (void)snprintf(p->table.list[0].host, PEERS_HOST_BYTES, "127.0.0.1");
+    (void)snprintf(p->table.list[0].node, NODE_NAME_BYTES, "node-%d", i);
+    p->table.list[0].port = p->params.tensor_port;
     if (probe_link_open(&p->params, &p->probe, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
-static void add_peer(struct party *p, const struct party *other, int port)
+/* Over a link of that speed; 0: nothing listens there. */
+static void add_peer(int from, int to, double bytes_per_s)
 {
-    int i = p->table.n_stages++;
+    struct peers *table = &parties[from].table;
+    int port = client_free_port();
 
-    p->table.stages[i] = other->table.stages[0];
-    if (port > 0)
-        p->table.stages[i].port = port;
+    if (bytes_per_s > 0)
+        port = way_open(&ways[from][to], bytes_per_s, parties[to].params.tensor_port);
+    table->list[table->n] = parties[to].table.list[0];
+    if (from != to)
+        table->list[table->n].port = port;
+    table->n++;
 }
 
 static void *run(void *party)
@@ -122,19 +181,27 @@ static void run_all(int n)
         assert_int_equal(pthread_join(parties[i].thread, NULL), 0);
         probe_link_close(parties[i].probe);
     }
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < n; k++)
+            way_close(&ways[i][k]);
 }
 
-static void check_link(const struct party *from, const struct party *to)
+/* One figure, which is that of the way there. */
+static void check_link(int from, int to, double bytes_per_s)
 {
-    const struct node_probe *found = &from->found;
+    const struct node_probe *found = &parties[from].found;
     int n = 0;
 
     for (int i = 0; i < found->n_links; i++) {
-        if (strcmp(found->links[i].node, to->table.stages[0].node) != 0)
+        const struct node_link *link = &found->links[i];
+
+        if (strcmp(link->node, parties[to].table.list[0].node) != 0)
             continue;
         n++;
-        assert_true(found->links[i].bytes_per_s > 0);
-        assert_true(found->links[i].latency_ms >= 0);
+        if (link->bytes_per_s < 0.8 * bytes_per_s || link->bytes_per_s > 1.2 * bytes_per_s)
+            fail_msg("%d to %d: %g bytes per second of %g", from, to, link->bytes_per_s,
+                     bytes_per_s);
+        assert_true(link->latency_ms > 0 && link->latency_ms < 1);
     }
     assert_int_equal(n, 1);
 }
@@ -143,26 +210,24 @@ static void probe_link_measures_every_pair_in_both_directions(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++)
-        begin(&parties[i], i, 30000);
-    add_peer(&parties[0], &parties[1], 0); /* 0-1, 0-2, 1-2 */
-    add_peer(&parties[0], &parties[2], 0);
-    add_peer(&parties[1], &parties[0], 0);
-    add_peer(&parties[1], &parties[2], 0);
-    add_peer(&parties[2], &parties[0], 0);
-    add_peer(&parties[2], &parties[1], 0);
+        begin(i, 30000, 20000);
+    for (int i = 0; i < 3; i++) /* 0-1, 0-2, 1-2 */
+        for (int k = 0; k < 3; k++)
+            if (k != i)
+                add_peer(i, k, 1e6 * (1 + i + 3 * k));
     run_all(3);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(parties[i].found.n_links, 2);
         for (int k = 0; k < 3; k++)
             if (k != i)
-                check_link(&parties[i], &parties[k]);
+                check_link(i, k, 1e6 * (1 + i + 3 * k));
     }
 }
 
 static void probe_link_needs_no_table_to_end(void **state)
 {
     (void)state;
-    begin(&parties[0], 0, 30000);
+    begin(0, 30000, 20000);
     probe_link_run(parties[0].probe, &parties[0].found);
     assert_int_equal(parties[0].found.n_links, 0);
     probe_link_close(parties[0].probe);
@@ -171,7 +236,7 @@ static void probe_link_needs_no_table_to_end(void **state)
 static void probe_link_of_a_lonely_node_is_none(void **state)
 {
     (void)state;
-    begin(&parties[0], 0, 30000);
+    begin(0, 30000, 20000);
     run_all(1);
     assert_int_equal(parties[0].found.n_links, 0);
 }
@@ -179,27 +244,27 @@ static void probe_link_of_a_lonely_node_is_none(void **state)
 static void probe_link_skips_a_partner_that_does_not_come(void **state)
 {
     (void)state;
-    begin(&parties[0], 0, 30000);
-    begin(&parties[1], 1, 30000);
-    begin(&parties[2], 2, 30000);
-    add_peer(&parties[0], &parties[2], client_free_port()); /* no probe is there */
-    add_peer(&parties[0], &parties[1], 0);
-    add_peer(&parties[1], &parties[1], 0); /* left over in the first round */
-    add_peer(&parties[1], &parties[0], 0);
+    begin(0, 30000, 500);
+    begin(1, 30000, 500);
+    begin(2, 30000, 500);
+    add_peer(0, 2, 0); /* no probe is there */
+    add_peer(0, 1, 2e6);
+    add_peer(1, 1, 0); /* left over in the first round */
+    add_peer(1, 0, 3e6);
     run_all(2);
     probe_link_close(parties[2].probe);
     assert_int_equal(parties[0].found.n_links, 1);
-    check_link(&parties[0], &parties[1]);
-    check_link(&parties[1], &parties[0]);
+    check_link(0, 1, 2e6);
+    check_link(1, 0, 3e6);
 }
 
 static void probe_link_is_over_in_time(void **state)
 {
     (void)state;
-    begin(&parties[0], 0, 0);
-    begin(&parties[1], 1, 0);
-    add_peer(&parties[0], &parties[1], 0);
-    add_peer(&parties[1], &parties[0], 0);
+    begin(0, 0, 20000);
+    begin(1, 0, 20000);
+    add_peer(0, 1, 2e6);
+    add_peer(1, 0, 2e6);
     run_all(2);
     assert_int_equal(parties[0].found.n_links, 0);
 }
@@ -211,104 +276,24 @@ static void probe_message_finds_what_messages_take(void **state)
     struct err err = {0};
 
     (void)state;
-    if (probe_message_run(&found, &err) != ERR_OK)
+    if (probe_message_run(now_ns, &found, &err) != ERR_OK)
         fail_msg("%s", err.text);
     print_message("%.3f ms per message, %.2f ns per byte\n", found.ms, found.byte_ns);
     assert_true(found.ms > 0 && found.ms < 10);
     assert_true(found.byte_ns >= 0 && found.byte_ns < 100);
 }
 
-/* --- a way that is narrow, but only forward --- */
-
-struct way {
-    int listener;
-    int port; /* where it leads to */
-    int in;
-    int out;
-    pthread_t accepting;
-    pthread_t back;
-};
-
-static void *pump_back(void *arg)
-{
-    const struct way *w = arg;
-    char bytes[4096];
-    ssize_t n;
-
-    while ((n = read(w->out, bytes, sizeof bytes)) > 0)
-        if (write(w->in, bytes, (size_t)n) != n)
-            break;
-    (void)shutdown(w->in, SHUT_WR);
-    return NULL;
-}
-
-/* No byte is early: the total since the first one is limited. */
-static void pump_slowly(const struct way *w)
-{
-    int64_t start_ns = clock_now_ns();
-    double sum = 0;
-    char bytes[16384];
-    ssize_t n;
-
-    while ((n = read(w->in, bytes, sizeof bytes)) > 0) {
-        int64_t due_ns;
-
-        sum += (double)n;
-        due_ns = start_ns + (int64_t)(sum / NARROW_BYTES_PER_S * 1e9);
-        while (clock_now_ns() < due_ns)
-            (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        if (sum > 20 * NARROW_BYTES_PER_S || write(w->out, bytes, (size_t)n) != n)
-            break;
-    }
-    (void)shutdown(w->out, SHUT_WR);
-}
-
-static void *lead(void *arg)
-{
-    struct way *w = arg;
-
-    w->in = accept(w->listener, NULL, NULL);
-    for (int i = 0; i < 1000 && (w->out = dial(w->port)) < 0; i++)
-        (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    if (w->in < 0 || w->out < 0 || pthread_create(&w->back, NULL, pump_back, w) != 0)
-        return NULL;
-    pump_slowly(w);
-    (void)pthread_join(w->back, NULL);
-    (void)close(w->in);
-    (void)close(w->out);
-    return NULL;
-}
-
-static int way_open(struct way *w, int port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t bytes = sizeof at;
-
-    *w = (struct way){.port = port, .listener = socket(AF_INET, SOCK_STREAM, 0)};
-    assert_int_equal(bind(w->listener, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(w->listener, 4), 0);
-    assert_int_equal(getsockname(w->listener, (struct sockaddr *)&at, &bytes), 0);
-    assert_int_equal(pthread_create(&w->accepting, NULL, lead, w), 0);
-    return ntohs(at.sin_port);
-}
-
-/* What is sent over it cannot be faster than it lets through, whatever this machine does. */
+/* The way there and the way back are apart, however unlike. */
 static void probe_link_measures_a_slow_link_as_slow(void **state)
 {
-    struct way way;
-
     (void)state;
-    begin(&parties[0], 0, 30000);
-    begin(&parties[1], 1, 30000);
-    add_peer(&parties[0], &parties[1], way_open(&way, parties[1].params.tensor_port));
-    add_peer(&parties[1], &parties[0], 0);
+    begin(0, 30000, 20000);
+    begin(1, 30000, 20000);
+    add_peer(0, 1, 5e5);
+    add_peer(1, 0, 2e7);
     run_all(2);
-    assert_int_equal(pthread_join(way.accepting, NULL), 0);
-    assert_int_equal(close(way.listener), 0);
-    check_link(&parties[0], &parties[1]);
-    assert_true(parties[0].found.links[0].bytes_per_s < 1.2 * NARROW_BYTES_PER_S);
-    check_link(&parties[1], &parties[0]);
-    assert_true(parties[1].found.links[0].bytes_per_s > 2 * NARROW_BYTES_PER_S);
+    check_link(0, 1, 5e5);
+    check_link(1, 0, 2e7);
 }
 
 int main(void)
@@ -322,5 +307,5 @@ int main(void)
         cmocka_unit_test(probe_link_is_over_in_time),
         cmocka_unit_test(probe_link_measures_a_slow_link_as_slow),
     };
-    return cmocka_run_group_tests(tests, make_key, remove_key);
+    return cmocka_run_group_tests(tests, make_key, scratch_remove);
 }

@@ -17,7 +17,7 @@
 static struct http *loop;
 static struct loopback *server;
 static struct kube_client *client;
-static struct kube_recorder *recorder;
+static struct kube_recorder recorder;
 static struct store store;
 static struct observed *seen;
 static struct decision *decision;
@@ -35,19 +35,20 @@ static void begin(const char *spec_text, const struct loopback_reply *replies, s
     assert_true(asprintf(&config.server, "http://127.0.0.1:%d", loopback_port(server)) > 0);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     assert_int_equal(kube_client_new(loop, &config, NULL, &client, &err), ERR_OK);
-    assert_int_equal(kube_recorder_new(client, "tester", &recorder, &err), ERR_OK);
+    recorder = (struct kube_recorder){.client = client, .component = "tester"};
     (void)snprintf(text, sizeof text,
                    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","
                    "\"resourceVersion\":\"5\",\"generation\":2},\"spec\":%s}",
                    spec_text);
     assert_int_equal(json_parse(text, strlen(text), &job, &err), ERR_OK);
-    assert_int_equal(store_change_job(&store, KUBE_ADDED, job, &err), ERR_OK);
+    assert_int_equal(store_change(&store, STORE_JOBS, KUBE_ADDED, job, &err), ERR_OK);
     json_free(job);
     seen = calloc(1, sizeof *seen);
     decision = calloc(1, sizeof *decision);
     assert_true(seen && decision);
     assert_int_equal(store_observe(&store, KEY, seen, &err), ERR_OK);
     decision->ask_leader_ms = -1;
+    decision->ask_reports_ms = -1;
     decision->status = seen->status;
 }
 #define BEGIN(spec, ...)                                                                           \
@@ -58,7 +59,6 @@ static int end(void **state)
 {
     (void)state;
     store_deinit(&store);
-    kube_recorder_free(recorder);
     kube_client_free(client);
     http_free(loop);
     loopback_stop(server);
@@ -70,20 +70,20 @@ static int end(void **state)
 /* Take this one step. */
 static enum err_code take(enum action_kind kind, struct err *err)
 {
-    struct apply apply = {.client = client, .recorder = recorder, .store = &store};
+    struct apply apply = {.client = client, .recorder = &recorder, .store = &store};
 
     decision->n_actions = 1;
     decision->actions[0] = (struct action){.kind = kind};
-    return apply_decision(&apply, seen, decision, "5", err);
+    return apply_decision(&apply, seen, decision, err);
 }
 
 static void assert_data(enum data_state want, const char *problem)
 {
     const struct store_job *job = store_find_job(&store, KEY);
 
-    assert_int_equal(job->data, want);
-    if (!strstr(job->data_problem, problem))
-        fail_msg("\"%s\" is not in \"%s\"", problem, job->data_problem);
+    assert_int_equal(job->data.state, want);
+    if (!strstr(job->data.problem, problem))
+        fail_msg("\"%s\" is not in \"%s\"", problem, job->data.problem);
 }
 
 #define CLAIMS "GET /api/v1/namespaces/team/persistentvolumeclaims/"
@@ -193,10 +193,10 @@ static void apply_takes_the_other_steps_when_one_is_refused(void **state)
     (void)state;
     BEGIN(SAMPLE, {.expect = MAPS, .status = 403, .body = "quota"},
           {.expect = MAPS, .status = 201, .body = "{}"});
-    apply = (struct apply){.client = client, .recorder = recorder, .store = &store};
+    apply = (struct apply){.client = client, .recorder = &recorder, .store = &store};
     decision->n_actions = 2;
     decision->actions[0].kind = decision->actions[1].kind = ACTION_CREATE_PROBE_SPEC;
-    assert_int_equal(apply_decision(&apply, seen, decision, "5", &err), ERR_DENIED);
+    assert_int_equal(apply_decision(&apply, seen, decision, &err), ERR_DENIED);
     assert_int_equal(loopback_unused(server), 0);
     assert_non_null(strstr(err.text, "quota"));
 }
@@ -219,10 +219,11 @@ static void apply_goes_on_without_a_network_policy_and_says_so_once(void **state
 static void apply_reads_what_the_kubelet_reports_of_a_pod(void **state)
 {
     static const char pod[] =
-        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a1\",\"uid\":\"p1\","
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w1-1\",\"uid\":\"p1\","
         "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\","
         "\"name\":\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{"
-        "\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":\"1\",\"skyjob.dev/attempt\":\"1\"}},"
+        "\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":\"1\",\"skyjob.dev/"
+        "incarnation\":\"1\"}},"
         "\"spec\":{\"nodeName\":\"n1\"},\"status\":{\"phase\":\"Pending\"}}";
     struct apply apply;
     struct json *json = NULL;
@@ -237,19 +238,126 @@ static void apply_reads_what_the_kubelet_reports_of_a_pod(void **state)
                            "\"lastTimestamp\":\"2026-11-22T10:00:01Z\"},"
                            "{\"reason\":\"FailedScheduling\",\"message\":\"no room\","
                            "\"lastTimestamp\":\"2026-11-22T10:00:03Z\"}]}"});
-    apply = (struct apply){.client = client, .recorder = recorder, .store = &store};
+    apply = (struct apply){.client = client, .recorder = &recorder, .store = &store};
     assert_int_equal(json_parse(pod, strlen(pod), &json, &err), ERR_OK);
-    assert_int_equal(store_change_pod(&store, KUBE_ADDED, json, &err), ERR_OK);
+    assert_int_equal(store_change(&store, STORE_PODS, KUBE_ADDED, json, &err), ERR_OK);
     json_free(json);
     decision->n_actions = 1;
     decision->actions[0] =
-        (struct action){.kind = ACTION_READ_EVENTS, .name = "mnli-r0-s1-a1", .uid = "p1"};
-    assert_int_equal(apply_decision(&apply, seen, decision, "5", &err), ERR_OK);
-    assert_string_equal(store_find_own(&store, "team", "mnli-r0-s1-a1", "p1")->event,
+        (struct action){.kind = ACTION_READ_EVENTS, .name = "mnli-u1-w1-1", .uid = "p1"};
+    assert_int_equal(apply_decision(&apply, seen, decision, &err), ERR_OK);
+    assert_string_equal(store_find_own(&store, "team", "mnli-u1-w1-1", "p1")->event,
                         "FailedMount: no such secret");
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, end)
+
+/* --- secrets --- */
+
+/* The text "000102...1f" as base64. */
+#define KEY_BASE64                                                                                 \
+    "MDAwMTAyMDMwNDA1MDYwNzA4MDkwYTBiMGMwZDBlMGYxMDExMTIxMzE0MTUxNjE3MTgxOTFhMWIxYzFkMWUxZg=="
+#define SECRET(uid, key)                                                                           \
+    "{\"metadata\":{\"name\":\"mnli-key\",\"namespace\":\"team\",\"ownerReferences\":[{"           \
+    "\"kind\":\"SkyJob\",\"apiVersion\":\"skyjob.dev/v1alpha1\",\"controller\":true,"              \
+    "\"name\":\"mnli\",\"uid\":\"" uid "\"}]},\"data\":{\"key\":\"" key "\"}}"
+
+static struct store store;
+
+static int add_job(void **state)
+{
+    static const char job[] = "{\"metadata\":{\"name\":\"mnli\",\"namespace\":\"team\","
+                              "\"uid\":\"u1\",\"resourceVersion\":\"1\"},\"spec\":{}}";
+    struct json *object = NULL;
+
+    (void)state;
+    if (json_parse(job, sizeof job - 1, &object, NULL) != ERR_OK ||
+        store_change(&store, STORE_JOBS, KUBE_ADDED, object, NULL) != ERR_OK)
+        return -1;
+    json_free(object);
+    return 0;
+}
+
+static int remove_job(void **state)
+{
+    (void)state;
+    store_deinit(&store);
+    memset(&store, 0, sizeof store);
+    return 0;
+}
+
+static enum err_code take_secret(const char *text, struct err *err)
+{
+    struct json *object = NULL;
+    enum err_code rc;
+
+    assert_int_equal(json_parse(text, strlen(text), &object, NULL), ERR_OK);
+    rc = secret_take(&store, object, err);
+    json_free(object);
+    return rc;
+}
+
+static void secret_gives_its_job_the_key(void **state)
+{
+    const struct store_job *job = store_find_job(&store, "team/mnli");
+
+    (void)state;
+    assert_false(job->has_secret);
+    assert_int_equal(take_secret(SECRET("u1", KEY_BASE64), NULL), ERR_OK);
+    assert_true(job->has_secret);
+    for (int i = 0; i < HMAC_BYTES; i++)
+        assert_int_equal(job->secret.bytes[i], i);
+}
+
+static void secret_of_another_job_of_the_name_is_not_taken(void **state)
+{
+    (void)state;
+    assert_int_equal(take_secret(SECRET("u2", KEY_BASE64), NULL), ERR_OK);
+    assert_false(store_find_job(&store, "team/mnli")->has_secret);
+}
+
+static void secret_without_a_key_is_an_error_that_quotes_nothing(void **state)
+{
+    static const char *const bad[] = {SECRET("u1", ""), SECRET("u1", "!!!!"),
+                                      SECRET("u1", "c2VjcmV0"),
+                                      SECRET("u1", KEY_BASE64 KEY_BASE64 KEY_BASE64)};
+    struct err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(take_secret(bad[i], &err), ERR_INVALID);
+        assert_non_null(strstr(err.text, "mnli-key"));
+        assert_null(strstr(err.text, "secret"));
+    }
+    assert_false(store_find_job(&store, "team/mnli")->has_secret);
+}
+
+static void secret_is_written_with_a_new_key_unless_there_is_one(void **state)
+{
+    struct observed *observed = calloc(1, sizeof *observed);
+    struct hmac_key key = {.bytes = {7}};
+    struct buf a = {.max = 4096};
+    struct buf b = {.max = 4096};
+
+    (void)state;
+    assert_non_null(observed);
+    strcpy(observed->name, "mnli");
+    strcpy(observed->namespace, "team");
+    strcpy(observed->uid, "u1");
+    assert_int_equal(secret_write(observed, NULL, &a, NULL), ERR_OK);
+    assert_int_equal(secret_write(observed, NULL, &b, NULL), ERR_OK);
+    assert_string_not_equal(buf_text(&a), buf_text(&b));
+    buf_reset(&a);
+    buf_reset(&b);
+    assert_int_equal(secret_write(observed, &key, &a, NULL), ERR_OK);
+    assert_int_equal(secret_write(observed, &key, &b, NULL), ERR_OK);
+    assert_string_equal(buf_text(&a), buf_text(&b));
+    buf_deinit(&a);
+    buf_deinit(&b);
+    free(observed);
+}
+
+#define SECRET_TEST(name) cmocka_unit_test_setup_teardown(name, add_job, remove_job)
 
 int main(void)
 {
@@ -263,6 +371,10 @@ int main(void)
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
         TEST(apply_goes_on_without_a_network_policy_and_says_so_once),
+        SECRET_TEST(secret_gives_its_job_the_key),
+        SECRET_TEST(secret_of_another_job_of_the_name_is_not_taken),
+        SECRET_TEST(secret_without_a_key_is_an_error_that_quotes_nothing),
+        SECRET_TEST(secret_is_written_with_a_new_key_unless_there_is_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

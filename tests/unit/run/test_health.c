@@ -1,18 +1,16 @@
 #include "run/health.h"
 
-#include <arpa/inet.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/time.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "tcp.h"
 
 #define CLIENTS 20
 
@@ -37,14 +35,12 @@ static void publish(bool is_ready)
 
 static int open_health(void **state)
 {
-    struct health_source source = {.turned_ms = turned_ms};
-
     (void)state;
     for (port = 21000 + (int)(getpid() % 8000); port < 32000; port++) {
         char address[32];
 
         (void)snprintf(address, sizeof address, "127.0.0.1:%d", port);
-        if (health_open(address, source, &health, NULL) == ERR_OK)
+        if (health_open(address, turned_ms, NULL, &health, NULL) == ERR_OK)
             return 0;
     }
     return -1;
@@ -60,12 +56,10 @@ static int close_health(void **state)
 static int dial(void)
 {
     struct timeval patience = {.tv_sec = 10};
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = tcp_connect(TCP_LOCAL, port);
 
-    (void)inet_pton(AF_INET, "127.0.0.1", &to.sin_addr);
+    assert_true(fd >= 0);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience), 0);
-    assert_int_equal(connect(fd, (const struct sockaddr *)&to, sizeof to), 0);
     return fd;
 }
 
@@ -161,13 +155,12 @@ static void health_outlives_clients_that_only_connect(void **state)
 
 static void health_refuses_an_address_that_is_none(void **state)
 {
-    struct health_source source = {.turned_ms = turned_ms};
     struct health *h;
 
     (void)state;
-    assert_int_equal(health_open("8081", source, &h, NULL), ERR_INVALID);
-    assert_int_equal(health_open("nowhere:8081", source, &h, NULL), ERR_INVALID);
-    assert_int_equal(health_open("127.0.0.1:http", source, &h, NULL), ERR_INVALID);
+    assert_int_equal(health_open("8081", turned_ms, NULL, &h, NULL), ERR_INVALID);
+    assert_int_equal(health_open("nowhere:8081", turned_ms, NULL, &h, NULL), ERR_INVALID);
+    assert_int_equal(health_open("127.0.0.1:http", turned_ms, NULL, &h, NULL), ERR_INVALID);
 }
 
 int main(void)

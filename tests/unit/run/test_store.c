@@ -15,26 +15,27 @@
 static struct store store;
 static struct observed *seen;
 static int n_touched;
-static int n_room;
+static int n_capacity;
 static char touched[QUEUE_KEY_BYTES];
 
-static void on_touch(void *ctx, const char *key)
+static void on_enqueue(void *ctx, const char *key, int64_t delay_ms)
 {
     (void)ctx;
+    (void)delay_ms;
     n_touched++;
     (void)snprintf(touched, sizeof touched, "%s", key);
 }
 
-static void on_room(void *ctx, const char *key)
+static void on_capacity(void *ctx, const char *key)
 {
     (void)ctx;
-    n_room += strcmp(key, "team/mnli") == 0;
+    n_capacity += strcmp(key, "team/mnli") == 0;
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    store = (struct store){.listener = {.on_touch = on_touch, .on_room = on_room}};
+    store = (struct store){.listener = {.on_enqueue = on_enqueue, .on_capacity = on_capacity}};
     seen = calloc(1, sizeof *seen);
     n_touched = 0;
     return seen ? 0 : -1;
@@ -48,16 +49,13 @@ static int tear_down(void **state)
     return 0;
 }
 
-typedef enum err_code change_fn(struct store *s, enum kube_change change, const struct json *object,
-                                struct err *err);
-
-static void change(change_fn *fn, enum kube_change what, const char *text)
+static void change(enum store_kind kind, enum kube_change what, const char *text)
 {
     struct json *json = NULL;
     struct err err = {0};
 
     if (json_parse(text, strlen(text), &json, &err) != ERR_OK ||
-        fn(&store, what, json, &err) != ERR_OK)
+        store_change(&store, kind, what, json, &err) != ERR_OK)
         fail_msg("%s", err.text);
     json_free(json);
 }
@@ -70,7 +68,7 @@ static void add_job(const char *name, const char *uid, const char *status)
                    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"%s\","
                    "\"resourceVersion\":\"5\",\"generation\":2},\"spec\":{\"data\":{}}%s%s}",
                    name, uid, status ? ",\"status\":" : "", status ? status : "");
-    change(store_change_job, KUBE_ADDED, text);
+    change(STORE_JOBS, KUBE_ADDED, text);
 }
 
 #define OWNER                                                                                      \
@@ -78,11 +76,11 @@ static void add_job(const char *name, const char *uid, const char *status)
     "\"name\":\"mnli\",\"uid\":\"u1\",\"controller\":true}]"
 
 #define POD_HEAD                                                                                   \
-    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a2\",\"uid\":\"p1\"," OWNER ","   \
-    "\"creationTimestamp\":\"2026-11-21T08:00:00Z\",\"labels\":{\"skyjob.dev/role\":\"stage\","    \
-    "\"skyjob.dev/stage\":\"1\",\"skyjob.dev/attempt\":\"2\"}},\"spec\":{\"nodeName\":\"n1\","     \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w1-2\",\"uid\":\"p1\"," OWNER ","    \
+    "\"creationTimestamp\":\"2026-11-21T08:00:00Z\",\"labels\":{\"skyjob.dev/role\":\"worker\","   \
+    "\"skyjob.dev/slot\":\"1\",\"skyjob.dev/incarnation\":\"2\"}},\"spec\":{\"nodeName\":\"n1\","  \
     "\"containers\":[{\"resources\":{\"requests\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"},"         \
-    "\"limits\":{\"cpu\":\"1500m\"}}}]},\"status\":"
+    "\"limits\":{\"cpu\":\"1500m\",\"memory\":\"1Gi\"}}}]},\"status\":"
 
 static void add_node(const char *name, const char *cpu)
 {
@@ -97,7 +95,7 @@ static void add_node(const char *name, const char *cpu)
                    "{\"type\":\"Ready\",\"status\":\"True\"},"
                    "{\"type\":\"DiskPressure\",\"status\":\"False\"}]}}",
                    name, cpu);
-    change(store_change_node, KUBE_ADDED, text);
+    change(STORE_NODES, KUBE_ADDED, text);
 }
 
 static void observe(void)
@@ -112,11 +110,11 @@ static void observe(void)
 static void store_shows_a_job_and_its_status(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":3,\"restarts\":1}");
+    add_job("mnli", "u1", "{\"revision\":3,\"restarts\":1}");
     observe();
     assert_string_equal(seen->uid, "u1");
     assert_int_equal(seen->generation, 2);
-    assert_int_equal(seen->status.attempt, 3);
+    assert_int_equal(seen->status.revision, 3);
     assert_string_equal(touched, "team/mnli");
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_NOT_FOUND);
 }
@@ -136,33 +134,55 @@ static void store_keeps_no_documents_of_a_job_that_is_over(void **state)
     const struct store_job *job;
 
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":1}");
+    add_job("mnli", "u1", "{\"revision\":1}");
     job = store_find_job(&store, "team/mnli");
-    assert_true(job->spec_json && job->status);
+    assert_true(job->spec && job->status);
     add_job("mnli", "u1",
-            "{\"attempt\":2,\"conditions\":[{\"type\":\"Failed\",\"status\":\"True\"}]}");
+            "{\"revision\":2,\"conditions\":[{\"type\":\"Failed\",\"status\":\"True\"}]}");
     job = store_find_job(&store, "team/mnli");
-    assert_true(!job->spec_json && !job->spec && !job->status);
+    assert_true(!job->spec && !job->status);
     observe();
     assert_true(status_is_final(&seen->status));
-    assert_int_equal(seen->status.attempt, 2);
+    assert_int_equal(seen->status.revision, 2);
+}
+
+/* Watches report while a decision is being applied. */
+static void store_keeps_an_observed_spec_until_the_next_observation(void **state)
+{
+    const struct json *json;
+
+    (void)state;
+    add_job("mnli", "u1", "{\"revision\":1}");
+    observe();
+    json = seen->spec_json;
+    add_job("mnli", "u1", "{\"revision\":2}");
+    assert_ptr_equal(store_find_job(&store, "team/mnli")->spec->json, json); /* not parsed anew */
+    add_job("mnli", "u2", NULL);
+    assert_ptr_not_equal(store_find_job(&store, "team/mnli")->spec->json, json);
+    assert_non_null(json_get(seen->spec_json, "data"));
+    assert_non_null(strstr(seen->spec_problem, "spec.data.source"));
+    observe();
+    assert_string_equal(seen->uid, "u2");
+    change(STORE_JOBS, KUBE_DELETED, "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\"}}");
+    assert_non_null(json_get(seen->spec_json, "data"));
 }
 
 static void store_shows_a_running_pod(void **state)
 {
     (void)state;
     add_job("mnli", "u1", NULL);
-    change(store_change_pod, KUBE_ADDED,
+    change(STORE_PODS, KUBE_ADDED,
            POD_HEAD "{\"phase\":\"Running\",\"podIP\":\"10.1.2.3\",\"conditions\":[{\"type\":"
                     "\"Ready\",\"status\":\"True\"}]}}");
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].stage, 1);
-    assert_int_equal(seen->pods[0].attempt, 2);
+    assert_int_equal(seen->pods[0].slot, 1);
+    assert_int_equal(seen->pods[0].incarnation, 2);
     assert_int_equal(seen->pods[0].phase, POD_RUNNING);
     assert_true(seen->pods[0].is_ready);
     assert_string_equal(seen->pods[0].ip, "10.1.2.3");
     assert_int_equal(seen->pods[0].cpu_milli, 1500);
+    assert_true(seen->pods[0].memory_bytes == (int64_t)1 << 30);
     assert_in_range(NOW_MS - seen->pods[0].created_ms, 0, 60000); /* by our own clock */
 }
 
@@ -170,7 +190,7 @@ static void store_reads_the_last_words_of_a_worker(void **state)
 {
     (void)state;
     add_job("mnli", "u1", NULL);
-    change(store_change_pod, KUBE_ADDED,
+    change(STORE_PODS, KUBE_ADDED,
            POD_HEAD "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
                     "\"exitCode\":2,\"reason\":\"Error\",\"finishedAt\":\"2026-11-21T08:00:09Z\","
                     "\"message\":\"{\\\"state\\\":\\\"Failed\\\",\\\"cause\\\":\\\"Config\\\","
@@ -197,7 +217,7 @@ static void store_takes_a_lost_container_for_a_disruption(void **state)
     (void)state;
     add_job("mnli", "u1", NULL);
     for (size_t i = 0; i < 2; i++) {
-        change(store_change_pod, KUBE_MODIFIED, ends[i]);
+        change(STORE_PODS, KUBE_MODIFIED, ends[i]);
         observe();
         assert_true(seen->pods[0].is_disrupted);
     }
@@ -207,49 +227,49 @@ static void store_tells_the_ends_of_pods_apart(void **state)
 {
     (void)state;
     add_job("mnli", "u1", NULL);
-    change(store_change_pod, KUBE_ADDED,
+    change(STORE_PODS, KUBE_ADDED,
            POD_HEAD "{\"phase\":\"Failed\",\"containerStatuses\":[{\"state\":{\"terminated\":{"
                     "\"exitCode\":137,\"reason\":\"OOMKilled\",\"message\":\"\"}}}]}}");
     observe();
     assert_true(seen->pods[0].is_out_of_memory && !seen->pods[0].is_disrupted);
-    change(store_change_pod, KUBE_MODIFIED,
+    change(STORE_PODS, KUBE_MODIFIED,
            POD_HEAD "{\"phase\":\"Failed\",\"reason\":\"Evicted\",\"message\":\"disk\"}}");
     observe();
     assert_true(seen->pods[0].is_disrupted && !seen->pods[0].has_exit_code);
-    change(store_change_pod, KUBE_MODIFIED,
+    change(STORE_PODS, KUBE_MODIFIED,
            POD_HEAD "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"DisruptionTarget\","
                     "\"status\":\"True\"}]}}");
     observe();
     assert_true(seen->pods[0].is_disrupted);
-    change(store_change_pod, KUBE_MODIFIED,
+    change(STORE_PODS, KUBE_MODIFIED,
            POD_HEAD "{\"phase\":\"Pending\",\"conditions\":[{\"type\":\"PodScheduled\",\"status\":"
                     "\"False\",\"reason\":\"Unschedulable\",\"message\":\"no cpu\"}]}}");
     observe();
     assert_true(seen->pods[0].is_unschedulable);
     assert_string_equal(seen->pods[0].message, "no cpu");
-    change(store_change_pod, KUBE_DELETED, POD_HEAD "{}}");
+    change(STORE_PODS, KUBE_DELETED, POD_HEAD "{}}");
     observe();
     assert_int_equal(seen->n_pods, 0);
 }
 
-static void store_remembers_who_has_the_peer_table(void **state)
+static void store_remembers_who_has_accepted_which_revision(void **state)
 {
     struct store_own *own;
 
     (void)state;
     add_job("mnli", "u1", NULL);
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
-    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
     assert_non_null(own);
-    own->contact.has_table = true;
+    own->contact.accepted = 1;
     own->contact.is_refused = true;
     strcpy(own->contact.refusal, "no");
-    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    change(STORE_PODS, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
-    assert_true(seen->pods[0].has_peers);
-    assert_true(seen->pods[0].refuses_peers);
+    assert_int_equal(seen->pods[0].accepted, 1);
+    assert_true(seen->pods[0].refuses);
     assert_string_equal(seen->pods[0].refusal, "no");
-    assert_null(store_find_own(&store, "team", "mnli-r0-s1-a2", "another"));
+    assert_null(store_find_own(&store, "team", "mnli-u1-w1-2", "another"));
 }
 
 static void store_calls_a_worker_that_becomes_ready_at_once(void **state)
@@ -258,18 +278,18 @@ static void store_calls_a_worker_that_becomes_ready_at_once(void **state)
 
     (void)state;
     add_job("mnli", "u1", NULL);
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
-    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
     own->contact.n_unanswered = 3;
     own->contact.call_after_ms = 77;
-    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
-    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    change(STORE_PODS, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
     assert_int_equal(own->contact.n_unanswered, 3);
     assert_int_equal(own->contact.call_after_ms, 77);
-    change(store_change_pod, KUBE_MODIFIED,
+    change(STORE_PODS, KUBE_MODIFIED,
            POD_HEAD
            "{\"phase\":\"Running\",\"conditions\":[{\"type\":\"Ready\",\"status\":\"True\"}]}}");
-    own = store_find_own(&store, "team", "mnli-r0-s1-a2", "p1");
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
     assert_int_equal(own->contact.n_unanswered, 0);
     assert_int_equal(own->contact.call_after_ms, 0);
 }
@@ -280,8 +300,8 @@ static void store_counts_what_others_request_of_a_node(void **state)
     add_job("mnli", "u1", NULL);
     add_job("other", "u2", NULL);
     add_node("n1", "4");
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* our own */
-    change(store_change_pod, KUBE_ADDED,
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* our own */
+    change(STORE_PODS, KUBE_ADDED,
            "{\"metadata\":{\"namespace\":\"x\",\"name\":\"y\",\"uid\":\"z\"},\"spec\":{"
            "\"nodeName\":\"n1\",\"overhead\":{\"cpu\":\"10m\"},\"containers\":[{\"resources\":{"
            "\"requests\":{\"cpu\":\"100m\"}}},{\"resources\":{\"requests\":{\"cpu\":\"0.2\","
@@ -300,88 +320,154 @@ static void store_counts_what_others_request_of_a_node(void **state)
     assert_non_null(strstr(seen->nodes[0].annotations.bad, "\"nonsense\" is not a number"));
 }
 
-/* The smallest plan, of job mnli and attempt 1, with one stage on n1. */
-static void add_plan(const char *labels)
+/* The smallest revision of job mnli, with one stage on n1. */
+static void add_number(int number, const char *labels)
 {
-    static const char plan[] =
-        "{\\\"version\\\":1,\\\"namespace\\\":\\\"team\\\",\\\"job\\\":\\\"mnli\\\","
-        "\\\"uid\\\":\\\"u1\\\",\\\"attempt\\\":1,\\\"microBatches\\\":8,\\\"explanation\\\":"
+    static const char revision[] =
+        "{\\\"version\\\":1,\\\"lineage\\\":1,\\\"step\\\":0,\\\"sources\\\":[{"
+        "\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"from\\\":\\\"Random\\\"}],\\\"plan\\\":"
+        "{\\\"version\\\":2,\\\"namespace\\\":\\\"team\\\",\\\"job\\\":\\\"mnli\\\","
+        "\\\"uid\\\":\\\"u1\\\",\\\"revision\\\":%d,\\\"microBatches\\\":8,\\\"explanation\\\":"
         "\\\"\\\","
-        "\\\"stages\\\":["
-        "{\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
+        "\\\"workers\\\":[{\\\"slot\\\":0,\\\"incarnation\\\":1,"
+        "\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"node\\\":\\\"n1\\\",\\\"cpuMilli\\\":3000,"
         "\\\"memoryBytes\\\":1024}],\\\"spec\\\":{\\\"model\\\":{\\\"preset\\\":\\\"BertTiny\\\"},"
-        "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}";
+        "\\\"data\\\":{\\\"source\\\":{\\\"sample\\\":\\\"MNLI\\\"}}}}}";
+    char document[1024];
     char text[2048];
 
+    (void)snprintf(document, sizeof document, revision, number);
     (void)snprintf(
         text, sizeof text,
-        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\",\"uid\":\"c\"," OWNER
-        ",\"labels\":{%s}},\"data\":{\"plan.json\":\"%s\"}}",
-        labels, plan);
-    change(store_change_plan, KUBE_ADDED, text);
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r%d\",\"uid\":\"c\"," OWNER
+        ",\"labels\":{%s}},\"data\":{\"revision.json\":\"%s\"}}",
+        number, labels, document);
+    change(STORE_REVISIONS, KUBE_ADDED, text);
+}
+
+static void add_revision(const char *labels)
+{
+    add_number(1, labels);
 }
 
 static void store_keeps_what_a_plan_promises_until_its_pod_is_bound(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":1}");
+    add_job("mnli", "u1", "{\"revision\":1}");
     add_job("other", "u2", NULL);
     add_node("n1", "4");
-    add_plan("\"skyjob.dev/attempt\":\"1\"");
+    add_revision("\"skyjob.dev/revision\":\"1\"");
     observe();
-    assert_true(seen->has_plan);
-    assert_int_equal(seen->plan.stages[0].cpu_milli, 3000);
+    assert_true(seen->has_revision);
+    assert_int_equal(seen->revision.plan.workers[0].cpu_milli, 3000);
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
-    change(store_change_pod, KUBE_ADDED,
-           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s0-a1\",\"uid\":\"p\"," OWNER
-           ",\"labels\":{\"skyjob.dev/role\":\"stage\"}},\"spec\":{\"nodeName\":\"n1\","
+    change(STORE_PODS, KUBE_ADDED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-1\",\"uid\":\"p\"," OWNER
+           ",\"labels\":{\"skyjob.dev/role\":\"worker\"}},\"spec\":{\"nodeName\":\"n1\","
            "\"containers\":[{\"resources\":{\"requests\":{\"cpu\":\"3\"}}}]},\"status\":{}}");
     assert_int_equal(store_observe(&store, "team/other", seen, NULL), ERR_OK);
     assert_int_equal(seen->nodes[0].cpu_used_milli, 3000);
 }
 
-static void store_remembers_a_plan_that_was_deleted_while_it_is_needed(void **state)
+static void store_remembers_a_revision_that_was_deleted_while_it_is_needed(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":1}");
-    add_plan("\"skyjob.dev/attempt\":\"1\"");
-    change(store_change_plan, KUBE_DELETED,
-           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\"}}");
+    add_job("mnli", "u1", "{\"revision\":1}");
+    add_revision("\"skyjob.dev/revision\":\"1\"");
+    change(STORE_REVISIONS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r1\"}}");
     observe();
-    assert_true(seen->has_plan && seen->is_plan_lost);
-    assert_int_equal(seen->plan.attempt, 1);
-    add_plan("\"skyjob.dev/attempt\":\"1\""); /* made again */
+    assert_true(seen->has_revision && seen->is_revision_lost);
+    assert_int_equal(seen->revision.plan.revision, 1);
+    add_revision("\"skyjob.dev/revision\":\"1\""); /* made again */
     observe();
-    assert_true(seen->has_plan && !seen->is_plan_lost);
-    add_job("mnli", "u1", "{\"attempt\":2}"); /* the next attempt does without it */
-    change(store_change_plan, KUBE_DELETED,
-           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-plan-a1\"}}");
+    assert_true(seen->has_revision && !seen->is_revision_lost);
+    add_job("mnli", "u1", "{\"revision\":2}"); /* which goes on from it */
+    change(STORE_REVISIONS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r1\"}}");
     observe();
-    assert_false(seen->has_plan || seen->is_plan_lost);
+    assert_true(seen->has_revision && seen->is_revision_lost);
+    add_job("mnli", "u1", "{\"conditions\":[{\"type\":\"Failed\",\"status\":\"True\"}]}");
+    observe();
+    assert_false(seen->has_revision);
+    assert_int_equal(seen->n_revisions, 0);
 }
 
-static void store_does_not_read_a_plan_under_a_wrong_label(void **state)
+static void store_forgets_a_revision_that_was_deleted_once_there_is_a_newer_one(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"revision\":2}");
+    add_revision("\"skyjob.dev/revision\":\"1\"");
+    add_number(2, "\"skyjob.dev/revision\":\"2\"");
+    observe();
+    assert_int_equal(seen->n_revisions, 2);
+    assert_int_equal(seen->revision.plan.revision, 2);
+    change(STORE_REVISIONS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r1\"}}");
+    observe();
+    assert_int_equal(seen->n_revisions, 1);
+    assert_true(seen->has_revision && !seen->is_revision_lost);
+}
+
+/* It is posted and restored byte for byte. */
+static void store_keeps_the_text_of_a_revision(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", "{\"revision\":1}");
+    add_revision("\"skyjob.dev/revision\":\"1\"");
+    observe();
+    assert_memory_equal(seen->revision_text->data, "{\"version\":1,\"lineage\":1,\"step\":0,", 34);
+    assert_int_equal(seen->revision_text->data[seen->revision_text->len - 1], '}');
+    change(STORE_REVISIONS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r1\"}}");
+    observe();
+    assert_int_equal(seen->revision_text->data[0], '{');
+}
+
+/* Decisions refer to it until they have been applied. */
+static void store_shows_a_report_for_as_long_as_the_observation(void **state)
+{
+    struct report report = {.slot = 1, .incarnation = 2, .session = REPORT_HALTED};
+    struct store_own *own;
+
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    own = store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
+    report.revision = 3;
+    assert_int_equal(store_set_report(own, &report, NULL), ERR_OK);
+    own->calls.halted = own->calls.halting = 3;
+    change(STORE_PODS, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    observe();
+    assert_int_equal(seen->pods[0].halted, 3);
+    assert_true(seen->pods[0].ended_ms > 0);
+    change(STORE_PODS, KUBE_DELETED, POD_HEAD "{}}");
+    assert_int_equal(seen->pods[0].report->revision, 3);
+    assert_int_equal(seen->pods[0].report->session, REPORT_HALTED);
+}
+
+static void store_does_not_read_a_revision_under_a_wrong_label(void **state)
 {
     (void)state;
     add_job("mnli", "u1", NULL);
-    add_plan("\"skyjob.dev/attempt\":\"2\"");
-    add_plan("\"skyjob.dev/attempt\":\"2147483647\"");
-    add_plan("\"skyjob.dev/attempt\":\"4294967297\""); /* 1, with 32 bits */
-    add_plan("\"skyjob.dev/attempt\":\"-1\"");
+    add_revision("\"skyjob.dev/revision\":\"2\"");
+    add_revision("\"skyjob.dev/revision\":\"2147483647\"");
+    add_revision("\"skyjob.dev/revision\":\"4294967297\""); /* 1, with 32 bits */
+    add_revision("\"skyjob.dev/revision\":\"-1\"");
     observe();
-    assert_int_equal(seen->n_plans, 0);
-    assert_false(seen->has_plan);
+    assert_int_equal(seen->n_revisions, 0);
+    assert_false(seen->has_revision);
 }
 
-static void store_keeps_the_uid_of_a_plan(void **state)
+static void store_keeps_the_uid_of_a_revision(void **state)
 {
     (void)state;
     add_job("mnli", "u1", NULL);
-    add_plan("\"skyjob.dev/attempt\":\"1\"");
+    add_revision("\"skyjob.dev/revision\":\"1\"");
     observe();
-    assert_int_equal(seen->n_plans, 1);
-    assert_string_equal(seen->plan_uids[0], "c");
+    assert_int_equal(seen->n_revisions, 1);
+    assert_string_equal(seen->revision_uids[0], "c");
 }
 
 /* Owner, labels and even the name are right, since its maker can read them all. */
@@ -389,15 +475,15 @@ static void store_counts_only_the_pod_whose_uid_the_status_has(void **state)
 {
     (void)state;
     add_job("mnli", "u1",
-            "{\"attempt\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p0\"}]}");
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Failed\"}}");
+            "{\"revision\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p0\"}]}");
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Failed\"}}");
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+    assert_int_equal(seen->pods[0].role, POD_UNVERIFIED);
     add_job("mnli", "u1",
-            "{\"attempt\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p1\"}]}");
+            "{\"revision\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p1\"}]}");
     observe();
-    assert_int_equal(seen->pods[0].role, POD_STAGE);
+    assert_int_equal(seen->pods[0].role, POD_WORKER);
 }
 
 static void trust(const char *name, const char *uid)
@@ -410,44 +496,44 @@ static void trust(const char *name, const char *uid)
 static void store_counts_a_pod_that_was_created_until_it_is_another(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":2}");
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Pending\"}}");
+    add_job("mnli", "u1", "{\"revision\":2}");
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Pending\"}}");
     n_touched = 0;
-    trust("mnli-r0-s1-a2", "another");
+    trust("mnli-u1-w1-2", "another");
     assert_int_equal(n_touched, 0);
-    trust("mnli-r0-s1-a2", "p1");
+    trust("mnli-u1-w1-2", "p1");
     assert_int_equal(n_touched, 1);
-    change(store_change_pod, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
+    change(STORE_PODS, KUBE_MODIFIED, POD_HEAD "{\"phase\":\"Running\"}}");
     observe();
-    assert_int_equal(seen->pods[0].role, POD_STAGE);
+    assert_int_equal(seen->pods[0].role, POD_WORKER);
     assert_int_equal(seen->pods[0].image_asked, 7);
-    change(store_change_pod, KUBE_MODIFIED,
-           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s1-a2\",\"uid\":\"p2\"," OWNER
-           ",\"labels\":{\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":\"1\","
-           "\"skyjob.dev/attempt\":\"2\"}}}");
+    change(STORE_PODS, KUBE_MODIFIED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w1-2\",\"uid\":\"p2\"," OWNER
+           ",\"labels\":{\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":\"1\","
+           "\"skyjob.dev/incarnation\":\"2\"}}}");
     observe();
-    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
+    assert_int_equal(seen->pods[0].role, POD_UNVERIFIED);
 }
 
 static void store_shows_a_pod_that_has_taken_a_name_whatever_its_labels_say(void **state)
 {
-    struct seen_pod due = {.name = "mnli-r0-s0-a2", .role = POD_STAGE, .stage = 0, .attempt = 2};
+    struct seen_pod due = {.name = "mnli-u1-w0-2", .role = POD_WORKER, .slot = 0, .incarnation = 2};
     static const char stranger[] =
-        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-r0-s0-a2\",\"uid\":\"x\"}}";
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-2\",\"uid\":\"x\"}}";
     struct json *json;
 
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":2}");
+    add_job("mnli", "u1", "{\"revision\":2}");
     observe();
     assert_int_equal(json_parse(stranger, strlen(stranger), &json, NULL), ERR_OK);
     assert_int_equal(store_refuse_pod(&store, json, seen, &due, NULL), ERR_OK);
     json_free(json);
-    change(store_change_pod, KUBE_MODIFIED, stranger);
+    change(STORE_PODS, KUBE_MODIFIED, stranger);
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].role, POD_TAKEN);
-    assert_int_equal(seen->pods[0].stage, 0);
-    add_job("mnli", "u1", "{\"attempt\":3}"); /* whose pods have other names */
+    assert_int_equal(seen->pods[0].role, POD_FOREIGN);
+    assert_int_equal(seen->pods[0].slot, 0);
+    add_job("mnli", "u1", "{\"revision\":3}"); /* whose pods have other names */
     observe();
     assert_int_equal(seen->n_pods, 0);
 }
@@ -460,27 +546,27 @@ static void add_claim(const char *name, const char *labels)
                    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"x\"," OWNER
                    ",\"labels\":{%s}},\"status\":{\"phase\":\"Failed\"}}",
                    name, labels);
-    change(store_change_pod, KUBE_ADDED, text);
+    change(STORE_PODS, KUBE_ADDED, text);
 }
 
 static void store_leaves_out_pods_under_names_that_no_pod_of_the_job_has(void **state)
 {
-#define STAGE "\"skyjob.dev/role\":\"stage\",\"skyjob.dev/stage\":"
+#define SLOT "\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":"
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":2}");
-    add_claim("fake", STAGE "\"1\",\"skyjob.dev/attempt\":\"2\"");
-    add_claim("mnli-r0-s1-a2", STAGE "\"0\",\"skyjob.dev/attempt\":\"2\"");
-    add_claim("mnli-r0-s64-a2", STAGE "\"64\",\"skyjob.dev/attempt\":\"2\"");
-    add_claim("mnli-r0-s1-a3", STAGE "\"1\",\"skyjob.dev/attempt\":\"3\"");
-    add_claim("mnli-r0-s1-a2147483647", STAGE "\"1\",\"skyjob.dev/attempt\":\"2147483647\"");
-    add_claim("mnli-probe-00000000", "\"skyjob.dev/role\":\"probe\"");
+    add_job("mnli", "u1", "{\"revision\":2}");
+    add_claim("fake", SLOT "\"1\",\"skyjob.dev/incarnation\":\"2\"");
+    add_claim("mnli-u1-w1-2", SLOT "\"0\",\"skyjob.dev/incarnation\":\"2\"");
+    add_claim("mnli-u1-w1000-2", SLOT "\"1000\",\"skyjob.dev/incarnation\":\"2\"");
+    add_claim("mnli-u1-w1-3", SLOT "\"1\",\"skyjob.dev/incarnation\":\"3\"");
+    add_claim("mnli-u1-w1-2147483647", SLOT "\"1\",\"skyjob.dev/incarnation\":\"2147483647\"");
+    add_claim("mnli-u1-probe-00000000", "\"skyjob.dev/role\":\"probe\"");
     observe();
     assert_int_equal(seen->n_pods, 0);
-    add_job("mnli", "u1", NULL); /* no attempt is known: what is there may be ours, within reason */
+    add_job("mnli", "u1", NULL); /* no number is known: what is there may be ours, within reason */
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].attempt, 3);
-#undef STAGE
+    assert_int_equal(seen->pods[0].incarnation, 3);
+#undef SLOT
 }
 
 static void store_does_not_take_a_probe_for_another_nodes(void **state)
@@ -488,7 +574,7 @@ static void store_does_not_take_a_probe_for_another_nodes(void **state)
     static const char probe[] =
         "{\"metadata\":{\"namespace\":\"team\",\"name\":\"%s\",\"uid\":\"q\"," OWNER
         ",\"annotations\":{\"skyjob.dev/probed-node\":\"n2\"},"
-        "\"labels\":{\"skyjob.dev/role\":\"probe\",\"skyjob.dev/attempt\":\"7\"}},\"spec\":{"
+        "\"labels\":{\"skyjob.dev/role\":\"probe\",\"skyjob.dev/incarnation\":\"7\"}},\"spec\":{"
         "\"affinity\":{\"nodeAffinity\":{\"requiredDuringSchedulingIgnoredDuringExecution\":{"
         "\"nodeSelectorTerms\":[{\"matchFields\":[{\"key\":\"metadata.name\",\"operator\":\"In\","
         "\"values\":[\"n1\"]}]}]}}}}}";
@@ -496,19 +582,19 @@ static void store_does_not_take_a_probe_for_another_nodes(void **state)
     char text[1024];
 
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":1}");
-    names_probe_pod("mnli", "n2", name);
+    add_job("mnli", "u1", "{\"revision\":1}");
+    names_probe_pod("mnli", "u1", "n2", name);
     (void)snprintf(text, sizeof text, probe, name);
-    change(store_change_pod, KUBE_ADDED, text);
+    change(STORE_PODS, KUBE_ADDED, text);
     observe();
     assert_int_equal(seen->n_pods, 0);
-    names_probe_pod("mnli", "n1", name);
+    names_probe_pod("mnli", "u1", "n1", name);
     (void)snprintf(text, sizeof text, probe, name);
-    change(store_change_pod, KUBE_ADDED, text);
+    change(STORE_PODS, KUBE_ADDED, text);
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
-    assert_int_equal(seen->pods[0].attempt, 0);
+    assert_int_equal(seen->pods[0].role, POD_UNVERIFIED);
+    assert_int_equal(seen->pods[0].incarnation, 0);
     trust(name, "q");
     observe();
     assert_int_equal(seen->pods[0].role, POD_PROBE);
@@ -526,17 +612,17 @@ static void store_takes_the_sizes_of_a_model_from_its_own_reader_only(void **sta
     char text[1024];
 
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":1}");
-    (void)snprintf(text, sizeof text, reader, "mnli-model-2");
-    change(store_change_pod, KUBE_ADDED, text);
+    add_job("mnli", "u1", "{\"revision\":1}");
+    (void)snprintf(text, sizeof text, reader, "mnli-u1-model-2");
+    change(STORE_PODS, KUBE_ADDED, text);
     observe();
     assert_int_equal(seen->n_pods, 0);
-    (void)snprintf(text, sizeof text, reader, "mnli-model");
-    change(store_change_pod, KUBE_ADDED, text);
+    (void)snprintf(text, sizeof text, reader, "mnli-u1-model");
+    change(STORE_PODS, KUBE_ADDED, text);
     observe();
     assert_int_equal(seen->n_pods, 1);
-    assert_int_equal(seen->pods[0].role, POD_CLAIMED);
-    trust("mnli-model", "q");
+    assert_int_equal(seen->pods[0].role, POD_UNVERIFIED);
+    trust("mnli-u1-model", "q");
     observe();
     assert_int_equal(seen->pods[0].role, POD_MODEL);
     assert_true(seen->pods[0].has_model);
@@ -562,10 +648,10 @@ static void store_completes_a_spec_with_the_sizes_in_its_status(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof jobs / sizeof jobs[0]; i++) {
-        change(store_change_job, KUBE_DELETED, jobs[i].object);
-        change(store_change_job, KUBE_ADDED, jobs[i].object);
+        change(STORE_JOBS, KUBE_DELETED, jobs[i].object);
+        change(STORE_JOBS, KUBE_ADDED, jobs[i].object);
         assert_int_equal(
-            json_int(json_path(store_find_job(&store, "team/mnli")->spec_json, "model.hiddenSize"),
+            json_int(json_path(store_find_job(&store, "team/mnli")->spec->json, "model.hiddenSize"),
                      0),
             jobs[i].is_filled ? 64 : 0);
     }
@@ -574,28 +660,28 @@ static void store_completes_a_spec_with_the_sizes_in_its_status(void **state)
 static void store_wakes_waiting_jobs_when_a_node_really_changes(void **state)
 {
     (void)state;
-    n_room = 0;
+    n_capacity = 0;
     add_job("mnli", "u1", NULL);
     add_node("n1", "4");
     store_find_job(&store, "team/mnli")->waits_for_nodes = true;
     n_touched = 0;
     add_node("n1", "4"); /* a heartbeat */
-    assert_int_equal(n_room, 0);
+    assert_int_equal(n_capacity, 0);
     add_node("n1", "3");
-    assert_int_equal(n_room, 1);
-    change(store_change_node, KUBE_DELETED, "{\"metadata\":{\"name\":\"n1\"}}");
-    assert_int_equal(n_room, 2);
+    assert_int_equal(n_capacity, 1);
+    change(STORE_NODES, KUBE_DELETED, "{\"metadata\":{\"name\":\"n1\"}}");
+    assert_int_equal(n_capacity, 2);
     assert_int_equal(n_touched, 0); /* which would be at once, for each change */
 }
 
 static void store_takes_a_new_job_of_the_same_name_for_another(void **state)
 {
     (void)state;
-    add_job("mnli", "u1", "{\"attempt\":4}");
+    add_job("mnli", "u1", "{\"revision\":4}");
     store_find_job(&store, "team/mnli")->has_leader = true;
     add_job("mnli", "u9", NULL);
     assert_false(store_find_job(&store, "team/mnli")->has_leader);
-    change(store_change_pod, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* of u1 */
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}"); /* of u1 */
     observe();
     assert_int_equal(seen->n_pods, 0);
 }
@@ -606,10 +692,10 @@ static void store_refuses_objects_without_a_name(void **state)
 
     (void)state;
     assert_int_equal(json_parse("{\"metadata\":{}}", 15, &json, NULL), ERR_OK);
-    assert_int_equal(store_change_job(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
-    assert_int_equal(store_change_pod(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
-    assert_int_equal(store_change_node(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
-    assert_int_equal(store_change_plan(&store, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change(&store, STORE_JOBS, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change(&store, STORE_PODS, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change(&store, STORE_NODES, KUBE_ADDED, json, NULL), ERR_INVALID);
+    assert_int_equal(store_change(&store, STORE_REVISIONS, KUBE_ADDED, json, NULL), ERR_INVALID);
     json_free(json);
 }
 
@@ -621,17 +707,21 @@ int main(void)
         TEST(store_shows_a_job_and_its_status),
         TEST(store_shows_why_a_spec_is_invalid),
         TEST(store_keeps_no_documents_of_a_job_that_is_over),
+        TEST(store_keeps_an_observed_spec_until_the_next_observation),
         TEST(store_shows_a_running_pod),
         TEST(store_reads_the_last_words_of_a_worker),
         TEST(store_takes_a_lost_container_for_a_disruption),
         TEST(store_tells_the_ends_of_pods_apart),
-        TEST(store_remembers_who_has_the_peer_table),
+        TEST(store_remembers_who_has_accepted_which_revision),
         TEST(store_calls_a_worker_that_becomes_ready_at_once),
         TEST(store_counts_what_others_request_of_a_node),
         TEST(store_keeps_what_a_plan_promises_until_its_pod_is_bound),
-        TEST(store_remembers_a_plan_that_was_deleted_while_it_is_needed),
-        TEST(store_does_not_read_a_plan_under_a_wrong_label),
-        TEST(store_keeps_the_uid_of_a_plan),
+        TEST(store_remembers_a_revision_that_was_deleted_while_it_is_needed),
+        TEST(store_forgets_a_revision_that_was_deleted_once_there_is_a_newer_one),
+        TEST(store_keeps_the_text_of_a_revision),
+        TEST(store_shows_a_report_for_as_long_as_the_observation),
+        TEST(store_does_not_read_a_revision_under_a_wrong_label),
+        TEST(store_keeps_the_uid_of_a_revision),
         TEST(store_counts_only_the_pod_whose_uid_the_status_has),
         TEST(store_counts_a_pod_that_was_created_until_it_is_another),
         TEST(store_shows_a_pod_that_has_taken_a_name_whatever_its_labels_say),

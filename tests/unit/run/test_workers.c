@@ -21,10 +21,12 @@
 #define N_SILENT 1100
 
 static struct http *loop;
-static struct workers *workers;
 static struct store store;
+static struct workers workers = {.store = &store};
 static struct observed *seen;
 static struct seen_pod seen_pod;
+static char document[] = "{}";
+static const struct buf written = {.data = document, .len = 2, .max = 2};
 static int silent_port; /* where calls go; 0: they stay with the test */
 static struct fleet_handler last;
 static _Alignas(16) unsigned char last_ctx[1024];
@@ -33,16 +35,16 @@ static int n_again;
 static int64_t again_ms;
 
 /* Calls of the code under test end up here (see the Makefile). */
-enum err_code __real_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
-                                      const struct peers *peers, struct fleet_handler handler,
-                                      struct err *err);
-enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
-                                      const struct peers *peers, struct fleet_handler handler,
-                                      struct err *err);
+enum err_code __real_fleet_post_revision(struct fleet *f, const struct fleet_address *to,
+                                         const struct buf *text, const struct peers *peers,
+                                         struct fleet_handler handler, struct err *err);
+enum err_code __wrap_fleet_post_revision(struct fleet *f, const struct fleet_address *to,
+                                         const struct buf *text, const struct peers *peers,
+                                         struct fleet_handler handler, struct err *err);
 
-enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_address *to,
-                                      const struct peers *peers, struct fleet_handler handler,
-                                      struct err *err)
+enum err_code __wrap_fleet_post_revision(struct fleet *f, const struct fleet_address *to,
+                                         const struct buf *text, const struct peers *peers,
+                                         struct fleet_handler handler, struct err *err)
 {
     struct fleet_address silent = *to;
 
@@ -51,7 +53,7 @@ enum err_code __wrap_fleet_post_peers(struct fleet *f, const struct fleet_addres
     last = handler;
     last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
     silent.port = silent_port;
-    return silent_port ? __real_fleet_post_peers(f, &silent, peers, handler, err) : ERR_OK;
+    return silent_port ? __real_fleet_post_revision(f, &silent, text, peers, handler, err) : ERR_OK;
 }
 
 static void on_again(void *ctx, const char *job_key, int64_t delay_ms)
@@ -70,11 +72,14 @@ static void add_job(int i)
     char key[QUEUE_KEY_BYTES];
 
     assert_true(job && pod);
-    seen_pod = (struct seen_pod){.phase = POD_RUNNING};
-    *seen = (struct observed){.has_plan = true, .n_pods = 1, .pods = &seen_pod};
+    seen_pod = (struct seen_pod){.role = POD_WORKER, .incarnation = 1, .phase = POD_RUNNING};
+    *seen = (struct observed){
+        .has_revision = true, .revision_text = &written, .n_pods = 1, .pods = &seen_pod};
     (void)snprintf(seen->namespace, sizeof seen->namespace, "team");
     (void)snprintf(seen->name, sizeof seen->name, "job%d", i);
-    seen->plan.n_stages = 1;
+    seen->revision.plan.revision = 3;
+    seen->revision.plan.n_workers = 1;
+    seen->revision.plan.workers[0].incarnation = 1;
     (void)snprintf(seen->pods[0].name, sizeof seen->pods[0].name, "pod%d", i);
     (void)snprintf(seen->pods[0].uid, sizeof seen->pods[0].uid, "u%d", i);
     (void)snprintf(seen->pods[0].ip, sizeof seen->pods[0].ip, "127.0.0.1");
@@ -96,21 +101,19 @@ static struct store_own *own(void)
 
 static int set_up(void **state)
 {
-    struct workers_listener listener = {.on_again = on_again};
-
     (void)state;
-    store = (struct store){0};
+    store = (struct store){.listener = {.on_enqueue = on_again}};
     n_posted = n_again = silent_port = 0;
     seen = calloc(1, sizeof *seen);
     if (!seen || http_new(&loop, NULL) != ERR_OK)
         return -1;
-    return workers_new(loop, &store, listener, &workers, NULL) == ERR_OK ? 0 : -1;
+    return fleet_new(loop, &workers.fleet, NULL) == ERR_OK ? 0 : -1;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    workers_free(workers);
+    fleet_free(workers.fleet);
     http_free(loop);
     store_deinit(&store);
     free(seen);
@@ -121,12 +124,12 @@ static void answer(enum err_code code)
 {
     struct err err = {.code = code};
 
-    last.on_answer(last.ctx, NULL, &err);
+    last.on_answer(last.ctx, &(struct fleet_answer){.report = NULL}, &err);
 }
 
 static void tell(void)
 {
-    assert_int_equal(workers_post_peers(workers, seen, 0, NULL), ERR_OK);
+    assert_int_equal(workers_post_revision(&workers, seen, seen->pods[0].name, NULL), ERR_OK);
 }
 
 static void workers_pauses_longer_after_each_call_without_an_answer(void **state)
@@ -164,7 +167,7 @@ static void workers_forgets_pauses_after_an_answer(void **state)
     answer(ERR_OK);
     assert_int_equal(own()->contact.n_unanswered, 0);
     assert_int_equal(own()->contact.call_after_ms, 0);
-    assert_true(own()->contact.has_table);
+    assert_int_equal(own()->contact.accepted, 3);
 }
 
 /* A listener that accepts no one: its queue is soon full, and then SYNs are swallowed. */

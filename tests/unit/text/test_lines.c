@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "scratch.h"
+#include "suite.h"
 
 /* All lines of a file, joined by '|'; the code that ended it. */
 static enum err_code read_all(const char *path, struct buf *out, struct err *err)
@@ -190,6 +191,24 @@ static void lines_of_a_short_file_are_not_thinned(void **state)
     lines_close(&l);
 }
 
+static void lines_end_early_when_they_are_stopped(void **state)
+{
+    struct lines l = open_numbers(3);
+    atomic_bool stops = false;
+    const char *text;
+    struct err err;
+    size_t len;
+    bool end;
+
+    (void)state;
+    l.stops = &stops;
+    assert_int_equal(lines_next(&l, &text, &len, &end, NULL), ERR_OK);
+    atomic_store(&stops, true);
+    assert_int_equal(lines_next(&l, &text, &len, &end, &err), ERR_GONE);
+    assert_non_null(strstr(err.text, "/l was not read to its end"));
+    lines_close(&l);
+}
+
 static void lines_of_a_folder_or_of_nothing_are_an_error(void **state)
 {
     struct buf got = {.max = 1024};
@@ -210,19 +229,20 @@ static void lines_of_a_pipe_are_refused_at_once(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0], N_OWN = 8 };
-    struct CMUnitTest tests[N_ROWS + N_OWN] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(lines_refuse_bytes_that_are_not_utf8_and_name_the_place),
         cmocka_unit_test(lines_of_up_to_1_mib_pass_and_longer_ones_do_not),
         cmocka_unit_test(lines_refuse_ten_megabytes_without_a_line_end),
         cmocka_unit_test(lines_are_found_again_by_their_offset),
         cmocka_unit_test(lines_of_a_thinned_file_come_from_all_over_and_know_their_numbers),
         cmocka_unit_test(lines_of_a_short_file_are_not_thinned),
+        cmocka_unit_test(lines_end_early_when_they_are_stopped),
         cmocka_unit_test(lines_of_a_folder_or_of_nothing_are_an_error),
         cmocka_unit_test(lines_of_a_pipe_are_refused_at_once),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, lines_are, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("lines", tests, N_OWN + N_ROWS, scratch_make, scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, lines_are);
+    return suite_run(&suite, "lines", scratch_make, scratch_remove);
 }

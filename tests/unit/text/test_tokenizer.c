@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "scratch.h"
+#include "suite.h"
 #include "text/wordpiece.h"
 
 #define VOCAB "[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n##s\n"
@@ -117,7 +118,7 @@ static void check_ids(const char *folder, bool is_cased)
     assert_int_equal(t.is_cased, is_cased);
     assert_int_equal(t.vocab.n_tokens, 14);
     assert_int_equal(t.vocab.mask, 4);
-    wordpiece_init(&wordpiece, &t.vocab, t.is_cased);
+    wordpiece = (struct wordpiece){.vocab = &t.vocab, .keep_case = t.is_cased};
     assert_int_equal(wordpiece_encode(&wordpiece, text, strlen(text), &list, NULL), ERR_OK);
     assert_int_equal(buf_addf(&ids, NULL, "%d", t.vocab.cls), ERR_OK);
     for (size_t i = 0; i < list.n; i++)
@@ -225,22 +226,15 @@ static void tokenizer_prefers_the_words_of_the_model(void **state)
 
 int main(void)
 {
-    enum {
-        N_ROWS = sizeof rows / sizeof rows[0],
-        N_BADS = sizeof bads / sizeof bads[0],
-        N_OWN = 3
-    };
-    struct CMUnitTest tests[N_OWN + N_ROWS + N_BADS] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(tokenizer_reads_what_transformers_saves),
         cmocka_unit_test(tokenizer_takes_the_words_beside_the_data),
         cmocka_unit_test(tokenizer_prefers_the_words_of_the_model),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROWS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, tokenizer_row, NULL, NULL, &rows[i]};
-    for (size_t i = 0; i < N_BADS; i++)
-        tests[N_OWN + N_ROWS + i] =
-            (struct CMUnitTest){bads[i].name, bad_row, NULL, NULL, &bads[i]};
-    return _cmocka_run_group_tests("tokenizer", tests, N_OWN + N_ROWS + N_BADS, scratch_make,
-                                   scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, tokenizer_row);
+    SUITE_ROWS(&suite, bads, bad_row);
+    return suite_run(&suite, "tokenizer", scratch_make, scratch_remove);
 }

@@ -1,6 +1,7 @@
 #include "text/vocab.h"
 
 #include "scratch.h"
+#include "suite.h"
 
 #define SPECIAL "[PAD]\n[UNK]\n[CLS]\n[SEP]\n"
 
@@ -20,7 +21,7 @@ static void vocab_gives_every_line_its_number(void **state)
     assert_int_equal(vocab_find(&v, "\xc3\xa9", 2), 6);
     assert_int_equal(vocab_find(&v, "th", 2), -1);
     assert_int_equal(vocab_find(&v, "thes", 4), -1);
-    assert_string_equal(vocab_token(&v, 5), "##s");
+    assert_string_equal(v.tokens[5], "##s");
     assert_int_equal(v.token_max_bytes, 5);
     vocab_deinit(&v);
 }
@@ -137,7 +138,7 @@ static void vocab_says_that_the_file_is_missing(void **state)
 
 int main(void)
 {
-    struct CMUnitTest tests[16] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(vocab_gives_every_line_its_number),
         cmocka_unit_test(vocab_ignores_carriage_returns),
         cmocka_unit_test(vocab_keeps_the_last_of_two_equal_lines),
@@ -146,9 +147,9 @@ int main(void)
         cmocka_unit_test(vocab_refuses_a_token_of_more_than_1024_bytes),
         cmocka_unit_test(vocab_says_that_the_file_is_missing),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        tests[7 + i] = (struct CMUnitTest){rows[i].name, vocab_refuses, NULL, NULL, &rows[i]};
-    return _cmocka_run_group_tests("vocab", tests, 7 + sizeof rows / sizeof rows[0], scratch_make,
-                                   scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, vocab_refuses);
+    return suite_run(&suite, "vocab", scratch_make, scratch_remove);
 }

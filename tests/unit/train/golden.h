@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "begin.h"
 #include "files/safetensors.h"
 #include "train/stage.h"
 
@@ -57,6 +58,7 @@ struct row {
 struct run {
     const struct row *row;
     struct plan plan;
+    struct state state;
     struct stage stages[STAGES_MAX];
     struct safetensors *golden;
     float *ids, *types, *masked, *lengths, *labels;
@@ -110,15 +112,15 @@ static inline float *read_exactly(const struct run *r, const char *prefix, const
 /* Whole, or one cut within the layers and one behind the last, so that its output can be seen. */
 static inline void cut(struct plan *plan, int n_stages, int n_units)
 {
-    plan->n_stages = n_stages;
+    plan->n_workers = n_stages;
     if (n_stages == 1) {
-        plan->stages[0] = (struct plan_stage){.first_unit = 0, .n_units = n_units};
+        plan->workers[0] = (struct plan_worker){.first_unit = 0, .n_units = n_units};
         return;
     }
-    plan->stages[0] = (struct plan_stage){.first_unit = 0, .n_units = 2};
-    plan->stages[1] = (struct plan_stage){.first_unit = 2, .n_units = 2 * LAYERS - 1};
-    plan->stages[2] =
-        (struct plan_stage){.first_unit = 1 + 2 * LAYERS, .n_units = n_units - 1 - 2 * LAYERS};
+    plan->workers[0] = (struct plan_worker){.first_unit = 0, .n_units = 2};
+    plan->workers[1] = (struct plan_worker){.first_unit = 2, .n_units = 2 * LAYERS - 1};
+    plan->workers[2] =
+        (struct plan_worker){.first_unit = 1 + 2 * LAYERS, .n_units = n_units - 1 - 2 * LAYERS};
 }
 
 static inline void make_plan(struct run *r)
@@ -157,7 +159,7 @@ static inline void each_tensor(struct run *r,
                                              const struct model_tensor *t, void *arg),
                                void *arg)
 {
-    for (int s = 0; s < r->plan.n_stages; s++) {
+    for (int s = 0; s < r->plan.n_workers; s++) {
         const struct weights *w = &r->stages[s].weights;
 
         for (int i = 0; i < w->n_units; i++)
@@ -182,7 +184,7 @@ static inline void set_tensor(struct run *r, const struct weights_unit *u,
 /* What tie_collect() and tie_spread() do between processes. */
 static inline void collect_tied(struct run *r)
 {
-    const struct tie *from = &r->stages[r->plan.n_stages - 1].tie, *to = &r->stages[0].tie;
+    const struct tie *from = &r->stages[r->plan.n_workers - 1].tie, *to = &r->stages[0].tie;
 
     for (size_t i = 0; to->is_tied && i < to->count; i++) {
         to->owned_grads[i] += from->grads[i];
@@ -192,7 +194,7 @@ static inline void collect_tied(struct run *r)
 
 static inline void spread_tied(struct run *r)
 {
-    const struct tie *to = &r->stages[r->plan.n_stages - 1].tie, *from = &r->stages[0].tie;
+    const struct tie *to = &r->stages[r->plan.n_workers - 1].tie, *from = &r->stages[0].tie;
 
     if (from->is_tied && to->words != from->owned)
         memcpy(to->words, from->owned, from->count * sizeof(float));
@@ -209,8 +211,8 @@ static inline struct run *run_new(void **state)
     (void)snprintf(path, sizeof path, "tests/golden/bert/%s.safetensors", r->row->head->name);
     assert_int_equal(safetensors_open(path, &r->golden, NULL), ERR_OK);
     make_plan(r);
-    for (int s = 0; s < r->plan.n_stages; s++)
-        assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
+    for (int s = 0; s < r->plan.n_workers; s++)
+        begin_stage(&r->stages[s], &r->state, &r->plan, s);
     each_tensor(r, set_tensor, NULL);
     spread_tied(r);
     r->ids = read_tensor(r, "batch", "ids", &n_tokens);
@@ -223,8 +225,9 @@ static inline struct run *run_new(void **state)
 
 static inline void run_free(struct run *r)
 {
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         stage_deinit(&r->stages[s]);
+    state_deinit(&r->state);
     safetensors_close(r->golden);
     free(r->ids);
     free(r->types);
@@ -347,19 +350,19 @@ static inline double run_batch(struct run *r, int step)
         struct stage_result result = {0};
         const float *gradient = NULL;
 
-        for (int s = 0; s < r->plan.n_stages; s++) {
+        for (int s = 0; s < r->plan.n_workers; s++) {
             assert_int_equal(stage_load(&r->stages[s], 0, &in, NULL), ERR_OK);
             if (s > 0)
-                memcpy(r->stages[s].slots[0].input, result.tensor, result.floats * sizeof(float));
+                r->stages[s].slots[0].input = result.tensor;
             stage_forward(&r->stages[s], 0, &result);
             keep_sequence(r, &r->stages[s], &result);
         }
-        keep_answers(r, m, &r->stages[r->plan.n_stages - 1], &result);
+        keep_answers(r, m, &r->stages[r->plan.n_workers - 1], &result);
         loss.sum += result.loss.sum;
         loss.n += result.loss.n;
         loss.next_sum += result.loss.next_sum;
         loss.n_seqs += result.loss.n_seqs;
-        for (int s = r->plan.n_stages - 1; s >= 0; s--)
+        for (int s = r->plan.n_workers - 1; s >= 0; s--)
             gradient = stage_backward(&r->stages[s], 0, gradient);
         assert_null(gradient);
     }
@@ -372,11 +375,11 @@ static inline void run_update(struct run *r, int step)
     struct weights_step how = {.spec = &r->plan.spec, .updates = step};
     double square_sum = 0;
 
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         square_sum = weights_square_sum(&r->stages[s].weights, square_sum);
     how.rate = optimizer_rate(&r->plan.spec, step, N_STEPS);
     how.scale = optimizer_scale(square_sum, r->plan.spec.training.max_grad_norm);
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         weights_update(&r->stages[s].weights, &how);
     spread_tied(r);
 }

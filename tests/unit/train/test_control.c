@@ -14,10 +14,10 @@
 #define N_FLOOD 300
 
 #define TABLE                                                                                      \
-    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "{\"revision\":0,\"peers\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
     "\"port\":2}]}"
 #define OTHER_TABLE                                                                                \
-    "{\"attempt\":1,\"stages\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
+    "{\"revision\":0,\"peers\":[{\"host\":\"127.0.0.1\",\"port\":1},{\"host\":\"127.0.0.1\","      \
     "\"port\":3}]}"
 
 static const struct hmac_key key = {{7, 7, 7}};
@@ -33,11 +33,14 @@ struct fixture {
 static struct fixture f;
 static atomic_bool flood_stops;
 
-static int set_up(void **state)
+static int open_ports(void **state, bool takes_revisions)
 {
-    struct progress p = {.attempt = 1, .step = 41, .eta_seconds = -1};
-    struct control_params params = {
-        .host = ADDRESS, .health_host = ADDRESS, .n_stages = 2, .key = key, .mailbox = &f.mailbox};
+    struct progress p = {.revision = 1, .step = 41, .eta_seconds = -1};
+    struct control_params params = {.host = ADDRESS,
+                                    .health_host = ADDRESS,
+                                    .takes_revisions = takes_revisions,
+                                    .key = key,
+                                    .mailbox = &f.mailbox};
 
     (void)state;
     mailbox_init(&f.mailbox);
@@ -45,6 +48,11 @@ static int set_up(void **state)
     f.port = params.port = client_free_port();
     f.health_port = params.health_port = client_free_port();
     return control_open(&params, &f.control, NULL) == ERR_OK ? 0 : -1;
+}
+
+static int set_up(void **state)
+{
+    return open_ports(state, false);
 }
 
 static int tear_down(void **state)
@@ -88,11 +96,11 @@ static void control_takes_a_peer_table_and_refuses_a_foreign_one(void **state)
     struct peers got;
 
     (void)state;
-    assert_int_equal(post("/v1/peers", "{\"attempt\":9,\"stages\":[]}"), 409);
-    assert_int_equal(post("/v1/peers", "{\"attempt\":"), 400);
+    assert_int_equal(post("/v1/peers", "{\"revision\":9,\"peers\":[]}"), 409);
+    assert_int_equal(post("/v1/peers", "{\"revision\":"), 400);
     assert_int_equal(post("/v1/peers", TABLE), 200);
     assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
-    assert_int_equal(got.stages[1].port, 2);
+    assert_int_equal(got.list[1].port, 2);
 }
 
 static void control_takes_the_same_table_again_and_no_different_one(void **state)
@@ -104,7 +112,7 @@ static void control_takes_the_same_table_again_and_no_different_one(void **state
     assert_int_equal(post("/v1/peers", TABLE), 200);
     assert_int_equal(post("/v1/peers", OTHER_TABLE), 409);
     assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
-    assert_int_equal(got.stages[1].port, 2);
+    assert_int_equal(got.list[1].port, 2);
 }
 
 /* Whatever is asked and whatever the worker's state, the answer is the same. */
@@ -136,7 +144,7 @@ static void control_tells_strangers_nothing(void **state)
     }
     assert_null(strpbrk(strstr(first, "\r\n\r\n"), "0123456789"));
     assert_int_equal(mailbox_wait_peers(&f.mailbox, 0, &got, NULL), ERR_OK);
-    assert_int_equal(got.stages[1].port, 3); /* only what was signed has come in */
+    assert_int_equal(got.list[1].port, 3); /* only what was signed has come in */
 }
 
 static void control_refuses_a_signature_of_another_request(void **state)
@@ -300,102 +308,150 @@ static void health_answers_through_200_slow_connections_on_either_port(void **st
     let_go(fds, 2 * N_SLOW);
 }
 
-/* --- the mailbox --- */
+/* --- of a worker that takes revisions --- */
 
-static const struct peers peers = {
-    .attempt = 3,
-    .n_stages = 2,
-    .stages = {{.host = "127.0.0.1", .port = 1}, {.host = "127.0.0.2", .port = 2}}};
-
-static void set_attempt(struct mailbox *b, int attempt)
+static int set_up_worker(void **state)
 {
-    struct progress p = {.attempt = attempt, .eta_seconds = -1};
+    struct report self = {.slot = 3, .incarnation = 2};
 
-    mailbox_set_progress(b, &p);
+    if (open_ports(state, true) != 0)
+        return -1;
+    mailbox_set_report(&f.mailbox, &self);
+    return 0;
 }
 
-static void mailbox_hands_out_the_peers_that_were_posted(void **state)
+/* The body of POST /v1/revision; filled up with blanks to `n_least` bytes. */
+static struct buf revision_body(int number, int incarnation, size_t n_least)
 {
-    struct peers got;
-    struct mailbox b;
+    static const char spec[] = "{\"model\":{\"preset\":\"BertTiny\"},"
+                               "\"data\":{\"source\":{\"sample\":\"MNLI\"}}}";
+    static struct revision r;
+    struct peers addresses = {.revision = number, .n = 1, .list = {{"127.0.0.1", 1, ""}}};
+    struct buf text = {.max = REVISION_TEXT_MAX_BYTES}, body = {.max = REVISION_POST_MAX_BYTES};
+    struct json *json = NULL;
+
+    assert_int_equal(json_parse(spec, strlen(spec), &json, NULL), ERR_OK);
+    r.plan = (struct plan){.namespace = "default",
+                           .job = "job",
+                           .uid = "6f1c",
+                           .revision = number,
+                           .micro_batches = 1,
+                           .n_workers = 1,
+                           .summary = {.explanation = "a test"}};
+    assert_int_equal(spec_parse(json, &r.plan.spec, NULL), ERR_OK);
+    r.plan.workers[0] = (struct plan_worker){.slot = 3,
+                                             .incarnation = incarnation,
+                                             .n_units = model_units(&r.plan.spec.model),
+                                             .node = "here"};
+    resume_point(&r.plan, NULL, 0, SOURCE_RANDOM, 0, &r.resume);
+    assert_int_equal(revision_write(&r, json, &text, NULL), ERR_OK);
+    assert_int_equal(revision_post_write(text.data, text.len, &addresses, &body, NULL), ERR_OK);
+    while (body.len < n_least)
+        assert_int_equal(buf_add(&body, " ", 1, NULL), ERR_OK);
+    json_free(json);
+    buf_deinit(&text);
+    return body;
+}
+
+/* With the signature of the head, or with a wrong one. */
+static int post_signed(const char *path, const struct buf *body, bool has_head_signature)
+{
+    struct signature_request signs = {"POST", path, body->data, body->len};
+    struct buf request = {.max = body->len + 4096};
+    char whole[HMAC_TEXT_BYTES], head[HMAC_TEXT_BYTES];
+    int status;
+
+    assert_int_equal(signature_make(&key, &signs, whole, NULL), ERR_OK);
+    assert_int_equal(
+        signature_make_head(has_head_signature ? &key : &other_key, &signs, head, NULL), ERR_OK);
+    assert_int_equal(buf_addf(&request, NULL,
+                              "POST %s HTTP/1.1\r\n" SIGNATURE_HEADER
+                              ": %s\r\n" SIGNATURE_HEAD_HEADER
+                              ": %s\r\nContent-Length: %zu\r\n\r\n",
+                              path, whole, head, body->len),
+                     ERR_OK);
+    if (body->len <= SERVER_BODY_MAX_BYTES || has_head_signature)
+        assert_int_equal(buf_add(&request, body->data, body->len, NULL), ERR_OK);
+    status = client_ask(f.port, request.data, request.len);
+    buf_deinit(&request);
+    return status;
+}
+
+static int post_revision(int number, int incarnation)
+{
+    struct buf body = revision_body(number, incarnation, 0);
+    int status = post_signed("/v1/revision", &body, true);
+
+    buf_deinit(&body);
+    return status;
+}
+
+static enum report_session session_of_report(void)
+{
+    static struct report r;
+    const char *body;
+
+    assert_int_equal(get("/v1/report"), 200);
+    body = strstr(client_answer, "\r\n\r\n");
+    assert_non_null(body);
+    assert_int_equal(report_parse(body + 4, strlen(body + 4), &r, NULL), ERR_OK);
+    assert_int_equal(r.slot, 3);
+    return r.session;
+}
+
+static void control_takes_revisions_and_serves_the_report(void **state)
+{
+    (void)state;
+    assert_int_equal(session_of_report(), REPORT_NONE);
+    assert_int_equal(post("/v1/revision", "{}"), 400);
+    assert_int_equal(post_revision(4, 1), 409); /* for the pod before */
+    assert_int_equal(post_revision(4, 2), 200);
+    assert_int_equal(session_of_report(), REPORT_RUNNING);
+    assert_int_equal(post_revision(4, 2), 200); /* again: nothing changes */
+    assert_int_equal(post_revision(3, 2), 409);
+    assert_non_null(strstr(client_answer, "revision 3 is older than 4"));
+    assert_int_equal(post_revision(5, 2), 200);
+}
+
+static void control_halts_a_revision_and_no_newer_one(void **state)
+{
+    (void)state;
+    assert_int_equal(post_revision(4, 2), 200);
+    atomic_store(&f.mailbox.stops, false);
+    assert_int_equal(post("/v1/halt", "{\"revision\":3}"), 409);
+    assert_false(atomic_load(&f.mailbox.stops));
+    assert_int_equal(post("/v1/halt", "{}"), 400);
+    assert_int_equal(post("/v1/halt", "{\"revision\":4}"), 200);
+    assert_true(atomic_load(&f.mailbox.stops));
+}
+
+static void control_takes_a_large_revision_only_with_a_signed_head(void **state)
+{
+    struct buf body = revision_body(4, 2, SERVER_BODY_MAX_BYTES + 1);
 
     (void)state;
-    mailbox_init(&b);
-    set_attempt(&b, 3);
-    assert_int_equal(mailbox_post_peers(&b, &peers, 2, NULL), ERR_OK);
-    assert_int_equal(mailbox_wait_peers(&b, 0, &got, NULL), ERR_OK);
-    assert_string_equal(got.stages[1].host, "127.0.0.2");
-    mailbox_deinit(&b);
+    assert_int_equal(post_signed("/v1/revision", &body, false), 413);
+    assert_int_equal(session_of_report(), REPORT_NONE);
+    assert_int_equal(post_signed("/v1/revision", &body, true), 200);
+    assert_int_equal(session_of_report(), REPORT_RUNNING);
+    buf_deinit(&body);
 }
 
-static void mailbox_says_in_its_progress_that_it_has_peers(void **state)
+static void control_of_a_worker_with_revisions_takes_no_peer_table(void **state)
 {
-    struct progress p;
-    struct mailbox b;
-
     (void)state;
-    mailbox_init(&b);
-    set_attempt(&b, 3);
-    mailbox_get_progress(&b, &p);
-    assert_false(p.has_peers);
-    assert_int_equal(mailbox_post_peers(&b, &peers, 2, NULL), ERR_OK);
-    set_attempt(&b, 3);
-    mailbox_get_progress(&b, &p);
-    assert_true(p.has_peers);
-    mailbox_deinit(&b);
+    assert_int_equal(post("/v1/peers", TABLE), 405);
 }
 
-static void mailbox_refuses_peers_of_another_attempt_or_size(void **state)
+static void control_of_a_worker_with_a_plan_takes_no_orders(void **state)
 {
-    struct err err;
-    struct mailbox b;
-
     (void)state;
-    mailbox_init(&b);
-    set_attempt(&b, 4);
-    assert_int_equal(mailbox_post_peers(&b, &peers, 2, &err), ERR_CONFLICT);
-    assert_non_null(strstr(err.text, "attempt 3"));
-    set_attempt(&b, 3);
-    assert_int_equal(mailbox_post_peers(&b, &peers, 5, &err), ERR_CONFLICT);
-    mailbox_deinit(&b);
+    assert_int_equal(get("/v1/report"), 404);
+    assert_int_equal(post("/v1/halt", "{\"revision\":1}"), 405);
 }
 
-static void mailbox_keeps_the_first_peers_and_refuses_different_ones(void **state)
-{
-    struct peers other = peers;
-    struct peers got;
-    struct mailbox b;
-
-    (void)state;
-    mailbox_init(&b);
-    set_attempt(&b, 3);
-    strcpy(other.stages[0].host, "10.0.0.1");
-    assert_int_equal(mailbox_post_peers(&b, &peers, 2, NULL), ERR_OK);
-    assert_int_equal(mailbox_post_peers(&b, &peers, 2, NULL), ERR_OK);
-    assert_int_equal(mailbox_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
-    other = peers;
-    other.stages[1].port++;
-    assert_int_equal(mailbox_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
-    other = peers;
-    strcpy(other.stages[1].node, "n2");
-    assert_int_equal(mailbox_post_peers(&b, &other, 2, NULL), ERR_CONFLICT);
-    assert_int_equal(mailbox_wait_peers(&b, 0, &got, NULL), ERR_OK);
-    assert_string_equal(got.stages[0].host, "127.0.0.1");
-    mailbox_deinit(&b);
-}
-
-static void mailbox_wait_ends_when_no_peers_come(void **state)
-{
-    struct peers got;
-    struct mailbox b;
-
-    (void)state;
-    mailbox_init(&b);
-    assert_int_equal(mailbox_wait_peers(&b, 20, &got, NULL), ERR_TIMEOUT);
-    mailbox_deinit(&b);
-}
-
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define TEST(name)        cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define WORKER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up_worker, tear_down)
 
 int main(void)
 {
@@ -412,11 +468,11 @@ int main(void)
         TEST(control_answers_the_operator_through_1000_slow_connections),
         TEST(control_answers_the_operator_through_a_flood_of_connections),
         TEST(health_answers_through_200_slow_connections_on_either_port),
-        cmocka_unit_test(mailbox_hands_out_the_peers_that_were_posted),
-        cmocka_unit_test(mailbox_says_in_its_progress_that_it_has_peers),
-        cmocka_unit_test(mailbox_refuses_peers_of_another_attempt_or_size),
-        cmocka_unit_test(mailbox_keeps_the_first_peers_and_refuses_different_ones),
-        cmocka_unit_test(mailbox_wait_ends_when_no_peers_come),
+        WORKER_TEST(control_takes_revisions_and_serves_the_report),
+        WORKER_TEST(control_halts_a_revision_and_no_newer_one),
+        WORKER_TEST(control_takes_a_large_revision_only_with_a_signed_head),
+        WORKER_TEST(control_of_a_worker_with_revisions_takes_no_peer_table),
+        TEST(control_of_a_worker_with_a_plan_takes_no_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

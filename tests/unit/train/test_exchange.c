@@ -1,37 +1,25 @@
 #include "train/exchange.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
+#include "links.h"
 
-#define N_STAGES   2
-#define TIMEOUT_MS 5000
+#define N_STAGES 2
 
-static struct link *links[N_STAGES];
+static struct exchange ends[N_STAGES];
 
 static int connect_stages(void **state)
 {
-    struct link_peer at[N_STAGES];
+    static struct plan plan = {.n_workers = N_STAGES, .micro_batches = 1};
+    struct exchange *const all[N_STAGES] = {&ends[0], &ends[1]};
 
     (void)state;
-    for (int s = 0; s < N_STAGES; s++) {
-        struct link_params p = {.listen_address = "127.0.0.1",
-                                .stage = s,
-                                .n_stages = N_STAGES,
-                                .limits = {64, 64, 2, 2},
-                                .dial_timeout_ms = TIMEOUT_MS};
-
-        assert_int_equal(link_open(&p, &links[s], NULL), ERR_OK);
-        at[s] = (struct link_peer){.host = "127.0.0.1", .port = link_port(links[s])};
-    }
-    assert_int_equal(link_set_peers(links[0], &at[1], NULL, NULL), ERR_OK);
-    assert_int_equal(link_set_peers(links[1], NULL, &at[0], NULL), ERR_OK);
-    for (int s = 0; s < N_STAGES; s++)
-        assert_int_equal(link_wait_ready(links[s], TIMEOUT_MS, NULL), ERR_OK);
+    plan.spec.training.batch_size = 1;
+    plan.spec.training.max_length = 1;
+    plan.spec.model.hidden = 16;
+    links_connect(&plan, all);
     return 0;
 }
 
@@ -39,31 +27,31 @@ static int disconnect_stages(void **state)
 {
     (void)state;
     for (int s = 0; s < N_STAGES; s++) {
-        (void)!link_close(links[s], 0, NULL);
-        links[s] = NULL;
+        (void)!link_close(ends[s].link, 0, NULL);
+        ends[s].link = NULL;
     }
     return 0;
 }
 
 static void exchange_takes_a_closed_link_for_a_lost_neighbour(void **state)
 {
-    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, 0, 0);
-    struct exchange x = {.link = links[1]};
+    struct exchange_key in = exchange_key(EDGE_FORWARD_IN, MESSAGE_FORWARD, 0, 0);
+    struct exchange x = ends[1];
     struct link_message msg;
 
     (void)state;
-    assert_int_equal(link_close(links[0], TIMEOUT_MS, NULL), ERR_OK);
-    links[0] = NULL;
+    assert_int_equal(link_close(ends[0].link, LINKS_TIMEOUT_MS, NULL), ERR_OK);
+    ends[0].link = NULL;
     assert_int_equal(exchange_recv(&x, in, &msg, NULL), ERR_IO);
     assert_true(x.is_lost);
 }
 
 static void exchange_takes_no_wrong_message_for_a_lost_neighbour(void **state)
 {
-    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_FORWARD, 3, 0);
-    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_FORWARD, 0, 0);
-    struct exchange from = {.link = links[0]};
-    struct exchange to = {.link = links[1]};
+    struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_FORWARD, 3, 0);
+    struct exchange_key in = exchange_key(EDGE_FORWARD_IN, MESSAGE_FORWARD, 0, 0);
+    struct exchange from = ends[0];
+    struct exchange to = ends[1];
     struct link_message msg;
     struct err err = {0};
 
@@ -77,21 +65,46 @@ static void exchange_takes_no_wrong_message_for_a_lost_neighbour(void **state)
 
 static void exchange_takes_its_own_mistake_for_no_lost_neighbour(void **state)
 {
-    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_FORWARD, 0, 0);
-    struct exchange x = {.link = links[0]};
-    char meta[128] = "";
+    struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_FORWARD, 0, 0);
+    struct exchange x = ends[0];
+    char meta[4096] = ""; /* more than any message has */
 
+    assert_true(sizeof meta > ends[0].edges.list[0].meta_max_bytes);
     (void)state;
     assert_int_equal(exchange_send(&x, out, meta, sizeof meta, NULL, 0, NULL), ERR_INVALID);
     assert_false(x.is_lost);
 }
 
+/* The neighbour takes nothing, so without the stop neither call would ever return. */
+static void exchange_is_closed_and_left_without_a_wait_once_it_is_stopped(void **state)
+{
+    struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, 0, 0);
+    atomic_bool stops = false;
+    struct err err = {0};
+    enum err_code rc = ERR_OK;
+
+    (void)state;
+    ends[0].stops = &stops;
+    assert_int_equal(exchange_check(&ends[0], NULL), ERR_OK);
+    atomic_store(&stops, true);
+    while (rc == ERR_OK) /* until all slots are taken */
+        rc = exchange_send(&ends[0], out, "x", 1, NULL, 0, &err);
+    assert_int_equal(rc, ERR_GONE);
+    assert_int_equal(exchange_check(&ends[0], NULL), ERR_GONE);
+    assert_int_equal(exchange_close(&ends[0], INT_MAX, &err), ERR_GONE);
+    assert_string_equal(err.text, "the session was stopped");
+    assert_null(ends[0].link);
+    assert_false(ends[0].is_lost);
+    assert_int_equal(exchange_close(&ends[0], INT_MAX, NULL), ERR_OK);
+    ends[0].stops = NULL;
+}
+
 static void exchange_refuses_meta_data_of_another_size(void **state)
 {
-    struct exchange_key out = exchange_key(LINK_FORWARD_OUT, FRAME_STEP_SUM, 0, 0);
-    struct exchange_key in = exchange_key(LINK_FORWARD_IN, FRAME_STEP_SUM, 0, 0);
-    struct exchange from = {.link = links[0]};
-    struct exchange to = {.link = links[1]};
+    struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, 0, 0);
+    struct exchange_key in = exchange_key(EDGE_FORWARD_IN, MESSAGE_STEP_SUM, 0, 0);
+    struct exchange from = ends[0];
+    struct exchange to = ends[1];
     struct err err = {0};
     int got = 0;
 
@@ -105,6 +118,22 @@ static void exchange_refuses_meta_data_of_another_size(void **state)
     assert_int_equal(got, 7);
 }
 
+static void exchange_refuses_a_part_that_a_message_may_not_have(void **state)
+{
+    struct exchange_key out = exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, 0, 0);
+    struct exchange_key in = exchange_key(EDGE_FORWARD_IN, MESSAGE_STEP_SUM, 0, 0);
+    struct exchange from = ends[0];
+    struct exchange to = ends[1];
+    struct err err = {0};
+    float tensor = 1;
+    int got = 0;
+
+    (void)state;
+    assert_int_equal(exchange_send(&from, out, &got, sizeof got, &tensor, 1, NULL), ERR_OK);
+    assert_int_equal(exchange_recv_meta(&to, in, &got, sizeof got, &err), ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "STEP_SUM with 4 bytes of meta data and 4 of tensor"));
+}
+
 #define ON_A_LINK(test) cmocka_unit_test_setup_teardown(test, connect_stages, disconnect_stages)
 
 int main(void)
@@ -113,7 +142,9 @@ int main(void)
         ON_A_LINK(exchange_takes_a_closed_link_for_a_lost_neighbour),
         ON_A_LINK(exchange_takes_no_wrong_message_for_a_lost_neighbour),
         ON_A_LINK(exchange_takes_its_own_mistake_for_no_lost_neighbour),
+        ON_A_LINK(exchange_is_closed_and_left_without_a_wait_once_it_is_stopped),
         ON_A_LINK(exchange_refuses_meta_data_of_another_size),
+        ON_A_LINK(exchange_refuses_a_part_that_a_message_may_not_have),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -145,7 +145,7 @@ static void check_gradients(void **state)
     struct worst worst = {0};
 
     (void)run_batch(r, 0);
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         worst.whole = weights_square_sum(&r->stages[s].weights, worst.whole);
     worst.whole = sqrt(worst.whole);
     each_tensor(r, check_gradient, &worst);

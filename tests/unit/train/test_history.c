@@ -1,41 +1,25 @@
 #include "train/history.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include <cmocka.h>
+#include "scratch.h"
 
-#include "base/file.h"
-
-static char folder[] = "/tmp/test_history-XXXXXX";
 static char in_folder[64], beside[64];
 static struct history h;
 
 static int make(void **state)
 {
-    (void)state;
-    memcpy(folder + sizeof folder - 7, "XXXXXX", 6);
-    if (!mkdtemp(folder))
-        return -1;
-    (void)snprintf(in_folder, sizeof in_folder, "%s/history.jsonl", folder);
-    (void)snprintf(beside, sizeof beside, "%s/beside", folder);
-    return 0;
+    int failed = scratch_make(state);
+
+    (void)snprintf(in_folder, sizeof in_folder, "%s/history.jsonl", scratch);
+    (void)snprintf(beside, sizeof beside, "%s/beside", scratch);
+    return failed;
 }
 
 static int clean(void **state)
 {
-    (void)state;
     history_close(&h);
-    (void)unlink(in_folder);
-    (void)unlink(beside);
-    return rmdir(folder);
+    return scratch_remove(state);
 }
 
 static void expect_file(const char *path, const char *want)
@@ -71,7 +55,7 @@ static void history_is_a_line_per_step_and_evaluation(void **state)
     p.metrics[0] = (struct progress_metric){"accuracy", 0.5};
     p.metrics[1] = (struct progress_metric){"evalLoss", 1.25};
     history_evaluation(&h, &p, h.start_ms + 2000);
-    assert_int_equal(history_save(&h, folder, NULL), ERR_OK);
+    assert_int_equal(history_save(&h, scratch, NULL), ERR_OK);
     expect_file(in_folder, "{\"step\":1,\"seconds\":1.500,\"loss\":0.75,\"tokensPerSecond\":5321,"
                            "\"stepMilliseconds\":48.5}\n"
                            "{\"step\":1,\"seconds\":2.000,\"metrics\":{\"accuracy\":0.5,"
@@ -86,7 +70,7 @@ static void history_goes_to_two_files(void **state)
     assert_int_equal(history_open(&h, true, beside, NULL), ERR_OK);
     history_step(&h, &p, h.start_ms);
     assert_int_equal(access(in_folder, F_OK), -1); /* before it is saved */
-    assert_int_equal(history_save(&h, folder, NULL), ERR_OK);
+    assert_int_equal(history_save(&h, scratch, NULL), ERR_OK);
     assert_int_equal(count_lines(in_folder), 1);
     assert_int_equal(count_lines(beside), 1);
 }
@@ -110,8 +94,36 @@ static void history_of_a_long_run_is_bounded(void **state)
     assert_int_equal(history_open(&h, true, NULL, NULL), ERR_OK);
     for (p.step = 1; p.step <= p.total_steps; p.step++)
         history_step(&h, &p, h.start_ms);
-    assert_int_equal(history_save(&h, folder, NULL), ERR_OK);
+    assert_int_equal(history_save(&h, scratch, NULL), ERR_OK);
     assert_in_range(count_lines(in_folder), HISTORY_STEPS_MAX / 2, HISTORY_STEPS_MAX);
+}
+
+/* What one leader has recorded goes on at the next. */
+static void history_goes_on_at_another_worker(void **state)
+{
+    struct progress p = {.step = 1, .total_steps = 9};
+    struct buf text = {.max = HISTORY_MAX_BYTES};
+    struct history other;
+
+    (void)state;
+    assert_int_equal(history_open(&h, true, NULL, NULL), ERR_OK);
+    assert_int_equal(history_open(&other, true, beside, NULL), ERR_OK);
+    history_step(&other, &p, other.start_ms); /* of an earlier time as a leader */
+    history_step(&h, &p, h.start_ms);
+    p.step++;
+    history_step(&h, &p, h.start_ms);
+    assert_int_equal(history_text(&h, &text, NULL), ERR_OK);
+    history_restart(&other, text.data, text.len);
+    p.step++;
+    history_step(&other, &p, other.start_ms);
+    assert_int_equal(history_save(&other, scratch, NULL), ERR_OK);
+    assert_int_equal(count_lines(in_folder), 3);
+    assert_int_equal(count_lines(beside), 3);
+    history_restart(&other, "", 0);
+    assert_int_equal(history_save(&other, scratch, NULL), ERR_OK);
+    assert_int_equal(count_lines(in_folder), 0);
+    history_close(&other);
+    buf_deinit(&text);
 }
 
 static void history_that_is_not_open_writes_nothing(void **state)
@@ -122,7 +134,7 @@ static void history_that_is_not_open_writes_nothing(void **state)
     h = (struct history){0};
     history_step(&h, &p, 0);
     history_evaluation(&h, &p, 0);
-    assert_int_equal(history_save(&h, folder, NULL), ERR_OK);
+    assert_int_equal(history_save(&h, scratch, NULL), ERR_OK);
     assert_int_equal(access(in_folder, F_OK), -1);
 }
 
@@ -144,6 +156,7 @@ int main(void)
         TEST(history_goes_to_two_files),
         TEST(history_has_null_for_what_is_not_finite),
         TEST(history_of_a_long_run_is_bounded),
+        TEST(history_goes_on_at_another_worker),
         TEST(history_that_is_not_open_writes_nothing),
         TEST(history_names_a_file_that_cannot_be_made),
     };

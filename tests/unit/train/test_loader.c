@@ -412,6 +412,20 @@ static void loader_init_names_what_does_not_fit(void **state)
     assert_non_null(strstr(err.text, "train.tsv"));
 }
 
+static void loader_reads_no_data_once_it_is_stopped(void **state)
+{
+    struct spec spec = make_spec();
+    atomic_bool stops = true;
+    struct loader_params p = {.spec = &spec,
+                              .micro_batches = spec.training.micro_batches,
+                              .folder = scratch,
+                              .stops = &stops};
+    struct loader f;
+
+    (void)state;
+    assert_int_equal(loader_init(&f, &p, NULL), ERR_GONE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -429,6 +443,7 @@ int main(void)
         cmocka_unit_test(loader_allocates_nothing_once_every_row_was_seen),
         cmocka_unit_test(loader_keeps_the_case_of_the_model),
         cmocka_unit_test(loader_init_names_what_does_not_fit),
+        cmocka_unit_test(loader_reads_no_data_once_it_is_stopped),
     };
     return cmocka_run_group_tests(tests, set_up, scratch_remove);
 }

@@ -42,7 +42,7 @@ static size_t write_good(void)
                               .target_ids = target_ids};
     size_t n = message_batch_write(&b, bytes);
 
-    assert_true(n <= message_max_bytes(&limits));
+    assert_true(n <= message_max_bytes(&limits, 7));
     return n;
 }
 
@@ -142,7 +142,7 @@ static void message_batch_with_any_wrong_number_is_refused_or_in_bounds(void **s
 
 static void message_sum_checks_its_times(void **state)
 {
-    struct message_sum sum = {.square_sum = 0.1, .n_stages = 2, .stage_ms = {1.5, 2.5}};
+    struct message_sum sum = {.n_units = 3, .n_stages = 2, .stage_ms = {1.5, 2.5}};
 
     (void)state;
     assert_int_equal(message_sum_check(&sum, NULL), ERR_OK);
@@ -151,29 +151,48 @@ static void message_sum_checks_its_times(void **state)
     sum.stage_ms[1] = 2.5;
     sum.n_stages = SPEC_STAGES_MAX; /* the receiver could not add its own */
     assert_int_equal(message_sum_check(&sum, NULL), ERR_PROTOCOL);
+    sum.n_stages = 2;
+    sum.n_units = MODEL_UNITS_MAX + 1;
+    assert_int_equal(message_sum_check(&sum, NULL), ERR_PROTOCOL);
+    assert_true(message_sum_bytes(MODEL_UNITS_MAX) == sizeof sum);
 }
 
 static void message_end_and_facts_refuse_what_cannot_be(void **state)
 {
-    struct message_end end = {.loss = {.sum = 3, .n = 12, .n_seqs = 12}, .sum = {.n_stages = 1}};
-    struct message_facts facts = {.total_steps = 10,
+    static const struct message_end good = {
+        .end = {.revision = 1, .step = 7, .scale = 0.5, .rate = 1e-3, .updates = 6, .loss = 0.25},
+        .n_stages = 1};
+    struct message_end end[] = {good, good, good, good, good, good, good, good};
+    struct message_eval eval = {.n_metrics = MESSAGE_METRICS_MAX};
+    struct message_loss loss = {.sum = 3, .n = 12, .n_seqs = 12};
+    struct message_facts facts = {.version = MESSAGE_VERSION,
+                                  .total_steps = 10,
                                   .steps_per_epoch = 5,
                                   .last_seqs = 3,
                                   .n_splits = 1,
                                   .splits = {{.n_samples = 7, .n_batches = 2}}};
 
     (void)state;
-    assert_int_equal(message_end_check(&end, NULL), ERR_OK);
-    assert_true(message_loss_mean(&end.loss) == 0.25);
-    end.n_metrics = MESSAGE_METRICS_MAX + 1;
-    assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
-    end.n_metrics = 0;
-    end.sum.stage_ms[0] = (double)INFINITY;
-    assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
-    end.sum.stage_ms[0] = 0;
-    end.sum.n_stages = -1;
-    assert_int_equal(message_end_check(&end, NULL), ERR_PROTOCOL);
+    assert_true(message_loss_mean(&loss) == 0.25);
+    end[0].end.loss = (double)NAN; /* of a step that is skipped */
+    end[0].end.outcome = STEP_SKIP;
+    assert_int_equal(message_end_check(&end[0], NULL), ERR_OK);
+    end[1].stage_ms[0] = (double)INFINITY;
+    end[2].n_stages = -1;
+    end[3].end.step = 0;
+    end[4].end.updates = 7; /* no more than one per step */
+    end[5].end.scale = (double)NAN;
+    end[6].end.outcome = (enum step_outcome)3;
+    end[7].end.rate = (double)INFINITY;
+    for (size_t i = 1; i < sizeof end / sizeof end[0]; i++)
+        assert_int_equal(message_end_check(&end[i], NULL), ERR_PROTOCOL);
+    assert_int_equal(message_eval_check(&eval, NULL), ERR_OK);
+    eval.n_metrics++;
+    assert_int_equal(message_eval_check(&eval, NULL), ERR_PROTOCOL);
     assert_int_equal(message_facts_check(&facts, NULL), ERR_OK);
+    facts.version++;
+    assert_int_equal(message_facts_check(&facts, NULL), ERR_PROTOCOL);
+    facts.version--;
     facts.last_seqs = 0;
     assert_int_equal(message_facts_check(&facts, NULL), ERR_PROTOCOL);
     facts.last_seqs = 3;

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "begin.h"
 #include "nn/gemm.h"
 #include "train/stage.h"
 
@@ -67,7 +68,7 @@ static void make_input(int64_t step, struct message_batch *in)
 
 static void make_plan(struct plan *plan)
 {
-    *plan = (struct plan){.n_stages = 1};
+    *plan = (struct plan){.n_workers = 1};
     plan->spec.model = (struct model){.head = MODEL_HEAD_CLASSIFIER,
                                       .vocab = VOCAB,
                                       .hidden = 64,
@@ -88,20 +89,21 @@ static void make_plan(struct plan *plan)
     plan->spec.training.beta1 = 0.9;
     plan->spec.training.beta2 = 0.999;
     plan->spec.training.epsilon = 1e-8;
-    plan->stages[0].n_units = model_units(&plan->spec.model);
+    plan->workers[0].n_units = model_units(&plan->spec.model);
 }
 
 /* The mean loss of a sequence in the last steps. */
 static double train(enum gemm_precision precision, double *out_first)
 {
     static struct plan plan;
+    static struct state weights;
     static struct stage stage;
     double sum = 0;
 
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
     assert_int_equal(gemm_use(precision, NULL), ERR_OK);
     make_plan(&plan);
-    assert_int_equal(stage_init(&stage, &plan, 0, NULL), ERR_OK);
+    begin_stage(&stage, &weights, &plan, 0);
     for (int64_t step = 0; step < N_STEPS; step++) {
         struct weights_step how = {.spec = &plan.spec, .updates = step};
         struct stage_result result;
@@ -120,6 +122,7 @@ static double train(enum gemm_precision precision, double *out_first)
             sum += result.loss.sum / N_SEQS;
     }
     stage_deinit(&stage);
+    state_deinit(&weights);
     return sum / N_LAST;
 }
 

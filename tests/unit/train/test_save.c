@@ -12,11 +12,12 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "begin.h"
 #include "files/export.h"
+#include "links.h"
 #include "nn/gemm.h"
 
 #define STAGES_MAX  3
-#define TIMEOUT_MS  5000
 #define VOCAB       "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\n"
 #define VOCAB_SIZE  8
 #define SOON_MS     10000
@@ -29,11 +30,12 @@ struct run {
     struct loader loader;
     struct side {
         pthread_t thread;
+        struct state state;
         struct stage stage;
         struct mailbox mailbox;
         struct train train;
         struct output output;
-        struct link *link;
+        struct history history;
         int patience_ms;
         enum err_code rc;
         struct err err;
@@ -44,7 +46,7 @@ static void make_plan(struct plan *plan, int n_stages)
 {
     static const int cuts[STAGES_MAX + 1][STAGES_MAX + 1] = {{0}, {0, 7}, {0, 3, 7}, {0, 2, 4, 7}};
 
-    *plan = (struct plan){.n_stages = n_stages, .attempt = 1, .uid = "a job"};
+    *plan = (struct plan){.n_workers = n_stages, .revision = 1, .uid = "a job"};
     plan->spec.model = (struct model){.vocab = VOCAB_SIZE,
                                       .hidden = 8,
                                       .layers = 2,
@@ -59,55 +61,36 @@ static void make_plan(struct plan *plan, int n_stages)
     plan->spec.training.max_length = 16;
     assert_int_equal(model_units(&plan->spec.model), 7);
     for (int s = 0; s < n_stages; s++) {
-        plan->stages[s].first_unit = cuts[n_stages][s];
-        plan->stages[s].n_units = cuts[n_stages][s + 1] - cuts[n_stages][s];
+        plan->workers[s].first_unit = cuts[n_stages][s];
+        plan->workers[s].n_units = cuts[n_stages][s + 1] - cuts[n_stages][s];
     }
-}
-
-static void open_link(struct run *r, int s)
-{
-    struct side *side = &r->sides[s];
-    struct link_params p = {.listen_address = "127.0.0.1",
-                            .stage = s,
-                            .n_stages = r->plan.n_stages,
-                            .limits = {(uint32_t)message_max_bytes(&side->stage.limits), 64, 2, 2},
-                            .dial_timeout_ms = TIMEOUT_MS};
-
-    assert_int_equal(link_open(&p, &side->link, NULL), ERR_OK);
-    side->train.exchange.link = side->link;
 }
 
 static void connect_all(struct run *r)
 {
-    struct link_peer at[STAGES_MAX];
-    int n = r->plan.n_stages;
+    struct exchange *all[STAGES_MAX];
 
-    for (int s = 0; s < n; s++) {
-        open_link(r, s);
-        at[s] = (struct link_peer){.host = "127.0.0.1", .port = link_port(r->sides[s].link)};
-    }
-    for (int s = 0; s < n; s++)
-        assert_int_equal(link_set_peers(r->sides[s].link, s + 1 < n ? &at[s + 1] : NULL,
-                                        s > 0 ? &at[s - 1] : NULL, NULL),
-                         ERR_OK);
-    for (int s = 0; s < n; s++)
-        assert_int_equal(link_wait_ready(r->sides[s].link, TIMEOUT_MS, NULL), ERR_OK);
+    for (int s = 0; s < r->plan.n_workers; s++)
+        all[s] = &r->sides[s].train.exchange;
+    links_connect(&r->plan, all);
 }
 
 static void open_side(struct run *r, int s)
 {
     struct side *side = &r->sides[s];
     struct train *t = &side->train;
-    struct output_params p = {
-        .folder = r->folder, .uid = r->plan.uid, .attempt = r->plan.attempt, .stage = s};
 
-    assert_int_equal(stage_init(&side->stage, &r->plan, s, NULL), ERR_OK);
-    assert_int_equal(output_open(&side->output, &p, NULL), ERR_OK);
+    begin_stage(&side->stage, &side->state, &r->plan, s);
+    side->output =
+        (struct output){.folder = r->folder, .uid = r->plan.uid, .revision = r->plan.revision};
+    assert_int_equal(output_open(&side->output, s, 0, NULL), ERR_OK);
     mailbox_init(&side->mailbox);
     t->plan = &r->plan;
+    t->state = &side->state;
     t->stage = &side->stage;
     t->mailbox = &side->mailbox;
     t->output = &side->output;
+    t->history = &side->history;
     t->loader = s == 0 ? &r->loader : NULL;
     t->facts = (struct message_facts){.total_steps = 10};
     if (side->stage.is_last) {
@@ -139,13 +122,14 @@ static void run_free(struct run *r)
 {
     char command[96];
 
-    for (int s = 0; s < r->plan.n_stages; s++) {
+    for (int s = 0; s < r->plan.n_workers; s++) {
         struct side *side = &r->sides[s];
 
-        (void)!link_close(side->link, 0, NULL);
+        (void)!link_close(side->train.exchange.link, 0, NULL);
         score_deinit(&side->train.score);
         mailbox_deinit(&side->mailbox);
         stage_deinit(&side->stage);
+        state_deinit(&side->state);
     }
     vocab_deinit(&r->loader.tokenizer.vocab);
     (void)snprintf(command, sizeof command, "rm -rf %s", r->folder);
@@ -163,13 +147,13 @@ static void *save(void *arg)
 
 static void start_saving(struct run *r)
 {
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         assert_int_equal(pthread_create(&r->sides[s].thread, NULL, save, &r->sides[s]), 0);
 }
 
 static void wait_saved(struct run *r)
 {
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         assert_int_equal(pthread_join(r->sides[s].thread, NULL), 0);
 }
 
@@ -271,8 +255,8 @@ static void save_reports_a_neighbour_that_is_gone_as_lost(void **state)
     struct run *r = run_new(2);
 
     (void)state;
-    assert_int_equal(link_close(r->sides[1].link, 0, NULL), ERR_OK);
-    r->sides[1].link = NULL;
+    assert_int_equal(link_close(r->sides[1].train.exchange.link, 0, NULL), ERR_OK);
+    r->sides[1].train.exchange.link = NULL;
     (void)save(&r->sides[0]);
     assert_int_not_equal(r->sides[0].rc, ERR_OK);
     assert_true(r->sides[0].train.exchange.is_lost);

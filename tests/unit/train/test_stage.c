@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "begin.h"
 #include "nn/gemm.h"
 #include "train/schedule.h"
 
@@ -21,6 +22,7 @@
 /* A whole run of training, with the stages driven one after the other in this process. */
 struct run {
     struct plan plan;
+    struct state state;
     struct stage stages[STAGES_MAX];
     double losses[N_STEPS];
 };
@@ -66,10 +68,10 @@ static void make_plan(struct plan *plan, const struct kind *kind, const int *uni
     plan->spec.training.warmup_ratio = 0.25;
     plan->spec.training.max_grad_norm = 0.5;
     plan->spec.training.weight_decay = 0.01;
-    plan->n_stages = n_stages;
+    plan->n_workers = n_stages;
     for (int s = 0; s < n_stages; s++) {
-        plan->stages[s].first_unit = next;
-        plan->stages[s].n_units = units[s];
+        plan->workers[s].first_unit = next;
+        plan->workers[s].n_units = units[s];
         next += units[s];
     }
     assert_int_equal(next, model_units(&plan->spec.model));
@@ -131,13 +133,12 @@ static void make_input(const struct plan *plan, int64_t step, int micro, struct 
     }
 }
 
-/* One forward; `tensor` is the output of the stage before. */
+/* One forward; `tensor` is the output of the stage before, good until the backward. */
 static void run_forward(struct stage *s, int slot, const struct message_batch *in,
                         const float *tensor, struct stage_result *out)
 {
     assert_int_equal(stage_load(s, slot, in, NULL), ERR_OK);
-    if (tensor)
-        memcpy(s->slots[slot].input, tensor, s->slots[slot].in_floats * sizeof(float));
+    s->slots[slot].input = tensor;
     stage_forward(s, slot, out);
 }
 
@@ -150,10 +151,10 @@ static void run_microbatch(struct run *r, int64_t step, int micro)
     struct message_batch in;
 
     make_input(&r->plan, step, micro, &in);
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         run_forward(&r->stages[s], 0, &in, s > 0 ? result.tensor : NULL, &result);
     r->losses[step] += result.loss.sum + result.loss.next_sum;
-    for (int s = r->plan.n_stages - 1; s >= 0; s--)
+    for (int s = r->plan.n_workers - 1; s >= 0; s--)
         gradient = stage_backward(&r->stages[s], 0, gradient);
     assert_null(gradient);
 }
@@ -161,7 +162,7 @@ static void run_microbatch(struct run *r, int64_t step, int micro)
 /* What tie_collect() and tie_spread() do between processes. */
 static void tie_by_hand(struct run *r, bool collects)
 {
-    const struct tie *from = &r->stages[r->plan.n_stages - 1].tie;
+    const struct tie *from = &r->stages[r->plan.n_workers - 1].tie;
     const struct tie *to = &r->stages[0].tie;
 
     if (!to->is_tied)
@@ -181,7 +182,8 @@ static struct run *run_cut(const struct kind *kind, const int *units, int n_stag
     assert_non_null(r);
     make_plan(&r->plan, kind, units, n_stages);
     for (int s = 0; s < n_stages; s++)
-        assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
+        begin_stage(&r->stages[s], &r->state, &r->plan, s);
+    tie_by_hand(r, false);
     for (int64_t step = 0; step < N_STEPS; step++) {
         struct weights_step how = {.spec = &r->plan.spec, .updates = step};
         double square_sum = 0;
@@ -203,14 +205,15 @@ static struct run *run_cut(const struct kind *kind, const int *units, int n_stag
 
 static void free_run(struct run *r)
 {
-    for (int s = 0; s < r->plan.n_stages; s++)
+    for (int s = 0; s < r->plan.n_workers; s++)
         stage_deinit(&r->stages[s]);
+    state_deinit(&r->state);
     free(r);
 }
 
 static const struct weights_unit *unit_of(const struct run *r, int unit)
 {
-    for (int s = 0; s < r->plan.n_stages; s++) {
+    for (int s = 0; s < r->plan.n_workers; s++) {
         const struct weights *w = &r->stages[s].weights;
 
         if (unit >= w->first_unit && unit < w->first_unit + w->n_units)
@@ -348,7 +351,7 @@ static void do_forward(struct run *r, struct edge *edges, int s, int micro)
     make_input(&r->plan, 0, micro, &in);
     run_forward(&r->stages[s], slot, &in, s > 0 ? edges[s - 1].forward[micro] : NULL, &result);
     r->losses[0] += result.loss.sum;
-    if (s == r->plan.n_stages - 1)
+    if (s == r->plan.n_workers - 1)
         return;
     memcpy(edges[s].forward[micro], result.tensor, result.floats * sizeof(float));
     edges[s].sent = result;
@@ -359,10 +362,10 @@ static void do_backward(struct run *r, struct edge *edges, int s, int micro)
 {
     const struct stage *stage = &r->stages[s];
     int slot = micro % stage->n_slots;
-    const float *dout = s < r->plan.n_stages - 1 ? edges[s].backward[micro] : NULL;
+    const float *dout = s < r->plan.n_workers - 1 ? edges[s].backward[micro] : NULL;
     const float *din = stage_backward(&r->stages[s], slot, dout);
 
-    if (s < r->plan.n_stages - 1) /* the sender may not have finished */
+    if (s < r->plan.n_workers - 1) /* the sender may not have finished */
         assert_memory_equal(edges[s].sent.tensor, edges[s].forward[edges[s].n_forward - 1],
                             edges[s].sent.floats * sizeof(float));
     if (s == 0)
@@ -385,7 +388,7 @@ static struct run *run_schedule(bool is_serial, bool recompute)
     r->plan.is_serial = is_serial;
     schedule = schedule_of(&r->plan, r->plan.spec.training.batch_size);
     for (int s = 0; s < 3; s++)
-        assert_int_equal(stage_init(&r->stages[s], &r->plan, s, NULL), ERR_OK);
+        begin_stage(&r->stages[s], &r->state, &r->plan, s);
     while (at[0] < schedule_length(&schedule))
         for (int s = 0; s < 3; s++) {
             struct schedule_op op = schedule_op(&schedule, s, at[s]);
@@ -452,7 +455,7 @@ static void stage_load_refuses_tokens_outside_the_model(void **state)
     (void)state;
     assert_non_null(r);
     make_plan(&r->plan, &kinds[0], (const int[]){7}, 1);
-    assert_int_equal(stage_init(&r->stages[0], &r->plan, 0, NULL), ERR_OK);
+    begin_stage(&r->stages[0], &r->state, &r->plan, 0);
     make_input(&r->plan, 0, 0, &in);
     memcpy(bad_ids, in.ids, sizeof bad_ids);
     bad_ids[3] = VOCAB;

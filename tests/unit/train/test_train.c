@@ -1,10 +1,14 @@
 #include "train/train.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #include "allocations.h"
+#include "begin.h"
+#include "links.h"
 #include "nn/gemm.h"
 #include "scratch.h"
+#include "suite.h"
 
 #define N_ROWS     24
 #define BATCH      8
@@ -48,7 +52,7 @@ struct row {
 
 static void make_plan(struct plan *plan, const struct row *row, int n_steps)
 {
-    *plan = (struct plan){.n_stages = 1};
+    *plan = (struct plan){.n_workers = 1, .revision = 1};
     plan->spec.model = (struct model){.head = row->head,
                                       .vocab = VOCAB_SIZE,
                                       .hidden = 32,
@@ -71,16 +75,17 @@ static void make_plan(struct plan *plan, const struct row *row, int n_steps)
     plan->spec.training.dropout = 0.1;
     plan->spec.training.learning_rate = 1e-3;
     plan->spec.training.max_grad_norm = 1;
-    plan->stages[0].n_units = model_units(&plan->spec.model);
+    plan->workers[0].n_units = model_units(&plan->spec.model);
 }
 
 /* Allocations of a training of `n_steps` from its first step to its end. */
 static int allocations_of(const struct row *row, int n_steps)
 {
     static struct plan plan;
+    static struct state weights;
     static struct stage stage;
     static struct mailbox mailbox;
-    struct train train = {.plan = &plan, .stage = &stage, .mailbox = &mailbox};
+    struct train train = {.plan = &plan, .state = &weights, .stage = &stage, .mailbox = &mailbox};
     struct loader_params params = {.spec = &plan.spec, .folder = scratch};
     struct loader loader;
     int before;
@@ -88,7 +93,7 @@ static int allocations_of(const struct row *row, int n_steps)
     make_plan(&plan, row, n_steps);
     params.micro_batches = plan.micro_batches;
     assert_int_equal(gemm_setup(row->threads, NULL), ERR_OK);
-    assert_int_equal(stage_init(&stage, &plan, 0, NULL), ERR_OK);
+    begin_stage(&stage, &weights, &plan, 0);
     assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
     mailbox_init(&mailbox);
     train.loader = &loader;
@@ -101,6 +106,7 @@ static int allocations_of(const struct row *row, int n_steps)
     mailbox_deinit(&mailbox);
     loader_deinit(&loader);
     stage_deinit(&stage);
+    state_deinit(&weights);
     return before;
 }
 
@@ -113,7 +119,6 @@ static struct row rows[] = {
     {"train_allocates_nothing_in_a_step_of_a_masked_lm", "MaskedLM", MODEL_HEAD_MASKED_LM,
      SPEC_OPTIMIZER_ADAMW, 1},
 };
-#define N_ROW_TESTS (sizeof rows / sizeof rows[0])
 
 /* Three epochs take no more than one: what grows with the longest row has grown in the first. Both
  * evaluate once, at the end. */
@@ -132,6 +137,7 @@ static void check_row(void **state)
 /* A trained model of one stage. */
 struct trained {
     struct plan plan;
+    struct state state;
     struct stage stage;
     struct progress progress;
     enum err_code rc;
@@ -151,9 +157,10 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     params.spec = &t->plan.spec;
     params.micro_batches = t->plan.micro_batches;
     train.plan = &t->plan;
+    train.state = &t->state;
     train.stage = &t->stage;
     assert_int_equal(gemm_setup(1, NULL), ERR_OK);
-    assert_int_equal(stage_init(&t->stage, &t->plan, 0, NULL), ERR_OK);
+    begin_stage(&t->stage, &t->state, &t->plan, 0);
     assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
     if (is_broken)
         t->stage.weights.units[0].params[6 * 32] = NAN; /* of "b", which is everywhere */
@@ -168,6 +175,7 @@ static struct trained *run(const struct plan *plan, bool is_broken)
 static void trained_free(struct trained *t)
 {
     stage_deinit(&t->stage);
+    state_deinit(&t->state);
     free(t);
 }
 
@@ -240,6 +248,104 @@ static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **st
     trained_free(a);
 }
 
+/* --- over links --- */
+
+#define MEMBERS 4
+
+/* A stage of a pipeline, in a thread of its own. */
+struct member {
+    pthread_t thread;
+    struct state state;
+    struct stage stage;
+    struct mailbox mailbox;
+    struct train train;
+    enum err_code rc;
+    struct err err;
+};
+
+static void *run_member(void *arg)
+{
+    struct member *m = arg;
+
+    m->rc = train_run(&m->train, &m->err);
+    return NULL;
+}
+
+/* Eight micro-batches through four stages: the second one has three inputs in use, and their
+ * messages are not given back before their backward passes. Evaluations come in between. */
+static void train_over_links_gives_the_bits_of_one_stage(void **state)
+{
+    static const int units[MEMBERS] = {2, 2, 2, 1};
+    struct plan plan = make_sgd_plan(8, 8, 6);
+    struct member *members = calloc(MEMBERS, sizeof *members);
+    struct exchange *exchanges[MEMBERS];
+    struct loader_params params = {.spec = &plan.spec, .folder = scratch};
+    struct loader loader;
+    struct trained *one;
+    int unit = 0;
+
+    (void)state;
+    assert_non_null(members);
+    plan.spec.training.dropout = 0.1;
+    plan.spec.training.max_grad_norm = 1;
+    plan.spec.training.evaluate_every = 2;
+    params.micro_batches = plan.micro_batches;
+    one = run(&plan, false);
+    assert_int_equal(one->rc, ERR_OK);
+    plan.n_workers = MEMBERS;
+    assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
+    for (int s = 0; s < MEMBERS; s++) {
+        struct member *m = &members[s];
+
+        plan.workers[s] = (struct plan_worker){.first_unit = unit, .n_units = units[s]};
+        unit += units[s];
+        m->train = (struct train){.plan = &plan,
+                                  .state = &m->state,
+                                  .stage = &m->stage,
+                                  .mailbox = &m->mailbox,
+                                  .loader = s == 0 ? &loader : NULL};
+        exchanges[s] = &m->train.exchange;
+    }
+    assert_int_equal(unit, model_units(&plan.spec.model));
+    for (int s = 0; s < MEMBERS; s++) {
+        begin_stage(&members[s].stage, &members[s].state, &plan, s);
+        mailbox_init(&members[s].mailbox);
+    }
+    links_connect(&plan, exchanges);
+
+    for (int s = 0; s < MEMBERS; s++)
+        assert_int_equal(pthread_create(&members[s].thread, NULL, run_member, &members[s]), 0);
+    for (int s = 0; s < MEMBERS; s++)
+        assert_int_equal(pthread_join(members[s].thread, NULL), 0);
+    for (int s = 0; s < MEMBERS; s++) {
+        const struct weights *weights = &members[s].stage.weights;
+
+        if (members[s].rc != ERR_OK)
+            fail_msg("stage %d: %s", s, members[s].err.text);
+        for (int i = 0; i < weights->n_units; i++)
+            assert_memory_equal(
+                weights->units[i].params, one->stage.weights.units[weights->first_unit + i].params,
+                model_unit_params(&plan.spec.model, weights->first_unit + i) * sizeof(float));
+    }
+    assert_true(members[0].train.progress.loss == one->progress.loss);
+    assert_true(members[0].train.progress.n_metrics == one->progress.n_metrics);
+    for (int i = 0; i < one->progress.n_metrics; i++)
+        assert_true(members[0].train.progress.metrics[i].value == one->progress.metrics[i].value);
+    for (int s = 0; s < MEMBERS; s++)
+        assert_int_equal(link_close(members[s].train.exchange.link, LINKS_TIMEOUT_MS, NULL),
+                         ERR_OK);
+
+    for (int s = 0; s < MEMBERS; s++) {
+        score_deinit(&members[s].train.score);
+        mailbox_deinit(&members[s].mailbox);
+        stage_deinit(&members[s].stage);
+        state_deinit(&members[s].state);
+    }
+    loader_deinit(&loader);
+    free(members);
+    trained_free(one);
+}
+
 static void train_needs_no_dev_file(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 3);
@@ -261,7 +367,8 @@ static void train_needs_no_dev_file(void **state)
 static void train_without_steps_evaluates_and_changes_nothing(void **state)
 {
     struct plan plan = make_sgd_plan(8, 4, 0);
-    struct stage *before = calloc(1, sizeof *before);
+    struct state *before = calloc(1, sizeof *before);
+    int n_units = model_units(&plan.spec.model);
     char data[64], away[64];
     struct trained *t;
 
@@ -276,11 +383,11 @@ static void train_without_steps_evaluates_and_changes_nothing(void **state)
     assert_int_equal(t->progress.step, 0);
     assert_int_equal(t->progress.n_metrics, 2);
     assert_non_null(before);
-    assert_int_equal(stage_init(before, &t->plan, 0, NULL), ERR_OK);
-    for (int u = 0; u < model_units(&plan.spec.model); u++)
-        assert_memory_equal(before->weights.units[u].params, t->stage.weights.units[u].params,
+    assert_int_equal(state_add(before, &plan.spec, 0, n_units, NULL), ERR_OK);
+    for (int u = 0; u < n_units; u++)
+        assert_memory_equal(before->units[u].params, t->stage.weights.units[u].params,
                             model_unit_params(&plan.spec.model, u) * sizeof(float));
-    stage_deinit(before);
+    state_deinit(before);
     free(before);
     trained_free(t);
 }
@@ -320,17 +427,18 @@ static void train_fails_when_every_step_was_left_out(void **state)
 
 int main(void)
 {
-    enum { N_OWN = 6 };
-    struct CMUnitTest tests[N_OWN + N_ROW_TESTS] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
         cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
+        cmocka_unit_test(train_over_links_gives_the_bits_of_one_stage),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
         cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),
         cmocka_unit_test(train_fails_when_every_step_was_left_out),
     };
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_ROW_TESTS; i++)
-        tests[N_OWN + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return cmocka_run_group_tests(tests, set_up, scratch_remove);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "train", set_up, scratch_remove);
 }

@@ -1,4 +1,4 @@
-#include "train/weights.h"
+#include "train/state.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -21,13 +21,12 @@ static const struct model tiny = {.vocab = 8,
 /* How far one weight, which starts at 0, has moved after gradients of 1 and then 3. */
 static double moved(const struct spec *spec)
 {
-    struct arena arena = {0};
+    static struct state state;
     struct weights w;
     double x;
 
-    weights_layout(&w, spec, 0, 1, &arena);
-    assert_int_equal(arena_init(&arena, arena.used, NULL), ERR_OK);
-    weights_layout(&w, spec, 0, 1, &arena);
+    assert_int_equal(state_take(&state, spec, 0, NULL), ERR_OK);
+    w = state_weights(&state, spec, 0, 1);
     for (int64_t step = 0; step < 2; step++) {
         struct weights_step how = {.spec = spec, .rate = RATE, .scale = 1, .updates = step};
 
@@ -35,7 +34,7 @@ static double moved(const struct spec *spec)
         weights_update(&w, &how);
     }
     x = w.units[0].params[0];
-    arena_deinit(&arena);
+    state_deinit(&state);
     return x;
 }
 

@@ -2,15 +2,13 @@
 #ifndef TESTS_WIRE_RAW_PEER_H
 #define TESTS_WIRE_RAW_PEER_H
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "stages.h"
+#include "tcp.h"
 #include "wire/hello.h"
 #include "wire/wsframe.h"
 
@@ -21,28 +19,16 @@
 
 static inline int raw_connect(int port)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    int fd = tcp_connect(TCP_LOCAL, port);
 
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     return fd;
 }
 
 /* The other end may hang up in the middle: that is what these tests are about. */
 static inline void raw_send(int fd, const void *bytes, size_t n)
 {
-    const uint8_t *p = bytes;
-
-    while (n > 0) {
-        ssize_t sent = send(fd, p, n, MSG_NOSIGNAL);
-
-        if (sent <= 0)
-            return;
-        p += sent;
-        n -= (size_t)sent;
-    }
+    (void)tcp_send(fd, bytes, n);
 }
 
 /* Read until `stop` has been seen, the end, or the time is over. Returns the number of bytes; the
@@ -107,19 +93,21 @@ static inline void raw_send_message(int fd, const void *bytes, size_t n)
 /* A header as stage 0 of params_of() would send it, to be changed at will. */
 static inline struct frame_header raw_header(enum frame_kind kind)
 {
-    struct link_params p = params_of(0, 2);
+    struct link_params p = params_of(0, 2).link;
 
-    return (struct frame_header){.kind = kind, .plan_hash = p.plan_hash, .attempt = p.attempt};
+    return (struct frame_header){.kind = kind, .plan_hash = p.plan_hash, .revision = p.revision};
 }
 
+/* For the forward edge. */
 static inline struct hello raw_hello(uint32_t from, uint32_t to)
 {
-    struct link_params p = params_of(0, 2);
-
-    return (struct hello){.from_stage = from,
-                          .to_stage = to,
-                          .tensor_max_bytes = p.limits.tensor_max_bytes,
-                          .meta_max_bytes = p.limits.meta_max_bytes};
+    return (struct hello){.from = from,
+                          .from_incarnation = INCARNATION_OF(from),
+                          .to = to,
+                          .to_incarnation = INCARNATION_OF(to),
+                          .edge = FORWARD_ID,
+                          .meta_max_bytes = META_MAX,
+                          .tensor_max_bytes = TENSOR_MAX};
 }
 
 /* Send a frame whose header says what it says; `payload_crc` is made right. */
@@ -139,10 +127,10 @@ static inline void raw_send_frame(int fd, struct frame_header head, const void *
 /* What a signature of stage 0 of params_of() covers, in answer to raw_nonce. */
 static inline struct hello_context raw_context(const struct frame_header *head, bool is_dialer)
 {
-    struct hello_context context = {.key = params_of(0, 2).key,
+    struct hello_context context = {.key = params_of(0, 2).link.key,
                                     .is_dialer = is_dialer,
                                     .plan_hash = head->plan_hash,
-                                    .attempt = head->attempt};
+                                    .revision = head->revision};
 
     memcpy(context.peer_nonce, raw_nonce, sizeof raw_nonce);
     return context;

@@ -1,16 +1,18 @@
-/* Stages of one job for the tests of the link: real links on loopback, all in this process. */
+/* Workers of one job for the tests of the link: a chain of real links on loopback, all in this
+ * process. */
 #ifndef TESTS_WIRE_STAGES_H
 #define TESTS_WIRE_STAGES_H
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/arena.h"
-#include "wire/link.h"
+#include "wire/link_parts.h"
 
 #define TIMEOUT_MS 5000
 #define META_MAX   256
@@ -24,47 +26,94 @@ struct stages {
     uint8_t *tensor; /* TENSOR_MAX bytes with a pattern */
 };
 
-static inline struct link_params params_of(int stage, int n_stages)
+/* The edges of a stage in the middle; the first one has only the last two, the last the others. */
+enum { FORWARD_IN, BACKWARD_OUT, FORWARD_OUT, BACKWARD_IN, N_EDGES };
+
+#define INCARNATION_OF(stage) ((uint32_t)(20 + (stage)))
+
+/* The numbers of the edges on the wire. */
+enum { FORWARD_ID = 7, BACKWARD_ID = 4 };
+
+/* The index of an edge in the list of a link; -1 for one that it does not have. */
+static inline int index_of(const struct link *link, int edge)
 {
-    return (struct link_params){
-        .listen_address = "127.0.0.1",
-        .stage = stage,
-        .n_stages = n_stages,
-        .plan_hash = 0x1234567890abcdef,
-        .attempt = 2,
-        .key = {{5, 4, 3, 2, 1}},
-        .limits = {.meta_max_bytes = META_MAX,
-                   .tensor_max_bytes = TENSOR_MAX,
-                   .n_receive_slots = 3,
-                   .n_send_slots = 2},
-        .dial_timeout_ms = TIMEOUT_MS,
-    };
+    uint32_t id = edge == FORWARD_IN || edge == FORWARD_OUT ? FORWARD_ID : BACKWARD_ID;
+    bool is_incoming = edge == FORWARD_IN || edge == BACKWARD_IN;
+
+    for (int i = 0; i < link->params.n_edges; i++)
+        if (link->edges[i].params.id == id && link->edges[i].params.is_incoming == is_incoming)
+            return i;
+    return -1;
 }
 
-static inline void open_stage(struct stages *s, int stage, const struct link_params *params)
+/* Parameters with memory for the list of edges. */
+struct stage_params {
+    struct link_params link;
+    struct link_edge edges[N_EDGES];
+};
+
+/* `link.edges` is to be set once the struct is where it stays: open_stage() does. */
+static inline struct stage_params params_of(int stage, int n_stages)
+{
+    struct stage_params p = {.link = {.listen_address = "127.0.0.1",
+                                      .worker = (uint32_t)stage,
+                                      .incarnation = INCARNATION_OF(stage),
+                                      .plan_hash = 0x1234567890abcdef,
+                                      .revision = 2,
+                                      .key = {{5, 4, 3, 2, 1}},
+                                      .dial_timeout_ms = TIMEOUT_MS}};
+
+    for (int edge = 0; edge < N_EDGES; edge++) {
+        bool is_forward = edge == FORWARD_IN || edge == FORWARD_OUT;
+        bool is_incoming = edge == FORWARD_IN || edge == BACKWARD_IN;
+        int peer = edge < FORWARD_OUT ? stage - 1 : stage + 1;
+        struct link_edge *e = &p.edges[p.link.n_edges];
+
+        if (peer < 0 || peer >= n_stages)
+            continue;
+        *e = (struct link_edge){.id = is_forward ? FORWARD_ID : BACKWARD_ID,
+                                .is_incoming = is_incoming,
+                                .peer = (uint32_t)peer,
+                                .peer_incarnation = INCARNATION_OF(peer),
+                                .meta_max_bytes = META_MAX,
+                                .tensor_max_bytes = TENSOR_MAX,
+                                .n_slots = is_incoming ? 3 : 2};
+        (void)snprintf(e->name, sizeof e->name, "%s edge", is_forward ? "forward" : "backward");
+        (void)snprintf(e->peer_name, sizeof e->peer_name, "stage %d", peer);
+        p.link.n_edges++;
+    }
+    return p;
+}
+
+static inline enum err_code try_open(struct stage_params *params, struct link **out,
+                                     struct err *err)
+{
+    params->link.edges = params->edges;
+    return link_open(&params->link, out, err);
+}
+
+static inline void open_stage(struct stages *s, int stage, struct stage_params *params)
 {
     struct err err;
 
-    if (link_open(params, &s->links[stage], &err) != ERR_OK)
+    if (try_open(params, &s->links[stage], &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
-static inline struct link_peer peer_at(struct link *link)
+/* Set the address of stage `peer`. */
+static inline void set_peer(struct link *link, int peer, int port)
 {
-    return (struct link_peer){.host = "127.0.0.1", .port = link_port(link)};
+    struct err err;
+
+    if (link_set_peer(link, (uint32_t)peer, "127.0.0.1", port, &err) != ERR_OK)
+        fail_msg("%s", err.text);
 }
 
 static inline void connect_stage(struct stages *s, int stage)
 {
-    struct link_peer next = {0}, prev = {0};
-
-    if (stage + 1 < s->n)
-        next = peer_at(s->links[stage + 1]);
-    if (stage > 0)
-        prev = peer_at(s->links[stage - 1]);
-    assert_int_equal(link_set_peers(s->links[stage], stage + 1 < s->n ? &next : NULL,
-                                    stage > 0 ? &prev : NULL, NULL),
-                     ERR_OK);
+    for (int peer = stage - 1; peer <= stage + 1; peer += 2)
+        if (peer >= 0 && peer < s->n)
+            set_peer(s->links[stage], peer, link_port(s->links[peer]));
 }
 
 static inline void wait_ready(struct stages *s)
@@ -82,7 +131,7 @@ static inline void start(struct stages *s, int n)
     for (size_t i = 0; i < TENSOR_MAX; i++)
         s->tensor[i] = (uint8_t)(i * 7 + i / 251);
     for (int i = 0; i < n; i++) {
-        struct link_params p = params_of(i, n);
+        struct stage_params p = params_of(i, n);
 
         open_stage(s, i, &p);
     }
@@ -105,36 +154,56 @@ static inline void stop(struct stages *s)
     free(s->tensor);
 }
 
-static inline struct link_message message(struct stages *s, enum frame_kind kind, uint64_t step,
+/* Types of messages; to a link they are all the same. */
+enum { TYPE_FORWARD = 1, TYPE_BACKWARD, TYPE_SUM, TYPE_STOP = FRAME_TYPE_MAX };
+
+static inline struct link_message message(struct stages *s, uint32_t type, uint64_t step,
                                           uint64_t tensor_bytes)
 {
-    return (struct link_message){.kind = kind,
+    return (struct link_message){.type = type,
                                  .step = step,
                                  .microbatch = (uint32_t)step * 3,
-                                 .flags = FRAME_EVAL,
+                                 .flags = FRAME_FLAGS_MAX,
                                  .meta = "lengths",
                                  .meta_bytes = 7,
                                  .tensor = s->tensor,
                                  .tensor_bytes = tensor_bytes};
 }
 
-static inline void send_ok(struct link *link, enum link_edge edge, const struct link_message *msg)
+/* The functions of the link, with the edges named as above. */
+static inline enum err_code send_on(struct link *link, int edge, const struct link_message *msg,
+                                    int timeout_ms, struct err *err)
+{
+    return link_send(link, index_of(link, edge), msg, timeout_ms, err);
+}
+
+static inline enum err_code receive_on(struct link *link, int edge, int timeout_ms,
+                                       struct link_message *out, struct err *err)
+{
+    return link_recv(link, index_of(link, edge), timeout_ms, out, err);
+}
+
+static inline void release_on(struct link *link, int edge, const struct link_message *msg)
+{
+    link_release(link, index_of(link, edge), msg);
+}
+
+static inline void send_ok(struct link *link, int edge, const struct link_message *msg)
 {
     struct err err;
 
-    if (link_send(link, edge, msg, TIMEOUT_MS, &err) != ERR_OK)
+    if (send_on(link, edge, msg, TIMEOUT_MS, &err) != ERR_OK)
         fail_msg("%s", err.text);
 }
 
-static inline void receive_ok(struct link *link, enum link_edge edge,
-                              const struct link_message *want)
+static inline void receive_ok(struct link *link, int edge, const struct link_message *want)
 {
     struct link_message got;
     struct err err;
 
-    if (link_recv(link, edge, TIMEOUT_MS, &got, &err) != ERR_OK)
+    if (receive_on(link, edge, TIMEOUT_MS, &got, &err) != ERR_OK)
         fail_msg("%s", err.text);
-    assert_int_equal(got.kind, want->kind);
+    assert_int_equal(got.type, want->type);
     assert_int_equal(got.step, want->step);
     assert_int_equal(got.microbatch, want->microbatch);
     assert_int_equal(got.flags, want->flags);
@@ -143,7 +212,7 @@ static inline void receive_ok(struct link *link, enum link_edge edge,
     assert_int_equal(got.tensor_bytes, want->tensor_bytes);
     assert_memory_equal(got.tensor, want->tensor, (size_t)want->tensor_bytes);
     assert_int_equal((uintptr_t)got.tensor % ARENA_ALIGN_BYTES, 0);
-    link_release(link, edge, &got);
+    release_on(link, edge, &got);
 }
 
 static inline void expect(enum err_code rc, enum err_code want, const struct err *err,

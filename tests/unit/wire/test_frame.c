@@ -9,18 +9,22 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "page_end.h"
+#include "suite.h"
 
 #define META_MAX   1000
 #define TENSOR_MAX 5000000000ull
 
 static const struct frame_limits limits = {
-    .kinds = FRAME_KINDS_OF_DATA, .meta_max_bytes = META_MAX, .tensor_max_bytes = TENSOR_MAX};
+    .kinds = FRAME_KIND_BIT(FRAME_DATA) | FRAME_KIND_BIT(FRAME_HELLO) | FRAME_KIND_BIT(FRAME_BYE),
+    .meta_max_bytes = META_MAX,
+    .tensor_max_bytes = TENSOR_MAX};
 
 static const struct frame_header sample = {
-    .kind = FRAME_BACKWARD,
-    .flags = FRAME_EVAL,
+    .kind = FRAME_DATA,
+    .type = 0xab,
+    .flags = 0xcd,
     .plan_hash = 0xfedcba9876543210,
-    .attempt = 0x89abcdef,
+    .revision = 0x89abcdef,
     .step = 0x1122334455667788,
     .microbatch = 0xdeadbeef,
     .meta_bytes = 999,
@@ -40,9 +44,10 @@ static void frame_comes_back_as_it_was_encoded(void **state)
         frame_decode(page_end_put(page, bytes, sizeof bytes), sizeof bytes, &limits, &got, NULL),
         ERR_OK);
     assert_int_equal(got.kind, sample.kind);
+    assert_int_equal(got.type, sample.type);
     assert_int_equal(got.flags, sample.flags);
     assert_true(got.plan_hash == sample.plan_hash);
-    assert_int_equal(got.attempt, sample.attempt);
+    assert_int_equal(got.revision, sample.revision);
     assert_true(got.step == sample.step);
     assert_int_equal(got.microbatch, sample.microbatch);
     assert_int_equal(got.meta_bytes, sample.meta_bytes);
@@ -86,13 +91,13 @@ static void frame_refuses_other_bytes_with_the_first_of_them(void **state)
 
     (void)state;
     assert_int_equal(frame_decode((const uint8_t *)"G", 1, &limits, &got, NULL), ERR_PROTOCOL);
-    assert_int_equal(frame_decode((const uint8_t *)"SKJ\2", 4, &limits, &got, NULL), ERR_PROTOCOL);
+    assert_int_equal(frame_decode((const uint8_t *)"SKJ\1", 4, &limits, &got, NULL), ERR_PROTOCOL);
 }
 
 static void frame_kinds_have_names(void **state)
 {
     (void)state;
-    assert_string_equal(frame_kind_name(FRAME_FORWARD), "FORWARD");
+    assert_string_equal(frame_kind_name(FRAME_CREDIT), "CREDIT");
     assert_string_equal(frame_kind_name((enum frame_kind)77), "unknown");
     assert_string_equal(frame_kind_name((enum frame_kind) - 1), "unknown");
 }
@@ -109,12 +114,10 @@ struct row {
 
 static struct row rows[] = {
     {"frame_refuses_kind_0", 4, 1, 0, "unknown frame kind 0"},
-    {"frame_refuses_the_kind_after_the_last", 4, 1, N_FRAME_KINDS, "unknown frame kind 12"},
+    {"frame_refuses_the_kind_after_the_last", 4, 1, N_FRAME_KINDS, "unknown frame kind 6"},
     {"frame_refuses_kind_255", 4, 1, 255, "unknown frame kind 255"},
-    {"frame_refuses_a_kind_that_is_not_expected", 4, 1, FRAME_CREDIT, "CREDIT frame is not expec"},
-    {"frame_refuses_a_tensor_with_a_kind_that_has_none", 4, 1, FRAME_STOP, "STOP frame: 49999999"},
-    {"frame_refuses_unknown_flags", 5, 1, 4, "unknown flags 0x4"},
-    {"frame_refuses_reserved_bytes_after_the_flags", 6, 2, 1, "reserved"},
+    {"frame_refuses_type_and_flags_of_the_link", 4, 1, FRAME_BYE, "BYE frame: type 171 and flags"},
+    {"frame_refuses_reserved_bytes_after_the_type", 7, 1, 1, "reserved"},
     {"frame_refuses_reserved_bytes_at_the_end", 48, 8, 1, "reserved"},
     {"frame_refuses_the_last_reserved_byte", 59, 1, 1, "reserved"},
     {"frame_refuses_one_byte_of_meta_too_many", 40, 4, META_MAX + 1, "1001 bytes of meta"},
@@ -139,9 +142,35 @@ static void check_row(void **state)
         fail_msg("\"%s\" does not say \"%s\"", err.text, row->says);
 }
 
+static void frame_refuses_a_kind_that_is_not_expected(void **state)
+{
+    struct frame_header head = {.kind = FRAME_CREDIT}, got;
+    uint8_t bytes[FRAME_HEADER_BYTES];
+    struct err err;
+
+    (void)state;
+    frame_encode(&head, bytes);
+    assert_int_equal(frame_decode(bytes, sizeof bytes, &limits, &got, &err), ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "CREDIT frame is not expected"));
+}
+
+static void frame_refuses_a_tensor_with_a_kind_that_has_none(void **state)
+{
+    struct frame_header head = {.kind = FRAME_HELLO}, got;
+    uint8_t bytes[FRAME_HEADER_BYTES];
+    struct err err;
+
+    (void)state;
+    frame_encode(&head, bytes);
+    bytes_put(bytes + 32, 1, 8);
+    bytes_put(bytes + 60, crc32c(0, bytes, 60), 4);
+    assert_int_equal(frame_decode(bytes, sizeof bytes, &limits, &got, &err), ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "HELLO frame: 1 bytes of tensor, at most 0"));
+}
+
 static void frame_refuses_a_checksum_without_a_payload(void **state)
 {
-    struct frame_header head = {.kind = FRAME_STOP, .payload_crc = 1}, got;
+    struct frame_header head = {.kind = FRAME_BYE, .payload_crc = 1}, got;
     uint8_t bytes[FRAME_HEADER_BYTES];
 
     (void)state;
@@ -151,18 +180,19 @@ static void frame_refuses_a_checksum_without_a_payload(void **state)
 
 int main(void)
 {
-    enum { N_ROWS = sizeof rows / sizeof rows[0] };
-    struct CMUnitTest table[N_ROWS];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(frame_comes_back_as_it_was_encoded),
         cmocka_unit_test(frame_is_not_whole_at_every_shorter_length),
         cmocka_unit_test(frame_refuses_every_flipped_bit),
         cmocka_unit_test(frame_refuses_other_bytes_with_the_first_of_them),
         cmocka_unit_test(frame_refuses_a_checksum_without_a_payload),
+        cmocka_unit_test(frame_refuses_a_kind_that_is_not_expected),
+        cmocka_unit_test(frame_refuses_a_tensor_with_a_kind_that_has_none),
         cmocka_unit_test(frame_kinds_have_names),
     };
+    struct suite suite = {.n = 0};
 
-    for (int i = 0; i < N_ROWS; i++)
-        table[i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
-    return cmocka_run_group_tests(tests, NULL, NULL) + cmocka_run_group_tests(table, NULL, NULL);
+    SUITE_TESTS(&suite, tests);
+    SUITE_ROWS(&suite, rows, check_row);
+    return suite_run(&suite, "frame", NULL, NULL);
 }

@@ -7,9 +7,11 @@
 
 #include <cmocka.h>
 
-static const struct hello sample = {.from_stage = 3,
-                                    .to_stage = 4,
-                                    .is_backward = true,
+static const struct hello sample = {.from = 3,
+                                    .to = 4,
+                                    .from_incarnation = 6,
+                                    .to_incarnation = 7,
+                                    .edge = 5,
                                     .tensor_max_bytes = 1ull << 33,
                                     .meta_max_bytes = 12345,
                                     .nonce = {1, 2, 3},
@@ -23,9 +25,11 @@ static void hello_comes_back_as_it_was_encoded(void **state)
     (void)state;
     hello_encode(&sample, bytes);
     assert_int_equal(hello_decode(bytes, HELLO_BYTES, &got, NULL), ERR_OK);
-    assert_int_equal(got.from_stage, 3);
-    assert_int_equal(got.to_stage, 4);
-    assert_true(got.is_backward);
+    assert_int_equal(got.from, 3);
+    assert_int_equal(got.to, 4);
+    assert_int_equal(got.edge, 5);
+    assert_int_equal(got.from_incarnation, 6);
+    assert_int_equal(got.to_incarnation, 7);
     assert_true(got.tensor_max_bytes == sample.tensor_max_bytes);
     assert_int_equal(got.meta_max_bytes, 12345);
     assert_memory_equal(got.nonce, sample.nonce, sizeof got.nonce);
@@ -43,21 +47,24 @@ static void hello_refuses_another_length(void **state)
     assert_int_equal(hello_decode(bytes, 0, &got, NULL), ERR_PROTOCOL);
 }
 
-static void hello_refuses_an_edge_that_is_neither_forward_nor_backward(void **state)
+static void hello_refuses_reserved_bytes(void **state)
 {
     uint8_t bytes[HELLO_BYTES];
     struct hello got;
 
     (void)state;
     hello_encode(&sample, bytes);
-    bytes[8] = 2;
-    assert_int_equal(hello_decode(bytes, HELLO_BYTES, &got, NULL), ERR_PROTOCOL);
+    for (int i = 32; i < 40; i++) {
+        bytes[i] = 1;
+        assert_int_equal(hello_decode(bytes, HELLO_BYTES, &got, NULL), ERR_PROTOCOL);
+        bytes[i] = 0;
+    }
 }
 
 static void hello_signature_covers_role_identity_fields_and_both_nonces(void **state)
 {
     struct hello_context context = {
-        .key = {{9}}, .is_dialer = true, .plan_hash = 7, .attempt = 2, .peer_nonce = {8}};
+        .key = {{9}}, .is_dialer = true, .plan_hash = 7, .revision = 2, .peer_nonce = {8}};
     struct hello_context others[5];
     struct hello hello = sample;
     uint8_t bytes[HELLO_BYTES];
@@ -70,7 +77,7 @@ static void hello_signature_covers_role_identity_fields_and_both_nonces(void **s
     others[0].key.bytes[1] = 1;
     others[1].is_dialer = false;
     others[2].plan_hash++;
-    others[3].attempt++;
+    others[3].revision++;
     others[4].peer_nonce[31] = 1;
     for (int i = 0; i < 5; i++)
         assert_false(hello_is_signed(&hello, &others[i]));
@@ -91,7 +98,7 @@ int main(void)
         cmocka_unit_test(hello_comes_back_as_it_was_encoded),
         cmocka_unit_test(hello_refuses_another_length),
         cmocka_unit_test(hello_signature_covers_role_identity_fields_and_both_nonces),
-        cmocka_unit_test(hello_refuses_an_edge_that_is_neither_forward_nor_backward),
+        cmocka_unit_test(hello_refuses_reserved_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -16,13 +16,13 @@ static void link_carries_tensors_both_ways(void **state)
     (void)state;
     start_ready(&s, 2);
     for (uint64_t step = 0; step < 20; step++) {
-        struct link_message f = message(&s, FRAME_FORWARD, step, TENSOR_MAX - step);
-        struct link_message b = message(&s, FRAME_BACKWARD, step, step * 1000);
+        struct link_message f = message(&s, TYPE_FORWARD, step, TENSOR_MAX - step);
+        struct link_message b = message(&s, TYPE_BACKWARD, step, step * 1000);
 
-        send_ok(s.links[0], LINK_FORWARD_OUT, &f);
-        send_ok(s.links[1], LINK_BACKWARD_OUT, &b);
-        receive_ok(s.links[1], LINK_FORWARD_IN, &f);
-        receive_ok(s.links[0], LINK_BACKWARD_IN, &b);
+        send_ok(s.links[0], FORWARD_OUT, &f);
+        send_ok(s.links[1], BACKWARD_OUT, &b);
+        receive_ok(s.links[1], FORWARD_IN, &f);
+        receive_ok(s.links[0], BACKWARD_IN, &b);
     }
     stop(&s);
 }
@@ -34,17 +34,17 @@ static void link_carries_messages_through_a_chain_of_three(void **state)
     (void)state;
     start_ready(&s, 3);
     for (uint64_t step = 0; step < 10; step++) {
-        struct link_message f = message(&s, FRAME_FORWARD, step, 100000);
-        struct link_message b = message(&s, FRAME_BACKWARD, step, 200000);
+        struct link_message f = message(&s, TYPE_FORWARD, step, 100000);
+        struct link_message b = message(&s, TYPE_BACKWARD, step, 200000);
 
-        send_ok(s.links[0], LINK_FORWARD_OUT, &f);
-        receive_ok(s.links[1], LINK_FORWARD_IN, &f);
-        send_ok(s.links[1], LINK_FORWARD_OUT, &f);
-        receive_ok(s.links[2], LINK_FORWARD_IN, &f);
-        send_ok(s.links[2], LINK_BACKWARD_OUT, &b);
-        receive_ok(s.links[1], LINK_BACKWARD_IN, &b);
-        send_ok(s.links[1], LINK_BACKWARD_OUT, &b);
-        receive_ok(s.links[0], LINK_BACKWARD_IN, &b);
+        send_ok(s.links[0], FORWARD_OUT, &f);
+        receive_ok(s.links[1], FORWARD_IN, &f);
+        send_ok(s.links[1], FORWARD_OUT, &f);
+        receive_ok(s.links[2], FORWARD_IN, &f);
+        send_ok(s.links[2], BACKWARD_OUT, &b);
+        receive_ok(s.links[1], BACKWARD_IN, &b);
+        send_ok(s.links[1], BACKWARD_OUT, &b);
+        receive_ok(s.links[0], BACKWARD_IN, &b);
     }
     stop(&s);
 }
@@ -63,31 +63,30 @@ static bool has_ipv6(void)
 static void link_works_over_ipv6(void **state)
 {
     struct stages s = {.n = 2};
-    struct link_peer peers[2];
-    struct link_message msg = {.kind = FRAME_STOP};
+    struct link_message msg = {.type = TYPE_STOP};
 
     (void)state;
     if (!has_ipv6())
         skip();
     for (int i = 0; i < 2; i++) {
-        struct link_params p = params_of(i, 2);
+        struct stage_params p = params_of(i, 2);
 
-        p.listen_address = "::1";
+        p.link.listen_address = "::1";
         open_stage(&s, i, &p);
-        peers[i] = (struct link_peer){.host = "::1", .port = link_port(s.links[i])};
     }
-    assert_int_equal(link_set_peers(s.links[0], &peers[1], NULL, NULL), ERR_OK);
-    assert_int_equal(link_set_peers(s.links[1], NULL, &peers[0], NULL), ERR_OK);
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            link_set_peer(s.links[i], (uint32_t)(1 - i), "::1", link_port(s.links[1 - i]), NULL),
+            ERR_OK);
     wait_ready(&s);
-    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
-    receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+    send_ok(s.links[0], FORWARD_OUT, &msg);
+    receive_ok(s.links[1], FORWARD_IN, &msg);
     stop(&s);
 }
 
-static void link_keeps_the_order_of_all_kinds_and_sizes(void **state)
+static void link_keeps_the_order_of_all_types_and_sizes(void **state)
 {
-    const enum frame_kind kinds[] = {FRAME_FORWARD, FRAME_STEP_SUM, FRAME_COMMAND, FRAME_BACKWARD,
-                                     FRAME_STEP_END};
+    const uint32_t types[] = {TYPE_FORWARD, TYPE_SUM, TYPE_STOP, TYPE_BACKWARD, 0};
     struct stages s;
 
     (void)state;
@@ -96,27 +95,27 @@ static void link_keeps_the_order_of_all_kinds_and_sizes(void **state)
         struct link_message sent[4];
 
         for (uint64_t i = 0; i < 4; i++) {
-            enum frame_kind kind = kinds[(step + i) % 5];
-            bool has_tensor = kind == FRAME_FORWARD || kind == FRAME_BACKWARD;
+            uint32_t type = types[(step + i) % 5];
+            bool has_tensor = type == TYPE_FORWARD || type == TYPE_BACKWARD;
 
-            sent[i] = message(&s, kind, step + i, has_tensor ? (step + i) * 2311 % 300000 : 0);
-            send_ok(s.links[0], LINK_FORWARD_OUT, &sent[i]);
+            sent[i] = message(&s, type, step + i, has_tensor ? (step + i) * 2311 % 300000 : 0);
+            send_ok(s.links[0], FORWARD_OUT, &sent[i]);
         }
         for (int i = 0; i < 4; i++)
-            receive_ok(s.links[1], LINK_FORWARD_IN, &sent[i]);
+            receive_ok(s.links[1], FORWARD_IN, &sent[i]);
     }
     stop(&s);
 }
 
 static void link_carries_empty_messages(void **state)
 {
-    struct link_message stop_message = {.kind = FRAME_STOP};
+    struct link_message stop_message = {.type = TYPE_STOP};
     struct stages s;
 
     (void)state;
     start_ready(&s, 2);
-    send_ok(s.links[0], LINK_FORWARD_OUT, &stop_message);
-    receive_ok(s.links[1], LINK_FORWARD_IN, &stop_message);
+    send_ok(s.links[0], FORWARD_OUT, &stop_message);
+    receive_ok(s.links[1], FORWARD_IN, &stop_message);
     stop(&s);
 }
 
@@ -130,23 +129,23 @@ static void link_send_waits_while_all_slots_of_both_sides_are_in_use(void **stat
 
     (void)state;
     start_ready(&s, 2);
-    msg = message(&s, FRAME_FORWARD, 0, 1000);
-    for (int i = 0; i < 3 + 2; i++) /* n_receive_slots and n_send_slots of params_of() */
-        send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
+    msg = message(&s, TYPE_FORWARD, 0, 1000);
+    for (int i = 0; i < 3 + 2; i++) /* the slots of params_of() */
+        send_ok(s.links[0], FORWARD_OUT, &msg);
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
 
     for (int i = 0; i < 3; i++)
-        assert_int_equal(link_recv(s.links[1], LINK_FORWARD_IN, TIMEOUT_MS, &got[i], NULL), ERR_OK);
-    expect(link_recv(s.links[1], LINK_FORWARD_IN, 100, &got[3], &err), ERR_TIMEOUT, &err,
+        assert_int_equal(receive_on(s.links[1], FORWARD_IN, TIMEOUT_MS, &got[i], NULL), ERR_OK);
+    expect(receive_on(s.links[1], FORWARD_IN, 100, &got[3], &err), ERR_TIMEOUT, &err,
            "nothing from stage 0");
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 100, &err), ERR_TIMEOUT, &err, "stage 1");
 
-    link_release(s.links[1], LINK_FORWARD_IN, &got[2]); /* in any order */
-    send_ok(s.links[0], LINK_FORWARD_OUT, &msg);
-    link_release(s.links[1], LINK_FORWARD_IN, &got[0]);
-    link_release(s.links[1], LINK_FORWARD_IN, &got[1]);
+    release_on(s.links[1], FORWARD_IN, &got[2]); /* in any order */
+    send_ok(s.links[0], FORWARD_OUT, &msg);
+    release_on(s.links[1], FORWARD_IN, &got[0]);
+    release_on(s.links[1], FORWARD_IN, &got[1]);
     for (int i = 0; i < 3; i++)
-        receive_ok(s.links[1], LINK_FORWARD_IN, &msg);
+        receive_ok(s.links[1], FORWARD_IN, &msg);
     stop(&s);
 }
 
@@ -159,12 +158,12 @@ static void link_recv_only_looks_with_a_timeout_of_0(void **state)
     (void)state;
     start(&s, 2);
     for (int i = 0; i < 1000; i++)
-        assert_int_equal(link_recv(s.links[1], LINK_FORWARD_IN, 0, &msg, NULL), ERR_TIMEOUT);
+        assert_int_equal(receive_on(s.links[1], FORWARD_IN, 0, &msg, NULL), ERR_TIMEOUT);
     assert_true(clock_now_ms() - start_ms < 1000);
     stop(&s);
 }
 
-static void link_send_refuses_what_the_plan_does_not_allow(void **state)
+static void link_send_refuses_what_the_edge_does_not_allow(void **state)
 {
     struct link_message msg;
     struct stages s;
@@ -172,23 +171,81 @@ static void link_send_refuses_what_the_plan_does_not_allow(void **state)
 
     (void)state;
     start_ready(&s, 2);
-    msg = message(&s, FRAME_FORWARD, 0, TENSOR_MAX + 1);
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
-    msg = message(&s, FRAME_FORWARD, 0, 0);
+    msg = message(&s, TYPE_FORWARD, 0, TENSOR_MAX + 1);
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
+    msg = message(&s, TYPE_FORWARD, 0, 0);
     msg.meta_bytes = META_MAX + 1;
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
-    msg = message(&s, FRAME_STEP_SUM, 0, 1);
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "STEP_SUM");
-    msg = message(&s, FRAME_HELLO, 0, 0);
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "HELLO");
-    msg = message(&s, FRAME_FORWARD, 0, 0);
-    msg.flags = 0x80;
-    expect(link_send(s.links[0], LINK_FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "0x80");
-    msg = message(&s, FRAME_FORWARD, 0, 0);
-    expect(link_send(s.links[0], LINK_BACKWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "no such");
-    expect(link_send(s.links[0], LINK_BACKWARD_IN, &msg, 0, &err), ERR_INVALID, &err, "incoming");
-    expect(link_recv(s.links[0], LINK_FORWARD_IN, 0, &msg, &err), ERR_INVALID, &err, "no such");
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "limits");
+    msg = message(&s, TYPE_FORWARD, 0, 0);
+    msg.flags = FRAME_FLAGS_MAX + 1;
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "flags 0x100");
+    msg = message(&s, FRAME_TYPE_MAX + 1, 0, 0);
+    expect(send_on(s.links[0], FORWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "type 256");
+    msg = message(&s, TYPE_FORWARD, 0, 0);
+    expect(send_on(s.links[0], BACKWARD_OUT, &msg, 0, &err), ERR_INVALID, &err, "no such");
+    expect(send_on(s.links[0], BACKWARD_IN, &msg, 0, &err), ERR_INVALID, &err, "incoming");
+    expect(receive_on(s.links[0], FORWARD_IN, 0, &msg, &err), ERR_INVALID, &err, "no such");
     stop(&s);
+}
+
+/* --- lists of edges --- */
+
+/* Two workers with three edges from the first to the second and one back, with limits and slots of
+ * their own. */
+static void link_keeps_the_edges_between_two_workers_apart(void **state)
+{
+    static const uint32_t tensor_max[3] = {64, 100000, 0};
+    struct link_params p = params_of(0, 2).link;
+    struct link_edge edges[4];
+    struct link *links[2];
+    struct link_message msg = {.type = TYPE_FORWARD}, got;
+    uint8_t tensor[65] = {1, 2, 3};
+    struct err err;
+
+    (void)state;
+    for (int w = 0; w < 2; w++) {
+        for (int i = 0; i < 4; i++) { /* the lists need not be in the same order */
+            int e = w == 0 ? i : 3 - i;
+
+            edges[i] = (struct link_edge){.id = e < 3 ? (uint32_t)e : 0,
+                                          .is_incoming = (e < 3) == (w == 1),
+                                          .peer = (uint32_t)(1 - w),
+                                          .peer_incarnation = INCARNATION_OF(1 - w),
+                                          .meta_max_bytes = 8,
+                                          .tensor_max_bytes = e < 3 ? tensor_max[e] : 8,
+                                          .n_slots = 1 + e};
+            (void)snprintf(edges[i].name, sizeof edges[i].name, "edge %d", e);
+            (void)snprintf(edges[i].peer_name, sizeof edges[i].peer_name, "worker %d", 1 - w);
+        }
+        p.worker = (uint32_t)w;
+        p.incarnation = INCARNATION_OF(w);
+        p.edges = edges;
+        p.n_edges = 4;
+        assert_int_equal(link_open(&p, &links[w], NULL), ERR_OK);
+    }
+    set_peer(links[0], 1, link_port(links[1]));
+    set_peer(links[1], 0, link_port(links[0]));
+    for (int w = 0; w < 2; w++)
+        if (link_wait_ready(links[w], TIMEOUT_MS, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+
+    for (int i = 2; i >= 0; i--) { /* on each what fits, and its number as the step */
+        msg.step = (uint64_t)i;
+        msg.tensor = tensor;
+        msg.tensor_bytes = tensor_max[i] < sizeof tensor ? tensor_max[i] : sizeof tensor;
+        assert_int_equal(link_send(links[0], i, &msg, TIMEOUT_MS, NULL), ERR_OK);
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(link_recv(links[1], 3 - i, TIMEOUT_MS, &got, NULL), ERR_OK);
+        assert_int_equal(got.step, i);
+        link_release(links[1], 3 - i, &got);
+    }
+    msg.tensor_bytes = sizeof tensor;
+    assert_int_equal(link_send(links[0], 0, &msg, 0, NULL), ERR_INVALID);
+    expect(link_recv(links[0], 3, 0, &got, &err), ERR_TIMEOUT, &err,
+           "edge 3: nothing from worker 1");
+    for (int w = 0; w < 2; w++)
+        assert_int_equal(link_close(links[w], TIMEOUT_MS, NULL), ERR_OK);
 }
 
 int main(void)
@@ -197,11 +254,12 @@ int main(void)
         cmocka_unit_test(link_carries_tensors_both_ways),
         cmocka_unit_test(link_carries_messages_through_a_chain_of_three),
         cmocka_unit_test(link_works_over_ipv6),
-        cmocka_unit_test(link_keeps_the_order_of_all_kinds_and_sizes),
+        cmocka_unit_test(link_keeps_the_order_of_all_types_and_sizes),
         cmocka_unit_test(link_carries_empty_messages),
         cmocka_unit_test(link_send_waits_while_all_slots_of_both_sides_are_in_use),
         cmocka_unit_test(link_recv_only_looks_with_a_timeout_of_0),
-        cmocka_unit_test(link_send_refuses_what_the_plan_does_not_allow),
+        cmocka_unit_test(link_keeps_the_edges_between_two_workers_apart),
+        cmocka_unit_test(link_send_refuses_what_the_edge_does_not_allow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "raw_peer.h"
+#include "suite.h"
 
 static int listener = -1;
 
@@ -74,7 +75,7 @@ static bool challenge(int fd, uint8_t out[static HELLO_BYTES])
     return true;
 }
 
-static void serve_signed_hello(int fd, uint32_t from, uint32_t attempt, uint8_t key_change)
+static void serve_signed_hello(int fd, uint32_t from, uint32_t revision, uint8_t key_change)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
     struct hello hello = raw_hello(from, 0);
@@ -83,7 +84,7 @@ static void serve_signed_hello(int fd, uint32_t from, uint32_t attempt, uint8_t 
 
     if (!challenge(fd, bytes))
         return;
-    head.attempt = attempt;
+    head.revision = revision;
     head.meta_bytes = HELLO_BYTES;
     context = raw_context(&head, false);
     context.key.bytes[0] ^= key_change;
@@ -93,9 +94,9 @@ static void serve_signed_hello(int fd, uint32_t from, uint32_t attempt, uint8_t 
     serve(fd, head, bytes, sizeof bytes);
 }
 
-static void serve_hello(int fd, uint32_t from, uint32_t attempt)
+static void serve_hello(int fd, uint32_t from, uint32_t revision)
 {
-    serve_signed_hello(fd, from, attempt, 0);
+    serve_signed_hello(fd, from, revision, 0);
 }
 
 static void serve_credit(int fd, uint64_t total)
@@ -137,7 +138,7 @@ static void say_garbage(int fd)
     raw_send(fd, "\x82\x05hello", 7);
 }
 
-static void say_hello_of_another_attempt(int fd)
+static void say_hello_of_another_revision(int fd)
 {
     answer_handshake(fd);
     serve_hello(fd, 1, 7);
@@ -223,7 +224,7 @@ static void send_tensors_the_wrong_way(int fd)
     answer_handshake(fd);
     serve_hello(fd, 1, 2);
     serve_credit(fd, 3);
-    serve(fd, raw_header(FRAME_FORWARD), NULL, 0);
+    serve(fd, raw_header(FRAME_DATA), NULL, 0);
     say_nothing(fd);
 }
 
@@ -249,10 +250,10 @@ static struct server servers[] = {
     {"link_gives_up_on_a_silent_server", say_nothing, ERR_TIMEOUT, "could not be reached"},
     {"link_gives_up_on_a_server_that_says_garbage", say_garbage, ERR_TIMEOUT,
      "not a frame of version"},
-    {"link_gives_up_on_a_server_of_another_attempt", say_hello_of_another_attempt, ERR_TIMEOUT,
-     "attempt 7, not 2"},
+    {"link_gives_up_on_a_server_of_another_revision", say_hello_of_another_revision, ERR_TIMEOUT,
+     "revision 7, not 2"},
     {"link_gives_up_on_another_stage_at_the_address", say_hello_of_another_stage, ERR_TIMEOUT,
-     "stage 5 answered"},
+     "worker 5 answered"},
     {"link_gives_up_on_a_server_with_another_key", say_hello_with_another_key, ERR_TIMEOUT,
      "not authenticated"},
     {"link_gives_up_on_a_server_that_says_back_what_was_said", say_back_what_was_said, ERR_TIMEOUT,
@@ -270,7 +271,7 @@ static struct server servers[] = {
     {"link_loses_a_server_that_takes_credit_back", take_credit_back, ERR_PROTOCOL,
      "broke the protocol: a credit of 2"},
     {"link_loses_a_server_that_sends_tensors_the_wrong_way", send_tensors_the_wrong_way,
-     ERR_PROTOCOL, "FORWARD frame is not expected"},
+     ERR_PROTOCOL, "DATA frame is not expected"},
     {"link_loses_a_server_that_dies", die_after_the_first_credit, ERR_IO,
      "stage 1 at 127.0.0.1 is gone"},
 };
@@ -289,35 +290,30 @@ static void *serve_all(void *arg)
 
 static int listen_anywhere(void)
 {
-    struct sockaddr_in at = {.sin_family = AF_INET};
-    socklen_t n = sizeof at;
+    int port = 0;
 
-    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    listener = socket(AF_INET, SOCK_STREAM, 0);
+    listener = tcp_listen(TCP_LOCAL, 0, &port);
     assert_true(listener >= 0);
-    assert_int_equal(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
-    assert_int_equal(listen(listener, 8), 0);
-    assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &n), 0);
-    return ntohs(at.sin_port);
+    return port;
 }
 
 static void check_server(void **state)
 {
     struct server *row = *state;
-    struct link_peer next = {.host = "127.0.0.1", .port = listen_anywhere()};
-    struct link_params p = params_of(0, 2);
-    struct link_message msg = {.kind = FRAME_STOP};
+    struct stage_params p = params_of(0, 2);
+    int port = listen_anywhere();
+    struct link_message msg = {.type = TYPE_STOP};
     struct stages s = {.n = 1};
     enum err_code rc = ERR_OK;
     pthread_t thread;
     struct err err;
 
     assert_int_equal(pthread_create(&thread, NULL, serve_all, row), 0);
-    p.dial_timeout_ms = 200;
+    p.link.dial_timeout_ms = 200;
     open_stage(&s, 0, &p);
-    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    set_peer(s.links[0], 1, port);
     for (int i = 0; i < 100 && rc == ERR_OK; i++)
-        rc = link_send(s.links[0], LINK_FORWARD_OUT, &msg, TIMEOUT_MS, &err);
+        rc = send_on(s.links[0], FORWARD_OUT, &msg, TIMEOUT_MS, &err);
     if (rc != row->want || !strstr(err.text, row->says))
         fail_msg("code %d \"%s\"", rc, err.text);
 
@@ -332,11 +328,9 @@ static void check_server(void **state)
 
 int main(void)
 {
-    enum { N_SERVERS = sizeof servers / sizeof servers[0] };
-    struct CMUnitTest tests[N_SERVERS];
+    struct suite suite = {.n = 0};
 
     signal(SIGPIPE, SIG_IGN);
-    for (int i = 0; i < N_SERVERS; i++)
-        tests[i] = (struct CMUnitTest){servers[i].name, check_server, NULL, NULL, &servers[i]};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    SUITE_ROWS(&suite, servers, check_server);
+    return suite_run(&suite, "link_dialer", NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "raw_peer.h"
+#include "suite.h"
 
 #define FLOOD_SOCKETS 200
 
@@ -79,7 +80,7 @@ static void send_garbage_in_a_frame_of_4_exabytes(int port)
 static void send_a_tensor_before_hello(int port)
 {
     attacker = raw_websocket(port);
-    raw_send_frame(attacker, raw_header(FRAME_FORWARD), NULL, 0);
+    raw_send_frame(attacker, raw_header(FRAME_DATA), NULL, 0);
 }
 
 static void send_a_hello_of_4_gib(int port)
@@ -124,13 +125,13 @@ static void say_another_plan(int port)
     raw_send_hello(attacker, head, &hello);
 }
 
-static void say_another_attempt(int port)
+static void say_another_revision(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
     struct hello hello = raw_hello(0, 1);
 
     attacker = raw_websocket(port);
-    head.attempt = 1;
+    head.revision = 1;
     raw_send_hello(attacker, head, &hello);
 }
 
@@ -151,6 +152,25 @@ static void mean_another_stage(int port)
     raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
 }
 
+/* Of a pod that has been replaced, or to one. */
+static void mean_another_incarnation(int port)
+{
+    struct hello hello = raw_hello(0, 1);
+
+    attacker = raw_websocket(port);
+    hello.to_incarnation--;
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
+static void come_from_another_incarnation(int port)
+{
+    struct hello hello = raw_hello(0, 1);
+
+    attacker = raw_websocket(port);
+    hello.from_incarnation--;
+    raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
+}
+
 static void come_from_a_stage_that_is_no_neighbour(int port)
 {
     struct hello hello = raw_hello(2, 1); /* that edge comes from stage 0 */
@@ -164,7 +184,7 @@ static void want_an_edge_that_is_taken(int port)
     struct hello hello = raw_hello(2, 1);
 
     attacker = raw_websocket(port);
-    hello.is_backward = true;
+    hello.edge = BACKWARD_ID;
     raw_send_hello(attacker, raw_header(FRAME_HELLO), &hello);
 }
 
@@ -227,12 +247,12 @@ static void change_a_field_of_a_signed_hello(int port)
     attacker = raw_websocket(port);
     context = raw_context(&head, true);
     assert_int_equal(hello_sign(&hello, &context, NULL), ERR_OK);
-    hello.from_stage = 2;
-    hello.is_backward = true;
+    hello.from = 2;
+    hello.edge = BACKWARD_ID;
     raw_send_hello_bytes(attacker, head, &hello);
 }
 
-/* Without a key not even a wrong plan or attempt is remarked on. */
+/* Without a key not even a wrong plan or revision is remarked on. */
 static void say_another_plan_without_a_key(int port)
 {
     struct frame_header head = raw_header(FRAME_HELLO);
@@ -240,7 +260,7 @@ static void say_another_plan_without_a_key(int port)
 
     attacker = raw_websocket(port);
     head.plan_hash++;
-    head.attempt++;
+    head.revision++;
     raw_send_hello_bytes(attacker, head, &hello);
 }
 
@@ -308,15 +328,19 @@ static struct stranger strangers[] = {
      "not authenticated"},
     {"link_refuses_a_hello_that_was_changed", NULL, change_a_field_of_a_signed_hello,
      "not authenticated"},
-    {"link_tells_who_has_no_key_nothing_of_plan_and_attempt", NULL, say_another_plan_without_a_key,
+    {"link_tells_who_has_no_key_nothing_of_plan_and_revision", NULL, say_another_plan_without_a_key,
      "not authenticated"},
-    {"link_refuses_another_attempt", NULL, say_another_attempt, "attempt 1, not 2"},
+    {"link_refuses_another_revision", NULL, say_another_revision, "revision 1, not 2"},
     {"link_refuses_another_plan", NULL, say_another_plan, "another job or plan"},
     {"link_refuses_other_limits", NULL, say_other_limits, "different limits"},
     {"link_refuses_who_means_another_stage", NULL, mean_another_stage,
-     "meant for stage 2, this is stage 1"},
+     "meant for worker 2, this is worker 1"},
+    {"link_refuses_who_means_another_incarnation", NULL, mean_another_incarnation,
+     "worker 0, incarnation 20, meant incarnation 20 of 1"},
+    {"link_refuses_another_incarnation", NULL, come_from_another_incarnation,
+     "worker 0, incarnation 19, meant incarnation 21 of 1"},
     {"link_refuses_a_stage_that_is_no_neighbour", NULL, come_from_a_stage_that_is_no_neighbour,
-     "stage 2 has no such edge to stage 1"},
+     "worker 2 has no edge 7 to worker 1"},
     {"link_refuses_who_wants_an_edge_that_is_taken", NULL, want_an_edge_that_is_taken,
      "the backward edge is taken"},
 };
@@ -340,13 +364,13 @@ static int stop_victims(void **state)
 
 static void check_that_traffic_goes_on(struct stages *s)
 {
-    struct link_message f = message(s, FRAME_FORWARD, 1, 100000);
-    struct link_message b = message(s, FRAME_BACKWARD, 2, 100000);
+    struct link_message f = message(s, TYPE_FORWARD, 1, 100000);
+    struct link_message b = message(s, TYPE_BACKWARD, 2, 100000);
 
-    send_ok(s->links[0], LINK_FORWARD_OUT, &f);
-    send_ok(s->links[2], LINK_BACKWARD_OUT, &b);
-    receive_ok(s->links[1], LINK_FORWARD_IN, &f);
-    receive_ok(s->links[1], LINK_BACKWARD_IN, &b);
+    send_ok(s->links[0], FORWARD_OUT, &f);
+    send_ok(s->links[2], BACKWARD_OUT, &b);
+    receive_ok(s->links[1], FORWARD_IN, &f);
+    receive_ok(s->links[1], BACKWARD_IN, &b);
 }
 
 static void check_stranger(void **state)
@@ -401,7 +425,7 @@ static void link_challenges_with_a_new_nonce_and_says_nothing_else(void **state)
     assert_int_equal(
         frame_decode((uint8_t *)challenge + 2, FRAME_HEADER_BYTES, &limits, &head, NULL), ERR_OK);
     assert_int_equal(head.plan_hash, 0);
-    assert_int_equal(head.attempt, 0);
+    assert_int_equal(head.revision, 0);
     close(fd);
     connect_stage(&s, 0);
     connect_stage(&s, 1);
@@ -455,7 +479,6 @@ static void *flood(void *port)
 
 static void link_lets_a_neighbour_in_through_a_flood_of_strangers(void **state)
 {
-    struct link_peer next;
     pthread_t thread;
     struct stages s;
     int port;
@@ -463,13 +486,12 @@ static void link_lets_a_neighbour_in_through_a_flood_of_strangers(void **state)
     (void)state;
     start(&s, 2);
     port = link_port(s.links[1]);
-    next = peer_at(s.links[1]);
     atomic_store(&flood_stops, false);
     assert_int_equal(pthread_create(&thread, NULL, flood, &port), 0);
     while (link_refused(s.links[1]) < 100)
         usleep(1000);
     connect_stage(&s, 1); /* from now on it knows its neighbour */
-    assert_int_equal(link_set_peers(s.links[0], &next, NULL, NULL), ERR_OK);
+    set_peer(s.links[0], 1, port);
     wait_ready(&s);
     atomic_store(&flood_stops, true);
     pthread_join(thread, NULL);
@@ -478,17 +500,14 @@ static void link_lets_a_neighbour_in_through_a_flood_of_strangers(void **state)
 
 int main(void)
 {
-    enum { N_STRANGERS = sizeof strangers / sizeof strangers[0] };
-    struct CMUnitTest stranger_tests[N_STRANGERS];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_challenges_with_a_new_nonce_and_says_nothing_else),
         cmocka_unit_test(link_lets_a_neighbour_in_while_strangers_hold_all_places),
         cmocka_unit_test(link_lets_a_neighbour_in_through_a_flood_of_strangers),
     };
+    struct suite suite = {.n = 0};
 
-    for (int i = 0; i < N_STRANGERS; i++)
-        stranger_tests[i] =
-            (struct CMUnitTest){strangers[i].name, check_stranger, NULL, NULL, &strangers[i]};
-    return cmocka_run_group_tests(stranger_tests, start_victims, stop_victims) +
+    SUITE_ROWS(&suite, strangers, check_stranger);
+    return suite_run(&suite, "strangers", start_victims, stop_victims) +
            cmocka_run_group_tests(tests, NULL, NULL);
 }

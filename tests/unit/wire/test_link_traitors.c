@@ -1,5 +1,6 @@
 #include "base/clock.h"
 #include "raw_peer.h"
+#include "suite.h"
 
 /* --- a neighbour that goes bad after a good start --- */
 
@@ -22,7 +23,7 @@ static void t_says_garbage(int fd)
 
 static void t_sends_too_large_a_tensor(int fd)
 {
-    struct frame_header head = raw_header(FRAME_FORWARD);
+    struct frame_header head = raw_header(FRAME_DATA);
     uint8_t bytes[FRAME_HEADER_BYTES];
 
     head.tensor_bytes = TENSOR_MAX + 1;
@@ -33,12 +34,12 @@ static void t_sends_too_large_a_tensor(int fd)
 static void t_sends_too_many(int fd)
 {
     for (int i = 0; i < 4; i++) /* 3 are allowed, see params_of() */
-        raw_send_frame(fd, raw_header(FRAME_STOP), NULL, 0);
+        raw_send_frame(fd, raw_header(FRAME_DATA), NULL, 0);
 }
 
 static void t_sends_a_wrong_checksum(int fd)
 {
-    struct frame_header head = raw_header(FRAME_FORWARD);
+    struct frame_header head = raw_header(FRAME_DATA);
     uint8_t bytes[FRAME_HEADER_BYTES + 4] = {0};
 
     head.tensor_bytes = 4;
@@ -47,11 +48,11 @@ static void t_sends_a_wrong_checksum(int fd)
     raw_send_message(fd, bytes, sizeof bytes);
 }
 
-static void t_changes_the_attempt(int fd)
+static void t_changes_the_revision(int fd)
 {
-    struct frame_header head = raw_header(FRAME_STOP);
+    struct frame_header head = raw_header(FRAME_DATA);
 
-    head.attempt++;
+    head.revision++;
     raw_send_frame(fd, head, NULL, 0);
 }
 
@@ -77,7 +78,7 @@ static void t_counts_wrong_at_the_end(int fd)
 
 static void t_stops_in_the_middle_of_a_tensor(int fd)
 {
-    struct frame_header head = raw_header(FRAME_FORWARD);
+    struct frame_header head = raw_header(FRAME_DATA);
     uint8_t bytes[FRAME_HEADER_BYTES + 1000] = {0};
 
     head.tensor_bytes = TENSOR_MAX;
@@ -103,13 +104,13 @@ static struct traitor traitors[] = {
     {"link_loses_a_neighbour_that_says_garbage", t_says_garbage, ERR_PROTOCOL,
      "not a frame of version"},
     {"link_loses_a_neighbour_that_sends_too_large_a_tensor", t_sends_too_large_a_tensor,
-     ERR_PROTOCOL, "FORWARD frame: 3145729 bytes of tensor, at most 3145728"},
+     ERR_PROTOCOL, "DATA frame: 3145729 bytes of tensor, at most 3145728"},
     {"link_loses_a_neighbour_that_sends_too_many", t_sends_too_many, ERR_PROTOCOL,
      "more frames than allowed"},
     {"link_loses_a_neighbour_that_sends_a_wrong_checksum", t_sends_a_wrong_checksum, ERR_PROTOCOL,
      "wrong checksum"},
-    {"link_loses_a_neighbour_that_changes_its_attempt", t_changes_the_attempt, ERR_PROTOCOL,
-     "attempt 3, not 2"},
+    {"link_loses_a_neighbour_that_changes_its_revision", t_changes_the_revision, ERR_PROTOCOL,
+     "revision 3, not 2"},
     {"link_loses_a_neighbour_that_gives_credits", t_gives_credits_to_the_receiver, ERR_PROTOCOL,
      "CREDIT frame is not expected"},
     {"link_loses_a_neighbour_that_says_hello_again", t_says_hello_again, ERR_PROTOCOL,
@@ -124,7 +125,7 @@ static struct traitor traitors[] = {
 
 static void open_stage_1(struct stages *s)
 {
-    struct link_params p = params_of(1, 2);
+    struct stage_params p = params_of(1, 2);
 
     *s = (struct stages){.n = 2};
     open_stage(s, 1, &p);
@@ -137,7 +138,7 @@ static enum err_code receive_until_it_fails(struct link *link, struct err *err)
     enum err_code rc = ERR_OK;
 
     for (int i = 0; i < 10 && rc == ERR_OK; i++)
-        rc = link_recv(link, LINK_FORWARD_IN, TIMEOUT_MS, &msg, err);
+        rc = receive_on(link, FORWARD_IN, TIMEOUT_MS, &msg, err);
     return rc;
 }
 
@@ -161,10 +162,10 @@ static void check_traitor(void **state)
 
 static void link_takes_a_tensor_in_segments_of_one_byte(void **state)
 {
-    struct frame_header head = raw_header(FRAME_FORWARD);
+    struct frame_header head = raw_header(FRAME_DATA);
     uint8_t bytes[WSFRAME_HEAD_MAX + FRAME_HEADER_BYTES + 500];
     uint8_t *frame = bytes + WSFRAME_HEAD_MAX;
-    struct link_message want = {.kind = FRAME_FORWARD};
+    struct link_message want = {.type = 0};
     uint8_t tensor[500];
     struct stages s;
     size_t n;
@@ -186,16 +187,16 @@ static void link_takes_a_tensor_in_segments_of_one_byte(void **state)
         raw_send(fd, frame - n + i, 1);
         usleep(i % 10 == 0 ? 200 : 0);
     }
-    receive_ok(s.links[1], LINK_FORWARD_IN, &want);
+    receive_ok(s.links[1], FORWARD_IN, &want);
     close(fd);
     stop(&s);
 }
 
 static void link_takes_fragments_that_cut_a_frame_anywhere(void **state)
 {
-    struct frame_header head = raw_header(FRAME_STOP);
+    struct frame_header head = raw_header(FRAME_DATA);
     uint8_t bytes[WSFRAME_HEAD_MAX + FRAME_HEADER_BYTES], room[WSFRAME_HEAD_MAX + 16];
-    struct link_message want = {.kind = FRAME_STOP};
+    struct link_message want = {.type = 0};
     struct stages s;
     int fd;
 
@@ -211,23 +212,20 @@ static void link_takes_fragments_that_cut_a_frame_anywhere(void **state)
         raw_send(fd, room + WSFRAME_HEAD_MAX - n, n + 16);
         raw_send(fd, "\x89\x80\1\2\3\4", 6); /* a ping in between */
     }
-    receive_ok(s.links[1], LINK_FORWARD_IN, &want);
+    receive_ok(s.links[1], FORWARD_IN, &want);
     close(fd);
     stop(&s);
 }
 
 int main(void)
 {
-    enum { N_TRAITORS = sizeof traitors / sizeof traitors[0] };
-    struct CMUnitTest traitor_tests[N_TRAITORS];
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(link_takes_a_tensor_in_segments_of_one_byte),
         cmocka_unit_test(link_takes_fragments_that_cut_a_frame_anywhere),
     };
+    struct suite suite = {.n = 0};
 
-    for (int i = 0; i < N_TRAITORS; i++)
-        traitor_tests[i] =
-            (struct CMUnitTest){traitors[i].name, check_traitor, NULL, NULL, &traitors[i]};
-    return cmocka_run_group_tests(traitor_tests, NULL, NULL) +
-           cmocka_run_group_tests(tests, NULL, NULL);
+    SUITE_ROWS(&suite, traitors, check_traitor);
+    SUITE_TESTS(&suite, tests);
+    return suite_run(&suite, "traitors", NULL, NULL);
 }

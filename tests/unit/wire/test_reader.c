@@ -13,7 +13,7 @@
 #define STREAM_MAX 1024
 
 static const struct frame_limits limits = {
-    .kinds = FRAME_KINDS_OF_DATA, .meta_max_bytes = 64, .tensor_max_bytes = 256};
+    .kinds = UINT32_MAX, .meta_max_bytes = 64, .tensor_max_bytes = 256};
 
 /* With both parts, with none, with meta only, with a tensor only. */
 static const struct {
@@ -21,7 +21,7 @@ static const struct {
     uint32_t meta_bytes;
     uint64_t tensor_bytes;
 } shapes[N_FRAMES] = {
-    {FRAME_FORWARD, 13, 201}, {FRAME_STOP, 0, 0}, {FRAME_STEP_SUM, 24, 0}, {FRAME_BACKWARD, 0, 77}};
+    {FRAME_DATA, 13, 201}, {FRAME_BYE, 0, 0}, {FRAME_CHALLENGE, 24, 0}, {FRAME_DATA, 0, 77}};
 
 static uint8_t payload[STREAM_MAX];
 

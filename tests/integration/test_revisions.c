@@ -1,0 +1,560 @@
+/* A job that changes course while it runs ends with the bits of one that does not: other cuts,
+ * workers that come and go, a leader that changes, links that break at any message.
+ *
+ * The workers are processes with real links. Where a message is to fail before it is sent, they are
+ * this program itself, which counts the calls of link_send() of all of them. */
+#include <dirent.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/json.h"
+#include "crew.h"
+#include "nn/gemm.h"
+#include "scratch.h"
+#include "train/worker.h"
+#include "wire/link.h"
+
+#define VOCAB      "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\nc\nd\ne\nf\ng\n"
+#define VOCAB_SIZE "12"
+#define N_ROWS     48
+#define N_DEV_ROWS 10
+
+/* Dropout, AdamW and clipping are the spec's defaults; the last step of an epoch is smaller. */
+#define SPEC(task, training)                                                                       \
+    "{\"model\":{\"vocabSize\":" VOCAB_SIZE ",\"hiddenSize\":32,\"layers\":2,"                     \
+    "\"attentionHeads\":4,\"feedForwardSize\":64,\"maxPositions\":24},"                            \
+    "\"data\":{\"task\":\"" task                                                                   \
+    "\",\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"data\"}}},"                         \
+    "\"training\":{" training ",\"microBatches\":2,\"maxSequenceLength\":24,"                      \
+    "\"optimizer\":{\"learningRate\":\"2e-3\"}}}"
+
+static const char tied[] =
+    SPEC("MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5");
+static const char classifier[] =
+    SPEC("MNLI", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":6");
+static const char four_steps[] = SPEC("MaskedLM", "\"steps\":4,\"batchSize\":4");
+
+/* --- the data --- */
+
+static void write_rows(const char *name, int n, bool has_labels)
+{
+    static const char *const labels[] = {"neutral", "entailment", "contradiction"};
+    static const char words[] = "abcdefg";
+    static char text[16384];
+
+    (void)snprintf(text, sizeof text, "index\tsentence1\tsentence2%s\n",
+                   has_labels ? "\tgold_label" : "");
+    for (int i = 0; i < n; i++)
+        text_add(text, sizeof text, "%d\t%c %c%s\t%c %c%s%s\n", i, words[i % 7], words[i % 5],
+                 i % 2 ? " c d" : "", words[i % 3], words[(i + 4) % 7], has_labels ? "\t" : "",
+                 has_labels ? labels[i % 3] : "");
+    scratch_text(name, text);
+}
+
+static void write_lines(const char *name, int n)
+{
+    static const char words[] = "abcdefg";
+    static char text[16384];
+
+    text[0] = '\0';
+    for (int i = 0; i < n; i++)
+        text_add(text, sizeof text, "%c %c b %c%s\n", words[i % 7], words[i % 5], words[i % 3],
+                 i % 2 ? " e d a" : "");
+    scratch_text(name, text);
+}
+
+static int set_up(void **state)
+{
+    if (scratch_make(state) != 0)
+        return -1;
+    assert_int_equal(mkdir(scratch_path("data"), 0755), 0);
+    scratch_text("data/vocab.txt", VOCAB);
+    write_rows("data/train.tsv", N_ROWS - 1, true);
+    write_rows("data/dev_matched.tsv", N_DEV_ROWS, true);
+    write_rows("data/test_matched.tsv", N_DEV_ROWS + 1, false);
+    write_lines("data/train.txt", N_ROWS);
+    write_lines("data/dev.txt", N_DEV_ROWS);
+    return 0;
+}
+
+/* With the variable set, logs and outputs stay, to be looked at. */
+static int tear_down(void **state)
+{
+    return getenv("TEST_REVISIONS_KEEP") ? 0 : scratch_remove(state);
+}
+
+/* --- a run, and what it leaves --- */
+
+static char worker_path[PATH_MAX];
+static char own_path[PATH_MAX];
+static int n_runs;
+
+struct outcome {
+    char output[96];
+    struct crew_result crew;
+};
+
+static struct outcome run(struct crew_params p)
+{
+    static char data[96];
+    struct outcome o = {{0}, {0}};
+    char folder[96];
+
+    (void)snprintf(data, sizeof data, "%s/data", scratch);
+    (void)snprintf(folder, sizeof folder, "%s/run-%d", scratch, ++n_runs);
+    (void)snprintf(o.output, sizeof o.output, "%s/out-%d", scratch, n_runs);
+    p.data_dir = data;
+    p.folder = folder;
+    p.output_dir = o.output;
+    p.micro_batches = 2;
+    if (!p.program)
+        p.program = worker_path;
+    crew_run(&p, &o.crew);
+    return o;
+}
+
+static void forget(const struct outcome *o)
+{
+    char command[256];
+
+    (void)snprintf(command, sizeof command, "rm -rf %s", o->output);
+    assert_int_equal(system(command), 0);
+}
+
+static int count_files(const char *folder)
+{
+    DIR *dir = opendir(folder);
+    int n = 0;
+
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));)
+        n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static void read_file(const char *folder, const char *name, struct buf *out)
+{
+    char path[512];
+    struct err err;
+
+    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
+    *out = (struct buf){.max = (size_t)16 << 20};
+    if (file_read(path, out, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+/* The steps with their losses, and the metrics: without what depends on time. */
+static void history_of(const char *folder, struct buf *out)
+{
+    struct buf text;
+    char *line, *rest;
+
+    read_file(folder, "history.jsonl", &text);
+    *out = (struct buf){.max = text.max};
+    rest = text.data;
+    while (rest && (line = strsep(&rest, "\n")) && *line) {
+        struct json *record = NULL;
+
+        assert_int_equal(json_parse(line, strlen(line), &record, NULL), ERR_OK);
+        if (json_get(record, "metrics"))
+            assert_int_equal(buf_addf(out, NULL, "%lld %s\n",
+                                      (long long)json_i64(json_get(record, "step"), -1),
+                                      strstr(line, "\"metrics\"")),
+                             ERR_OK);
+        else
+            assert_int_equal(buf_addf(out, NULL, "%lld %.17g\n",
+                                      (long long)json_i64(json_get(record, "step"), -1),
+                                      json_double(json_get(record, "loss"), -1)),
+                             ERR_OK);
+        json_free(record);
+    }
+    buf_deinit(&text);
+}
+
+static void assert_same_progress(const struct progress *a, const struct progress *b)
+{
+    assert_int_equal(a->step, b->step);
+    assert_int_equal(a->skipped_steps, b->skipped_steps);
+    assert_true(a->loss == b->loss);
+    assert_int_equal(a->n_metrics, b->n_metrics);
+    for (int i = 0; i < a->n_metrics; i++) {
+        assert_string_equal(a->metrics[i].name, b->metrics[i].name);
+        assert_true(a->metrics[i].value == b->metrics[i].value);
+    }
+}
+
+/* The same files with the same bytes; of the history, what does not depend on time. */
+static void assert_same(const struct outcome *got, const struct outcome *want)
+{
+    DIR *dir = opendir(want->output);
+
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        bool is_history = strcmp(e->d_name, "history.jsonl") == 0;
+        struct buf a, b;
+
+        if (e->d_name[0] == '.')
+            continue;
+        (is_history ? history_of(got->output, &a) : read_file(got->output, e->d_name, &a));
+        (is_history ? history_of(want->output, &b) : read_file(want->output, e->d_name, &b));
+        if (a.len != b.len || memcmp(a.data, b.data, a.len) != 0) {
+            if (is_history)
+                print_message("%s\nbut without a change\n%s\n", a.data, b.data);
+            fail_msg("%s/%s differs", got->output, e->d_name);
+        }
+        buf_deinit(&a);
+        buf_deinit(&b);
+    }
+    closedir(dir);
+    assert_int_equal(count_files(got->output), count_files(want->output));
+    assert_same_progress(&got->crew.progress, &want->crew.progress);
+}
+
+/* --- other cuts --- */
+
+/* Two workers; a third one appears in front of them, and so becomes the leader; one leaves, and
+ * comes back behind another new leader. */
+static const struct crew_cut tied_cuts[] = {
+    {0, 2, {{0, 3}, {1, 3}}},
+    {7, 3, {{1, 2}, {2, 2}, {0, 2}}},
+    {15, 2, {{2, 5}, {1, 1}}},
+    {22, 3, {{3, 1}, {1, 2}, {0, 3}}},
+};
+static const struct crew_cut classifier_cuts[] = {
+    {0, 3, {{0, 2}, {1, 2}, {2, 3}}},
+    {7, 2, {{2, 4}, {0, 3}}},
+    {15, 1, {{2, 7}}},
+    {22, 4, {{1, 1}, {2, 3}, {3, 2}, {0, 1}}},
+};
+
+static struct outcome run_straight(const char *spec, const struct crew_cut *last,
+                                   const char *program)
+{
+    struct crew_cut cut = *last;
+
+    cut.step = 0;
+    return run((struct crew_params){
+        .program = program, .spec = spec, .n_cuts = 1, .cuts = &cut, .kill_slot = -1});
+}
+
+static void check_cuts(const char *spec, const struct crew_cut *cuts, int n_cuts)
+{
+    struct outcome straight = run_straight(spec, &cuts[n_cuts - 1], NULL);
+    struct outcome changed =
+        run((struct crew_params){.spec = spec, .n_cuts = n_cuts, .cuts = cuts, .kill_slot = -1});
+
+    assert_int_equal(straight.crew.n_revisions, 1);
+    assert_int_equal(straight.crew.n_alone, cuts[n_cuts - 1].n_workers);
+    assert_int_equal(changed.crew.n_revisions, n_cuts);
+    assert_int_equal(changed.crew.lineage, 1);
+    /* One that has left is released, and comes back as a new process. */
+    assert_in_range(changed.crew.n_started, CREW_SLOTS, CREW_SLOTS + 2);
+    assert_same(&changed, &straight);
+    forget(&changed);
+    forget(&straight);
+}
+
+static void revisions_change_no_bit_of_tied_embeddings(void **state)
+{
+    (void)state;
+    check_cuts(tied, tied_cuts, 4);
+}
+
+static void revisions_change_no_bit_of_a_classifier_and_its_predictions(void **state)
+{
+    (void)state;
+    check_cuts(classifier, classifier_cuts, 4);
+}
+
+/* Its units are lost, so the job begins again, but the other two processes stay. */
+static void revisions_replace_only_the_worker_that_was_killed(void **state)
+{
+    static const struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 3}}};
+    struct outcome straight = run_straight(classifier, &cut, NULL);
+    struct outcome killed = run((struct crew_params){
+        .spec = classifier, .n_cuts = 1, .cuts = &cut, .kill_slot = 1, .kill_step = 8});
+
+    (void)state;
+    assert_int_equal(killed.crew.lineage, 2);
+    assert_int_equal(killed.crew.n_started, 4);
+    assert_same(&killed, &straight);
+    forget(&killed);
+    forget(&straight);
+}
+
+/* --- faults --- */
+
+/* The second revision has everything: units and the leader's records move to a new worker and to
+ * others, the job goes on for two steps, evaluates, saves and ends. */
+static const struct crew_cut fault_cuts[] = {
+    {0, 2, {{0, 3}, {1, 3}}},
+    {2, 3, {{2, 1}, {1, 3}, {0, 2}}},
+};
+
+static struct crew_params fault_params(void)
+{
+    return (struct crew_params){
+        .program = own_path, .spec = four_steps, .n_cuts = 2, .cuts = fault_cuts, .kill_slot = -1};
+}
+
+/* One run per message to a worker, from the second revision on. */
+static void check_proxies(enum proxy_fault_kind kind)
+{
+    struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
+    struct crew_params p = fault_params();
+    struct outcome clean;
+    int n = 0, n_again = 0;
+
+    p.has_proxies = true;
+    clean = run(p);
+    assert_same(&clean, &straight);
+    for (int slot = 0; slot < CREW_SLOTS; slot++)
+        for (int64_t k = clean.crew.n_messages_before[slot]; k < clean.crew.n_messages[slot]; k++) {
+            struct outcome o;
+
+            p.faults[slot] = (struct proxy_fault){
+                .kind = kind, .type = -1, .step = -1, .microbatch = -1, .skip = (int)k};
+            print_message("# worker %d, message %lld\n", slot, (long long)k);
+            o = run(p);
+            assert_int_equal(o.crew.n_faults, 1);
+            assert_int_equal(o.crew.lineage, 1);
+            assert_int_equal(o.crew.n_started, 3);
+            assert_same(&o, &straight);
+            forget(&o);
+            p.faults[slot].kind = PROXY_NONE;
+            n++;
+            n_again += o.crew.n_revisions > 2;
+        }
+    print_message("# %d runs, %d of them with another revision\n", n, n_again);
+    assert_in_range(n, 30, 200);
+    assert_in_range(n_again, n - 8, n); /* only behind the last evaluation there need not be one */
+    forget(&clean);
+    forget(&straight);
+}
+
+static void revisions_survive_a_cut_after_any_message(void **state)
+{
+    (void)state;
+    check_proxies(PROXY_CUT);
+}
+
+static void revisions_survive_a_cut_within_any_message(void **state)
+{
+    (void)state;
+    check_proxies(PROXY_HALF);
+}
+
+/* What all workers of a run share: the calls of link_send(), the one that fails ... */
+struct sends {
+    _Atomic long n;
+    _Atomic long fails; /* -1: none */
+    _Atomic long waits; /* ... and the one that finds no room to be sent; -1: none */
+    atomic_bool has_waited;
+};
+
+static struct sends *sends;
+static long fails_after; /* the second revision was posted; -1: none */
+static long waits_after; /* likewise, until the fourth */
+static long n_before;
+
+static void arm(void *ctx, int n)
+{
+    (void)ctx;
+    if (n == 2) {
+        n_before = atomic_load(&sends->n);
+        atomic_store(&sends->fails, fails_after >= 0 ? n_before + fails_after : -1);
+        atomic_store(&sends->waits, waits_after >= 0 ? n_before + waits_after : -1);
+    } else if (n == 4) {
+        atomic_store(&sends->waits, -1);
+    }
+}
+
+static bool has_waited(void *ctx)
+{
+    (void)ctx;
+    return atomic_load(&sends->has_waited);
+}
+
+static struct sends *map_sends(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CREAT, 0600);
+    void *map;
+
+    if (fd < 0 || ftruncate(fd, sizeof *sends) != 0)
+        return NULL;
+    map = mmap(NULL, sizeof *sends, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    (void)close(fd);
+    return map == MAP_FAILED ? NULL : map;
+}
+
+static struct outcome run_armed(struct crew_params p, long fails, long waits)
+{
+    p.on_post = arm;
+    atomic_store(&sends->n, 0);
+    atomic_store(&sends->fails, -1);
+    atomic_store(&sends->waits, -1);
+    atomic_store(&sends->has_waited, false);
+    fails_after = fails;
+    waits_after = waits;
+    return run(p);
+}
+
+static struct outcome run_with_failure(long after)
+{
+    return run_armed(fault_params(), after, -1);
+}
+
+static void revisions_survive_when_any_message_cannot_be_sent(void **state)
+{
+    struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
+    struct outcome clean = run_with_failure(-1);
+    long n = atomic_load(&sends->n) - n_before, n_again = 0;
+
+    (void)state;
+    assert_same(&clean, &straight);
+    assert_in_range(n, 30, 200);
+    for (long k = 0; k < n; k++) {
+        struct outcome o = run_with_failure(k);
+
+        print_message("# message %ld of %ld\n", k, n);
+        assert_int_equal(o.crew.lineage, 1);
+        assert_same(&o, &straight);
+        forget(&o);
+        n_again += o.crew.n_revisions > 2;
+    }
+    print_message("# %ld runs, %ld of them with another revision\n", n, n_again);
+    assert_in_range(n_again, n - 8, n);
+    forget(&clean);
+    forget(&straight);
+}
+
+/* The third revision is posted while the second trains, and is made of what the workers held when
+ * that began: it cannot be followed. All is still there for the fourth. */
+static void revisions_that_are_outrun_lose_nothing(void **state)
+{
+    struct crew_params p = {.program = own_path,
+                            .spec = tied,
+                            .n_cuts = 2,
+                            .cuts = tied_cuts,
+                            .supersedes = has_waited,
+                            .kill_slot = -1};
+    struct outcome straight = run_straight(tied, &tied_cuts[1], own_path);
+    struct outcome outrun = run_armed(p, -1, 60);
+
+    (void)state;
+    assert_true(atomic_load(&sends->has_waited));
+    assert_int_equal(outrun.crew.n_revisions, 4);
+    assert_int_equal(outrun.crew.lineage, 1);
+    assert_same(&outrun, &straight);
+    forget(&outrun);
+    forget(&straight);
+}
+
+/* --- this program as a worker --- */
+
+enum err_code __real_link_send(struct link *link, int edge, const struct link_message *msg,
+                               int timeout_ms, struct err *err);
+enum err_code __wrap_link_send(struct link *link, int edge, const struct link_message *msg,
+                               int timeout_ms, struct err *err);
+
+/* A call that times out is made again, and is no other message. */
+enum err_code __wrap_link_send(struct link *link, int edge, const struct link_message *msg,
+                               int timeout_ms, struct err *err)
+{
+    enum err_code rc;
+    long k;
+
+    if (!sends)
+        return __real_link_send(link, edge, msg, timeout_ms, err);
+    k = atomic_fetch_add(&sends->n, 1);
+    if (k == atomic_load(&sends->fails))
+        return err_set(err, ERR_IO, "this message cannot be sent");
+    if (k == atomic_load(&sends->waits)) {
+        atomic_store(&sends->has_waited, true);
+        (void)usleep(1000);
+        rc = err_set(err, ERR_TIMEOUT, "this message waits");
+    } else {
+        rc = __real_link_send(link, edge, msg, timeout_ms, err);
+    }
+    if (rc == ERR_TIMEOUT)
+        atomic_fetch_sub(&sends->n, 1);
+    return rc;
+}
+
+static int port_of(const char *address)
+{
+    return atoi(strrchr(address, ':') + 1);
+}
+
+static int be_worker(int argc, char **argv)
+{
+    struct worker_params p = {.control_host = "127.0.0.1", .tensor_host = "127.0.0.1"};
+
+    for (int i = 2; i + 1 < argc; i += 2) {
+        const struct {
+            const char *name;
+            const char **text;
+            int *number;
+            bool is_port;
+        } options[] = {{"--slot", NULL, &p.slot, false},
+                       {"--incarnation", NULL, &p.incarnation, false},
+                       {"--data", &p.data_dir, NULL, false},
+                       {"--key", &p.key_path, NULL, false},
+                       {"--output", &p.output_dir, NULL, false},
+                       {"--termination-log", &p.termination_path, NULL, false},
+                       {"--control", NULL, &p.control_port, true},
+                       {"--tensor", NULL, &p.tensor_port, true}};
+
+        for (size_t k = 0; k < sizeof options / sizeof options[0]; k++) {
+            if (strcmp(argv[i], options[k].name) != 0)
+                continue;
+            if (options[k].text)
+                *options[k].text = argv[i + 1];
+            else
+                *options[k].number = options[k].is_port ? port_of(argv[i + 1]) : atoi(argv[i + 1]);
+        }
+    }
+    sends = map_sends(getenv("TEST_REVISIONS_SENDS"));
+    return sends ? worker_run(&p) : 1;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(revisions_change_no_bit_of_tied_embeddings),
+        cmocka_unit_test(revisions_change_no_bit_of_a_classifier_and_its_predictions),
+        cmocka_unit_test(revisions_replace_only_the_worker_that_was_killed),
+        cmocka_unit_test(revisions_that_are_outrun_lose_nothing),
+        cmocka_unit_test(revisions_survive_a_cut_after_any_message),
+        cmocka_unit_test(revisions_survive_a_cut_within_any_message),
+        cmocka_unit_test(revisions_survive_when_any_message_cannot_be_sent),
+    };
+    const char *core = gemm_core_wanted();
+    const char *out = getenv("OUT");
+    char sends_path[] = "/tmp/test-revisions-XXXXXX";
+    int fd, failed;
+
+    if (argc > 1 && strcmp(argv[1], "stage") == 0)
+        return be_worker(argc, argv);
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
+    (void)snprintf(worker_path, sizeof worker_path, "%s/bin/skyjob-worker",
+                   out ? out : "build/release");
+    fd = readlink("/proc/self/exe", own_path, sizeof own_path - 1) > 0 ? mkstemp(sends_path) : -1;
+    sends = fd >= 0 ? map_sends(sends_path) : NULL;
+    if (!sends)
+        return 1;
+    (void)close(fd);
+    /* All workers have the same kernels and one thread. */
+    (void)setenv("TEST_REVISIONS_SENDS", sends_path, 1);
+    (void)setenv("SKYJOB_CPU_MILLI", "1000", 1);
+    if (core)
+        (void)setenv("OPENBLAS_CORETYPE", core, 0);
+    failed = cmocka_run_group_tests(tests, set_up, tear_down);
+    (void)unlink(sends_path);
+    return failed;
+}

@@ -1,0 +1,142 @@
+#include "train/edges.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "train/message.h"
+#include "train/stage.h"
+
+static struct plan plan;
+
+/* Slots need not follow the pipeline. */
+static int slot_of(int stage)
+{
+    return 9 - stage;
+}
+
+static const struct edges *make_edges(int n_stages)
+{
+    static struct edges edges[4];
+
+    plan.n_workers = n_stages;
+    plan.micro_batches = 2;
+    plan.spec.training.batch_size = 8;
+    plan.spec.training.max_length = 16;
+    plan.spec.model.hidden = 32;
+    for (int s = 0; s < n_stages; s++) {
+        plan.workers[s].slot = slot_of(s);
+        plan.workers[s].incarnation = 1 + s;
+    }
+    for (int s = 0; s < n_stages; s++)
+        edges[s] = edges_of(&plan, s);
+    return edges;
+}
+
+static const struct link_edge *find(const struct edges *edges, enum edge_role role)
+{
+    assert_in_range(edges->index[role], 0, edges->n - 1);
+    return &edges->list[edges->index[role]];
+}
+
+/* Is `out` of one stage the other end of `in` of another? */
+static void check_ends(const struct link_edge *out, int from, const struct link_edge *in, int to)
+{
+    assert_false(out->is_incoming);
+    assert_true(in->is_incoming);
+    assert_int_equal(out->id, in->id);
+    assert_int_equal(out->peer, slot_of(to));
+    assert_int_equal(in->peer, slot_of(from));
+    assert_int_equal(out->peer_incarnation, 1 + to);
+    assert_int_equal(in->peer_incarnation, 1 + from);
+    assert_int_equal(out->meta_max_bytes, in->meta_max_bytes);
+    assert_int_equal(out->tensor_max_bytes, in->tensor_max_bytes);
+}
+
+static void edges_of_neighbours_are_the_same_edges(void **state)
+{
+    (void)state;
+    for (int n = 2; n <= 4; n++) {
+        const struct edges *edges = make_edges(n);
+
+        for (int s = 0; s + 1 < n; s++) {
+            check_ends(find(&edges[s], EDGE_FORWARD_OUT), s, find(&edges[s + 1], EDGE_FORWARD_IN),
+                       s + 1);
+            check_ends(find(&edges[s + 1], EDGE_BACKWARD_OUT), s + 1,
+                       find(&edges[s], EDGE_BACKWARD_IN), s);
+        }
+    }
+}
+
+static void edges_of_the_first_and_the_last_stage_are_two(void **state)
+{
+    const struct edges *edges = make_edges(3);
+
+    (void)state;
+    assert_int_equal(edges[0].n, 2);
+    assert_int_equal(edges[0].index[EDGE_FORWARD_IN], -1);
+    assert_int_equal(edges[0].index[EDGE_BACKWARD_OUT], -1);
+    assert_int_equal(edges[1].n, 4);
+    assert_int_equal(edges[2].n, 2);
+    assert_int_equal(edges[2].index[EDGE_FORWARD_OUT], -1);
+    assert_int_equal(edges[2].index[EDGE_BACKWARD_IN], -1);
+}
+
+static void edges_of_a_single_stage_are_none(void **state)
+{
+    (void)state;
+    assert_int_equal(make_edges(1)[0].n, 0);
+}
+
+static void edges_carry_the_largest_messages_and_have_names(void **state)
+{
+    const struct link_edge *forward = find(&make_edges(3)[1], EDGE_FORWARD_OUT);
+    const struct link_edge *backward = find(&make_edges(3)[1], EDGE_BACKWARD_OUT);
+    struct message_limits limits = message_limits_of(&plan.spec, plan.micro_batches);
+
+    (void)state;
+    assert_int_equal(forward->tensor_max_bytes, 4 * 16 * 32 * sizeof(float));
+    assert_int_equal(backward->tensor_max_bytes, forward->tensor_max_bytes);
+    assert_int_equal(forward->meta_max_bytes,
+                     message_max_bytes(&limits, model_units(&plan.spec.model)));
+    assert_int_equal(backward->meta_max_bytes, sizeof(struct message_end));
+    assert_string_equal(forward->name, "forward edge");
+    assert_string_equal(forward->peer_name, "stage 2");
+    assert_string_equal(backward->name, "backward edge");
+    assert_string_equal(backward->peer_name, "stage 0");
+}
+
+/* With four stages and 1F1B the second one has three inputs in use, and needs room for others. */
+static void edges_keep_inputs_until_their_backward_pass(void **state)
+{
+    static const int want[4] = {2, 2 + 3, 2 + 2, 2 + 1};
+
+    (void)state;
+    (void)make_edges(4);
+    plan.micro_batches = 8;
+    for (int s = 1; s < 4; s++) {
+        struct edges edges = edges_of(&plan, s);
+
+        assert_int_equal(find(&edges, EDGE_FORWARD_IN)->n_slots, want[s]);
+        assert_int_equal(find(&edges, EDGE_BACKWARD_OUT)->n_slots, 2);
+        plan.spec.wire = SPEC_WIRE_BF16; /* unpacked, so released at once */
+        edges = edges_of(&plan, s);
+        assert_int_equal(find(&edges, EDGE_FORWARD_IN)->n_slots, 2);
+        plan.spec.wire = SPEC_WIRE_FP32;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(edges_of_neighbours_are_the_same_edges),
+        cmocka_unit_test(edges_of_the_first_and_the_last_stage_are_two),
+        cmocka_unit_test(edges_of_a_single_stage_are_none),
+        cmocka_unit_test(edges_carry_the_largest_messages_and_have_names),
+        cmocka_unit_test(edges_keep_inputs_until_their_backward_pass),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,531 @@
+#include "train/session.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "files/pretrained.h"
+#include "train/move.h"
+#include "train/save.h"
+#include "train/train.h"
+
+#define CONNECT_WAIT_MS  120000  /* for neighbours that open their ports soon ... */
+#define MOVES_WAIT_MS    3600000 /* ... or fetch units first */
+#define CLOSE_WAIT_MS    10000
+#define SAVE_PATIENCE_MS 300000
+
+struct session {
+    struct job *job;
+    struct revision *revision;
+    const struct peers *peers;
+    int connect_ms;
+    int number; /* of this worker in the revision: its stage, or past the last one */
+    int first_unit, n_units;
+    struct stage stage;
+    struct train train;
+    struct output output;
+};
+
+static void post(struct session *s, enum progress_state state)
+{
+    struct progress *p = &s->job->progress;
+
+    p->state = state;
+    mailbox_set_progress(s->job->mailbox, p);
+}
+
+static bool is_member(const struct session *s)
+{
+    return s->number < s->revision->plan.n_workers;
+}
+
+static bool is_leader(const struct session *s)
+{
+    return s->number == 0;
+}
+
+/* Has the session been halted or superseded? For what comes before the first message. */
+static enum err_code check_stop(const struct session *s, struct err *err)
+{
+    return exchange_check(&s->train.exchange, err);
+}
+
+/* --- to the step from which the revision goes on --- */
+
+/* A revision that is posted without a halt may be based on outdated reports. It is refused before
+ * anything is dropped: the next one is based on what is here. */
+static enum err_code check_point(const struct session *s, struct err *err)
+{
+    const struct revision *r = s->revision;
+    const struct resume *at = &r->resume;
+    const struct state *state = &s->job->state;
+
+    if (state_is_past(state, at))
+        return err_set(err, ERR_CONFLICT,
+                       "revision %d goes on from step %lld of lineage %lld, but this worker is at "
+                       "step %lld of lineage %lld",
+                       r->plan.revision, (long long)at->step, (long long)at->lineage,
+                       (long long)state->step, (long long)state->lineage);
+    for (int u = 0; u < model_units(&r->plan.spec.model); u++) {
+        const struct resume_source *source = revision_source(r, u);
+
+        if (source->kind == SOURCE_WORKER && source->slot == s->job->self.slot &&
+            !state_reaches(state, u, at))
+            return err_set(err, ERR_CONFLICT,
+                           "revision %d: unit %d is not here at step %lld of lineage %lld",
+                           r->plan.revision, u, (long long)at->step, (long long)at->lineage);
+    }
+    return ERR_OK;
+}
+
+static enum err_code come_to_the_step(struct session *s, struct err *err)
+{
+    struct job *job = s->job;
+    struct state *state = &job->state;
+    const struct resume *at = &s->revision->resume;
+    bool begins_again = state->lineage != at->lineage;
+    bool is_behind = !begins_again && state->step + 1 == at->step;
+    enum err_code rc = state_resume(state, &s->revision->plan.spec, at, err);
+
+    if (rc != ERR_OK) {
+        job->cause = PROGRESS_CAUSE_CONFIG; /* the job fails with this step */
+        return rc;
+    }
+    if (begins_again) {
+        history_restart(&job->history, "", 0);
+        job->progress.loss = NAN;
+        job->progress.n_metrics = 0;
+    } else if (is_behind && state_has(state, 0)) {
+        train_show_end(&job->progress, &job->history, state);
+    }
+    job->evaluated = at->evaluated;
+    job->progress.step = state->step;
+    job->progress.skipped_steps = state->step - state->updates;
+    return ERR_OK;
+}
+
+/* --- the units of this worker --- */
+
+/* A missing file may still appear; a wrong one stays wrong. */
+static enum progress_cause cause_of_reading(enum err_code rc)
+{
+    if (rc == ERR_NOT_FOUND)
+        return PROGRESS_CAUSE_DATA_MISSING;
+    return err_is_transient(rc) ? PROGRESS_CAUSE_OTHER : PROGRESS_CAUSE_CONFIG;
+}
+
+static bool is_own(const struct session *s, int unit)
+{
+    return unit >= s->first_unit && unit < s->first_unit + s->n_units;
+}
+
+/* Take memory for units that are not here. Random ones are initialized now; the others are read or
+ * fetched later. */
+static enum err_code take_units(struct session *s, struct err *err)
+{
+    const struct spec *spec = &s->revision->plan.spec;
+    struct state *state = &s->job->state;
+    enum err_code rc = ERR_OK;
+
+    for (int u = s->first_unit; rc == ERR_OK && u < s->first_unit + s->n_units; u++) {
+        const struct resume_source *source = revision_source(s->revision, u);
+
+        if (state_has(state, u))
+            continue;
+        rc = check_stop(s, err);
+        if (rc == ERR_OK)
+            rc = state_take(state, spec, u, err);
+        if (rc == ERR_OK && source->kind == SOURCE_RANDOM)
+            state_start(state, spec, u);
+    }
+    return rc;
+}
+
+/* Tensors that a trained model lacks start at random; only units behind the last layer may lack
+ * any. A unit that could not be read is not held.
+ *
+ * Every stage checks the whole model, including units of other stages, so that the leader can
+ * report everything that is missing. */
+static enum err_code load_unit(const struct session *s, const struct pretrained *p, int unit,
+                               struct pretrained_missing *missing, struct err *err)
+{
+    const struct spec *spec = &s->revision->plan.spec;
+    const struct model *m = &spec->model;
+    struct state *state = &s->job->state;
+    float *scratch;
+    enum err_code rc;
+
+    if (is_own(s, unit)) {
+        state_start(state, spec, unit);
+        rc = pretrained_load_unit(p, m, unit, state->units[unit].params, missing, err);
+        if (rc != ERR_OK)
+            state->hold[unit] = STATE_PARTIAL;
+        return rc;
+    }
+    if (model_unit_layer(m, unit) >= 0 || unit == 0)
+        return ERR_OK;
+    scratch = malloc(model_unit_params(m, unit) * sizeof *scratch);
+    if (!scratch)
+        return err_set(err, ERR_NO_MEMORY, "no memory to check unit %d of a model", unit);
+    rc = pretrained_load_unit(p, m, unit, scratch, missing, err);
+    free(scratch);
+    return rc;
+}
+
+/* Load the units that begin with the trained model; `randomly_initialized` lists what it lacks. */
+static enum err_code load_units(const struct session *s, const struct pretrained *p,
+                                char randomly_initialized[static PROGRESS_RANDOM_BYTES],
+                                struct err *err)
+{
+    const struct model *m = &s->revision->plan.spec.model;
+    enum err_code rc = ERR_OK;
+
+    randomly_initialized[0] = '\0';
+    for (int u = 0; rc == ERR_OK && u < model_units(m); u++) {
+        struct pretrained_missing missing = {0};
+        char name[MODEL_NAME_BYTES];
+
+        rc = check_stop(s, err);
+        if (rc == ERR_OK)
+            rc = load_unit(s, p, u, &missing, err);
+        if (rc != ERR_OK || missing.n_tensors == 0)
+            continue;
+        model_unit_name(m, u, name);
+        text_add(randomly_initialized, PROGRESS_RANDOM_BYTES, "%s%s (%.60s)",
+                 *randomly_initialized ? ", " : "", name, missing.why);
+    }
+    return rc;
+}
+
+/* Check the trained model, if there is one, against the spec, and load what begins with it: all
+ * units or none. */
+static enum err_code load_model(struct session *s, struct err *err)
+{
+    struct job *job = s->job;
+    struct spec *spec = &s->revision->plan.spec;
+    bool begins = s->revision->resume.sources[0].kind == SOURCE_PRETRAINED;
+    struct pretrained *model = NULL;
+    struct layout layout;
+    enum err_code rc;
+
+    if (!job->params->model_dir && begins) {
+        job->cause = PROGRESS_CAUSE_CONFIG;
+        return err_set(err, ERR_INVALID, "--model: the units begin with a trained model");
+    }
+    if (!job->params->model_dir)
+        return ERR_OK;
+    layout_init(&layout, spec);
+    rc = pretrained_open(job->params->model_dir, NULL, &model, err);
+    if (rc == ERR_OK)
+        rc = pretrained_check(model, &spec->model, err);
+    if (rc == ERR_OK && begins)
+        rc = pretrained_match_labels(model, layout.task, layout.labels, layout.n_labels, err);
+    if (rc == ERR_OK)
+        spec->model.norm_eps = pretrained_config(model)->model.norm_eps;
+    if (rc == ERR_OK && begins) {
+        rc = load_units(s, model, job->progress.randomly_initialized, err);
+        if (rc == ERR_OK)
+            LOG(LOG_INFO, "started from a trained model", LOG_S("folder", job->params->model_dir),
+                LOG_S("initialised", job->progress.randomly_initialized[0]
+                                         ? job->progress.randomly_initialized
+                                         : "nothing"));
+    }
+    pretrained_close(model);
+    if (rc != ERR_OK)
+        job->cause = cause_of_reading(rc);
+    return rc;
+}
+
+static enum err_code move_units(struct session *s, const struct link_params *link, struct err *err)
+{
+    struct job *job = s->job;
+    const struct move_params params = {.revision = s->revision,
+                                       .peers = s->peers,
+                                       .self = s->number,
+                                       .link = *link,
+                                       .stops = &job->mailbox->stops,
+                                       .connect_ms = s->connect_ms,
+                                       .state = &job->state,
+                                       .progress = &job->progress,
+                                       .history = &job->history};
+
+    return move_run(&params, err);
+}
+
+/* --- memory and files --- */
+
+/* Check before the training that the output can be written. */
+static enum err_code open_output(struct session *s, struct err *err)
+{
+    const struct plan *plan = &s->revision->plan;
+    int64_t bytes = 0;
+    enum err_code rc;
+
+    if (!s->job->params->output_dir)
+        return ERR_OK;
+    for (int unit = 0; unit < model_units(&plan->spec.model); unit++)
+        bytes += (int64_t)(model_unit_params(&plan->spec.model, unit) * sizeof(float));
+    s->output = (struct output){
+        .folder = s->job->params->output_dir, .uid = plan->uid, .revision = plan->revision};
+    rc = output_open(&s->output, s->number, bytes, err);
+    if (rc == ERR_DENIED || rc == ERR_NOT_FOUND || rc == ERR_INVALID)
+        s->job->cause = PROGRESS_CAUSE_CONFIG;
+    return rc;
+}
+
+/* Open the leader's data, which later sessions reuse. */
+static enum err_code open_loader(struct session *s, struct err *err)
+{
+    struct job *job = s->job;
+    struct loader_params params = {.spec = &job->spec,
+                                   .micro_batches = s->revision->plan.micro_batches,
+                                   .folder = job->params->data_dir,
+                                   .model_folder = job->params->model_dir,
+                                   .wants_predictions = job->params->output_dir,
+                                   .stops = s->train.exchange.stops};
+    enum err_code rc;
+
+    if (job->has_loader && job->loader.n_micro == params.micro_batches)
+        return ERR_OK;
+    if (!job->params->data_dir) {
+        job->cause = PROGRESS_CAUSE_CONFIG;
+        return err_set(err, ERR_INVALID, "--data: the first stage needs the folder with the data");
+    }
+    if (job->has_loader)
+        loader_deinit(&job->loader);
+    job->has_loader = false;
+    rc = loader_init(&job->loader, &params, err);
+    job->has_loader = rc == ERR_OK;
+    if (rc != ERR_OK)
+        job->cause = cause_of_reading(rc);
+    return rc;
+}
+
+/* --- the pipeline --- */
+
+/* From now on neighbours can connect, whatever this worker still has to do. */
+static enum err_code open_link(struct session *s, struct link_params *link, struct err *err)
+{
+    const struct plan *plan = &s->revision->plan;
+    struct exchange *x = &s->train.exchange;
+    enum err_code rc;
+
+    if (plan->n_workers == 1)
+        return ERR_OK;
+    x->edges = edges_of(plan, s->number);
+    link->edges = x->edges.list;
+    link->n_edges = x->edges.n;
+    rc = link_open(link, &x->link, err);
+    if (rc != ERR_OK || plan->spec.wire != SPEC_WIRE_BF16)
+        return rc;
+    x->packed = calloc(stage_edge_floats(plan), sizeof(uint16_t));
+    return x->packed ? ERR_OK : err_set(err, ERR_NO_MEMORY, "no memory for bfloat16 tensors");
+}
+
+/* Take all memory and read all files before others wait for this worker. */
+static enum err_code prepare(struct session *s, struct link_params *link, bool opens_link,
+                             struct err *err)
+{
+    enum err_code rc;
+
+    post(s, PROGRESS_STARTING);
+    rc = check_stop(s, err); /* the order to halt may come before the revision */
+    if (rc == ERR_OK)
+        rc = check_point(s, err);
+    if (rc == ERR_OK)
+        rc = come_to_the_step(s, err);
+    if (rc == ERR_OK)
+        rc = open_output(s, err);
+    if (rc == ERR_OK)
+        rc = take_units(s, err);
+    if (rc == ERR_OK && is_member(s))
+        rc = stage_init(&s->stage, &s->job->state, &s->revision->plan, s->number, err);
+    if (rc == ERR_OK && opens_link)
+        rc = open_link(s, link, err);
+    if (rc == ERR_OK)
+        rc = load_model(s, err);
+    if (rc == ERR_OK && is_leader(s))
+        rc = open_loader(s, err);
+    return rc;
+}
+
+static enum err_code connect_neighbours(struct session *s, struct err *err)
+{
+    const struct plan *plan = &s->revision->plan;
+    struct exchange *x = &s->train.exchange;
+    enum err_code rc = ERR_OK;
+
+    if (!x->link)
+        return ERR_OK;
+    s->job->cause = PROGRESS_CAUSE_PEER_LOST;
+    for (int i = s->number - 1; rc == ERR_OK && i <= s->number + 1; i += 2)
+        if (i >= 0 && i < plan->n_workers)
+            rc = link_set_peer(x->link, (uint32_t)plan->workers[i].slot, s->peers->list[i].host,
+                               s->peers->list[i].port, err);
+    return rc == ERR_OK ? exchange_wait_ready(x, s->connect_ms, err) : rc;
+}
+
+static enum err_code train(struct session *s, struct err *err)
+{
+    struct job *job = s->job;
+    struct train *t = &s->train;
+    enum err_code rc;
+
+    atomic_store(&job->mailbox->is_ready, true);
+    LOG(LOG_INFO, "stage ready", LOG_I("stage", s->number),
+        LOG_I("revision", s->revision->plan.revision), LOG_I("step", job->state.step),
+        LOG_I("memoryMiB", (int64_t)(stage_bytes(&s->revision->plan, s->number) >> 20)),
+        LOG_S("blas", job->progress.blas));
+    job->cause = PROGRESS_CAUSE_OTHER;
+    t->progress = job->progress;
+    rc = train_run(t, err);
+    job->evaluated = t->evaluated;
+    if (rc == ERR_INVALID)
+        job->cause = PROGRESS_CAUSE_CONFIG;
+    if (rc == ERR_OK && t->output) {
+        job->cause = PROGRESS_CAUSE_OUTPUT;
+        rc = save_run(t, SAVE_PATIENCE_MS, err);
+    }
+    job->progress = t->progress;
+    return rc;
+}
+
+/* Wait for the leader's RELEASE and pass it on: until then, what was sent back to the leader may be
+ * lost. */
+static enum err_code release(struct session *s, struct err *err)
+{
+    struct train *t = &s->train;
+    int64_t step = t->facts.total_steps;
+    char nothing[1];
+    enum err_code rc = ERR_OK;
+
+    if (!t->stage->is_first)
+        rc = exchange_recv_meta(
+            &t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_RELEASE, step, 0), nothing, 0, err);
+    if (rc != ERR_OK)
+        return rc;
+    /* The run is complete: a link that is lost now costs nothing here. */
+    if (!t->stage->is_last)
+        (void)!exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_RELEASE, step, 0),
+                             NULL, 0, NULL, 0, NULL);
+    (void)!exchange_close(&t->exchange, CLOSE_WAIT_MS, NULL);
+    return ERR_OK;
+}
+
+/* --- all of it --- */
+
+/* Units that are held are trained here from now on. */
+static void own_units(struct session *s)
+{
+    for (int u = s->first_unit; u < s->first_unit + s->n_units; u++)
+        s->job->state.hold[u] = STATE_OWN;
+}
+
+/* Is this worker not at fault? Then the cause is set. */
+static bool is_foreign(struct session *s, enum err_code rc)
+{
+    bool is_lost = s->train.exchange.is_lost;
+
+    if (rc == ERR_GONE || rc == ERR_AGAIN)
+        s->job->cause = PROGRESS_CAUSE_NONE;
+    else if (is_lost)
+        s->job->cause = PROGRESS_CAUSE_PEER_LOST;
+    else if (rc == ERR_PROTOCOL)
+        s->job->cause = PROGRESS_CAUSE_OTHER;
+    return rc == ERR_GONE || rc == ERR_AGAIN || rc == ERR_PROTOCOL || (rc != ERR_OK && is_lost);
+}
+
+static enum err_code run(struct session *s, bool *is_broken, struct err *err)
+{
+    struct job *job = s->job;
+    struct move moves[MODEL_UNITS_MAX];
+    bool has_moves = move_list(s->revision, s->number, moves) > 0;
+    struct link_params link = {
+        .listen_address = job->params->tensor_host,
+        .listen_port = job->params->tensor_port,
+        .worker = (uint32_t)job->self.slot,
+        .incarnation = (uint32_t)job->self.incarnation,
+        .plan_hash = s->revision->hash,
+        .revision = (uint32_t)s->revision->plan.revision,
+        .key = job->key,
+        .dial_timeout_ms = s->connect_ms,
+    };
+    /* There is only one port, so units move first. */
+    enum err_code rc = prepare(s, &link, is_member(s) && !has_moves, err);
+
+    *is_broken = is_foreign(s, rc) || (rc == ERR_CONFLICT && job->cause == PROGRESS_CAUSE_OTHER);
+    if (rc != ERR_OK)
+        return rc;
+    post(s, PROGRESS_WAITING);
+    if (has_moves) {
+        job->cause = PROGRESS_CAUSE_PEER_LOST;
+        rc = move_units(s, &link, err);
+        *is_broken = rc != ERR_OK && rc != ERR_NO_MEMORY && rc != ERR_LIMIT;
+        if (rc == ERR_GONE)
+            job->cause = PROGRESS_CAUSE_NONE;
+    }
+    if (rc != ERR_OK || !is_member(s))
+        return rc;
+    own_units(s);
+    job->cause = PROGRESS_CAUSE_OTHER;
+    if (has_moves)
+        rc = open_link(s, &link, err);
+    if (rc == ERR_OK)
+        rc = connect_neighbours(s, err);
+    if (rc == ERR_OK)
+        rc = train(s, err);
+    if (rc == ERR_OK)
+        rc = release(s, err);
+    if (rc == ERR_AGAIN) /* the others come to that step too, and need all messages */
+        (void)!exchange_close(&s->train.exchange, CLOSE_WAIT_MS, NULL);
+    *is_broken = is_foreign(s, rc);
+    return rc;
+}
+
+enum err_code session_run(struct job *job, struct revision *r, const struct peers *peers,
+                          bool *out_is_broken, struct err *err)
+{
+    struct session *s = calloc(1, sizeof *s);
+    char cause[ERR_TEXT_BYTES + 32];
+    bool is_broken = false;
+    enum err_code rc;
+
+    if (!s)
+        return err_set(err, ERR_NO_MEMORY, "no memory for a session");
+    *s = (struct session){.job = job,
+                          .revision = r,
+                          .peers = peers,
+                          .connect_ms = move_any(r) ? MOVES_WAIT_MS : CONNECT_WAIT_MS,
+                          .number = revision_find(r, job->self.slot)};
+    if (is_member(s)) {
+        s->first_unit = r->plan.workers[s->number].first_unit;
+        s->n_units = r->plan.workers[s->number].n_units;
+    }
+    s->train = (struct train){.plan = &r->plan,
+                              .state = &job->state,
+                              .stage = &s->stage,
+                              .loader = is_leader(s) ? &job->loader : NULL,
+                              .history = is_leader(s) ? &job->history : NULL,
+                              .evaluated = r->resume.evaluated,
+                              .until = r->until,
+                              .mailbox = job->mailbox,
+                              .exchange = {.stops = &job->mailbox->stops},
+                              .output = job->params->output_dir ? &s->output : NULL};
+    if (!job->has_spec)
+        job->spec = r->plan.spec;
+    job->has_spec = true;
+    job->cause = PROGRESS_CAUSE_OTHER;
+    rc = run(s, &is_broken, err);
+    atomic_store(&job->mailbox->is_ready, false);
+    (void)snprintf(cause, sizeof cause, "stage %d %s: %s", s->number,
+                   is_broken ? "was halted" : "failed", rc == ERR_OK ? "" : err->text);
+    link_abort(s->train.exchange.link, cause); /* NULL after a success */
+    free(s->train.exchange.packed);
+    score_deinit(&s->train.score);
+    stage_deinit(&s->stage);
+    free(s);
+    *out_is_broken = is_broken;
+    return rc;
+}
