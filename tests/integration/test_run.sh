@@ -194,11 +194,16 @@ too_small() { # found before the first step; only root can mount a small file sy
     return $rc
 }
 check 'an output without enough space is found before the first step' too_small
-# A worker that only measures, and then writes down how it was started.
+# A worker that only measures, and then writes down how it was started. The first that ends would end
+# the run, so each waits for the other.
 cat >"$work/worker" <<E2
 #!/bin/sh
 [ "\$1" = probe ] && exec "$PWD/$bin/skyjob-worker" "\$@"
 echo "\$*" >>"$work/started"
+for _ in \$(seq 100); do
+    [ "\$(wc -l <"$work/started")" -ge 2 ] && break
+    sleep 0.1
+done
 exit 2
 E2
 chmod +x "$work/worker"
