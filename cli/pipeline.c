@@ -203,14 +203,15 @@ static void make_revision(struct pipeline *p, struct plan *plan, struct revision
     const struct report *reports[PEERS_MAX];
     int n = follow_reports(p->follow, reports);
     enum source_kind start = q->model_dir ? SOURCE_PRETRAINED : SOURCE_RANDOM;
+    const struct resume *last = p->revision.plan.revision > 0 ? &p->revision.resume : NULL;
 
     plan->revision++;
     name_incarnations(p, plan);
-    revision_make(plan, reports, n, start, p->revision.resume.lineage, out);
+    revision_make(plan, reports, n, start, last, out);
     while (p->n_cuts_done < q->n_cuts && q->cuts[p->n_cuts_done].step <= out->resume.step) {
         cut_apply(&q->cuts[p->n_cuts_done++], q->local->workers, plan);
         name_incarnations(p, plan);
-        revision_make(plan, reports, n, start, p->revision.resume.lineage, out);
+        revision_make(plan, reports, n, start, last, out);
     }
     out->until = p->n_cuts_done < q->n_cuts ? q->cuts[p->n_cuts_done].step : 0;
 }

@@ -52,6 +52,8 @@ void names_probe_pod(const char *job, const char *uid, const char *node,
 void names_model_pod(const char *job, const char *uid, char out[static NAMES_BYTES]);
 /* ConfigMap with a revision: "<job>-<uid>-r<number>". */
 void names_revision(const char *job, const char *uid, int number, char out[static NAMES_BYTES]);
+/* Folder of the job's checkpoints, in a volume that jobs may share: "<job>-<uid>". */
+void names_checkpoints(const char *job, const char *uid, char out[static NAMES_BYTES]);
 /* Other children, of which a job has one: "<job>-<what>". */
 #define NAMES_PROBE_SPEC "probe"   /* ConfigMap with the spec that probes read */
 #define NAMES_KEY        "key"     /* Secret with the key that the pods share with the operator */

@@ -1,5 +1,7 @@
 #include "api/resume.h"
 
+#include <string.h>
+
 const char *const step_outcome_names[] = {"Apply", "Skip", "Fail", NULL};
 const char *const report_session_names[] = {"None", "Running", "Halted", "Done", "Failed", NULL};
 
@@ -15,6 +17,21 @@ const struct field step_end_fields[] = {
     {"rate", FIELD_DOUBLE, END(rate)},
     {"updates", FIELD_INT64, END(updates), COUNT},
     {"loss", FIELD_DOUBLE, END(loss), .fallback = "nan", .flags = FIELD_NULL},
+    {0}};
+
+#define ORIGIN(member) FIELD_AT(struct resume_origin, member)
+const struct field resume_origin_fields[] = {
+    {"lineage", FIELD_INT64, ORIGIN(lineage), .min = 1, .max = RESUME_STEP_MAX,
+     .flags = FIELD_REQUIRED},
+    {"step", FIELD_INT64, ORIGIN(step), .min = 1, .max = RESUME_STEP_MAX, .flags = FIELD_REQUIRED},
+    {0}};
+
+#define POINT(member) FIELD_AT(struct resume_checkpoint, member)
+const struct field resume_checkpoint_fields[] = {
+    {"lineage", FIELD_INT64, POINT(lineage), .min = 1, .max = RESUME_STEP_MAX,
+     .flags = FIELD_REQUIRED},
+    {"end", FIELD_OBJECT, POINT(end), .fields = step_end_fields, .flags = FIELD_REQUIRED},
+    {"evaluated", FIELD_INT64, POINT(evaluated), COUNT, .flags = FIELD_OMIT},
     {0}};
 
 #define RUN(member) FIELD_AT(struct report_run, member)
@@ -36,10 +53,29 @@ static const struct field report_fields[] = {
     {"cause", FIELD_ENUM, AT(cause), .words = progress_cause_names, .flags = FIELD_OMIT},
     {"error", FIELD_TEXT, AT(error), .flags = FIELD_LINE | FIELD_OMIT},
     {"lineage", FIELD_INT64, AT(lineage), COUNT},
+    {"origins", FIELD_LIST, FIELD_ITEMS(struct report, origins.list, origins.n),
+     .fields = resume_origin_fields, .flags = FIELD_OMIT},
     {"end", FIELD_OBJECT, AT(end), .fields = step_end_fields, .flags = FIELD_OMIT},
     {"evaluated", FIELD_INT64, AT(evaluated), COUNT, .flags = FIELD_OMIT},
     {"runs", FIELD_LIST, FIELD_ITEMS(struct report, runs, n_runs), .fields = run_fields},
+    {"checkpoints", FIELD_LIST, FIELD_ITEMS(struct report, checkpoints, n_checkpoints),
+     .fields = resume_checkpoint_fields, .flags = FIELD_OMIT},
     {0}};
+
+enum err_code resume_origins_check(const struct resume_origins *o, int64_t lineage, struct err *err)
+{
+    for (int i = 0; i < o->n; i++) {
+        const struct resume_origin *at = &o->list[i];
+        int64_t limit = i + 1 < o->n ? o->list[i + 1].lineage : lineage;
+
+        if (at->lineage >= limit || (i > 0 && at->step < o->list[i - 1].step))
+            return err_set(err, ERR_INVALID,
+                           "origins[%d]: step %lld of lineage %lld; lineages must rise up to %lld, "
+                           "and steps must not fall",
+                           i, (long long)at->step, (long long)at->lineage, (long long)lineage);
+    }
+    return ERR_OK;
+}
 
 enum err_code report_write(const struct report *r, struct buf *out, struct err *err)
 {
@@ -70,6 +106,13 @@ static enum err_code read_report(const struct json *root, struct report *r, stru
                            run->n_units, run->first_unit, next);
         next = run->first_unit + run->n_units;
     }
+    if (rc == ERR_OK)
+        rc = resume_origins_check(&r->origins, r->lineage, err);
+    for (int i = 0; i < r->n_checkpoints && rc == ERR_OK; i++)
+        if (r->checkpoints[i].evaluated > r->checkpoints[i].end.step)
+            rc = err_set(err, ERR_INVALID, "checkpoints[%d].evaluated: %lld is after its step %lld",
+                         i, (long long)r->checkpoints[i].evaluated,
+                         (long long)r->checkpoints[i].end.step);
     return rc;
 }
 
@@ -109,6 +152,106 @@ const struct report_run *report_find(const struct report *r, int unit)
 
 /* --- where to go on from --- */
 
+/* The step with which a lineage of these origins begins. */
+static int64_t first_step(const struct resume_origins *o)
+{
+    return o->n > 0 ? o->list[o->n - 1].step : 0;
+}
+
+/* Does the step belong to the history of `newest`, which has these origins? */
+static bool counts(const struct resume_origins *o, int64_t newest, int64_t lineage, int64_t step)
+{
+    int64_t first = 0;
+
+    for (int i = 0; i < o->n; i++) {
+        if (o->list[i].lineage == lineage)
+            return step >= first && step <= o->list[i].step;
+        first = o->list[i].step;
+    }
+    return lineage == newest && step >= first;
+}
+
+bool resume_counts(const struct resume *at, int64_t lineage, int64_t step)
+{
+    return counts(&at->origins, at->lineage, lineage, step);
+}
+
+/* Set the newest lineage of all, with its origins. */
+static void find_lineage(const struct report *const reports[], int n_reports,
+                         const struct resume *last, struct resume *out)
+{
+    out->lineage = last ? last->lineage : 0;
+    out->origins = last ? last->origins : (struct resume_origins){.n = 0};
+    for (int i = 0; i < n_reports; i++)
+        if (reports[i]->lineage > out->lineage) {
+            out->lineage = reports[i]->lineage;
+            out->origins = reports[i]->origins;
+        }
+}
+
+/* Set the newest step of that lineage. */
+static void find_end(const struct report *const reports[], int n_reports, struct resume *out)
+{
+    out->end = (struct step_end){.step = 0};
+    out->evaluated = 0;
+    for (int i = 0; i < n_reports; i++) {
+        if (reports[i]->lineage != out->lineage)
+            continue;
+        if (reports[i]->end.step > out->end.step)
+            out->end = reports[i]->end;
+        if (reports[i]->evaluated > out->evaluated)
+            out->evaluated = reports[i]->evaluated;
+    }
+    out->step = out->end.step;
+}
+
+/* Is `c` better than `best`? Of two checkpoints of a step, that of the newer lineage. */
+static bool is_newer(const struct resume_checkpoint *c, const struct resume_checkpoint *best)
+{
+    return !best || c->end.step > best->end.step ||
+           (c->end.step == best->end.step && c->lineage > best->lineage);
+}
+
+/* The newest checkpoint of the history of `at`; NULL: there is none. */
+static const struct resume_checkpoint *find_checkpoint(const struct report *const reports[],
+                                                       int n_reports, const struct resume *at)
+{
+    const struct resume_checkpoint *best = NULL;
+
+    for (int i = 0; i < n_reports; i++)
+        for (int k = 0; k < reports[i]->n_checkpoints; k++) {
+            const struct resume_checkpoint *c = &reports[i]->checkpoints[k];
+
+            if (resume_counts(at, c->lineage, c->end.step) && is_newer(c, best))
+                best = c;
+        }
+    return best;
+}
+
+/* The newest checkpoint of the newest lineage that is reported and has one, or else the newest of
+ * all, with the origins of that lineage as far as they are known; NULL: there is none. */
+static const struct resume_checkpoint *find_reported(const struct report *const reports[],
+                                                     int n_reports, struct resume_origins *out)
+{
+    const struct resume_checkpoint *best = NULL;
+    int64_t newest = 0;
+
+    for (int i = 0; i < n_reports; i++)
+        for (int k = 0; k < reports[i]->n_checkpoints; k++) {
+            const struct report *r = reports[i];
+            const struct resume_checkpoint *c = &r->checkpoints[k];
+            bool is_known = counts(&r->origins, r->lineage, c->lineage, c->end.step);
+            int64_t lineage = is_known ? r->lineage : 0;
+
+            if (lineage < newest || (lineage == newest && !is_newer(c, best)))
+                continue;
+            best = c;
+            newest = lineage;
+            *out = is_known ? r->origins : (struct resume_origins){.n = 0};
+        }
+    return best;
+}
+
 /* Can the worker bring the unit to the end of `step` with that STEP_END? */
 static bool reaches(const struct report *r, int unit, int64_t step)
 {
@@ -144,9 +287,10 @@ static int find_holder(const struct plan_worker *own, int unit,
     return slot;
 }
 
-/* Find a source at the step of `at` for every unit of `next`; false when one is lost. */
+/* Find a source at the step of `at` for every unit of `next`; false when one is lost.
+ * `is_in_store`: there is a checkpoint of that step. */
 static bool find_sources(const struct plan *next, const struct report *const reports[],
-                         int n_reports, struct resume *at)
+                         int n_reports, bool is_in_store, struct resume *at)
 {
     at->n_sources = 0;
     for (int w = 0; w < next->n_workers; w++) {
@@ -155,35 +299,79 @@ static bool find_sources(const struct plan *next, const struct report *const rep
         for (int unit = own->first_unit; unit < own->first_unit + own->n_units; unit++) {
             int slot = find_holder(own, unit, reports, n_reports, at);
 
-            if (slot < 0)
+            if (slot < 0 && !is_in_store)
                 return false;
-            add_source(at, unit, SOURCE_WORKER, slot);
+            add_source(at, unit, slot < 0 ? SOURCE_CHECKPOINT : SOURCE_WORKER, slot < 0 ? 0 : slot);
         }
     }
     return true;
 }
 
-void resume_point(const struct plan *next, const struct report *const reports[], int n_reports,
-                  enum source_kind start, int64_t lineage, struct resume *out)
+/* A number that no lineage has had. */
+static int64_t next_lineage(const struct report *const reports[], int n_reports,
+                            const struct resume *at)
 {
-    out->lineage = lineage;
-    out->end = (struct step_end){.step = 0};
-    out->evaluated = 0;
+    int64_t newest = at->lineage;
+
     for (int i = 0; i < n_reports; i++)
-        if (reports[i]->lineage > out->lineage)
-            out->lineage = reports[i]->lineage;
-    for (int i = 0; i < n_reports; i++) {
-        if (reports[i]->lineage != out->lineage)
-            continue;
-        if (reports[i]->end.step > out->end.step)
-            out->end = reports[i]->end;
-        if (reports[i]->evaluated > out->evaluated)
-            out->evaluated = reports[i]->evaluated;
+        for (int k = 0; k < reports[i]->n_checkpoints; k++)
+            if (reports[i]->checkpoints[k].lineage > newest)
+                newest = reports[i]->checkpoints[k].lineage;
+    return newest + 1;
+}
+
+/* The origins of a lineage that begins with this checkpoint, which counts in one with these. */
+static struct resume_origins origins_from(const struct resume_origins *of,
+                                          const struct resume_checkpoint *c)
+{
+    struct resume_origins o = {.n = 0};
+
+    while (o.n < of->n && of->list[o.n].lineage < c->lineage) {
+        o.list[o.n] = of->list[o.n];
+        o.n++;
     }
-    out->step = out->end.step;
-    if (find_sources(next, reports, n_reports, out))
+    if (o.n == RESUME_ORIGINS_MAX)
+        memmove(&o.list[0], &o.list[1], (size_t)--o.n * sizeof o.list[0]);
+    o.list[o.n++] = (struct resume_origin){.lineage = c->lineage, .step = c->end.step};
+    return o;
+}
+
+/* Set the sources of the newest step of the newest lineage; false when the job cannot go on from
+ * there. `c` is the newest checkpoint. */
+static bool stay(const struct plan *next, const struct report *const reports[], int n_reports,
+                 const struct resume_checkpoint *c, struct resume *out)
+{
+    if (out->lineage == 0 || out->step < first_step(&out->origins) ||
+        (c && c->end.step > out->step) ||
+        !find_sources(next, reports, n_reports, c && c->end.step == out->step, out))
+        return false;
+    if (out->sources[0].kind == SOURCE_CHECKPOINT)
+        out->evaluated = c->evaluated; /* the leader's records come with the first unit */
+    return true;
+}
+
+void resume_point(const struct plan *next, const struct report *const reports[], int n_reports,
+                  enum source_kind start, const struct resume *last, struct resume *out)
+{
+    const struct resume_checkpoint *c;
+    struct resume back;
+
+    find_lineage(reports, n_reports, last, out);
+    find_end(reports, n_reports, out);
+    c = find_checkpoint(reports, n_reports, out);
+    if (stay(next, reports, n_reports, c, out))
         return;
-    *out = (struct resume){.lineage = out->lineage + 1, .n_sources = 1};
-    out->sources[0] =
+    if (!c)
+        c = find_reported(reports, n_reports, &out->origins);
+    back = (struct resume){.lineage = next_lineage(reports, n_reports, out), .n_sources = 1};
+    back.sources[0] =
         (struct resume_source){.n_units = model_units(&next->spec.model), .kind = start};
+    if (c) {
+        back.origins = origins_from(&out->origins, c);
+        back.step = c->end.step;
+        back.end = c->end;
+        back.evaluated = c->evaluated;
+        back.sources[0].kind = SOURCE_CHECKPOINT;
+    }
+    *out = back;
 }

@@ -8,7 +8,8 @@
  * of them. So a worker that has not received it can still do the update: the next revision
  * repeats the newest STEP_END. A step without one is computed again.
  *
- * A rollback starts a new lineage. Steps of different lineages are never mixed.
+ * A rollback, to a checkpoint or to the start, starts a new lineage. Steps of different lineages
+ * are never mixed: an older lineage counts only up to the step that was rolled back to.
  * Layer: api (may use base). Threads: any; everything here is pure.
  */
 #ifndef API_RESUME_H
@@ -21,6 +22,8 @@
 #define REPORT_TEXT_MAX_BYTES 16384
 #define REPORT_RUNS_MAX       128 /* further ones are not reported */
 #define RESUME_STEP_MAX       1000000000000
+#define RESUME_ORIGINS_MAX    8 /* older ones are forgotten */
+#define RESUME_POINTS_MAX     8 /* of the checkpoints that are reported, the newest */
 
 /* What the end of a step decides about the update. */
 enum step_outcome {
@@ -39,6 +42,25 @@ struct step_end {
     double rate;     /* learning rate */
     int64_t updates; /* of the weights before this one; fewer than steps when some were skipped */
     double loss;     /* mean of the step; may be NaN */
+};
+
+/* The steps that came before a lineage: up to `step` of `lineage`, they count as its own. */
+struct resume_origin {
+    int64_t lineage;
+    int64_t step;
+};
+
+struct resume_origins {
+    int n;
+    /* Of rising lineages. Each begins where the one before ends, so no step is less either. */
+    struct resume_origin list[RESUME_ORIGINS_MAX];
+};
+
+/* A step that a job can go back to: a complete checkpoint in its store (files/store.h). */
+struct resume_checkpoint {
+    int64_t lineage; /* in which it was written */
+    struct step_end end;
+    int64_t evaluated; /* as in a report */
 };
 
 /* What a worker's session is doing, or how it ended. */
@@ -67,22 +89,32 @@ struct report {
     enum report_session session;
     enum progress_cause cause;        /* of a session that ended before the job */
     char error[PROGRESS_ERROR_BYTES]; /* the same in one line */
-    int64_t lineage;                  /* of all that follows */
+    int64_t lineage;                  /* of the runs and `end`; the newest that it knows */
+    struct resume_origins origins;    /* of that lineage */
     struct step_end end;              /* the newest that it has */
     int64_t evaluated; /* the newest step whose evaluation it has recorded as leader, or that its
                           revision names; 0: none */
     int n_runs;
     struct report_run runs[REPORT_RUNS_MAX]; /* by first_unit; they do not overlap */
+    int n_checkpoints;
+    struct resume_checkpoint checkpoints[RESUME_POINTS_MAX]; /* in its store, the newest first */
 };
 
 extern const char *const step_outcome_names[];
 extern const char *const report_session_names[];
 
-/* The table of struct step_end, for the documents that contain one. */
+/* For the documents that contain one of these. */
 extern const struct field step_end_fields[];
+extern const struct field resume_origin_fields[];
+extern const struct field resume_checkpoint_fields[];
+
+/* Can these have come before `lineage`? ERR_INVALID names the entry that cannot. */
+MUST_CHECK enum err_code resume_origins_check(const struct resume_origins *o, int64_t lineage,
+                                              struct err *err);
 
 MUST_CHECK enum err_code report_write(const struct report *r, struct buf *out, struct err *err);
-/* ERR_INVALID for what is out of bounds, another version, and runs that overlap. */
+/* ERR_INVALID for what is out of bounds, another version, runs that overlap, and what contradicts
+ * itself. */
 MUST_CHECK enum err_code report_parse(const char *text, size_t len, struct report *out,
                                       struct err *err);
 
@@ -98,6 +130,9 @@ enum source_kind {
     SOURCE_RANDOM,     /* the seed */
     SOURCE_PRETRAINED, /* the model to start from; the seed for what that lacks */
     SOURCE_WORKER,     /* a worker, with its moments */
+    SOURCE_CHECKPOINT, /* the checkpoint of the revision's step in the job's store, which all
+                          workers share, with its moments: of those that count, see
+                          resume_counts(), the one of the newest lineage */
 };
 
 /* Where the state of consecutive units comes from. */
@@ -110,7 +145,8 @@ struct resume_source {
 
 struct resume {
     int64_t lineage; /* from 1 */
-    int64_t step;    /* done */
+    struct resume_origins origins;
+    int64_t step; /* done */
     /* Of that step, for workers that have not applied it; end.step is 0 when `step` is. */
     struct step_end end;
     int64_t evaluated; /* as in a report */
@@ -118,17 +154,27 @@ struct resume {
     struct resume_source sources[MODEL_UNITS_MAX]; /* every unit once, in order */
 };
 
-/* Where `next` goes on from: `start` is the source of units without a state, `lineage` the newest
- * of earlier revisions (0 before the first).
+/* Does this step belong to the history of `at`: is it of its lineage, or of an origin and not later
+ * than the step at which that was left? */
+bool resume_counts(const struct resume *at, int64_t lineage, int64_t step);
+
+/* Where `next` goes on from: `start` is the source of units without a state, `last` where the
+ * revision before went on from (NULL: there was none, or it is not known); it is not in `out`.
  *
  * `reports` come from all reachable workers, including those that are not in `next`; their sessions
  * must not be running. A worker without a report, or one that was replaced, holds nothing.
  *
  * The newest STEP_END of the newest lineage counts: the job goes on after it if every unit is held
- * by a worker that has applied it or still can. The source of a unit is its own worker if that has
- * it, else the first of `reports` that does. If any unit is lost, all start again at step 0 in a
- * new lineage. */
+ * by a worker that has applied it or still can, or is in a checkpoint of that very step, and no
+ * checkpoint that counts is of a later one. The source of a unit is its own worker if that has it,
+ * else the first of `reports` that does, else the checkpoint.
+ *
+ * If any unit is lost, all go back to the newest checkpoint that counts. Without one, nothing of
+ * the newest lineage is left, and any checkpoint will do, first of the newest lineage that is
+ * reported: a job whose workers were all replaced had to begin anew before any of them could report
+ * its store. Only when no checkpoint is reported, all begin again with step 0. In all of these
+ * cases the lineage is new, with a number above all that the reports contain. */
 void resume_point(const struct plan *next, const struct report *const reports[], int n_reports,
-                  enum source_kind start, int64_t lineage, struct resume *out);
+                  enum source_kind start, const struct resume *last, struct resume *out);
 
 #endif

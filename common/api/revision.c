@@ -4,7 +4,7 @@
 
 #include "base/hash.h"
 
-static const char *const kind_names[] = {"Random", "Pretrained", "Worker", NULL};
+static const char *const kind_names[] = {"Random", "Pretrained", "Worker", "Checkpoint", NULL};
 
 #define SOURCE(member) FIELD_AT(struct resume_source, member)
 static const struct field source_fields[] = {
@@ -26,6 +26,8 @@ static const struct field leaving_fields[] = {
 static const struct field fields[] = {
     {"lineage", FIELD_INT64, AT(resume.lineage), .min = 1, .max = RESUME_STEP_MAX,
      .flags = FIELD_REQUIRED},
+    {"origins", FIELD_LIST, FIELD_ITEMS(struct revision, resume.origins.list, resume.origins.n),
+     .fields = resume_origin_fields, .flags = FIELD_OMIT},
     {"step", FIELD_INT64, AT(resume.step), .max = RESUME_STEP_MAX, .flags = FIELD_REQUIRED},
     {"end", FIELD_OBJECT, AT(resume.end), .fields = step_end_fields, .flags = FIELD_OMIT},
     {"evaluated", FIELD_INT64, AT(resume.evaluated), .max = RESUME_STEP_MAX, .flags = FIELD_OMIT},
@@ -37,10 +39,10 @@ static const struct field fields[] = {
     {0}};
 
 void revision_make(const struct plan *next, const struct report *const reports[], int n_reports,
-                   enum source_kind start, int64_t lineage, struct revision *out)
+                   enum source_kind start, const struct resume *last, struct revision *out)
 {
     *out = (struct revision){.plan = *next};
-    resume_point(next, reports, n_reports, start, lineage, &out->resume);
+    resume_point(next, reports, n_reports, start, last, &out->resume);
     for (int i = 0; i < n_reports && out->n_leaving < SPEC_STAGES_MAX; i++) {
         const struct report *r = reports[i];
         bool is_source = false;
@@ -74,6 +76,7 @@ static enum err_code check_sources(const struct revision *r, struct err *err)
 
     for (int i = 0; i < r->resume.n_sources; i++) {
         const struct resume_source *s = &r->resume.sources[i];
+        bool is_start = s->kind == SOURCE_RANDOM || s->kind == SOURCE_PRETRAINED;
 
         if (s->first_unit != next || s->n_units < 1 || s->n_units > n_units - next)
             return err_set(err, ERR_INVALID,
@@ -81,13 +84,36 @@ static enum err_code check_sources(const struct revision *r, struct err *err)
                            i, s->n_units, s->first_unit, n_units - next, next);
         if (s->kind == SOURCE_WORKER && revision_find(r, s->slot) < 0)
             return err_set(err, ERR_INVALID, "sources[%d].slot: there is no worker %d", i, s->slot);
-        if (s->kind != SOURCE_WORKER && r->resume.step > 0)
+        if (s->kind != SOURCE_WORKER && is_start != (r->resume.step == 0))
             return err_set(err, ERR_INVALID, "sources[%d].from: %s units cannot be at step %lld", i,
                            kind_names[s->kind], (long long)r->resume.step);
         next += s->n_units;
     }
     if (next != n_units)
         return err_set(err, ERR_INVALID, "sources: cover %d of %d units", next, n_units);
+    return ERR_OK;
+}
+
+static enum err_code check_point(const struct revision *r, struct err *err)
+{
+    const struct resume *at = &r->resume;
+    enum err_code rc = resume_origins_check(&at->origins, at->lineage, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (at->origins.n > 0 && at->origins.list[at->origins.n - 1].step > at->step)
+        return err_set(err, ERR_INVALID,
+                       "origins: lead to step %lld, but the job goes on from %lld",
+                       (long long)at->origins.list[at->origins.n - 1].step, (long long)at->step);
+    if (at->end.step != at->step)
+        return err_set(err, ERR_INVALID, "end.step: %lld, but the job goes on from step %lld",
+                       (long long)at->end.step, (long long)at->step);
+    if (at->evaluated > at->step)
+        return err_set(err, ERR_INVALID, "evaluated: %lld, but the job goes on from step %lld",
+                       (long long)at->evaluated, (long long)at->step);
+    if (r->until != 0 && r->until <= at->step)
+        return err_set(err, ERR_INVALID, "until: %lld, but the job goes on from step %lld",
+                       (long long)r->until, (long long)at->step);
     return ERR_OK;
 }
 
@@ -106,15 +132,8 @@ static enum err_code read_revision(const struct json *root, struct revision *r, 
         if (revision_find(r, r->leaving[i].slot) != r->plan.n_workers + i)
             return err_set(err, ERR_INVALID, "leaving[%d].slot: %d is given twice", i,
                            r->leaving[i].slot);
-    if (r->resume.end.step != r->resume.step)
-        return err_set(err, ERR_INVALID, "end.step: %lld, but the job goes on from step %lld",
-                       (long long)r->resume.end.step, (long long)r->resume.step);
-    if (r->resume.end.revision >= r->plan.revision || r->resume.evaluated > r->resume.step)
-        return err_set(err, ERR_INVALID, "end.revision or evaluated: later than the revision");
-    if (r->until != 0 && r->until <= r->resume.step)
-        return err_set(err, ERR_INVALID, "until: %lld, but the job goes on from step %lld",
-                       (long long)r->until, (long long)r->resume.step);
-    return check_sources(r, err);
+    rc = check_point(r, err);
+    return rc == ERR_OK ? check_sources(r, err) : rc;
 }
 
 enum err_code revision_parse(const char *text, size_t len, struct revision *out, struct err *err)

@@ -35,9 +35,10 @@ struct revision {
 };
 
 /* Turn `next`, which has its number, into a revision that goes on from what the workers hold: see
- * resume_point(). Sources that are not in `next` leave. `until` and `hash` are 0. */
+ * resume_point(). Sources that are not in `next` leave. `until` and `hash` are 0. `out` contains
+ * neither `next` nor `last`. */
 void revision_make(const struct plan *next, const struct report *const reports[], int n_reports,
-                   enum source_kind start, int64_t lineage, struct revision *out);
+                   enum source_kind start, const struct resume *last, struct revision *out);
 
 /* Append the document. `spec` is as in plan_write(). */
 MUST_CHECK enum err_code revision_write(const struct revision *r, const struct json *spec,

@@ -117,6 +117,13 @@ const struct field spec_fields[] = {
     {"worker.image", FIELD_TEXT, AT(worker.image), .min = 1, .max = 512},
     {"worker.imagePullPolicy", FIELD_WORD, AT(worker.pull_policy), .fallback = "IfNotPresent",
      .words = pull_words},
+    {"checkpoint.store.persistentVolumeClaim.claimName", FIELD_TEXT, AT(checkpoint.volume.claim),
+     .min = 1, .max = 253},
+    {"checkpoint.store.persistentVolumeClaim.path", FIELD_TEXT, AT(checkpoint.volume.path),
+     .max = 256},
+    {"checkpoint.everySteps", FIELD_INT, AT(checkpoint.every_steps), .min = 1, .max = 100000000},
+    {"checkpoint.everySeconds", FIELD_INT, AT(checkpoint.every_seconds), .min = 10, .max = 86400},
+    {"checkpoint.keep", FIELD_INT, AT(checkpoint.keep), .min = 1, .max = 100, .fallback = "2"},
     {"output.persistentVolumeClaim.claimName", FIELD_TEXT, AT(output.claim), .min = 1, .max = 253},
     {"output.persistentVolumeClaim.path", FIELD_TEXT, AT(output.path), .max = 256},
     {"failurePolicy.maxRestarts", FIELD_INT, AT(max_restarts), .max = 1000, .fallback = "3"},
@@ -229,6 +236,7 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
         bool is_only_kind; /* the object can hold nothing else */
     } rows[] = {{"model.from", &s->from, true},
                 {"data.source", &s->data.volume, false},
+                {"checkpoint.store", &s->checkpoint.volume, true},
                 {"output", &s->output, true}};
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -269,6 +277,10 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
     if (is_given(spec, "training.steps") && is_given(spec, "training.epochs"))
         return err_set(err, ERR_INVALID,
                        "spec.training.steps: give either steps or spec.training.epochs, not both");
+    if (is_given(spec, "checkpoint.everySteps") && is_given(spec, "checkpoint.everySeconds"))
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.everySteps: give either everySteps or "
+                       "spec.checkpoint.everySeconds, not both");
     return check_volumes(spec, s, err);
 }
 
@@ -354,7 +366,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     /* Defaults that the schema cannot have, since they hold only where something else is absent. */
     struct spec s = {
         .letters = SPEC_CASE_ABSENT,
-        .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8}};
+        .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
+        .checkpoint = {.every_seconds = 300}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
     bool has_sizes = is_given(json, "model.preset") || !is_given(json, "model.from") ||
@@ -377,6 +390,7 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         s.model.ffn = 4 * s.model.hidden;
     s.training.evaluates_only =
         json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
+    s.checkpoint.is_on = s.checkpoint.volume.claim[0] != '\0';
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
@@ -427,7 +441,7 @@ bool spec_same_workers(const struct spec *a, const struct spec *b)
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         if (f->kind != FIELD_LIST &&
             (strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
-             strncmp(f->key, "output.", 7) == 0))
+             strncmp(f->key, "checkpoint.", 11) == 0 || strncmp(f->key, "output.", 7) == 0))
             same = same &&
                    memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
     for (int s = 0; same && s < x->n; s++)

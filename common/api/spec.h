@@ -89,8 +89,8 @@ struct spec_labels {
     char names[TASK_LABELS_MAX][TASK_LABEL_BYTES];
 };
 
-/* A folder in a PersistentVolumeClaim: the only kind of volume there is for a model, data or
- * output. */
+/* A folder in a PersistentVolumeClaim: the only kind of volume there is for a model, data,
+ * checkpoints or output. */
 struct spec_volume {
     char claim[SPEC_NAME_BYTES]; /* "": no volume */
     char path[SPEC_PATH_BYTES];  /* inside the volume; "": its root */
@@ -167,6 +167,13 @@ struct spec {
         char image[SPEC_IMAGE_BYTES]; /* "" : the operator's default */
         char pull_policy[SPEC_WORD_BYTES];
     } worker;
+    struct {
+        struct spec_volume volume;
+        bool is_on;      /* there is a volume, or the CLI has a folder; else none are written */
+        int every_steps; /* between two; 0: every_seconds counts */
+        int every_seconds;
+        int keep; /* the newest */
+    } checkpoint;
     struct spec_volume output; /* no volume: weights are not kept */
     enum spec_wire wire;
     int max_restarts;

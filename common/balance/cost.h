@@ -26,6 +26,7 @@
  *   params * (1 weights + 1 gradients + 2 moments, 1 for SGD) + min(M, S - s) * activations kept
  *   + scratch of its largest unit + slots of its links + COST_PROCESS_BYTES
  *   + weights and gradients of the word embeddings once more on the LM head's stage
+ *   + weights and moments once more where checkpoints are written, from a copy
  *   + COST_DATA_BYTES on the first stage, which keeps the data set.
  * With activations recomputed, a unit keeps its output only, the rest is scratch, and its products
  * have 4 passes instead of 3 (except for the LM head, which is not recomputed).
@@ -96,7 +97,8 @@ void cost_job_measured(struct cost_job *job, const struct node_probe *probes, in
 /* A unit's share of a micro-batch. */
 struct cost_unit {
     double flops;             /* forward and backward, and its share of the optimizer */
-    int64_t state_bytes;      /* weights, gradients, moments; and copies of other units' weights */
+    int64_t state_bytes;      /* weights, gradients, moments; copies of other units' weights; and
+                               * the copy of its own that a checkpoint is written from */
     int64_t activation_bytes; /* kept from forward to backward */
     int64_t scratch_bytes;    /* needed only while it computes */
     int64_t slot_bytes;       /* of one message to the next unit, or back; full length */

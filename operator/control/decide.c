@@ -244,9 +244,10 @@ static void show_problem(struct context *c)
 static void drive(struct context *c)
 {
     if (context_has_started(c) && training_is_outdated(c))
-        context_false(c, CONDITION_UP_TO_DATE, EVENT_NORMAL, "NextRevision",
-                      "spec.placement, worker or output was changed after training began: the "
-                      "change takes effect when all workers are started anew.");
+        context_false(
+            c, CONDITION_UP_TO_DATE, EVENT_NORMAL, "NextRevision",
+            "spec.placement, worker, checkpoint or output was changed after training began: the "
+            "change takes effect when all workers are started anew.");
     else
         context_true(c, CONDITION_UP_TO_DATE, EVENT_NONE, "Planned",
                      "The revision was planned with the current spec.");

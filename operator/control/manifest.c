@@ -131,6 +131,7 @@ static const char pod_template[] =
     "       ?is_model 'inspect',"
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
+    "       ?save_claim '--checkpoints', ?save_claim '/checkpoints/$save_folder',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
     "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
@@ -169,6 +170,8 @@ static const char pod_template[] =
     "         'name': 'data', 'mountPath': '/data', 'subPath': $data_path, 'readOnly': true},"
     "       ?model_claim {"
     "         'name': 'model', 'mountPath': '/model', 'subPath': $model_path, 'readOnly': true},"
+    "       ?save_claim {"
+    "         'name': 'checkpoints', 'mountPath': '/checkpoints', 'subPath': $save_path},"
     "       ?output_claim {"
     "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
@@ -178,6 +181,8 @@ static const char pod_template[] =
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
     "     ?data_claim {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_claim}},"
     "     ?model_claim {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_claim}},"
+    "     ?save_claim {"
+    "       'name': 'checkpoints', 'persistentVolumeClaim': {'claimName': $save_claim}},"
     "     ?output_claim {"
     "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_claim}}]}}";
 
@@ -209,6 +214,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     bool has_map = p->reads_data && spec->data.source == SPEC_SOURCE_CONFIG_MAP;
     const char *folder = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
     char key[NAMES_BYTES];
+    char saves[NAMES_BYTES];
     const struct jsont_value values[] = {
         JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
         JSONT_S("priority_class", used(!is_worker, settings->probe_priority_class)),
@@ -218,6 +224,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
                                                                         : spec->worker.pull_policy),
         JSONT_S("data_folder", used(p->reads_data, folder)),
         JSONT_S("model_claim", used(!has_role(&p->object, "probe"), spec->from.claim)),
+        JSONT_S("save_claim", used(is_worker, spec->checkpoint.volume.claim)),
+        JSONT_S("save_folder", saves),
         JSONT_S("output_claim", used(is_worker, spec->output.claim)),
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_I("control_port", PORT_CONTROL),
@@ -228,12 +236,14 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("data_claim", used(has_claim, spec->data.volume.claim)),
         JSONT_S("data_path", used(true, spec->data.volume.path)),
         JSONT_S("model_path", used(true, spec->from.path)),
+        JSONT_S("save_path", used(true, spec->checkpoint.volume.path)),
         JSONT_S("output_path", used(true, spec->output.path)),
         JSONT_S("config_map", p->config_map),
         JSONT_S("key_name", key),
     };
 
     names_child(seen->name, NAMES_KEY, key);
+    names_checkpoints(seen->name, seen->uid, saves);
     return write_object(pod_template, seen, &p->object, values, sizeof values / sizeof *values, out,
                         err);
 }

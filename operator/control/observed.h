@@ -91,7 +91,7 @@ enum data_state {
     DATA_UNKNOWN, /* not looked at yet */
     DATA_PRESENT,
     DATA_MISSING,
-    DATA_NO_CLAIM, /* a claim of the data, the model or the output is not there */
+    DATA_NO_CLAIM, /* a claim of the data, the model, checkpoints or the output is not there */
 };
 
 /* What a look at the data ConfigMap and at all claims has found. The files in a claim are not

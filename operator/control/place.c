@@ -60,7 +60,8 @@ static bool waits_for_data(struct context *c)
     const char *keys[SPEC_FILES_MAX];
     int n = spec_data_files(spec, keys);
 
-    if (spec->data.source == SPEC_SOURCE_SAMPLE && !spec->from.claim[0] && !spec->output.claim[0])
+    if (spec->data.source == SPEC_SOURCE_SAMPLE && !spec->from.claim[0] &&
+        !spec->checkpoint.volume.claim[0] && !spec->output.claim[0])
         return false;
     if (data->state == DATA_PRESENT && age_ms >= 0 && age_ms < DECIDE_DATA_STALE_MS)
         return false;
@@ -237,10 +238,10 @@ static void revise(struct context *c, const struct plan *of_decision)
     const struct report *reports[PEERS_MAX];
     struct plan plan = *of_decision;
     int n = c->is_recovering ? recovery_reports(c, reports) : 0;
-    int64_t lineage = c->seen->has_revision ? c->seen->revision.resume.lineage : 0;
+    const struct resume *last = c->seen->has_revision ? &c->seen->revision.resume : NULL;
 
     revision_make(&plan, reports, n, plan.spec.from.claim[0] ? SOURCE_PRETRAINED : SOURCE_RANDOM,
-                  lineage, &c->out->revision);
+                  last, &c->out->revision);
     context_add(c, ACTION_CREATE_REVISION)->keeps_spec = c->is_recovering && c->seen->has_revision;
 }
 

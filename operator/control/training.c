@@ -160,8 +160,33 @@ static void tell(struct context *c, const struct recovery *r)
             memcpy(context_add(c, ACTION_POST_REVISION)->name, r->pods[i]->name, NAMES_BYTES);
 }
 
+/* Where a revision that is not the first goes on from. */
+static void add_step(const struct context *c, char *text, size_t bytes)
+{
+    const struct revision *r = &c->seen->revision;
+    int n_units = model_units(&r->plan.spec.model);
+    int n_saved = 0;
+
+    if (c->out->status.revision_reason[0] == '\0')
+        return;
+    if (r->resume.step == 0) {
+        text_add(text, bytes, " Training begins with step 0.");
+        return;
+    }
+    for (int i = 0; i < r->resume.n_sources; i++)
+        if (r->resume.sources[i].kind == SOURCE_CHECKPOINT)
+            n_saved += r->resume.sources[i].n_units;
+    text_add(text, bytes, " Training goes on from step %lld", (long long)r->resume.step);
+    if (n_saved == n_units)
+        text_add(text, bytes, " (checkpoint)");
+    else if (n_saved > 0)
+        text_add(text, bytes, " (%d of %d units from a checkpoint)", n_saved, n_units);
+    text_add(text, bytes, ".");
+}
+
 static void start(struct context *c, const struct recovery *r)
 {
+    char text[STATUS_MESSAGE_BYTES] = "All workers are connected.";
     int n = c->seen->revision.plan.n_workers;
     int n_running = 0;
     int n_told = 0;
@@ -179,8 +204,9 @@ static void start(struct context *c, const struct recovery *r)
             report_unreachable(c);
         return;
     }
-    context_true(c, CONDITION_RUNNING, EVENT_NORMAL, "Training", "All workers are connected.");
-    context_show(c, "Running", "All workers are connected.");
+    add_step(c, text, sizeof text);
+    context_true(c, CONDITION_RUNNING, EVENT_NORMAL, "Training", text);
+    context_show(c, "Running", text);
     if (c->out->status.start_ms == 0)
         c->out->status.start_ms = c->seen->now_ms;
     context_requeue(c, 0);

@@ -377,6 +377,7 @@ static enum err_code read_data(struct apply *a, const struct observed *seen, str
     } claims[] = {{spec->data.source == SPEC_SOURCE_CLAIM ? spec->data.volume.claim : "",
                    "spec.data.source.persistentVolumeClaim"},
                   {spec->from.claim, "spec.model.from.persistentVolumeClaim"},
+                  {spec->checkpoint.volume.claim, "spec.checkpoint.store.persistentVolumeClaim"},
                   {spec->output.claim, "spec.output.persistentVolumeClaim"}};
     struct kube_ref map = ref_of(&kube_config_maps, seen, spec->data.config_map);
     struct seen_data found = {.state = DATA_PRESENT};

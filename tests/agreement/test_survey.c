@@ -257,7 +257,7 @@ static void add_plan(const char *job, int revision, int n_nodes)
         if (one_in(2))
             add_pod(pod, job, n_nodes);
     }
-    resume_point(p, NULL, 0, SOURCE_RANDOM, 0, &r->resume);
+    resume_point(p, NULL, 0, SOURCE_RANDOM, NULL, &r->resume);
     assert_int_equal(revision_write(r, at.spec, &inner, NULL), ERR_OK);
     jsonw_init(&w, &text);
     jsonw_open_object(&w, NULL);

@@ -22,11 +22,19 @@ static void check_resume(const struct revision *r)
 
     MUST(r->resume.lineage >= 1 && r->resume.end.step == r->resume.step);
     check_end(&r->resume.end);
+    MUST(resume_origins_check(&r->resume.origins, r->resume.lineage, NULL) == ERR_OK);
+    for (int i = 0; i < r->resume.origins.n; i++) {
+        const struct resume_origin *o = &r->resume.origins.list[i];
+
+        MUST(o->step <= r->resume.step && resume_counts(&r->resume, o->lineage, o->step));
+        MUST(!resume_counts(&r->resume, o->lineage, o->step + 1));
+    }
     for (int i = 0; i < r->resume.n_sources; i++) {
         const struct resume_source *s = &r->resume.sources[i];
 
         MUST(s->first_unit == next && s->n_units >= 1);
         MUST(s->kind != SOURCE_WORKER || revision_find(r, s->slot) >= 0);
+        MUST(s->kind != SOURCE_CHECKPOINT || r->resume.step > 0);
         MUST(revision_source(r, next) == s);
         next += s->n_units;
     }
@@ -81,6 +89,7 @@ static void check_report(const char *text, size_t n)
     if (report_parse(text, n, &r, NULL) != ERR_OK)
         return;
     MUST(r.n_runs <= REPORT_RUNS_MAX && r.session <= REPORT_FAILED);
+    MUST(r.n_checkpoints <= RESUME_POINTS_MAX);
     check_end(&r.end);
     for (int i = 0; i < r.n_runs; i++) {
         MUST(r.runs[i].first_unit >= unit && r.runs[i].n_units >= 1);
@@ -100,9 +109,10 @@ static void check_report(const char *text, size_t n)
     plan.workers[0] = (struct plan_worker){.slot = 2, .incarnation = 1, .n_units = 5};
     plan.workers[1] =
         (struct plan_worker){.slot = 0, .incarnation = 2, .first_unit = 5, .n_units = 2};
-    revision_make(&plan, reports, 1, SOURCE_RANDOM, 1, &next);
+    revision_make(&plan, reports, 1, SOURCE_RANDOM, NULL, &next);
     check_resume(&next);
-    MUST(next.resume.step == 0 || next.resume.lineage == r.lineage);
+    MUST(next.resume.step == 0 || next.resume.lineage == r.lineage ||
+         (next.resume.lineage > r.lineage && next.resume.sources[0].kind == SOURCE_CHECKPOINT));
 }
 
 static void check_order(const char *text, size_t n)

@@ -195,14 +195,14 @@ static void revise(struct crew *crew)
     const struct crew_params *p = crew->params;
     const struct report *reports[PEERS_MAX];
     int n = follow_reports(crew->follow, reports);
-    int64_t lineage = crew->revision.resume.lineage;
+    struct resume last = crew->revision.resume;
     struct plan plan;
     struct err err;
 
     choose_cut(crew, reports, n);
     plan = next_plan(crew);
     n = follow_reports(crew->follow, reports); /* workers have been added */
-    revision_make(&plan, reports, n, SOURCE_RANDOM, lineage, &crew->revision);
+    revision_make(&plan, reports, n, SOURCE_RANDOM, &last, &crew->revision);
     if (crew->at_cut + 1 < p->n_cuts)
         crew->revision.until = p->cuts[crew->at_cut + 1].step;
     for (int i = 0; i < CREW_SLOTS; i++)

@@ -332,6 +332,7 @@ static void crd_has_one_type_of_volume(void **state)
     assert_non_null(data);
     assert_same_shape(schema_of("model.from.persistentVolumeClaim"), data);
     assert_same_shape(schema_of("output.persistentVolumeClaim"), data);
+    assert_same_shape(schema_of("checkpoint.store.persistentVolumeClaim"), data);
 }
 
 static void crd_defaults_make_a_spec_that_the_parser_accepts(void **state)
@@ -368,7 +369,7 @@ static int load_crd(void)
 int main(void)
 {
     static char names[FIELDS_MAX][96];
-    enum { N_FIXED = 5 };
+    enum { N_FIXED = 6 };
     struct CMUnitTest tests[FIELDS_MAX + N_FIXED] = {
         cmocka_unit_test(crd_has_no_field_that_the_programs_do_not_read),
         cmocka_unit_test(crd_has_the_fields_of_the_status_with_their_bounds),

@@ -23,6 +23,8 @@ static void names_are_those_that_the_manual_promises(void **state)
     assert_string_equal(out, "mnli-0b7d3-r4");
     names_model_pod("mnli", "0b7d3f52-1", out);
     assert_string_equal(out, "mnli-0b7d3-model");
+    names_checkpoints("mnli", "0b7d3f52-1", out);
+    assert_string_equal(out, "mnli-0b7d3");
     names_child("mnli", NAMES_POLICY, out);
     assert_string_equal(out, "mnli-workers");
     names_child("mnli", NAMES_KEY, out);

@@ -63,6 +63,10 @@ static struct report full_report(void)
     r.evaluated = 5;
     hold(&r, 1, 2, 6, true);
     hold(&r, 4, 1, 7, false);
+    r.origins = (struct resume_origins){1, {{1, 4}}};
+    r.n_checkpoints = 2;
+    r.checkpoints[0] = (struct resume_checkpoint){.lineage = 2, .end = r.end, .evaluated = 5};
+    r.checkpoints[1] = (struct resume_checkpoint){.lineage = 1, .end = {.revision = 1, .step = 4}};
     return r;
 }
 
@@ -108,6 +112,16 @@ static void report_reads_back_what_was_written(void **state)
     assert_int_equal(back.runs[0].step, 6);
     assert_true(back.runs[0].is_finished);
     assert_false(back.runs[1].is_finished);
+    assert_int_equal(back.origins.n, 1);
+    assert_int_equal(back.origins.list[0].lineage, 1);
+    assert_int_equal(back.origins.list[0].step, 4);
+    assert_int_equal(back.n_checkpoints, 2);
+    assert_int_equal(back.checkpoints[0].lineage, 2);
+    assert_int_equal(back.checkpoints[0].end.step, 7);
+    assert_true(back.checkpoints[0].end.rate == 1e-5 / 3);
+    assert_int_equal(back.checkpoints[0].evaluated, 5);
+    assert_int_equal(back.checkpoints[1].lineage, 1);
+    assert_int_equal(back.checkpoints[1].end.step, 4);
 }
 
 static void report_of_a_new_worker_is_nearly_empty(void **state)
@@ -119,6 +133,8 @@ static void report_of_a_new_worker_is_nearly_empty(void **state)
     assert_int_equal(back.session, REPORT_NONE);
     assert_int_equal(back.end.step, 0);
     assert_int_equal(back.n_runs, 0);
+    assert_int_equal(back.origins.n, 0);
+    assert_int_equal(back.n_checkpoints, 0);
 }
 
 static void report_at_its_limits_fits(void **state)
@@ -130,6 +146,19 @@ static void report_at_its_limits_fits(void **state)
     memset(r.error, '"', sizeof r.error - 1);
     for (int i = 0; i < 2 * REPORT_RUNS_MAX; i++)
         hold(&r, 700 + i, 1, RESUME_STEP_MAX - i, true);
+    r.lineage = r.evaluated = RESUME_STEP_MAX;
+    r.origins.n = RESUME_ORIGINS_MAX;
+    for (int i = 0; i < RESUME_ORIGINS_MAX; i++)
+        r.origins.list[i] = (struct resume_origin){RESUME_STEP_MAX - 9 + i, RESUME_STEP_MAX};
+    r.end = (struct step_end){.revision = PLAN_REVISION_MAX,
+                              .step = RESUME_STEP_MAX,
+                              .scale = -0x1.23456789abcdep-1000,
+                              .rate = -0x1.23456789abcdep-1000,
+                              .updates = RESUME_STEP_MAX,
+                              .loss = -0x1.23456789abcdep-1000};
+    r.n_checkpoints = RESUME_POINTS_MAX;
+    for (int i = 0; i < RESUME_POINTS_MAX; i++)
+        r.checkpoints[i] = (struct resume_checkpoint){RESUME_STEP_MAX, r.end, RESUME_STEP_MAX};
     assert_int_equal(read_back(&r).n_runs, REPORT_RUNS_MAX); /* the others are not reported */
 }
 
@@ -162,6 +191,22 @@ static void report_is_refused_when_it_is_out_of_bounds(void **state)
            "runs[1]: 2 units from unit 1; must begin at 2 or later");
     refuse("{\"version\":1,\"slot\":0,\"incarnation\":1,\"revision\":1,\"session\":\"Asleep\"}",
            "session: \"Asleep\"");
+#define STORE(members)                                                                             \
+    "{\"version\":1,\"slot\":0,\"incarnation\":1,\"revision\":0,\"session\":\"None\","             \
+    "\"lineage\":3," members "}"
+#define END(step) "{\"revision\":1,\"step\":" step ",\"outcome\":\"Apply\"}"
+    refuse(STORE("\"origins\":[{\"lineage\":3,\"step\":1}]"), "origins[0]: step 1 of lineage 3");
+    refuse(STORE("\"origins\":[{\"lineage\":1,\"step\":1},{\"lineage\":1,\"step\":2}]"),
+           "origins[0]: step 1 of lineage 1");
+    refuse(STORE("\"origins\":[{\"lineage\":1,\"step\":2},{\"lineage\":2,\"step\":1}]"),
+           "origins[1]: step 1 of lineage 2");
+    refuse(STORE("\"origins\":[{\"lineage\":1,\"step\":0}]"), "origins[0].step: 0 is not in 1..");
+    refuse(STORE("\"checkpoints\":[{\"lineage\":1}]"), "checkpoints[0].end: missing");
+    refuse(STORE("\"checkpoints\":[{\"lineage\":0,\"end\":" END("4") "}]"), "lineage: 0 is not");
+    refuse(STORE("\"checkpoints\":[{\"lineage\":1,\"end\":" END("0") "}]"),
+           "step: 0 is not in 1..");
+    refuse(STORE("\"checkpoints\":[{\"lineage\":1,\"end\":" END("4") ",\"evaluated\":5}]"),
+           "checkpoints[0].evaluated: 5 is after its step 4");
 }
 
 static void report_survives_every_cut_and_flip_of_its_text(void **state)
@@ -212,7 +257,8 @@ static const int cut[] = {3, 2, 2};
  * which they go on as before. */
 static struct report held[N_WORKERS];
 static struct plan next;
-static struct resume at; /* by go_on() */
+static const struct resume before = {.lineage = 1}; /* where the revision before went on from */
+static struct resume at;                            /* by go_on() */
 
 static void hold_all(int64_t lineage, int64_t step)
 {
@@ -238,7 +284,7 @@ static void go_on(int n)
     for (int i = 0; i < n; i++)
         list[i] = &held[i];
     memset(&at, 0x5a, sizeof at); /* it is the output alone */
-    resume_point(&next, list, n, SOURCE_RANDOM, 1, &at);
+    resume_point(&next, list, n, SOURCE_RANDOM, &before, &at);
 }
 
 static void assert_rollback(const struct resume *r, int64_t lineage)
@@ -247,6 +293,7 @@ static void assert_rollback(const struct resume *r, int64_t lineage)
     assert_int_equal(r->step, 0);
     assert_int_equal(r->end.step, 0);
     assert_int_equal(r->evaluated, 0);
+    assert_int_equal(r->origins.n, 0);
     assert_int_equal(r->n_sources, 1);
     assert_int_equal(r->sources[0].kind, SOURCE_RANDOM);
     assert_int_equal(r->sources[0].first_unit, 0);
@@ -277,7 +324,7 @@ static const struct piece where_they_are[] = {{0, 0, 3}, {1, 3, 2}, {2, 5, 2}};
 static void resume_begins_a_job_with_what_units_begin_with(void **state)
 {
     (void)state;
-    resume_point(&next, NULL, 0, SOURCE_PRETRAINED, 0, &at);
+    resume_point(&next, NULL, 0, SOURCE_PRETRAINED, NULL, &at);
     assert_int_equal(at.lineage, 1);
     assert_int_equal(at.step, 0);
     assert_int_equal(at.n_sources, 1);
@@ -395,7 +442,292 @@ static void resume_keeps_the_newest_evaluation(void **state)
     assert_int_equal(at.evaluated, 4);
 }
 
-/* --- every combination --- */
+static void resume_counts_no_units_without_a_lineage(void **state)
+{
+    const struct report *list[] = {&held[0], &held[1], &held[2]};
+
+    (void)state;
+    hold_all(0, 5);
+    resume_point(&next, list, 3, SOURCE_RANDOM, NULL, &at);
+    assert_rollback(&at, 1);
+}
+
+/* --- with checkpoints --- */
+
+static void resume_counts_steps_of_its_own_history_alone(void **state)
+{
+    const struct resume third = {.lineage = 3, .origins = {2, {{1, 4}, {2, 6}}}};
+
+    (void)state;
+    assert_true(resume_counts(&before, 1, 0));
+    assert_true(resume_counts(&before, 1, 100));
+    assert_false(resume_counts(&before, 2, 1));
+    assert_true(resume_counts(&third, 1, 4));
+    assert_false(resume_counts(&third, 1, 5)); /* undone by the first rollback */
+    assert_true(resume_counts(&third, 2, 4));
+    assert_true(resume_counts(&third, 2, 6));
+    assert_false(resume_counts(&third, 2, 3)); /* lineage 2 began with 4 */
+    assert_false(resume_counts(&third, 2, 7));
+    assert_true(resume_counts(&third, 3, 6));
+    assert_true(resume_counts(&third, 3, 100));
+    assert_false(resume_counts(&third, 4, 100));
+}
+
+struct saved {
+    int64_t lineage, step, evaluated;
+};
+
+/* What the worker with three, two and two units reports. */
+struct holder {
+    int64_t lineage, end; /* lineage 0: no report */
+    int64_t step;         /* of its units; -1: it holds none */
+    bool is_finished;
+};
+
+struct row {
+    const char *name;
+    int64_t last;                   /* lineage of the revision before; 0: there is none */
+    struct resume_origins origins;  /* of that */
+    struct resume_origins reported; /* of the lineages of workers, where that is another one */
+    struct holder workers[N_WORKERS];
+    struct saved saved[RESUME_POINTS_MAX];
+    int64_t want_lineage, want_step, want_evaluated;
+    struct resume_origins want_origins;
+    const char *want; /* source of each unit: slot, "C"heckpoint, or "R"andom */
+};
+
+static struct row rows[] = {
+    {.name = "resume_with_a_lost_worker_goes_back_to_the_checkpoint",
+     .last = 1,
+     .workers = {{1, 45, 45, false}, {1, 45, 45, false}},
+     .saved = {{1, 40, 38}, {1, 20, 18}},
+     .want_lineage = 2,
+     .want_step = 40,
+     .want_evaluated = 38,
+     .want_origins = {1, {{1, 40}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_needs_no_checkpoint_when_nothing_is_lost",
+     .last = 1,
+     .workers = {{1, 45, 45, false}, {1, 45, 45, false}, {1, 45, 45, false}},
+     .saved = {{1, 40, 38}, {1, 45, 0}},
+     .want_lineage = 1,
+     .want_step = 45,
+     .want_evaluated = 41,
+     .want = "0001122"},
+    {.name = "resume_takes_what_is_lost_from_a_checkpoint_of_the_very_step",
+     .last = 1,
+     .workers = {{1, 45, 45, false}, {0, 0, 0, false}, {1, 45, 45, false}},
+     .saved = {{1, 45, 30}, {1, 40, 30}},
+     .want_lineage = 1,
+     .want_step = 45,
+     .want_evaluated = 41,
+     .want = "000CC22"},
+    {.name = "resume_joins_a_checkpoint_with_workers_that_have_yet_to_update",
+     .last = 1,
+     .workers = {{1, 44, 44, true}, {1, 45, 45, false}, {0, 0, 0, false}},
+     .saved = {{1, 45, 30}},
+     .want_lineage = 1,
+     .want_step = 45,
+     .want_evaluated = 41,
+     .want = "00011CC"},
+    {.name = "resume_takes_the_evaluation_with_the_records_of_a_lost_leader",
+     .last = 1,
+     .workers = {{0, 0, 0, false}, {1, 45, 45, false}, {1, 45, 45, false}},
+     .saved = {{1, 45, 30}},
+     .want_lineage = 1,
+     .want_step = 45,
+     .want_evaluated = 30,
+     .want = "CCC1122"},
+    {.name = "resume_never_joins_a_checkpoint_with_gradients_without_an_end",
+     .last = 1,
+     .workers = {{1, 44, 44, true}, {1, 44, 44, true}, {0, 0, 0, false}},
+     .saved = {{1, 44, 30}, {1, 40, 30}},
+     .want_lineage = 1,
+     .want_step = 44,
+     .want_evaluated = 41,
+     .want = "00011CC"},
+    {.name = "resume_right_after_a_rollback_stays_in_its_lineage",
+     .last = 2,
+     .origins = {1, {{1, 40}}},
+     .workers = {{2, 40, 40, false}, {0, 0, 0, false}, {2, 40, 40, false}},
+     .saved = {{1, 45, 30}, {1, 40, 30}},
+     .want_lineage = 2,
+     .want_step = 40,
+     .want_origins = {1, {{1, 40}}},
+     .want = "000CC22"},
+    {.name = "resume_never_counts_a_checkpoint_that_was_rolled_back",
+     .last = 2,
+     .origins = {1, {{1, 40}}},
+     .workers = {{2, 45, 45, false}, {0, 0, 0, false}, {2, 45, 45, false}},
+     .saved = {{1, 45, 30}, {1, 40, 30}},
+     .want_lineage = 3,
+     .want_step = 40,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 40}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_goes_back_beyond_the_last_rollback",
+     .last = 3,
+     .origins = {2, {{1, 40}, {2, 50}}},
+     .workers = {{3, 55, 55, false}},
+     .saved = {{2, 55, 30}, {1, 45, 30}, {1, 30, 30}},
+     .want_lineage = 4,
+     .want_step = 30,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 30}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_goes_back_into_the_lineage_before",
+     .last = 3,
+     .origins = {2, {{1, 40}, {2, 50}}},
+     .workers = {{3, 55, 55, false}},
+     .saved = {{2, 45, 30}, {1, 40, 30}},
+     .want_lineage = 4,
+     .want_step = 45,
+     .want_evaluated = 30,
+     .want_origins = {2, {{1, 40}, {2, 45}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_takes_the_newer_of_two_checkpoints_with_a_step",
+     .last = 2,
+     .origins = {1, {{1, 40}}},
+     .workers = {{2, 45, 45, false}},
+     .saved = {{1, 40, 30}, {2, 40, 40}},
+     .want_lineage = 3,
+     .want_step = 40,
+     .want_evaluated = 40,
+     .want_origins = {2, {{1, 40}, {2, 40}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_after_a_revision_that_no_worker_took_goes_back_once_more",
+     .last = 2,
+     .origins = {1, {{1, 40}}},
+     .workers = {{1, 45, 45, false}, {1, 45, 45, false}, {1, 45, 45, false}},
+     .saved = {{1, 45, 30}, {1, 40, 30}},
+     .want_lineage = 3,
+     .want_step = 40,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 40}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_goes_back_to_any_checkpoint_before_it_begins_again",
+     .last = 2,
+     .workers = {{2, 45, 45, false}},
+     .saved = {{1, 45, 30}, {1, 40, 30}},
+     .want_lineage = 3,
+     .want_step = 45,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 45}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_of_an_interrupted_run_follows_its_newest_checkpoint",
+     .reported = {2, {{1, 10}, {2, 20}}},
+     .workers = {{3, 0, -1, false}, {3, 0, -1, false}, {3, 0, -1, false}},
+     .saved = {{3, 30, 25}, {3, 25, 25}, {2, 40, 25}},
+     .want_lineage = 4,
+     .want_step = 30,
+     .want_evaluated = 25,
+     .want_origins = {3, {{1, 10}, {2, 20}, {3, 30}}},
+     .want = "CCCCCCC"},
+    /* All were replaced, and before they could report, the next revision had to begin with 0. */
+    {.name = "resume_of_a_restarted_job_finds_what_its_store_has",
+     .last = 4,
+     .reported = {2, {{1, 10}, {2, 20}}},
+     .workers = {{3, 0, -1, false}, {4, 0, 0, false}, {3, 0, -1, false}},
+     .saved = {{3, 30, 25}, {3, 25, 25}, {2, 40, 25}},
+     .want_lineage = 5,
+     .want_step = 30,
+     .want_evaluated = 25,
+     .want_origins = {3, {{1, 10}, {2, 20}, {3, 30}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_before_the_first_checkpoint_begins_again",
+     .last = 1,
+     .workers = {{1, 45, 45, false}, {1, 45, 45, false}},
+     .want_lineage = 2,
+     .want = "RRRRRRR"},
+    /* It would have an end that no worker has: no order of events leads there. */
+    {.name = "resume_prefers_a_checkpoint_that_is_ahead_of_all_workers",
+     .last = 1,
+     .workers = {{1, 44, 44, false}, {1, 44, 44, false}, {1, 44, 44, false}},
+     .saved = {{1, 45, 30}},
+     .want_lineage = 2,
+     .want_step = 45,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 45}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_never_repeats_the_lineage_of_a_checkpoint",
+     .last = 1,
+     .workers = {{1, 45, 45, false}},
+     .saved = {{3, 50, 30}, {1, 40, 30}},
+     .want_lineage = 4,
+     .want_step = 40,
+     .want_evaluated = 30,
+     .want_origins = {1, {{1, 40}}},
+     .want = "CCCCCCC"},
+    {.name = "resume_forgets_the_oldest_of_many_rollbacks",
+     .last = 9,
+     .origins = {8, {{1, 1}, {2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}}},
+     .saved = {{9, 9, 9}},
+     .workers = {{9, 9, 9, false}, {9, 10, 10, false}},
+     .want_lineage = 10,
+     .want_step = 9,
+     .want_evaluated = 9,
+     .want_origins = {8, {{2, 2}, {3, 3}, {4, 4}, {5, 5}, {6, 6}, {7, 7}, {8, 8}, {9, 9}}},
+     .want = "CCCCCCC"},
+};
+
+static const char *source_letter(const struct resume_source *s)
+{
+    static const char *const worker[] = {"0", "1", "2"};
+
+    return s->kind == SOURCE_WORKER       ? worker[s->slot]
+           : s->kind == SOURCE_CHECKPOINT ? "C"
+           : s->kind == SOURCE_RANDOM     ? "R"
+                                          : "?";
+}
+
+static void check_row(void **state)
+{
+    const struct row *row = *state;
+    const struct resume last = {.lineage = row->last, .origins = row->origins};
+    const struct plan plan = plan_of(N_WORKERS, slots, cut);
+    struct report reports[N_WORKERS];
+    const struct report *list[N_WORKERS];
+    struct resume got;
+    char sources[N_UNITS + 1] = "";
+    int n = 0;
+
+    for (int i = 0, unit = 0; i < N_WORKERS; unit += cut[i++]) {
+        const struct holder *h = &row->workers[i];
+        struct report *r = &reports[n];
+
+        if (h->lineage == 0)
+            continue;
+        *r = report_of(i, h->lineage, h->end);
+        r->evaluated = h->end > 41 ? 41 : 0;
+        if (h->lineage != row->last)
+            r->origins = row->reported;
+        if (h->step >= 0)
+            hold(r, unit, cut[i], h->step, h->is_finished);
+        for (int k = 0; k < RESUME_POINTS_MAX && row->saved[k].lineage > 0; k++)
+            r->checkpoints[r->n_checkpoints++] =
+                (struct resume_checkpoint){.lineage = row->saved[k].lineage,
+                                           .end = {.revision = 7, .step = row->saved[k].step},
+                                           .evaluated = row->saved[k].evaluated};
+        list[n++] = r;
+    }
+    memset(&got, 0x5a, sizeof got);
+    resume_point(&plan, list, n, SOURCE_RANDOM, row->last > 0 ? &last : NULL, &got);
+    assert_int_equal(got.lineage, row->want_lineage);
+    assert_int_equal(got.step, row->want_step);
+    assert_int_equal(got.end.step, row->want_step);
+    assert_int_equal(got.evaluated, row->want_evaluated);
+    assert_int_equal(got.origins.n, row->want_origins.n);
+    for (int i = 0; i < got.origins.n; i++) {
+        assert_int_equal(got.origins.list[i].lineage, row->want_origins.list[i].lineage);
+        assert_int_equal(got.origins.list[i].step, row->want_origins.list[i].step);
+    }
+    for (int i = 0; i < got.n_sources; i++)
+        for (int u = 0; u < got.sources[i].n_units; u++)
+            text_add(sources, sizeof sources, "%s", source_letter(&got.sources[i]));
+    assert_string_equal(sources, row->want);
+}
+
+/* --- every combination of workers --- */
 
 enum holding {
     HELD_NOTHING,
@@ -477,7 +809,7 @@ static void check(const struct plan *p, const int *choices, unsigned present)
             has = has || (present & 1u << i && can_have(i, choices[i], unit, lineage, step));
         is_lost = is_lost || !has;
     }
-    resume_point(p, list, n, SOURCE_RANDOM, 1, &got);
+    resume_point(p, list, n, SOURCE_RANDOM, &before, &got);
     if (is_lost) {
         assert_rollback(&got, lineage + 1);
         return;
@@ -529,11 +861,197 @@ static void resume_is_right_for_whatever_three_workers_hold(void **state)
             }
 }
 
+/* --- every combination of workers, checkpoints and rollbacks --- */
+
+/* Lineage 1 was left at step 4 and lineage 2 at step 5. */
+#define N_LINEAGES 3
+static const int64_t begins[N_LINEAGES + 1] = {0, 0, 4, 5};
+static const struct resume_origins origins_of[N_LINEAGES + 1] = {
+    [2] = {1, {{1, 4}}}, [3] = {2, {{1, 4}, {2, 5}}}};
+static const struct saved shelf[] = {{1, 3, 3}, {1, 4, 4}, {1, 5, 5},
+                                     {2, 4, 4}, {2, 6, 5}, {3, 6, 6}};
+#define N_SHELF   (int)(sizeof shelf / sizeof shelf[0])
+#define N_REPORTS (1 + N_LINEAGES * 3 * 4) /* none; lineage, STEP_END, units */
+
+/* Does this step lead to lineage `newest`? Without the help of origins. */
+static bool leads(int64_t newest, int64_t lineage, int64_t step)
+{
+    return lineage >= 1 && lineage <= newest && step >= begins[lineage] &&
+           (lineage == newest || step <= begins[lineage + 1]);
+}
+
+static const int halves[] = {4, 3};
+
+/* What worker 0 or 1 of two reports; false: nothing. */
+static bool choose_report(int worker, int choice, unsigned saved, struct report *r)
+{
+    int64_t lineage = 1 + (choice - 1) % N_LINEAGES;
+    int end = (choice - 1) / N_LINEAGES % 3;
+    int what = (choice - 1) / N_LINEAGES / 3;
+    int64_t step = end == 0 ? 0 : lineage == 1 ? 3 + end : begins[lineage] + end - 1;
+
+    if (choice == 0)
+        return false;
+    *r = report_of(worker, lineage, step);
+    r->evaluated = step;
+    r->origins = origins_of[lineage];
+    if (what == 1)
+        hold(r, 4 * worker, halves[worker], step, false);
+    if (what == 2)
+        hold(r, 4 * worker, halves[worker], step, true);
+    if (what == 3 && step > 0)
+        hold(r, 4 * worker, halves[worker], step - 1, true);
+    for (int i = 0; i < N_SHELF; i++)
+        if (saved & 1u << i)
+            r->checkpoints[r->n_checkpoints++] =
+                (struct resume_checkpoint){.lineage = shelf[i].lineage,
+                                           .end = {.revision = 7, .step = shelf[i].step},
+                                           .evaluated = shelf[i].evaluated};
+    return true;
+}
+
+/* Is the unit's state of this step, in the history of `newest`, where `s` says? */
+static bool is_there(const struct resume_source *s, int unit, int64_t newest, int64_t step,
+                     const struct report *const list[], int n)
+{
+    for (int i = 0; i < n; i++) {
+        const struct report_run *run = report_find(list[i], unit);
+
+        if (s->kind == SOURCE_WORKER && list[i]->slot == s->slot)
+            return list[i]->lineage == newest && run &&
+                   (run->step == step || (run->step == step - 1 && run->is_finished));
+        for (int k = 0; s->kind == SOURCE_CHECKPOINT && k < list[i]->n_checkpoints; k++)
+            if (list[i]->checkpoints[k].end.step == step &&
+                leads(newest, list[i]->checkpoints[k].lineage, step))
+                return true;
+    }
+    return s->kind == SOURCE_RANDOM && step == 0;
+}
+
+/* Could the job have stayed in `newest`, at its step `end`? */
+static bool could_stay(int64_t newest, int64_t end, const struct report *const list[], int n)
+{
+    if (end < begins[newest])
+        return false;
+    for (int unit = 0; unit < N_UNITS; unit++) {
+        const struct resume_source sources[] = {{unit, 1, SOURCE_WORKER, 0},
+                                                {unit, 1, SOURCE_WORKER, 1},
+                                                {unit, 1, SOURCE_CHECKPOINT, 0}};
+        bool is_somewhere = false;
+
+        for (int s = 0; s < 3; s++)
+            is_somewhere = is_somewhere || is_there(&sources[s], unit, newest, end, list, n);
+        if (!is_somewhere)
+            return false;
+    }
+    return true;
+}
+
+/* The newest checkpoint that leads to this lineage; 0: none. */
+static int64_t newest_saved(int64_t lineage, const struct report *const list[], int n)
+{
+    int64_t saved = 0;
+
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < list[i]->n_checkpoints; k++) {
+            const struct resume_checkpoint *c = &list[i]->checkpoints[k];
+
+            if (leads(lineage, c->lineage, c->end.step) && c->end.step > saved)
+                saved = c->end.step;
+        }
+    return saved;
+}
+
+static void check_history(const struct plan *p, int64_t last, const struct report *const list[],
+                          int n)
+{
+    const struct resume last_point = {.lineage = last, .origins = origins_of[last]};
+    struct resume got;
+    int64_t newest = last, base;
+    int64_t end = 0;
+    int64_t saved; /* newest checkpoint that leads to lineage `base` */
+    bool stays;
+    bool is_known = true; /* what came before lineage `base` */
+
+    for (int i = 0; i < n; i++)
+        newest = list[i]->lineage > newest ? list[i]->lineage : newest;
+    for (int i = 0; i < n; i++)
+        if (list[i]->lineage == newest && list[i]->end.step > end)
+            end = list[i]->end.step;
+    base = newest;
+    saved = newest_saved(base, list, n);
+    stays = newest > 0 && saved <= end && could_stay(newest, end, list, n);
+    for (int64_t older = newest; !stays && saved == 0 && older > 0; older--)
+        for (int i = 0; i < n; i++)
+            if (list[i]->lineage == older && newest_saved(older, list, n) > saved)
+                saved = newest_saved(base = older, list, n);
+    for (int i = 0; i < n && !stays && (saved == 0 || !is_known); i++)
+        for (int k = 0; k < list[i]->n_checkpoints; k++) {
+            const struct resume_checkpoint *c = &list[i]->checkpoints[k];
+
+            is_known = false;
+            if (c->end.step < saved || (c->end.step == saved && c->lineage < base))
+                continue;
+            saved = c->end.step;
+            base = c->lineage;
+        }
+    resume_point(p, list, n, SOURCE_RANDOM, last > 0 ? &last_point : NULL, &got);
+
+    assert_int_equal(got.step, stays ? end : saved);
+    assert_int_equal(got.end.step, got.step);
+    assert_in_range(got.evaluated, 0, got.step);
+    assert_int_equal(got.lineage == newest, stays);
+    for (int i = 0; i < n && !stays; i++) {
+        assert_true(got.lineage > list[i]->lineage);
+        for (int k = 0; k < list[i]->n_checkpoints; k++)
+            assert_true(got.lineage > list[i]->checkpoints[k].lineage);
+    }
+    for (int s = 0; s < got.n_sources; s++)
+        for (int u = 0; u < got.sources[s].n_units; u++)
+            assert_true(
+                is_there(&got.sources[s], got.sources[s].first_unit + u, base, got.step, list, n));
+    /* Its history is that of one lineage, up to the step. */
+    assert_int_equal(resume_origins_check(&got.origins, got.lineage, NULL), ERR_OK);
+    for (int64_t lineage = 1; lineage <= newest; lineage++)
+        for (int64_t step = 1; step <= 8; step++) {
+            bool counts = resume_counts(&got, lineage, step);
+
+            if (stays)
+                assert_int_equal(counts, leads(base, lineage, step));
+            else if (counts)
+                assert_true(step <= got.step &&
+                            (is_known ? leads(base, lineage, step) : lineage == base));
+        }
+}
+
+static void resume_never_mixes_what_rollbacks_have_parted(void **state)
+{
+    static const int two_slots[] = {0, 1};
+    const struct plan p = plan_of(2, two_slots, halves);
+
+    (void)state;
+    for (int64_t last = 0; last <= N_LINEAGES; last++)
+        for (unsigned saved = 0; saved < 1u << N_SHELF; saved++)
+            for (int k = 0; k < N_REPORTS * N_REPORTS; k++) {
+                struct report r[2];
+                const struct report *list[2];
+                int n = 0;
+
+                if (choose_report(0, k % N_REPORTS, saved, &r[n]))
+                    list[n] = &r[n], n++;
+                if (choose_report(1, k / N_REPORTS, saved, &r[n]))
+                    list[n] = &r[n], n++;
+                check_history(&p, last, list, n);
+            }
+}
+
 #define FROM_HELD(test) cmocka_unit_test_setup(test, set_up)
+
+#define N_TESTS 21
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    struct CMUnitTest tests[N_TESTS + sizeof rows / sizeof rows[0]] = {
         cmocka_unit_test(report_reads_back_what_was_written),
         cmocka_unit_test(report_of_a_new_worker_is_nearly_empty),
         cmocka_unit_test(report_at_its_limits_fits),
@@ -551,7 +1069,13 @@ int main(void)
         FROM_HELD(resume_takes_the_copy_of_the_unit_that_has_gone_on),
         FROM_HELD(resume_never_mixes_lineages),
         FROM_HELD(resume_keeps_the_newest_evaluation),
+        FROM_HELD(resume_counts_no_units_without_a_lineage),
         cmocka_unit_test(resume_is_right_for_whatever_three_workers_hold),
+        cmocka_unit_test(resume_counts_steps_of_its_own_history_alone),
+        cmocka_unit_test(resume_never_mixes_what_rollbacks_have_parted),
     };
+
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        tests[N_TESTS + i] = (struct CMUnitTest){rows[i].name, check_row, NULL, NULL, &rows[i]};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

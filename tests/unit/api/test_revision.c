@@ -28,7 +28,8 @@ static struct revision third(void)
                  .workers = {{0, 1, 0, 0, 3, "a", 500, 1 << 28, 1.25, "the first three"},
                              {4, 3, 0, 3, 4, "b", 2000, 1 << 28, 0.1, "the rest"}},
                  .summary = {.explanation = "because"}},
-        .resume = {.lineage = 2,
+        .resume = {.lineage = 4,
+                   .origins = {2, {{1, 3}, {3, 7}}},
                    .step = 7,
                    .end = {.revision = 2, .step = 7, .scale = 0.1, .rate = 1e-5 / 3, .updates = 6},
                    .evaluated = 5,
@@ -73,7 +74,10 @@ static void revision_reads_back_what_was_written(void **state)
     assert_string_equal(back.plan.uid, "6f1c");
     assert_int_equal(back.plan.workers[1].incarnation, 3);
     assert_int_equal(back.plan.spec.model.layers, 2);
-    assert_int_equal(back.resume.lineage, 2);
+    assert_int_equal(back.resume.lineage, 4);
+    assert_int_equal(back.resume.origins.n, 2);
+    assert_int_equal(back.resume.origins.list[1].lineage, 3);
+    assert_int_equal(back.resume.origins.list[1].step, 7);
     assert_int_equal(back.resume.step, 7);
     assert_int_equal(back.resume.end.revision, 2);
     assert_int_equal(back.resume.end.step, 7);
@@ -84,6 +88,8 @@ static void revision_reads_back_what_was_written(void **state)
     assert_int_equal(back.resume.sources[1].slot, 1);
     assert_int_equal(back.until, 15);
     assert_int_equal(back.n_leaving, 1);
+    r.resume.sources[0] = (struct resume_source){0, 3, SOURCE_CHECKPOINT, 0};
+    assert_int_equal(read_back(&r).resume.sources[0].kind, SOURCE_CHECKPOINT);
 }
 
 static void revision_lists_workers_of_the_plan_and_those_that_leave(void **state)
@@ -182,11 +188,18 @@ static void revision_is_refused_when_its_parts_contradict(void **state)
     r.resume.end = (struct step_end){.step = 0};
     refuse(&r, "end.step: 0, but the job goes on from step 7");
     r = third();
-    r.resume.end.revision = 3;
-    refuse(&r, "later than the revision");
-    r = third();
     r.resume.evaluated = 8;
-    refuse(&r, "later than the revision");
+    refuse(&r, "evaluated: 8, but the job goes on from step 7");
+    r = third();
+    r.resume.origins.list[1].lineage = 4;
+    refuse(&r, "origins[1]: step 7 of lineage 4; lineages must rise up to 4");
+    r = third();
+    r.resume.origins.list[1].step = 8;
+    refuse(&r, "origins: lead to step 8, but the job goes on from 7");
+    r = third();
+    r.resume =
+        (struct resume){.lineage = 1, .n_sources = 1, .sources = {{0, 7, SOURCE_CHECKPOINT, 0}}};
+    refuse(&r, "sources[0].from: Checkpoint units cannot be at step 0");
     r = third();
     r.until = 7;
     refuse(&r, "until: 7, but the job goes on from step 7");

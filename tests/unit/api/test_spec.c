@@ -217,7 +217,29 @@ static void spec_fills_in_every_default(void **state)
     assert_string_equal(s.worker.image, "");
     assert_string_equal(s.worker.pull_policy, "IfNotPresent");
     assert_string_equal(s.output.claim, "");
+    assert_false(s.checkpoint.is_on);
+    assert_int_equal(s.checkpoint.every_steps, 0);
+    assert_int_equal(s.checkpoint.every_seconds, 300);
+    assert_int_equal(s.checkpoint.keep, 2);
     assert_int_equal(s.max_restarts, 3);
+}
+
+static void spec_writes_checkpoints_to_a_store(void **state)
+{
+    static const char store[] =
+        WITH("\"checkpoint\": {\"everySteps\": 50, \"store\": "
+             "{\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"b/c\"}}}");
+    struct spec s;
+
+    (void)state;
+    assert_int_equal(parse(store, &s, NULL), ERR_OK);
+    assert_true(s.checkpoint.is_on);
+    assert_string_equal(s.checkpoint.volume.claim, "a");
+    assert_string_equal(s.checkpoint.volume.path, "b/c");
+    assert_int_equal(s.checkpoint.every_steps, 50);
+    assert_int_equal(parse(WITH("\"checkpoint\": {\"everySeconds\": 10}"), &s, NULL), ERR_OK);
+    assert_false(s.checkpoint.is_on);
+    assert_int_equal(s.checkpoint.every_seconds, 10);
 }
 
 static void spec_with_zero_steps_only_evaluates(void **state)
@@ -464,6 +486,16 @@ static struct refused refused[] = {
      "spec.training.microBatches: 0 is not in 1..1024"},
     {"spec_output_names_a_volume", WITH("\"output\": {}"),
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
+    {"spec_checkpoint_store_names_a_volume", WITH("\"checkpoint\": {\"store\": {}}"),
+     "spec.checkpoint.store: name exactly one of persistentVolumeClaim; found 0"},
+    {"spec_checkpoint_path_stays_in_the_volume",
+     WITH("\"checkpoint\": {\"store\": "
+          "{\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"..\"}}}"),
+     "spec.checkpoint.store.persistentVolumeClaim.path: must be a relative path"},
+    {"spec_checkpoints_are_counted_in_steps_or_in_seconds",
+     WITH("\"checkpoint\": {\"everySteps\": 5, \"everySeconds\": 60}"),
+     "spec.checkpoint.everySteps: give either everySteps or spec.checkpoint.everySeconds, not "
+     "both"},
     {"spec_model_from_names_a_volume", WITH("\"model\": {\"from\": {}}"),
      "spec.model.from: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_volumes_name_their_claim",
@@ -601,6 +633,7 @@ int main(void)
     static const struct CMUnitTest fixed[] = {
         cmocka_unit_test(spec_fills_in_every_default),
         cmocka_unit_test(spec_with_zero_steps_only_evaluates),
+        cmocka_unit_test(spec_writes_checkpoints_to_a_store),
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_reads_the_constants_of_its_optimizer),
         cmocka_unit_test(spec_stages_count_layers_or_units),

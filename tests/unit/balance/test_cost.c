@@ -69,6 +69,28 @@ static void cost_of_every_unit_is_above_zero(void **state)
     }
 }
 
+static void cost_of_checkpoints_is_a_copy_of_all_but_the_gradients(void **state)
+{
+    struct spec spec = bert_base(), saved = spec;
+    struct cost_job job = job_of(&spec), saved_job = job_of(&saved);
+
+    (void)state;
+    saved.checkpoint.is_on = true;
+    for (int sgd = 0; sgd < 2; sgd++) {
+        spec.training.optimizer = saved.training.optimizer =
+            sgd ? SPEC_OPTIMIZER_SGD : SPEC_OPTIMIZER_ADAMW;
+        for (int u = 0; u < model_units(&spec.model); u++) {
+            struct cost_unit a, b;
+
+            cost_of_unit(&job, u, &a);
+            cost_of_unit(&saved_job, u, &b);
+            assert_true(b.state_bytes - a.state_bytes ==
+                        (int64_t)((sgd ? 8 : 12) * model_unit_params(&spec.model, u)));
+            assert_true(b.flops == a.flops);
+        }
+    }
+}
+
 static void cost_of_recomputing_is_a_pass_more_and_activations_once(void **state)
 {
     struct spec spec = bert_base(), again = spec;
@@ -310,6 +332,7 @@ int main(void)
         cmocka_unit_test(cost_limit_is_a_quarter_above_the_estimate),
         cmocka_unit_test(cost_limit_and_plan_grow_together_after_memory_ran_out),
         cmocka_unit_test(cost_of_messages_is_cpu_time_under_the_nodes_limit),
+        cmocka_unit_test(cost_of_checkpoints_is_a_copy_of_all_but_the_gradients),
         cmocka_unit_test(cost_of_recomputing_is_a_pass_more_and_activations_once),
         cmocka_unit_test(cost_sends_the_hidden_states_and_behind_the_pooler_a_vector),
         cmocka_unit_test(cost_turns_flops_into_milliseconds_of_a_node),

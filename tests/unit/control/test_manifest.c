@@ -18,6 +18,8 @@ static const char spec_text[] =
     "\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\",\"path\":\"tiny\"}}},"
     "\"data\":{\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"glue\",\"path\":\"mnli\"}}},"
     "\"placement\":{\"minStages\":2,\"maxStages\":2},\"worker\":{\"image\":\"mine:2\"},"
+    "\"checkpoint\":{\"store\":{\"persistentVolumeClaim\":{\"claimName\":\"saves\",\"path\":\"c\"}}"
+    "},"
     "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"models\",\"path\":\"a/b\"}}}";
 
 static struct json *parse(struct buf *text)
@@ -98,11 +100,11 @@ static void manifest_of_the_leader_reads_the_data(void **state)
 
     (void)state;
     command_of(pod, command, sizeof command);
-    assert_string_equal(
-        command,
-        "skyjob-worker stage --slot 0 --incarnation 1 --data /data "
-        "--model /model --output /output --health 0.0.0.0:7072 --control 0.0.0.0:7070 "
-        "--tensor 0.0.0.0:7071 --key /etc/skyjob-key/key --termination-log /dev/termination-log");
+    assert_string_equal(command,
+                        "skyjob-worker stage --slot 0 --incarnation 1 --data /data "
+                        "--model /model --checkpoints /checkpoints/mnli-0b7d --output /output "
+                        "--health 0.0.0.0:7072 --control 0.0.0.0:7070 --tensor 0.0.0.0:7071 "
+                        "--key /etc/skyjob-key/key --termination-log /dev/termination-log");
     assert_string_equal(json_string(json_get(named(mounts, "data"), "subPath"), ""), "mnli");
     assert_true(json_bool(json_get(named(mounts, "data"), "readOnly"), false));
     assert_string_equal(
@@ -174,7 +176,7 @@ static void manifest_probes_the_health_port_of_a_stage(void **state)
     world_free(w);
 }
 
-static void manifest_of_other_stages_has_no_data_but_the_output(void **state)
+static void manifest_of_other_stages_has_no_data_but_checkpoints_and_output(void **state)
 {
     struct world *w = planned_world();
     struct json *pod = stage_pod(w, 1);
@@ -186,6 +188,12 @@ static void manifest_of_other_stages_has_no_data_but_the_output(void **state)
     assert_null(strstr(command, "--data"));
     assert_null(named(mounts, "data"));
     assert_null(named(json_path(pod, "spec.volumes"), "data"));
+    assert_non_null(strstr(command, " --checkpoints /checkpoints/mnli-0b7d "));
+    assert_string_equal(json_string(json_get(named(mounts, "checkpoints"), "subPath"), ""), "c");
+    assert_string_equal(json_string(json_path(named(json_path(pod, "spec.volumes"), "checkpoints"),
+                                              "persistentVolumeClaim.claimName"),
+                                    ""),
+                        "saves");
     assert_string_equal(json_string(json_get(named(mounts, "output"), "subPath"), ""), "a/b");
     json_free(pod);
     world_free(w);
@@ -770,7 +778,7 @@ int main(void)
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
-        cmocka_unit_test(manifest_of_other_stages_has_no_data_but_the_output),
+        cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
         cmocka_unit_test(manifest_of_random_weights_has_no_model),
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),

@@ -275,6 +275,10 @@ static void image_missing_for_probes(struct world *w)
 static const char to_claim[] = "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
                                "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"out\"}}}";
 
+static const char to_store[] =
+    "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
+    "\"checkpoint\":{\"store\":{\"persistentVolumeClaim\":{\"claimName\":\"saves\"}}}}";
+
 static struct row rows[] = {
     ROW("decide_accepts_a_valid_spec", fresh, ACCEPTED, T, "SpecAccepted", .state = "Pending"),
     ROW("decide_sets_every_condition_at_once", fresh, FAILED, F, "NotFailed",
@@ -307,6 +311,8 @@ static struct row rows[] = {
         .state = "Waiting", .event = "ClaimNotFound",
         .message = "There is no claim \"out\". Checking again every 10 seconds.", .spec = to_claim,
         COUNT(ACTION_CREATE_PROBE_POD, 0), .is_waiting = true),
+    ROW("decide_looks_for_the_claim_of_checkpoints_first", fresh, PLACED, F, "NotPlaced",
+        COUNT(ACTION_READ_DATA, 1), .spec = to_store),
     ROW("decide_plans_once_the_claim_is_there", claim_came, PLACED, F, "ClaimNotFound",
         .spec = to_claim, COUNT(ACTION_CREATE_REVISION, 1)),
     ROW("decide_shows_that_a_name_is_taken", name_taken, STALLED, T, "NameTaken",

@@ -238,6 +238,8 @@ static void recovery_of_a_broken_link_costs_no_pod_and_no_step(void **state)
     assert_int_equal(w->seen.status.revision_step, 7);
     assert_true(w->seen.status.revision_ms > 0);
     assert_non_null(strstr(w->seen.status.revision_reason, "has halted"));
+    assert_string_equal(w->seen.status.conditions[CONDITION_RUNNING].message,
+                        "All workers are connected. Training goes on from step 7.");
     for (int s = 0; s < plan_of(w)->n_workers; s++) {
         assert_int_equal(plan_of(w)->workers[s].incarnation, 1);
         assert_int_equal(world_pod(w, s)->accepted, 2);
@@ -273,6 +275,39 @@ static void recovery_replaces_the_worker_that_was_lost_and_no_other(void **state
         assert_int_equal(plan_of(w)->workers[2].incarnation, 1);
         assert_int_equal(w->seen.status.restarts, how == 1);
         assert_int_equal(w->seen.revision.resume.lineage, 2); /* its units are lost */
+        world_free(w);
+    }
+}
+
+/* Of the step that is done all but the lost units are there; else all go back. */
+static void recovery_takes_what_is_lost_from_a_checkpoint_and_shows_it(void **state)
+{
+    static const struct {
+        int64_t step, lineage;
+        const char *says;
+    } cases[] = {{7, 1, " units from a checkpoint)."},
+                 {5, 2, "Training goes on from step 5 (checkpoint)."},
+                 {0, 2, "Training begins with step 0."}};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct world *w = world_new(NULL);
+        struct report *report;
+        const char *message;
+
+        trained(w, 7);
+        report = &w->reports[world_pod(w, 0)->slot];
+        report->n_checkpoints = cases[i].step > 0;
+        report->checkpoints[0] =
+            (struct resume_checkpoint){.lineage = 1, .end = {.revision = 1, .step = cases[i].step}};
+        world_remove_pod(w, world_pod(w, 1));
+        recover(w);
+        message = w->seen.status.conditions[CONDITION_RUNNING].message;
+        if (!strstr(message, cases[i].says))
+            fail_msg("\"%s\" is not in \"%s\"", cases[i].says, message);
+        assert_int_equal(w->seen.revision.resume.step, cases[i].step);
+        assert_int_equal(w->seen.revision.resume.lineage, cases[i].lineage);
+        assert_int_equal(w->seen.status.revision_step, cases[i].step);
         world_free(w);
     }
 }
@@ -476,6 +511,7 @@ int main(void)
     const struct CMUnitTest others[] = {
         cmocka_unit_test(recovery_of_a_broken_link_costs_no_pod_and_no_step),
         cmocka_unit_test(recovery_replaces_the_worker_that_was_lost_and_no_other),
+        cmocka_unit_test(recovery_takes_what_is_lost_from_a_checkpoint_and_shows_it),
         cmocka_unit_test(recovery_goes_to_another_node_when_the_last_one_is_gone),
         cmocka_unit_test(recovery_counts_workers_that_fail_together_once),
         cmocka_unit_test(recovery_blames_the_worker_that_failed_for_the_link_that_broke),

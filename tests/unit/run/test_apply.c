@@ -90,6 +90,9 @@ static void assert_data(enum data_state want, const char *problem)
 #define OUTPUT                                                                                     \
     "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"                                                \
     "\"output\":{\"persistentVolumeClaim\":{\"claimName\":\"out\"}}}"
+#define CHECKPOINT                                                                                 \
+    "{\"data\":{\"source\":{\"sample\":\"MNLI\"}},"                                                \
+    "\"checkpoint\":{\"store\":{\"persistentVolumeClaim\":{\"claimName\":\"saves\"}}}}"
 #define MODEL                                                                                      \
     "{\"model\":{\"preset\":\"BertTiny\","                                                         \
     "\"from\":{\"persistentVolumeClaim\":{\"claimName\":\"bert\"}}},"                              \
@@ -104,6 +107,17 @@ static void apply_finds_that_the_output_claim_is_missing(void **state)
     assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
     assert_data(DATA_NO_CLAIM, "There is no PersistentVolumeClaim \"out\" "
                                "(spec.output.persistentVolumeClaim)");
+}
+
+static void apply_finds_that_the_checkpoint_claim_is_missing(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(CHECKPOINT, {.expect = CLAIMS "saves ", .status = 404, .body = "{}"});
+    assert_int_equal(take(ACTION_READ_DATA, &err), ERR_OK);
+    assert_data(DATA_NO_CLAIM, "There is no PersistentVolumeClaim \"saves\" "
+                               "(spec.checkpoint.store.persistentVolumeClaim)");
 }
 
 static void apply_finds_that_the_model_claim_is_missing(void **state)
@@ -363,6 +377,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(apply_finds_that_the_output_claim_is_missing),
+        TEST(apply_finds_that_the_checkpoint_claim_is_missing),
         TEST(apply_finds_that_the_model_claim_is_missing),
         TEST(apply_goes_on_when_it_may_not_read_claims),
         TEST(apply_finds_all_claims),

@@ -343,7 +343,7 @@ static struct buf revision_body(int number, int incarnation, size_t n_least)
                                              .incarnation = incarnation,
                                              .n_units = model_units(&r.plan.spec.model),
                                              .node = "here"};
-    resume_point(&r.plan, NULL, 0, SOURCE_RANDOM, 0, &r.resume);
+    resume_point(&r.plan, NULL, 0, SOURCE_RANDOM, NULL, &r.resume);
     assert_int_equal(revision_write(&r, json, &text, NULL), ERR_OK);
     assert_int_equal(revision_post_write(text.data, text.len, &addresses, &body, NULL), ERR_OK);
     while (body.len < n_least)

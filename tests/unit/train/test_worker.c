@@ -147,7 +147,7 @@ static void post_start(const struct running *w, int number, int n_workers, int p
 
     assert_int_equal(json_parse(SPEC, strlen(SPEC), &spec, NULL), ERR_OK);
     assert_int_equal(spec_parse(spec, &plan.spec, NULL), ERR_OK);
-    revision_make(&plan, NULL, 0, start, number - 1, &r);
+    revision_make(&plan, NULL, 0, start, &(struct resume){.lineage = number - 1}, &r);
     assert_int_equal(revision_write(&r, spec, &text, NULL), ERR_OK);
     assert_int_equal(revision_post_write(text.data, text.len, &peers, &body, NULL), ERR_OK);
     assert_int_equal(
