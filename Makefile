@@ -101,6 +101,8 @@ SUPPORT_train := proxy
 
 # Calls to workers are answered by the test.
 LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision
+# Calls that write files are recorded, or fail.
+LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=unlink,--wrap=rmdir
 # So is what the time is, and what a process has used of it.
 LDFLAGS_test_child := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
 

@@ -57,7 +57,7 @@ struct model_tensor {
     char name[MODEL_NAME_BYTES]; /* as Hugging Face's BertForSequenceClassification and
                                   * BertForPreTraining call it */
     int n_dims;                  /* 1 or 2 */
-    int dims[2];
+    int64_t dims[2];
     size_t offset;  /* floats from the start of the unit */
     size_t count;   /* floats */
     bool is_matrix; /* weight decay and random initialisation; else a bias or LayerNorm vector */

@@ -1,5 +1,6 @@
 #include "base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -134,12 +135,41 @@ bool folder_has(const char *folder, const char *file)
     return folder_path(folder, file, path, NULL) == ERR_OK && access(path, F_OK) == 0;
 }
 
+enum err_code folder_is_empty(const char *folder, bool *out, struct err *err)
+{
+    DIR *dir = opendir(folder);
+    int n = 0;
+
+    if (!dir)
+        return file_error(err, "open folder", folder);
+    while (n <= 2 && readdir(dir)) /* "." and ".." are always there */
+        n++;
+    (void)closedir(dir);
+    *out = n <= 2;
+    return ERR_OK;
+}
+
 enum err_code folder_make(const char *folder, struct err *err)
 {
     /* Several stages may create it at the same time. */
     if (mkdir(folder, 0755) != 0 && errno != EEXIST)
         return file_error(err, "create folder", folder);
     return ERR_OK;
+}
+
+enum err_code folder_remove(const char *folder, struct err *err)
+{
+    DIR *dir = opendir(folder);
+    struct dirent *entry;
+    char path[PATH_MAX];
+
+    if (!dir)
+        return file_error(err, "open", folder);
+    while ((entry = readdir(dir)))
+        if (folder_path(folder, entry->d_name, path, NULL) == ERR_OK)
+            (void)unlink(path);
+    (void)closedir(dir);
+    return rmdir(folder) == 0 ? ERR_OK : file_error(err, "remove", folder);
 }
 
 enum err_code folder_json(const char *folder, const char *file, struct json **out, struct err *err)

@@ -52,8 +52,13 @@ MUST_CHECK enum err_code folder_path(const char *folder, const char *file,
                                      char out[static PATH_MAX], struct err *err);
 /* Does it contain the file, of whatever kind? */
 bool folder_has(const char *folder, const char *file);
+/* Is there nothing in it? ERR_NOT_FOUND, ERR_DENIED, ERR_IO. */
+MUST_CHECK enum err_code folder_is_empty(const char *folder, bool *out, struct err *err);
 /* Create it, but not its parents, unless it exists. */
 MUST_CHECK enum err_code folder_make(const char *folder, struct err *err);
+/* Remove a folder of plain files. On an error, which is the folder's, what could be removed is
+ * gone. ERR_NOT_FOUND, ERR_DENIED, ERR_IO. */
+MUST_CHECK enum err_code folder_remove(const char *folder, struct err *err);
 /* Read and parse a JSON file; the caller owns *out: json_free(). Errors name the file. */
 MUST_CHECK enum err_code folder_json(const char *folder, const char *file, struct json **out,
                                      struct err *err);

@@ -2,8 +2,8 @@
  *
  *     LOG(LOG_INFO, "stage ready", LOG_S("job", key), LOG_I("stage", s));
  *
- * Only operator/run, worker/train, cli and the mains log; lower layers return errors, which are
- * logged once, where they are handled. Never log secrets or tensors.
+ * Only operator/run, worker/train, files/store, cli and the mains log; lower layers return errors,
+ * which are logged once, where they are handled. Never log secrets or tensors.
  * Layer: base. Threads: any; a line is written by one call.
  */
 #ifndef BASE_LOG_H

@@ -20,11 +20,30 @@ void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYT
                        n_stages);
 }
 
+int export_unit_tensors(const struct model *m, int n_moments, int unit,
+                        struct model_tensor out[static EXPORT_UNIT_TENSORS_MAX])
+{
+    static const char *const names[] = {"moment", "variance"};
+    size_t count = model_unit_params(m, unit);
+    int n = model_unit_tensors(m, unit);
+
+    for (int i = 0; i < n; i++)
+        out[i] = model_tensor(m, unit, i);
+    for (int i = 0; i < n_moments; i++, n++) {
+        out[n] = (struct model_tensor){.n_dims = 1,
+                                       .dims = {(int64_t)count},
+                                       .offset = count * (size_t)(i + 1),
+                                       .count = count};
+        (void)snprintf(out[n].name, sizeof out[n].name, "optimizer.%s.unit-%05d", names[i], unit);
+    }
+    return n;
+}
+
 enum err_code export_begin(const struct export_params *p, int stage, export_has_fn *has, void *arg,
                            struct safetensors_writer *out, struct err *err)
 {
     const struct plan_worker *s = &p->stages[stage];
-    size_t max = (size_t)s->n_units * MODEL_UNIT_TENSORS_MAX;
+    size_t max = (size_t)s->n_units * EXPORT_UNIT_TENSORS_MAX;
     struct model_tensor *list = calloc(max, sizeof *list);
     char file[EXPORT_SHARD_BYTES];
     char path[PATH_MAX];
@@ -34,8 +53,11 @@ enum err_code export_begin(const struct export_params *p, int stage, export_has_
     if (!list)
         return err_set(err, ERR_NO_MEMORY, "no memory to list %zu tensors", max);
     for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
-        for (int i = 0; i < model_unit_tensors(p->model, unit); i++) {
-            list[n] = model_tensor(p->model, unit, i);
+        struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
+        int n_tensors = export_unit_tensors(p->model, p->n_moments, unit, tensors);
+
+        for (int i = 0; i < n_tensors; i++) {
+            list[n] = tensors[i];
             n += !has || has(arg, list[n].name);
         }
     }

@@ -29,22 +29,33 @@ struct export_params {
     const char *const *labels; /* [n_labels] by id */
     double dropout;
     bool is_headless; /* an encoder: its head is not written */
+    /* Of the optimizer, written behind the parameters of each unit: 0 none, 1 SGD's moment, 2
+     * AdamW's moment and variance. The index does not list them; `from_pretrained` skips them. */
+    int n_moments;
 };
 
 /* "model.safetensors" of one stage, "model-0000i-of-0000S.safetensors" of several. */
 void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES]);
 
+#define EXPORT_UNIT_TENSORS_MAX (MODEL_UNIT_TENSORS_MAX + 2)
+
+/* The tensors of a unit in its shard: those of model_tensor(), then `n_moments` flat ones of
+ * model_unit_params() floats, "optimizer.moment.unit-00012" and "optimizer.variance.unit-00012".
+ * Offsets count from the start of the unit. Returns how many. */
+int export_unit_tensors(const struct model *m, int n_moments, int unit,
+                        struct model_tensor out[static EXPORT_UNIT_TENSORS_MAX]);
+
 /* Does the model that is written have this tensor? */
 typedef bool export_has_fn(void *arg, const char *name);
 
-/* Begin the shard of stage `stage`: the tensors of its units in the order of model_tensor(), all or
- * those that `has` is true for, which is asked once about each. On ERR_OK the caller hands the
+/* Begin the shard of stage `stage`: the tensors of its units as export_unit_tensors() has them, all
+ * or those that `has` is true for, which is asked once about each. On ERR_OK the caller hands the
  * floats to `out` and ends it. Returns ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path,
  * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code export_begin(const struct export_params *p, int stage, export_has_fn *has,
                                       void *arg, struct safetensors_writer *out, struct err *err);
 
-/* Write the whole shard. `params` is one pointer for each unit of the stage: its
+/* Write the whole shard, without moments. `params` is one pointer for each unit of the stage: its
  * model_unit_params() floats. Errors as above. */
 MUST_CHECK enum err_code export_shard(const struct export_params *p, int stage,
                                       const float *const *params, struct err *err);

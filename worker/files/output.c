@@ -27,21 +27,7 @@ static void folder_name(const char *uid, int revision, char out[static NAME_BYTE
 
 /* --- folders of revisions --- */
 
-/* A folder of plain files. What cannot be removed stays: it only takes space. */
-static void remove_folder(const char *folder)
-{
-    DIR *dir = opendir(folder);
-    struct dirent *entry;
-    char path[PATH_MAX];
-
-    while (dir && (entry = readdir(dir)))
-        if (folder_path(folder, entry->d_name, path, NULL) == ERR_OK)
-            (void)unlink(path);
-    if (dir)
-        (void)closedir(dir);
-    (void)rmdir(folder);
-}
-
+/* What cannot be removed stays: it only takes space. */
 static void remove_earlier_revisions(const struct output *o)
 {
     DIR *dir = opendir(o->folder);
@@ -59,7 +45,7 @@ static void remove_earlier_revisions(const struct output *o)
         if (strncmp(entry->d_name, prefix, n) == 0 && strtol(number, &end, 10) < o->revision &&
             end != number && *end == '\0' &&
             folder_path(o->folder, entry->d_name, path, NULL) == ERR_OK)
-            remove_folder(path);
+            (void)!folder_remove(path, NULL);
     }
     if (dir)
         (void)closedir(dir);
@@ -293,6 +279,6 @@ enum err_code output_publish(struct output *o, int n_stages, struct err *err)
     if (rc != ERR_OK)
         return rc;
     remove_stale_shards(o, n_stages);
-    remove_folder(o->aside);
+    (void)!folder_remove(o->aside, NULL);
     return ERR_OK;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 
 #define LENGTH_BYTES 8 /* of the number in front of the header */
 
@@ -46,6 +47,8 @@ enum err_code safetensors_begin(const char *path, const struct model_tensor *ten
         rc = file_begin(&w.file, path, err);
     if (rc == ERR_OK) {
         bytes_put(length, header.len, LENGTH_BYTES);
+        w.header_crc = crc32c(crc32c(0, length, LENGTH_BYTES), header.data, header.len);
+        w.file_bytes = LENGTH_BYTES + header.len + w.left * sizeof(float);
         rc = file_add(&w.file, length, LENGTH_BYTES, err);
         if (rc == ERR_OK)
             rc = file_add(&w.file, header.data, header.len, err);
@@ -229,6 +232,7 @@ enum err_code safetensors_open_memory(const char *name, const void *bytes, size_
     }
     s->data = (const unsigned char *)bytes + LENGTH_BYTES + header_bytes;
     s->data_bytes = len - LENGTH_BYTES - header_bytes;
+    s->header_crc = crc32c(0, bytes, LENGTH_BYTES + (size_t)header_bytes);
     rc = json_parse((const char *)bytes + LENGTH_BYTES, (size_t)header_bytes, &s->header, err);
     if (rc != ERR_OK)
         rc = err_wrap(err, rc, "%s: header", name);

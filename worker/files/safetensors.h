@@ -21,7 +21,10 @@
 #define SAFETENSORS_TENSORS_MAX      65536
 #define SAFETENSORS_HEADER_MAX_BYTES ((size_t)64 << 20)
 
-struct safetensors_writer { /* all fields private */
+struct safetensors_writer {
+    uint64_t file_bytes; /* of the whole file */
+    uint32_t header_crc; /* CRC-32C of all bytes in front of the data */
+    /* private */
     struct file_writer file;
     uint64_t left; /* floats announced and not written yet */
 };
@@ -47,6 +50,7 @@ void safetensors_abandon(struct safetensors_writer *w);
 struct safetensors {
     int n;
     struct weight *tensors; /* [n] in the order of their data */
+    uint32_t header_crc;    /* CRC-32C of all bytes in front of the data */
     /* private */
     struct json *header;       /* owns the names of tensors and types */
     char *name;                /* of the file */

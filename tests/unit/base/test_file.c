@@ -93,6 +93,22 @@ static void file_write_that_fails_leaves_the_old_file_and_no_other(void **state)
     buf_deinit(&b);
 }
 
+static void folder_remove_takes_plain_files_only(void **state)
+{
+    struct err err = {0};
+
+    (void)state;
+    assert_int_equal(folder_make(scratch_path("full"), NULL), ERR_OK);
+    assert_int_equal(folder_make(scratch_path("full/inner"), NULL), ERR_OK);
+    scratch_text("full/file", "x");
+    assert_int_equal(folder_remove(scratch_path("full"), &err), ERR_IO);
+    assert_non_null(strstr(err.text, "/full: "));
+    assert_int_not_equal(access(scratch_path("full/file"), F_OK), 0);
+    assert_int_equal(folder_remove(scratch_path("full/inner"), NULL), ERR_OK);
+    assert_int_equal(folder_remove(scratch_path("full"), NULL), ERR_OK);
+    assert_int_equal(folder_remove(scratch_path("full"), NULL), ERR_NOT_FOUND);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -102,6 +118,7 @@ int main(void)
         cmocka_unit_test(file_read_refuses_a_file_above_the_ceiling),
         cmocka_unit_test(file_read_names_the_file_that_is_missing),
         cmocka_unit_test(file_write_that_fails_leaves_the_old_file_and_no_other),
+        cmocka_unit_test(folder_remove_takes_plain_files_only),
     };
     return cmocka_run_group_tests(tests, make_folder, scratch_remove);
 }

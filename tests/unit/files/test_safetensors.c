@@ -1,5 +1,6 @@
 #include "files/safetensors.h"
 
+#include "base/hash.h"
 #include "scratch.h"
 #include "suite.h"
 
@@ -16,6 +17,7 @@ static void safetensors_reads_back_what_was_written(void **state)
     struct safetensors_writer w;
     struct safetensors *s;
     const struct weight *t;
+    struct buf bytes = {.max = 1000};
 
     (void)state;
     for (int i = 0; i < 12; i++)
@@ -28,7 +30,12 @@ static void safetensors_reads_back_what_was_written(void **state)
     assert_int_equal(safetensors_finish(&w, NULL), ERR_OK);
     assert_int_not_equal(access(scratch_path("m.part"), F_OK), 0);
 
+    assert_int_equal(file_read(scratch_path("m"), &bytes, NULL), ERR_OK);
+    assert_int_equal(bytes.len, w.file_bytes);
+    assert_int_equal(crc32c(0, bytes.data, bytes.len - sizeof data), w.header_crc);
+    buf_deinit(&bytes);
     assert_int_equal(safetensors_open(scratch_path("m"), &s, NULL), ERR_OK);
+    assert_int_equal(s->header_crc, w.header_crc);
     assert_int_equal(s->n, 3);
     t = safetensors_find(s, "z.weight");
     assert_non_null(t);

@@ -1,0 +1,762 @@
+#include "files/store.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "files/manifest.h"
+
+#define HISTORY_FILE  "history.jsonl"
+#define PROGRESS_FILE "progress.json"
+#define NAME_BYTES    64 /* of a checkpoint's folder */
+
+/* --- names --- */
+
+/* A checkpoint that may be there: a folder of its name is. */
+struct name {
+    int64_t lineage;
+    int64_t step;
+    bool is_kept; /* by store_clean() */
+};
+
+static void print_name(struct name name, char out[static NAME_BYTES])
+{
+    (void)snprintf(out, NAME_BYTES, "%lld-%lld", (long long)name.lineage, (long long)name.step);
+}
+
+/* False when it is not exactly the name of a checkpoint. */
+static bool parse_name(const char *text, struct name *out)
+{
+    long long lineage = 0;
+    long long step = 0;
+    char own[NAME_BYTES];
+
+    if (strlen(text) >= NAME_BYTES || sscanf(text, "%lld-%lld", &lineage, &step) != 2)
+        return false;
+    *out = (struct name){.lineage = lineage, .step = step};
+    print_name(*out, own);
+    return strcmp(text, own) == 0 && lineage >= 1 && step >= 1;
+}
+
+static enum err_code name_path(const struct store *s, struct name name, char out[static PATH_MAX],
+                               struct err *err)
+{
+    char file[NAME_BYTES];
+
+    print_name(name, file);
+    return folder_path(s->folder, file, out, err);
+}
+
+static struct name name_of(const struct resume_checkpoint *c)
+{
+    return (struct name){.lineage = c->lineage, .step = c->end.step};
+}
+
+static void manifest_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
+{
+    export_shard_name(stage, n_stages, out);
+    memcpy(strrchr(out, '.'), ".json", sizeof ".json"); /* shorter than ".safetensors" */
+}
+
+/* The number of stages, when it is the manifest of stage 0; else 0. */
+static int parse_manifest_name(const char *file)
+{
+    char own[EXPORT_SHARD_BYTES];
+    int n = 1;
+
+    if (sscanf(file, "model-00001-of-%5d", &n) == 1 && (n < 2 || n > SPEC_STAGES_MAX))
+        return 0;
+    manifest_name(0, n, own);
+    return strcmp(file, own) == 0 ? n : 0;
+}
+
+/* Is it a manifest, or named so much like one that no checkpoint needs it? */
+static bool is_manifest(const char *file)
+{
+    const char *end = strrchr(file, '.');
+
+    return strncmp(file, "model", strlen("model")) == 0 && end && strcmp(end, ".json") == 0;
+}
+
+static int compare_newest_first(const void *a, const void *b)
+{
+    const struct name *x = a;
+    const struct name *y = b;
+
+    if (x->lineage != y->lineage)
+        return x->lineage < y->lineage ? 1 : -1;
+    return x->step < y->step ? 1 : x->step > y->step ? -1 : 0;
+}
+
+/* The names in the store, the newest first. The caller frees *out, also after an error. */
+static enum err_code list_names(const struct store *s, struct name **out, int *out_n,
+                                struct err *err)
+{
+    DIR *dir = opendir(s->folder);
+    struct dirent *entry;
+    struct name name;
+    size_t cap = 0;
+    size_t n = 0;
+    enum err_code rc = ERR_OK;
+
+    *out = NULL;
+    *out_n = 0;
+    if (!dir)
+        return file_error(err, "open", s->folder);
+    while (rc == ERR_OK && (entry = readdir(dir))) {
+        if (!parse_name(entry->d_name, &name))
+            continue;
+        rc = array_reserve(out, sizeof **out, &cap, n + 1, err);
+        if (rc == ERR_OK)
+            (*out)[n++] = name;
+    }
+    (void)closedir(dir);
+    if (n > 0)
+        qsort(*out, n, sizeof **out, compare_newest_first);
+    *out_n = (int)n;
+    return rc;
+}
+
+enum err_code store_open(struct store *s, const char *folder, struct err *err)
+{
+    struct store own;
+    char parent[PATH_MAX];
+    char above[PATH_MAX];
+    enum err_code rc = ERR_OK;
+
+    if (snprintf(own.folder, sizeof own.folder, "%s", folder) >= (int)sizeof own.folder)
+        return err_set(err, ERR_INVALID, "path too long: %.80s", folder);
+    (void)snprintf(above, sizeof above, "%s", folder);
+    (void)snprintf(parent, sizeof parent, "%s", dirname(above));
+    (void)snprintf(above, sizeof above, "%s", parent);
+    /* Synced, so that a power cut cannot take the whole store away. */
+    if (access(parent, F_OK) != 0) {
+        rc = folder_make(parent, err);
+        if (rc == ERR_OK)
+            rc = file_sync_folder(dirname(above), err);
+    }
+    if (rc == ERR_OK)
+        rc = folder_make(folder, err);
+    if (rc == ERR_OK)
+        rc = file_sync_folder(parent, err);
+    if (rc == ERR_OK)
+        *s = own;
+    return rc;
+}
+
+/* --- what is there --- */
+
+/* A checkpoint as its manifests have it. */
+struct checkpoint {
+    struct name name;
+    char folder[PATH_MAX];
+    int n_stages;
+    struct manifest *stages; /* [n_stages] */
+};
+
+static void checkpoint_deinit(struct checkpoint *c)
+{
+    free(c->stages);
+    *c = (struct checkpoint){.n_stages = 0};
+}
+
+static enum err_code check_size(const char *folder, const char *file, int64_t bytes,
+                                struct err *err)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    enum err_code rc = folder_path(folder, file, path, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (stat(path, &st) != 0)
+        return file_error(err, "stat", path);
+    if (!S_ISREG(st.st_mode) || st.st_size != bytes)
+        return err_set(err, ERR_INVALID,
+                       "%s: has %lld bytes, its manifest says %lld: it is damaged", path,
+                       (long long)st.st_size, (long long)bytes);
+    return ERR_OK;
+}
+
+static enum err_code load_manifest(const char *folder, int stage, int n_stages,
+                                   struct manifest *out, struct err *err)
+{
+    struct buf text = {.max = MANIFEST_TEXT_MAX_BYTES};
+    char file[EXPORT_SHARD_BYTES];
+    char path[PATH_MAX];
+    enum err_code rc;
+
+    manifest_name(stage, n_stages, file);
+    rc = folder_path(folder, file, path, err);
+    if (rc == ERR_OK)
+        rc = file_read(path, &text, err);
+    if (rc == ERR_OK) {
+        rc = manifest_parse(buf_text(&text), text.len, out, err);
+        if (rc != ERR_OK)
+            err_wrap(err, rc, "%s", path);
+    } else if (rc == ERR_LIMIT) {
+        rc = err_set(err, ERR_INVALID, "%s: too long for a manifest: it is damaged", path);
+    }
+    buf_deinit(&text);
+    return rc;
+}
+
+/* Do the files of a stage go with its manifest, and that with the stages before? */
+static enum err_code check_stage(const struct checkpoint *c, int stage, struct err *err)
+{
+    const struct manifest *m = &c->stages[stage];
+    const struct resume_checkpoint *at = &m->point.at;
+    int first = stage > 0 ? m[-1].first_unit + m[-1].n_units : 0;
+    char shard[EXPORT_SHARD_BYTES];
+    enum err_code rc;
+
+    if (m->stage != stage || m->n_stages != c->n_stages || at->lineage != c->name.lineage ||
+        at->end.step != c->name.step)
+        return err_set(err, ERR_INVALID,
+                       "%s: the manifest of stage %d is of stage %d of %d at step %lld of lineage "
+                       "%lld",
+                       c->folder, stage, m->stage, m->n_stages, (long long)at->end.step,
+                       (long long)at->lineage);
+    if (m->first_unit != first)
+        return err_set(err, ERR_INVALID, "%s: stage %d begins with unit %d instead of %d",
+                       c->folder, stage, m->first_unit, first);
+    if (!manifest_same_point(&m->point, &c->stages[0].point))
+        return err_set(err, ERR_INVALID, "%s: the manifests of stages 0 and %d do not agree",
+                       c->folder, stage);
+    export_shard_name(stage, c->n_stages, shard);
+    rc = check_size(c->folder, shard, m->shard_bytes, err);
+    if (rc == ERR_OK && stage == 0)
+        rc = check_size(c->folder, HISTORY_FILE, m->history.bytes, err);
+    if (rc == ERR_OK && stage == 0)
+        rc = check_size(c->folder, PROGRESS_FILE, m->progress.bytes, err);
+    return rc;
+}
+
+/* Load the checkpoint as one of `n_stages`. */
+static enum err_code load_cut(struct checkpoint *c, int n_stages, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    free(c->stages);
+    c->n_stages = n_stages;
+    c->stages = calloc((size_t)n_stages, sizeof *c->stages);
+    if (!c->stages)
+        return err_set(err, ERR_NO_MEMORY, "no memory to read the manifests of %s", c->folder);
+    for (int i = 0; i < n_stages && rc == ERR_OK; i++) {
+        rc = load_manifest(c->folder, i, n_stages, &c->stages[i], err);
+        if (rc == ERR_OK)
+            rc = check_stage(c, i, err);
+    }
+    return rc;
+}
+
+/* Load the manifests of a complete checkpoint. On ERR_OK the caller owns *out:
+ * checkpoint_deinit(). ERR_NOT_FOUND when it is not complete, ERR_INVALID when it is damaged. */
+static enum err_code load_checkpoint(const struct store *s, struct name name,
+                                     struct checkpoint *out, struct err *err)
+{
+    struct checkpoint c = {.name = name};
+    struct dirent *entry;
+    DIR *dir;
+    enum err_code rc = name_path(s, name, c.folder, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    dir = opendir(c.folder);
+    if (!dir)
+        return file_error(err, "open", c.folder);
+    rc = err_set(err, ERR_NOT_FOUND, "%s: the checkpoint is not complete", c.folder);
+    /* Whatever is left of another cut does not matter when one is complete. */
+    while (rc != ERR_OK && (entry = readdir(dir))) {
+        struct err why = {.text = ""};
+        int n_stages = parse_manifest_name(entry->d_name);
+        enum err_code rc_cut = n_stages > 0 ? load_cut(&c, n_stages, &why) : ERR_NOT_FOUND;
+
+        if (rc_cut == ERR_OK)
+            rc = ERR_OK;
+        else if (rc_cut != ERR_NOT_FOUND)
+            rc = err_set(err, rc_cut, "%s", why.text);
+    }
+    (void)closedir(dir);
+    if (rc == ERR_OK)
+        *out = c;
+    else
+        checkpoint_deinit(&c);
+    return rc;
+}
+
+/* Is the checkpoint complete? Damage is logged. */
+static bool find_point(const struct store *s, struct name name, struct store_point *out)
+{
+    struct checkpoint c;
+    struct err err = {.text = ""};
+    enum err_code rc = load_checkpoint(s, name, &c, &err);
+
+    if (rc == ERR_OK) {
+        *out = c.stages[0].point;
+        checkpoint_deinit(&c);
+    } else if (rc != ERR_NOT_FOUND) {
+        LOG(LOG_WARN, "checkpoint skipped", LOG_S("error", err.text));
+    }
+    return rc == ERR_OK;
+}
+
+int store_list(const struct store *s, struct store_point *out, int max)
+{
+    struct err err = {.text = ""};
+    struct name *names;
+    int n_names;
+    int n = 0;
+
+    if (list_names(s, &names, &n_names, &err) != ERR_OK)
+        LOG(LOG_WARN, "checkpoints cannot be listed", LOG_S("error", err.text));
+    for (int i = 0; i < n_names && n < max; i++)
+        n += find_point(s, names[i], &out[n]);
+    free(names);
+    return n;
+}
+
+/* --- what goes --- */
+
+/* Manifests first: a checkpoint without one is not complete, whatever else a power cut brings
+ * back. */
+static enum err_code remove_checkpoint(const struct store *s, struct name name, struct err *err)
+{
+    struct dirent *entry;
+    char folder[PATH_MAX];
+    enum err_code rc = name_path(s, name, folder, err);
+    DIR *dir = rc == ERR_OK ? opendir(folder) : NULL;
+
+    if (rc == ERR_OK && !dir)
+        rc = file_error(err, "open", folder);
+    while (rc == ERR_OK && (entry = readdir(dir)))
+        if (is_manifest(entry->d_name))
+            rc = export_remove(folder, entry->d_name, err);
+    if (dir)
+        (void)closedir(dir);
+    if (rc == ERR_OK)
+        rc = file_sync_folder(folder, err);
+    return rc == ERR_OK ? folder_remove(folder, err) : rc;
+}
+
+void store_clean(const struct store *s, const struct resume *at, int keep)
+{
+    struct err err = {.text = ""};
+    struct name *names;
+    int first = 0; /* that is kept */
+    int n_kept = 0;
+    int n;
+
+    assert(keep >= 1);
+    if (list_names(s, &names, &n, &err) != ERR_OK)
+        LOG(LOG_WARN, "checkpoints cannot be listed", LOG_S("error", err.text));
+    for (int i = 0; i < n && n_kept < keep; i++) {
+        struct store_point point;
+
+        names[i].is_kept =
+            resume_counts(at, names[i].lineage, names[i].step) && find_point(s, names[i], &point);
+        n_kept += names[i].is_kept;
+        first = n_kept == 0 ? i + 1 : first;
+    }
+    for (int i = 0; i < n && n_kept > 0; i++) {
+        bool counts = resume_counts(at, names[i].lineage, names[i].step);
+
+        /* What is newer may still be being written. */
+        if (names[i].is_kept || names[i].lineage > at->lineage || (counts && i < first))
+            continue;
+        if (remove_checkpoint(s, names[i], &err) != ERR_OK)
+            LOG(LOG_WARN, "an old checkpoint cannot be removed", LOG_S("error", err.text));
+    }
+    free(names);
+}
+
+void store_refuse(const struct store *s, const struct resume_checkpoint *c)
+{
+    struct err err = {.text = ""};
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    enum err_code rc = name_path(s, name_of(c), from, &err);
+
+    if (rc == ERR_OK && access(from, F_OK) != 0)
+        return; /* another worker has set it aside */
+    if (rc == ERR_OK && snprintf(to, sizeof to, "%s.refused", from) >= (int)sizeof to)
+        rc = err_set(&err, ERR_INVALID, "path too long: %.80s", from);
+    if (rc == ERR_OK) {
+        rc = folder_remove(to, &err);
+        if (rc == ERR_NOT_FOUND)
+            rc = ERR_OK;
+    }
+    if (rc == ERR_OK && rename(from, to) != 0)
+        rc = file_error(&err, "rename to", to);
+    if (rc == ERR_OK)
+        rc = file_sync_folder(s->folder, &err);
+    if (rc != ERR_OK && rc != ERR_NOT_FOUND)
+        LOG(LOG_WARN, "a damaged checkpoint cannot be set aside", LOG_S("error", err.text));
+}
+
+/* --- writing --- */
+
+struct store_writer {
+    struct export_params params;
+    char folder[PATH_MAX];
+    struct safetensors_writer shard;
+    struct manifest manifest; /* checksums of units are complete up to `unit` */
+    int unit;                 /* of the stage: the one whose floats are next */
+    size_t left;              /* floats of that unit */
+};
+
+/* Floats of a unit in a shard. */
+static size_t unit_floats(const struct export_params *p, int unit)
+{
+    return model_unit_params(p->model, unit) * (size_t)(1 + p->n_moments);
+}
+
+/* Remove the manifest that an earlier attempt may have left: it does not go with the shard that is
+ * about to come. */
+static enum err_code drop_manifest(const struct store_writer *w, struct err *err)
+{
+    char file[EXPORT_SHARD_BYTES];
+    enum err_code rc;
+
+    manifest_name(w->manifest.stage, w->manifest.n_stages, file);
+    if (!folder_has(w->folder, file))
+        return ERR_OK;
+    rc = export_remove(w->folder, file, err);
+    return rc == ERR_OK ? file_sync_folder(w->folder, err) : rc;
+}
+
+enum err_code store_begin(const struct store *s, const struct store_point *point,
+                          const struct export_params *model, int stage, bool has_variance,
+                          struct store_writer **out, struct err *err)
+{
+    const struct plan_worker *own = &model->stages[stage];
+    struct store_writer *w = calloc(1, sizeof *w);
+    enum err_code rc;
+
+    if (!w)
+        return err_set(err, ERR_NO_MEMORY, "no memory to write a checkpoint");
+    w->params = *model;
+    w->params.folder = w->folder;
+    w->params.n_moments = has_variance ? 2 : 1;
+    w->manifest.point = *point;
+    w->manifest.stage = stage;
+    w->manifest.n_stages = model->n_stages;
+    w->manifest.first_unit = own->first_unit;
+    w->manifest.n_units = own->n_units;
+    w->left = unit_floats(&w->params, own->first_unit);
+    rc = name_path(s, name_of(&point->at), w->folder, err);
+    if (rc == ERR_OK)
+        rc = export_begin(&w->params, stage, NULL, NULL, &w->shard, err);
+    if (rc != ERR_OK) {
+        free(w);
+        return rc;
+    }
+    w->manifest.shard_bytes = (int64_t)w->shard.file_bytes;
+    w->manifest.header_crc = w->shard.header_crc;
+    rc = drop_manifest(w, err);
+    if (rc == ERR_OK)
+        rc = file_sync_folder(s->folder, err); /* the folder itself is to survive a power cut */
+    if (rc == ERR_OK)
+        *out = w;
+    else
+        store_abandon(w);
+    return rc;
+}
+
+enum err_code store_put(struct store_writer *w, const float *data, size_t count, struct err *err)
+{
+    struct manifest *m = &w->manifest;
+    enum err_code rc = safetensors_put(&w->shard, data, count, err);
+
+    while (rc == ERR_OK && count > 0) {
+        size_t n = count < w->left ? count : w->left;
+
+        m->unit_crcs[w->unit] = crc32c((uint32_t)m->unit_crcs[w->unit], data, n * sizeof *data);
+        data += n;
+        count -= n;
+        w->left -= n;
+        if (w->left == 0 && ++w->unit < m->n_units)
+            w->left = unit_floats(&w->params, m->first_unit + w->unit);
+    }
+    return rc;
+}
+
+static enum err_code write_file(const struct store_writer *w, const char *file, const char *bytes,
+                                size_t n, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(w->folder, file, path, err);
+
+    return rc == ERR_OK ? file_write(path, bytes, n, err) : rc;
+}
+
+static enum err_code write_records(struct store_writer *w, const struct store_records *r,
+                                   struct err *err)
+{
+    enum err_code rc = write_file(w, HISTORY_FILE, r->history, r->n_history, err);
+
+    if (rc == ERR_OK)
+        rc = write_file(w, PROGRESS_FILE, r->progress, r->n_progress, err);
+    w->manifest.history = (struct manifest_file){.bytes = (int64_t)r->n_history,
+                                                 .crc = crc32c(0, r->history, r->n_history)};
+    w->manifest.progress = (struct manifest_file){.bytes = (int64_t)r->n_progress,
+                                                  .crc = crc32c(0, r->progress, r->n_progress)};
+    return rc == ERR_OK ? export_rest(&w->params, err) : rc;
+}
+
+static enum err_code write_manifest(const struct store_writer *w, struct err *err)
+{
+    struct buf text = {.max = MANIFEST_TEXT_MAX_BYTES};
+    char file[EXPORT_SHARD_BYTES];
+    enum err_code rc = manifest_write(&w->manifest, &text, err);
+
+    manifest_name(w->manifest.stage, w->manifest.n_stages, file);
+    if (rc == ERR_OK)
+        rc = write_file(w, file, text.data, text.len, err);
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code store_finish(struct store_writer *w, const struct store_records *records,
+                           struct err *err)
+{
+    char shard[EXPORT_SHARD_BYTES];
+    enum err_code rc = safetensors_finish(&w->shard, err);
+
+    assert((w->manifest.stage == 0) == (records != NULL));
+    if (rc == ERR_OK && records)
+        rc = write_records(w, records, err);
+    if (rc == ERR_OK)
+        rc = write_manifest(w, err);
+    if (rc != ERR_OK) { /* what cannot be synced is there none the less */
+        (void)!drop_manifest(w, NULL);
+        export_shard_name(w->manifest.stage, w->manifest.n_stages, shard);
+        (void)!export_remove(w->folder, shard, NULL);
+    }
+    free(w);
+    return rc;
+}
+
+void store_abandon(struct store_writer *w)
+{
+    if (!w)
+        return;
+    safetensors_abandon(&w->shard);
+    free(w);
+}
+
+/* --- reading --- */
+
+struct store_reader {
+    struct model model;
+    int n_moments;
+    struct checkpoint at;
+    struct safetensors *shards[SPEC_STAGES_MAX]; /* [at.n_stages] */
+};
+
+#define REMEDY "the checkpoint is of another model; give the job a checkpoint folder of its own"
+
+/* The tensor is the next that the model has there. */
+static enum err_code check_tensor(const char *file, const struct weight *has,
+                                  const struct model_tensor *needed, struct err *err)
+{
+    struct weight shape = {.n_dims = needed->n_dims, .dims = {needed->dims[0], needed->dims[1]}};
+    char has_text[WEIGHT_SHAPE_BYTES];
+    char needed_text[WEIGHT_SHAPE_BYTES];
+
+    if (strcmp(has->name, needed->name) != 0)
+        return err_set(err, ERR_CONFLICT,
+                       "%.160s: has tensor \"%.60s\" where the job's model has \"%.60s\": " REMEDY,
+                       file, has->name, needed->name);
+    weight_shape(has, has_text);
+    weight_shape(&shape, needed_text);
+    if (has->type != WEIGHT_F32 || strcmp(has_text, needed_text) != 0)
+        return err_set(
+            err, ERR_CONFLICT,
+            "%.160s: tensor \"%.60s\" is %.4s %.24s, the job's model has F32 %.24s: " REMEDY, file,
+            has->name, has->type_name, has_text, needed_text);
+    return ERR_OK;
+}
+
+/* Does the shard consist of the stage's units, in the model's order? */
+static enum err_code check_shard(const struct store_reader *r, int stage, struct err *err)
+{
+    const struct manifest *m = &r->at.stages[stage];
+    const struct safetensors *shard = r->shards[stage];
+    struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
+    char file[EXPORT_SHARD_BYTES];
+    char path[PATH_MAX];
+    enum err_code rc;
+    int next = 0;
+
+    export_shard_name(stage, r->at.n_stages, file);
+    rc = folder_path(r->at.folder, file, path, err);
+    for (int unit = m->first_unit; unit < m->first_unit + m->n_units; unit++) {
+        int n = export_unit_tensors(&r->model, r->n_moments, unit, tensors);
+
+        for (int i = 0; i < n && rc == ERR_OK; i++, next++)
+            rc = next < shard->n
+                     ? check_tensor(path, &shard->tensors[next], &tensors[i], err)
+                     : err_set(err, ERR_CONFLICT, "%.160s: has no tensor \"%.60s\": " REMEDY, path,
+                               tensors[i].name);
+    }
+    if (rc == ERR_OK && next < shard->n)
+        rc = err_set(err, ERR_CONFLICT,
+                     "%.160s: has tensor \"%.60s\", which the job's model has not: " REMEDY, path,
+                     shard->tensors[next].name);
+    return rc;
+}
+
+static enum err_code open_shards(struct store_reader *r, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < r->at.n_stages && rc == ERR_OK; i++) {
+        char file[EXPORT_SHARD_BYTES];
+        char path[PATH_MAX];
+
+        export_shard_name(i, r->at.n_stages, file);
+        rc = folder_path(r->at.folder, file, path, err);
+        if (rc == ERR_OK)
+            rc = safetensors_open(path, &r->shards[i], err);
+        if (rc == ERR_OK && r->shards[i]->header_crc != r->at.stages[i].header_crc)
+            rc = err_set(err, ERR_INVALID,
+                         "%s: the header does not have its checksum: it is damaged", path);
+    }
+    return rc == ERR_LIMIT ? ERR_INVALID : rc; /* we do not write such files */
+}
+
+/* Is it a checkpoint of the reader's model and optimizer? */
+static enum err_code check_model(const struct store_reader *r, struct err *err)
+{
+    static const char *const optimizers[] = {[1] = "SGD", [2] = "AdamW"};
+    const struct manifest *last = &r->at.stages[r->at.n_stages - 1];
+    int n_units = last->first_unit + last->n_units;
+    struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
+    const char *variance;
+    int n_moments;
+    enum err_code rc = ERR_OK;
+
+    if (n_units != model_units(&r->model))
+        return err_set(err, ERR_CONFLICT, "%.200s: has %d units, the job's model has %d: " REMEDY,
+                       r->at.folder, n_units, model_units(&r->model));
+    variance = tensors[export_unit_tensors(&r->model, 2, 0, tensors) - 1].name;
+    n_moments = safetensors_find(r->shards[0], variance) ? 2 : 1;
+    if (n_moments != r->n_moments)
+        return err_set(err, ERR_CONFLICT,
+                       "%.200s: is a checkpoint of %s, but the job trains with %s; give the job a "
+                       "checkpoint folder of its own",
+                       r->at.folder, optimizers[n_moments], optimizers[r->n_moments]);
+    for (int i = 0; i < r->at.n_stages && rc == ERR_OK; i++)
+        rc = check_shard(r, i, err);
+    return rc;
+}
+
+enum err_code store_read(const struct store *s, const struct resume_checkpoint *c,
+                         const struct model *m, bool has_variance, struct store_reader **out,
+                         struct err *err)
+{
+    struct store_reader *r = calloc(1, sizeof *r);
+    enum err_code rc;
+
+    if (!r)
+        return err_set(err, ERR_NO_MEMORY, "no memory to read a checkpoint");
+    r->model = *m;
+    r->n_moments = has_variance ? 2 : 1;
+    rc = load_checkpoint(s, name_of(c), &r->at, err);
+    if (rc == ERR_OK)
+        rc = open_shards(r, err);
+    if (rc == ERR_OK)
+        rc = check_model(r, err);
+    if (rc == ERR_OK)
+        *out = r;
+    else
+        store_close(r);
+    return rc;
+}
+
+/* The stage that has the unit. */
+static int find_stage(const struct store_reader *r, int unit)
+{
+    int stage = r->at.n_stages - 1;
+
+    while (unit < r->at.stages[stage].first_unit)
+        stage--;
+    return stage;
+}
+
+enum err_code store_read_unit(const struct store_reader *r, int unit, float *params, float *moment,
+                              float *variance, struct err *err)
+{
+    float *const moments[] = {moment, variance};
+    size_t bytes = model_unit_params(&r->model, unit) * sizeof(float);
+    int stage = find_stage(r, unit);
+    const struct manifest *m = &r->at.stages[stage];
+    struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
+    int n = export_unit_tensors(&r->model, r->n_moments, unit, tensors);
+    uint32_t crc;
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; i < n && rc == ERR_OK; i++) {
+        int k = i - (n - r->n_moments); /* among the moments */
+        float *place = k < 0 ? params + tensors[i].offset : moments[k];
+
+        rc = weight_read(safetensors_find(r->shards[stage], tensors[i].name), place, err);
+    }
+    if (rc != ERR_OK)
+        return rc;
+    /* Of what is handed out, so a file that changes meanwhile is noticed too. */
+    crc = crc32c(0, params, bytes);
+    for (int k = 0; k < r->n_moments; k++)
+        crc = crc32c(crc, moments[k], bytes);
+    if (crc != m->unit_crcs[unit - m->first_unit])
+        return err_set(err, ERR_INVALID,
+                       "%s: unit %d does not have its checksum: stage %d's shard is damaged",
+                       r->at.folder, unit, stage);
+    return ERR_OK;
+}
+
+static enum err_code read_record(const struct store_reader *r, const char *file,
+                                 const struct manifest_file *has, struct buf *out, struct err *err)
+{
+    size_t before = out->len;
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(r->at.folder, file, path, err);
+
+    if (rc == ERR_OK)
+        rc = file_read(path, out, err);
+    if (rc != ERR_OK)
+        return rc;
+    if ((int64_t)(out->len - before) != has->bytes ||
+        crc32c(0, buf_text(out) + before, out->len - before) != has->crc)
+        return err_set(err, ERR_INVALID, "%s: does not have its checksum: it is damaged", path);
+    return ERR_OK;
+}
+
+enum err_code store_read_records(const struct store_reader *r, struct buf *out_history,
+                                 struct buf *out_progress, struct err *err)
+{
+    const struct manifest *m = &r->at.stages[0];
+    enum err_code rc = read_record(r, HISTORY_FILE, &m->history, out_history, err);
+
+    return rc == ERR_OK ? read_record(r, PROGRESS_FILE, &m->progress, out_progress, err) : rc;
+}
+
+void store_close(struct store_reader *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; i < r->at.n_stages; i++)
+        safetensors_close(r->shards[i]);
+    checkpoint_deinit(&r->at);
+    free(r);
+}

@@ -1,0 +1,111 @@
+/* files/store.h - the checkpoints of a job, in a folder that all of its workers share.
+ *
+ *     <folder>/<lineage>-<step>/model-00001-of-00003.safetensors
+ *                               model-00001-of-00003.json          its manifest
+ *                               history.jsonl, progress.json       the leader's records
+ *                               config.json, ...                   see files/export.h
+ *
+ * Every stage writes its own shard: per unit the parameters under their Hugging Face names, then
+ * moment and variance, each as one tensor. So a checkpoint is also a model that `from_pretrained`
+ * loads. The manifest, with sizes and checksums, comes last, and everything is synced before it: a
+ * checkpoint is complete when all manifests are there, agree, and cover every unit once. One folder
+ * is written under one revision, so all of its shards are of the same cut.
+ *
+ * Nothing in the files is trusted. Sizes are checked when checkpoints are listed, checksums and
+ * values when they are read. One that fails is refused: set aside, so that it is not listed again.
+ * Layer: files. Threads: one per store, writer and reader; workers are different processes.
+ */
+#ifndef FILES_STORE_H
+#define FILES_STORE_H
+
+#include "api/resume.h"
+#include "files/export.h"
+
+struct store {
+    char folder[PATH_MAX]; /* of this job alone */
+};
+
+/* Set and create the folder (with its parent). Errors of folder_make(). */
+MUST_CHECK enum err_code store_open(struct store *s, const char *folder, struct err *err);
+
+/* A checkpoint, with the history that leads to it. */
+struct store_point {
+    struct resume_checkpoint at;
+    struct resume_origins origins; /* of at.lineage */
+};
+
+/* List the complete checkpoints, the newest lineage first and the newest step first in it; returns
+ * how many, at most `max`. What cannot be read is skipped, with a warning in the log. */
+int store_list(const struct store *s, struct store_point *out, int max);
+
+/* Of the complete checkpoints that count for `at` keep the newest `keep` (at least 1), and remove
+ * older ones, complete or not, and those that do not count. Left alone are checkpoints of newer
+ * lineages, incomplete ones newer than the newest that is kept, and everything as long as there is
+ * none to keep. The leader's to call. Manifests are removed before their shards. What cannot be
+ * removed is logged and tried again next time. */
+void store_clean(const struct store *s, const struct resume *at, int keep);
+
+/* Set a checkpoint aside that has proved to be damaged, as <lineage>-<step>.refused: it is not
+ * listed any more. An older one of that name is removed. A failure is logged. */
+void store_refuse(const struct store *s, const struct resume_checkpoint *c);
+
+/* --- writing --- */
+
+struct store_writer; /* on the heap; all fields private */
+
+/* Begin the shard of stage `stage`. `model` is as in export_begin(), its folder and n_moments are
+ * not used, and what it points to is borrowed as long as *out is; `has_variance` is AdamW. On
+ * ERR_OK the caller ends *out with exactly one of store_finish() and store_abandon(). Errors of
+ * export_begin(). */
+MUST_CHECK enum err_code store_begin(const struct store *s, const struct store_point *point,
+                                     const struct export_params *model, int stage,
+                                     bool has_variance, struct store_writer **out, struct err *err);
+
+/* The next `count` floats: unit by unit, its parameters, moment and variance, in any number of
+ * calls. Errors of safetensors_put(). */
+MUST_CHECK enum err_code store_put(struct store_writer *w, const float *data, size_t count,
+                                   struct err *err);
+
+/* What only the leader adds. Borrowed until store_finish(). */
+struct store_records {
+    const char *history; /* lines of JSON (train/history.h) */
+    size_t n_history;
+    const char *progress; /* a progress document */
+    size_t n_progress;
+};
+
+/* Sync the shard, write the leader's files (`records` is NULL for stages other than 0), and the
+ * manifest. Whatever this returns, *w is gone. On an error nothing is left that could be taken for
+ * a complete shard. */
+MUST_CHECK enum err_code store_finish(struct store_writer *w, const struct store_records *records,
+                                      struct err *err);
+void store_abandon(struct store_writer *w); /* NULL is fine */
+
+/* --- reading --- */
+
+struct store_reader; /* on the heap; all fields private */
+
+/* Open the complete checkpoint of c's lineage and step: read its manifests and map its shards. On
+ * ERR_OK the caller owns *out: store_close().
+ *
+ * Returns ERR_NOT_FOUND when there is no such checkpoint, or not all of it; ERR_INVALID with file
+ * and reason when it is damaged; ERR_CONFLICT with a remedy when it is of another model or
+ * optimizer; ERR_DENIED, ERR_IO, ERR_NO_MEMORY.
+ */
+MUST_CHECK enum err_code store_read(const struct store *s, const struct resume_checkpoint *c,
+                                    const struct model *m, bool has_variance,
+                                    struct store_reader **out, struct err *err);
+
+/* Read a unit, model_unit_params() floats each; `variance` is NULL where there is none. ERR_INVALID
+ * when the bytes do not have the manifest's checksum, or a number is not finite; the floats are
+ * then undefined. */
+MUST_CHECK enum err_code store_read_unit(const struct store_reader *r, int unit, float *params,
+                                         float *moment, float *variance, struct err *err);
+
+/* Append the leader's records. ERR_INVALID as above; ERR_LIMIT, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code store_read_records(const struct store_reader *r, struct buf *out_history,
+                                            struct buf *out_progress, struct err *err);
+
+void store_close(struct store_reader *r); /* NULL is fine */
+
+#endif
