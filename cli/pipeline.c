@@ -25,6 +25,7 @@
 #define PORT_MIN            20000
 #define PORT_MAX            32768
 #define PROC_MAX_BYTES      256
+#define LOSS_BYTES          96
 
 struct pipeline {
     const struct pipeline_params *params;
@@ -40,6 +41,7 @@ struct pipeline {
     int n_recoveries;      /* from the same step */
     int64_t recover_at_ms; /* the next one; 0: none is due */
     int first_failed;      /* slot; -1: none */
+    char loss[LOSS_BYTES]; /* of a worker that was killed, since the last revision; "": none */
     FILE *history;         /* the leader's; NULL: not there yet */
     char history_path[SCRATCH_PATH_BYTES];
     int64_t shown_step; /* the newest whose evaluation was shown; -1: none */
@@ -151,6 +153,7 @@ static enum err_code start_worker(struct pipeline *p, struct revision_worker id,
     worker->id = id;
     child_add_option(argv, "--model", q->model_dir);
     child_add_option(argv, "--output", q->output_dir);
+    child_add_option(argv, "--checkpoints", q->checkpoints_dir);
     (void)snprintf(slot, sizeof slot, "%d", id.slot);
     (void)snprintf(incarnation, sizeof incarnation, "%d", id.incarnation);
     (void)snprintf(control, sizeof control, "127.0.0.1:%d", worker->control.port);
@@ -222,6 +225,8 @@ static const char *fault_of(const struct pipeline *p)
     const struct report *reports[PEERS_MAX];
     int n = follow_reports(p->follow, reports);
 
+    if (p->loss[0])
+        return p->loss;
     for (int i = 0; i < n; i++)
         if (reports[i]->session == REPORT_HALTED && reports[i]->cause != PROGRESS_CAUSE_NONE)
             return reports[i]->error;
@@ -252,6 +257,7 @@ static enum err_code revise(struct pipeline *p, struct err *err)
         rc = follow_revise(p->follow, &next, p->params->local->job.spec_json, err);
     if (rc == ERR_OK)
         p->revision = next;
+    p->loss[0] = '\0';
     return rc;
 }
 
@@ -337,18 +343,30 @@ static void read_history(struct pipeline *p)
     free(line);
 }
 
-/* Returns whether the leader is done; sets p->first_failed. */
+/* Returns whether the leader is done; sets p->first_failed. One that was killed is replaced by the
+ * next revision. */
 static bool look_at_children(struct pipeline *p)
 {
+    bool is_done = false;
+
     (void)child_poll(p->children, p->n_workers, p->params->local->throttle);
     for (int slot = 0; slot < p->n_workers; slot++) {
-        if (!p->children[slot].has_ended)
+        struct child *child = &p->children[slot];
+
+        if (!child->has_ended)
             continue;
         follow_remove(p->follow, slot);
-        if (p->children[slot].exit_code != 0 && p->first_failed < 0)
+        if (child->exit_code > 128) {
+            (void)snprintf(p->loss, sizeof p->loss, "%.40s was ended by signal %d (%s)",
+                           p->params->local->workers[slot].name, child->exit_code - 128,
+                           strsignal(child->exit_code - 128));
+            *child = (struct child){.pid = 0};
+        } else if (child->exit_code != 0 && p->first_failed < 0) {
             p->first_failed = slot;
+        }
+        is_done = is_done || (child->has_ended && slot == p->revision.plan.workers[0].slot);
     }
-    return p->children[p->revision.plan.workers[0].slot].has_ended;
+    return is_done;
 }
 
 static void show_leader(const struct progress *leader, struct show *show)
@@ -424,7 +442,7 @@ static void last_line(const struct pipeline *p, int slot, char *out, size_t byte
     buf_deinit(&text);
 }
 
-/* Of the worker that failed. One that was killed has no last report. */
+/* Of the worker that failed. */
 static enum err_code explain_failure(const struct pipeline *p, struct err *err)
 {
     int slot = p->first_failed;
@@ -434,13 +452,10 @@ static enum err_code explain_failure(const struct pipeline *p, struct err *err)
     struct progress last;
     char line[256];
 
-    if (code <= 128 && read_report(p, slot, &last) && last.error[0])
+    if (read_report(p, slot, &last) && last.error[0])
         return err_set(err, rc, "%.40s: %s", name, last.error);
     if (code == 127)
         return err_set(err, ERR_IO, "%.200s cannot be run", p->params->local->worker);
-    if (code > 128)
-        return err_set(err, ERR_IO, "%.40s was ended by signal %d (%s)", name, code - 128,
-                       strsignal(code - 128));
     last_line(p, slot, line, sizeof line);
     return err_set(err, rc, "%.40s ended with exit code %d: %s", name, code, line);
 }

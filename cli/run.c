@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "cli/local.h"
@@ -20,6 +21,8 @@
 struct arguments {
     struct local_params local;
     const char *output;
+    const char *checkpoints;
+    bool resumes;
     int n_cuts;
     const char *cuts[COMMAND_REPEATS_MAX];
     bool wants_json;
@@ -28,15 +31,22 @@ struct arguments {
 static bool read_arguments(int argc, char **argv, struct arguments *a)
 {
     const struct command_option options[] = {
-        {"file", 'f', .value = &a->local.job_path},    {"workers", .value = &a->local.workers},
-        {"strategy", .value = &a->local.strategy},     {"data", .value = &a->local.data},
-        {"model", .value = &a->local.model},           {"output", .value = &a->output},
-        {"revise", .value = a->cuts, .n = &a->n_cuts}, {"json", .is_set = &a->wants_json},
-        {"serial", .is_set = &a->local.is_serial},     {.name = NULL},
+        {"file", 'f', .value = &a->local.job_path},
+        {"workers", .value = &a->local.workers},
+        {"strategy", .value = &a->local.strategy},
+        {"data", .value = &a->local.data},
+        {"model", .value = &a->local.model},
+        {"output", .value = &a->output},
+        {"revise", .value = a->cuts, .n = &a->n_cuts},
+        {"json", .is_set = &a->wants_json},
+        {"serial", .is_set = &a->local.is_serial},
+        {"checkpoints", .value = &a->checkpoints},
+        {"resume", .is_set = &a->resumes},
+        {.name = NULL},
     };
 
     return command_options(argc, argv, options) && optind == argc && a->local.job_path &&
-           a->local.workers;
+           a->local.workers && (a->checkpoints || !a->resumes);
 }
 
 /* --- the result for programs --- */
@@ -98,18 +108,38 @@ static enum err_code print_json(const struct local *l, const struct progress *le
     return rc;
 }
 
-static enum err_code make_output(const char *path, struct err *err)
+static enum err_code make_folder(const char *option, const char *path, struct err *err)
 {
     char folder[PATH_MAX];
 
     if (!path)
         return ERR_OK;
     if (mkdir(path, 0777) != 0 && errno != EEXIST)
-        return err_set(err, ERR_INVALID, "--output: make %.300s: %s", path, strerror(errno));
+        return err_set(err, ERR_INVALID, "%s: make %.300s: %s", option, path, strerror(errno));
     (void)snprintf(folder, sizeof folder, "%s/.", path); /* an error for anything but a folder */
     if (access(folder, W_OK | X_OK) != 0)
-        return err_set(err, ERR_INVALID, "--output: write to %.300s: %s", path, strerror(errno));
+        return err_set(err, ERR_INVALID, "%s: write to %.300s: %s", option, path, strerror(errno));
     return ERR_OK;
+}
+
+/* What an earlier run left is neither used nor lost by accident. */
+static enum err_code check_checkpoints(const struct arguments *a, struct err *err)
+{
+    bool is_empty;
+    enum err_code rc = make_folder("--checkpoints", a->checkpoints, err);
+
+    if (rc != ERR_OK || !a->checkpoints)
+        return rc;
+    rc = folder_is_empty(a->checkpoints, &is_empty, err);
+    if (rc == ERR_OK && is_empty && a->resumes)
+        return err_set(err, ERR_INVALID, "--resume: there are no checkpoints in %.300s",
+                       a->checkpoints);
+    if (rc == ERR_OK && !is_empty && !a->resumes)
+        return err_set(err, ERR_INVALID,
+                       "--checkpoints: %.300s is not empty: add --resume to go on from its newest "
+                       "checkpoint, or give another folder",
+                       a->checkpoints);
+    return rc;
 }
 
 /* The cuts of --revise, in rising order. */
@@ -148,7 +178,10 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
                      claim);
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);
-    return rc == ERR_OK ? make_output(a->output, err) : rc;
+    local->job.spec.checkpoint.is_on = a->checkpoints;
+    if (rc == ERR_OK)
+        rc = make_folder("--output", a->output, err);
+    return rc == ERR_OK ? check_checkpoints(a, err) : rc;
 }
 
 int command_run(int argc, char **argv)
@@ -170,6 +203,7 @@ int command_run(int argc, char **argv)
     a.local.messages = a.wants_json ? stderr : stdout;
     params.model_dir = a.local.model;
     params.output_dir = a.output;
+    params.checkpoints_dir = a.checkpoints;
     params.n_cuts = a.n_cuts;
     interrupt_catch();
     rc = prepare(&local, &a, cuts, &err);

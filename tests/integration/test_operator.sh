@@ -118,6 +118,9 @@ bad_specs() {
         refused spec.placement.manual "{$d, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 3}]}]}}}" &&
         refused spec.placement.manual "{$d, model: {preset: BertBase}, placement: {strategy: Manual, manual: {replicas: [{$one}]}}}" &&
         refused spec.placement.manual "{$d, model: {layers: 6}, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 4}, {layers: 4}]}]}}}" &&
+        refused spec.checkpoint.store "{$d, checkpoint: {store: {}}}" &&
+        refused spec.checkpoint.store.persistentVolumeClaim.path "{$d, checkpoint: {store: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
+        refused spec.checkpoint.everySteps "{$d, checkpoint: {everySteps: 5, everySeconds: 60}}" &&
         refused spec.output "{$d, output: {}}" &&
         refused spec.output.persistentVolumeClaim.claimName "{$d, output: {persistentVolumeClaim: {claimName: A}}}" &&
         refused spec.output.persistentVolumeClaim.path "{$d, output: {persistentVolumeClaim: {claimName: a, path: a/../..}}}" &&
@@ -225,8 +228,9 @@ first_step_in_time() { # Running is said within 5 s of the start of the last pod
     echo "last pod $last, running $running"
     [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 10 ] && trains prompt
 }
-kept() { # kept JOB: with an output volume
+kept() { # kept JOB [FIELDS]: with an output volume
     claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=400 job "$1" "$stages3
+${2:-}
   output: {persistentVolumeClaim: {claimName: out, path: model}}"
 }
 left_by() { judged "$1" && weights_of "$dir/agent/claims/out/model"; } # left_by JOB: metrics and weights
@@ -295,6 +299,19 @@ loses_process() {
     touch "$dir/agent/kill/$(prefix crash)-w2-1"
     until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
         [ -n "$(field crash '{.status.nextRevisionTime}')" ] && completes crash && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
+}
+goes_back() { # to a checkpoint: when a worker is killed, and when all pods go at once
+    local points
+    kept saved '  checkpoint: {everySteps: 10, store: {persistentVolumeClaim: {claimName: out, path: points}}}' || return
+    points=$dir/agent/claims/out/points/$(prefix saved)
+    until_true 30 compgen -G "$points/1-[2-9]*" || return
+    touch "$dir/agent/kill/$(prefix saved)-w1-1"
+    until_true 60 compgen -G "$points/2-[1-9]*" && has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' &&
+        [ "$(workers_of saved)" = 'w0-1 w1-2 w2-1 ' ] || return
+    kubectl delete pods -l skyjob.dev/job=saved --wait=false && completes saved || return
+    field saved '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
+    ls "$points"
+    [ "$(field saved '{.status.revisionStep}')" -ge 10 ] && as_undisturbed saved
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
@@ -772,6 +789,7 @@ check 'workers take a revision from their operator only' attacked_early
 check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes, after a pause' loses_process
+check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory

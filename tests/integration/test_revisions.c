@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,19 +24,23 @@
 #define N_DEV_ROWS 10
 
 /* Dropout, AdamW and clipping are the spec's defaults; the last step of an epoch is smaller. */
-#define SPEC(task, training)                                                                       \
-    "{\"model\":{\"vocabSize\":" VOCAB_SIZE ",\"hiddenSize\":32,\"layers\":2,"                     \
+#define MEMBERS(task, training)                                                                    \
+    "\"model\":{\"vocabSize\":" VOCAB_SIZE ",\"hiddenSize\":32,\"layers\":2,"                      \
     "\"attentionHeads\":4,\"feedForwardSize\":64,\"maxPositions\":24},"                            \
     "\"data\":{\"task\":\"" task                                                                   \
     "\",\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"data\"}}},"                         \
     "\"training\":{" training ",\"microBatches\":2,\"maxSequenceLength\":24,"                      \
-    "\"optimizer\":{\"learningRate\":\"2e-3\"}}}"
+    "\"optimizer\":{\"learningRate\":\"2e-3\"}}"
+#define SPEC(task, training) "{" MEMBERS(task, training) "}"
 
 static const char tied[] =
     SPEC("MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5");
 static const char classifier[] =
     SPEC("MNLI", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":6");
-static const char four_steps[] = SPEC("MaskedLM", "\"steps\":4,\"batchSize\":4");
+#define FOUR_STEPS "\"steps\":4,\"batchSize\":4"
+static const char four_steps[] = SPEC("MaskedLM", FOUR_STEPS);
+static const char saved_steps[] =
+    "{\"checkpoint\":{\"everySteps\":1}," MEMBERS("MaskedLM", FOUR_STEPS) "}";
 
 /* --- the data --- */
 
@@ -352,6 +357,7 @@ static void revisions_survive_a_cut_within_any_message(void **state)
 struct sends {
     _Atomic long n;
     _Atomic long fails; /* -1: none */
+    atomic_bool kills;  /* its sender is killed instead */
     _Atomic long waits; /* ... and the one that finds no room to be sent; -1: none */
     atomic_bool has_waited;
 };
@@ -398,6 +404,7 @@ static struct outcome run_armed(struct crew_params p, long fails, long waits)
     atomic_store(&sends->fails, -1);
     atomic_store(&sends->waits, -1);
     atomic_store(&sends->has_waited, false);
+    atomic_store(&sends->kills, p.has_checkpoints);
     fails_after = fails;
     waits_after = waits;
     return run(p);
@@ -428,6 +435,39 @@ static void revisions_survive_when_any_message_cannot_be_sent(void **state)
     }
     print_message("# %ld runs, %ld of them with another revision\n", n, n_again);
     assert_in_range(n_again, n - 8, n);
+    forget(&clean);
+    forget(&straight);
+}
+
+/* With checkpoints, the worker that would send it dies: before, between and after steps, while
+ * units move, in an evaluation and at the end. Its units come from a checkpoint. */
+static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
+{
+    struct crew_params p = fault_params();
+    struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
+    struct outcome clean;
+    long n, n_restored = 0;
+
+    (void)state;
+    p.spec = saved_steps;
+    p.has_checkpoints = true;
+    clean = run_armed(p, -1, -1);
+    n = atomic_load(&sends->n) - n_before;
+    assert_same(&clean, &straight);
+    assert_int_equal(clean.crew.n_started, 3);
+    assert_in_range(n, 30, 200);
+    for (long k = 0; k < n; k++) {
+        struct outcome o;
+
+        print_message("# message %ld of %ld\n", k, n);
+        o = run_armed(p, k, -1);
+        assert_same(&o, &straight);
+        assert_in_range(o.crew.last_step, 1, 4);
+        forget(&o);
+        n_restored += o.crew.n_restores > 0;
+    }
+    print_message("# %ld runs, %ld of them with units from a checkpoint\n", n, n_restored);
+    assert_in_range(n_restored, n / 2, n); /* not when it dies at the very end */
     forget(&clean);
     forget(&straight);
 }
@@ -471,6 +511,8 @@ enum err_code __wrap_link_send(struct link *link, int edge, const struct link_me
     if (!sends)
         return __real_link_send(link, edge, msg, timeout_ms, err);
     k = atomic_fetch_add(&sends->n, 1);
+    if (k == atomic_load(&sends->fails) && atomic_load(&sends->kills))
+        (void)raise(SIGKILL);
     if (k == atomic_load(&sends->fails))
         return err_set(err, ERR_IO, "this message cannot be sent");
     if (k == atomic_load(&sends->waits)) {
@@ -505,6 +547,7 @@ static int be_worker(int argc, char **argv)
                        {"--data", &p.data_dir, NULL, false},
                        {"--key", &p.key_path, NULL, false},
                        {"--output", &p.output_dir, NULL, false},
+                       {"--checkpoints", &p.checkpoints_dir, NULL, false},
                        {"--termination-log", &p.termination_path, NULL, false},
                        {"--control", NULL, &p.control_port, true},
                        {"--tensor", NULL, &p.tensor_port, true}};
@@ -532,6 +575,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_survive_a_cut_after_any_message),
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),
         cmocka_unit_test(revisions_survive_when_any_message_cannot_be_sent),
+        cmocka_unit_test(revisions_survive_a_worker_that_dies_at_any_message),
     };
     const char *core = gemm_core_wanted();
     const char *out = getenv("OUT");

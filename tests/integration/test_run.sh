@@ -144,24 +144,97 @@ recovers() {
 }
 check 'a run goes on from the step at which a link was cut' recovers
 
-killed() {
-    local pid run rc
-    sed 's/steps: 30/steps: 3000/' "$work/job.yaml" >"$work/long.yaml"
-    timeout 120 "$bin/kubectl-skyjob" run -f "$work/long.yaml" --workers cpu=1,cpu=1 \
-        --strategy Even --data build/sample/mnli >"$work/killed.log" 2>&1 &
+# Workers are killed, each in turn: each is started anew, and all go back to the newest checkpoint.
+sed -e 's/steps: 30/steps: 300/' -e 's/^spec:/spec:\n  checkpoint: {everySteps: 10}/' "$work/job.yaml" >"$work/saved.yaml"
+begin_saved() { # begin_saved NAME [ARGUMENT...]: sets $pid, timeout's, and $run, its child's
+    local name=$1
+    shift
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1,cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/$name" --checkpoints "$work/$name.points" "$@" >"$work/$name.log" 2>&1 &
     pid=$!
-    for _ in $(seq 200); do
-        grep -q '^step ' "$work/killed.log" && break
-        sleep 0.1
-    done
-    run=$(pgrep -P "$pid") # $pid is timeout's
-    pkill -KILL -P "$run" -f -- '--slot 1'
-    wait "$pid"
-    rc=$?
-    cat "$work/killed.log"
-    [ "$rc" -eq 1 ] && ! pgrep -P "$run" >/dev/null
+    until_true 60 compgen -G "$work/$name.points/1-[2-9]*" || return # then 1-10 is complete
+    run=$(pgrep -P "$pid")
 }
-check 'a worker that dies ends the run with exit code 1' killed
+is_whole() { # is_whole NAME: the result of the run that was left alone
+    echo "$(weights_of "$work/$1") / $(weights_of "$work/whole")"
+    [ "$(weights_of "$work/$1")" = "$(weights_of "$work/whole")" ] && [ "$(losses "$1")" = "$(losses whole)" ]
+}
+killed() {
+    local pid run slot n=0
+    begin_saved killed || return
+    for slot in 1 0 2; do
+        pkill -KILL -P "$run" -f -- "--slot $slot"
+        until_true 60 has_revisions killed $((++n)) || break
+    done
+    wait "$pid" || { cat "$work/killed.log"; return 1; }
+    cat "$work/killed.log"
+    find "$work/killed.points"
+    [ "$(grep -c '^revision [0-9]* from step [1-9].*signal 9' "$work/killed.log")" -ge 3 ] && is_whole killed
+}
+has_revisions() { [ "$(grep -c '^revision' "$work/$1.log")" -ge "$2" ]; } # has_revisions NAME NUMBER: after the first
+check 'a run goes on from a checkpoint when workers are killed' killed
+keeps_two() { # of the last lineage, of which one is the last step
+    local last
+    last=$(find "$work/killed.points" -mindepth 1 -maxdepth 1 -name '*-300')
+    find "$work/killed.points"
+    [ "$(find "$work/killed.points" -mindepth 1 -maxdepth 1 | wc -l)" -le 3 ] && [ -e "$last/config.json" ] &&
+        jq -e '.weight_map["classifier.weight"]' "$last/model.safetensors.index.json"
+}
+check 'only the newest checkpoints are kept, and each is a model' keeps_two
+
+resumed() { # the run itself is killed, and its workers with it
+    local pid run rc
+    begin_saved resumed || return
+    kill -KILL "$run"
+    wait "$pid"
+    timeout 60 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1 --data build/sample/mnli \
+        --checkpoints "$work/resumed.points" >"$work/resumed.log" 2>&1
+    rc=$?
+    cat "$work/resumed.log"
+    [ $rc = 2 ] && grep -q 'is not empty: add --resume' "$work/resumed.log" || return
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1,cpu=1 --strategy Even --resume \
+        --data build/sample/mnli --output "$work/resumed" --checkpoints "$work/resumed.points" >"$work/resumed.log" 2>&1
+    rc=$?
+    cat "$work/resumed.log"
+    [ $rc = 0 ] && grep -q '^revision 2 from step [1-9][0-9]* on 2 workers' "$work/resumed.log" && is_whole resumed
+}
+check 'an interrupted run goes on from its last checkpoint, on other workers' resumed
+
+damaged() { # wrong bytes in the newest checkpoint: it is set aside, and the one before is used
+    local point
+    cp -r "$work/killed.points" "$work/damaged.points"
+    point=$(find "$work/damaged.points" -mindepth 1 -maxdepth 1 -name '*-300')
+    printf '\377%.0s' {1..16} | dd of="$point/model-00002-of-00003.safetensors" bs=1 seek=100000 conv=notrunc 2>/dev/null
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1,cpu=1 --strategy Even --resume \
+        --data build/sample/mnli --output "$work/damaged" --checkpoints "$work/damaged.points" >"$work/damaged.log" 2>&1 || {
+        cat "$work/damaged.log"
+        return 1
+    }
+    cat "$work/damaged.log"
+    grep -q '^revision 3 from step [12][0-9]* ' "$work/damaged.log" && [ -e "$point.refused" ] && is_whole damaged
+}
+check 'a damaged checkpoint is set aside, and the one before is used' damaged
+
+of_another_model() { # nothing is lost
+    sed 's/vocabSize: 512/vocabSize: 513/' "$work/saved.yaml" >"$work/other.yaml"
+    refused 2 'has F32 \[513, 128\].*give the job a checkpoint folder of its own' -f "$work/other.yaml" --workers cpu=1 --data build/sample/mnli \
+        --checkpoints "$work/resumed.points" --resume && [ -z "$(find "$work/resumed.points" -name '*.refused')" ]
+}
+dies_again() {
+    local rc
+    cat >"$work/dying" <<E2
+#!/bin/sh
+[ "\$1" = stage ] && kill -KILL \$\$
+exec "$PWD/$bin/skyjob-worker" "\$@"
+E2
+    chmod +x "$work/dying"
+    SKYJOB_WORKER=$work/dying timeout 120 "$bin/kubectl-skyjob" run -f "$work/job.yaml" --workers cpu=1 \
+        --data build/sample/mnli >"$work/dying.log" 2>&1
+    rc=$?
+    cat "$work/dying.log"
+    [ $rc = 1 ] && grep -q 'no progress after step 0: .* was ended by signal 9' "$work/dying.log"
+}
+check 'a worker that is killed again and again ends the run with exit code 1' dies_again
 
 refused() { # refused CODE WORDS ARGUMENT...
     local code=$1 words=$2 out rc
@@ -171,6 +244,7 @@ refused() { # refused CODE WORDS ARGUMENT...
     echo "exit $rc: $out"
     [ "$rc" -eq "$code" ] && grep -q -- "$words" <<<"$out"
 }
+check 'checkpoints of another model are refused, and stay' of_another_model
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1

@@ -83,11 +83,12 @@ static void start(struct crew *crew, int slot)
     const struct crew_params *p = crew->params;
     struct member *m = &crew->members[slot];
     char number[16], incarnation[16], control[32], tensor[32], key[256], log[256], report[256];
+    char points[256];
     const char *argv[] = {
         p->program, "stage",     "--slot",    number,        "--incarnation",     incarnation,
         "--data",   p->data_dir, "--control", control,       "--tensor",          tensor,
         "--key",    key,         "--output",  p->output_dir, "--termination-log", report,
-        NULL};
+        NULL,       NULL,        NULL};
     int fd;
 
     m->incarnation++;
@@ -100,6 +101,11 @@ static void start(struct crew *crew, int slot)
     (void)snprintf(key, sizeof key, "%s/key", p->folder);
     (void)snprintf(log, sizeof log, "%s/w%d.log", p->folder, slot);
     (void)snprintf(report, sizeof report, "%s/w%d.json", p->folder, slot);
+    (void)snprintf(points, sizeof points, "%s/points", p->folder);
+    if (p->has_checkpoints) {
+        argv[sizeof argv / sizeof argv[0] - 3] = "--checkpoints";
+        argv[sizeof argv / sizeof argv[0] - 2] = points;
+    }
     m->pid = fork();
     assert_true(m->pid >= 0);
     if (m->pid > 0) {
@@ -209,6 +215,9 @@ static void revise(struct crew *crew)
         if (crew->members[i].is_up && revision_find(&crew->revision, i) < 0)
             kill_member(crew, i);
     crew->result.n_revisions++;
+    for (int i = 0, had = crew->result.n_restores; i < crew->revision.resume.n_sources; i++)
+        if (crew->revision.resume.sources[i].kind == SOURCE_CHECKPOINT)
+            crew->result.n_restores = had + 1;
     if (p->on_post)
         p->on_post(p->ctx, crew->result.n_revisions);
     for (int i = 0; i < CREW_SLOTS && crew->result.n_revisions == 2; i++)
@@ -376,6 +385,7 @@ void crew_run(const struct crew_params *params, struct crew_result *out)
     }
     end(&crew);
     crew.result.lineage = crew.revision.resume.lineage;
+    crew.result.last_step = crew.revision.resume.step;
     for (int i = 0; i < CREW_SLOTS; i++)
         if (crew.members[i].proxy) {
             crew.result.n_messages[i] = proxy_messages(crew.members[i].proxy);

@@ -33,6 +33,7 @@ struct crew_params {
     const char *data_dir;
     const char *folder; /* for keys and logs; made, and must be new */
     const char *output_dir;
+    bool has_checkpoints; /* in `folder` */
     int micro_batches;
     int n_cuts;
     const struct crew_cut *cuts;
@@ -51,7 +52,9 @@ struct crew_params {
 
 struct crew_result {
     int n_revisions;
+    int n_restores; /* of them, those with units from a checkpoint */
     int64_t lineage;
+    int64_t last_step;                     /* that the last revision went on from */
     int64_t n_messages[CREW_SLOTS];        /* that have passed the proxies ... */
     int64_t n_messages_before[CREW_SLOTS]; /* ... when the second revision was posted */
     int n_faults;                          /* that have happened at proxies */

@@ -99,6 +99,25 @@ void history_restart(struct history *h, const char *text, size_t len)
     write_text(h, text, len);
 }
 
+enum err_code history_take_over(struct history *h, struct progress *own, const char *progress,
+                                size_t n_progress, const struct buf *text, struct err *err)
+{
+    struct progress got;
+    enum err_code rc = progress_parse(progress, n_progress, &got, err);
+
+    if (rc != ERR_OK)
+        return err_wrap(err, ERR_INVALID, "the leader's progress");
+    got.state = own->state;
+    got.slot = own->slot;
+    got.revision = own->revision;
+    got.cause = PROGRESS_CAUSE_NONE;
+    got.error[0] = '\0';
+    memcpy(got.blas, own->blas, sizeof got.blas);
+    *own = got;
+    history_restart(h, buf_text(text), text->len);
+    return ERR_OK;
+}
+
 /* One line: the step, and `numbers` between `begin` and `end`. */
 static void write_line(struct history *h, const struct progress *p, int64_t now_ms,
                        const char *begin, const struct progress_metric *numbers, int n,

@@ -38,6 +38,11 @@ void history_close(struct history *h); /* a zeroed one is fine */
 
 /* Append what was kept to `out`. ERR_LIMIT, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code history_text(const struct history *h, struct buf *out, struct err *err);
+/* Take over a leader's records: its progress document, and the text of its history. What identifies
+ * this worker in `own` stays. ERR_INVALID when the document cannot be read. */
+MUST_CHECK enum err_code history_take_over(struct history *h, struct progress *own,
+                                           const char *progress, size_t n_progress,
+                                           const struct buf *text, struct err *err);
 /* Replace everything so far with another worker's records, or with nothing when the training begins
  * again. Failures as in history_step(). */
 void history_restart(struct history *h, const char *text, size_t len);

@@ -221,10 +221,18 @@ static enum err_code check_times(const double *ms, int n, int max, struct err *e
     return ERR_OK;
 }
 
+static bool is_flag(int32_t value)
+{
+    return value == 0 || value == 1;
+}
+
 enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
     if (s->n_units < 0 || s->n_units > MODEL_UNITS_MAX)
         return err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units", s->n_units);
+    if (!is_flag(s->wants_checkpoint) || !is_flag(s->is_writing))
+        return err_set(err, ERR_PROTOCOL, "end of a step: checkpoint %d, %d", s->wants_checkpoint,
+                       s->is_writing);
     return check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
 }
 
@@ -234,7 +242,8 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
 
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
-        end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate))
+        end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate) ||
+        !is_flag(e->saves))
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
     return check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);

@@ -7,7 +7,8 @@
  * A step ends with two messages along the pipeline. STEP_SUM runs from the first to the last stage,
  * once a stage has all its gradients; each adds the square sums of its units, so that the last one
  * can add them up in unit order, with the same bits for every cut. STEP_END runs back with all that
- * an update needs (api/resume.h): when it exists, every stage has complete gradients. An evaluation
+ * an update needs (api/resume.h), and the order to write a checkpoint behind it: when it exists,
+ * every stage has complete gradients. An evaluation
  * ends with an EVAL_END alone. A run whose output is kept ends with a STOP from the last stage to
  * the first, which reports whether the stages that it has passed have written their files. RELEASE
  * runs from the first stage to the last when everything is done: only then may a worker end.
@@ -23,7 +24,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     1 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     2 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -108,6 +109,8 @@ struct message_facts {
 struct message_sum {
     int n_stages;                        /* entries of stage_ms so far */
     int n_units;                         /* entries of square_sums so far: all units up to here */
+    int32_t wants_checkpoint;            /* 1: one is due after this step ... */
+    int32_t is_writing;                  /* ... but a stage is still writing the one before */
     double stage_ms[SPEC_STAGES_MAX];    /* computing, per micro-batch */
     double square_sums[MODEL_UNITS_MAX]; /* of a unit's gradients; only n_units are sent */
 };
@@ -127,6 +130,7 @@ double message_loss_mean(const struct message_loss *l);
 /* The end of a step, for all stages. */
 struct message_end {
     struct step_end end;
+    int32_t saves; /* 1: all stages write a checkpoint after the update */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX];
 };

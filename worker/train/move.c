@@ -135,26 +135,6 @@ static enum err_code give_history(struct mover *m, struct err *err)
     return rc;
 }
 
-/* Take over the previous leader's records; what identifies this worker stays its own. */
-static enum err_code take_over(const struct move_params *p, const struct message_history *head,
-                               const struct buf *text, struct err *err)
-{
-    struct progress got;
-    enum err_code rc = progress_parse(head->progress, strlen(head->progress), &got, err);
-
-    if (rc != ERR_OK)
-        return err_set(err, ERR_PROTOCOL, "the leader's progress cannot be read");
-    got.state = p->progress->state;
-    got.slot = p->progress->slot;
-    got.revision = p->progress->revision;
-    got.cause = PROGRESS_CAUSE_NONE;
-    got.error[0] = '\0';
-    memcpy(got.blas, p->progress->blas, sizeof got.blas);
-    *p->progress = got;
-    history_restart(p->history, buf_text(text), text->len);
-    return ERR_OK;
-}
-
 static enum err_code fetch_history(struct mover *m, struct err *err)
 {
     const struct move_params *p = m->p;
@@ -182,8 +162,9 @@ static enum err_code fetch_history(struct mover *m, struct err *err)
             rc = buf_add(&text, msg.tensor, msg.tensor_bytes < left ? msg.tensor_bytes : left, err);
         exchange_release(&m->exchange, key, &msg);
     }
-    if (rc == ERR_OK)
-        rc = take_over(p, head, &text, err);
+    if (rc == ERR_OK && history_take_over(p->history, p->progress, head->progress,
+                                          strlen(head->progress), &text, NULL) != ERR_OK)
+        rc = err_set(err, ERR_PROTOCOL, "the leader's progress cannot be read");
     free(head);
     buf_deinit(&text);
     return rc;

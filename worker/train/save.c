@@ -5,34 +5,41 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "files/export.h"
 
 #define PAUSE_MIN_MS 1000 /* between two tries, doubling ... */
 #define PAUSE_MAX_MS 30000
 #define STOP_MS      100 /* until the end of the session is noticed */
 
+struct export_params save_model(const struct plan *plan, const struct loader *loader)
+{
+    struct export_params p = {.model = &plan->spec.model,
+                              .n_stages = plan->n_workers,
+                              .stages = plan->workers,
+                              .dropout = plan->spec.training.dropout};
+
+    if (!loader)
+        return p;
+    p.pad_id = loader->tokenizer.vocab.pad;
+    p.is_cased = loader->tokenizer.is_cased;
+    p.n_labels = loader->layout.n_labels;
+    p.labels = loader->layout.labels;
+    return p;
+}
+
 /* --- one try --- */
 
 static enum err_code export_weights(const struct train *t, const char *folder, struct err *err)
 {
-    const struct plan *plan = t->plan;
     const struct weights *weights = &t->stage->weights;
     const float *params[MODEL_UNITS_MAX];
-    struct export_params p = {.model = &plan->spec.model,
-                              .folder = folder,
-                              .n_stages = plan->n_workers,
-                              .stages = plan->workers};
+    struct export_params p = save_model(t->plan, t->loader);
     enum err_code rc;
 
+    p.folder = folder;
     for (int i = 0; i < weights->n_units; i++)
         params[i] = weights->units[i].params;
     rc = export_shard(&p, t->stage->index, params, err);
     if (rc == ERR_OK && t->stage->is_first) {
-        p.pad_id = t->loader->tokenizer.vocab.pad;
-        p.is_cased = t->loader->tokenizer.is_cased;
-        p.n_labels = t->loader->layout.n_labels;
-        p.labels = t->loader->layout.labels;
-        p.dropout = plan->spec.training.dropout;
         rc = vocab_save(&t->loader->tokenizer.vocab, folder, err);
         if (rc == ERR_OK)
             rc = export_rest(&p, err);

@@ -11,7 +11,12 @@
 #ifndef TRAIN_SAVE_H
 #define TRAIN_SAVE_H
 
+#include "files/export.h"
 #include "train/train.h"
+
+/* The model as it is exported; what only the leader knows is from its loader, NULL for the others.
+ * The folder is left to the caller. */
+struct export_params save_model(const struct plan *plan, const struct loader *loader);
 
 /* After train_run(); what fails is tried again for `patience_ms`.
  *

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "files/pretrained.h"
@@ -15,6 +16,7 @@
 #define MOVES_WAIT_MS    3600000 /* ... or fetch units first */
 #define CLOSE_WAIT_MS    10000
 #define SAVE_PATIENCE_MS 300000
+#define STORE_WAIT_S     10 /* for a checkpoint that others see: network file systems are late */
 
 struct session {
     struct job *job;
@@ -23,8 +25,10 @@ struct session {
     int connect_ms;
     int number; /* of this worker in the revision: its stage, or past the last one */
     int first_unit, n_units;
+    bool is_first; /* session of this process */
     struct stage stage;
     struct train train;
+    struct checkpoint checkpoint;
     struct output output;
 };
 
@@ -61,7 +65,15 @@ static enum err_code check_point(const struct session *s, struct err *err)
     const struct revision *r = s->revision;
     const struct resume *at = &r->resume;
     const struct state *state = &s->job->state;
+    struct store_point newest;
 
+    /* Whoever made the first revision of a job that is resumed, or that has lost all of its
+     * workers, has not heard of the store. */
+    if (s->is_first && at->step == 0 && s->job->params->checkpoints_dir &&
+        store_list(&s->job->store, &newest, 1) > 0)
+        return err_set(err, ERR_CONFLICT,
+                       "revision %d begins with step 0, but there is a checkpoint of step %lld",
+                       r->plan.revision, (long long)newest.at.end.step);
     if (state_is_past(state, at))
         return err_set(err, ERR_CONFLICT,
                        "revision %d goes on from step %lld of lineage %lld, but this worker is at "
@@ -141,6 +153,110 @@ static enum err_code take_units(struct session *s, struct err *err)
             state_start(state, spec, u);
     }
     return rc;
+}
+
+/* Find the checkpoint from which the revision goes on. */
+static enum err_code find_checkpoint(const struct session *s, struct resume_checkpoint *out,
+                                     struct err *err)
+{
+    const struct resume *at = &s->revision->resume;
+    enum err_code rc = ERR_OK;
+
+    if (!s->job->params->checkpoints_dir)
+        return err_set(err, ERR_CONFLICT, "--checkpoints: the units come from a checkpoint");
+    for (int i = 0; rc == ERR_OK && i < STORE_WAIT_S; i++) {
+        struct store_point points[RESUME_POINTS_MAX];
+        int n = store_list(&s->job->store, points, RESUME_POINTS_MAX);
+
+        for (int k = 0; k < n; k++) {
+            *out = points[k].at;
+            if (out->end.step == at->step && resume_counts(at, out->lineage, at->step))
+                return ERR_OK;
+        }
+        (void)sleep(1);
+        rc = check_stop(s, err);
+    }
+    return rc != ERR_OK ? rc
+                        : err_set(err, ERR_CONFLICT, "%s has no checkpoint of step %lld",
+                                  s->job->store.folder, (long long)at->step);
+}
+
+static enum err_code read_records(struct session *s, const struct store_reader *reader,
+                                  struct err *err)
+{
+    struct job *job = s->job;
+    struct buf history = {.max = HISTORY_MAX_BYTES}, progress = {.max = PROGRESS_TEXT_MAX_BYTES};
+    enum err_code rc = store_read_records(reader, &history, &progress, err);
+
+    if (rc == ERR_OK)
+        rc = history_take_over(&job->history, &job->progress, buf_text(&progress), progress.len,
+                               &history, err);
+    buf_deinit(&history);
+    buf_deinit(&progress);
+    return rc;
+}
+
+static bool is_in_checkpoint(const struct session *s, int unit)
+{
+    return !state_has(&s->job->state, unit) &&
+           revision_source(s->revision, unit)->kind == SOURCE_CHECKPOINT;
+}
+
+static enum err_code read_units(struct session *s, const struct store_reader *reader,
+                                struct err *err)
+{
+    struct state *state = &s->job->state;
+    enum err_code rc = ERR_OK;
+
+    for (int u = s->first_unit; rc == ERR_OK && u < s->first_unit + s->n_units; u++) {
+        const struct weights_unit *unit = &state->units[u];
+
+        if (!is_in_checkpoint(s, u))
+            continue;
+        rc = check_stop(s, err);
+        if (rc == ERR_OK)
+            rc = store_read_unit(reader, u, unit->params, unit->moment, unit->variance, err);
+        if (rc == ERR_OK && u == 0)
+            rc = read_records(s, reader, err);
+        if (rc == ERR_OK)
+            state->hold[u] = STATE_KEPT;
+    }
+    return rc;
+}
+
+/* Read the units that come from a checkpoint. A damaged one is set aside: the next revision goes on
+ * from the one before. */
+static enum err_code load_checkpoint(struct session *s, struct err *err)
+{
+    const struct spec *spec = &s->revision->plan.spec;
+    struct resume_checkpoint from;
+    struct store_reader *reader = NULL;
+    bool is_needed = false;
+    enum err_code rc;
+
+    for (int u = s->first_unit; u < s->first_unit + s->n_units; u++)
+        is_needed = is_needed || is_in_checkpoint(s, u);
+    if (!is_needed)
+        return ERR_OK;
+    rc = find_checkpoint(s, &from, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = store_read(&s->job->store, &from, &spec->model,
+                    spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &reader, err);
+    if (rc == ERR_OK)
+        rc = read_units(s, reader, err);
+    store_close(reader);
+    if (rc == ERR_CONFLICT)
+        s->job->cause = PROGRESS_CAUSE_CONFIG; /* it is of another model */
+    if (rc == ERR_OK)
+        LOG(LOG_INFO, "restored from a checkpoint", LOG_I("lineage", from.lineage),
+            LOG_I("step", from.end.step));
+    if (rc != ERR_INVALID)
+        return rc;
+    LOG(LOG_WARN, "a damaged checkpoint is set aside", LOG_I("lineage", from.lineage),
+        LOG_I("step", from.end.step), LOG_S("error", err->text));
+    store_refuse(&s->job->store, &from);
+    return err_wrap(err, ERR_CONFLICT, "a damaged checkpoint");
 }
 
 /* Tensors that a trained model lacks start at random; only units behind the last layer may lack
@@ -275,6 +391,19 @@ static enum err_code open_output(struct session *s, struct err *err)
     return rc;
 }
 
+/* Take the memory for writing checkpoints. */
+static enum err_code open_checkpoints(struct session *s, struct err *err)
+{
+    const struct checkpoint_params params = {.store = &s->job->store,
+                                             .plan = &s->revision->plan,
+                                             .stage = s->number,
+                                             .state = &s->job->state,
+                                             .loader = is_leader(s) ? &s->job->loader : NULL};
+
+    s->train.checkpoint = &s->checkpoint;
+    return checkpoint_init(&s->checkpoint, &params, err);
+}
+
 /* Open the leader's data, which later sessions reuse. */
 static enum err_code open_loader(struct session *s, struct err *err)
 {
@@ -340,12 +469,16 @@ static enum err_code prepare(struct session *s, struct link_params *link, bool o
         rc = open_output(s, err);
     if (rc == ERR_OK)
         rc = take_units(s, err);
+    if (rc == ERR_OK && is_member(s) && s->job->params->checkpoints_dir)
+        rc = open_checkpoints(s, err);
     if (rc == ERR_OK && is_member(s))
         rc = stage_init(&s->stage, &s->job->state, &s->revision->plan, s->number, err);
     if (rc == ERR_OK && opens_link)
         rc = open_link(s, link, err);
     if (rc == ERR_OK)
         rc = load_model(s, err);
+    if (rc == ERR_OK)
+        rc = load_checkpoint(s, err);
     if (rc == ERR_OK && is_leader(s))
         rc = open_loader(s, err);
     return rc;
@@ -382,6 +515,7 @@ static enum err_code train(struct session *s, struct err *err)
     t->progress = job->progress;
     rc = train_run(t, err);
     job->evaluated = t->evaluated;
+    job->saved_ms = t->saved_ms;
     if (rc == ERR_INVALID)
         job->cause = PROGRESS_CAUSE_CONFIG;
     if (rc == ERR_OK && t->output) {
@@ -510,9 +644,11 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
                               .history = is_leader(s) ? &job->history : NULL,
                               .evaluated = r->resume.evaluated,
                               .until = r->until,
+                              .saved_ms = job->saved_ms,
                               .mailbox = job->mailbox,
                               .exchange = {.stops = &job->mailbox->stops},
                               .output = job->params->output_dir ? &s->output : NULL};
+    s->is_first = !job->has_spec;
     if (!job->has_spec)
         job->spec = r->plan.spec;
     job->has_spec = true;
@@ -524,6 +660,7 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
     link_abort(s->train.exchange.link, cause); /* NULL after a success */
     free(s->train.exchange.packed);
     score_deinit(&s->train.score);
+    checkpoint_deinit(&s->checkpoint);
     stage_deinit(&s->stage);
     free(s);
     *out_is_broken = is_broken;

@@ -2,13 +2,14 @@
  *
  * A session begins with the worker's state (train/state.h) and leaves it at a step's boundary,
  * whatever ends it: done, broken, halted, superseded. Come to the revision's step; take memory,
- * read files; fetch units; connect; train; save; release. A worker that leaves the job only gives
- * units. Layer: train. Threads: one.
+ * read files and checkpoints; fetch units; connect; train; save; release. A worker that leaves the
+ * job only gives units. Layer: train. Threads: one.
  */
 #ifndef TRAIN_SESSION_H
 #define TRAIN_SESSION_H
 
 #include "base/hmac.h"
+#include "files/store.h"
 #include "train/history.h"
 #include "train/loader.h"
 #include "train/mailbox.h"
@@ -27,6 +28,8 @@ struct job {
     struct loader loader; /* once this worker has been a leader */
     bool has_loader;
     struct history history;
+    struct store store;        /* when params->checkpoints_dir is set */
+    int64_t saved_ms;          /* when the last checkpoint was begun; 0: not yet */
     int64_t evaluated;         /* as in a report */
     struct progress progress;  /* what was posted last */
     enum progress_cause cause; /* of a failure in the current phase */

@@ -164,6 +164,7 @@ enum err_code state_resume(struct state *s, const struct spec *spec, const struc
     if (s->lineage != at->lineage || s->step != at->step)
         drop_up_to(s, STATE_OWN);
     s->lineage = at->lineage;
+    s->origins = at->origins;
     s->step = at->step;
     s->updates = updates_after(&at->end);
     s->end = at->end;
@@ -182,6 +183,7 @@ enum err_code state_resume(struct state *s, const struct spec *spec, const struc
 void state_report(const struct state *s, struct report *out)
 {
     out->lineage = s->lineage;
+    out->origins = s->origins;
     out->end = s->end;
     out->n_runs = 0;
     for (int u = 0; u < MODEL_UNITS_MAX; u++)

@@ -23,8 +23,9 @@ enum state_hold {
 };
 
 struct state {
-    int64_t lineage;     /* 0: none yet */
-    int64_t step;        /* optimizer steps done, counting skipped ones */
+    int64_t lineage;               /* 0: none yet */
+    struct resume_origins origins; /* of the lineage */
+    int64_t step;                  /* optimizer steps done, counting skipped ones */
     int64_t updates;     /* of the weights so far; fewer than steps when some were skipped */
     bool is_finished;    /* own units have the complete gradients of the next step */
     struct step_end end; /* the newest that is known; of step + 1 until it is applied */

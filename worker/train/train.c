@@ -13,8 +13,9 @@
 #include "train/schedule.h"
 #include "train/weights.h"
 
-#define CLAIM_WAIT_S 60  /* network file systems cache that a file was missing */
-#define SMOOTHING    0.1 /* share of the newest step in the averages that are shown */
+#define CLAIM_WAIT_S       60 /* network file systems cache that a file was missing */
+#define CHECKPOINT_POLL_MS 10
+#define SMOOTHING          0.1 /* share of the newest step in the averages that are shown */
 
 /* --- one micro-batch --- */
 
@@ -196,6 +197,21 @@ static double stage_ms(struct train *t, int64_t step)
     return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
 }
 
+/* Is a checkpoint due once `steps_done` are? One that had to wait is due until it is begun. */
+static bool is_checkpoint_due(const struct train *t, int64_t steps_done)
+{
+    const struct spec *spec = &t->plan->spec;
+    int every = spec->checkpoint.every_steps;
+
+    if (!t->checkpoint)
+        return false;
+    if (steps_done == t->facts.total_steps)
+        return true;
+    if (every > 0)
+        return steps_done / every > t->saved_step / every;
+    return clock_now_ms() - t->saved_ms >= (int64_t)spec->checkpoint.every_seconds * 1000;
+}
+
 /* Receive the sums of the stages before, add this stage's, pass them on. From here on all gradients
  * of this stage are complete: an update needs no more than the STEP_END. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
@@ -220,6 +236,10 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
         sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
     stopwatch_stop(&t->compute);
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
+    if (t->stage->is_first)
+        sum->wants_checkpoint = is_checkpoint_due(t, step + 1);
+    if (t->checkpoint && checkpoint_is_writing(t->checkpoint))
+        sum->is_writing = 1;
     t->state->is_finished = true;
     if (t->stage->is_last)
         return ERR_OK;
@@ -242,6 +262,8 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
     for (int u = 0; u < sum->n_units; u++)
         square_sum += sum->square_sums[u];
     memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
+    /* The last one is waited for. */
+    out.saves = sum->wants_checkpoint && (!sum->is_writing || step + 1 == t->facts.total_steps);
     if (isfinite(out.end.loss) && isfinite(square_sum))
         out.end.scale = optimizer_scale(square_sum, spec->training.max_grad_norm);
     else
@@ -287,6 +309,8 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->update);
+    if (t->checkpoint)
+        checkpoint_before_update(t->checkpoint);
     rc = state_apply(state, &t->plan->spec, &end->end, err);
     stopwatch_stop(&t->update);
     if (rc == ERR_OK && rc_sent != ERR_OK)
@@ -403,6 +427,11 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         rc = end_step(t, step, &end, err);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
+    if (rc == ERR_OK && end.saves && t->checkpoint) {
+        t->saved_ms = clock_now_ms();
+        t->saved_step = step + 1;
+        checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
+    }
     return rc;
 }
 
@@ -533,6 +562,9 @@ enum err_code train_run(struct train *t, struct err *err)
 
     t->cpu_milli = cpu_allowed_milli();
     t->first_step = t->state->step;
+    t->saved_step = t->first_step;
+    if (t->saved_ms == 0)
+        t->saved_ms = clock_now_ms();
     t->meta = malloc(message_max_bytes(&t->stage->limits, 0));
     if (!t->meta && rc == ERR_OK)
         rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
@@ -547,6 +579,10 @@ enum err_code train_run(struct train *t, struct err *err)
                      (long long)t->facts.total_steps, (long long)t->state->step);
     if (rc == ERR_OK)
         rc = run_steps(t, err);
+    while (rc == ERR_OK && t->checkpoint && checkpoint_is_writing(t->checkpoint)) {
+        (void)usleep(CHECKPOINT_POLL_MS * 1000); /* the last one */
+        rc = exchange_check(&t->exchange, err);
+    }
     free(t->meta);
     t->meta = NULL;
     return rc;

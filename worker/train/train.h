@@ -10,6 +10,7 @@
 #define TRAIN_TRAIN_H
 
 #include "files/output.h"
+#include "train/checkpoint.h"
 #include "train/control.h"
 #include "train/exchange.h"
 #include "train/history.h"
@@ -26,10 +27,14 @@ struct train {
     struct stage *stage;
     struct loader *loader; /* the leader's; NULL for the others */
     struct mailbox *mailbox;
-    struct output *output;   /* borrowed; NULL: it is not kept */
-    struct history *history; /* the leader's; NULL for the others */
-    int64_t evaluated; /* the newest step whose evaluation is recorded, by an earlier leader too;
-                          the last step is evaluated again, for its predictions */
+    struct output *output;         /* borrowed; NULL: it is not kept */
+    struct history *history;       /* the leader's; NULL for the others */
+    struct checkpoint *checkpoint; /* NULL: none are written */
+    int64_t
+        saved_ms; /* when the last checkpoint was begun, in an earlier session too; 0: not yet */
+    int64_t saved_step; /* its step, or the session's first */
+    int64_t evaluated;  /* the newest step whose evaluation is recorded, by an earlier leader too;
+                           the last step is evaluated again, for its predictions */
     struct exchange exchange;
     /* [slot]: the message that holds the slot's input; without a tensor: none. */
     struct link_message inputs[SPEC_STAGES_MAX];

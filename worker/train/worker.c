@@ -41,6 +41,35 @@ static enum err_code choose_precision(const struct spec *spec, struct err *err)
                    "lacks; set FP32 or Auto, or place the stage elsewhere");
 }
 
+static int list_checkpoints(const struct store *store, struct resume_checkpoint *out)
+{
+    struct store_point points[RESUME_POINTS_MAX];
+    int n = store_list(store, points, RESUME_POINTS_MAX);
+
+    for (int i = 0; i < n; i++)
+        out[i] = points[i].at;
+    return n;
+}
+
+/* A new process knows no lineage but that of the job's newest checkpoint. */
+static enum err_code open_store(struct worker *w, struct err *err)
+{
+    struct state *s = &w->job.state;
+    struct store_point newest;
+    enum err_code rc;
+
+    if (!w->params->checkpoints_dir)
+        return ERR_OK;
+    rc = store_open(&w->job.store, w->params->checkpoints_dir, err);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "--checkpoints");
+    if (store_list(&w->job.store, &newest, 1) > 0) {
+        s->lineage = newest.at.lineage;
+        s->origins = newest.origins;
+    }
+    return ERR_OK;
+}
+
 /* Post what the worker holds, and what its session is doing or how it ended. */
 static void report(struct worker *w, enum report_session session, const struct err *err)
 {
@@ -50,6 +79,8 @@ static void report(struct worker *w, enum report_session session, const struct e
                        .evaluated = w->job.evaluated};
 
     state_report(&w->job.state, &r);
+    if (w->params->checkpoints_dir)
+        r.n_checkpoints = list_checkpoints(&w->job.store, r.checkpoints);
     if (err) {
         r.cause = w->job.cause;
         (void)snprintf(r.error, sizeof r.error, "%s", err->text);
@@ -204,11 +235,15 @@ static enum err_code live(struct worker *w, struct err *err)
     w->job.cause = PROGRESS_CAUSE_CONFIG;
     if (rc != ERR_OK)
         return rc;
+    rc = open_store(w, err);
+    if (rc != ERR_OK)
+        return rc;
     introduce(w);
     w->job.cause = PROGRESS_CAUSE_OTHER;
     rc = open_control(w, err);
     if (rc == ERR_OK)
-        rc = history_open(&w->job.history, w->params->output_dir, w->params->history_path, err);
+        rc = history_open(&w->job.history, w->params->output_dir || w->params->checkpoints_dir,
+                          w->params->history_path, err);
     while (rc == ERR_OK && mailbox_wait_revision(&w->mailbox, &w->revision, &w->addresses)) {
         rc = run_revision(w, &is_broken, err);
         if (rc == ERR_OK) {

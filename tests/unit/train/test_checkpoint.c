@@ -1,0 +1,150 @@
+#include "train/checkpoint.h"
+
+#include "scratch.h"
+
+#define N_UNITS 5 /* embeddings, attention, feed-forward, pooler, head */
+
+/* The embeddings take several pieces. */
+static struct plan plan = {.revision = 1,
+                           .n_workers = 1,
+                           .workers = {{.n_units = N_UNITS}},
+                           .spec = {.model = {.vocab = 1 << 20,
+                                              .hidden = 4,
+                                              .layers = 1,
+                                              .heads = 1,
+                                              .ffn = 4,
+                                              .positions = 8,
+                                              .labels = 2,
+                                              .norm_eps = 1e-12},
+                                    .training = {.optimizer = SPEC_OPTIMIZER_ADAMW, .seed = 3}}};
+static struct loader loader;
+static const struct history history;
+static const struct progress progress = {.step = 4, .loss = 0.5};
+static struct state s;
+static struct store store;
+static struct checkpoint c;
+
+static int set_up(void **state)
+{
+    const struct checkpoint_params params = {
+        .store = &store, .plan = &plan, .stage = 0, .state = &s, .loader = &loader};
+
+    plan.spec.checkpoint.keep = 2;
+    s = (struct state){.lineage = 2,
+                       .step = 4,
+                       .updates = 4,
+                       .origins = {.n = 1, .list = {{1, 3}}},
+                       .end = {.revision = 1, .step = 4, .updates = 3, .scale = 1}};
+    if (scratch_make(state) != 0 || store_open(&store, scratch, NULL) != ERR_OK ||
+        state_add(&s, &plan.spec, 0, N_UNITS, NULL) != ERR_OK)
+        return -1;
+    return checkpoint_init(&c, &params, NULL) == ERR_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    checkpoint_deinit(&c);
+    state_deinit(&s);
+    return scratch_remove(state);
+}
+
+/* All floats of the state are functions of the step. */
+static void fill(int64_t step)
+{
+    for (int u = 0; u < N_UNITS; u++)
+        for (size_t i = 0; i < s.units[u].count; i++) {
+            s.units[u].params[i] = (float)(step * 100 + u);
+            s.units[u].moment[i] = (float)(step * 100 + u + 10);
+            s.units[u].variance[i] = (float)(step * 100 + u + 20);
+        }
+    s.step = s.end.step = step;
+}
+
+static void assert_all(const float *x, size_t n, int64_t value)
+{
+    for (size_t i = 0; i < n; i++)
+        if (x[i] != (float)value)
+            assert_float_equal(x[i], (float)value, 0); /* shows both */
+}
+
+static void assert_written(int64_t step)
+{
+    struct store_point point;
+    struct store_reader *reader;
+
+    assert_int_equal(store_list(&store, &point, 1), 1);
+    assert_int_equal(point.at.end.step, step);
+    assert_int_equal(point.at.lineage, 2);
+    assert_int_equal(point.origins.n, 1);
+    assert_int_equal(store_read(&store, &point.at, &plan.spec.model, true, &reader, NULL), ERR_OK);
+    for (int u = 0; u < N_UNITS; u++) {
+        size_t n = s.units[u].count;
+        float *x = calloc(3 * n, sizeof *x);
+
+        assert_non_null(x);
+        assert_int_equal(store_read_unit(reader, u, x, x + n, x + 2 * n, NULL), ERR_OK);
+        assert_all(x, n, step * 100 + u);
+        assert_all(x + n, n, step * 100 + u + 10);
+        assert_all(x + 2 * n, n, step * 100 + u + 20);
+        free(x);
+    }
+    store_close(reader);
+}
+
+static void checkpoint_has_the_state_as_it_was_when_it_began(void **state)
+{
+    (void)state;
+    /* The update comes sooner or later than the writer: what is written is the same. */
+    for (int64_t step = 1; step <= 6; step++) {
+        fill(step);
+        checkpoint_begin(&c, 0, &progress, &history);
+        (void)usleep((useconds_t)(step - 1) * 4000);
+        checkpoint_before_update(&c);
+        fill(step + 1);
+        checkpoint_before_update(&c); /* and one more before it is complete */
+        fill(step + 2);
+        checkpoint_wait(&c);
+        assert_false(checkpoint_is_writing(&c));
+        assert_written(step);
+    }
+}
+
+static void checkpoint_begin_waits_for_the_one_before(void **state)
+{
+    (void)state;
+    fill(8);
+    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_before_update(&c);
+    fill(9);
+    checkpoint_begin(&c, 9, &progress, &history);
+    checkpoint_wait(&c);
+    assert_written(9);
+}
+
+static void checkpoint_that_cannot_be_written_leaves_the_one_before(void **state)
+{
+    struct store_point point;
+
+    (void)state;
+    fill(1);
+    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_wait(&c);
+    scratch_text("2-2", "a file where the folder should be");
+    fill(2);
+    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_wait(&c);
+    assert_int_equal(store_list(&store, &point, 1), 1);
+    assert_int_equal(point.at.end.step, 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(checkpoint_has_the_state_as_it_was_when_it_began),
+        TEST(checkpoint_begin_waits_for_the_one_before),
+        TEST(checkpoint_that_cannot_be_written_leaves_the_one_before),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,198 @@
+#include "train/checkpoint.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/thread.h"
+#include "train/save.h"
+
+#define PIECE_FLOATS ((size_t)1 << 20)
+#define END_WAIT_MS  20000 /* less than a worker is given to halt (control/decide.h) */
+#define POLL_MS      10
+
+/* --- memory --- */
+
+static void add_area(struct checkpoint *c, const float *live, size_t count, struct arena *arena)
+{
+    if (live)
+        c->areas[c->n_areas++] = (struct checkpoint_area){
+            .live = live, .copy = arena_floats(arena, count), .count = count};
+}
+
+/* In the order of the shard (files/store.h), on a counting arena first. */
+static void lay_out(struct checkpoint *c, struct arena *arena)
+{
+    const struct plan_worker *own = &c->p.plan->workers[c->p.stage];
+
+    c->n_areas = 0;
+    c->piece = arena_floats(arena, PIECE_FLOATS);
+    for (int u = own->first_unit; u < own->first_unit + own->n_units; u++) {
+        const struct weights_unit *unit = &c->p.state->units[u];
+
+        add_area(c, unit->params, unit->count, arena);
+        add_area(c, unit->moment, unit->count, arena);
+        add_area(c, unit->variance, unit->count, arena);
+    }
+}
+
+enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_params *p,
+                              struct err *err)
+{
+    struct arena count = {0};
+    enum err_code rc;
+
+    *c = (struct checkpoint){.p = *p};
+    lay_out(c, &count);
+    rc = arena_init(&c->memory, count.used, err);
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "copies for checkpoints");
+    lay_out(c, &c->memory);
+    (void)pthread_mutex_init(&c->lock, NULL);
+    c->history.max = HISTORY_MAX_BYTES;
+    c->progress.max = PROGRESS_TEXT_MAX_BYTES;
+    c->is_open = true;
+    return ERR_OK;
+}
+
+void checkpoint_deinit(struct checkpoint *c)
+{
+    if (!c->is_open)
+        return;
+    for (int ms = 0; checkpoint_is_writing(c) && ms < END_WAIT_MS; ms += POLL_MS)
+        (void)usleep(POLL_MS * 1000);
+    atomic_store(&c->stops, true);
+    checkpoint_wait(c);
+    (void)pthread_mutex_destroy(&c->lock);
+    arena_deinit(&c->memory);
+    buf_deinit(&c->history);
+    buf_deinit(&c->progress);
+    *c = (struct checkpoint){.n_areas = 0};
+}
+
+/* --- the thread --- */
+
+/* Take the next floats into c->piece; returns how many, 0 at the end. */
+static size_t take_piece(struct checkpoint *c)
+{
+    size_t n = 0;
+
+    (void)pthread_mutex_lock(&c->lock);
+    if (c->area < c->n_areas) {
+        const struct checkpoint_area *a = &c->areas[c->area];
+        size_t left = a->count - c->at;
+
+        n = left < PIECE_FLOATS ? left : PIECE_FLOATS;
+        memcpy(c->piece, (c->is_copied ? a->copy : a->live) + c->at, n * sizeof *c->piece);
+        c->at += n;
+        if (c->at == a->count) {
+            c->area++;
+            c->at = 0;
+        }
+    }
+    (void)pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+static enum err_code write_shard(struct checkpoint *c, struct err *err)
+{
+    const struct spec *spec = &c->p.plan->spec;
+    const struct export_params model = save_model(c->p.plan, c->p.loader);
+    const struct store_records records = {.history = buf_text(&c->history),
+                                          .n_history = c->history.len,
+                                          .progress = buf_text(&c->progress),
+                                          .n_progress = c->progress.len};
+    const struct resume at = {.lineage = c->point.at.lineage, .origins = c->point.origins};
+    struct store_writer *w = NULL;
+    enum err_code rc;
+    size_t n;
+
+    if (c->p.loader)
+        store_clean(c->p.store, &at, spec->checkpoint.keep);
+    rc = store_begin(c->p.store, &c->point, &model, c->p.stage,
+                     spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &w, err);
+    while (rc == ERR_OK && (n = take_piece(c)) > 0)
+        rc = atomic_load(&c->stops) ? err_set(err, ERR_GONE, "the session has ended")
+                                    : store_put(w, c->piece, n, err);
+    if (rc == ERR_OK)
+        return store_finish(w, c->p.loader ? &records : NULL, err);
+    store_abandon(w);
+    return rc;
+}
+
+static void *run(void *arg)
+{
+    struct checkpoint *c = arg;
+    int64_t start_ms = clock_now_ms();
+    struct err err;
+
+    if (write_shard(c, &err) == ERR_OK)
+        LOG(LOG_INFO, "checkpoint written", LOG_I("stage", c->p.stage),
+            LOG_I("step", c->point.at.end.step), LOG_I("ms", clock_now_ms() - start_ms));
+    else
+        LOG(LOG_WARN, "the checkpoint cannot be written; training goes on without it",
+            LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+            LOG_S("error", err.text));
+    atomic_store(&c->is_writing, false);
+    return NULL;
+}
+
+/* --- the trainer's side --- */
+
+bool checkpoint_is_writing(const struct checkpoint *c)
+{
+    return atomic_load(&c->is_writing);
+}
+
+void checkpoint_wait(struct checkpoint *c)
+{
+    if (c->has_thread)
+        (void)pthread_join(c->thread, NULL);
+    c->has_thread = false;
+}
+
+void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
+                      const struct history *history)
+{
+    const struct state *s = c->p.state;
+    enum err_code rc = ERR_OK;
+    struct err err;
+
+    checkpoint_wait(c);
+    c->point =
+        (struct store_point){.at = {.lineage = s->lineage, .end = s->end, .evaluated = evaluated},
+                             .origins = s->origins};
+    c->area = 0;
+    c->at = 0;
+    c->is_copied = false;
+    buf_reset(&c->history);
+    buf_reset(&c->progress);
+    if (history)
+        rc = history_text(history, &c->history, &err);
+    if (rc == ERR_OK && history)
+        rc = progress_write(progress, &c->progress, &err);
+    atomic_store(&c->is_writing, true);
+    if (rc == ERR_OK)
+        rc = thread_start(&c->thread, run, c, &err);
+    c->has_thread = rc == ERR_OK;
+    if (rc == ERR_OK)
+        return;
+    atomic_store(&c->is_writing, false);
+    LOG(LOG_WARN, "no checkpoint", LOG_I("step", s->step), LOG_S("error", err.text));
+}
+
+void checkpoint_before_update(struct checkpoint *c)
+{
+    if (!c->is_open || !checkpoint_is_writing(c))
+        return;
+    (void)pthread_mutex_lock(&c->lock);
+    for (int i = c->area; i < c->n_areas && !c->is_copied; i++) {
+        const struct checkpoint_area *a = &c->areas[i];
+        size_t from = i == c->area ? c->at : 0;
+
+        memcpy(a->copy + from, a->live + from, (a->count - from) * sizeof *a->copy);
+    }
+    c->is_copied = true;
+    (void)pthread_mutex_unlock(&c->lock);
+}

@@ -1,0 +1,80 @@
+/* train/checkpoint.h - writes a stage's part of a checkpoint while the stage goes on training.
+ *
+ * Parameters and moments change only in an update. So a thread writes them from where they are, and
+ * what it has not come to when the next update is due is copied aside first: a step is held up for
+ * that copy at most, never for the disk. The memory for the copy is taken when a session begins.
+ *
+ * A checkpoint is written at the end of a step, by order of its STEP_END, so all stages write the
+ * same ones. One that cannot be written is logged, and the training goes on.
+ * Layer: train (may use files api base). Threads: one, beside its own.
+ */
+#ifndef TRAIN_CHECKPOINT_H
+#define TRAIN_CHECKPOINT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "files/store.h"
+#include "train/history.h"
+#include "train/loader.h"
+#include "train/state.h"
+
+#define CHECKPOINT_AREAS_MAX (3 * MODEL_UNITS_MAX) /* parameters, moment, variance of each unit */
+
+/* All are borrowed. */
+struct checkpoint_params {
+    const struct store *store;
+    const struct plan *plan;
+    int stage;
+    const struct state *state;
+    const struct loader *loader; /* the leader's; NULL for other stages */
+};
+
+/* Floats that are written in one go. */
+struct checkpoint_area {
+    const float *live;
+    float *copy; /* of the same size */
+    size_t count;
+};
+
+struct checkpoint { /* all fields private */
+    struct checkpoint_params p;
+    int n_areas;
+    struct checkpoint_area areas[CHECKPOINT_AREAS_MAX];
+    struct arena memory; /* of the copies and the piece */
+    float *piece;        /* that is being written */
+    bool is_open;
+    bool has_thread;
+    pthread_t thread;
+    atomic_bool is_writing;
+    atomic_bool stops;
+    struct store_point point; /* that is being written ... */
+    struct buf history;       /* ... with the leader's records */
+    struct buf progress;
+    /* Under the lock: */
+    pthread_mutex_t lock;
+    int area; /* the next floats to be written */
+    size_t at;
+    bool is_copied; /* from there on the copies are written */
+};
+
+/* Take the memory for the units of the stage, which the state has. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_params *p,
+                                         struct err *err);
+/* What is being written gets some time to become complete, as the next revision may need it; then
+ * it is abandoned. A zeroed one is fine. */
+void checkpoint_deinit(struct checkpoint *c);
+
+/* Is one being written? */
+bool checkpoint_is_writing(const struct checkpoint *c);
+void checkpoint_wait(struct checkpoint *c);
+
+/* Begin with the state as it is; one that is being written is waited for. The leader has its
+ * progress and history written beside. Failures are logged. */
+void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
+                      const struct history *history);
+
+/* Before the state changes: copy what has not been written yet. */
+void checkpoint_before_update(struct checkpoint *c);
+
+#endif
