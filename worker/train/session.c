@@ -67,8 +67,8 @@ static enum err_code check_point(const struct session *s, struct err *err)
     const struct state *state = &s->job->state;
     struct store_point newest;
 
-    /* Whoever made the first revision of a job that is resumed, or that has lost all of its
-     * workers, has not heard of the store. */
+    /* A job that is resumed, or has lost all of its workers, gets its first revision before any of
+     * them can report the store. */
     if (s->is_first && at->step == 0 && s->job->params->checkpoints_dir &&
         store_list(&s->job->store, &newest, 1) > 0)
         return err_set(err, ERR_CONFLICT,

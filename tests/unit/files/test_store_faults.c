@@ -356,7 +356,7 @@ static bool choose(const struct power *p, int i, bool is_kept[static OPS_MAX])
             is_kept[p->unsynced[k]] = i >> k & 1;
         return i < 1 << n;
     }
-    /* The first so many; all but one; a single one. */
+    /* The first n; all but one; a single one. */
     for (int k = 0; k < n; k++)
         is_kept[p->unsynced[k]] = i < n ? k < which : i < 2 * n ? k != which : k == which;
     return i < 3 * n;
@@ -422,7 +422,7 @@ static int find_unsynced(const struct power *p, int out[static FILES_MAX])
 
 /* --- what must be found there --- */
 
-/* A checkpoint that was complete after so many operations. */
+/* A checkpoint, and the number of operations after which it was complete. */
 struct promise {
     int n_ops;
     struct resume_checkpoint at;
