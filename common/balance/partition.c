@@ -143,35 +143,39 @@ static enum err_code explain_misfit(const struct partition_request *r,
 
 /* --- excluded nodes --- */
 
-/* The shortest step with `extra` somewhere between the stages' nodes, which keep their order;
- * negative when nothing fits. Any cut, or with `one_unit` the stages as they are but for the unit
- * that one of its neighbours gives to it. */
-static enum err_code step_with(const struct partition_request *request, const struct placement *p,
-                               int extra, bool one_unit, double *out_ms, struct err *err)
+/* The nodes of the stages, which keep their order, with `extra` as number `at`. */
+static void insert_node(const struct placement *p, int extra, int at, int *out)
 {
-    enum err_code rc = ERR_OK;
+    for (int i = 0; i <= p->n_stages; i++)
+        out[i] = i == at ? extra : p->stages[i - (i > at)].node;
+}
+
+/* The shortest step with `extra` somewhere between the stages' nodes, and a unit that one of its
+ * neighbours gives to it; negative when nothing fits. */
+static enum err_code step_with_unit(const struct partition_request *request,
+                                    const struct placement *p, int extra, double *out_ms,
+                                    struct err *err)
+{
     int n = p->n_stages;
+    int nodes[PARTITION_CANDIDATES_MAX];
+    struct cut_problem problem;
+    enum err_code rc;
 
     *out_ms = -1;
-    for (int at = 0; at <= n && rc == ERR_OK; at++) {
-        int nodes[PARTITION_CANDIDATES_MAX];
+    insert_node(p, extra, n, nodes);
+    rc = cut_problem_init(request, nodes, n + 1, &problem, err);
+    if (rc != ERR_OK)
+        return rc;
+    for (int at = 0; at <= n; at++) {
         struct cut cut = {.n_stages = n + 1};
-        struct cut_problem problem;
-        struct search search;
 
-        for (int i = 0; i <= n; i++)
-            nodes[i] = i == at ? extra : p->stages[i - (i > at)].node;
-        rc = cut_problem_init(request, nodes, n + 1, &problem, err);
-        if (rc != ERR_OK)
-            return rc;
-        problem.min_stages = n + 1; /* none may be skipped */
         for (int i = 0; i <= n; i++) {
             int end = i + (i < at); /* the stage behind this one, before a unit is given away */
 
-            cut.node[i] = i;
+            cut.node[i] = i == at ? n : i - (i > at);
             cut.first[i + 1] = end < n ? p->stages[end].first_unit : problem.n_units;
         }
-        for (int giver = at - 1; one_unit && giver <= at; giver++) {
+        for (int giver = at - 1; giver <= at; giver++) {
             struct cut with = cut;
 
             if (giver < 0 || giver == n || p->stages[giver].n_units < 2)
@@ -182,9 +186,31 @@ static enum err_code step_with(const struct partition_request *request, const st
                 (*out_ms < 0 || cut_step_ms(&problem, &with) < *out_ms))
                 *out_ms = cut_step_ms(&problem, &with);
         }
-        if (!one_unit)
-            rc = search_init(&problem, SEARCH_ORDER, &search, err);
-        if (!one_unit && rc == ERR_OK) {
+    }
+    cut_problem_deinit(&problem);
+    return ERR_OK;
+}
+
+/* The same with any cut. */
+static enum err_code step_with(const struct partition_request *request, const struct placement *p,
+                               int extra, double *out_ms, struct err *err)
+{
+    int n = p->n_stages;
+    enum err_code rc = ERR_OK;
+
+    *out_ms = -1;
+    for (int at = 0; at <= n && rc == ERR_OK; at++) {
+        int nodes[PARTITION_CANDIDATES_MAX];
+        struct cut_problem problem;
+        struct search search;
+
+        insert_node(p, extra, at, nodes);
+        rc = cut_problem_init(request, nodes, n + 1, &problem, err);
+        if (rc != ERR_OK)
+            return rc;
+        problem.min_stages = n + 1; /* none may be skipped */
+        rc = search_init(&problem, SEARCH_ORDER, &search, err);
+        if (rc == ERR_OK) {
             search.found = *out_ms >= 0;
             search.best_ms = *out_ms;
             search_run(&search);
@@ -223,7 +249,8 @@ static enum err_code reason_for(const struct partition_request *request, const s
                        "spec.placement.maxStages is %d, and the chosen nodes make a shorter step",
                        request->max_stages);
     else {
-        rc = step_with(request, p, node, !is_small, &with_ms, err);
+        rc = is_small ? step_with(request, p, node, &with_ms, err)
+                      : step_with_unit(request, p, node, &with_ms, err);
         if (rc != ERR_OK)
             return rc;
         if (with_ms < 0)

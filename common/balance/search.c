@@ -92,7 +92,7 @@ static bool is_improvement(const struct solver *s, int first, double ms)
     return ms < s->front.best_ms[first] && ms < s->limit_ms;
 }
 
-static int slide(struct solver *s, int n)
+static int slide(const struct solver *s, struct run *restrict runs)
 {
     const struct cut_problem *p = s->p;
     const struct front *f = &s->front;
@@ -106,6 +106,7 @@ static int slide(struct solver *s, int n)
     double ends_ms[MODEL_UNITS_MAX]; /* behind it, and of all units before it */
     int head = 0;
     int tail = 0;
+    int n = 0;
 
     for (int first = f->most_first; first >= least; first--) {
         for (; next > first && next >= f->least_end; next--) {
@@ -121,7 +122,7 @@ static int slide(struct solver *s, int n)
         /* What does not fit now will not with a unit more. */
         while (head < tail && is_improvement(s, first, ends_ms[head] - fill * ms[first])) {
             if (fits(s, first, ends[head])) {
-                s->runs[n++] =
+                runs[n++] =
                     (struct run){ends_ms[head] - fill * ms[first], (short)first, ends[head]};
                 break;
             }
@@ -142,7 +143,7 @@ static void keep_better(const struct solver *s, int first, int end, struct run *
 }
 
 /* All units up to the last one. */
-static int end_all(struct solver *s)
+static int end_all(const struct solver *s, struct run *restrict runs)
 {
     const struct front *f = &s->front;
     int last = s->p->n_units;
@@ -160,7 +161,7 @@ static int end_all(struct solver *s)
         if (first <= f->most_first)
             keep_better(s, first, last, &run);
         if (run.end > 0)
-            s->runs[n++] = run;
+            runs[n++] = run;
     }
     return n;
 }
@@ -175,13 +176,13 @@ static int place(struct solver *s, double *best_ms, struct choice *choice, int p
     int n;
 
     s->front.best_ms = best_ms;
-    n = end_all(s);
+    n = end_all(s, s->runs);
     for (int end = f->least_end; f->least_first == 0 && end <= f->most_end && end < s->p->n_units;
          end++)
         keep_better(s, 0, end, &whole);
     if (whole.end > 0)
         s->runs[n++] = whole;
-    n = slide(s, n);
+    n += slide(s, s->runs + n);
     for (int i = 0; i < n; i++) {
         const struct run *run = &s->runs[i];
 
@@ -199,19 +200,24 @@ static int place(struct solver *s, double *best_ms, struct choice *choice, int p
 static bool join(struct solver *s, int from, size_t at, const double *least_ms, int least, int most)
 {
     const struct cut_problem *p = s->p;
-    struct front *f = &s->front;
+    struct front *restrict f = &s->front;
+    double cap_ms = s->cap_ms;
+    int n_classes = p->n_classes;
+    int least_end = p->n_units + 1;
+    int most_end = 0;
 
-    f->least_end = p->n_units + 1;
-    f->most_end = 0;
     for (int end = most; end >= least && end > 0; end--) {
         const double *edges_ms = cut_edges_ms(p, from, end);
-        bool is_there = !least_ms || !isinf(least_ms[end]);
         double best_ms = INFINITY;
 
-        for (int class = 0; is_there && class < p->n_classes; class ++) {
+        if (least_ms && isinf(least_ms[end])) {
+            f->behind_ms[end] = INFINITY;
+            continue;
+        }
+        for (int class = 0; class < n_classes; class ++) {
             double ms = s->behind[class][at + (size_t)end] + 2 * edges_ms[class];
 
-            if (ms >= best_ms || edges_ms[class] > s->cap_ms)
+            if (ms >= best_ms || edges_ms[class] > cap_ms)
                 continue;
             best_ms = ms;
             f->behind_class[end] = (short)class;
@@ -219,11 +225,13 @@ static bool join(struct solver *s, int from, size_t at, const double *least_ms, 
         f->behind_ms[end] = best_ms;
         if (isinf(best_ms))
             continue;
-        f->least_end = end;
-        if (f->most_end == 0)
-            f->most_end = end;
+        least_end = end;
+        if (most_end == 0)
+            most_end = end;
     }
-    return f->most_end > 0;
+    f->least_end = least_end;
+    f->most_end = most_end;
+    return most_end > 0;
 }
 
 /* --- one order, in which any node may be skipped ---
