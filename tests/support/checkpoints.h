@@ -15,17 +15,9 @@
 #include <cmocka.h>
 
 #include "files/store.h"
+#include "tiny_model.h"
 
-static const struct model tiny_model = {.vocab = 7,
-                                        .hidden = 2,
-                                        .layers = 1,
-                                        .heads = 1,
-                                        .ffn = 3,
-                                        .positions = 4,
-                                        .labels = 2,
-                                        .norm_eps = 1e-12};
-#define TINY_UNITS      5
-#define TINY_FLOATS_MAX 64 /* of a unit */
+static const struct model tiny_model = TINY_MODEL;
 
 struct cut {
     int n_stages;

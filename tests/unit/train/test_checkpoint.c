@@ -1,22 +1,13 @@
 #include "train/checkpoint.h"
 
 #include "scratch.h"
+#include "tiny_model.h"
 
-#define N_UNITS 5 /* embeddings, attention, feed-forward, pooler, head */
-
-/* The embeddings take several pieces. */
-static struct plan plan = {.revision = 1,
-                           .n_workers = 1,
-                           .workers = {{.n_units = N_UNITS}},
-                           .spec = {.model = {.vocab = 1 << 20,
-                                              .hidden = 4,
-                                              .layers = 1,
-                                              .heads = 1,
-                                              .ffn = 4,
-                                              .positions = 8,
-                                              .labels = 2,
-                                              .norm_eps = 1e-12},
-                                    .training = {.optimizer = SPEC_OPTIMIZER_ADAMW, .seed = 3}}};
+static struct plan plan = {
+    .revision = 1,
+    .n_workers = 1,
+    .workers = {{.n_units = TINY_UNITS}},
+    .spec = {.model = TINY_MODEL, .training = {.optimizer = SPEC_OPTIMIZER_ADAMW, .seed = 3}}};
 static struct loader loader;
 static const struct history history;
 static const struct progress progress = {.step = 4, .loss = 0.5};
@@ -29,6 +20,7 @@ static int set_up(void **state)
     const struct checkpoint_params params = {
         .store = &store, .plan = &plan, .stage = 0, .state = &s, .loader = &loader};
 
+    plan.spec.model.vocab = 2 << 20; /* the embeddings take several pieces */
     plan.spec.checkpoint.keep = 2;
     s = (struct state){.lineage = 2,
                        .step = 4,
@@ -36,7 +28,7 @@ static int set_up(void **state)
                        .origins = {.n = 1, .list = {{1, 3}}},
                        .end = {.revision = 1, .step = 4, .updates = 3, .scale = 1}};
     if (scratch_make(state) != 0 || store_open(&store, scratch, NULL) != ERR_OK ||
-        state_add(&s, &plan.spec, 0, N_UNITS, NULL) != ERR_OK)
+        state_add(&s, &plan.spec, 0, TINY_UNITS, NULL) != ERR_OK)
         return -1;
     return checkpoint_init(&c, &params, NULL) == ERR_OK ? 0 : -1;
 }
@@ -51,7 +43,7 @@ static int tear_down(void **state)
 /* All floats of the state are functions of the step. */
 static void fill(int64_t step)
 {
-    for (int u = 0; u < N_UNITS; u++)
+    for (int u = 0; u < TINY_UNITS; u++)
         for (size_t i = 0; i < s.units[u].count; i++) {
             s.units[u].params[i] = (float)(step * 100 + u);
             s.units[u].moment[i] = (float)(step * 100 + u + 10);
@@ -77,7 +69,7 @@ static void assert_written(int64_t step)
     assert_int_equal(point.at.lineage, 2);
     assert_int_equal(point.origins.n, 1);
     assert_int_equal(store_read(&store, &point.at, &plan.spec.model, true, &reader, NULL), ERR_OK);
-    for (int u = 0; u < N_UNITS; u++) {
+    for (int u = 0; u < TINY_UNITS; u++) {
         size_t n = s.units[u].count;
         float *x = calloc(3 * n, sizeof *x);
 

@@ -8,16 +8,9 @@
 
 #include <cmocka.h>
 
-#define N_UNITS 5 /* embeddings, attention, feed-forward, pooler, head */
+#include "tiny_model.h"
 
-static const struct spec spec = {.model = {.vocab = 8,
-                                           .hidden = 4,
-                                           .layers = 1,
-                                           .heads = 1,
-                                           .ffn = 4,
-                                           .positions = 8,
-                                           .labels = 2,
-                                           .norm_eps = 1e-12},
+static const struct spec spec = {.model = TINY_MODEL,
                                  .training = {.optimizer = SPEC_OPTIMIZER_ADAMW,
                                               .beta1 = 0.9,
                                               .beta2 = 0.999,

@@ -7,16 +7,9 @@
 
 #include <cmocka.h>
 
-#define RATE 0.01
+#include "tiny_model.h"
 
-static const struct model tiny = {.vocab = 8,
-                                  .hidden = 4,
-                                  .layers = 1,
-                                  .heads = 1,
-                                  .ffn = 4,
-                                  .positions = 8,
-                                  .labels = 2,
-                                  .norm_eps = 1e-12};
+#define RATE 0.01
 
 /* How far one weight, which starts at 0, has moved after gradients of 1 and then 3. */
 static double moved(const struct spec *spec)
@@ -53,7 +46,7 @@ static void weights_move_by_the_constants_of_the_spec(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct spec spec = {.model = tiny,
+        struct spec spec = {.model = TINY_MODEL,
                             .training = {.optimizer = SPEC_OPTIMIZER_ADAMW,
                                          .beta1 = rows[i][0],
                                          .beta2 = rows[i][1],
@@ -66,7 +59,7 @@ static void weights_move_by_the_constants_of_the_spec(void **state)
 
 static void weights_move_with_the_momentum_of_the_spec(void **state)
 {
-    struct spec spec = {.model = tiny,
+    struct spec spec = {.model = TINY_MODEL,
                         .training = {.optimizer = SPEC_OPTIMIZER_SGD, .momentum = 0.5}};
 
     (void)state;
