@@ -53,6 +53,11 @@ static void on_stop(int sig)
     _exit(is_done ? EXIT_DONE : 128 + sig);
 }
 
+static void on_stall(void)
+{
+    _exit(EXIT_STALLED);
+}
+
 static void catch_stops(void)
 {
     struct sigaction stop = {.sa_handler = on_stop};
@@ -165,6 +170,7 @@ static int run_stage(struct arguments *a)
         return EXIT_CONFIG;
     }
     a->stage.is_done = &is_done;
+    a->stage.on_stall = on_stall;
     return worker_run(&a->stage);
 }
 

@@ -19,6 +19,8 @@
 #define EXIT_DONE   0
 #define EXIT_FAILED 1 /* a retry may help */
 #define EXIT_CONFIG 2 /* wrong usage or configuration: a retry is useless */
+/* The process has ended itself because it hung: as if SIGALRM had. */
+#define EXIT_STALLED (128 + 14)
 
 enum err_code {
     ERR_OK,

@@ -6,6 +6,12 @@
 
 #define WAIT_MS 100 /* of one call; repeated until the exchange is stopped */
 
+static void beat(const struct exchange *x)
+{
+    if (x->pulse)
+        pulse_beat(x->pulse);
+}
+
 static bool is_stopped(const struct exchange *x)
 {
     return x->stops && atomic_load(x->stops);
@@ -13,6 +19,7 @@ static bool is_stopped(const struct exchange *x)
 
 enum err_code exchange_check(const struct exchange *x, struct err *err)
 {
+    beat(x);
     return is_stopped(x) ? err_set(err, ERR_GONE, "the session was stopped") : ERR_OK;
 }
 
@@ -37,6 +44,7 @@ static enum err_code repeat(const struct exchange *x,
     int waited_ms = 0;
 
     do {
+        beat(x);
         rc = call(x->link, WAIT_MS, err);
         waited_ms += WAIT_MS;
     } while (rc == ERR_TIMEOUT && waited_ms < timeout_ms && !is_stopped(x));
@@ -84,6 +92,7 @@ enum err_code exchange_send(struct exchange *x, struct exchange_key key, const v
         msg.tensor_bytes = floats * sizeof *x->packed;
     }
     do {
+        beat(x);
         rc = link_send(x->link, x->edges.index[key.edge], &msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT && !is_stopped(x));
     return note_loss(x, rc, err);
@@ -96,6 +105,7 @@ enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct 
     enum err_code rc;
 
     do {
+        beat(x);
         rc = link_recv(x->link, x->edges.index[key.edge], WAIT_MS, &msg, err);
     } while (rc == ERR_TIMEOUT && !is_stopped(x));
     if (rc != ERR_OK)

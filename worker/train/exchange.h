@@ -13,12 +13,14 @@
 
 #include "train/edges.h"
 #include "train/message.h"
+#include "train/pulse.h"
 
 struct exchange {
     struct link *link;  /* NULL for a job of one stage: then nothing here is called */
     struct edges edges; /* of this stage */
     uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
     const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
+    struct pulse *pulse;      /* beats with every call, and while one waits; NULL: none */
     bool is_lost;             /* the link to a neighbour has failed in a call */
 };
 

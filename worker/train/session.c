@@ -16,7 +16,9 @@
 #define MOVES_WAIT_MS    3600000 /* ... or fetch units first */
 #define CLOSE_WAIT_MS    10000
 #define SAVE_PATIENCE_MS 300000
-#define STORE_WAIT_S     10 /* for a checkpoint that others see: network file systems are late */
+#define STALL_MS         60000 /* without progress, and ... */
+#define STALL_TIMES      10    /* ... so many times what a micro-batch is predicted to take */
+#define STORE_WAIT_S     10    /* for a checkpoint that others see: network file systems are late */
 
 struct session {
     struct job *job;
@@ -500,10 +502,20 @@ static enum err_code connect_neighbours(struct session *s, struct err *err)
     return rc == ERR_OK ? exchange_wait_ready(x, s->connect_ms, err) : rc;
 }
 
+/* How long a trainer that works may take between two beats of its pulse. */
+static int64_t stall_ms(const struct session *s)
+{
+    double predicted_ms = s->revision->plan.workers[s->number].predicted_ms;
+
+    return s->job->params->stall_ms > 0 ? s->job->params->stall_ms
+                                        : STALL_MS + (int64_t)(STALL_TIMES * predicted_ms);
+}
+
 static enum err_code train(struct session *s, struct err *err)
 {
     struct job *job = s->job;
     struct train *t = &s->train;
+    struct pulse pulse = {.beats = 0};
     enum err_code rc;
 
     atomic_store(&job->mailbox->is_ready, true);
@@ -513,7 +525,13 @@ static enum err_code train(struct session *s, struct err *err)
         LOG_S("blas", job->progress.blas));
     job->cause = PROGRESS_CAUSE_OTHER;
     t->progress = job->progress;
+    rc = pulse_start(&pulse, stall_ms(s), job->on_stall, job->stall_ctx, err);
+    if (rc != ERR_OK)
+        return rc;
+    t->exchange.pulse = &pulse;
     rc = train_run(t, err);
+    t->exchange.pulse = NULL;
+    pulse_stop(&pulse);
     job->evaluated = t->evaluated;
     job->saved_ms = t->saved_ms;
     if (rc == ERR_INVALID)
@@ -585,6 +603,7 @@ static enum err_code run(struct session *s, bool *is_broken, struct err *err)
         .revision = (uint32_t)s->revision->plan.revision,
         .key = job->key,
         .dial_timeout_ms = s->connect_ms,
+        .silence_s = job->params->silence_s,
     };
     /* There is only one port, so units move first. */
     enum err_code rc = prepare(s, &link, is_member(s) && !has_moves, err);

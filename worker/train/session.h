@@ -13,6 +13,7 @@
 #include "train/history.h"
 #include "train/loader.h"
 #include "train/mailbox.h"
+#include "train/pulse.h"
 #include "train/state.h"
 #include "train/worker.h"
 
@@ -33,6 +34,8 @@ struct job {
     int64_t evaluated;         /* as in a report */
     struct progress progress;  /* what was posted last */
     enum progress_cause cause; /* of a failure in the current phase */
+    pulse_stalled *on_stall;   /* the trainer hangs */
+    void *stall_ctx;
 };
 
 /* Run a revision to its end. `r` belongs to the session from now on: a trained model to start from

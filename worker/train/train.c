@@ -402,6 +402,18 @@ static void start_counting(struct train *t, int split)
     t->loss = (struct message_loss){0};
 }
 
+/* Until the checkpoint that is being written, if any, is complete. */
+static enum err_code wait_for_checkpoint(struct train *t, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && t->checkpoint && checkpoint_is_writing(t->checkpoint)) {
+        (void)usleep(CHECKPOINT_POLL_MS * 1000);
+        rc = exchange_check(&t->exchange, err);
+    }
+    return rc;
+}
+
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
     const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
@@ -427,7 +439,10 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         rc = end_step(t, step, &end, err);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
-    if (rc == ERR_OK && end.saves && t->checkpoint) {
+    if (rc != ERR_OK || !end.saves || !t->checkpoint)
+        return rc;
+    rc = wait_for_checkpoint(t, err); /* behind the last step only */
+    if (rc == ERR_OK) {
         t->saved_ms = clock_now_ms();
         t->saved_step = step + 1;
         checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
@@ -579,10 +594,8 @@ enum err_code train_run(struct train *t, struct err *err)
                      (long long)t->facts.total_steps, (long long)t->state->step);
     if (rc == ERR_OK)
         rc = run_steps(t, err);
-    while (rc == ERR_OK && t->checkpoint && checkpoint_is_writing(t->checkpoint)) {
-        (void)usleep(CHECKPOINT_POLL_MS * 1000); /* the last one */
-        rc = exchange_check(&t->exchange, err);
-    }
+    if (rc == ERR_OK)
+        rc = wait_for_checkpoint(t, err);
     free(t->meta);
     t->meta = NULL;
     return rc;

@@ -145,12 +145,12 @@ static enum err_code run_revision(struct worker *w, bool *out_is_broken, struct 
 }
 
 /* The kubelet mounts this file alone, so it is written in place and not renamed. */
-static void write_termination(const struct worker *w)
+static void write_termination(const struct worker *w, const struct progress *p)
 {
     struct buf text = {.max = PROGRESS_TEXT_MAX_BYTES};
     int fd;
 
-    if (!w->params->termination_path || progress_write(&w->job.progress, &text, NULL) != ERR_OK) {
+    if (!w->params->termination_path || progress_write(p, &text, NULL) != ERR_OK) {
         buf_deinit(&text);
         return;
     }
@@ -172,9 +172,33 @@ static void fail(struct worker *w, const struct err *err)
     (void)snprintf(p->error, sizeof p->error, "%s", err->text);
     LOG(LOG_ERROR, "failed", LOG_I("worker", w->job.self.slot),
         LOG_S("cause", progress_cause_names[w->job.cause]), LOG_S("error", err->text));
-    write_termination(w);
+    write_termination(w, p);
     mailbox_set_progress(&w->mailbox, p);
     report(w, REPORT_FAILED, err);
+}
+
+/* Called by another thread: what the trainer has is left alone. */
+static void end_stalled(void *ctx, int64_t still_ms)
+{
+    struct worker *w = ctx;
+    struct report r;
+    struct progress p;
+
+    mailbox_get_progress(&w->mailbox, &p);
+    p.state = PROGRESS_FAILED;
+    p.cause = PROGRESS_CAUSE_OTHER;
+    (void)snprintf(p.error, sizeof p.error,
+                   "no progress for %lld s in step %lld: a file system that does not answer, or a "
+                   "node without CPU time or memory",
+                   (long long)still_ms / 1000, (long long)p.step + 1);
+    LOG(LOG_ERROR, "stalled", LOG_I("worker", w->job.self.slot), LOG_S("error", p.error));
+    write_termination(w, &p);
+    mailbox_set_progress(&w->mailbox, &p);
+    mailbox_get_report(&w->mailbox, &r);
+    r.session = REPORT_FAILED;
+    mailbox_set_report(&w->mailbox, &r);
+    if (w->params->on_stall)
+        w->params->on_stall();
 }
 
 static void halt(struct worker *w, const struct err *err)
@@ -208,7 +232,7 @@ static void finish(struct worker *w)
 {
     LOG(LOG_INFO, "done", LOG_I("worker", w->job.self.slot), LOG_I("step", w->job.progress.step));
     w->job.progress.state = PROGRESS_DONE;
-    write_termination(w);
+    write_termination(w, &w->job.progress);
     if (w->params->is_done)
         *w->params->is_done = 1;
     if (!has_left(w))
@@ -270,6 +294,8 @@ int worker_run(const struct worker_params *params)
     w->params = params;
     w->job.params = params;
     w->job.mailbox = &w->mailbox;
+    w->job.on_stall = end_stalled;
+    w->job.stall_ctx = w;
     w->job.self = (struct revision_worker){params->slot, params->incarnation};
     mailbox_init(&w->mailbox);
     rc = live(w, &err);

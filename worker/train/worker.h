@@ -13,6 +13,7 @@
 #define TRAIN_WORKER_H
 
 #include <signal.h>
+#include <stdint.h>
 
 #include "base/err.h"
 
@@ -34,6 +35,10 @@ struct worker_params {
     const char *history_path;       /* NULL: only beside the weights */
     volatile sig_atomic_t *is_done; /* set when the job is done and this worker waits for its
                                        release, its termination message written; NULL: not wanted */
+    void (*on_stall)(void); /* the trainer hangs: end the process with EXIT_STALLED. Called by
+                               another thread, the termination message written; NULL: not wanted */
+    int silence_s;          /* after which a neighbour counts as lost; 0: as wire/link.h has it */
+    int64_t stall_ms; /* without progress, after which the trainer hangs; 0: by its plan's times */
 };
 
 /* Run to the end and return the exit code, see base/err.h. */
