@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -343,6 +344,14 @@ static void read_history(struct pipeline *p)
     free(line);
 }
 
+/* A worker that does not halt is frozen, or hangs. */
+static void end_overdue(struct pipeline *p, int slot)
+{
+    (void)snprintf(p->loss, sizeof p->loss, "%.40s did not end its session",
+                   p->params->local->workers[slot].name);
+    (void)kill(p->children[slot].pid, SIGKILL);
+}
+
 /* Returns whether the leader is done; sets p->first_failed. One that was killed is replaced by the
  * next revision. */
 static bool look_at_children(struct pipeline *p)
@@ -357,9 +366,10 @@ static bool look_at_children(struct pipeline *p)
             continue;
         follow_remove(p->follow, slot);
         if (child->exit_code > 128) {
-            (void)snprintf(p->loss, sizeof p->loss, "%.40s was ended by signal %d (%s)",
-                           p->params->local->workers[slot].name, child->exit_code - 128,
-                           strsignal(child->exit_code - 128));
+            if (!p->loss[0])
+                (void)snprintf(p->loss, sizeof p->loss, "%.40s was ended by signal %d (%s)",
+                               p->params->local->workers[slot].name, child->exit_code - 128,
+                               strsignal(child->exit_code - 128));
             *child = (struct child){.pid = 0};
         } else if (child->exit_code != 0 && p->first_failed < 0) {
             p->first_failed = slot;
@@ -386,6 +396,7 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
         int64_t next_ms = follow_step(p->follow, now_ms);
         bool is_done = look_at_children(p);
         enum recover_phase phase = follow_phase(p->follow);
+        int overdue;
 
         read_history(p);
         if (interrupt_seen())
@@ -397,6 +408,9 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
             return ERR_OK;
         if (follow_progress(p->follow))
             show_leader(follow_progress(p->follow), p->params->show);
+        if (phase == RECOVER_HALT &&
+            (overdue = follow_overdue(p->follow, RECOVER_PATIENCE, now_ms)) >= 0)
+            end_overdue(p, overdue);
         if (phase == RECOVER_END)
             follow_release(p->follow);
         if (phase == RECOVER_REVISE)

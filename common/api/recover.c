@@ -31,8 +31,8 @@ static bool is_over(const struct recover_input *in)
     return false;
 }
 
-/* Has what the worker holds stopped changing? A report from before its revision is outdated. */
-static bool is_settled(const struct recover_worker *w)
+/* A report from before its revision is outdated. */
+bool recover_is_settled(const struct recover_worker *w)
 {
     return w->is_gone || (w->report && w->report->revision >= w->accepted &&
                           w->report->session != REPORT_RUNNING);
@@ -83,7 +83,7 @@ enum recover_phase recover_phase(const struct recover_input *in)
 
         if (!is_of_revision(in, w))
             continue;
-        is_still = is_still && is_settled(w);
+        is_still = is_still && recover_is_settled(w);
         has_all = has_all && (w->is_gone || w->accepted == number(in));
     }
     if (in->is_halting)
@@ -101,7 +101,7 @@ enum recover_order recover_order(const struct recover_input *in, int i)
     if (ends && is_leader(in, w))
         return in->may_end ? ORDER_HALT : ORDER_NONE;
     if (in->is_halting && !ends)
-        return w->is_halted || is_settled(w) ? ORDER_NONE : ORDER_HALT;
+        return w->is_halted || recover_is_settled(w) ? ORDER_NONE : ORDER_HALT;
     if (recover_has_left(in, w->id.slot))
         return ORDER_HALT;
     return w->accepted == number(in) || ends ? ORDER_NONE : ORDER_REVISION;

@@ -56,6 +56,24 @@ bool recover_must_halt(const struct recover_input *in);
 enum recover_phase recover_phase(const struct recover_input *in);
 /* For worker `i` of `in`. */
 enum recover_order recover_order(const struct recover_input *in, int i);
+/* How long a worker that is to halt may take, and how long it may not answer meanwhile, before it
+ * counts as lost: a process that is frozen, or one that does not come out of a computation. */
+struct recover_patience {
+    int64_t halt_ms, silent_ms;
+};
+#define RECOVER_HALT_MS   60000
+#define RECOVER_SILENT_MS 20000
+#define RECOVER_PATIENCE  ((struct recover_patience){RECOVER_HALT_MS, RECOVER_SILENT_MS})
+
+/* For a worker whose session still runs. */
+static inline bool recover_is_overdue(struct recover_patience patience, int64_t halting_ms,
+                                      int64_t silent_ms)
+{
+    return halting_ms >= patience.halt_ms || (halting_ms > 0 && silent_ms >= patience.silent_ms);
+}
+
+/* Has what the worker holds stopped changing? */
+bool recover_is_settled(const struct recover_worker *w);
 /* Has this worker of the current revision handed over everything that others need? It is then
  * ordered to halt, and may be ended. */
 bool recover_has_left(const struct recover_input *in, int slot);

@@ -20,7 +20,8 @@ struct member {
     bool is_halted;  /* has accepted the order to halt */
     bool has_report; /* of the current revision and, if it is to halt, since it accepted that */
     struct report report;
-    int64_t asked_ms; /* when its report was last asked for */
+    int64_t asked_ms;    /* when its report was last asked for */
+    int64_t answered_ms; /* when it last answered, whatever it was asked */
 };
 
 struct follow {
@@ -30,6 +31,7 @@ struct follow {
     struct member members[PEERS_MAX];
     bool has_revision;
     bool is_halting;
+    int64_t halting_since_ms; /* 0: the order is yet to be sent */
     bool is_released;
     struct revision revision;
     struct buf text; /* of the revision */
@@ -149,6 +151,7 @@ enum err_code follow_revise(struct follow *f, const struct revision *r, const st
     f->peers = peers;
     f->has_revision = true;
     f->is_halting = f->is_released = f->has_progress = false;
+    f->halting_since_ms = 0;
     for (int i = 0; i < f->n; i++) {
         f->members[i].is_halted = f->members[i].has_report = false;
         f->members[i].contact.is_refused = false;
@@ -196,6 +199,27 @@ const struct progress *follow_progress(const struct follow *f)
     return f->has_progress ? &f->progress : NULL;
 }
 
+int follow_overdue(const struct follow *f, struct recover_patience patience, int64_t now_ms)
+{
+    struct recover_worker workers[PEERS_MAX];
+    struct recover_input in = input_of(f, workers);
+
+    if (!f->has_revision || f->halting_since_ms == 0 || recover_phase(&in) != RECOVER_HALT)
+        return -1;
+    for (int i = 0; i < f->n; i++) {
+        const struct member *m = &f->members[i];
+        int64_t halting_ms = now_ms - f->halting_since_ms;
+        int64_t silent_ms = now_ms - m->answered_ms;
+
+        if (revision_find(&f->revision, m->worker.id.slot) >= 0 &&
+            !recover_is_settled(&workers[i]) &&
+            recover_is_overdue(patience, halting_ms,
+                               silent_ms < halting_ms ? silent_ms : halting_ms))
+            return m->worker.id.slot;
+    }
+    return -1;
+}
+
 const char *follow_refusal(const struct follow *f)
 {
     for (int i = 0; i < f->n; i++)
@@ -221,7 +245,9 @@ static void on_answer(void *ctx, const struct fleet_answer *answer, const struct
     if (i < 0 || f->members[i].worker.id.incarnation != asked->id.incarnation)
         return;
     m = &f->members[i];
-    if (err->code != ERR_OK)
+    if (err->code == ERR_OK)
+        m->answered_ms = clock_now_ms();
+    else
         (void)err_wrap(&named, err->code, "worker %d at %s:%d", asked->id.slot,
                        m->worker.control.host, m->worker.control.port);
     contact = is_status ? &f->status : &m->contact;
@@ -306,6 +332,8 @@ int64_t follow_step(struct follow *f, int64_t now_ms)
         return next_ms;
     if (!f->is_halting && recover_must_halt(&in))
         follow_halt(f);
+    if (f->is_halting && f->halting_since_ms == 0)
+        f->halting_since_ms = now_ms;
     in = input_of(f, workers);
     for (int i = 0; i < f->n; i++) {
         struct member *m = &f->members[i];

@@ -55,6 +55,9 @@ enum recover_phase follow_phase(const struct follow *f);
 const struct progress *follow_progress(const struct follow *f);
 /* What the workers hold, in RECOVER_REVISE; returns how many have reported. */
 int follow_reports(const struct follow *f, const struct report *out[static PEERS_MAX]);
+/* In RECOVER_HALT: the slot of a worker that counts as lost, see recover_is_overdue(). The owner
+ * ends its process and removes it. -1: none. */
+int follow_overdue(const struct follow *f, struct recover_patience patience, int64_t now_ms);
 /* Why a worker refuses the revision; NULL when none does. */
 const char *follow_refusal(const struct follow *f);
 

@@ -242,6 +242,17 @@ static bool is_done(const struct crew *crew)
     return leader->is_up ? follow_phase(crew->follow) == RECOVER_END : leader->exit_code == 0;
 }
 
+/* One that is frozen, or hangs. */
+static void end_overdue(struct crew *crew)
+{
+    struct recover_patience patience = crew->params->patience;
+    int slot = follow_overdue(crew->follow, patience.halt_ms > 0 ? patience : RECOVER_PATIENCE,
+                              clock_now_ms());
+
+    if (slot >= 0)
+        kill_member(crew, slot);
+}
+
 static void kill_if_due(struct crew *crew)
 {
     const struct progress *p = follow_progress(crew->follow);
@@ -287,6 +298,8 @@ static void go_on(struct crew *crew)
         revise(crew);
     else if (phase == RECOVER_RUN)
         supersede_if_due(crew);
+    else if (phase == RECOVER_HALT)
+        end_overdue(crew);
     kill_if_due(crew);
 }
 

@@ -40,6 +40,7 @@ struct crew_params {
     /* A fault at the messages to a worker, by slot; PROXY_NONE: no proxy lies there. */
     struct proxy_fault faults[CREW_SLOTS];
     bool has_proxies;
+    struct recover_patience patience; /* 0: RECOVER_PATIENCE */
     int kill_slot; /* a worker that is killed once `kill_step` steps are done; -1: none */
     int64_t kill_step;
     /* Called when a revision is about to be posted; `n` counts them from 1. NULL: not. */

@@ -232,9 +232,31 @@ static void follow_waits_for_a_session_that_runs(void **state)
     follow_halt(follow);
     run_on();
     assert_int_equal(follow_phase(follow), RECOVER_HALT);
+    assert_int_equal(follow_overdue(follow, RECOVER_PATIENCE, clock_now_ms()), -1);
+    assert_int_equal(follow_overdue(follow, RECOVER_PATIENCE, clock_now_ms() + RECOVER_HALT_MS), 2);
     follow_remove(follow, 2);
     assert_int_equal(follow_phase(follow), RECOVER_REVISE);
     assert_int_equal(follow_reports(follow, reports), 2);
+}
+
+static void follow_knows_a_worker_that_is_asked_to_halt_and_does_not_answer(void **state)
+{
+    const struct recover_patience patience = {.halt_ms = INT64_MAX, .silent_ms = 300};
+
+    (void)state;
+    revise(1, N_WORKERS, false);
+    run_until(RECOVER_RUN);
+    server_close(workers[1].server);
+    workers[1].server = NULL;
+    run_on();
+    assert_int_equal(follow_overdue(follow, patience, clock_now_ms()), -1);
+    follow_halt(follow);
+    run_until(RECOVER_HALT);
+    for (int64_t end_ms = clock_now_ms() + PATIENCE_MS;
+         follow_overdue(follow, patience, clock_now_ms()) != 1;) {
+        assert_true(clock_now_ms() < end_ms);
+        run_on();
+    }
 }
 
 static void follow_ends_a_worker_that_leaves_once_the_others_have_gone_on(void **state)
@@ -307,6 +329,7 @@ int main(void)
         TEST(follow_tells_all_workers_once_and_watches_the_leader),
         TEST(follow_halts_all_when_one_session_has_ended),
         TEST(follow_waits_for_a_session_that_runs),
+        TEST(follow_knows_a_worker_that_is_asked_to_halt_and_does_not_answer),
         TEST(follow_ends_a_worker_that_leaves_once_the_others_have_gone_on),
         TEST(follow_releases_the_leader_when_it_is_told),
         TEST(follow_has_the_reason_of_a_refusal),
