@@ -146,6 +146,7 @@ const char *exclusion_text(enum exclusion why)
         [EXCLUDED_CPU] = "with less than 100m of CPU free",
         [EXCLUDED_MEMORY] = "with less than 160Mi of memory free",
         [EXCLUDED_BF16] = "without BF16 support, which spec.training.precision asks for",
+        [EXCLUDED_SILENT] = "with a worker that has stopped responding",
         [EXCLUDED_UNMEASURED] = "not measured yet",
         [EXCLUDED_PROBE_FAILED] = "whose probe failed",
     };

@@ -85,6 +85,8 @@ static enum exclusion judge(const struct survey_request *r, struct survey_node *
         return EXCLUDED_MEMORY;
     if (r->own)
         r->own(r->ctx, node, &own);
+    if (own.is_silent)
+        return EXCLUDED_SILENT;
     if (own.found) {
         n->gflops = own.found->gflops * node_useful_milli(node->cpu_milli) /
                     node_useful_milli(own.cpu_milli);

@@ -24,6 +24,7 @@ struct survey_own {
     const struct node_probe *found; /* NULL: no result */
     int cpu_milli;                  /* limit that the probe ran with */
     bool has_failed;                /* there will be no result */
+    bool is_silent;                 /* a worker there has stopped responding */
     const char *digest; /* that the worker image's name stands for now; NULL or "": not known */
 };
 

@@ -121,6 +121,9 @@ bool recovery_keeps(const struct context *c, const struct seen_pod *pod);
 bool recovery_is_due(const struct context *c);
 /* Has it had enough time to halt? Then it counts as lost. */
 bool recovery_is_overdue(const struct seen_pod *pod);
+/* Has a worker on this node that was lost stopped responding? Its node may be cut off: it is no
+ * place for another one, and what is left of the pod may stay for ever. */
+bool recovery_has_silent(const struct context *c, const char *node);
 /* Halt all, then make the next revision. */
 void recovery_drive(struct context *c);
 /* What the workers that are left hold; returns how many have reported. */

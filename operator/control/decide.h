@@ -22,6 +22,7 @@
 
 #define DECIDE_ACTIONS_MAX 256
 
+#define DECIDE_FAILED_MS      1000   /* after the first worker that failed in training */
 #define DECIDE_BACKOFF_MS     10000  /* after the first restart in a row, then doubled ... */
 #define DECIDE_BACKOFF_MAX_MS 300000 /* ... up to this */
 #define DECIDE_DATA_RETRY_MS  10000
@@ -39,8 +40,6 @@
 #define DECIDE_SILENT_MS      60000  /* of a leader in training, after which it is reported */
 #define DECIDE_STILL_MS       600000 /* without a step, after which a standstill is reported */
 #define DECIDE_PEER_GRACE_MS  5000   /* after a lost connection, for its cause to show */
-#define DECIDE_HALT_MS        60000  /* to halt; a worker that has not by then counts as lost ... */
-#define DECIDE_HALT_SILENT_MS 20000  /* ... and so does one that does not answer for so long */
 #define DECIDE_HALT_POLL_MS   250    /* between two requests for the report of one that halts */
 #define DECIDE_PROGRESS_MS    10000  /* between two writes of progress */
 #define DECIDE_POLL_MS        1000   /* between two status requests to the leader */

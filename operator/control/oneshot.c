@@ -247,6 +247,7 @@ static void report_own(void *ctx, const struct node_object *node, struct survey_
     const struct seen_pod *pod = probe_of(c, node);
     const char *then = node->annotations.probe.subject.digest;
 
+    out->is_silent = recovery_has_silent(c, node->name);
     /* The digest that this job's probes ran with, `then` if one of them did: an image's name may
      * stand for several, one for each kind of processor. */
     for (int i = 0; i < c->seen->n_pods; i++) {

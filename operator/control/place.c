@@ -39,7 +39,8 @@ static bool waits_for_pods(struct context *c)
         for (int k = 0; k < c->seen->n_nodes; k++)
             holds_node = holds_node || (c->seen->nodes[k].excluded != EXCLUDED_NOT_READY &&
                                         strcmp(c->seen->nodes[k].name, p->node) == 0);
-        if (p->role != POD_WORKER || pod_is_over(p) || !holds_node || recovery_keeps(c, p))
+        if (p->role != POD_WORKER || pod_is_over(p) || !holds_node || recovery_keeps(c, p) ||
+            recovery_has_silent(c, p->node))
             continue;
         (void)snprintf(text, sizeof text, "Waiting for pod %s of the last revision to terminate.",
                        p->name);
@@ -231,6 +232,41 @@ static void name_workers(const struct context *c, struct plan *plan)
     }
 }
 
+/* What a recovery costs, and what it does not. */
+static void tell_resume(struct context *c, const struct report *const reports[], int n_reports)
+{
+    const struct revision *r = &c->out->revision;
+    int n_units = model_units(&r->plan.spec.model);
+    char text[STATUS_MESSAGE_BYTES] = "";
+    int64_t newest = r->resume.step;
+    int n_own = 0, n_moving = 0, n_saved = 0;
+
+    for (int i = 0; i < n_reports; i++)
+        if (reports[i]->end.step > newest)
+            newest = reports[i]->end.step;
+    for (int i = 0; i < r->plan.n_workers; i++)
+        for (int u = 0; u < r->plan.workers[i].n_units; u++) {
+            const struct resume_source *s = revision_source(r, r->plan.workers[i].first_unit + u);
+            bool is_held = s->kind == SOURCE_WORKER;
+
+            n_own += is_held && s->slot == r->plan.workers[i].slot;
+            n_moving += is_held && s->slot != r->plan.workers[i].slot;
+            n_saved += s->kind == SOURCE_CHECKPOINT;
+        }
+    text_add(text, sizeof text, "Revision %d goes on from step %lld; %lld %s repeated. Of %d units",
+             r->plan.revision, (long long)r->resume.step, (long long)(newest - r->resume.step),
+             newest == r->resume.step + 1 ? "step is" : "steps are", n_units);
+    text_add(text, sizeof text, " %d stay where they are", n_own);
+    if (n_moving > 0)
+        text_add(text, sizeof text, ", %d move to another worker", n_moving);
+    if (n_saved > 0)
+        text_add(text, sizeof text, ", %d come from a checkpoint", n_saved);
+    if (n_own + n_moving + n_saved < n_units)
+        text_add(text, sizeof text, ", %d begin anew", n_units - n_own - n_moving - n_saved);
+    text_add(text, sizeof text, ".");
+    context_add_event(c, false, "Recovering", text);
+}
+
 /* The next revision has this plan, which is that of the decision, and goes on from what the workers
  * hold. */
 static void revise(struct context *c, const struct plan *of_decision)
@@ -242,6 +278,8 @@ static void revise(struct context *c, const struct plan *of_decision)
 
     revision_make(&plan, reports, n, plan.spec.from.claim[0] ? SOURCE_PRETRAINED : SOURCE_RANDOM,
                   last, &c->out->revision);
+    if (c->is_recovering)
+        tell_resume(c, reports, n);
     context_add(c, ACTION_CREATE_REVISION)->keeps_spec = c->is_recovering && c->seen->has_revision;
 }
 
@@ -310,7 +348,7 @@ static bool has_room(const struct context *c, const struct plan_worker *worker)
         const struct node_object *n = &c->seen->nodes[i];
 
         if (strcmp(n->name, worker->node) == 0)
-            return n->excluded == EXCLUDED_NOT &&
+            return n->excluded == EXCLUDED_NOT && !recovery_has_silent(c, n->name) &&
                    n->cpu_milli - n->cpu_used_milli >= worker->cpu_milli &&
                    n->memory_bytes - n->memory_used_bytes >= worker->memory_bytes;
     }

@@ -112,8 +112,19 @@ bool recovery_is_overdue(const struct seen_pod *pod)
 {
     bool is_halted = pod->report && pod->report->session != REPORT_RUNNING;
 
-    return !is_halted && (pod->halting_ms >= DECIDE_HALT_MS ||
-                          (pod->halting_ms > 0 && pod->silent_ms >= DECIDE_HALT_SILENT_MS));
+    return !is_halted && recover_is_overdue(RECOVER_PATIENCE, pod->halting_ms, pod->silent_ms);
+}
+
+bool recovery_has_silent(const struct context *c, const char *node)
+{
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (p->role == POD_WORKER && p->phase == POD_RUNNING && !recovery_keeps(c, p) &&
+            p->silent_ms >= RECOVER_SILENT_MS && strcmp(p->node, node) == 0)
+            return true;
+    }
+    return false;
 }
 
 /* A revision that is not known any more, or cannot be read: the next number exceeds those that

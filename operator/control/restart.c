@@ -7,8 +7,8 @@
 #include "base/clock.h"
 #include "control/context.h"
 
-#define HEALTHY_MS            600000 /* of training end a row of restarts */
-#define RESTARTS_IN_A_ROW_MAX 1000   /* the pause has long stopped growing */
+#define HEALTHY_MS            60000 /* of training end a row of restarts */
+#define RESTARTS_IN_A_ROW_MAX 1000  /* the pause has long stopped growing */
 
 __attribute__((format(printf, 4, 5))) static void
 add_cause(struct verdict *v, enum verdict_kind kind, int stage, const char *fmt, ...)
@@ -223,6 +223,15 @@ static void write_pause(struct context *c, int64_t pause_ms)
     context_requeue(c, pause_ms);
 }
 
+/* Is there anything that would be lost if all began anew? */
+static bool has_progress(const struct context *c)
+{
+    const struct progress *leader = &c->seen->leader;
+
+    return c->seen->revision.resume.step > 0 || c->seen->status.progress.step > 0 ||
+           (c->seen->has_leader && leader->revision == c->number && leader->step > 0);
+}
+
 void restart_next(struct context *c, const struct next *n)
 {
     struct status *s = &c->out->status;
@@ -235,7 +244,7 @@ void restart_next(struct context *c, const struct next *n)
     context_false(c, CONDITION_PLACED, EVENT_NONE, "Restarting", n->text);
     /* Always an Event: the second loss of a worker is as much news as the first. */
     context_add_event(c, true, n->reason, n->text);
-    context_show(c, "Restarting", n->text);
+    context_show(c, n->keeps_workers && has_progress(c) ? "Recovering" : "Restarting", n->text);
     s->revision = c->number + (c->is_recovering ? 0 : 1); /* a number that was not used yet stays */
     s->revision_ms = c->seen->now_ms - c->seen->now_ms % 1000;
     s->revision_step = 0;
@@ -254,8 +263,15 @@ void restart_next(struct context *c, const struct next *n)
 
 /* Every cause of a restart takes part in the same row: a job that is restarted again and again
  * must not keep the cluster busy, whether or not that is its own fault. */
-static int64_t next_pause_ms(struct context *c, bool is_first_free)
+static int64_t next_pause_ms(struct context *c, enum verdict_kind kind)
 {
+    /* What was lost in training is replaced at once, the first time; of workers that fail, others
+     * may do so in the same moment. */
+    bool has_failed = kind == VERDICT_FAILED || kind == VERDICT_OUT_OF_MEMORY;
+    bool is_first_free = (kind == VERDICT_DISRUPTED || kind == VERDICT_PEER_LOST || has_failed) &&
+                         (context_has_started(c) || c->is_recovering);
+    int64_t first_ms = has_failed ? DECIDE_FAILED_MS : 0;
+    int64_t pause_ms;
     struct status *s = &c->out->status;
     int64_t trained_ms = c->seen->now_ms - s->conditions[CONDITION_RUNNING].changed_ms;
 
@@ -263,13 +279,14 @@ static int64_t next_pause_ms(struct context *c, bool is_first_free)
         s->restarts_in_a_row = 0;
     if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
         s->restarts_in_a_row++;
-    return backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0), DECIDE_BACKOFF_MS,
-                      DECIDE_BACKOFF_MAX_MS);
+    pause_ms = backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0), DECIDE_BACKOFF_MS,
+                          DECIDE_BACKOFF_MAX_MS);
+    return pause_ms > 0 ? pause_ms : first_ms;
 }
 
 void restart_pause(struct context *c)
 {
-    write_pause(c, next_pause_ms(c, false));
+    write_pause(c, next_pause_ms(c, VERDICT_NONE));
 }
 
 /* What follows from a verdict. */
@@ -301,15 +318,6 @@ static const struct {
     [VERDICT_OUTPUT] = {GIVE_UP, "OutputFailed", false},
     [VERDICT_CONFIG] = {GIVE_UP, "InvalidConfiguration", false},
 };
-
-/* Is there anything that would be lost if all began anew? */
-static bool has_progress(const struct context *c)
-{
-    const struct progress *leader = &c->seen->leader;
-
-    return c->seen->revision.resume.step > 0 || c->seen->status.progress.step > 0 ||
-           (c->seen->has_leader && leader->revision == c->number && leader->step > 0);
-}
 
 /* Which workers go on to the next revision: those that are neither gone nor the ones that cannot go
  * on. A job that has nothing to lose gives all its nodes back while it waits for what it needs. */
@@ -380,15 +388,12 @@ void restart_apply(struct context *c, const struct verdict *v)
         (void)keep_workers(c, v);
         context_requeue(c, 0);
     } else if (what == PAUSE) {
-        /* A worker or a link that was lost in training is replaced at once, the first time. */
-        next.pause_ms =
-            next_pause_ms(c, (v->kind == VERDICT_DISRUPTED || v->kind == VERDICT_PEER_LOST) &&
-                                 (context_has_started(c) || c->is_recovering));
+        next.pause_ms = next_pause_ms(c, v->kind);
         next.keeps_workers = keep_workers(c, v);
         restart_next(c, &next);
     } else if (what != CONTINUE && s->restarts < c->spec.max_restarts) {
         s->restarts++;
-        next.pause_ms = next_pause_ms(c, false);
+        next.pause_ms = next_pause_ms(c, v->kind);
         next.keeps_workers = keep_workers(c, v);
         restart_next(c, &next);
     } else if (what != CONTINUE) {

@@ -87,9 +87,13 @@ static void show_starting(struct context *c, int n_running)
 {
     char text[STATUS_MESSAGE_BYTES];
     char image[OBSERVED_TEXT_BYTES];
+    int64_t step = c->seen->revision.resume.step;
+    const char *state = step > 0 ? "Recovering" : "Starting";
     int n = c->seen->revision.plan.n_workers;
 
     (void)snprintf(text, sizeof text, "%d of %d workers are running.", n_running, n);
+    if (step > 0)
+        text_add(text, sizeof text, " Training goes on from step %lld.", (long long)step);
     for (int s = 0; s < n; s++) {
         const struct seen_pod *p = context_stage_pod(c, s);
         int64_t age_ms = p ? c->seen->now_ms - p->created_ms : 0;
@@ -100,7 +104,7 @@ static void show_starting(struct context *c, int n_running)
         if (pod_image_problem(c, p, image)) {
             context_requeue(c, pod_start_left_ms(c, p) + 1);
             context_false(c, CONDITION_RUNNING, EVENT_WARNING, "ImagePullFailed", image);
-            context_show(c, "Starting", image);
+            context_show(c, state, image);
             return;
         }
         if (!p->is_unschedulable || age_ms >= DECIDE_TERMINATING_MS)
@@ -113,7 +117,7 @@ static void show_starting(struct context *c, int n_running)
             context_requeue(c, pod_start_left_ms(c, p) + 1);
     }
     context_false(c, CONDITION_RUNNING, EVENT_NONE, "StartingWorkers", text);
-    context_show(c, "Starting", text);
+    context_show(c, state, text);
 }
 
 /* Workers are running but cannot be reached: after a while their nodes are released. */
@@ -406,7 +410,7 @@ bool training_end(struct context *c, const struct recovery *r)
 
     if (!training_is_finishing(c) && !has_succeeded && recover_phase(&r->in) != RECOVER_END)
         return false;
-    if (leader && !pod_is_over(leader) && leader->halting_ms < DECIDE_HALT_MS) {
+    if (leader && !pod_is_over(leader) && leader->halting_ms < RECOVER_HALT_MS) {
         release(c, r, leader);
         return true;
     }

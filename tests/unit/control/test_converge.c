@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "api/recover.h"
 #include "base/hash.h"
 #include "world.h"
 
@@ -197,8 +198,8 @@ static void random_pod(struct world *w, int number)
                            .accepted = (int)random_below(4),
                            .refuses = one_in(10),
                            .halted = (int)random_below(4),
-                           .halting_ms = one_in(4) ? random_below(2 * DECIDE_HALT_MS) : 0,
-                           .silent_ms = one_in(4) ? random_below(2 * DECIDE_HALT_MS) : 0,
+                           .halting_ms = one_in(4) ? random_below(2 * RECOVER_HALT_MS) : 0,
+                           .silent_ms = one_in(4) ? random_below(2 * RECOVER_HALT_MS) : 0,
                            .has_exit_code = one_in(2),
                            .exit_code = (int)random_below(3),
                            .cpu_milli = 500,

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "api/recover.h"
 #include "row.h"
 
 static const struct plan *plan_of(const struct world *w)
@@ -160,7 +161,7 @@ static struct row rows[] = {
     ROW("recovery_tells_workers_again_after_a_restart_of_the_operator",
         operator_forgot_who_was_told, RUNNING, T, "Training", COUNT(ACTION_POST_REVISION, 3)),
     ROW("recovery_begins_when_a_link_has_broken", link_broken, RUNNING, F, "ConnectionLost",
-        .state = "Restarting", .event = "ConnectionLost", COUNT(ACTION_DELETE_POD, 0)),
+        .state = "Recovering", .event = "ConnectionLost", COUNT(ACTION_DELETE_POD, 0)),
     ROW("recovery_begins_at_once_when_all_have_answered_since", link_broken_and_nobody_died,
         RUNNING, F, "ConnectionLost", .event = "ConnectionLost"),
     ROW("recovery_waits_for_the_cause_while_a_worker_does_not_answer",
@@ -362,7 +363,7 @@ static void recovery_counts_workers_that_fail_together_once(void **state)
     (void)world_settle(w);
     assert_int_equal(w->seen.status.restarts, 1);
     assert_int_equal(w->seen.status.revision, 2);
-    assert_int_equal(w->seen.status.next_revision_ms, w->seen.now_ms + DECIDE_BACKOFF_MS);
+    assert_int_equal(w->seen.status.next_revision_ms, w->seen.now_ms + DECIDE_FAILED_MS);
     world_free(w);
 }
 
@@ -382,13 +383,15 @@ static void recovery_blames_the_worker_that_failed_for_the_link_that_broke(void 
     world_free(w);
 }
 
-/* A process that is frozen, or one that does not come out of a computation. */
+/* A process that does not come out of a computation; or one that is frozen, or its node gone: then
+ * another node takes its place. */
 static void recovery_replaces_a_worker_that_does_not_halt(void **state)
 {
     (void)state;
     for (int is_silent = 0; is_silent < 2; is_silent++) {
         struct world *w = world_new(NULL);
-        int64_t most_ms = is_silent ? DECIDE_HALT_SILENT_MS : DECIDE_HALT_MS;
+        int64_t most_ms = is_silent ? RECOVER_SILENT_MS : RECOVER_HALT_MS;
+        char node[NODE_NAME_BYTES];
         struct seen_pod *p;
 
         trained(w, 7);
@@ -396,6 +399,7 @@ static void recovery_replaces_a_worker_that_does_not_halt(void **state)
         world_end_session(w, 1, DECIDE_PEER_GRACE_MS);
         world_round(w);
         p = world_pod(w, 2);
+        (void)snprintf(node, sizeof node, "%s", p->node);
         p->halting_ms = most_ms - 1;
         p->silent_ms = is_silent ? most_ms - 1 : 0;
         world_decide(w);
@@ -407,7 +411,9 @@ static void recovery_replaces_a_worker_that_does_not_halt(void **state)
         assert_true(world_has_event(w, "ConnectionLost"));
         world_apply(w, DECIDE_ACTIONS_MAX);
         recover(w);
-        assert_int_equal(plan_of(w)->workers[2].incarnation, 2);
+        for (int i = 0; i < plan_of(w)->n_workers; i++)
+            assert_true(strcmp(plan_of(w)->workers[i].node, node) != 0 || !is_silent);
+        assert_int_equal(plan_of(w)->n_workers, is_silent ? 2 : 3);
         assert_int_equal(plan_of(w)->workers[1].incarnation, 1);
         assert_int_equal(w->seen.status.restarts, 0);
         world_free(w);

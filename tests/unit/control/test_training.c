@@ -365,7 +365,7 @@ static struct row rows[] = {
     ROW("decide_takes_slow_steps_for_no_standstill", slow_steps, STALLED, F, "NotStalled",
         .state = "Running", .message = "Step 7 of 50"),
     ROW("decide_restarts_a_trainer_that_hangs", hung, RUNNING, F, "NoProgress",
-        .state = "Restarting", .event = "NoProgress"),
+        .state = "Recovering", .event = "NoProgress"),
     ROW("decide_restarts_a_trainer_that_never_begins", hung_before_the_first_step, RUNNING, F,
         "NoProgress", .state = "Restarting"),
     ROW("decide_does_not_end_a_long_evaluation", evaluating_for_long, STALLED, T, "NoProgress",
