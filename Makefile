@@ -183,7 +183,7 @@ INTEGRATION    += $(REVISIONS)
 $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
         $(call lib,$(LIBS_revisions))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send,--wrap=loader_train -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
@@ -198,8 +198,9 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@TEST_TIMEOUT=1800 hack/run-tests.sh $(INTEGRATION)
 
-test-faults: deps-cluster ## the operator dies at every single call in a job's life (half an hour)
-	@$(SUBMAKE) all sample support
+test-faults: deps-cluster ## faults at every step, and the operator dies at every call (an hour)
+	@$(SUBMAKE) all sample support $(REVISIONS)
+	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind'
 
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end

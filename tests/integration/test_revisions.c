@@ -3,6 +3,7 @@
  *
  * The workers are processes with real links. Where a message is to fail before it is sent, they are
  * this program itself, which counts the calls of link_send() of all of them. */
+/* FAULTS=all: what strikes between steps does so at every one of them, not only at some. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -11,10 +12,12 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "crew.h"
 #include "nn/gemm.h"
 #include "scratch.h"
+#include "train/loader.h"
 #include "train/worker.h"
 #include "wire/link.h"
 
@@ -41,6 +44,9 @@ static const char classifier[] =
 static const char four_steps[] = SPEC("MaskedLM", FOUR_STEPS);
 static const char saved_steps[] =
     "{\"checkpoint\":{\"everySteps\":1}," MEMBERS("MaskedLM", FOUR_STEPS) "}";
+#define N_STEPS 30
+static const char saved_thirty[] = "{\"checkpoint\":{\"everySteps\":1}," MEMBERS(
+    "MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5") "}";
 
 /* --- the data --- */
 
@@ -353,6 +359,21 @@ static void revisions_survive_a_cut_within_any_message(void **state)
     check_proxies(PROXY_HALF);
 }
 
+/* What strikes a worker at its first message of a step. */
+enum strike_kind {
+    STRIKE_KILL,    /* it is killed */
+    STRIKE_FREEZE,  /* it is stopped, and its ports with it */
+    STRIKE_CUT,     /* its link breaks */
+    STRIKE_HANG,    /* the leader's trainer hangs, as it reads the data */
+    STRIKE_ONE_WAY, /* nothing that it sends arrives any more, and nothing tells it so: a proxy's */
+};
+struct strike {
+    enum strike_kind kind;
+    int slot;
+    int64_t step;
+};
+#define STRIKES_MAX 8
+
 /* What all workers of a run share: the calls of link_send(), the one that fails ... */
 struct sends {
     _Atomic long n;
@@ -360,6 +381,9 @@ struct sends {
     atomic_bool kills;  /* its sender is killed instead */
     _Atomic long waits; /* ... and the one that finds no room to be sent; -1: none */
     atomic_bool has_waited;
+    struct strike strikes[STRIKES_MAX]; /* in the order of their steps */
+    int n_strikes;
+    _Atomic int n_struck;
 };
 
 static struct sends *sends;
@@ -472,6 +496,86 @@ static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
     forget(&straight);
 }
 
+static struct outcome run_struck(const struct strike *strikes, int n)
+{
+    static const struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 2}}};
+    struct crew_params p = {.program = own_path,
+                            .spec = saved_thirty,
+                            .n_cuts = 1,
+                            .cuts = &cut,
+                            .has_checkpoints = true,
+                            .kill_slot = -1};
+    struct outcome o;
+
+    atomic_store(&sends->n_struck, 0);
+    memcpy(sends->strikes, strikes, (size_t)n * sizeof *strikes);
+    sends->n_strikes = n;
+    for (int i = 0; i < n; i++)
+        if (strikes[i].kind == STRIKE_FREEZE)
+            p.patience = (struct recover_patience){.halt_ms = RECOVER_HALT_MS, .silent_ms = 2000};
+    if (strikes[0].kind == STRIKE_ONE_WAY) {
+        p.has_proxies = true;
+        p.faults[strikes[0].slot + 1] = (struct proxy_fault){
+            .kind = PROXY_HOLD, .type = -1, .step = strikes[0].step, .microbatch = -1};
+    }
+    o = run_armed(p, -1, -1);
+    sends->n_strikes = 0;
+    assert_int_equal(atomic_load(&sends->n_struck) + o.crew.n_faults, n);
+    return o;
+}
+
+static struct outcome run_unstruck(void)
+{
+    struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 2}}};
+
+    return run_straight(saved_thirty, &cut, own_path);
+}
+
+static void revisions_survive_five_faults_at_any_step(void **state)
+{
+    static const char *const names[] = {"killed", "frozen", "cut off", "hung", "cut off one way"};
+    const char *all = getenv("FAULTS");
+    int64_t by = all && strcmp(all, "all") == 0 ? 1 : 13;
+    struct outcome straight = run_unstruck();
+
+    (void)state;
+    for (int kind = STRIKE_KILL; kind <= STRIKE_ONE_WAY; kind++)
+        for (int64_t step = 1; step < N_STEPS; step += by) {
+            struct strike strike = {(enum strike_kind)kind, kind == STRIKE_HANG ? 0 : 1, step};
+            bool is_lost = kind != STRIKE_CUT && kind != STRIKE_ONE_WAY;
+            int64_t start_ms = clock_now_ms();
+            struct outcome o = run_struck(&strike, 1);
+
+            print_message("# %s in step %lld: on from step %lld, the run took %lld ms\n",
+                          names[kind], (long long)step, (long long)o.crew.last_step,
+                          (long long)(clock_now_ms() - start_ms));
+            assert_same(&o, &straight);
+            assert_true(o.crew.n_revisions > 1);
+            assert_int_equal(o.crew.n_started, is_lost ? 4 : 3);
+            assert_in_range(o.crew.lineage, 1, is_lost ? 2 : 1);
+            forget(&o);
+        }
+    forget(&straight);
+}
+
+/* Each but the last strikes while the job repeats what the one before has cost, or just behind. */
+static void revisions_survive_one_fault_after_the_other(void **state)
+{
+    static const struct strike storm[] = {
+        {STRIKE_KILL, 1, 3}, {STRIKE_KILL, 2, 3},   {STRIKE_CUT, 1, 4},  {STRIKE_HANG, 0, 9},
+        {STRIKE_KILL, 0, 9}, {STRIKE_FREEZE, 1, 9}, {STRIKE_CUT, 2, 20}, {STRIKE_KILL, 2, 28},
+    };
+    struct outcome straight = run_unstruck();
+    struct outcome o = run_struck(storm, sizeof storm / sizeof storm[0]);
+
+    (void)state;
+    print_message("# %d revisions, lineage %lld\n", o.crew.n_revisions, (long long)o.crew.lineage);
+    assert_same(&o, &straight);
+    assert_int_equal(o.crew.n_started, 3 + 6);
+    forget(&o);
+    forget(&straight);
+}
+
 /* The third revision is posted while the second trains, and is made of what the workers held when
  * that began: it cannot be followed. All is still there for the fourth. */
 static void revisions_that_are_outrun_lose_nothing(void **state)
@@ -501,6 +605,32 @@ enum err_code __real_link_send(struct link *link, int edge, const struct link_me
 enum err_code __wrap_link_send(struct link *link, int edge, const struct link_message *msg,
                                int timeout_ms, struct err *err);
 
+static int own_slot;
+
+/* Is this the moment? */
+static bool strikes(enum strike_kind kind, int64_t step)
+{
+    int i = atomic_load(&sends->n_struck);
+    const struct strike *s = &sends->strikes[i];
+
+    return i < sends->n_strikes && s->kind == kind && s->slot == own_slot && s->step == step &&
+           atomic_compare_exchange_strong(&sends->n_struck, &i, i + 1);
+}
+
+enum err_code __real_loader_train(struct loader *f, int64_t step, int microbatch,
+                                  struct message_batch *out, struct err *err);
+enum err_code __wrap_loader_train(struct loader *f, int64_t step, int microbatch,
+                                  struct message_batch *out, struct err *err);
+
+enum err_code __wrap_loader_train(struct loader *f, int64_t step, int microbatch,
+                                  struct message_batch *out, struct err *err)
+{
+    if (sends && strikes(STRIKE_HANG, step))
+        for (;;)
+            (void)pause();
+    return __real_loader_train(f, step, microbatch, out, err);
+}
+
 /* A call that times out is made again, and is no other message. */
 enum err_code __wrap_link_send(struct link *link, int edge, const struct link_message *msg,
                                int timeout_ms, struct err *err)
@@ -510,6 +640,12 @@ enum err_code __wrap_link_send(struct link *link, int edge, const struct link_me
 
     if (!sends)
         return __real_link_send(link, edge, msg, timeout_ms, err);
+    if (strikes(STRIKE_KILL, (int64_t)msg->step))
+        (void)raise(SIGKILL);
+    if (strikes(STRIKE_FREEZE, (int64_t)msg->step))
+        (void)raise(SIGSTOP);
+    if (strikes(STRIKE_CUT, (int64_t)msg->step))
+        return err_set(err, ERR_IO, "the link breaks");
     k = atomic_fetch_add(&sends->n, 1);
     if (k == atomic_load(&sends->fails) && atomic_load(&sends->kills))
         (void)raise(SIGKILL);
@@ -532,9 +668,18 @@ static int port_of(const char *address)
     return atoi(strrchr(address, ':') + 1);
 }
 
+static void end_stalled(void)
+{
+    _exit(EXIT_STALLED);
+}
+
 static int be_worker(int argc, char **argv)
 {
-    struct worker_params p = {.control_host = "127.0.0.1", .tensor_host = "127.0.0.1"};
+    struct worker_params p = {.control_host = "127.0.0.1",
+                              .tensor_host = "127.0.0.1",
+                              .on_stall = end_stalled,
+                              .silence_s = 5,
+                              .stall_ms = 5000};
 
     for (int i = 2; i + 1 < argc; i += 2) {
         const struct {
@@ -561,6 +706,7 @@ static int be_worker(int argc, char **argv)
                 *options[k].number = options[k].is_port ? port_of(argv[i + 1]) : atoi(argv[i + 1]);
         }
     }
+    own_slot = p.slot;
     sends = map_sends(getenv("TEST_REVISIONS_SENDS"));
     return sends ? worker_run(&p) : 1;
 }
@@ -576,6 +722,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),
         cmocka_unit_test(revisions_survive_when_any_message_cannot_be_sent),
         cmocka_unit_test(revisions_survive_a_worker_that_dies_at_any_message),
+        cmocka_unit_test(revisions_survive_five_faults_at_any_step),
+        cmocka_unit_test(revisions_survive_one_fault_after_the_other),
     };
     const char *core = gemm_core_wanted();
     const char *out = getenv("OUT");

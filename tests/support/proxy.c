@@ -21,6 +21,7 @@ struct connection {
     struct proxy *proxy;
     pthread_t out, back;
     int dialer, target; /* sockets, open until proxy_stop() */
+    bool holds;
 };
 
 struct proxy {
@@ -153,6 +154,9 @@ static bool pass_on(struct connection *c, const struct buf *message, enum proxy_
 
     if (kind == PROXY_DELAY)
         (void)nanosleep(&delay, NULL);
+    c->holds = c->holds || kind == PROXY_HOLD;
+    if (c->holds)
+        return true;
     is_sent =
         tcp_send(c->target, message->data, kind == PROXY_HALF ? message->len / 2 : message->len);
     if (is_sent && kind == PROXY_REPEAT)

@@ -17,6 +17,8 @@ enum proxy_fault_kind {
     PROXY_HALF,   /* half of its bytes pass, then likewise */
     PROXY_DELAY,  /* it waits for `delay_ms` */
     PROXY_REPEAT, /* it passes twice */
+    PROXY_HOLD,   /* it does not arrive, nor what is sent behind it on this connection, which stays
+                     open */
 };
 
 /* A message with payload: one that the workers exchange, not one of the link's own. */
