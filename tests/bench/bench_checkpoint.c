@@ -9,6 +9,7 @@
 #include "train/checkpoint.h"
 
 #define N_ROUNDS 7
+#define WAIT_MS  600000
 
 static _Noreturn void fail(const struct err *err)
 {
@@ -61,14 +62,14 @@ int main(int argc, char **argv)
             &err) != ERR_OK)
         fail(&err);
     (void)time_step(&step, &c); /* touches all memory */
-    checkpoint_wait(&c);
+    (void)checkpoint_wait(&c, WAIT_MS);
     for (int i = 0; i < n; i++) {
         double without = time_step(&step, NULL);
         double with;
 
         step.state.end.step = step.state.step = i + 2;
         with = time_step(&step, &c);
-        checkpoint_wait(&c);
+        (void)checkpoint_wait(&c, WAIT_MS);
         ratios[i] = with / without;
         seconds[i] = without;
     }

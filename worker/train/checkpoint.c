@@ -1,7 +1,6 @@
 #include "train/checkpoint.h"
 
 #include <string.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -10,7 +9,6 @@
 
 #define PIECE_FLOATS ((size_t)1 << 20)
 #define END_WAIT_MS  20000 /* less than a worker is given to halt (control/decide.h) */
-#define POLL_MS      10
 
 /* --- memory --- */
 
@@ -50,20 +48,42 @@ enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_para
         return err_wrap(err, rc, "copies for checkpoints");
     lay_out(c, &c->memory);
     (void)pthread_mutex_init(&c->lock, NULL);
+    thread_cond_init(&c->written);
     c->history.max = HISTORY_MAX_BYTES;
     c->progress.max = PROGRESS_TEXT_MAX_BYTES;
     c->is_open = true;
     return ERR_OK;
 }
 
+bool checkpoint_wait(struct checkpoint *c, int timeout_ms)
+{
+    const struct timespec deadline = thread_deadline(timeout_ms);
+    bool is_late = false;
+    bool is_writing;
+
+    (void)pthread_mutex_lock(&c->lock);
+    while (c->is_writing && !is_late)
+        is_late = pthread_cond_timedwait(&c->written, &c->lock, &deadline) != 0;
+    is_writing = c->is_writing;
+    (void)pthread_mutex_unlock(&c->lock);
+    return !is_writing;
+}
+
+static void join(struct checkpoint *c)
+{
+    if (c->has_thread)
+        (void)pthread_join(c->thread, NULL);
+    c->has_thread = false;
+}
+
 void checkpoint_deinit(struct checkpoint *c)
 {
     if (!c->is_open)
         return;
-    for (int ms = 0; checkpoint_is_writing(c) && ms < END_WAIT_MS; ms += POLL_MS)
-        (void)usleep(POLL_MS * 1000);
+    (void)checkpoint_wait(c, END_WAIT_MS);
     atomic_store(&c->stops, true);
-    checkpoint_wait(c);
+    join(c);
+    (void)pthread_cond_destroy(&c->written);
     (void)pthread_mutex_destroy(&c->lock);
     arena_deinit(&c->memory);
     buf_deinit(&c->history);
@@ -121,6 +141,14 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
     return rc;
 }
 
+static void set_writing(struct checkpoint *c, bool is_writing)
+{
+    (void)pthread_mutex_lock(&c->lock);
+    c->is_writing = is_writing;
+    (void)pthread_cond_broadcast(&c->written);
+    (void)pthread_mutex_unlock(&c->lock);
+}
+
 static void *run(void *arg)
 {
     struct checkpoint *c = arg;
@@ -134,23 +162,11 @@ static void *run(void *arg)
         LOG(LOG_WARN, "the checkpoint cannot be written; training goes on without it",
             LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
             LOG_S("error", err.text));
-    atomic_store(&c->is_writing, false);
+    set_writing(c, false);
     return NULL;
 }
 
 /* --- the trainer's side --- */
-
-bool checkpoint_is_writing(const struct checkpoint *c)
-{
-    return atomic_load(&c->is_writing);
-}
-
-void checkpoint_wait(struct checkpoint *c)
-{
-    if (c->has_thread)
-        (void)pthread_join(c->thread, NULL);
-    c->has_thread = false;
-}
 
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
                       const struct history *history)
@@ -159,7 +175,7 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
     enum err_code rc = ERR_OK;
     struct err err;
 
-    checkpoint_wait(c);
+    join(c);
     c->point =
         (struct store_point){.at = {.lineage = s->lineage, .end = s->end, .evaluated = evaluated},
                              .origins = s->origins};
@@ -172,22 +188,25 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
         rc = history_text(history, &c->history, &err);
     if (rc == ERR_OK && history)
         rc = progress_write(progress, &c->progress, &err);
-    atomic_store(&c->is_writing, true);
+    set_writing(c, true);
     if (rc == ERR_OK)
         rc = thread_start(&c->thread, run, c, &err);
     c->has_thread = rc == ERR_OK;
     if (rc == ERR_OK)
         return;
-    atomic_store(&c->is_writing, false);
+    set_writing(c, false);
     LOG(LOG_WARN, "no checkpoint", LOG_I("step", s->step), LOG_S("error", err.text));
 }
 
 void checkpoint_before_update(struct checkpoint *c)
 {
-    if (!c->is_open || !checkpoint_is_writing(c))
+    bool is_needed;
+
+    if (!c->is_open)
         return;
     (void)pthread_mutex_lock(&c->lock);
-    for (int i = c->area; i < c->n_areas && !c->is_copied; i++) {
+    is_needed = c->is_writing && !c->is_copied;
+    for (int i = c->area; i < c->n_areas && is_needed; i++) {
         const struct checkpoint_area *a = &c->areas[i];
         size_t from = i == c->area ? c->at : 0;
 

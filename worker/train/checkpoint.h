@@ -46,13 +46,14 @@ struct checkpoint { /* all fields private */
     bool is_open;
     bool has_thread;
     pthread_t thread;
-    atomic_bool is_writing;
     atomic_bool stops;
     struct store_point point; /* that is being written ... */
     struct buf history;       /* ... with the leader's records */
     struct buf progress;
     /* Under the lock: */
     pthread_mutex_t lock;
+    pthread_cond_t written; /* is_writing has become false */
+    bool is_writing;
     int area; /* the next floats to be written */
     size_t at;
     bool is_copied; /* from there on the copies are written */
@@ -65,9 +66,8 @@ MUST_CHECK enum err_code checkpoint_init(struct checkpoint *c, const struct chec
  * it is abandoned. A zeroed one is fine. */
 void checkpoint_deinit(struct checkpoint *c);
 
-/* Is one being written? */
-bool checkpoint_is_writing(const struct checkpoint *c);
-void checkpoint_wait(struct checkpoint *c);
+/* Wait for up to `timeout_ms` (0 only looks); false while one is still being written. */
+bool checkpoint_wait(struct checkpoint *c, int timeout_ms);
 
 /* Begin with the state as it is; one that is being written is waited for. The leader has its
  * progress and history written beside. Failures are logged. */

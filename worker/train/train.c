@@ -13,8 +13,8 @@
 #include "train/schedule.h"
 #include "train/weights.h"
 
-#define CLAIM_WAIT_S       60 /* network file systems cache that a file was missing */
-#define CHECKPOINT_POLL_MS 10
+#define CLAIM_WAIT_S       60  /* network file systems cache that a file was missing */
+#define CHECKPOINT_WAIT_MS 100 /* of one call; repeated until the session is stopped */
 #define SMOOTHING          0.1 /* share of the newest step in the averages that are shown */
 
 /* --- one micro-batch --- */
@@ -238,7 +238,7 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
     if (t->stage->is_first)
         sum->wants_checkpoint = is_checkpoint_due(t, step + 1);
-    if (t->checkpoint && checkpoint_is_writing(t->checkpoint))
+    if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
         sum->is_writing = 1;
     t->state->is_finished = true;
     if (t->stage->is_last)
@@ -407,10 +407,8 @@ static enum err_code wait_for_checkpoint(struct train *t, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && t->checkpoint && checkpoint_is_writing(t->checkpoint)) {
-        (void)usleep(CHECKPOINT_POLL_MS * 1000);
+    while (rc == ERR_OK && t->checkpoint && !checkpoint_wait(t->checkpoint, CHECKPOINT_WAIT_MS))
         rc = exchange_check(&t->exchange, err);
-    }
     return rc;
 }
 
