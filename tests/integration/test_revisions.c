@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "crew.h"
+#include "files/store.h"
 #include "nn/gemm.h"
 #include "scratch.h"
 #include "train/loader.h"
@@ -295,6 +296,35 @@ static void revisions_replace_only_the_worker_that_was_killed(void **state)
     assert_same(&killed, &straight);
     forget(&killed);
     forget(&straight);
+}
+
+/* --- checkpoints --- */
+
+#define MANY_STEPS "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":10"
+static const char many_saved[] =
+    "{\"checkpoint\":{\"everySteps\":5}," MEMBERS("MNLI", MANY_STEPS) "}";
+static const struct crew_cut saved_cut = {0, 3, {{0, 2}, {1, 2}, {2, 3}}};
+
+/* All stages count the evaluations before a checkpoint alike, or it would never be complete. The
+ * last step's has two behind it. */
+static void revisions_write_complete_checkpoints_behind_evaluations(void **state)
+{
+    struct outcome o = run((struct crew_params){.spec = many_saved,
+                                                .has_checkpoints = true,
+                                                .n_cuts = 1,
+                                                .cuts = &saved_cut,
+                                                .kill_slot = -1});
+    struct store_point newest;
+    struct store store;
+    char folder[96];
+
+    (void)state;
+    (void)snprintf(folder, sizeof folder, "%s/run-%d/points", scratch, n_runs);
+    assert_int_equal(store_open(&store, folder, NULL), ERR_OK);
+    assert_int_equal(store_list(&store, &newest, 1), 1);
+    assert_int_equal(newest.at.end.step, 30);
+    assert_int_equal(newest.at.evaluated, 20);
+    forget(&o);
 }
 
 /* --- faults --- */
@@ -717,6 +747,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_change_no_bit_of_tied_embeddings),
         cmocka_unit_test(revisions_change_no_bit_of_a_classifier_and_its_predictions),
         cmocka_unit_test(revisions_replace_only_the_worker_that_was_killed),
+        cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
         cmocka_unit_test(revisions_that_are_outrun_lose_nothing),
         cmocka_unit_test(revisions_survive_a_cut_after_any_message),
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),

@@ -532,7 +532,8 @@ static enum err_code train(struct session *s, struct err *err)
     rc = train_run(t, err);
     t->exchange.pulse = NULL;
     pulse_stop(&pulse);
-    job->evaluated = t->evaluated;
+    if (is_leader(s)) /* another stage may be ahead of the leader's record */
+        job->evaluated = t->evaluated;
     job->saved_ms = t->saved_ms;
     if (rc == ERR_INVALID)
         job->cause = PROGRESS_CAUSE_CONFIG;

@@ -482,9 +482,10 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
     for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
         if (is_end || !t->facts.splits[i].is_test)
             rc = evaluate_split(t, steps_done, i, err);
-    if (rc != ERR_OK || !t->history || (steps_done > 0 && t->evaluated >= steps_done))
+    if (rc != ERR_OK || (steps_done > 0 && t->evaluated >= steps_done))
         return rc;
-    history_evaluation(t->history, &t->progress, clock_now_ms());
+    if (t->history)
+        history_evaluation(t->history, &t->progress, clock_now_ms());
     t->evaluated = steps_done;
     return ERR_OK;
 }

@@ -33,8 +33,9 @@ struct train {
     int64_t
         saved_ms; /* when the last checkpoint was begun, in an earlier session too; 0: not yet */
     int64_t saved_step; /* its step, or the session's first */
-    int64_t evaluated;  /* the newest step whose evaluation is recorded, by an earlier leader too;
-                           the last step is evaluated again, for its predictions */
+    int64_t evaluated;  /* the newest step whose evaluation is over, in an earlier session too: a
+                           leader has recorded it. The last step is evaluated again, for its
+                           predictions */
     struct exchange exchange;
     /* [slot]: the message that holds the slot's input; without a tensor: none. */
     struct link_message inputs[SPEC_STAGES_MAX];
