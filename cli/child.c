@@ -172,6 +172,7 @@ static _Noreturn void become(const struct child_params *p, const int fds[3], pid
     if (getppid() != parent)
         _exit(127); /* it died before prctl() took effect */
     (void)setpgid(0, 0);
+    (void)signal(SIGINT, SIG_DFL); /* ignored by what a shell runs in the background */
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     for (int i = 0; i < 3; i++)
@@ -283,7 +284,7 @@ void child_stop(struct child *children, int n, struct throttle *t)
     for (int i = 0; i < n; i++)
         if (children[i].pid != 0)
             throttle_remove(t, children[i].pid);
-    signal_all(children, n, SIGTERM);
+    signal_all(children, n, SIGINT);
     while (child_poll(children, n, t) > 0) {
         if (clock_now_ms() >= until)
             signal_all(children, n, SIGKILL);

@@ -17,7 +17,7 @@
 
 #include "base/err.h"
 
-#define CHILD_STOP_MS         3000 /* between SIGTERM and SIGKILL */
+#define CHILD_STOP_MS         3000 /* between SIGINT and SIGKILL */
 #define THROTTLE_CHILDREN_MAX 128
 #define THROTTLE_PERIOD_MS    100
 
@@ -52,7 +52,8 @@ MUST_CHECK enum err_code child_start(struct child *c, const struct child_params 
 /* Returns how many still run, without waiting; sets has_ended and exit_code of the others. */
 int child_poll(struct child *children, int n, struct throttle *t);
 
-/* End all that run: SIGTERM, then SIGKILL after CHILD_STOP_MS. Afterwards all have ended. */
+/* End all that run: SIGINT, since a worker goes on for a while after SIGTERM, then SIGKILL after
+ * CHILD_STOP_MS. Afterwards all have ended. */
 void child_stop(struct child *children, int n, struct throttle *t);
 
 #endif

@@ -45,12 +45,20 @@ static const char usage[] =
 
 /* Output is published as a whole or not at all, so a stop needs no clean-up. A leader that is done
  * and only serves its progress has not failed. The first process of a container ignores SIGTERM
- * unless it has a handler. */
-static volatile sig_atomic_t is_done;
+ * unless it has a handler.
+ *
+ * SIGTERM is how a kubelet announces that the pod will be killed, as when its node is drained. A
+ * worker that holds units goes on until others have them: it is released then, or killed at the end
+ * of its grace period. A second SIGTERM, and SIGINT, end it at once. */
+static struct worker_signals signals;
 
 static void on_stop(int sig)
 {
-    _exit(is_done ? EXIT_DONE : 128 + sig);
+    if (sig == SIGTERM && signals.has_state && !signals.is_done && !signals.is_leaving) {
+        signals.is_leaving = 1;
+        return;
+    }
+    _exit(signals.is_done ? EXIT_DONE : 128 + sig);
 }
 
 static void on_stall(void)
@@ -60,7 +68,7 @@ static void on_stall(void)
 
 static void catch_stops(void)
 {
-    struct sigaction stop = {.sa_handler = on_stop};
+    struct sigaction stop = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
 
     (void)sigaction(SIGTERM, &stop, NULL);
     (void)sigaction(SIGINT, &stop, NULL);
@@ -169,7 +177,7 @@ static int run_stage(struct arguments *a)
         (void)fputs(usage, stderr);
         return EXIT_CONFIG;
     }
-    a->stage.is_done = &is_done;
+    a->stage.signals = &signals;
     a->stage.on_stall = on_stall;
     return worker_run(&a->stage);
 }

@@ -327,6 +327,57 @@ static void revisions_write_complete_checkpoints_behind_evaluations(void **state
     forget(&o);
 }
 
+/* --- workers that are to end soon --- */
+
+/* What a kubelet sends a worker whose node is drained does not end it before others have its units.
+ */
+static void revisions_move_the_units_of_a_worker_that_leaves(void **state)
+{
+    static const struct crew_cut cuts[] = {{0, 3, {{0, 2}, {1, 2}, {2, 3}}},
+                                           {15, 3, {{0, 2}, {3, 2}, {2, 3}}}};
+    struct outcome straight = run_straight(classifier, &cuts[1], NULL);
+    struct outcome left = run((struct crew_params){.spec = classifier,
+                                                   .n_cuts = 2,
+                                                   .cuts = cuts,
+                                                   .kill_slot = 1,
+                                                   .kill_signal = SIGTERM,
+                                                   .kill_step = 1});
+
+    (void)state;
+    assert_int_equal(left.crew.n_revisions, 2);
+    assert_int_equal(left.crew.lineage, 1);
+    assert_int_equal(left.crew.n_started, 4);
+    assert_int_equal(left.crew.n_alone, 4);
+    assert_same(&left, &straight);
+    forget(&left);
+    forget(&straight);
+}
+
+/* None takes its units, and the second signal ends it: little is lost. */
+static void revisions_go_back_to_what_a_worker_that_leaves_has_saved(void **state)
+{
+    static const char saved_rarely[] = "{\"checkpoint\":{\"everySteps\":100000}," MEMBERS(
+        "MNLI", "\"steps\":400,\"batchSize\":10") "}";
+    static const struct crew_cut cut = {0, 3, {{0, 2}, {1, 2}, {2, 3}}};
+    struct outcome straight = run_straight(saved_rarely, &cut, NULL);
+    struct outcome left = run((struct crew_params){.spec = saved_rarely,
+                                                   .n_cuts = 1,
+                                                   .cuts = &cut,
+                                                   .has_checkpoints = true,
+                                                   .kill_slot = 1,
+                                                   .kill_signal = SIGTERM,
+                                                   .kill_step = 1,
+                                                   .kill_again_step = 100});
+
+    (void)state;
+    assert_int_equal(left.crew.n_restores, 1);
+    assert_int_equal(left.crew.n_started, 4);
+    assert_in_range(left.crew.last_step, 1, 200);
+    assert_same(&left, &straight);
+    forget(&left);
+    forget(&straight);
+}
+
 /* --- faults --- */
 
 /* The second revision has everything: units and the leader's records move to a new worker and to
@@ -748,6 +799,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_change_no_bit_of_a_classifier_and_its_predictions),
         cmocka_unit_test(revisions_replace_only_the_worker_that_was_killed),
         cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
+        cmocka_unit_test(revisions_move_the_units_of_a_worker_that_leaves),
+        cmocka_unit_test(revisions_go_back_to_what_a_worker_that_leaves_has_saved),
         cmocka_unit_test(revisions_that_are_outrun_lose_nothing),
         cmocka_unit_test(revisions_survive_a_cut_after_any_message),
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),

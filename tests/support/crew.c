@@ -44,7 +44,8 @@ struct crew {
     struct follow *follow;
     struct revision revision; /* the newest */
     int at_cut;
-    bool was_killed, was_superseded;
+    int n_kills;
+    bool was_superseded;
     struct crew_result result;
 };
 
@@ -255,12 +256,17 @@ static void end_overdue(struct crew *crew)
 
 static void kill_if_due(struct crew *crew)
 {
+    const struct crew_params *q = crew->params;
     const struct progress *p = follow_progress(crew->follow);
+    int64_t due_step = crew->n_kills == 0 ? q->kill_step : q->kill_again_step;
 
-    if (crew->params->kill_slot < 0 || crew->was_killed || !p || p->step < crew->params->kill_step)
+    if (q->kill_slot < 0 || !p || p->step < due_step || crew->n_kills > (q->kill_again_step > 0))
         return;
-    crew->was_killed = true;
-    kill_member(crew, crew->params->kill_slot);
+    crew->n_kills++;
+    if (q->kill_signal == 0)
+        kill_member(crew, q->kill_slot);
+    else if (crew->members[q->kill_slot].is_up)
+        (void)kill(crew->members[q->kill_slot].pid, q->kill_signal);
 }
 
 /* Once every worker has reported: of a session that runs, what it began with. */

@@ -41,8 +41,10 @@ struct crew_params {
     struct proxy_fault faults[CREW_SLOTS];
     bool has_proxies;
     struct recover_patience patience; /* 0: RECOVER_PATIENCE */
-    int kill_slot; /* a worker that is killed once `kill_step` steps are done; -1: none */
+    int kill_slot; /* a worker that gets `kill_signal` once `kill_step` steps are done; -1: none */
+    int kill_signal; /* 0: SIGKILL */
     int64_t kill_step;
+    int64_t kill_again_step; /* likewise, again; 0: not */
     /* Called when a revision is about to be posted; `n` counts them from 1. NULL: not. */
     void (*on_post)(void *ctx, int n);
     /* Called while all sessions run. Once it returns true, another revision is posted at once, of

@@ -56,9 +56,15 @@ void mailbox_get_report(struct mailbox *b, struct report *out)
     pthread_mutex_lock(&b->lock);
     *out = b->report;
     out->revision = number_of(b);
+    out->is_leaving = mailbox_is_leaving(b);
     if (b->revision && !b->is_taken && !b->is_over)
         out->session = REPORT_RUNNING; /* soon: what is held may change */
     pthread_mutex_unlock(&b->lock);
+}
+
+bool mailbox_is_leaving(const struct mailbox *b)
+{
+    return b->is_leaving && *b->is_leaving;
 }
 
 enum err_code mailbox_post_revision(struct mailbox *b, const struct revision *r,

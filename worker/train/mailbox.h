@@ -8,6 +8,7 @@
 #define TRAIN_MAILBOX_H
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 
 #include "api/revision.h"
@@ -28,6 +29,7 @@ struct mailbox {
     /* Without the lock: */
     atomic_bool stops;    /* the session has to end: it was halted or superseded */
     atomic_bool is_ready; /* connected to the neighbours */
+    const volatile sig_atomic_t *is_leaving; /* the process is to end soon; NULL: it is not */
 };
 
 void mailbox_init(struct mailbox *b);
@@ -42,6 +44,8 @@ void mailbox_get_progress(struct mailbox *b, struct progress *out);
  * mailbox fills in the revision. A worker whose session is done may be released from then on. */
 void mailbox_set_report(struct mailbox *b, const struct report *r);
 void mailbox_get_report(struct mailbox *b, struct report *out);
+/* Is the process to end soon, so that others should take what it holds? */
+bool mailbox_is_leaving(const struct mailbox *b);
 
 /* Accept a revision, keep a copy of it, and stop the session of the one before. ERR_CONFLICT as in
  * revision_compare(); the same one again changes nothing. ERR_NO_MEMORY. */

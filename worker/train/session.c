@@ -572,8 +572,12 @@ static enum err_code release(struct session *s, struct err *err)
 /* Units that are held are trained here from now on. */
 static void own_units(struct session *s)
 {
+    struct job *job = s->job;
+
     for (int u = s->first_unit; u < s->first_unit + s->n_units; u++)
-        s->job->state.hold[u] = STATE_OWN;
+        job->state.hold[u] = STATE_OWN;
+    if (job->params->signals)
+        job->params->signals->has_state = 1;
 }
 
 /* Is this worker not at fault? Then the cause is set. */

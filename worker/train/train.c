@@ -236,8 +236,9 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
         sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
     stopwatch_stop(&t->compute);
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
-    if (t->stage->is_first)
-        sum->wants_checkpoint = is_checkpoint_due(t, step + 1);
+    if ((t->stage->is_first && is_checkpoint_due(t, step + 1)) ||
+        (t->checkpoint && t->is_leaving && !t->is_kept))
+        sum->wants_checkpoint = 1;
     if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
         sum->is_writing = 1;
     t->state->is_finished = true;
@@ -420,6 +421,10 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     struct message_sum sum;
     enum err_code rc = ERR_OK;
 
+    if (!t->is_leaving && mailbox_is_leaving(t->mailbox)) {
+        t->is_leaving = true;
+        LOG(LOG_INFO, "leaving: goes on until others have its units", LOG_I("step", step));
+    }
     start_counting(t, TRAIN_STEP);
     for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
         struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
@@ -443,6 +448,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (rc == ERR_OK) {
         t->saved_ms = clock_now_ms();
         t->saved_step = step + 1;
+        t->is_kept = t->is_leaving;
         checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
     }
     return rc;

@@ -33,6 +33,8 @@ struct train {
     int64_t
         saved_ms; /* when the last checkpoint was begun, in an earlier session too; 0: not yet */
     int64_t saved_step; /* its step, or the session's first */
+    bool is_leaving;    /* this worker is to end soon: noted in the log ... */
+    bool is_kept;       /* ... and a checkpoint was begun since then */
     int64_t evaluated;  /* the newest step whose evaluation is over, in an earlier session too: a
                            leader has recorded it. The last step is evaluated again, for its
                            predictions */

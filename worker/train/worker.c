@@ -124,8 +124,6 @@ static enum err_code run_revision(struct worker *w, bool *out_is_broken, struct 
     enum err_code rc = ERR_OK;
 
     *out_is_broken = false;
-    if (w->params->is_done)
-        *w->params->is_done = 0; /* a worker that had left comes back */
     p->revision = plan->revision;
     p->cause = PROGRESS_CAUSE_NONE;
     p->error[0] = '\0';
@@ -233,10 +231,11 @@ static void finish(struct worker *w)
     LOG(LOG_INFO, "done", LOG_I("worker", w->job.self.slot), LOG_I("step", w->job.progress.step));
     w->job.progress.state = PROGRESS_DONE;
     write_termination(w, &w->job.progress);
-    if (w->params->is_done)
-        *w->params->is_done = 1;
-    if (!has_left(w))
+    if (!has_left(w)) {
+        if (w->params->signals)
+            w->params->signals->is_done = 1;
         mailbox_end_job(&w->mailbox);
+    }
     mailbox_set_progress(&w->mailbox, &w->job.progress);
     report(w, REPORT_DONE, NULL);
 }
@@ -298,6 +297,8 @@ int worker_run(const struct worker_params *params)
     w->job.stall_ctx = w;
     w->job.self = (struct revision_worker){params->slot, params->incarnation};
     mailbox_init(&w->mailbox);
+    if (params->signals)
+        w->mailbox.is_leaving = &params->signals->is_leaving;
     rc = live(w, &err);
     if (rc != ERR_OK)
         fail(w, &err);

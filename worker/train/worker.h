@@ -17,6 +17,15 @@
 
 #include "base/err.h"
 
+/* Between a worker and its process's handler of signals. */
+struct worker_signals {
+    volatile sig_atomic_t has_state;  /* by the worker: it holds units that would be lost with it */
+    volatile sig_atomic_t is_done;    /* likewise: the job is done, the termination message written,
+                                         and this worker waits for its release */
+    volatile sig_atomic_t is_leaving; /* by the handler: the process is to end soon. The worker goes
+                                         on, and reports it, so that others can take its units. */
+};
+
 struct worker_params {
     int slot;
     int incarnation;
@@ -33,8 +42,7 @@ struct worker_params {
     int tensor_port;
     const char *termination_path;   /* NULL: none */
     const char *history_path;       /* NULL: only beside the weights */
-    volatile sig_atomic_t *is_done; /* set when the job is done and this worker waits for its
-                                       release, its termination message written; NULL: not wanted */
+    struct worker_signals *signals; /* NULL: none are handled */
     void (*on_stall)(void); /* the trainer hangs: end the process with EXIT_STALLED. Called by
                                another thread, the termination message written; NULL: not wanted */
     int silence_s;          /* after which a neighbour counts as lost; 0: as wire/link.h has it */

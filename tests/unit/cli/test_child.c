@@ -111,7 +111,7 @@ static void child_stop_ends_those_that_listen_and_kills_those_that_do_not(void *
 {
     static const char *const meek[] = {"/bin/sleep", "1000", NULL};
     static const char *const deaf[] = {"/bin/sh", "-c",
-                                       "trap '' TERM; echo ready; while :; do sleep 1; done", NULL};
+                                       "trap '' INT; echo ready; while :; do sleep 1; done", NULL};
     struct child c[3] = {start(meek, 1000), start(deaf, 1000), {.pid = 0}};
     int64_t from;
 
@@ -119,7 +119,7 @@ static void child_stop_ends_those_that_listen_and_kills_those_that_do_not(void *
     wait_for_text("ready");
     from = clock_now_ms();
     child_stop(c, 3, throttle);
-    assert_int_equal(c[0].exit_code, 128 + SIGTERM);
+    assert_int_equal(c[0].exit_code, 128 + SIGINT);
     assert_int_equal(c[1].exit_code, 128 + SIGKILL);
     assert_false(c[2].has_ended);
     assert_in_range(clock_now_ms() - from, CHILD_STOP_MS - 100, CHILD_STOP_MS + PATIENCE_MS);

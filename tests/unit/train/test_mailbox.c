@@ -122,6 +122,18 @@ static void mailbox_releases_a_worker_that_is_done(void **state)
     assert_false(mailbox_wait_revision(&box, &taken, &addresses_taken));
 }
 
+static void mailbox_reports_that_its_process_is_to_end(void **state)
+{
+    volatile sig_atomic_t is_leaving = 0;
+
+    (void)state;
+    assert_false(report_now().is_leaving);
+    box.is_leaving = &is_leaving;
+    assert_false(report_now().is_leaving);
+    is_leaving = 1;
+    assert_true(report_now().is_leaving);
+}
+
 static void mailbox_gives_a_worker_that_has_left_another_revision(void **state)
 {
     (void)state;
@@ -239,6 +251,7 @@ int main(void)
         TEST(mailbox_stops_the_session_that_is_superseded),
         TEST(mailbox_halts_a_revision_whenever_it_comes),
         TEST(mailbox_releases_a_worker_that_is_done),
+        TEST(mailbox_reports_that_its_process_is_to_end),
         TEST(mailbox_gives_a_worker_that_has_left_another_revision),
         TEST(mailbox_runs_no_revision_once_the_job_is_done),
         cmocka_unit_test(mailbox_hands_out_the_peers_that_were_posted),
