@@ -12,6 +12,15 @@
 #include "cluster/survey.h"
 #include "control/decide.h"
 
+/* What becomes of the units of workers that leave. */
+enum drain_state {
+    DRAIN_NONE,       /* none leaves */
+    DRAIN_WAITING,    /* nothing to do yet */
+    DRAIN_JOINING,    /* the workers that take them are being started */
+    DRAIN_READY,      /* the next plan is in out->revision */
+    DRAIN_IMPOSSIBLE, /* none can take them: those that leave count as lost */
+};
+
 struct context {
     const struct observed *seen;
     struct decision *out;
@@ -20,6 +29,8 @@ struct context {
     bool has_plan;      /* the observed revision is the one in force */
     bool is_recovering; /* workers of the last revision wait for the next one */
     bool is_stalled;    /* context_stall() was called */
+    enum drain_state drain; /* of drain_look() */
+    char drain_text[STATUS_MESSAGE_BYTES];
 };
 
 /* Add an action; the caller fills in the rest. A full list drops it: the next decision asks again.
@@ -91,6 +102,17 @@ MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *
 /* place.c: from data and nodes to a plan, or back to the last one with new workers for those that
  * were lost; then the next revision goes on from what the others hold. */
 void place(struct context *c);
+
+/* drain.c: workers whose pods are to end, and that train on meanwhile (decide_is_leaving()). */
+#define DRAIN_REASON "WorkerLeaving"
+/* Find out who takes their units, and have workers created for that. Before restart_judge(). */
+void drain_look(struct context *c);
+/* Is this a worker that leaves, and is not lost? */
+bool drain_goes_on(const struct context *c, const struct seen_pod *pod);
+/* Is this a worker that is to take the units of one that leaves? */
+bool drain_is_joining(const struct context *c, const struct seen_pod *pod);
+/* All is ready: go on to the next revision. Returns whether that is so. */
+bool drain_hands_over(struct context *c);
 
 /* pod.c: pods that do not start. */
 /* Does the pod wait for its image? Then the message is in `out`. */
@@ -183,6 +205,7 @@ struct next {
     const char *text;
     int64_t pause_ms;
     bool keeps_workers; /* those that are listed in the status; else all begin anew */
+    bool is_expected;   /* nothing has gone wrong, and an Event has told why */
 };
 void restart_next(struct context *c, const struct next *n);
 /* There is no plan yet: do nothing for a pause. */

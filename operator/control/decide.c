@@ -97,7 +97,7 @@ void context_delete_pod(struct context *c, const struct seen_pod *pod)
 {
     struct action *a;
 
-    if (pod->is_deleting)
+    if (pod->is_deleting && pod->grace_ms <= DECIDE_DELETE_GRACE_S * 1000)
         return;
     a = context_add(c, ACTION_DELETE_POD);
     memcpy(a->name, pod->name, sizeof a->name);
@@ -280,8 +280,10 @@ void decide(const struct observed *seen, struct decision *out)
     out->ask_reports_ms = -1;
     out->requeue_ms = -1;
     out->unplaced = seen->unplaced;
-    if (seen->is_deleting)
-        return; /* everything that was made is owned by the job and goes with it */
+    if (seen->is_deleting) {
+        drop_pods(&c, true); /* all else is owned by the job and goes with it */
+        return;
+    }
     if (status_is_final(&seen->status)) {
         drop_pods(&c, true);
         return;

@@ -46,6 +46,13 @@
 #define DECIDE_REPORTS_MS     5000   /* between two requests for the report of one that trains */
 #define DECIDE_BROKEN_MS      500    /* likewise after a session has ended: is it there? */
 
+/* Workers that leave. */
+#define DECIDE_LEAVING_GRACE_MS  5000  /* in less a worker cannot hand its units over */
+#define DECIDE_LEAVING_SILENT_MS 5000  /* one that does not answer for so long is lost */
+#define DECIDE_LEAVING_SAVE_MS   10000 /* for a last checkpoint, where no other can take over */
+/* For the process of a pod that is deleted because it is not needed any more. */
+#define DECIDE_DELETE_GRACE_S 1
+
 enum action_kind {
     ACTION_READ_DATA,         /* look at the data ConfigMap and all claims */
     ACTION_CREATE_POLICY,     /* the NetworkPolicy, before the first pod */
@@ -53,6 +60,8 @@ enum action_kind {
     ACTION_RESTORE_REVISION,  /* the observed one, whose ConfigMap was deleted, byte for byte */
     ACTION_DELETE_REVISION,   /* of `revision` with `uid` */
     ACTION_CREATE_WORKER_POD, /* of `stage` of the observed plan */
+    ACTION_CREATE_SUBSTITUTE, /* worker pod `slot` on `node` with `cpu_milli` and `memory_bytes`,
+                                 for `stage` of the next plan */
     ACTION_CREATE_PROBE_SPEC, /* ConfigMap that probes read */
     ACTION_CREATE_PROBE_POD,  /* for `node` with `cpu_milli` and `memory_bytes` */
     ACTION_CREATE_MODEL_POD,  /* with `image`, to read the sizes of the model to start from */
@@ -69,6 +78,7 @@ enum action_kind {
 struct action {
     enum action_kind kind;
     int stage;
+    int slot;
     int revision;
     bool keeps_spec; /* the revision has the spec of the last one, and not the job's */
     char name[NAMES_BYTES];
@@ -97,6 +107,10 @@ struct decision {
 
 /* The pod of a worker; NULL when there is none. */
 const struct seen_pod *decide_worker_pod(const struct observed *seen, struct revision_worker id);
+
+/* Is the pod to end, as when its node is drained, while its worker goes on for long enough to hand
+ * its units over? Decisions need the nodes then. */
+bool decide_is_leaving(const struct seen_pod *pod);
 
 /* Which probes measure the link between them, and in what order: a round-robin tournament. In each
  * round every probe has one partner, so that no measurement disturbs another on the same machine.

@@ -14,6 +14,11 @@
 
 #define VALUES_MAX 40
 
+/* For a worker whose node is drained: another pod is started, its image pulled if need be, and a
+ * gigabyte moved. Pods that the operator deletes itself are not given as much. */
+#define WORKER_GRACE_S  60
+#define ONESHOT_GRACE_S 10
+
 /* It reads a few kilobytes, and maps the headers of the weights. */
 #define READER_CPU_MILLI    100
 #define READER_MEMORY_BYTES (256 * MIB)
@@ -106,7 +111,7 @@ static const char pod_template[] =
     "   'restartPolicy': 'Never',"
     "   'automountServiceAccountToken': false,"
     "   'enableServiceLinks': false,"
-    "   'terminationGracePeriodSeconds': 10,"
+    "   'terminationGracePeriodSeconds': $grace_seconds,"
     "   'activeDeadlineSeconds': $deadline_seconds,"
     "   'priorityClassName': $priority_class,"
     "   'affinity': ?node {'nodeAffinity': {'requiredDuringSchedulingIgnoredDuringExecution': {"
@@ -216,6 +221,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     char key[NAMES_BYTES];
     char saves[NAMES_BYTES];
     const struct jsont_value values[] = {
+        JSONT_I("grace_seconds", is_worker ? WORKER_GRACE_S : ONESHOT_GRACE_S),
         JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
         JSONT_S("priority_class", used(!is_worker, settings->probe_priority_class)),
         JSONT_S("node", p->node),
@@ -393,6 +399,17 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         pod.node = worker->node;
         pod.cpu_milli = worker->cpu_milli;
         pod.memory_bytes = worker->memory_bytes;
+        pod.reads_data = action->stage == 0;
+        break;
+    case ACTION_CREATE_SUBSTITUTE:
+        pod.object.id = (struct revision_worker){action->slot, seen->revision.plan.revision};
+        names_worker_pod(seen->name, seen->uid, pod.object.id.slot, pod.object.id.incarnation,
+                         out_name);
+        pod.object.component = pod.object.role = "worker";
+        pod.spec = &seen->revision.plan.spec;
+        pod.node = action->node;
+        pod.cpu_milli = action->cpu_milli;
+        pod.memory_bytes = action->memory_bytes;
         pod.reads_data = action->stage == 0;
         break;
     case ACTION_CREATE_PROBE_POD:

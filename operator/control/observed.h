@@ -51,7 +51,9 @@ struct seen_pod {
     enum pod_phase phase;
     bool is_ready;
     bool is_deleting;
-    bool is_disrupted; /* evicted, preempted, its node shut down: not the worker's fault */
+    int64_t grace_ms;    /* that its process is given to end, if it is deleting ... */
+    int64_t deleting_ms; /* ... and for how long that has been seen; 0: it is not */
+    bool is_disrupted;   /* evicted, preempted, its node shut down: not the worker's fault */
     bool is_unschedulable;
     bool is_out_of_memory;
     bool has_exit_code;
@@ -159,7 +161,8 @@ struct observed {
 
     struct seen_data data;
 
-    /* All of the cluster; only there while the status is ahead of the newest revision. */
+    /* All of the cluster; only there while the status is ahead of the newest revision, or a worker
+     * leaves. */
     const struct node_object *nodes;
     int n_nodes;
 

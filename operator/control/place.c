@@ -401,6 +401,12 @@ void place(struct context *c)
         return;
     if (c->is_recovering && c->seen->has_revision)
         c->spec = c->seen->revision.plan.spec; /* that of the workers that are left */
+    if (c->drain == DRAIN_READY) {
+        struct plan plan = c->out->revision.plan;
+
+        revise(c, &plan);
+        return;
+    }
     if (repeat(c) || waits_for_data(c) || model_waits(c))
         return;
     rc = nodes_survey(c, &nodes, &err);

@@ -15,7 +15,8 @@ static bool is_listed(const struct status *s, int stage, const struct seen_pod *
            strcmp(s->stages[stage].pod_uid, pod->uid) == 0;
 }
 
-static bool is_leaving(const struct context *c, const struct seen_pod *pod)
+/* Has it left with the last revision? Others may still need what it holds. */
+static bool has_given(const struct context *c, const struct seen_pod *pod)
 {
     const struct revision *r = &c->seen->revision;
 
@@ -30,7 +31,7 @@ bool recovery_keeps(const struct context *c, const struct seen_pod *pod)
     for (int i = 0; i < c->seen->status.n_stages; i++)
         if (is_listed(&c->seen->status, i, pod))
             return true;
-    return is_leaving(c, pod);
+    return has_given(c, pod) || drain_is_joining(c, pod);
 }
 
 bool recovery_is_due(const struct context *c)
@@ -186,6 +187,7 @@ void recovery_drive(struct context *c)
     recovery_look(c, &r);
     if (training_end(c, &r))
         return;
+    drain_look(c);
     restart_judge(c, &verdict);
     if (verdict.kind != VERDICT_NONE) {
         restart_apply(c, &verdict);

@@ -77,6 +77,8 @@ static void judge_pod(const struct context *c, int stage, const struct seen_pod 
 
     if (p->phase == POD_SUCCEEDED)
         return;
+    if (drain_goes_on(c, p) && !(c->is_recovering && recovery_is_overdue(p)))
+        return;
     if (p->is_deleting || (p->is_disrupted && p->phase != POD_FAILED)) {
         add_cause(v, VERDICT_DISRUPTED, stage, "Pod %s on node %.100s was deleted or evicted.",
                   p->name, p->node);
@@ -243,7 +245,8 @@ void restart_next(struct context *c, const struct next *n)
     context_false(c, CONDITION_RUNNING, EVENT_NONE, n->reason, n->text);
     context_false(c, CONDITION_PLACED, EVENT_NONE, "Restarting", n->text);
     /* Always an Event: the second loss of a worker is as much news as the first. */
-    context_add_event(c, true, n->reason, n->text);
+    if (!n->is_expected)
+        context_add_event(c, true, n->reason, n->text);
     context_show(c, n->keeps_workers && has_progress(c) ? "Recovering" : "Restarting", n->text);
     s->revision = c->number + (c->is_recovering ? 0 : 1); /* a number that was not used yet stays */
     s->revision_ms = c->seen->now_ms - c->seen->now_ms % 1000;
@@ -332,7 +335,8 @@ static bool keep_workers(struct context *c, const struct verdict *v)
         const struct seen_pod *p = context_stage_pod(c, i);
         bool is_obstructed = obstructs && i == v->stage;
 
-        if (p && !pod_is_over(p) && !p->is_deleting && !p->is_disrupted && !is_obstructed &&
+        if (p && !pod_is_over(p) && !is_obstructed &&
+            (drain_goes_on(c, p) || (!p->is_deleting && !p->is_disrupted)) &&
             !(c->is_recovering && recovery_is_overdue(p)))
             continue;
         s->stages[i].pod_uid[0] = '\0';

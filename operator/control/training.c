@@ -57,7 +57,11 @@ static void drop_leftovers(struct context *c, const struct recovery *r)
     for (int i = 0; i < c->seen->n_pods; i++) {
         const struct seen_pod *p = &c->seen->pods[i];
 
-        if (p->role == POD_PROBE || p->role == POD_MODEL ||
+        bool has_joined_in_vain = p->role == POD_WORKER && p->incarnation == c->number &&
+                                  revision_find(&c->seen->revision, p->slot) < 0 &&
+                                  c->drain == DRAIN_NONE;
+
+        if (p->role == POD_PROBE || p->role == POD_MODEL || has_joined_in_vain ||
             (p->role == POD_UNVERIFIED && p->incarnation == 0))
             context_delete_pod(c, p);
     }
@@ -162,6 +166,15 @@ static void tell(struct context *c, const struct recovery *r)
     for (int i = 0; i < r->in.n_workers && have_addresses; i++)
         if (recover_order(&r->in, i) == ORDER_REVISION && !r->pods[i]->refuses)
             memcpy(context_add(c, ACTION_POST_REVISION)->name, r->pods[i]->name, NAMES_BYTES);
+    for (int i = 0; i < r->in.n_workers; i++) {
+        struct action *a;
+
+        if (recover_order(&r->in, i) != ORDER_HALT || r->pods[i]->phase != POD_RUNNING)
+            continue;
+        a = context_add(c, ACTION_HALT); /* it has left, and ends by itself */
+        a->revision = c->number;
+        memcpy(a->name, r->pods[i]->name, sizeof a->name);
+    }
 }
 
 /* Where a revision that is not the first goes on from. */
@@ -438,6 +451,7 @@ void training_drive(struct context *c)
         is_new = is_new && plan->workers[i].incarnation == c->number;
     recovery_look(c, &r);
     show_plan(c);
+    drain_look(c);
     drop_leftovers(c, &r);
     if (training_end(c, &r))
         return;
@@ -448,8 +462,14 @@ void training_drive(struct context *c)
     } else if (verdict.kind != VERDICT_NONE) {
         restart_apply(c, &verdict);
     } else if (context_has_started(c)) {
+        if (drain_hands_over(c))
+            return;
         tell(c, &r);
         follow(c);
+        if (c->drain == DRAIN_JOINING) { /* until they answer */
+            c->out->ask_reports_ms = DECIDE_POLL_MS;
+            context_requeue(c, DECIDE_POLL_MS);
+        }
     } else if (is_new && training_is_outdated(c)) {
         restart_next(c, &(struct next){.reason = "SpecChanged",
                                        .text = "The spec was changed before training began."});

@@ -51,16 +51,39 @@ static void post_event(struct apply *a, const struct observed *seen, const struc
 
 /* --- deleting --- */
 
+/* A pod of ours that is deleted is not needed any more, and is not to hold its node for the grace
+ * period that it has for being drained. */
 static enum err_code delete_object(struct apply *a, const struct kube_ref *ref, const char *uid,
                                    struct err *err)
 {
-    struct kube_delete how = {.uid = uid, .grace_seconds = -1};
+    bool is_pod = ref->resource == &kube_pods;
+    struct kube_delete how = {.uid = uid, .grace_seconds = is_pod ? DECIDE_DELETE_GRACE_S : -1};
     enum err_code rc = kube_delete(a->client, ref, &how, err);
 
     if (rc == ERR_NOT_FOUND || rc == ERR_CONFLICT) /* gone, or another one by now */
         return ERR_OK;
     if (rc == ERR_OK)
         LOG(LOG_INFO, "deleted", LOG_S("kind", ref->resource->plural), LOG_S("name", ref->name));
+    return rc;
+}
+
+enum err_code apply_orphans(struct apply *a, const char *key, struct err *err)
+{
+    struct store_own *own;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && (own = store_find_orphan(a->store, key)) != NULL) {
+        struct seen_pod pod = own->seen;
+        char namespace[OBSERVED_WORD_BYTES];
+        struct kube_ref ref = {.resource = &kube_pods, .namespace = namespace, .name = pod.name};
+
+        (void)snprintf(namespace, sizeof namespace, "%.*s", (int)strcspn(key, "/"), key);
+        own->is_orphan = false; /* it may be gone with the next call */
+        rc = delete_object(a, &ref, pod.uid, err);
+        own = rc == ERR_OK ? NULL : store_find_own(a->store, namespace, pod.name, pod.uid);
+        if (own)
+            own->is_orphan = true;
+    }
     return rc;
 }
 
@@ -289,14 +312,19 @@ static enum err_code create_for(struct apply *a, const struct observed *seen,
     enum action_kind kind = action->kind;
     struct buf body = {.max = MANIFEST_MAX_BYTES};
     const struct plan_worker *worker = &seen->revision.plan.workers[action->stage];
-    bool is_worker = kind == ACTION_CREATE_WORKER_POD;
+    bool is_substitute = kind == ACTION_CREATE_SUBSTITUTE;
+    bool is_worker = kind == ACTION_CREATE_WORKER_POD || is_substitute;
     struct creation c = {.is_revision =
                              kind == ACTION_CREATE_REVISION || kind == ACTION_RESTORE_REVISION,
                          .pod = {.role = kind == ACTION_CREATE_PROBE_POD   ? POD_PROBE
                                          : kind == ACTION_CREATE_MODEL_POD ? POD_MODEL
                                                                            : POD_WORKER,
-                                 .slot = is_worker ? worker->slot : 0,
-                                 .incarnation = is_worker ? worker->incarnation : 0,
+                                 .slot = is_substitute ? action->slot
+                                         : is_worker   ? worker->slot
+                                                       : 0,
+                                 .incarnation = is_substitute ? seen->revision.plan.revision
+                                                : is_worker   ? worker->incarnation
+                                                              : 0,
                                  .image_asked = action->image}};
     enum err_code rc = ERR_OK;
 
@@ -493,6 +521,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
     case ACTION_CREATE_REVISION:
     case ACTION_RESTORE_REVISION:
     case ACTION_CREATE_WORKER_POD:
+    case ACTION_CREATE_SUBSTITUTE:
     case ACTION_CREATE_PROBE_SPEC:
     case ACTION_CREATE_PROBE_POD:
     case ACTION_CREATE_MODEL_POD:

@@ -32,6 +32,10 @@ struct apply {
 MUST_CHECK enum err_code apply_decision(struct apply *a, const struct observed *seen,
                                         const struct decision *d, struct err *err);
 
+/* Delete the pods that are left of jobs of this key that are gone, at once. Errors of
+ * kube_delete(). */
+MUST_CHECK enum err_code apply_orphans(struct apply *a, const char *key, struct err *err);
+
 /* The key that a job's workers and the operator share lives in a Secret that the SkyJob owns and
  * its pods mount, and in the operator's memory, and nowhere else: not in a status, an event, a log
  * or a command line. The body of a Secret with this key or, for NULL, with a new one, to be

@@ -232,19 +232,20 @@ static void reconcile(struct loop *l, const char *key)
 {
     struct apply apply = {
         .client = l->client, .recorder = &l->recorder, .store = &l->store, .workers = &l->workers};
-    struct store_job *job = store_find_job(&l->store, key);
+    struct store_job *job;
     int64_t retry_ms = RETRY_MS;
     int64_t start_ms;
     struct err err = {0};
-    enum err_code rc;
+    enum err_code rc = apply_orphans(&apply, key, &err);
 
-    if (!job)
-        return;
+    job = store_find_job(&l->store, key);
     l->n_reconciles++;
+    l->decision->requeue_ms = -1;
     l->seen->settings = l->options.settings;
     l->seen->now_ms = clock_wall_ms();
-    rc = store_observe(&l->store, key, l->seen, &err);
-    if (rc == ERR_OK) {
+    if (rc == ERR_OK && job)
+        rc = store_observe(&l->store, key, l->seen, &err);
+    if (rc == ERR_OK && job) {
         start_ms = clock_now_ms();
         decide(l->seen, l->decision);
         job->decided_ms = clock_now_ms();

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "control/decide.h"
 #include "run/parse.h"
 
 /* The highest number that is believed when the status has none. */
@@ -87,6 +88,7 @@ static void observe_pod(const struct store_own *own, int most, struct observed *
         p->finished_ms = out->now_ms - (now_ms - own->end_seen_ms);
     if (p->phase == POD_PENDING && p->message[0] == '\0')
         memcpy(p->message, own->event, sizeof p->message);
+    p->deleting_ms = since(own->deleting_seen_ms, now_ms);
     p->silent_ms = own->contact.silent_since_ms > 0 ? now_ms - own->contact.silent_since_ms : 0;
     p->accepted = own->contact.accepted;
     p->refuses = own->contact.is_refused;
@@ -292,6 +294,7 @@ static void observe_job(struct store *s, const struct store_job *j, struct obser
 enum err_code store_observe(struct store *s, const char *key, struct observed *out, struct err *err)
 {
     const struct store_job *j = map_get(&s->jobs, key);
+    bool has_leaving = false;
     enum err_code rc;
 
     if (!j)
@@ -304,7 +307,9 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
         return rc;
     out->nodes = NULL;
     out->n_nodes = 0;
-    if (out->has_revision && out->revision.plan.revision >= out->status.revision)
+    for (int i = 0; i < out->n_pods; i++)
+        has_leaving = has_leaving || decide_is_leaving(&out->pods[i]);
+    if (out->has_revision && out->revision.plan.revision >= out->status.revision && !has_leaving)
         return ERR_OK;
     return observe_nodes(s, out, err);
 }

@@ -215,6 +215,7 @@ static void read_own(const struct json *pod, struct seen_pod *out)
         if (strcmp(json_string(json_path(pod, "status.phase"), ""), pod_phase_names[i]) == 0)
             out->phase = (enum pod_phase)i;
     out->is_deleting = metadata(pod, "deletionTimestamp") != NULL;
+    out->grace_ms = json_i64(metadata(pod, "deletionGracePeriodSeconds"), 0) * 1000;
     out->cpu_milli = (int)quantity_read(json_path(container, "resources.limits.cpu"), true);
     out->memory_bytes = quantity_read(json_path(container, "resources.limits.memory"), false);
     COPY(out->ip, json_path(pod, "status.podIP"));

@@ -129,6 +129,20 @@ static void drop_revisions(struct store *s, const char *job_key)
     }
 }
 
+/* The job is gone. The garbage collector deletes its pods with the grace period of workers that are
+ * drained, for which there is no reason any more. */
+static void orphan_pods(struct store *s, const char *key, const struct store_job *job)
+{
+    size_t place = 0;
+    struct store_pod *p;
+
+    while (job && (p = map_next(&s->pods, &place, NULL)) != NULL)
+        if (p->own && strcmp(p->own->job_uid, job->uid) == 0)
+            p->own->is_orphan = true;
+    if (job && s->listener.on_enqueue)
+        s->listener.on_enqueue(s->listener.ctx, key, 0);
+}
+
 static enum err_code take_job(struct store *s, const char *key, const struct json *object,
                               struct err *err)
 {
@@ -137,6 +151,7 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     enum err_code rc;
 
     if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
+        orphan_pods(s, key, j);
         free_job(map_take(&s->jobs, key)); /* gone, or another one of the same name */
         drop_revisions(s, key);
         j = NULL;
@@ -173,8 +188,11 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
         return;
     to->own->trust = from->own->trust;
     to->own->first_seen_ms = from->own->first_seen_ms;
+    to->own->is_orphan = from->own->is_orphan;
     if (from->own->end_seen_ms > 0)
         to->own->end_seen_ms = from->own->end_seen_ms;
+    if (from->own->deleting_seen_ms > 0)
+        to->own->deleting_seen_ms = from->own->deleting_seen_ms;
     to->own->seen.events_ms = from->own->seen.events_ms;
     memcpy(to->own->event, from->own->event, sizeof to->own->event);
     to->own->seen.image_asked = from->own->seen.image_asked;
@@ -208,6 +226,8 @@ static enum err_code take_pod(struct store *s, const char *key, const struct jso
         pod->own->first_seen_ms = clock_now_ms();
         if (pod->own->seen.phase == POD_SUCCEEDED || pod->own->seen.phase == POD_FAILED)
             pod->own->end_seen_ms = pod->own->first_seen_ms;
+        if (pod->own->seen.is_deleting)
+            pod->own->deleting_seen_ms = pod->own->first_seen_ms;
     }
     old = map_take(&s->pods, key);
     if (pod) {
@@ -356,6 +376,17 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
     store_key(namespace, name, key);
     p = map_get(&s->pods, key);
     return p && strcmp(p->uid, uid) == 0 ? p->own : NULL;
+}
+
+struct store_own *store_find_orphan(const struct store *s, const char *key)
+{
+    size_t place = 0;
+    struct store_pod *p;
+
+    while ((p = map_next(&s->pods, &place, NULL)) != NULL)
+        if (p->own && p->own->is_orphan && strcmp(p->own->job_key, key) == 0)
+            return p->own;
+    return NULL;
 }
 
 enum err_code store_set_report(struct store_own *own, const struct report *report, struct err *err)

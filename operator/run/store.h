@@ -93,10 +93,12 @@ struct store_own {
     char job_uid[OBSERVED_UID_BYTES];
     char job_key[QUEUE_KEY_BYTES];
     enum store_trust trust; /* lost with the operator: then the status has the uid */
+    bool is_orphan;         /* its job was seen to go, and it is not being deleted for that yet */
     struct contact contact; /* when to call it */
     struct store_calls calls;
-    int64_t first_seen_ms; /* monotonic: clocks of nodes may be wrong, and ours may be set */
-    int64_t end_seen_ms;   /* likewise, of its end; 0: it has not ended */
+    int64_t first_seen_ms;    /* monotonic: clocks of nodes may be wrong, and ours may be set */
+    int64_t end_seen_ms;      /* likewise, of its end; 0: it has not ended */
+    int64_t deleting_seen_ms; /* likewise, of its deletion; 0: it is not deleting */
     char event[OBSERVED_TEXT_BYTES]; /* the last warning about it, as "reason: message" */
     struct seen_pod seen;
 };
@@ -163,6 +165,8 @@ struct store_job *store_job_of(const struct store *s, const struct observed *see
 /* A pod of ours; NULL when there is none, or it is another one by now. */
 struct store_own *store_find_own(const struct store *s, const char *namespace, const char *name,
                                  const char *uid);
+/* A pod that is left of a job of this key that is gone; NULL: none. */
+struct store_own *store_find_orphan(const struct store *s, const char *key);
 /* Keep what a worker has reported, in place of its last report. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_set_report(struct store_own *own, const struct report *report,
                                           struct err *err);

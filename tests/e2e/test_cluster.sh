@@ -16,12 +16,13 @@ step_of() { local s; s=$(field "$1" '{.status.progress.step}'); echo "${s:-0}"; 
 has_stepped() { [ "$(step_of "$1")" -gt 0 ]; }
 dump() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job --tail=20 --prefix; } >&2
 
-# job NAME STEPS [SOURCE]: the sample job, cut short, with a worker to lose and one to stay
+# job NAME STEPS [SOURCE]: the sample job, cut short, with a worker to lose and one to stay; with
+# at most $most of them
 job() {
     sed -e "s/name: mnli/name: $1/" manifests/samples/mnli.yaml |
-        awk -v steps="$2" -v source="${3:-}" '
+        awk -v steps="$2" -v source="${3:-}" -v most="${most:-}" '
             /^    steps:/ { print "    steps: " steps; next }
-            /^    maxStages:/ { print "    minStages: 2" }
+            /^    maxStages:/ { print "    minStages: 2"; if (most != "") print "    maxStages: " most; next }
             /source:/ && source != "" { sub(/source:.*/, "source: " source); print; next }
             { print }' | k apply -f -
 }
@@ -105,6 +106,19 @@ link_cut() {
     complete sturdy && [ "$(field sturdy '{.status.restarts}')" = 0 ] && uids sturdy | diff "$work/before" - && [ "$rc" = 0 ]
 }
 check 'a link that is cut costs neither a pod nor a step' link_cut
+drained() {
+    local node rc=0
+    most=2 job moved 1200 && until_true 90 has_stepped moved && uids moved >"$work/before" || return
+    node=$(worker moved 1 .spec.nodeName)
+    kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=90s || rc=1
+    until_true 30 is_in_revision moved 2 || rc=1
+    kubectl uncordon "$node"
+    k get events | grep WorkerLeaving
+    revision moved 2 '{step, lineage, sources, leaving}'
+    [ "$(revision moved 2 '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker")')" = true ] || rc=1
+    complete moved && is_in_revision moved 2 && [ "$(field moved '{.status.restarts}')" = 0 ] && replaced moved && [ "$rc" = 0 ]
+}
+check 'a worker whose node is drained hands its units over, and no step is lost' drained
 operator_deleted() {
     job calm 400 && until_true 90 has_stepped calm || return
     kubectl -n skyjob-system delete pod --all --wait=false && complete calm &&

@@ -61,6 +61,7 @@ $(printf '%s\n' "${2:-}")
 Y
 }
 stages3='  placement: {minStages: 3, maxStages: 3}'
+stages2='  placement: {minStages: 2, maxStages: 2}'
 field() { kubectl get sj "$1" -o "jsonpath=$2"; }
 condition() { field "$1" "{.status.conditions[?(@.type=='$2')]['status','reason']}"; } # "True PlanMade"
 is() { [ "$(condition "$1" "$2")" = "$3" ]; }
@@ -229,15 +230,15 @@ first_step_in_time() { # Running is said within 5 s of the start of the last pod
     [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 10 ] && trains prompt
 }
 kept() { # kept JOB [FIELDS]: with an output volume
-    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=400 job "$1" "$stages3
+    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=${steps:-400} job "$1" "${stages:-$stages3}
 ${2:-}
   output: {persistentVolumeClaim: {claimName: out, path: model}}"
 }
 left_by() { judged "$1" && weights_of "$dir/agent/claims/out/model"; } # left_by JOB: metrics and weights
 as_undisturbed() { # as_undisturbed JOB: it has left what one leaves that nothing happens to
     left_by "$1" >"$dir/left" || return
-    [ -s "$dir/undisturbed" ] || { kept quiet && completes quiet && left_by quiet >"$dir/undisturbed"; } || return
-    cmp "$dir/left" "$dir/undisturbed"
+    [ -s "$dir/${calm:-undisturbed}" ] || { kept quiet && completes quiet && left_by quiet >"$dir/${calm:-undisturbed}"; } || return
+    cmp "$dir/left" "$dir/${calm:-undisturbed}"
 }
 loses_pod() { # the other workers stay
     local uids
@@ -247,6 +248,43 @@ loses_pod() { # the other workers stay
     workers_of loses
     [ "$(workers_of loses)" = 'w0-1 w1-2 w2-1 ' ] && [ "$(uids_of loses 0,2)" = "$uids" ] &&
         [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/revision -o name)" = "configmap/$(prefix loses)-r2" ] && as_undisturbed loses
+}
+# drained JOB SLOT: its node is cordoned, and the pod evicted with its grace period
+drained() {
+    local node
+    node=$(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.spec.nodeName}') && kubectl cordon "$node" >/dev/null &&
+        kubectl delete "$(worker_pod "$1" "$2")" --wait=false && until_true 30 revision_is "$1" 2
+    local rc=$?
+    kubectl uncordon "$node" >/dev/null
+    return "$rc"
+}
+# handed_over JOB: not a step was repeated, and nothing counts as a failure
+handed_over() {
+    has_event 'WorkerLeaving: Stage [0-9] on node n[0-9] is being drained' || return
+    document "$(prefix "$1")-r2" | jq -c '{step, lineage, sources, leaving}' &&
+        document "$(prefix "$1")-r2" | jq -e '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker") and (.leaving | length == 1)' &&
+        completes "$1" && [ "$(field "$1" '{.status.revision} {.status.restarts}')" = '2 0' ] && workers_of "$1"
+}
+# on_alike_nodes COMMAND...: every node computes with one thread, so that all give the same bits
+on_alike_nodes() {
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,40' 'n2,1,2Gi,40' 'n3,1,2Gi,40'
+    calm=undisturbed-alike steps=800 "$@"
+    local rc=$?
+    kubectl delete sj --all >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 n3 >/dev/null && start_agent "${nodes[@]}"
+    return "$rc"
+}
+leaves() { # for each place in the pipeline: another node takes the units of a worker whose node is drained
+    local slot other
+    for slot in 0 1; do
+        other=$((1 - slot))
+        stages=$stages2 kept leaves && trains leaves && drained leaves "$slot" && handed_over leaves &&
+            [ "$(workers_of leaves)" = "$(printf '%s\n' "w$other-1" "w$((64 + slot))-1" | sort | tr '\n' ' ')" ] && as_undisturbed leaves || return
+        kubectl delete sj --all >/dev/null && until_true 20 no_pods || return
+    done
+}
+leaves_neighbours() { # where no other node has room
+    stages='  placement: {strategy: Even, minStages: 1, maxStages: 3}' kept shares && trains shares && drained shares 1 && handed_over shares &&
+        [ "$(workers_of shares)" = 'w0-1 w2-1 ' ] && as_undisturbed shares
 }
 worker_pid() { pgrep -f -- "--control $(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.status.podIP}'):7070"; } # worker_pid JOB SLOT
 loses_link() { # all workers stay, and go on from the step that they have
@@ -471,8 +509,10 @@ dies_anywhere() {
 }
 all_succeeded() { [ "$(kubectl get pods --field-selector status.phase=Succeeded -o name | wc -l)" = 3 ]; }
 deleted() {
-    steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone
+    steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone &&
+        until_true 5 no_workers
 }
+no_workers() { ! pgrep -f -- "skyjob-worker stage .*$dir/agent"; }
 nothing_of() { [ -z "$(kubectl get pods,networkpolicies,configmaps -l "skyjob.dev/job=$1" -o name)" ]; }
 fenced() {
     job fenced "$stages3" && completes fenced && kubectl get networkpolicy fenced-workers -o yaml >"$dir/text" || return
@@ -768,7 +808,8 @@ head -n 150 "$sample/dev_matched.tsv" >"$dir/data/dev_matched.tsv"
 cp "$sample/vocab.txt" "$dir/data/"
 kubectl create configmap nli --from-file="$dir/data" >/dev/null || exit 1
 watch_garbage
-start_agent 'n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20'
+nodes=('n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20')
+start_agent "${nodes[@]}"
 start_operator
 sleep 1
 kill -0 "$operator" || { cat "$dir/operator.log"; exit 1; }
@@ -784,6 +825,8 @@ check 'a plan made on the command line is the one that the operator makes' same_
 check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a worker pod that is deleted is replaced, and the others stay' loses_pod
 check 'a link that breaks costs no pod and no step' loses_link
+check 'a worker that is drained hands its units to one on another node, without losing a step' on_alike_nodes leaves
+check 'where no other node has room, the neighbours of a worker that is drained take its units' on_alike_nodes leaves_neighbours
 check 'workers answer no request without the key of their job' ignores_strangers
 check 'workers take a revision from their operator only' attacked_early
 check 'a key that was deleted is made again for the next worker' loses_key

@@ -6,7 +6,8 @@
  * It makes the Node objects, binds pods to the node that their affinity names, or those of jobs
  * without one to any, when there is room,
  * and runs each as a process of the real worker on a loopback address of its own. Pods that are
- * deleted get SIGTERM and, after a second, SIGKILL. Tests meddle through files:
+ * deleted get SIGTERM and, after their grace period, SIGKILL; a shorter one may follow. Tests
+ * meddle through files:
  *
  *   DIR/oom/POD    kill the pod as if it had used too much memory
  *   DIR/kill/POD   kill it with SIGKILL
@@ -30,7 +31,7 @@
 #define NODES_MAX 16
 #define TICK_MS   30
 #define RETRY_MS  300
-#define GRACE_MS  1000
+#define GONE_MS   1000 /* for a process whose pod is gone already */
 
 struct agent_node {
     char name[64];
@@ -158,6 +159,7 @@ static void on_change(void *ctx, enum kube_change change, const struct json *obj
     (void)snprintf(p->node, sizeof p->node, "%s",
                    json_string(json_path(object, "spec.nodeName"), ""));
     p->is_deleting = json_get(metadata, "deletionTimestamp") != NULL;
+    p->grace_ms = json_i64(json_get(metadata, "deletionGracePeriodSeconds"), 0) * 1000;
     free(p->object);
     p->object = json_print(object);
 }
@@ -238,10 +240,12 @@ static enum err_code stop_pod(struct agent *a, struct agent_pod *p, struct err *
     enum err_code rc;
 
     if (p->phase == AGENT_RUNNING) {
-        if (p->stop_ms == 0) {
-            p->stop_ms = clock_now_ms();
+        int64_t grace_ms = p->is_gone ? GONE_MS : p->grace_ms;
+
+        if (p->stop_ms == 0 || p->stop_ms > clock_now_ms() + grace_ms) {
+            p->stop_ms = clock_now_ms() + grace_ms;
             (void)kill(p->pid, SIGTERM);
-        } else if (clock_now_ms() - p->stop_ms > GRACE_MS) {
+        } else if (clock_now_ms() > p->stop_ms) {
             (void)kill(p->pid, SIGKILL);
         }
         return agent_pod_check(p, a->client, &a->settings, err);

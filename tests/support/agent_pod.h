@@ -47,7 +47,8 @@ struct agent_pod {
     char ip[16];
     int64_t start_ms;
     int64_t deadline_ms; /* activeDeadlineSeconds; 0: none */
-    int64_t stop_ms;     /* when SIGTERM was sent; 0: was not */
+    int64_t grace_ms;    /* between SIGTERM and SIGKILL, if it is deleting */
+    int64_t stop_ms;     /* when SIGKILL is due, after SIGTERM; 0: neither */
     int64_t next_ms;     /* nothing to do before */
 };
 

@@ -132,6 +132,25 @@ static void create_worker_pod(struct world *w, const struct action *a)
     memcpy(p->node, worker->node, sizeof p->node);
 }
 
+static void create_substitute(struct world *w, const struct action *a)
+{
+    int incarnation = w->seen.revision.plan.revision;
+    char name[NAMES_BYTES] = "";
+    struct seen_pod *p;
+
+    names_worker_pod(w->seen.name, w->seen.uid, a->slot, incarnation, name);
+    if (is_taken(w, name, POD_WORKER, 0))
+        return;
+    p = add_pod(w);
+    p->role = POD_WORKER;
+    p->slot = a->slot;
+    p->incarnation = incarnation;
+    p->cpu_milli = a->cpu_milli;
+    p->memory_bytes = a->memory_bytes;
+    memcpy(p->name, name, sizeof p->name);
+    memcpy(p->node, a->node, sizeof p->node);
+}
+
 static void create_probe_pod(struct world *w, const struct action *a)
 {
     char name[NAMES_BYTES] = "";
@@ -309,6 +328,9 @@ static void take_step(struct world *w, const struct action *a)
     switch (a->kind) {
     case ACTION_CREATE_WORKER_POD:
         create_worker_pod(w, a);
+        break;
+    case ACTION_CREATE_SUBSTITUTE:
+        create_substitute(w, a);
         break;
     case ACTION_CREATE_PROBE_POD:
         create_probe_pod(w, a);

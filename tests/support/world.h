@@ -11,7 +11,7 @@
 
 #define WORLD_NODES      3
 #define WORLD_PODS       (OBSERVED_WORKER_PODS + WORLD_NODES)
-#define WORLD_SLOTS      8 /* whose workers report */
+#define WORLD_SLOTS      (2 * SPEC_STAGES_MAX) /* whose workers report */
 #define WORLD_NOW_MS     INT64_C(1800000000000)
 #define WORLD_ROUNDS_MAX 20
 /* The uid of a pod that has a name which is due and that the operator did not create. */

@@ -62,6 +62,8 @@ static bool is_kept(const struct observed *seen, const struct seen_pod *p)
 
     if (p->role != POD_WORKER)
         return false;
+    if (p->incarnation >= newest_number(seen) && is_in_force && i < 0)
+        return false; /* for a worker that leaves, or did not leave after all */
     if (p->incarnation >= newest_number(seen) ||
         (i >= 0 && revision_worker(r, i).incarnation == p->incarnation))
         return true;
@@ -96,7 +98,7 @@ static void check_order(const struct world *w, uint64_t seed)
         if (a->kind == ACTION_CREATE_REVISION && seen->status.revision != d->revision.plan.revision)
             fail_msg("seed %llu: revision %d while %d is written", (unsigned long long)seed,
                      d->revision.plan.revision, seen->status.revision);
-        if (a->kind == ACTION_CREATE_WORKER_POD &&
+        if ((a->kind == ACTION_CREATE_WORKER_POD || a->kind == ACTION_CREATE_SUBSTITUTE) &&
             (!seen->has_revision || seen->revision.plan.revision != d->status.revision))
             fail_msg("seed %llu: a pod without a plan", (unsigned long long)seed);
         if (a->kind == ACTION_POST_REVISION && seen->n_revisions == 0 && !seen->is_revision_lost)
@@ -106,7 +108,8 @@ static void check_order(const struct world *w, uint64_t seed)
         if (a->kind == ACTION_CREATE_MODEL_POD && spec_has_sizes(seen->spec))
             fail_msg("seed %llu: sizes are read that are known", (unsigned long long)seed);
         if ((a->kind == ACTION_CREATE_WORKER_POD || a->kind == ACTION_CREATE_PROBE_POD ||
-             a->kind == ACTION_CREATE_MODEL_POD || a->kind == ACTION_CREATE_REVISION) &&
+             a->kind == ACTION_CREATE_SUBSTITUTE || a->kind == ACTION_CREATE_MODEL_POD ||
+             a->kind == ACTION_CREATE_REVISION) &&
             (seen->is_deleting || status_is_final(&seen->status)))
             fail_msg("seed %llu: something is made for a job that is over",
                      (unsigned long long)seed);
@@ -115,7 +118,7 @@ static void check_order(const struct world *w, uint64_t seed)
 
             if (strcmp(p->name, a->name) != 0)
                 continue;
-            if (is_kept(seen, p) && !status_is_final(&seen->status))
+            if (is_kept(seen, p) && !seen->is_deleting && !status_is_final(&seen->status))
                 fail_msg("seed %llu: pod %s of the current revision is deleted",
                          (unsigned long long)seed, a->name);
             if (p->role == POD_FOREIGN)
@@ -171,6 +174,7 @@ static void random_report(struct world *w, struct seen_pod *p)
                          .revision = (int)random_below(5),
                          .session = (enum report_session)random_below(5),
                          .lineage = (int64_t)random_below(3),
+                         .is_leaving = one_in(8),
                          .end.step = (int64_t)random_below(3)};
     r->end.revision = 1;
     report_add(r, &(struct report_run){.n_units = 1 + (int)random_below(9),
@@ -192,6 +196,8 @@ static void random_pod(struct world *w, int number)
                            .phase = (enum pod_phase)random_below(4),
                            .is_ready = one_in(2),
                            .is_deleting = one_in(6),
+                           .grace_ms = one_in(2) ? 1000 : 60000,
+                           .deleting_ms = random_below(20000),
                            .is_disrupted = one_in(8),
                            .is_unschedulable = one_in(8),
                            .is_out_of_memory = one_in(8),

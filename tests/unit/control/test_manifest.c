@@ -90,6 +90,35 @@ static const struct json *named(const struct json *list, const char *name)
     return v;
 }
 
+static void manifest_of_a_substitute_is_for_its_own_slot_and_node(void **state)
+{
+    struct world *w = planned_world();
+    struct buf text = {.max = MANIFEST_MAX_BYTES};
+    struct action action = {.kind = ACTION_CREATE_SUBSTITUTE,
+                            .stage = 1,
+                            .slot = 65,
+                            .node = "spare",
+                            .cpu_milli = 700,
+                            .memory_bytes = 1000};
+    const struct json *terms, *field;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    assert_int_equal(write_for(w, &action, &text), ERR_OK);
+    pod = parse(&text);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, "stage --slot 65 --incarnation 1 --model"));
+    assert_string_equal(json_string(json_path(pod, "metadata.name"), ""), "mnli-0b7d-w65-1");
+    terms = json_path(pod, "spec.affinity.nodeAffinity."
+                           "requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms");
+    field = json_first(json_get(json_first(terms), "matchFields"));
+    assert_string_equal(json_string(json_first(json_get(field, "values")), ""), "spare");
+    assert_string_equal(json_string(json_path(container(pod), "resources.limits.cpu"), ""), "700m");
+    json_free(pod);
+    world_free(w);
+}
+
 static void manifest_of_the_leader_reads_the_data(void **state)
 {
     struct world *w = planned_world();
@@ -774,6 +803,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(manifest_writes_the_golden_objects),
+        cmocka_unit_test(manifest_of_a_substitute_is_for_its_own_slot_and_node),
         cmocka_unit_test(manifest_of_the_leader_reads_the_data),
         cmocka_unit_test(manifest_of_every_pod_mounts_the_key_and_shows_it_nowhere),
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),

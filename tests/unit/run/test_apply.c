@@ -154,6 +154,36 @@ static void apply_finds_all_claims(void **state)
     assert_int_equal(loopback_unused(server), 0);
 }
 
+/* A grace period is for workers that are drained. */
+static void apply_deletes_what_is_left_of_a_job_that_is_gone_at_once(void **state)
+{
+    static const char pod[] =
+        "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w0-1\",\"uid\":\"p1\","
+        "\"ownerReferences\":[{\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":"
+        "\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{\"skyjob.dev/role\":\"worker\","
+        "\"skyjob.dev/slot\":\"0\",\"skyjob.dev/incarnation\":\"1\"}}}";
+    static const char job[] = "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\"}}";
+    struct apply apply = {.store = &store};
+    struct json *object = NULL;
+    struct err err = {0};
+
+    (void)state;
+    BEGIN(MODEL, {.expect = "DELETE /api/v1/namespaces/team/pods/mnli-u1-w0-1 ", .body = "{}"});
+    apply.client = client;
+    assert_int_equal(json_parse(pod, strlen(pod), &object, &err), ERR_OK);
+    assert_int_equal(store_change(&store, STORE_PODS, KUBE_ADDED, object, &err), ERR_OK);
+    json_free(object);
+    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK);
+    assert_int_equal(loopback_unused(server), 1);
+    assert_int_equal(json_parse(job, strlen(job), &object, &err), ERR_OK);
+    assert_int_equal(store_change(&store, STORE_JOBS, KUBE_DELETED, object, &err), ERR_OK);
+    json_free(object);
+    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK);
+    assert_int_equal(loopback_unused(server), 0);
+    assert_non_null(strstr(loopback_request(server, 0), "\"gracePeriodSeconds\":1,"));
+    assert_int_equal(apply_orphans(&apply, KEY, &err), ERR_OK); /* each once */
+}
+
 #define MAPS   "POST /api/v1/namespaces/team/configmaps"
 #define STATUS "PATCH /apis/skyjob.dev/v1alpha1/namespaces/team/skyjobs/mnli/status"
 #define SAMPLE "{\"data\":{\"source\":{\"sample\":\"MNLI\"}}}"
@@ -385,6 +415,7 @@ int main(void)
         TEST(apply_writes_the_status_when_a_webhook_fails_again),
         TEST(apply_keeps_that_a_name_is_taken),
         TEST(apply_takes_the_other_steps_when_one_is_refused),
+        TEST(apply_deletes_what_is_left_of_a_job_that_is_gone_at_once),
         TEST(apply_goes_on_without_a_network_policy_and_says_so_once),
         SECRET_TEST(secret_gives_its_job_the_key),
         SECRET_TEST(secret_of_another_job_of_the_name_is_not_taken),

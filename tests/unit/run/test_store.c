@@ -686,6 +686,44 @@ static void store_takes_a_new_job_of_the_same_name_for_another(void **state)
     assert_int_equal(seen->n_pods, 0);
 }
 
+#define DELETING                                                                                   \
+    "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-w1-2\",\"uid\":\"p1\"," OWNER ","    \
+    "\"deletionTimestamp\":\"2026-11-21T08:01:00Z\",\"deletionGracePeriodSeconds\":60,"            \
+    "\"labels\":{\"skyjob.dev/role\":\"worker\",\"skyjob.dev/slot\":\"1\","                        \
+    "\"skyjob.dev/incarnation\":\"2\"}},\"status\":{\"phase\":\"Running\"}}"
+
+static void store_shows_how_long_a_pod_has_to_end(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    observe();
+    assert_false(seen->pods[0].is_deleting);
+    assert_int_equal(seen->pods[0].deleting_ms, 0);
+    change(STORE_PODS, KUBE_MODIFIED, DELETING);
+    observe();
+    assert_true(seen->pods[0].is_deleting);
+    assert_int_equal(seen->pods[0].grace_ms, 60000);
+    assert_in_range(seen->pods[0].deleting_ms, 1, 60000);
+}
+
+/* They would hold its nodes for the whole grace period. */
+static void store_finds_the_pods_of_a_job_that_is_gone(void **state)
+{
+    (void)state;
+    add_job("mnli", "u1", NULL);
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    assert_null(store_find_orphan(&store, "team/mnli"));
+    n_touched = 0;
+    add_job("mnli", "u9", NULL);
+    assert_true(n_touched > 0);
+    change(STORE_PODS, KUBE_MODIFIED, DELETING);
+    assert_null(store_find_orphan(&store, "team/other"));
+    assert_string_equal(store_find_orphan(&store, "team/mnli")->seen.uid, "p1");
+    change(STORE_PODS, KUBE_DELETED, DELETING);
+    assert_null(store_find_orphan(&store, "team/mnli"));
+}
+
 static void store_refuses_objects_without_a_name(void **state)
 {
     struct json *json;
@@ -731,6 +769,8 @@ int main(void)
         TEST(store_completes_a_spec_with_the_sizes_in_its_status),
         TEST(store_wakes_waiting_jobs_when_a_node_really_changes),
         TEST(store_takes_a_new_job_of_the_same_name_for_another),
+        TEST(store_shows_how_long_a_pod_has_to_end),
+        TEST(store_finds_the_pods_of_a_job_that_is_gone),
         TEST(store_refuses_objects_without_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
