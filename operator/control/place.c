@@ -232,14 +232,19 @@ static void name_workers(const struct context *c, struct plan *plan)
     }
 }
 
+static void add_units(char *text, size_t bytes, int n, const char *what)
+{
+    if (n > 0)
+        text_add(text, bytes, "%s %d %s", text[strlen(text) - 1] == ':' ? "" : ",", n, what);
+}
+
 /* What a recovery costs, and what it does not. */
 static void tell_resume(struct context *c, const struct report *const reports[], int n_reports)
 {
     const struct revision *r = &c->out->revision;
-    int n_units = model_units(&r->plan.spec.model);
     char text[STATUS_MESSAGE_BYTES] = "";
     int64_t newest = r->resume.step;
-    int n_own = 0, n_moving = 0, n_saved = 0;
+    int n_own = 0, n_moving = 0, n_saved = 0, n_new;
 
     for (int i = 0; i < n_reports; i++)
         if (reports[i]->end.step > newest)
@@ -253,16 +258,15 @@ static void tell_resume(struct context *c, const struct report *const reports[],
             n_moving += is_held && s->slot != r->plan.workers[i].slot;
             n_saved += s->kind == SOURCE_CHECKPOINT;
         }
-    text_add(text, sizeof text, "Revision %d goes on from step %lld; %lld %s repeated. Of %d units",
-             r->plan.revision, (long long)r->resume.step, (long long)(newest - r->resume.step),
-             newest == r->resume.step + 1 ? "step is" : "steps are", n_units);
-    text_add(text, sizeof text, " %d stay where they are", n_own);
-    if (n_moving > 0)
-        text_add(text, sizeof text, ", %d move to another worker", n_moving);
-    if (n_saved > 0)
-        text_add(text, sizeof text, ", %d come from a checkpoint", n_saved);
-    if (n_own + n_moving + n_saved < n_units)
-        text_add(text, sizeof text, ", %d begin anew", n_units - n_own - n_moving - n_saved);
+    n_new = model_units(&r->plan.spec.model) - n_own - n_moving - n_saved;
+    text_add(text, sizeof text,
+             "Revision %d goes on from step %lld; %lld %s repeated. Units:", r->plan.revision,
+             (long long)r->resume.step, (long long)(newest - r->resume.step),
+             newest == r->resume.step + 1 ? "step is" : "steps are");
+    add_units(text, sizeof text, n_own, "stay where they are");
+    add_units(text, sizeof text, n_moving, "move to another worker");
+    add_units(text, sizeof text, n_saved, "come from a checkpoint");
+    add_units(text, sizeof text, n_new, "begin anew");
     text_add(text, sizeof text, ".");
     context_add_event(c, false, "Recovering", text);
 }
