@@ -12,7 +12,7 @@
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-#define VALUES_MAX 40
+#define VALUES_MAX 64
 
 /* For a worker whose node is drained: another pod is started, its image pulled if need be, and a
  * gigabyte moved. Pods that the operator deletes itself are not given as much. */
@@ -172,24 +172,25 @@ static const char pod_template[] =
     "       {'name': 'tmp', 'mountPath': '/tmp'},"
     "       ?data_config_map {'name': 'data', 'mountPath': '/data', 'readOnly': true},"
     "       ?data_claim {"
-    "         'name': 'data', 'mountPath': '/data', 'subPath': $data_path, 'readOnly': true},"
+    "         'name': $data_volume, 'mountPath': '/data', 'subPath': $data_path, 'readOnly': true},"
     "       ?model_claim {"
-    "         'name': 'model', 'mountPath': '/model', 'subPath': $model_path, 'readOnly': true},"
+    "         'name': $model_volume, 'mountPath': '/model', 'subPath': $model_path, 'readOnly': "
+    "true},"
     "       ?save_claim {"
-    "         'name': 'checkpoints', 'mountPath': '/checkpoints', 'subPath': $save_path},"
+    "         'name': $save_volume, 'mountPath': '/checkpoints', 'subPath': $save_path},"
     "       ?output_claim {"
-    "         'name': 'output', 'mountPath': '/output', 'subPath': $output_path}]}],"
+    "         'name': $output_volume, 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
     "     ?config_map {'name': 'job', 'configMap': {'name': $config_map}},"
     "     ?has_peers {'name': 'key', 'secret': {'secretName': $key_name, 'defaultMode': 288}},"
     "     {'name': 'tmp', 'emptyDir': {}},"
     "     ?data_config_map {'name': 'data', 'configMap': {'name': $data_config_map}},"
-    "     ?data_claim {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_claim}},"
-    "     ?model_claim {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_claim}},"
-    "     ?save_claim {"
-    "       'name': 'checkpoints', 'persistentVolumeClaim': {'claimName': $save_claim}},"
-    "     ?output_claim {"
-    "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_claim}}]}}";
+    "     ?data_new {'name': 'data', 'persistentVolumeClaim': {'claimName': $data_new}},"
+    "     ?model_new {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_new}},"
+    "     ?save_new {"
+    "       'name': 'checkpoints', 'persistentVolumeClaim': {'claimName': $save_new}},"
+    "     ?output_new {"
+    "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_new}}]}}";
 
 /* Where the pods differ. */
 struct pod {
@@ -208,6 +209,31 @@ static const char *used(bool is_used, const char *text)
     return is_used && text[0] ? text : NULL;
 }
 
+/* A claim that a pod mounts. */
+struct mount {
+    const char *volume;
+    const char *claim; /* NULL: not mounted */
+};
+
+/* The first mount of the same claim: a pod that has two volumes of one claim never starts. */
+static const struct mount *first_of_claim(const struct mount *mounts, const struct mount *m)
+{
+    while (m->claim && (!mounts->claim || strcmp(mounts->claim, m->claim) != 0))
+        mounts++;
+    return m->claim ? mounts : m;
+}
+
+static const char *volume_of(const struct mount *mounts, const struct mount *m)
+{
+    return first_of_claim(mounts, m)->volume;
+}
+
+/* The claim, if this is its first mount. */
+static const char *new_claim(const struct mount *mounts, const struct mount *m)
+{
+    return first_of_claim(mounts, m) == m ? m->claim : NULL;
+}
+
 static enum err_code write_pod(const struct observed *seen, const struct pod *p, struct buf *out,
                                struct err *err)
 {
@@ -218,6 +244,12 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     bool has_claim = p->reads_data && spec->data.source == SPEC_SOURCE_CLAIM;
     bool has_map = p->reads_data && spec->data.source == SPEC_SOURCE_CONFIG_MAP;
     const char *folder = spec->data.source == SPEC_SOURCE_SAMPLE ? SAMPLE_DIR : "/data";
+    const struct mount mounts[] = {
+        {"data", used(has_claim, spec->data.volume.claim)},
+        {"model", used(!has_role(&p->object, "probe"), spec->from.claim)},
+        {"checkpoints", used(is_worker, spec->checkpoint.volume.claim)},
+        {"output", used(is_worker, spec->output.claim)},
+    };
     char key[NAMES_BYTES];
     char saves[NAMES_BYTES];
     const struct jsont_value values[] = {
@@ -229,17 +261,25 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("pull_policy", is_our_image && settings->pull_policy[0] ? settings->pull_policy
                                                                         : spec->worker.pull_policy),
         JSONT_S("data_folder", used(p->reads_data, folder)),
-        JSONT_S("model_claim", used(!has_role(&p->object, "probe"), spec->from.claim)),
-        JSONT_S("save_claim", used(is_worker, spec->checkpoint.volume.claim)),
+        JSONT_S("data_claim", mounts[0].claim),
+        JSONT_S("data_volume", volume_of(mounts, &mounts[0])),
+        JSONT_S("data_new", new_claim(mounts, &mounts[0])),
+        JSONT_S("model_claim", mounts[1].claim),
+        JSONT_S("model_volume", volume_of(mounts, &mounts[1])),
+        JSONT_S("model_new", new_claim(mounts, &mounts[1])),
+        JSONT_S("save_claim", mounts[2].claim),
+        JSONT_S("save_volume", volume_of(mounts, &mounts[2])),
+        JSONT_S("save_new", new_claim(mounts, &mounts[2])),
         JSONT_S("save_folder", saves),
-        JSONT_S("output_claim", used(is_worker, spec->output.claim)),
+        JSONT_S("output_claim", mounts[3].claim),
+        JSONT_S("output_volume", volume_of(mounts, &mounts[3])),
+        JSONT_S("output_new", new_claim(mounts, &mounts[3])),
         JSONT_I("health_port", PORT_HEALTH),
         JSONT_I("control_port", PORT_CONTROL),
         JSONT_I("tensor_port", PORT_TENSOR),
         JSONT_I("cpu_milli", p->cpu_milli),
         JSONT_I("memory_bytes", p->memory_bytes),
         JSONT_S("data_config_map", used(has_map, spec->data.config_map)),
-        JSONT_S("data_claim", used(has_claim, spec->data.volume.claim)),
         JSONT_S("data_path", used(true, spec->data.volume.path)),
         JSONT_S("model_path", used(true, spec->from.path)),
         JSONT_S("save_path", used(true, spec->checkpoint.volume.path)),

@@ -228,6 +228,38 @@ static void manifest_of_other_stages_has_no_data_but_checkpoints_and_output(void
     world_free(w);
 }
 
+/* A kubelet waits for ever for the second of two volumes of one claim. */
+static void manifest_of_a_claim_that_is_mounted_twice_has_one_volume(void **state)
+{
+    struct world *w = world_new("{\"model\":{\"preset\":\"BertTiny\"},"
+                                "\"data\":{\"source\":{\"sample\":\"MNLI\"}},"
+                                "\"checkpoint\":{\"store\":{\"persistentVolumeClaim\":"
+                                "{\"claimName\":\"one\",\"path\":\"c\"}}},"
+                                "\"output\":{\"persistentVolumeClaim\":"
+                                "{\"claimName\":\"one\",\"path\":\"o\"}}}");
+    const struct json *volumes, *mount;
+    struct json *pod;
+    int n_mounts = 0, n_claims = 0;
+
+    (void)state;
+    (void)world_settle(w);
+    pod = stage_pod(w, 0);
+    volumes = json_path(pod, "spec.volumes");
+    for (mount = json_first(json_get(container(pod), "volumeMounts")); mount;
+         mount = json_next(mount)) {
+        const struct json *volume = named(volumes, json_string(json_get(mount, "name"), ""));
+
+        assert_non_null(volume);
+        n_mounts += json_get(volume, "persistentVolumeClaim") != NULL;
+    }
+    for (const struct json *v = json_first(volumes); v; v = json_next(v))
+        n_claims += json_get(v, "persistentVolumeClaim") != NULL;
+    assert_int_equal(n_mounts, 2);
+    assert_int_equal(n_claims, 1);
+    json_free(pod);
+    world_free(w);
+}
+
 /* A stage reads its own part of the weights, so each of them needs all of the folder. */
 static void manifest_of_every_stage_has_the_model_to_start_from(void **state)
 {
@@ -810,6 +842,7 @@ int main(void)
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
+        cmocka_unit_test(manifest_of_a_claim_that_is_mounted_twice_has_one_volume),
         cmocka_unit_test(manifest_of_random_weights_has_no_model),
         cmocka_unit_test(manifest_of_a_pod_is_placed_by_affinity_and_limited_by_the_plan),
         cmocka_unit_test(manifest_of_a_pod_keeps_the_restricted_standard),
