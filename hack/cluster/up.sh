@@ -13,7 +13,8 @@
 # it takes several settings: docker's quota holds the processes of a node down to its cores, and
 # system-reserved makes its allocatable CPU say so (its capacity always names all cores); docker
 # limits its memory, and a meminfo of its own is what the kubelet takes its memory capacity from.
-# Of that memory, 256 MiB are kept for the kubelet and containerd. On cgroup v1 the kernel refuses
+# Of that memory, 256 MiB are kept for the kubelet and containerd. All workers have one folder of this
+# machine at /mnt/shared, as a network volume would be: $CACHE/cluster/shared. On cgroup v1 the kernel refuses
 # a pod whose CPU limit is above the quota of its node ("cpu.cfs_quota_us: invalid argument").
 set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
@@ -27,11 +28,12 @@ for worker in "${workers[@]}"; do
     [[ $worker =~ ^[0-9]*\.?[0-9]+:[1-9][0-9]*$ ]] || die "WORKERS: \"$worker\" is not CORES:GIB." 'Example: WORKERS="1:3 0.5:2 0.25:2"'
 done
 config=$CACHE/cluster # what the running cluster was made with
+made_with="$WORKERS, shared"
 
 node_of() { [ "$1" -eq 1 ] && echo "$CLUSTER_NAME-worker" || echo "$CLUSTER_NAME-worker$1"; }
 
 is_up() {
-    [ "$(cat "$config/workers" 2>/dev/null)" = "$WORKERS" ] || return
+    [ "$(cat "$config/made-with" 2>/dev/null)" = "$made_with" ] || return
     local ready
     ready=$(timeout 10 kubectl get nodes --request-timeout 5s 2>/dev/null | grep -c ' Ready ') || return
     [ "$ready" -eq $((${#workers[@]} + 1)) ]
@@ -43,7 +45,8 @@ exists() { [ -n "$(docker ps -aq --filter "label=io.x-k8s.kind.cluster=$CLUSTER_
 write_config() { # write_config IMAGE
     local i=0 worker kb reserved
     rm -rf "$config"
-    mkdir -p "$config"
+    mkdir -p "$config/shared"
+    chmod 1777 "$config/shared"
     {
         printf 'kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnetworking:\n  podSubnet: %s\n' "$POD_RANGE"
         ! from_packages "$1" || printf '  disableDefaultCNI: true\n'
@@ -59,7 +62,8 @@ write_config() { # write_config IMAGE
                 /proc/meminfo >"$config/meminfo$i"
             reserved=$(awk -v all="$cores" -v own="${worker%:*}" 'BEGIN { r = (all - own) * 1000; printf "%d", (r > 0) ? r : 0 }')
             printf -- '- role: worker\n'
-            printf '  extraMounts: [{hostPath: "%s", containerPath: /proc/meminfo, readOnly: true}]\n' "$config/meminfo$i"
+            printf '  extraMounts: [{hostPath: "%s", containerPath: /proc/meminfo, readOnly: true},\n' "$config/meminfo$i"
+            printf '    {hostPath: "%s", containerPath: /mnt/shared}]\n' "$config/shared"
             printf '  kubeadmConfigPatches:\n  - |\n    kind: JoinConfiguration\n    nodeRegistration:\n'
             printf '      kubeletExtraArgs: {system-reserved: "cpu=%dm,memory=256Mi"}\n' "$reserved"
         done
@@ -127,7 +131,7 @@ else
     if from_packages "$image"; then run 3 "Connect the nodes" connect_nodes; fi
     run 30 "Wait until all is ready" wait_until_ready
     run 1 "Limit the workers" limit_nodes
-    printf '%s' "$WORKERS" >"$config/workers"
+    printf '%s' "$made_with" >"$config/made-with"
     say "The cluster is up after $(clock $((SECONDS - started)))."
 fi
 kubectl get nodes -o custom-columns='NODE:.metadata.name,CPU:.status.allocatable.cpu,MEMORY:.status.allocatable.memory,KUBELET:.status.nodeInfo.kubeletVersion' >&2

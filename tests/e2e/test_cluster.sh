@@ -83,11 +83,6 @@ pod_deleted() {
     k delete pod "$(worker lost 1 .metadata.name)" --wait=false && complete lost && is_in_revision lost 2 && replaced lost
 }
 check 'a job whose worker pod is deleted gets one new pod and completes' pod_deleted
-killed() {
-    job killed 400 && until_true 90 has_stepped killed && uids killed >"$work/before" || return
-    docker exec "$(worker killed 1 .spec.nodeName)" pkill -KILL -f 'skyjob-worker stage' && complete killed && is_in_revision killed 2 && replaced killed
-}
-check 'so does a job whose worker is killed' killed
 # Whatever passes the node between two workers is answered with a reset, for some seconds.
 cut() {
     local port
