@@ -126,7 +126,8 @@ static bool offer_of_candidate(const struct context *c, const struct survey *s, 
         cpu_milli -= p->cpu_milli;
         memory_bytes -= p->memory_bytes;
     }
-    if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES)
+    if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES ||
+        recovery_has_silent(c, n->name))
         return false;
     take_share(n, node_useful_milli(cpu_milli), memory_bytes, out);
     return true;

@@ -61,7 +61,7 @@ static bool is_in_status(const struct status *s, const struct seen_pod *p)
     for (int i = 0; i < s->n_stages; i++)
         if (strcmp(s->stages[i].pod_uid, p->uid) == 0)
             return true;
-    return status_is_final(s);
+    return false;
 }
 
 static int64_t since(int64_t then_ms, int64_t now_ms)
@@ -71,7 +71,7 @@ static int64_t since(int64_t then_ms, int64_t now_ms)
 
 /* Labels and owner references are written by anyone who may create pods: they make a pod one to be
  * deleted in the end, but only those count that we have created: the status has their uids. */
-static void observe_pod(const struct store_own *own, int most, struct observed *out)
+static void observe_pod(struct store_own *own, int most, struct observed *out)
 {
     struct seen_pod *p = add_pod(out, most, &own->seen);
     int64_t now_ms = clock_now_ms();
@@ -79,7 +79,9 @@ static void observe_pod(const struct store_own *own, int most, struct observed *
 
     if (!p)
         return;
-    if (own->trust == TRUST_NONE && !(is_worker && is_in_status(&out->status, p)))
+    if (own->trust == TRUST_NONE && is_worker && is_in_status(&out->status, p))
+        own->trust = TRUST_CREATED; /* also once it is not listed any more, as when it leaves */
+    if (own->trust == TRUST_NONE && !(is_worker && status_is_final(&out->status)))
         p->role = POD_UNVERIFIED;
     /* Into the wall clock of this decision. */
     if (own->first_seen_ms > 0)

@@ -72,7 +72,8 @@ struct store_pod {
 
 enum store_trust {
     TRUST_NONE,    /* it has our labels and owner, which anyone can write */
-    TRUST_CREATED, /* the API server answered with it when we created it, or it is what we make */
+    TRUST_CREATED, /* the API server answered with it when we created it, or it is what we make, or
+                      the status had its uid */
     TRUST_REFUSED, /* has a name that was due, and is not what we make */
 };
 

@@ -249,11 +249,12 @@ loses_pod() { # the other workers stay
     [ "$(workers_of loses)" = 'w0-1 w1-2 w2-1 ' ] && [ "$(uids_of loses 0,2)" = "$uids" ] &&
         [ "$(kubectl get cm -l skyjob.dev/job=loses,skyjob.dev/revision -o name)" = "configmap/$(prefix loses)-r2" ] && as_undisturbed loses
 }
-# drained JOB SLOT: its node is cordoned, and the pod evicted with its grace period
+# drained JOB SLOT [COMMAND...]: its node is cordoned, the pod evicted with its grace period, and the
+# command run meanwhile
 drained() {
     local node
     node=$(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.spec.nodeName}') && kubectl cordon "$node" >/dev/null &&
-        kubectl delete "$(worker_pod "$1" "$2")" --wait=false && until_true 30 revision_is "$1" 2
+        kubectl delete "$(worker_pod "$1" "$2")" --wait=false && "${@:3}" && until_true 30 revision_is "$1" 2
     local rc=$?
     kubectl uncordon "$node" >/dev/null
     return "$rc"
@@ -281,6 +282,14 @@ leaves() { # for each place in the pipeline: another node takes the units of a w
             [ "$(workers_of leaves)" = "$(printf '%s\n' "w$other-1" "w$((64 + slot))-1" | sort | tr '\n' ' ')" ] && as_undisturbed leaves || return
         kubectl delete sj --all >/dev/null && until_true 20 no_pods || return
     done
+}
+leaves_meanwhile() { # the operator dies when it has created the new worker, or soon after
+    stages=$stages2 kept alone && trains alone && drained alone 1 dies_after_start alone && handed_over alone &&
+        [[ $(workers_of alone) =~ ^w0-1\ w65-[12]\ $ ]] && as_undisturbed alone
+}
+dies_after_start() {
+    until_true 10 grep -q "\"msg\":\"created\".*\"name\":\"$(prefix "$1")-w65-1\"" "$dir/operator.log" && kill_operator KILL
+    start_operator
 }
 leaves_neighbours() { # where no other node has room
     stages='  placement: {strategy: Even, minStages: 1, maxStages: 3}' kept shares && trains shares && drained shares 1 && handed_over shares &&
@@ -354,9 +363,9 @@ goes_back() { # to a checkpoint: when a worker is killed, and when all pods go a
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
     touch "$dir/agent/kill/$(prefix hopeless)-w0-1"
-    kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' &&
-        until_true 10 test -z "$(kubectl get pods --field-selector status.phase=Running -o name)"
+    kubectl wait --for=condition=Failed sj/hopeless --timeout=30s && is hopeless Failed 'True RestartLimit' && until_true 10 none_run
 }
+none_run() { [ -z "$(kubectl get pods --field-selector status.phase=Running -o name)" ]; }
 out_of_memory() {
     steps=400 job hungry "$stages3" && trains hungry || return
     touch "$dir/agent/oom/$(prefix hungry)-w1-1"
@@ -826,6 +835,7 @@ check 'a stage that is off its plan is told, with both times' off_the_plan
 check 'a worker pod that is deleted is replaced, and the others stay' loses_pod
 check 'a link that breaks costs no pod and no step' loses_link
 check 'a worker that is drained hands its units to one on another node, without losing a step' on_alike_nodes leaves
+check 'nothing is lost when the operator dies meanwhile' on_alike_nodes leaves_meanwhile
 check 'where no other node has room, the neighbours of a worker that is drained take its units' on_alike_nodes leaves_neighbours
 check 'workers answer no request without the key of their job' ignores_strangers
 check 'workers take a revision from their operator only' attacked_early

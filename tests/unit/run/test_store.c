@@ -484,6 +484,9 @@ static void store_counts_only_the_pod_whose_uid_the_status_has(void **state)
             "{\"revision\":2,\"stages\":[{\"stage\":0},{\"stage\":1,\"podUID\":\"p1\"}]}");
     observe();
     assert_int_equal(seen->pods[0].role, POD_WORKER);
+    add_job("mnli", "u1", "{\"revision\":3,\"stages\":[]}"); /* it leaves, and was ours */
+    observe();
+    assert_int_equal(seen->pods[0].role, POD_WORKER);
 }
 
 static void trust(const char *name, const char *uid)
