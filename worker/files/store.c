@@ -25,7 +25,8 @@
 struct name {
     int64_t lineage;
     int64_t step;
-    bool is_kept; /* by store_clean() */
+    bool is_kept; /* by store_clean(), as one of the newest ... */
+    bool is_best; /* ... or because one of these names it as the best */
 };
 
 static void print_name(struct name name, char out[static NAME_BYTES])
@@ -348,6 +349,13 @@ static enum err_code remove_checkpoint(const struct store *s, struct name name, 
     return rc == ERR_OK ? folder_remove(folder, err) : rc;
 }
 
+static void mark_best(struct name *names, int n, const struct resume_origin *best)
+{
+    for (int i = 0; i < n; i++)
+        if (names[i].lineage == best->lineage && names[i].step == best->step)
+            names[i].is_best = true;
+}
+
 void store_clean(const struct store *s, const struct resume *at, int keep)
 {
     struct err err = {.text = ""};
@@ -364,6 +372,8 @@ void store_clean(const struct store *s, const struct resume *at, int keep)
 
         names[i].is_kept =
             resume_counts(at, names[i].lineage, names[i].step) && find_point(s, names[i], &point);
+        if (names[i].is_kept)
+            mark_best(names, n, &point.best);
         n_kept += names[i].is_kept;
         first = n_kept == 0 ? i + 1 : first;
     }
@@ -371,7 +381,8 @@ void store_clean(const struct store *s, const struct resume *at, int keep)
         bool counts = resume_counts(at, names[i].lineage, names[i].step);
 
         /* What is newer may still be being written. */
-        if (names[i].is_kept || names[i].lineage > at->lineage || (counts && i < first))
+        if (names[i].is_kept || names[i].is_best || names[i].lineage > at->lineage ||
+            (counts && i < first))
             continue;
         if (remove_checkpoint(s, names[i], &err) != ERR_OK)
             LOG(LOG_WARN, "an old checkpoint cannot be removed", LOG_S("error", err.text));

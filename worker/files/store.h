@@ -32,17 +32,19 @@ MUST_CHECK enum err_code store_open(struct store *s, const char *folder, struct 
 struct store_point {
     struct resume_checkpoint at;
     struct resume_origins origins; /* of at.lineage */
+    /* The best evaluation's, whose checkpoint is kept beside this one; step 0: none. */
+    struct resume_origin best;
 };
 
 /* List the complete checkpoints, the newest lineage first and the newest step first in it; returns
  * how many, at most `max`. What cannot be read is skipped, with a warning in the log. */
 int store_list(const struct store *s, struct store_point *out, int max);
 
-/* Of the complete checkpoints that count for `at` keep the newest `keep` (at least 1), and remove
- * older ones, complete or not, and those that do not count. Left alone are checkpoints of newer
- * lineages, incomplete ones newer than the newest that is kept, and everything as long as there is
- * none to keep. The leader's to call. Manifests are removed before their shards. What cannot be
- * removed is logged and tried again next time. */
+/* Of the complete checkpoints that count for `at` keep the newest `keep` (at least 1) and the best
+ * ones that they name, and remove older ones, complete or not, and those that do not count. Left
+ * alone are checkpoints of newer lineages, incomplete ones newer than the newest that is kept, and
+ * everything as long as there is none to keep. The leader's to call. Manifests are removed before
+ * their shards. What cannot be removed is logged and tried again next time. */
 void store_clean(const struct store *s, const struct resume *at, int keep);
 
 /* Set a checkpoint aside that has proved to be damaged, as <lineage>-<step>.refused: it is not

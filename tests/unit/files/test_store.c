@@ -539,7 +539,8 @@ static void check_folders(const struct store *s, const char *want)
 
 static struct cleaning {
     const char *name;
-    const char *has; /* by lineage and step; 'i' behind it: a stage is missing */
+    const char *has; /* by lineage and step; 'i' behind it: a stage is missing, 'b': it names 1-10
+                        as the best */
     struct resume at;
     int keep;
     const char *left; /* as a folder lists them */
@@ -581,6 +582,21 @@ static struct cleaning {
      {.lineage = 1},
      1,
      "1-20 2-15 2-25"},
+    {"store_clean_keeps_the_best_that_a_newest_one_names",
+     "1-10 1-20b 1-30b 1-40",
+     {.lineage = 1},
+     2,
+     "1-10 1-30 1-40"},
+    {"store_clean_removes_a_best_that_no_newest_one_names",
+     "1-10 1-20b 1-30 1-40",
+     {.lineage = 1},
+     2,
+     "1-30 1-40"},
+    {"store_clean_keeps_the_best_of_an_older_lineage",
+     "1-10 1-20b 2-30b",
+     {.lineage = 2, .origins = {.n = 1, .list = {{.lineage = 1, .step = 20}}}},
+     1,
+     "1-10 2-30"},
 };
 
 static void clean(void **state)
@@ -595,6 +611,10 @@ static void clean(void **state)
     for (; sscanf(p, "%lld-%lld%n", &lineage, &step, &n) == 2; p += n + (p[n] == ' ')) {
         struct store_point point = checkpoints_point(lineage, step);
 
+        if (p[n] == 'b') {
+            point.best = (struct resume_origin){1, 10};
+            n++;
+        }
         write_stage(&s, &point, &two, 0);
         if (p[n] == 'i')
             n++;
