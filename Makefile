@@ -201,6 +201,7 @@ integration: deps-cluster ## real etcd, API server and workers as processes
 test-faults: deps-cluster ## faults at every step, and the operator dies at every call (an hour)
 	@$(SUBMAKE) all sample support $(REVISIONS)
 	@FAULTS=all $(REVISIONS) '*five_faults*'
+	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind'
 
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end

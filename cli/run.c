@@ -98,6 +98,14 @@ static enum err_code print_json(const struct local *l, const struct progress *le
         else
             jsonw_null(&w, leader->metrics[i].name);
     jsonw_close(&w);
+    if (leader->best.step > 0) {
+        jsonw_open_object(&w, "best");
+        jsonw_string(&w, "metric", leader->best_metric);
+        jsonw_double(&w, "value", leader->best.value);
+        jsonw_int(&w, "step", leader->best.step);
+        jsonw_close(&w);
+    }
+    jsonw_bool(&w, "endedEarly", leader->has_ended_early);
     view_write(&view, &w);
     write_nodes(&w, l);
     jsonw_close(&w);
@@ -179,6 +187,8 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);
     local->job.spec.checkpoint.is_on = a->checkpoints;
+    if (rc == ERR_OK)
+        rc = spec_check_best(&local->job.spec, a->output, err);
     if (rc == ERR_OK)
         rc = make_folder("--output", a->output, err);
     return rc == ERR_OK ? check_checkpoints(a, err) : rc;

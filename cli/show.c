@@ -83,6 +83,9 @@ void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTE
     }
     if (p->skipped_steps > 0)
         text_add(out, SHOW_LINE_BYTES, "  %lld skipped", (long long)p->skipped_steps);
+    if (p->best.step > 0)
+        text_add(out, SHOW_LINE_BYTES, "  best %s %.4f at %lld", p->best_metric, p->best.value,
+                 (long long)p->best.step);
     for (int i = 0; i < p->n_stage_ms; i++)
         text_add(out, SHOW_LINE_BYTES, "%s %.1f", i ? "" : "  stages", p->stage_ms[i]);
     if (p->n_stage_ms > 0)
@@ -121,6 +124,12 @@ void show_notes(FILE *out, const struct progress *p)
     if (p->skipped_steps > 0)
         (void)fprintf(out, "  %-20s %lld (loss or gradient was not finite)\n", "skipped steps",
                       (long long)p->skipped_steps);
+    if (p->best.step > 0)
+        (void)fprintf(out, "  %-20s %s %.4f at step %lld\n", "best evaluation", p->best_metric,
+                      p->best.value, (long long)p->best.step);
+    if (p->has_ended_early)
+        (void)fprintf(out, "  %-20s at step %lld: no better evaluation\n", "ended early",
+                      (long long)p->step);
     if (p->randomly_initialized[0])
         (void)fprintf(out, "  %-20s %s\n", "started at random", p->randomly_initialized);
 }
@@ -181,8 +190,11 @@ static struct progress progress_of(const struct status *s)
         .tokens_per_second = (double)from->tokens_per_second,
         .eta_seconds = (double)from->remaining_seconds,
         .n_metrics = from->n_metrics,
+        .best = {.value = decimal(from->best.value), .step = from->best.step},
+        .has_ended_early = from->has_ended_early,
     };
 
+    memcpy(p.best_metric, from->best.metric, sizeof p.best_metric);
     for (int i = 0; i < from->n_random; i++)
         text_add(p.randomly_initialized, sizeof p.randomly_initialized, "%s%s", i ? ", " : "",
                  from->random[i]);

@@ -28,7 +28,7 @@ int show_widen(int width, const char *name);
 void show_progress_text(const struct progress *p, char out[static SHOW_LINE_BYTES]);
 /* Loss and metrics, a line each, then show_notes(). */
 void show_result(FILE *out, const struct progress *p);
-/* What was skipped or started at random, if anything. */
+/* What was skipped or started at random, the best evaluation, an early end: if anything. */
 void show_notes(FILE *out, const struct progress *p);
 /* "done: 375 steps in 1:02, 5,321 tokens/s, loss 0.8432, accuracy 0.8100, model in DIR" of a run
  * that has ended; `output` is the folder, or NULL. */

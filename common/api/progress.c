@@ -9,6 +9,8 @@ const char *const progress_cause_names[] = {"",      "Config", "DataMissing", "P
 
 #define AT(member) FIELD_AT(struct progress, member)
 
+#define STEP_MAX 1e12 /* as in api/resume.h */
+
 /* Six digits are more than a measurement has, and 64 stages of them fit. */
 #define MEASURED (FIELD_NULL | FIELD_SHORT)
 
@@ -43,6 +45,12 @@ static const struct field fields[] = {
      .fields = stage_fields},
     {"metrics", FIELD_LIST, FIELD_ITEMS(struct progress, metrics, n_metrics),
      .fields = metric_fields},
+    {"bestMetric", FIELD_TEXT, AT(best_metric), .flags = FIELD_LINE | FIELD_OMIT},
+    {"bestValue", FIELD_DOUBLE, AT(best.value), .flags = FIELD_OMIT},
+    {"bestLineage", FIELD_INT64, AT(best.lineage), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"bestStep", FIELD_INT64, AT(best.step), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"evaluationsSinceBest", FIELD_INT64, AT(best.n_since), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"endedEarly", FIELD_BOOL, AT(has_ended_early), .flags = FIELD_OMIT},
     {"randomlyInitialized", FIELD_TEXT, AT(randomly_initialized), .flags = FIELD_LINE},
     {"blas", FIELD_TEXT, AT(blas), .flags = FIELD_LINE},
     {"error", FIELD_TEXT, AT(error), .flags = FIELD_LINE},

@@ -14,7 +14,7 @@
 #include "base/json.h"
 
 #define PROGRESS_TEXT_MAX_BYTES 4096 /* the kubelet keeps no more of a termination message */
-#define PROGRESS_METRICS_MAX    12
+#define PROGRESS_METRICS_MAX    9
 #define PROGRESS_MS_MAX         1e9 /* eleven days for a step: nothing takes longer */
 #define PROGRESS_ERROR_BYTES    512
 #define PROGRESS_RANDOM_BYTES   160
@@ -49,6 +49,14 @@ struct progress_metric {
     double value;  /* NaN: it came out so */
 };
 
+/* The best evaluation so far, of a job that compares them (train/best.h). */
+struct progress_best {
+    double value;    /* of the metric that the spec names */
+    int64_t lineage; /* of the step ... */
+    int64_t step;    /* ... after which it was; 0: there is none yet */
+    int64_t n_since; /* evaluations since, none of them better */
+};
+
 struct progress {
     enum progress_state state;
     enum progress_cause cause;
@@ -68,6 +76,9 @@ struct progress {
     double best_step_ms; /* in the fastest stretch so far (train/stopwatch.h); 0: not known yet */
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
+    char best_metric[32]; /* "accuracy"; "": evaluations are not compared */
+    struct progress_best best;
+    bool has_ended_early; /* for want of a better evaluation; total_steps is that one's */
     /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */
     char randomly_initialized[PROGRESS_RANDOM_BYTES];
     char blas[64]; /* "SkylakeX, 1 thread" */

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/fields.h"
 
 #define BETA_MAX    0.999999 /* at 1 a moment would never move */
@@ -81,6 +82,9 @@ const struct field spec_fields[] = {
      .fallback = "1.0"},
     {"training.evaluateEverySteps", FIELD_INT, AT(training.evaluate_every), .min = 1,
      .max = 100000000},
+    {"training.keepBest", FIELD_ENUM, AT(training.keep_best), .words = task_metric_names},
+    {"training.earlyStopping.patience", FIELD_INT, AT(training.patience), .min = 1, .max = 100000},
+    {"training.earlyStopping.metric", FIELD_ENUM, AT(training.stop_by), .words = task_metric_names},
     {"training.nonFinitePolicy", FIELD_ENUM, AT(training.non_finite), .fallback = "Fail",
      .words = non_finite_words},
     {"training.precision", FIELD_ENUM, AT(training.precision), .fallback = "FP32",
@@ -281,7 +285,46 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
         return err_set(err, ERR_INVALID,
                        "spec.checkpoint.everySteps: give either everySteps or "
                        "spec.checkpoint.everySeconds, not both");
+    if (is_given(spec, "training.earlyStopping") && s->training.patience == 0)
+        return err_set(err, ERR_INVALID, "spec.training.earlyStopping.patience: must be given");
     return check_volumes(spec, s, err);
+}
+
+/* How evaluations are compared, if they are. */
+static enum err_code check_best(struct spec *s, struct err *err)
+{
+    const struct task *task = task_find(s->data.task);
+    enum task_metric keep = s->training.keep_best, stop = s->training.stop_by;
+    const char *path = keep != TASK_METRICS   ? "keepBest"
+                       : stop != TASK_METRICS ? "earlyStopping.metric"
+                                              : "earlyStopping";
+    enum task_metric list[TASK_METRICS];
+    char names[160] = "";
+    int n = task_metric_list(task, list);
+    bool is_measured = false;
+
+    s->training.keeps_best = keep != TASK_METRICS;
+    if (!s->training.keeps_best && s->training.patience == 0)
+        return ERR_OK;
+    if (s->training.evaluate_every == 0 || s->training.evaluates_only)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.%s: needs spec.training.evaluateEverySteps, and steps to "
+                       "train: it compares evaluations",
+                       path);
+    if (s->training.keeps_best && stop != TASK_METRICS && stop != keep)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.earlyStopping.metric: must be that of "
+                       "spec.training.keepBest, %s, or be left out",
+                       task_metric_names[keep]);
+    s->training.best_by = s->training.keeps_best ? keep : stop != TASK_METRICS ? stop : list[0];
+    for (int i = 0; i < n; i++) {
+        is_measured = is_measured || list[i] == s->training.best_by;
+        text_add(names, sizeof names, "%s%s", i > 0 ? ", " : "", task_metric_names[list[i]]);
+    }
+    if (!is_measured)
+        return err_set(err, ERR_INVALID, "spec.training.%s: %s is no metric of %s, which has %s",
+                       path, task_metric_names[s->training.best_by], s->data.task, names);
+    return ERR_OK;
 }
 
 #define MANUAL "spec.placement.manual.replicas[0].stages"
@@ -350,6 +393,8 @@ static enum err_code check_spec(struct spec *s, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.data.maskProbability: must be above 0, or there is nothing to learn");
     rc = has_sizes ? check_stages(s, err) : ERR_OK;
+    if (rc == ERR_OK)
+        rc = check_best(s, err);
     if (rc == ERR_OK && n_sources != 1)
         rc = err_set(err, ERR_INVALID,
                      "spec.data.source: name exactly one of sample, configMap, "
@@ -364,10 +409,15 @@ static enum err_code check_spec(struct spec *s, struct err *err)
 enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err)
 {
     /* Defaults that the schema cannot have, since they hold only where something else is absent. */
-    struct spec s = {
-        .letters = SPEC_CASE_ABSENT,
-        .training = {.epochs = 3, .momentum = 0.9, .beta1 = 0.9, .beta2 = 0.999, .epsilon = 1e-8},
-        .checkpoint = {.every_seconds = 300}};
+    struct spec s = {.letters = SPEC_CASE_ABSENT,
+                     .training = {.epochs = 3,
+                                  .momentum = 0.9,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.999,
+                                  .epsilon = 1e-8,
+                                  .keep_best = TASK_METRICS,
+                                  .stop_by = TASK_METRICS},
+                     .checkpoint = {.every_seconds = 300}};
     enum err_code rc;
     const char *preset = json_string(json_path(json, "model.preset"), "BertMini");
     bool has_sizes = is_given(json, "model.preset") || !is_given(json, "model.from") ||
@@ -398,6 +448,19 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     if (rc == ERR_OK)
         *out = s;
     return rc;
+}
+
+enum err_code spec_check_best(const struct spec *s, bool has_output, struct err *err)
+{
+    if (s->training.keeps_best && !has_output)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.keepBest: needs spec.output, or --output DIR on this "
+                       "machine: without it no weights are kept");
+    if (s->training.keeps_best && !s->checkpoint.is_on)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.keepBest: needs spec.checkpoint.store, or --checkpoints DIR "
+                       "on this machine: the best weights wait there for the end");
+    return ERR_OK;
 }
 
 bool spec_has_sizes(const struct spec *s)

@@ -144,6 +144,12 @@ struct spec {
         double dropout;
         double max_grad_norm; /* 0: no clipping */
         int evaluate_every;   /* steps between evaluations; 0: only at the end */
+        /* Evaluations are compared when weights are kept by them, or the run ends by them: */
+        bool keeps_best;            /* output has the weights of the best one */
+        int patience;               /* the run ends after so many without a better one; 0: never */
+        enum task_metric best_by;   /* how they are compared */
+        enum task_metric keep_best; /* the same as they were given; TASK_METRICS: not */
+        enum task_metric stop_by;
         enum spec_non_finite non_finite;
         enum spec_precision precision;
         enum spec_activations activations;
@@ -189,6 +195,11 @@ extern const struct field spec_fields[];
  * fields are refused by name, as kubectl does.
  */
 MUST_CHECK enum err_code spec_parse(const struct json *json, struct spec *out, struct err *err);
+
+/* Can a job with training.keepBest keep them: is there a place for checkpoints, in which the best
+ * weights wait for the end, and one for the output? `has_output`: a volume, or a folder of the
+ * CLI's. ERR_INVALID says what is missing. */
+MUST_CHECK enum err_code spec_check_best(const struct spec *s, bool has_output, struct err *err);
 
 /* Does the spec have the sizes of its model? One that starts from a model may leave them to that
  * model's own files: bert_config_fill() adds them. Until then those that are not given are 0, and

@@ -58,6 +58,13 @@ static const struct field random_fields[] = {
     {"", FIELD_TEXT, FIELD_ENTRY(char[PROGRESS_RANDOM_BYTES]), .min = 1, .flags = FIELD_REQUIRED},
     {0}};
 
+#define BEST(member) FIELD_AT(struct status_best, member)
+static const struct field best_fields[] = {
+    {"metric", FIELD_TEXT, BEST(metric), .min = 1, .flags = FIELD_REQUIRED},
+    {"value", FIELD_TEXT, BEST(value)},
+    {"step", FIELD_INT64, BEST(step), .max = WHOLE_MAX},
+    {0}};
+
 #define PROGRESS(member) FIELD_AT(struct status_progress, member)
 static const struct field progress_fields[] = {
     {"step", FIELD_INT64, PROGRESS(step), .max = WHOLE_MAX},
@@ -76,6 +83,8 @@ static const struct field progress_fields[] = {
      .fields = random_fields, .flags = FIELD_NULL},
     {"metrics", FIELD_LIST, FIELD_ITEMS(struct status_progress, metrics, n_metrics),
      .fields = metric_fields},
+    {"best", FIELD_OBJECT, PROGRESS(best), .fields = best_fields, .flags = FIELD_NULL},
+    {"endedEarly", FIELD_BOOL, PROGRESS(has_ended_early), .flags = FIELD_NULL},
     {0}};
 
 #define DRIFT(member) FIELD_AT(struct status_drift, member)
@@ -255,6 +264,12 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
         write_figure(p->metrics[i].value, metric->value);
         to->n_metrics++;
     }
+    if (p->best.step > 0 && p->best_metric[0]) {
+        memcpy(to->best.metric, p->best_metric, sizeof to->best.metric);
+        write_figure(p->best.value, to->best.value);
+        to->best.step = p->best.step;
+    }
+    to->has_ended_early = p->has_ended_early;
     for (int i = 0; i < p->n_stage_ms && i < s->n_stages; i++)
         if (isfinite(p->stage_ms[i]) && p->stage_ms[i] > 0)
             s->stages[i].measured_ms = p->stage_ms[i];

@@ -57,6 +57,13 @@ struct status_metric {
     char value[STATUS_WORD_BYTES];
 };
 
+/* The best evaluation so far; its metric is "" in a job that does not compare them, or has none. */
+struct status_best {
+    char metric[32];
+    char value[STATUS_WORD_BYTES];
+    int64_t step;
+};
+
 struct status_progress {
     int64_t step;
     int64_t total_steps;
@@ -72,6 +79,8 @@ struct status_progress {
     char random[STATUS_RANDOM_MAX][PROGRESS_RANDOM_BYTES];
     int n_metrics;
     struct status_metric metrics[PROGRESS_METRICS_MAX];
+    struct status_best best;
+    bool has_ended_early; /* as in a progress document */
 };
 
 /* See control/drift.c. */

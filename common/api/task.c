@@ -46,11 +46,11 @@ static const struct task tasks[] = {
     {.name = "Pretraining", .is_own = true, .head = MODEL_HEAD_PRETRAINING, JUDGED(BIT(ACCURACY))},
 };
 
-const char *const task_metric_names[TASK_METRICS] = {
-    [TASK_ACCURACY] = "accuracy", [TASK_F1] = "f1",
-    [TASK_MATTHEWS] = "matthews", [TASK_PEARSON] = "pearson",
-    [TASK_SPEARMAN] = "spearman", [TASK_NEXT_SENTENCE] = "nextSentenceAccuracy",
-    [TASK_EVAL_LOSS] = "evalLoss"};
+const char *const task_metric_names[] = {
+    [TASK_ACCURACY] = "accuracy",  [TASK_F1] = "f1",
+    [TASK_MATTHEWS] = "matthews",  [TASK_PEARSON] = "pearson",
+    [TASK_SPEARMAN] = "spearman",  [TASK_NEXT_SENTENCE] = "nextSentenceAccuracy",
+    [TASK_EVAL_LOSS] = "evalLoss", [TASK_METRICS] = NULL};
 
 const char *const task_names[] = {"MNLI",       "QNLI",     "QQP",         "RTE",  "WNLI",
                                   "SST2",       "MRPC",     "CoLA",        "STSB", "Classification",
@@ -70,4 +70,21 @@ bool task_is_ranked_by(const struct task *t, const char *metric)
         if (strcmp(task_metric_names[k], metric) == 0)
             return t->ranked_by & 1u << k;
     return false;
+}
+
+int task_metric_list(const struct task *task, enum task_metric out[static TASK_METRICS])
+{
+    const unsigned rounds[] = {task->ranked_by, task->metrics & ~task->ranked_by};
+    int n = 0;
+
+    for (size_t r = 0; r < 2; r++) {
+        for (int k = 0; k < TASK_METRICS; k++) {
+            if (rounds[r] & 1u << k)
+                out[n++] = (enum task_metric)k;
+        }
+    }
+    if (task->head == MODEL_HEAD_PRETRAINING)
+        out[n++] = TASK_NEXT_SENTENCE;
+    out[n++] = TASK_EVAL_LOSS;
+    return n;
 }

@@ -27,8 +27,8 @@ enum task_metric {
     TASK_METRICS,
 };
 
-/* As in a progress document: "accuracy". */
-extern const char *const task_metric_names[TASK_METRICS];
+/* As in a progress document and in spec.training: "accuracy". Closed by NULL. */
+extern const char *const task_metric_names[TASK_METRICS + 1];
 
 struct task {
     const char *name;
@@ -46,6 +46,10 @@ const struct task *task_find(const char *name);
 
 /* `metric` is one of task_metric_names. False for unknown names. */
 bool task_is_ranked_by(const struct task *t, const char *metric);
+
+/* The metrics of an evaluation, those that the task is ranked by first, the loss last. Returns how
+ * many. */
+int task_metric_list(const struct task *task, enum task_metric out[static TASK_METRICS]);
 
 /* All names, closed by NULL: the words of spec.data.task. */
 extern const char *const task_names[];

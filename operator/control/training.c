@@ -360,7 +360,8 @@ bool training_is_finishing(const struct context *c)
 static void complete(struct context *c)
 {
     const struct seen_pod *leader = context_stage_pod(c, 0);
-    const struct task *task = task_find(c->seen->revision.plan.spec.data.task);
+    const struct spec *spec = &c->seen->revision.plan.spec;
+    const struct task *task = task_find(spec->data.task);
     struct status *s = &c->out->status;
     char text[STATUS_MESSAGE_BYTES] = "";
 
@@ -384,6 +385,13 @@ static void complete(struct context *c)
                 text_add(text, sizeof text, ", %s %s", s->progress.metrics[i].name,
                          s->progress.metrics[i].value);
     text_add(text, sizeof text, ".");
+    if (s->progress.has_ended_early)
+        text_add(text, sizeof text, " Ended early: %d evaluations in a row were not better.",
+                 spec->training.patience);
+    if (s->progress.best.step > 0)
+        text_add(text, sizeof text, " The best evaluation%s was after step %lld: %s %s.",
+                 spec->training.keeps_best ? ", whose weights are kept," : "",
+                 (long long)s->progress.best.step, s->progress.best.metric, s->progress.best.value);
     drift_describe(s, text, sizeof text);
     context_false(c, CONDITION_RUNNING, EVENT_NONE, "Finished", text);
     context_true(c, CONDITION_COMPLETE, EVENT_NORMAL, "TrainingFinished", text);

@@ -85,7 +85,9 @@ static enum err_code take_spec(const struct json *json, int64_t generation, stru
         spec->json = filled;
     }
     spec->n_users = 1;
-    spec->is_valid = spec_parse(spec->json, &spec->parsed, &problem) == ERR_OK;
+    spec->is_valid =
+        spec_parse(spec->json, &spec->parsed, &problem) == ERR_OK &&
+        spec_check_best(&spec->parsed, spec->parsed.output.claim[0], &problem) == ERR_OK;
     if (!spec->is_valid)
         (void)snprintf(spec->problem, sizeof spec->problem, "%s", problem.text);
     parse_release_spec(&out->spec);

@@ -79,6 +79,7 @@ static bool read_facts(const void *in, size_t n, void *out_bytes, size_t *out_n)
         return false;
     MUST(f.total_steps >= 0 && f.steps_per_epoch >= 1 && f.last_seqs >= 1);
     MUST(f.n_splits >= 0 && f.n_splits <= MESSAGE_SPLITS_MAX);
+    MUST(isfinite(f.best.value) && f.best.step >= 0 && f.best.n_since >= 0);
     for (int i = 0; i < f.n_splits; i++)
         MUST(f.splits[i].n_batches >= 1 && f.splits[i].n_samples >= f.splits[i].n_batches);
     *out_n = n;
@@ -133,6 +134,7 @@ static bool read_eval(const void *in, size_t n, void *out_bytes, size_t *out_n)
     if (message_eval_check(&e, NULL) != ERR_OK)
         return false;
     MUST(e.n_metrics >= 0 && e.n_metrics <= MESSAGE_METRICS_MAX);
+    MUST(isfinite(e.best.value) && e.best.step >= 0 && e.best.n_since >= 0);
     *out_n = n;
     memcpy(out_bytes, &e, n);
     return true;

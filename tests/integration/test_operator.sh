@@ -56,7 +56,7 @@ spec:
 $(printf '%s\n' "${2:-}")
   model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
   data: {source: {${source:-configMap: {name: nli\}}}}
-  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},
+  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
     optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
@@ -89,6 +89,7 @@ refused() { # refused FIELD SPEC [NAME]: the API server says no, and names the f
 }
 bad_specs() {
     local d='data: {source: {sample: MNLI}}' x='source: {configMap: {name: x}}' one='stages: [{layers: 4}]'
+    local claim='persistentVolumeClaim: {claimName: a}' && local place="output: {$claim}, checkpoint: {store: {$claim}}"
     refused spec.data '{}' &&
         refused spec.data.source "{data: {source: {}}}" &&
         refused spec.data.source '{data: {source: {sample: MNLI, configMap: {name: x}}}}' &&
@@ -122,6 +123,15 @@ bad_specs() {
         refused spec.checkpoint.store "{$d, checkpoint: {store: {}}}" &&
         refused spec.checkpoint.store.persistentVolumeClaim.path "{$d, checkpoint: {store: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
         refused spec.checkpoint.everySteps "{$d, checkpoint: {everySteps: 5, everySeconds: 60}}" &&
+        refused spec.training.keepBest "{$d, $place, training: {evaluateEverySteps: 5, keepBest: f1x}}" &&
+        refused 'need spec.training.evaluateEverySteps' "{$d, $place, training: {keepBest: accuracy}}" &&
+        refused 'need spec.training.evaluateEverySteps' "{$d, training: {steps: 0, evaluateEverySteps: 5, earlyStopping: {patience: 2}}}" &&
+        refused 'must be metrics of the task' "{$d, $place, training: {evaluateEverySteps: 5, keepBest: f1}}" &&
+        refused 'must be metrics of the task' "{$d, training: {evaluateEverySteps: 5, earlyStopping: {patience: 2, metric: pearson}}}" &&
+        refused spec.training.earlyStopping.metric "{$d, $place, training: {evaluateEverySteps: 5, keepBest: accuracy, earlyStopping: {patience: 2, metric: evalLoss}}}" &&
+        refused spec.training.earlyStopping.patience "{$d, training: {evaluateEverySteps: 5, earlyStopping: {patience: 0}}}" &&
+        refused spec.training.earlyStopping.patience "{$d, training: {evaluateEverySteps: 5, earlyStopping: {metric: accuracy}}}" &&
+        refused spec.training.keepBest "{$d, output: {persistentVolumeClaim: {claimName: a}}, training: {evaluateEverySteps: 5, keepBest: accuracy}}" &&
         refused spec.output "{$d, output: {}}" &&
         refused spec.output.persistentVolumeClaim.claimName "{$d, output: {persistentVolumeClaim: {claimName: A}}}" &&
         refused spec.output.persistentVolumeClaim.path "{$d, output: {persistentVolumeClaim: {claimName: a, path: a/../..}}}" &&
@@ -359,6 +369,17 @@ goes_back() { # to a checkpoint: when a worker is killed, and when all pods go a
     field saved '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     ls "$points"
     [ "$(field saved '{.status.revisionStep}')" -ge 10 ] && as_undisturbed saved
+}
+ends_early() { # with a learning rate that is far too high
+    train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
+        kept early '  checkpoint: {everySteps: 50, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && completes early || return
+    field early '{.status.progress}{"\n"}{.status.message}'
+    local step best
+    step=$(field early '{.status.progress.step}') best=$(field early '{.status.progress.best.step}')
+    [ "$step" -lt 400 ] && [ "$(field early '{.status.progress.endedEarly} {.status.progress.totalSteps} {.status.progress.percentage}')" = "true $step 100" ] &&
+        [ "$best" = $((step - 40)) ] && [ "$(field early '{.status.progress.best.metric}')" = accuracy ] &&
+        field early '{.status.message}' | grep "Ended early: 4 evaluations in a row were not better. .* kept, was after step $best: accuracy 0" &&
+        [ -e "$dir/agent/claims/out/points/$(prefix early)/1-$best/config.json" ] && [ -e "$dir/agent/claims/out/model/config.json" ]
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
@@ -843,6 +864,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
+check 'a job ends when its evaluations no longer become better' ends_early
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory

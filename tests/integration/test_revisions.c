@@ -3,7 +3,8 @@
  *
  * The workers are processes with real links. Where a message is to fail before it is sent, they are
  * this program itself, which counts the calls of link_send() of all of them. */
-/* FAULTS=all: what strikes between steps does so at every one of them, not only at some. */
+/* FAULTS=all: what strikes between steps, or between messages of a run that keeps its best weights,
+ * does so at every one of them, not only at some. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
@@ -28,14 +29,15 @@
 #define N_DEV_ROWS 10
 
 /* Dropout, AdamW and clipping are the spec's defaults; the last step of an epoch is smaller. */
-#define MEMBERS(task, training)                                                                    \
+#define MEMBERS_AT(task, training, rate)                                                           \
     "\"model\":{\"vocabSize\":" VOCAB_SIZE ",\"hiddenSize\":32,\"layers\":2,"                      \
     "\"attentionHeads\":4,\"feedForwardSize\":64,\"maxPositions\":24},"                            \
     "\"data\":{\"task\":\"" task                                                                   \
     "\",\"source\":{\"persistentVolumeClaim\":{\"claimName\":\"data\"}}},"                         \
     "\"training\":{" training ",\"microBatches\":2,\"maxSequenceLength\":24,"                      \
-    "\"optimizer\":{\"learningRate\":\"2e-3\"}}"
-#define SPEC(task, training) "{" MEMBERS(task, training) "}"
+    "\"optimizer\":{\"learningRate\":" rate "}}"
+#define MEMBERS(task, training) MEMBERS_AT(task, training, "\"2e-3\"")
+#define SPEC(task, training)    "{" MEMBERS(task, training) "}"
 
 static const char tied[] =
     SPEC("MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5");
@@ -46,6 +48,13 @@ static const char four_steps[] = SPEC("MaskedLM", FOUR_STEPS);
 static const char saved_steps[] =
     "{\"checkpoint\":{\"everySteps\":1}," MEMBERS("MaskedLM", FOUR_STEPS) "}";
 #define N_STEPS 30
+/* The learning rate is so high that evaluations soon become worse, which ends the run. */
+#define BEST_STEPS 14
+static const char best_steps[] = "{\"checkpoint\":{\"everySteps\":3,\"keep\":1}," MEMBERS_AT(
+    "MNLI",
+    "\"steps\":14,\"batchSize\":10,\"evaluateEverySteps\":1,\"keepBest\":\"evalLoss\","
+    "\"earlyStopping\":{\"patience\":3}",
+    "\"3e-2\",\"learningRateSchedule\":\"Constant\",\"warmupRatio\":\"0\"") "}";
 static const char saved_thirty[] = "{\"checkpoint\":{\"everySteps\":1}," MEMBERS(
     "MaskedLM", "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":5") "}";
 
@@ -387,6 +396,13 @@ static const struct crew_cut fault_cuts[] = {
     {2, 3, {{2, 1}, {1, 3}, {0, 2}}},
 };
 
+/* Likewise, of a classifier; the last is for a run that is left alone. */
+static const struct crew_cut best_cuts[] = {
+    {0, 2, {{0, 3}, {1, 4}}},
+    {2, 3, {{2, 1}, {1, 3}, {0, 3}}},
+    {0, 3, {{2, 1}, {1, 3}, {0, 3}}},
+};
+
 static struct crew_params fault_params(void)
 {
     return (struct crew_params){
@@ -503,17 +519,22 @@ static struct sends *map_sends(const char *path)
     return map == MAP_FAILED ? NULL : map;
 }
 
-static struct outcome run_armed(struct crew_params p, long fails, long waits)
+static struct outcome run_armed_to(struct crew_params p, long fails, long waits, bool kills)
 {
     p.on_post = arm;
     atomic_store(&sends->n, 0);
     atomic_store(&sends->fails, -1);
     atomic_store(&sends->waits, -1);
     atomic_store(&sends->has_waited, false);
-    atomic_store(&sends->kills, p.has_checkpoints);
+    atomic_store(&sends->kills, kills);
     fails_after = fails;
     waits_after = waits;
     return run(p);
+}
+
+static struct outcome run_armed(struct crew_params p, long fails, long waits)
+{
+    return run_armed_to(p, fails, waits, p.has_checkpoints);
 }
 
 static struct outcome run_with_failure(long after)
@@ -576,6 +597,59 @@ static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
     assert_in_range(n_restored, n / 2, n); /* not when it dies at the very end */
     forget(&clean);
     forget(&straight);
+}
+
+static void check_best(bool kills)
+{
+    struct crew_params p = {.program = own_path,
+                            .spec = best_steps,
+                            .has_checkpoints = true,
+                            .n_cuts = 2,
+                            .cuts = best_cuts,
+                            .kill_slot = -1};
+    const char *all = getenv("FAULTS");
+    int every = all && strcmp(all, "all") == 0 ? 1 : 13;
+    struct outcome straight, clean;
+    long n;
+
+    straight = run((struct crew_params){.program = own_path,
+                                        .spec = best_steps,
+                                        .has_checkpoints = true,
+                                        .n_cuts = 1,
+                                        .cuts = &best_cuts[2],
+                                        .kill_slot = -1});
+    clean = run_armed(p, -1, -1);
+    n = atomic_load(&sends->n) - n_before;
+    assert_same(&clean, &straight);
+    print_message("# best after step %lld of %lld\n", (long long)straight.crew.progress.best.step,
+                  (long long)straight.crew.progress.step);
+    assert_true(straight.crew.progress.has_ended_early);
+    assert_in_range(straight.crew.progress.best.step, 3, BEST_STEPS - 4);
+    assert_int_equal(straight.crew.progress.step, straight.crew.progress.best.step + 3);
+    for (long k = kills ? 0 : every / 2; k < n; k += every) {
+        struct outcome o;
+
+        print_message("# message %ld of %ld\n", k, n);
+        o = run_armed_to(p, k, -1, kills);
+        assert_same(&o, &straight);
+        assert_int_equal(o.crew.progress.best.step, straight.crew.progress.best.step);
+        assert_true(o.crew.progress.has_ended_early);
+        forget(&o);
+    }
+    forget(&clean);
+    forget(&straight);
+}
+
+static void revisions_keep_the_best_when_a_worker_dies_at_any_message(void **state)
+{
+    (void)state;
+    check_best(true);
+}
+
+static void revisions_keep_the_best_when_any_message_cannot_be_sent(void **state)
+{
+    (void)state;
+    check_best(false);
 }
 
 static struct outcome run_struck(const struct strike *strikes, int n)
@@ -809,6 +883,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),
         cmocka_unit_test(revisions_survive_when_any_message_cannot_be_sent),
         cmocka_unit_test(revisions_survive_a_worker_that_dies_at_any_message),
+        cmocka_unit_test(revisions_keep_the_best_when_a_worker_dies_at_any_message),
+        cmocka_unit_test(revisions_keep_the_best_when_any_message_cannot_be_sent),
         cmocka_unit_test(revisions_survive_five_faults_at_any_step),
         cmocka_unit_test(revisions_survive_one_fault_after_the_other),
     };

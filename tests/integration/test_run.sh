@@ -1,10 +1,11 @@
 #!/bin/bash
 # `kubectl-skyjob run`: the real worker binary as local processes over real websockets.
-# Prints TAP.
+# Prints TAP. Arguments: only the checks whose sentence has one of these words.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 # shellcheck source=tests/support/tap.sh
 . tests/support/tap.sh
+tap_only=("$@")
 bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -145,7 +146,8 @@ recovers() {
 check 'a run goes on from the step at which a link was cut' recovers
 
 # Workers are killed, each in turn: each is started anew, and all go back to the newest checkpoint.
-sed -e 's/steps: 30/steps: 300/' -e 's/^spec:/spec:\n  checkpoint: {everySteps: 10}/' "$work/job.yaml" >"$work/saved.yaml"
+sed -e 's/steps: 30/steps: 300/' -e 's/^  training:/&\n    evaluateEverySteps: 25/' \
+    -e 's/^spec:/spec:\n  checkpoint: {everySteps: 10}/' "$work/job.yaml" >"$work/saved.yaml"
 begin_saved() { # begin_saved NAME [ARGUMENT...]: sets $pid, timeout's, and $run, its child's
     local name=$1
     shift
@@ -215,6 +217,85 @@ damaged() { # wrong bytes in the newest checkpoint: it is set aside, and the one
 }
 check 'a damaged checkpoint is set aside, and the one before is used' damaged
 
+# The learning rate is far too high, so evaluations are at their best long before the end.
+mkdir "$work/tested" && cp build/sample/mnli/* "$work/tested" &&
+    cut -f1-10 build/sample/mnli/dev_matched.tsv | head -n 21 >"$work/tested/test_matched.tsv"
+sed -e 's/steps: 30/steps: 300/' -e 's/"1e-3"/"1e-2", learningRateSchedule: Constant, warmupRatio: "0"/' \
+    -e 's/^  training:/&\n    evaluateEverySteps: 10/' "$work/job.yaml" >"$work/last.yaml"
+sed -e 's/^  training:/&\n    keepBest: accuracy/' -e 's/^spec:/&\n  checkpoint: {everySteps: 40, keep: 1}/' \
+    "$work/last.yaml" >"$work/best.yaml"
+sed 's/^  training:/&\n    earlyStopping: {patience: 3}/' "$work/best.yaml" >"$work/early.yaml"
+judge() { # judge NAME FILE [ARGUMENT...]
+    local name=$1 file=$2
+    shift 2
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/$file.yaml" --workers cpu=1,cpu=1 --strategy Even --data "$work/tested" \
+        --output "$work/$name" "$@" >"$work/$name.log" 2>&1 || { cat "$work/$name.log"; return 1; }
+}
+evaluations() { jq -cs "map(select(.metrics) | [.step, .metrics.accuracy]) | $2" "$work/$1/history.jsonl"; } # evaluations NAME FILTER
+best_of() { evaluations "$1" 'sort_by(-.[1])[0][0]'; } # of equal ones the earliest: the sort is stable
+has_best_of() { # has_best_of NAME STEP: the weights and predictions of a run of so many steps
+    [ -e "$work/until-$2" ] || {
+        sed "s/steps: 300/steps: $2/" "$work/last.yaml" >"$work/until.yaml"
+        judge "until-$2" until || return
+    }
+    echo "$(weights_of "$work/$1") / $(weights_of "$work/until-$2")"
+    [ "$(weights_of "$work/$1")" = "$(weights_of "$work/until-$2")" ] && cmp "$work/$1/MNLI-m.tsv" "$work/until-$2/MNLI-m.tsv"
+}
+keeps_best() {
+    judge best best --checkpoints "$work/best.points" || return
+    cat "$work/best.log"
+    evaluations best .
+    best=$(best_of best)
+    [ "$best" -lt 250 ] && has_best_of best "$best" && grep "best evaluation .* at step $best$" "$work/best.log" &&
+        [ "$(find "$work/best.points" -mindepth 1 -maxdepth 1 -printf '%f\n' | sort)" = "$(printf '%s\n' "1-$best" 1-280 1-300 | sort)" ] &&
+        grep '^done: 300 steps' "$work/best.log"
+}
+check 'a run keeps the weights of its best evaluation' keeps_best
+ends_early() {
+    judge early early --checkpoints "$work/early.points" || return
+    cat "$work/early.log"
+    evaluations early .
+    local last
+    last=$(evaluations early 'last[0]')
+    [ "$last" -lt 300 ] && [ "$last" = $(($(best_of early) + 30)) ] && has_best_of early "$(best_of early)" &&
+        grep "^done: $last steps" "$work/early.log" && grep "ended early .*at step $last:" "$work/early.log" &&
+        [ -e "$work/early.points/1-$last" ]
+}
+check 'a run ends after three evaluations that are not better' ends_early
+begin_judged() { # begin_judged NAME: sets $pid and $run; returns after the evaluation behind the best
+    judge "$1" best --checkpoints "$work/$1.points" &
+    pid=$!
+    until_true 60 grep -q "^evaluated at step $((best + 10)):" "$work/$1.log" || return
+    run=$(pgrep -f -- "^[^ ]*kubectl-skyjob run .* --output $work/$1 ")
+}
+best_survives() { # the leader's death behind the best evaluation, and with it that of the records
+    local pid run
+    begin_judged lost && pkill -KILL -P "$run" -f -- '--slot 0' && wait "$pid" || return
+    cat "$work/lost.log"
+    grep -q '^revision 2 from step [1-9]' "$work/lost.log" && [ "$(evaluations lost .)" = "$(evaluations best .)" ] &&
+        has_best_of lost "$best"
+}
+check 'the best weights survive a leader that is killed' best_survives
+best_resumed() { # on one worker instead of two
+    local pid run
+    begin_judged again || return
+    kill -KILL "$run"
+    wait "$pid"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/best.yaml" --workers cpu=1 --data "$work/tested" --resume \
+        --output "$work/again" --checkpoints "$work/again.points" >"$work/again.log" 2>&1 || { cat "$work/again.log"; return 1; }
+    cat "$work/again.log"
+    grep -q '^revision 2 from step [1-9]' "$work/again.log" && has_best_of again "$best"
+}
+check 'the best weights survive an interrupted run' best_resumed
+early_is_final() { # a run that has ended early and is resumed does not train on
+    local last
+    last=$(evaluations early 'last[0]')
+    judge early early --checkpoints "$work/early.points" --resume || return
+    cat "$work/early.log"
+    grep "^done: $last steps" "$work/early.log" && has_best_of early "$(best_of early)"
+}
+check 'a run that has ended early does not go on when it is resumed' early_is_final
+
 of_another_model() { # nothing is lost
     sed 's/vocabSize: 512/vocabSize: 513/' "$work/saved.yaml" >"$work/other.yaml"
     refused 2 'has F32 \[513, 128\].*give the job a checkpoint folder of its own' -f "$work/other.yaml" --workers cpu=1 --data build/sample/mnli \
@@ -248,6 +329,8 @@ check 'checkpoints of another model are refused, and stay' of_another_model
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1
+check 'the best weights need a place until the end' refused 2 'keepBest: needs .*--checkpoints DIR' -f "$work/best.yaml" --workers cpu=1 --data build/sample/mnli --output "$work/none"
+check 'the best weights need an output' refused 2 'keepBest: needs .*--output DIR' -f "$work/best.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints "$work/none"
 check 'a cut without all units is refused' refused 2 'has 6 units, the model has 7' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --revise 7=0:6
 check 'a cut that comes too late fails the run' refused 2 'the job ended after step 30' -f "$work/job.yaml" --workers cpu=1,cpu=1 --data build/sample/mnli --revise 31=0:7
 check 'workers that cannot be read are refused' refused 2 fast -f "$work/job.yaml" --workers cpu=fast

@@ -171,28 +171,11 @@ static void rank(struct metric *m, int which)
 
 /* --- all of them --- */
 
-int metric_list(const struct task *task, enum task_metric out[static TASK_METRICS])
-{
-    const unsigned rounds[] = {task->ranked_by, task->metrics & ~task->ranked_by};
-    int n = 0;
-
-    for (size_t r = 0; r < 2; r++) {
-        for (int k = 0; k < TASK_METRICS; k++) {
-            if (rounds[r] & 1u << k)
-                out[n++] = (enum task_metric)k;
-        }
-    }
-    if (task->head == MODEL_HEAD_PRETRAINING)
-        out[n++] = TASK_NEXT_SENTENCE;
-    out[n++] = TASK_EVAL_LOSS;
-    return n;
-}
-
 int metric_values(struct metric *m, double loss, double out[static TASK_METRICS])
 {
     enum task_metric list[TASK_METRICS];
     struct totals t;
-    int n = metric_list(m->task, list);
+    int n = task_metric_list(m->task, list);
     bool has_words =
         m->task->head == MODEL_HEAD_MASKED_LM || m->task->head == MODEL_HEAD_PRETRAINING;
 

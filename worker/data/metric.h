@@ -49,10 +49,7 @@ void metric_add_score(struct metric *m, float answer, float truth);
 /* A masked token. */
 void metric_add_word(struct metric *m, int32_t answer, int32_t truth);
 
-/* The metrics of a task, those it is ranked by first, the loss last. Returns how many. */
-int metric_list(const struct task *task, enum task_metric out[static TASK_METRICS]);
-
-/* Their values in that order; `loss` is the pass's mean. Never NaN, unless `loss` is. */
+/* The values of task_metric_list(); `loss` is the pass's mean. Never NaN, unless `loss` is. */
 int metric_values(struct metric *m, double loss, double out[static TASK_METRICS]);
 
 /* As the status has it: "accuracy", "evalLossMismatched". `suffix` is the split's. */

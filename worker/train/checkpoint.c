@@ -178,7 +178,8 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
     join(c);
     c->point =
         (struct store_point){.at = {.lineage = s->lineage, .end = s->end, .evaluated = evaluated},
-                             .origins = s->origins};
+                             .origins = s->origins,
+                             .best = {progress->best.lineage, progress->best.step}};
     c->area = 0;
     c->at = 0;
     c->is_copied = false;
@@ -214,4 +215,32 @@ void checkpoint_before_update(struct checkpoint *c)
     }
     c->is_copied = true;
     (void)pthread_mutex_unlock(&c->lock);
+}
+
+enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *from,
+                              struct weights_unit **out, struct err *err)
+{
+    const struct spec *spec = &c->p.plan->spec;
+    const struct plan_worker *own = &c->p.plan->workers[c->p.stage];
+    const struct resume_checkpoint at = {.lineage = from->lineage, .end = {.step = from->step}};
+    bool has_variance = spec->training.optimizer == SPEC_OPTIMIZER_ADAMW;
+    const struct checkpoint_area *a = c->areas;
+    struct store_reader *reader = NULL;
+    enum err_code rc;
+
+    join(c);
+    rc = store_read(c->p.store, &at, &spec->model, has_variance, &reader, err);
+    for (int i = 0; rc == ERR_OK && i < own->n_units; i++, a += has_variance ? 3 : 2) {
+        struct weights_unit *u = &c->read[i];
+
+        *u = (struct weights_unit){.count = a[0].count,
+                                   .params = a[0].copy,
+                                   .moment = a[1].copy,
+                                   .variance = has_variance ? a[2].copy : NULL};
+        rc = store_read_unit(reader, own->first_unit + i, u->params, u->moment, u->variance, err);
+    }
+    store_close(reader);
+    if (rc == ERR_OK)
+        *out = c->read;
+    return rc;
 }

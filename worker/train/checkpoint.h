@@ -50,6 +50,7 @@ struct checkpoint { /* all fields private */
     struct store_point point; /* that is being written ... */
     struct buf history;       /* ... with the leader's records */
     struct buf progress;
+    struct weights_unit read[MODEL_UNITS_MAX]; /* of checkpoint_read() */
     /* Under the lock: */
     pthread_mutex_t lock;
     pthread_cond_t written; /* is_writing has become false */
@@ -73,6 +74,14 @@ bool checkpoint_wait(struct checkpoint *c, int timeout_ms);
  * progress and history written beside. Failures are logged. */
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
                       const struct history *history);
+
+/* Read the parameters of the stage's units as `from` has them, into the memory for the copies: the
+ * state stays as it is. What is being written is waited for. On ERR_OK *out has the units in the
+ * order of the stage, without gradients, until the next checkpoint is begun.
+ * Errors of store_read() and store_read_unit(): ERR_NOT_FOUND when another stage is still writing
+ * it. */
+MUST_CHECK enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *from,
+                                         struct weights_unit **out, struct err *err);
 
 /* Before the state changes: copy what has not been written yet. */
 void checkpoint_before_update(struct checkpoint *c);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "train/best.h"
 
 static enum err_code load_tokenizer(struct loader *f, const struct loader_params *p,
                                     struct err *err)
@@ -50,16 +51,19 @@ static enum err_code load_split(struct loader *f, const struct loader_params *p,
     return rc;
 }
 
-/* Append a split to those that are evaluated or predicted, unless it is missing and may be. */
+/* Append a split to those that are evaluated or predicted, unless it is missing and may be.
+ * Evaluations are compared by the first dev file. */
 static enum err_code add_split(struct loader *f, const struct loader_params *p,
                                const struct layout_split *split, int place, struct err *err)
 {
-    bool is_named = split->is_test ? p->spec->data.files.test[0] : p->spec->data.files.dev[0];
+    bool is_needed = split->is_test
+                         ? p->spec->data.files.test[0]
+                         : p->spec->data.files.dev[0] || (place == 0 && best_is_wanted(p->spec));
     struct source *source = &f->splits[f->facts.n_splits];
     enum err_code rc = load_split(f, p, split, source, err);
     int64_t n = (int64_t)source->n_samples;
 
-    if (rc == ERR_NOT_FOUND && !is_named) {
+    if (rc == ERR_NOT_FOUND && !is_needed) {
         LOG(LOG_INFO, "no such data, skipped", LOG_S("file", split->file),
             LOG_S("means", split->is_test ? "no predictions" : "no evaluation"));
         return ERR_OK;

@@ -182,6 +182,15 @@ enum err_code message_batch_read(const void *in, size_t n, const struct message_
     return rc;
 }
 
+static enum err_code check_best(const struct progress_best *b, struct err *err)
+{
+    if (b->step < 0 || b->step > STEPS_MAX || b->lineage < 0 || b->n_since < 0 ||
+        b->n_since > STEPS_MAX || !isfinite(b->value) || (b->step > 0 && b->lineage < 1))
+        return err_set(err, ERR_PROTOCOL, "best evaluation: at step %lld of lineage %lld",
+                       (long long)b->step, (long long)b->lineage);
+    return ERR_OK;
+}
+
 enum err_code message_facts_check(const struct message_facts *f, struct err *err)
 {
     if (f->version != MESSAGE_VERSION)
@@ -201,7 +210,7 @@ enum err_code message_facts_check(const struct message_facts *f, struct err *err
             return err_set(err, ERR_PROTOCOL, "facts of the run: %lld samples in %lld batches",
                            (long long)s->n_samples, (long long)s->n_batches);
     }
-    return ERR_OK;
+    return check_best(&f->best, err);
 }
 
 size_t message_sum_bytes(int n_units)
@@ -253,7 +262,7 @@ enum err_code message_eval_check(const struct message_eval *e, struct err *err)
 {
     if (e->n_metrics < 0 || e->n_metrics > MESSAGE_METRICS_MAX)
         return err_set(err, ERR_PROTOCOL, "end of an evaluation: %d metrics", e->n_metrics);
-    return ERR_OK;
+    return check_best(&e->best, err);
 }
 
 enum err_code message_stop_check(const struct message_stop *s, struct err *err)

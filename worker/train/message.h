@@ -8,11 +8,12 @@
  * once a stage has all its gradients; each adds the square sums of its units, so that the last one
  * can add them up in unit order, with the same bits for every cut. STEP_END runs back with all that
  * an update needs (api/resume.h), and the order to write a checkpoint behind it: when it exists,
- * every stage has complete gradients. An evaluation
- * ends with an EVAL_END alone. A run whose output is kept ends with a STOP from the last stage to
- * the first, which reports whether the stages that it has passed have written their files. RELEASE
- * runs from the first stage to the last when everything is done: only then may a worker end.
- * Layer: train (may use api base). Threads: any; pure.
+ * every stage has complete gradients. The evaluation of a split ends with an EVAL_END alone; that
+ * of the last dev split carries what the last stage has decided about the evaluation
+ * (train/best.h). A run whose output is kept ends with a STOP from the last stage to the first,
+ * which reports whether the stages that it has passed have written their files. RELEASE runs from
+ * the first stage to the last when everything is done: only then may a worker end. Layer: train
+ * (may use api base). Threads: any; pure.
  */
 #ifndef TRAIN_MESSAGE_H
 #define TRAIN_MESSAGE_H
@@ -24,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     2 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     3 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -101,6 +102,8 @@ struct message_facts {
     int64_t total_steps;
     int64_t steps_per_epoch;
     int64_t last_seqs; /* sequences in the last step of an epoch; all others have batchSize */
+    struct progress_best best; /* of the evaluations before this session ... */
+    int32_t saves; /* ... 1: all stages write a checkpoint of it: it is that of the first step */
     int n_splits;
     struct message_split splits[MESSAGE_SPLITS_MAX];
 };
@@ -135,10 +138,13 @@ struct message_end {
     double stage_ms[SPEC_STAGES_MAX];
 };
 
-/* The end of an evaluation, likewise. */
+/* The end of the evaluation of a split, likewise. */
 struct message_eval {
     int n_metrics; /* in the order of the task's metrics */
     double metrics[MESSAGE_METRICS_MAX];
+    struct progress_best best; /* with this evaluation, once all of its dev splits are over */
+    int32_t saves;             /* 1: all stages write a checkpoint of this step */
+    int32_t ends;              /* 1: this was the last step */
 };
 
 /* A part of a unit's parameters or moments, the floats of which are the tensor. */

@@ -111,6 +111,7 @@ static enum err_code come_to_the_step(struct session *s, struct err *err)
         history_restart(&job->history, "", 0);
         job->progress.loss = NAN;
         job->progress.n_metrics = 0;
+        job->progress.best = (struct progress_best){.step = 0};
     } else if (is_behind && state_has(state, 0)) {
         train_show_end(&job->progress, &job->history, state);
     }
@@ -381,6 +382,12 @@ static enum err_code open_output(struct session *s, struct err *err)
     int64_t bytes = 0;
     enum err_code rc;
 
+    if (plan->spec.training.keeps_best &&
+        (!s->job->params->output_dir || !s->job->params->checkpoints_dir)) {
+        s->job->cause = PROGRESS_CAUSE_CONFIG;
+        return err_set(err, ERR_INVALID,
+                       "spec.training.keepBest: needs --output and --checkpoints");
+    }
     if (!s->job->params->output_dir)
         return ERR_OK;
     for (int unit = 0; unit < model_units(&plan->spec.model); unit++)
@@ -537,6 +544,8 @@ static enum err_code train(struct session *s, struct err *err)
     job->saved_ms = t->saved_ms;
     if (rc == ERR_INVALID)
         job->cause = PROGRESS_CAUSE_CONFIG;
+    if (t->has_lost_best)
+        job->cause = PROGRESS_CAUSE_OUTPUT;
     if (rc == ERR_OK && t->output) {
         job->cause = PROGRESS_CAUSE_OUTPUT;
         rc = save_run(t, SAVE_PATIENCE_MS, err);

@@ -13,8 +13,11 @@
 #include "train/schedule.h"
 #include "train/weights.h"
 
-#define CLAIM_WAIT_S       60  /* network file systems cache that a file was missing */
-#define CHECKPOINT_WAIT_MS 100 /* of one call; repeated until the session is stopped */
+#define CLAIM_WAIT_S       60     /* network file systems cache that a file was missing */
+#define CHECKPOINT_WAIT_MS 100    /* of one call; repeated until the session is stopped */
+#define BEST_WAIT_MS       300000 /* for other stages to write the best checkpoint ... */
+#define BEST_FIND_MS       10000  /* ... which a session before this one has written */
+#define BEST_POLL_MS       50
 #define SMOOTHING          0.1 /* share of the newest step in the averages that are shown */
 
 /* --- one micro-batch --- */
@@ -379,7 +382,7 @@ static void show_evaluation(struct train *t, const struct message_eval *end)
 {
     const struct layout *layout = &t->loader->layout;
     enum task_metric kinds[TASK_METRICS];
-    int n = metric_list(layout->task, kinds);
+    int n = task_metric_list(layout->task, kinds);
 
     for (int i = 0; i < n && i < end->n_metrics; i++) {
         char name[METRIC_NAME_BYTES];
@@ -392,16 +395,7 @@ static void show_evaluation(struct train *t, const struct message_eval *end)
     mailbox_set_progress(t->mailbox, &t->progress);
 }
 
-/* --- the loop --- */
-
-static void start_counting(struct train *t, int split)
-{
-    t->split = split;
-    t->compute = t->update; /* it was not over when that step was summed up */
-    t->update = (struct stopwatch){0};
-    t->tokens = 0;
-    t->loss = (struct message_loss){0};
-}
+/* --- checkpoints, and the best evaluation --- */
 
 /* Until the checkpoint that is being written, if any, is complete. */
 static enum err_code wait_for_checkpoint(struct train *t, struct err *err)
@@ -411,6 +405,136 @@ static enum err_code wait_for_checkpoint(struct train *t, struct err *err)
     while (rc == ERR_OK && t->checkpoint && !checkpoint_wait(t->checkpoint, CHECKPOINT_WAIT_MS))
         rc = exchange_check(&t->exchange, err);
     return rc;
+}
+
+/* Of the state as it is, once the one before is complete. */
+static enum err_code begin_checkpoint(struct train *t, struct err *err)
+{
+    enum err_code rc = wait_for_checkpoint(t, err);
+
+    if (rc != ERR_OK || !t->checkpoint)
+        return rc;
+    t->saved_ms = clock_now_ms();
+    t->saved_step = t->begun = t->state->step;
+    t->is_kept = t->is_leaving;
+    checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
+    return ERR_OK;
+}
+
+/* Is it the last dev set? They come before the test sets. */
+static bool is_last_dev(const struct train *t, int split)
+{
+    const struct message_split *s = &t->facts.splits[split];
+
+    return !s->is_test && (split + 1 == t->facts.n_splits || s[1].is_test);
+}
+
+/* What the last stage decides when a dev set has been evaluated: the first one is compared, the
+ * last one ends the evaluation. One that is repeated has been counted. */
+static void judge(struct train *t, int64_t steps_done, int split, struct message_eval *end)
+{
+    const struct spec *spec = &t->plan->spec;
+    enum task_metric list[TASK_METRICS];
+    int n = task_metric_list(t->score.layout.task, list);
+    bool is_best;
+
+    for (int i = 0; split == 0 && i < n; i++)
+        if (list[i] == spec->training.best_by)
+            t->judged = end->metrics[i];
+    if (!best_is_wanted(spec) || !is_last_dev(t, split) || steps_done <= t->evaluated)
+        return;
+    is_best = best_take(&end->best, spec, t->judged, t->state->lineage, steps_done);
+    end->ends = steps_done < t->facts.total_steps && best_ends(&end->best, spec);
+    end->saves = t->begun != steps_done && ((is_best && spec->training.keeps_best) || end->ends);
+}
+
+/* An evaluation is over: do what the last stage has decided. If the checkpoint cannot be begun, the
+ * evaluation does not count: the next session repeats it. */
+static enum err_code conclude(struct train *t, int64_t steps_done, const struct message_eval *end,
+                              struct err *err)
+{
+    struct progress *p = &t->progress;
+    enum err_code rc = end->saves ? wait_for_checkpoint(t, err) : ERR_OK;
+
+    if (rc != ERR_OK)
+        return rc;
+    p->best = end->best;
+    if (end->ends) {
+        t->facts.total_steps = p->total_steps = steps_done;
+        p->has_ended_early = true;
+        p->eta_seconds = 0;
+    }
+    if (end->ends && t->stage->is_first)
+        LOG(LOG_INFO, "ended early: no better evaluation", LOG_I("step", steps_done),
+            LOG_I("evaluations", p->best.n_since), LOG_S("metric", p->best_metric),
+            LOG_F("best", p->best.value), LOG_I("bestStep", p->best.step));
+    if (t->history && (steps_done == 0 || t->evaluated < steps_done))
+        history_evaluation(t->history, p, clock_now_ms());
+    t->evaluated = steps_done; /* all shards of a checkpoint name the same */
+    if (t->stage->is_first)
+        mailbox_set_progress(t->mailbox, p);
+    return end->saves ? begin_checkpoint(t, err) : ERR_OK;
+}
+
+/* Is there a best evaluation, whose weights are kept? */
+static bool has_best(const struct train *t)
+{
+    return t->plan->spec.training.keeps_best && t->checkpoint && t->progress.best.step > 0;
+}
+
+/* Other stages may still be writing it, and network file systems are late. */
+static enum err_code read_best(struct train *t, int wait_ms, struct weights_unit **out,
+                               struct err *err)
+{
+    const struct resume_origin best = {t->progress.best.lineage, t->progress.best.step};
+    int64_t end_ms = clock_now_ms() + wait_ms;
+    enum err_code rc = wait_for_checkpoint(t, err);
+
+    while (rc == ERR_OK &&
+           (rc = checkpoint_read(t->checkpoint, &best, out, err)) == ERR_NOT_FOUND &&
+           clock_now_ms() < end_ms) {
+        (void)usleep(BEST_POLL_MS * 1000);
+        rc = exchange_check(&t->exchange, err);
+    }
+    return rc;
+}
+
+/* Put the weights of the best evaluation into the stage. The state keeps those of the last step, so
+ * that the job can go on from it whatever happens. */
+static enum err_code take_best(struct train *t, struct err *err)
+{
+    struct weights_unit *units;
+    enum err_code rc;
+
+    if (!has_best(t) || t->progress.best.step == t->state->step)
+        return ERR_OK;
+    rc = read_best(t, BEST_WAIT_MS, &units, err);
+    t->has_lost_best = rc != ERR_OK && rc != ERR_GONE;
+    if (t->has_lost_best)
+        return err_wrap(err, rc,
+                        "the training is complete, but the weights of its best evaluation, after "
+                        "step %lld, cannot be read",
+                        (long long)t->progress.best.step);
+    if (rc != ERR_OK)
+        return rc;
+    t->stage->weights.units = units; /* of a language model, which predicts nothing, the decoder
+                                        keeps its copy of the words */
+    if (t->stage->is_first)
+        LOG(LOG_INFO, "the best evaluation's weights are kept",
+            LOG_I("step", t->progress.best.step), LOG_S("metric", t->progress.best_metric),
+            LOG_F("value", t->progress.best.value));
+    return ERR_OK;
+}
+
+/* --- the loop --- */
+
+static void start_counting(struct train *t, int split)
+{
+    t->split = split;
+    t->compute = t->update; /* it was not over when that step was summed up */
+    t->update = (struct stopwatch){0};
+    t->tokens = 0;
+    t->loss = (struct message_loss){0};
 }
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
@@ -442,43 +566,39 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         rc = end_step(t, step, &end, err);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
-    if (rc != ERR_OK || !end.saves || !t->checkpoint)
-        return rc;
-    rc = wait_for_checkpoint(t, err); /* behind the last step only */
-    if (rc == ERR_OK) {
-        t->saved_ms = clock_now_ms();
-        t->saved_step = step + 1;
-        t->is_kept = t->is_leaving;
-        checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
-    }
+    if (rc == ERR_OK && end.saves)
+        rc = begin_checkpoint(t, err); /* behind the last step it may have to wait */
     return rc;
 }
 
-static enum err_code evaluate_split(struct train *t, int64_t step, int split, struct err *err)
+static enum err_code evaluate_split(struct train *t, int64_t step, int split,
+                                    struct message_eval *end, struct err *err)
 {
     const struct message_split *s = &t->facts.splits[split];
-    struct message_eval end = {.n_metrics = 0};
     enum err_code rc = ERR_OK;
 
+    *end = (struct message_eval){.best = t->progress.best};
     start_counting(t, split);
     if (t->stage->is_last)
         score_reset(&t->score, s);
     for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
         rc = forward(t, step, i, err);
     if (rc == ERR_OK && t->stage->is_last)
-        score_finish(&t->score, s, &t->loss, &end);
+        score_finish(&t->score, s, &t->loss, end);
+    if (rc == ERR_OK && t->stage->is_last && !s->is_test)
+        judge(t, step, split, end);
     if (rc == ERR_OK)
-        rc = spread(t, step, MESSAGE_EVAL_END, &end, sizeof end, err);
+        rc = spread(t, step, MESSAGE_EVAL_END, end, sizeof *end, err);
     if (rc == ERR_OK)
-        rc = message_eval_check(&end, err);
+        rc = message_eval_check(end, err);
     if (rc == ERR_OK && t->stage->is_first && !s->is_test)
-        show_evaluation(t, &end);
+        show_evaluation(t, end);
     return rc;
 }
 
 static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *err)
 {
-    bool is_end = steps_done == t->facts.total_steps;
+    struct message_eval end = {.best = t->progress.best};
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_first) {
@@ -486,13 +606,67 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
         mailbox_set_progress(t->mailbox, &t->progress);
     }
     for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
-        if (is_end || !t->facts.splits[i].is_test)
-            rc = evaluate_split(t, steps_done, i, err);
-    if (rc != ERR_OK || (steps_done > 0 && t->evaluated >= steps_done))
+        if (!t->facts.splits[i].is_test)
+            rc = evaluate_split(t, steps_done, i, &end, err);
+    if (rc == ERR_OK)
+        rc = conclude(t, steps_done, &end, err);
+    return rc;
+}
+
+/* After the last step and its evaluation. */
+static enum err_code predict(struct train *t, struct err *err)
+{
+    struct message_eval end;
+    enum err_code rc = take_best(t, err);
+
+    for (int i = 0; rc == ERR_OK && i < t->facts.n_splits; i++)
+        if (t->facts.splits[i].is_test)
+            rc = evaluate_split(t, t->state->step, i, &end, err);
+    return rc;
+}
+
+/* The session before may have ended while the best checkpoint was being written. Then it is written
+ * now if the state is still that one, and else forgotten. */
+static enum err_code find_best(struct train *t, struct err *err)
+{
+    struct progress_best *best = &t->progress.best;
+    struct weights_unit *units;
+    struct err why = {.text = ""};
+    enum err_code rc;
+
+    if (!has_best(t) || read_best(t, BEST_FIND_MS, &units, &why) == ERR_OK)
+        return ERR_OK;
+    rc = exchange_check(&t->exchange, err);
+    if (rc != ERR_OK)
         return rc;
-    if (t->history)
-        history_evaluation(t->history, &t->progress, clock_now_ms());
-    t->evaluated = steps_done;
+    t->facts.saves = best->step == t->state->step;
+    LOG(LOG_WARN, "the checkpoint of the best evaluation cannot be read", LOG_I("step", best->step),
+        LOG_S("error", why.text),
+        LOG_S("remedy", t->facts.saves ? "it is written again" : "comparing begins anew"));
+    *best = t->facts.saves ? (struct progress_best){best->value, t->state->lineage, best->step, 0}
+                           : (struct progress_best){.step = 0};
+    return ERR_OK;
+}
+
+/* The leader's part of agree(): what follows from its data, and from the evaluations so far. */
+static enum err_code find_facts(struct train *t, struct err *err)
+{
+    const struct spec *spec = &t->plan->spec;
+    const char *metric = best_is_wanted(spec) ? task_metric_names[spec->training.best_by] : "";
+    struct progress *p = &t->progress;
+    enum err_code rc;
+
+    t->facts = t->loader->facts;
+    if (strcmp(p->best_metric, metric) != 0) /* a run that is resumed may compare otherwise */
+        p->best = (struct progress_best){.step = 0};
+    (void)snprintf(p->best_metric, sizeof p->best_metric, "%s", metric);
+    rc = find_best(t, err);
+    if (rc != ERR_OK)
+        return rc;
+    t->facts.best = p->best;
+    p->has_ended_early = best_ends(&p->best, spec) && t->state->step < t->facts.total_steps;
+    if (p->has_ended_early) /* in an earlier session */
+        t->facts.total_steps = t->state->step;
     return ERR_OK;
 }
 
@@ -502,7 +676,7 @@ static enum err_code agree(struct train *t, struct err *err)
     enum err_code rc = ERR_OK;
 
     if (t->stage->is_first)
-        t->facts = t->loader->facts;
+        rc = find_facts(t, err);
     else
         rc = exchange_recv_meta(&t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_COMMAND, 0, 0),
                                 &t->facts, sizeof t->facts, err);
@@ -510,6 +684,7 @@ static enum err_code agree(struct train *t, struct err *err)
         rc = message_facts_check(&t->facts, err);
     if (rc != ERR_OK)
         return rc;
+    t->progress.best = t->facts.best;
     t->progress.total_steps = t->facts.total_steps;
     t->progress.state = PROGRESS_TRAINING;
     mailbox_set_progress(t->mailbox, &t->progress);
@@ -549,24 +724,23 @@ static bool is_evaluation_due(const struct train *t, int64_t steps_done)
 /* The evaluation that was due when the session before ended comes first. */
 static enum err_code run_steps(struct train *t, struct err *err)
 {
-    const int64_t total = t->facts.total_steps;
     bool is_due = is_evaluation_due(t, t->state->step) &&
-                  (t->evaluated < t->state->step || t->state->step == total);
+                  (t->evaluated < t->state->step || t->state->step == t->facts.total_steps);
     enum err_code rc = ERR_OK;
 
     while (rc == ERR_OK) {
         int64_t step = t->state->step;
 
-        if (step == total && total > 0 && t->state->updates == 0)
+        if (step == t->facts.total_steps && step > 0 && t->state->updates == 0)
             return err_set(err, ERR_LIMIT,
                            "nothing was learned: all %lld steps were skipped, as their loss or a "
                            "gradient was not finite; lower spec.training.optimizer.learningRate or "
                            "check the data and the model to start from",
-                           (long long)total);
+                           (long long)step);
         if (is_due)
             rc = evaluate(t, step, err);
-        if (step == total)
-            return rc;
+        if (rc == ERR_OK && step == t->facts.total_steps)
+            return predict(t, err);
         if (rc == ERR_OK && t->until > 0 && step == t->until)
             rc = err_set(err, ERR_AGAIN, "halted at step %lld as planned", (long long)step);
         if (rc == ERR_OK)
@@ -597,6 +771,8 @@ enum err_code train_run(struct train *t, struct err *err)
     if (rc == ERR_OK && t->state->step > t->facts.total_steps)
         rc = err_set(err, ERR_INVALID, "the data are for %lld steps, but %lld are done",
                      (long long)t->facts.total_steps, (long long)t->state->step);
+    if (rc == ERR_OK && t->facts.saves)
+        rc = begin_checkpoint(t, err);
     if (rc == ERR_OK)
         rc = run_steps(t, err);
     if (rc == ERR_OK)

@@ -1,8 +1,10 @@
 /* train/train.h - the training loop of one stage, from the state's step to the last evaluation.
  *
  * All stages run the same loop: micro-batches in the order of train/schedule, then the end of the
- * step (train/message.h), an evaluation where one is due and after the last step. The leader
- * loads the data; every stage posts its progress to the mailbox. However the loop ends, the state
+ * step (train/message.h), an evaluation where one is due and after the last step. It may end the
+ * run early (train/best.h). Test sets are predicted at the end, with the best weights if those are
+ * kept: the stage then has them, the state those of the last step. The leader loads the data; every
+ * stage posts its progress to the mailbox. However the loop ends, the state
  * is at a step's boundary (train/state.h). Layer: train. Threads: one; the mailbox's and the link's
  * run beside it.
  */
@@ -10,6 +12,7 @@
 #define TRAIN_TRAIN_H
 
 #include "files/output.h"
+#include "train/best.h"
 #include "train/checkpoint.h"
 #include "train/control.h"
 #include "train/exchange.h"
@@ -33,6 +36,7 @@ struct train {
     int64_t
         saved_ms; /* when the last checkpoint was begun, in an earlier session too; 0: not yet */
     int64_t saved_step; /* its step, or the session's first */
+    int64_t begun;      /* the step of this session's last checkpoint; 0: none yet */
     bool is_leaving;    /* this worker is to end soon: noted in the log ... */
     bool is_kept;       /* ... and a checkpoint was begun since then */
     int64_t evaluated;  /* the newest step whose evaluation is over, in an earlier session too: a
@@ -42,7 +46,7 @@ struct train {
     /* [slot]: the message that holds the slot's input; without a tensor: none. */
     struct link_message inputs[SPEC_STAGES_MAX];
     void *meta;                 /* of the message that is sent */
-    struct progress progress;   /* what was posted last */
+    struct progress progress;   /* what was posted last; all stages have its `best` */
     struct message_facts facts; /* of the run */
     int64_t first_step;         /* of this session ... */
     int64_t until;              /* ... and where it halts by itself; 0: it does not */
@@ -54,6 +58,8 @@ struct train {
     struct message_loss loss;   /* in this step or evaluation; the last stage's */
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
     struct score score;         /* of evaluations; the last stage's */
+    double judged;              /* what an evaluation is compared by; the last stage's */
+    bool has_lost_best;         /* the weights of the best evaluation cannot be read */
     double seconds_per_step;    /* smoothed; 0 before the first step */
     struct stretch steps;
     double tokens_per_step; /* smoothed */

@@ -32,6 +32,9 @@ static struct progress training(void)
                              .best_step_ms = 29,
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
+                             .best_metric = "accuracy",
+                             .best = {.value = 1.0 / 3, .lineage = 2, .step = 70, .n_since = 4},
+                             .has_ended_early = true,
                              .randomly_initialized = "classifier",
                              .blas = "SkylakeX, 1 thread",
                              .error = "file \"\\a\""};
@@ -60,6 +63,12 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.n_metrics, 1);
     assert_string_equal(back.metrics[0].name, "accuracy");
     assert_true(back.metrics[0].value == 0.875);
+    assert_string_equal(back.best_metric, "accuracy");
+    assert_true(back.best.value == 1.0 / 3);
+    assert_int_equal(back.best.lineage, 2);
+    assert_int_equal(back.best.step, 70);
+    assert_int_equal(back.best.n_since, 4);
+    assert_true(back.has_ended_early);
     assert_string_equal(back.randomly_initialized, "classifier");
     assert_string_equal(back.blas, p.blas);
     assert_string_equal(back.error, p.error);
@@ -131,9 +140,12 @@ static struct progress largest(char c)
                          .eta_seconds = -DBL_MAX / 3,
                          .step_ms = -DBL_MAX / 3,
                          .best_step_ms = -DBL_MAX / 3,
+                         .best = {-DBL_MAX / 3, INT64_MIN, INT64_MIN, INT64_MIN},
+                         .has_ended_early = true,
                          .n_stage_ms = SPEC_STAGES_MAX,
                          .n_metrics = PROGRESS_METRICS_MAX};
 
+    fill_text(p.best_metric, sizeof p.best_metric, c);
     for (int i = 0; i < p.n_stage_ms; i++)
         p.stage_ms[i] = -DBL_MAX / 3;
     for (int i = 0; i < p.n_metrics; i++) {

@@ -221,6 +221,8 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.checkpoint.every_steps, 0);
     assert_int_equal(s.checkpoint.every_seconds, 300);
     assert_int_equal(s.checkpoint.keep, 2);
+    assert_false(s.training.keeps_best);
+    assert_int_equal(s.training.patience, 0);
     assert_int_equal(s.max_restarts, 3);
 }
 
@@ -240,6 +242,58 @@ static void spec_writes_checkpoints_to_a_store(void **state)
     assert_int_equal(parse(WITH("\"checkpoint\": {\"everySeconds\": 10}"), &s, NULL), ERR_OK);
     assert_false(s.checkpoint.is_on);
     assert_int_equal(s.checkpoint.every_seconds, 10);
+}
+
+#define COMPARES(task, rest)                                                                       \
+    "{\"data\": {\"task\": \"" task "\", \"source\": {\"configMap\": {\"name\": \"a\"}}}, "        \
+    "\"training\": {\"evaluateEverySteps\": 5, " rest "}}"
+
+static void spec_compares_evaluations_by_the_metric_that_is_named(void **state)
+{
+    static const struct {
+        const char *text;
+        enum task_metric by;
+        bool keeps;
+        int patience;
+    } rows[] = {
+        {COMPARES("QQP", "\"keepBest\": \"f1\""), TASK_F1, true, 0},
+        {COMPARES("QQP", "\"earlyStopping\": {\"patience\": 3}"), TASK_ACCURACY, false, 3},
+        {COMPARES("CoLA", "\"earlyStopping\": {\"patience\": 1}"), TASK_MATTHEWS, false, 1},
+        {COMPARES("STSB", "\"earlyStopping\": {\"patience\": 1, \"metric\": \"evalLoss\"}"),
+         TASK_EVAL_LOSS, false, 1},
+        {COMPARES("MRPC", "\"keepBest\": \"f1\", \"earlyStopping\": {\"patience\": 2}"), TASK_F1,
+         true, 2},
+        {COMPARES("Pretraining", "\"keepBest\": \"nextSentenceAccuracy\""), TASK_NEXT_SENTENCE,
+         true, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct spec s;
+        struct err err = {.text = ""};
+
+        if (parse(rows[i].text, &s, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_int_equal(s.training.best_by, rows[i].by);
+        assert_int_equal(s.training.keeps_best, rows[i].keeps);
+        assert_int_equal(s.training.patience, rows[i].patience);
+    }
+}
+
+static void spec_keeps_the_best_weights_with_an_output_and_checkpoints(void **state)
+{
+    struct spec s = {.training = {.keeps_best = true}};
+    struct err err = {.text = ""};
+
+    (void)state;
+    assert_int_equal(spec_check_best(&s, false, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "spec.training.keepBest: needs spec.output"));
+    assert_int_equal(spec_check_best(&s, true, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "spec.training.keepBest: needs spec.checkpoint.store"));
+    s.checkpoint.is_on = true;
+    assert_int_equal(spec_check_best(&s, true, &err), ERR_OK);
+    s = (struct spec){.training = {.patience = 1}};
+    assert_int_equal(spec_check_best(&s, false, &err), ERR_OK);
 }
 
 static void spec_with_zero_steps_only_evaluates(void **state)
@@ -496,6 +550,32 @@ static struct refused refused[] = {
      WITH("\"checkpoint\": {\"everySteps\": 5, \"everySeconds\": 60}"),
      "spec.checkpoint.everySteps: give either everySteps or spec.checkpoint.everySeconds, not "
      "both"},
+    {"spec_best_evaluation_needs_evaluations", WITH("\"training\": {\"keepBest\": \"accuracy\"}"),
+     "spec.training.keepBest: needs spec.training.evaluateEverySteps, and steps to train"},
+    {"spec_best_evaluation_needs_steps",
+     COMPARES("MNLI", "\"steps\": 0, \"keepBest\": \"accuracy\""),
+     "spec.training.keepBest: needs spec.training.evaluateEverySteps, and steps to train"},
+    {"spec_early_stopping_needs_evaluations",
+     WITH("\"training\": {\"earlyStopping\": {\"patience\": 2}}"),
+     "spec.training.earlyStopping: needs spec.training.evaluateEverySteps, and steps to train"},
+    {"spec_early_stopping_has_a_patience",
+     COMPARES("MNLI", "\"earlyStopping\": {\"metric\": \"accuracy\"}"),
+     "spec.training.earlyStopping.patience: must be given"},
+    {"spec_patience_is_at_least_one", COMPARES("MNLI", "\"earlyStopping\": {\"patience\": 0}"),
+     "spec.training.earlyStopping.patience: 0 is not in 1..100000"},
+    {"spec_keeps_the_best_by_a_metric_of_the_task", COMPARES("MNLI", "\"keepBest\": \"f1\""),
+     "spec.training.keepBest: f1 is no metric of MNLI, which has accuracy, evalLoss"},
+    {"spec_stops_by_a_metric_of_the_task",
+     COMPARES("STSB", "\"earlyStopping\": {\"patience\": 1, \"metric\": \"accuracy\"}"),
+     "spec.training.earlyStopping.metric: accuracy is no metric of STSB, which has pearson, "
+     "spearman, evalLoss"},
+    {"spec_compares_by_one_metric",
+     COMPARES("QQP", "\"keepBest\": \"f1\", "
+                     "\"earlyStopping\": {\"patience\": 1, \"metric\": \"accuracy\"}"),
+     "spec.training.earlyStopping.metric: must be that of spec.training.keepBest, f1, or be left "
+     "out"},
+    {"spec_keeps_the_best_by_a_known_metric", COMPARES("MNLI", "\"keepBest\": \"recall\""),
+     "spec.training.keepBest: "},
     {"spec_model_from_names_a_volume", WITH("\"model\": {\"from\": {}}"),
      "spec.model.from: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_volumes_name_their_claim",
@@ -634,6 +714,8 @@ int main(void)
         cmocka_unit_test(spec_fills_in_every_default),
         cmocka_unit_test(spec_with_zero_steps_only_evaluates),
         cmocka_unit_test(spec_writes_checkpoints_to_a_store),
+        cmocka_unit_test(spec_compares_evaluations_by_the_metric_that_is_named),
+        cmocka_unit_test(spec_keeps_the_best_weights_with_an_output_and_checkpoints),
         cmocka_unit_test(spec_task_decides_about_the_head),
         cmocka_unit_test(spec_reads_the_constants_of_its_optimizer),
         cmocka_unit_test(spec_stages_count_layers_or_units),

@@ -36,6 +36,9 @@ static void fill(struct status *s)
                          .stage_ms = {1.5, 2.25},
                          .n_metrics = 1,
                          .metrics = {{"accuracy", 0.875}},
+                         .best_metric = "accuracy",
+                         .best = {.value = 0.9, .lineage = 1, .step = 20},
+                         .has_ended_early = true,
                          .randomly_initialized = "pooler (w, b), classifier (none)"};
 
     *s = (struct status){
@@ -97,6 +100,10 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_int_equal(again->progress.n_random, 2);
     assert_string_equal(again->progress.random[0], "pooler (w, b)");
     assert_string_equal(again->progress.random[1], "classifier (none)");
+    assert_string_equal(again->progress.best.metric, "accuracy");
+    assert_string_equal(again->progress.best.value, "0.9000");
+    assert_int_equal(again->progress.best.step, 20);
+    assert_true(again->progress.has_ended_early);
     write_status(again, &text_again);
     assert_string_equal(buf_text(&text), buf_text(&text_again));
     buf_deinit(&text);

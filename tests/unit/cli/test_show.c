@@ -62,6 +62,10 @@ static void show_progress_holds_step_loss_speed_stages_and_eta(void **state)
     p.skipped_steps = 3;
     show_progress_text(&p, text);
     assert_non_null(strstr(text, "  5,321 tokens/s  3 skipped  stages"));
+    (void)snprintf(p.best_metric, sizeof p.best_metric, "f1");
+    p.best = (struct progress_best){.value = 0.9, .step = 90};
+    show_progress_text(&p, text);
+    assert_non_null(strstr(text, "  3 skipped  best f1 0.9000 at 90  stages"));
     p.n_stage_ms = SPEC_STAGES_MAX;
     for (int i = 0; i < SPEC_STAGES_MAX; i++)
         p.stage_ms[i] = 123456;
@@ -105,6 +109,9 @@ static void show_result_has_metrics_and_notes(void **state)
                          .skipped_steps = 2,
                          .n_metrics = 2,
                          .metrics = {{"nextSentenceAccuracy", 0.5}, {"evalLoss", NAN}},
+                         .best_metric = "evalLoss",
+                         .best = {.value = 0.75, .step = 10},
+                         .has_ended_early = true,
                          .randomly_initialized = "classifier"};
 
     (void)state;
@@ -112,6 +119,8 @@ static void show_result_has_metrics_and_notes(void **state)
                       "  nextSentenceAccuracy 0.5000\n"
                       "  evalLoss             NaN\n"
                       "  skipped steps        2 (loss or gradient was not finite)\n"
+                      "  best evaluation      evalLoss 0.7500 at step 10\n"
+                      "  ended early          at step 40: no better evaluation\n"
                       "  started at random    classifier\n");
     expect_result(&(struct progress){.loss = NAN}, "");
 }

@@ -228,6 +228,19 @@ static void succeeded_with_metrics(struct world *w)
     p->metrics[2] = (struct progress_metric){"accuracy", 0.875};
 }
 
+static void succeeded_early(struct world *w)
+{
+    struct progress *p;
+
+    succeeded_with_metrics(w);
+    w->seen.revision.plan.spec.training.patience = 3;
+    w->seen.revision.plan.spec.training.keeps_best = true;
+    p = &world_pod(w, 0)->progress;
+    p->has_ended_early = true;
+    (void)snprintf(p->best_metric, sizeof p->best_metric, "accuracy");
+    p->best = (struct progress_best){.value = 0.9, .lineage = 1, .step = 20, .n_since = 3};
+}
+
 static void succeeded_and_cleared_away(struct world *w)
 {
     world_start_training(w);
@@ -385,6 +398,10 @@ static struct row rows[] = {
         "TrainingFinished", .event = "TrainingFinished",
         .message = "50 steps in 0 s (1 skipped), accuracy 0.8750, evalLoss 0.5000, "
                    "accuracyMismatched 0.7500."),
+    ROW("decide_says_why_a_job_ended_early", succeeded_early, COMPLETE, T, "TrainingFinished",
+        .message = "accuracyMismatched 0.7500. Ended early: 3 evaluations in a row were not "
+                   "better. The best evaluation, whose weights are kept, was after step 20: "
+                   "accuracy 0.9000."),
     ROW("decide_remembers_who_succeeded", succeeded_and_cleared_away, COMPLETE, T,
         "TrainingFinished", .state = "Complete", .event = "TrainingFinished"),
     ROW("decide_completes_when_the_leader_has_succeeded_and_pods_are_gone",

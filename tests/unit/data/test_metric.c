@@ -55,7 +55,7 @@ static void add_score(struct metric *m, const struct golden *g, uint32_t a, uint
 static double value_named(const struct task *task, const double *values, enum task_metric kind)
 {
     enum task_metric list[TASK_METRICS];
-    int n = metric_list(task, list);
+    int n = task_metric_list(task, list);
 
     for (int i = 0; i < n; i++)
         if (list[i] == kind)
@@ -165,7 +165,7 @@ static void metric_names_begin_with_what_a_task_is_ranked_by(void **state)
     char name[METRIC_NAME_BYTES];
 
     (void)state;
-    assert_int_equal(metric_list(task_find("CoLA"), list), 3);
+    assert_int_equal(task_metric_list(task_find("CoLA"), list), 3);
     metric_name(list[0], "", name);
     assert_string_equal(name, "matthews");
     metric_name(list[1], "", name);
@@ -175,7 +175,7 @@ static void metric_names_begin_with_what_a_task_is_ranked_by(void **state)
     for (int i = 0; task_names[i]; i++) {
         const struct task *task = task_find(task_names[i]);
 
-        (void)metric_list(task, list);
+        (void)task_metric_list(task, list);
         metric_name(list[0], "", name);
         assert_true(task_is_ranked_by(task, name));
     }

@@ -130,6 +130,49 @@ static void checkpoint_that_cannot_be_written_leaves_the_one_before(void **state
     assert_int_equal(point.at.end.step, 1);
 }
 
+static void checkpoint_reads_an_earlier_one_and_leaves_the_state(void **state)
+{
+    static const struct resume_origin first = {2, 1};
+    static const struct resume_origin none = {2, 7};
+    struct weights_unit *units = NULL;
+
+    (void)state;
+    for (int64_t step = 1; step <= 2; step++) {
+        fill(step);
+        checkpoint_begin(&c, 0, &progress, &history);
+        checkpoint_before_update(&c);
+    }
+    fill(3);
+    assert_int_equal(checkpoint_read(&c, &none, &units, NULL), ERR_NOT_FOUND);
+    assert_int_equal(checkpoint_read(&c, &first, &units, NULL), ERR_OK);
+    for (int u = 0; u < TINY_UNITS; u++) {
+        assert_int_equal(units[u].count, s.units[u].count);
+        assert_all(units[u].params, units[u].count, 100 + u);
+        assert_all(s.units[u].params, units[u].count, 300 + u);
+        assert_all(s.units[u].moment, units[u].count, 300 + u + 10);
+        assert_all(s.units[u].variance, units[u].count, 300 + u + 20);
+    }
+    checkpoint_begin(&c, 0, &progress, &history); /* the memory is free again */
+    checkpoint_before_update(&c);
+    fill(4);
+    assert_true(checkpoint_wait(&c, WAIT_MS));
+    assert_written(3);
+}
+
+static void checkpoint_names_the_best_evaluation(void **state)
+{
+    const struct progress with_best = {.step = 8, .loss = 0.5, .best = {0.75, 1, 3, 2}};
+    struct store_point point;
+
+    (void)state;
+    fill(8);
+    checkpoint_begin(&c, 8, &with_best, &history);
+    assert_true(checkpoint_wait(&c, WAIT_MS));
+    assert_int_equal(store_list(&store, &point, 1), 1);
+    assert_int_equal(point.best.lineage, 1);
+    assert_int_equal(point.best.step, 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -138,6 +181,8 @@ int main(void)
         TEST(checkpoint_has_the_state_as_it_was_when_it_began),
         TEST(checkpoint_begin_waits_for_the_one_before),
         TEST(checkpoint_that_cannot_be_written_leaves_the_one_before),
+        TEST(checkpoint_reads_an_earlier_one_and_leaves_the_state),
+        TEST(checkpoint_names_the_best_evaluation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,6 +263,10 @@ static void loader_does_without_a_dev_file_that_is_not_named(void **state)
     facts = f.facts;
     assert_int_equal(facts.n_splits, 0);
     loader_deinit(&f);
+    spec.training.patience = 1; /* evaluations are compared, so there must be some */
+    assert_int_equal(open_feed(&f, &spec, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "dev.txt"));
+    spec.training.patience = 0;
     (void)snprintf(spec.data.files.dev, sizeof spec.data.files.dev, "mine.txt");
     assert_int_equal(open_feed(&f, &spec, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "mine.txt"));

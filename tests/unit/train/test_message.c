@@ -163,6 +163,11 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
         .end = {.revision = 1, .step = 7, .scale = 0.5, .rate = 1e-3, .updates = 6, .loss = 0.25},
         .n_stages = 1};
     struct message_end end[] = {good, good, good, good, good, good, good, good};
+    static const struct progress_best bests[] = {{.step = -1},
+                                                 {.step = 1}, /* of no lineage */
+                                                 {.value = (double)NAN},
+                                                 {.n_since = -1},
+                                                 {.step = INT64_MAX, .lineage = 1}};
     struct message_eval eval = {.n_metrics = MESSAGE_METRICS_MAX};
     struct message_loss loss = {.sum = 3, .n = 12, .n_seqs = 12};
     struct message_facts facts = {.version = MESSAGE_VERSION,
@@ -204,6 +209,17 @@ static void message_end_and_facts_refuse_what_cannot_be(void **state)
     facts.splits[0].place = 0;
     facts.total_steps = -1;
     assert_int_equal(message_facts_check(&facts, NULL), ERR_PROTOCOL);
+    facts.total_steps = 10;
+    eval.n_metrics--;
+    eval.best = facts.best =
+        (struct progress_best){.value = -1, .lineage = 2, .step = 10, .n_since = 3};
+    assert_int_equal(message_facts_check(&facts, NULL), ERR_OK);
+    assert_int_equal(message_eval_check(&eval, NULL), ERR_OK);
+    for (size_t i = 0; i < sizeof bests / sizeof bests[0]; i++) {
+        eval.best = facts.best = bests[i];
+        assert_int_equal(message_facts_check(&facts, NULL), ERR_PROTOCOL);
+        assert_int_equal(message_eval_check(&eval, NULL), ERR_PROTOCOL);
+    }
 }
 
 static void message_stop_refuses_what_cannot_be(void **state)
