@@ -92,7 +92,7 @@ cut() {
 }
 link_cut() {
     local node rc=0
-    job sturdy 1200 && until_true 90 has_stepped sturdy && uids sturdy >"$work/before" || return
+    job sturdy 700 && until_true 90 has_stepped sturdy && uids sturdy >"$work/before" || return
     node=$(worker sturdy 1 .spec.nodeName)
     cut "$node" -I && sleep 2
     cut "$node" -D && until_true 60 is_in_revision sturdy 2 || return
@@ -103,7 +103,7 @@ link_cut() {
 check 'a link that is cut costs neither a pod nor a step' link_cut
 drained() {
     local node rc=0
-    most=2 job moved 500 && until_true 90 has_stepped moved && uids moved >"$work/before" || return
+    most=2 job moved 300 && until_true 90 has_stepped moved && uids moved >"$work/before" || return
     node=$(worker moved 1 .spec.nodeName)
     kubectl drain "$node" --ignore-daemonsets --delete-emptydir-data --timeout=90s || rc=1
     until_true 30 is_in_revision moved 2 || rc=1
