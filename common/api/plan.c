@@ -1,5 +1,7 @@
 #include "api/plan.h"
 
+#include <string.h>
+
 #include "base/hash.h"
 
 #define WORKER(member) FIELD_AT(struct plan_worker, member)
@@ -145,6 +147,23 @@ int plan_find(const struct plan *p, int slot)
         if (p->workers[i].slot == slot)
             return i;
     return -1;
+}
+
+void plan_keepers(const struct plan *p, int out[static SPEC_STAGES_MAX])
+{
+    int n_kept[SPEC_STAGES_MAX] = {0};
+
+    for (int s = 0; s < p->n_workers; s++) {
+        out[s] = -1;
+        for (int i = 1; i < p->n_workers && out[s] < 0; i++) {
+            int k = (s + i) % p->n_workers;
+
+            if (strcmp(p->workers[k].node, p->workers[s].node) != 0 && n_kept[k] < PLAN_KEPT_MAX)
+                out[s] = k;
+        }
+        if (out[s] >= 0)
+            n_kept[out[s]]++;
+    }
 }
 
 uint64_t plan_hash(const struct plan *p)

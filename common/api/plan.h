@@ -19,6 +19,7 @@
 #define PLAN_ALTERNATIVES_MAX 2
 #define PLAN_STRATEGY_BYTES   24
 #define PLAN_SLOT_MAX         999
+#define PLAN_KEPT_MAX         32
 #define PLAN_REVISION_MAX     999999999 /* so that every name fits (api/names.h) */
 
 /* A worker and the stage that it runs. */
@@ -92,6 +93,11 @@ MUST_CHECK enum err_code plan_read(const struct json *json, struct plan *out, st
 
 /* The stage of the worker with this slot; -1: it has none. */
 int plan_find(const struct plan *p, int slot);
+
+/* Where checkpoints lie in workers' own stores, the stage that keeps copies of a stage's: the next
+ * one in the pipeline, with the first behind the last, that is on another node and keeps those of
+ * less than PLAN_KEPT_MAX stages. out[s] is -1 when there is none. */
+void plan_keepers(const struct plan *p, int out[static SPEC_STAGES_MAX]);
 
 /* Identity of the plan: equal only for the same job, revision, workers and cut. */
 uint64_t plan_hash(const struct plan *p);

@@ -26,12 +26,21 @@ const struct field resume_origin_fields[] = {
     {"step", FIELD_INT64, ORIGIN(step), .min = 1, .max = RESUME_STEP_MAX, .flags = FIELD_REQUIRED},
     {0}};
 
+#define PART(member) FIELD_AT(struct resume_part, member)
+static const struct field part_fields[] = {
+    {"firstUnit", FIELD_INT, PART(first_unit), .max = MODEL_UNITS_MAX - 1, .flags = FIELD_REQUIRED},
+    {"unitCount", FIELD_INT, PART(n_units), .min = 1, .max = MODEL_UNITS_MAX,
+     .flags = FIELD_REQUIRED},
+    {0}};
+
 #define POINT(member) FIELD_AT(struct resume_checkpoint, member)
 const struct field resume_checkpoint_fields[] = {
     {"lineage", FIELD_INT64, POINT(lineage), .min = 1, .max = RESUME_STEP_MAX,
      .flags = FIELD_REQUIRED},
     {"end", FIELD_OBJECT, POINT(end), .fields = step_end_fields, .flags = FIELD_REQUIRED},
     {"evaluated", FIELD_INT64, POINT(evaluated), COUNT, .flags = FIELD_OMIT},
+    {"parts", FIELD_LIST, FIELD_ITEMS(struct resume_checkpoint, parts, n_parts),
+     .fields = part_fields, .flags = FIELD_OMIT},
     {0}};
 
 #define RUN(member) FIELD_AT(struct report_run, member)
@@ -90,6 +99,27 @@ enum err_code report_write(const struct report *r, struct buf *out, struct err *
     return jsonw_finish(&w, err);
 }
 
+/* Can this checkpoint be one in a store? */
+static enum err_code check_checkpoint(const struct resume_checkpoint *c, int i, struct err *err)
+{
+    int next = 0;
+
+    if (c->evaluated > c->end.step)
+        return err_set(err, ERR_INVALID, "checkpoints[%d].evaluated: %lld is after its step %lld",
+                       i, (long long)c->evaluated, (long long)c->end.step);
+    for (int k = 0; k < c->n_parts; k++) {
+        const struct resume_part *part = &c->parts[k];
+
+        if (part->first_unit < next || part->n_units > MODEL_UNITS_MAX - part->first_unit)
+            return err_set(err, ERR_INVALID,
+                           "checkpoints[%d].parts[%d]: %d units from unit %d; must begin at %d or "
+                           "later",
+                           i, k, part->n_units, part->first_unit, next);
+        next = part->first_unit + part->n_units;
+    }
+    return ERR_OK;
+}
+
 static enum err_code read_report(const struct json *root, struct report *r, struct err *err)
 {
     enum err_code rc;
@@ -110,10 +140,7 @@ static enum err_code read_report(const struct json *root, struct report *r, stru
     if (rc == ERR_OK)
         rc = resume_origins_check(&r->origins, r->lineage, err);
     for (int i = 0; i < r->n_checkpoints && rc == ERR_OK; i++)
-        if (r->checkpoints[i].evaluated > r->checkpoints[i].end.step)
-            rc = err_set(err, ERR_INVALID, "checkpoints[%d].evaluated: %lld is after its step %lld",
-                         i, (long long)r->checkpoints[i].evaluated,
-                         (long long)r->checkpoints[i].end.step);
+        rc = check_checkpoint(&r->checkpoints[i], i, err);
     return rc;
 }
 
@@ -152,6 +179,16 @@ const struct report_run *report_find(const struct report *r, int unit)
 }
 
 /* --- where to go on from --- */
+
+bool resume_is_worker(const struct resume_source *s)
+{
+    return s->kind == SOURCE_WORKER || s->kind == SOURCE_PEER;
+}
+
+bool resume_is_saved(const struct resume_source *s)
+{
+    return s->kind == SOURCE_CHECKPOINT || s->kind == SOURCE_PEER;
+}
 
 /* The step with which a lineage of these origins begins. */
 static int64_t first_step(const struct resume_origins *o)
@@ -213,8 +250,53 @@ static bool is_newer(const struct resume_checkpoint *c, const struct resume_chec
            (c->end.step == best->end.step && c->lineage > best->lineage);
 }
 
+/* Does the worker's own store have this unit of `c`? */
+static bool has_saved(const struct report *r, const struct resume_checkpoint *c, int unit)
+{
+    for (int i = 0; i < r->n_checkpoints; i++) {
+        const struct resume_checkpoint *own = &r->checkpoints[i];
+
+        if (own->lineage != c->lineage || own->end.step != c->end.step)
+            continue;
+        for (int k = 0; k < own->n_parts; k++)
+            if (unit >= own->parts[k].first_unit &&
+                unit < own->parts[k].first_unit + own->parts[k].n_units)
+                return true;
+    }
+    return false;
+}
+
+/* The slot whose store has this unit of `c`, preferably its own worker's; -1: there is none. */
+static int find_saver(const struct plan_worker *own, int unit, const struct report *const reports[],
+                      int n_reports, const struct resume_checkpoint *c)
+{
+    int slot = -1;
+
+    for (int i = 0; i < n_reports; i++) {
+        const struct report *r = reports[i];
+        bool is_own = r->slot == own->slot && r->incarnation == own->incarnation;
+
+        if ((slot < 0 || is_own) && has_saved(r, c, unit))
+            slot = r->slot;
+    }
+    return slot;
+}
+
+/* Do the stores have all of the checkpoint? */
+static bool is_complete(const struct plan *next, const struct report *const reports[],
+                        int n_reports, const struct resume_checkpoint *c)
+{
+    int n_units = c->n_parts > 0 ? model_units(&next->spec.model) : 0;
+    int unit = 0;
+
+    while (unit < n_units && find_saver(&next->workers[0], unit, reports, n_reports, c) >= 0)
+        unit++;
+    return unit == n_units;
+}
+
 /* The newest checkpoint of the history of `at`; NULL: there is none. */
-static const struct resume_checkpoint *find_checkpoint(const struct report *const reports[],
+static const struct resume_checkpoint *find_checkpoint(const struct plan *next,
+                                                       const struct report *const reports[],
                                                        int n_reports, const struct resume *at)
 {
     const struct resume_checkpoint *best = NULL;
@@ -223,7 +305,8 @@ static const struct resume_checkpoint *find_checkpoint(const struct report *cons
         for (int k = 0; k < reports[i]->n_checkpoints; k++) {
             const struct resume_checkpoint *c = &reports[i]->checkpoints[k];
 
-            if (resume_counts(at, c->lineage, c->end.step) && is_newer(c, best))
+            if (resume_counts(at, c->lineage, c->end.step) && is_newer(c, best) &&
+                is_complete(next, reports, n_reports, c))
                 best = c;
         }
     return best;
@@ -231,7 +314,8 @@ static const struct resume_checkpoint *find_checkpoint(const struct report *cons
 
 /* The newest checkpoint of the newest lineage that is reported and has one, or else the newest of
  * all, with the origins of that lineage as far as they are known; NULL: there is none. */
-static const struct resume_checkpoint *find_reported(const struct report *const reports[],
+static const struct resume_checkpoint *find_reported(const struct plan *next,
+                                                     const struct report *const reports[],
                                                      int n_reports, struct resume_origins *out)
 {
     const struct resume_checkpoint *best = NULL;
@@ -244,7 +328,8 @@ static const struct resume_checkpoint *find_reported(const struct report *const 
             bool is_known = counts(&r->origins, r->lineage, c->lineage, c->end.step);
             int64_t lineage = is_known ? r->lineage : 0;
 
-            if (lineage < newest || (lineage == newest && !is_newer(c, best)))
+            if (lineage < newest || (lineage == newest && !is_newer(c, best)) ||
+                !is_complete(next, reports, n_reports, c))
                 continue;
             best = c;
             newest = lineage;
@@ -288,10 +373,21 @@ static int find_holder(const struct plan_worker *own, int unit,
     return slot;
 }
 
-/* Find a source at the step of `at` for every unit of `next`; false when one is lost.
- * `is_in_store`: there is a checkpoint of that step. */
+/* The unit comes from checkpoint `c`. */
+static void add_saved(struct resume *out, const struct plan_worker *own, int unit,
+                      const struct report *const reports[], int n_reports,
+                      const struct resume_checkpoint *c)
+{
+    if (c->n_parts == 0)
+        add_source(out, unit, SOURCE_CHECKPOINT, 0);
+    else
+        add_source(out, unit, SOURCE_PEER, find_saver(own, unit, reports, n_reports, c));
+}
+
+/* Find a source at the step of `at` for every unit of `next`; false when one is lost. `c` is the
+ * checkpoint of that step; NULL: there is none. */
 static bool find_sources(const struct plan *next, const struct report *const reports[],
-                         int n_reports, bool is_in_store, struct resume *at)
+                         int n_reports, const struct resume_checkpoint *c, struct resume *at)
 {
     at->n_sources = 0;
     for (int w = 0; w < next->n_workers; w++) {
@@ -300,12 +396,28 @@ static bool find_sources(const struct plan *next, const struct report *const rep
         for (int unit = own->first_unit; unit < own->first_unit + own->n_units; unit++) {
             int slot = find_holder(own, unit, reports, n_reports, at);
 
-            if (slot < 0 && !is_in_store)
+            if (slot >= 0)
+                add_source(at, unit, SOURCE_WORKER, slot);
+            else if (c)
+                add_saved(at, own, unit, reports, n_reports, c);
+            else
                 return false;
-            add_source(at, unit, slot < 0 ? SOURCE_CHECKPOINT : SOURCE_WORKER, slot < 0 ? 0 : slot);
         }
     }
     return true;
+}
+
+/* All units come from checkpoint `c`. */
+static void restore_all(const struct plan *next, const struct report *const reports[],
+                        int n_reports, const struct resume_checkpoint *c, struct resume *out)
+{
+    out->n_sources = 0;
+    for (int w = 0; w < next->n_workers; w++) {
+        const struct plan_worker *own = &next->workers[w];
+
+        for (int unit = own->first_unit; unit < own->first_unit + own->n_units; unit++)
+            add_saved(out, own, unit, reports, n_reports, c);
+    }
 }
 
 /* A number that no lineage has had. */
@@ -344,9 +456,9 @@ static bool stay(const struct plan *next, const struct report *const reports[], 
 {
     if (out->lineage == 0 || out->step < first_step(&out->origins) ||
         (c && c->end.step > out->step) ||
-        !find_sources(next, reports, n_reports, c && c->end.step == out->step, out))
+        !find_sources(next, reports, n_reports, c && c->end.step == out->step ? c : NULL, out))
         return false;
-    if (out->sources[0].kind == SOURCE_CHECKPOINT)
+    if (out->sources[0].kind != SOURCE_WORKER)
         out->evaluated = c->evaluated; /* the leader's records come with the first unit */
     return true;
 }
@@ -359,11 +471,11 @@ void resume_point(const struct plan *next, const struct report *const reports[],
 
     find_lineage(reports, n_reports, last, out);
     find_end(reports, n_reports, out);
-    c = find_checkpoint(reports, n_reports, out);
+    c = find_checkpoint(next, reports, n_reports, out);
     if (stay(next, reports, n_reports, c, out))
         return;
     if (!c)
-        c = find_reported(reports, n_reports, &out->origins);
+        c = find_reported(next, reports, n_reports, &out->origins);
     back = (struct resume){.lineage = next_lineage(reports, n_reports, out), .n_sources = 1};
     back.sources[0] =
         (struct resume_source){.n_units = model_units(&next->spec.model), .kind = start};
@@ -372,7 +484,7 @@ void resume_point(const struct plan *next, const struct report *const reports[],
         back.step = c->end.step;
         back.end = c->end;
         back.evaluated = c->evaluated;
-        back.sources[0].kind = SOURCE_CHECKPOINT;
+        restore_all(next, reports, n_reports, c, &back);
     }
     *out = back;
 }

@@ -18,12 +18,13 @@
 #include "api/plan.h"
 #include "api/progress.h"
 
-#define REPORT_VERSION        1
+#define REPORT_VERSION        2
 #define REPORT_TEXT_MAX_BYTES 16384
 #define REPORT_RUNS_MAX       128 /* further ones are not reported */
 #define RESUME_STEP_MAX       1000000000000
 #define RESUME_ORIGINS_MAX    8 /* older ones are forgotten */
 #define RESUME_POINTS_MAX     8 /* of the checkpoints that are reported, the newest */
+#define RESUME_PARTS_MAX      8 /* of one of them; further ones are not reported */
 
 /* What the end of a step decides about the update. */
 enum step_outcome {
@@ -56,11 +57,20 @@ struct resume_origins {
     struct resume_origin list[RESUME_ORIGINS_MAX];
 };
 
-/* A step that a job can go back to: a complete checkpoint in its store (files/store.h). */
+/* Consecutive units. */
+struct resume_part {
+    int first_unit;
+    int n_units;
+};
+
+/* A step that a job can go back to, in a store (files/store.h): a complete checkpoint where all
+ * workers share it, or the part of one that a worker has in its own. */
 struct resume_checkpoint {
     int64_t lineage; /* in which it was written */
     struct step_end end;
-    int64_t evaluated; /* as in a report */
+    int64_t evaluated;                          /* as in a report */
+    int n_parts;                                /* 0: all units, for all workers */
+    struct resume_part parts[RESUME_PARTS_MAX]; /* by first_unit; they do not overlap */
 };
 
 /* What a worker's session is doing, or how it ended. */
@@ -134,6 +144,7 @@ enum source_kind {
     SOURCE_CHECKPOINT, /* the checkpoint of the revision's step in the job's store, which all
                           workers share, with its moments: of those that count, see
                           resume_counts(), the one of the newest lineage */
+    SOURCE_PEER,       /* the same in a worker's own store */
 };
 
 /* Where the state of consecutive units comes from. */
@@ -141,8 +152,12 @@ struct resume_source {
     int first_unit;
     int n_units;
     enum source_kind kind;
-    int slot; /* of SOURCE_WORKER; the unit's own worker: it already has the unit */
+    int slot; /* of SOURCE_WORKER and SOURCE_PEER; the unit's own worker: it already has it */
 };
+
+/* Is it a worker that the units come from, or a checkpoint? One in a worker's own store is both. */
+bool resume_is_worker(const struct resume_source *s);
+bool resume_is_saved(const struct resume_source *s);
 
 struct resume {
     int64_t lineage; /* from 1 */
@@ -169,6 +184,9 @@ bool resume_counts(const struct resume *at, int64_t lineage, int64_t step);
  * by a worker that has applied it or still can, or is in a checkpoint of that very step, and no
  * checkpoint that counts is of a later one. The source of a unit is its own worker if that has it,
  * else the first of `reports` that does, else the checkpoint.
+ *
+ * A checkpoint in workers' own stores counts if together they have all of its units. The source of
+ * such a unit is its own worker's store if that has it, else the first of `reports` that does.
  *
  * If any unit is lost, all go back to the newest checkpoint that counts. Without one, nothing of
  * the newest lineage is left, and any checkpoint will do, first of the newest lineage that is

@@ -4,7 +4,8 @@
 
 #include "base/hash.h"
 
-static const char *const kind_names[] = {"Random", "Pretrained", "Worker", "Checkpoint", NULL};
+static const char *const kind_names[] = {"Random",     "Pretrained",     "Worker",
+                                         "Checkpoint", "PeerCheckpoint", NULL};
 
 #define SOURCE(member) FIELD_AT(struct resume_source, member)
 static const struct field source_fields[] = {
@@ -48,7 +49,7 @@ void revision_make(const struct plan *next, const struct report *const reports[]
         bool is_source = false;
 
         for (int s = 0; s < out->resume.n_sources; s++)
-            is_source = is_source || (out->resume.sources[s].kind == SOURCE_WORKER &&
+            is_source = is_source || (resume_is_worker(&out->resume.sources[s]) &&
                                       out->resume.sources[s].slot == r->slot);
         if (is_source && revision_find(out, r->slot) < 0)
             out->leaving[out->n_leaving++] = (struct revision_worker){r->slot, r->incarnation};
@@ -82,7 +83,7 @@ static enum err_code check_sources(const struct revision *r, struct err *err)
             return err_set(err, ERR_INVALID,
                            "sources[%d]: has %d units from unit %d; must have 1 to %d from unit %d",
                            i, s->n_units, s->first_unit, n_units - next, next);
-        if (s->kind == SOURCE_WORKER && revision_find(r, s->slot) < 0)
+        if (resume_is_worker(s) && revision_find(r, s->slot) < 0)
             return err_set(err, ERR_INVALID, "sources[%d].slot: there is no worker %d", i, s->slot);
         if (s->kind != SOURCE_WORKER && is_start != (r->resume.step == 0))
             return err_set(err, ERR_INVALID, "sources[%d].from: %s units cannot be at step %lld", i,

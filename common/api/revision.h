@@ -10,7 +10,7 @@
 
 #include "api/resume.h"
 
-#define REVISION_VERSION         1
+#define REVISION_VERSION         2
 #define REVISION_FILE            "revision.json" /* in its ConfigMap */
 #define REVISION_TEXT_MAX_BYTES  (384 * 1024)
 #define REVISION_POST_MAX_BYTES  (400 * 1024)
@@ -28,7 +28,7 @@ struct revision {
     struct resume resume;
     int64_t until; /* sessions halt by themselves once this many steps are done, for the next
                       revision to begin there; 0: they do not */
-    /* Workers that are no longer in the plan and hold units that others fetch. */
+    /* Workers that are no longer in the plan and have units that others fetch. */
     int n_leaving;
     struct revision_worker leaving[SPEC_STAGES_MAX];
     uint64_t hash; /* of the document's text; revision_parse() sets it */

@@ -39,6 +39,9 @@ static const struct field replica_fields[] = {{"stages", FIELD_LIST,
                                                .fields = stage_fields, .flags = FIELD_REQUIRED},
                                               {0}};
 
+/* Of an object that only has to be there. */
+static const struct field no_fields[] = {{0}};
+
 /* A field without a default keeps what spec_parse() starts with or the preset gave, or stays empty.
  * The schema has the same defaults. */
 const struct field spec_fields[] = {
@@ -125,6 +128,7 @@ const struct field spec_fields[] = {
      .min = 1, .max = 253},
     {"checkpoint.store.persistentVolumeClaim.path", FIELD_TEXT, AT(checkpoint.volume.path),
      .max = 256},
+    {"checkpoint.store.peers", FIELD_OBJECT, AT(checkpoint.is_peers), .fields = no_fields},
     {"checkpoint.everySteps", FIELD_INT, AT(checkpoint.every_steps), .min = 1, .max = 100000000},
     {"checkpoint.everySeconds", FIELD_INT, AT(checkpoint.every_seconds), .min = 10, .max = 86400},
     {"checkpoint.keep", FIELD_INT, AT(checkpoint.keep), .min = 1, .max = 100, .fallback = "2"},
@@ -240,8 +244,9 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
         bool is_only_kind; /* the object can hold nothing else */
     } rows[] = {{"model.from", &s->from, true},
                 {"data.source", &s->data.volume, false},
-                {"checkpoint.store", &s->checkpoint.volume, true},
+                {"checkpoint.store", &s->checkpoint.volume, false},
                 {"output", &s->output, true}};
+    bool has_claim = is_given(spec, "checkpoint.store.persistentVolumeClaim");
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct spec_volume *volume = rows[i].volume;
@@ -258,6 +263,11 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
                            "spec.%s: name exactly one of persistentVolumeClaim; found 0",
                            rows[i].path);
     }
+    if (is_given(spec, "checkpoint.store") && has_claim == s->checkpoint.is_peers)
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; "
+                       "found %d",
+                       has_claim + s->checkpoint.is_peers);
     return ERR_OK;
 }
 
@@ -440,7 +450,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         s.model.ffn = 4 * s.model.hidden;
     s.training.evaluates_only =
         json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
-    s.checkpoint.is_on = s.checkpoint.volume.claim[0] != '\0';
+    s.checkpoint.is_peers = is_given(json, "checkpoint.store.peers");
+    s.checkpoint.is_on = s.checkpoint.is_peers || s.checkpoint.volume.claim[0] != '\0';
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
@@ -460,6 +471,10 @@ enum err_code spec_check_best(const struct spec *s, bool has_output, struct err 
         return err_set(err, ERR_INVALID,
                        "spec.training.keepBest: needs spec.checkpoint.store, or --checkpoints DIR "
                        "on this machine: the best weights wait there for the end");
+    if (s->training.keeps_best && s->checkpoint.is_peers)
+        return err_set(err, ERR_INVALID,
+                       "spec.training.keepBest: needs a store that all workers share, such as "
+                       "spec.checkpoint.store.persistentVolumeClaim");
     return ERR_OK;
 }
 

@@ -175,7 +175,8 @@ struct spec {
     } worker;
     struct {
         struct spec_volume volume;
-        bool is_on;      /* there is a volume, or the CLI has a folder; else none are written */
+        bool is_peers;   /* they lie with the workers and need no volume */
+        bool is_on;      /* there is a store, or the CLI has a folder; else none are written */
         int every_steps; /* between two; 0: every_seconds counts */
         int every_seconds;
         int keep; /* the newest */

@@ -288,7 +288,7 @@ static enum err_code refuse_unknown(const struct field *fields, const struct jso
 enum err_code fields_read(const struct field *fields, const struct json *json,
                           enum fields_mode mode, const char *name, void *out, struct err *err)
 {
-    bool is_entry = fields[0].key[0] == '\0';
+    bool is_entry = fields[0].kind != FIELD_END && fields[0].key[0] == '\0';
     enum err_code rc = ERR_OK;
 
     if (!is_entry && json_kind_of(json) != JSON_OBJECT)

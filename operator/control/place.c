@@ -256,7 +256,7 @@ static void tell_resume(struct context *c, const struct report *const reports[],
 
             n_own += is_held && s->slot == r->plan.workers[i].slot;
             n_moving += is_held && s->slot != r->plan.workers[i].slot;
-            n_saved += s->kind == SOURCE_CHECKPOINT;
+            n_saved += resume_is_saved(s);
         }
     n_new = model_units(&r->plan.spec.model) - n_own - n_moving - n_saved;
     text_add(text, sizeof text,

@@ -191,7 +191,7 @@ static void add_step(const struct context *c, char *text, size_t bytes)
         return;
     }
     for (int i = 0; i < r->resume.n_sources; i++)
-        if (r->resume.sources[i].kind == SOURCE_CHECKPOINT)
+        if (resume_is_saved(&r->resume.sources[i]))
             n_saved += r->resume.sources[i].n_units;
     text_add(text, bytes, " Training goes on from step %lld", (long long)r->resume.step);
     if (n_saved == n_units)

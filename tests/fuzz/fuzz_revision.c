@@ -33,8 +33,8 @@ static void check_resume(const struct revision *r)
         const struct resume_source *s = &r->resume.sources[i];
 
         MUST(s->first_unit == next && s->n_units >= 1);
-        MUST(s->kind != SOURCE_WORKER || revision_find(r, s->slot) >= 0);
-        MUST(s->kind != SOURCE_CHECKPOINT || r->resume.step > 0);
+        MUST(!resume_is_worker(s) || revision_find(r, s->slot) >= 0);
+        MUST(!resume_is_saved(s) || r->resume.step > 0);
         MUST(revision_source(r, next) == s);
         next += s->n_units;
     }
@@ -112,7 +112,7 @@ static void check_report(const char *text, size_t n)
     revision_make(&plan, reports, 1, SOURCE_RANDOM, NULL, &next);
     check_resume(&next);
     MUST(next.resume.step == 0 || next.resume.lineage == r.lineage ||
-         (next.resume.lineage > r.lineage && next.resume.sources[0].kind == SOURCE_CHECKPOINT));
+         (next.resume.lineage > r.lineage && resume_is_saved(&next.resume.sources[0])));
 }
 
 static void check_order(const char *text, size_t n)

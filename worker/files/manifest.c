@@ -69,6 +69,8 @@ static enum err_code check(const struct manifest *m, struct err *err)
     if (at->evaluated > at->end.step)
         return err_set(err, ERR_INVALID, "evaluated: %lld is after step %lld",
                        (long long)at->evaluated, (long long)at->end.step);
+    if (at->n_parts > 0)
+        return err_set(err, ERR_INVALID, "parts: belong to a report");
     return resume_origins_check(&m->point.origins, at->lineage, err);
 }
 

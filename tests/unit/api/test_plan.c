@@ -84,6 +84,43 @@ static void plan_reads_back_what_was_written(void **state)
     buf_deinit(&out);
 }
 
+/* Of five stages on nodes a, a, b, b and c. */
+static void plan_keepers_are_the_next_stages_on_other_nodes(void **state)
+{
+    static const char *const nodes[] = {"a", "a", "b", "b", "c"};
+    static const int want[] = {2, 2, 4, 4, 0};
+    struct plan p = {.n_workers = 5};
+    int keepers[SPEC_STAGES_MAX];
+
+    (void)state;
+    for (int s = 0; s < 5; s++)
+        (void)snprintf(p.workers[s].node, sizeof p.workers[s].node, "%s", nodes[s]);
+    plan_keepers(&p, keepers);
+    for (int s = 0; s < 5; s++)
+        assert_int_equal(keepers[s], want[s]);
+    p.n_workers = 2;
+    plan_keepers(&p, keepers);
+    assert_int_equal(keepers[0], -1);
+    assert_int_equal(keepers[1], -1);
+}
+
+/* The last of 64 stages is alone on its node. */
+static void plan_keepers_keep_for_a_bounded_number_of_stages(void **state)
+{
+    struct plan p = {.n_workers = SPEC_STAGES_MAX};
+    int keepers[SPEC_STAGES_MAX];
+    int n = 0;
+
+    (void)state;
+    p.workers[SPEC_STAGES_MAX - 1].node[0] = 'b';
+    plan_keepers(&p, keepers);
+    for (int s = 0; s < SPEC_STAGES_MAX; s++)
+        n += keepers[s] == SPEC_STAGES_MAX - 1;
+    assert_int_equal(n, PLAN_KEPT_MAX);
+    assert_int_equal(keepers[PLAN_KEPT_MAX], -1);
+    assert_int_equal(keepers[SPEC_STAGES_MAX - 1], 0);
+}
+
 static void plan_hash_differs_by_job_revision_workers_and_cut_only(void **state)
 {
     struct plan a = two_stages();
@@ -263,6 +300,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plan_reads_back_what_was_written),
+        cmocka_unit_test(plan_keepers_are_the_next_stages_on_other_nodes),
+        cmocka_unit_test(plan_keepers_keep_for_a_bounded_number_of_stages),
         cmocka_unit_test(plan_hash_differs_by_job_revision_workers_and_cut_only),
         cmocka_unit_test(plan_has_the_sizes_of_the_model_it_starts_from),
         cmocka_unit_test(plan_workers_have_a_slot_and_incarnation_each),

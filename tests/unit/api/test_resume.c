@@ -67,7 +67,8 @@ static struct report full_report(void)
     r.origins = (struct resume_origins){1, {{1, 4}}};
     r.n_checkpoints = 2;
     r.checkpoints[0] = (struct resume_checkpoint){.lineage = 2, .end = r.end, .evaluated = 5};
-    r.checkpoints[1] = (struct resume_checkpoint){.lineage = 1, .end = {.revision = 1, .step = 4}};
+    r.checkpoints[1] = (struct resume_checkpoint){
+        .lineage = 1, .end = {.revision = 1, .step = 4}, .n_parts = 2, .parts = {{0, 2}, {4, 1}}};
     return r;
 }
 
@@ -124,6 +125,10 @@ static void report_reads_back_what_was_written(void **state)
     assert_int_equal(back.checkpoints[0].evaluated, 5);
     assert_int_equal(back.checkpoints[1].lineage, 1);
     assert_int_equal(back.checkpoints[1].end.step, 4);
+    assert_int_equal(back.checkpoints[0].n_parts, 0);
+    assert_int_equal(back.checkpoints[1].n_parts, 2);
+    assert_int_equal(back.checkpoints[1].parts[1].first_unit, 4);
+    assert_int_equal(back.checkpoints[1].parts[1].n_units, 1);
 }
 
 static void report_of_a_new_worker_is_nearly_empty(void **state)
@@ -160,7 +165,13 @@ static void report_at_its_limits_fits(void **state)
                               .loss = -0x1.23456789abcdep-1000};
     r.n_checkpoints = RESUME_POINTS_MAX;
     for (int i = 0; i < RESUME_POINTS_MAX; i++)
-        r.checkpoints[i] = (struct resume_checkpoint){RESUME_STEP_MAX, r.end, RESUME_STEP_MAX};
+        r.checkpoints[i] = (struct resume_checkpoint){
+            .lineage = RESUME_STEP_MAX,
+            .end = r.end,
+            .evaluated = RESUME_STEP_MAX,
+            .n_parts = RESUME_PARTS_MAX,
+            .parts = {
+                {700, 1}, {702, 1}, {704, 1}, {706, 1}, {708, 1}, {710, 1}, {712, 1}, {714, 1}}};
     assert_int_equal(read_back(&r).n_runs, REPORT_RUNS_MAX); /* the others are not reported */
 }
 
@@ -182,19 +193,24 @@ static void report_is_refused_when_it_is_out_of_bounds(void **state)
     "\"session\":\"None\",\"runs\":[" runs "]}"
     (void)state;
     refuse("{", "report: ");
-    refuse(BODY("2", "0", ""), "version: must be 1");
-    refuse(BODY("1", "1000", ""), "slot: 1000 is not in 0..999");
-    refuse(BODY("1", "0", "{\"firstUnit\":0,\"unitCount\":0,\"step\":1}"), "runs[0].unitCount: 0");
-    refuse(BODY("1", "0", "{\"firstUnit\":0,\"unitCount\":1,\"step\":-1}"), "runs[0].step: -1");
-    refuse(BODY("1", "0", "{\"firstUnit\":1026,\"unitCount\":2,\"step\":1}"), "runs[0]: 2 units");
-    refuse(BODY("1", "0",
+    refuse(BODY("1", "0", ""), "version: must be 2");
+    refuse(BODY("2", "1000", ""), "slot: 1000 is not in 0..999");
+    refuse(BODY("2", "0", "{\"firstUnit\":0,\"unitCount\":0,\"step\":1}"), "runs[0].unitCount: 0");
+    refuse(BODY("2", "0", "{\"firstUnit\":0,\"unitCount\":1,\"step\":-1}"), "runs[0].step: -1");
+    refuse(BODY("2", "0", "{\"firstUnit\":1026,\"unitCount\":2,\"step\":1}"), "runs[0]: 2 units");
+    refuse(BODY("2", "0",
                 "{\"firstUnit\":0,\"unitCount\":2,\"step\":1},"
                 "{\"firstUnit\":1,\"unitCount\":2,\"step\":1}"),
            "runs[1]: 2 units from unit 1; must begin at 2 or later");
-    refuse("{\"version\":1,\"slot\":0,\"incarnation\":1,\"revision\":1,\"session\":\"Asleep\"}",
+    refuse(
+        "{\"version\":2,\"slot\":0,\"incarnation\":1,\"revision\":0,\"session\":\"None\","
+        "\"checkpoints\":[{\"lineage\":1,\"end\":{\"revision\":1,\"step\":4,\"outcome\":\"Apply\"},"
+        "\"parts\":[{\"firstUnit\":2,\"unitCount\":2},{\"firstUnit\":3,\"unitCount\":1}]}]}",
+        "checkpoints[0].parts[1]: 1 units from unit 3; must begin at 4 or later");
+    refuse("{\"version\":2,\"slot\":0,\"incarnation\":1,\"revision\":1,\"session\":\"Asleep\"}",
            "session: \"Asleep\"");
 #define STORE(members)                                                                             \
-    "{\"version\":1,\"slot\":0,\"incarnation\":1,\"revision\":0,\"session\":\"None\","             \
+    "{\"version\":2,\"slot\":0,\"incarnation\":1,\"revision\":0,\"session\":\"None\","             \
     "\"lineage\":3," members "}"
 #define END(step) "{\"revision\":1,\"step\":" step ",\"outcome\":\"Apply\"}"
     refuse(STORE("\"origins\":[{\"lineage\":3,\"step\":1}]"), "origins[0]: step 1 of lineage 3");
@@ -1047,9 +1063,120 @@ static void resume_never_mixes_what_rollbacks_have_parted(void **state)
             }
 }
 
+/* --- every combination of workers' own stores --- */
+
+/* Of the shards of three workers, which ones a worker has of the checkpoints of two steps. */
+#define N_SHARDS (1 << N_WORKERS)
+#define N_DISKS  (N_SHARDS * N_SHARDS)
+static const int64_t saved_steps[] = {44, 40};
+
+static struct report disk_of(int slot, int choice)
+{
+    struct report r = report_of(slot, 1, 45);
+
+    for (int k = 0; k < 2; k++) {
+        unsigned shards = (unsigned)(k == 0 ? choice % N_SHARDS : choice / N_SHARDS);
+        struct resume_checkpoint *c = &r.checkpoints[r.n_checkpoints];
+
+        if (shards == 0)
+            continue;
+        *c = (struct resume_checkpoint){
+            .lineage = 1, .end = {.revision = 7, .step = saved_steps[k]}, .evaluated = 30};
+        for (int w = 0; w < N_WORKERS; w++)
+            if (shards & 1u << w)
+                c->parts[c->n_parts++] = (struct resume_part){where_they_are[w].first_unit, cut[w]};
+        r.n_checkpoints++;
+    }
+    return r;
+}
+
+/* Does worker `slot` have the shard of worker `w` of this step? From what was chosen. */
+static bool has_shard(int choice, int k, int w)
+{
+    return (unsigned)(k == 0 ? choice % N_SHARDS : choice / N_SHARDS) & 1u << w;
+}
+
+/* All units in memory are lost. The first of the reports is of a worker that is not in the plan. */
+static void check_disks(const struct plan *p, const int *choices)
+{
+    struct report r[N_WORKERS];
+    const struct report *list[N_WORKERS];
+    struct resume got;
+    int k = 0;
+
+    for (int i = 0; i < N_WORKERS; i++) {
+        r[i] = disk_of(i, choices[i]);
+        list[i] = &r[i];
+    }
+    for (; k < 2; k++) {
+        bool is_whole = true;
+
+        for (int w = 0; w < N_WORKERS; w++)
+            is_whole = is_whole && (has_shard(choices[0], k, w) || has_shard(choices[1], k, w) ||
+                                    has_shard(choices[2], k, w));
+        if (is_whole)
+            break;
+    }
+    resume_point(p, list, N_WORKERS, SOURCE_RANDOM, &before, &got);
+    if (k == 2) {
+        assert_rollback(&got, 2);
+        return;
+    }
+    assert_int_equal(got.lineage, 2);
+    assert_int_equal(got.step, saved_steps[k]);
+    assert_int_equal(got.evaluated, 30);
+    for (int s = 0, unit = 0; s < got.n_sources; s++)
+        for (int i = 0; i < got.sources[s].n_units; i++, unit++) {
+            int w = unit < 3 ? 0 : unit < 5 ? 1 : 2; /* whose shard it is in */
+            int own = p->workers[0].slot == 0 ? w : unit < 4 ? 2 : 1;
+            int first = 0;
+
+            while (!has_shard(choices[first], k, w))
+                first++;
+            assert_int_equal(got.sources[s].kind, SOURCE_PEER);
+            assert_int_equal(got.sources[s].first_unit + i, unit);
+            assert_int_equal(got.sources[s].slot, has_shard(choices[own], k, w) ? own : first);
+        }
+}
+
+static void resume_finds_what_is_left_of_checkpoints_on_any_disks(void **state)
+{
+    static const int two_slots[] = {2, 1};
+    static const int two[] = {4, 3};
+    const struct plan plans[] = {plan_of(N_WORKERS, slots, cut), plan_of(2, two_slots, two)};
+
+    (void)state;
+    for (size_t p = 0; p < sizeof plans / sizeof plans[0]; p++)
+        for (int k = 0; k < N_DISKS * N_DISKS * N_DISKS; k++)
+            check_disks(&plans[p],
+                        (const int[]){k % N_DISKS, k / N_DISKS % N_DISKS, k / N_DISKS / N_DISKS});
+}
+
+/* What is lost with a worker is in the keeper's store, of the very step. */
+static void resume_takes_what_is_lost_from_a_disk_when_it_has_the_very_step(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        held[i].n_checkpoints = 1;
+        held[i].checkpoints[0] = (struct resume_checkpoint){
+            .lineage = 1,
+            .end = held[i].end,
+            .n_parts = 1,
+            .parts = {{i == 0 ? 0 : 3, i == 0 ? 3 : 4}}}; /* worker 1 keeps for worker 2 */
+    }
+    go_on(2);
+    assert_int_equal(at.lineage, 1);
+    assert_int_equal(at.step, 5);
+    assert_int_equal(at.n_sources, 3);
+    assert_int_equal(at.sources[1].kind, SOURCE_WORKER);
+    assert_int_equal(at.sources[2].kind, SOURCE_PEER);
+    assert_int_equal(at.sources[2].slot, 1);
+    assert_int_equal(at.sources[2].first_unit, 5);
+}
+
 #define FROM_HELD(test) cmocka_unit_test_setup(test, set_up)
 
-#define N_TESTS 21
+#define N_TESTS 23
 
 int main(void)
 {
@@ -1075,6 +1202,8 @@ int main(void)
         cmocka_unit_test(resume_is_right_for_whatever_three_workers_hold),
         cmocka_unit_test(resume_counts_steps_of_its_own_history_alone),
         cmocka_unit_test(resume_never_mixes_what_rollbacks_have_parted),
+        FROM_HELD(resume_takes_what_is_lost_from_a_disk_when_it_has_the_very_step),
+        cmocka_unit_test(resume_finds_what_is_left_of_checkpoints_on_any_disks),
     };
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)

@@ -165,11 +165,11 @@ static void check_field(void **state)
         check_list(f);
     else if (f->words)
         check_words(f);
-    else if (f->kind != FIELD_LIST) /* whose rules are all rows of `refused` */
+    else if (f->kind != FIELD_LIST && f->kind != FIELD_OBJECT) /* all rules are in `refused` */
         check_number(f);
     assert_true(takes(f, "null")); /* as if it were not there */
     assert_false(takes(f, "[]"));
-    assert_false(takes(f, "{}"));
+    assert_int_equal(takes(f, "{}"), f->kind == FIELD_OBJECT);
     assert_false(takes(f, "true"));
 }
 
@@ -242,6 +242,8 @@ static void spec_writes_checkpoints_to_a_store(void **state)
     assert_int_equal(parse(WITH("\"checkpoint\": {\"everySeconds\": 10}"), &s, NULL), ERR_OK);
     assert_false(s.checkpoint.is_on);
     assert_int_equal(s.checkpoint.every_seconds, 10);
+    assert_int_equal(parse(WITH("\"checkpoint\": {\"store\": {\"peers\": {}}}"), &s, NULL), ERR_OK);
+    assert_true(s.checkpoint.is_on && s.checkpoint.is_peers);
 }
 
 #define COMPARES(task, rest)                                                                       \
@@ -541,7 +543,14 @@ static struct refused refused[] = {
     {"spec_output_names_a_volume", WITH("\"output\": {}"),
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_checkpoint_store_names_a_volume", WITH("\"checkpoint\": {\"store\": {}}"),
-     "spec.checkpoint.store: name exactly one of persistentVolumeClaim; found 0"},
+     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; found 0"},
+    {"spec_checkpoint_store_names_one_kind_only",
+     WITH("\"checkpoint\": {\"store\": {\"peers\": {}, "
+          "\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
+     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; found 2"},
+    {"spec_checkpoint_peers_have_no_members",
+     WITH("\"checkpoint\": {\"store\": {\"peers\": {\"copies\": 2}}}"),
+     "spec.checkpoint.store.peers.copies: "},
     {"spec_checkpoint_path_stays_in_the_volume",
      WITH("\"checkpoint\": {\"store\": "
           "{\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"..\"}}}"),

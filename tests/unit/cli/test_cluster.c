@@ -103,7 +103,7 @@ static void add_plan(const char *job, int revision)
         "{\"metadata\":{\"namespace\":\"default\",\"name\":\"%s-u-%.3s-r%d\",\"ownerReferences\":[{"
         "\"apiVersion\":\"skyjob.dev/v1alpha1\",\"kind\":\"SkyJob\",\"name\":\"%s\","
         "\"uid\":\"u-%s\",\"controller\":true}],\"labels\":{\"skyjob.dev/revision\":\"%d\"}},"
-        "\"data\":{\"revision.json\":\"{\\\"version\\\":1,\\\"lineage\\\":1,\\\"step\\\":0,"
+        "\"data\":{\"revision.json\":\"{\\\"version\\\":2,\\\"lineage\\\":1,\\\"step\\\":0,"
         "\\\"sources\\\":[{\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"from\\\":\\\"Random\\\"}],"
         "\\\"plan\\\":{\\\"version\\\":2,\\\"namespace\\\":\\\"default\\\","
         "\\\"job\\\":\\\"%s\\\",\\\"uid\\\":\\\"u-%s\\\",\\\"revision\\\":%d,"

@@ -224,10 +224,10 @@ static void fleet_halts_a_revision_by_its_number(void **state)
 static void fleet_hears_what_a_worker_holds(void **state)
 {
     SERVE({.expect = "GET /v1/report",
-           .body = "{\"version\":1,\"slot\":2,\"incarnation\":1,\"revision\":7,\"session\":"
+           .body = "{\"version\":2,\"slot\":2,\"incarnation\":1,\"revision\":7,\"session\":"
                    "\"Halted\",\"lineage\":1,\"runs\":[{\"firstUnit\":3,\"unitCount\":2,"
                    "\"step\":41}]}"},
-          {.expect = "GET /v1/report", .body = "{\"version\":1}"});
+          {.expect = "GET /v1/report", .body = "{\"version\":2}"});
     struct fleet_address to = address();
     struct heard h = {0};
 

@@ -324,7 +324,7 @@ static void store_counts_what_others_request_of_a_node(void **state)
 static void add_number(int number, const char *labels)
 {
     static const char revision[] =
-        "{\\\"version\\\":1,\\\"lineage\\\":1,\\\"step\\\":0,\\\"sources\\\":[{"
+        "{\\\"version\\\":2,\\\"lineage\\\":1,\\\"step\\\":0,\\\"sources\\\":[{"
         "\\\"firstUnit\\\":0,\\\"unitCount\\\":7,\\\"from\\\":\\\"Random\\\"}],\\\"plan\\\":"
         "{\\\"version\\\":2,\\\"namespace\\\":\\\"team\\\",\\\"job\\\":\\\"mnli\\\","
         "\\\"uid\\\":\\\"u1\\\",\\\"revision\\\":%d,\\\"microBatches\\\":8,\\\"explanation\\\":"
@@ -417,7 +417,7 @@ static void store_keeps_the_text_of_a_revision(void **state)
     add_job("mnli", "u1", "{\"revision\":1}");
     add_revision("\"skyjob.dev/revision\":\"1\"");
     observe();
-    assert_memory_equal(seen->revision_text->data, "{\"version\":1,\"lineage\":1,\"step\":0,", 34);
+    assert_memory_equal(seen->revision_text->data, "{\"version\":2,\"lineage\":1,\"step\":0,", 34);
     assert_int_equal(seen->revision_text->data[seen->revision_text->len - 1], '}');
     change(STORE_REVISIONS, KUBE_DELETED,
            "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli-u1-r1\"}}");
