@@ -68,16 +68,20 @@ static void manifest_name(int stage, int n_stages, char out[static EXPORT_SHARD_
     memcpy(strrchr(out, '.'), ".json", sizeof ".json"); /* shorter than ".safetensors" */
 }
 
-/* The number of stages, when it is the manifest of stage 0; else 0. */
-static int parse_manifest_name(const char *file)
+/* Is it the name of a stage's manifest? */
+static bool parse_manifest_name(const char *file, int *out_stage, int *out_n_stages)
 {
     char own[EXPORT_SHARD_BYTES];
+    int number = 1;
     int n = 1;
 
-    if (sscanf(file, "model-00001-of-%5d", &n) == 1 && (n < 2 || n > SPEC_STAGES_MAX))
-        return 0;
-    manifest_name(0, n, own);
-    return strcmp(file, own) == 0 ? n : 0;
+    if (sscanf(file, "model-%5d-of-%5d", &number, &n) == 2 &&
+        (n < 2 || n > SPEC_STAGES_MAX || number < 1 || number > n))
+        return false;
+    *out_stage = number - 1;
+    *out_n_stages = n;
+    manifest_name(number - 1, n, own);
+    return strcmp(file, own) == 0;
 }
 
 /* Is it a manifest, or named so much like one that no checkpoint needs it? */
@@ -129,7 +133,7 @@ static enum err_code list_names(const struct store *s, struct name **out, int *o
 
 enum err_code store_open(struct store *s, const char *folder, struct err *err)
 {
-    struct store own;
+    struct store own = {.is_own = false};
     char parent[PATH_MAX];
     char above[PATH_MAX];
     enum err_code rc = ERR_OK;
@@ -154,20 +158,30 @@ enum err_code store_open(struct store *s, const char *folder, struct err *err)
     return rc;
 }
 
+enum err_code store_open_own(struct store *s, const char *folder, struct err *err)
+{
+    enum err_code rc = store_open(s, folder, err);
+
+    if (rc == ERR_OK)
+        s->is_own = true;
+    return rc;
+}
+
 /* --- what is there --- */
 
 /* A checkpoint as its manifests have it. */
 struct checkpoint {
     struct name name;
     char folder[PATH_MAX];
-    int n_stages;
-    struct manifest *stages; /* [n_stages] */
+    int n_shards;
+    struct manifest *shards; /* [n_shards]: of all stages in order, or in a worker's own store of
+                                those that are there, at least one */
 };
 
 static void checkpoint_deinit(struct checkpoint *c)
 {
-    free(c->stages);
-    *c = (struct checkpoint){.n_stages = 0};
+    free(c->shards);
+    *c = (struct checkpoint){.n_shards = 0};
 }
 
 static enum err_code check_size(const char *folder, const char *file, int64_t bytes,
@@ -211,29 +225,25 @@ static enum err_code load_manifest(const char *folder, int stage, int n_stages,
     return rc;
 }
 
-/* Do the files of a stage go with its manifest, and that with the stages before? */
-static enum err_code check_stage(const struct checkpoint *c, int stage, struct err *err)
+/* Is the manifest that of this stage, and do the stage's files go with it? */
+static enum err_code check_files(const struct checkpoint *c, const struct manifest *m, int stage,
+                                 int n_stages, struct err *err)
 {
-    const struct manifest *m = &c->stages[stage];
     const struct resume_checkpoint *at = &m->point.at;
-    int first = stage > 0 ? m[-1].first_unit + m[-1].n_units : 0;
     char shard[EXPORT_SHARD_BYTES];
     enum err_code rc;
 
-    if (m->stage != stage || m->n_stages != c->n_stages || at->lineage != c->name.lineage ||
+    if (m->stage != stage || m->n_stages != n_stages || at->lineage != c->name.lineage ||
         at->end.step != c->name.step)
         return err_set(err, ERR_INVALID,
                        "%s: the manifest of stage %d is of stage %d of %d at step %lld of lineage "
                        "%lld",
                        c->folder, stage, m->stage, m->n_stages, (long long)at->end.step,
                        (long long)at->lineage);
-    if (m->first_unit != first)
-        return err_set(err, ERR_INVALID, "%s: stage %d begins with unit %d instead of %d",
-                       c->folder, stage, m->first_unit, first);
-    if (!manifest_same_point(&m->point, &c->stages[0].point))
-        return err_set(err, ERR_INVALID, "%s: the manifests of stages 0 and %d do not agree",
-                       c->folder, stage);
-    export_shard_name(stage, c->n_stages, shard);
+    if (!manifest_same_point(&m->point, &c->shards[0].point))
+        return err_set(err, ERR_INVALID, "%s: the manifests of stages %d and %d do not agree",
+                       c->folder, c->shards[0].stage, stage);
+    export_shard_name(stage, n_stages, shard);
     rc = check_size(c->folder, shard, m->shard_bytes, err);
     if (rc == ERR_OK && stage == 0)
         rc = check_size(c->folder, HISTORY_FILE, m->history.bytes, err);
@@ -246,27 +256,85 @@ static enum err_code check_stage(const struct checkpoint *c, int stage, struct e
 static enum err_code load_cut(struct checkpoint *c, int n_stages, struct err *err)
 {
     enum err_code rc = ERR_OK;
+    int first = 0;
 
-    free(c->stages);
-    c->n_stages = n_stages;
-    c->stages = calloc((size_t)n_stages, sizeof *c->stages);
-    if (!c->stages)
+    free(c->shards);
+    c->n_shards = n_stages;
+    c->shards = calloc((size_t)n_stages, sizeof *c->shards);
+    if (!c->shards)
         return err_set(err, ERR_NO_MEMORY, "no memory to read the manifests of %s", c->folder);
     for (int i = 0; i < n_stages && rc == ERR_OK; i++) {
-        rc = load_manifest(c->folder, i, n_stages, &c->stages[i], err);
+        const struct manifest *m = &c->shards[i];
+
+        rc = load_manifest(c->folder, i, n_stages, &c->shards[i], err);
         if (rc == ERR_OK)
-            rc = check_stage(c, i, err);
+            rc = check_files(c, m, i, n_stages, err);
+        if (rc == ERR_OK && m->first_unit != first)
+            rc = err_set(err, ERR_INVALID, "%s: stage %d begins with unit %d instead of %d",
+                         c->folder, i, m->first_unit, first);
+        first = m->first_unit + m->n_units;
     }
     return rc;
 }
 
-/* Load the manifests of a complete checkpoint. On ERR_OK the caller owns *out:
- * checkpoint_deinit(). ERR_NOT_FOUND when it is not complete, ERR_INVALID when it is damaged. */
+/* Find a cut of which all stages are there: whatever is left of another one does not matter then.
+ */
+static enum err_code load_complete(struct checkpoint *c, DIR *dir, struct err *err)
+{
+    enum err_code rc = err_set(err, ERR_NOT_FOUND, "%s: the checkpoint is not complete", c->folder);
+    struct dirent *entry;
+
+    while (rc != ERR_OK && (entry = readdir(dir))) {
+        struct err why = {.text = ""};
+        enum err_code rc_cut;
+        int stage, n_stages;
+
+        if (!parse_manifest_name(entry->d_name, &stage, &n_stages) || stage != 0)
+            continue;
+        rc_cut = load_cut(c, n_stages, &why);
+        if (rc_cut == ERR_OK)
+            rc = ERR_OK;
+        else if (rc_cut != ERR_NOT_FOUND)
+            rc = err_set(err, rc_cut, "%s", why.text);
+    }
+    return rc;
+}
+
+/* Load the shards that are there, of whatever cut. The others of a damaged one still count. */
+static enum err_code load_parts(struct checkpoint *c, DIR *dir, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+    struct dirent *entry;
+    size_t cap = 0;
+
+    while (rc == ERR_OK && (entry = readdir(dir))) {
+        struct err why = {.text = ""};
+        int stage, n_stages;
+
+        if (!parse_manifest_name(entry->d_name, &stage, &n_stages))
+            continue;
+        rc = array_reserve(&c->shards, sizeof *c->shards, &cap, (size_t)c->n_shards + 1, err);
+        if (rc != ERR_OK)
+            break;
+        if (c->n_shards < SPEC_STAGES_MAX &&
+            load_manifest(c->folder, stage, n_stages, &c->shards[c->n_shards], &why) == ERR_OK &&
+            check_files(c, &c->shards[c->n_shards], stage, n_stages, &why) == ERR_OK)
+            c->n_shards++;
+        else if (why.code != ERR_NOT_FOUND)
+            LOG(LOG_WARN, "part of a checkpoint skipped", LOG_S("error", why.text));
+    }
+    if (rc == ERR_OK && c->n_shards == 0)
+        rc = err_set(err, ERR_NOT_FOUND, "%s: nothing of the checkpoint is there", c->folder);
+    return rc;
+}
+
+/* Load the manifests of a checkpoint. On ERR_OK the caller owns *out: checkpoint_deinit().
+ * ERR_NOT_FOUND when it is not complete, or in a worker's own store nothing of it is there;
+ * ERR_INVALID when it is damaged. */
 static enum err_code load_checkpoint(const struct store *s, struct name name,
                                      struct checkpoint *out, struct err *err)
 {
     struct checkpoint c = {.name = name};
-    struct dirent *entry;
     DIR *dir;
     enum err_code rc = name_path(s, name, c.folder, err);
 
@@ -275,18 +343,7 @@ static enum err_code load_checkpoint(const struct store *s, struct name name,
     dir = opendir(c.folder);
     if (!dir)
         return file_error(err, "open", c.folder);
-    rc = err_set(err, ERR_NOT_FOUND, "%s: the checkpoint is not complete", c.folder);
-    /* Whatever is left of another cut does not matter when one is complete. */
-    while (rc != ERR_OK && (entry = readdir(dir))) {
-        struct err why = {.text = ""};
-        int n_stages = parse_manifest_name(entry->d_name);
-        enum err_code rc_cut = n_stages > 0 ? load_cut(&c, n_stages, &why) : ERR_NOT_FOUND;
-
-        if (rc_cut == ERR_OK)
-            rc = ERR_OK;
-        else if (rc_cut != ERR_NOT_FOUND)
-            rc = err_set(err, rc_cut, "%s", why.text);
-    }
+    rc = s->is_own ? load_parts(&c, dir, err) : load_complete(&c, dir, err);
     (void)closedir(dir);
     if (rc == ERR_OK)
         *out = c;
@@ -295,7 +352,27 @@ static enum err_code load_checkpoint(const struct store *s, struct name name,
     return rc;
 }
 
-/* Is the checkpoint complete? Damage is logged. */
+/* The units that are there, as far as there is room to report them. */
+static void add_parts(const struct checkpoint *c, struct resume_checkpoint *out)
+{
+    bool is_there[MODEL_UNITS_MAX] = {false};
+
+    for (int i = 0; i < c->n_shards; i++)
+        for (int k = 0; k < c->shards[i].n_units; k++)
+            is_there[c->shards[i].first_unit + k] = true;
+    for (int unit = 0; unit < MODEL_UNITS_MAX; unit++) {
+        struct resume_part *last = out->n_parts > 0 ? &out->parts[out->n_parts - 1] : NULL;
+
+        if (!is_there[unit])
+            continue;
+        if (last && last->first_unit + last->n_units == unit)
+            last->n_units++;
+        else if (out->n_parts < RESUME_PARTS_MAX)
+            out->parts[out->n_parts++] = (struct resume_part){.first_unit = unit, .n_units = 1};
+    }
+}
+
+/* Is there such a checkpoint? Damage is logged. */
 static bool find_point(const struct store *s, struct name name, struct store_point *out)
 {
     struct checkpoint c;
@@ -303,7 +380,9 @@ static bool find_point(const struct store *s, struct name name, struct store_poi
     enum err_code rc = load_checkpoint(s, name, &c, &err);
 
     if (rc == ERR_OK) {
-        *out = c.stages[0].point;
+        *out = c.shards[0].point;
+        if (s->is_own)
+            add_parts(&c, &out->at);
         checkpoint_deinit(&c);
     } else if (rc != ERR_NOT_FOUND) {
         LOG(LOG_WARN, "checkpoint skipped", LOG_S("error", err.text));
@@ -356,12 +435,16 @@ static void mark_best(struct name *names, int n, const struct resume_origin *bes
             names[i].is_best = true;
 }
 
-void store_clean(const struct store *s, const struct resume *at, int keep)
+/* `is_complete` answers for each checkpoint whether it is. */
+static void clean(const struct store *s, const struct resume *at, int keep,
+                  bool (*is_complete)(const struct store *s, struct name name, int64_t step),
+                  int64_t step)
 {
     struct err err = {.text = ""};
     struct name *names;
     int first = 0; /* that is kept */
     int n_kept = 0;
+    int n_newer = 0;
     int n;
 
     assert(keep >= 1);
@@ -371,8 +454,8 @@ void store_clean(const struct store *s, const struct resume *at, int keep)
         struct store_point point;
 
         names[i].is_kept =
-            resume_counts(at, names[i].lineage, names[i].step) && find_point(s, names[i], &point);
-        if (names[i].is_kept)
+            resume_counts(at, names[i].lineage, names[i].step) && is_complete(s, names[i], step);
+        if (names[i].is_kept && find_point(s, names[i], &point))
             mark_best(names, n, &point.best);
         n_kept += names[i].is_kept;
         first = n_kept == 0 ? i + 1 : first;
@@ -380,14 +463,39 @@ void store_clean(const struct store *s, const struct resume *at, int keep)
     for (int i = 0; i < n && n_kept > 0; i++) {
         bool counts = resume_counts(at, names[i].lineage, names[i].step);
 
-        /* What is newer may still be being written. */
+        /* What is newer may still be being written, or one that could not be copied, but those must
+         * not fill an own store. */
         if (names[i].is_kept || names[i].is_best || names[i].lineage > at->lineage ||
-            (counts && i < first))
+            (counts && i < first && (!s->is_own || ++n_newer <= keep)))
             continue;
         if (remove_checkpoint(s, names[i], &err) != ERR_OK)
             LOG(LOG_WARN, "an old checkpoint cannot be removed", LOG_S("error", err.text));
     }
     free(names);
+}
+
+static bool is_found(const struct store *s, struct name name, int64_t step)
+{
+    struct store_point point;
+
+    (void)step;
+    return find_point(s, name, &point);
+}
+
+static bool is_not_after(const struct store *s, struct name name, int64_t step)
+{
+    (void)s;
+    return name.step <= step;
+}
+
+void store_clean(const struct store *s, const struct resume *at, int keep)
+{
+    clean(s, at, keep, is_found, 0);
+}
+
+void store_clean_own(const struct store *s, const struct resume *at, int keep, int64_t step)
+{
+    clean(s, at, keep, is_not_after, step);
 }
 
 void store_refuse(const struct store *s, const struct resume_checkpoint *c)
@@ -433,16 +541,16 @@ static size_t unit_floats(const struct export_params *p, int unit)
 
 /* Remove the manifest that an earlier attempt may have left: it does not go with the shard that is
  * about to come. */
-static enum err_code drop_manifest(const struct store_writer *w, struct err *err)
+static enum err_code drop_manifest(const char *folder, int stage, int n_stages, struct err *err)
 {
     char file[EXPORT_SHARD_BYTES];
     enum err_code rc;
 
-    manifest_name(w->manifest.stage, w->manifest.n_stages, file);
-    if (!folder_has(w->folder, file))
+    manifest_name(stage, n_stages, file);
+    if (!folder_has(folder, file))
         return ERR_OK;
-    rc = export_remove(w->folder, file, err);
-    return rc == ERR_OK ? file_sync_folder(w->folder, err) : rc;
+    rc = export_remove(folder, file, err);
+    return rc == ERR_OK ? file_sync_folder(folder, err) : rc;
 }
 
 enum err_code store_begin(const struct store *s, const struct store_point *point,
@@ -473,7 +581,7 @@ enum err_code store_begin(const struct store *s, const struct store_point *point
     }
     w->manifest.shard_bytes = (int64_t)w->shard.file_bytes;
     w->manifest.header_crc = w->shard.header_crc;
-    rc = drop_manifest(w, err);
+    rc = drop_manifest(w->folder, stage, model->n_stages, err);
     if (rc == ERR_OK)
         rc = file_sync_folder(s->folder, err); /* the folder itself is to survive a power cut */
     if (rc == ERR_OK)
@@ -549,7 +657,7 @@ enum err_code store_finish(struct store_writer *w, const struct store_records *r
     if (rc == ERR_OK)
         rc = write_manifest(w, err);
     if (rc != ERR_OK) { /* what cannot be synced is there none the less */
-        (void)!drop_manifest(w, NULL);
+        (void)!drop_manifest(w->folder, w->manifest.stage, w->manifest.n_stages, NULL);
         export_shard_name(w->manifest.stage, w->manifest.n_stages, shard);
         (void)!export_remove(w->folder, shard, NULL);
     }
@@ -565,13 +673,146 @@ void store_abandon(struct store_writer *w)
     free(w);
 }
 
+/* --- copies --- */
+
+enum err_code store_file_path(const struct store *s, const struct store_shard *shard,
+                              enum store_file file, char out[static PATH_MAX], struct err *err)
+{
+    char folder[PATH_MAX];
+    char name[EXPORT_SHARD_BYTES];
+    enum err_code rc = name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, folder, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (file == STORE_SHARD)
+        export_shard_name(shard->stage, shard->n_stages, name);
+    else if (file == STORE_MANIFEST)
+        manifest_name(shard->stage, shard->n_stages, name);
+    else
+        (void)snprintf(name, sizeof name, "%s",
+                       file == STORE_HISTORY ? HISTORY_FILE : PROGRESS_FILE);
+    return folder_path(folder, name, out, err);
+}
+
+struct store_receiver {
+    const struct store *store;
+    struct store_shard shard;
+    char folder[PATH_MAX];
+    enum store_file file; /* that is being received ... */
+    bool is_open;         /* ... into `writer`, unless it is the manifest, which comes last */
+    struct file_writer writer;
+    struct buf manifest;
+};
+
+enum err_code store_receive_begin(const struct store *s, const struct store_shard *shard,
+                                  struct store_receiver **out, struct err *err)
+{
+    struct store_receiver *r;
+    enum err_code rc;
+
+    if (shard->lineage < 1 || shard->step < 1 || shard->n_stages < 1 ||
+        shard->n_stages > SPEC_STAGES_MAX || shard->stage < 0 || shard->stage >= shard->n_stages)
+        return err_set(err, ERR_INVALID, "shard %d of %d at step %lld of lineage %lld",
+                       shard->stage, shard->n_stages, (long long)shard->step,
+                       (long long)shard->lineage);
+    r = calloc(1, sizeof *r);
+    if (!r)
+        return err_set(err, ERR_NO_MEMORY, "no memory for the copy of a shard");
+    r->store = s;
+    r->shard = *shard;
+    r->manifest.max = MANIFEST_TEXT_MAX_BYTES;
+    rc = name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, r->folder, err);
+    if (rc == ERR_OK)
+        rc = folder_make(r->folder, err);
+    if (rc == ERR_OK)
+        rc = file_sync_folder(s->folder, err);
+    if (rc == ERR_OK)
+        rc = drop_manifest(r->folder, shard->stage, shard->n_stages, err);
+    if (rc == ERR_OK)
+        *out = r;
+    else
+        store_receive_abandon(r);
+    return rc;
+}
+
+/* What has been received of a file is all of it. */
+static enum err_code end_file(struct store_receiver *r, struct err *err)
+{
+    bool was_open = r->is_open;
+
+    r->is_open = false;
+    return was_open ? file_finish(&r->writer, err) : ERR_OK;
+}
+
+enum err_code store_receive(struct store_receiver *r, enum store_file file, const void *bytes,
+                            size_t n, struct err *err)
+{
+    bool is_record = file == STORE_HISTORY || file == STORE_PROGRESS;
+    char path[PATH_MAX];
+    enum err_code rc = ERR_OK;
+
+    if (file < r->file || file >= N_STORE_FILES || (is_record && r->shard.stage != 0))
+        return err_set(err, ERR_INVALID, "file %d of shard %d comes after file %d", (int)file,
+                       r->shard.stage, (int)r->file);
+    if (file != r->file)
+        rc = end_file(r, err);
+    r->file = file;
+    if (rc == ERR_OK && file == STORE_MANIFEST)
+        return buf_add(&r->manifest, bytes, n, err);
+    if (rc == ERR_OK && !r->is_open) {
+        rc = store_file_path(r->store, &r->shard, file, path, err);
+        if (rc == ERR_OK)
+            rc = file_begin(&r->writer, path, err);
+        r->is_open = rc == ERR_OK;
+    }
+    return rc == ERR_OK ? file_add(&r->writer, bytes, n, err) : rc;
+}
+
+/* Is it the manifest of this shard, whose files are there? */
+static enum err_code check_received(const struct store_receiver *r, struct err *err)
+{
+    struct checkpoint c = {.name = {.lineage = r->shard.lineage, .step = r->shard.step}};
+    struct manifest m;
+    enum err_code rc = manifest_parse(buf_text(&r->manifest), r->manifest.len, &m, err);
+
+    memcpy(c.folder, r->folder, sizeof c.folder);
+    c.shards = &m;
+    return rc == ERR_OK ? check_files(&c, &m, r->shard.stage, r->shard.n_stages, err) : rc;
+}
+
+enum err_code store_receive_finish(struct store_receiver *r, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = end_file(r, err);
+
+    if (rc == ERR_OK)
+        rc = check_received(r, err);
+    if (rc == ERR_OK)
+        rc = store_file_path(r->store, &r->shard, STORE_MANIFEST, path, err);
+    if (rc == ERR_OK)
+        rc = file_write(path, r->manifest.data, r->manifest.len, err);
+    store_receive_abandon(r);
+    return rc;
+}
+
+void store_receive_abandon(struct store_receiver *r)
+{
+    if (!r)
+        return;
+    if (r->is_open)
+        file_abandon(&r->writer);
+    buf_deinit(&r->manifest);
+    free(r);
+}
+
 /* --- reading --- */
 
 struct store_reader {
     struct model model;
     int n_moments;
     struct checkpoint at;
-    struct safetensors *shards[SPEC_STAGES_MAX]; /* [at.n_stages] */
+    struct safetensors *files[SPEC_STAGES_MAX]; /* [at.n_shards] */
+    bool is_own;
 };
 
 #define REMEDY "the checkpoint is of another model; give the job a checkpoint folder of its own"
@@ -599,26 +840,26 @@ static enum err_code check_tensor(const char *file, const struct weight *has,
 }
 
 /* Does the shard consist of the stage's units, in the model's order? */
-static enum err_code check_shard(const struct store_reader *r, int stage, struct err *err)
+static enum err_code check_shard(const struct store_reader *r, int i, struct err *err)
 {
-    const struct manifest *m = &r->at.stages[stage];
-    const struct safetensors *shard = r->shards[stage];
+    const struct manifest *m = &r->at.shards[i];
+    const struct safetensors *shard = r->files[i];
     struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
     char file[EXPORT_SHARD_BYTES];
     char path[PATH_MAX];
     enum err_code rc;
     int next = 0;
 
-    export_shard_name(stage, r->at.n_stages, file);
+    export_shard_name(m->stage, m->n_stages, file);
     rc = folder_path(r->at.folder, file, path, err);
     for (int unit = m->first_unit; unit < m->first_unit + m->n_units; unit++) {
         int n = export_unit_tensors(&r->model, r->n_moments, unit, tensors);
 
-        for (int i = 0; i < n && rc == ERR_OK; i++, next++)
+        for (int k = 0; k < n && rc == ERR_OK; k++, next++)
             rc = next < shard->n
-                     ? check_tensor(path, &shard->tensors[next], &tensors[i], err)
+                     ? check_tensor(path, &shard->tensors[next], &tensors[k], err)
                      : err_set(err, ERR_CONFLICT, "%.160s: has no tensor \"%.60s\": " REMEDY, path,
-                               tensors[i].name);
+                               tensors[k].name);
     }
     if (rc == ERR_OK && next < shard->n)
         rc = err_set(err, ERR_CONFLICT,
@@ -631,15 +872,16 @@ static enum err_code open_shards(struct store_reader *r, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
-    for (int i = 0; i < r->at.n_stages && rc == ERR_OK; i++) {
+    for (int i = 0; i < r->at.n_shards && rc == ERR_OK; i++) {
+        const struct manifest *m = &r->at.shards[i];
         char file[EXPORT_SHARD_BYTES];
         char path[PATH_MAX];
 
-        export_shard_name(i, r->at.n_stages, file);
+        export_shard_name(m->stage, m->n_stages, file);
         rc = folder_path(r->at.folder, file, path, err);
         if (rc == ERR_OK)
-            rc = safetensors_open(path, &r->shards[i], err);
-        if (rc == ERR_OK && r->shards[i]->header_crc != r->at.stages[i].header_crc)
+            rc = safetensors_open(path, &r->files[i], err);
+        if (rc == ERR_OK && r->files[i]->header_crc != m->header_crc)
             rc = err_set(err, ERR_INVALID,
                          "%s: the header does not have its checksum: it is damaged", path);
     }
@@ -650,24 +892,30 @@ static enum err_code open_shards(struct store_reader *r, struct err *err)
 static enum err_code check_model(const struct store_reader *r, struct err *err)
 {
     static const char *const optimizers[] = {[1] = "SGD", [2] = "AdamW"};
-    const struct manifest *last = &r->at.stages[r->at.n_stages - 1];
-    int n_units = last->first_unit + last->n_units;
+    int first_unit = r->at.shards[0].first_unit;
+    int n_units = 0; /* up to the last one that is there */
     struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
     const char *variance;
     int n_moments;
     enum err_code rc = ERR_OK;
 
-    if (n_units != model_units(&r->model))
+    for (int i = 0; i < r->at.n_shards; i++) {
+        const struct manifest *m = &r->at.shards[i];
+
+        if (m->first_unit + m->n_units > n_units)
+            n_units = m->first_unit + m->n_units;
+    }
+    if (r->is_own ? n_units > model_units(&r->model) : n_units != model_units(&r->model))
         return err_set(err, ERR_CONFLICT, "%.200s: has %d units, the job's model has %d: " REMEDY,
                        r->at.folder, n_units, model_units(&r->model));
-    variance = tensors[export_unit_tensors(&r->model, 2, 0, tensors) - 1].name;
-    n_moments = safetensors_find(r->shards[0], variance) ? 2 : 1;
+    variance = tensors[export_unit_tensors(&r->model, 2, first_unit, tensors) - 1].name;
+    n_moments = safetensors_find(r->files[0], variance) ? 2 : 1;
     if (n_moments != r->n_moments)
         return err_set(err, ERR_CONFLICT,
                        "%.200s: is a checkpoint of %s, but the job trains with %s; give the job a "
                        "checkpoint folder of its own",
                        r->at.folder, optimizers[n_moments], optimizers[r->n_moments]);
-    for (int i = 0; i < r->at.n_stages && rc == ERR_OK; i++)
+    for (int i = 0; i < r->at.n_shards && rc == ERR_OK; i++)
         rc = check_shard(r, i, err);
     return rc;
 }
@@ -683,6 +931,7 @@ enum err_code store_read(const struct store *s, const struct resume_checkpoint *
         return err_set(err, ERR_NO_MEMORY, "no memory to read a checkpoint");
     r->model = *m;
     r->n_moments = has_variance ? 2 : 1;
+    r->is_own = s->is_own;
     rc = load_checkpoint(s, name_of(c), &r->at, err);
     if (rc == ERR_OK)
         rc = open_shards(r, err);
@@ -695,14 +944,20 @@ enum err_code store_read(const struct store *s, const struct resume_checkpoint *
     return rc;
 }
 
-/* The stage that has the unit. */
-static int find_stage(const struct store_reader *r, int unit)
+/* The shard that has the unit; -1: it is not in this worker's part. */
+static int find_shard(const struct store_reader *r, int unit)
 {
-    int stage = r->at.n_stages - 1;
+    int i = r->at.n_shards - 1;
 
-    while (unit < r->at.stages[stage].first_unit)
-        stage--;
-    return stage;
+    while (i >= 0 && (unit < r->at.shards[i].first_unit ||
+                      unit >= r->at.shards[i].first_unit + r->at.shards[i].n_units))
+        i--;
+    return i;
+}
+
+static enum err_code not_here(const struct store_reader *r, int unit, struct err *err)
+{
+    return err_set(err, ERR_NOT_FOUND, "%s: unit %d is not there", r->at.folder, unit);
 }
 
 enum err_code store_read_unit(const struct store_reader *r, int unit, float *params, float *moment,
@@ -710,18 +965,20 @@ enum err_code store_read_unit(const struct store_reader *r, int unit, float *par
 {
     float *const moments[] = {moment, variance};
     size_t bytes = model_unit_params(&r->model, unit) * sizeof(float);
-    int stage = find_stage(r, unit);
-    const struct manifest *m = &r->at.stages[stage];
+    int shard = find_shard(r, unit);
+    const struct manifest *m = &r->at.shards[shard < 0 ? 0 : shard];
     struct model_tensor tensors[EXPORT_UNIT_TENSORS_MAX];
     int n = export_unit_tensors(&r->model, r->n_moments, unit, tensors);
     uint32_t crc;
     enum err_code rc = ERR_OK;
 
+    if (shard < 0)
+        return not_here(r, unit, err);
     for (int i = 0; i < n && rc == ERR_OK; i++) {
         int k = i - (n - r->n_moments); /* among the moments */
         float *place = k < 0 ? params + tensors[i].offset : moments[k];
 
-        rc = weight_read(safetensors_find(r->shards[stage], tensors[i].name), place, err);
+        rc = weight_read(safetensors_find(r->files[shard], tensors[i].name), place, err);
     }
     if (rc != ERR_OK)
         return rc;
@@ -732,7 +989,7 @@ enum err_code store_read_unit(const struct store_reader *r, int unit, float *par
     if (crc != m->unit_crcs[unit - m->first_unit])
         return err_set(err, ERR_INVALID,
                        "%s: unit %d does not have its checksum: stage %d's shard is damaged",
-                       r->at.folder, unit, stage);
+                       r->at.folder, unit, m->stage);
     return ERR_OK;
 }
 
@@ -756,8 +1013,10 @@ static enum err_code read_record(const struct store_reader *r, const char *file,
 enum err_code store_read_records(const struct store_reader *r, struct buf *out_history,
                                  struct buf *out_progress, struct err *err)
 {
-    const struct manifest *m = &r->at.stages[0];
-    enum err_code rc = read_record(r, HISTORY_FILE, &m->history, out_history, err);
+    int shard = find_shard(r, 0);
+    const struct manifest *m = &r->at.shards[shard < 0 ? 0 : shard];
+    enum err_code rc = shard < 0 ? not_here(r, 0, err)
+                                 : read_record(r, HISTORY_FILE, &m->history, out_history, err);
 
     return rc == ERR_OK ? read_record(r, PROGRESS_FILE, &m->progress, out_progress, err) : rc;
 }
@@ -766,8 +1025,8 @@ void store_close(struct store_reader *r)
 {
     if (!r)
         return;
-    for (int i = 0; i < r->at.n_stages; i++)
-        safetensors_close(r->shards[i]);
+    for (int i = 0; i < r->at.n_shards; i++)
+        safetensors_close(r->files[i]);
     checkpoint_deinit(&r->at);
     free(r);
 }

@@ -1,4 +1,5 @@
-/* files/store.h - the checkpoints of a job, in a folder that all of its workers share.
+/* files/store.h - the checkpoints of a job, in a folder that all of its workers share, or in one
+ * that is a worker's own.
  *
  *     <folder>/<lineage>-<step>/model-00001-of-00003.safetensors
  *                               model-00001-of-00003.json          its manifest
@@ -11,9 +12,13 @@
  * checkpoint is complete when all manifests are there, agree, and cover every unit once. One folder
  * is written under one revision, so all of its shards are of the same cut.
  *
+ * In a worker's own store are the shards that it has written, and copies of other workers' shards.
+ * A checkpoint there is never known to be complete; what is listed are the units that are there.
+ *
  * Nothing in the files is trusted. Sizes are checked when checkpoints are listed, checksums and
  * values when they are read. One that fails is refused: set aside, so that it is not listed again.
- * Layer: files. Threads: one per store, writer and reader; workers are different processes.
+ * Layer: files. Threads: one per store, writer and reader, and besides them one per receiver;
+ * workers are different processes.
  */
 #ifndef FILES_STORE_H
 #define FILES_STORE_H
@@ -23,10 +28,13 @@
 
 struct store {
     char folder[PATH_MAX]; /* of this job alone */
+    bool is_own;           /* of this worker alone */
 };
 
 /* Set and create the folder (with its parent). Errors of folder_make(). */
 MUST_CHECK enum err_code store_open(struct store *s, const char *folder, struct err *err);
+/* The same for one that is this worker's own. */
+MUST_CHECK enum err_code store_open_own(struct store *s, const char *folder, struct err *err);
 
 /* A checkpoint, with the history that leads to it. */
 struct store_point {
@@ -36,8 +44,9 @@ struct store_point {
     struct resume_origin best;
 };
 
-/* List the complete checkpoints, the newest lineage first and the newest step first in it; returns
- * how many, at most `max`. What cannot be read is skipped, with a warning in the log. */
+/* List the complete checkpoints, or in a worker's own store those of which there are units, with
+ * at.parts; the newest lineage first and the newest step first in it. Returns how many, at most
+ * `max`. What cannot be read is skipped, with a warning in the log. */
 int store_list(const struct store *s, struct store_point *out, int max);
 
 /* Of the complete checkpoints that count for `at` keep the newest `keep` (at least 1) and the best
@@ -46,6 +55,11 @@ int store_list(const struct store *s, struct store_point *out, int max);
  * everything as long as there is none to keep. The leader's to call. Manifests are removed before
  * their shards. What cannot be removed is logged and tried again next time. */
 void store_clean(const struct store *s, const struct resume *at, int keep);
+
+/* The same for a worker's own store, for every worker to call: `step` is that of the newest
+ * checkpoint that is known to be complete and safe (0: none is, and nothing is removed); older ones
+ * count as complete. */
+void store_clean_own(const struct store *s, const struct resume *at, int keep, int64_t step);
 
 /* Set a checkpoint aside that has proved to be damaged, as <lineage>-<step>.refused: it is not
  * listed any more. An older one of that name is removed. A failure is logged. */
@@ -83,12 +97,49 @@ MUST_CHECK enum err_code store_finish(struct store_writer *w, const struct store
                                       struct err *err);
 void store_abandon(struct store_writer *w); /* NULL is fine */
 
+/* --- copies of a shard, for stores that are workers' own --- */
+
+/* A shard of a checkpoint. */
+struct store_shard {
+    int64_t lineage;
+    int64_t step;
+    int stage;
+    int n_stages;
+};
+
+/* The files of a shard, in the order in which they are received. The leader's records belong to
+ * stage 0. */
+enum store_file { STORE_SHARD, STORE_HISTORY, STORE_PROGRESS, STORE_MANIFEST, N_STORE_FILES };
+
+/* Where such a file is. ERR_INVALID when that is too long for a path. */
+MUST_CHECK enum err_code store_file_path(const struct store *s, const struct store_shard *shard,
+                                         enum store_file file, char out[static PATH_MAX],
+                                         struct err *err);
+
+struct store_receiver; /* on the heap; all fields private */
+
+/* Begin the copy of a shard that another worker has written. On ERR_OK the caller ends *out with
+ * exactly one of store_receive_finish() and store_receive_abandon(). ERR_INVALID for a shard that
+ * cannot be; ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code store_receive_begin(const struct store *s, const struct store_shard *shard,
+                                             struct store_receiver **out, struct err *err);
+
+/* The next bytes of a file, in any number of calls. ERR_INVALID when it is not the turn of that
+ * file; ERR_LIMIT for a manifest that is too long; errors of writing. */
+MUST_CHECK enum err_code store_receive(struct store_receiver *r, enum store_file file,
+                                       const void *bytes, size_t n, struct err *err);
+
+/* Sync the files; then write the manifest, if it goes with them. Whatever this returns, *r is gone.
+ * ERR_INVALID when a file is missing or has another size than the manifest says. */
+MUST_CHECK enum err_code store_receive_finish(struct store_receiver *r, struct err *err);
+void store_receive_abandon(struct store_receiver *r); /* NULL is fine */
+
 /* --- reading --- */
 
 struct store_reader; /* on the heap; all fields private */
 
-/* Open the complete checkpoint of c's lineage and step: read its manifests and map its shards. On
- * ERR_OK the caller owns *out: store_close().
+/* Open the checkpoint of c's lineage and step, which is complete or this worker's own part of one:
+ * read its manifests and map its shards. On ERR_OK the caller owns *out: store_close().
  *
  * Returns ERR_NOT_FOUND when there is no such checkpoint, or not all of it; ERR_INVALID with file
  * and reason when it is damaged; ERR_CONFLICT with a remedy when it is of another model or
@@ -100,11 +151,12 @@ MUST_CHECK enum err_code store_read(const struct store *s, const struct resume_c
 
 /* Read a unit, model_unit_params() floats each; `variance` is NULL where there is none. ERR_INVALID
  * when the bytes do not have the manifest's checksum, or a number is not finite; the floats are
- * then undefined. */
+ * then undefined. ERR_NOT_FOUND for a unit that is not in a worker's own part. */
 MUST_CHECK enum err_code store_read_unit(const struct store_reader *r, int unit, float *params,
                                          float *moment, float *variance, struct err *err);
 
-/* Append the leader's records. ERR_INVALID as above; ERR_LIMIT, ERR_NO_MEMORY. */
+/* Append the leader's records, which are where unit 0 is. ERR_INVALID and ERR_NOT_FOUND as above;
+ * ERR_LIMIT, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_read_records(const struct store_reader *r, struct buf *out_history,
                                             struct buf *out_progress, struct err *err);
 

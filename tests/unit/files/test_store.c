@@ -670,6 +670,166 @@ static void store_refuse_sets_a_checkpoint_aside(void **state)
 
 /* --- no place to write --- */
 
+/* --- stores that are workers' own --- */
+
+static struct store make_own(void)
+{
+    struct store s = make_store();
+
+    assert_int_equal(store_open_own(&s, s.folder, NULL), ERR_OK);
+    return s;
+}
+
+/* Copy the shard of a stage, the last `n_missing` files aside, in pieces of a few bytes. */
+static enum err_code copy_shard(const struct store *from, const struct store *to,
+                                const struct store_shard *shard, int n_missing, struct err *err)
+{
+    struct store_receiver *r = NULL;
+    enum err_code rc = store_receive_begin(to, shard, &r, err);
+
+    for (int file = 0; rc == ERR_OK && file < N_STORE_FILES - n_missing; file++) {
+        char path[PATH_MAX];
+        struct buf bytes;
+
+        if (shard->stage > 0 && (file == STORE_HISTORY || file == STORE_PROGRESS))
+            continue;
+        assert_int_equal(store_file_path(from, shard, (enum store_file)file, path, NULL), ERR_OK);
+        bytes = read_file(path);
+        for (size_t at = 0; rc == ERR_OK && at < bytes.len; at += 100)
+            rc = store_receive(r, (enum store_file)file, bytes.data + at,
+                               bytes.len - at < 100 ? bytes.len - at : 100, err);
+        buf_deinit(&bytes);
+    }
+    if (rc == ERR_OK)
+        return store_receive_finish(r, err);
+    store_receive_abandon(r);
+    return rc;
+}
+
+static void check_parts(const struct store *s, int n, const struct resume_part *want)
+{
+    struct store_point found[2];
+
+    assert_int_equal(store_list(s, found, 2), n > 0);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(found[0].at.n_parts, n);
+        assert_int_equal(found[0].at.parts[i].first_unit, want[i].first_unit);
+        assert_int_equal(found[0].at.parts[i].n_units, want[i].n_units);
+    }
+}
+
+static void store_of_one_worker_lists_the_units_that_are_there(void **state)
+{
+    struct store s = make_own();
+    struct store_point point = checkpoints_point(1, 20);
+    float x[3][TINY_FLOATS_MAX];
+    struct store_reader *r;
+    struct err err = {.text = ""};
+
+    (void)state;
+    write_stage(&s, &point, &three, 2);
+    check_parts(&s, 1, (const struct resume_part[]){{3, 2}});
+    assert_int_equal(store_read(&s, &point.at, &tiny_model, true, &r, NULL), ERR_OK);
+    assert_int_equal(store_read_unit(r, 4, x[0], x[1], x[2], NULL), ERR_OK);
+    assert_true(x[1][1] == checkpoints_float(&point.at, 4, 1, 1));
+    assert_int_equal(store_read_unit(r, 2, x[0], x[1], x[2], &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "unit 2 is not there"));
+    store_close(r);
+    write_stage(&s, &point, &three, 0);
+    check_parts(&s, 2, (const struct resume_part[]){{0, 1}, {3, 2}});
+    write_stage(&s, &point, &two, 0); /* of another cut */
+    check_parts(&s, 2, (const struct resume_part[]){{0, 2}, {3, 2}});
+}
+
+static void store_receives_copies_that_read_like_the_original(void **state)
+{
+    struct store from = make_own();
+    struct store to = make_own();
+    struct store_point point = checkpoints_point(2, 40);
+    struct err err = {.text = ""};
+
+    (void)state;
+    checkpoints_write(&from, &point, &three, true);
+    for (int stage = 0; stage < 3; stage++)
+        if (copy_shard(&from, &to, &(struct store_shard){2, 40, stage, 3}, 0, &err) != ERR_OK)
+            fail_msg("%s", err.text);
+    check_parts(&to, 1, (const struct resume_part[]){{0, TINY_UNITS}});
+    if (checkpoints_read(&to, &point.at, true, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+}
+
+static void store_receives_nothing_that_is_not_whole(void **state)
+{
+    struct store from = make_own();
+    struct store to = make_own();
+    struct store_point point = checkpoints_point(1, 20);
+    struct store_point other = checkpoints_point(1, 30);
+    struct store_shard shard = {1, 20, 0, 3};
+    struct store_receiver *r;
+
+    (void)state;
+    checkpoints_write(&from, &point, &three, true);
+    for (int n_missing = 1; n_missing <= N_STORE_FILES; n_missing++) {
+        assert_int_equal(copy_shard(&from, &to, &shard, n_missing, NULL), ERR_INVALID);
+        check_parts(&to, 0, NULL);
+    }
+    assert_int_equal(store_receive_begin(&to, &shard, &r, NULL), ERR_OK);
+    assert_int_equal(store_receive(r, STORE_HISTORY, "a", 1, NULL), ERR_OK);
+    assert_int_equal(store_receive(r, STORE_SHARD, "a", 1, NULL), ERR_INVALID);
+    store_receive_abandon(r);
+    shard.stage = 1;
+    assert_int_equal(store_receive_begin(&to, &shard, &r, NULL), ERR_OK);
+    assert_int_equal(store_receive(r, STORE_HISTORY, "a", 1, NULL), ERR_INVALID);
+    store_receive_abandon(r);
+    shard.stage = 3;
+    assert_int_equal(store_receive_begin(&to, &shard, &r, NULL), ERR_INVALID);
+    /* The files of one checkpoint under the name of another. */
+    checkpoints_write(&from, &other, &three, true);
+    assert_int_equal(
+        rename(path_of(&from, "1-30/model-00002-of-00003.json"), scratch_path("other.json")), 0);
+    assert_int_equal(
+        rename(scratch_path("other.json"), path_of(&from, "1-20/model-00002-of-00003.json")), 0);
+    shard.stage = 1;
+    assert_int_equal(copy_shard(&from, &to, &shard, 0, NULL), ERR_INVALID);
+    check_parts(&to, 0, NULL);
+}
+
+/* An earlier copy of the same shard does not count while the new one is incomplete. */
+static void store_receives_a_copy_again(void **state)
+{
+    struct store from = make_own();
+    struct store to = make_own();
+    struct store_point point = checkpoints_point(1, 20);
+    struct store_shard shard = {1, 20, 1, 3};
+
+    (void)state;
+    checkpoints_write(&from, &point, &three, true);
+    assert_int_equal(copy_shard(&from, &to, &shard, 0, NULL), ERR_OK);
+    assert_int_equal(copy_shard(&from, &to, &shard, 1, NULL), ERR_INVALID);
+    check_parts(&to, 0, NULL);
+    assert_int_equal(copy_shard(&from, &to, &shard, 0, NULL), ERR_OK);
+    check_parts(&to, 1, (const struct resume_part[]){{1, 2}});
+}
+
+static void store_of_one_worker_keeps_what_is_safe_and_little_else(void **state)
+{
+    struct store s = make_own();
+    struct resume at = {.lineage = 1};
+
+    (void)state;
+    for (int64_t step = 10; step <= 70; step += 10) {
+        struct store_point point = checkpoints_point(1, step);
+
+        write_stage(&s, &point, &two, 1);
+    }
+    store_clean_own(&s, &at, 2, 0); /* nothing is known to be safe */
+    check_folders(&s, "1-10 1-20 1-30 1-40 1-50 1-60 1-70");
+    store_clean_own(&s, &at, 2, 40);
+    check_folders(&s, "1-30 1-40 1-60 1-70");
+    store_clean_own(&s, &at, 1, 60);
+    check_folders(&s, "1-60 1-70");
+}
+
 static void store_says_where_it_cannot_write(void **state)
 {
     struct store s = make_store();
@@ -705,6 +865,11 @@ int main(void)
         cmocka_unit_test(store_refuses_a_checkpoint_of_another_optimizer),
         cmocka_unit_test(store_clean_tries_again_what_could_not_be_removed),
         cmocka_unit_test(store_refuse_sets_a_checkpoint_aside),
+        cmocka_unit_test(store_of_one_worker_lists_the_units_that_are_there),
+        cmocka_unit_test(store_receives_copies_that_read_like_the_original),
+        cmocka_unit_test(store_receives_nothing_that_is_not_whole),
+        cmocka_unit_test(store_receives_a_copy_again),
+        cmocka_unit_test(store_of_one_worker_keeps_what_is_safe_and_little_else),
         cmocka_unit_test(store_says_where_it_cannot_write),
     };
     struct suite suite = {.n = 0};
