@@ -139,6 +139,7 @@ static enum err_code start_worker(struct pipeline *p, struct revision_worker id,
     char log[SCRATCH_PATH_BYTES];
     char key[SCRATCH_PATH_BYTES];
     char history[SCRATCH_PATH_BYTES];
+    char checkpoints[SCRATCH_PATH_BYTES];
     const char *argv[WORKER_ARGUMENTS + 1] = {
         q->local->worker,    "stage",     "--slot",   slot,
         "--incarnation",     incarnation, "--data",   q->local->data,
@@ -155,6 +156,10 @@ static enum err_code start_worker(struct pipeline *p, struct revision_worker id,
     child_add_option(argv, "--model", q->model_dir);
     child_add_option(argv, "--output", q->output_dir);
     child_add_option(argv, "--checkpoints", q->checkpoints_dir);
+    /* As a node's disk does, it outlives the worker. */
+    scratch_file(&q->local->scratch, checkpoints, "worker-%d-checkpoints", id.slot);
+    if (!q->checkpoints_dir && q->local->job.spec.checkpoint.is_peers)
+        child_add_option(argv, "--own-checkpoints", checkpoints);
     (void)snprintf(slot, sizeof slot, "%d", id.slot);
     (void)snprintf(incarnation, sizeof incarnation, "%d", id.incarnation);
     (void)snprintf(control, sizeof control, "127.0.0.1:%d", worker->control.port);

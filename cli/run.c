@@ -186,7 +186,9 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
                      claim);
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);
-    local->job.spec.checkpoint.is_on = a->checkpoints;
+    if (a->checkpoints)
+        local->job.spec.checkpoint.is_peers = false; /* the folder takes its place */
+    local->job.spec.checkpoint.is_on = a->checkpoints || local->job.spec.checkpoint.is_peers;
     if (rc == ERR_OK)
         rc = spec_check_best(&local->job.spec, a->output, err);
     if (rc == ERR_OK)

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +17,21 @@
 
 #define RUN_PREFIX "run." /* then the time */
 #define NAME_BYTES 96     /* of a run's folder and a file in it */
+#define FILES_MAX  8      /* open at once, to remove a folder */
 
-/* It has only files; folders in it are left. */
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *at)
+{
+    (void)st;
+    (void)type;
+    (void)at;
+    (void)remove(path); /* what cannot be removed stays */
+    return 0;
+}
+
+/* With all that is in it; links are not followed. */
 static void remove_folder(const char *path)
 {
-    DIR *folder = opendir(path);
-
-    if (folder) {
-        for (struct dirent *e = readdir(folder); e; e = readdir(folder))
-            (void)unlinkat(dirfd(folder), e->d_name, 0);
-        (void)closedir(folder);
-    }
-    (void)rmdir(path);
+    (void)nftw(path, remove_entry, FILES_MAX, FTW_DEPTH | FTW_PHYS);
 }
 
 /* The folder of all runs. Any user may write to /tmp, so its owner is checked. */

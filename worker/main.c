@@ -29,7 +29,7 @@
 static const char usage[] =
     "usage: skyjob-worker stage --slot N --incarnation N [--data DIR] [--model DIR] [--output "
     "DIR]\n"
-    "                           [--checkpoints DIR]\n"
+    "                           [--checkpoints DIR | --own-checkpoints DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
@@ -137,6 +137,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"model", required_argument, NULL, AT(stage.model_dir)},
         {"output", required_argument, NULL, AT(stage.output_dir)},
         {"checkpoints", required_argument, NULL, AT(stage.checkpoints_dir)},
+        {"own-checkpoints", required_argument, NULL, AT(stage.own_checkpoints_dir)},
         {"control", required_argument, NULL, AT(control)},
         {"tensor", required_argument, NULL, AT(tensor)},
         {"health", required_argument, NULL, AT(health)},
@@ -171,6 +172,7 @@ static bool has_ports(struct arguments *a)
 static int run_stage(struct arguments *a)
 {
     if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path ||
+        (a->stage.checkpoints_dir && a->stage.own_checkpoints_dir) ||
         (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {

@@ -123,6 +123,16 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
     };
 }
 
+int64_t cost_checkpoint_bytes(const struct spec *spec)
+{
+    int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 2 : 3;
+    int64_t params = 0;
+
+    for (int u = 0; u < model_units(&spec->model); u++)
+        params += (int64_t)model_unit_params(&spec->model, u);
+    return params * areas * FLOAT_BYTES;
+}
+
 void cost_of_units(const struct cost_job *job, struct cost_unit *out)
 {
     int n_units = model_units(&job->spec->model);

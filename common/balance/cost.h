@@ -109,6 +109,9 @@ struct cost_unit {
 struct model_load cost_load_full(const struct cost_job *job);
 struct model_load cost_load_mean(const struct cost_job *job);
 
+/* Of a whole checkpoint: parameters and moments of all units. */
+int64_t cost_checkpoint_bytes(const struct spec *spec);
+
 void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out);
 /* All of them, to out[model_units()]; layers are alike, so more of them cost no more time. */
 void cost_of_units(const struct cost_job *job, struct cost_unit *out);

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "balance/cost.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/json.h"
@@ -22,6 +23,8 @@
 /* It reads a few kilobytes, and maps the headers of the weights. */
 #define READER_CPU_MILLI    100
 #define READER_MEMORY_BYTES (256 * MIB)
+
+#define SAVED_RECORDS_BYTES (64 * MIB) /* beside the weights and moments of a checkpoint */
 
 /* What all of them share. */
 #define METADATA                                                                                   \
@@ -137,6 +140,7 @@ static const char pod_template[] =
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?save_claim '--checkpoints', ?save_claim '/checkpoints/$save_folder',"
+    "       ?saves_own '--own-checkpoints', ?saves_own '/checkpoints/$save_folder',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
     "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
@@ -178,6 +182,7 @@ static const char pod_template[] =
     "true},"
     "       ?save_claim {"
     "         'name': $save_volume, 'mountPath': '/checkpoints', 'subPath': $save_path},"
+    "       ?saves_own {'name': 'checkpoints', 'mountPath': '/checkpoints'},"
     "       ?output_claim {"
     "         'name': $output_volume, 'mountPath': '/output', 'subPath': $output_path}]}],"
     "   'volumes': ["
@@ -189,6 +194,7 @@ static const char pod_template[] =
     "     ?model_new {'name': 'model', 'persistentVolumeClaim': {'claimName': $model_new}},"
     "     ?save_new {"
     "       'name': 'checkpoints', 'persistentVolumeClaim': {'claimName': $save_new}},"
+    "     ?saves_own {'name': 'checkpoints', 'emptyDir': {'sizeLimit': '$saves_bytes'}},"
     "     ?output_new {"
     "       'name': 'output', 'persistentVolumeClaim': {'claimName': $output_new}}]}}";
 
@@ -234,6 +240,15 @@ static const char *new_claim(const struct mount *mounts, const struct mount *m)
     return first_of_claim(mounts, m) == m ? m->claim : NULL;
 }
 
+/* The most that checkpoints take on a worker's own disk, whatever its units and those that it keeps
+ * copies of: the newest ones that are safe, as many that are not, and the one being written. */
+static int64_t saves_max_bytes(const struct spec *spec)
+{
+    int64_t n = 2 * (int64_t)spec->checkpoint.keep + 2;
+
+    return spec_has_sizes(spec) ? n * (cost_checkpoint_bytes(spec) + SAVED_RECORDS_BYTES) : 0;
+}
+
 static enum err_code write_pod(const struct observed *seen, const struct pod *p, struct buf *out,
                                struct err *err)
 {
@@ -270,6 +285,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("save_claim", mounts[2].claim),
         JSONT_S("save_volume", volume_of(mounts, &mounts[2])),
         JSONT_S("save_new", new_claim(mounts, &mounts[2])),
+        JSONT_IF("saves_own", is_worker && spec->checkpoint.is_peers),
+        JSONT_I("saves_bytes", saves_max_bytes(spec)),
         JSONT_S("save_folder", saves),
         JSONT_S("output_claim", mounts[3].claim),
         JSONT_S("output_volume", volume_of(mounts, &mounts[3])),

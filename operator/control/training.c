@@ -201,6 +201,33 @@ static void add_step(const struct context *c, char *text, size_t bytes)
     text_add(text, bytes, ".");
 }
 
+/* Where checkpoints lie with the workers, they need two nodes. */
+static void warn_unprotected(struct context *c)
+{
+    const struct plan *plan = &c->seen->revision.plan;
+    int keepers[SPEC_STAGES_MAX];
+    char text[STATUS_MESSAGE_BYTES];
+    int n_bare = 0;
+    int bare = 0;
+
+    if (!plan->spec.checkpoint.is_peers)
+        return;
+    plan_keepers(plan, keepers);
+    for (int s = plan->n_workers - 1; s >= 0; s--)
+        if (keepers[s] < 0) {
+            n_bare++;
+            bare = s;
+        }
+    if (n_bare == 0)
+        return;
+    (void)snprintf(text, sizeof text,
+                   "The checkpoints of %d of %d stages have no copy on another node: if node %s is "
+                   "lost, the job begins again with step 0. Raise spec.placement.minStages, or use "
+                   "spec.checkpoint.store.persistentVolumeClaim.",
+                   n_bare, plan->n_workers, plan->workers[bare].node);
+    context_add_event(c, true, "Unprotected", text);
+}
+
 static void start(struct context *c, const struct recovery *r)
 {
     char text[STATUS_MESSAGE_BYTES] = "All workers are connected.";
@@ -222,6 +249,7 @@ static void start(struct context *c, const struct recovery *r)
         return;
     }
     add_step(c, text, sizeof text);
+    warn_unprotected(c);
     context_true(c, CONDITION_RUNNING, EVENT_NORMAL, "Training", text);
     context_show(c, "Running", text);
     if (c->out->status.start_ms == 0)

@@ -25,7 +25,7 @@ static double time_step(struct step *s, struct checkpoint *c)
     double start = step_wall_seconds();
 
     if (c)
-        checkpoint_begin(c, 0, &progress, &history);
+        checkpoint_begin(c, 0, &progress, &history, true);
     step_run(s);
     if (c)
         checkpoint_before_update(c);

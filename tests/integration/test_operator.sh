@@ -121,6 +121,7 @@ bad_specs() {
         refused spec.placement.manual "{$d, model: {preset: BertBase}, placement: {strategy: Manual, manual: {replicas: [{$one}]}}}" &&
         refused spec.placement.manual "{$d, model: {layers: 6}, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 4}, {layers: 4}]}]}}}" &&
         refused spec.checkpoint.store "{$d, checkpoint: {store: {}}}" &&
+        refused spec.checkpoint.store "{$d, checkpoint: {store: {peers: {}, persistentVolumeClaim: {claimName: a}}}}" &&
         refused spec.checkpoint.store.persistentVolumeClaim.path "{$d, checkpoint: {store: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
         refused spec.checkpoint.everySteps "{$d, checkpoint: {everySteps: 5, everySeconds: 60}}" &&
         refused spec.training.keepBest "{$d, $place, training: {evaluateEverySteps: 5, keepBest: f1x}}" &&
@@ -132,6 +133,7 @@ bad_specs() {
         refused spec.training.earlyStopping.patience "{$d, training: {evaluateEverySteps: 5, earlyStopping: {patience: 0}}}" &&
         refused spec.training.earlyStopping.patience "{$d, training: {evaluateEverySteps: 5, earlyStopping: {metric: accuracy}}}" &&
         refused spec.training.keepBest "{$d, output: {persistentVolumeClaim: {claimName: a}}, training: {evaluateEverySteps: 5, keepBest: accuracy}}" &&
+        refused 'that all workers share' "{$d, output: {persistentVolumeClaim: {claimName: a}}, checkpoint: {store: {peers: {}}}, training: {evaluateEverySteps: 5, keepBest: accuracy}}" &&
         refused spec.output "{$d, output: {}}" &&
         refused spec.output.persistentVolumeClaim.claimName "{$d, output: {persistentVolumeClaim: {claimName: A}}}" &&
         refused spec.output.persistentVolumeClaim.path "{$d, output: {persistentVolumeClaim: {claimName: a, path: a/../..}}}" &&
@@ -380,6 +382,17 @@ ends_early() { # with a learning rate that is far too high
         [ "$best" = $((step - 40)) ] && [ "$(field early '{.status.progress.best.metric}')" = accuracy ] &&
         field early '{.status.message}' | grep "Ended early: 4 evaluations in a row were not better. .* kept, was after step $best: accuracy 0" &&
         [ -e "$dir/agent/claims/out/points/$(prefix early)/1-$best/config.json" ] && [ -e "$dir/agent/claims/out/model/config.json" ]
+}
+goes_back_without_a_volume() { # to a checkpoint on the pods' own disks, one of which is lost
+    local name
+    kept disks '  checkpoint: {everySteps: 10, store: {peers: {}}}' || return
+    name=$(prefix disks)
+    until_true 30 compgen -G "$dir/agent/*/checkpoints/$name/1-[2-9]*" || return # then 1-10 is on two nodes
+    touch "$dir/agent/kill/$name-w1-1"
+    completes disks || return
+    field disks '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
+    find "$dir/agent" -path '*/checkpoints/*' -name 'model*'
+    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
@@ -865,6 +878,7 @@ check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
 check 'a job ends when its evaluations no longer become better' ends_early
+check 'a job without a volume goes on from copies when a pod is lost with its disk' goes_back_without_a_volume
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory

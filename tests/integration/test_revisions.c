@@ -387,6 +387,127 @@ static void revisions_go_back_to_what_a_worker_that_leaves_has_saved(void **stat
     forget(&straight);
 }
 
+/* --- checkpoints on the workers' own disks --- */
+
+#define COPY_SHARD    "model-00002-of-00003.safetensors"
+#define COPY_MANIFEST "model-00002-of-00003.json"
+
+#define PEER_STEPS "\"steps\":600,\"batchSize\":10,\"evaluateEverySteps\":150"
+static const char unsaved_steps[] = SPEC("MNLI", PEER_STEPS);
+static const char peer_steps[] =
+    "{\"checkpoint\":{\"everySteps\":5,\"store\":{\"peers\":{}}}," MEMBERS("MNLI", PEER_STEPS) "}";
+
+/* A node that is lost takes its worker and its disk along. Its second checkpoint is begun when the
+ * first is on two nodes. */
+static struct crew_params peer_params(int kill_slot)
+{
+    return (struct crew_params){.spec = peer_steps,
+                                .has_own_checkpoints = true,
+                                .n_cuts = 1,
+                                .cuts = &saved_cut,
+                                .kill_slot = kill_slot,
+                                .kill_saves = 2};
+}
+
+/* The first is the leader; the copies of the last one's units are there. */
+static void revisions_survive_the_loss_of_any_one_node(void **state)
+{
+    struct outcome straight = run_straight(unsaved_steps, &saved_cut, NULL);
+
+    (void)state;
+    for (int slot = 0; slot < saved_cut.n_workers; slot++) {
+        struct outcome lost = run(peer_params(slot));
+
+        assert_int_equal(lost.crew.lineage, 2);
+        assert_int_equal(lost.crew.n_restores, 1);
+        assert_in_range(lost.crew.last_step, 5, 600);
+        assert_int_equal(lost.crew.n_started, 4);
+        assert_same(&lost, &straight);
+        forget(&lost);
+    }
+    forget(&straight);
+}
+
+/* The units of the first are lost with the second, which has kept the copies. */
+static void revisions_without_two_neighbours_begin_again(void **state)
+{
+    struct outcome straight = run_straight(unsaved_steps, &saved_cut, NULL);
+    struct crew_params p = peer_params(0);
+    struct outcome lost;
+
+    (void)state;
+    p.kills_next = true;
+    lost = run(p);
+    assert_int_equal(lost.crew.lineage, 2);
+    assert_int_equal(lost.crew.n_restores, 0);
+    assert_int_equal(lost.crew.last_step, 0);
+    assert_same(&lost, &straight);
+    forget(&lost);
+    forget(&straight);
+}
+
+static bool is_copy(const struct dirent *e, const char *file)
+{
+    char path[PATH_MAX];
+
+    (void)snprintf(path, sizeof path, "%s/run-%d/points-2/%s/%s", scratch, n_runs, e->d_name, file);
+    return strncmp(e->d_name, "1-", 2) == 0 && access(path, F_OK) == 0;
+}
+
+/* All but the oldest copy that worker 2 has of worker 1's shards, once the second revision has been
+ * made of what the reports say. */
+static void damage_copies(void *ctx, int n)
+{
+    char path[PATH_MAX];
+    struct dirent **entries;
+    long oldest = LONG_MAX;
+    int n_damaged = 0;
+    int n_entries;
+
+    (void)ctx;
+    if (n != 2)
+        return;
+    (void)snprintf(path, sizeof path, "%s/run-%d/points-2", scratch, n_runs);
+    n_entries = scandir(path, &entries, NULL, NULL);
+    for (int i = 0; i < n_entries; i++)
+        if (is_copy(entries[i], COPY_MANIFEST) && atol(entries[i]->d_name + 2) < oldest)
+            oldest = atol(entries[i]->d_name + 2);
+    for (int i = 0; i < n_entries; i++) {
+        FILE *file;
+
+        if (is_copy(entries[i], COPY_MANIFEST) && atol(entries[i]->d_name + 2) > oldest) {
+            (void)snprintf(path, sizeof path, "%s/run-%d/points-2/%s/" COPY_SHARD, scratch, n_runs,
+                           entries[i]->d_name);
+            file = fopen(path, "r+");
+            assert_non_null(file);
+            assert_int_equal(fseek(file, -100, SEEK_END), 0);
+            assert_int_equal(fwrite("damage", 6, 1, file), 1);
+            assert_int_equal(fclose(file), 0);
+            n_damaged++;
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    assert_in_range(n_damaged, 1, 3);
+}
+
+static void revisions_go_back_further_when_a_copy_is_damaged(void **state)
+{
+    struct outcome straight = run_straight(unsaved_steps, &saved_cut, NULL);
+    struct crew_params p = peer_params(1);
+    struct outcome damaged;
+
+    (void)state;
+    p.kill_saves = 3;
+    p.on_post = damage_copies;
+    damaged = run(p);
+    assert_in_range(damaged.crew.n_revisions, 3, 5);
+    assert_in_range(damaged.crew.last_step, 5, 600);
+    assert_same(&damaged, &straight);
+    forget(&damaged);
+    forget(&straight);
+}
+
 /* --- faults --- */
 
 /* The second revision has everything: units and the leader's records move to a new worker and to
@@ -847,6 +968,7 @@ static int be_worker(int argc, char **argv)
                        {"--key", &p.key_path, NULL, false},
                        {"--output", &p.output_dir, NULL, false},
                        {"--checkpoints", &p.checkpoints_dir, NULL, false},
+                       {"--own-checkpoints", &p.own_checkpoints_dir, NULL, false},
                        {"--termination-log", &p.termination_path, NULL, false},
                        {"--control", NULL, &p.control_port, true},
                        {"--tensor", NULL, &p.tensor_port, true}};
@@ -878,6 +1000,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
         cmocka_unit_test(revisions_move_the_units_of_a_worker_that_leaves),
         cmocka_unit_test(revisions_go_back_to_what_a_worker_that_leaves_has_saved),
+        cmocka_unit_test(revisions_survive_the_loss_of_any_one_node),
+        cmocka_unit_test(revisions_without_two_neighbours_begin_again),
+        cmocka_unit_test(revisions_go_back_further_when_a_copy_is_damaged),
         cmocka_unit_test(revisions_that_are_outrun_lose_nothing),
         cmocka_unit_test(revisions_survive_a_cut_after_any_message),
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),

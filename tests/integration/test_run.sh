@@ -175,6 +175,25 @@ killed() {
 }
 has_revisions() { [ "$(grep -c '^revision' "$work/$1.log")" -ge "$2" ]; } # has_revisions NAME NUMBER: after the first
 check 'a run goes on from a checkpoint when workers are killed' killed
+
+# A node is lost: a worker, and its disk with its own checkpoints and copies of another worker's.
+sed 's/{everySteps: 10}/{everySteps: 10, store: {peers: {}}}/' "$work/saved.yaml" >"$work/peers.yaml"
+loses_node() {
+    local pid run
+    mkdir "$work/tmp"
+    TMPDIR=$work/tmp timeout 120 "$bin/kubectl-skyjob" run -f "$work/peers.yaml" --workers cpu=1,cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/lost" >"$work/lost.log" 2>&1 &
+    pid=$!
+    until_true 60 compgen -G "$work/tmp/skyjob-*/run.*/worker-1-checkpoints/1-[2-9]*" || return # then 1-10 is on two nodes
+    run=$(pgrep -P "$pid")
+    pkill -KILL -P "$run" -f -- "--slot 1"
+    rm -rf "$work"/tmp/skyjob-*/run.*/worker-1-checkpoints
+    wait "$pid" || { cat "$work/lost.log"; return 1; }
+    cat "$work/lost.log"
+    find "$work/tmp"
+    grep -q '^revision 2 from step [1-9].*signal 9' "$work/lost.log" && is_whole lost && [ -z "$(ls "$work"/tmp/skyjob-*)" ]
+}
+check 'a run without a volume goes on from copies when a node is lost' loses_node
 keeps_two() { # of the last lineage, of which one is the last step
     local last
     last=$(find "$work/killed.points" -mindepth 1 -maxdepth 1 -name '*-300')

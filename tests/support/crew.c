@@ -1,5 +1,6 @@
 #include "crew.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -23,6 +24,8 @@
 #define END_MS  10000  /* for workers that were released */
 #define ASK_MS  20
 #define TICK_MS 5 /* between two looks at the processes */
+
+#define PATH_BYTES 256
 
 struct member {
     bool is_up;
@@ -79,12 +82,18 @@ static void add(struct crew *crew, int slot)
     assert_int_equal(follow_add(crew->follow, &worker, NULL), ERR_OK);
 }
 
+/* Where a worker has its own checkpoints. */
+static void points_of(const struct crew *crew, int slot, char out[static PATH_BYTES])
+{
+    (void)snprintf(out, PATH_BYTES, "%s/points-%d", crew->params->folder, slot);
+}
+
 static void start(struct crew *crew, int slot)
 {
     const struct crew_params *p = crew->params;
     struct member *m = &crew->members[slot];
     char number[16], incarnation[16], control[32], tensor[32], key[256], log[256], report[256];
-    char points[256];
+    char points[PATH_BYTES];
     const char *argv[] = {
         p->program, "stage",     "--slot",    number,        "--incarnation",     incarnation,
         "--data",   p->data_dir, "--control", control,       "--tensor",          tensor,
@@ -103,8 +112,11 @@ static void start(struct crew *crew, int slot)
     (void)snprintf(log, sizeof log, "%s/w%d.log", p->folder, slot);
     (void)snprintf(report, sizeof report, "%s/w%d.json", p->folder, slot);
     (void)snprintf(points, sizeof points, "%s/points", p->folder);
-    if (p->has_checkpoints) {
-        argv[sizeof argv / sizeof argv[0] - 3] = "--checkpoints";
+    if (p->has_own_checkpoints)
+        points_of(crew, slot, points);
+    if (p->has_checkpoints || p->has_own_checkpoints) {
+        argv[sizeof argv / sizeof argv[0] - 3] =
+            p->has_checkpoints ? "--checkpoints" : "--own-checkpoints";
         argv[sizeof argv / sizeof argv[0] - 2] = points;
     }
     m->pid = fork();
@@ -124,6 +136,16 @@ static void start(struct crew *crew, int slot)
     _exit(127);
 }
 
+static void lose_disk(const struct crew *crew, int slot)
+{
+    char points[PATH_BYTES];
+    char command[PATH_BYTES + 16];
+
+    points_of(crew, slot, points);
+    (void)snprintf(command, sizeof command, "rm -rf %s", points);
+    assert_int_equal(system(command), 0);
+}
+
 static void note_ended(struct crew *crew, int slot, int status)
 {
     struct member *m = &crew->members[slot];
@@ -131,6 +153,8 @@ static void note_ended(struct crew *crew, int slot, int status)
     m->is_up = false;
     m->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     follow_remove(crew->follow, slot);
+    if (crew->params->has_own_checkpoints && WIFSIGNALED(status))
+        lose_disk(crew, slot);
 }
 
 static void look_at_processes(struct crew *crew)
@@ -177,8 +201,8 @@ static struct plan next_plan(struct crew *crew)
         p.workers[i] = (struct plan_worker){.slot = slot,
                                             .incarnation = crew->members[slot].incarnation,
                                             .first_unit = unit,
-                                            .n_units = cut->workers[i].n_units,
-                                            .node = "here"};
+                                            .n_units = cut->workers[i].n_units};
+        (void)snprintf(p.workers[i].node, sizeof p.workers[i].node, "node-%d", slot);
         unit += cut->workers[i].n_units;
     }
     assert_int_equal(unit, model_units(&p.spec.model));
@@ -217,7 +241,7 @@ static void revise(struct crew *crew)
             kill_member(crew, i);
     crew->result.n_revisions++;
     for (int i = 0, had = crew->result.n_restores; i < crew->revision.resume.n_sources; i++)
-        if (crew->revision.resume.sources[i].kind == SOURCE_CHECKPOINT)
+        if (resume_is_saved(&crew->revision.resume.sources[i]))
             crew->result.n_restores = had + 1;
     if (p->on_post)
         p->on_post(p->ctx, crew->result.n_revisions);
@@ -254,19 +278,39 @@ static void end_overdue(struct crew *crew)
         kill_member(crew, slot);
 }
 
+/* Checkpoints that the worker has begun in its own store. */
+static int count_saves(const struct crew *crew, int slot)
+{
+    char points[PATH_BYTES];
+    struct dirent *e;
+    DIR *dir;
+    int n = 0;
+
+    points_of(crew, slot, points);
+    dir = opendir(points);
+    while (dir && (e = readdir(dir)))
+        n += e->d_name[0] != '.';
+    if (dir)
+        (void)closedir(dir);
+    return n;
+}
+
 static void kill_if_due(struct crew *crew)
 {
     const struct crew_params *q = crew->params;
     const struct progress *p = follow_progress(crew->follow);
     int64_t due_step = crew->n_kills == 0 ? q->kill_step : q->kill_again_step;
 
-    if (q->kill_slot < 0 || !p || p->step < due_step || crew->n_kills > (q->kill_again_step > 0))
+    if (q->kill_slot < 0 || !p || p->step < due_step || crew->n_kills > (q->kill_again_step > 0) ||
+        count_saves(crew, q->kill_slot) < q->kill_saves)
         return;
     crew->n_kills++;
     if (q->kill_signal == 0)
         kill_member(crew, q->kill_slot);
     else if (crew->members[q->kill_slot].is_up)
         (void)kill(crew->members[q->kill_slot].pid, q->kill_signal);
+    if (q->kills_next)
+        kill_member(crew, q->kill_slot + 1);
 }
 
 /* Once every worker has reported: of a session that runs, what it began with. */

@@ -33,7 +33,9 @@ struct crew_params {
     const char *data_dir;
     const char *folder; /* for keys and logs; made, and must be new */
     const char *output_dir;
-    bool has_checkpoints; /* in `folder` */
+    bool has_checkpoints;     /* in `folder`; all share them ... */
+    bool has_own_checkpoints; /* ... or each worker has its own, on a disk that is lost when the
+                                 worker is killed */
     int micro_batches;
     int n_cuts;
     const struct crew_cut *cuts;
@@ -45,6 +47,8 @@ struct crew_params {
     int kill_signal; /* 0: SIGKILL */
     int64_t kill_step;
     int64_t kill_again_step; /* likewise, again; 0: not */
+    int kill_saves;          /* ... and it has begun so many checkpoints of its own */
+    bool kills_next;         /* and the worker of the next slot with it */
     /* Called when a revision is about to be posted; `n` counts them from 1. NULL: not. */
     void (*on_post)(void *ctx, int n);
     /* Called while all sessions run. Once it returns true, another revision is posted at once, of

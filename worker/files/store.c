@@ -3,10 +3,12 @@
 #include <assert.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +19,8 @@
 
 #define HISTORY_FILE  "history.jsonl"
 #define PROGRESS_FILE "progress.json"
-#define NAME_BYTES    64 /* of a checkpoint's folder */
+#define SCRATCH_FILE  "scratch.XXXXXX" /* has its name only for a moment */
+#define NAME_BYTES    64               /* of a checkpoint's folder */
 
 /* --- names --- */
 
@@ -680,7 +683,8 @@ enum err_code store_file_path(const struct store *s, const struct store_shard *s
 {
     char folder[PATH_MAX];
     char name[EXPORT_SHARD_BYTES];
-    enum err_code rc = name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, folder, err);
+    enum err_code rc =
+        name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, folder, err);
 
     if (rc != ERR_OK)
         return rc;
@@ -721,7 +725,8 @@ enum err_code store_receive_begin(const struct store *s, const struct store_shar
     r->store = s;
     r->shard = *shard;
     r->manifest.max = MANIFEST_TEXT_MAX_BYTES;
-    rc = name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, r->folder, err);
+    rc =
+        name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, r->folder, err);
     if (rc == ERR_OK)
         rc = folder_make(r->folder, err);
     if (rc == ERR_OK)
@@ -991,6 +996,56 @@ enum err_code store_read_unit(const struct store_reader *r, int unit, float *par
                        "%s: unit %d does not have its checksum: stage %d's shard is damaged",
                        r->at.folder, unit, m->stage);
     return ERR_OK;
+}
+
+/* Map a file of `bytes` that has no name. */
+static enum err_code map_scratch(const char *folder, size_t bytes, void **out, struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = folder_path(folder, SCRATCH_FILE, path, err);
+    int fd, rc_room;
+
+    if (rc != ERR_OK)
+        return rc;
+    fd = mkstemp(path);
+    if (fd < 0)
+        return file_error(err, "create", path);
+    (void)unlink(path);
+    rc_room = posix_fallocate(fd, 0, (off_t)bytes); /* a disk that is full later is a SIGBUS */
+    *out = rc_room == 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (*out == MAP_FAILED) {
+        errno = rc_room != 0 ? rc_room : errno;
+        rc = file_error(err, "map", path);
+    }
+    (void)close(fd);
+    return rc;
+}
+
+enum err_code store_load_unit(const struct store_reader *r, int unit, struct store_unit *out,
+                              struct err *err)
+{
+    size_t count = model_unit_params(&r->model, unit);
+    struct store_unit u = {.bytes = (1 + (size_t)r->n_moments) * count * sizeof(float)};
+    void *floats;
+    enum err_code rc = map_scratch(r->at.folder, u.bytes, &floats, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    u.params = floats;
+    u.moment = u.params + count;
+    u.variance = r->n_moments > 1 ? u.moment + count : NULL;
+    rc = store_read_unit(r, unit, u.params, u.moment, u.variance, err);
+    if (rc == ERR_OK)
+        *out = u;
+    else
+        store_free_unit(&u);
+    return rc;
+}
+
+void store_free_unit(struct store_unit *u)
+{
+    (void)munmap(u->params, u->bytes);
+    *u = (struct store_unit){.bytes = 0};
 }
 
 static enum err_code read_record(const struct store_reader *r, const char *file,

@@ -155,6 +155,20 @@ MUST_CHECK enum err_code store_read(const struct store *s, const struct resume_c
 MUST_CHECK enum err_code store_read_unit(const struct store_reader *r, int unit, float *params,
                                          float *moment, float *variance, struct err *err);
 
+/* A unit in memory that the kernel can put aside on the store's disk: to pass a unit on takes no
+ * more memory than there is. */
+struct store_unit {
+    float *params, *moment;
+    float *variance; /* NULL: there is none */
+    size_t bytes;    /* of all */
+};
+
+/* Read a unit into such memory. On ERR_OK the caller owns *out: store_free_unit(). Errors of
+ * store_read_unit(); ERR_IO, ERR_DENIED with the path when there is no room for it. */
+MUST_CHECK enum err_code store_load_unit(const struct store_reader *r, int unit,
+                                         struct store_unit *out, struct err *err);
+void store_free_unit(struct store_unit *u);
+
 /* Append the leader's records, which are where unit 0 is. ERR_INVALID and ERR_NOT_FOUND as above;
  * ERR_LIMIT, ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_read_records(const struct store_reader *r, struct buf *out_history,

@@ -69,6 +69,16 @@ bool checkpoint_wait(struct checkpoint *c, int timeout_ms)
     return !is_writing;
 }
 
+bool checkpoint_has_failed(struct checkpoint *c)
+{
+    bool has_failed;
+
+    (void)pthread_mutex_lock(&c->lock);
+    has_failed = c->has_failed;
+    (void)pthread_mutex_unlock(&c->lock);
+    return has_failed;
+}
+
 static void join(struct checkpoint *c)
 {
     if (c->has_thread)
@@ -128,7 +138,9 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
     enum err_code rc;
     size_t n;
 
-    if (c->p.loader)
+    if (c->p.store->is_own)
+        store_clean_own(c->p.store, &at, spec->checkpoint.keep, c->saved_step);
+    else if (c->p.loader)
         store_clean(c->p.store, &at, spec->checkpoint.keep);
     rc = store_begin(c->p.store, &c->point, &model, c->p.stage,
                      spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &w, err);
@@ -141,10 +153,11 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
     return rc;
 }
 
-static void set_writing(struct checkpoint *c, bool is_writing)
+static void set_state(struct checkpoint *c, bool is_writing, bool has_failed)
 {
     (void)pthread_mutex_lock(&c->lock);
     c->is_writing = is_writing;
+    c->has_failed = has_failed;
     (void)pthread_cond_broadcast(&c->written);
     (void)pthread_mutex_unlock(&c->lock);
 }
@@ -152,30 +165,44 @@ static void set_writing(struct checkpoint *c, bool is_writing)
 static void *run(void *arg)
 {
     struct checkpoint *c = arg;
+    const struct store_shard shard = {.lineage = c->point.at.lineage,
+                                      .step = c->point.at.end.step,
+                                      .stage = c->p.stage,
+                                      .n_stages = c->p.plan->n_workers};
     int64_t start_ms = clock_now_ms();
     struct err err;
+    enum err_code rc = write_shard(c, &err);
 
-    if (write_shard(c, &err) == ERR_OK)
+    if (rc == ERR_OK)
         LOG(LOG_INFO, "checkpoint written", LOG_I("stage", c->p.stage),
             LOG_I("step", c->point.at.end.step), LOG_I("ms", clock_now_ms() - start_ms));
     else
         LOG(LOG_WARN, "the checkpoint cannot be written; training goes on without it",
             LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
             LOG_S("error", err.text));
-    set_writing(c, false);
+    if (rc == ERR_OK && c->p.copies) {
+        rc = copies_send(c->p.copies, &shard, &err);
+        if (rc != ERR_OK && rc != ERR_GONE)
+            LOG(LOG_WARN, "the checkpoint cannot be copied to another node",
+                LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+                LOG_S("error", err.text));
+    }
+    set_state(c, false, rc != ERR_OK);
     return NULL;
 }
 
 /* --- the trainer's side --- */
 
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
-                      const struct history *history)
+                      const struct history *history, bool is_saved)
 {
     const struct state *s = c->p.state;
     enum err_code rc = ERR_OK;
     struct err err;
 
     join(c);
+    if (is_saved)
+        c->saved_step = c->point.at.end.step;
     c->point =
         (struct store_point){.at = {.lineage = s->lineage, .end = s->end, .evaluated = evaluated},
                              .origins = s->origins,
@@ -189,13 +216,13 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
         rc = history_text(history, &c->history, &err);
     if (rc == ERR_OK && history)
         rc = progress_write(progress, &c->progress, &err);
-    set_writing(c, true);
+    set_state(c, true, false);
     if (rc == ERR_OK)
         rc = thread_start(&c->thread, run, c, &err);
     c->has_thread = rc == ERR_OK;
     if (rc == ERR_OK)
         return;
-    set_writing(c, false);
+    set_state(c, false, true);
     LOG(LOG_WARN, "no checkpoint", LOG_I("step", s->step), LOG_S("error", err.text));
 }
 

@@ -5,7 +5,8 @@
  * that copy at most, never for the disk. The memory for the copy is taken when a session begins.
  *
  * A checkpoint is written at the end of a step, by order of its STEP_END, so all stages write the
- * same ones. One that cannot be written is logged, and the training goes on.
+ * same ones. Where the store is the worker's own, the shard counts as written once it has been
+ * copied to another node. One that cannot be written or copied is logged, and the training goes on.
  * Layer: train (may use files api base). Threads: one, beside its own.
  */
 #ifndef TRAIN_CHECKPOINT_H
@@ -15,6 +16,7 @@
 #include <stdatomic.h>
 
 #include "files/store.h"
+#include "train/copies.h"
 #include "train/history.h"
 #include "train/loader.h"
 #include "train/state.h"
@@ -28,6 +30,7 @@ struct checkpoint_params {
     int stage;
     const struct state *state;
     const struct loader *loader; /* the leader's; NULL for other stages */
+    struct copies *copies;       /* of a store that is this worker's own; else NULL */
 };
 
 /* Floats that are written in one go. */
@@ -47,6 +50,7 @@ struct checkpoint { /* all fields private */
     bool has_thread;
     pthread_t thread;
     atomic_bool stops;
+    int64_t saved_step;       /* the newest that all stages have written in this session; 0: none */
     struct store_point point; /* that is being written ... */
     struct buf history;       /* ... with the leader's records */
     struct buf progress;
@@ -55,7 +59,8 @@ struct checkpoint { /* all fields private */
     pthread_mutex_t lock;
     pthread_cond_t written; /* is_writing has become false */
     bool is_writing;
-    int area; /* the next floats to be written */
+    bool has_failed; /* the last one */
+    int area;        /* the next floats to be written */
     size_t at;
     bool is_copied; /* from there on the copies are written */
 };
@@ -69,11 +74,14 @@ void checkpoint_deinit(struct checkpoint *c);
 
 /* Wait for up to `timeout_ms` (0 only looks); false while one is still being written. */
 bool checkpoint_wait(struct checkpoint *c, int timeout_ms);
+/* Could the last one not be written, or copied? */
+bool checkpoint_has_failed(struct checkpoint *c);
 
 /* Begin with the state as it is; one that is being written is waited for. The leader has its
- * progress and history written beside. Failures are logged. */
+ * progress and history written beside. Failures are logged. `is_saved`: all stages have written the
+ * one before, so older ones may be removed from a store that is this worker's own. */
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
-                      const struct history *history);
+                      const struct history *history, bool is_saved);
 
 /* Read the parameters of the stage's units as `from` has them, into the memory for the copies: the
  * state stays as it is. What is being written is waited for. On ERR_OK *out has the units in the

@@ -9,7 +9,7 @@
 #define SLOTS 2 /* of messages that are released soon: one is in use while the other is filled */
 
 /* The numbers of the edges, the same on both ends. */
-enum { ID_FORWARD, ID_BACKWARD };
+enum { ID_FORWARD, ID_BACKWARD, ID_MOVE, ID_COPY, ID_COPIED }; /* see train/move.c */
 
 _Static_assert(sizeof(struct message_end) >= sizeof(struct message_stop) &&
                    sizeof(struct message_end) >= sizeof(struct message_eval),
@@ -55,4 +55,41 @@ struct edges edges_of(const struct plan *plan, int stage)
         edges.list[edges.n++] = edge;
     }
     return edges;
+}
+
+/* Add one of the edges between stage `from` and its keeper; returns its index. */
+static int add_copy_edge(struct edges *edges, const struct plan *plan, int from, int peer,
+                         bool is_copy, bool is_incoming)
+{
+    struct link_edge *edge = &edges->list[edges->n];
+
+    *edge = (struct link_edge){.id = is_copy ? ID_COPY : ID_COPIED,
+                               .is_incoming = is_incoming,
+                               .peer = (uint32_t)plan->workers[peer].slot,
+                               .peer_incarnation = (uint32_t)plan->workers[peer].incarnation,
+                               .meta_max_bytes = is_copy ? sizeof(struct message_copy)
+                                                         : sizeof(struct message_copied),
+                               .tensor_max_bytes = is_copy ? EDGES_COPY_PIECE_BYTES : 0,
+                               .n_slots = SLOTS};
+    (void)snprintf(edge->name, sizeof edge->name, "%s stage %d",
+                   is_copy ? "copies of" : "answers to", from);
+    (void)snprintf(edge->peer_name, sizeof edge->peer_name, "stage %d", peer);
+    return edges->n++;
+}
+
+void edges_add_copies(struct edges *edges, const struct plan *plan, int stage)
+{
+    int keepers[SPEC_STAGES_MAX];
+
+    plan_keepers(plan, keepers);
+    edges->has_keeper = keepers[stage] >= 0;
+    if (edges->has_keeper)
+        edges->keeper = (struct copy_edges){
+            .copies = add_copy_edge(edges, plan, stage, keepers[stage], true, false),
+            .answers = add_copy_edge(edges, plan, stage, keepers[stage], false, true)};
+    for (int s = 0; s < plan->n_workers; s++)
+        if (keepers[s] == stage)
+            edges->kept[edges->n_kept++] =
+                (struct copy_edges){.copies = add_copy_edge(edges, plan, s, s, true, true),
+                                    .answers = add_copy_edge(edges, plan, s, s, false, false)};
 }

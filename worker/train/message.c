@@ -239,9 +239,9 @@ enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
     if (s->n_units < 0 || s->n_units > MODEL_UNITS_MAX)
         return err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units", s->n_units);
-    if (!is_flag(s->wants_checkpoint) || !is_flag(s->is_writing))
-        return err_set(err, ERR_PROTOCOL, "end of a step: checkpoint %d, %d", s->wants_checkpoint,
-                       s->is_writing);
+    if (!is_flag(s->wants_checkpoint) || !is_flag(s->is_writing) || !is_flag(s->has_failed))
+        return err_set(err, ERR_PROTOCOL, "end of a step: checkpoint %d, %d, %d",
+                       s->wants_checkpoint, s->is_writing, s->has_failed);
     return check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
 }
 
@@ -252,7 +252,7 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
         end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate) ||
-        !is_flag(e->saves))
+        !is_flag(e->saves) || !is_flag(e->is_saved))
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
     return check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
@@ -263,6 +263,14 @@ enum err_code message_eval_check(const struct message_eval *e, struct err *err)
     if (e->n_metrics < 0 || e->n_metrics > MESSAGE_METRICS_MAX)
         return err_set(err, ERR_PROTOCOL, "end of an evaluation: %d metrics", e->n_metrics);
     return check_best(&e->best, err);
+}
+
+enum err_code message_copied_check(const struct message_copied *c, struct err *err)
+{
+    if (!is_flag(c->is_complete) || !memchr(c->why, '\0', sizeof c->why))
+        return err_set(err, ERR_PROTOCOL, "the answer to a copy of step %lld: %d",
+                       (long long)c->step, c->is_complete);
+    return ERR_OK;
 }
 
 enum err_code message_stop_check(const struct message_stop *s, struct err *err)

@@ -25,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     3 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     4 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -42,7 +42,9 @@
     X(STOP, M)     /* the end of a run: were the files written? */                                 \
     X(RELEASE, M)  /* the end of a run: all is done; without any bytes */                          \
     X(UNIT, B)     /* a piece of a unit that goes to another worker (train/move.h) */              \
-    X(HISTORY, B)  /* likewise, of what the leader has recorded */
+    X(HISTORY, B)  /* likewise, of what the leader has recorded */                                 \
+    X(COPY, B)     /* a piece of a checkpoint's shard, for another node (train/copies.h) */        \
+    X(COPIED, M)   /* the answer to the last one */
 
 #define MESSAGE_ENUM(name, parts) MESSAGE_##name,
 enum message_kind { MESSAGE_NONE, MESSAGE_KINDS(MESSAGE_ENUM) N_MESSAGE_KINDS };
@@ -113,7 +115,8 @@ struct message_sum {
     int n_stages;                        /* entries of stage_ms so far */
     int n_units;                         /* entries of square_sums so far: all units up to here */
     int32_t wants_checkpoint;            /* 1: one is due after this step ... */
-    int32_t is_writing;                  /* ... but a stage is still writing the one before */
+    int32_t is_writing;                  /* ... but a stage is still writing the one before ... */
+    int32_t has_failed;                  /* ... or could not write it */
     double stage_ms[SPEC_STAGES_MAX];    /* computing, per micro-batch */
     double square_sums[MODEL_UNITS_MAX]; /* of a unit's gradients; only n_units are sent */
 };
@@ -133,7 +136,8 @@ double message_loss_mean(const struct message_loss *l);
 /* The end of a step, for all stages. */
 struct message_end {
     struct step_end end;
-    int32_t saves; /* 1: all stages write a checkpoint after the update */
+    int32_t saves;    /* 1: all stages write a checkpoint after the update ... */
+    int32_t is_saved; /* ... and have written the one before, if there is one in this session */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX];
 };
@@ -161,6 +165,22 @@ struct message_history {
     char progress[PROGRESS_TEXT_MAX_BYTES + 1];
 };
 
+/* Where a piece of a copy belongs. */
+struct message_copy {
+    int64_t lineage;
+    int64_t step;
+    int32_t stage, n_stages;
+    int32_t file;    /* enum store_file (files/store.h); N_STORE_FILES: there are no more pieces */
+    int32_t is_last; /* 1: the session has no more copies; then all others are 0 */
+};
+
+/* Is the copy of this step complete and synced? */
+struct message_copied {
+    int64_t step;
+    int32_t is_complete;
+    char why[MESSAGE_WHY_BYTES]; /* if not */
+};
+
 /* The end of a run: whether the stages behind the receiver have written their files. */
 struct message_stop {
     int32_t failed_stage; /* -1: all have */
@@ -184,6 +204,7 @@ MUST_CHECK enum err_code message_facts_check(const struct message_facts *f, stru
 MUST_CHECK enum err_code message_sum_check(const struct message_sum *s, struct err *err);
 MUST_CHECK enum err_code message_end_check(const struct message_end *e, struct err *err);
 MUST_CHECK enum err_code message_eval_check(const struct message_eval *e, struct err *err);
+MUST_CHECK enum err_code message_copied_check(const struct message_copied *c, struct err *err);
 MUST_CHECK enum err_code message_stop_check(const struct message_stop *s, struct err *err);
 
 #endif

@@ -19,7 +19,7 @@ int move_list(const struct revision *r, int self, struct move *out)
 
         for (int unit = w->first_unit; unit < w->first_unit + w->n_units; unit++) {
             const struct resume_source *s = revision_source(r, unit);
-            int from = s->kind == SOURCE_WORKER ? revision_find(r, s->slot) : to;
+            int from = resume_is_worker(s) ? revision_find(r, s->slot) : to;
 
             if (from != to && (from == self || to == self))
                 out[n++] = (struct move){.unit = unit, .from = from, .to = to};
@@ -101,6 +101,19 @@ static enum err_code open_link(struct mover *m, const struct move *moves, int n_
 
 /* --- the leader's records --- */
 
+/* From the checkpoint, if unit 0 comes from there. */
+static enum err_code find_history(struct mover *m, struct buf *out, struct buf *out_progress,
+                                  struct err *err)
+{
+    const struct move_params *p = m->p;
+    enum err_code rc;
+
+    if (revision_source(p->revision, 0)->kind == SOURCE_PEER)
+        return store_read_records(p->reader, out, out_progress, err);
+    rc = history_text(p->history, out, err);
+    return rc == ERR_OK ? progress_write(p->progress, out_progress, err) : rc;
+}
+
 static enum err_code give_history(struct mover *m, struct err *err)
 {
     const struct move_params *p = m->p;
@@ -109,14 +122,12 @@ static enum err_code give_history(struct mover *m, struct err *err)
     float *piece = calloc(1, MOVE_PIECE_BYTES);
     struct exchange_key key =
         exchange_key(EDGE_FORWARD_OUT, MESSAGE_HISTORY, p->revision->resume.step, 0);
-    enum err_code rc = head && piece ? history_text(p->history, &text, err)
+    enum err_code rc = head && piece ? find_history(m, &text, &progress, err)
                                      : err_set(err, ERR_NO_MEMORY, "no memory for the history");
 
-    if (rc == ERR_OK)
-        rc = progress_write(p->progress, &progress, err);
     if (rc == ERR_OK) {
         head->n_bytes = (int64_t)text.len;
-        memcpy(head->progress, progress.data, progress.len);
+        memcpy(head->progress, buf_text(&progress), progress.len);
         rc = exchange_send(&m->exchange, key, head, sizeof *head, NULL, 0, err);
     }
     for (size_t at = 0; rc == ERR_OK && at < text.len; at += MOVE_PIECE_BYTES) {
@@ -203,11 +214,10 @@ static enum err_code fetch_piece(struct mover *m, struct exchange_key key,
     return rc;
 }
 
-static enum err_code move_unit(struct mover *m, int unit, bool is_fetched, struct err *err)
+static enum err_code move_unit(struct mover *m, const struct weights_unit *u, int unit,
+                               bool is_fetched, struct err *err)
 {
     const size_t most = MOVE_PIECE_BYTES / sizeof(float);
-    struct state *state = m->p->state;
-    const struct weights_unit *u = &state->units[unit];
     struct exchange_key key =
         exchange_key(EDGE_FORWARD_IN, MESSAGE_UNIT, m->p->revision->resume.step, 0);
     enum err_code rc = ERR_OK;
@@ -224,7 +234,26 @@ static enum err_code move_unit(struct mover *m, int unit, bool is_fetched, struc
                                 : give_piece(m, key, &piece, x, n, err);
         }
     if (rc == ERR_OK && is_fetched)
-        state->hold[unit] = STATE_KEPT;
+        m->p->state->hold[unit] = STATE_KEPT;
+    return rc;
+}
+
+/* Give a unit from the checkpoint. */
+static enum err_code give_saved(struct mover *m, int unit, struct err *err)
+{
+    struct store_unit saved;
+    enum err_code rc = store_load_unit(m->p->reader, unit, &saved, err);
+
+    if (rc == ERR_OK) {
+        const struct weights_unit u = {
+            .count = model_unit_params(&m->p->revision->plan.spec.model, unit),
+            .params = saved.params,
+            .moment = saved.moment,
+            .variance = saved.variance};
+
+        rc = move_unit(m, &u, unit, false, err);
+        store_free_unit(&saved);
+    }
     return rc;
 }
 
@@ -240,8 +269,11 @@ static enum err_code run(struct mover *m, const struct move *moves, int n_moves,
         m->exchange.edges.index[EDGE_FORWARD_OUT] = m->edges[peer][1];
         if (moves[i].unit == 0)
             rc = is_fetched ? fetch_history(m, err) : give_history(m, err);
-        if (rc == ERR_OK)
-            rc = move_unit(m, moves[i].unit, is_fetched, err);
+        if (rc == ERR_OK && !is_fetched &&
+            revision_source(m->p->revision, moves[i].unit)->kind == SOURCE_PEER)
+            rc = give_saved(m, moves[i].unit, err);
+        else if (rc == ERR_OK)
+            rc = move_unit(m, &m->p->state->units[moves[i].unit], moves[i].unit, is_fetched, err);
     }
     return rc;
 }

@@ -18,6 +18,7 @@
 #define SAVE_PATIENCE_MS 300000
 #define STALL_MS         60000 /* without progress, and ... */
 #define STALL_TIMES      10    /* ... so many times what a micro-batch is predicted to take */
+#define COPY_WAIT_MS     100   /* of one call; repeated until the session is stopped */
 #define STORE_WAIT_S     10    /* for a checkpoint that others see: network file systems are late */
 
 struct session {
@@ -31,6 +32,9 @@ struct session {
     struct stage stage;
     struct train train;
     struct checkpoint checkpoint;
+    struct copies copies;
+    struct resume_checkpoint from; /* units come, if `reader` is set, which is of it */
+    struct store_reader *reader;
     struct output output;
 };
 
@@ -71,7 +75,7 @@ static enum err_code check_point(const struct session *s, struct err *err)
 
     /* A job that is resumed, or has lost all of its workers, gets its first revision before any of
      * them can report the store. */
-    if (s->is_first && at->step == 0 && s->job->params->checkpoints_dir &&
+    if (s->is_first && at->step == 0 && s->job->has_store &&
         store_list(&s->job->store, &newest, 1) > 0)
         return err_set(err, ERR_CONFLICT,
                        "revision %d begins with step 0, but there is a checkpoint of step %lld",
@@ -163,11 +167,14 @@ static enum err_code find_checkpoint(const struct session *s, struct resume_chec
                                      struct err *err)
 {
     const struct resume *at = &s->revision->resume;
+    const int n_tries = s->job->store.is_own ? 1 : STORE_WAIT_S;
     enum err_code rc = ERR_OK;
 
-    if (!s->job->params->checkpoints_dir)
+    if (!s->job->has_store)
         return err_set(err, ERR_CONFLICT, "--checkpoints: the units come from a checkpoint");
-    for (int i = 0; rc == ERR_OK && i < STORE_WAIT_S; i++) {
+    for (int i = 0; rc == ERR_OK && i < n_tries; i++) {
+        if (i > 0)
+            (void)sleep(1);
         struct store_point points[RESUME_POINTS_MAX];
         int n = store_list(&s->job->store, points, RESUME_POINTS_MAX);
 
@@ -176,7 +183,6 @@ static enum err_code find_checkpoint(const struct session *s, struct resume_chec
             if (out->end.step == at->step && resume_counts(at, out->lineage, at->step))
                 return ERR_OK;
         }
-        (void)sleep(1);
         rc = check_stop(s, err);
     }
     return rc != ERR_OK ? rc
@@ -184,12 +190,11 @@ static enum err_code find_checkpoint(const struct session *s, struct resume_chec
                                   s->job->store.folder, (long long)at->step);
 }
 
-static enum err_code read_records(struct session *s, const struct store_reader *reader,
-                                  struct err *err)
+static enum err_code read_records(struct session *s, struct err *err)
 {
     struct job *job = s->job;
     struct buf history = {.max = HISTORY_MAX_BYTES}, progress = {.max = PROGRESS_TEXT_MAX_BYTES};
-    enum err_code rc = store_read_records(reader, &history, &progress, err);
+    enum err_code rc = store_read_records(s->reader, &history, &progress, err);
 
     if (rc == ERR_OK)
         rc = history_take_over(&job->history, &job->progress, buf_text(&progress), progress.len,
@@ -199,14 +204,17 @@ static enum err_code read_records(struct session *s, const struct store_reader *
     return rc;
 }
 
+/* Does the unit come from a checkpoint in this worker's store? */
 static bool is_in_checkpoint(const struct session *s, int unit)
 {
-    return !state_has(&s->job->state, unit) &&
-           revision_source(s->revision, unit)->kind == SOURCE_CHECKPOINT;
+    const struct resume_source *source = revision_source(s->revision, unit);
+
+    if (source->kind == SOURCE_PEER)
+        return source->slot == s->job->self.slot;
+    return source->kind == SOURCE_CHECKPOINT && is_own(s, unit) && !state_has(&s->job->state, unit);
 }
 
-static enum err_code read_units(struct session *s, const struct store_reader *reader,
-                                struct err *err)
+static enum err_code read_units(struct session *s, struct err *err)
 {
     struct state *state = &s->job->state;
     enum err_code rc = ERR_OK;
@@ -218,48 +226,50 @@ static enum err_code read_units(struct session *s, const struct store_reader *re
             continue;
         rc = check_stop(s, err);
         if (rc == ERR_OK)
-            rc = store_read_unit(reader, u, unit->params, unit->moment, unit->variance, err);
+            rc = store_read_unit(s->reader, u, unit->params, unit->moment, unit->variance, err);
         if (rc == ERR_OK && u == 0)
-            rc = read_records(s, reader, err);
+            rc = read_records(s, err);
         if (rc == ERR_OK)
             state->hold[u] = STATE_KEPT;
     }
     return rc;
 }
 
-/* Read the units that come from a checkpoint. A damaged one is set aside: the next revision goes on
- * from the one before. */
+/* A checkpoint that has proved to be damaged is set aside: the next revision goes on from another
+ * copy, or from the one before. */
+static enum err_code refuse_checkpoint(struct session *s, struct err *err)
+{
+    LOG(LOG_WARN, "a damaged checkpoint is set aside", LOG_I("lineage", s->from.lineage),
+        LOG_I("step", s->from.end.step), LOG_S("error", err->text));
+    store_refuse(&s->job->store, &s->from);
+    return err_wrap(err, ERR_CONFLICT, "a damaged checkpoint");
+}
+
+/* Open the checkpoint from which units come, this worker's or such that it gives to others, and
+ * read the former. */
 static enum err_code load_checkpoint(struct session *s, struct err *err)
 {
     const struct spec *spec = &s->revision->plan.spec;
-    struct resume_checkpoint from;
-    struct store_reader *reader = NULL;
     bool is_needed = false;
     enum err_code rc;
 
-    for (int u = s->first_unit; u < s->first_unit + s->n_units; u++)
+    for (int u = 0; u < model_units(&spec->model); u++)
         is_needed = is_needed || is_in_checkpoint(s, u);
     if (!is_needed)
         return ERR_OK;
-    rc = find_checkpoint(s, &from, err);
+    rc = find_checkpoint(s, &s->from, err);
     if (rc != ERR_OK)
         return rc;
-    rc = store_read(&s->job->store, &from, &spec->model,
-                    spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &reader, err);
+    rc = store_read(&s->job->store, &s->from, &spec->model,
+                    spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &s->reader, err);
     if (rc == ERR_OK)
-        rc = read_units(s, reader, err);
-    store_close(reader);
+        rc = read_units(s, err);
     if (rc == ERR_CONFLICT)
         s->job->cause = PROGRESS_CAUSE_CONFIG; /* it is of another model */
     if (rc == ERR_OK)
-        LOG(LOG_INFO, "restored from a checkpoint", LOG_I("lineage", from.lineage),
-            LOG_I("step", from.end.step));
-    if (rc != ERR_INVALID)
-        return rc;
-    LOG(LOG_WARN, "a damaged checkpoint is set aside", LOG_I("lineage", from.lineage),
-        LOG_I("step", from.end.step), LOG_S("error", err->text));
-    store_refuse(&s->job->store, &from);
-    return err_wrap(err, ERR_CONFLICT, "a damaged checkpoint");
+        LOG(LOG_INFO, "restored from a checkpoint", LOG_I("lineage", s->from.lineage),
+            LOG_I("step", s->from.end.step));
+    return rc == ERR_INVALID ? refuse_checkpoint(s, err) : rc;
 }
 
 /* Tensors that a trained model lacks start at random; only units behind the last layer may lack
@@ -367,10 +377,12 @@ static enum err_code move_units(struct session *s, const struct link_params *lin
                                        .stops = &job->mailbox->stops,
                                        .connect_ms = s->connect_ms,
                                        .state = &job->state,
+                                       .reader = s->reader,
                                        .progress = &job->progress,
                                        .history = &job->history};
+    enum err_code rc = move_run(&params, err);
 
-    return move_run(&params, err);
+    return rc == ERR_INVALID ? refuse_checkpoint(s, err) : rc;
 }
 
 /* --- memory and files --- */
@@ -407,7 +419,8 @@ static enum err_code open_checkpoints(struct session *s, struct err *err)
                                              .plan = &s->revision->plan,
                                              .stage = s->number,
                                              .state = &s->job->state,
-                                             .loader = is_leader(s) ? &s->job->loader : NULL};
+                                             .loader = is_leader(s) ? &s->job->loader : NULL,
+                                             .copies = s->job->store.is_own ? &s->copies : NULL};
 
     s->train.checkpoint = &s->checkpoint;
     return checkpoint_init(&s->checkpoint, &params, err);
@@ -453,6 +466,8 @@ static enum err_code open_link(struct session *s, struct link_params *link, stru
     if (plan->n_workers == 1)
         return ERR_OK;
     x->edges = edges_of(plan, s->number);
+    if (s->job->has_store && s->job->store.is_own)
+        edges_add_copies(&x->edges, plan, s->number);
     link->edges = x->edges.list;
     link->n_edges = x->edges.n;
     rc = link_open(link, &x->link, err);
@@ -478,7 +493,7 @@ static enum err_code prepare(struct session *s, struct link_params *link, bool o
         rc = open_output(s, err);
     if (rc == ERR_OK)
         rc = take_units(s, err);
-    if (rc == ERR_OK && is_member(s) && s->job->params->checkpoints_dir)
+    if (rc == ERR_OK && is_member(s) && s->job->has_store)
         rc = open_checkpoints(s, err);
     if (rc == ERR_OK && is_member(s))
         rc = stage_init(&s->stage, &s->job->state, &s->revision->plan, s->number, err);
@@ -493,7 +508,17 @@ static enum err_code prepare(struct session *s, struct link_params *link, bool o
     return rc;
 }
 
-static enum err_code connect_neighbours(struct session *s, struct err *err)
+static bool has_edge_to(const struct edges *edges, int slot)
+{
+    int i = 0;
+
+    while (i < edges->n && edges->list[i].peer != (uint32_t)slot)
+        i++;
+    return i < edges->n;
+}
+
+/* Connect the edges, most of them to neighbours. */
+static enum err_code connect_edges(struct session *s, struct err *err)
 {
     const struct plan *plan = &s->revision->plan;
     struct exchange *x = &s->train.exchange;
@@ -502,11 +527,26 @@ static enum err_code connect_neighbours(struct session *s, struct err *err)
     if (!x->link)
         return ERR_OK;
     s->job->cause = PROGRESS_CAUSE_PEER_LOST;
-    for (int i = s->number - 1; rc == ERR_OK && i <= s->number + 1; i += 2)
-        if (i >= 0 && i < plan->n_workers)
+    for (int i = 0; rc == ERR_OK && i < plan->n_workers; i++)
+        if (has_edge_to(&x->edges, plan->workers[i].slot))
             rc = link_set_peer(x->link, (uint32_t)plan->workers[i].slot, s->peers->list[i].host,
                                s->peers->list[i].port, err);
-    return rc == ERR_OK ? exchange_wait_ready(x, s->connect_ms, err) : rc;
+    if (rc == ERR_OK)
+        rc = exchange_wait_ready(x, s->connect_ms, err);
+    if (rc == ERR_OK && s->job->has_store && s->job->store.is_own)
+        rc = copies_open(&s->copies, &s->job->store, x, err);
+    return rc;
+}
+
+/* Let the last checkpoints be complete on both nodes. */
+static enum err_code finish_copies(struct session *s, struct err *err)
+{
+    struct exchange *x = &s->train.exchange;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && s->train.checkpoint && !checkpoint_wait(&s->checkpoint, COPY_WAIT_MS))
+        rc = exchange_check(x, err);
+    return rc == ERR_OK ? copies_finish(&s->copies, x, err) : rc;
 }
 
 /* How long a trainer that works may take between two beats of its pulse. */
@@ -568,6 +608,7 @@ static enum err_code release(struct session *s, struct err *err)
             &t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_RELEASE, step, 0), nothing, 0, err);
     if (rc != ERR_OK)
         return rc;
+    copies_stop(&s->copies);
     /* The run is complete: a link that is lost now costs nothing here. */
     if (!t->stage->is_last)
         (void)!exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_RELEASE, step, 0),
@@ -640,13 +681,18 @@ static enum err_code run(struct session *s, bool *is_broken, struct err *err)
     if (has_moves)
         rc = open_link(s, &link, err);
     if (rc == ERR_OK)
-        rc = connect_neighbours(s, err);
+        rc = connect_edges(s, err);
     if (rc == ERR_OK)
         rc = train(s, err);
     if (rc == ERR_OK)
+        rc = finish_copies(s, err);
+    if (rc == ERR_OK)
         rc = release(s, err);
-    if (rc == ERR_AGAIN) /* the others come to that step too, and need all messages */
+    if (rc == ERR_AGAIN) { /* the others come to that step too, and need all messages */
+        (void)!finish_copies(s, NULL);
+        copies_stop(&s->copies);
         (void)!exchange_close(&s->train.exchange, CLOSE_WAIT_MS, NULL);
+    }
     *is_broken = is_foreign(s, rc);
     return rc;
 }
@@ -690,10 +736,12 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
     atomic_store(&job->mailbox->is_ready, false);
     (void)snprintf(cause, sizeof cause, "stage %d %s: %s", s->number,
                    is_broken ? "was halted" : "failed", rc == ERR_OK ? "" : err->text);
+    copies_stop(&s->copies);
     link_abort(s->train.exchange.link, cause); /* NULL after a success */
     free(s->train.exchange.packed);
     score_deinit(&s->train.score);
     checkpoint_deinit(&s->checkpoint);
+    store_close(s->reader);
     stage_deinit(&s->stage);
     free(s);
     *out_is_broken = is_broken;

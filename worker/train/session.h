@@ -29,7 +29,8 @@ struct job {
     struct loader loader; /* once this worker has been a leader */
     bool has_loader;
     struct history history;
-    struct store store;        /* when params->checkpoints_dir is set */
+    struct store store; /* when has_store is set */
+    bool has_store;
     int64_t saved_ms;          /* when the last checkpoint was begun; 0: not yet */
     int64_t evaluated;         /* as in a report */
     struct progress progress;  /* what was posted last */

@@ -244,6 +244,8 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
         sum->wants_checkpoint = 1;
     if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
         sum->is_writing = 1;
+    if (t->checkpoint && checkpoint_has_failed(t->checkpoint))
+        sum->has_failed = 1;
     t->state->is_finished = true;
     if (t->stage->is_last)
         return ERR_OK;
@@ -268,6 +270,7 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
     memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
     /* The last one is waited for. */
     out.saves = sum->wants_checkpoint && (!sum->is_writing || step + 1 == t->facts.total_steps);
+    out.is_saved = out.saves && !sum->is_writing && !sum->has_failed;
     if (isfinite(out.end.loss) && isfinite(square_sum))
         out.end.scale = optimizer_scale(square_sum, spec->training.max_grad_norm);
     else
@@ -407,8 +410,9 @@ static enum err_code wait_for_checkpoint(struct train *t, struct err *err)
     return rc;
 }
 
-/* Of the state as it is, once the one before is complete. */
-static enum err_code begin_checkpoint(struct train *t, struct err *err)
+/* Of the state as it is, once the one before is complete; `is_saved` is as in checkpoint_begin().
+ */
+static enum err_code begin_checkpoint(struct train *t, bool is_saved, struct err *err)
 {
     enum err_code rc = wait_for_checkpoint(t, err);
 
@@ -417,7 +421,7 @@ static enum err_code begin_checkpoint(struct train *t, struct err *err)
     t->saved_ms = clock_now_ms();
     t->saved_step = t->begun = t->state->step;
     t->is_kept = t->is_leaving;
-    checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history);
+    checkpoint_begin(t->checkpoint, t->evaluated, &t->progress, t->history, is_saved);
     return ERR_OK;
 }
 
@@ -473,7 +477,7 @@ static enum err_code conclude(struct train *t, int64_t steps_done, const struct 
     t->evaluated = steps_done; /* all shards of a checkpoint name the same */
     if (t->stage->is_first)
         mailbox_set_progress(t->mailbox, p);
-    return end->saves ? begin_checkpoint(t, err) : ERR_OK;
+    return end->saves ? begin_checkpoint(t, false, err) : ERR_OK;
 }
 
 /* Is there a best evaluation, whose weights are kept? */
@@ -567,7 +571,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
     if (rc == ERR_OK && end.saves)
-        rc = begin_checkpoint(t, err); /* behind the last step it may have to wait */
+        rc = begin_checkpoint(t, end.is_saved, err); /* behind the last step it may have to wait */
     return rc;
 }
 
@@ -772,7 +776,7 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = err_set(err, ERR_INVALID, "the data are for %lld steps, but %lld are done",
                      (long long)t->facts.total_steps, (long long)t->state->step);
     if (rc == ERR_OK && t->facts.saves)
-        rc = begin_checkpoint(t, err);
+        rc = begin_checkpoint(t, false, err);
     if (rc == ERR_OK)
         rc = run_steps(t, err);
     if (rc == ERR_OK)

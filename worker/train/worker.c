@@ -58,11 +58,15 @@ static enum err_code open_store(struct worker *w, struct err *err)
     struct store_point newest;
     enum err_code rc;
 
-    if (!w->params->checkpoints_dir)
+    if (w->params->own_checkpoints_dir)
+        rc = store_open_own(&w->job.store, w->params->own_checkpoints_dir, err);
+    else if (w->params->checkpoints_dir)
+        rc = store_open(&w->job.store, w->params->checkpoints_dir, err);
+    else
         return ERR_OK;
-    rc = store_open(&w->job.store, w->params->checkpoints_dir, err);
     if (rc != ERR_OK)
         return err_wrap(err, rc, "--checkpoints");
+    w->job.has_store = true;
     if (store_list(&w->job.store, &newest, 1) > 0) {
         s->lineage = newest.at.lineage;
         s->origins = newest.origins;
@@ -79,7 +83,7 @@ static void report(struct worker *w, enum report_session session, const struct e
                        .evaluated = w->job.evaluated};
 
     state_report(&w->job.state, &r);
-    if (w->params->checkpoints_dir)
+    if (w->job.has_store)
         r.n_checkpoints = list_checkpoints(&w->job.store, r.checkpoints);
     if (err) {
         r.cause = w->job.cause;
@@ -265,7 +269,7 @@ static enum err_code live(struct worker *w, struct err *err)
     w->job.cause = PROGRESS_CAUSE_OTHER;
     rc = open_control(w, err);
     if (rc == ERR_OK)
-        rc = history_open(&w->job.history, w->params->output_dir || w->params->checkpoints_dir,
+        rc = history_open(&w->job.history, w->params->output_dir || w->job.has_store,
                           w->params->history_path, err);
     while (rc == ERR_OK && mailbox_wait_revision(&w->mailbox, &w->revision, &w->addresses)) {
         rc = run_revision(w, &is_broken, err);

@@ -294,6 +294,9 @@ static void spec_keeps_the_best_weights_with_an_output_and_checkpoints(void **st
     assert_non_null(strstr(err.text, "spec.training.keepBest: needs spec.checkpoint.store"));
     s.checkpoint.is_on = true;
     assert_int_equal(spec_check_best(&s, true, &err), ERR_OK);
+    s.checkpoint.is_peers = true;
+    assert_int_equal(spec_check_best(&s, true, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "needs a store that all workers share"));
     s = (struct spec){.training = {.patience = 1}};
     assert_int_equal(spec_check_best(&s, false, &err), ERR_OK);
 }

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "balance/cost.h"
 #include "base/file.h"
 #include "world.h"
 
@@ -256,6 +257,33 @@ static void manifest_of_a_claim_that_is_mounted_twice_has_one_volume(void **stat
         n_claims += json_get(v, "persistentVolumeClaim") != NULL;
     assert_int_equal(n_mounts, 2);
     assert_int_equal(n_claims, 1);
+    json_free(pod);
+    world_free(w);
+}
+
+static void manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them(void **state)
+{
+    struct world *w = planned_world();
+    struct spec *spec = &w->seen.revision.plan.spec;
+    const struct json *volumes;
+    struct json *pod;
+    char command[512];
+    char size[32];
+
+    (void)state;
+    spec->checkpoint.volume = (struct spec_volume){.claim = ""};
+    spec->checkpoint.is_peers = true;
+    spec->checkpoint.keep = 3;
+    pod = stage_pod(w, 1);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, " --own-checkpoints /checkpoints/mnli-0b7d "));
+    assert_null(strstr(command, " --checkpoints "));
+    assert_non_null(named(json_get(container(pod), "volumeMounts"), "checkpoints"));
+    volumes = json_path(pod, "spec.volumes");
+    (void)snprintf(size, sizeof size, "%lld",
+                   8 * ((long long)cost_checkpoint_bytes(spec) + (64 << 20)));
+    assert_string_equal(
+        json_string(json_path(named(volumes, "checkpoints"), "emptyDir.sizeLimit"), ""), size);
     json_free(pod);
     world_free(w);
 }
@@ -841,6 +869,7 @@ int main(void)
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
+        cmocka_unit_test(manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
         cmocka_unit_test(manifest_of_a_claim_that_is_mounted_twice_has_one_volume),
         cmocka_unit_test(manifest_of_random_weights_has_no_model),

@@ -719,6 +719,37 @@ static void decide_warns_of_skipped_steps_once_a_revision(void **state)
     world_free(w);
 }
 
+/* How often, until it trains. */
+static int count_unprotected(const char *spec)
+{
+    struct world *w = world_new(spec);
+    int n = 0;
+
+    (void)world_settle(w);
+    world_run_pods(w);
+    for (int i = 0; i < WORLD_ROUNDS_MAX; i++) {
+        world_round(w);
+        n += world_has_event(w, "Unprotected");
+    }
+    assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+    world_free(w);
+    return n;
+}
+
+static void decide_warns_once_of_checkpoints_without_a_copy(void **state)
+{
+#define STORED(stages, store)                                                                      \
+    "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"            \
+    "\"placement\":{\"minStages\":" #stages ",\"maxStages\":" #stages "},"                         \
+    "\"checkpoint\":{\"store\":" store "}}"
+
+    (void)state;
+    assert_int_equal(count_unprotected(STORED(1, "{\"peers\":{}}")), 1);
+    assert_int_equal(count_unprotected(STORED(2, "{\"peers\":{}}")), 0);
+    assert_int_equal(
+        count_unprotected(STORED(1, "{\"persistentVolumeClaim\":{\"claimName\":\"a\"}}")), 0);
+}
+
 /* Of stages, and of probes, which have the same ports. */
 static void decide_makes_the_network_policy_before_any_pod(void **state)
 {
@@ -765,6 +796,7 @@ int main(void)
         cmocka_unit_test(decide_does_not_pause_once_the_spec_was_edited),
         cmocka_unit_test(decide_makes_the_network_policy_before_any_pod),
         cmocka_unit_test(decide_records_which_pods_it_has_created),
+        cmocka_unit_test(decide_warns_once_of_checkpoints_without_a_copy),
         cmocka_unit_test(decide_writes_progress_at_most_every_ten_seconds),
         cmocka_unit_test(decide_warns_of_skipped_steps_once_a_revision),
         cmocka_unit_test(decide_tells_of_a_stage_that_is_off_its_plan),

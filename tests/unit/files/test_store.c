@@ -723,6 +723,7 @@ static void store_of_one_worker_lists_the_units_that_are_there(void **state)
     struct store s = make_own();
     struct store_point point = checkpoints_point(1, 20);
     float x[3][TINY_FLOATS_MAX];
+    struct store_unit unit;
     struct store_reader *r;
     struct err err = {.text = ""};
 
@@ -734,6 +735,12 @@ static void store_of_one_worker_lists_the_units_that_are_there(void **state)
     assert_true(x[1][1] == checkpoints_float(&point.at, 4, 1, 1));
     assert_int_equal(store_read_unit(r, 2, x[0], x[1], x[2], &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "unit 2 is not there"));
+    assert_int_equal(store_load_unit(r, 2, &unit, NULL), ERR_NOT_FOUND);
+    assert_int_equal(store_load_unit(r, 4, &unit, NULL), ERR_OK);
+    assert_int_equal(unit.bytes, 3 * model_unit_params(&tiny_model, 4) * sizeof(float));
+    assert_true(unit.moment[1] == x[1][1]);
+    assert_true(unit.variance[1] == x[2][1]);
+    store_free_unit(&unit);
     store_close(r);
     write_stage(&s, &point, &three, 0);
     check_parts(&s, 2, (const struct resume_part[]){{0, 1}, {3, 2}});

@@ -91,7 +91,7 @@ static void checkpoint_has_the_state_as_it_was_when_it_began(void **state)
     /* The update comes sooner or later than the writer: what is written is the same. */
     for (int64_t step = 1; step <= 6; step++) {
         fill(step);
-        checkpoint_begin(&c, 0, &progress, &history);
+        checkpoint_begin(&c, 0, &progress, &history, true);
         (void)usleep((useconds_t)(step - 1) * 4000);
         checkpoint_before_update(&c);
         fill(step + 1);
@@ -106,10 +106,10 @@ static void checkpoint_begin_waits_for_the_one_before(void **state)
 {
     (void)state;
     fill(8);
-    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_begin(&c, 0, &progress, &history, true);
     checkpoint_before_update(&c);
     fill(9);
-    checkpoint_begin(&c, 9, &progress, &history);
+    checkpoint_begin(&c, 9, &progress, &history, true);
     assert_true(checkpoint_wait(&c, WAIT_MS));
     assert_written(9);
 }
@@ -120,11 +120,11 @@ static void checkpoint_that_cannot_be_written_leaves_the_one_before(void **state
 
     (void)state;
     fill(1);
-    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_begin(&c, 0, &progress, &history, true);
     assert_true(checkpoint_wait(&c, WAIT_MS));
     scratch_text("2-2", "a file where the folder should be");
     fill(2);
-    checkpoint_begin(&c, 0, &progress, &history);
+    checkpoint_begin(&c, 0, &progress, &history, true);
     assert_true(checkpoint_wait(&c, WAIT_MS));
     assert_int_equal(store_list(&store, &point, 1), 1);
     assert_int_equal(point.at.end.step, 1);
@@ -139,7 +139,7 @@ static void checkpoint_reads_an_earlier_one_and_leaves_the_state(void **state)
     (void)state;
     for (int64_t step = 1; step <= 2; step++) {
         fill(step);
-        checkpoint_begin(&c, 0, &progress, &history);
+        checkpoint_begin(&c, 0, &progress, &history, true);
         checkpoint_before_update(&c);
     }
     fill(3);
@@ -152,7 +152,7 @@ static void checkpoint_reads_an_earlier_one_and_leaves_the_state(void **state)
         assert_all(s.units[u].moment, units[u].count, 300 + u + 10);
         assert_all(s.units[u].variance, units[u].count, 300 + u + 20);
     }
-    checkpoint_begin(&c, 0, &progress, &history); /* the memory is free again */
+    checkpoint_begin(&c, 0, &progress, &history, true); /* the memory is free again */
     checkpoint_before_update(&c);
     fill(4);
     assert_true(checkpoint_wait(&c, WAIT_MS));
@@ -166,7 +166,7 @@ static void checkpoint_names_the_best_evaluation(void **state)
 
     (void)state;
     fill(8);
-    checkpoint_begin(&c, 8, &with_best, &history);
+    checkpoint_begin(&c, 8, &with_best, &history, true);
     assert_true(checkpoint_wait(&c, WAIT_MS));
     assert_int_equal(store_list(&store, &point, 1), 1);
     assert_int_equal(point.best.lineage, 1);

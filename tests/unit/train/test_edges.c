@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -129,6 +130,46 @@ static void edges_keep_inputs_until_their_backward_pass(void **state)
     }
 }
 
+/* Stages 0 and 1 are on one node, so the keeper of both is stage 2, whose own is stage 0. */
+static void edges_for_copies_lead_to_another_node_and_back(void **state)
+{
+    static const int keepers[] = {2, 2, 0};
+    static struct edges edges[3];
+
+    (void)state;
+    (void)make_edges(3);
+    for (int s = 0; s < 3; s++) {
+        (void)snprintf(plan.workers[s].node, sizeof plan.workers[s].node, "node-%d", s == 2);
+        edges[s] = edges_of(&plan, s);
+    }
+    for (int s = 0; s < 3; s++)
+        edges_add_copies(&edges[s], &plan, s);
+    assert_int_equal(edges[0].n_kept, 1);
+    assert_int_equal(edges[1].n_kept, 0);
+    assert_int_equal(edges[2].n_kept, 2);
+    for (int s = 0, next[3] = {0}; s < 3; s++) {
+        int k = keepers[s];
+        const struct copy_edges *kept = &edges[k].kept[next[k]++];
+
+        assert_true(edges[s].has_keeper);
+        check_ends(&edges[s].list[edges[s].keeper.copies], s, &edges[k].list[kept->copies], k);
+        check_ends(&edges[k].list[kept->answers], k, &edges[s].list[edges[s].keeper.answers], s);
+    }
+    for (int s = 0; s < 3; s++)
+        memset(plan.workers[s].node, 0, sizeof plan.workers[s].node);
+}
+
+static void edges_for_copies_are_none_on_one_node(void **state)
+{
+    struct edges edges = make_edges(3)[1];
+
+    (void)state;
+    edges_add_copies(&edges, &plan, 1);
+    assert_false(edges.has_keeper);
+    assert_int_equal(edges.n, 4);
+    assert_int_equal(edges.n_kept, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -137,6 +178,8 @@ int main(void)
         cmocka_unit_test(edges_of_a_single_stage_are_none),
         cmocka_unit_test(edges_carry_the_largest_messages_and_have_names),
         cmocka_unit_test(edges_keep_inputs_until_their_backward_pass),
+        cmocka_unit_test(edges_for_copies_lead_to_another_node_and_back),
+        cmocka_unit_test(edges_for_copies_are_none_on_one_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -47,6 +47,15 @@ static void move_list_has_what_a_worker_gives_and_fetches_in_unit_order(void **s
     assert_moves(3, (const struct move[]){{0, 3, 0}, {4, 3, 2}}, 2);
 }
 
+/* A unit in a worker's own store travels like one in its memory. */
+static void move_list_has_what_comes_from_others_disks(void **state)
+{
+    (void)state;
+    r.resume.sources[1].kind = SOURCE_PEER;
+    assert_moves(0, (const struct move[]){{0, 3, 0}, {2, 0, 1}, {3, 0, 1}}, 3);
+    assert_moves(1, (const struct move[]){{2, 0, 1}, {3, 0, 1}}, 2);
+}
+
 static void move_list_is_empty_when_units_begin(void **state)
 {
     (void)state;
@@ -72,6 +81,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(move_list_has_what_a_worker_gives_and_fetches_in_unit_order),
+        TEST(move_list_has_what_comes_from_others_disks),
         TEST(move_list_is_empty_when_units_begin),
         TEST(move_opens_no_port_when_units_begin),
     };
