@@ -1,6 +1,6 @@
 #!/bin/bash
-# Faults on a real cluster, with checkpoints on a volume that all nodes share: a job that was struck ends
-# with the very weights of one that was not. Prints TAP. Leaves the cluster up.
+# Faults on a real cluster, with checkpoints on a volume that all nodes share, or on the nodes' own disks: a
+# job that was struck ends with the very weights of one that was not. Prints TAP. Leaves the cluster up.
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
 ns=skyjob-e2e-faults
@@ -9,6 +9,7 @@ trap 'rm -rf "$work"' EXIT
 # shellcheck source=tests/support/cluster.sh
 . tests/support/cluster.sh
 shared=$CACHE/cluster/shared
+volume='{persistentVolumeClaim: {claimName: shared}}'
 steps=300
 exec 3>&1 # comments, also of checks that pass
 
@@ -46,7 +47,7 @@ Y
 setup
 
 # Always the same cut, so that the files of two jobs can be compared.
-job() { # job NAME
+job() { # job NAME [STORE]
     mkdir -m 777 "$shared/$1" && k apply -f - <<Y
 apiVersion: skyjob.dev/v1alpha1
 kind: SkyJob
@@ -56,12 +57,12 @@ spec:
   data: {task: MNLI, source: {sample: MNLI}}
   training: {steps: $steps, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 100}
   placement: {strategy: Even, minStages: 2, maxStages: 2}
-  checkpoint: {everySteps: 20, store: {persistentVolumeClaim: {claimName: shared}}}
+  checkpoint: {everySteps: 20, store: ${2:-$volume}}
   output: {persistentVolumeClaim: {claimName: shared, path: $1}}
 Y
 }
 is_past() { [ "$(step_of "$1")" -ge "$2" ]; }
-started() { job "$1" && until_true 120 is_past "$1" 60; }
+started() { job "$@" && until_true 120 is_past "$1" 60; }
 losses() { jq -c 'del(.seconds, .tokensPerSecond, .stepMilliseconds)' "$shared/$1/history.jsonl"; }
 # The same bits in all files, and the same losses and metrics on the way.
 same() {
@@ -99,12 +100,12 @@ all_deleted() { started all && strike k delete pod -l skyjob.dev/job=all --wait=
 check 'all pods are deleted at once: the same weights' all_deleted
 node_stopped() {
     local node rc=0
-    started node && node=$(worker node 1 .spec.nodeName) && strike docker kill "$node" || return
-    ended node || rc=1
+    started node '{peers: {}}' && node=$(worker node 1 .spec.nodeName) && strike docker kill "$node" || return
+    ended node && [ "$(field node '{.status.revisionStep}')" -ge 20 ] || rc=1
     docker start "$node" && kubectl wait --for=condition=Ready "node/$node" --timeout=120s
     return $rc
 }
-check 'a node is stopped for good: the same weights' node_stopped
+check 'a node is stopped for good, with the checkpoints on its disk: the same weights' node_stopped
 
 k delete sj --all --timeout=60s >/dev/null 2>&1
 kubectl delete namespace $ns --wait >/dev/null 2>&1
