@@ -4,8 +4,9 @@
 #include <signal.h>
 #include <stdio.h>
 
-/* The one piece of state in this folder: a signal handler can reach nothing else. */
+/* The only state in this folder: a signal handler can reach nothing else. */
 static volatile sig_atomic_t seen_signal;
+static volatile sig_atomic_t wants_checkpoint;
 
 bool command_options(int argc, char **argv, const struct command_option *options)
 {
@@ -79,6 +80,27 @@ void interrupt_catch(void)
 bool interrupt_seen(void)
 {
     return seen_signal != 0;
+}
+
+static void note_checkpoint(int sig)
+{
+    (void)sig;
+    wants_checkpoint = 1;
+}
+
+void checkpoint_catch(void)
+{
+    struct sigaction a = {.sa_handler = note_checkpoint, .sa_flags = SA_RESTART};
+
+    (void)sigaction(SIGUSR1, &a, NULL);
+}
+
+bool checkpoint_take(void)
+{
+    bool was_asked = wants_checkpoint;
+
+    wants_checkpoint = 0;
+    return was_asked;
 }
 
 enum err_code connection_open(const char *kubeconfig, const char *context, struct connection *out,

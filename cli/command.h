@@ -11,6 +11,7 @@
 int command_run(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_status(int argc, char **argv);
+int command_checkpoint(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16
 #define COMMAND_REPEATS_MAX 16
@@ -34,6 +35,11 @@ int command_usage(const char *name);
 /* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one has its usual effect. */
 void interrupt_catch(void);
 bool interrupt_seen(void);
+
+/* From now on SIGUSR1 is only recorded: it asks for a checkpoint. */
+void checkpoint_catch(void);
+/* Was one asked for since the last call? */
+bool checkpoint_take(void);
 
 /* A connection to the cluster of the user's kubeconfig. */
 struct connection {

@@ -33,7 +33,8 @@ static const struct {
      "  --revise " CUT_FORM "  from this step on, give workers\n"
      "                           these numbers of units, in the order of the model; repeatable\n"
      "  --serial                 run one micro-batch at a time, for comparison\n"
-     "  --json                   print the result as JSON\n"},
+     "  --json                   print the result as JSON\n"
+     "SIGUSR1 has a checkpoint written at the end of the step.\n"},
     {"plan", command_plan,
      " -f FILE --workers " LOCAL_WORKERS " [OPTION]...\n"
      "  kubectl-skyjob plan -f FILE --nodes FILE [OPTION]...\n"
@@ -49,6 +50,9 @@ static const struct {
     {"status", command_status,
      " NAME [-n NAMESPACE] [--follow] [--kubeconfig FILE] [--context NAME]",
      "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},
+    {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
+     "is written. Needs spec.checkpoint.store.\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };

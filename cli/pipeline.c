@@ -46,6 +46,7 @@ struct pipeline {
     FILE *history;         /* the leader's; NULL: not there yet */
     char history_path[SCRATCH_PATH_BYTES];
     int64_t shown_step; /* the newest whose evaluation was shown; -1: none */
+    int64_t order;      /* for a checkpoint that is not written yet; 0: none */
 };
 
 static void file_of(const struct pipeline *p, int slot, const char *ending,
@@ -392,6 +393,34 @@ static void show_leader(const struct progress *leader, struct show *show)
     show_line(show, line, leader->state != PROGRESS_TRAINING, clock_now_ms());
 }
 
+/* Checkpoints on command: order one when asked to, and show what became of it. */
+static void follow_checkpoint(struct pipeline *p)
+{
+    const struct progress *leader = follow_progress(p->follow);
+    char line[SHOW_LINE_BYTES];
+
+    if (checkpoint_take()) {
+        if (p->params->local->job.spec.checkpoint.is_on)
+            p->order = clock_wall_ms();
+        else
+            show_note(p->params->show, "no checkpoint: this run has no place for them; start it "
+                                       "with --checkpoints DIR");
+        follow_order_checkpoint(p->follow, p->order);
+    }
+    if (p->order == 0 || !leader || leader->ordered.order < p->order)
+        return;
+    p->order = 0;
+    if (leader->ordered.step > 0)
+        (void)snprintf(line, sizeof line, "checkpoint of step %lld written",
+                       (long long)leader->ordered.step);
+    else
+        (void)snprintf(line, sizeof line,
+                       "the checkpoint could not be written; the logs in %.150s "
+                       "tell why",
+                       p->params->local->scratch.path);
+    show_note(p->params->show, line);
+}
+
 static enum err_code wait_for_end(struct pipeline *p, struct err *err)
 {
     enum err_code rc = ERR_OK;
@@ -404,6 +433,7 @@ static enum err_code wait_for_end(struct pipeline *p, struct err *err)
         int overdue;
 
         read_history(p);
+        follow_checkpoint(p);
         if (interrupt_seen())
             return err_set(err, ERR_GONE, "interrupted");
         if (follow_refusal(p->follow))

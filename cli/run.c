@@ -218,6 +218,7 @@ int command_run(int argc, char **argv)
     params.checkpoints_dir = a.checkpoints;
     params.n_cuts = a.n_cuts;
     interrupt_catch();
+    checkpoint_catch();
     rc = prepare(&local, &a, cuts, &err);
     if (rc == ERR_OK)
         rc = local_measure(&local, &a.local, &err);

@@ -32,6 +32,10 @@
 /* Since when training does not bear that out; removed with the next measurement. */
 #define ANNOTATION_CONTRADICTED "skyjob.dev/probe-contradicted"
 
+/* On a SkyJob: the time at which a checkpoint was asked for, as `kubectl skyjob checkpoint` sets
+ * it. */
+#define ANNOTATION_CHECKPOINT "skyjob.dev/checkpoint"
+
 /* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"
 #define TAINT_UNREACHABLE "node.kubernetes.io/unreachable"

@@ -9,7 +9,8 @@ const char *const progress_cause_names[] = {"",      "Config", "DataMissing", "P
 
 #define AT(member) FIELD_AT(struct progress, member)
 
-#define STEP_MAX 1e12 /* as in api/resume.h */
+#define STEP_MAX  1e12               /* as in api/resume.h */
+#define ORDER_MAX 9007199254740991.0 /* any time, as a whole number */
 
 /* Six digits are more than a measurement has, and 64 stages of them fit. */
 #define MEASURED (FIELD_NULL | FIELD_SHORT)
@@ -51,6 +52,8 @@ static const struct field fields[] = {
     {"bestStep", FIELD_INT64, AT(best.step), .max = STEP_MAX, .flags = FIELD_OMIT},
     {"evaluationsSinceBest", FIELD_INT64, AT(best.n_since), .max = STEP_MAX, .flags = FIELD_OMIT},
     {"endedEarly", FIELD_BOOL, AT(has_ended_early), .flags = FIELD_OMIT},
+    {"order", FIELD_INT64, AT(ordered.order), .max = ORDER_MAX, .flags = FIELD_OMIT},
+    {"orderedStep", FIELD_INT64, AT(ordered.step), .max = STEP_MAX, .flags = FIELD_OMIT},
     {"randomlyInitialized", FIELD_TEXT, AT(randomly_initialized), .flags = FIELD_LINE},
     {"blas", FIELD_TEXT, AT(blas), .flags = FIELD_LINE},
     {"error", FIELD_TEXT, AT(error), .flags = FIELD_LINE},
@@ -69,6 +72,27 @@ enum err_code progress_parse(const char *text, size_t len, struct progress *out,
     if (rc != ERR_OK)
         return err_wrap(err, rc, "progress document");
     *out = p;
+    return ERR_OK;
+}
+
+static const struct field order_fields[] = {{"order", FIELD_INT64, FIELD_ENTRY(int64_t), .min = 1,
+                                             .max = ORDER_MAX, .flags = FIELD_REQUIRED},
+                                            {0}};
+
+enum err_code progress_order_write(int64_t order, struct buf *out, struct err *err)
+{
+    return fields_print(order_fields, &order, out, err);
+}
+
+enum err_code progress_order_parse(const char *text, size_t len, int64_t *out_order,
+                                   struct err *err)
+{
+    int64_t order = 0;
+    enum err_code rc = fields_parse(order_fields, text, len, FIELDS_STRICT, &order, err);
+
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "order");
+    *out_order = order;
     return ERR_OK;
 }
 

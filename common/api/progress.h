@@ -18,6 +18,7 @@
 #define PROGRESS_MS_MAX         1e9 /* eleven days for a step: nothing takes longer */
 #define PROGRESS_ERROR_BYTES    512
 #define PROGRESS_RANDOM_BYTES   160
+#define PROGRESS_ORDER_BYTES    64 /* of the document of an order */
 #define PEERS_TEXT_MAX_BYTES    16384
 #define PEERS_HOST_BYTES        64
 #define PEERS_MAX               (2 * SPEC_STAGES_MAX)
@@ -57,6 +58,12 @@ struct progress_best {
     int64_t n_since; /* evaluations since, none of them better */
 };
 
+/* The last checkpoint on command (POST /v1/checkpoint) of which is known what became of it. */
+struct progress_ordered {
+    int64_t order; /* its number; 0: there was none */
+    int64_t step;  /* after which it was written; 0: it could not be */
+};
+
 struct progress {
     enum progress_state state;
     enum progress_cause cause;
@@ -79,6 +86,7 @@ struct progress {
     char best_metric[32]; /* "accuracy"; "": evaluations are not compared */
     struct progress_best best;
     bool has_ended_early; /* for want of a better evaluation; total_steps is that one's */
+    struct progress_ordered ordered;
     /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */
     char randomly_initialized[PROGRESS_RANDOM_BYTES];
     char blas[64]; /* "SkylakeX, 1 thread" */
@@ -95,6 +103,14 @@ MUST_CHECK enum err_code progress_write(const struct progress *p, struct buf *ou
  * different names. Only state and cause must be known ones. */
 MUST_CHECK enum err_code progress_parse(const char *text, size_t len, struct progress *out,
                                         struct err *err);
+
+/* The body of POST /v1/checkpoint: write a checkpoint at the end of the step, whatever
+ * spec.checkpoint says, and report it in the progress document's `ordered`. `order` is the time at
+ * which it was asked for, wall clock in ms: one that is not later than the last one changes
+ * nothing. */
+MUST_CHECK enum err_code progress_order_write(int64_t order, struct buf *out, struct err *err);
+MUST_CHECK enum err_code progress_order_parse(const char *text, size_t len, int64_t *out_order,
+                                              struct err *err);
 
 /* For a worker: those of its revision, in the order of revision_worker(). For a probe, with
  * revision 0 and the names of the nodes: itself, then the one to which it measures its link in each

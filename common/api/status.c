@@ -87,6 +87,13 @@ static const struct field progress_fields[] = {
     {"endedEarly", FIELD_BOOL, PROGRESS(has_ended_early), .flags = FIELD_NULL},
     {0}};
 
+#define CHECKPOINT(member) FIELD_AT(struct status_checkpoint, member)
+static const struct field checkpoint_fields[] = {
+    {"time", FIELD_TIME, CHECKPOINT(request_ms), .flags = FIELD_NULL},
+    {"step", FIELD_INT64, CHECKPOINT(step), .max = WHOLE_MAX, .flags = FIELD_NULL},
+    {"message", FIELD_TEXT, CHECKPOINT(message), .flags = FIELD_REQUIRED},
+    {0}};
+
 #define DRIFT(member) FIELD_AT(struct status_drift, member)
 static const struct field drift_fields[] = {
     {"sinceStep", FIELD_INT64, DRIFT(since_step), .max = WHOLE_MAX, .flags = FIELD_OMIT},
@@ -159,6 +166,8 @@ const struct field status_fields[] = {
     {"startTime", FIELD_TIME, STATUS(start_ms), .flags = FIELD_NULL},
     {"completionTime", FIELD_TIME, STATUS(completion_ms), .flags = FIELD_NULL},
     {"progress", FIELD_OBJECT, STATUS(progress), .fields = progress_fields, .flags = FIELD_NULL},
+    {"requestedCheckpoint", FIELD_OBJECT, STATUS(checkpoint), .fields = checkpoint_fields,
+     .flags = FIELD_NULL},
     {"stages", FIELD_LIST, FIELD_ITEMS(struct status, stages, n_stages), .fields = stage_fields},
     {"placement", FIELD_OBJECT, STATUS(placement), .fields = placement_fields, .flags = FIELD_NULL},
     {0}};

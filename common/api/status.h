@@ -20,6 +20,7 @@
 #define STATUS_TEXT_MAX_BYTES     ((size_t)128 << 10)
 #define STATUS_MESSAGE_BYTES      768
 #define STATUS_REASON_BYTES       40
+#define STATUS_EXCUSE_BYTES       240
 #define STATUS_WORD_BYTES         24
 #define STATUS_NODES_BYTES        400
 #define STATUS_UID_BYTES          40
@@ -83,6 +84,13 @@ struct status_progress {
     bool has_ended_early; /* as in a progress document */
 };
 
+/* The last checkpoint on command that was dealt with (control/checkpoint.c). */
+struct status_checkpoint {
+    int64_t request_ms; /* what ANNOTATION_CHECKPOINT had; 0: there was none, or it was no time */
+    int64_t step;       /* after which it was written; 0: it was not */
+    char message[STATUS_EXCUSE_BYTES];
+};
+
 /* See control/drift.c. */
 struct status_drift {
     int64_t since_step; /* first step of the current run of steps that are off the plan; 0: none */
@@ -125,6 +133,7 @@ struct status {
     int64_t start_ms;
     int64_t completion_ms;
     struct status_progress progress;
+    struct status_checkpoint checkpoint;
     struct status_placement placement;
     int n_stages;
     struct status_stage stages[SPEC_STAGES_MAX]; /* last, see STATUS_BYTES */

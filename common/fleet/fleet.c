@@ -171,6 +171,18 @@ enum err_code fleet_halt(struct fleet *f, const struct fleet_address *to, int re
     return rc;
 }
 
+enum err_code fleet_order_checkpoint(struct fleet *f, const struct fleet_address *to, int64_t order,
+                                     struct fleet_handler handler, struct err *err)
+{
+    struct buf body = {.max = PROGRESS_ORDER_BYTES};
+    enum err_code rc = progress_order_write(order, &body, err);
+
+    if (rc == ERR_OK)
+        rc = start(f, to, "/v1/checkpoint", &body, handler, err);
+    buf_deinit(&body);
+    return rc;
+}
+
 enum err_code fleet_ask_report(struct fleet *f, const struct fleet_address *to,
                                struct fleet_handler handler, struct err *err)
 {

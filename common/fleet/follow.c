@@ -10,6 +10,7 @@ enum call_kind {
     CALL_NONE,
     CALL_REVISION,
     CALL_HALT,
+    CALL_CHECKPOINT,
     CALL_REPORT,
     CALL_STATUS,
 };
@@ -18,6 +19,7 @@ struct member {
     struct follow_worker worker;
     struct contact contact;
     bool is_halted;  /* has accepted the order to halt */
+    int64_t ordered; /* the last checkpoint that it has accepted an order for; 0: none */
     bool has_report; /* of the current revision and, if it is to halt, since it accepted that */
     struct report report;
     int64_t asked_ms;    /* when its report was last asked for */
@@ -33,6 +35,7 @@ struct follow {
     bool is_halting;
     int64_t halting_since_ms; /* 0: the order is yet to be sent */
     bool is_released;
+    int64_t ordered; /* the last checkpoint that was ordered; 0: none */
     struct revision revision;
     struct buf text; /* of the revision */
     struct peers peers;
@@ -48,6 +51,7 @@ struct asked {
     struct revision_worker id;
     enum call_kind kind;
     int revision;
+    int64_t order; /* of CALL_CHECKPOINT */
 };
 
 enum err_code follow_new(struct fleet *fleet, int64_t ask_ms, struct follow **out, struct err *err)
@@ -171,6 +175,11 @@ void follow_halt(struct follow *f)
         f->members[i].has_report = false;
 }
 
+void follow_order_checkpoint(struct follow *f, int64_t order)
+{
+    f->ordered = order;
+}
+
 void follow_release(struct follow *f)
 {
     f->is_released = true;
@@ -259,6 +268,8 @@ static void on_answer(void *ctx, const struct fleet_answer *answer, const struct
         m->is_halted = true;
         m->asked_ms = 0;
     }
+    if (asked->kind == CALL_CHECKPOINT && err->code == ERR_OK)
+        m->ordered = asked->order;
     if (answer->progress && answer->progress->revision == number(f)) {
         f->progress = *answer->progress;
         f->has_progress = true;
@@ -268,6 +279,18 @@ static void on_answer(void *ctx, const struct fleet_answer *answer, const struct
     /* A report that was requested before the worker accepted the halt is outdated. */
     m->report = *answer->report;
     m->has_report = !f->is_halting || m->is_halted;
+}
+
+static bool is_leader(const struct follow *f, const struct member *m)
+{
+    return m->worker.id.slot == f->revision.plan.workers[0].slot;
+}
+
+/* Is a checkpoint ordered that this worker, which leads, does not know of? */
+static bool has_order(const struct follow *f, const struct member *m)
+{
+    return f->ordered > m->ordered && is_leader(f, m) && f->has_progress &&
+           f->progress.ordered.order < f->ordered;
 }
 
 /* The next call to member `i`; *wait_ms becomes how long to wait before it. */
@@ -286,6 +309,8 @@ static enum call_kind next_call(const struct follow *f, const struct recover_inp
         return CALL_NONE;
     if (order == ORDER_REVISION)
         return CALL_REVISION;
+    if (phase == RECOVER_RUN && order == ORDER_NONE && has_order(f, m))
+        return CALL_CHECKPOINT;
     if (m->asked_ms > 0 && m->asked_ms + ask_ms - now_ms > *wait_ms)
         *wait_ms = m->asked_ms + ask_ms - now_ms;
     return order == ORDER_HALT ? CALL_HALT : CALL_REPORT;
@@ -293,7 +318,7 @@ static enum call_kind next_call(const struct follow *f, const struct recover_inp
 
 static enum err_code call(struct follow *f, struct member *m, enum call_kind kind, struct err *err)
 {
-    struct asked asked = {f, m->worker.id, kind, number(f)};
+    struct asked asked = {f, m->worker.id, kind, number(f), f->ordered};
     struct fleet_handler handler = {
         .ctx = &asked, .ctx_bytes = sizeof asked, .on_answer = on_answer};
     const struct fleet_address *to = &m->worker.control;
@@ -303,6 +328,8 @@ static enum err_code call(struct follow *f, struct member *m, enum call_kind kin
         return fleet_post_revision(f->fleet, to, &f->text, &f->peers, handler, err);
     case CALL_HALT:
         return fleet_halt(f->fleet, to, number(f), handler, err);
+    case CALL_CHECKPOINT:
+        return fleet_order_checkpoint(f->fleet, to, f->ordered, handler, err);
     case CALL_STATUS:
         return fleet_ask_status(f->fleet, to, handler, err);
     default:
@@ -337,7 +364,6 @@ int64_t follow_step(struct follow *f, int64_t now_ms)
     in = input_of(f, workers);
     for (int i = 0; i < f->n; i++) {
         struct member *m = &f->members[i];
-        bool is_leader = m->worker.id.slot == f->revision.plan.workers[0].slot;
         int64_t wait_ms;
         enum call_kind kind = next_call(f, &in, i, now_ms, &wait_ms);
 
@@ -347,7 +373,7 @@ int64_t follow_step(struct follow *f, int64_t now_ms)
             m->asked_ms = now_ms;
             try_call(f, m, kind, &m->contact, now_ms);
         }
-        if (!is_leader || f->status.is_busy || m->contact.accepted != number(f))
+        if (!is_leader(f, m) || f->status.is_busy || m->contact.accepted != number(f))
             continue;
         wait_ms = contact_wait_ms(&f->status, now_ms);
         if (f->status_ms > 0 && f->status_ms + f->ask_ms - now_ms > wait_ms)

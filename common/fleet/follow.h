@@ -42,6 +42,8 @@ MUST_CHECK enum err_code follow_revise(struct follow *f, const struct revision *
                                        const struct json *spec, struct err *err);
 /* Halt all sessions. */
 void follow_halt(struct follow *f);
+/* Have the leader write a checkpoint; its status then has what became of it (api/progress.h). */
+void follow_order_checkpoint(struct follow *f, int64_t order);
 /* In RECOVER_END: let the leader go. */
 void follow_release(struct follow *f);
 

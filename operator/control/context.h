@@ -160,6 +160,9 @@ bool training_is_finishing(const struct context *c);
 /* Has the spec changed, in what may change while the job exists, since the plan was made? */
 bool training_is_outdated(const struct context *c);
 
+/* checkpoint.c: have the leader write one when a user asks for it, and report what became of it. */
+void checkpoint_follow(struct context *c);
+
 /* drift.c: what the workers measure against what the plan predicted. Fills in how busy every stage
  * is, and reports, once per revision, a stage whose time differs from the plan by more than
  * DRIFT_SHARE and by at least DRIFT_STEP_SHARE of the step, for DRIFT_STEPS steps that took

@@ -298,6 +298,7 @@ void decide(const struct observed *seen, struct decision *out)
     drop_pods(&c, false);
     if (!accept_spec(&c))
         return;
+    checkpoint_follow(&c);
     if (c.has_plan)
         drive(&c);
     else if (c.is_recovering)

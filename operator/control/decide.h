@@ -71,6 +71,7 @@ enum action_kind {
     ACTION_READ_EVENTS,       /* what the kubelet reports of pod `name` with `uid` */
     ACTION_POST_REVISION,     /* to worker pod `name` */
     ACTION_HALT,              /* worker pod `name`, in `revision` and older ones; or release it */
+    ACTION_ORDER_CHECKPOINT,  /* from worker pod `name`, the leader: number `order` */
     ACTION_POST_PROBE_PEERS,  /* to the probe pod `name`: its partners */
     ACTION_EVENT,             /* `reason`, `text`, `is_warning` */
 };
@@ -80,6 +81,7 @@ struct action {
     int stage;
     int slot;
     int revision;
+    int64_t order;
     bool keeps_spec; /* the revision has the spec of the last one, and not the job's */
     char name[NAMES_BYTES];
     char uid[OBSERVED_UID_BYTES];

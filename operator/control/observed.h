@@ -146,6 +146,7 @@ struct observed {
     const struct spec *spec; /* NULL: invalid, see `spec_problem` */
     const char *spec_problem;
     struct status status;
+    char checkpoint_time[OBSERVED_WORD_BYTES]; /* ANNOTATION_CHECKPOINT as it is; "": none */
 
     int n_pods;
     struct seen_pod *pods;

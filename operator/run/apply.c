@@ -539,6 +539,7 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
         return read_events(a, seen, action, err);
     case ACTION_POST_REVISION:
     case ACTION_HALT:
+    case ACTION_ORDER_CHECKPOINT:
     case ACTION_POST_PROBE_PEERS:
         rc = ensure_secret(a, seen, false, err);
         if (rc != ERR_OK)
@@ -547,6 +548,8 @@ static enum err_code take_step(struct apply *a, const struct observed *seen,
                    ? workers_post_revision(a->workers, seen, action->name, err)
                : action->kind == ACTION_HALT
                    ? workers_post_halt(a->workers, seen, action->name, action->revision, err)
+               : action->kind == ACTION_ORDER_CHECKPOINT
+                   ? workers_order_checkpoint(a->workers, seen, action->name, action->order, err)
                    : workers_post_probe_peers(a->workers, seen, action->name, err);
     case ACTION_EVENT:
         post_event(a, seen, action);

@@ -284,6 +284,7 @@ static void observe_job(struct store *s, const struct store_job *j, struct obser
     out->generation = j->generation;
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
+    memcpy(out->checkpoint_time, j->checkpoint_time, sizeof out->checkpoint_time);
     out->data = j->data;
     out->problem = j->problem;
     out->has_leader = j->has_leader;

@@ -133,6 +133,7 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     out->generation = generation;
     out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
+    COPY(out->checkpoint_time, json_get(metadata(object, "annotations"), ANNOTATION_CHECKPOINT));
     out->revision = json_int(json_get(json, "revision"), 0);
     return ERR_OK;
 }

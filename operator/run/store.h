@@ -37,7 +37,8 @@ struct store_job {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
-    int revision; /* of the status, like the next */
+    char checkpoint_time[OBSERVED_WORD_BYTES]; /* as in struct observed */
+    int revision;                              /* of the status, like the next */
     bool is_final;
     /* A job that is over needs neither, and there may be thousands of those: NULL. */
     struct store_spec *spec;
@@ -84,6 +85,7 @@ struct store_calls {
     /* Monotonic: */
     int64_t halting_ms;     /* since when */
     int64_t halt_posted_ms; /* when the order was last taken */
+    int64_t ordered;        /* the last checkpoint that it has taken an order for; 0: none */
     int64_t asked_ms;       /* when its report was last asked for */
     int64_t answered_ms;    /* when it last answered a call; 0: it never has */
     int64_t ended_ms;       /* when that first had the end of a session; 0: it does not */

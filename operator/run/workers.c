@@ -11,6 +11,7 @@ enum call_kind {
     CALL_REVISION,
     CALL_TABLE, /* a probe's partners */
     CALL_HALT,
+    CALL_CHECKPOINT,
     CALL_REPORT,
     CALL_STATUS,
 };
@@ -19,7 +20,8 @@ enum call_kind {
 struct call {
     struct store *store;
     enum call_kind kind;
-    int revision; /* that is posted, or to be halted */
+    int revision;  /* that is posted, or to be halted */
+    int64_t order; /* of CALL_CHECKPOINT */
     char job_key[QUEUE_KEY_BYTES];
     char namespace[OBSERVED_WORD_BYTES];
     char pod[NAMES_BYTES];
@@ -124,6 +126,8 @@ static void on_answer(void *ctx, const struct fleet_answer *answer, const struct
         take_posted(c, own, err);
     else if (c->kind == CALL_HALT)
         take_halted(c, own, err);
+    else if (c->kind == CALL_CHECKPOINT)
+        own->calls.ordered = err->code == ERR_OK ? c->order : own->calls.ordered;
     else if (c->kind == CALL_REPORT)
         take_report(c, own, answer->report, err);
     else
@@ -136,6 +140,7 @@ struct question {
     enum call_kind kind;
     int revision;
     const struct peers *peers; /* of what is posted */
+    int64_t order;             /* of CALL_CHECKPOINT */
 };
 
 /* Call a pod that may be called. */
@@ -143,7 +148,8 @@ static enum err_code call_pod(const struct workers *w, const struct observed *se
                               const struct seen_pod *pod, const struct question *q, struct err *err)
 {
     struct store_own *own = store_find_own(w->store, seen->namespace, pod->name, pod->uid);
-    struct call c = {.store = w->store, .kind = q->kind, .revision = q->revision};
+    struct call c = {
+        .store = w->store, .kind = q->kind, .revision = q->revision, .order = q->order};
     struct fleet_handler handler = {.ctx = &c, .ctx_bytes = sizeof c, .on_answer = on_answer};
     struct fleet_address to = {.port = PORT_CONTROL};
     const struct store_job *job = store_job_of(w->store, seen);
@@ -166,6 +172,9 @@ static enum err_code call_pod(const struct workers *w, const struct observed *se
         break;
     case CALL_HALT:
         rc = fleet_halt(w->fleet, &to, q->revision, handler, err);
+        break;
+    case CALL_CHECKPOINT:
+        rc = fleet_order_checkpoint(w->fleet, &to, q->order, handler, err);
         break;
     case CALL_REPORT:
         rc = fleet_ask_report(w->fleet, &to, handler, err);
@@ -222,7 +231,7 @@ enum err_code workers_post_revision(const struct workers *w, const struct observ
     const struct revision *r = &seen->revision;
     const struct seen_pod *pod = find_pod(seen, name);
     struct peers peers = {.revision = r->plan.revision};
-    struct question q = {CALL_REVISION, r->plan.revision, &peers};
+    struct question q = {CALL_REVISION, r->plan.revision, &peers, 0};
     const struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
 
@@ -258,13 +267,26 @@ enum err_code workers_post_halt(const struct workers *w, const struct observed *
     return send(w, seen, pod, &q, err);
 }
 
+enum err_code workers_order_checkpoint(const struct workers *w, const struct observed *seen,
+                                       const char *name, int64_t order, struct err *err)
+{
+    const struct seen_pod *pod = find_pod(seen, name);
+    const struct store_own *own =
+        pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
+    const struct question q = {.kind = CALL_CHECKPOINT, .order = order};
+
+    if (!own || own->calls.ordered >= order)
+        return ERR_OK;
+    return send(w, seen, pod, &q, err);
+}
+
 enum err_code workers_post_probe_peers(const struct workers *w, const struct observed *seen,
                                        const char *pod, struct err *err)
 {
     /* Those that run, in the order of the names of their nodes. */
     const struct seen_pod *probes[SPEC_STAGES_MAX];
     struct peers peers = {.revision = 0};
-    struct question q = {CALL_TABLE, 1, &peers};
+    struct question q = {CALL_TABLE, 1, &peers, 0};
     const struct store_own *own;
     int self = 0;
     int n = 0;

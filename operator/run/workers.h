@@ -33,6 +33,10 @@ MUST_CHECK enum err_code workers_post_revision(const struct workers *w, const st
  * more often than every WORKERS_HALT_MS when it has taken the order. */
 MUST_CHECK enum err_code workers_post_halt(const struct workers *w, const struct observed *seen,
                                            const char *pod, int revision, struct err *err);
+/* Order a checkpoint from the leader's pod, unless it has taken that order. */
+MUST_CHECK enum err_code workers_order_checkpoint(const struct workers *w,
+                                                  const struct observed *seen, const char *pod,
+                                                  int64_t order, struct err *err);
 /* Ask all workers that run for their reports, except those that were asked less than `age_ms` ago.
  */
 MUST_CHECK enum err_code workers_ask_reports(const struct workers *w, const struct observed *seen,

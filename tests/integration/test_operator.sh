@@ -372,6 +372,28 @@ goes_back() { # to a checkpoint: when a worker is killed, and when all pods go a
     ls "$points"
     [ "$(field saved '{.status.revisionStep}')" -ge 10 ] && as_undisturbed saved
 }
+on_command() { # also when the operator dies before it has told what became of it
+    local text step points
+    claim out ReadWriteMany && steps=700 job asked '  checkpoint: {keep: 9, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && trains asked || return
+    points=$dir/agent/claims/out/points/$(prefix asked)
+    text=$("$OUT/bin/kubectl-skyjob" checkpoint asked) || return
+    echo "$text"
+    step=$(field asked '{.status.requestedCheckpoint.step}')
+    [ "$text" = "The checkpoint of step $step is written." ] && has_event "CheckpointWritten: $text" && [ -e "$points/1-$step/config.json" ] || return
+    kill_operator KILL
+    kubectl annotate --overwrite sj asked skyjob.dev/checkpoint=2099-01-01T00:00:00Z
+    start_operator
+    until_true 20 written_later asked "$step" || return
+    kill_operator KILL
+    start_operator
+    completes asked || return
+    ls "$points"
+    [ "$(find "$points" -mindepth 1 -maxdepth 1 | wc -l)" = 3 ] && # the last is of the last step
+        ! "$OUT/bin/kubectl-skyjob" checkpoint asked 2>"$dir/text" && grep 'is Complete: there is nothing to write' "$dir/text" || return
+    steps=300 job homeless && trains homeless && ! "$OUT/bin/kubectl-skyjob" checkpoint homeless 2>"$dir/text" &&
+        grep 'the job has no store for them. Set spec.checkpoint.store' "$dir/text" && has_event CheckpointImpossible
+}
+written_later() { [ "$(field "$1" '{.status.requestedCheckpoint.step}')" -gt "$2" ]; }
 ends_early() { # with a learning rate that is far too high
     train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
         kept early '  checkpoint: {everySteps: 50, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && completes early || return
@@ -877,6 +899,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
+check 'a checkpoint is written on command, once, whatever happens to the operator' on_command
 check 'a job ends when its evaluations no longer become better' ends_early
 check 'a job without a volume goes on from copies when a pod is lost with its disk' goes_back_without_a_volume
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers

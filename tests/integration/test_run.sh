@@ -203,6 +203,32 @@ keeps_two() { # of the last lineage, of which one is the last step
 }
 check 'only the newest checkpoints are kept, and each is a model' keeps_two
 
+# SIGUSR1 to the run asks for a checkpoint: of a job that would write none for minutes.
+sed 's/{everySteps: 10}/{keep: 9}/' "$work/saved.yaml" >"$work/rarely.yaml"
+commanded() { # commanded NAME [ARGUMENT...]: asked when it trains
+    local name=$1 pid run
+    shift
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/rarely.yaml" --workers cpu=1,cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli "$@" >"$work/$name.log" 2>&1 &
+    pid=$!
+    until_true 60 grep -q '^step ' "$work/$name.log" || return
+    run=$(pgrep -P "$pid")
+    kill -USR1 "$run"
+    wait "$pid"
+}
+on_command() {
+    local step
+    commanded commanded --checkpoints "$work/commanded.points" --output "$work/commanded" || { cat "$work/commanded.log"; return 1; }
+    commanded without || { cat "$work/without.log"; return 1; }
+    cat "$work/commanded.log" "$work/without.log"
+    ls "$work/commanded.points"
+    step=$(sed -n 's/^checkpoint of step \([0-9]*\) written$/\1/p' "$work/commanded.log")
+    [ "$step" -lt 300 ] && [ -e "$work/commanded.points/1-$step/model-00003-of-00003.json" ] && is_whole commanded &&
+        [ "$(find "$work/commanded.points" -mindepth 1 -maxdepth 1 | wc -l)" = 2 ] && # the other is of the last step
+        grep -q '^no checkpoint: this run has no place for them; start it with --checkpoints DIR' "$work/without.log"
+}
+check 'a checkpoint is written on command, once' on_command
+
 resumed() { # the run itself is killed, and its workers with it
     local pid run rc
     begin_saved resumed || return

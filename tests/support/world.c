@@ -386,6 +386,7 @@ static void take_step(struct world *w, const struct action *a)
         break;
     case ACTION_CREATE_POLICY:
     case ACTION_CREATE_PROBE_SPEC:
+    case ACTION_ORDER_CHECKPOINT:
         break;
     }
 }

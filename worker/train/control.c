@@ -98,6 +98,18 @@ static void post_halt(struct control *c, const struct server_request *r, struct 
     answer_order(out, parsed, taken, &err);
 }
 
+static void post_checkpoint(struct control *c, const struct server_request *r,
+                            struct server_answer *out)
+{
+    int64_t order;
+    struct err err = {0};
+    enum err_code parsed = progress_order_parse(r->body, r->n_body, &order, &err);
+
+    if (parsed == ERR_OK)
+        mailbox_order_checkpoint(c->params.mailbox, order);
+    answer_order(out, parsed, ERR_OK, &err);
+}
+
 static void post_peers(struct control *c, const struct server_request *r, struct server_answer *out)
 {
     struct peers peers;
@@ -119,6 +131,7 @@ static const struct page {
     {"GET", "/v1/report", get_report, true, false},
     {"POST", "/v1/revision", post_revision, true, false},
     {"POST", "/v1/halt", post_halt, true, false},
+    {"POST", "/v1/checkpoint", post_checkpoint, true, false},
     {"POST", "/v1/peers", post_peers, false, true},
 };
 

@@ -7,6 +7,7 @@
  *                        this worker cannot take: an older one, or another with the same number
  *     POST /v1/halt      end the session of a revision; release a worker that is done; 409 when the
  *                        worker has a newer one
+ *     POST /v1/checkpoint  of the leader: write one now (api/progress.h)
  *     POST /v1/peers     of a probe only: its peer table; 409 when it is a worker's, or differs
  *                        from the table that was accepted
  *

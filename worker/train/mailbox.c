@@ -111,6 +111,24 @@ enum err_code mailbox_halt(struct mailbox *b, int number, struct err *err)
     return rc;
 }
 
+void mailbox_order_checkpoint(struct mailbox *b, int64_t order)
+{
+    pthread_mutex_lock(&b->lock);
+    if (order > b->ordered)
+        b->ordered = order;
+    pthread_mutex_unlock(&b->lock);
+}
+
+int64_t mailbox_ordered(struct mailbox *b)
+{
+    int64_t ordered;
+
+    pthread_mutex_lock(&b->lock);
+    ordered = b->ordered;
+    pthread_mutex_unlock(&b->lock);
+    return ordered;
+}
+
 bool mailbox_wait_revision(struct mailbox *b, struct revision *out, struct peers *out_addresses)
 {
     bool is_released = false;

@@ -24,6 +24,7 @@ struct mailbox {
     struct peers addresses;    /* beside it */
     bool is_taken;             /* by the trainer */
     int halted;                /* the newest revision with an order to end; 0: none */
+    int64_t ordered;           /* the newest order for a checkpoint (api/progress.h); 0: none */
     bool is_over;              /* see mailbox_end_job() */
 
     /* Without the lock: */
@@ -55,6 +56,11 @@ MUST_CHECK enum err_code mailbox_post_revision(struct mailbox *b, const struct r
 /* End the session of revision `number` or an older one; release a worker whose session is done.
  * ERR_CONFLICT when the worker has a newer one. */
 MUST_CHECK enum err_code mailbox_halt(struct mailbox *b, int number, struct err *err);
+
+/* Order a checkpoint; an older order than the last one, or the same, changes nothing. */
+void mailbox_order_checkpoint(struct mailbox *b, int64_t order);
+/* The newest order; 0: none. */
+int64_t mailbox_ordered(struct mailbox *b);
 
 /* Wait for a revision that has not been taken yet; false: the worker was released. */
 bool mailbox_wait_revision(struct mailbox *b, struct revision *out, struct peers *out_addresses);

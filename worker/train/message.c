@@ -252,7 +252,7 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
         end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate) ||
-        !is_flag(e->saves) || !is_flag(e->is_saved))
+        !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed))
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
     return check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);

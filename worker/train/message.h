@@ -25,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     4 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     5 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -136,8 +136,9 @@ double message_loss_mean(const struct message_loss *l);
 /* The end of a step, for all stages. */
 struct message_end {
     struct step_end end;
-    int32_t saves;    /* 1: all stages write a checkpoint after the update ... */
-    int32_t is_saved; /* ... and have written the one before, if there is one in this session */
+    int32_t saves;    /* 1: all stages write a checkpoint after the update */
+    int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
+    int32_t has_failed; /* ... 1: all have ended it, and some could not write it */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX];
 };

@@ -215,6 +215,14 @@ static bool is_checkpoint_due(const struct train *t, int64_t steps_done)
     return clock_now_ms() - t->saved_ms >= (int64_t)spec->checkpoint.every_seconds * 1000;
 }
 
+/* The order for a checkpoint that has not been begun yet; 0: there is none. */
+static int64_t find_order(const struct train *t)
+{
+    int64_t order = t->checkpoint && t->stage->is_first ? mailbox_ordered(t->mailbox) : 0;
+
+    return order > t->progress.ordered.order && order != t->ordered.order ? order : 0;
+}
+
 /* Receive the sums of the stages before, add this stage's, pass them on. From here on all gradients
  * of this stage are complete: an update needs no more than the STEP_END. */
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
@@ -239,7 +247,8 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
         sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
     stopwatch_stop(&t->compute);
     sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
-    if ((t->stage->is_first && is_checkpoint_due(t, step + 1)) ||
+    t->wanted = find_order(t);
+    if ((t->stage->is_first && is_checkpoint_due(t, step + 1)) || t->wanted > 0 ||
         (t->checkpoint && t->is_leaving && !t->is_kept))
         sum->wants_checkpoint = 1;
     if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
@@ -270,7 +279,8 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
     memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
     /* The last one is waited for. */
     out.saves = sum->wants_checkpoint && (!sum->is_writing || step + 1 == t->facts.total_steps);
-    out.is_saved = out.saves && !sum->is_writing && !sum->has_failed;
+    out.is_saved = !sum->is_writing && !sum->has_failed;
+    out.has_failed = !sum->is_writing && sum->has_failed;
     if (isfinite(out.end.loss) && isfinite(square_sum))
         out.end.scale = optimizer_scale(square_sum, spec->training.max_grad_norm);
     else
@@ -425,6 +435,21 @@ static enum err_code begin_checkpoint(struct train *t, bool is_saved, struct err
     return ERR_OK;
 }
 
+/* What became of the checkpoint on command, if one is being written: report it once. */
+static void settle_order(struct train *t, bool is_saved, bool has_failed)
+{
+    if (t->ordered.order == 0 || !(is_saved || has_failed))
+        return;
+    t->progress.ordered =
+        (struct progress_ordered){t->ordered.order, is_saved ? t->ordered.step : 0};
+    if (is_saved)
+        LOG(LOG_INFO, "the checkpoint on command is written", LOG_I("step", t->ordered.step));
+    else
+        LOG(LOG_WARN, "the checkpoint on command could not be written",
+            LOG_I("step", t->ordered.step));
+    t->ordered = (struct progress_ordered){.order = 0};
+}
+
 /* Is it the last dev set? They come before the test sets. */
 static bool is_last_dev(const struct train *t, int split)
 {
@@ -568,10 +593,14 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         end = decide(t, step, &sum);
     if (rc == ERR_OK)
         rc = end_step(t, step, &end, err);
+    if (rc == ERR_OK)
+        settle_order(t, end.is_saved, end.has_failed);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
     if (rc == ERR_OK && end.saves)
         rc = begin_checkpoint(t, end.is_saved, err); /* behind the last step it may have to wait */
+    if (rc == ERR_OK && end.saves && t->wanted > 0)
+        t->ordered = (struct progress_ordered){t->wanted, step + 1};
     return rc;
 }
 
@@ -781,6 +810,9 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = run_steps(t, err);
     if (rc == ERR_OK)
         rc = wait_for_checkpoint(t, err);
+    if (rc == ERR_OK && t->checkpoint) /* no STEP_END follows with what the others have written */
+        settle_order(t, !checkpoint_has_failed(t->checkpoint),
+                     checkpoint_has_failed(t->checkpoint));
     free(t->meta);
     t->meta = NULL;
     return rc;

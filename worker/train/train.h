@@ -39,9 +39,11 @@ struct train {
     int64_t begun;      /* the step of this session's last checkpoint; 0: none yet */
     bool is_leaving;    /* this worker is to end soon: noted in the log ... */
     bool is_kept;       /* ... and a checkpoint was begun since then */
-    int64_t evaluated;  /* the newest step whose evaluation is over, in an earlier session too: a
-                           leader has recorded it. The last step is evaluated again, for its
-                           predictions */
+    int64_t wanted;     /* an order for a checkpoint, which this step's STEP_SUM has; 0: none */
+    struct progress_ordered ordered; /* it is being written; order 0: none is. The leader's */
+    int64_t evaluated; /* the newest step whose evaluation is over, in an earlier session too: a
+                          leader has recorded it. The last step is evaluated again, for its
+                          predictions */
     struct exchange exchange;
     /* [slot]: the message that holds the slot's input; without a tensor: none. */
     struct link_message inputs[SPEC_STAGES_MAX];

@@ -35,6 +35,7 @@ static struct progress training(void)
                              .best_metric = "accuracy",
                              .best = {.value = 1.0 / 3, .lineage = 2, .step = 70, .n_since = 4},
                              .has_ended_early = true,
+                             .ordered = {1800000000000, 33},
                              .randomly_initialized = "classifier",
                              .blas = "SkylakeX, 1 thread",
                              .error = "file \"\\a\""};
@@ -69,6 +70,8 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.best.step, 70);
     assert_int_equal(back.best.n_since, 4);
     assert_true(back.has_ended_early);
+    assert_int_equal(back.ordered.order, 1800000000000);
+    assert_int_equal(back.ordered.step, 33);
     assert_string_equal(back.randomly_initialized, "classifier");
     assert_string_equal(back.blas, p.blas);
     assert_string_equal(back.error, p.error);
@@ -141,6 +144,7 @@ static struct progress largest(char c)
                          .step_ms = -DBL_MAX / 3,
                          .best_step_ms = -DBL_MAX / 3,
                          .best = {-DBL_MAX / 3, INT64_MIN, INT64_MIN, INT64_MIN},
+                         .ordered = {INT64_MIN, INT64_MIN},
                          .has_ended_early = true,
                          .n_stage_ms = SPEC_STAGES_MAX,
                          .n_metrics = PROGRESS_METRICS_MAX};
@@ -338,6 +342,23 @@ static void peers_refuse_hosts_and_ports_that_cannot_be(void **state)
     }
 }
 
+static void order_reads_back_and_refuses_what_is_no_time(void **state)
+{
+    static const char *const bad[] = {
+        "{}", "{\"order\":0}", "{\"order\":-1}", "{\"order\":\"now\"}", "{\"order\":1e300}", "7"};
+    struct buf out = {.max = PROGRESS_ORDER_BYTES};
+    int64_t order = 0;
+
+    (void)state;
+    assert_int_equal(progress_order_write(9007199254740991, &out, NULL), ERR_OK);
+    assert_int_equal(progress_order_parse(out.data, out.len, &order, NULL), ERR_OK);
+    assert_true(order == 9007199254740991);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_int_equal(progress_order_parse(bad[i], strlen(bad[i]), &order, NULL), ERR_INVALID);
+    assert_true(order == 9007199254740991);
+    buf_deinit(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +372,7 @@ int main(void)
         cmocka_unit_test(progress_names_every_state_and_cause),
         cmocka_unit_test(progress_takes_missing_members_but_not_a_strange_state),
         cmocka_unit_test(progress_keeps_no_more_than_it_has_room_for),
+        cmocka_unit_test(order_reads_back_and_refuses_what_is_no_time),
         cmocka_unit_test(peers_read_back_what_was_written),
         cmocka_unit_test(peers_of_a_probe_have_the_names_of_their_nodes),
         cmocka_unit_test(peers_refuse_hosts_and_ports_that_cannot_be),

@@ -50,6 +50,7 @@ static void fill(struct status *s)
             NOW_MS);
     s->start_ms = NOW_MS - 500;
     s->memory_percent = 150;
+    s->checkpoint = (struct status_checkpoint){NOW_MS - NOW_MS % 1000, 17, "It is written."};
     s->model = (struct model){
         .vocab = 99, .hidden = 64, .layers = 3, .heads = 4, .ffn = 100, .positions = 32};
     s->n_stages = 2;
@@ -95,6 +96,7 @@ static void status_reads_back_what_it_wrote(void **state)
     status_read(json, again);
     json_free(json);
     assert_int_equal(again->restarts_in_a_row, 3);
+    assert_memory_equal(&again->checkpoint, &s->checkpoint, sizeof s->checkpoint);
     assert_memory_equal(&again->model, &s->model, sizeof s->model);
     assert_int_equal(again->placement.summary.n_excluded, PLAN_EXCLUDED_MAX + 3);
     assert_int_equal(again->progress.n_random, 2);

@@ -24,7 +24,8 @@ static struct worker {
     int port;
     struct report report;
     struct progress progress;
-    int n_posts, n_halts;
+    int n_posts, n_halts, n_orders;
+    int64_t ordered; /* the last checkpoint */
     bool refuses;
     bool ignores_halts; /* its session goes on */
 } workers[N_WORKERS];
@@ -52,6 +53,9 @@ static void answer_request(struct worker *w, const struct server_request *r,
         w->n_halts++;
         if (w->report.session == REPORT_RUNNING && !w->ignores_halts)
             w->report.session = REPORT_HALTED;
+    } else if (strcmp(r->path, "/v1/checkpoint") == 0 &&
+               progress_order_parse(r->body, r->n_body, &w->ordered, NULL) == ERR_OK) {
+        w->n_orders++;
     } else if (!w->refuses &&
                revision_post_parse(r->body, r->n_body, &revision, &peers, NULL) == ERR_OK) {
         w->n_posts++;
@@ -293,6 +297,30 @@ static void follow_releases_the_leader_when_it_is_told(void **state)
     assert_int_equal(follow_progress(follow)->step, 30);
 }
 
+/* Also from the leader of a later revision, as long as it is not known to be written. */
+static void follow_orders_a_checkpoint_once_from_each_leader(void **state)
+{
+    (void)state;
+    follow_order_checkpoint(follow, 7);
+    revise(1, N_WORKERS, false);
+    set_leader(PROGRESS_TRAINING, 1);
+    run_until(RECOVER_RUN);
+    run_on();
+    assert_int_equal(workers[0].n_orders, 1);
+    assert_int_equal(workers[0].ordered, 7);
+    assert_int_equal(workers[1].n_orders, 0);
+    follow_order_checkpoint(follow, 8);
+    run_on();
+    assert_int_equal(workers[0].n_orders, 2);
+    assert_int_equal(workers[0].ordered, 8);
+    set_session(1, REPORT_HALTED);
+    run_until(RECOVER_REVISE);
+    revise(2, N_WORKERS, false);
+    run_until(RECOVER_RUN);
+    run_on();
+    assert_int_equal(workers[0].n_orders, 2);
+}
+
 static void follow_has_the_reason_of_a_refusal(void **state)
 {
     (void)state;
@@ -332,6 +360,7 @@ int main(void)
         TEST(follow_knows_a_worker_that_is_asked_to_halt_and_does_not_answer),
         TEST(follow_ends_a_worker_that_leaves_once_the_others_have_gone_on),
         TEST(follow_releases_the_leader_when_it_is_told),
+        TEST(follow_orders_a_checkpoint_once_from_each_leader),
         TEST(follow_has_the_reason_of_a_refusal),
         TEST(follow_knows_only_workers_that_were_added),
     };

@@ -448,6 +448,17 @@ static void control_of_a_worker_with_a_plan_takes_no_orders(void **state)
     (void)state;
     assert_int_equal(get("/v1/report"), 404);
     assert_int_equal(post("/v1/halt", "{\"revision\":1}"), 405);
+    assert_int_equal(post("/v1/checkpoint", "{\"order\":1}"), 405);
+}
+
+static void control_takes_an_order_for_a_checkpoint(void **state)
+{
+    (void)state;
+    assert_int_equal(post("/v1/checkpoint", "{\"order\":7}"), 200);
+    assert_int_equal(post("/v1/checkpoint", "{\"order\":7}"), 200);
+    assert_int_equal(post("/v1/checkpoint", "{\"order\":0}"), 400);
+    assert_int_equal(post("/v1/checkpoint", ""), 400);
+    assert_int_equal(mailbox_ordered(&f.mailbox), 7);
 }
 
 #define TEST(name)        cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -471,6 +482,7 @@ int main(void)
         WORKER_TEST(control_takes_revisions_and_serves_the_report),
         WORKER_TEST(control_halts_a_revision_and_no_newer_one),
         WORKER_TEST(control_takes_a_large_revision_only_with_a_signed_head),
+        WORKER_TEST(control_takes_an_order_for_a_checkpoint),
         WORKER_TEST(control_of_a_worker_with_revisions_takes_no_peer_table),
         TEST(control_of_a_worker_with_a_plan_takes_no_orders),
     };

@@ -242,6 +242,18 @@ static void mailbox_wait_ends_when_no_peers_come(void **state)
     mailbox_deinit(&b);
 }
 
+static void mailbox_keeps_the_newest_order_for_a_checkpoint(void **state)
+{
+    (void)state;
+    assert_int_equal(mailbox_ordered(&box), 0);
+    mailbox_order_checkpoint(&box, 7);
+    mailbox_order_checkpoint(&box, 5);
+    mailbox_order_checkpoint(&box, 7);
+    assert_int_equal(mailbox_ordered(&box), 7);
+    mailbox_order_checkpoint(&box, 8);
+    assert_int_equal(mailbox_ordered(&box), 8);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -253,6 +265,7 @@ int main(void)
         TEST(mailbox_releases_a_worker_that_is_done),
         TEST(mailbox_reports_that_its_process_is_to_end),
         TEST(mailbox_gives_a_worker_that_has_left_another_revision),
+        TEST(mailbox_keeps_the_newest_order_for_a_checkpoint),
         TEST(mailbox_runs_no_revision_once_the_job_is_done),
         cmocka_unit_test(mailbox_hands_out_the_peers_that_were_posted),
         cmocka_unit_test(mailbox_says_in_its_progress_that_it_has_peers),

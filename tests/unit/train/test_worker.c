@@ -98,7 +98,8 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
-static void start_worker(struct running *w, const char *data, const char *output)
+static void start_saving_worker(struct running *w, const char *data, const char *output,
+                                const char *checkpoints)
 {
     int fd = -1;
 
@@ -107,6 +108,7 @@ static void start_worker(struct running *w, const char *data, const char *output
                                      .key_path = in_folder("key"),
                                      .data_dir = data,
                                      .output_dir = output,
+                                     .checkpoints_dir = checkpoints,
                                      .control_host = TCP_LOCAL,
                                      .control_port = client_free_port(),
                                      .tensor_host = TCP_LOCAL,
@@ -117,6 +119,11 @@ static void start_worker(struct running *w, const char *data, const char *output
         fd = tcp_connect(TCP_LOCAL, w->params.control_port);
     assert_true(fd >= 0);
     (void)close(fd);
+}
+
+static void start_worker(struct running *w, const char *data, const char *output)
+{
+    start_saving_worker(w, data, output, NULL);
 }
 
 static int wait_exit(struct running *w)
@@ -266,6 +273,52 @@ static void worker_that_fails_before_it_saves_leaves_no_folder(void **state)
     assert_int_equal(count_aside(in_folder("unused")), 0);
 }
 
+static void order_checkpoint(const struct running *w)
+{
+    assert_int_equal(
+        client_call(w->params.control_port, "POST", "/v1/checkpoint", "{\"order\":77}", &key), 200);
+}
+
+/* At the end of the step, and it is known at the end of the next one; the last step's is written
+ * anyway. */
+static void worker_writes_a_checkpoint_on_command_once(void **state)
+{
+    static struct running w;
+    static struct report r;
+    struct progress end;
+
+    (void)state;
+    start_saving_worker(&w, in_folder("data"), NULL, in_folder("points"));
+    order_checkpoint(&w);
+    post_revision(&w, 1, 1, 0);
+    order_checkpoint(&w);
+    wait_session(&w, REPORT_DONE, &r);
+    order_halt(&w, 1);
+    assert_int_equal(wait_exit(&w), EXIT_DONE);
+    read_end(&end);
+    assert_int_equal(end.ordered.order, 77);
+    assert_int_equal(end.ordered.step, 1);
+    assert_int_equal(r.n_checkpoints, 2);
+    assert_int_equal(r.checkpoints[1].end.step, 1);
+}
+
+static void worker_without_a_store_writes_no_checkpoint_on_command(void **state)
+{
+    static struct running w;
+    static struct report r;
+    struct progress end;
+
+    (void)state;
+    start_worker(&w, in_folder("data"), NULL);
+    order_checkpoint(&w);
+    post_revision(&w, 1, 1, 0);
+    wait_session(&w, REPORT_DONE, &r);
+    order_halt(&w, 1);
+    assert_int_equal(wait_exit(&w), EXIT_DONE);
+    read_end(&end);
+    assert_int_equal(end.ordered.order, 0);
+}
+
 /* Reading the data would fail, as it does with the next revision. */
 static void worker_reads_nothing_in_a_session_that_was_halted_before(void **state)
 {
@@ -362,6 +415,8 @@ int main(void)
         cmocka_unit_test(worker_leaves_the_model_in_the_output),
         cmocka_unit_test(worker_refuses_an_output_that_cannot_be_written_before_it_trains),
         cmocka_unit_test(worker_that_fails_before_it_saves_leaves_no_folder),
+        cmocka_unit_test(worker_writes_a_checkpoint_on_command_once),
+        cmocka_unit_test(worker_without_a_store_writes_no_checkpoint_on_command),
         cmocka_unit_test(worker_reads_nothing_in_a_session_that_was_halted_before),
         cmocka_unit_test(worker_is_halted_while_it_connects_and_goes_on_with_the_next_revision),
         cmocka_unit_test(worker_leaves_a_session_that_is_superseded),
