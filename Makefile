@@ -103,6 +103,8 @@ SUPPORT_train := proxy
 LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision
 # Calls that write files are recorded, or fail.
 LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=unlink,--wrap=rmdir
+# There may be no links.
+LDFLAGS_test_adopt := -Wl,--wrap=link
 # So is what the time is, and what a process has used of it.
 LDFLAGS_test_child := -Wl,--wrap=clock_gettime,--wrap=nanosleep,--wrap=kill
 

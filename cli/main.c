@@ -29,6 +29,7 @@ static const struct {
      "  --output DIR             keep the trained model in DIR\n"
      "  --checkpoints DIR        write checkpoints to DIR, as often as the job says\n"
      "  --resume                 go on from the newest checkpoint in DIR\n"
+     "  --resume-from DIR        go on from the newest checkpoint of another run, in DIR\n"
      "  --strategy STRATEGY      Optimal, Even, Dynamic or Manual; default: the job's\n"
      "  --revise " CUT_FORM "  from this step on, give workers\n"
      "                           these numbers of units, in the order of the model; repeatable\n"

@@ -19,7 +19,7 @@
 #define POLL_MS             50
 #define LOG_MAX_BYTES       ((size_t)16 << 20)
 #define ARGUMENT_BYTES      64
-#define WORKER_ARGUMENTS    24
+#define WORKER_ARGUMENTS    26
 #define RECOVERIES_MAX      8   /* from the same step */
 #define RECOVERY_PAUSE_MS   100 /* then doubled */
 #define RECOVERY_LONGEST_MS 5000
@@ -157,6 +157,7 @@ static enum err_code start_worker(struct pipeline *p, struct revision_worker id,
     child_add_option(argv, "--model", q->model_dir);
     child_add_option(argv, "--output", q->output_dir);
     child_add_option(argv, "--checkpoints", q->checkpoints_dir);
+    child_add_option(argv, "--resume-from", q->resume_from);
     /* As a node's disk does, it outlives the worker. */
     scratch_file(&q->local->scratch, checkpoints, "worker-%d-checkpoints", id.slot);
     if (!q->checkpoints_dir && q->local->job.spec.checkpoint.is_peers)

@@ -19,6 +19,7 @@ struct pipeline_params {
     const char *model_dir;     /* to start from, for all; NULL: random weights */
     const char *output_dir;    /* NULL: weights are not kept */
     const char *checkpoints_dir; /* that all share; NULL: each has its own, if the job says so */
+    const char *resume_from;     /* another run's checkpoints to go on from, or NULL */
     int n_cuts;
     const struct cut *cuts; /* by step */
     struct show *show;      /* gets the leader's progress and evaluations */

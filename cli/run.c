@@ -23,6 +23,7 @@ struct arguments {
     const char *output;
     const char *checkpoints;
     bool resumes;
+    const char *resume_from;
     int n_cuts;
     const char *cuts[COMMAND_REPEATS_MAX];
     bool wants_json;
@@ -42,11 +43,12 @@ static bool read_arguments(int argc, char **argv, struct arguments *a)
         {"serial", .is_set = &a->local.is_serial},
         {"checkpoints", .value = &a->checkpoints},
         {"resume", .is_set = &a->resumes},
+        {"resume-from", .value = &a->resume_from},
         {.name = NULL},
     };
 
     return command_options(argc, argv, options) && optind == argc && a->local.job_path &&
-           a->local.workers && (a->checkpoints || !a->resumes);
+           a->local.workers && (a->checkpoints || !(a->resumes || a->resume_from));
 }
 
 /* --- the result for programs --- */
@@ -130,6 +132,17 @@ static enum err_code make_folder(const char *option, const char *path, struct er
     return ERR_OK;
 }
 
+/* Are there any? What they are is for the workers to see. */
+static enum err_code check_other(const char *folder, struct err *err)
+{
+    bool is_empty;
+    enum err_code rc = folder_is_empty(folder, &is_empty, err);
+
+    if (rc == ERR_OK && is_empty)
+        rc = err_set(err, ERR_INVALID, "there are no checkpoints in %.200s", folder);
+    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "--resume-from");
+}
+
 /* What an earlier run left is neither used nor lost by accident. */
 static enum err_code check_checkpoints(const struct arguments *a, struct err *err)
 {
@@ -142,6 +155,8 @@ static enum err_code check_checkpoints(const struct arguments *a, struct err *er
     if (rc == ERR_OK && is_empty && a->resumes)
         return err_set(err, ERR_INVALID, "--resume: there are no checkpoints in %.300s",
                        a->checkpoints);
+    if (rc == ERR_OK && is_empty && a->resume_from)
+        return check_other(a->resume_from, err);
     if (rc == ERR_OK && !is_empty && !a->resumes)
         return err_set(err, ERR_INVALID,
                        "--checkpoints: %.300s is not empty: add --resume to go on from its newest "
@@ -184,6 +199,11 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
                      "spec.model.from: the persistentVolumeClaim \"%.60s\" is in a cluster: give "
                      "the folder with its model on this machine as --model DIR",
                      claim);
+    if (rc == ERR_OK && !a->resume_from && local->job.spec.resume_from[0])
+        rc = err_set(err, ERR_INVALID,
+                     "spec.resumeFrom: the checkpoints of job %s are in a cluster: give a folder "
+                     "with them on this machine as --resume-from DIR",
+                     local->job.spec.resume_from);
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);
     if (a->checkpoints)
@@ -216,6 +236,7 @@ int command_run(int argc, char **argv)
     params.model_dir = a.local.model;
     params.output_dir = a.output;
     params.checkpoints_dir = a.checkpoints;
+    params.resume_from = a.resume_from;
     params.n_cuts = a.n_cuts;
     interrupt_catch();
     checkpoint_catch();

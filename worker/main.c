@@ -29,7 +29,7 @@
 static const char usage[] =
     "usage: skyjob-worker stage --slot N --incarnation N [--data DIR] [--model DIR] [--output "
     "DIR]\n"
-    "                           [--checkpoints DIR | --own-checkpoints DIR]\n"
+    "                           [--checkpoints DIR [--resume-from DIR] | --own-checkpoints DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
@@ -137,6 +137,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"model", required_argument, NULL, AT(stage.model_dir)},
         {"output", required_argument, NULL, AT(stage.output_dir)},
         {"checkpoints", required_argument, NULL, AT(stage.checkpoints_dir)},
+        {"resume-from", required_argument, NULL, AT(stage.resume_from)},
         {"own-checkpoints", required_argument, NULL, AT(stage.own_checkpoints_dir)},
         {"control", required_argument, NULL, AT(control)},
         {"tensor", required_argument, NULL, AT(tensor)},

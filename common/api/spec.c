@@ -132,6 +132,7 @@ const struct field spec_fields[] = {
     {"checkpoint.everySteps", FIELD_INT, AT(checkpoint.every_steps), .min = 1, .max = 100000000},
     {"checkpoint.everySeconds", FIELD_INT, AT(checkpoint.every_seconds), .min = 10, .max = 86400},
     {"checkpoint.keep", FIELD_INT, AT(checkpoint.keep), .min = 1, .max = 100, .fallback = "2"},
+    {"resumeFrom.job", FIELD_TEXT, AT(resume_from), .min = 1, .max = SPEC_RESUME_BYTES - 1},
     {"output.persistentVolumeClaim.claimName", FIELD_TEXT, AT(output.claim), .min = 1, .max = 253},
     {"output.persistentVolumeClaim.path", FIELD_TEXT, AT(output.path), .max = 256},
     {"failurePolicy.maxRestarts", FIELD_INT, AT(max_restarts), .max = 1000, .fallback = "3"},
@@ -300,6 +301,25 @@ static enum err_code check_given(const struct json *spec, const struct spec *s, 
     return check_volumes(spec, s, err);
 }
 
+static enum err_code check_resume(const struct json *spec, const struct spec *s, struct err *err)
+{
+    if (is_given(spec, "resumeFrom") && !s->resume_from[0])
+        return err_set(err, ERR_INVALID, "spec.resumeFrom.job: must be given");
+    if (!s->resume_from[0])
+        return ERR_OK;
+    if (!spec_is_name(s->resume_from, SPEC_RESUME_BYTES - 1))
+        return err_set(err, ERR_INVALID,
+                       "spec.resumeFrom.job: \"%s\" is not the name of a job, nor of the folder "
+                       "with its checkpoints",
+                       s->resume_from);
+    if (!s->checkpoint.volume.claim[0])
+        return err_set(err, ERR_INVALID,
+                       "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim, where "
+                       "job %s has its checkpoints",
+                       s->resume_from);
+    return ERR_OK;
+}
+
 /* How evaluations are compared, if they are. */
 static enum err_code check_best(struct spec *s, struct err *err)
 {
@@ -454,6 +474,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     s.checkpoint.is_on = s.checkpoint.is_peers || s.checkpoint.volume.claim[0] != '\0';
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
+    if (rc == ERR_OK)
+        rc = check_resume(json, &s, err);
     if (rc == ERR_OK)
         rc = check_spec(&s, err);
     if (rc == ERR_OK)

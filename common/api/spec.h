@@ -19,6 +19,7 @@
 #define SPEC_PATH_BYTES   257
 #define SPEC_IMAGE_BYTES  513
 #define SPEC_WORD_BYTES   32
+#define SPEC_RESUME_BYTES 47 /* of a job or its checkpoints' folder (names_checkpoints()) */
 #define SPEC_STAGES_MAX   64
 #define SPEC_COLUMN_BYTES 65
 
@@ -181,7 +182,10 @@ struct spec {
         int every_seconds;
         int keep; /* the newest */
     } checkpoint;
-    struct spec_volume output; /* no volume: weights are not kept */
+    char
+        resume_from[SPEC_RESUME_BYTES]; /* a job whose checkpoints, in the same store, this one goes
+                                           on from, or the folder of one; "": it begins anew */
+    struct spec_volume output;          /* no volume: weights are not kept */
     enum spec_wire wire;
     int max_restarts;
     int progress_deadline_s; /* a trainer that hangs for so long is restarted */

@@ -140,6 +140,7 @@ static const char pod_template[] =
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?save_claim '--checkpoints', ?save_claim '/checkpoints/$save_folder',"
+    "       ?resume_from '--resume-from', ?resume_from '/checkpoints/$resume_from',"
     "       ?saves_own '--own-checkpoints', ?saves_own '/checkpoints/$save_folder',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
@@ -288,6 +289,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_IF("saves_own", is_worker && spec->checkpoint.is_peers),
         JSONT_I("saves_bytes", saves_max_bytes(spec)),
         JSONT_S("save_folder", saves),
+        JSONT_S("resume_from", is_worker && spec->resume_from[0] ? spec->resume_from : NULL),
         JSONT_S("output_claim", mounts[3].claim),
         JSONT_S("output_volume", volume_of(mounts, &mounts[3])),
         JSONT_S("output_new", new_claim(mounts, &mounts[3])),

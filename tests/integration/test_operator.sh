@@ -123,6 +123,10 @@ bad_specs() {
         refused spec.checkpoint.store "{$d, checkpoint: {store: {}}}" &&
         refused spec.checkpoint.store "{$d, checkpoint: {store: {peers: {}, persistentVolumeClaim: {claimName: a}}}}" &&
         refused spec.checkpoint.store.persistentVolumeClaim.path "{$d, checkpoint: {store: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
+        refused spec.resumeFrom.job "{$d, checkpoint: {store: {$claim}}, resumeFrom: {}}" &&
+        refused spec.resumeFrom.job "{$d, checkpoint: {store: {$claim}}, resumeFrom: {job: ../b}}" &&
+        refused 'spec.resumeFrom needs spec.checkpoint.store' "{$d, checkpoint: {store: {peers: {}}}, resumeFrom: {job: b}}" &&
+        refused 'spec.resumeFrom needs spec.checkpoint.store' "{$d, resumeFrom: {job: b}}" &&
         refused spec.checkpoint.everySteps "{$d, checkpoint: {everySteps: 5, everySeconds: 60}}" &&
         refused spec.training.keepBest "{$d, $place, training: {evaluateEverySteps: 5, keepBest: f1x}}" &&
         refused 'need spec.training.evaluateEverySteps' "{$d, $place, training: {keepBest: accuracy}}" &&
@@ -172,7 +176,7 @@ stays() { # stays PART CHANGE
 }
 immutable() {
     job fixed '  placement: {minStages: 9, maxStages: 9}' && stays training '{"seed":9}' && stays model '{"layers":9}' &&
-        stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' &&
+        stays data '{"files":{"dev":"x"}}' && stays wire '{"precision":"BF16"}' && stays resumeFrom '{"job":"x"}' &&
         kubectl patch sj fixed --type merge -p '{"spec":{"failurePolicy":{"maxRestarts":1}}}'
 }
 invalid_for_the_parser() { # what the schema does not see: the sum of the units
@@ -371,6 +375,19 @@ goes_back() { # to a checkpoint: when a worker is killed, and when all pods go a
     field saved '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     ls "$points"
     [ "$(field saved '{.status.revisionStep}')" -ge 10 ] && as_undisturbed saved
+}
+goes_on_from_another() { # which was deleted, on fewer nodes; one with other data is told which
+    local store='store: {persistentVolumeClaim: {claimName: out, path: heirs}}' points
+    kept first "  checkpoint: {everySteps: 10, $store}" || return
+    points=$dir/agent/claims/out/heirs/$(prefix first)
+    until_true 30 compgen -G "$points/1-[2-9]*" && kubectl delete sj first && until_true 20 no_pods || return
+    stages=$stages2 kept second "  checkpoint: {everySteps: 100, $store}
+  resumeFrom: {job: first}" && completes second || return
+    find "$dir/agent/claims/out/heirs" -maxdepth 2
+    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && as_undisturbed second || return
+    train=' seed: 9,' kept third "  checkpoint: {$store}
+  resumeFrom: {job: first}" && kubectl wait --for=condition=Failed sj/third --timeout=30s || return
+    field third '{.status.message}' | grep 'spec.training.seed is 42 there and 9 here'
 }
 on_command() { # also when the operator dies before it has told what became of it
     local text step points
@@ -899,6 +916,7 @@ check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
+check 'a job goes on from the checkpoints of another one' goes_on_from_another
 check 'a checkpoint is written on command, once, whatever happens to the operator' on_command
 check 'a job ends when its evaluations no longer become better' ends_early
 check 'a job without a volume goes on from copies when a pod is lost with its disk' goes_back_without_a_volume

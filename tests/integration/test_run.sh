@@ -247,6 +247,41 @@ resumed() { # the run itself is killed, and its workers with it
 }
 check 'an interrupted run goes on from its last checkpoint, on other workers' resumed
 
+# Another job goes on from what one has left that was interrupted, in a folder of its own.
+heir() { # heir NAME [ARGUMENT...]: from the checkpoints in first.points
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/${job:-saved}.yaml" --workers cpu=1,cpu=1 --strategy Even --data build/sample/mnli \
+        --output "$work/$1" --checkpoints "$work/$1.points" --resume-from "$work/${from:-first}.points" >"$work/$1.log" 2>&1
+}
+inherited() {
+    local pid run
+    begin_saved first || return
+    kill -KILL "$run"
+    wait "$pid"
+    find "$work/first.points" -type f | sort | xargs sha256sum >"$work/first.sums"
+    heir second || { cat "$work/second.log"; return 1; }
+    cat "$work/second.log"
+    find "$work/first.points" -type f | sort | xargs sha256sum | cmp - "$work/first.sums" &&
+        grep -q '^revision 2 from step [1-9][0-9]* on 2 workers' "$work/second.log" && is_whole second
+}
+check 'a run goes on from the checkpoints of another one, on fewer workers, and leaves those alone' inherited
+longer() { # and trains on where that has ended
+    sed 's/steps: 300/steps: 320/' "$work/saved.yaml" >"$work/longer.yaml"
+    job=longer from=second heir third || { cat "$work/third.log"; return 1; }
+    cat "$work/third.log"
+    grep -q '^revision 2 from step 300 ' "$work/third.log" && grep -q '^done: 320 steps' "$work/third.log" && [ "$(losses third | wc -l)" = 320 ]
+}
+check 'a run trains on where another one has ended' longer
+disinherited() {
+    sed -e 's/batchSize: 32/batchSize: 16/' -e 's/^  training:/&\n    seed: 9/' "$work/saved.yaml" >"$work/unlike.yaml"
+    job=unlike heir unlike
+    cat "$work/unlike.log"
+    grep -q 'spec.training.batchSize is 32 there and 16 here, spec.training.seed is 42 there and 9 here' "$work/unlike.log" || return
+    from=none heir none
+    cat "$work/none.log"
+    grep -q -- '--resume-from: .*none.points' "$work/none.log"
+}
+check 'a run does not go on from the checkpoints of another one with other data, and names the fields' disinherited
+
 damaged() { # wrong bytes in the newest checkpoint: it is set aside, and the one before is used
     local point
     cp -r "$work/killed.points" "$work/damaged.points"

@@ -10,6 +10,8 @@ static const struct field point_fields[] = {
     {"origins", FIELD_LIST, FIELD_ITEMS(struct store_point, origins.list, origins.n),
      .fields = resume_origin_fields, .flags = FIELD_OMIT},
     {"best", FIELD_OBJECT, POINT(best), .fields = resume_origin_fields, .flags = FIELD_OMIT},
+    {"job", FIELD_LIST, FIELD_ITEMS(struct store_point, identity.list, identity.n),
+     .fields = identity_fact_fields, .flags = FIELD_OMIT},
     {0}};
 
 #define BYTES .min = 0, .max = 9007199254740992.0 /* 2^53 */

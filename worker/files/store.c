@@ -65,6 +65,20 @@ static struct name name_of(const struct resume_checkpoint *c)
     return (struct name){.lineage = c->lineage, .step = c->end.step};
 }
 
+enum err_code store_folder(const struct store *s, const struct resume_checkpoint *c,
+                           char out[static PATH_MAX], struct err *err)
+{
+    return name_path(s, name_of(c), out, err);
+}
+
+/* Also what is named so much like one that no checkpoint needs it. */
+bool store_is_manifest(const char *file)
+{
+    const char *end = strrchr(file, '.');
+
+    return strncmp(file, "model", strlen("model")) == 0 && end && strcmp(end, ".json") == 0;
+}
+
 static void manifest_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
 {
     export_shard_name(stage, n_stages, out);
@@ -85,14 +99,6 @@ static bool parse_manifest_name(const char *file, int *out_stage, int *out_n_sta
     *out_n_stages = n;
     manifest_name(number - 1, n, own);
     return strcmp(file, own) == 0;
-}
-
-/* Is it a manifest, or named so much like one that no checkpoint needs it? */
-static bool is_manifest(const char *file)
-{
-    const char *end = strrchr(file, '.');
-
-    return strncmp(file, "model", strlen("model")) == 0 && end && strcmp(end, ".json") == 0;
 }
 
 static int compare_newest_first(const void *a, const void *b)
@@ -422,7 +428,7 @@ static enum err_code remove_checkpoint(const struct store *s, struct name name, 
     if (rc == ERR_OK && !dir)
         rc = file_error(err, "open", folder);
     while (rc == ERR_OK && (entry = readdir(dir)))
-        if (is_manifest(entry->d_name))
+        if (store_is_manifest(entry->d_name))
             rc = export_remove(folder, entry->d_name, err);
     if (dir)
         (void)closedir(dir);
@@ -501,6 +507,24 @@ void store_clean_own(const struct store *s, const struct resume *at, int keep, i
     clean(s, at, keep, is_not_after, step);
 }
 
+static enum err_code refused_path(const struct store *s, const struct resume_checkpoint *c,
+                                  char out[static PATH_MAX], struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = store_folder(s, c, path, err);
+
+    if (rc == ERR_OK && snprintf(out, PATH_MAX, "%s.refused", path) >= PATH_MAX)
+        rc = err_set(err, ERR_INVALID, "path too long: %.80s", path);
+    return rc;
+}
+
+bool store_is_refused(const struct store *s, const struct resume_checkpoint *c)
+{
+    char path[PATH_MAX];
+
+    return refused_path(s, c, path, NULL) == ERR_OK && access(path, F_OK) == 0;
+}
+
 void store_refuse(const struct store *s, const struct resume_checkpoint *c)
 {
     struct err err = {.text = ""};
@@ -510,8 +534,8 @@ void store_refuse(const struct store *s, const struct resume_checkpoint *c)
 
     if (rc == ERR_OK && access(from, F_OK) != 0)
         return; /* another worker has set it aside */
-    if (rc == ERR_OK && snprintf(to, sizeof to, "%s.refused", from) >= (int)sizeof to)
-        rc = err_set(&err, ERR_INVALID, "path too long: %.80s", from);
+    if (rc == ERR_OK)
+        rc = refused_path(s, c, to, &err);
     if (rc == ERR_OK) {
         rc = folder_remove(to, &err);
         if (rc == ERR_NOT_FOUND)

@@ -23,6 +23,7 @@
 #ifndef FILES_STORE_H
 #define FILES_STORE_H
 
+#include "api/identity.h"
 #include "api/resume.h"
 #include "files/export.h"
 
@@ -42,6 +43,7 @@ struct store_point {
     struct resume_origins origins; /* of at.lineage */
     /* The best evaluation's, whose checkpoint is kept beside this one; step 0: none. */
     struct resume_origin best;
+    struct identity identity; /* of its job; n is 0 in older ones */
 };
 
 /* List the complete checkpoints, or in a worker's own store those of which there are units, with
@@ -60,6 +62,14 @@ void store_clean(const struct store *s, const struct resume *at, int keep);
  * checkpoint that is known to be complete and safe (0: none is, and nothing is removed); older ones
  * count as complete. */
 void store_clean_own(const struct store *s, const struct resume *at, int keep, int64_t step);
+
+/* Where this one is, or would be. ERR_INVALID when that is too long for a path. */
+MUST_CHECK enum err_code store_folder(const struct store *s, const struct resume_checkpoint *c,
+                                      char out[static PATH_MAX], struct err *err);
+/* Is this file of a checkpoint one of those that make it complete, which come last? */
+bool store_is_manifest(const char *file);
+/* Has this one been set aside? */
+bool store_is_refused(const struct store *s, const struct resume_checkpoint *c);
 
 /* Set a checkpoint aside that has proved to be damaged, as <lineage>-<step>.refused: it is not
  * listed any more. An older one of that name is removed. A failure is logged. */

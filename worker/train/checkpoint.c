@@ -207,6 +207,7 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
         (struct store_point){.at = {.lineage = s->lineage, .end = s->end, .evaluated = evaluated},
                              .origins = s->origins,
                              .best = {progress->best.lineage, progress->best.step}};
+    identity_of(&c->p.plan->spec, &c->point.identity);
     c->area = 0;
     c->at = 0;
     c->is_copied = false;

@@ -11,6 +11,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "files/adopt.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
 #include "train/control.h"
@@ -51,11 +52,20 @@ static int list_checkpoints(const struct store *store, struct resume_checkpoint 
     return n;
 }
 
-/* A new process knows no lineage but that of the job's newest checkpoint. */
-static enum err_code open_store(struct worker *w, struct err *err)
+/* A process without a state knows no lineage but that of the job's newest checkpoint. */
+static void take_lineage(struct worker *w)
 {
     struct state *s = &w->job.state;
     struct store_point newest;
+
+    if (store_list(&w->job.store, &newest, 1) > 0) {
+        s->lineage = newest.at.lineage;
+        s->origins = newest.origins;
+    }
+}
+
+static enum err_code open_store(struct worker *w, struct err *err)
+{
     enum err_code rc;
 
     if (w->params->own_checkpoints_dir)
@@ -67,10 +77,29 @@ static enum err_code open_store(struct worker *w, struct err *err)
     if (rc != ERR_OK)
         return err_wrap(err, rc, "--checkpoints");
     w->job.has_store = true;
-    if (store_list(&w->job.store, &newest, 1) > 0) {
-        s->lineage = newest.at.lineage;
-        s->origins = newest.origins;
-    }
+    take_lineage(w);
+    return ERR_OK;
+}
+
+/* A job that has not begun goes on from the checkpoints of another one. They make the session
+ * refuse the revision, and the next one goes on from them. */
+static enum err_code adopt(struct worker *w, struct err *err)
+{
+    char from[PATH_MAX];
+    enum err_code rc;
+
+    if (!w->params->resume_from || w->revision.resume.step > 0 || w->job.state.lineage > 0)
+        return ERR_OK; /* or it has checkpoints of its own */
+    if (!w->job.has_store || w->job.store.is_own)
+        return err_set(err, ERR_INVALID, "--resume-from: needs --checkpoints");
+    rc = adopt_find(w->params->resume_from, w->job.store.folder, from, err);
+    if (rc == ERR_OK)
+        rc = adopt_checkpoints(&w->job.store, from, &w->revision.plan.spec, w->job.self.slot, err);
+    if (rc == ERR_IO || rc == ERR_NO_MEMORY)
+        w->job.cause = PROGRESS_CAUSE_OTHER;
+    if (rc != ERR_OK)
+        return err_wrap(err, rc, "spec.resumeFrom");
+    take_lineage(w);
     return ERR_OK;
 }
 
@@ -141,6 +170,8 @@ static enum err_code run_revision(struct worker *w, bool *out_is_broken, struct 
     }
     if (rc == ERR_OK && plan->spec.from.claim[0] && !w->params->model_dir)
         rc = err_set(err, ERR_INVALID, "--model: spec.model.from needs the folder with the model");
+    if (rc == ERR_OK && !w->job.has_spec)
+        rc = adopt(w, err);
     if (rc != ERR_OK)
         return rc;
     return session_run(&w->job, &w->revision, &w->addresses, out_is_broken, err);

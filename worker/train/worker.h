@@ -33,6 +33,8 @@ struct worker_params {
     const char *model_dir;           /* a trained model to start from; NULL: random weights */
     const char *output_dir;          /* NULL: weights are not kept */
     const char *checkpoints_dir;     /* of the job, shared by its workers; NULL: none */
+    const char *resume_from;         /* the folder of another job's checkpoints, from which this one
+                                        goes on (files/adopt.h); NULL: none */
     const char *own_checkpoints_dir; /* of this worker, with copies of others'; NULL: none */
     const char *key_path;            /* the key that the job's workers and its operator share */
     const char *health_host;         /* NULL: no health port */

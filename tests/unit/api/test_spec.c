@@ -366,7 +366,8 @@ static void spec_tells_which_changes_need_new_workers(void **state)
     assert_int_equal(parse(SMALLEST, &s, NULL), ERR_OK);
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++) {
         bool is_immutable = is_below(f, "model") || is_below(f, "data") ||
-                            is_below(f, "training") || is_below(f, "wire");
+                            is_below(f, "training") || is_below(f, "wire") ||
+                            is_below(f, "resumeFrom");
         bool is_immediate = is_below(f, "failurePolicy");
         struct spec other = s;
 
@@ -547,6 +548,16 @@ static struct refused refused[] = {
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_checkpoint_store_names_a_volume", WITH("\"checkpoint\": {\"store\": {}}"),
      "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; found 0"},
+    {"spec_resume_from_names_a_job",
+     WITH("\"resumeFrom\": {}, \"checkpoint\": {\"store\": {\"persistentVolumeClaim\": "
+          "{\"claimName\": \"a\"}}}"),
+     "spec.resumeFrom.job: must be given"},
+    {"spec_resume_from_is_no_path",
+     WITH("\"resumeFrom\": {\"job\": \"../a\"}, \"checkpoint\": {\"store\": "
+          "{\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
+     "spec.resumeFrom.job: \"../a\" is not the name of a job"},
+    {"spec_resume_from_needs_a_shared_store", WITH("\"resumeFrom\": {\"job\": \"a\"}"),
+     "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim, where job a has"},
     {"spec_checkpoint_store_names_one_kind_only",
      WITH("\"checkpoint\": {\"store\": {\"peers\": {}, "
           "\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),

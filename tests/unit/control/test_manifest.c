@@ -261,6 +261,23 @@ static void manifest_of_a_claim_that_is_mounted_twice_has_one_volume(void **stat
     world_free(w);
 }
 
+static void manifest_of_a_job_that_goes_on_from_another_names_its_checkpoints(void **state)
+{
+    struct world *w = planned_world();
+    struct spec *spec = &w->seen.revision.plan.spec;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    (void)snprintf(spec->resume_from, sizeof spec->resume_from, "old");
+    pod = stage_pod(w, 1);
+    command_of(pod, command, sizeof command);
+    assert_non_null(
+        strstr(command, " --checkpoints /checkpoints/mnli-0b7d --resume-from /checkpoints/old "));
+    json_free(pod);
+    world_free(w);
+}
+
 static void manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them(void **state)
 {
     struct world *w = planned_world();
@@ -869,6 +886,7 @@ int main(void)
         cmocka_unit_test(manifest_of_the_key_belongs_to_the_job_and_never_changes),
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
+        cmocka_unit_test(manifest_of_a_job_that_goes_on_from_another_names_its_checkpoints),
         cmocka_unit_test(manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
         cmocka_unit_test(manifest_of_a_claim_that_is_mounted_twice_has_one_volume),
