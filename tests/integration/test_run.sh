@@ -198,8 +198,18 @@ keeps_two() { # of the last lineage, of which one is the last step
     local last
     last=$(find "$work/killed.points" -mindepth 1 -maxdepth 1 -name '*-300')
     find "$work/killed.points"
-    [ "$(find "$work/killed.points" -mindepth 1 -maxdepth 1 | wc -l)" -le 3 ] && [ -e "$last/config.json" ] &&
-        jq -e '.weight_map["classifier.weight"]' "$last/model.safetensors.index.json"
+    [ "$(find "$work/killed.points" -mindepth 1 -maxdepth 1 | wc -l)" -le 3 ] && is_model "$last" && is_model "$work/killed"
+}
+header_of() { head -c $((8 + $(od -An -tu8 -N8 "$1"))) "$1" | tail -c +9; } # header_of FILE.safetensors
+is_model() { # is_model FOLDER: what from_pretrained needs to load all of it; tensors of the optimizer it leaves alone
+    local file
+    for file in "$1"/model-0*.safetensors; do
+        header_of "$file" | jq -e '.__metadata__.format == "pt"' >/dev/null || return
+        header_of "$file" | jq -r --arg file "${file##*/}" 'keys[] | select(test("^(__|optimizer)") | not) | "\(.) \($file)"'
+    done | sort >"$work/tensors"
+    jq -r '.weight_map | to_entries[] | "\(.key) \(.value)"' "$1/model.safetensors.index.json" | sort | cmp - "$work/tensors" &&
+        [ "$(wc -l <"$work/tensors")" = 41 ] && # 5 of the embeddings, 16 a layer, 2 each of pooler and classifier
+        jq -e '.architectures == ["BertForSequenceClassification"] and .num_hidden_layers == 2 and .vocab_size == 512 and (.id2label | length) == 3' "$1/config.json"
 }
 check 'only the newest checkpoints are kept, and each is a model' keeps_two
 

@@ -30,7 +30,8 @@ struct export_params {
     double dropout;
     bool is_headless; /* an encoder: its head is not written */
     /* Of the optimizer, written behind the parameters of each unit: 0 none, 1 SGD's moment, 2
-     * AdamW's moment and variance. The index does not list them; `from_pretrained` skips them. */
+     * AdamW's moment and variance. The index does not list them; `from_pretrained` ignores them,
+     * and lists them as unexpected since version 5. */
     int n_moments;
 };
 
