@@ -521,11 +521,11 @@ loses_operator() {
 operator_away() { # a pod is lost, and the job ends, while nobody looks
     steps=300 job alone "$stages3" && trains alone || return
     kill_operator TERM
-    kubectl delete "$(worker_pod alone 0)" >/dev/null
+    kubectl delete "$(worker_pod alone 0)" --grace-period=1 >/dev/null
     start_operator
     until_true 30 revision_is alone 2 && until_true 30 is alone Running 'True Training' || return
     kill_operator KILL
-    until_true 60 all_succeeded
+    until_true 60 grep -q '"msg":"evaluated","step":300,' "$dir"/agent/logs/alone-* || return
     start_operator
     completes alone && [ "$(field alone '{.status.revision}')" = 2 ]
 }
@@ -589,7 +589,6 @@ dies_anywhere() {
     done <"$dir/positions"
     [ "$wrong" = 0 ] && echo "$(wc -l <"$dir/positions") lives"
 }
-all_succeeded() { [ "$(kubectl get pods --field-selector status.phase=Succeeded -o name | wc -l)" = 3 ]; }
 deleted() {
     steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone &&
         until_true 5 no_workers
