@@ -102,3 +102,11 @@ bool hmac_check(const struct hmac_key *key, const struct hmac_part *parts, int n
     return hmac_sign(key, parts, n_parts, expected, NULL) == ERR_OK &&
            CRYPTO_memcmp(expected, mac, HMAC_BYTES) == 0;
 }
+
+enum err_code hmac_digest(const void *bytes, size_t n, uint8_t out[static HMAC_BYTES],
+                          struct err *err)
+{
+    return EVP_Digest(bytes, n, out, NULL, EVP_sha256(), NULL) == 1
+               ? ERR_OK
+               : err_set(err, ERR_NO_MEMORY, "no memory for a digest");
+}

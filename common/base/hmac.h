@@ -1,4 +1,4 @@
-/* base/hmac.h - HMAC-SHA256 over a message of several parts, with a shared key.
+/* base/hmac.h - HMAC-SHA256 over a message of several parts, with a shared key; SHA-256 alone.
  *
  * Each part is preceded by its length, so different lists of parts have different signatures.
  * The first part should name the purpose, so that a signature is valid for that one only.
@@ -40,6 +40,10 @@ MUST_CHECK enum err_code hmac_sign(const struct hmac_key *key, const struct hmac
 /* Is `mac` the signature of these parts? In constant time. */
 bool hmac_check(const struct hmac_key *key, const struct hmac_part *parts, int n_parts,
                 const uint8_t mac[static HMAC_BYTES]);
+
+/* SHA-256 of the bytes. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code hmac_digest(const void *bytes, size_t n, uint8_t out[static HMAC_BYTES],
+                                     struct err *err);
 
 /* Keys and signatures as text. */
 void hmac_to_text(const uint8_t bytes[static HMAC_BYTES], char out[static HMAC_TEXT_BYTES]);

@@ -10,9 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include "base/clock.h"
+#include "base/hmac.h"
 
 #define CALL_POLL_MS        1000
 #define STOP_POLL_MS        50
@@ -80,6 +82,21 @@ static size_t on_body(char *bytes, size_t one, size_t n, void *arg)
     return rc == ERR_OK && t->state != CANCELLED ? n : 0;
 }
 
+static void take_etag(struct transfer *t, const char *line, size_t n)
+{
+    static const char name[] = "etag:";
+    size_t at = sizeof name - 1;
+
+    if (n <= at || strncasecmp(line, name, at) != 0)
+        return;
+    while (at < n && line[at] == ' ')
+        at++;
+    while (n > at && strchr(" \r\n", line[n - 1]))
+        n--;
+    if (n - at < sizeof t->response.etag && !memchr(line + at, '\0', n - at))
+        (void)snprintf(t->response.etag, sizeof t->response.etag, "%.*s", (int)(n - at), line + at);
+}
+
 /* curl takes a head that is cut short for a complete response without a body; we do not. */
 static size_t on_head_line(char *line, size_t one, size_t n, void *arg)
 {
@@ -87,6 +104,7 @@ static size_t on_head_line(char *line, size_t one, size_t n, void *arg)
 
     (void)one;
     t->has_head = n > 0 && (line[0] == '\r' || line[0] == '\n');
+    take_etag(t, line, n);
     return n;
 }
 
@@ -128,6 +146,23 @@ static enum err_code add_header(struct transfer *t, const char *name, const char
     return rc;
 }
 
+/* What libcurl 7.88 does not add to a signed request by itself, and signs when it is there. */
+static enum err_code add_aws_headers(struct transfer *t, const struct http_request *r,
+                                     struct err *err)
+{
+    char text[HMAC_TEXT_BYTES];
+    uint8_t digest[HMAC_BYTES];
+    enum err_code rc = hmac_digest(r->body ? r->body : "", r->body_bytes, digest, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    hmac_to_text(digest, text);
+    rc = add_header(t, "x-amz-content-sha256: ", text, err);
+    if (rc == ERR_OK && r->aws->session_token)
+        rc = add_header(t, "x-amz-security-token: ", r->aws->session_token, err);
+    return rc;
+}
+
 static enum err_code build_headers(struct transfer *t, const struct http_request *r,
                                    struct err *err)
 {
@@ -138,8 +173,12 @@ static enum err_code build_headers(struct transfer *t, const struct http_request
     if (rc == ERR_OK && r->body) /* without a type curl would call it a web form */
         rc = add_header(t, "Content-Type: ",
                         r->content_type ? r->content_type : "application/octet-stream", err);
-    if (rc == ERR_OK && r->body) /* else curl waits for the server's consent to a large body */
+    /* Else curl waits for the server's consent to a large body. It would sign this line, though it
+     * does not send it. */
+    if (rc == ERR_OK && r->body && !r->aws)
         rc = add_header(t, "Expect:", "", err);
+    if (rc == ERR_OK && r->aws)
+        rc = add_aws_headers(t, r, err);
     if (rc == ERR_OK && r->bearer_token)
         rc = add_header(t, "Authorization: Bearer ", r->bearer_token, err);
     return rc;
@@ -188,6 +227,7 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
                 {CURLOPT_SSLCERT_BLOB, r->tls.cert_pem},
                 {CURLOPT_SSLKEY_BLOB, r->tls.key_pem}};
     const char *method = r->method ? r->method : "GET";
+    char signature[HTTP_REGION_BYTES + 32];
     CURL *easy = t->easy;
     CURLcode rc = CURLE_OK;
 
@@ -197,6 +237,12 @@ static enum err_code configure(struct transfer *t, const struct http_request *r,
         SET(CURLOPT_COPYPOSTFIELDS, r->body ? r->body : "");
     }
     SET(CURLOPT_CUSTOMREQUEST, method);
+    if (r->aws) {
+        (void)snprintf(signature, sizeof signature, "aws:amz:%s:s3", r->aws->region);
+        SET(CURLOPT_AWS_SIGV4, signature);
+        SET(CURLOPT_USERNAME, r->aws->key_id);
+        SET(CURLOPT_PASSWORD, r->aws->secret);
+    }
     SET(CURLOPT_HTTPHEADER, t->headers);
     SET(CURLOPT_CONNECT_TO, t->connect_to);
     if (!r->uses_environment_proxy)
@@ -267,6 +313,9 @@ enum err_code http_start(struct http *h, const struct http_request *request,
         return err_set(err, ERR_INVALID, "\"%.20s\" is not a method", request->method);
     if (request->connect_to && strlen(request->connect_to) > HTTP_HOST_BYTES - 8)
         return err_set(err, ERR_INVALID, "\"%.40s...\" is not an address", request->connect_to);
+    if (request->aws && (strlen(request->aws->region) >= HTTP_REGION_BYTES ||
+                         strpbrk(request->aws->region, ": /\r\n")))
+        return err_set(err, ERR_INVALID, "\"%.40s\" is not a region", request->aws->region);
     if (request->deadline_ms < 0 || request->connect_ms < 0)
         return err_set(err, ERR_INVALID, "a deadline is negative");
     if (h->n_transfers >= HTTP_TRANSFERS_MAX)

@@ -25,6 +25,8 @@
 #define HTTP_STOP_MS            1000 /* for calls under way after http_stop() */
 #define HTTP_RESPONSE_MAX_BYTES ((size_t)8 << 20)
 #define HTTP_HOST_BYTES         256
+#define HTTP_ETAG_BYTES         128
+#define HTTP_REGION_BYTES       64
 
 /* All texts are PEM; NULL means "not set". */
 struct http_tls {
@@ -32,6 +34,15 @@ struct http_tls {
     const char *cert_pem; /* the client's certificate with its chain, and its key */
     const char *key_pem;
     bool insecure; /* do not check the peer at all */
+};
+
+/* Signs a request as S3 wants it (AWS Signature Version 4). The URL's path and query must be in
+ * canonical form: percent-encoded, the parameters sorted, each with a '='. */
+struct http_aws {
+    const char *region;
+    const char *key_id;
+    const char *secret;
+    const char *session_token; /* NULL: none */
 };
 
 /* Borrowed for the time of http_start() or http_call() only: everything needed later is copied. */
@@ -45,6 +56,7 @@ struct http_request {
     const void *body;            /* NULL: none */
     size_t body_bytes;           /* of body */
     const char *bearer_token;    /* NULL: none */
+    const struct http_aws *aws;  /* NULL: not signed */
     struct http_tls tls;         /* for https */
     int64_t deadline_ms;         /* for the whole exchange; 0: HTTP_DEADLINE_MS */
     int64_t connect_ms;          /* for name, TCP and TLS; 0: HTTP_CONNECT_MS */
@@ -53,9 +65,10 @@ struct http_request {
 };
 
 struct http_response {
-    int status;             /* 100..599 */
-    int64_t retry_after_ms; /* -1: not given by the server */
-    struct buf body;        /* owned: buf_deinit(); without what was handed to on_chunk */
+    int status;                 /* 100..599 */
+    int64_t retry_after_ms;     /* -1: not given by the server */
+    char etag[HTTP_ETAG_BYTES]; /* as it was sent; "": none, or too long */
+    struct buf body;            /* owned: buf_deinit(); without what was handed to on_chunk */
 };
 
 /* Both callbacks run inside http_poll() or http_call(). */

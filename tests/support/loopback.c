@@ -11,7 +11,7 @@
 
 #define CONNECTIONS_MAX   64
 #define REPLIES_MAX       64
-#define REQUEST_MAX_BYTES 32768
+#define REQUEST_MAX_BYTES ((size_t)12 << 20) /* a piece of an upload, and more */
 
 struct connection {
     struct loopback *server;

@@ -90,6 +90,17 @@ static void hmac_makes_different_keys(void **state)
     assert_memory_not_equal(&a, &b, sizeof a);
 }
 
+static void hmac_digest_is_sha_256(void **state)
+{
+    char text[HMAC_TEXT_BYTES];
+    uint8_t digest[HMAC_BYTES];
+
+    (void)state;
+    assert_int_equal(hmac_digest("abc", 3, digest, NULL), ERR_OK);
+    hmac_to_text(digest, text);
+    assert_string_equal(text, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -98,6 +109,7 @@ int main(void)
         cmocka_unit_test(hmac_key_is_read_from_a_file_and_never_quoted),
         cmocka_unit_test(hmac_refuses_text_that_is_no_key),
         cmocka_unit_test(hmac_makes_different_keys),
+        cmocka_unit_test(hmac_digest_is_sha_256),
     };
     return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
