@@ -54,8 +54,8 @@ LIBS_run     := run control fleet kube http balance cluster api base
 LIBS_nn      := nn base
 LIBS_text    := text api base
 LIBS_data    := data text api base
-LIBS_files   := files api base
-LIBS_import  := import files text api base
+LIBS_files   := files http api base
+LIBS_import  := import files text http api base
 LIBS_wire    := wire base
 LIBS_train   := train nn files data text wire http api base
 LIBS_probe   := probe train nn files data text wire http api base
@@ -186,18 +186,25 @@ $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions suppo
         $(call lib,$(LIBS_revisions))
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send,--wrap=loader_train -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
+
+# Objects and checkpoints on a real S3 server; run by test_bucket.sh.
+BUCKET      := $(OUT)/tests/integration/test_bucket
+LIBS_bucket := files http api base
+$(BUCKET): $(OUT)/obj/tests/integration/test_bucket.o $(call lib,$(LIBS_bucket))
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bucket)) -lcmocka
 E2E         := $(wildcard tests/e2e/test_*.sh)
 export OUT
 
 test: deps-cluster ## unit and integration tests (real API server, real workers)
-	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS)
+	@$(SUBMAKE) all sample support $(UNIT_TESTS) $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=1800 hack/run-tests.sh $(UNIT_TESTS) $(INTEGRATION)
 
 unit: $(UNIT_TESTS) ## unit tests (seconds)
 	@hack/run-tests.sh $(UNIT_TESTS)
 
 integration: deps-cluster ## real etcd, API server and workers as processes
-	@$(SUBMAKE) all sample support $(REVISIONS)
+	@$(SUBMAKE) all sample support $(REVISIONS) $(BUCKET)
 	@TEST_TIMEOUT=1800 hack/run-tests.sh $(INTEGRATION)
 
 test-faults: deps-cluster ## faults at every step, and the operator dies at every call (an hour)
@@ -281,7 +288,7 @@ demo-down: ## remove everything that `make demo` made
 	@hack/cluster/down.sh
 
 # --- everything that compiles ---
-programs: all $(UNIT_TESTS) $(REVISIONS) $(AGENT) $(MILP) $(BENCH) $(PLACEMENT) build/gen-nli
+programs: all $(UNIT_TESTS) $(REVISIONS) $(BUCKET) $(AGENT) $(MILP) $(BENCH) $(PLACEMENT) build/gen-nli
 
 # --- what the worker's image and the tests train on ---
 sample: build/sample ## generate the sample data

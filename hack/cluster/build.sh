@@ -4,6 +4,7 @@
 #   hack/cluster/build.sh envtest   etcd, API server, controller manager, kubectl and helm
 #   hack/cluster/build.sh cluster   what a cluster made from packages needs, kind and helm
 #   hack/cluster/build.sh tools     kind, kubectl and helm, where the machine's own will not do
+#   hack/cluster/build.sh s3        versitygw, an S3 server for tests
 #
 # Needs nothing but the Go module proxy. The first time takes some 10 minutes on 2 cores; what is
 # there already in its right version is left alone. Two runs at once wait for each other.
@@ -11,7 +12,7 @@ set -euo pipefail
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 what=${1:-}
-case $what in envtest | cluster | tools) ;; *) die "usage: $0 envtest|cluster|tools" ;; esac
+case $what in envtest | cluster | tools | s3) ;; *) die "usage: $0 envtest|cluster|tools|s3" ;; esac
 
 export GOMODCACHE=$CACHE/gomod GOCACHE=$CACHE/gocache GOWORK=off
 export CGO_ENABLED=0 GOFLAGS="-mod=mod -trimpath -buildvcs=false"
@@ -20,10 +21,11 @@ KUBERNETES=$CACHE/src/kubernetes-$K8S_VERSION
 # --- what there is to do -----------------------------------------------------------------------
 declare -A version_of=(
     [etcd]=$ETCD_VERSION [coredns]=$COREDNS_VERSION [local-path-provisioner]=$LOCAL_PATH_VERSION
-    [kind]=$KIND_VERSION [helm]=$HELM_VERSION)
+    [kind]=$KIND_VERSION [helm]=$HELM_VERSION [versitygw]=$VERSITYGW_VERSION)
 
 wanted() {
     local tool
+    [ "$what" != s3 ] || { echo versitygw; return; }
     [ "$what" = tools ] || printf '%s\n' etcd kube-apiserver kube-controller-manager
     [ "$what" != cluster ] || printf '%s\n' kube-scheduler kube-proxy kubelet kubeadm \
         local-path-provisioner coredns
@@ -134,6 +136,7 @@ package_of() {
     local-path-provisioner) echo github.com/rancher/local-path-provisioner ;;
     kind) echo sigs.k8s.io/kind ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
+    versitygw) echo github.com/versity/versitygw/cmd/versitygw ;;
     *) echo "k8s.io/kubernetes/cmd/$1" ;;
     esac
 }
@@ -176,6 +179,8 @@ kubernetes_ldflags() {
 build() { # build NAME
     case $1 in
     etcd) run 15 "Fetch etcd $ETCD_VERSION" plain_sources etcd go.etcd.io/etcd/server/v3 "$(package_of etcd)" ;;
+    versitygw) run 20 "Fetch versitygw $VERSITYGW_VERSION" plain_sources versitygw \
+        github.com/versity/versitygw "$(package_of versitygw)" ;;
     kind) run 5 "Fetch kind $KIND_VERSION" plain_sources kind sigs.k8s.io/kind "$(package_of kind)" ;;
     helm) run 20 "Fetch Helm $HELM_VERSION" sources_beside_kubernetes helm helm.sh/helm/v3 \
         "$(package_of helm)" '^github.com/spf13/' ;;
@@ -201,7 +206,7 @@ kubernetes=() others=()
 for name in "${todo[@]}"; do
     if [ -n "${version_of[$name]:-}" ]; then others+=("$name"); else kubernetes+=("$name"); fi
 done
-if [ ! -e "$KUBERNETES/go.mod" ] || [ ${#kubernetes[@]} -gt 0 ]; then
+if { [ "$what" != s3 ] && [ ! -e "$KUBERNETES/go.mod" ]; } || [ ${#kubernetes[@]} -gt 0 ]; then
     run 30 "Fetch Kubernetes $K8S_VERSION" kubernetes_sources "${kubernetes[@]}"
 fi
 if [ ${#kubernetes[@]} -gt 0 ]; then

@@ -16,47 +16,19 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "files/manifest.h"
+#include "files/name.h"
+#include "files/remote.h"
 
-#define HISTORY_FILE  "history.jsonl"
-#define PROGRESS_FILE "progress.json"
-#define SCRATCH_FILE  "scratch.XXXXXX" /* has its name only for a moment */
-#define NAME_BYTES    64               /* of a checkpoint's folder */
+#define SCRATCH_FILE "scratch.XXXXXX" /* has its name only for a moment */
 
 /* --- names --- */
-
-/* A checkpoint that may be there: a folder of its name is. */
-struct name {
-    int64_t lineage;
-    int64_t step;
-    bool is_kept; /* by store_clean(), as one of the newest ... */
-    bool is_best; /* ... or because one of these names it as the best */
-};
-
-static void print_name(struct name name, char out[static NAME_BYTES])
-{
-    (void)snprintf(out, NAME_BYTES, "%lld-%lld", (long long)name.lineage, (long long)name.step);
-}
-
-/* False when it is not exactly the name of a checkpoint. */
-static bool parse_name(const char *text, struct name *out)
-{
-    long long lineage = 0;
-    long long step = 0;
-    char own[NAME_BYTES];
-
-    if (strlen(text) >= NAME_BYTES || sscanf(text, "%lld-%lld", &lineage, &step) != 2)
-        return false;
-    *out = (struct name){.lineage = lineage, .step = step};
-    print_name(*out, own);
-    return strcmp(text, own) == 0 && lineage >= 1 && step >= 1;
-}
 
 static enum err_code name_path(const struct store *s, struct name name, char out[static PATH_MAX],
                                struct err *err)
 {
     char file[NAME_BYTES];
 
-    print_name(name, file);
+    name_print(name, file);
     return folder_path(s->folder, file, out, err);
 }
 
@@ -79,38 +51,6 @@ bool store_is_manifest(const char *file)
     return strncmp(file, "model", strlen("model")) == 0 && end && strcmp(end, ".json") == 0;
 }
 
-static void manifest_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
-{
-    export_shard_name(stage, n_stages, out);
-    memcpy(strrchr(out, '.'), ".json", sizeof ".json"); /* shorter than ".safetensors" */
-}
-
-/* Is it the name of a stage's manifest? */
-static bool parse_manifest_name(const char *file, int *out_stage, int *out_n_stages)
-{
-    char own[EXPORT_SHARD_BYTES];
-    int number = 1;
-    int n = 1;
-
-    if (sscanf(file, "model-%5d-of-%5d", &number, &n) == 2 &&
-        (n < 2 || n > SPEC_STAGES_MAX || number < 1 || number > n))
-        return false;
-    *out_stage = number - 1;
-    *out_n_stages = n;
-    manifest_name(number - 1, n, own);
-    return strcmp(file, own) == 0;
-}
-
-static int compare_newest_first(const void *a, const void *b)
-{
-    const struct name *x = a;
-    const struct name *y = b;
-
-    if (x->lineage != y->lineage)
-        return x->lineage < y->lineage ? 1 : -1;
-    return x->step < y->step ? 1 : x->step > y->step ? -1 : 0;
-}
-
 /* The names in the store, the newest first. The caller frees *out, also after an error. */
 static enum err_code list_names(const struct store *s, struct name **out, int *out_n,
                                 struct err *err)
@@ -127,7 +67,7 @@ static enum err_code list_names(const struct store *s, struct name **out, int *o
     if (!dir)
         return file_error(err, "open", s->folder);
     while (rc == ERR_OK && (entry = readdir(dir))) {
-        if (!parse_name(entry->d_name, &name))
+        if (!name_parse(entry->d_name, &name))
             continue;
         rc = array_reserve(out, sizeof **out, &cap, n + 1, err);
         if (rc == ERR_OK)
@@ -135,7 +75,7 @@ static enum err_code list_names(const struct store *s, struct name **out, int *o
     }
     (void)closedir(dir);
     if (n > 0)
-        qsort(*out, n, sizeof **out, compare_newest_first);
+        qsort(*out, n, sizeof **out, name_compare);
     *out_n = (int)n;
     return rc;
 }
@@ -176,7 +116,23 @@ enum err_code store_open_own(struct store *s, const char *folder, struct err *er
     return rc;
 }
 
+enum err_code store_open_remote(struct store *s, const char *folder, struct remote *remote,
+                                struct err *err)
+{
+    enum err_code rc = store_open(s, folder, err);
+
+    if (rc == ERR_OK)
+        s->remote = remote;
+    return rc;
+}
+
 /* --- what is there --- */
+
+/* Is the folder this worker's own, with parts of checkpoints? */
+static bool has_parts(const struct store *s)
+{
+    return s->is_own || s->remote;
+}
 
 /* A checkpoint as its manifests have it. */
 struct checkpoint {
@@ -219,7 +175,7 @@ static enum err_code load_manifest(const char *folder, int stage, int n_stages,
     char path[PATH_MAX];
     enum err_code rc;
 
-    manifest_name(stage, n_stages, file);
+    name_manifest(stage, n_stages, file);
     rc = folder_path(folder, file, path, err);
     if (rc == ERR_OK)
         rc = file_read(path, &text, err);
@@ -298,7 +254,7 @@ static enum err_code load_complete(struct checkpoint *c, DIR *dir, struct err *e
         enum err_code rc_cut;
         int stage, n_stages;
 
-        if (!parse_manifest_name(entry->d_name, &stage, &n_stages) || stage != 0)
+        if (!name_parse_manifest(entry->d_name, &stage, &n_stages) || stage != 0)
             continue;
         rc_cut = load_cut(c, n_stages, &why);
         if (rc_cut == ERR_OK)
@@ -320,7 +276,7 @@ static enum err_code load_parts(struct checkpoint *c, DIR *dir, struct err *err)
         struct err why = {.text = ""};
         int stage, n_stages;
 
-        if (!parse_manifest_name(entry->d_name, &stage, &n_stages))
+        if (!name_parse_manifest(entry->d_name, &stage, &n_stages))
             continue;
         rc = array_reserve(&c->shards, sizeof *c->shards, &cap, (size_t)c->n_shards + 1, err);
         if (rc != ERR_OK)
@@ -352,7 +308,7 @@ static enum err_code load_checkpoint(const struct store *s, struct name name,
     dir = opendir(c.folder);
     if (!dir)
         return file_error(err, "open", c.folder);
-    rc = s->is_own ? load_parts(&c, dir, err) : load_complete(&c, dir, err);
+    rc = has_parts(s) ? load_parts(&c, dir, err) : load_complete(&c, dir, err);
     (void)closedir(dir);
     if (rc == ERR_OK)
         *out = c;
@@ -390,7 +346,7 @@ static bool find_point(const struct store *s, struct name name, struct store_poi
 
     if (rc == ERR_OK) {
         *out = c.shards[0].point;
-        if (s->is_own)
+        if (has_parts(s))
             add_parts(&c, &out->at);
         checkpoint_deinit(&c);
     } else if (rc != ERR_NOT_FOUND) {
@@ -406,6 +362,8 @@ int store_list(const struct store *s, struct store_point *out, int max)
     int n_names;
     int n = 0;
 
+    if (s->remote)
+        return remote_list(s->remote, out, max);
     if (list_names(s, &names, &n_names, &err) != ERR_OK)
         LOG(LOG_WARN, "checkpoints cannot be listed", LOG_S("error", err.text));
     for (int i = 0; i < n_names && n < max; i++)
@@ -437,74 +395,50 @@ static enum err_code remove_checkpoint(const struct store *s, struct name name, 
     return rc == ERR_OK ? folder_remove(folder, err) : rc;
 }
 
-static void mark_best(struct name *names, int n, const struct resume_origin *best)
-{
-    for (int i = 0; i < n; i++)
-        if (names[i].lineage == best->lineage && names[i].step == best->step)
-            names[i].is_best = true;
-}
-
-/* `is_complete` answers for each checkpoint whether it is. */
-static void clean(const struct store *s, const struct resume *at, int keep,
-                  bool (*is_complete)(const struct store *s, struct name name, int64_t step),
-                  int64_t step)
+/* Remove what the rule lets go. */
+static void clean(const struct store *s, struct name_rule *rule)
 {
     struct err err = {.text = ""};
     struct name *names;
-    int first = 0; /* that is kept */
-    int n_kept = 0;
-    int n_newer = 0;
     int n;
 
-    assert(keep >= 1);
     if (list_names(s, &names, &n, &err) != ERR_OK)
         LOG(LOG_WARN, "checkpoints cannot be listed", LOG_S("error", err.text));
-    for (int i = 0; i < n && n_kept < keep; i++) {
-        struct store_point point;
-
-        names[i].is_kept =
-            resume_counts(at, names[i].lineage, names[i].step) && is_complete(s, names[i], step);
-        if (names[i].is_kept && find_point(s, names[i], &point))
-            mark_best(names, n, &point.best);
-        n_kept += names[i].is_kept;
-        first = n_kept == 0 ? i + 1 : first;
-    }
-    for (int i = 0; i < n && n_kept > 0; i++) {
-        bool counts = resume_counts(at, names[i].lineage, names[i].step);
-
-        /* What is newer may still be being written, or one that could not be copied, but those must
-         * not fill an own store. */
-        if (names[i].is_kept || names[i].is_best || names[i].lineage > at->lineage ||
-            (counts && i < first && (!s->is_own || ++n_newer <= keep)))
-            continue;
-        if (remove_checkpoint(s, names[i], &err) != ERR_OK)
+    name_choose(names, n, rule);
+    for (int i = 0; i < n; i++)
+        if (names[i].goes && remove_checkpoint(s, names[i], &err) != ERR_OK)
             LOG(LOG_WARN, "an old checkpoint cannot be removed", LOG_S("error", err.text));
-    }
     free(names);
 }
 
-static bool is_found(const struct store *s, struct name name, int64_t step)
+static bool find_best(void *ctx, struct name name, struct resume_origin *out_best)
 {
     struct store_point point;
+    bool is_there = find_point(ctx, name, &point);
 
-    (void)step;
-    return find_point(s, name, &point);
-}
-
-static bool is_not_after(const struct store *s, struct name name, int64_t step)
-{
-    (void)s;
-    return name.step <= step;
+    if (is_there)
+        *out_best = point.best;
+    return is_there;
 }
 
 void store_clean(const struct store *s, const struct resume *at, int keep)
 {
-    clean(s, at, keep, is_found, 0);
+    struct store own = *s;
+    struct name_rule rule = {.at = at, .keep = keep, .find = find_best, .ctx = &own};
+
+    if (s->remote)
+        remote_clean(s->remote, at, keep);
+    else
+        clean(s, &rule);
 }
 
 void store_clean_own(const struct store *s, const struct resume *at, int keep, int64_t step)
 {
-    clean(s, at, keep, is_not_after, step);
+    struct store own = *s;
+    struct name_rule rule = {
+        .at = at, .keep = keep, .is_own = true, .step_max = step, .find = find_best, .ctx = &own};
+
+    clean(s, &rule);
 }
 
 static enum err_code refused_path(const struct store *s, const struct resume_checkpoint *c,
@@ -525,7 +459,7 @@ bool store_is_refused(const struct store *s, const struct resume_checkpoint *c)
     return refused_path(s, c, path, NULL) == ERR_OK && access(path, F_OK) == 0;
 }
 
-void store_refuse(const struct store *s, const struct resume_checkpoint *c)
+void store_drop(const struct store *s, const struct resume_checkpoint *c)
 {
     struct err err = {.text = ""};
     char from[PATH_MAX];
@@ -547,6 +481,26 @@ void store_refuse(const struct store *s, const struct resume_checkpoint *c)
         rc = file_sync_folder(s->folder, &err);
     if (rc != ERR_OK && rc != ERR_NOT_FOUND)
         LOG(LOG_WARN, "a damaged checkpoint cannot be set aside", LOG_S("error", err.text));
+}
+
+enum err_code store_fetch(const struct store *s, const struct resume_checkpoint *c,
+                          const struct resume_part *units, const atomic_bool *stops,
+                          struct err *err)
+{
+    return s->remote ? remote_fetch(s->remote, s, c, units, stops, err) : ERR_OK;
+}
+
+enum err_code store_push(const struct store *s, const struct store_shard *shard,
+                         const atomic_bool *stops, struct err *err)
+{
+    return s->remote ? remote_push(s->remote, s, shard, stops, err) : ERR_OK;
+}
+
+void store_refuse(const struct store *s, const struct resume_checkpoint *c)
+{
+    store_drop(s, c);
+    if (s->remote)
+        remote_refuse(s->remote, c);
 }
 
 /* --- writing --- */
@@ -573,7 +527,7 @@ static enum err_code drop_manifest(const char *folder, int stage, int n_stages, 
     char file[EXPORT_SHARD_BYTES];
     enum err_code rc;
 
-    manifest_name(stage, n_stages, file);
+    name_manifest(stage, n_stages, file);
     if (!folder_has(folder, file))
         return ERR_OK;
     rc = export_remove(folder, file, err);
@@ -665,7 +619,7 @@ static enum err_code write_manifest(const struct store_writer *w, struct err *er
     char file[EXPORT_SHARD_BYTES];
     enum err_code rc = manifest_write(&w->manifest, &text, err);
 
-    manifest_name(w->manifest.stage, w->manifest.n_stages, file);
+    name_manifest(w->manifest.stage, w->manifest.n_stages, file);
     if (rc == ERR_OK)
         rc = write_file(w, file, text.data, text.len, err);
     buf_deinit(&text);
@@ -715,7 +669,7 @@ enum err_code store_file_path(const struct store *s, const struct store_shard *s
     if (file == STORE_SHARD)
         export_shard_name(shard->stage, shard->n_stages, name);
     else if (file == STORE_MANIFEST)
-        manifest_name(shard->stage, shard->n_stages, name);
+        name_manifest(shard->stage, shard->n_stages, name);
     else
         (void)snprintf(name, sizeof name, "%s",
                        file == STORE_HISTORY ? HISTORY_FILE : PROGRESS_FILE);
@@ -960,7 +914,7 @@ enum err_code store_read(const struct store *s, const struct resume_checkpoint *
         return err_set(err, ERR_NO_MEMORY, "no memory to read a checkpoint");
     r->model = *m;
     r->n_moments = has_variance ? 2 : 1;
-    r->is_own = s->is_own;
+    r->is_own = has_parts(s);
     rc = load_checkpoint(s, name_of(c), &r->at, err);
     if (rc == ERR_OK)
         rc = open_shards(r, err);

@@ -1,5 +1,5 @@
-/* files/store.h - the checkpoints of a job, in a folder that all of its workers share, or in one
- * that is a worker's own.
+/* files/store.h - the checkpoints of a job: in a folder that all of its workers share, in one that
+ * is a worker's own, or in a bucket.
  *
  *     <folder>/<lineage>-<step>/model-00001-of-00003.safetensors
  *                               model-00001-of-00003.json          its manifest
@@ -15,6 +15,10 @@
  * In a worker's own store are the shards that it has written, and copies of other workers' shards.
  * A checkpoint there is never known to be complete; what is listed are the units that are there.
  *
+ * A bucket holds the same files under the same names (files/remote.h). Then the folder is this
+ * worker's own too: its shards are written there first, and shards of others are fetched into it
+ * before they are read. What is listed, and complete, is what the bucket has.
+ *
  * Nothing in the files is trusted. Sizes are checked when checkpoints are listed, checksums and
  * values when they are read. One that fails is refused: set aside, so that it is not listed again.
  * Layer: files. Threads: one per store, writer and reader, and besides them one per receiver;
@@ -23,19 +27,28 @@
 #ifndef FILES_STORE_H
 #define FILES_STORE_H
 
+#include <stdatomic.h>
+
 #include "api/identity.h"
 #include "api/resume.h"
 #include "files/export.h"
 
+struct remote;
+
 struct store {
     char folder[PATH_MAX]; /* of this job alone */
-    bool is_own;           /* of this worker alone */
+    bool is_own;           /* of this worker alone, which others send copies to */
+    struct remote *remote; /* borrowed: the bucket; NULL: there is none */
 };
 
 /* Set and create the folder (with its parent). Errors of folder_make(). */
 MUST_CHECK enum err_code store_open(struct store *s, const char *folder, struct err *err);
 /* The same for one that is this worker's own. */
 MUST_CHECK enum err_code store_open_own(struct store *s, const char *folder, struct err *err);
+
+/* The same for a folder of this worker's own before a bucket. */
+MUST_CHECK enum err_code store_open_remote(struct store *s, const char *folder,
+                                           struct remote *remote, struct err *err);
 
 /* A checkpoint, with the history that leads to it. */
 struct store_point {
@@ -71,11 +84,31 @@ bool store_is_manifest(const char *file);
 /* Has this one been set aside? */
 bool store_is_refused(const struct store *s, const struct resume_checkpoint *c);
 
+/* Bring what is needed to read these units of a checkpoint, which is listed, into the folder; with
+ * unit 0 the leader's records. There is something to do for a bucket only. Errors of http/s3.h and
+ * store_receive_finish(). */
+MUST_CHECK enum err_code store_fetch(const struct store *s, const struct resume_checkpoint *c,
+                                     const struct resume_part *units, const atomic_bool *stops,
+                                     struct err *err);
+
+/* Set aside what the folder has of a checkpoint, so that it is fetched again; the bucket keeps it.
+ */
+void store_drop(const struct store *s, const struct resume_checkpoint *c);
+
 /* Set a checkpoint aside that has proved to be damaged, as <lineage>-<step>.refused: it is not
- * listed any more. An older one of that name is removed. A failure is logged. */
+ * listed any more. An older one of that name is removed. One in a bucket stays, with an object
+ * "refused" beside its files. A failure is logged. */
 void store_refuse(const struct store *s, const struct resume_checkpoint *c);
 
 /* --- writing --- */
+
+/* A shard of a checkpoint. */
+struct store_shard {
+    int64_t lineage;
+    int64_t step;
+    int stage;
+    int n_stages;
+};
 
 struct store_writer; /* on the heap; all fields private */
 
@@ -109,17 +142,14 @@ void store_abandon(struct store_writer *w); /* NULL is fine */
 
 /* --- copies of a shard, for stores that are workers' own --- */
 
-/* A shard of a checkpoint. */
-struct store_shard {
-    int64_t lineage;
-    int64_t step;
-    int stage;
-    int n_stages;
-};
-
 /* The files of a shard, in the order in which they are received. The leader's records belong to
  * stage 0. */
 enum store_file { STORE_SHARD, STORE_HISTORY, STORE_PROGRESS, STORE_MANIFEST, N_STORE_FILES };
+
+/* Upload a shard that is finished; for a bucket only. ERR_GONE when *stops has become true; errors
+ * of http/s3.h. */
+MUST_CHECK enum err_code store_push(const struct store *s, const struct store_shard *shard,
+                                    const atomic_bool *stops, struct err *err);
 
 /* Where such a file is. ERR_INVALID when that is too long for a path. */
 MUST_CHECK enum err_code store_file_path(const struct store *s, const struct store_shard *shard,
