@@ -25,7 +25,7 @@ FROM ${BASE} AS worker
 # libwebsockets has another number in its package's name in every Debian.
 RUN apt-get update -qq \
     && apt-get install -y -qq --no-install-recommends \
-        libopenblas0-pthread '^libwebsockets[0-9]+(t64)?$' libcjson1 libyaml-0-2 \
+        ca-certificates libcurl4 libopenblas0-pthread '^libwebsockets[0-9]+(t64)?$' libcjson1 libyaml-0-2 \
         '^libutf8proc[0-9]+$' libgomp1 \
     && rm -rf /var/lib/apt/lists/* /var/cache/apt/*
 COPY --from=build /src/build/release/bin/skyjob-worker /src/build/release/bin/skyjob-import /usr/local/bin/

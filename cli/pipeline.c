@@ -15,6 +15,7 @@
 #include "cli/child.h"
 #include "cli/command.h"
 #include "fleet/follow.h"
+#include "http/s3.h"
 
 #define POLL_MS             50
 #define LOG_MAX_BYTES       ((size_t)16 << 20)
@@ -160,7 +161,8 @@ static enum err_code start_worker(struct pipeline *p, struct revision_worker id,
     child_add_option(argv, "--resume-from", q->resume_from);
     /* As a node's disk does, it outlives the worker. */
     scratch_file(&q->local->scratch, checkpoints, "worker-%d-checkpoints", id.slot);
-    if (!q->checkpoints_dir && q->local->job.spec.checkpoint.is_peers)
+    if (s3_is_url(q->checkpoints_dir) ||
+        (!q->checkpoints_dir && q->local->job.spec.checkpoint.is_peers))
         child_add_option(argv, "--own-checkpoints", checkpoints);
     (void)snprintf(slot, sizeof slot, "%d", id.slot);
     (void)snprintf(incarnation, sizeof incarnation, "%d", id.incarnation);

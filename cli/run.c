@@ -17,6 +17,7 @@
 #include "cli/pipeline.h"
 #include "cli/show.h"
 #include "cli/view.h"
+#include "http/s3.h"
 
 struct arguments {
     struct local_params local;
@@ -143,15 +144,51 @@ static enum err_code check_other(const char *folder, struct err *err)
     return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "--resume-from");
 }
 
+static enum err_code take_first(void *ctx, const struct s3_object *object, struct err *err)
+{
+    (void)object;
+    *(bool *)ctx = false;
+    return err_set(err, ERR_AGAIN, "one is enough");
+}
+
+/* Is there nothing under that prefix? Also finds out whether the bucket can be used. */
+static enum err_code bucket_is_empty(const char *url, bool *out, struct err *err)
+{
+    struct s3_access access;
+    struct s3 *s3 = NULL;
+    enum err_code rc = s3_access_load(url, &access, err);
+
+    *out = true;
+    if (rc == ERR_OK)
+        rc = s3_new(&access, &s3, err);
+    if (rc == ERR_OK)
+        rc = s3_list(s3, take_first, out, err);
+    s3_free(s3);
+    if (rc == ERR_OK || rc == ERR_AGAIN)
+        return ERR_OK;
+    return err_wrap(err, err_is_transient(rc) ? rc : ERR_INVALID, "--checkpoints");
+}
+
 /* What an earlier run left is neither used nor lost by accident. */
 static enum err_code check_checkpoints(const struct arguments *a, struct err *err)
 {
-    bool is_empty;
-    enum err_code rc = make_folder("--checkpoints", a->checkpoints, err);
+    bool is_empty = true;
+    enum err_code rc = ERR_OK;
 
-    if (rc != ERR_OK || !a->checkpoints)
-        return rc;
-    rc = folder_is_empty(a->checkpoints, &is_empty, err);
+    if (!a->checkpoints)
+        return ERR_OK;
+    if (a->resume_from && (s3_is_url(a->checkpoints) || s3_is_url(a->resume_from)))
+        return err_set(
+            err, ERR_INVALID,
+            "--resume-from: works between folders only: copy the other run's checkpoints "
+            "to a bucket or from it, and add --resume");
+    if (s3_is_url(a->checkpoints)) {
+        rc = bucket_is_empty(a->checkpoints, &is_empty, err);
+    } else {
+        rc = make_folder("--checkpoints", a->checkpoints, err);
+        if (rc == ERR_OK)
+            rc = folder_is_empty(a->checkpoints, &is_empty, err);
+    }
     if (rc == ERR_OK && is_empty && a->resumes)
         return err_set(err, ERR_INVALID, "--resume: there are no checkpoints in %.300s",
                        a->checkpoints);

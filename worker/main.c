@@ -15,6 +15,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "files/pretrained.h"
+#include "http/s3.h"
 #include "nn/gemm.h"
 #include "probe/probe.h"
 #include "probe/probe_link.h"
@@ -29,7 +30,8 @@
 static const char usage[] =
     "usage: skyjob-worker stage --slot N --incarnation N [--data DIR] [--model DIR] [--output "
     "DIR]\n"
-    "                           [--checkpoints DIR [--resume-from DIR] | --own-checkpoints DIR]\n"
+    "                           [--checkpoints DIR [--resume-from DIR] | --own-checkpoints DIR |\n"
+    "                            --checkpoints s3://BUCKET/PREFIX --own-checkpoints DIR]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
@@ -170,10 +172,19 @@ static bool has_ports(struct arguments *a)
            split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port);
 }
 
+/* A store is a folder, or a bucket with a folder before it. */
+static bool has_stores(const struct arguments *a)
+{
+    bool is_bucket = s3_is_url(a->stage.checkpoints_dir);
+
+    if (is_bucket && a->stage.resume_from)
+        return false;
+    return a->stage.own_checkpoints_dir ? is_bucket || !a->stage.checkpoints_dir : !is_bucket;
+}
+
 static int run_stage(struct arguments *a)
 {
-    if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path ||
-        (a->stage.checkpoints_dir && a->stage.own_checkpoints_dir) ||
+    if (a->stage.slot < 0 || a->stage.incarnation < 1 || !a->stage.key_path || !has_stores(a) ||
         (a->health && !split_address(a->health, &a->stage.health_host, &a->stage.health_port)) ||
         !split_address(a->control, &a->stage.control_host, &a->stage.control_port) ||
         !split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port)) {

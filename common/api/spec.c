@@ -128,6 +128,12 @@ const struct field spec_fields[] = {
      .min = 1, .max = 253},
     {"checkpoint.store.persistentVolumeClaim.path", FIELD_TEXT, AT(checkpoint.volume.path),
      .max = 256},
+    {"checkpoint.store.s3.bucket", FIELD_TEXT, AT(checkpoint.s3.bucket), .min = 3, .max = 63},
+    {"checkpoint.store.s3.prefix", FIELD_TEXT, AT(checkpoint.s3.prefix), .max = 256},
+    {"checkpoint.store.s3.endpoint", FIELD_TEXT, AT(checkpoint.s3.endpoint), .min = 1, .max = 256},
+    {"checkpoint.store.s3.region", FIELD_TEXT, AT(checkpoint.s3.region), .min = 1, .max = 63},
+    {"checkpoint.store.s3.credentialsSecret", FIELD_TEXT, AT(checkpoint.s3.secret), .min = 1,
+     .max = 253},
     {"checkpoint.store.peers", FIELD_OBJECT, AT(checkpoint.is_peers), .fields = no_fields},
     {"checkpoint.everySteps", FIELD_INT, AT(checkpoint.every_steps), .min = 1, .max = 100000000},
     {"checkpoint.everySeconds", FIELD_INT, AT(checkpoint.every_seconds), .min = 10, .max = 86400},
@@ -236,6 +242,35 @@ static bool is_given(const struct json *spec, const char *path)
     return v && json_kind_of(v) != JSON_NULL;
 }
 
+static enum err_code check_bucket(const struct spec_bucket *b, struct err *err)
+{
+    static const char *const schemes[] = {"https://", "http://"};
+    const char *host = "";
+
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes && !*host; i++)
+        if (strncmp(b->endpoint, schemes[i], strlen(schemes[i])) == 0)
+            host = b->endpoint + strlen(schemes[i]);
+    if (!b->bucket[0])
+        return err_set(err, ERR_INVALID, "spec.checkpoint.store.s3.bucket: must be given");
+    if (strspn(b->bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(b->bucket))
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.store.s3.bucket: must be the name of a bucket, found "
+                       "\"%.63s\"",
+                       b->bucket);
+    if (!b->secret[0])
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.store.s3.credentialsSecret: must be given");
+    if (b->endpoint[0] && (!*host || *host == '/'))
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.store.s3.endpoint: must be https://HOST or http://HOST, "
+                       "found \"%.200s\"",
+                       b->endpoint);
+    if (!is_inside(b->prefix))
+        return err_set(err, ERR_INVALID,
+                       "spec.checkpoint.store.s3.prefix: must be a relative path without \"..\"");
+    return ERR_OK;
+}
+
 /* The objects that may name a volume. */
 static enum err_code check_volumes(const struct json *spec, const struct spec *s, struct err *err)
 {
@@ -247,7 +282,8 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
                 {"data.source", &s->data.volume, false},
                 {"checkpoint.store", &s->checkpoint.volume, false},
                 {"output", &s->output, true}};
-    bool has_claim = is_given(spec, "checkpoint.store.persistentVolumeClaim");
+    int n_stores = is_given(spec, "checkpoint.store.persistentVolumeClaim") +
+                   is_given(spec, "checkpoint.store.s3") + s->checkpoint.is_peers;
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct spec_volume *volume = rows[i].volume;
@@ -264,12 +300,12 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
                            "spec.%s: name exactly one of persistentVolumeClaim; found 0",
                            rows[i].path);
     }
-    if (is_given(spec, "checkpoint.store") && has_claim == s->checkpoint.is_peers)
+    if (is_given(spec, "checkpoint.store") && n_stores != 1)
         return err_set(err, ERR_INVALID,
-                       "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; "
-                       "found %d",
-                       has_claim + s->checkpoint.is_peers);
-    return ERR_OK;
+                       "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim, "
+                       "s3; found %d",
+                       n_stores);
+    return is_given(spec, "checkpoint.store.s3") ? check_bucket(&s->checkpoint.s3, err) : ERR_OK;
 }
 
 /* Fields that would silently have no effect beside what else is given. */
@@ -471,7 +507,8 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
     s.training.evaluates_only =
         json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
     s.checkpoint.is_peers = is_given(json, "checkpoint.store.peers");
-    s.checkpoint.is_on = s.checkpoint.is_peers || s.checkpoint.volume.claim[0] != '\0';
+    s.checkpoint.is_on = s.checkpoint.is_peers || s.checkpoint.volume.claim[0] != '\0' ||
+                         s.checkpoint.s3.bucket[0] != '\0';
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)

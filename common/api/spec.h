@@ -17,6 +17,7 @@
 
 #define SPEC_NAME_BYTES   254 /* of a Kubernetes object, with the NUL */
 #define SPEC_PATH_BYTES   257
+#define SPEC_BUCKET_BYTES 64 /* also of a region */
 #define SPEC_IMAGE_BYTES  513
 #define SPEC_WORD_BYTES   32
 #define SPEC_RESUME_BYTES 47 /* of a job or its checkpoints' folder (names_checkpoints()) */
@@ -110,6 +111,15 @@ struct spec_stages {
     struct spec_stage list[SPEC_STAGES_MAX];
 };
 
+/* On an S3-compatible server; no bucket: not used. */
+struct spec_bucket {
+    char bucket[SPEC_BUCKET_BYTES];
+    char prefix[SPEC_PATH_BYTES];
+    char endpoint[SPEC_PATH_BYTES]; /* "": AWS's for the region */
+    char region[SPEC_BUCKET_BYTES]; /* "": us-east-1 */
+    char secret[SPEC_NAME_BYTES];   /* in the job's namespace */
+};
+
 struct spec {
     char preset[SPEC_WORD_BYTES]; /* "": BertMini, or the sizes are given one by one or in `from` */
     struct model model;           /* head and labels follow from the task; see spec_has_sizes() */
@@ -176,7 +186,8 @@ struct spec {
     } worker;
     struct {
         struct spec_volume volume;
-        bool is_peers;   /* they lie with the workers and need no volume */
+        bool is_peers; /* they lie with the workers and need no volume */
+        struct spec_bucket s3;
         bool is_on;      /* there is a store, or the CLI has a folder; else none are written */
         int every_steps; /* between two; 0: every_seconds counts */
         int every_seconds;

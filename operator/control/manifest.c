@@ -13,7 +13,8 @@
 /* ISO C promises 4095 bytes; the compilers that we use have no limit. */
 #pragma GCC diagnostic ignored "-Woverlength-strings"
 
-#define VALUES_MAX 64
+#define VALUES_MAX       72
+#define BUCKET_URL_BYTES (SPEC_BUCKET_BYTES + SPEC_PATH_BYTES + NAMES_BYTES + 8)
 
 /* For a worker whose node is drained: another pod is started, its image pulled if need be, and a
  * gigabyte moved. Pods that the operator deletes itself are not given as much. */
@@ -141,6 +142,7 @@ static const char pod_template[] =
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?save_claim '--checkpoints', ?save_claim '/checkpoints/$save_folder',"
     "       ?resume_from '--resume-from', ?resume_from '/checkpoints/$resume_from',"
+    "       ?bucket_url '--checkpoints', $bucket_url,"
     "       ?saves_own '--own-checkpoints', ?saves_own '/checkpoints/$save_folder',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
@@ -151,7 +153,17 @@ static const char pod_template[] =
     "     'env': ["
     "       {'name': 'SKYJOB_CPU_MILLI', 'value': '$cpu_milli'},"
     "       {'name': 'SKYJOB_NODE', 'valueFrom': {'fieldRef': {'fieldPath': 'spec.nodeName'}}},"
-    "       {'name': 'SKYJOB_POD', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.name'}}}],"
+    "       {'name': 'SKYJOB_POD', 'valueFrom': {'fieldRef': {'fieldPath': 'metadata.name'}}},"
+    "       ?bucket_endpoint {'name': 'AWS_ENDPOINT_URL', 'value': $bucket_endpoint},"
+    "       ?bucket_region {'name': 'AWS_REGION', 'value': $bucket_region},"
+    "       ?bucket_url {'name': 'AWS_ACCESS_KEY_ID', 'valueFrom': {'secretKeyRef': {"
+    "         'name': $bucket_secret, 'key': 'AWS_ACCESS_KEY_ID'}}},"
+    "       ?bucket_url {'name': 'AWS_SECRET_ACCESS_KEY', 'valueFrom': {'secretKeyRef': {"
+    "         'name': $bucket_secret, 'key': 'AWS_SECRET_ACCESS_KEY'}}},"
+    "       ?bucket_url {'name': 'AWS_SESSION_TOKEN', 'valueFrom': {'secretKeyRef': {"
+    "         'name': $bucket_secret, 'key': 'AWS_SESSION_TOKEN', 'optional': true}}},"
+    "       ?bucket_url {'name': 'SKYJOB_S3_CA', 'valueFrom': {'secretKeyRef': {"
+    "         'name': $bucket_secret, 'key': 'ca.crt', 'optional': true}}}],"
     "     'resources': {"
     "       'requests': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'},"
     "       'limits': {'cpu': '${cpu_milli}m', 'memory': '$memory_bytes'}},"
@@ -242,7 +254,8 @@ static const char *new_claim(const struct mount *mounts, const struct mount *m)
 }
 
 /* The most that checkpoints take on a worker's own disk, whatever its units and those that it keeps
- * copies of: the newest ones that are safe, as many that are not, and the one being written. */
+ * copies of or has fetched from a bucket: the newest ones that are safe, as many that are not, and
+ * the one being written. */
 static int64_t saves_max_bytes(const struct spec *spec)
 {
     int64_t n = 2 * (int64_t)spec->checkpoint.keep + 2;
@@ -268,6 +281,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     };
     char key[NAMES_BYTES];
     char saves[NAMES_BYTES];
+    char url[BUCKET_URL_BYTES] = "-"; /* filled in below */
+    const struct spec_bucket *bucket = &spec->checkpoint.s3;
     const struct jsont_value values[] = {
         JSONT_I("grace_seconds", is_worker ? WORKER_GRACE_S : ONESHOT_GRACE_S),
         JSONT_I_IF("deadline_seconds", !is_worker, MANIFEST_ONESHOT_SECONDS),
@@ -286,7 +301,11 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("save_claim", mounts[2].claim),
         JSONT_S("save_volume", volume_of(mounts, &mounts[2])),
         JSONT_S("save_new", new_claim(mounts, &mounts[2])),
-        JSONT_IF("saves_own", is_worker && spec->checkpoint.is_peers),
+        JSONT_IF("saves_own", is_worker && (spec->checkpoint.is_peers || bucket->bucket[0])),
+        JSONT_S("bucket_url", used(is_worker && bucket->bucket[0], url)),
+        JSONT_S("bucket_endpoint", used(is_worker && bucket->bucket[0], bucket->endpoint)),
+        JSONT_S("bucket_region", used(is_worker && bucket->bucket[0], bucket->region)),
+        JSONT_S("bucket_secret", bucket->secret),
         JSONT_I("saves_bytes", saves_max_bytes(spec)),
         JSONT_S("save_folder", saves),
         JSONT_S("resume_from", is_worker && spec->resume_from[0] ? spec->resume_from : NULL),
@@ -309,6 +328,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
 
     names_child(seen->name, NAMES_KEY, key);
     names_checkpoints(seen->name, seen->uid, saves);
+    (void)snprintf(url, sizeof url, "s3://%s/%s%s%s", bucket->bucket, bucket->prefix,
+                   bucket->prefix[0] ? "/" : "", saves);
     return write_object(pod_template, seen, &p->object, values, sizeof values / sizeof *values, out,
                         err);
 }

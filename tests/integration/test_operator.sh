@@ -14,6 +14,8 @@ export KUBECONFIG=$dir/api/kubeconfig
 . hack/cluster/lib.sh
 # shellcheck source=tests/support/tap.sh
 . tests/support/tap.sh
+# shellcheck source=tests/support/bucket.sh
+. tests/support/bucket.sh
 tap_only=("$@")
 set +e
 operator=0 agent=0
@@ -31,6 +33,7 @@ kill_operator() { # kill_operator SIGNAL
     wait "$operator" 2>/dev/null
 }
 finish() {
+    bucket_stop
     [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; } 2>/dev/null
     [ "$operator" = 0 ] || kill_operator TERM
     hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
@@ -122,6 +125,11 @@ bad_specs() {
         refused spec.placement.manual "{$d, model: {layers: 6}, placement: {strategy: Manual, manual: {replicas: [{stages: [{layers: 4}, {layers: 4}]}]}}}" &&
         refused spec.checkpoint.store "{$d, checkpoint: {store: {}}}" &&
         refused spec.checkpoint.store "{$d, checkpoint: {store: {peers: {}, persistentVolumeClaim: {claimName: a}}}}" &&
+        refused spec.checkpoint.store "{$d, checkpoint: {store: {peers: {}, s3: {bucket: abc, credentialsSecret: a}}}}" &&
+        refused spec.checkpoint.store.s3.bucket "{$d, checkpoint: {store: {s3: {bucket: a/b, credentialsSecret: a}}}}" &&
+        refused credentialsSecret "{$d, checkpoint: {store: {s3: {bucket: abc}}}}" &&
+        refused spec.checkpoint.store.s3.endpoint "{$d, checkpoint: {store: {s3: {bucket: abc, credentialsSecret: a, endpoint: host}}}}" &&
+        refused spec.checkpoint.store.s3.prefix "{$d, checkpoint: {store: {s3: {bucket: abc, credentialsSecret: a, prefix: /a}}}}" &&
         refused spec.checkpoint.store.persistentVolumeClaim.path "{$d, checkpoint: {store: {persistentVolumeClaim: {claimName: a, path: /b}}}}" &&
         refused spec.resumeFrom.job "{$d, checkpoint: {store: {$claim}}, resumeFrom: {}}" &&
         refused spec.resumeFrom.job "{$d, checkpoint: {store: {$claim}}, resumeFrom: {job: ../b}}" &&
@@ -432,6 +440,20 @@ goes_back_without_a_volume() { # to a checkpoint on the pods' own disks, one of 
     field disks '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/agent" -path '*/checkpoints/*' -name 'model*'
     has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
+}
+goes_back_to_a_bucket() { # the pod is lost with its disk
+    local name
+    bucket_build && bucket_start "$dir/s3" || return
+    kubectl create secret generic keys --from-literal=AWS_ACCESS_KEY_ID="$AWS_ACCESS_KEY_ID" \
+        --from-literal=AWS_SECRET_ACCESS_KEY="$AWS_SECRET_ACCESS_KEY" || return
+    kept bucket "  checkpoint: {everySteps: 10, store: {s3: {bucket: runs, prefix: a/b, endpoint: \"$AWS_ENDPOINT_URL\", credentialsSecret: keys}}}" || return
+    name=$(prefix bucket)
+    until_true 30 compgen -G "$dir/s3/disk/runs/a/b/$name/1-[2-9]*" || return # then 1-10 is complete
+    touch "$dir/agent/kill/$name-w1-1"
+    completes bucket || return
+    field bucket '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
+    find "$dir/s3/disk" -name 'model*'
+    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
@@ -919,6 +941,7 @@ check 'a job goes on from the checkpoints of another one' goes_on_from_another
 check 'a checkpoint is written on command, once, whatever happens to the operator' on_command
 check 'a job ends when its evaluations no longer become better' ends_early
 check 'a job without a volume goes on from copies when a pod is lost with its disk' goes_back_without_a_volume
+check 'a job goes on from a bucket when a pod is lost with its disk' goes_back_to_a_bucket
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory

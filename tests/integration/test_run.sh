@@ -8,7 +8,9 @@ cd "$(dirname "$0")/../.." || exit 1
 tap_only=("$@")
 bin=${OUT:-build/release}/bin
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+# shellcheck source=tests/support/bucket.sh
+. tests/support/bucket.sh
+trap 'bucket_stop; rm -rf "$work"' EXIT
 
 # A short job with everything that could depend on the cut: dropout, warm-up, clipping.
 cat >"$work/job.yaml" <<'E2'
@@ -194,6 +196,53 @@ loses_node() {
     grep -q '^revision 2 from step [1-9].*signal 9' "$work/lost.log" && is_whole lost && [ -z "$(ls "$work"/tmp/skyjob-*)" ]
 }
 check 'a run without a volume goes on from copies when a node is lost' loses_node
+
+# The same with a bucket, on a real S3 server.
+begin_in_bucket() { # begin_in_bucket NAME: sets $pid, timeout's, and $run, its child's
+    [ -n "$bucket_pid" ] || { bucket_build && bucket_start "$work/s3"; } || return
+    mkdir "$work/$1.tmp"
+    TMPDIR=$work/$1.tmp timeout 180 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1,cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/$1" --checkpoints "s3://runs/of/$1" >"$work/$1.log" 2>&1 &
+    pid=$!
+    until_true 60 compgen -G "$work/s3/disk/runs/of/$1/1-[2-9]*" || return # then 1-10 is complete
+    run=$(pgrep -P "$pid")
+}
+loses_disk() {
+    local pid run
+    begin_in_bucket spared || return
+    pkill -KILL -P "$run" -f -- "--slot 1"
+    rm -rf "$work"/spared.tmp/skyjob-*/run.*/worker-1-checkpoints
+    wait "$pid" || { cat "$work/spared.log"; return 1; }
+    cat "$work/spared.log"
+    find "$work/s3/disk" -path '*/of/*'
+    grep -q '^revision 2 from step [1-9].*signal 9' "$work/spared.log" && is_whole spared &&
+        [ "$(find "$work/s3/disk/runs/of/spared" -mindepth 1 -maxdepth 1 -type d -exec test -e {}/config.json \; -print | wc -l)" -le 3 ]
+}
+check 'a run goes on from a bucket when a worker and its disk are lost' loses_disk
+resumed_from_bucket() { # on other disks, and other workers
+    local pid run rc
+    begin_in_bucket again || return
+    kill -KILL "$run"
+    wait "$pid"
+    timeout 60 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1 --data build/sample/mnli \
+        --checkpoints s3://runs/of/again >"$work/again.log" 2>&1
+    rc=$?
+    cat "$work/again.log"
+    [ $rc = 2 ] && grep -q 'is not empty: add --resume' "$work/again.log" || return
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/saved.yaml" --workers cpu=1,cpu=1 --strategy Even --resume \
+        --data build/sample/mnli --output "$work/again" --checkpoints s3://runs/of/again >"$work/again.log" 2>&1
+    rc=$?
+    cat "$work/again.log"
+    [ $rc = 0 ] && grep -q '^revision 2 from step [1-9][0-9]* on 2 workers' "$work/again.log" && is_whole again
+}
+check 'an interrupted run goes on from a bucket, on empty disks' resumed_from_bucket
+bucket_refuses() {
+    [ -n "$bucket_pid" ] || { bucket_build && bucket_start "$work/s3"; } || return
+    AWS_SECRET_ACCESS_KEY=other refused 2 'the secret access key is wrong' -f "$work/job.yaml" --workers cpu=1 \
+        --data build/sample/mnli --checkpoints s3://runs/x &&
+        refused 2 'there is no such bucket' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints s3://none/x &&
+        AWS_ACCESS_KEY_ID='' refused 2 'set AWS_ACCESS_KEY_ID' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints s3://runs/x
+}
 keeps_two() { # of the last lineage, of which one is the last step
     local last
     last=$(find "$work/killed.points" -mindepth 1 -maxdepth 1 -name '*-300')
@@ -416,6 +465,7 @@ refused() { # refused CODE WORDS ARGUMENT...
     [ "$rc" -eq "$code" ] && grep -q -- "$words" <<<"$out"
 }
 check 'checkpoints of another model are refused, and stay' of_another_model
+check 'a bucket that cannot be used is named, with the reason' bucket_refuses
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1

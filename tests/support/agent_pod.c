@@ -16,9 +16,10 @@
 #include "base/file.h"
 #include "base/json.h"
 
-#define ARGS_MAX   40
-#define MOUNTS_MAX 8
-#define OBJECT_MAX ((size_t)4 << 20)
+#define ARGS_MAX      40
+#define MOUNTS_MAX    8
+#define VARIABLES_MAX 16
+#define OBJECT_MAX    ((size_t)4 << 20)
 
 struct mount {
     char inside[POD_PATH_BYTES];  /* as the container sees it */
@@ -30,6 +31,8 @@ struct command {
     char *args[ARGS_MAX + 1];
     int n_mounts;
     struct mount mounts[MOUNTS_MAX];
+    int n_variables;
+    char *variables[VARIABLES_MAX]; /* NAME=value */
 };
 
 void agent_pod_free(struct agent_pod *p)
@@ -278,8 +281,61 @@ static enum err_code make_command(const struct agent_pod *p, const struct agent_
     return ERR_OK;
 }
 
-static void run_child(const struct agent_pod *p, const struct agent_settings *settings, char **args,
-                      const char *cpu_milli)
+/* The value of a Secret's key. ERR_AGAIN when there is no such Secret or key: a kubelet waits. */
+static enum err_code read_key(const struct agent_pod *p, struct kube_client *client,
+                              const struct json *from, struct buf *out, struct err *err)
+{
+    const struct kube_ref ref = {.resource = &kube_secrets,
+                                 .namespace = p->namespace,
+                                 .name = json_string(json_get(from, "name"), "")};
+    const char *key = json_string(json_get(from, "key"), "");
+    struct json *secret = NULL;
+    unsigned char decoded[1024];
+    const char *text = NULL;
+    int n = -1;
+    enum err_code rc = kube_get(client, &ref, &secret, err);
+
+    if (rc != ERR_OK)
+        return rc == ERR_NOT_FOUND ? ERR_AGAIN : rc;
+    for (const struct json *v = json_first(json_get(secret, "data")); v; v = json_next(v))
+        if (strcmp(json_key(v), key) == 0)
+            text = json_string(v, "");
+    if (text)
+        n = decode(text, decoded, sizeof decoded);
+    rc = n < 0 ? ERR_AGAIN : buf_add(out, decoded, (size_t)n, err);
+    json_free(secret);
+    return rc;
+}
+
+static enum err_code make_variables(const struct agent_pod *p, struct kube_client *client,
+                                    const struct json *spec, struct command *out, struct err *err)
+{
+    const struct json *v = json_first(json_get(json_first(json_get(spec, "containers")), "env"));
+    enum err_code rc = ERR_OK;
+
+    for (; v && rc == ERR_OK; v = json_next(v)) {
+        const struct json *from = json_path(v, "valueFrom.secretKeyRef");
+        struct buf text = {.max = OBJECT_MAX};
+
+        if (json_get(v, "valueFrom") && !from)
+            continue; /* what a pod knows of itself */
+        rc = buf_addf(&text, err, "%s=%s", json_string(json_get(v, "name"), ""),
+                      json_string(json_get(v, "value"), ""));
+        if (rc == ERR_OK && from)
+            rc = read_key(p, client, from, &text, err);
+        if (rc == ERR_OK && out->n_variables == VARIABLES_MAX)
+            rc = err_set(err, ERR_LIMIT, "more than %d variables", VARIABLES_MAX);
+        if (rc == ERR_OK)
+            out->variables[out->n_variables++] = buf_take(&text);
+        buf_deinit(&text);
+        if (rc == ERR_AGAIN && json_bool(json_get(from, "optional"), false))
+            rc = ERR_OK;
+    }
+    return rc;
+}
+
+static void run_child(const struct agent_pod *p, const struct agent_settings *settings,
+                      const struct command *c)
 {
     char log[POD_PATH_BYTES];
     int fd;
@@ -292,8 +348,9 @@ static void run_child(const struct agent_pod *p, const struct agent_settings *se
     }
     (void)close_range(3, ~0u, 0); /* cut_link would cut the agent's */
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)setenv("SKYJOB_CPU_MILLI", cpu_milli, 1);
-    (void)execv(args[0], args);
+    for (int i = 0; i < c->n_variables; i++)
+        (void)putenv(c->variables[i]);
+    (void)execv(c->args[0], c->args);
     _exit(127);
 }
 
@@ -303,7 +360,6 @@ static enum err_code start_parsed(struct agent_pod *p, struct kube_client *clien
 {
     const struct json *spec = json_get(pod, "spec");
     const struct json *container = json_first(json_get(spec, "containers"));
-    const struct json *env = json_first(json_get(container, "env"));
     struct command c = {0};
     enum err_code rc;
 
@@ -319,14 +375,18 @@ static enum err_code start_parsed(struct agent_pod *p, struct kube_client *clien
     rc = make_mounts(p, client, settings, spec, &c, err);
     if (rc == ERR_OK)
         rc = make_command(p, settings, spec, &c, err);
+    if (rc == ERR_OK)
+        rc = make_variables(p, client, spec, &c, err);
     if (rc == ERR_OK) {
         p->deadline_ms = json_i64(json_get(spec, "activeDeadlineSeconds"), 0) * 1000;
         p->pid = fork();
         if (p->pid == 0)
-            run_child(p, settings, c.args, json_string(json_get(env, "value"), "1000"));
+            run_child(p, settings, &c);
         if (p->pid < 0)
             rc = err_set(err, ERR_IO, "fork: %s", strerror(errno));
     }
+    for (int i = 0; i < c.n_variables; i++)
+        free(c.variables[i]);
     for (int i = 0; i < c.n; i++)
         free(c.args[i]);
     if (rc != ERR_OK)

@@ -138,7 +138,7 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
     enum err_code rc;
     size_t n;
 
-    if (c->p.store->is_own)
+    if (c->p.store->is_own || c->p.store->remote)
         store_clean_own(c->p.store, &at, spec->checkpoint.keep, c->saved_step);
     else if (c->p.loader)
         store_clean(c->p.store, &at, spec->checkpoint.keep);
@@ -150,6 +150,19 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
     if (rc == ERR_OK)
         return store_finish(w, c->p.loader ? &records : NULL, err);
     store_abandon(w);
+    return rc;
+}
+
+/* Upload it, if the store is a bucket. Old ones go afterwards: a server that does not answer holds
+ * up no shard. */
+static enum err_code push_shard(struct checkpoint *c, const struct store_shard *shard,
+                                struct err *err)
+{
+    const struct resume at = {.lineage = c->point.at.lineage, .origins = c->point.origins};
+    enum err_code rc = store_push(c->p.store, shard, &c->stops, err);
+
+    if (rc == ERR_OK && c->p.store->remote && c->p.loader)
+        store_clean(c->p.store, &at, c->p.plan->spec.checkpoint.keep);
     return rc;
 }
 
@@ -180,6 +193,13 @@ static void *run(void *arg)
         LOG(LOG_WARN, "the checkpoint cannot be written; training goes on without it",
             LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
             LOG_S("error", err.text));
+    if (rc == ERR_OK) {
+        rc = push_shard(c, &shard, &err);
+        if (rc != ERR_OK && rc != ERR_GONE)
+            LOG(LOG_WARN, "the checkpoint cannot be uploaded; training goes on without it",
+                LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+                LOG_S("error", err.text));
+    }
     if (rc == ERR_OK && c->p.copies) {
         rc = copies_send(c->p.copies, &shard, &err);
         if (rc != ERR_OK && rc != ERR_GONE)
@@ -251,13 +271,16 @@ enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *
     const struct spec *spec = &c->p.plan->spec;
     const struct plan_worker *own = &c->p.plan->workers[c->p.stage];
     const struct resume_checkpoint at = {.lineage = from->lineage, .end = {.step = from->step}};
+    const struct resume_part units = {.first_unit = own->first_unit, .n_units = own->n_units};
     bool has_variance = spec->training.optimizer == SPEC_OPTIMIZER_ADAMW;
     const struct checkpoint_area *a = c->areas;
     struct store_reader *reader = NULL;
     enum err_code rc;
 
     join(c);
-    rc = store_read(c->p.store, &at, &spec->model, has_variance, &reader, err);
+    rc = store_fetch(c->p.store, &at, &units, &c->stops, err);
+    if (rc == ERR_OK)
+        rc = store_read(c->p.store, &at, &spec->model, has_variance, &reader, err);
     for (int i = 0; rc == ERR_OK && i < own->n_units; i++, a += has_variance ? 3 : 2) {
         struct weights_unit *u = &c->read[i];
 

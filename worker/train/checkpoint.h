@@ -6,8 +6,9 @@
  *
  * A checkpoint is written at the end of a step, by order of its STEP_END, so all stages write the
  * same ones. Where the store is the worker's own, the shard counts as written once it has been
- * copied to another node. One that cannot be written or copied is logged, and the training goes on.
- * Layer: train (may use files api base). Threads: one, beside its own.
+ * copied to another node; where it is a bucket, once it has been uploaded. One that cannot be
+ * written or copied is logged, and the training goes on. Layer: train (may use files api base).
+ * Threads: one, beside its own.
  */
 #ifndef TRAIN_CHECKPOINT_H
 #define TRAIN_CHECKPOINT_H

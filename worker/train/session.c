@@ -245,27 +245,72 @@ static enum err_code refuse_checkpoint(struct session *s, struct err *err)
     return err_wrap(err, ERR_CONFLICT, "a damaged checkpoint");
 }
 
-/* Open the checkpoint from which units come, this worker's or such that it gives to others, and
- * read the former. */
-static enum err_code load_checkpoint(struct session *s, struct err *err)
+/* The units from the first to the last that come from a checkpoint. */
+static struct resume_part units_in_checkpoint(const struct session *s)
+{
+    struct resume_part units = {.n_units = 0};
+
+    for (int u = 0; u < model_units(&s->revision->plan.spec.model); u++) {
+        if (!is_in_checkpoint(s, u))
+            continue;
+        if (units.n_units == 0)
+            units.first_unit = u;
+        units.n_units = u + 1 - units.first_unit;
+    }
+    return units;
+}
+
+/* A bucket that cannot be reached now, or has another checkpoint by now, is no fault of this
+ * worker: the next revision tries again. */
+static enum err_code fetch_checkpoint(struct session *s, const struct resume_part *units,
+                                      struct err *err)
+{
+    enum err_code rc = store_fetch(&s->job->store, &s->from, units, &s->job->mailbox->stops, err);
+
+    if (err_is_transient(rc) || rc == ERR_NOT_FOUND)
+        return err_wrap(err, ERR_CONFLICT, "fetch a checkpoint");
+    return rc;
+}
+
+static enum err_code read_checkpoint(struct session *s, struct err *err)
 {
     const struct spec *spec = &s->revision->plan.spec;
-    bool is_needed = false;
-    enum err_code rc;
+    enum err_code rc =
+        store_read(&s->job->store, &s->from, &spec->model,
+                   spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &s->reader, err);
 
-    for (int u = 0; u < model_units(&spec->model); u++)
-        is_needed = is_needed || is_in_checkpoint(s, u);
-    if (!is_needed)
-        return ERR_OK;
-    rc = find_checkpoint(s, &s->from, err);
-    if (rc != ERR_OK)
-        return rc;
-    rc = store_read(&s->job->store, &s->from, &spec->model,
-                    spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &s->reader, err);
     if (rc == ERR_OK)
         rc = read_units(s, err);
     if (rc == ERR_CONFLICT)
         s->job->cause = PROGRESS_CAUSE_CONFIG; /* it is of another model */
+    return rc;
+}
+
+/* Open the checkpoint from which units come, this worker's or such that it gives to others, and
+ * read the former. */
+static enum err_code load_checkpoint(struct session *s, struct err *err)
+{
+    const struct resume_part units = units_in_checkpoint(s);
+    enum err_code rc;
+
+    if (units.n_units == 0)
+        return ERR_OK;
+    rc = find_checkpoint(s, &s->from, err);
+    if (rc != ERR_OK)
+        return rc;
+    rc = fetch_checkpoint(s, &units, err);
+    if (rc == ERR_OK)
+        rc = read_checkpoint(s, err);
+    if (rc == ERR_INVALID && s->job->store.remote) { /* is it the bucket's, or only what is here? */
+        LOG(LOG_WARN, "a checkpoint on this disk is damaged, and fetched again",
+            LOG_I("step", s->from.end.step), LOG_S("error", err->text));
+        store_close(s->reader);
+        s->reader = NULL;
+        store_drop(&s->job->store, &s->from);
+        rc = fetch_checkpoint(s, &units, err);
+        if (rc == ERR_OK)
+            rc = read_checkpoint(s, err);
+    }
     if (rc == ERR_OK)
         LOG(LOG_INFO, "restored from a checkpoint", LOG_I("lineage", s->from.lineage),
             LOG_I("step", s->from.end.step));

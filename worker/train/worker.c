@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "files/adopt.h"
+#include "files/remote.h"
 #include "nn/gemm.h"
 #include "nn/threads.h"
 #include "train/control.h"
@@ -21,6 +22,7 @@
 struct worker {
     const struct worker_params *params;
     struct job job;
+    struct remote *remote; /* of the job's store; NULL: it is not in a bucket */
     struct mailbox mailbox;
     struct control *control;
     struct revision revision; /* the one that runs */
@@ -52,6 +54,21 @@ static int list_checkpoints(const struct store *store, struct resume_checkpoint 
     return n;
 }
 
+/* A server that does not answer may do so later; what it refuses, it refuses. */
+static enum err_code open_bucket(struct worker *w, struct err *err)
+{
+    struct s3_access access;
+    enum err_code rc = s3_access_load(w->params->checkpoints_dir, &access, err);
+
+    if (rc == ERR_OK)
+        rc = remote_open(&access, &w->remote, err);
+    if (rc == ERR_OK)
+        rc = store_open_remote(&w->job.store, w->params->own_checkpoints_dir, w->remote, err);
+    if (err_is_transient(rc))
+        w->job.cause = PROGRESS_CAUSE_OTHER;
+    return rc;
+}
+
 /* A process without a state knows no lineage but that of the job's newest checkpoint. */
 static void take_lineage(struct worker *w)
 {
@@ -68,7 +85,9 @@ static enum err_code open_store(struct worker *w, struct err *err)
 {
     enum err_code rc;
 
-    if (w->params->own_checkpoints_dir)
+    if (s3_is_url(w->params->checkpoints_dir))
+        rc = open_bucket(w, err);
+    else if (w->params->own_checkpoints_dir)
         rc = store_open_own(&w->job.store, w->params->own_checkpoints_dir, err);
     else if (w->params->checkpoints_dir)
         rc = store_open(&w->job.store, w->params->checkpoints_dir, err);
@@ -347,6 +366,7 @@ int worker_run(const struct worker_params *params)
     if (w->job.has_loader)
         loader_deinit(&w->job.loader);
     state_deinit(&w->job.state);
+    remote_close(w->remote);
     mailbox_deinit(&w->mailbox);
     free(w);
     return code;

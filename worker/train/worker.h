@@ -29,13 +29,14 @@ struct worker_signals {
 struct worker_params {
     int slot;
     int incarnation;
-    const char *data_dir;            /* a leader's; NULL for others */
-    const char *model_dir;           /* a trained model to start from; NULL: random weights */
-    const char *output_dir;          /* NULL: weights are not kept */
-    const char *checkpoints_dir;     /* of the job, shared by its workers; NULL: none */
-    const char *resume_from;         /* the folder of another job's checkpoints, from which this one
-                                        goes on (files/adopt.h); NULL: none */
-    const char *own_checkpoints_dir; /* of this worker, with copies of others'; NULL: none */
+    const char *data_dir;        /* a leader's; NULL for others */
+    const char *model_dir;       /* a trained model to start from; NULL: random weights */
+    const char *output_dir;      /* NULL: weights are not kept */
+    const char *checkpoints_dir; /* of the job, shared by its workers, or s3://...; NULL: none */
+    const char *resume_from;     /* the folder of another job's checkpoints, from which this one
+                                    goes on (files/adopt.h); NULL: none */
+    const char *own_checkpoints_dir; /* of this worker: with copies of others', or of what is in a
+                                        bucket, which needs it; NULL: none */
     const char *key_path;            /* the key that the job's workers and its operator share */
     const char *health_host;         /* NULL: no health port */
     int health_port;

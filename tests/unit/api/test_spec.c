@@ -13,10 +13,11 @@
 
 #include "base/fields.h"
 
-#define WITH(rest)   "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
-#define MANUAL(list) WITH("\"placement\": {\"strategy\": \"Manual\", \"manual\": " list "}")
-#define STAGES(list) MANUAL("{\"replicas\": [{\"stages\": " list "}]}")
-#define SMALLEST     "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
+#define WITH(rest)      "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}, " rest "}"
+#define MANUAL(list)    WITH("\"placement\": {\"strategy\": \"Manual\", \"manual\": " list "}")
+#define STAGES(list)    MANUAL("{\"replicas\": [{\"stages\": " list "}]}")
+#define SMALLEST        "{\"data\": {\"source\": {\"sample\": \"MNLI\"}}}"
+#define BUCKET(members) WITH("\"checkpoint\": {\"store\": {\"s3\": {" members "}}}")
 
 static enum err_code parse(const char *text, struct spec *out, struct err *err)
 {
@@ -244,6 +245,12 @@ static void spec_writes_checkpoints_to_a_store(void **state)
     assert_int_equal(s.checkpoint.every_seconds, 10);
     assert_int_equal(parse(WITH("\"checkpoint\": {\"store\": {\"peers\": {}}}"), &s, NULL), ERR_OK);
     assert_true(s.checkpoint.is_on && s.checkpoint.is_peers);
+    assert_int_equal(
+        parse(BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"keys\""), &s, NULL), ERR_OK);
+    assert_true(s.checkpoint.is_on && !s.checkpoint.is_peers);
+    assert_string_equal(s.checkpoint.s3.bucket, "abc");
+    assert_string_equal(s.checkpoint.s3.secret, "keys");
+    assert_string_equal(s.checkpoint.s3.region, "");
 }
 
 #define COMPARES(task, rest)                                                                       \
@@ -547,7 +554,7 @@ static struct refused refused[] = {
     {"spec_output_names_a_volume", WITH("\"output\": {}"),
      "spec.output: name exactly one of persistentVolumeClaim; found 0"},
     {"spec_checkpoint_store_names_a_volume", WITH("\"checkpoint\": {\"store\": {}}"),
-     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; found 0"},
+     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim, s3; found 0"},
     {"spec_resume_from_names_a_job",
      WITH("\"resumeFrom\": {}, \"checkpoint\": {\"store\": {\"persistentVolumeClaim\": "
           "{\"claimName\": \"a\"}}}"),
@@ -561,7 +568,28 @@ static struct refused refused[] = {
     {"spec_checkpoint_store_names_one_kind_only",
      WITH("\"checkpoint\": {\"store\": {\"peers\": {}, "
           "\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
-     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim; found 2"},
+     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim, s3; found 2"},
+    {"spec_checkpoint_store_is_not_also_a_bucket",
+     WITH("\"checkpoint\": {\"store\": {\"peers\": {}, \"s3\": {\"bucket\": \"abc\", "
+          "\"credentialsSecret\": \"a\"}}}"),
+     "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim, s3; found 2"},
+    {"spec_checkpoint_bucket_is_given", BUCKET("\"credentialsSecret\": \"a\""),
+     "spec.checkpoint.store.s3.bucket: must be given"},
+    {"spec_checkpoint_bucket_is_a_name",
+     BUCKET("\"bucket\": \"a/b\", \"credentialsSecret\": \"a\""),
+     "spec.checkpoint.store.s3.bucket: must be the name of a bucket, found \"a/b\""},
+    {"spec_checkpoint_bucket_needs_credentials", BUCKET("\"bucket\": \"abc\""),
+     "spec.checkpoint.store.s3.credentialsSecret: must be given"},
+    {"spec_checkpoint_endpoint_is_a_url",
+     BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"a\", \"endpoint\": \"host:9000\""),
+     "spec.checkpoint.store.s3.endpoint: must be https://HOST or http://HOST, found "
+     "\"host:9000\""},
+    {"spec_checkpoint_endpoint_has_a_host",
+     BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"a\", \"endpoint\": \"https:///a\""),
+     "spec.checkpoint.store.s3.endpoint: must be https://HOST"},
+    {"spec_checkpoint_prefix_is_relative",
+     BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"a\", \"prefix\": \"/a\""),
+     "spec.checkpoint.store.s3.prefix: must be a relative path"},
     {"spec_checkpoint_peers_have_no_members",
      WITH("\"checkpoint\": {\"store\": {\"peers\": {\"copies\": 2}}}"),
      "spec.checkpoint.store.peers.copies: "},

@@ -305,6 +305,46 @@ static void manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them(void 
     world_free(w);
 }
 
+static void manifest_of_a_stage_with_a_bucket_has_its_credentials(void **state)
+{
+    struct world *w = planned_world();
+    struct spec *spec = &w->seen.revision.plan.spec;
+    const struct json *env;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    spec->checkpoint.volume = (struct spec_volume){.claim = ""};
+    spec->checkpoint.s3 =
+        (struct spec_bucket){.bucket = "runs", .prefix = "a/b", .region = "eu", .secret = "keys"};
+    pod = stage_pod(w, 1);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, " --checkpoints s3://runs/a/b/mnli-0b7d "));
+    assert_non_null(strstr(command, " --own-checkpoints /checkpoints/mnli-0b7d "));
+    assert_non_null(json_path(named(json_path(pod, "spec.volumes"), "checkpoints"), "emptyDir"));
+    env = json_get(container(pod), "env");
+    assert_null(named(env, "AWS_ENDPOINT_URL"));
+    assert_string_equal(json_string(json_get(named(env, "AWS_REGION"), "value"), ""), "eu");
+    for (int i = 0; i < 2; i++) {
+        const char *name = i == 0 ? "AWS_ACCESS_KEY_ID" : "AWS_SECRET_ACCESS_KEY";
+        const struct json *from = json_path(named(env, name), "valueFrom.secretKeyRef");
+
+        assert_string_equal(json_string(json_get(from, "name"), ""), "keys");
+        assert_string_equal(json_string(json_get(from, "key"), ""), name);
+    }
+    json_free(pod);
+    memcpy(spec->checkpoint.s3.endpoint, "https://s3.local", sizeof "https://s3.local");
+    spec->checkpoint.s3.prefix[0] = '\0';
+    pod = stage_pod(w, 1);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, " --checkpoints s3://runs/mnli-0b7d "));
+    env = json_get(container(pod), "env");
+    assert_string_equal(json_string(json_get(named(env, "AWS_ENDPOINT_URL"), "value"), ""),
+                        "https://s3.local");
+    json_free(pod);
+    world_free(w);
+}
+
 /* A stage reads its own part of the weights, so each of them needs all of the folder. */
 static void manifest_of_every_stage_has_the_model_to_start_from(void **state)
 {
@@ -888,6 +928,7 @@ int main(void)
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
         cmocka_unit_test(manifest_of_a_job_that_goes_on_from_another_names_its_checkpoints),
         cmocka_unit_test(manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them),
+        cmocka_unit_test(manifest_of_a_stage_with_a_bucket_has_its_credentials),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),
         cmocka_unit_test(manifest_of_a_claim_that_is_mounted_twice_has_one_volume),
         cmocka_unit_test(manifest_of_random_weights_has_no_model),
