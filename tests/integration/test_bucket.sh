@@ -6,4 +6,4 @@ cd "$(dirname "$0")/../.."
 # shellcheck source=tests/support/bucket.sh
 . tests/support/bucket.sh
 bucket_build
-exec "${OUT:-build/release}/tests/integration/test_bucket" "$bucket_server" "$@"
+CMOCKA_MESSAGE_OUTPUT=TAP exec "${OUT:-build/release}/tests/integration/test_bucket" "$bucket_server" "$@"
