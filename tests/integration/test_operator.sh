@@ -278,11 +278,12 @@ loses_pod() { # the other workers stay
 drained() {
     local node
     node=$(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.spec.nodeName}') && kubectl cordon "$node" >/dev/null &&
-        kubectl delete "$(worker_pod "$1" "$2")" --wait=false && "${@:3}" && until_true 30 revision_is "$1" 2
+        kubectl delete "$(worker_pod "$1" "$2")" --wait=false && "${@:3}" && until_true 30 has_document "$(prefix "$1")-r2"
     local rc=$?
     kubectl uncordon "$node" >/dev/null
     return "$rc"
 }
+has_document() { [ -n "$(document "$1" 2>/dev/null)" ]; }
 # handed_over JOB: not a step was repeated, and nothing counts as a failure
 handed_over() {
     has_event 'WorkerLeaving: Stage [0-9] on node n[0-9] is being drained' || return
@@ -371,13 +372,15 @@ loses_process() {
     until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
         completes crash && has_event 'Recovering: Revision 2 goes on from step 0' && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
 }
+# Units of workers that are still at the checkpoint's step need not be read.
+from_checkpoint() { has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)'; }
 goes_back() { # to a checkpoint: when a worker is killed, and when all pods go at once
     local points
     kept saved '  checkpoint: {everySteps: 10, store: {persistentVolumeClaim: {claimName: out, path: points}}}' || return
     points=$dir/agent/claims/out/points/$(prefix saved)
-    until_true 30 compgen -G "$points/1-[2-9]*" || return
+    until_true 60 has_checkpoint "$points" || return
     touch "$dir/agent/kill/$(prefix saved)-w1-1"
-    until_true 60 compgen -G "$points/2-[1-9]*" && has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' &&
+    until_true 60 from_checkpoint &&
         [ "$(workers_of saved)" = 'w0-1 w1-2 w2-1 ' ] || return
     kubectl delete pods -l skyjob.dev/job=saved --wait=false && completes saved || return
     field saved '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
@@ -388,7 +391,7 @@ goes_on_from_another() { # which was deleted, on fewer nodes; one with other dat
     local store='store: {persistentVolumeClaim: {claimName: out, path: heirs}}' points
     kept first "  checkpoint: {everySteps: 10, $store}" || return
     points=$dir/agent/claims/out/heirs/$(prefix first)
-    until_true 30 compgen -G "$points/1-[2-9]*" && kubectl delete sj first && until_true 20 no_pods || return
+    until_true 60 has_checkpoint "$points" && kubectl delete sj first && until_true 20 no_pods || return
     stages=$stages2 kept second "  checkpoint: {everySteps: 100, $store}
   resumeFrom: {job: first}" && completes second || return
     find "$dir/agent/claims/out/heirs" -maxdepth 2
@@ -430,16 +433,20 @@ ends_early() { # with a learning rate that is far too high
         field early '{.status.message}' | grep "Ended early: 4 evaluations in a row were not better. .* kept, was after step $best: accuracy 0" &&
         [ -e "$dir/agent/claims/out/points/$(prefix early)/1-$best/config.json" ] && [ -e "$dir/agent/claims/out/model/config.json" ]
 }
+has_copies() { # has_copies JOB: a checkpoint is whole without the disk of worker 1
+    # shellcheck disable=SC2046 # names without spaces
+    has_checkpoint $(find "$dir"/agent/*/checkpoints/"$(prefix "$1")" -maxdepth 0 ! -path "*/$(uids_of "$1" 1)/*")
+}
 goes_back_without_a_volume() { # to a checkpoint on the pods' own disks, one of which is lost
     local name
     kept disks '  checkpoint: {everySteps: 10, store: {peers: {}}}' || return
     name=$(prefix disks)
-    until_true 30 compgen -G "$dir/agent/*/checkpoints/$name/1-[2-9]*" || return # then 1-10 is on two nodes
+    until_true 60 has_copies disks || return
     touch "$dir/agent/kill/$name-w1-1"
     completes disks || return
     field disks '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/agent" -path '*/checkpoints/*' -name 'model*'
-    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
+    from_checkpoint && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
 }
 goes_back_to_a_bucket() { # the pod is lost with its disk
     local name
@@ -448,12 +455,12 @@ goes_back_to_a_bucket() { # the pod is lost with its disk
         --from-literal=AWS_SECRET_ACCESS_KEY="$AWS_SECRET_ACCESS_KEY" || return
     kept bucket "  checkpoint: {everySteps: 10, store: {s3: {bucket: runs, prefix: a/b, endpoint: \"$AWS_ENDPOINT_URL\", credentialsSecret: keys}}}" || return
     name=$(prefix bucket)
-    until_true 30 compgen -G "$dir/s3/disk/runs/a/b/$name/1-[2-9]*" || return # then 1-10 is complete
+    until_true 60 has_checkpoint "$dir/s3/disk/runs/a/b/$name" || return
     touch "$dir/agent/kill/$name-w1-1"
     completes bucket || return
     field bucket '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/s3/disk" -name 'model*'
-    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
+    from_checkpoint && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return

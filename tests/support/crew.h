@@ -47,7 +47,7 @@ struct crew_params {
     int kill_signal; /* 0: SIGKILL */
     int64_t kill_step;
     int64_t kill_again_step; /* likewise, again; 0: not */
-    int kill_saves;          /* ... and it has begun so many checkpoints of its own */
+    int kill_saves;          /* ... and it has begun this number of its own checkpoints */
     bool kills_next;         /* and the worker of the next slot with it */
     /* Called when a revision is about to be posted; `n` counts them from 1. NULL: not. */
     void (*on_post)(void *ctx, int n);

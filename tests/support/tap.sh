@@ -67,3 +67,15 @@ weights_of() { # weights_of FOLDER
         tail -c +$((length + 9)) "$file"
     done | sha256sum
 }
+
+# For tests of checkpoints: one of the first revision has all its parts, wherever they are. A folder
+# alone says nothing: parts are written side by side, and a stage may be done with the next one's.
+has_checkpoint() { # has_checkpoint FOLDER...
+    local point parts count
+    for point in $(find "$@" -maxdepth 1 -name '1-*' -printf '%f\n' 2>/dev/null | sort -u); do
+        parts=$(find "$@" -path "*/$point/model-*-of-*.json" -printf '%f\n' 2>/dev/null | sort -u)
+        count=${parts##*-of-}
+        [ -n "$parts" ] && [ "$(wc -l <<<"$parts")" -eq $((10#${count%.json})) ] && return
+    done
+    return 1
+}
