@@ -579,6 +579,13 @@ static bool is_over(struct http *h)
     return now_ms >= h->stop_ms;
 }
 
+static enum err_code check_stop(struct http *h, const struct http_request *r, struct err *err)
+{
+    if (r->stops && atomic_load(r->stops))
+        return err_set(err, ERR_GONE, "stopped");
+    return is_over(h) ? err_set(err, ERR_AGAIN, "stopped") : ERR_OK;
+}
+
 struct waiter {
     bool is_done;
     struct http_response response;
@@ -604,14 +611,14 @@ enum err_code http_call(struct http *h, const struct http_request *request,
 
     if (h->depth > 0)
         return err_set(err, ERR_INVALID, "a callback cannot wait for a response");
-    if (is_over(h))
-        return err_set(err, ERR_AGAIN, "stopped");
-    rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited}, &id,
-                    err);
+    rc = check_stop(h, request, err);
+    if (rc == ERR_OK)
+        rc = http_start(h, request, (struct http_handler){.ctx = &waiter, .on_done = on_waited},
+                        &id, err);
     while (rc == ERR_OK && !waiter.is_done) {
-        rc = http_poll(h, h->stop_ms > 0 ? STOP_POLL_MS : CALL_POLL_MS, err);
-        if (rc == ERR_OK && !waiter.is_done && is_over(h))
-            rc = err_set(err, ERR_AGAIN, "stopped");
+        rc = http_poll(h, h->stop_ms > 0 || request->stops ? STOP_POLL_MS : CALL_POLL_MS, err);
+        if (rc == ERR_OK && !waiter.is_done)
+            rc = check_stop(h, request, err);
     }
     if (!waiter.is_done)
         http_cancel(h, id); /* the waiter lives on our stack */

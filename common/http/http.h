@@ -14,6 +14,7 @@
 #ifndef HTTP_HTTP_H
 #define HTTP_HTTP_H
 
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,6 +63,7 @@ struct http_request {
     int64_t connect_ms;          /* for name, TCP and TLS; 0: HTTP_CONNECT_MS */
     size_t response_max_bytes;   /* ceiling of a collected body; 0: HTTP_RESPONSE_MAX_BYTES */
     bool uses_environment_proxy; /* honour HTTPS_PROXY and NO_PROXY */
+    const atomic_bool *stops;    /* http_call() gives up soon once this is true; NULL: never */
 };
 
 struct http_response {
@@ -123,7 +125,8 @@ int64_t http_turned_ms(const struct http *h);
 /* Send one request and wait for its response.
  *
  * Returns ERR_OK with *out filled, whatever its status: the caller frees its body.
- * Else the codes of http_start() and on_done, with *out untouched. ERR_INVALID in a callback.
+ * Else the codes of http_start() and on_done, with *out untouched. ERR_INVALID in a callback;
+ * ERR_GONE when the request's `stops` became true.
  */
 MUST_CHECK enum err_code http_call(struct http *h, const struct http_request *request,
                                    struct http_response *out, struct err *err);

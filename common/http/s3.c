@@ -237,22 +237,6 @@ static enum err_code check_stop(const struct s3 *s, struct err *err)
     return s->stops && atomic_load(s->stops) ? err_set(err, ERR_GONE, "stopped") : ERR_OK;
 }
 
-struct waiter {
-    bool is_done;
-    struct http_response response;
-    struct err err;
-};
-
-static void on_done(void *ctx, struct http_response *response, const struct err *err)
-{
-    struct waiter *w = ctx;
-
-    w->is_done = true;
-    w->err = *err;
-    w->response = *response;
-    response->body = (struct buf){0}; /* ours now */
-}
-
 /* Send it once. On ERR_OK the caller frees the body of *out, whatever its status. */
 static enum err_code send_once(struct s3 *s, const struct call *c, const char *url,
                                struct http_response *out, struct err *err)
@@ -271,28 +255,10 @@ static enum err_code send_once(struct s3 *s, const struct call *c, const char *u
                                          .tls = {.ca_pem = s->access.ca_pem},
                                          .deadline_ms = s->deadline_ms,
                                          .response_max_bytes = c->response_max_bytes,
-                                         .uses_environment_proxy = true};
-    struct waiter waiter = {.is_done = false};
-    uint64_t id = 0;
-    enum err_code rc = check_stop(s, err);
+                                         .uses_environment_proxy = true,
+                                         .stops = s->stops};
 
-    if (rc == ERR_OK)
-        rc = http_start(s->http, &request,
-                        (struct http_handler){.ctx = &waiter, .on_done = on_done}, &id, err);
-    while (rc == ERR_OK && !waiter.is_done) {
-        rc = http_poll(s->http, POLL_MS, err);
-        if (rc == ERR_OK && !waiter.is_done)
-            rc = check_stop(s, err);
-    }
-    if (!waiter.is_done)
-        http_cancel(s->http, id); /* the waiter lives on our stack */
-    else if (waiter.err.code != ERR_OK)
-        rc = err_set(err, waiter.err.code, "%s", waiter.err.text);
-    if (rc == ERR_OK)
-        *out = waiter.response;
-    else
-        buf_deinit(&waiter.response.body);
-    return rc;
+    return http_call(s->http, &request, out, err);
 }
 
 /* --- what an answer means --- */

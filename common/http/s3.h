@@ -55,7 +55,7 @@ bool s3_is_url(const char *text);
 /* Read "s3://bucket/prefix" and the variables that AWS's own tools read: AWS_ACCESS_KEY_ID,
  * AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, AWS_REGION or
  * AWS_DEFAULT_REGION, AWS_CA_BUNDLE; and S3_CA_PEM_VARIABLE, with the certificates themselves.
- * ERR_INVALID says what is wrong or missing. */
+ * ERR_INVALID for what is wrong or missing. */
 #define S3_CA_PEM_VARIABLE "SKYJOB_S3_CA"
 MUST_CHECK enum err_code s3_access_load(const char *url, struct s3_access *out, struct err *err);
 
