@@ -104,6 +104,14 @@ enum err_code manifest_parse(const char *text, size_t len, struct manifest *out,
     return ERR_OK;
 }
 
+bool manifest_is_of(const struct manifest *m, const struct store_shard *shard)
+{
+    const struct resume_checkpoint *at = &m->point.at;
+
+    return m->stage == shard->stage && m->n_stages == shard->n_stages &&
+           at->lineage == shard->lineage && at->end.step == shard->step;
+}
+
 bool manifest_same_point(const struct store_point *a, const struct store_point *b)
 {
     struct buf texts[2] = {{.max = MANIFEST_TEXT_MAX_BYTES}, {.max = MANIFEST_TEXT_MAX_BYTES}};

@@ -40,6 +40,8 @@ MUST_CHECK enum err_code manifest_write(const struct manifest *m, struct buf *ou
 MUST_CHECK enum err_code manifest_parse(const char *text, size_t len, struct manifest *out,
                                         struct err *err);
 
+/* Is it this shard's? */
+bool manifest_is_of(const struct manifest *m, const struct store_shard *shard);
 /* Do two points agree in everything? */
 bool manifest_same_point(const struct store_point *a, const struct store_point *b);
 

@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct name name_of(const struct resume_checkpoint *c)
+{
+    return (struct name){.lineage = c->lineage, .step = c->end.step};
+}
+
 void name_print(struct name name, char out[static NAME_BYTES])
 {
     (void)snprintf(out, NAME_BYTES, "%lld-%lld", (long long)name.lineage, (long long)name.step);

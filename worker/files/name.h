@@ -22,6 +22,7 @@ struct name {
     bool goes;
 };
 
+struct name name_of(const struct resume_checkpoint *c);
 /* "<lineage>-<step>" */
 void name_print(struct name name, char out[static NAME_BYTES]);
 /* False when it is not exactly the name of a checkpoint. */

@@ -49,11 +49,6 @@ static void make_key(struct name name, const char *file, char out[static KEY_BYT
     (void)snprintf(out, KEY_BYTES, "%s/%.*s", folder, EXPORT_SHARD_BYTES - 1, file);
 }
 
-static struct name name_of(const struct resume_checkpoint *c)
-{
-    return (struct name){.lineage = c->lineage, .step = c->end.step};
-}
-
 /* --- the listing --- */
 
 /* Objects that are no checkpoint's are passed over. */
@@ -251,12 +246,12 @@ static enum err_code check_stage(const struct remote *r, struct name name,
                                  struct err *err)
 {
     const struct manifest *m = c->shards[stage];
-    const struct resume_checkpoint *at = &m->point.at;
+    const struct store_shard own = {
+        .lineage = name.lineage, .step = name.step, .stage = stage, .n_stages = c->n_shards};
     char file[EXPORT_SHARD_BYTES];
     enum err_code rc;
 
-    if (m->stage != stage || m->n_stages != c->n_shards || at->lineage != name.lineage ||
-        at->end.step != name.step || m->first_unit != first_unit ||
+    if (!manifest_is_of(m, &own) || m->first_unit != first_unit ||
         !manifest_same_point(&m->point, &c->shards[0]->point))
         return err_set(
             err, ERR_INVALID,

@@ -32,11 +32,6 @@ static enum err_code name_path(const struct store *s, struct name name, char out
     return folder_path(s->folder, file, out, err);
 }
 
-static struct name name_of(const struct resume_checkpoint *c)
-{
-    return (struct name){.lineage = c->lineage, .step = c->end.step};
-}
-
 enum err_code store_folder(const struct store *s, const struct resume_checkpoint *c,
                            char out[static PATH_MAX], struct err *err)
 {
@@ -194,12 +189,13 @@ static enum err_code load_manifest(const char *folder, int stage, int n_stages,
 static enum err_code check_files(const struct checkpoint *c, const struct manifest *m, int stage,
                                  int n_stages, struct err *err)
 {
+    const struct store_shard own = {
+        .lineage = c->name.lineage, .step = c->name.step, .stage = stage, .n_stages = n_stages};
     const struct resume_checkpoint *at = &m->point.at;
     char shard[EXPORT_SHARD_BYTES];
     enum err_code rc;
 
-    if (m->stage != stage || m->n_stages != n_stages || at->lineage != c->name.lineage ||
-        at->end.step != c->name.step)
+    if (!manifest_is_of(m, &own))
         return err_set(err, ERR_INVALID,
                        "%s: the manifest of stage %d is of stage %d of %d at step %lld of lineage "
                        "%lld",
