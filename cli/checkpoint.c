@@ -2,7 +2,6 @@
 #include <getopt.h> /* optind */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "api/names.h"
 #include "api/status.h"
@@ -82,7 +81,6 @@ static enum err_code ask(struct kube_client *client, const struct kube_ref *ref,
 static enum err_code wait_for(struct kube_client *client, const struct kube_ref *ref,
                               int64_t asked_ms, struct err *err)
 {
-    const struct timespec pause = {.tv_sec = 1};
     char last[STATUS_WORD_BYTES] = "";
     struct status status;
     int64_t newest_ms;
@@ -107,9 +105,7 @@ static enum err_code wait_for(struct kube_client *client, const struct kube_ref 
             (void)fprintf(stderr, "waiting for the end of a step (%s) ...\n", status.state);
             (void)snprintf(last, sizeof last, "%s", status.state);
         }
-        if (!interrupt_seen())
-            (void)nanosleep(&pause, NULL);
-        if (interrupt_seen())
+        if (interrupt_pause())
             return err_set(err, ERR_GONE, "interrupted; the checkpoint is written nevertheless");
     }
 }
@@ -127,10 +123,7 @@ int command_checkpoint(int argc, char **argv)
     interrupt_catch();
     rc = connection_open(a.kubeconfig, a.context, &c, &err);
     if (rc == ERR_OK) {
-        struct kube_ref ref = {.resource = &cluster_skyjobs,
-                               .namespace = a.namespace ? a.namespace
-                                                        : kube_client_config(c.client)->namespace,
-                               .name = a.name};
+        const struct kube_ref ref = cluster_job(c.client, a.namespace, a.name);
 
         rc = ask(c.client, &ref, &asked_ms, &err);
         if (rc == ERR_OK)

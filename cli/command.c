@@ -3,6 +3,7 @@
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
+#include <time.h>
 
 /* The only state in this folder: a signal handler can reach nothing else. */
 static volatile sig_atomic_t seen_signal;
@@ -80,6 +81,15 @@ void interrupt_catch(void)
 bool interrupt_seen(void)
 {
     return seen_signal != 0;
+}
+
+bool interrupt_pause(void)
+{
+    const struct timespec pause = {.tv_sec = 1};
+
+    if (!interrupt_seen())
+        (void)nanosleep(&pause, NULL);
+    return interrupt_seen();
 }
 
 static void note_checkpoint(int sig)

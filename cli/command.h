@@ -35,6 +35,8 @@ int command_usage(const char *name);
 /* From now on SIGINT, SIGTERM and SIGHUP are only recorded; a second one has its usual effect. */
 void interrupt_catch(void);
 bool interrupt_seen(void);
+/* Wait a second, or less if one comes; returns interrupt_seen(). */
+bool interrupt_pause(void);
 
 /* From now on SIGUSR1 is only recorded: it asks for a checkpoint. */
 void checkpoint_catch(void);

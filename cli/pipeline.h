@@ -18,8 +18,8 @@ struct pipeline_params {
     const struct local *local; /* planned; logs and reports go to its folder: worker-0-1.log, ... */
     const char *model_dir;     /* to start from, for all; NULL: random weights */
     const char *output_dir;    /* NULL: weights are not kept */
-    const char *checkpoints_dir; /* that all share, or s3://...; NULL: each has its own, if the job
-                                    says so */
+    const char *checkpoints_dir; /* that all share, or s3://...; NULL: each has its own, where
+                                    the job has the store `peers` */
     const char *resume_from;     /* another run's checkpoints to go on from, or NULL */
     int n_cuts;
     const struct cut *cuts; /* by step */

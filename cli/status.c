@@ -1,7 +1,6 @@
 /* kubectl-skyjob status: the progress of a job in the cluster, once or until it has ended. */
 #include <getopt.h> /* optind */
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "cli/cluster.h"
@@ -60,7 +59,6 @@ static void print_news(const struct status *s, struct show *show, int *revision)
 static enum err_code watch(struct kube_client *client, const struct kube_ref *ref, bool follows,
                            struct status *status, struct err *err)
 {
-    struct timespec pause = {.tv_sec = 1};
     struct show show;
     int revision = 0;
     bool was_seen = false;
@@ -84,9 +82,7 @@ static enum err_code watch(struct kube_client *client, const struct kube_ref *re
         } else {
             show_line(&show, err->text, true, clock_now_ms());
         }
-        if (!interrupt_seen())
-            (void)nanosleep(&pause, NULL);
-        if (interrupt_seen()) {
+        if (interrupt_pause()) {
             rc = err_set(err, ERR_GONE, "interrupted; the job continues");
             break;
         }
@@ -108,10 +104,7 @@ int command_status(int argc, char **argv)
     interrupt_catch();
     rc = connection_open(a.kubeconfig, a.context, &c, &err);
     if (rc == ERR_OK) {
-        struct kube_ref ref = {.resource = &cluster_skyjobs,
-                               .namespace = a.namespace ? a.namespace
-                                                        : kube_client_config(c.client)->namespace,
-                               .name = a.name};
+        const struct kube_ref ref = cluster_job(c.client, a.namespace, a.name);
 
         rc = watch(c.client, &ref, a.follows, &status, &err);
     }
