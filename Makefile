@@ -185,7 +185,7 @@ INTEGRATION    += $(REVISIONS)
 $(REVISIONS): $(patsubst %,$(OUT)/obj/tests/%.o,integration/test_revisions support/crew support/proxy) \
         $(call lib,$(LIBS_revisions))
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send,--wrap=loader_train -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
+	$(Q)$(CC) $(LDFLAGS) -Wl,--wrap=link_send,--wrap=loader_train,--wrap=store_read_records -o $@ $^ $(call syslib,$(LIBS_revisions)) -lcmocka
 
 # Objects and checkpoints on a real S3 server; run by test_bucket.sh.
 BUCKET      := $(OUT)/tests/integration/test_bucket

@@ -307,6 +307,39 @@ static void revisions_replace_only_the_worker_that_was_killed(void **state)
     forget(&straight);
 }
 
+/* --- what may befall a worker --- */
+
+/* What strikes a worker at its first message of a step. */
+enum strike_kind {
+    STRIKE_KILL,    /* it is killed */
+    STRIKE_FREEZE,  /* it is stopped, and its ports with it */
+    STRIKE_CUT,     /* its link breaks */
+    STRIKE_HANG,    /* the leader's trainer hangs, as it reads the data */
+    STRIKE_ONE_WAY, /* nothing that it sends arrives any more, and nothing tells it so: a proxy's */
+};
+struct strike {
+    enum strike_kind kind;
+    int slot;
+    int64_t step;
+};
+#define STRIKES_MAX 8
+#define SILENCE_MS  5000 /* of a worker or a trainer, in place of what a job waits */
+
+/* What all workers of a run share: the calls of link_send(), the one that fails ... */
+struct sends {
+    _Atomic long n;
+    _Atomic long fails; /* -1: none */
+    atomic_bool kills;  /* its sender is killed instead */
+    _Atomic long waits; /* ... and the one that finds no room to be sent; -1: none */
+    atomic_bool has_waited;
+    struct strike strikes[STRIKES_MAX]; /* in the order of their steps */
+    int n_strikes;
+    _Atomic int n_struck;
+    _Atomic int n_gone; /* reads of a checkpoint's records that shall find none */
+};
+
+static struct sends *sends;
+
 /* --- checkpoints --- */
 
 #define MANY_STEPS "\"steps\":30,\"batchSize\":10,\"evaluateEverySteps\":10"
@@ -508,6 +541,27 @@ static void revisions_go_back_further_when_a_copy_is_damaged(void **state)
     forget(&straight);
 }
 
+/* The leader finds its checkpoint gone while it reads it: another worker that shares the folder has
+ * set it aside. That is no fault of the leader's. */
+static void revisions_try_again_when_a_checkpoint_goes_as_it_is_read(void **state)
+{
+    struct outcome straight = run_straight(unsaved_steps, &saved_cut, NULL);
+    struct crew_params p = peer_params(1);
+    struct outcome gone;
+
+    (void)state;
+    p.program = own_path;
+    atomic_store(&sends->n_gone, 1);
+    gone = run(p);
+    assert_int_equal(atomic_load(&sends->n_gone), 0);
+    assert_int_equal(gone.crew.n_restores, 2);
+    assert_int_equal(gone.crew.n_started, 4);
+    assert_in_range(gone.crew.last_step, 5, 600);
+    assert_same(&gone, &straight);
+    forget(&gone);
+    forget(&straight);
+}
+
 /* --- faults --- */
 
 /* The second revision has everything: units and the leader's records move to a new worker and to
@@ -577,35 +631,6 @@ static void revisions_survive_a_cut_within_any_message(void **state)
     check_proxies(PROXY_HALF);
 }
 
-/* What strikes a worker at its first message of a step. */
-enum strike_kind {
-    STRIKE_KILL,    /* it is killed */
-    STRIKE_FREEZE,  /* it is stopped, and its ports with it */
-    STRIKE_CUT,     /* its link breaks */
-    STRIKE_HANG,    /* the leader's trainer hangs, as it reads the data */
-    STRIKE_ONE_WAY, /* nothing that it sends arrives any more, and nothing tells it so: a proxy's */
-};
-struct strike {
-    enum strike_kind kind;
-    int slot;
-    int64_t step;
-};
-#define STRIKES_MAX 8
-#define SILENCE_MS  5000 /* of a worker or a trainer, in place of what a job waits */
-
-/* What all workers of a run share: the calls of link_send(), the one that fails ... */
-struct sends {
-    _Atomic long n;
-    _Atomic long fails; /* -1: none */
-    atomic_bool kills;  /* its sender is killed instead */
-    _Atomic long waits; /* ... and the one that finds no room to be sent; -1: none */
-    atomic_bool has_waited;
-    struct strike strikes[STRIKES_MAX]; /* in the order of their steps */
-    int n_strikes;
-    _Atomic int n_struck;
-};
-
-static struct sends *sends;
 static long fails_after; /* the second revision was posted; -1: none */
 static long waits_after; /* likewise, until the fourth */
 static long n_before;
@@ -884,6 +909,7 @@ enum err_code __wrap_link_send(struct link *link, int edge, const struct link_me
                                int timeout_ms, struct err *err);
 
 static int own_slot;
+static const char *own_points;
 
 /* Is this the moment? */
 static bool strikes(enum strike_kind kind, int64_t step)
@@ -907,6 +933,28 @@ enum err_code __wrap_loader_train(struct loader *f, int64_t step, int microbatch
         for (;;)
             (void)pause();
     return __real_loader_train(f, step, microbatch, out, err);
+}
+
+enum err_code __real_store_read_records(const struct store_reader *r, struct buf *out_history,
+                                        struct buf *out_progress, struct err *err);
+enum err_code __wrap_store_read_records(const struct store_reader *r, struct buf *out_history,
+                                        struct buf *out_progress, struct err *err);
+
+enum err_code __wrap_store_read_records(const struct store_reader *r, struct buf *out_history,
+                                        struct buf *out_progress, struct err *err)
+{
+    int n = 1;
+    bool is_gone = sends && atomic_compare_exchange_strong(&sends->n_gone, &n, 0);
+    char elsewhere[PATH_MAX];
+    enum err_code rc;
+
+    (void)snprintf(elsewhere, sizeof elsewhere, "%s.gone", is_gone ? own_points : "");
+    if (is_gone && rename(own_points, elsewhere) != 0)
+        abort();
+    rc = __real_store_read_records(r, out_history, out_progress, err);
+    if (is_gone && rename(elsewhere, own_points) != 0)
+        abort();
+    return rc;
 }
 
 /* A call that times out is made again, and is no other message. */
@@ -983,6 +1031,7 @@ static int be_worker(int argc, char **argv)
         }
     }
     own_slot = p.slot;
+    own_points = p.own_checkpoints_dir;
     sends = map_sends(getenv("TEST_REVISIONS_SENDS"));
     if (sends && sends->n_strikes > 0) {
         p.silence_s = SILENCE_MS / 1000;
@@ -1003,6 +1052,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_survive_the_loss_of_any_one_node),
         cmocka_unit_test(revisions_without_two_neighbours_begin_again),
         cmocka_unit_test(revisions_go_back_further_when_a_copy_is_damaged),
+        cmocka_unit_test(revisions_try_again_when_a_checkpoint_goes_as_it_is_read),
         cmocka_unit_test(revisions_that_are_outrun_lose_nothing),
         cmocka_unit_test(revisions_survive_a_cut_after_any_message),
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),

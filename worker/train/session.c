@@ -168,6 +168,7 @@ static enum err_code find_checkpoint(const struct session *s, struct resume_chec
 {
     const struct resume *at = &s->revision->resume;
     const int n_tries = s->job->store.is_own ? 1 : STORE_WAIT_S;
+    struct store_point points[RESUME_POINTS_MAX];
     enum err_code rc = ERR_OK;
 
     if (!s->job->has_store)
@@ -175,10 +176,7 @@ static enum err_code find_checkpoint(const struct session *s, struct resume_chec
     for (int i = 0; rc == ERR_OK && i < n_tries; i++) {
         if (i > 0)
             (void)sleep(1);
-        struct store_point points[RESUME_POINTS_MAX];
-        int n = store_list(&s->job->store, points, RESUME_POINTS_MAX);
-
-        for (int k = 0; k < n; k++) {
+        for (int k = 0, n = store_list(&s->job->store, points, RESUME_POINTS_MAX); k < n; k++) {
             *out = points[k].at;
             if (out->end.step == at->step && resume_counts(at, out->lineage, at->step))
                 return ERR_OK;
@@ -311,6 +309,8 @@ static enum err_code load_checkpoint(struct session *s, struct err *err)
         if (rc == ERR_OK)
             rc = read_checkpoint(s, err);
     }
+    if (rc == ERR_NOT_FOUND) /* another worker has found it damaged, and set it aside meanwhile */
+        return err_wrap(err, ERR_CONFLICT, "a checkpoint that is gone");
     if (rc == ERR_OK)
         LOG(LOG_INFO, "restored from a checkpoint", LOG_I("lineage", s->from.lineage),
             LOG_I("step", s->from.end.step));
