@@ -1,5 +1,7 @@
 #include "api/progress.h"
 
+#include <math.h>
+
 #include "base/fields.h"
 
 const char *const progress_state_names[] = {
@@ -44,6 +46,11 @@ static const struct field fields[] = {
      .flags = MEASURED},
     {"stageMilliseconds", FIELD_LIST, FIELD_ITEMS(struct progress, stage_ms, n_stage_ms),
      .fields = stage_fields},
+    {"samples", FIELD_INT, AT(window.n_samples), .flags = FIELD_OMIT},
+    {"stepMedian", FIELD_DOUBLE, AT(window.step_ms), .max = PROGRESS_MS_MAX,
+     .flags = MEASURED | FIELD_OMIT},
+    {"mad", FIELD_DOUBLE, AT(window.mad_ms), .max = PROGRESS_MS_MAX,
+     .flags = MEASURED | FIELD_OMIT},
     {"metrics", FIELD_LIST, FIELD_ITEMS(struct progress, metrics, n_metrics),
      .fields = metric_fields},
     {"bestMetric", FIELD_TEXT, AT(best_metric), .flags = FIELD_LINE | FIELD_OMIT},
@@ -61,7 +68,13 @@ static const struct field fields[] = {
 
 enum err_code progress_write(const struct progress *p, struct buf *out, struct err *err)
 {
-    return fields_print(fields, p, out, err);
+    struct progress q = *p;
+
+    /* Digits that no time has would take the room of others. */
+    for (int i = 0; i < q.n_stage_ms; i++)
+        if (!(q.stage_ms[i] >= 0 && q.stage_ms[i] <= PROGRESS_MS_MAX))
+            q.stage_ms[i] = (double)NAN;
+    return fields_print(fields, &q, out, err);
 }
 
 enum err_code progress_parse(const char *text, size_t len, struct progress *out, struct err *err)

@@ -64,6 +64,13 @@ struct progress_ordered {
     int64_t step;  /* after which it was written; 0: it could not be */
 };
 
+/* The last steps of the leader's session, sampled as in train/pace.h: see balance/rebalance.h. */
+struct progress_window {
+    int n_samples;  /* so far; 0: there is none yet */
+    double step_ms; /* median of the steps */
+    double mad_ms;  /* median absolute deviation of the time of the slowest stage */
+};
+
 struct progress {
     enum progress_state state;
     enum progress_cause cause;
@@ -78,9 +85,10 @@ struct progress {
     double tokens_per_second;
     double eta_seconds; /* negative: not known yet */
     int n_stage_ms;
-    double stage_ms[SPEC_STAGES_MAX]; /* measured: computing, per stage and micro-batch */
+    double stage_ms[SPEC_STAGES_MAX]; /* measured: computing, per stage and micro-batch; median */
     double step_ms;
     double best_step_ms; /* in the fastest stretch so far (train/stopwatch.h); 0: not known yet */
+    struct progress_window window;
     int n_metrics;
     struct progress_metric metrics[PROGRESS_METRICS_MAX];
     char best_metric[32]; /* "accuracy"; "": evaluations are not compared */

@@ -237,17 +237,21 @@ static bool is_flag(int32_t value)
 
 enum err_code message_sum_check(const struct message_sum *s, struct err *err)
 {
+    enum err_code rc;
+
     if (s->n_units < 0 || s->n_units > MODEL_UNITS_MAX)
         return err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units", s->n_units);
     if (!is_flag(s->wants_checkpoint) || !is_flag(s->is_writing) || !is_flag(s->has_failed))
         return err_set(err, ERR_PROTOCOL, "end of a step: checkpoint %d, %d, %d",
                        s->wants_checkpoint, s->is_writing, s->has_failed);
-    return check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
+    rc = check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
+    return rc == ERR_OK ? check_times(s->stage_mad_ms, s->n_stages, SPEC_STAGES_MAX - 1, err) : rc;
 }
 
 enum err_code message_end_check(const struct message_end *e, struct err *err)
 {
     const struct step_end *end = &e->end;
+    enum err_code rc;
 
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
@@ -255,7 +259,8 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
         !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed))
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
-    return check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
+    rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);
+    return rc == ERR_OK ? check_times(e->stage_mad_ms, e->n_stages, SPEC_STAGES_MAX, err) : rc;
 }
 
 enum err_code message_eval_check(const struct message_eval *e, struct err *err)

@@ -25,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     5 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     6 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -112,13 +112,14 @@ struct message_facts {
 
 /* Added up on the way to the last stage. */
 struct message_sum {
-    int n_stages;                        /* entries of stage_ms so far */
-    int n_units;                         /* entries of square_sums so far: all units up to here */
-    int32_t wants_checkpoint;            /* 1: one is due after this step ... */
-    int32_t is_writing;                  /* ... but a stage is still writing the one before ... */
-    int32_t has_failed;                  /* ... or could not write it */
-    double stage_ms[SPEC_STAGES_MAX];    /* computing, per micro-batch */
-    double square_sums[MODEL_UNITS_MAX]; /* of a unit's gradients; only n_units are sent */
+    int n_stages;                         /* entries of stage_ms so far */
+    int n_units;                          /* entries of square_sums so far: all units up to here */
+    int32_t wants_checkpoint;             /* 1: one is due after this step ... */
+    int32_t is_writing;                   /* ... but a stage is still writing the one before ... */
+    int32_t has_failed;                   /* ... or could not write it */
+    double stage_ms[SPEC_STAGES_MAX];     /* computing, per micro-batch: the median ... */
+    double stage_mad_ms[SPEC_STAGES_MAX]; /* ... and median deviation of train/pace.h */
+    double square_sums[MODEL_UNITS_MAX];  /* of a unit's gradients; only n_units are sent */
 };
 /* Bytes of a sum over `n_units` units on the wire. */
 size_t message_sum_bytes(int n_units);
@@ -140,7 +141,8 @@ struct message_end {
     int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
     int32_t has_failed; /* ... 1: all have ended it, and some could not write it */
     int n_stages;
-    double stage_ms[SPEC_STAGES_MAX];
+    double stage_ms[SPEC_STAGES_MAX]; /* as in the sum, like what follows */
+    double stage_mad_ms[SPEC_STAGES_MAX];
 };
 
 /* The end of the evaluation of a split, likewise. */

@@ -1,5 +1,6 @@
 #include "train/train.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -187,17 +188,31 @@ static bool is_typical(const struct train *t, int64_t step)
     return t->facts.steps_per_epoch == 1 || step_seqs(t, step) == t->plan->spec.training.batch_size;
 }
 
-/* Milliseconds per micro-batch, of the steps so far. */
-static double stage_ms(struct train *t, int64_t step)
+static double ms_since(int64_t from_ns)
+{
+    return (double)(clock_now_ns() - from_ns) / 1e6;
+}
+
+/* What this stage computes per micro-batch, in the last steps: see stopwatch_ms(). */
+static struct pace_figures stage_pace(struct train *t, int64_t step)
 {
     int n = schedule_of(t->plan, step_seqs(t, step)).n_microbatches;
+    int64_t n_samples = t->computing.n_samples;
+    double per_batch = 1.0 / 1e6 / n;
+    struct pace_figures wall, cpu;
 
-    if (!is_typical(t, step))
-        return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
-    smooth(&t->wall_ms, (double)t->compute.wall_ns / 1e6 / n,
-           step - t->first_step - 1); /* with the update before */
-    smooth(&t->cpu_ms, (double)t->compute.cpu_ns / 1e6 / n, step - t->first_step - 1);
-    return stopwatch_ms(t->wall_ms, t->cpu_ms, t->cpu_milli);
+    if (is_typical(t, step)) /* with the update before */
+        pace_add(&t->computing, ms_since(t->step_from_ns),
+                 (double[]){(double)t->compute.wall_ns * per_batch,
+                            (double)t->compute.cpu_ns * per_batch});
+    if (t->computing.n_samples != n_samples)
+        t->cpu_milli = cpu_allowed_milli(); /* a quota may be changed while the worker runs */
+    wall = pace_of(&t->computing, 0);
+    cpu = pace_of(&t->computing, 1);
+    if (stopwatch_ms(wall.median_ms, cpu.median_ms, t->cpu_milli) <= wall.median_ms)
+        return wall;
+    return (struct pace_figures){.median_ms = cpu.median_ms * 1000 / t->cpu_milli,
+                                 .mad_ms = cpu.mad_ms * 1000 / t->cpu_milli};
 }
 
 /* Is a checkpoint due once `steps_done` are? One that had to wait is due until it is begun. */
@@ -228,6 +243,7 @@ static int64_t find_order(const struct train *t)
 static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
 {
     const struct weights *w = &t->stage->weights;
+    struct pace_figures pace;
     enum err_code rc = ERR_OK;
 
     *sum = (struct message_sum){.n_units = 0};
@@ -246,7 +262,9 @@ static enum err_code add_up(struct train *t, int64_t step, struct message_sum *s
     for (int i = 0; i < w->n_units; i++)
         sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
     stopwatch_stop(&t->compute);
-    sum->stage_ms[sum->n_stages++] = stage_ms(t, step);
+    pace = stage_pace(t, step);
+    sum->stage_mad_ms[sum->n_stages] = pace.mad_ms;
+    sum->stage_ms[sum->n_stages++] = pace.median_ms;
     t->wanted = find_order(t);
     if ((t->stage->is_first && is_checkpoint_due(t, step + 1)) || t->wanted > 0 ||
         (t->checkpoint && t->is_leaving && !t->is_kept))
@@ -277,6 +295,7 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
     for (int u = 0; u < sum->n_units; u++)
         square_sum += sum->square_sums[u];
     memcpy(out.stage_ms, sum->stage_ms, sizeof out.stage_ms);
+    memcpy(out.stage_mad_ms, sum->stage_mad_ms, sizeof out.stage_mad_ms);
     /* The last one is waited for. */
     out.saves = sum->wants_checkpoint && (!sum->is_writing || step + 1 == t->facts.total_steps);
     out.is_saved = !sum->is_writing && !sum->has_failed;
@@ -350,13 +369,31 @@ void train_show_end(struct progress *p, struct history *history, const struct st
     history_step(history, p, clock_now_ms());
 }
 
-static void show_step(struct train *t, int64_t step, const struct message_end *end, double seconds)
+/* The medians of the last steps, beside the means that people are shown. */
+static void show_pace(struct train *t, const struct message_end *end)
 {
     struct progress *p = &t->progress;
+    int64_t n = t->stepping.n_samples;
+    int slowest = 0;
+
+    p->window = (struct progress_window){.n_samples = n < INT_MAX ? (int)n : INT_MAX,
+                                         .step_ms = pace_of(&t->stepping, 0).median_ms};
+    for (int i = 0; i < end->n_stages; i++)
+        slowest = end->stage_ms[i] > end->stage_ms[slowest] ? i : slowest;
+    p->window.mad_ms = end->stage_mad_ms[slowest];
+    p->n_stage_ms = end->n_stages;
+    memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
+}
+
+static void show_step(struct train *t, int64_t step, const struct message_end *end)
+{
+    struct progress *p = &t->progress;
+    double seconds = ms_since(t->step_from_ns) / 1000;
 
     if (is_typical(t, step)) {
         int64_t i = step - t->first_step;
 
+        pace_add(&t->stepping, seconds * 1000, (double[PACE_TIMES]){seconds * 1000});
         smooth(&t->seconds_per_step, seconds, i);
         if (i > 0) /* see smooth() */
             stretch_add(&t->steps, seconds * 1000);
@@ -371,8 +408,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
     p->best_step_ms = t->steps.best_ms;
     p->tokens_per_second = t->tokens_per_step / t->seconds_per_step;
     p->eta_seconds = (double)(t->facts.total_steps - step - 1) * t->seconds_per_step;
-    p->n_stage_ms = end->n_stages;
-    memcpy(p->stage_ms, end->stage_ms, sizeof p->stage_ms);
+    show_pace(t, end);
     mailbox_set_progress(t->mailbox, p);
     if (t->history)
         history_step(t->history, p, clock_now_ms());
@@ -569,7 +605,6 @@ static void start_counting(struct train *t, int split)
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
     const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
-    int64_t start_ns = clock_now_ns();
     struct message_end end = {.n_stages = 0};
     struct message_sum sum;
     enum err_code rc = ERR_OK;
@@ -578,6 +613,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
         t->is_leaving = true;
         LOG(LOG_INFO, "leaving: goes on until others have its units", LOG_I("step", step));
     }
+    t->step_from_ns = clock_now_ns();
     start_counting(t, TRAIN_STEP);
     for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
         struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
@@ -596,7 +632,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (rc == ERR_OK)
         settle_order(t, end.is_saved, end.has_failed);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
-        show_step(t, step, &end, (double)(clock_now_ns() - start_ns) / 1e9);
+        show_step(t, step, &end);
     if (rc == ERR_OK && end.saves)
         rc = begin_checkpoint(t, end.is_saved, err); /* behind the last step it may have to wait */
     if (rc == ERR_OK && end.saves && t->wanted > 0)
@@ -720,6 +756,7 @@ static enum err_code agree(struct train *t, struct err *err)
     t->progress.best = t->facts.best;
     t->progress.total_steps = t->facts.total_steps;
     t->progress.state = PROGRESS_TRAINING;
+    t->progress.window = (struct progress_window){.n_samples = 0}; /* of another cut */
     mailbox_set_progress(t->mailbox, &t->progress);
     if (t->stage->is_last)
         return ERR_OK;

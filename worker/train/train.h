@@ -18,6 +18,7 @@
 #include "train/exchange.h"
 #include "train/history.h"
 #include "train/loader.h"
+#include "train/pace.h"
 #include "train/score.h"
 #include "train/stage.h"
 #include "train/stopwatch.h"
@@ -54,7 +55,9 @@ struct train {
     int64_t until;              /* ... and where it halts by itself; 0: it does not */
     struct stopwatch compute;   /* in this step, with the update of the step before */
     struct stopwatch update;    /* of the weights, in the step before */
-    double wall_ms, cpu_ms;     /* computing, per micro-batch; smoothed */
+    int64_t step_from_ns;       /* when this step began */
+    struct pace computing;      /* per micro-batch: wall time and CPU time */
+    struct pace stepping;       /* of whole steps: wall time; the leader's */
     int cpu_milli;              /* that may be used */
     int64_t tokens;             /* in this step */
     struct message_loss loss;   /* in this step or evaluation; the last stage's */

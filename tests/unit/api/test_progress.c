@@ -30,6 +30,7 @@ static struct progress training(void)
                              .stage_ms = {1.5, 2.25},
                              .step_ms = 31,
                              .best_step_ms = 29,
+                             .window = {.n_samples = 40, .step_ms = 30.5, .mad_ms = 0.125},
                              .n_metrics = 1,
                              .metrics = {{"accuracy", 0.875}},
                              .best_metric = "accuracy",
@@ -61,6 +62,9 @@ static void progress_reads_back_what_was_written(void **state)
     assert_true(back.eta_seconds == 12 && back.step_ms == 31 && back.best_step_ms == 29);
     assert_int_equal(back.n_stage_ms, 2);
     assert_true(back.stage_ms[0] == 1.5 && back.stage_ms[1] == 2.25);
+    assert_int_equal(back.window.n_samples, 40);
+    assert_true(back.window.step_ms == 30.5);
+    assert_true(back.window.mad_ms == 0.125);
     assert_int_equal(back.n_metrics, 1);
     assert_string_equal(back.metrics[0].name, "accuracy");
     assert_true(back.metrics[0].value == 0.875);
@@ -143,6 +147,7 @@ static struct progress largest(char c)
                          .eta_seconds = -DBL_MAX / 3,
                          .step_ms = -DBL_MAX / 3,
                          .best_step_ms = -DBL_MAX / 3,
+                         .window = {INT_MIN, -DBL_MAX / 3, -DBL_MAX / 3},
                          .best = {-DBL_MAX / 3, INT64_MIN, INT64_MIN, INT64_MIN},
                          .ordered = {INT64_MIN, INT64_MIN},
                          .has_ended_early = true,

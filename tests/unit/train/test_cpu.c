@@ -2,6 +2,7 @@
 #include "train/cpu.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -34,13 +36,18 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
     return 0;
 }
 
-FILE *fopen(const char *restrict path, const char *restrict mode)
+int open(const char *path, int flags, ...)
 {
-    (void)mode;
-    if (cpu_max && strcmp(path, "/sys/fs/cgroup/cpu.max") == 0)
-        return fmemopen((char *)(uintptr_t)cpu_max, strlen(cpu_max), "r");
+    int ends[2];
+
+    if (strncmp(path, "/sys/fs/cgroup/", 15) != 0)
+        return (int)syscall(SYS_openat, AT_FDCWD, path, flags, 0);
     errno = ENOENT;
-    return NULL;
+    if (!cpu_max || strcmp(path, "/sys/fs/cgroup/cpu.max") != 0 || pipe(ends) != 0)
+        return -1;
+    assert_int_equal(write(ends[1], cpu_max, strlen(cpu_max)), strlen(cpu_max));
+    (void)close(ends[1]);
+    return ends[0];
 }
 
 struct row {

@@ -149,6 +149,9 @@ static void message_sum_checks_its_times(void **state)
     sum.stage_ms[1] = (double)NAN;
     assert_int_equal(message_sum_check(&sum, NULL), ERR_PROTOCOL);
     sum.stage_ms[1] = 2.5;
+    sum.stage_mad_ms[0] = -1;
+    assert_int_equal(message_sum_check(&sum, NULL), ERR_PROTOCOL);
+    sum.stage_mad_ms[0] = 0;
     sum.n_stages = SPEC_STAGES_MAX; /* the receiver could not add its own */
     assert_int_equal(message_sum_check(&sum, NULL), ERR_PROTOCOL);
     sum.n_stages = 2;
