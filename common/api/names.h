@@ -35,6 +35,9 @@
 /* On a SkyJob: the time at which a checkpoint was asked for, as `kubectl skyjob checkpoint` sets
  * it. */
 #define ANNOTATION_CHECKPOINT "skyjob.dev/checkpoint"
+/* On a SkyJob, by `kubectl skyjob replan`: any value but the last one asks for a decision about its
+ * cut; one of STATUS_ASKED_BYTES or more is ignored. */
+#define ANNOTATION_REPLAN "skyjob.dev/replan"
 
 /* On nodes, put there by Kubernetes: workers tolerate their NoExecute for a while. */
 #define TAINT_NOT_READY   "node.kubernetes.io/not-ready"

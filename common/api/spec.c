@@ -15,6 +15,7 @@ static const char *const preset_words[] = {"BertTiny", "BertMini",  "BertSmall",
                                            "BertBase", "BertLarge", NULL};
 static const char *const sample_words[] = {"MNLI", NULL};
 const char *const spec_strategy_names[] = {"Optimal", "Even", "Dynamic", "Manual", NULL};
+static const char *const rebalance_words[] = {"Auto", "Suggest", "Off", NULL};
 static const char *const probe_words[] = {"IfUnknown", "Always", "Never", NULL};
 static const char *const schedule_words[] = {"Linear", "Constant", NULL};
 static const char *const case_words[] = {"Uncased", "Cased", NULL};
@@ -113,6 +114,8 @@ const struct field spec_fields[] = {
      .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
      .words = probe_words},
+    {"placement.rebalance", FIELD_ENUM, AT(placement.rebalance), .fallback = "Auto",
+     .words = rebalance_words},
     {"placement.minStages", FIELD_INT, AT(placement.min_stages), .min = 1, .max = SPEC_STAGES_MAX,
      .fallback = "1"},
     {"placement.maxStages", FIELD_INT, AT(placement.max_stages), .min = 1, .max = SPEC_STAGES_MAX,
@@ -573,10 +576,10 @@ bool spec_same_workers(const struct spec *a, const struct spec *b)
     const struct spec_stages *y = &b->placement.stages;
     bool same = x->n == y->n;
 
-    /* The CRD keeps model, data, training and wire as they are; failurePolicy is read when it
-     * counts. */
+    /* The CRD keeps model, data, training and wire as they are; failurePolicy and
+     * placement.rebalance are read when they count. */
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
-        if (f->kind != FIELD_LIST &&
+        if (f->kind != FIELD_LIST && strcmp(f->key, "placement.rebalance") != 0 &&
             (strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
              strncmp(f->key, "checkpoint.", 11) == 0 || strncmp(f->key, "output.", 7) == 0))
             same = same &&

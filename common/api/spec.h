@@ -61,6 +61,13 @@ enum spec_wire {
     SPEC_WIRE_BF16, /* half the bytes, 8 bits of precision */
 };
 
+/* Do units of a running job move, with strategy Optimal: see balance/rebalance.h. */
+enum spec_rebalance {
+    SPEC_REBALANCE_AUTO,
+    SPEC_REBALANCE_SUGGEST, /* a move that would pay off is only reported */
+    SPEC_REBALANCE_OFF,
+};
+
 /* What to do when a loss or a gradient is not finite. */
 enum spec_non_finite {
     SPEC_NON_FINITE_FAIL,
@@ -175,6 +182,7 @@ struct spec {
     struct {
         enum spec_strategy strategy;
         enum spec_probe probe;
+        enum spec_rebalance rebalance;
         int min_stages;
         int max_stages;
         int n_replicas;            /* 1 with Manual */
@@ -233,7 +241,8 @@ int spec_data_files(const struct spec *s, const char *out[static SPEC_FILES_MAX]
 extern const char *const spec_strategy_names[];
 /* Units of entry `stage` of spec.placement.manual. */
 int spec_stage_units(const struct spec *s, int stage);
-/* Are two specs of spec_parse() equal in all that may be changed and needs other workers then? */
+/* Are two specs of spec_parse() equal in all that may be changed and needs other workers then? Not
+ * spec.placement.rebalance, which is read when it counts. */
 bool spec_same_workers(const struct spec *a, const struct spec *b);
 
 /* A name of Kubernetes' RFC 1123 kind (lower case, digits, '-'), at most `max` bytes. */

@@ -148,6 +148,39 @@ static const struct field placement_fields[] = {
     {"explanation", FIELD_TEXT, PLACEMENT(summary.explanation)},
     {0}};
 
+#define SHARE(member) FIELD_AT(struct status_share, member)
+static const struct field share_fields[] = {
+    {"slot", FIELD_INT, SHARE(slot), .max = PLAN_SLOT_MAX, .flags = FIELD_REQUIRED},
+    {"unitCount", FIELD_INT, SHARE(n_units), .min = 1, .max = MODEL_UNITS_MAX,
+     .flags = FIELD_REQUIRED},
+    {"predictedMicroseconds", FIELD_MICROSECONDS, SHARE(predicted_ms),
+     .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
+    {0}};
+
+#define REBALANCE(member) FIELD_AT(struct status_rebalance, member)
+static const struct field rebalance_fields[] = {
+    {"decision", FIELD_TEXT, REBALANCE(decision), .min = 1, .flags = FIELD_REQUIRED},
+    {"message", FIELD_TEXT, REBALANCE(message)},
+    {"time", FIELD_TIME, REBALANCE(time_ms)},
+    {"gainPercent", FIELD_INT, REBALANCE(gain_percent), .max = 100},
+    {"moves", FIELD_INT, REBALANCE(n_moves), .max = INT_MAX},
+    {"lastReplan", FIELD_TEXT, REBALANCE(asked), .flags = FIELD_NULL},
+    {"revision", FIELD_INT, REBALANCE(revision), .max = PLAN_REVISION_MAX},
+    {"samples", FIELD_INT64, REBALANCE(samples), .max = WHOLE_MAX},
+    {"timesSeen", FIELD_INT, REBALANCE(n_seen), .max = INT_MAX},
+    {"holdTime", FIELD_TIME, REBALANCE(hold_ms), .flags = FIELD_NULL},
+    {"holdStep", FIELD_INT64, REBALANCE(hold_step), .max = WHOLE_MAX, .flags = FIELD_NULL},
+    {"beforeMicroseconds", FIELD_MICROSECONDS, REBALANCE(before_ms), .max = 1000 * PROGRESS_MS_MAX,
+     .flags = FIELD_NULL},
+    {"expectedPercent", FIELD_INT, REBALANCE(expected_percent), .max = 100, .flags = FIELD_NULL},
+    {"doubtPercent", FIELD_INT, REBALANCE(doubt_percent), .max = STATUS_DOUBT_PERCENT_MAX,
+     .flags = FIELD_NULL},
+    {"next", FIELD_LIST, FIELD_ITEMS(struct status_rebalance, next, n_next), .fields = share_fields,
+     .flags = FIELD_NULL},
+    {"last", FIELD_LIST, FIELD_ITEMS(struct status_rebalance, last, n_last), .fields = share_fields,
+     .flags = FIELD_NULL},
+    {0}};
+
 #define STATUS(member) FIELD_AT(struct status, member)
 const struct field status_fields[] = {
     {"state", FIELD_TEXT, STATUS(state), .flags = FIELD_NULL},
@@ -170,6 +203,7 @@ const struct field status_fields[] = {
      .flags = FIELD_NULL},
     {"stages", FIELD_LIST, FIELD_ITEMS(struct status, stages, n_stages), .fields = stage_fields},
     {"placement", FIELD_OBJECT, STATUS(placement), .fields = placement_fields, .flags = FIELD_NULL},
+    {"rebalance", FIELD_OBJECT, STATUS(rebalance), .fields = rebalance_fields, .flags = FIELD_NULL},
     {0}};
 
 void status_read(const struct json *json, struct status *out)

@@ -26,6 +26,8 @@
 #define STATUS_UID_BYTES          40
 #define STATUS_RANDOM_MAX         4
 #define STATUS_MEMORY_PERCENT_MAX 1000
+#define STATUS_DOUBT_PERCENT_MAX  1000
+#define STATUS_ASKED_BYTES        64
 
 enum condition_type {
     CONDITION_ACCEPTED,   /* the spec can be run */
@@ -116,6 +118,37 @@ struct status_placement {
     struct plan_summary summary;
 };
 
+/* Units of a worker in a cut, which lists all workers in the order of the pipeline. */
+struct status_share {
+    int slot;
+    int n_units;
+    double predicted_ms; /* as in a plan; 0: not known */
+};
+
+/* The last decision whether units move, and what the next one needs: balance/rebalance.h. */
+struct status_rebalance {
+    char decision[STATUS_WORD_BYTES]; /* "Kept", "Moved"; "": not looked at yet */
+    char message[STATUS_MESSAGE_BYTES];
+    int64_t time_ms;
+    int gain_percent;               /* of a step's time; 0: there is no better cut */
+    int n_moves;                    /* so far, with those that went back */
+    char asked[STATUS_ASKED_BYTES]; /* the last ANNOTATION_REPLAN that was answered */
+    /* What the next decision needs of the last one: */
+    int revision;         /* that was looked at, or the one that the last move has led to ... */
+    int64_t samples;      /* ... of which so many steps were measured then */
+    int n_seen;           /* times in a row that a move would have paid off */
+    int64_t hold_ms;      /* no move before then, ... */
+    int64_t hold_step;    /* ... nor before this step */
+    double before_ms;     /* a step before the last move; 0: it has been judged */
+    int expected_percent; /* of that, as it was predicted */
+    int doubt_percent;    /* how much longer steps took than predicted after a move that was taken
+                           * back, in percent; 0 is 100 */
+    int n_next;           /* the cut of `revision`, while that is to be made; 0: it is not */
+    struct status_share next[SPEC_STAGES_MAX];
+    int n_last; /* the cut before the last move, until that is judged */
+    struct status_share last[SPEC_STAGES_MAX];
+};
+
 struct status {
     char state[STATUS_WORD_BYTES];
     char message[STATUS_MESSAGE_BYTES];
@@ -135,6 +168,7 @@ struct status {
     struct status_progress progress;
     struct status_checkpoint checkpoint;
     struct status_placement placement;
+    struct status_rebalance rebalance;
     int n_stages;
     struct status_stage stages[SPEC_STAGES_MAX]; /* last, see STATUS_BYTES */
 };

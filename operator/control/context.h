@@ -103,6 +103,53 @@ MUST_CHECK enum err_code model_check_given(const struct context *c, struct err *
  * were lost; then the next revision goes on from what the others hold. */
 void place(struct context *c);
 
+/* places.c: a plan for given workers. */
+/* A stage of the next plan. */
+struct place {
+    int stage;        /* in the last plan */
+    struct node node; /* what it offers; of an open one, what the worker has that leaves */
+    int n_units;
+    int slot;
+    const struct seen_pod *pod; /* NULL: to be created */
+    bool is_open;               /* its worker leaves, and no node was found so far */
+};
+
+struct places {
+    const struct survey *survey;
+    int n;
+    struct place list[SPEC_STAGES_MAX];
+};
+
+/* A candidate with this much of its CPU, which has that share of its speed. */
+void places_share(const struct node *candidate, int cpu_milli, int64_t memory_bytes,
+                  struct node *out);
+/* What the pod of a worker offers. A node that is no candidate, as when it is to be drained too, is
+ * as fast as the last plan has it. */
+void places_offer(const struct context *c, const struct survey *s, int stage,
+                  const struct seen_pod *pod, struct node *out);
+/* Give the node the speed with which these units take `ms` per micro-batch. */
+void places_pace(const struct context *c, const struct survey *s, int first_unit, int n_units,
+                 double ms, struct node *node);
+/* What a partition is asked for with these places; `out` points into `space`. */
+struct places_space {
+    struct spec spec;
+    struct node nodes[SPEC_STAGES_MAX];
+    struct cost_link links[SPEC_STAGES_MAX * SPEC_STAGES_MAX];
+};
+void places_request(const struct context *c, const struct places *p, struct places_space *space,
+                    struct partition_request *out);
+/* The plan with these places, in `plan`. ERR_NOT_FOUND when a stage does not fit where it is. */
+MUST_CHECK enum err_code places_plan(const struct context *c, const struct places *p,
+                                     struct plan *plan, struct err *err);
+
+/* rebalance.c: units that move between the workers of a running job. */
+#define REBALANCE_REASON "Rebalanced"
+/* Look at what the leader has measured, and go on to the next revision if that pays: it has the cut
+ * in the status then. */
+void rebalance_look(struct context *c);
+/* While that revision is to be made: its plan, in out->revision. Returns whether there is one. */
+bool rebalance_plan(struct context *c);
+
 /* drain.c: workers whose pods are to end, and that train on meanwhile (decide_is_leaving()). */
 #define DRAIN_REASON "WorkerLeaving"
 /* Find out who takes their units, and have workers created for that. Before restart_judge(). */

@@ -114,6 +114,9 @@ const struct seen_pod *decide_worker_pod(const struct observed *seen, struct rev
  * its units over? Decisions need the nodes then. */
 bool decide_is_leaving(const struct seen_pod *pod);
 
+/* Has the leader measured enough to decide whether units move? Decisions need the nodes then. */
+bool decide_is_balance_due(const struct observed *seen);
+
 /* Which probes measure the link between them, and in what order: a round-robin tournament. In each
  * round every probe has one partner, so that no measurement disturbs another on the same machine.
  * The partner of probe `i` of `n` in `round` (from 0); -1: none, since n is odd. After n - 1 rounds

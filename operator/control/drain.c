@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "balance/explain.h"
 #include "balance/partition.h"
 #include "base/buf.h"
 #include "control/context.h"
@@ -15,22 +14,6 @@
 
 #define SLOTS     (2 * SPEC_STAGES_MAX)
 #define TRIES_MAX 8 /* nodes that are tried for a worker, the fastest first */
-
-/* A stage of the next plan. */
-struct place {
-    int stage;        /* in the last plan */
-    struct node node; /* what it offers; of an open one, what the worker has that leaves */
-    int n_units;
-    int slot;
-    const struct seen_pod *pod; /* NULL: to be created */
-    bool is_open;               /* its worker leaves, and no node was found so far */
-};
-
-struct places {
-    const struct survey *survey;
-    int n;
-    struct place list[SPEC_STAGES_MAX];
-};
 
 bool decide_is_leaving(const struct seen_pod *p)
 {
@@ -60,54 +43,6 @@ bool drain_is_joining(const struct context *c, const struct seen_pod *pod)
 
 /* --- where the units go --- */
 
-static const struct survey_node *find_node(const struct survey *s, const char *name)
-{
-    for (int i = 0; i < s->n_nodes; i++)
-        if (strcmp(s->nodes[i].object->name, name) == 0)
-            return &s->nodes[i];
-    return NULL;
-}
-
-/* A candidate with this much of its CPU, which has that share of its speed. */
-static void take_share(const struct node *candidate, int cpu_milli, int64_t memory_bytes,
-                       struct node *out)
-{
-    *out = *candidate;
-    out->cpu_milli = cpu_milli;
-    out->memory_bytes = memory_bytes;
-    out->gflops = candidate->gflops * cpu_milli / candidate->cpu_milli;
-}
-
-/* What the pod of a worker offers. A node that is no candidate, as when it is to be drained too, is
- * as fast as the last plan has it. */
-static void offer_of_pod(const struct context *c, const struct survey *s, int stage,
-                         const struct seen_pod *pod, struct node *out)
-{
-    const struct plan *last = &c->seen->revision.plan;
-    const struct plan_worker *worker = &last->workers[stage];
-    const struct cost_job job = {.spec = &last->spec,
-                                 .micro_batches = last->micro_batches,
-                                 .lengths = s->lengths,
-                                 .pace = s->pace};
-    struct cost_unit unit;
-    double flops = 0;
-
-    for (int i = 0; i < s->n_candidates; i++)
-        if (strcmp(s->candidates[i].name, pod->node) == 0) {
-            take_share(&s->candidates[i], pod->cpu_milli, pod->memory_bytes, out);
-            return;
-        }
-    for (int u = worker->first_unit; u < worker->first_unit + worker->n_units; u++) {
-        cost_of_unit(&job, u, &unit);
-        flops += unit.flops;
-    }
-    *out =
-        (struct node){.cpu_milli = pod->cpu_milli,
-                      .memory_bytes = pod->memory_bytes,
-                      .gflops = worker->predicted_ms > 0 ? flops / worker->predicted_ms / 1e6 : 1};
-    (void)snprintf(out->name, sizeof out->name, "%s", pod->node);
-}
-
 /* What a candidate has beside the pods of this job. One that may be a new worker from before a
  * restart of the operator does not count: it is created again, and found there. */
 static bool offer_of_candidate(const struct context *c, const struct survey *s, int candidate,
@@ -129,7 +64,7 @@ static bool offer_of_candidate(const struct context *c, const struct survey *s, 
     if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES ||
         recovery_has_silent(c, n->name))
         return false;
-    take_share(n, node_useful_milli(cpu_milli), memory_bytes, out);
+    places_share(n, node_useful_milli(cpu_milli), memory_bytes, out);
     return true;
 }
 
@@ -139,73 +74,6 @@ static bool is_used(const struct places *p, const char *node)
         if (!p->list[i].is_open && strcmp(p->list[i].node.name, node) == 0)
             return true;
     return false;
-}
-
-/* The links between the places' nodes; false: none was measured. */
-static bool find_links(const struct places *p, struct cost_link *out)
-{
-    struct network_node network[SPEC_STAGES_MAX];
-    static const struct annotations none;
-
-    for (int i = 0; i < p->n; i++) {
-        const struct survey_node *n = find_node(p->survey, p->list[i].node.name);
-
-        network[i] = (struct network_node){
-            p->list[i].node.name, n ? &n->object->annotations : &none, n ? n->probe : NULL};
-    }
-    return network_links(network, p->n, out);
-}
-
-/* The plan with these places, in `plan`. ERR_NOT_FOUND when a stage does not fit where it is. */
-static enum err_code plan_places(const struct context *c, const struct places *p, struct plan *plan,
-                                 struct err *err)
-{
-    const struct plan *last = &c->seen->revision.plan;
-    struct cost_link links[SPEC_STAGES_MAX * SPEC_STAGES_MAX];
-    struct node nodes[SPEC_STAGES_MAX];
-    struct spec spec = last->spec;
-    struct partition_request request;
-    struct placement placement;
-    enum err_code rc;
-
-    spec.placement.strategy = SPEC_STRATEGY_MANUAL;
-    spec.placement.stages = (struct spec_stages){.n = p->n};
-    for (int i = 0; i < p->n; i++) {
-        nodes[i] = p->list[i].node;
-        spec.placement.stages.list[i].units = p->list[i].n_units;
-        (void)snprintf(spec.placement.stages.list[i].node,
-                       sizeof spec.placement.stages.list[i].node, "%s", nodes[i].name);
-    }
-    request = partition_request_of(&spec);
-    request.job.micro_batches = last->micro_batches;
-    request.job.lengths = p->survey->lengths;
-    request.job.pace = p->survey->pace;
-    request.nodes = nodes;
-    request.n_nodes = p->n;
-    if (find_links(p, links))
-        request.links = links;
-    if (c->seen->status.memory_percent > 100)
-        request.memory_percent = c->seen->status.memory_percent;
-    rc = partition_solve(&request, &placement, err);
-    if (rc != ERR_OK)
-        return rc;
-    *plan = *last;
-    plan->revision = c->number;
-    placement.strategy = last->spec.placement.strategy; /* what was asked for */
-    placement_to_plan(&request, &placement, plan);
-    plan->spec = last->spec;
-    for (int i = 0; i < p->n; i++) {
-        const struct seen_pod *pod = p->list[i].pod;
-        struct plan_worker *to = &plan->workers[i];
-
-        to->slot = p->list[i].slot;
-        to->incarnation = pod ? pod->incarnation : c->number;
-        if (pod) {
-            to->cpu_milli = pod->cpu_milli;
-            to->memory_bytes = pod->memory_bytes;
-        }
-    }
-    return ERR_OK;
 }
 
 /* Put the units of an open place on the fastest node that has room for them. */
@@ -233,7 +101,7 @@ static bool find_substitute(const struct context *c, struct places *p, int at, s
         if (!found)
             return false;
         least_gflops = place->node.gflops;
-        if (plan_places(c, &with, plan, NULL) == ERR_OK) {
+        if (places_plan(c, &with, plan, NULL) == ERR_OK) {
             *p = with;
             return true;
         }
@@ -262,7 +130,7 @@ static bool share_units(const struct context *c, struct places *p, int at, struc
         memmove(&with.list[at], &with.list[at + 1],
                 (size_t)(with.n - at - 1) * sizeof with.list[0]);
         with.n--;
-        if (plan_places(c, &with, plan, NULL) != ERR_OK ||
+        if (places_plan(c, &with, plan, NULL) != ERR_OK ||
             (best.n > 0 && plan->summary.predicted_step_ms >= best_ms))
             continue;
         best = with;
@@ -323,7 +191,7 @@ static enum drain_state list_places(const struct context *c, const struct survey
         place->n_units = last->workers[i].n_units;
         place->slot = last->workers[i].slot;
         place->pod = pod;
-        offer_of_pod(c, s, i, pod, &place->node);
+        places_offer(c, s, i, pod, &place->node);
         if (!decide_is_leaving(pod))
             continue;
         place->slot = next_slot(c, is_taken, place->slot);
@@ -336,7 +204,7 @@ static enum drain_state list_places(const struct context *c, const struct survey
         if (!place->is_open && !has_joined(place->pod))
             state = DRAIN_JOINING; /* until then its node may not be known */
         else if (!place->is_open)
-            offer_of_pod(c, s, i, place->pod, &place->node);
+            places_offer(c, s, i, place->pod, &place->node);
     }
     return state;
 }
@@ -389,7 +257,7 @@ static enum drain_state find_places(struct context *c, const struct survey *s)
             state = DRAIN_IMPOSSIBLE;
     if (state != DRAIN_READY)
         return state;
-    if (plan_places(c, &p, plan, NULL) != ERR_OK)
+    if (places_plan(c, &p, plan, NULL) != ERR_OK)
         return DRAIN_IMPOSSIBLE;
     describe(c, &p);
     for (int i = 0; i < p.n && c->has_plan; i++) {

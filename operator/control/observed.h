@@ -141,6 +141,7 @@ struct observed {
     int64_t generation;
     int64_t created_ms;
     bool is_deleting;
+    char asked[STATUS_ASKED_BYTES]; /* ANNOTATION_REPLAN; "": there is none */
     /* As the user wrote it, and with the sizes in status.model; borrowed, like what follows. */
     const struct json *spec_json;
     const struct spec *spec; /* NULL: invalid, see `spec_problem` */
@@ -162,8 +163,8 @@ struct observed {
 
     struct seen_data data;
 
-    /* All of the cluster; only there while the status is ahead of the newest revision, or a worker
-     * leaves. */
+    /* All of the cluster; only there while the status is ahead of the newest revision, a worker
+     * leaves, or units may move. */
     const struct node_object *nodes;
     int n_nodes;
 

@@ -405,7 +405,7 @@ void place(struct context *c)
         return;
     if (c->is_recovering && c->seen->has_revision)
         c->spec = c->seen->revision.plan.spec; /* that of the workers that are left */
-    if (c->drain == DRAIN_READY) {
+    if (rebalance_plan(c) || c->drain == DRAIN_READY) {
         struct plan plan = c->out->revision.plan;
 
         revise(c, &plan);

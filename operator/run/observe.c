@@ -281,6 +281,7 @@ static void observe_job(struct store *s, const struct store_job *j, struct obser
         out->status.revision = j->revision;
         out->status.conditions[CONDITION_COMPLETE].value = CONDITION_TRUE;
     }
+    memcpy(out->asked, j->asked, sizeof out->asked);
     out->generation = j->generation;
     out->created_ms = j->created_ms;
     out->is_deleting = j->is_deleting;
@@ -312,7 +313,8 @@ enum err_code store_observe(struct store *s, const char *key, struct observed *o
     out->n_nodes = 0;
     for (int i = 0; i < out->n_pods; i++)
         has_leaving = has_leaving || decide_is_leaving(&out->pods[i]);
-    if (out->has_revision && out->revision.plan.revision >= out->status.revision && !has_leaving)
+    if (out->has_revision && out->revision.plan.revision >= out->status.revision && !has_leaving &&
+        !decide_is_balance_due(out))
         return ERR_OK;
     return observe_nodes(s, out, err);
 }

@@ -105,6 +105,8 @@ void parse_drop_job(struct store_job *job)
 enum err_code parse_job(const struct json *object, struct store_job *out, struct err *err)
 {
     const struct json *json = json_get(object, "status");
+    const struct json *annotations = metadata(object, "annotations");
+    const char *asked = json_string(json_get(annotations, ANNOTATION_REPLAN), "");
     struct status status;
     struct status *kept;
     int64_t generation = json_i64(metadata(object, "generation"), 0);
@@ -130,10 +132,12 @@ enum err_code parse_job(const struct json *object, struct store_job *out, struct
     COPY(out->name, metadata(object, "name"));
     COPY(out->uid, metadata(object, "uid"));
     COPY(out->version, metadata(object, "resourceVersion"));
+    (void)snprintf(out->asked, sizeof out->asked, "%s",
+                   strlen(asked) < sizeof out->asked ? asked : "");
     out->generation = generation;
     out->created_ms = read_time(metadata(object, "creationTimestamp"));
     out->is_deleting = metadata(object, "deletionTimestamp") != NULL;
-    COPY(out->checkpoint_time, json_get(metadata(object, "annotations"), ANNOTATION_CHECKPOINT));
+    COPY(out->checkpoint_time, json_get(annotations, ANNOTATION_CHECKPOINT));
     out->revision = json_int(json_get(json, "revision"), 0);
     return ERR_OK;
 }

@@ -38,6 +38,7 @@ struct store_job {
     int64_t created_ms;
     bool is_deleting;
     char checkpoint_time[OBSERVED_WORD_BYTES]; /* as in struct observed */
+    char asked[STATUS_ASKED_BYTES];            /* ANNOTATION_REPLAN; "": there is none */
     int revision;                              /* of the status, like the next */
     bool is_final;
     /* A job that is over needs neither, and there may be thousands of those: NULL. */

@@ -19,7 +19,7 @@ spec:
   model: {preset: BertMini, vocabSize: 512, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
   training: {steps: 60, batchSize: 64, microBatches: 8, maxSequenceLength: 64}
-  placement: {strategy: $1, minStages: 3, maxStages: 3}
+  placement: {strategy: $1, minStages: 3, maxStages: 3, rebalance: "Off"}
 E2
     kubectl wait --for=condition=Complete "sj/$name" --timeout=300s >&2
     kubectl get sj "$name" -o jsonpath='{.status.progress.tokensPerSecond}'

@@ -40,7 +40,7 @@ spec:
   model: {preset: BertTiny, layers: $((stages > 3 ? stages : 3)), vocabSize: 256, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
   training: {steps: $2, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 100000}
-  placement: {minStages: $stages, maxStages: $((stages > 3 ? stages : 3))}
+  placement: {minStages: $stages, maxStages: $((stages > 3 ? stages : 3)), rebalance: "Off"}
 Y
 }
 

@@ -17,12 +17,12 @@ has_stepped() { [ "$(step_of "$1")" -gt 0 ]; }
 dump() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job --tail=20 --prefix; } >&2
 
 # job NAME STEPS [SOURCE]: the sample job, cut short, with a worker to lose and one to stay; with
-# at most $most of them
+# at most $most of them. Its units stay, whatever the nodes do: its revisions are counted.
 job() {
     sed -e "s/name: mnli/name: $1/" manifests/samples/mnli.yaml |
         awk -v steps="$2" -v source="${3:-}" -v most="${most:-}" '
             /^    steps:/ { print "    steps: " steps; next }
-            /^    maxStages:/ { print "    minStages: 2"; if (most != "") print "    maxStages: " most; next }
+            /^    maxStages:/ { print "    rebalance: \"Off\""; print "    minStages: 2"; if (most != "") print "    maxStages: " most; next }
             /source:/ && source != "" { sub(/source:.*/, "source: " source); print; next }
             { print }' | k apply -f -
 }

@@ -41,7 +41,7 @@ spec:
   model: {preset: BertTiny, layers: 8, hiddenSize: ${3:-128}, attentionHeads: 4, feedForwardSize: $((${3:-128} * 4)), vocabSize: 256, maxPositions: 64}
   data: {task: MNLI, source: {sample: MNLI}}
   training: {steps: ${4:-20}, batchSize: 64, microBatches: 8, maxSequenceLength: 64}
-  placement: {$2}
+  placement: {$2, rebalance: "Off"}
   worker: {image: "${5:-$worker}"}
 Y
 }

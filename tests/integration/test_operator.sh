@@ -63,8 +63,9 @@ $(printf '%s\n' "${2:-}")
     optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
-stages3='  placement: {minStages: 3, maxStages: 3}'
-stages2='  placement: {minStages: 2, maxStages: 2}'
+# Revisions are counted: units move only where that is looked at.
+stages3='  placement: {minStages: 3, maxStages: 3, rebalance: "Off"}'
+stages2='  placement: {minStages: 2, maxStages: 2, rebalance: "Off"}'
 field() { kubectl get sj "$1" -o "jsonpath=$2"; }
 condition() { field "$1" "{.status.conditions[?(@.type=='$2')]['status','reason']}"; } # "True PlanMade"
 is() { [ "$(condition "$1" "$2")" = "$3" ]; }

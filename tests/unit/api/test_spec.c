@@ -375,7 +375,8 @@ static void spec_tells_which_changes_need_new_workers(void **state)
         bool is_immutable = is_below(f, "model") || is_below(f, "data") ||
                             is_below(f, "training") || is_below(f, "wire") ||
                             is_below(f, "resumeFrom");
-        bool is_immediate = is_below(f, "failurePolicy");
+        bool is_immediate =
+            is_below(f, "failurePolicy") || strcmp(f->key, "placement.rebalance") == 0;
         struct spec other = s;
 
         if (strcmp(f->key, "placement.manual.replicas") == 0)

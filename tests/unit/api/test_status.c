@@ -78,6 +78,24 @@ static void fill(struct status *s)
     for (int i = 0; i < PLAN_EXCLUDED_MAX; i++)
         s->placement.summary.excluded[i] =
             (struct plan_excluded){.node = "tiny", .reason = "is \"slow\""};
+    s->rebalance = (struct status_rebalance){.time_ms = NOW_MS,
+                                             .gain_percent = 33,
+                                             .n_moves = 2,
+                                             .revision = 3,
+                                             .samples = 40,
+                                             .n_seen = 1,
+                                             .hold_ms = NOW_MS + 59500,
+                                             .hold_step = 80,
+                                             .before_ms = 12.345,
+                                             .expected_percent = 67,
+                                             .doubt_percent = 150,
+                                             .n_next = 2,
+                                             .next = {{0, 4, 1.5}, {5, 7, 0}},
+                                             .n_last = 1,
+                                             .last = {{3, 11, 2.25}}};
+    (void)snprintf(s->rebalance.asked, sizeof s->rebalance.asked, "2026-11-23T21:00:00Z");
+    (void)snprintf(s->rebalance.decision, sizeof s->rebalance.decision, "Moved");
+    (void)snprintf(s->rebalance.message, sizeof s->rebalance.message, "stage 1 is \"slow\"");
     status_take_progress(s, &p, NOW_MS);
 }
 
@@ -106,6 +124,12 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_string_equal(again->progress.best.value, "0.9000");
     assert_int_equal(again->progress.best.step, 20);
     assert_true(again->progress.has_ended_early);
+    assert_int_equal(again->rebalance.hold_ms, s->rebalance.hold_ms);
+    assert_true(again->rebalance.before_ms == 12.345);
+    assert_int_equal(again->rebalance.n_next, 2);
+    assert_int_equal(again->rebalance.next[1].slot, 5);
+    assert_int_equal(again->rebalance.next[1].n_units, 7);
+    assert_true(again->rebalance.last[0].predicted_ms == 2.25);
     write_status(again, &text_again);
     assert_string_equal(buf_text(&text), buf_text(&text_again));
     buf_deinit(&text);

@@ -1,0 +1,488 @@
+#include "balance/rebalance.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "balance/search.h"
+#include "base/buf.h"
+
+/* What a decision is made of. */
+struct look {
+    const struct rebalance_input *in;
+    int n; /* stages */
+    struct node nodes[SPEC_STAGES_MAX];
+    struct partition_request request; /* with these nodes */
+    struct cut_problem problem;
+    struct cut now, best;
+    double now_ms, best_ms; /* predicted steps; the latter with doubt */
+    double move_ms;         /* that moving takes */
+    int64_t move_bytes;
+    int far_stage; /* that is off the plan most; -1: none is */
+};
+
+static bool has_times(const struct progress *measured)
+{
+    for (int i = 0; i < measured->n_stage_ms; i++)
+        if (!(measured->stage_ms[i] > 0))
+            return false;
+    return true;
+}
+
+bool rebalance_is_due(const struct plan *plan, const struct progress *measured, bool is_asked,
+                      const struct status_rebalance *last)
+{
+    int64_t seen = last->revision == plan->revision ? last->samples : 0;
+    int64_t least =
+        seen + REBALANCE_EVERY > REBALANCE_SAMPLES ? seen + REBALANCE_EVERY : REBALANCE_SAMPLES;
+
+    return measured->revision == plan->revision && measured->state == PROGRESS_TRAINING &&
+           measured->n_stage_ms == plan->n_workers && measured->window.step_ms > 0 &&
+           measured->window.n_samples >= (is_asked ? REBALANCE_ASKED_SAMPLES : least) &&
+           has_times(measured);
+}
+
+/* --- what is measured --- */
+
+/* All that the node's CPU does takes `times` as long. */
+static void slow_down(struct node *node, double times)
+{
+    node->gflops /= times;
+    node->unit_ms *= times;
+    node->message.ms *= times;
+    node->message.byte_ns *= times;
+}
+
+static double slowest_ms(const struct look *l)
+{
+    double ms = 0;
+
+    for (int i = 0; i < l->n; i++)
+        ms = fmax(ms, l->in->measured->stage_ms[i]);
+    return ms;
+}
+
+/* Most of what a stage with little to do takes is not its units' time: it shows that its node is
+ * not slower than that, and no more. */
+static bool has_little(const struct look *l, int i)
+{
+    return l->in->measured->stage_ms[i] < REBALANCE_LITTLE * slowest_ms(l);
+}
+
+/* The workers' nodes as fast as they are now. One whose stage has little to do is as fast as it was
+ * when its units were planned, or faster. */
+static void scale_nodes(struct look *l)
+{
+    const struct plan *plan = l->in->plan;
+    struct cost_unit units[MODEL_UNITS_MAX];
+
+    cost_of_units(&l->in->request.job, units);
+    for (int i = 0; i < l->n; i++) {
+        const struct plan_worker *w = &plan->workers[i];
+        double now_ms = l->in->measured->stage_ms[i];
+        double ms = 0;
+
+        l->nodes[i] = l->in->request.nodes[i];
+        for (int u = w->first_unit; u < w->first_unit + w->n_units; u++)
+            ms += cost_unit_ms(&units[u], &l->nodes[i]);
+        if (has_little(l, i) && w->predicted_ms > 0)
+            now_ms = fmin(now_ms, w->predicted_ms);
+        slow_down(&l->nodes[i], now_ms / ms);
+    }
+}
+
+/* The stage that is off the plan most, and by more than noise: as a share of its time, that of the
+ * slowest stage counts for all. */
+static int find_far(const struct look *l)
+{
+    const struct progress *m = l->in->measured;
+    double most = 0;
+    int far = -1;
+
+    for (int i = 0; i < l->n; i++) {
+        double planned_ms = l->in->plan->workers[i].predicted_ms;
+        double off_ms = fabs(m->stage_ms[i] - planned_ms);
+        double noise_ms = fmax(m->stage_ms[i], planned_ms) * m->window.mad_ms / slowest_ms(l);
+
+        if (planned_ms <= 0 || (has_little(l, i) && m->stage_ms[i] > planned_ms) ||
+            off_ms <= REBALANCE_FAR * planned_ms || off_ms <= REBALANCE_MADS * noise_ms ||
+            off_ms / planned_ms <= most)
+            continue;
+        most = off_ms / planned_ms;
+        far = i;
+    }
+    return far;
+}
+
+/* --- cuts --- */
+
+static void take_plan(const struct plan *plan, struct cut *out)
+{
+    *out = (struct cut){.n_stages = plan->n_workers};
+    for (int i = 0; i < plan->n_workers; i++) {
+        out->node[i] = i;
+        out->first[i] = plan->workers[i].first_unit;
+        out->first[i + 1] = out->first[i] + plan->workers[i].n_units;
+    }
+}
+
+static bool is_same(const struct cut *a, const struct cut *b)
+{
+    return memcmp(a->first, b->first, (size_t)(a->n_stages + 1) * sizeof a->first[0]) == 0;
+}
+
+/* Does every stage fit into its pod, also while units move: those that are given away stay until
+ * the first step is over. */
+static bool fits(const struct look *l, const struct cut *c)
+{
+    const struct cut_problem *p = &l->problem;
+
+    for (int s = 0; s < l->n; s++) {
+        int64_t bytes = cut_stage_bytes(p, c, s);
+
+        for (int u = l->now.first[s]; u < l->now.first[s + 1]; u++)
+            if (u < c->first[s] || u >= c->first[s + 1])
+                bytes += p->state_bytes[u + 1] - p->state_bytes[u];
+        if (bytes > p->nodes[s].memory)
+            return false;
+    }
+    return true;
+}
+
+/* Between the present cut and the best one, the nearest to the latter that fits. */
+static void approach(struct look *l)
+{
+    for (int part = 4; part >= 1; part--) {
+        struct cut c = l->best;
+
+        for (int s = 1; s < l->n; s++)
+            c.first[s] = l->now.first[s] + (l->best.first[s] - l->now.first[s]) * part / 4;
+        if (!fits(l, &c))
+            continue;
+        cut_measure(&l->problem, &c);
+        l->best = c;
+        return;
+    }
+    l->best = l->now;
+}
+
+static int stage_of(const struct cut *c, int unit)
+{
+    int s = 0;
+
+    while (unit >= c->first[s + 1])
+        s++;
+    return s;
+}
+
+/* Parameters and moments over the links, all workers at the same time. */
+static void measure_move(struct look *l)
+{
+    const struct spec *spec = l->in->request.job.spec;
+    int64_t per_float = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 8 : 12;
+    double busy_ms[SPEC_STAGES_MAX] = {0};
+    double most_ms = 0;
+
+    l->move_bytes = 0;
+    for (int u = 0; u < l->problem.n_units; u++) {
+        int from = stage_of(&l->now, u);
+        int to = stage_of(&l->best, u);
+        int64_t bytes = (int64_t)model_unit_params(&spec->model, u) * per_float;
+        double ms;
+
+        if (from == to)
+            continue;
+        ms = (double)bytes / partition_link(&l->request, from, to)->bytes_per_s * 1000;
+        l->move_bytes += bytes;
+        busy_ms[from] += ms;
+        busy_ms[to] += ms;
+    }
+    for (int s = 0; s < l->n; s++)
+        most_ms = fmax(most_ms, busy_ms[s]);
+    l->move_ms = most_ms + REBALANCE_MOVE_STEPS * l->in->measured->window.step_ms;
+}
+
+static enum err_code find_best(struct look *l, struct err *err)
+{
+    int all[SPEC_STAGES_MAX];
+    struct search search;
+    enum err_code rc;
+    int doubt = l->in->last->doubt_percent > 100 ? l->in->last->doubt_percent : 100;
+
+    for (int i = 0; i < l->n; i++)
+        all[i] = i;
+    rc = cut_problem_init(&l->request, all, l->n, &l->problem, err);
+    if (rc != ERR_OK)
+        return rc;
+    take_plan(l->in->plan, &l->now);
+    cut_measure(&l->problem, &l->now);
+    l->best = l->now;
+    rc = search_init(&l->problem, SEARCH_ORDER, &search, err);
+    if (rc != ERR_OK)
+        return rc;
+    search_run(&search);
+    if (search.best.n_stages == l->n) {
+        l->best = search.best;
+        approach(l);
+    }
+    search_deinit(&search);
+    l->now_ms = cut_step_ms(&l->problem, &l->now);
+    l->best_ms = cut_step_ms(&l->problem, &l->best);
+    if (!is_same(&l->best, &l->now))
+        l->best_ms = l->best_ms * doubt / 100;
+    if (l->best_ms >= l->now_ms) {
+        l->best = l->now;
+        l->best_ms = l->now_ms;
+    }
+    measure_move(l);
+    return ERR_OK;
+}
+
+/* --- the decision --- */
+
+static void list_shares(const struct look *l, const struct cut *c, int *out_n,
+                        struct status_share *out)
+{
+    *out_n = l->n;
+    for (int i = 0; i < l->n; i++)
+        out[i] = (struct status_share){
+            .slot = l->in->plan->workers[i].slot,
+            .n_units = c->first[i + 1] - c->first[i],
+            .predicted_ms = cut_run_ms(&l->problem, i, c->first[i], c->first[i + 1])};
+}
+
+static void add_units(const struct cut *c, char *text, size_t bytes)
+{
+    for (int i = 0; i < c->n_stages; i++)
+        text_add(text, bytes, "%s%d", i > 0 ? "+" : "", c->first[i + 1] - c->first[i]);
+}
+
+static double percent_of(double part, double whole)
+{
+    return whole > 0 ? 100 * part / whole : 0;
+}
+
+/* "Stage 1 on node b takes 30.1 ms per micro-batch instead of the planned 10.0 ms. " */
+static void add_far(const struct look *l, char *text, size_t bytes)
+{
+    const struct plan_worker *w;
+
+    if (l->far_stage < 0)
+        return;
+    w = &l->in->plan->workers[l->far_stage];
+    text_add(text, bytes,
+             "Stage %d on node %.100s takes %.1f ms per micro-batch instead of the planned %.1f "
+             "ms. ",
+             l->far_stage, w->node, l->in->measured->stage_ms[l->far_stage], w->predicted_ms);
+}
+
+static void add_cut(const struct look *l, char *text, size_t bytes)
+{
+    text_add(text, bytes, "With ");
+    add_units(&l->best, text, bytes);
+    text_add(text, bytes, " units per stage instead of ");
+    add_units(&l->now, text, bytes);
+    text_add(text, bytes,
+             ", a step should take %.0f%% less than the %.1f ms that it takes now; moving %.1f MB "
+             "takes about %.1f s",
+             percent_of(l->now_ms - l->best_ms, l->now_ms), l->in->measured->window.step_ms,
+             (double)l->move_bytes / 1e6, l->move_ms / 1000);
+}
+
+static int64_t steps_left(const struct look *l)
+{
+    int64_t left = l->in->measured->total_steps - l->in->measured->step;
+
+    return left > 0 ? left : 0;
+}
+
+/* What moving saves in all steps that are left, less what it costs. */
+static double saved_ms(const struct look *l)
+{
+    double share = (l->now_ms - l->best_ms) / l->now_ms;
+
+    return share * l->in->measured->window.step_ms * (double)steps_left(l) - l->move_ms;
+}
+
+static bool is_held(const struct look *l)
+{
+    const struct status_rebalance *last = l->in->last;
+    int64_t left_ms = last->hold_ms - l->in->now_ms;
+
+    /* Longer than any pause: the clock was set back since. */
+    return (left_ms > 0 && left_ms <= REBALANCE_BACK_HOLD * REBALANCE_HOLD_MS) ||
+           l->in->measured->step < last->hold_step;
+}
+
+/* Of the revision that follows. */
+static void hold(const struct look *l, int times, struct status_rebalance *next)
+{
+    next->samples = 0;
+    next->n_seen = 0;
+    next->hold_ms = l->in->now_ms + (int64_t)times * REBALANCE_HOLD_MS;
+    next->hold_step = l->in->measured->step + (int64_t)times * REBALANCE_HOLD_STEPS;
+}
+
+/* Does a move pay? If not, the reason is added to the message. */
+static bool pays(const struct look *l, char *text, size_t bytes)
+{
+    double gain = (l->now_ms - l->best_ms) / l->now_ms;
+
+    if (l->far_stage < 0 && !l->in->is_asked) {
+        text_add(text, bytes, "All stages take as long as planned, within the noise.");
+        return false;
+    }
+    add_far(l, text, bytes);
+    if (is_same(&l->best, &l->now)) {
+        text_add(text, bytes, "The cut is still the best for these workers.");
+        return false;
+    }
+    add_cut(l, text, bytes);
+    if (gain < (l->in->is_asked ? REBALANCE_ASKED_GAIN : REBALANCE_GAIN)) {
+        text_add(text, bytes, ": too small a gain.");
+        return false;
+    }
+    if (saved_ms(l) <= 0) {
+        text_add(text, bytes, ": that does not pay off in the %lld steps that are left.",
+                 (long long)steps_left(l));
+        return false;
+    }
+    text_add(text, bytes, ".");
+    return true;
+}
+
+/* Has the last move led to this revision, and have its steps not been judged yet? */
+static bool is_to_be_judged(const struct rebalance_input *in)
+{
+    return in->last->before_ms > 0 && in->last->n_last > 0 &&
+           in->last->revision == in->plan->revision;
+}
+
+/* Can the units go back? */
+static bool has_way_back(const struct rebalance_input *in)
+{
+    bool has = in->last->n_last == in->plan->n_workers;
+    int n_units = 0;
+
+    for (int i = 0; i < in->last->n_last && has; i++) {
+        has = in->last->last[i].slot == in->plan->workers[i].slot;
+        n_units += in->last->last[i].n_units;
+    }
+    return has && n_units == model_units(&in->plan->spec.model);
+}
+
+static bool is_worse(const struct rebalance_input *in)
+{
+    const struct progress_window *w = &in->measured->window;
+    double longer_ms = w->step_ms - in->last->before_ms;
+
+    return longer_ms > REBALANCE_WORSE * in->last->before_ms &&
+           longer_ms > REBALANCE_MADS * in->plan->micro_batches * w->mad_ms;
+}
+
+/* The steps after the last move take longer than those before. */
+static void go_back(const struct look *l, struct rebalance_decision *out)
+{
+    const struct status_rebalance *last = l->in->last;
+    struct status_rebalance *next = &out->next;
+    double expected_ms = last->before_ms * last->expected_percent / 100;
+    double step_ms = l->in->measured->window.step_ms;
+    double doubt = expected_ms > 0 ? ceil(100 * step_ms / expected_ms) : 100;
+    struct cut back = {.n_stages = l->n};
+
+    out->kind = REBALANCE_BACK;
+    (void)snprintf(next->decision, sizeof next->decision, "Reverted");
+    (void)snprintf(next->message, sizeof next->message,
+                   "After the move a step takes %.1f ms; it took %.1f ms before, and %.1f ms were "
+                   "predicted. The units move back.",
+                   step_ms, last->before_ms, expected_ms);
+    next->gain_percent = 0;
+    next->n_moves++;
+    next->doubt_percent = doubt > last->doubt_percent ? (int)fmin(doubt, STATUS_DOUBT_PERCENT_MAX)
+                                                      : last->doubt_percent;
+    for (int i = 0; i < l->n; i++)
+        back.first[i + 1] = back.first[i] + last->last[i].n_units;
+    list_shares(l, &back, &next->n_next, next->next);
+    hold(l, REBALANCE_BACK_HOLD, next);
+}
+
+static void move(const struct look *l, struct rebalance_decision *out)
+{
+    struct status_rebalance *next = &out->next;
+
+    out->kind = REBALANCE_MOVE;
+    (void)snprintf(next->decision, sizeof next->decision, "Moved");
+    next->n_moves++;
+    next->before_ms = l->in->measured->window.step_ms;
+    next->expected_percent = (int)percent_of(l->best_ms, l->now_ms);
+    list_shares(l, &l->best, &next->n_next, next->next);
+    list_shares(l, &l->now, &next->n_last, next->last);
+    hold(l, 1, next);
+}
+
+static void choose(const struct look *l, struct rebalance_decision *out)
+{
+    struct status_rebalance *next = &out->next;
+    bool does_pay = pays(l, next->message, sizeof next->message);
+
+    next->gain_percent = (int)percent_of(l->now_ms - l->best_ms, l->now_ms);
+    (void)snprintf(next->decision, sizeof next->decision, "Kept");
+    if (!does_pay) {
+        next->n_seen = 0;
+        return;
+    }
+    if (l->in->is_asked) {
+        move(l, out);
+        return;
+    }
+    if (is_held(l)) {
+        text_add(next->message, sizeof next->message, " Waiting, since units have just moved.");
+        return;
+    }
+    if (next->n_seen < REBALANCE_TIMES)
+        next->n_seen++;
+    if (next->n_seen < REBALANCE_TIMES) {
+        text_add(next->message, sizeof next->message, " Looking once more before anything moves.");
+    } else if (l->in->mode == SPEC_REBALANCE_AUTO) {
+        move(l, out);
+    } else {
+        out->kind = REBALANCE_SUGGEST;
+        out->is_new = strcmp(l->in->last->decision, "Suggested") != 0;
+        (void)snprintf(next->decision, sizeof next->decision, "Suggested");
+    }
+}
+
+enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalance_decision *out,
+                               struct err *err)
+{
+    struct look l = {.in = in, .n = in->plan->n_workers, .request = in->request};
+    struct rebalance_decision d = {.next = *in->last};
+    enum err_code rc;
+
+    scale_nodes(&l);
+    l.request.nodes = l.nodes;
+    l.request.n_nodes = l.n;
+    l.request.min_stages = l.request.max_stages = l.n;
+    l.far_stage = find_far(&l);
+    rc = find_best(&l, err);
+    if (rc != ERR_OK)
+        goto out;
+    d.next.message[0] = '\0';
+    d.next.time_ms = in->now_ms - in->now_ms % 1000;
+    d.next.revision = in->plan->revision;
+    d.next.samples = in->measured->window.n_samples;
+    d.next.n_next = 0;
+    if (in->last->revision != in->plan->revision)
+        d.next.n_seen = 0; /* of another cut */
+    d.next.before_ms = 0;
+    d.next.expected_percent = 0;
+    d.next.n_last = 0;
+    if (is_to_be_judged(in) && is_worse(in) && has_way_back(in))
+        go_back(&l, &d);
+    else
+        choose(&l, &d);
+    *out = d;
+out:
+    cut_problem_deinit(&l.problem);
+    return rc;
+}

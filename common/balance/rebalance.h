@@ -1,0 +1,83 @@
+/* balance/rebalance.h - should units of a running job move between its workers?
+ *
+ * The leader reports the median time that each stage took in the last steps, and the deviation of
+ * the slowest (train/pace.h). A worker's speed is the planned one times planned over measured time
+ * of its stage. With these speeds the shortest step is predicted over all cuts for the same workers
+ * in the same order, within the memory limits of their pods, and compared with that of the present
+ * cut. A move pays off if it saves more in the steps that are left than moving costs.
+ *
+ * So that noise moves nothing, and no move is undone by the next look:
+ * - a stage's median must be off the plan by REBALANCE_FAR and by REBALANCE_MADS deviations;
+ * - the step must become shorter by REBALANCE_GAIN, in REBALANCE_TIMES looks in a row;
+ * - after a move there is none for REBALANCE_HOLD_MS and REBALANCE_HOLD_STEPS.
+ * Predictions may be wrong. If steps are longer after a move than before, beyond the noise, the
+ * units move back. The next move has to wait longer then, and all further predictions for the job
+ * are assumed to be off by as much as this one was.
+ *
+ * Layer: balance (may use cluster, api, base). Threads: any; pure but for the memory it works in.
+ */
+#ifndef BALANCE_REBALANCE_H
+#define BALANCE_REBALANCE_H
+
+#include "api/progress.h"
+#include "api/status.h"
+#include "balance/partition.h"
+
+#define REBALANCE_SAMPLES 20   /* of train/pace.h before the first look at a revision, ... */
+#define REBALANCE_EVERY   10   /* ... and between two */
+#define REBALANCE_FAR     0.15 /* share of the planned time */
+/* Share of the slowest stage's time: one with less shows little of its node's speed. */
+#define REBALANCE_LITTLE 0.2
+/* A MAD is 0.67 standard deviations of a normal distribution (Rousseeuw and Croux 1993), and the
+ * median of 20 samples has a standard error of 0.28 of these: 2 MADs are nearly five of them. */
+#define REBALANCE_MADS  2.0
+#define REBALANCE_GAIN  0.10 /* share of a step */
+#define REBALANCE_TIMES 2
+#define REBALANCE_WORSE 0.05 /* share of the step before a move, by which it must be longer */
+/* Steps that a move takes beside the time of its bytes: the workers halt, connect and start. */
+#define REBALANCE_MOVE_STEPS 2
+
+#define REBALANCE_HOLD_MS    60000
+#define REBALANCE_HOLD_STEPS 50
+/* After units went back, this many times as long. */
+#define REBALANCE_BACK_HOLD 10
+
+/* A user who asks for a decision has one at once, without the conditions above. */
+#define REBALANCE_ASKED_SAMPLES 3
+#define REBALANCE_ASKED_GAIN    0.01
+
+enum rebalance_kind {
+    REBALANCE_KEEP,
+    REBALANCE_SUGGEST,
+    REBALANCE_MOVE, /* next.next is the cut */
+    REBALANCE_BACK, /* likewise: the one before the last move */
+};
+
+struct rebalance_input {
+    const struct plan *plan; /* in force */
+    /* Its nodes are the workers in the order of the plan, each with what its pod has and with its
+     * planned speed; their number is that of the plan's workers. */
+    struct partition_request request;
+    const struct progress *measured; /* of that plan, with times of all stages */
+    enum spec_rebalance mode;
+    bool is_asked; /* by a user: whatever the mode is, move if that pays */
+    int64_t now_ms;
+    const struct status_rebalance *last; /* decision.next of the last time, or zeros */
+};
+
+struct rebalance_decision {
+    enum rebalance_kind kind;
+    bool is_new;                  /* SUGGEST: the last decision was another one */
+    struct status_rebalance next; /* with the reason, for people */
+};
+
+/* Is there enough to look at, that the last look has not seen? */
+bool rebalance_is_due(const struct plan *plan, const struct progress *measured, bool is_asked,
+                      const struct status_rebalance *last);
+
+/* Decide. The caller of REBALANCE_MOVE and REBALANCE_BACK fills in next.revision: that of the next
+ * cut. ERR_NO_MEMORY. */
+MUST_CHECK enum err_code rebalance_decide(const struct rebalance_input *in,
+                                          struct rebalance_decision *out, struct err *err);
+
+#endif

@@ -1,0 +1,133 @@
+/* A plan for given workers: what their pods have, the links between their nodes, and the units that
+ * each of them is to run. */
+#include <stdio.h>
+#include <string.h>
+
+#include "balance/explain.h"
+#include "control/context.h"
+
+static const struct survey_node *find_node(const struct survey *s, const char *name)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        if (strcmp(s->nodes[i].object->name, name) == 0)
+            return &s->nodes[i];
+    return NULL;
+}
+
+void places_share(const struct node *candidate, int cpu_milli, int64_t memory_bytes,
+                  struct node *out)
+{
+    *out = *candidate;
+    out->cpu_milli = cpu_milli;
+    out->memory_bytes = memory_bytes;
+    out->gflops = candidate->gflops * cpu_milli / candidate->cpu_milli;
+}
+
+void places_pace(const struct context *c, const struct survey *s, int first_unit, int n_units,
+                 double ms, struct node *node)
+{
+    const struct plan *last = &c->seen->revision.plan;
+    const struct cost_job job = {.spec = &last->spec,
+                                 .micro_batches = last->micro_batches,
+                                 .lengths = s->lengths,
+                                 .pace = s->pace};
+    struct cost_unit unit;
+    double flops = 0;
+
+    for (int u = first_unit; u < first_unit + n_units; u++) {
+        cost_of_unit(&job, u, &unit);
+        flops += unit.flops;
+    }
+    node->gflops = ms > 0 ? flops / ms / 1e6 : 1;
+    node->unit_ms = 0;
+}
+
+void places_offer(const struct context *c, const struct survey *s, int stage,
+                  const struct seen_pod *pod, struct node *out)
+{
+    const struct plan_worker *worker = &c->seen->revision.plan.workers[stage];
+
+    for (int i = 0; i < s->n_candidates; i++)
+        if (strcmp(s->candidates[i].name, pod->node) == 0) {
+            places_share(&s->candidates[i], pod->cpu_milli, pod->memory_bytes, out);
+            return;
+        }
+    *out = (struct node){.cpu_milli = pod->cpu_milli, .memory_bytes = pod->memory_bytes};
+    (void)snprintf(out->name, sizeof out->name, "%s", pod->node);
+    places_pace(c, s, worker->first_unit, worker->n_units, worker->predicted_ms, out);
+}
+
+/* The links between the places' nodes; false: none was measured. */
+static bool find_links(const struct places *p, struct cost_link *out)
+{
+    struct network_node network[SPEC_STAGES_MAX];
+    static const struct annotations none;
+
+    for (int i = 0; i < p->n; i++) {
+        const struct survey_node *n = find_node(p->survey, p->list[i].node.name);
+
+        network[i] = (struct network_node){
+            p->list[i].node.name, n ? &n->object->annotations : &none, n ? n->probe : NULL};
+    }
+    return network_links(network, p->n, out);
+}
+
+void places_request(const struct context *c, const struct places *p, struct places_space *space,
+                    struct partition_request *out)
+{
+    const struct plan *last = &c->seen->revision.plan;
+
+    space->spec = last->spec;
+    *out = partition_request_of(&space->spec);
+    for (int i = 0; i < p->n; i++)
+        space->nodes[i] = p->list[i].node;
+    out->job.micro_batches = last->micro_batches;
+    out->job.lengths = p->survey->lengths;
+    out->job.pace = p->survey->pace;
+    out->nodes = space->nodes;
+    out->n_nodes = p->n;
+    if (find_links(p, space->links))
+        out->links = space->links;
+    if (c->seen->status.memory_percent > 100)
+        out->memory_percent = c->seen->status.memory_percent;
+}
+
+enum err_code places_plan(const struct context *c, const struct places *p, struct plan *plan,
+                          struct err *err)
+{
+    const struct plan *last = &c->seen->revision.plan;
+    struct places_space space;
+    struct spec_stages *stages = &space.spec.placement.stages;
+    struct partition_request request;
+    struct placement placement;
+    enum err_code rc;
+
+    places_request(c, p, &space, &request);
+    space.spec.placement.strategy = SPEC_STRATEGY_MANUAL;
+    *stages = (struct spec_stages){.n = p->n};
+    for (int i = 0; i < p->n; i++) {
+        stages->list[i].units = p->list[i].n_units;
+        (void)snprintf(stages->list[i].node, sizeof stages->list[i].node, "%s",
+                       p->list[i].node.name);
+    }
+    rc = partition_solve(&request, &placement, err);
+    if (rc != ERR_OK)
+        return rc;
+    *plan = *last;
+    plan->revision = c->number;
+    placement.strategy = last->spec.placement.strategy; /* what was asked for */
+    placement_to_plan(&request, &placement, plan);
+    plan->spec = last->spec;
+    for (int i = 0; i < p->n; i++) {
+        const struct seen_pod *pod = p->list[i].pod;
+        struct plan_worker *to = &plan->workers[i];
+
+        to->slot = p->list[i].slot;
+        to->incarnation = pod ? pod->incarnation : c->number;
+        if (pod) {
+            to->cpu_milli = pod->cpu_milli;
+            to->memory_bytes = pod->memory_bytes;
+        }
+    }
+    return ERR_OK;
+}

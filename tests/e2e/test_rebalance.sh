@@ -1,0 +1,88 @@
+#!/bin/bash
+# Units that move while a job trains, on a real cluster: the CPU quota of one worker is cut to a third in
+# mid-run and given back. That a move changes no bit is checked in tests/integration/test_operator.sh.
+# Prints TAP. Leaves the cluster up.
+set -uo pipefail
+cd "$(dirname "$0")/../.." || exit 1
+ns=skyjob-e2e-rebalance
+# shellcheck source=tests/support/cluster.sh
+. tests/support/cluster.sh
+exec 3>&1 # comments, also of checks that pass
+
+# units JOB [SLOT]: per stage, or those of a slot. The workers stay, so its stage has that number.
+units() { field "$1" "{.status.stages[${2:-*}].unitCount}"; }
+decision() { field "$1" '{.status.rebalance.decision}: {.status.rebalance.message}'; }
+has_decided() { [[ $(decision "$1") = ?*:* ]]; }
+after_failure() { k get sj,pods,events -o wide; k describe sj; k logs -l skyjob.dev/job --tail=20 --prefix; }
+comment() { printf '# %s\n' "$*" >&3; }
+
+setup() {
+    hack/cluster/up.sh && hack/install.sh || exit 1
+    kubectl delete namespace $ns --ignore-not-found --wait
+    kubectl create namespace $ns && kubectl label namespace $ns pod-security.kubernetes.io/enforce=restricted
+} >&2
+setup
+
+job() { # job NAME
+    k apply -f - <<Y
+apiVersion: skyjob.dev/v1alpha1
+kind: SkyJob
+metadata: {name: $1}
+spec:
+  model: {preset: BertTiny, layers: 6, vocabSize: 256, maxPositions: 64}
+  data: {task: MNLI, source: {sample: MNLI}}
+  training: {steps: 100000, batchSize: 64, microBatches: 8, maxSequenceLength: 64, evaluateEverySteps: 100000}
+  placement: {minStages: 3, maxStages: 3, rebalance: Auto}
+Y
+}
+# quota JOB SLOT TIMES: of what the pod's container has now, as far as it has one
+quota() {
+    local node uid
+    node=$(k get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o 'jsonpath={.items[0].spec.nodeName}') &&
+        uid=$(k get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o 'jsonpath={.items[0].metadata.uid}') &&
+        docker exec "$node" sh -c '
+            found=1
+            for file in $(find /sys/fs/cgroup -path "*pod'"${uid//-/_}"'*/*/cpu.cfs_quota_us" -o -path "*pod'"${uid//-/_}"'*/*/cpu.max"); do
+                read -r quota period <"$file"
+                case $quota in max|-1) continue ;; esac
+                new=$(awk -v q="$quota" -v t="'"$3"'" "BEGIN { printf \"%d\", q * t }")
+                echo "$new${period:+ $period}" >"$file" && found=0
+            done
+            exit $found'
+}
+slot_with_most() { # slot_with_most JOB: units, which are worth moving
+    field "$1" '{range .status.stages[*]}{.unitCount} {.stage}{"\n"}{end}' | sort -rn | awk 'NR == 1 { print $2 }'
+}
+has_fewer() { [ "$(units "$1" "$2")" -lt "$3" ]; } # has_fewer JOB SLOT UNITS
+has_more() { [ "$(units "$1" "$2")" -gt "$3" ]; }
+
+begins() {
+    job moves && until_true 180 has_decided moves && comment "units per stage: $(units moves); $(decision moves)"
+}
+check 'a job trains on three nodes, and its cut is judged' begins
+slowed() {
+    slot=$(slot_with_most moves) && had=$(units moves "$slot") && quota moves "$slot" 0.3334 &&
+        until_true 300 has_fewer moves "$slot" "$had" || return
+    comment "slot $slot slowed: units per stage: $(units moves); $(decision moves)"
+    k get events --field-selector "involvedObject.name=moves,reason=Rebalanced" -o 'jsonpath={.items[*].message}' | grep 'units per stage'
+}
+check 'a worker whose quota is cut to a third gives units away' slowed
+quick_again() { # below the quota of its pod, which is an upper limit
+    had=$(units moves "$slot") && quota moves "$slot" 2.99 && until_true 300 has_more moves "$slot" "$had" &&
+        comment "slot $slot quick again: units per stage: $(units moves); $(decision moves)"
+}
+check 'with its quota back it gets units again' quick_again
+# stays: the workers are those of the first revision, and the newest one goes on from a step that they hold
+stays() {
+    local name; name=moves-$(field moves '{.metadata.uid}' | cut -c 1-5)-r$(field moves '{.status.revision}')
+    [ "$(field moves '{.status.restarts}')" = 0 ] &&
+        [ "$(k get pods -l skyjob.dev/job=moves,skyjob.dev/slot -o name | sed 's/.*-w//' | sort | tr '\n' ' ')" = '0-1 1-1 2-1 ' ] &&
+        k get configmap "$name" -o 'jsonpath={.data.revision\.json}' |
+        jq -e '.plan.revision >= 3 and .step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker")'
+}
+check 'no step is repeated and no worker is started again' until_true 60 stays
+
+k delete sj --all >/dev/null 2>&1
+k delete pod --all --grace-period=1 >/dev/null 2>&1 # they would train on, to hand their units over
+kubectl delete namespace $ns --wait >/dev/null 2>&1
+tap_end
