@@ -12,6 +12,7 @@ int command_run(int argc, char **argv);
 int command_plan(int argc, char **argv);
 int command_status(int argc, char **argv);
 int command_checkpoint(int argc, char **argv);
+int command_replan(int argc, char **argv);
 
 #define COMMAND_OPTIONS_MAX 16
 #define COMMAND_REPEATS_MAX 16

@@ -57,6 +57,9 @@ static const struct {
     {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
      "is written. Needs spec.checkpoint.store.\n"},
+    {"replan", command_replan, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
+     "Have the operator look for a better cut of a running job at once, with the speeds that its\n"
+     "workers have now. The answer is an Event of the job, and in its status.rebalance.\n"},
     {"version", command_version, "", "Print the version.\n"},
     {"help", command_help, " [COMMAND]", "Print this help, or only that for COMMAND.\n"},
 };
