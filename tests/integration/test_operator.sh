@@ -7,37 +7,15 @@
 #   OPERATOR=build/asan/bin/skyjob-operator    another build of it
 set -u
 cd "$(dirname "$0")/../.."
-OUT=${OUT:-build/release}
-dir=$(mktemp -d)
-export KUBECONFIG=$dir/api/kubeconfig
-# shellcheck source=hack/cluster/lib.sh
-. hack/cluster/lib.sh
-# shellcheck source=tests/support/tap.sh
-. tests/support/tap.sh
+# shellcheck source=tests/support/operator.sh
+. tests/support/operator.sh
 # shellcheck source=tests/support/bucket.sh
 . tests/support/bucket.sh
 tap_only=("$@")
-set +e
-operator=0 agent=0
 
-run_operator() {
-    exec "${OPERATOR:-$OUT/bin/skyjob-operator}" --kubeconfig "$dir/operator.kubeconfig" --worker-image worker:test \
-        --operator-pods skyjob-system/app.kubernetes.io/component=operator --health-address none --probe-priority-class skyjob-probe >>"$dir/operator.log" 2>&1
-}
-start_operator() {
-    run_operator &
-    operator=$!
-}
-kill_operator() { # kill_operator SIGNAL
-    kill "-$1" "$operator" 2>/dev/null
-    wait "$operator" 2>/dev/null
-}
 finish() {
     bucket_stop
-    [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; } 2>/dev/null
-    [ "$operator" = 0 ] || kill_operator TERM
-    hack/cluster/envtest.sh stop "$dir/api" 2>/dev/null
-    if [ -n "${KEEP:-}" ]; then echo "# $dir"; else rm -rf "$dir"; fi
+    operator_finish
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
@@ -47,40 +25,6 @@ after_check() { # no check leaves anything to the next
     kubectl delete sj --all --wait=false >/dev/null
     until_true 20 no_pods
 }
-no_pods() { [ -z "$(kubectl get pods -o name 2>/dev/null)" ]; }
-
-# job NAME [EXTRA-SPEC]: a small one, EXTRA replaces parts of it. A few seconds of training.
-job() {
-    kubectl apply -f - <<Y
-apiVersion: skyjob.dev/v1alpha1
-kind: SkyJob
-metadata: {name: $1}
-spec:
-$(printf '%s\n' "${2:-}")
-  model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
-  data: {source: {${source:-configMap: {name: nli\}}}}
-  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
-    optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
-Y
-}
-# Revisions are counted: units move only where that is looked at.
-stages3='  placement: {minStages: 3, maxStages: 3, rebalance: "Off"}'
-stages2='  placement: {minStages: 2, maxStages: 2, rebalance: "Off"}'
-field() { kubectl get sj "$1" -o "jsonpath=$2"; }
-condition() { field "$1" "{.status.conditions[?(@.type=='$2')]['status','reason']}"; } # "True PlanMade"
-is() { [ "$(condition "$1" "$2")" = "$3" ]; }
-completes() { kubectl wait --for=condition=Complete "sj/$1" --timeout="${2:-90}s"; }
-trains() { until_true 60 step_above "$1" "${2:-0}"; }
-step_above() { [ "$(field "$1" '{.status.progress.step}')" -gt "$2" ] 2>/dev/null; }
-has_event() { kubectl get events -o jsonpath='{range .items[*]}{.reason}: {.message}{"\n"}{end}' | grep "^$1"; }
-revision_is() { [ "$(field "$1" '{.status.revision}')" = "$2" ]; }
-prefix() { echo "$1-$(field "$1" '{.metadata.uid}' | cut -c 1-5)"; } # of the names of a job's pods
-worker_pod() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o name; } # worker_pod JOB SLOT
-workers_of() { # workers_of JOB: slot and incarnation of each, "w0-1 w1-2 "
-    kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot" -o name | sed "s|^pod/$(prefix "$1")-||" | sort | tr '\n' ' '
-}
-uids_of() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot in ($2)" -o 'jsonpath={.items[*].metadata.uid}'; } # uids_of JOB SLOTS
-
 # --- what is checked ---
 refused() { # refused FIELD SPEC [NAME]: the API server says no, and names the field
     local text
@@ -254,12 +198,6 @@ first_step_in_time() { # Running is said within 5 s of the start of the last pod
     echo "last pod $last, running $running"
     [ $(($(date -d "$running" +%s) - $(date -d "$last" +%s))) -le 10 ] && trains prompt
 }
-kept() { # kept JOB [FIELDS]: with an output volume
-    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=${steps:-400} job "$1" "${stages:-$stages3}
-${2:-}
-  output: {persistentVolumeClaim: {claimName: out, path: model}}"
-}
-left_by() { judged "$1" && weights_of "$dir/agent/claims/out/model"; } # left_by JOB: metrics and weights
 as_undisturbed() { # as_undisturbed JOB: it has left what one leaves that nothing happens to
     left_by "$1" >"$dir/left" || return
     [ -s "$dir/${calm:-undisturbed}" ] || { kept quiet && completes quiet && left_by quiet >"$dir/${calm:-undisturbed}"; } || return
@@ -342,7 +280,6 @@ rebalances() {
     return "$rc"
 }
 uneven() { stages=$stages2 model='layers: 6,' steps=1000 kept "$1"; }
-worker_pid() { pgrep -f -- "--control $(kubectl get "$(worker_pod "$1" "$2")" -o 'jsonpath={.status.podIP}'):7070"; } # worker_pid JOB SLOT
 loses_link() { # all workers stay, and go on from the step that they have
     local uids
     kept cut && trains cut && uids=$(uids_of cut 0,1,2) || return
@@ -739,7 +676,6 @@ $stages3" && completes begins && model=$from steps=1 rate=1e-9 job more '  place
     model=${from/model/nothing} job lost && kubectl wait --for=condition=Failed sj/lost --timeout=30s &&
         is lost Failed 'True InvalidConfiguration' && field lost '{.status.message}' | grep config.json
 }
-judged() { field "$1" '{.status.progress.metrics}'; }
 probes_of() { grep '"msg":"created"' "$dir/operator.log" | grep -c "\"name\":\"$1-[0-9a-f]*-probe-"; } # pods
 marks() { kubectl "$1" nodes --overwrite "${@:2}" >/dev/null; }
 # What this machine's other work makes of measurements is not what the next checks are about: speeds
@@ -770,21 +706,6 @@ same_measured() { # speeds, lengths, pace and links from probes: the same plan, 
     grep -E '^    (nodes|predictedStepMilliseconds): ' "$file"
     [ "$(jq -r '[.stages[].node] | join(",")' "$dir/text")" = "$(sed -n 's/^    nodes: //p' "$file")" ] &&
         [ "$(jq '.predictedStepMilliseconds | round' "$dir/text")" = "$(sed -n 's/^    predictedStepMilliseconds: //p' "$file")" ]
-}
-claim() { # claim NAME MODE: bound to a volume of its own (nobody here does that)
-    kubectl apply -f - >/dev/null <<Y || return
-apiVersion: v1
-kind: PersistentVolume
-metadata: {name: $1}
-spec: {capacity: {storage: 1Gi}, accessModes: [$2], hostPath: {path: /nowhere}, storageClassName: none}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: $1}
-spec: {accessModes: [$2], resources: {requests: {storage: 1Gi}}, storageClassName: none, volumeName: $1}
-Y
-    kubectl patch pvc "$1" --subresource=status --type merge -p '{"status":{"phase":"Bound"}}' >/dev/null
-    mkdir -p "$dir/agent/claims/$1/nli" && cp "$dir"/data/* "$dir/agent/claims/$1/nli/"
 }
 probe_volumes() { # probe_volumes JOB: each probe's claim and mount, a line each
     kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/role=probe" \
@@ -897,23 +818,6 @@ idles() {
     [ $((after - before)) -lt 20 ] # 1% of a core is what it should be
 }
 
-start_agent() { # start_agent NODE...
-    local node arguments=()
-    [ "$agent" = 0 ] || { kill "$agent"; wait "$agent"; }
-    for node; do arguments+=(--node "$node"); done
-    LD_PRELOAD=$PWD/$OUT/tests/support/cut_link.so "$OUT/tests/support/agent" --kubeconfig "$KUBECONFIG" --worker "$PWD/$OUT/bin/skyjob-worker" \
-        --folder "$dir/agent" --sample "$dir/data" "${arguments[@]}" >>"$dir/agent.log" 2>&1 &
-    agent=$!
-}
-
-# The operator gets the rights that its manifest gives it, and no more.
-make_account() {
-    local token
-    kubectl apply -f manifests/operator.yaml >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
-        token=$(kubectl -n skyjob-system create token skyjob-operator --duration=1h) &&
-        sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
-}
-
 # The garbage collector hears of a new kind of owner only every 30 s.
 watch_garbage() {
     local uid
@@ -930,15 +834,7 @@ Y
 }
 collects_garbage() { ! kubectl get configmap owned >/dev/null 2>&1; }
 
-hack/cluster/envtest.sh start "$dir/api" || exit 1
-kubectl apply -f manifests/crd >/dev/null && until_true 20 kubectl get sj || exit 1
-make_account || exit 1
-mkdir "$dir/data"
-sample=${SAMPLE:-build/sample/mnli}
-head -n 600 "$sample/train.tsv" >"$dir/data/train.tsv"
-head -n 150 "$sample/dev_matched.tsv" >"$dir/data/dev_matched.tsv"
-cp "$sample/vocab.txt" "$dir/data/"
-kubectl create configmap nli --from-file="$dir/data" >/dev/null || exit 1
+operator_set_up || exit 1
 watch_garbage
 nodes=('n1,2,4Gi,80' 'n2,1,2Gi,40' 'n3,500m,1Gi,20')
 start_agent "${nodes[@]}"
