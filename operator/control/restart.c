@@ -264,6 +264,26 @@ void restart_next(struct context *c, const struct next *n)
     context_requeue(c, 0);
 }
 
+/* When all workers are lost there is no report to go by, and the next revision begins anew. The new
+ * workers refuse it for a checkpoint that they find, and report that: a part of the same loss. */
+static bool finds_checkpoint(const struct context *c)
+{
+    bool has_found = false;
+
+    if (!c->has_plan || c->seen->revision.resume.step > 0)
+        return false;
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (p->role != POD_WORKER || p->phase != POD_RUNNING || !p->report)
+            continue;
+        if (p->report->n_runs > 0)
+            return false;
+        has_found = has_found || p->report->n_checkpoints > 0;
+    }
+    return has_found;
+}
+
 /* Every cause of a restart takes part in the same row: a job that is restarted again and again
  * must not keep the cluster busy, whether or not that is its own fault. */
 static int64_t next_pause_ms(struct context *c, enum verdict_kind kind)
@@ -280,7 +300,7 @@ static int64_t next_pause_ms(struct context *c, enum verdict_kind kind)
 
     if (context_has_started(c) && trained_ms >= HEALTHY_MS)
         s->restarts_in_a_row = 0;
-    if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX)
+    if (s->restarts_in_a_row < RESTARTS_IN_A_ROW_MAX && !finds_checkpoint(c))
         s->restarts_in_a_row++;
     pause_ms = backoff_ms(s->restarts_in_a_row - (is_first_free ? 1 : 0), DECIDE_BACKOFF_MS,
                           DECIDE_BACKOFF_MAX_MS);

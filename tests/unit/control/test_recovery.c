@@ -313,6 +313,39 @@ static void recovery_takes_what_is_lost_from_a_checkpoint_and_shows_it(void **st
     }
 }
 
+/* A revision made without any report begins anew; what the new workers find is not another loss. */
+static void recovery_of_all_workers_goes_on_from_the_checkpoint_without_a_pause(void **state)
+{
+    struct world *w = world_new(NULL);
+
+    (void)state;
+    trained(w, 7);
+    while (w->seen.n_pods > 0)
+        world_remove_pod(w, &w->seen.pods[0]);
+    w->seen.has_leader = false;
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)world_settle(w);
+    assert_int_equal(w->seen.revision.plan.revision, 2);
+    assert_int_equal(w->seen.revision.resume.step, 0);
+    assert_int_equal(w->seen.status.restarts_in_a_row, 1);
+    for (int s = 0; s < plan_of(w)->n_workers; s++) {
+        struct report *report = &w->reports[world_pod(w, s)->slot];
+
+        world_end_session(w, s, 1);
+        report->n_checkpoints = 1;
+        report->checkpoints[0] =
+            (struct resume_checkpoint){.lineage = 1, .end = {.revision = 1, .step = 5}};
+    }
+    world_round(w);
+    assert_int_equal(w->seen.status.next_revision_ms, 0);
+    assert_int_equal(w->seen.status.restarts_in_a_row, 1);
+    (void)world_settle(w);
+    assert_int_equal(w->seen.revision.plan.revision, 3);
+    assert_int_equal(w->seen.revision.resume.step, 5);
+    world_free(w);
+}
+
 static void recovery_goes_to_another_node_when_the_last_one_is_gone(void **state)
 {
     struct world *w = world_new("{\"model\":{\"preset\":\"BertMini\"},\"data\":{\"source\":{"
@@ -518,6 +551,7 @@ int main(void)
         cmocka_unit_test(recovery_of_a_broken_link_costs_no_pod_and_no_step),
         cmocka_unit_test(recovery_replaces_the_worker_that_was_lost_and_no_other),
         cmocka_unit_test(recovery_takes_what_is_lost_from_a_checkpoint_and_shows_it),
+        cmocka_unit_test(recovery_of_all_workers_goes_on_from_the_checkpoint_without_a_pause),
         cmocka_unit_test(recovery_goes_to_another_node_when_the_last_one_is_gone),
         cmocka_unit_test(recovery_counts_workers_that_fail_together_once),
         cmocka_unit_test(recovery_blames_the_worker_that_failed_for_the_link_that_broke),
