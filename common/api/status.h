@@ -159,7 +159,7 @@ struct status {
     int64_t revision_step; /* that it goes on from */
     char revision_reason[STATUS_MESSAGE_BYTES]; /* "": it is the first */
     int restarts;                               /* that count against failurePolicy.maxRestarts */
-    int restarts_in_a_row;    /* of any kind, without ten minutes of training between them */
+    int restarts_in_a_row;    /* of any kind, without a minute of training between them */
     int64_t next_revision_ms; /* the next revision is not made earlier */
     int memory_percent;       /* of the planned memory; 0 is 100 */
     struct model model;       /* the sizes in the files of spec.model.from; 0: not read */
