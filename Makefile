@@ -115,7 +115,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
+.PHONY: all programs help test unit integration test-faults storm e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
         try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -212,6 +212,13 @@ test-faults: deps-cluster ## faults at every step, and the operator dies at ever
 	@FAULTS=all $(REVISIONS) '*five_faults*'
 	@FAULTS=all $(REVISIONS) '*keep_the_best*'
 	@FAULTS=all tests/integration/test_operator.sh 'before and after each kind'
+
+export STORM_MINUTES ?= 30
+export STORM_EVERY   ?= 120
+export STORM_SEED    ?= 1
+storm: deps-cluster ## STORM_MINUTES=30 of training with a random fault every STORM_EVERY=120 seconds, STORM_SEED=1 (an hour)
+	@$(SUBMAKE) all sample support
+	@tests/integration/storm.sh
 
 e2e: deps-cluster ## a real multi-node cluster, Helm, kubectl, limited nodes, jobs to their end
 	@$(SUBMAKE) all sample

@@ -50,7 +50,7 @@ start_agent() { # start_agent NODE...
 make_account() {
     local token
     kubectl apply -f manifests/operator.yaml >/dev/null && kubectl -n skyjob-system scale deployment --all --replicas=0 >/dev/null &&
-        token=$(kubectl -n skyjob-system create token skyjob-operator --duration=1h) &&
+        token=$(kubectl -n skyjob-system create token skyjob-operator --duration=4h) &&
         sed "s/{token: .*}/{token: $token}/" "$KUBECONFIG" >"$dir/operator.kubeconfig"
 }
 operator_set_up() {
@@ -90,7 +90,7 @@ spec:
 $(printf '%s\n' "${2:-}")
   model: {${model:-} preset: BertTiny, vocabSize: ${vocab:-3000}, maxPositions: 64}
   data: {source: {${source:-configMap: {name: nli\}}}}
-  training: {steps: ${steps:-60}, batchSize: 16, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
+  training: {steps: ${steps:-60}, batchSize: ${batch:-16}, microBatches: 4, maxSequenceLength: 48, nonFinitePolicy: ${skip:-Fail},${train:-}
     optimizer: {weightDecay: "${decay:-0.01}", learningRate: "${rate:-5e-4}"}}
 Y
 }
