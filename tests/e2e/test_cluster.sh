@@ -79,7 +79,7 @@ replaced() {
     [ "$(grep -c '^<' "$work/diff") $(grep -c '^>' "$work/diff")" = '1 1' ]
 }
 pod_deleted() {
-    job lost 400 && until_true 90 has_stepped lost && uids lost >"$work/before" || return
+    most=2 job lost 400 && until_true 90 has_stepped lost && uids lost >"$work/before" || return
     k delete pod "$(worker lost 1 .metadata.name)" --wait=false && complete lost && is_in_revision lost 2 && replaced lost
 }
 check 'a job whose worker pod is deleted gets one new pod and completes' pod_deleted
