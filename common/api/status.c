@@ -157,6 +157,15 @@ static const struct field share_fields[] = {
      .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
     {0}};
 
+#define JOINING(member) FIELD_AT(struct status_joining, member)
+static const struct field joining_fields[] = {
+    {"slot", FIELD_INT, JOINING(slot), .max = PLAN_SLOT_MAX, .flags = FIELD_REQUIRED},
+    {"node", FIELD_TEXT, JOINING(node), .min = 1, .flags = FIELD_REQUIRED},
+    {"milliCPU", FIELD_INT, JOINING(cpu_milli), .min = 1, .max = INT_MAX, .flags = FIELD_REQUIRED},
+    {"memoryBytes", FIELD_INT64, JOINING(memory_bytes), .min = 1, .max = WHOLE_MAX,
+     .flags = FIELD_REQUIRED},
+    {0}};
+
 #define REBALANCE(member) FIELD_AT(struct status_rebalance, member)
 static const struct field rebalance_fields[] = {
     {"decision", FIELD_TEXT, REBALANCE(decision), .min = 1, .flags = FIELD_REQUIRED},
@@ -177,6 +186,8 @@ static const struct field rebalance_fields[] = {
      .flags = FIELD_NULL},
     {"next", FIELD_LIST, FIELD_ITEMS(struct status_rebalance, next, n_next), .fields = share_fields,
      .flags = FIELD_NULL},
+    {"joining", FIELD_LIST, FIELD_ITEMS(struct status_rebalance, joining, n_joining),
+     .fields = joining_fields, .flags = FIELD_NULL},
     {"last", FIELD_LIST, FIELD_ITEMS(struct status_rebalance, last, n_last), .fields = share_fields,
      .flags = FIELD_NULL},
     {0}};

@@ -125,9 +125,19 @@ struct status_share {
     double predicted_ms; /* as in a plan; 0: not known */
 };
 
+#define STATUS_JOINING_MAX 3
+
+/* A worker that is started for the next cut. */
+struct status_joining {
+    int slot;
+    char node[NODE_NAME_BYTES];
+    int cpu_milli; /* that the node offers */
+    int64_t memory_bytes;
+};
+
 /* The last decision whether units move, and what the next one needs: balance/rebalance.h. */
 struct status_rebalance {
-    char decision[STATUS_WORD_BYTES]; /* "Kept", "Moved"; "": not looked at yet */
+    char decision[STATUS_WORD_BYTES]; /* "Kept", "Joining", "Moved"; "": not looked at yet */
     char message[STATUS_MESSAGE_BYTES];
     int64_t time_ms;
     int gain_percent;               /* of a step's time; 0: there is no better cut */
@@ -143,8 +153,11 @@ struct status_rebalance {
     int expected_percent; /* of that, as it was predicted */
     int doubt_percent;    /* how much longer steps took than predicted after a move that was taken
                            * back, in percent; 0 is 100 */
-    int n_next;           /* the cut of `revision`, while that is to be made; 0: it is not */
+    int n_next;           /* the cut of `revision`, while that is to be made, or of the one after
+                           * it, while workers are started for that; 0: neither */
     struct status_share next[SPEC_STAGES_MAX];
+    int n_joining; /* workers of that cut that the plan before has not */
+    struct status_joining joining[STATUS_JOINING_MAX];
     int n_last; /* the cut before the last move, until that is judged */
     struct status_share last[SPEC_STAGES_MAX];
 };

@@ -10,15 +10,16 @@
 /* What a decision is made of. */
 struct look {
     const struct rebalance_input *in;
-    int n; /* stages */
+    int n; /* stages, and workers: the first of the nodes */
     struct node nodes[SPEC_STAGES_MAX];
     struct partition_request request; /* with these nodes */
-    struct cut_problem problem;
+    struct cut_problem problem;       /* with all of them, in that order */
     struct cut now, best;
     double now_ms, best_ms; /* predicted steps; the latter with doubt */
     double move_ms;         /* that moving takes */
     int64_t move_bytes;
     int far_stage; /* that is off the plan most; -1: none is */
+    bool is_other; /* `best` has a node that joins */
 };
 
 static bool has_times(const struct progress *measured)
@@ -70,11 +71,13 @@ static bool has_little(const struct look *l, int i)
 }
 
 /* The workers' nodes as fast as they are now. One whose stage has little to do is as fast as it was
- * when its units were planned, or faster. */
+ * when its units were planned, or faster. By what all of them are slower than their nodes were
+ * measured, or faster, so are those that join: measurements do not show all that training takes. */
 static void scale_nodes(struct look *l)
 {
     const struct plan *plan = l->in->plan;
     struct cost_unit units[MODEL_UNITS_MAX];
+    double least = INFINITY, most = 0;
 
     cost_of_units(&l->in->request.job, units);
     for (int i = 0; i < l->n; i++) {
@@ -88,6 +91,12 @@ static void scale_nodes(struct look *l)
         if (has_little(l, i) && w->predicted_ms > 0)
             now_ms = fmin(now_ms, w->predicted_ms);
         slow_down(&l->nodes[i], now_ms / ms);
+        least = fmin(least, now_ms / ms);
+        most = fmax(most, now_ms / ms);
+    }
+    for (int i = l->n; i < l->in->request.n_nodes; i++) {
+        l->nodes[i] = l->in->request.nodes[i];
+        slow_down(&l->nodes[i], least > 1 ? least : most < 1 ? most : 1);
     }
 }
 
@@ -128,7 +137,9 @@ static void take_plan(const struct plan *plan, struct cut *out)
 
 static bool is_same(const struct cut *a, const struct cut *b)
 {
-    return memcmp(a->first, b->first, (size_t)(a->n_stages + 1) * sizeof a->first[0]) == 0;
+    return a->n_stages == b->n_stages &&
+           memcmp(a->node, b->node, (size_t)a->n_stages * sizeof a->node[0]) == 0 &&
+           memcmp(a->first, b->first, (size_t)(a->n_stages + 1) * sizeof a->first[0]) == 0;
 }
 
 /* Does every stage fit into its pod, also while units move: those that are given away stay until
@@ -137,13 +148,15 @@ static bool fits(const struct look *l, const struct cut *c)
 {
     const struct cut_problem *p = &l->problem;
 
-    for (int s = 0; s < l->n; s++) {
+    for (int s = 0; s < c->n_stages; s++) {
         int64_t bytes = cut_stage_bytes(p, c, s);
+        int from = c->node[s];
 
-        for (int u = l->now.first[s]; u < l->now.first[s + 1]; u++)
+        for (int u = from < l->n ? l->now.first[from] : 0;
+             from < l->n && u < l->now.first[from + 1]; u++)
             if (u < c->first[s] || u >= c->first[s + 1])
                 bytes += p->state_bytes[u + 1] - p->state_bytes[u];
-        if (bytes > p->nodes[s].memory)
+        if (bytes > p->nodes[from].memory)
             return false;
     }
     return true;
@@ -166,13 +179,13 @@ static void approach(struct look *l)
     l->best = l->now;
 }
 
-static int stage_of(const struct cut *c, int unit)
+static int node_of(const struct cut *c, int unit)
 {
     int s = 0;
 
     while (unit >= c->first[s + 1])
         s++;
-    return s;
+    return c->node[s];
 }
 
 /* Parameters and moments over the links, all workers at the same time. */
@@ -185,8 +198,8 @@ static void measure_move(struct look *l)
 
     l->move_bytes = 0;
     for (int u = 0; u < l->problem.n_units; u++) {
-        int from = stage_of(&l->now, u);
-        int to = stage_of(&l->best, u);
+        int from = node_of(&l->now, u);
+        int to = node_of(&l->best, u);
         int64_t bytes = (int64_t)model_unit_params(&spec->model, u) * per_float;
         double ms;
 
@@ -197,35 +210,131 @@ static void measure_move(struct look *l)
         busy_ms[from] += ms;
         busy_ms[to] += ms;
     }
-    for (int s = 0; s < l->n; s++)
-        most_ms = fmax(most_ms, busy_ms[s]);
+    for (int i = 0; i < l->request.n_nodes; i++)
+        most_ms = fmax(most_ms, busy_ms[i]);
     l->move_ms = most_ms + REBALANCE_MOVE_STEPS * l->in->measured->window.step_ms;
+}
+
+/* The nodes that a cut is for, as they stand, and how many stages it may have. */
+struct order {
+    int n;
+    int nodes[SPEC_STAGES_MAX];
+    int least, most;
+};
+
+/* The shortest step, if it is below `below_ms`, or that is 0; else out->n_stages is 0. */
+static enum err_code solve(const struct look *l, const struct order *o, double below_ms,
+                           struct cut *out, struct err *err)
+{
+    struct partition_request request = l->request;
+    struct cut_problem problem = {.n_units = 0};
+    struct search search;
+    enum err_code rc;
+
+    request.min_stages = o->least;
+    request.max_stages = o->most;
+    rc = cut_problem_init(&request, o->nodes, o->n, &problem, err);
+    if (rc == ERR_OK)
+        rc = search_init(&problem, SEARCH_ORDER, &search, err);
+    if (rc == ERR_OK) {
+        search.found = below_ms > 0;
+        search.best_ms = search.found ? below_ms : search.best_ms;
+        search_run(&search);
+        *out = search.best;
+        for (int s = 0; s < out->n_stages; s++)
+            out->node[s] = o->nodes[out->node[s]];
+        if (out->n_stages > 0)
+            cut_measure(&l->problem, out);
+        search_deinit(&search);
+    }
+    cut_problem_deinit(&problem);
+    return rc;
+}
+
+static bool has_node(const struct cut *c, int node)
+{
+    for (int s = 0; s < c->n_stages; s++)
+        if (c->node[s] == node)
+            return true;
+    return false;
+}
+
+/* The shortest step below `below_ms` with `n_more` of the nodes that can join. They stand together
+ * behind any of the workers, of which any but the first may be left out: only that one can read the
+ * data. The last of the nodes must be used. out->n_stages is 0 if there is none. */
+static enum err_code insert(const struct look *l, int n_more, double below_ms, struct cut *out,
+                            struct err *err)
+{
+    const struct partition_request *asked = &l->in->request;
+    struct order o = {.least = asked->min_stages < l->n ? asked->min_stages : l->n,
+                      .most = asked->max_stages > l->n ? asked->max_stages : l->n};
+    enum err_code rc = ERR_OK;
+
+    out->n_stages = 0;
+    for (int at = l->n; at >= 1 && rc == ERR_OK; at -= 1 + l->n / REBALANCE_JOIN_PLACES) {
+        struct cut c = {.n_stages = 0};
+
+        o.n = 0;
+        for (int i = 0; i < at; i++)
+            o.nodes[o.n++] = i;
+        for (int i = 0; i < n_more; i++)
+            o.nodes[o.n++] = l->n + i;
+        for (int i = at; i < l->n; i++)
+            o.nodes[o.n++] = i;
+        rc = solve(l, &o, below_ms, &c, err);
+        if (rc != ERR_OK || c.n_stages == 0 || c.node[0] != 0 || !has_node(&c, l->n + n_more - 1) ||
+            !fits(l, &c))
+            continue;
+        *out = c;
+        below_ms = cut_step_ms(&l->problem, &c);
+    }
+    return rc;
+}
+
+/* A node more must be worth its pod, and the doubt in what is not measured yet. */
+static enum err_code try_joining(struct look *l, struct err *err)
+{
+    double gain = l->in->is_asked ? REBALANCE_ASKED_GAIN : REBALANCE_GAIN;
+
+    for (int n_more = 1; n_more <= l->request.n_nodes - l->n; n_more++) {
+        double below_ms = (1 - gain) * cut_step_ms(&l->problem, &l->best);
+        struct cut c;
+        enum err_code rc = insert(l, n_more, below_ms, &c, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        if (c.n_stages == 0)
+            break;
+        l->best = c;
+        l->is_other = true;
+    }
+    return ERR_OK;
 }
 
 static enum err_code find_best(struct look *l, struct err *err)
 {
-    int all[SPEC_STAGES_MAX];
-    struct search search;
+    struct order workers = {.n = l->n, .least = l->n, .most = l->n};
+    struct cut c = {.n_stages = 0};
     enum err_code rc;
     int doubt = l->in->last->doubt_percent > 100 ? l->in->last->doubt_percent : 100;
 
-    for (int i = 0; i < l->n; i++)
-        all[i] = i;
-    rc = cut_problem_init(&l->request, all, l->n, &l->problem, err);
+    for (int i = 0; i < l->request.n_nodes; i++)
+        workers.nodes[i] = i;
+    rc = cut_problem_init(&l->request, workers.nodes, l->request.n_nodes, &l->problem, err);
     if (rc != ERR_OK)
         return rc;
     take_plan(l->in->plan, &l->now);
     cut_measure(&l->problem, &l->now);
     l->best = l->now;
-    rc = search_init(&l->problem, SEARCH_ORDER, &search, err);
-    if (rc != ERR_OK)
-        return rc;
-    search_run(&search);
-    if (search.best.n_stages == l->n) {
-        l->best = search.best;
+    rc = solve(l, &workers, 0, &c, err);
+    if (rc == ERR_OK && c.n_stages == l->n) {
+        l->best = c;
         approach(l);
     }
-    search_deinit(&search);
+    if (rc == ERR_OK)
+        rc = try_joining(l, err);
+    if (rc != ERR_OK)
+        return rc;
     l->now_ms = cut_step_ms(&l->problem, &l->now);
     l->best_ms = cut_step_ms(&l->problem, &l->best);
     if (!is_same(&l->best, &l->now))
@@ -233,6 +342,7 @@ static enum err_code find_best(struct look *l, struct err *err)
     if (l->best_ms >= l->now_ms) {
         l->best = l->now;
         l->best_ms = l->now_ms;
+        l->is_other = false;
     }
     measure_move(l);
     return ERR_OK;
@@ -243,12 +353,15 @@ static enum err_code find_best(struct look *l, struct err *err)
 static void list_shares(const struct look *l, const struct cut *c, int *out_n,
                         struct status_share *out)
 {
-    *out_n = l->n;
-    for (int i = 0; i < l->n; i++)
-        out[i] = (struct status_share){
-            .slot = l->in->plan->workers[i].slot,
-            .n_units = c->first[i + 1] - c->first[i],
-            .predicted_ms = cut_run_ms(&l->problem, i, c->first[i], c->first[i + 1])};
+    *out_n = c->n_stages;
+    for (int s = 0; s < c->n_stages; s++) {
+        int i = c->node[s];
+
+        out[s] = (struct status_share){
+            .slot = i < l->n ? l->in->plan->workers[i].slot : REBALANCE_SLOT_JOINS + i - l->n,
+            .n_units = c->first[s + 1] - c->first[s],
+            .predicted_ms = cut_run_ms(&l->problem, i, c->first[s], c->first[s + 1])};
+    }
 }
 
 static void add_units(const struct cut *c, char *text, size_t bytes)
@@ -276,8 +389,30 @@ static void add_far(const struct look *l, char *text, size_t bytes)
              l->far_stage, w->node, l->in->measured->stage_ms[l->far_stage], w->predicted_ms);
 }
 
+/* "Node d can join, and the worker on node b leaves. " */
+static void add_joining(const struct look *l, char *text, size_t bytes)
+{
+    const char *gap = "";
+
+    if (!l->is_other)
+        return;
+    for (int i = l->n; i < l->request.n_nodes; i++) {
+        if (!has_node(&l->best, i))
+            continue;
+        text_add(text, bytes, "%s %.100s", *gap ? gap : "Node", l->nodes[i].name);
+        gap = " and node";
+    }
+    text_add(text, bytes, " can join");
+    for (int i = 0; i < l->n; i++)
+        if (!has_node(&l->best, i))
+            text_add(text, bytes, "; the worker on node %.100s leaves",
+                     l->in->plan->workers[i].node);
+    text_add(text, bytes, ". ");
+}
+
 static void add_cut(const struct look *l, char *text, size_t bytes)
 {
+    add_joining(l, text, bytes);
     text_add(text, bytes, "With ");
     add_units(&l->best, text, bytes);
     text_add(text, bytes, " units per stage instead of ");
@@ -328,7 +463,7 @@ static bool pays(const struct look *l, char *text, size_t bytes)
 {
     double gain = (l->now_ms - l->best_ms) / l->now_ms;
 
-    if (l->far_stage < 0 && !l->in->is_asked) {
+    if (l->far_stage < 0 && !l->is_other && !l->in->is_asked) {
         text_add(text, bytes, "All stages take as long as planned, within the noise.");
         return false;
     }
@@ -358,17 +493,22 @@ static bool is_to_be_judged(const struct rebalance_input *in)
            in->last->revision == in->plan->revision;
 }
 
-/* Can the units go back? */
-static bool has_way_back(const struct rebalance_input *in)
+/* The cut before the last move. Returns whether the units can go back: all of its workers are still
+ * there. */
+static bool find_way_back(const struct rebalance_input *in, struct cut *out)
 {
-    bool has = in->last->n_last == in->plan->n_workers;
-    int n_units = 0;
+    const struct status_rebalance *last = in->last;
 
-    for (int i = 0; i < in->last->n_last && has; i++) {
-        has = in->last->last[i].slot == in->plan->workers[i].slot;
-        n_units += in->last->last[i].n_units;
+    *out = (struct cut){.n_stages = last->n_last};
+    for (int s = 0; s < last->n_last; s++) {
+        int at = plan_find(in->plan, last->last[s].slot);
+
+        if (at < 0 || (s == 0) != (at == 0))
+            return false;
+        out->node[s] = at;
+        out->first[s + 1] = out->first[s] + last->last[s].n_units;
     }
-    return has && n_units == model_units(&in->plan->spec.model);
+    return out->first[last->n_last] == model_units(&in->plan->spec.model);
 }
 
 static bool is_worse(const struct rebalance_input *in)
@@ -381,28 +521,26 @@ static bool is_worse(const struct rebalance_input *in)
 }
 
 /* The steps after the last move take longer than those before. */
-static void go_back(const struct look *l, struct rebalance_decision *out)
+static void go_back(const struct look *l, const struct cut *back, struct rebalance_decision *out)
 {
     const struct status_rebalance *last = l->in->last;
     struct status_rebalance *next = &out->next;
     double expected_ms = last->before_ms * last->expected_percent / 100;
     double step_ms = l->in->measured->window.step_ms;
     double doubt = expected_ms > 0 ? ceil(100 * step_ms / expected_ms) : 100;
-    struct cut back = {.n_stages = l->n};
 
     out->kind = REBALANCE_BACK;
     (void)snprintf(next->decision, sizeof next->decision, "Reverted");
     (void)snprintf(next->message, sizeof next->message,
                    "After the move a step takes %.1f ms; it took %.1f ms before, and %.1f ms were "
-                   "predicted. The units move back.",
-                   step_ms, last->before_ms, expected_ms);
+                   "predicted. The units move back%s.",
+                   step_ms, last->before_ms, expected_ms,
+                   back->n_stages < l->n ? ", and the workers that have joined leave" : "");
     next->gain_percent = 0;
     next->n_moves++;
     next->doubt_percent = doubt > last->doubt_percent ? (int)fmin(doubt, STATUS_DOUBT_PERCENT_MAX)
                                                       : last->doubt_percent;
-    for (int i = 0; i < l->n; i++)
-        back.first[i + 1] = back.first[i] + last->last[i].n_units;
-    list_shares(l, &back, &next->n_next, next->next);
+    list_shares(l, back, &next->n_next, next->next);
     hold(l, REBALANCE_BACK_HOLD, next);
 }
 
@@ -410,8 +548,8 @@ static void move(const struct look *l, struct rebalance_decision *out)
 {
     struct status_rebalance *next = &out->next;
 
-    out->kind = REBALANCE_MOVE;
-    (void)snprintf(next->decision, sizeof next->decision, "Moved");
+    out->kind = l->is_other ? REBALANCE_JOIN : REBALANCE_MOVE;
+    (void)snprintf(next->decision, sizeof next->decision, l->is_other ? "Joining" : "Moved");
     next->n_moves++;
     next->before_ms = l->in->measured->window.step_ms;
     next->expected_percent = (int)percent_of(l->best_ms, l->now_ms);
@@ -457,12 +595,11 @@ enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalanc
 {
     struct look l = {.in = in, .n = in->plan->n_workers, .request = in->request};
     struct rebalance_decision d = {.next = *in->last};
+    struct cut back;
     enum err_code rc;
 
     scale_nodes(&l);
     l.request.nodes = l.nodes;
-    l.request.n_nodes = l.n;
-    l.request.min_stages = l.request.max_stages = l.n;
     l.far_stage = find_far(&l);
     rc = find_best(&l, err);
     if (rc != ERR_OK)
@@ -471,14 +608,14 @@ enum err_code rebalance_decide(const struct rebalance_input *in, struct rebalanc
     d.next.time_ms = in->now_ms - in->now_ms % 1000;
     d.next.revision = in->plan->revision;
     d.next.samples = in->measured->window.n_samples;
-    d.next.n_next = 0;
+    d.next.n_next = d.next.n_joining = 0;
     if (in->last->revision != in->plan->revision)
         d.next.n_seen = 0; /* of another cut */
     d.next.before_ms = 0;
     d.next.expected_percent = 0;
     d.next.n_last = 0;
-    if (is_to_be_judged(in) && is_worse(in) && has_way_back(in))
-        go_back(&l, &d);
+    if (is_to_be_judged(in) && is_worse(in) && find_way_back(in, &back))
+        go_back(&l, &back, &d);
     else
         choose(&l, &d);
     *out = d;

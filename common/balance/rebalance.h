@@ -1,10 +1,15 @@
-/* balance/rebalance.h - should units of a running job move between its workers?
+/* balance/rebalance.h - should units of a running job move between its workers, or to new ones?
  *
  * The leader reports the median time that each stage took in the last steps, and the deviation of
  * the slowest (train/pace.h). A worker's speed is the planned one times planned over measured time
  * of its stage. With these speeds the shortest step is predicted over all cuts for the same workers
  * in the same order, within the memory limits of their pods, and compared with that of the present
  * cut. A move pays off if it saves more in the steps that are left than moving costs.
+ *
+ * Nodes that have no worker of the job can join: the same is asked with one of them more, and one
+ * more again, in the order of the request, and a worker may be left out then. Each must make the
+ * step shorter by REBALANCE_GAIN. Their speed is the measured one of the node, corrected by what
+ * all workers have in common.
  *
  * So that noise moves nothing, and no move is undone by the next look:
  * - a stage's median must be off the plan by REBALANCE_FAR and by REBALANCE_MADS deviations;
@@ -42,6 +47,13 @@
 /* After units went back, this many times as long. */
 #define REBALANCE_BACK_HOLD 10
 
+/* Nodes that may join at once, and about so many places in the order of stages are tried. */
+#define REBALANCE_JOIN_MAX    STATUS_JOINING_MAX
+#define REBALANCE_JOIN_PLACES 4
+/* In a cut that has been decided, the slot of the first node that joins; the next has one more. The
+ * caller replaces it by that of the worker. */
+#define REBALANCE_SLOT_JOINS (PLAN_SLOT_MAX + 1)
+
 /* A user who asks for a decision has one at once, without the conditions above. */
 #define REBALANCE_ASKED_SAMPLES 3
 #define REBALANCE_ASKED_GAIN    0.01
@@ -50,13 +62,15 @@ enum rebalance_kind {
     REBALANCE_KEEP,
     REBALANCE_SUGGEST,
     REBALANCE_MOVE, /* next.next is the cut */
+    REBALANCE_JOIN, /* likewise, when its new workers have been started */
     REBALANCE_BACK, /* likewise: the one before the last move */
 };
 
 struct rebalance_input {
     const struct plan *plan; /* in force */
     /* Its nodes are the workers in the order of the plan, each with what its pod has and with its
-     * planned speed; their number is that of the plan's workers. */
+     * planned speed; behind them at most REBALANCE_JOIN_MAX that could join, the best first. All
+     * together are at most SPEC_STAGES_MAX. */
     struct partition_request request;
     const struct progress *measured; /* of that plan, with times of all stages */
     enum spec_rebalance mode;

@@ -91,6 +91,8 @@ static void fill(struct status *s)
                                              .doubt_percent = 150,
                                              .n_next = 2,
                                              .next = {{0, 4, 1.5}, {5, 7, 0}},
+                                             .n_joining = 1,
+                                             .joining = {{5, "node-c", 1500, 1 << 30}},
                                              .n_last = 1,
                                              .last = {{3, 11, 2.25}}};
     (void)snprintf(s->rebalance.asked, sizeof s->rebalance.asked, "2026-11-23T21:00:00Z");
@@ -129,6 +131,9 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_int_equal(again->rebalance.n_next, 2);
     assert_int_equal(again->rebalance.next[1].slot, 5);
     assert_int_equal(again->rebalance.next[1].n_units, 7);
+    assert_int_equal(again->rebalance.n_joining, 1);
+    assert_memory_equal(&again->rebalance.joining[0], &s->rebalance.joining[0],
+                        sizeof s->rebalance.joining[0]);
     assert_true(again->rebalance.last[0].predicted_ms == 2.25);
     write_status(again, &text_again);
     assert_string_equal(buf_text(&text), buf_text(&text_again));

@@ -580,6 +580,162 @@ static void every_move_makes_the_step_shorter(void **state)
     }
 }
 
+/* --- nodes that join --- */
+
+/* `n` free nodes like the others, but so many times as fast. A look with so many stages at most. */
+static enum rebalance_kind look_with(struct job *j, int n_free, double times, int most,
+                                     struct rebalance_decision *out)
+{
+    struct node nodes[WORKERS + REBALANCE_JOIN_MAX];
+    struct rebalance_input in = {.plan = &j->plan,
+                                 .request = request_of(j),
+                                 .measured = &j->measured,
+                                 .mode = j->mode,
+                                 .last = &j->memory};
+
+    measure(j);
+    in.now_ms = j->now_ms;
+    memcpy(nodes, j->nodes, sizeof j->nodes);
+    for (int i = 0; i < n_free; i++) {
+        nodes[WORKERS + i] = j->nodes[0];
+        nodes[WORKERS + i].gflops = 40 * times;
+        (void)snprintf(nodes[WORKERS + i].name, sizeof nodes[0].name, "free-%d", i);
+    }
+    in.request.nodes = nodes;
+    in.request.n_nodes = WORKERS + n_free;
+    in.request.max_stages = most;
+    assert_int_equal(rebalance_decide(&in, out, NULL), ERR_OK);
+    j->memory = out->next;
+    return out->kind;
+}
+
+static int n_joining(const struct rebalance_decision *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->next.n_next; i++)
+        n += d->next.next[i].slot >= REBALANCE_SLOT_JOINS;
+    return n;
+}
+
+static int units_of(const struct rebalance_decision *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->next.n_next; i++)
+        n += d->next.next[i].n_units;
+    return n;
+}
+
+static void a_free_node_joins_after_two_looks(void **state)
+{
+    struct rebalance_decision d;
+    struct job j;
+
+    (void)state;
+    begin(&j);
+    assert_int_equal(look_with(&j, 1, 1, WORKERS + 1, &d), REBALANCE_KEEP);
+    assert_int_equal(look_with(&j, 1, 1, WORKERS + 1, &d), REBALANCE_JOIN);
+    assert_int_equal(d.next.n_next, WORKERS + 1);
+    assert_int_equal(n_joining(&d), 1);
+    assert_int_equal(units_of(&d), model_units(&j.spec.model));
+    assert_int_equal(d.next.next[0].slot, j.plan.workers[0].slot);
+    assert_string_equal(d.next.decision, "Joining");
+    assert_non_null(strstr(d.next.message, "Node free-0 can join. With "));
+    assert_in_range(d.next.gain_percent, 10, 40);
+    assert_int_equal(d.next.n_last, WORKERS);
+}
+
+static void several_free_nodes_join_if_each_is_worth_it(void **state)
+{
+    static const struct {
+        double times;
+        int n;
+    } rows[] = {{2, 2}, {0.1, 0}};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct rebalance_decision d;
+        struct job j;
+
+        begin(&j);
+        for (int i = 0; i < REBALANCE_TIMES; i++)
+            (void)look_with(&j, 2, rows[r].times, WORKERS + 2, &d);
+        assert_int_equal(n_joining(&d), rows[r].n);
+        assert_int_equal(d.kind, rows[r].n > 0 ? REBALANCE_JOIN : REBALANCE_KEEP);
+    }
+}
+
+static void no_node_joins_beyond_the_most_stages(void **state)
+{
+    struct rebalance_decision d;
+    struct job j;
+
+    (void)state;
+    begin(&j);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(look_with(&j, 1, 1, WORKERS, &d), REBALANCE_KEEP);
+}
+
+/* The first one stays, since it has the data. */
+static void a_slow_worker_leaves_for_a_free_node(void **state)
+{
+    (void)state;
+    for (int slow = 0; slow < WORKERS; slow++) {
+        struct rebalance_decision d;
+        struct job j;
+        bool stays = false;
+
+        begin(&j);
+        j.times[slow] = 4;
+        for (int i = 0; i < REBALANCE_TIMES; i++)
+            (void)look_with(&j, 1, 1, WORKERS, &d);
+        assert_int_equal(d.kind, slow > 0 ? REBALANCE_JOIN : d.kind);
+        assert_int_equal(d.next.n_next, WORKERS);
+        for (int i = 0; i < WORKERS; i++)
+            stays = stays || d.next.next[i].slot == j.plan.workers[slow].slot;
+        assert_true(stays == (slow == 0));
+        assert_int_equal(d.next.next[0].slot, j.plan.workers[0].slot);
+        assert_true((strstr(d.next.message, "leaves") != NULL) == (n_joining(&d) > 0));
+    }
+}
+
+/* All take three times as long as their nodes were measured, or a third: so will the one that
+ * joins.
+ */
+static void a_free_node_is_as_far_off_its_measurement_as_the_workers(void **state)
+{
+    static const struct {
+        double workers, free;
+        int n;
+    } rows[] = {{3, 0.3, 0}, {3, 1, 1}, {0.33, 1, 1}, {0.33, 0.3, 0}};
+
+    (void)state;
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
+        struct rebalance_decision d;
+        struct job j;
+
+        begin(&j);
+        for (int i = 0; i < WORKERS; i++)
+            j.times[i] = rows[r].workers;
+        for (int i = 0; i < REBALANCE_TIMES; i++)
+            (void)look_with(&j, 1, rows[r].free, WORKERS + 1, &d);
+        assert_int_equal(n_joining(&d), rows[r].n);
+    }
+}
+
+static void no_node_joins_near_the_end(void **state)
+{
+    struct rebalance_decision d;
+    struct job j;
+
+    (void)state;
+    begin(&j);
+    j.measured.total_steps = 2 * LOOK_STEPS + 1;
+    for (int i = 0; i < REBALANCE_TIMES; i++)
+        assert_int_equal(look_with(&j, 1, 1, WORKERS + 1, &d), REBALANCE_KEEP);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +759,12 @@ int main(void)
         cmocka_unit_test(what_happened_in_an_earlier_revision_is_not_judged),
         cmocka_unit_test(a_look_needs_new_samples_of_this_revision),
         cmocka_unit_test(every_move_makes_the_step_shorter),
+        cmocka_unit_test(a_free_node_joins_after_two_looks),
+        cmocka_unit_test(several_free_nodes_join_if_each_is_worth_it),
+        cmocka_unit_test(no_node_joins_beyond_the_most_stages),
+        cmocka_unit_test(a_slow_worker_leaves_for_a_free_node),
+        cmocka_unit_test(a_free_node_is_as_far_off_its_measurement_as_the_workers),
+        cmocka_unit_test(no_node_joins_near_the_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
