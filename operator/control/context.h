@@ -68,11 +68,15 @@ void context_delete_pod(struct context *c, const struct seen_pod *pod);
  * there is none. */
 const struct seen_pod *context_stage_pod(const struct context *c, int stage);
 int context_n_stages(const struct context *c);
+/* Is there a worker of this job on the node? */
+bool context_has_worker(const struct context *c, const char *node);
 /* Have all workers accepted the revision in force? */
 bool context_has_started(const struct context *c);
 
-/* oneshot.c: pods that run once and leave a report. There will be no plan this time: delete those
- * that failed a while ago, to try again. */
+/* oneshot.c: pods that run once and leave a report. Delete those that failed a while ago, to try
+ * again. Returns whether any has held a node without starting there. */
+bool oneshot_drop_failed(struct context *c, enum pod_role role);
+/* The same when there will be no plan this time. */
 void oneshot_retry(struct context *c, enum pod_role role);
 
 /* The survey of nodes, and the probes of this job. */
@@ -84,8 +88,8 @@ struct nodes {
     char failed[STATUS_MESSAGE_BYTES / 2];    /* "node a: its probe ..."; "" if none failed */
     int n_failed_more;                        /* for which there is no room in `failed` */
 };
-/* Also asks for probes of nodes that are not measured, and for labels from probes that are done.
- * The caller owns out->survey. ERR_NO_MEMORY. */
+/* Also asks for probes of nodes that are not measured and have no worker that trains, and for
+ * labels from probes that are done. The caller owns out->survey. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err);
 /* A probe pod's result as it is kept on the node. */
 void nodes_annotation(const struct observed *seen, const struct spec *spec,
@@ -130,6 +134,11 @@ void places_offer(const struct context *c, const struct survey *s, int stage,
 /* Give the node the speed with which these units take `ms` per micro-batch. */
 void places_pace(const struct context *c, const struct survey *s, int first_unit, int n_units,
                  double ms, struct node *node);
+/* What a candidate has beside the pods of this job; false: too little. A worker from before a
+ * restart of the operator that may be a new one does not count: it is created again, and found
+ * there. */
+bool places_offer_free(const struct context *c, const struct survey *s, int candidate,
+                       struct node *out);
 /* What a partition is asked for with these places; `out` points into `space`. */
 struct places_space {
     struct spec spec;
@@ -142,8 +151,22 @@ void places_request(const struct context *c, const struct places *p, struct plac
 MUST_CHECK enum err_code places_plan(const struct context *c, const struct places *p,
                                      struct plan *plan, struct err *err);
 
-/* rebalance.c: units that move between the workers of a running job. */
+/* Workers for the next plan are created while the last one trains: with its number as incarnation
+ * and a slot, below this number, that it has not. */
+#define PLACES_SLOTS (2 * SPEC_STAGES_MAX)
+/* Create the worker of a place, for a stage of the plan in out->revision. */
+void places_create(struct context *c, const struct place *place, int stage);
+/* Has another pod the name that is due for such a worker? */
+bool places_is_name_taken(const struct context *c, int slot);
+/* Does the pod run, and answer? NULL: it is not there. */
+bool places_has_joined(const struct seen_pod *pod);
+
+/* rebalance.c: units that move between the workers of a running job, or to new ones. */
 #define REBALANCE_REASON "Rebalanced"
+/* Is this a worker that is started for the next cut? */
+bool rebalance_is_joining(const struct context *c, const struct seen_pod *pod);
+/* May probes measure nodes that could join, while the job trains? */
+bool rebalance_measures(const struct context *c);
 /* Look at what the leader has measured, and go on to the next revision if that pays: it has the cut
  * in the status then. */
 void rebalance_look(struct context *c);

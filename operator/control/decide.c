@@ -133,6 +133,17 @@ const struct seen_pod *context_stage_pod(const struct context *c, int stage)
     return NULL;
 }
 
+bool context_has_worker(const struct context *c, const char *node)
+{
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (p->role == POD_WORKER && !pod_is_over(p) && strcmp(p->node, node) == 0)
+            return true;
+    }
+    return false;
+}
+
 bool context_has_started(const struct context *c)
 {
     return status_is(&c->seen->status, CONDITION_RUNNING) && c->seen->status.revision == c->number;

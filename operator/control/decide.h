@@ -114,6 +114,9 @@ const struct seen_pod *decide_worker_pod(const struct observed *seen, struct rev
  * its units over? Decisions need the nodes then. */
 bool decide_is_leaving(const struct seen_pod *pod);
 
+/* Are workers being started for the next plan, while the last one trains? Likewise. */
+bool decide_is_join_due(const struct observed *seen);
+
 /* Has the leader measured enough to decide whether units move? Decisions need the nodes then. */
 bool decide_is_balance_due(const struct observed *seen);
 

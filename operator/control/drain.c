@@ -12,7 +12,6 @@
 #include "control/context.h"
 #include "control/manifest.h"
 
-#define SLOTS     (2 * SPEC_STAGES_MAX)
 #define TRIES_MAX 8 /* nodes that are tried for a worker, the fastest first */
 
 bool decide_is_leaving(const struct seen_pod *p)
@@ -43,31 +42,6 @@ bool drain_is_joining(const struct context *c, const struct seen_pod *pod)
 
 /* --- where the units go --- */
 
-/* What a candidate has beside the pods of this job. One that may be a new worker from before a
- * restart of the operator does not count: it is created again, and found there. */
-static bool offer_of_candidate(const struct context *c, const struct survey *s, int candidate,
-                               struct node *out)
-{
-    const struct node *n = &s->candidates[candidate];
-    int64_t cpu_milli = n->cpu_milli;
-    int64_t memory_bytes = n->memory_bytes;
-
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
-
-        if (pod_is_over(p) || strcmp(p->node, n->name) != 0 ||
-            (p->role == POD_UNVERIFIED && p->incarnation == c->seen->revision.plan.revision))
-            continue;
-        cpu_milli -= p->cpu_milli;
-        memory_bytes -= p->memory_bytes;
-    }
-    if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES ||
-        recovery_has_silent(c, n->name))
-        return false;
-    places_share(n, node_useful_milli(cpu_milli), memory_bytes, out);
-    return true;
-}
-
 static bool is_used(const struct places *p, const char *node)
 {
     for (int i = 0; i < p->n; i++)
@@ -91,7 +65,7 @@ static bool find_substitute(const struct context *c, struct places *p, int at, s
         for (int i = 0; i < s->n_candidates; i++) {
             struct node offer;
 
-            if (is_used(p, s->candidates[i].name) || !offer_of_candidate(c, s, i, &offer) ||
+            if (is_used(p, s->candidates[i].name) || !places_offer_free(c, s, i, &offer) ||
                 (least_gflops >= 0 && offer.gflops >= least_gflops) ||
                 (found && offer.gflops <= place->node.gflops))
                 continue;
@@ -148,30 +122,11 @@ static bool share_units(const struct context *c, struct places *p, int at, struc
 static int next_slot(const struct context *c, const bool *is_taken, int slot)
 {
     const struct revision *r = &c->seen->revision;
-    int next = (slot + SPEC_STAGES_MAX) % SLOTS;
+    int next = (slot + SPEC_STAGES_MAX) % PLACES_SLOTS;
 
-    for (int i = 0; i < SLOTS && (revision_find(r, next) >= 0 || is_taken[next]); i++)
-        next = (next + 1) % SLOTS;
+    for (int i = 0; i < PLACES_SLOTS && (revision_find(r, next) >= 0 || is_taken[next]); i++)
+        next = (next + 1) % PLACES_SLOTS;
     return next;
-}
-
-/* Has another pod the name that is due? */
-static bool is_name_taken(const struct context *c, int slot)
-{
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
-
-        if (p->role == POD_FOREIGN && p->slot == slot &&
-            p->incarnation == c->seen->revision.plan.revision)
-            return true;
-    }
-    return false;
-}
-
-/* Does the pod run, and answer? */
-static bool has_joined(const struct seen_pod *pod)
-{
-    return pod && pod->phase == POD_RUNNING && pod->ip[0] && pod->report;
 }
 
 /* The workers as they are, without those that leave, and with those that have joined. */
@@ -179,7 +134,7 @@ static enum drain_state list_places(const struct context *c, const struct survey
                                     struct places *out)
 {
     const struct plan *last = &c->seen->revision.plan;
-    bool is_taken[SLOTS] = {false};
+    bool is_taken[PLACES_SLOTS] = {false};
     enum drain_state state = DRAIN_READY;
 
     *out = (struct places){.survey = s, .n = last->n_workers};
@@ -199,9 +154,9 @@ static enum drain_state list_places(const struct context *c, const struct survey
         place->pod =
             decide_worker_pod(c->seen, (struct revision_worker){place->slot, last->revision});
         place->is_open = !place->pod;
-        if (place->is_open && is_name_taken(c, place->slot))
+        if (place->is_open && places_is_name_taken(c, place->slot))
             return DRAIN_IMPOSSIBLE;
-        if (!place->is_open && !has_joined(place->pod))
+        if (!place->is_open && !places_has_joined(place->pod))
             state = DRAIN_JOINING; /* until then its node may not be known */
         else if (!place->is_open)
             places_offer(c, s, i, place->pod, &place->node);
@@ -230,20 +185,6 @@ static void describe(struct context *c, const struct places *p)
     }
 }
 
-static void create_substitute(struct context *c, const struct place *place, int stage)
-{
-    const struct plan_worker *worker = &c->out->revision.plan.workers[stage];
-    struct action *a;
-
-    context_add_policy(c);
-    a = context_add(c, ACTION_CREATE_SUBSTITUTE);
-    a->stage = stage;
-    a->slot = place->slot;
-    a->cpu_milli = worker->cpu_milli;
-    a->memory_bytes = worker->memory_bytes;
-    memcpy(a->node, worker->node, sizeof a->node);
-}
-
 /* Find a place for the units of all that leave. The plan is in c->out->revision then; while a job
  * trains, missing workers are created first. */
 static enum drain_state find_places(struct context *c, const struct survey *s)
@@ -263,7 +204,7 @@ static enum drain_state find_places(struct context *c, const struct survey *s)
     for (int i = 0; i < p.n && c->has_plan; i++) {
         if (p.list[i].pod)
             continue;
-        create_substitute(c, &p.list[i], i);
+        places_create(c, &p.list[i], i);
         state = DRAIN_JOINING;
     }
     if (state == DRAIN_JOINING)

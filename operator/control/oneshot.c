@@ -81,7 +81,7 @@ static void describe(const struct seen_pod *pod, const char *what, char *out, si
         (void)snprintf(out, bytes, "%s failed (%s)", what, why);
 }
 
-void oneshot_retry(struct context *c, enum pod_role role)
+bool oneshot_drop_failed(struct context *c, enum pod_role role)
 {
     bool has_stuck = false;
 
@@ -97,7 +97,12 @@ void oneshot_retry(struct context *c, enum pod_role role)
         else
             context_requeue(c, RETRY_MS - age_ms);
     }
-    if (has_stuck)
+    return has_stuck;
+}
+
+void oneshot_retry(struct context *c, enum pod_role role)
+{
+    if (oneshot_drop_failed(c, role))
         restart_pause(c); /* others may have the nodes meanwhile */
 }
 
@@ -379,7 +384,9 @@ enum err_code nodes_survey(struct context *c, struct nodes *out, struct err *err
 
         if (has_result(c, pod) && n->object->excluded == EXCLUDED_NOT)
             request_annotation(c, n->object, pod);
-        if (n->excluded == EXCLUDED_UNMEASURED)
+        /* Where a worker trains, a probe would get in the way, and the speed shows without it. */
+        if (n->excluded == EXCLUDED_UNMEASURED &&
+            !(c->has_plan && context_has_worker(c, n->object->name)))
             measure(c, n->object, out);
         if (n->excluded != EXCLUDED_PROBE_FAILED)
             continue;

@@ -57,6 +57,29 @@ void places_offer(const struct context *c, const struct survey *s, int stage,
     places_pace(c, s, worker->first_unit, worker->n_units, worker->predicted_ms, out);
 }
 
+bool places_offer_free(const struct context *c, const struct survey *s, int candidate,
+                       struct node *out)
+{
+    const struct node *n = &s->candidates[candidate];
+    int64_t cpu_milli = n->cpu_milli;
+    int64_t memory_bytes = n->memory_bytes;
+
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (pod_is_over(p) || strcmp(p->node, n->name) != 0 ||
+            (p->role == POD_UNVERIFIED && p->incarnation == c->seen->revision.plan.revision))
+            continue;
+        cpu_milli -= p->cpu_milli;
+        memory_bytes -= p->memory_bytes;
+    }
+    if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES ||
+        recovery_has_silent(c, n->name))
+        return false;
+    places_share(n, node_useful_milli(cpu_milli), memory_bytes, out);
+    return true;
+}
+
 /* The links between the places' nodes; false: none was measured. */
 static bool find_links(const struct places *p, struct cost_link *out)
 {
@@ -130,4 +153,35 @@ enum err_code places_plan(const struct context *c, const struct places *p, struc
         }
     }
     return ERR_OK;
+}
+
+bool places_is_name_taken(const struct context *c, int slot)
+{
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (p->role == POD_FOREIGN && p->slot == slot &&
+            p->incarnation == c->seen->revision.plan.revision)
+            return true;
+    }
+    return false;
+}
+
+bool places_has_joined(const struct seen_pod *pod)
+{
+    return pod && pod->phase == POD_RUNNING && pod->ip[0] && pod->report;
+}
+
+void places_create(struct context *c, const struct place *place, int stage)
+{
+    const struct plan_worker *worker = &c->out->revision.plan.workers[stage];
+    struct action *a;
+
+    context_add_policy(c);
+    a = context_add(c, ACTION_CREATE_SUBSTITUTE);
+    a->stage = stage;
+    a->slot = place->slot;
+    a->cpu_milli = worker->cpu_milli;
+    a->memory_bytes = worker->memory_bytes;
+    memcpy(a->node, worker->node, sizeof a->node);
 }

@@ -1,7 +1,8 @@
-/* Units that move between the workers of a running job, as balance/rebalance.h decides from what
- * the leader measures. The cut is written to the status first, then the workers are halted, and the
- * next revision has it: an operator that starts in between goes on from there. If a worker is lost
- * meanwhile, the job recovers with the cut that it had. */
+/* Units that move between the workers of a running job, or to new ones, as balance/rebalance.h
+ * decides from what the leader measures. The cut is written to the status first, then the workers
+ * are halted, and the next revision has it: an operator that starts in between goes on from there.
+ * Where nodes join, their workers are started before any is halted. If a worker is lost meanwhile,
+ * the job recovers with the cut that it had. */
 #include "balance/rebalance.h"
 
 #include <stdio.h>
@@ -23,12 +24,21 @@ static enum err_code survey(const struct context *c, struct survey *out, struct 
     return survey_make(&request, out, err);
 }
 
-/* The workers as they are. False when one of them is lost, or is to end. */
-static bool list_places(const struct context *c, const struct survey *s, struct places *out)
+static struct place place_of(const struct context *c, const struct survey *s, int stage)
+{
+    const struct plan_worker *w = &c->seen->revision.plan.workers[stage];
+    struct place place = {
+        .stage = stage, .n_units = w->n_units, .slot = w->slot, .pod = context_stage_pod(c, stage)};
+
+    places_offer(c, s, stage, place.pod, &place.node);
+    return place;
+}
+
+/* Is none of the workers lost, or to end? */
+static bool is_whole(const struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
 
-    *out = (struct places){.survey = s, .n = plan->n_workers};
     for (int i = 0; i < plan->n_workers; i++) {
         const struct plan_worker *w = &plan->workers[i];
         const struct seen_pod *pod = context_stage_pod(c, i);
@@ -36,12 +46,133 @@ static bool list_places(const struct context *c, const struct survey *s, struct 
         if (!pod || pod->phase != POD_RUNNING || pod->is_deleting || pod->is_disrupted ||
             pod->slot != w->slot || pod->incarnation != w->incarnation || pod->cpu_milli <= 0)
             return false;
-        out->list[i] =
-            (struct place){.stage = i, .n_units = w->n_units, .slot = w->slot, .pod = pod};
-        places_offer(c, s, i, pod, &out->list[i].node);
     }
     return true;
 }
+
+/* --- nodes that could join --- */
+
+/* While that is waited for, or once the next revision is to be made. */
+static bool has_joining(const struct observed *seen)
+{
+    const struct status_rebalance *r = &seen->status.rebalance;
+
+    return r->n_joining > 0 && seen->has_revision && r->revision == seen->status.revision &&
+           plan_find(&seen->revision.plan, r->joining[0].slot) < 0;
+}
+
+static const struct status_joining *find_joining(const struct observed *seen, int slot)
+{
+    const struct status_rebalance *r = &seen->status.rebalance;
+
+    for (int i = 0; i < r->n_joining; i++)
+        if (r->joining[i].slot == slot)
+            return &r->joining[i];
+    return NULL;
+}
+
+bool rebalance_is_joining(const struct context *c, const struct seen_pod *pod)
+{
+    return has_joining(c->seen) && pod->role == POD_WORKER && !pod_is_over(pod) &&
+           !pod->is_deleting && pod->incarnation == c->seen->revision.plan.revision &&
+           revision_find(&c->seen->revision, pod->slot) < 0 && find_joining(c->seen, pod->slot);
+}
+
+bool rebalance_measures(const struct context *c)
+{
+    return context_has_started(c) && c->spec.placement.rebalance != SPEC_REBALANCE_OFF;
+}
+
+/* Add the node behind the workers, before slower ones; the slowest is dropped for it. */
+static void insert_free(struct places *p, int n_workers, const struct node *node)
+{
+    int at = p->n;
+
+    while (at > n_workers && p->list[at - 1].node.gflops < node->gflops)
+        at--;
+    if (at - n_workers >= REBALANCE_JOIN_MAX || at >= SPEC_STAGES_MAX)
+        return;
+    if (p->n - n_workers < REBALANCE_JOIN_MAX && p->n < SPEC_STAGES_MAX)
+        p->n++;
+    memmove(&p->list[at + 1], &p->list[at], (size_t)(p->n - 1 - at) * sizeof p->list[0]);
+    p->list[at] = (struct place){.stage = -1, .node = *node};
+}
+
+/* The fastest measured nodes that have no worker. */
+static void add_free_of(const struct context *c, const struct survey *s, struct places *p)
+{
+    int n_workers = p->n;
+
+    for (int i = 0; i < s->n_candidates; i++) {
+        struct node offer;
+
+        if (!context_has_worker(c, s->candidates[i].name) && !s->entries[i]->is_assumed &&
+            places_offer_free(c, s, i, &offer))
+            insert_free(p, n_workers, &offer);
+    }
+}
+
+/* Likewise; asks for probes of the others, where units may move without a user's request. */
+static void add_free(struct context *c, struct places *p)
+{
+    struct nodes nodes;
+
+    if (!rebalance_measures(c)) {
+        add_free_of(c, p->survey, p);
+        return;
+    }
+    if (nodes_survey(c, &nodes, NULL) != ERR_OK)
+        return;
+    (void)oneshot_drop_failed(c, POD_PROBE);
+    add_free_of(c, &nodes.survey, p);
+    survey_deinit(&nodes.survey);
+}
+
+/* A slot that is not the one of the worker that takes the place of another (control/drain.c). -1:
+ * there is none. */
+static int free_slot(const struct context *c, int n_taken, const int *taken)
+{
+    const struct revision *r = &c->seen->revision;
+
+    for (int slot = 0; slot < SPEC_STAGES_MAX; slot++) {
+        bool is_taken =
+            revision_find(r, slot) >= 0 || revision_find(r, slot + SPEC_STAGES_MAX) >= 0;
+
+        for (int i = 0; i < n_taken; i++)
+            is_taken = is_taken || taken[i] == slot;
+        if (!is_taken)
+            return slot;
+    }
+    return -1;
+}
+
+/* The cut that was decided, with a slot for each worker that joins. */
+static bool name_joining(const struct context *c, const struct places *p,
+                         struct status_rebalance *r)
+{
+    int slots[REBALANCE_JOIN_MAX];
+
+    r->n_joining = 0;
+    for (int i = 0; i < r->n_next; i++) {
+        const struct place *place;
+        struct status_joining *to;
+
+        if (r->next[i].slot < REBALANCE_SLOT_JOINS)
+            continue;
+        place = &p->list[c->seen->revision.plan.n_workers + r->next[i].slot - REBALANCE_SLOT_JOINS];
+        to = &r->joining[r->n_joining];
+        r->next[i].slot = to->slot = slots[r->n_joining] = free_slot(c, r->n_joining, slots);
+        memcpy(to->node, place->node.name, sizeof to->node);
+        to->cpu_milli = place->node.cpu_milli;
+        to->memory_bytes = place->node.memory_bytes;
+        if (to->slot < 0)
+            return false;
+        r->n_joining++;
+    }
+    return true;
+}
+
+/* --- */
 
 /* By a user, and there is no answer yet. */
 static bool is_asked(const struct observed *seen)
@@ -52,7 +183,13 @@ static bool is_asked(const struct observed *seen)
 /* A cut that only another plan can change. */
 static bool is_fixed(const struct plan *plan)
 {
-    return plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL || plan->n_workers == 1;
+    return plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL ||
+           (plan->n_workers == 1 && plan->spec.placement.max_stages == 1);
+}
+
+bool decide_is_join_due(const struct observed *seen)
+{
+    return has_joining(seen) && !seen->is_deleting && !status_is_final(&seen->status);
 }
 
 bool decide_is_balance_due(const struct observed *seen)
@@ -67,14 +204,39 @@ bool decide_is_balance_due(const struct observed *seen)
     return (is_time || is_asked(seen)) && seen->has_revision && seen->has_leader &&
            !seen->is_deleting && !status_is_final(s) && !is_fixed(plan) &&
            plan->revision == s->revision && status_is(s, CONDITION_RUNNING) &&
-           rebalance_is_due(plan, &seen->leader, is_asked(seen), &s->rebalance);
+           rebalance_is_due(plan, &seen->leader, is_asked(seen), &s->rebalance) &&
+           !has_joining(seen);
 }
 
-static void follow_decision(struct context *c, const struct rebalance_decision *d)
+/* The workers are halted for the cut in the status. */
+static void go_on(struct context *c, bool is_back)
 {
     struct status_rebalance *r = &c->out->status.rebalance;
 
-    *r = d->next;
+    context_add_event(c, is_back, is_back ? "RebalanceReverted" : REBALANCE_REASON, r->message);
+    restart_next(c, &(struct next){.reason = REBALANCE_REASON,
+                                   .text = r->message,
+                                   .keeps_workers = true,
+                                   .is_expected = true});
+    r->revision = c->out->status.revision;
+}
+
+static void follow_decision(struct context *c, const struct places *p,
+                            const struct rebalance_decision *d)
+{
+    struct status_rebalance *r = &c->out->status.rebalance;
+
+    if (d->kind == REBALANCE_JOIN) {
+        struct status_rebalance joins = d->next;
+
+        if (!name_joining(c, p, &joins))
+            return;
+        *r = joins;
+        context_add_event(c, false, "NodesJoining", r->message);
+        context_requeue(c, 0);
+    } else {
+        *r = d->next;
+    }
     if (is_asked(c->seen)) {
         memcpy(r->asked, c->seen->asked, sizeof r->asked);
         if (d->kind == REBALANCE_KEEP)
@@ -82,16 +244,8 @@ static void follow_decision(struct context *c, const struct rebalance_decision *
     }
     if (d->kind == REBALANCE_SUGGEST && d->is_new)
         context_add_event(c, false, "RebalanceSuggested", r->message);
-    if (d->kind != REBALANCE_MOVE && d->kind != REBALANCE_BACK)
-        return;
-    context_add_event(c, d->kind == REBALANCE_BACK,
-                      d->kind == REBALANCE_BACK ? "RebalanceReverted" : REBALANCE_REASON,
-                      r->message);
-    restart_next(c, &(struct next){.reason = REBALANCE_REASON,
-                                   .text = r->message,
-                                   .keeps_workers = true,
-                                   .is_expected = true});
-    r->revision = c->out->status.revision;
+    if (d->kind == REBALANCE_MOVE || d->kind == REBALANCE_BACK)
+        go_on(c, d->kind == REBALANCE_BACK);
 }
 
 /* An answer to a user for whose job there is nothing to decide. */
@@ -114,6 +268,131 @@ static void refuse(struct context *c)
     context_add_event(c, false, "RebalanceKept", r->message);
 }
 
+static const struct seen_pod *joining_pod(const struct context *c, const struct status_joining *j)
+{
+    return decide_worker_pod(c->seen,
+                             (struct revision_worker){j->slot, c->seen->revision.plan.revision});
+}
+
+static struct place place_of_joining(const struct context *c, const struct survey *s,
+                                     const struct status_joining *j)
+{
+    struct place place = {.stage = -1, .slot = j->slot, .pod = joining_pod(c, j)};
+    struct seen_pod planned = {.cpu_milli = j->cpu_milli, .memory_bytes = j->memory_bytes};
+
+    memcpy(planned.node, j->node, sizeof planned.node);
+    places_offer(c, s, 0, place.pod ? place.pod : &planned, &place.node);
+    return place;
+}
+
+/* The cut in the status as places. False when its workers are not those that are there; one that
+ * joins may have no pod yet. */
+static bool list_next(const struct context *c, const struct survey *s, struct places *out)
+{
+    const struct status_rebalance *r = &c->seen->status.rebalance;
+    const struct plan *last = &c->seen->revision.plan;
+    int n_units = model_units(&last->spec.model);
+    int first_unit = 0;
+
+    *out = (struct places){.survey = s, .n = r->n_next};
+    if (!is_whole(c))
+        return false;
+    for (int i = 0; i < r->n_next; i++) {
+        const struct status_share *share = &r->next[i];
+        const struct status_joining *joins = find_joining(c->seen, share->slot);
+        int stage = plan_find(last, share->slot);
+        struct place *place = &out->list[i];
+
+        if ((stage < 0 && !joins) || share->n_units > n_units - first_unit)
+            return false;
+        *place = stage >= 0 ? place_of(c, s, stage) : place_of_joining(c, s, joins);
+        place->n_units = share->n_units;
+        if (share->predicted_ms > 0)
+            places_pace(c, s, first_unit, share->n_units, share->predicted_ms, &place->node);
+        first_unit += share->n_units;
+    }
+    return first_unit == n_units;
+}
+
+/* What keeps the workers that join from starting; NULL: nothing does. */
+static const char *find_obstacle(const struct context *c)
+{
+    const struct status_rebalance *r = &c->seen->status.rebalance;
+
+    for (int i = 0; i < r->n_joining; i++) {
+        const struct seen_pod *pod = joining_pod(c, &r->joining[i]);
+
+        if (places_is_name_taken(c, r->joining[i].slot))
+            return "the name of its pod is taken";
+        if (pod && (pod_is_over(pod) || pod->is_deleting || pod->is_disrupted))
+            return "its pod has ended";
+        if (pod && pod->is_unschedulable && c->seen->now_ms - pod->created_ms > DECIDE_PENDING_MS)
+            return "its pod cannot be scheduled";
+        if (pod && pod->phase == POD_PENDING && pod_start_left_ms(c, pod) < 0)
+            return "its pod does not start";
+    }
+    if (c->seen->now_ms - r->time_ms > DECIDE_CREATING_MS + DECIDE_START_MS)
+        return "it does not answer";
+    return NULL;
+}
+
+/* The cut stays as it is, for a while. */
+static void give_up_joining(struct context *c, const char *why)
+{
+    struct status_rebalance *r = &c->out->status.rebalance;
+
+    (void)snprintf(r->decision, sizeof r->decision, "Kept");
+    (void)snprintf(r->message, sizeof r->message,
+                   "The cut is kept: the worker on node %.100s cannot join, since %s.",
+                   c->seen->status.rebalance.joining[0].node, why);
+    context_add_event(c, true, "RebalanceKept", r->message);
+    r->hold_ms = c->seen->now_ms + REBALANCE_BACK_HOLD * REBALANCE_HOLD_MS;
+    r->hold_step = c->seen->leader.step;
+    r->before_ms = 0;
+    r->n_moves -= r->n_moves > 0;
+    r->n_next = r->n_last = r->n_joining = 0;
+}
+
+/* Start the workers that join; when all answer, go on to the cut in the status. A job that saves
+ * its output is left alone. */
+static void join(struct context *c)
+{
+    struct status_rebalance *r = &c->out->status.rebalance;
+    const char *obstacle = find_obstacle(c);
+    bool have_joined = true;
+    struct places p;
+    struct survey s;
+
+    if (obstacle || c->drain != DRAIN_NONE) {
+        give_up_joining(c, obstacle ? obstacle : "another one leaves");
+        return;
+    }
+    if (!c->seen->nodes || survey(c, &s, NULL) != ERR_OK)
+        return;
+    if (!list_next(c, &s, &p) || places_plan(c, &p, &c->out->revision.plan, NULL) != ERR_OK) {
+        give_up_joining(c, "the others have changed");
+        survey_deinit(&s);
+        return;
+    }
+    for (int i = 0; i < p.n; i++) {
+        bool is_new = p.list[i].stage < 0;
+
+        if (is_new && !p.list[i].pod)
+            places_create(c, &p.list[i], i);
+        have_joined = have_joined && (!is_new || places_has_joined(p.list[i].pod));
+    }
+    survey_deinit(&s);
+    if (have_joined && c->seen->leader.state == PROGRESS_TRAINING) {
+        (void)snprintf(r->decision, sizeof r->decision, "Moved");
+        r->hold_ms = c->seen->now_ms + REBALANCE_HOLD_MS;
+        r->hold_step = c->seen->leader.step + REBALANCE_HOLD_STEPS;
+        go_on(c, false);
+        return;
+    }
+    c->out->ask_reports_ms = DECIDE_POLL_MS; /* until they answer */
+    context_requeue(c, DECIDE_POLL_MS);
+}
+
 void rebalance_look(struct context *c)
 {
     struct rebalance_input in = {.plan = &c->seen->revision.plan,
@@ -127,40 +406,25 @@ void rebalance_look(struct context *c)
     struct survey s;
     struct places p;
 
+    if (c->out->status.revision != c->number)
+        return;
+    if (has_joining(c->seen)) {
+        join(c);
+        return;
+    }
     if (is_asked(c->seen) && is_fixed(in.plan))
         refuse(c);
-    if (c->drain != DRAIN_NONE || c->out->status.revision != c->number || !c->seen->nodes ||
-        !decide_is_balance_due(c->seen) || survey(c, &s, NULL) != ERR_OK)
+    if (c->drain != DRAIN_NONE || !c->seen->nodes || !decide_is_balance_due(c->seen) ||
+        !is_whole(c) || survey(c, &s, NULL) != ERR_OK)
         return;
-    if (list_places(c, &s, &p)) {
-        places_request(c, &p, &space, &in.request);
-        if (rebalance_decide(&in, &decision, NULL) == ERR_OK)
-            follow_decision(c, &decision);
-    }
+    p = (struct places){.survey = &s, .n = in.plan->n_workers};
+    for (int i = 0; i < p.n; i++)
+        p.list[i] = place_of(c, &s, i);
+    add_free(c, &p);
+    places_request(c, &p, &space, &in.request);
+    if (rebalance_decide(&in, &decision, NULL) == ERR_OK)
+        follow_decision(c, &p, &decision);
     survey_deinit(&s);
-}
-
-/* The plan with the cut in the status. False when its workers are not those that are there. */
-static bool plan_next(const struct context *c, const struct survey *s, struct plan *out)
-{
-    const struct status_rebalance *r = &c->seen->status.rebalance;
-    int n_units = model_units(&c->seen->revision.plan.spec.model);
-    int first_unit = 0;
-    struct places p;
-
-    if (!list_places(c, s, &p))
-        return false;
-    for (int i = 0; i < p.n; i++) {
-        const struct status_share *share = &r->next[i];
-
-        if (share->slot != p.list[i].slot || share->n_units > n_units - first_unit)
-            return false;
-        p.list[i].n_units = share->n_units;
-        if (share->predicted_ms > 0)
-            places_pace(c, s, first_unit, share->n_units, share->predicted_ms, &p.list[i].node);
-        first_unit += share->n_units;
-    }
-    return first_unit == n_units && places_plan(c, &p, out, NULL) == ERR_OK;
 }
 
 bool rebalance_plan(struct context *c)
@@ -169,17 +433,26 @@ bool rebalance_plan(struct context *c)
     const struct plan *last = &c->seen->revision.plan;
     bool is_possible = c->is_recovering && c->seen->has_revision && c->drain == DRAIN_NONE &&
                        r->revision == c->number && c->seen->status.revision == c->number &&
-                       r->n_next == last->n_workers && c->seen->status.n_stages == last->n_workers;
+                       last->revision < c->number && c->seen->status.n_stages == last->n_workers;
+    struct places p;
     struct survey s;
 
     if (r->n_next == 0)
         return false;
     is_possible = is_possible && survey(c, &s, NULL) == ERR_OK;
     if (is_possible) {
-        is_possible = plan_next(c, &s, &c->out->revision.plan);
+        is_possible = list_next(c, &s, &p);
+        for (int i = 0; i < p.n && is_possible; i++)
+            is_possible = p.list[i].pod;
+        is_possible = is_possible && places_plan(c, &p, &c->out->revision.plan, NULL) == ERR_OK;
         survey_deinit(&s);
     }
-    if (!is_possible) /* the job goes on with the cut that it had, which needs no judgement */
-        c->out->status.rebalance.n_next = c->out->status.rebalance.n_last = 0;
+    if (!is_possible) { /* the job goes on with the cut that it had, which needs no judgement */
+        struct status_rebalance *out = &c->out->status.rebalance;
+
+        if (out->n_joining > 0)
+            (void)snprintf(out->decision, sizeof out->decision, "Kept");
+        out->n_next = out->n_last = out->n_joining = 0;
+    }
     return is_possible;
 }

@@ -31,7 +31,7 @@ bool recovery_keeps(const struct context *c, const struct seen_pod *pod)
     for (int i = 0; i < c->seen->status.n_stages; i++)
         if (is_listed(&c->seen->status, i, pod))
             return true;
-    return has_given(c, pod) || drain_is_joining(c, pod);
+    return has_given(c, pod) || drain_is_joining(c, pod) || rebalance_is_joining(c, pod);
 }
 
 bool recovery_is_due(const struct context *c)

@@ -59,10 +59,10 @@ static void drop_leftovers(struct context *c, const struct recovery *r)
 
         bool has_joined_in_vain = p->role == POD_WORKER && p->incarnation == c->number &&
                                   revision_find(&c->seen->revision, p->slot) < 0 &&
-                                  c->drain == DRAIN_NONE;
+                                  c->drain == DRAIN_NONE && !rebalance_is_joining(c, p);
 
-        if (p->role == POD_PROBE || p->role == POD_MODEL || has_joined_in_vain ||
-            (p->role == POD_UNVERIFIED && p->incarnation == 0))
+        if ((p->role == POD_PROBE && !rebalance_measures(c)) || p->role == POD_MODEL ||
+            has_joined_in_vain || (p->role == POD_UNVERIFIED && p->incarnation == 0))
             context_delete_pod(c, p);
     }
     for (int i = 0; i < r->in.n_workers; i++)

@@ -279,7 +279,31 @@ rebalances() {
     kubectl delete sj --all >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 >/dev/null && start_agent "${nodes[@]}"
     return "$rc"
 }
-uneven() { stages=$stages2 model='layers: 6,' steps=1000 kept "$1"; }
+# joins: a node is uncordoned while a job trains, and the job takes it; the other job never has it. It is so much
+# faster that whatever is measured here it is worth its pod, perhaps that of n2 too.
+joins() {
+    local rc
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,40' 'n2,1,2Gi,40' 'n3,1,2Gi,120' && until_true 20 kubectl cordon n3 &&
+        stages="${stages2/maxStages: 2/maxStages: 3}" uneven grows && trains grows && [ "$(workers_of grows)" = 'w0-1 w1-1 ' ] &&
+        kubectl uncordon n3 && until_true 60 n3_joins &&
+        until_true 60 has_document "$(prefix grows)-r2" && document "$(prefix grows)-r2" >"$dir/r2" &&
+        jq -e '.step > 0 and .lineage == 1 and all(.sources[]; .from == "Worker" and .slot != 2) and .plan.workers[0].slot == 0 and
+            ([.plan.workers[] | select(.node == "n3") | "\(.slot)-\(.incarnation)"] == ["2-1"])' "$dir/r2" && completes grows 120 &&
+        [ "$(field grows '{.status.revision} {.status.restarts}')" = '2 0' ] && [[ $(workers_of grows) =~ ^w0-1\ (w1-1\ )?w2-1\ $ ]] &&
+        has_event 'Rebalanced: .*Node n3 can join' && left_by grows >"$dir/left" &&
+        uneven stays && completes stays 120 && revision_is stays 1 && left_by stays >"$dir/stayed" && cmp "$dir/left" "$dir/stayed"
+    rc=$?
+    kubectl get sj grows stays -o jsonpath='{range .items[*]}{.status.rebalance}{"\n"}{end}'
+    kubectl delete sj --all >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 n3 >/dev/null && start_agent "${nodes[@]}"
+    return "$rc"
+}
+n3_joins() { # a request that was answered before the node was known is made again
+    has_event 'NodesJoining: .*Node n3 can join' && return
+    [ "$(field grows '{.status.rebalance.lastReplan}')" != "$(field grows '{.metadata.annotations.skyjob\.dev/replan}')" ] ||
+        "$OUT/bin/kubectl-skyjob" replan grows
+    return 1
+}
+uneven() { stages=${stages:-$stages2} model='layers: 6,' steps=1000 kept "$1"; }
 loses_link() { # all workers stay, and go on from the step that they have
     local uids
     kept cut && trains cut && uids=$(uids_of cut 0,1,2) || return
@@ -857,6 +881,7 @@ check 'a worker that is drained hands its units to one on another node, without 
 check 'nothing is lost when the operator dies meanwhile' on_alike_nodes leaves_meanwhile
 check 'where no other node has room, the neighbours of a worker that is drained take its units' on_alike_nodes leaves_neighbours
 check 'units move away from a node that is slower than planned, and the result stays the same' rebalances
+check 'a node that comes back joins a job that trains, and the result stays the same' joins
 check 'workers answer no request without the key of their job' ignores_strangers
 check 'workers take a revision from their operator only' attacked_early
 check 'a key that was deleted is made again for the next worker' loses_key

@@ -1,5 +1,6 @@
-/* Units that move between the workers of a running job: from what the leader measures to the next
- * revision, and what may come in between. When they move is in tests/unit/balance. */
+/* Units that move between the workers of a running job, or to new ones: from what the leader
+ * measures to the next revision, and what may come in between. When they move is in
+ * tests/unit/balance. */
 #include "balance/rebalance.h"
 
 #include <setjmp.h>
@@ -12,21 +13,24 @@
 
 #include "world.h"
 
-#define SPEC(placement)                                                                            \
+#define SPEC(most, placement)                                                                      \
     "{\"model\":{\"preset\":\"BertMini\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"            \
-    "\"placement\":{\"minStages\":2,\"maxStages\":2" placement "}}"
+    "\"placement\":{\"minStages\":2,\"maxStages\":" most placement "}}"
 
-static const char two_stages[] = SPEC("");
-static const char suggests[] = SPEC(",\"rebalance\":\"Suggest\"");
-static const char is_off[] = SPEC(",\"rebalance\":\"Off\"");
-static const char is_even[] = SPEC(",\"strategy\":\"Even\"");
+static const char two_stages[] = SPEC("2", "");
+static const char suggests[] = SPEC("2", ",\"rebalance\":\"Suggest\"");
+static const char is_off[] = SPEC("2", ",\"rebalance\":\"Off\"");
+static const char is_even[] = SPEC("2", ",\"strategy\":\"Even\"");
+static const char up_to_three[] = SPEC("3", "");
+static const char three_suggested[] = SPEC("3", ",\"rebalance\":\"Suggest\"");
+static const char three_off[] = SPEC("3", ",\"rebalance\":\"Off\"");
 
 static const struct plan *plan_of(const struct world *w)
 {
     return &w->seen.revision.plan;
 }
 
-/* All workers train, and hold all units after 7 steps. */
+/* All workers train, and hold all units after 7 steps. The third node is not there yet. */
 static struct world *train(const char *spec)
 {
     struct world *w = world_new(spec);
@@ -35,6 +39,7 @@ static struct world *train(const char *spec)
         w->nodes[i].cpu_milli = 2000;
         w->nodes[i].annotations.gflops = 40;
     }
+    w->nodes[2].excluded = EXCLUDED_CORDONED;
     world_start_training(w);
     w->seen.has_leader = true;
     w->seen.leader = (struct progress){
@@ -55,11 +60,11 @@ static struct world *train(const char *spec)
 static void measure(struct world *w, double first, double second)
 {
     struct progress *p = &w->seen.leader;
-    const double times[] = {first, second};
+    const double times[] = {first, second, 1};
 
     p->revision = plan_of(w)->revision;
-    p->n_stage_ms = 2;
-    for (int s = 0; s < 2; s++)
+    p->n_stage_ms = plan_of(w)->n_workers;
+    for (int s = 0; s < p->n_stage_ms; s++)
         p->stage_ms[s] = plan_of(w)->workers[s].predicted_ms * times[s];
     p->window.mad_ms = 0.005 * p->stage_ms[0];
     p->window.n_samples += REBALANCE_SAMPLES;
@@ -308,6 +313,281 @@ static void rebalance_survives_a_restart_of_the_operator(void **state)
     world_free(w);
 }
 
+/* --- nodes that join --- */
+
+static void open_third(struct world *w)
+{
+    w->nodes[2].excluded = EXCLUDED_NOT;
+}
+
+/* Nothing is off the plan, and there is a node more; up to the decision. */
+static void look_twice(struct world *w)
+{
+    for (int i = 0; i < REBALANCE_TIMES; i++) {
+        if (i > 0)
+            apply(w);
+        measure(w, 1, 1);
+    }
+}
+
+/* The pod that is not in the plan. */
+static struct seen_pod *newcomer(struct world *w)
+{
+    for (int i = 0; i < w->seen.n_pods; i++)
+        if (w->seen.pods[i].role == POD_WORKER && plan_find(plan_of(w), w->seen.pods[i].slot) < 0)
+            return &w->seen.pods[i];
+    return NULL;
+}
+
+/* It starts, and answers. */
+static void run_newcomer(struct world *w)
+{
+    struct seen_pod *p = newcomer(w);
+    struct report *report = &w->reports[p->slot];
+
+    p->phase = POD_RUNNING;
+    (void)snprintf(p->ip, sizeof p->ip, "10.0.1.%d", p->slot);
+    *report = (struct report){.slot = p->slot, .incarnation = p->incarnation};
+    p->report = report;
+}
+
+/* Up to the pod of the new worker. */
+static struct world *train_with_newcomer(const char *spec)
+{
+    struct world *w = train(spec);
+
+    open_third(w);
+    look_twice(w);
+    apply(w);
+    (void)world_settle(w);
+    return w;
+}
+
+static void rebalance_lets_a_node_join_and_repeats_nothing(void **state)
+{
+    struct world *w = train(up_to_three);
+    struct plan before = *plan_of(w);
+
+    (void)state;
+    open_third(w);
+    look_twice(w);
+    assert_true(world_has_event(w, "NodesJoining"));
+    apply(w);
+    (void)world_settle(w);
+    assert_non_null(newcomer(w));
+    assert_string_equal(newcomer(w)->node, w->nodes[2].name);
+    assert_int_equal(newcomer(w)->incarnation, 1);
+    assert_string_equal(w->seen.status.rebalance.decision, "Joining");
+    assert_int_equal(w->seen.status.revision, 1); /* all train on meanwhile */
+    assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+    run_newcomer(w);
+    w->seen.leader.state = PROGRESS_SAVING; /* nothing is halted then */
+    world_decide(w);
+    assert_false(world_has_event(w, "Rebalanced"));
+    w->seen.leader.state = PROGRESS_TRAINING;
+    world_decide(w);
+    assert_true(world_has_event(w, "Rebalanced"));
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_int_equal(plan_of(w)->n_workers, 3);
+    assert_int_equal(w->seen.n_pods, 3);
+    assert_int_equal(plan_of(w)->workers[0].slot, before.workers[0].slot);
+    for (int s = 0; s < 3; s++) {
+        assert_int_equal(plan_of(w)->workers[s].incarnation, 1);
+        assert_int_equal(world_pod(w, s)->accepted, 2);
+    }
+    assert_int_equal(w->seen.revision.resume.step, 7);
+    assert_int_equal(w->seen.revision.resume.lineage, 1);
+    assert_int_equal(w->seen.revision.n_leaving, 0);
+    assert_int_equal(w->seen.status.restarts + w->seen.status.restarts_in_a_row, 0);
+    assert_string_equal(w->seen.status.rebalance.decision, "Moved");
+    assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+    for (int i = 0; i < 5; i++) {
+        measure(w, 1, 1);
+        apply(w);
+        (void)world_settle(w);
+    }
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_int_equal(w->seen.n_pods, 3);
+    world_free(w);
+}
+
+/* There must not be more workers, so the slow one leaves. */
+static void rebalance_lets_a_node_take_the_place_of_a_slow_one(void **state)
+{
+    struct world *w = train(two_stages);
+    int slow = plan_of(w)->workers[1].slot;
+
+    (void)state;
+    open_third(w);
+    slow_down(w);
+    apply(w);
+    (void)world_settle(w);
+    run_newcomer(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_int_equal(plan_of(w)->n_workers, 2);
+    assert_int_equal(plan_find(plan_of(w), slow), -1);
+    assert_int_equal(w->seen.revision.n_leaving, 1);
+    assert_int_equal(w->seen.revision.resume.step, 7);
+    assert_string_equal(plan_of(w)->workers[1].node, w->nodes[2].name);
+    world_free(w);
+}
+
+static void rebalance_takes_no_more_workers_than_the_spec_has(void **state)
+{
+    struct world *w = train_with_newcomer(two_stages);
+
+    (void)state;
+    assert_null(newcomer(w));
+    assert_int_equal(plan_of(w)->revision, 1);
+    world_free(w);
+}
+
+static void rebalance_starts_no_worker_where_it_is_not_wanted(void **state)
+{
+    static const char *const specs[] = {three_suggested, three_off};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world *w = train_with_newcomer(specs[i]);
+
+        assert_null(newcomer(w));
+        assert_int_equal(plan_of(w)->revision, 1);
+        assert_string_equal(w->seen.status.rebalance.decision, i == 0 ? "Suggested" : "");
+        world_free(w);
+    }
+}
+
+static void rebalance_measures_a_node_before_it_joins(void **state)
+{
+    static const char *const specs[] = {up_to_three, three_off};
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world *w = train(specs[i]);
+
+        w->nodes[2].annotations.gflops = 0;
+        open_third(w);
+        look_twice(w);
+        apply(w);
+        (void)world_settle(w);
+        assert_null(newcomer(w));
+        assert_null(world_probe(w, w->nodes[0].name));
+        assert_true((world_probe(w, w->nodes[2].name) != NULL) == (i == 0));
+        world_free(w);
+    }
+}
+
+static void rebalance_lets_a_node_join_once_it_is_measured(void **state)
+{
+    struct world *w = train(up_to_three);
+    struct seen_pod *probe;
+
+    (void)state;
+    w->nodes[2].annotations.gflops = 0;
+    open_third(w);
+    look_twice(w);
+    apply(w);
+    probe = world_probe(w, w->nodes[2].name);
+    probe->phase = POD_SUCCEEDED;
+    probe->has_probe = true;
+    probe->probe = (struct node_probe){.gflops = 40, .unit_ms = 0.1, .threads = 1};
+    look_twice(w);
+    apply(w);
+    (void)world_settle(w);
+    assert_non_null(newcomer(w));
+    assert_true(w->nodes[2].annotations.has_probe);
+    run_newcomer(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->n_workers, 3);
+    assert_null(world_probe(w, w->nodes[2].name));
+    world_free(w);
+}
+
+/* Its pod goes, and the cut stays. */
+static void rebalance_gives_up_a_worker_that_does_not_start(void **state)
+{
+    (void)state;
+    for (int why = 0; why < 3; why++) {
+        struct world *w = train_with_newcomer(up_to_three);
+
+        if (why == 0)
+            newcomer(w)->phase = POD_FAILED;
+        else if (why == 1)
+            newcomer(w)->is_unschedulable = true;
+        w->seen.now_ms += DECIDE_CREATING_MS + DECIDE_START_MS + 1000;
+        world_decide(w);
+        assert_true(world_has_event(w, "RebalanceKept"));
+        apply(w);
+        (void)world_settle(w);
+        assert_null(newcomer(w));
+        look_twice(w);
+        apply(w);
+        (void)world_settle(w);
+        assert_null(newcomer(w));
+        assert_int_equal(plan_of(w)->revision, 1);
+        assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+        assert_int_equal(w->seen.status.rebalance.n_moves, 0);
+        world_free(w);
+    }
+}
+
+static void rebalance_forgets_a_new_worker_when_another_one_is_lost(void **state)
+{
+    (void)state;
+    for (int runs = 0; runs < 2; runs++) {
+        struct world *w = train_with_newcomer(up_to_three);
+
+        world_remove_pod(w, world_pod(w, 1));
+        if (runs)
+            run_newcomer(w);
+        (void)world_settle(w);
+        world_run_pods(w);
+        (void)world_settle(w);
+        assert_int_equal(plan_of(w)->revision, 2);
+        assert_int_equal(plan_of(w)->n_workers, 2);
+        assert_int_equal(w->seen.n_pods, 2);
+        assert_int_equal(w->seen.status.rebalance.n_joining + w->seen.status.rebalance.n_next, 0);
+        assert_true(status_is(&w->seen.status, CONDITION_RUNNING));
+        world_free(w);
+    }
+}
+
+/* Created, and known to no operator: it is created again, and found. */
+static void rebalance_finds_a_new_worker_after_a_restart_of_the_operator(void **state)
+{
+    struct world *w = train_with_newcomer(up_to_three);
+
+    (void)state;
+    newcomer(w)->role = POD_UNVERIFIED;
+    world_decide(w);
+    assert_int_equal(world_count(w, ACTION_CREATE_SUBSTITUTE), 1);
+    assert_int_equal(world_count(w, ACTION_DELETE_POD), 0);
+    world_free(w);
+}
+
+static void rebalance_sends_the_new_worker_away_when_steps_become_longer(void **state)
+{
+    struct world *w = train_with_newcomer(up_to_three);
+
+    (void)state;
+    run_newcomer(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->n_workers, 3);
+    w->seen.leader.window.n_samples = 0;
+    measure(w, 1, 1);
+    w->seen.leader.window.step_ms = 130;
+    world_decide(w);
+    assert_true(world_has_event(w, "RebalanceReverted"));
+    apply(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 3);
+    assert_int_equal(plan_of(w)->n_workers, 2);
+    assert_int_equal(w->seen.n_pods, 2);
+    world_free(w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -321,6 +601,16 @@ int main(void)
         cmocka_unit_test(rebalance_answers_a_user_at_once),
         cmocka_unit_test(rebalance_answers_a_user_also_when_nothing_moves),
         cmocka_unit_test(rebalance_survives_a_restart_of_the_operator),
+        cmocka_unit_test(rebalance_lets_a_node_join_and_repeats_nothing),
+        cmocka_unit_test(rebalance_lets_a_node_take_the_place_of_a_slow_one),
+        cmocka_unit_test(rebalance_takes_no_more_workers_than_the_spec_has),
+        cmocka_unit_test(rebalance_starts_no_worker_where_it_is_not_wanted),
+        cmocka_unit_test(rebalance_measures_a_node_before_it_joins),
+        cmocka_unit_test(rebalance_lets_a_node_join_once_it_is_measured),
+        cmocka_unit_test(rebalance_gives_up_a_worker_that_does_not_start),
+        cmocka_unit_test(rebalance_forgets_a_new_worker_when_another_one_is_lost),
+        cmocka_unit_test(rebalance_finds_a_new_worker_after_a_restart_of_the_operator),
+        cmocka_unit_test(rebalance_sends_the_new_worker_away_when_steps_become_longer),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
