@@ -116,6 +116,8 @@ const struct field spec_fields[] = {
      .words = probe_words},
     {"placement.rebalance", FIELD_ENUM, AT(placement.rebalance), .fallback = "Auto",
      .words = rebalance_words},
+    {"placement.headroomPercent", FIELD_INT, AT(placement.headroom_percent),
+     .max = SPEC_HEADROOM_PERCENT_MAX, .fallback = "0"},
     {"placement.minStages", FIELD_INT, AT(placement.min_stages), .min = 1, .max = SPEC_STAGES_MAX,
      .fallback = "1"},
     {"placement.maxStages", FIELD_INT, AT(placement.max_stages), .min = 1, .max = SPEC_STAGES_MAX,

@@ -15,14 +15,15 @@
 #include "api/task.h"
 #include "base/fields.h"
 
-#define SPEC_NAME_BYTES   254 /* of a Kubernetes object, with the NUL */
-#define SPEC_PATH_BYTES   257
-#define SPEC_BUCKET_BYTES 64 /* also of a region */
-#define SPEC_IMAGE_BYTES  513
-#define SPEC_WORD_BYTES   32
-#define SPEC_RESUME_BYTES 47 /* of a job or its checkpoints' folder (names_checkpoints()) */
-#define SPEC_STAGES_MAX   64
-#define SPEC_COLUMN_BYTES 65
+#define SPEC_NAME_BYTES           254 /* of a Kubernetes object, with the NUL */
+#define SPEC_PATH_BYTES           257
+#define SPEC_BUCKET_BYTES         64 /* also of a region */
+#define SPEC_IMAGE_BYTES          513
+#define SPEC_WORD_BYTES           32
+#define SPEC_RESUME_BYTES         47 /* of a job or its checkpoints' folder (names_checkpoints()) */
+#define SPEC_STAGES_MAX           64
+#define SPEC_HEADROOM_PERCENT_MAX 400
+#define SPEC_COLUMN_BYTES         65
 
 enum spec_source {
     SPEC_SOURCE_SAMPLE,     /* built into the worker image */
@@ -183,6 +184,7 @@ struct spec {
         enum spec_strategy strategy;
         enum spec_probe probe;
         enum spec_rebalance rebalance;
+        int headroom_percent; /* of the memory that the plan needs, which pods get beside that */
         int min_stages;
         int max_stages;
         int n_replicas;            /* 1 with Manual */

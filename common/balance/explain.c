@@ -59,6 +59,11 @@ void explain_placement(const struct partition_request *request, const struct pla
              " The %s is stage %d (%s) on %.60s: %.1f ms per micro-batch at %.3g GFLOP/s.",
              edge >= 0 ? "slowest stage" : "bottleneck", placement->bottleneck, units, node->name,
              slow->predicted_ms, node->gflops);
+    if (placement->roomy_step_ms > 0)
+        text_add(out, PLAN_REASON_BYTES,
+                 " Pods have %d%% more memory, for units that may move to them "
+                 "(spec.placement.headroomPercent); without that a step would take %.0f ms.",
+                 request->job.spec->placement.headroom_percent, placement->roomy_step_ms);
     if (gap < 1e-6)
         text_add(out, PLAN_REASON_BYTES,
                  " No other cut, order or choice of these nodes is faster.");

@@ -7,6 +7,7 @@
 
 #include "balance/rules.h"
 #include "balance/search.h"
+#include "base/buf.h"
 #include "base/bytes.h"
 
 #define WHERE_BYTES 160
@@ -460,8 +461,8 @@ static enum err_code classify_links(struct partition_request *r, int **out_class
     return ERR_OK;
 }
 
-enum err_code partition_choose(const struct partition_request *request, struct placement *out,
-                               struct err *err)
+static enum err_code choose(const struct partition_request *request, struct placement *out,
+                            struct err *err)
 {
     bool has_many = request->n_nodes > PARTITION_FEW_NODES;
     int least = request->min_stages > 1 ? request->min_stages : 1;
@@ -519,5 +520,26 @@ enum err_code partition_choose(const struct partition_request *request, struct p
 out:
     free(class);
     free(links);
+    return rc;
+}
+
+enum err_code partition_choose(const struct partition_request *request, struct placement *out,
+                               struct err *err)
+{
+    int headroom = request->job.spec->placement.headroom_percent;
+    struct partition_request without = *request;
+    struct placement roomy;
+    enum err_code rc = choose(request, out, err);
+
+    if (headroom == 0 || rc == ERR_NO_MEMORY || rc == ERR_INVALID)
+        return rc;
+    if (rc != ERR_OK && err)
+        text_add(err->text, sizeof err->text, " (spec.placement.headroomPercent is %d)", headroom);
+    if (rc != ERR_OK)
+        return rc;
+    without.memory_percent = request->memory_percent * 100 / (100 + headroom);
+    rc = choose(&without, &roomy, err);
+    if (rc == ERR_OK)
+        out->roomy_step_ms = roomy.predicted_step_ms;
     return rc;
 }

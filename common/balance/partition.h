@@ -37,7 +37,7 @@
 struct partition_request {
     struct cost_job job;
     int min_stages, max_stages;
-    int memory_percent; /* of the estimate that stages are given; 100 is usual */
+    int memory_percent; /* of the estimate that stages are given; 100 is usual, beside headroom */
     const struct node *nodes;
     int n_nodes;
     struct cost_link link;         /* COST_LINK_DEFAULT if not measured */
@@ -55,7 +55,7 @@ static inline struct partition_request partition_request_of(const struct spec *s
         .job = {.spec = spec, .micro_batches = spec->training.micro_batches},
         .min_stages = spec->placement.min_stages,
         .max_stages = spec->placement.max_stages,
-        .memory_percent = 100,
+        .memory_percent = 100 + spec->placement.headroom_percent,
         .link = COST_LINK_DEFAULT};
 }
 
@@ -97,6 +97,7 @@ struct placement {
     int bottleneck;         /* stage with the longest predicted_ms */
     double even_step_ms;    /* with strategy Even; negative if that does not fit */
     double dynamic_step_ms; /* with strategy Dynamic, likewise */
+    double roomy_step_ms;   /* without spec.placement.headroomPercent; 0: not looked at */
     int n_excluded;         /* excluded nodes; the first PARTITION_EXCLUDED_MAX are listed */
     struct plan_excluded excluded[PARTITION_EXCLUDED_MAX];
 };
@@ -126,7 +127,7 @@ MUST_CHECK enum err_code partition_solve(const struct partition_request *request
  * the batch size are tried if there are at most PARTITION_TRIES, else those nearest to four times
  * the largest possible number of stages. With strategy Optimal the plan then has the fewest nodes
  * whose step is at most PARTITION_NODE_GAIN longer than the shortest. out->bound_ms is a bound for
- * all of these. */
+ * all of these. Where the spec asks for headroom, it is also found out what that costs. */
 MUST_CHECK enum err_code partition_choose(const struct partition_request *request,
                                           struct placement *out, struct err *err);
 

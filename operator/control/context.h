@@ -61,6 +61,9 @@ void context_wait(struct context *c, const char *state, enum event_kind event, c
  * decision. */
 void context_stall(struct context *c, const char *state, const char *reason, const char *message);
 
+/* Of the memory that stages need, what their pods get: more than 100 after one ran out of memory,
+ * and for the headroom of the spec, unless that is NULL. */
+int context_memory_percent(const struct context *c, const struct spec *spec);
 /* The NetworkPolicy, once, before the pods that it is for. */
 void context_add_policy(struct context *c);
 void context_delete_pod(struct context *c, const struct seen_pod *pod);

@@ -87,6 +87,13 @@ void context_add_once(struct context *c, enum action_kind kind)
     (void)context_add(c, kind);
 }
 
+int context_memory_percent(const struct context *c, const struct spec *spec)
+{
+    int percent = c->seen->status.memory_percent > 100 ? c->seen->status.memory_percent : 100;
+
+    return spec ? percent * (100 + spec->placement.headroom_percent) / 100 : percent;
+}
+
 void context_add_policy(struct context *c)
 {
     if (c->seen->settings.has_network_policies)

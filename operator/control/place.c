@@ -196,7 +196,7 @@ static uint64_t digest_of(const struct context *c, const struct partition_reques
 static void name_workers(const struct context *c, struct plan *plan)
 {
     const struct plan *last = &c->seen->revision.plan;
-    int64_t percent = c->seen->status.memory_percent > 100 ? c->seen->status.memory_percent : 100;
+    int64_t percent = context_memory_percent(c, &c->spec);
     bool is_taken[2 * SPEC_STAGES_MAX] = {false};
     int slot = 0;
 
@@ -307,8 +307,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     request.nodes = survey->candidates;
     request.n_nodes = survey->n_candidates;
     request.links = survey->links;
-    if (c->seen->status.memory_percent > 100)
-        request.memory_percent = c->seen->status.memory_percent;
+    request.memory_percent = context_memory_percent(c, &c->spec);
     digest = digest_of(c, &request);
     if (last->is_set && last->digest == digest) {
         show_insufficient(c, nodes, last->why); /* the same question has the same answer */

@@ -111,8 +111,7 @@ void places_request(const struct context *c, const struct places *p, struct plac
     out->n_nodes = p->n;
     if (find_links(p, space->links))
         out->links = space->links;
-    if (c->seen->status.memory_percent > 100)
-        out->memory_percent = c->seen->status.memory_percent;
+    out->memory_percent = context_memory_percent(c, NULL); /* the headroom is for this */
 }
 
 enum err_code places_plan(const struct context *c, const struct places *p, struct plan *plan,
@@ -138,7 +137,8 @@ enum err_code places_plan(const struct context *c, const struct places *p, struc
         return rc;
     *plan = *last;
     plan->revision = c->number;
-    placement.strategy = last->spec.placement.strategy; /* what was asked for */
+    placement.strategy = last->spec.placement.strategy;              /* what was asked for */
+    request.memory_percent = context_memory_percent(c, &last->spec); /* of new pods */
     placement_to_plan(&request, &placement, plan);
     plan->spec = last->spec;
     for (int i = 0; i < p->n; i++) {

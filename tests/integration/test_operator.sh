@@ -60,6 +60,7 @@ bad_specs() {
         refused spec.model.hiddenSize "{$d, model: {hiddenSize: 769, attentionHeads: 12}}" &&
         refused spec.model.layers "{$d, model: {layers: 1000000000}}" &&
         refused spec.placement.minStages "{$d, placement: {minStages: 4, maxStages: 3}}" &&
+        refused spec.placement.headroomPercent "{$d, placement: {headroomPercent: 401}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Best}}" &&
         refused spec.placement.strategy "{$d, placement: {strategy: Manual}}" &&
         refused spec.placement.strategy "{$d, placement: {manual: {replicas: [{stages: [{layers: 4}]}]}}}" &&

@@ -703,6 +703,42 @@ static void choose_leaves_out_a_node_that_gains_less_than_1_percent(void **state
     assert_true(n_small > 0 && n_large > 0);
 }
 
+/* The fast node has room for all units, but not for all and the headroom. */
+static void choose_leaves_headroom_and_explains_what_it_costs(void **state)
+{
+    struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
+                            {.name = "slow", .gflops = 1, .memory_bytes = 4096 * MIB}};
+    struct spec spec = spec_of(32, 2);
+    struct partition_request request = request_of(&spec, nodes, 2);
+    struct placement alone;
+    struct placement p;
+    struct plan plan = {.revision = 1};
+    struct err err;
+
+    (void)state;
+    request.job.micro_batches = 8;
+    assert_int_equal(partition_choose(&request, &alone, NULL), ERR_OK);
+    assert_int_equal(alone.n_stages, 1);
+    assert_true(alone.roomy_step_ms == 0);
+    nodes[0].memory_bytes = alone.stages[0].memory_bytes * 5 / 4;
+    spec.placement.headroom_percent = 50;
+    request = request_of(&spec, nodes, 2);
+    request.job.micro_batches = 8;
+    assert_int_equal(request.memory_percent, 150);
+    assert_int_equal(partition_choose(&request, &p, NULL), ERR_OK);
+    assert_int_equal(p.n_stages, 2);
+    assert_true(p.predicted_step_ms > alone.predicted_step_ms);
+    assert_true(fabs(p.roomy_step_ms / alone.predicted_step_ms - 1) < 0.01);
+    placement_to_plan(&request, &p, &plan);
+    assert_non_null(strstr(plan.summary.explanation, " Pods have 50% more memory, for units"));
+    for (int s = 0; s < 2; s++)
+        if (nodes[p.stages[s].node].gflops < 100)
+            assert_true(plan.workers[s].memory_bytes > p.stages[s].memory_bytes * 9 / 5);
+    request.n_nodes = 1;
+    assert_int_equal(partition_choose(&request, &p, &err), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "spec.placement.headroomPercent is 50"));
+}
+
 static void choose_keeps_a_small_gain_where_min_stages_asks_for_it(void **state)
 {
     struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
@@ -857,6 +893,7 @@ int main(void)
         cmocka_unit_test(choose_takes_the_usual_number_or_the_fewest_that_are_as_good),
         cmocka_unit_test(choose_stays_with_its_number_when_figures_are_noisy),
         cmocka_unit_test(choose_leaves_out_a_node_that_gains_less_than_1_percent),
+        cmocka_unit_test(choose_leaves_headroom_and_explains_what_it_costs),
         cmocka_unit_test(choose_keeps_a_small_gain_where_min_stages_asks_for_it),
         cmocka_unit_test(choose_keeps_what_the_user_says),
         cmocka_unit_test(choose_does_not_cut_the_batch_of_a_single_stage),

@@ -21,6 +21,7 @@ static const char two_stages[] = SPEC("2", "");
 static const char suggests[] = SPEC("2", ",\"rebalance\":\"Suggest\"");
 static const char is_off[] = SPEC("2", ",\"rebalance\":\"Off\"");
 static const char is_even[] = SPEC("2", ",\"strategy\":\"Even\"");
+static const char with_headroom[] = SPEC("3", ",\"headroomPercent\":100");
 static const char up_to_three[] = SPEC("3", "");
 static const char three_suggested[] = SPEC("3", ",\"rebalance\":\"Suggest\"");
 static const char three_off[] = SPEC("3", ",\"rebalance\":\"Off\"");
@@ -505,6 +506,27 @@ static void rebalance_lets_a_node_join_once_it_is_measured(void **state)
     world_free(w);
 }
 
+/* Those of the first plan, and those that join. */
+static void rebalance_has_the_headroom_that_was_asked_for(void **state)
+{
+    int64_t bytes[2][3];
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct world *w = train_with_newcomer(i == 0 ? up_to_three : with_headroom);
+
+        bytes[i][2] = newcomer(w)->memory_bytes;
+        run_newcomer(w);
+        for (int s = 0; s < 2; s++)
+            bytes[i][s] = world_pod(w, s)->memory_bytes;
+        (void)world_settle(w);
+        assert_int_equal(plan_of(w)->n_workers, 3);
+        world_free(w);
+    }
+    for (int k = 0; k < 3; k++)
+        assert_in_range(bytes[1][k], 2 * bytes[0][k] - (2 << 20), 2 * bytes[0][k]);
+}
+
 /* Its pod goes, and the cut stays. */
 static void rebalance_gives_up_a_worker_that_does_not_start(void **state)
 {
@@ -607,6 +629,7 @@ int main(void)
         cmocka_unit_test(rebalance_starts_no_worker_where_it_is_not_wanted),
         cmocka_unit_test(rebalance_measures_a_node_before_it_joins),
         cmocka_unit_test(rebalance_lets_a_node_join_once_it_is_measured),
+        cmocka_unit_test(rebalance_has_the_headroom_that_was_asked_for),
         cmocka_unit_test(rebalance_gives_up_a_worker_that_does_not_start),
         cmocka_unit_test(rebalance_forgets_a_new_worker_when_another_one_is_lost),
         cmocka_unit_test(rebalance_finds_a_new_worker_after_a_restart_of_the_operator),
