@@ -115,7 +115,7 @@ dir_of = $(filter %/$1 $1,$(DIRS))
 MAINS  := $(wildcard $(foreach p,$(PROGRAMS),$(MAIN_$p)))
 BUILT  := $(foreach p,$(PROGRAMS),$(if $(wildcard $(MAIN_$p)),$(OUT)/bin/$p))
 
-.PHONY: all programs help test unit integration test-faults storm e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement \
+.PHONY: all programs help test unit integration test-faults storm e2e asan milp fuzz fuzz-short fuzzers bench bench-smoke bench-placement bench-replace \
         try demo demo-down sample support check format format-check lint layers purity clean deps-build deps-cluster deps-check
 all: $(BUILT) ## build the programs
 
@@ -282,6 +282,11 @@ $(PLACEMENT): $(patsubst %.c,$(OUT)/obj/%.o,$(wildcard tests/bench/placement/*.c
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(call syslib,$(LIBS_bench))
 bench-placement: $(PLACEMENT) ## cuts against the published ones, simulated; write build/bench-placement.json
 	@$(PLACEMENT) build/bench-placement.json
+
+bench-replace: deps-cluster ## steps with and without re-placement; write build/bench-replace.json
+	@$(SUBMAKE) all sample support
+	@tests/bench/replace.sh >build/bench-replace.rows
+	@jq -s . build/bench-replace.rows | tee build/bench-replace.json
 
 # --- trying it ---
 try: deps-build ## train on this machine without a cluster, about a minute
