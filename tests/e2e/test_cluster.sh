@@ -156,7 +156,7 @@ no_image() {
         awk '{ print } /^spec:/ { print "  worker: {image: \"registry.invalid/none:1\"}" }' | k apply -f - &&
         until_true 90 pull_failed
 }
-pull_failed() { k get sj pulls -o jsonpath='{.status.conditions[*].reason}' | grep -q ImagePullFailed; }
+pull_failed() { k get sj pulls -o jsonpath='{.status.conditions[*].reason}' | has ImagePullFailed; }
 check 'an image that cannot be pulled is a condition' no_image
 k delete sj --all --timeout=60s >/dev/null 2>&1
 

@@ -32,12 +32,12 @@ bad_values() {
 one_namespace() { # a Role there, and for the cluster only nodes
     render --set watchNamespace=team --set rbac.aggregateClusterRoles=false --set crds.enabled=false >"$dir/text" &&
         grep -q -- '- --namespace=team' "$dir/text" && grep -qx 'kind: Role' "$dir/text" &&
-        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | grep -q pods
+        [ "$(grep -cx 'kind: ClusterRole' "$dir/text")" = 1 ] && ! grep -A20 -x 'kind: ClusterRole' "$dir/text" | has pods
 }
 keeps_crd() {
-    render -s templates/crd.yaml | grep -q 'helm.sh/resource-policy: keep' &&
-        ! render -s templates/crd.yaml --set crds.keep=false | grep -q resource-policy &&
-        ! render --set crds.enabled=false | grep -q CustomResourceDefinition
+    render -s templates/crd.yaml | has 'helm.sh/resource-policy: keep' &&
+        ! render -s templates/crd.yaml --set crds.keep=false | has resource-policy &&
+        ! render --set crds.enabled=false | has CustomResourceDefinition
 }
 sets_values() {
     render --set image.registry=r.example.com --set image.tag=t --set workerImage.repository=w --set workerImage.tag=v \
@@ -50,7 +50,7 @@ sets_values() {
 network_policy() {
     # shellcheck disable=SC2016 # the kubelet fills it in
     render -s templates/networkpolicy.yaml >"$dir/text" && grep -q 'port: 8081' "$dir/text" &&
-        render -s templates/deployment.yaml | grep -qF -- '- --operator-pods=$(POD_NAMESPACE)/app.kubernetes.io/name=skyjob,app.kubernetes.io/instance=rel,app.kubernetes.io/component=operator' &&
+        render -s templates/deployment.yaml | has -F -- '- --operator-pods=$(POD_NAMESPACE)/app.kubernetes.io/name=skyjob,app.kubernetes.io/instance=rel,app.kubernetes.io/component=operator' &&
         render --set networkPolicy.enabled=false >"$dir/text" && grep -q -- '- --network-policy=off' "$dir/text" &&
         ! grep -qx 'kind: NetworkPolicy' "$dir/text"
 }
@@ -59,7 +59,7 @@ probe_priority() { # one of the chart's own, another one, or none
         grep -A1 'name: rel-skyjob-probe$' "$dir/text" && grep -qx 'value: -1000000000' "$dir/text" &&
         grep -qx 'preemptionPolicy: Never' "$dir/text" || return
     render --set probePriorityClass.create=false >"$dir/text" && ! grep -q 'PriorityClass\|probe-priority-class' "$dir/text" &&
-        render --set probePriorityClass.create=false --set probePriorityClass.name=low | grep -q -- '--probe-priority-class=low$'
+        render --set probePriorityClass.create=false --set probePriorityClass.name=low | has -- '--probe-priority-class=low$'
 }
 installs() {
     helm install skyjob charts/skyjob --namespace skyjob-system --create-namespace &&
@@ -80,7 +80,7 @@ rights() {
     done
 }
 users_may() { # (the test API does not run the controller that adds roles to others)
-    kubectl get clusterrole skyjob-view -o yaml | grep -q 'aggregate-to-view: "true"' &&
+    kubectl get clusterrole skyjob-view -o yaml | has 'aggregate-to-view: "true"' &&
         kubectl create rolebinding r --clusterrole=skyjob-view --user=reader && sleep 1 &&
         kubectl auth can-i list skyjobs.skyjob.dev --as=reader && ! kubectl auth can-i delete skyjobs.skyjob.dev --as=reader
 }

@@ -146,7 +146,7 @@ samples() { # what the repository shows is what the API server takes
     local file
     for file in manifests/samples/*.yaml; do kubectl create --dry-run=server -f "$file" || return; done
 }
-explained() { kubectl explain sj.spec.training.microBatches | grep -q 'Parts that a batch is cut into'; }
+explained() { kubectl explain sj.spec.training.microBatches | has 'Parts that a batch is cut into'; }
 
 knows_links() { # knows_links NODE OTHER...: its probe has met the others
     local found other
@@ -159,12 +159,12 @@ to_the_end() {
     job plain "$stages3" && completes plain || return
     [ "$(field plain '{.status.progress.step}')" = 60 ] && [ "$(field plain '{.status.progress.percentage}')" = 100 ] &&
         [ "$(field plain '{.status.state} {.status.revision} {.status.restarts}')" = 'Complete 1 0' ] &&
-        field plain '{.status.progress.metrics[?(@.name=="accuracy")].value}' | grep -q '^0\.' &&
+        field plain '{.status.progress.metrics[?(@.name=="accuracy")].value}' | has '^0\.' &&
         [ "$(field plain '{.status.stages[*].state}')" = 'Succeeded Succeeded Succeeded' ] &&
-        field plain '{.status.stages[*].measuredMicroseconds}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
+        field plain '{.status.stages[*].measuredMicroseconds}' | has -E '^[0-9]+ [0-9]+ [0-9]+$' &&
         is plain Accepted 'True SpecAccepted' && is plain Placed 'True PlanMade' && is plain Running 'False Finished' &&
         is plain Failed 'False NotFailed' && has_event TrainingFinished &&
-        kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | grep -qE '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
+        kubectl get nodes -L skyjob.dev/measured-gflops -o jsonpath='{.items[*].metadata.labels.skyjob\.dev/measured-gflops}' | has -E '^[0-9.]+ [0-9.]+ [0-9.]+$' &&
         knows_links n1 n2 n3 && knows_links n2 n1 n3 && knows_links n3 n1 n2
 }
 same_plan() { # `kubectl skyjob plan` asks the same API server, and must come to the same plan
@@ -186,9 +186,9 @@ off_the_plan() { # what the nodes declare has nothing to do with what they can
     kubectl label node n1 skyjob.dev/gflops=80 --overwrite >/dev/null && kubectl label node n2 skyjob.dev/gflops=40 --overwrite >/dev/null &&
         kubectl label node n3 skyjob.dev/gflops=20 --overwrite >/dev/null
     kubectl get sj drifts -o yaml | tail -n 60
-    [ "$rc" = 0 ] && field drifts '{.status.stages[*].busyPercent}' | grep -qE '^[0-9]+ [0-9]+ [0-9]+$' &&
-        field drifts '{.status.stages[*].drift.reported}' | grep -q true && field drifts '{.status.progress.stepMilliseconds}' | grep -q '^[0-9]' &&
-        "$OUT/bin/kubectl-skyjob" status drifts | grep -q 'step: .* ms predicted, .* ms measured'
+    [ "$rc" = 0 ] && field drifts '{.status.stages[*].busyPercent}' | has -E '^[0-9]+ [0-9]+ [0-9]+$' &&
+        field drifts '{.status.stages[*].drift.reported}' | has true && field drifts '{.status.progress.stepMilliseconds}' | has '^[0-9]' &&
+        "$OUT/bin/kubectl-skyjob" status drifts | has 'step: .* ms predicted, .* ms measured'
 }
 first_step_in_time() { # Running is said within 5 s of the start of the last pod, on a busy machine 10
     kubectl delete sj prompt --ignore-not-found --timeout=60s
@@ -321,7 +321,7 @@ ignores_strangers() { # no answer without the key, which is nowhere but in its S
     done
     key=$(kubectl get secret alien-key -o 'jsonpath={.data.key}' | base64 -d)
     [ ${#key} = 64 ] && completes alien && revision_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
-        ! kubectl get sj,pods,configmaps,events -o yaml | grep -q "$key"
+        ! kubectl get sj,pods,configmaps,events -o yaml | has "$key"
 }
 attacked_early() { # a revision of someone else comes first, and idle connections fill the control ports
     steps=60 job early "$stages3" && until_true 20 has_pods early 3 || return
@@ -460,7 +460,7 @@ out_of_memory() {
 }
 wrong_configuration() { # the data's vocabulary is larger than the model's
     vocab=20 job small && kubectl wait --for=condition=Failed sj/small --timeout=30s && is small Failed 'True InvalidConfiguration' &&
-        field small '{.status.message}' | grep -qi vocab
+        field small '{.status.message}' | has -i vocab
 }
 late_data() {
     source='configMap: {name: later}' job late && until_true 10 is late Placed 'False DataNotFound' && has_event 'DataNotFound: .*later' || return
@@ -741,7 +741,7 @@ measures_claims() { # a probe reads a volume that any node can mount, and leaves
     local reason='{.status.placement.explanation}'
     claim shared ReadWriteMany && source='persistentVolumeClaim: {claimName: shared, path: nli}' job shares "$stages3" || return
     until_true 20 probes_share && completes shares && field shares "$reason" &&
-        ! field shares "$reason" | grep guess && kubectl get node n1 -o jsonpath='{.metadata.annotations}' | grep -q 'lengths..:{..mean..:[1-9]' || return
+        ! field shares "$reason" | grep guess && kubectl get node n1 -o jsonpath='{.metadata.annotations}' | has 'lengths..:{..mean..:[1-9]' || return
     claim single ReadWriteOnce && source='persistentVolumeClaim: {claimName: single, path: nli}' job alone "$stages3" && completes alone &&
         ! probe_volumes alone | grep single && field alone "$reason" | grep 'Lengths are a guess: sequences are assumed to have 39 tokens'
 }
@@ -774,7 +774,7 @@ nul_elsewhere() { # what any user may write into an object of their own costs no
 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "nul", "annotations": {"n": "a\u0000b"}},
  "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "x", "env": [{"name": "N", "value": "\u0000"}]}]}}
 J
-    kubectl get --raw /api/v1/namespaces/other/pods/nul | grep -qF 'a\u0000b' || return
+    kubectl get --raw /api/v1/namespaces/other/pods/nul | has -F 'a\u0000b' || return
     job watched "$stages3" && completes watched || return
     kill_operator TERM
     start_operator

@@ -79,7 +79,7 @@ helps() { # on stdout, about the verb, exit 0
             [ "$out" = 0 ] && grep -q "kubectl-skyjob $verb" "$work/help" && [ "$(grep -c '^  kubectl-skyjob [a-z]' "$work/help")" -le 3 ] || return
         done
     done
-    "$bin/kubectl-skyjob" help plan | grep -q -- --nodes
+    "$bin/kubectl-skyjob" help plan | has -- --nodes
 }
 check '--help works after every command' helps
 no_empty_list() { ! "$bin/kubectl-skyjob" plan "${j[@]}" --nodes "$work/nodes.yaml" -o yaml | grep 'excludedNodes: \[\]'; }

@@ -68,7 +68,7 @@ says() { # says LOG WORD...
     local log=$1 word
     shift
     judged "$log"
-    for word; do judged "$log" | grep -q "^  $word " || return 1; done
+    for word; do judged "$log" | has "^  $word " || return 1; done
 }
 
 own='columns: {text: said, pair: claim, label: answer}, labels: [contradiction, neutral, entailment]'

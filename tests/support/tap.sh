@@ -3,6 +3,8 @@
 #
 #   check SENTENCE COMMAND...   one result; what a failed command has printed follows as comments
 #   twice COMMAND...            once more when it fails: for what depends on how busy the machine is
+#   ... | has PATTERN           is it there? Reads to the end, as `grep -q` does not: with pipefail, a
+#                               writer that is cut off makes a match a failure
 #   tap_end                     the plan; fails when a check has failed, or none ran
 #
 # tap_only holds words: when there are any, only sentences with one of them are checked. A script
@@ -42,6 +44,8 @@ twice() {
     echo '... once more'
     "$@"
 }
+
+has() { grep "$@" >/dev/null; }
 
 tap_end() {
     rm -f "$tap_log"
