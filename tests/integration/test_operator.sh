@@ -341,7 +341,7 @@ attacked_early() { # a revision of someone else comes first, and idle connection
 }
 have_addresses() { [ "$(kubectl get pods -o 'jsonpath={.items[*].status.podIP}' | wc -w)" = "$1" ]; }
 loses_key() { # a new worker cannot mount what is gone, and the others have the old one
-    steps=400 job keyless "$stages3" && trains keyless || return
+    steps=1000 job keyless "$stages3" && trains keyless || return
     kubectl delete secret keyless-key && kubectl delete "$(worker_pod keyless 1)" --wait=false && until_true 20 revision_is keyless 2 &&
         completes keyless && [ "$(field keyless '{.status.restarts}')" = 0 ] && kubectl get secret keyless-key && [ "$(workers_of keyless)" = 'w0-1 w1-2 w2-1 ' ]
 }
@@ -407,7 +407,7 @@ on_command() { # also when the operator dies before it has told what became of i
 }
 written_later() { [ "$(field "$1" '{.status.requestedCheckpoint.step}')" -gt "$2" ]; }
 ends_early() { # with a learning rate that is far too high
-    train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
+    steps=400 train=' evaluateEverySteps: 10, keepBest: accuracy, earlyStopping: {patience: 4},' rate=1e-2 \
         kept early '  checkpoint: {everySteps: 50, store: {persistentVolumeClaim: {claimName: out, path: points}}}' && completes early || return
     field early '{.status.progress}{"\n"}{.status.message}'
     local step best

@@ -113,7 +113,7 @@ workers_of() { # workers_of JOB: slot and incarnation of each, "w0-1 w1-2 "
 }
 uids_of() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot in ($2)" -o 'jsonpath={.items[*].metadata.uid}'; } # uids_of JOB SLOTS
 kept() { # kept JOB [FIELDS]: with an output volume
-    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=${steps:-400} job "$1" "${stages:-$stages3}
+    claim out ReadWriteMany && rm -rf "$dir/agent/claims/out/model" && steps=${steps:-700} job "$1" "${stages:-$stages3}
 ${2:-}
   output: {persistentVolumeClaim: {claimName: out, path: model}}"
 }
