@@ -100,7 +100,7 @@ SUPPORT_wire := proxy
 SUPPORT_train := proxy
 
 # Calls to workers are answered by the test.
-LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision
+LDFLAGS_test_workers := -Wl,--wrap=fleet_post_revision,--wrap=fleet_end
 # Calls that write files are recorded, or fail.
 LDFLAGS_test_store_faults := -Wl,--wrap=open,--wrap=write,--wrap=fsync,--wrap=rename,--wrap=mkdir,--wrap=unlink,--wrap=rmdir
 # There may be no links.

@@ -51,8 +51,14 @@ static const char usage[] =
  *
  * SIGTERM is how a kubelet announces that the pod will be killed, as when its node is drained. A
  * worker that holds units goes on until others have them: it is released then, or killed at the end
- * of its grace period. A second SIGTERM, and SIGINT, end it at once. */
+ * of its grace period. A second SIGTERM, and SIGINT, end it at once, and so does the control port
+ * when its job is gone (train/control.h). */
 static struct worker_signals signals;
+
+static _Noreturn void stop(int sig)
+{
+    _exit(signals.is_done ? EXIT_DONE : 128 + sig);
+}
 
 static void on_stop(int sig)
 {
@@ -60,7 +66,12 @@ static void on_stop(int sig)
         signals.is_leaving = 1;
         return;
     }
-    _exit(signals.is_done ? EXIT_DONE : 128 + sig);
+    stop(sig);
+}
+
+static void on_end(void)
+{
+    stop(SIGTERM);
 }
 
 static void on_stall(void)
@@ -193,6 +204,7 @@ static int run_stage(struct arguments *a)
     }
     a->stage.signals = &signals;
     a->stage.on_stall = on_stall;
+    a->stage.on_end = on_end;
     return worker_run(&a->stage);
 }
 

@@ -171,6 +171,14 @@ enum err_code fleet_halt(struct fleet *f, const struct fleet_address *to, int re
     return rc;
 }
 
+enum err_code fleet_end(struct fleet *f, const struct fleet_address *to,
+                        struct fleet_handler handler, struct err *err)
+{
+    const struct buf nothing = {0};
+
+    return start(f, to, "/v1/end", &nothing, handler, err);
+}
+
 enum err_code fleet_order_checkpoint(struct fleet *f, const struct fleet_address *to, int64_t order,
                                      struct fleet_handler handler, struct err *err)
 {

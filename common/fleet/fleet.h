@@ -58,6 +58,10 @@ MUST_CHECK enum err_code fleet_post_revision(struct fleet *f, const struct fleet
  * comes at once: the report has the session's end. */
 MUST_CHECK enum err_code fleet_halt(struct fleet *f, const struct fleet_address *to, int revision,
                                     struct fleet_handler handler, struct err *err);
+/* End the worker's process, whose job is gone or about to go. It may be ordered any number of
+ * times: one that has ended does not answer. */
+MUST_CHECK enum err_code fleet_end(struct fleet *f, const struct fleet_address *to,
+                                   struct fleet_handler handler, struct err *err);
 /* Have the leader write a checkpoint (api/progress.h). It may be ordered any number of times. */
 MUST_CHECK enum err_code fleet_order_checkpoint(struct fleet *f, const struct fleet_address *to,
                                                 int64_t order, struct fleet_handler handler,

@@ -319,6 +319,7 @@ static void *run(void *arg)
 
     for (;;) {
         int wait_ms = keep_deadlines(s);
+        int turn_ms = s->handler.on_turn ? s->handler.on_turn(s->handler.ctx) : wait_ms;
         bool accepts = clock_now_ms() >= s->accepts_from_ms;
 
         fds[0] = (struct pollfd){.fd = s->stop, .events = POLLIN};
@@ -327,7 +328,8 @@ static void *run(void *arg)
             fds[2 + i] =
                 (struct pollfd){.fd = s->connections[i].fd,
                                 .events = s->connections[i].is_answered ? POLLOUT : POLLIN};
-        if (poll(fds, sizeof fds / sizeof fds[0], wait_ms) < 0 && errno != EINTR)
+        if (poll(fds, sizeof fds / sizeof fds[0], turn_ms < wait_ms ? turn_ms : wait_ms) < 0 &&
+            errno != EINTR)
             return NULL;
         if (fds[0].revents)
             return NULL;

@@ -5,7 +5,7 @@
  * connection replaces the one that has waited longest without a complete request, so that idle or
  * slow clients cannot block others. A body of more than SERVER_BODY_MAX_BYTES is read only from a
  * client that the handler admits by the request's head: what strangers can make it hold is bounded.
- * Layer: http (may use base). Threads: the handler runs in the server's thread.
+ * Layer: http (may use base). Threads: the handler's functions run in the server's thread.
  */
 #ifndef HTTP_SERVER_H
 #define HTTP_SERVER_H
@@ -40,6 +40,9 @@ struct server_handler {
     /* May the client send a body of `head->n_body` bytes, more than SERVER_BODY_MAX_BYTES? The body
      * itself is not there yet. NULL: no client may. */
     bool (*admits)(void *ctx, const struct server_request *head);
+    /* Called before every wait, so also after every request, whose answer has been sent unless the
+     * client reads slowly; returns the ms until the next call at most. NULL: not wanted. */
+    int (*on_turn)(void *ctx);
 };
 
 struct server; /* private */

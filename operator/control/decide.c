@@ -287,6 +287,21 @@ static void begin_again(struct context *c)
                           .keeps_workers = recovery_is_due(c)});
 }
 
+/* In every state of the job: a worker that leaves and is not called takes its job for deleted
+ * (worker/train/control.h). */
+static void call_leaving(struct context *c)
+{
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (!decide_is_leaving(p))
+            continue;
+        if (c->out->ask_reports_ms < 0)
+            c->out->ask_reports_ms = DECIDE_REPORTS_MS;
+        context_requeue(c, DECIDE_REPORTS_MS);
+    }
+}
+
 void decide(const struct observed *seen, struct decision *out)
 {
     struct context c = {.seen = seen, .out = out};
@@ -325,6 +340,7 @@ void decide(const struct observed *seen, struct decision *out)
         begin_again(&c);
     else
         place(&c);
+    call_leaving(&c);
     show_problem(&c);
     if (!c.is_stalled)
         context_false(&c, CONDITION_STALLED, EVENT_NONE, "NotStalled", "Nothing blocks the job.");

@@ -72,6 +72,7 @@ enum err_code apply_orphans(struct apply *a, const char *key, struct err *err)
     struct store_own *own;
     enum err_code rc = ERR_OK;
 
+    workers_order_ends(a->workers, key);
     while (rc == ERR_OK && (own = store_find_orphan(a->store, key)) != NULL) {
         struct seen_pod pod = own->seen;
         char namespace[OBSERVED_WORD_BYTES];

@@ -32,8 +32,8 @@ struct apply {
 MUST_CHECK enum err_code apply_decision(struct apply *a, const struct observed *seen,
                                         const struct decision *d, struct err *err);
 
-/* Delete the pods that are left of jobs of this key that are gone, at once. Errors of
- * kube_delete(). */
+/* Delete the pods that are left of jobs of this key that are gone, at once, and order their workers
+ * to end, also those of a job that is being deleted. Errors of kube_delete(). */
 MUST_CHECK enum err_code apply_orphans(struct apply *a, const char *key, struct err *err);
 
 /* The key that a job's workers and the operator share lives in a Secret that the SkyJob owns and

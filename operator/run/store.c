@@ -1,5 +1,6 @@
 #include "run/store.h"
 
+#include <openssl/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,17 @@ static void free_job(void *value)
     if (!j)
         return;
     parse_drop_job(j);
+    OPENSSL_cleanse(&j->secret, sizeof j->secret);
     free(j);
+}
+
+static void free_own(struct store_own *own)
+{
+    if (!own)
+        return;
+    store_drop_key(own);
+    free(own->calls.report);
+    free(own);
 }
 
 static void free_pod(void *value)
@@ -31,9 +42,7 @@ static void free_pod(void *value)
     if (!p)
         return;
     free(p->node);
-    if (p->own)
-        free(p->own->calls.report);
-    free(p->own);
+    free_own(p->own);
     free(p);
 }
 
@@ -86,6 +95,12 @@ void store_enqueue(const struct store *s, const char *job_key, int64_t delay_ms)
         s->listener.on_enqueue(s->listener.ctx, job_key, delay_ms);
 }
 
+void store_enqueue_orphan(const struct store *s, const struct store_own *own, int64_t delay_ms)
+{
+    if (s->listener.on_enqueue)
+        s->listener.on_enqueue(s->listener.ctx, own->job_key, delay_ms);
+}
+
 /* Nodes have changed: reconcile the jobs that wait for some. */
 static void enqueue_waiting(struct store *s)
 {
@@ -129,17 +144,26 @@ static void drop_revisions(struct store *s, const char *job_key)
     }
 }
 
-/* The job is gone. The garbage collector deletes its pods with the grace period of workers that are
- * drained, for which there is no reason any more. */
-static void orphan_pods(struct store *s, const char *key, const struct store_job *job)
+/* The job is gone or being deleted. The garbage collector deletes its pods with the grace period of
+ * workers that are drained, for which there is no reason any more. A kubelet that has begun with it
+ * takes no shorter one, so the workers are ordered to end as well, which takes the job's key. */
+static void end_pods(struct store *s, const char *key, const struct store_job *job, bool is_gone)
 {
     size_t place = 0;
     struct store_pod *p;
 
-    while (job && (p = map_next(&s->pods, &place, NULL)) != NULL)
-        if (p->own && strcmp(p->own->job_uid, job->uid) == 0)
-            p->own->is_orphan = true;
-    if (job && s->listener.on_enqueue)
+    while ((p = map_next(&s->pods, &place, NULL)) != NULL) {
+        struct store_own *own = p->own;
+
+        if (!own || strcmp(own->job_uid, job->uid) != 0)
+            continue;
+        own->is_orphan = is_gone;
+        if (!job->has_secret || own->seen.role != POD_WORKER || own->calls.is_ended)
+            continue;
+        own->is_to_end = true;
+        own->key = job->secret;
+    }
+    if (s->listener.on_enqueue)
         s->listener.on_enqueue(s->listener.ctx, key, 0);
 }
 
@@ -151,7 +175,8 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     enum err_code rc;
 
     if (!object || (j && strcmp(j->uid, json_string(json_path(object, "metadata.uid"), "")) != 0)) {
-        orphan_pods(s, key, j);
+        if (j)
+            end_pods(s, key, j, true);
         free_job(map_take(&s->jobs, key)); /* gone, or another one of the same name */
         drop_revisions(s, key);
         j = NULL;
@@ -167,6 +192,8 @@ static enum err_code take_job(struct store *s, const char *key, const struct jso
     if (j->generation != json_i64(json_path(object, "metadata.generation"), 0))
         j->data.state = DATA_UNKNOWN; /* it may be other claims now */
     rc = parse_job(object, j, err);
+    if (rc == ERR_OK && j->is_deleting)
+        end_pods(s, key, j, false);
     if (j->is_final && !was_final)
         drop_revisions(s, key);
     store_enqueue(s, key, 0);
@@ -179,7 +206,7 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     if (!from || !from->own || strcmp(to->uid, from->uid) != 0)
         return;
     if (from->own->trust == TRUST_REFUSED) { /* whatever its labels are */
-        free(to->own);
+        free_own(to->own);
         to->own = from->own;
         from->own = NULL;
         return;
@@ -189,6 +216,8 @@ static void keep_own(struct store_pod *to, struct store_pod *from)
     to->own->trust = from->own->trust;
     to->own->first_seen_ms = from->own->first_seen_ms;
     to->own->is_orphan = from->own->is_orphan;
+    to->own->is_to_end = from->own->is_to_end;
+    to->own->key = from->own->key;
     if (from->own->end_seen_ms > 0)
         to->own->end_seen_ms = from->own->end_seen_ms;
     if (from->own->deleting_seen_ms > 0)
@@ -389,6 +418,12 @@ struct store_own *store_find_orphan(const struct store *s, const char *key)
     return NULL;
 }
 
+void store_drop_key(struct store_own *own)
+{
+    own->is_to_end = false;
+    OPENSSL_cleanse(&own->key, sizeof own->key);
+}
+
 enum err_code store_set_report(struct store_own *own, const struct report *report, struct err *err)
 {
     if (!own->calls.report)
@@ -446,7 +481,7 @@ enum err_code store_refuse_pod(struct store *s, const struct json *object,
     own->trust = TRUST_REFUSED;
     own->seen = *due;
     own->seen.role = POD_FOREIGN;
-    free(p->own);
+    free_own(p->own);
     p->own = own;
     store_enqueue(s, own->job_key, 0);
     return ERR_OK;

@@ -81,8 +81,9 @@ enum store_trust {
 
 /* What a worker was ordered and asked, and how it answered. */
 struct store_calls {
-    int halting; /* the newest revision that it was to be ordered to halt; 0: none */
-    int halted;  /* likewise, and has taken the order */
+    int halting;   /* the newest revision that it was to be ordered to halt; 0: none */
+    int halted;    /* likewise, and has taken the order */
+    bool is_ended; /* has taken the order to end, or refused it */
     /* Monotonic: */
     int64_t halting_ms;     /* since when */
     int64_t halt_posted_ms; /* when the order was last taken */
@@ -98,6 +99,9 @@ struct store_own {
     char job_key[QUEUE_KEY_BYTES];
     enum store_trust trust; /* lost with the operator: then the status has the uid */
     bool is_orphan;         /* its job was seen to go, and it is not being deleted for that yet */
+    bool is_to_end;         /* its job is gone or being deleted, and it has not taken the order to
+                               end yet, which is signed with ... */
+    struct hmac_key key;    /* ... the key of that job; zeros if it is not to end */
     struct contact contact; /* when to call it */
     struct store_calls calls;
     int64_t first_seen_ms;    /* monotonic: clocks of nodes may be wrong, and ours may be set */
@@ -163,6 +167,9 @@ MUST_CHECK enum err_code store_change(struct store *s, enum store_kind kind,
 /* Have the job reconciled after `delay_ms`, if there is one of this key. */
 void store_enqueue(const struct store *s, const char *job_key, int64_t delay_ms);
 
+/* Have what is left of a job that is gone looked at after `delay_ms`: `own` is one of its pods. */
+void store_enqueue_orphan(const struct store *s, const struct store_own *own, int64_t delay_ms);
+
 struct store_job *store_find_job(const struct store *s, const char *key);
 /* The job that was observed; NULL: gone meanwhile. */
 struct store_job *store_job_of(const struct store *s, const struct observed *seen);
@@ -171,6 +178,8 @@ struct store_own *store_find_own(const struct store *s, const char *namespace, c
                                  const char *uid);
 /* A pod that is left of a job of this key that is gone; NULL: none. */
 struct store_own *store_find_orphan(const struct store *s, const char *key);
+/* The worker is not to be ordered to end any more: wipe the key. */
+void store_drop_key(struct store_own *own);
 /* Keep what a worker has reported, in place of its last report. ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_set_report(struct store_own *own, const struct report *report,
                                           struct err *err);

@@ -1,5 +1,6 @@
 #include "run/workers.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -11,6 +12,7 @@ enum call_kind {
     CALL_REVISION,
     CALL_TABLE, /* a probe's partners */
     CALL_HALT,
+    CALL_END,
     CALL_CHECKPOINT,
     CALL_REPORT,
     CALL_STATUS,
@@ -73,6 +75,20 @@ static void take_halted(const struct call *c, struct store_own *own, const struc
     store_enqueue(c->store, c->job_key, contact_wait_ms(&own->contact, clock_now_ms()));
 }
 
+/* A refusal is final: the worker does not know the order, or has the key of another job. */
+static void take_ended(const struct call *c, struct store_own *own, const struct err *err)
+{
+    if (own->contact.n_unanswered > 0)
+        return;
+    own->calls.is_ended = true;
+    store_drop_key(own);
+    if (err->code == ERR_OK)
+        LOG(LOG_INFO, "worker ordered to end", LOG_S("job", c->job_key), LOG_S("pod", c->pod));
+    else
+        LOG(LOG_WARN, "worker refused to end", LOG_S("job", c->job_key), LOG_S("pod", c->pod),
+            LOG_S("error", err->text));
+}
+
 static void take_report(const struct call *c, struct store_own *own, const struct report *report,
                         const struct err *err)
 {
@@ -126,12 +142,16 @@ static void on_answer(void *ctx, const struct fleet_answer *answer, const struct
         take_posted(c, own, err);
     else if (c->kind == CALL_HALT)
         take_halted(c, own, err);
+    else if (c->kind == CALL_END)
+        take_ended(c, own, err);
     else if (c->kind == CALL_CHECKPOINT)
         own->calls.ordered = err->code == ERR_OK ? c->order : own->calls.ordered;
     else if (c->kind == CALL_REPORT)
         take_report(c, own, answer->report, err);
     else
         take_status(c, answer->progress, err);
+    if (own->is_to_end) /* which may have had to wait for this answer */
+        store_enqueue_orphan(c->store, own, contact_wait_ms(&own->contact, clock_now_ms()));
 }
 
 /* --- calls --- */
@@ -141,37 +161,38 @@ struct question {
     int revision;
     const struct peers *peers; /* of what is posted */
     int64_t order;             /* of CALL_CHECKPOINT */
+    const struct buf *text;    /* of CALL_REVISION */
 };
 
 /* Call a pod that may be called. */
-static enum err_code call_pod(const struct workers *w, const struct observed *seen,
-                              const struct seen_pod *pod, const struct question *q, struct err *err)
+static enum err_code call_with(const struct workers *w, struct store_own *own,
+                               const struct hmac_key *key, const struct question *q,
+                               struct err *err)
 {
-    struct store_own *own = store_find_own(w->store, seen->namespace, pod->name, pod->uid);
     struct call c = {
         .store = w->store, .kind = q->kind, .revision = q->revision, .order = q->order};
     struct fleet_handler handler = {.ctx = &c, .ctx_bytes = sizeof c, .on_answer = on_answer};
-    struct fleet_address to = {.port = PORT_CONTROL};
-    const struct store_job *job = store_job_of(w->store, seen);
+    struct fleet_address to = {.port = PORT_CONTROL, .key = *key};
     enum err_code rc = ERR_OK;
 
-    store_key(seen->namespace, seen->name, c.job_key);
-    memcpy(c.namespace, seen->namespace, sizeof c.namespace);
-    memcpy(c.pod, pod->name, sizeof c.pod);
-    memcpy(c.uid, pod->uid, sizeof c.uid);
-    if (!job || !job->has_secret)
-        return err_set(err, ERR_AGAIN, "no key for the workers yet");
-    to.key = job->secret;
-    memcpy(to.host, pod->ip, sizeof to.host);
+    memcpy(c.job_key, own->job_key, sizeof c.job_key);
+    (void)snprintf(c.namespace, sizeof c.namespace, "%.*s", (int)strcspn(c.job_key, "/"),
+                   c.job_key);
+    memcpy(c.pod, own->seen.name, sizeof c.pod);
+    memcpy(c.uid, own->seen.uid, sizeof c.uid);
+    memcpy(to.host, own->seen.ip, sizeof to.host);
     switch (q->kind) {
     case CALL_REVISION:
-        rc = fleet_post_revision(w->fleet, &to, seen->revision_text, q->peers, handler, err);
+        rc = fleet_post_revision(w->fleet, &to, q->text, q->peers, handler, err);
         break;
     case CALL_TABLE:
         rc = fleet_post_peers(w->fleet, &to, q->peers, handler, err);
         break;
     case CALL_HALT:
         rc = fleet_halt(w->fleet, &to, q->revision, handler, err);
+        break;
+    case CALL_END:
+        rc = fleet_end(w->fleet, &to, handler, err);
         break;
     case CALL_CHECKPOINT:
         rc = fleet_order_checkpoint(w->fleet, &to, q->order, handler, err);
@@ -187,6 +208,17 @@ static enum err_code call_pod(const struct workers *w, const struct observed *se
     return rc;
 }
 
+/* Likewise, of a job that is there. */
+static enum err_code call_pod(const struct workers *w, const struct observed *seen,
+                              struct store_own *own, const struct question *q, struct err *err)
+{
+    const struct store_job *job = store_job_of(w->store, seen);
+
+    if (!job || !job->has_secret)
+        return err_set(err, ERR_AGAIN, "no key for the workers yet");
+    return call_with(w, own, &job->secret, q, err);
+}
+
 /* As soon as the pod may be called. */
 static enum err_code send(const struct workers *w, const struct observed *seen,
                           const struct seen_pod *pod, const struct question *q, struct err *err)
@@ -199,7 +231,7 @@ static enum err_code send(const struct workers *w, const struct observed *seen,
         return ERR_OK;
     later_ms = wait_ms(w, &own->contact);
     if (later_ms == 0)
-        return call_pod(w, seen, pod, q, err);
+        return call_pod(w, seen, own, q, err);
     store_key(seen->namespace, seen->name, key);
     store_enqueue(w->store, key, later_ms);
     return ERR_OK;
@@ -231,7 +263,10 @@ enum err_code workers_post_revision(const struct workers *w, const struct observ
     const struct revision *r = &seen->revision;
     const struct seen_pod *pod = find_pod(seen, name);
     struct peers peers = {.revision = r->plan.revision};
-    struct question q = {CALL_REVISION, r->plan.revision, &peers, 0};
+    struct question q = {.kind = CALL_REVISION,
+                         .revision = r->plan.revision,
+                         .peers = &peers,
+                         .text = seen->revision_text};
     const struct store_own *own =
         pod ? store_find_own(w->store, seen->namespace, pod->name, pod->uid) : NULL;
 
@@ -267,6 +302,35 @@ enum err_code workers_post_halt(const struct workers *w, const struct observed *
     return send(w, seen, pod, &q, err);
 }
 
+/* A worker that does not run or has no address holds no units, so SIGTERM ends it. */
+static void order_end(const struct workers *w, struct store_own *own)
+{
+    const struct question q = {.kind = CALL_END};
+    int64_t later_ms = wait_ms(w, &own->contact);
+    struct err err = {0};
+
+    if (own->seen.phase != POD_RUNNING || own->seen.ip[0] == '\0')
+        store_drop_key(own);
+    if (!own->is_to_end || own->contact.is_busy)
+        return;
+    if (later_ms == 0 && call_with(w, own, &own->key, &q, &err) != ERR_OK) {
+        contact_answered(&own->contact, &err, 0, clock_now_ms(), WORKERS_RETRY_MAX_MS);
+        later_ms = contact_wait_ms(&own->contact, clock_now_ms());
+    }
+    if (later_ms > 0)
+        store_enqueue_orphan(w->store, own, later_ms);
+}
+
+void workers_order_ends(const struct workers *w, const char *job_key)
+{
+    size_t place = 0;
+    struct store_pod *p;
+
+    while ((p = map_next(&w->store->pods, &place, NULL)) != NULL)
+        if (p->own && p->own->is_to_end && strcmp(p->own->job_key, job_key) == 0)
+            order_end(w, p->own);
+}
+
 enum err_code workers_order_checkpoint(const struct workers *w, const struct observed *seen,
                                        const char *name, int64_t order, struct err *err)
 {
@@ -286,7 +350,7 @@ enum err_code workers_post_probe_peers(const struct workers *w, const struct obs
     /* Those that run, in the order of the names of their nodes. */
     const struct seen_pod *probes[SPEC_STAGES_MAX];
     struct peers peers = {.revision = 0};
-    struct question q = {CALL_TABLE, 1, &peers, 0};
+    struct question q = {.kind = CALL_TABLE, .revision = 1, .peers = &peers};
     const struct store_own *own;
     int self = 0;
     int n = 0;
@@ -347,7 +411,7 @@ enum err_code workers_ask_reports(const struct workers *w, const struct observed
         if (!own || (own->calls.asked_ms > 0 && now_ms - own->calls.asked_ms < age_ms))
             continue;
         own->calls.asked_ms = now_ms;
-        rc = call_pod(w, seen, pod, &q, err);
+        rc = call_pod(w, seen, own, &q, err);
     }
     return rc;
 }
@@ -358,13 +422,14 @@ enum err_code workers_ask_status(const struct workers *w, const struct observed 
     const struct seen_pod *pod =
         seen->has_revision ? decide_worker_pod(seen, revision_worker(&seen->revision, 0)) : NULL;
     struct store_job *job = store_job_of(w->store, seen);
+    struct store_own *own = find_idle(w, seen, pod);
     struct question q = {.kind = CALL_STATUS};
     enum err_code rc;
 
-    if (!job || !find_idle(w, seen, pod) ||
+    if (!job || !own ||
         (job->leader_asked_ms > 0 && clock_now_ms() - job->leader_asked_ms < age_ms))
         return ERR_OK;
-    rc = call_pod(w, seen, pod, &q, err);
+    rc = call_pod(w, seen, own, &q, err);
     if (rc == ERR_OK)
         job->leader_asked_ms = clock_now_ms();
     return rc;

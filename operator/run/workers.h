@@ -19,7 +19,8 @@
 #define WORKERS_BUSY_MS      1000  /* no call is free */
 #define WORKERS_HALT_MS      1000
 
-/* Both are borrowed. The store's listener is called when a job should be reconciled again. */
+/* Both are borrowed. The store's listener is called when a job should be reconciled again, also one
+ * that is gone, whose workers are to end. */
 struct workers {
     struct fleet *fleet;
     struct store *store;
@@ -33,6 +34,9 @@ MUST_CHECK enum err_code workers_post_revision(const struct workers *w, const st
  * more often than every WORKERS_HALT_MS when it has taken the order. */
 MUST_CHECK enum err_code workers_post_halt(const struct workers *w, const struct observed *seen,
                                            const char *pod, int revision, struct err *err);
+/* Order the workers to end that are left of jobs of this key that are gone or being deleted: each
+ * until it takes the order or refuses it, or its pod is gone. */
+void workers_order_ends(const struct workers *w, const char *job_key);
 /* Order a checkpoint from the leader's pod, unless it has taken that order. */
 MUST_CHECK enum err_code workers_order_checkpoint(const struct workers *w,
                                                   const struct observed *seen, const char *pod,

@@ -120,10 +120,10 @@ operator_deleted() {
         is_in_revision calm 1
 }
 check 'a job whose operator is deleted goes on in its first revision' operator_deleted
-# The operator asks for a pod's end at once, but a kubelet that has begun with the 60 s that the garbage collector
-# gives (they are for workers that are drained) does not take less any more.
+# A kubelet that has begun with the 60 s that the garbage collector gives, which are for workers that are drained,
+# takes no less when the operator asks: the workers are ordered to end as well.
 deleted_midway() {
-    job cut 400 && until_true 90 has_stepped cut && k delete sj cut --timeout=60s && until_true 120 leftovers cut
+    job cut 400 && until_true 90 has_stepped cut && k delete sj cut --timeout=60s && until_true 60 leftovers cut
 }
 check 'a job that is deleted midway leaves nothing' deleted_midway
 k delete sj --all --timeout=60s >/dev/null 2>&1

@@ -317,7 +317,8 @@ ignores_strangers() { # no answer without the key, which is nowhere but in its S
     local ip key order='{"revision":1}'
     for ip in $(kubectl get pods -o 'jsonpath={.items[*].status.podIP}'); do
         [ "$(curl -s "http://$ip:7070/v1/status")" = 'not authenticated' ] && curl -sf "http://$ip:7072/healthz" &&
-            [ "$(curl -s -d "$order" "http://$ip:7070/v1/halt")" = 'not authenticated' ] || return
+            [ "$(curl -s -d "$order" "http://$ip:7070/v1/halt")" = 'not authenticated' ] &&
+            [ "$(curl -s -d '' "http://$ip:7070/v1/end")" = 'not authenticated' ] || return
     done
     key=$(kubectl get secret alien-key -o 'jsonpath={.data.key}' | base64 -d)
     [ ${#key} = 64 ] && completes alien && revision_is alien 1 && ! grep -rq "$key" "$dir/operator.log" "$dir/agent/logs" &&
@@ -605,6 +606,23 @@ dies_anywhere() {
 deleted() {
     steps=4000 job gone "$stages3" && trains gone && kubectl delete sj gone >/dev/null && until_true 10 nothing_of gone &&
         until_true 5 no_workers
+}
+# ends JOB SECONDS [COMMAND...]: deleted, after the command. The garbage collector comes first, with the grace
+# period of workers that are drained, and the kubelet that has begun with it takes no less.
+ends() {
+    local rc
+    steps=4000 job "$1" "$stages3" && trains "$1" && touch "$dir/agent/first-grace" && "${@:3}" &&
+        kubectl delete pods -l "skyjob.dev/job=$1" --wait=false && kubectl delete sj "$1" --wait=false && until_true "$2" no_pods
+    rc=$?
+    rm -f "$dir/agent/first-grace"
+    return "$rc"
+}
+ends_at_once() { ends slow 10; }
+ends_alone() {
+    ends lonely 45 kill_operator TERM
+    local rc=$?
+    start_operator
+    return "$rc"
 }
 no_workers() { ! pgrep -f -- "skyjob-worker stage .*$dir/agent"; }
 nothing_of() { [ -z "$(kubectl get pods,networkpolicies,configmaps -l "skyjob.dev/job=$1" -o name)" ]; }
@@ -914,6 +932,8 @@ check 'what happens while the operator is away is seen afterwards' operator_away
 check 'a job has a NetworkPolicy for its own pods and the operator' fenced
 check 'a job trains without NetworkPolicy where that is refused, and says so' unfenced
 check 'deleting a job leaves nothing behind' deleted
+check 'the workers of a job that is deleted end at once, whatever their kubelet grants them' ends_at_once
+check 'the workers of a job that is deleted while no operator runs end by themselves' ends_alone
 check 'a job of the same name as a deleted one starts afresh' same_name
 check 'every stage gets the model to start from' starts_from_model
 check 'steps that are left out are counted, and kubectl describe shows it' skips_steps

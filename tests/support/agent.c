@@ -6,9 +6,10 @@
  * It makes the Node objects, binds pods to the node that their affinity names, or those of jobs
  * without one to any, when there is room,
  * and runs each as a process of the real worker on a loopback address of its own. Pods that are
- * deleted get SIGTERM and, after their grace period, SIGKILL; a shorter one may follow. Tests
- * meddle through files:
+ * deleted get SIGTERM and, after their grace period, SIGKILL; a shorter one may follow, unless a
+ * test has it that the container runtime has begun with the first. Tests meddle through files:
  *
+ *   DIR/first-grace  while it exists, a pod's first grace period counts
  *   DIR/oom/POD    kill the pod as if it had used too much memory
  *   DIR/kill/POD   kill it with SIGKILL
  *   DIR/logs/POD.log is what it printed; DIR/claims/NAME is the volume of a claim
@@ -215,6 +216,14 @@ static bool is_asked_to(const struct agent *a, const char *what, const struct ag
     return unlink(path) == 0;
 }
 
+static bool keeps_first_grace(const struct agent *a)
+{
+    char path[POD_PATH_BYTES];
+
+    (void)snprintf(path, sizeof path, "%s/first-grace", a->settings.folder);
+    return access(path, F_OK) == 0;
+}
+
 static enum err_code run_pod(struct agent *a, struct agent_pod *p, struct err *err)
 {
     if (is_asked_to(a, "oom", p)) {
@@ -242,7 +251,7 @@ static enum err_code stop_pod(struct agent *a, struct agent_pod *p, struct err *
     if (p->phase == AGENT_RUNNING) {
         int64_t grace_ms = p->is_gone ? GONE_MS : p->grace_ms;
 
-        if (p->stop_ms == 0 || p->stop_ms > clock_now_ms() + grace_ms) {
+        if (p->stop_ms == 0 || (p->stop_ms > clock_now_ms() + grace_ms && !keeps_first_grace(a))) {
             p->stop_ms = clock_now_ms() + grace_ms;
             (void)kill(p->pid, SIGTERM);
         } else if (clock_now_ms() > p->stop_ms) {

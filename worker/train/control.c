@@ -4,6 +4,9 @@
 #include <string.h>
 
 #include "api/signature.h"
+#include "base/clock.h"
+
+#define TURNS 30 /* within the time after which a worker is abandoned */
 
 _Static_assert(PEERS_TEXT_MAX_BYTES <= SERVER_BODY_MAX_BYTES, "a peer table fits a request");
 _Static_assert(REVISION_POST_MAX_BYTES <= SERVER_BODY_ADMITTED_MAX_BYTES,
@@ -18,6 +21,11 @@ struct control {
     struct control_params params;
     struct server *server;
     struct server *health; /* NULL without one */
+    /* Of the control port's thread: */
+    int64_t called_ms;  /* the last request that was signed; 0: none */
+    int64_t leaving_ms; /* since when the worker leaves; 0: it does not */
+    bool is_ordered;    /* to end the process */
+    bool has_ended;     /* on_end has been called */
 };
 
 static void answer(struct server_answer *out, int status, const char *text)
@@ -98,6 +106,14 @@ static void post_halt(struct control *c, const struct server_request *r, struct 
     answer_order(out, parsed, taken, &err);
 }
 
+/* Takes effect in on_turn(), when the answer has been sent. */
+static void post_end(struct control *c, const struct server_request *r, struct server_answer *out)
+{
+    (void)r;
+    c->is_ordered = true;
+    answer(out, 200, "ok");
+}
+
 static void post_checkpoint(struct control *c, const struct server_request *r,
                             struct server_answer *out)
 {
@@ -131,6 +147,7 @@ static const struct page {
     {"GET", "/v1/report", get_report, true, false},
     {"POST", "/v1/revision", post_revision, true, false},
     {"POST", "/v1/halt", post_halt, true, false},
+    {"POST", "/v1/end", post_end, true, false},
     {"POST", "/v1/checkpoint", post_checkpoint, true, false},
     {"POST", "/v1/peers", post_peers, false, true},
 };
@@ -145,6 +162,7 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
         answer(out, 403, "not authenticated");
         return;
     }
+    c->called_ms = clock_now_ms();
     for (size_t i = 0; i < sizeof pages / sizeof pages[0]; i++) {
         const struct page *p = &pages[i];
 
@@ -158,6 +176,28 @@ static void on_request(void *ctx, const struct server_request *r, struct server_
         answer(out, 404, "no such page");
     else
         answer(out, 405, "method not allowed");
+}
+
+static bool is_abandoned(const struct control *c, int64_t now_ms)
+{
+    int64_t since_ms = c->called_ms > c->leaving_ms ? c->called_ms : c->leaving_ms;
+
+    return c->leaving_ms > 0 && now_ms - since_ms >= c->params.abandoned_ms;
+}
+
+static int on_turn(void *ctx)
+{
+    struct control *c = ctx;
+    int64_t now_ms = clock_now_ms();
+
+    if (c->leaving_ms == 0 && mailbox_is_leaving(c->params.mailbox))
+        c->leaving_ms = now_ms;
+    if (!c->has_ended && c->params.on_end && (c->is_ordered || is_abandoned(c, now_ms))) {
+        c->has_ended = true;
+        c->params.on_end(c->params.end_ctx, c->is_ordered ? "ordered by the operator"
+                                                          : "leaving, and no operator calls");
+    }
+    return (int)(c->params.abandoned_ms / TURNS) + 1;
 }
 
 /* Only a revision is large. */
@@ -190,14 +230,16 @@ enum err_code control_open(const struct control_params *params, struct control *
                            struct err *err)
 {
     struct control *c = calloc(1, sizeof *c);
+    struct server_handler handler = {
+        .ctx = c, .on_request = on_request, .admits = admits, .on_turn = on_turn};
     enum err_code rc;
 
     if (!c)
         return err_set(err, ERR_NO_MEMORY, "no memory for the control port");
     c->params = *params;
-    rc = server_open(params->host, params->port,
-                     (struct server_handler){.ctx = c, .on_request = on_request, .admits = admits},
-                     &c->server, err);
+    if (c->params.abandoned_ms == 0)
+        c->params.abandoned_ms = CONTROL_ABANDONED_MS;
+    rc = server_open(params->host, params->port, handler, &c->server, err);
     if (rc != ERR_OK)
         rc = err_wrap(err, rc, "control port");
     if (rc == ERR_OK && params->health_host) {

@@ -7,6 +7,7 @@
  *                        this worker cannot take: an older one, or another with the same number
  *     POST /v1/halt      end the session of a revision; release a worker that is done; 409 when the
  *                        worker has a newer one
+ *     POST /v1/end       end the process, as its job is gone or being deleted; answered before
  *     POST /v1/checkpoint  of the leader: write one now (api/progress.h)
  *     POST /v1/peers     of a probe only: its peer table; 409 when it is a worker's, or differs
  *                        from the table that was accepted
@@ -14,6 +15,10 @@
  * Every request on the control port must be signed with the job's key (api/signature.h). Any other
  * gets the same 403, whatever it asks for: without the key nothing about the job can be learned or
  * changed.
+ *
+ * A worker that leaves trains on so that its operator can have others take its units. If no such
+ * request comes for CONTROL_ABANDONED_MS meanwhile, it ends as if ordered: its job may have been
+ * deleted while no operator ran.
  *
  *     GET  /healthz     200 while the process answers
  *     GET  /readyz      200 once the stage is connected to its neighbours, else 503
@@ -32,6 +37,8 @@
 #include "http/server.h"
 #include "train/mailbox.h"
 
+#define CONTROL_ABANDONED_MS 30000
+
 struct control; /* private */
 
 struct control_params {
@@ -42,6 +49,11 @@ struct control_params {
     bool takes_revisions; /* a worker; else it is a probe, and takes a table */
     struct hmac_key key;
     struct mailbox *mailbox; /* borrowed until control_close() */
+    /* The process is to end, for this reason. Called once, by the control port's thread, and not
+     * expected to return. Of a probe: NULL. */
+    void (*on_end)(void *ctx, const char *reason);
+    void *end_ctx;
+    int64_t abandoned_ms; /* 0: CONTROL_ABANDONED_MS */
 };
 
 /* Listen and serve. ERR_IO when an address is in use. */

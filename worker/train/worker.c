@@ -153,6 +153,16 @@ static void introduce(struct worker *w)
     report(w, REPORT_NONE, NULL);
 }
 
+/* Called by the control port's thread: what the trainer has is left alone. */
+static void end_unneeded(void *ctx, const char *reason)
+{
+    const struct worker *w = ctx;
+
+    LOG(LOG_INFO, "ended", LOG_I("worker", w->job.self.slot), LOG_S("reason", reason));
+    if (w->params->on_end)
+        w->params->on_end();
+}
+
 static enum err_code open_control(struct worker *w, struct err *err)
 {
     const struct worker_params *p = w->params;
@@ -161,7 +171,9 @@ static enum err_code open_control(struct worker *w, struct err *err)
                                      .health_host = p->health_host,
                                      .health_port = p->health_port,
                                      .takes_revisions = true,
-                                     .mailbox = &w->mailbox};
+                                     .mailbox = &w->mailbox,
+                                     .on_end = end_unneeded,
+                                     .end_ctx = w};
     enum err_code rc = hmac_key_load(p->key_path, &w->job.key, err);
 
     control.key = w->job.key;

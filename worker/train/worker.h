@@ -49,6 +49,8 @@ struct worker_params {
     struct worker_signals *signals; /* NULL: none are handled */
     void (*on_stall)(void); /* the trainer hangs: end the process with EXIT_STALLED. Called by
                                another thread, the termination message written; NULL: not wanted */
+    void (*on_end)(void);   /* the worker is not needed any more (train/control.h): end the process
+                               as a second SIGTERM does. Called by another thread; NULL: not wanted */
     int silence_s;          /* after which a neighbour counts as lost; 0: as wire/link.h has it */
     int64_t stall_ms; /* without progress, after which the trainer hangs; 0: by its plan's times */
 };

@@ -309,6 +309,23 @@ static void drain_during_a_recovery_moves_the_units_too(void **state)
     world_free(w);
 }
 
+/* Else it would take itself for abandoned (train/control.h). */
+static void drain_of_a_worker_before_training_calls_it_all_the_same(void **state)
+{
+    struct world *w = world_new(two_stages);
+
+    (void)state;
+    (void)world_settle(w);
+    world_pod(w, 1)->phase = POD_RUNNING; /* the other one does not run yet */
+    world_decide(w);
+    assert_true(w->decision.ask_reports_ms < 0);
+    drain(w, 1);
+    world_decide(w);
+    assert_in_range(w->decision.ask_reports_ms, 0, DECIDE_REPORTS_MS);
+    assert_in_range(w->decision.requeue_ms, 0, DECIDE_REPORTS_MS);
+    world_free(w);
+}
+
 /* What has started for a worker that then stays is not kept. */
 static void drain_that_is_called_off_leaves_no_pod(void **state)
 {
@@ -355,6 +372,7 @@ int main(void)
         cmocka_unit_test(drain_leaves_all_units_to_the_neighbour),
         cmocka_unit_test(drain_survives_a_link_that_breaks),
         cmocka_unit_test(drain_during_a_recovery_moves_the_units_too),
+        cmocka_unit_test(drain_of_a_worker_before_training_calls_it_all_the_same),
         cmocka_unit_test(drain_that_is_called_off_leaves_no_pod),
         cmocka_unit_test(drain_is_not_what_happens_to_a_job_that_is_deleted),
     };

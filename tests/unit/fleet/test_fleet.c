@@ -221,6 +221,22 @@ static void fleet_halts_a_revision_by_its_number(void **state)
     assert_non_null(strstr(loopback_request(server, 0), "{\"revision\":7}"));
 }
 
+static void fleet_orders_an_end_with_a_signed_request(void **state)
+{
+    SERVE({.expect = "POST /v1/end"});
+    struct fleet_address to = address();
+    struct signature_request is_signed = {"POST", "/v1/end", NULL, 0};
+    char signature[HMAC_TEXT_BYTES];
+    struct heard h = {0};
+
+    (void)state;
+    assert_int_equal(fleet_end(fleet, &to, HANDLER(&h), NULL), ERR_OK);
+    wait_for(&h);
+    assert_int_equal(h.err.code, ERR_OK);
+    assert_int_equal(signature_make(&to.key, &is_signed, signature, NULL), ERR_OK);
+    assert_non_null(strstr(loopback_request(server, 0), signature));
+}
+
 static void fleet_hears_what_a_worker_holds(void **state)
 {
     SERVE({.expect = "GET /v1/report",
@@ -390,6 +406,7 @@ int main(void)
         TEST(fleet_signs_every_call_and_sends_no_key),
         TEST(fleet_posts_a_revision_as_it_was_written),
         TEST(fleet_halts_a_revision_by_its_number),
+        TEST(fleet_orders_an_end_with_a_signed_request),
         TEST(fleet_hears_what_a_worker_holds),
         TEST(fleet_tells_a_conflict_from_a_bad_table),
         TEST(fleet_gives_up_on_a_worker_that_hangs),

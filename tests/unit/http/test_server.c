@@ -1,5 +1,6 @@
 #include "http/server.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -197,6 +198,48 @@ static void server_says_why_it_cannot_listen(void **state)
     assert_int_equal(server_open("localhost", f.port, handler, &second, &err), ERR_INVALID);
 }
 
+static atomic_int n_turns;
+static atomic_int n_answered; /* before the last turn */
+static atomic_int n_asked;
+
+static int count_turn(void *ctx)
+{
+    (void)ctx;
+    n_turns++;
+    n_answered = n_asked;
+    return 20;
+}
+
+static void count_request(void *ctx, const struct server_request *r, struct server_answer *out)
+{
+    (void)ctx;
+    (void)r;
+    (void)out;
+    n_asked++;
+}
+
+static void wait_above(atomic_int *n, int limit)
+{
+    for (int i = 0; i < 10000 && *n <= limit; i++)
+        (void)usleep(1000);
+    assert_true(*n > limit);
+}
+
+static void server_has_a_turn_in_time_and_after_every_request(void **state)
+{
+    struct server_handler handler = {.on_request = count_request, .on_turn = count_turn};
+    struct server *server = NULL;
+    int port = client_free_port();
+
+    (void)state;
+    assert_int_equal(server_open("127.0.0.1", port, handler, &server, NULL), ERR_OK);
+    wait_above(&n_turns, 2);
+    assert_int_equal(n_answered, 0);
+    assert_int_equal(client_ask(port, "GET / HTTP/1.1\r\n\r\n", 18), 200);
+    wait_above(&n_answered, 0);
+    server_close(server);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -210,6 +253,7 @@ int main(void)
         TEST(server_takes_the_place_of_the_one_that_waits_longest),
         TEST(server_gives_up_on_a_request_that_does_not_end),
         TEST(server_says_why_it_cannot_listen),
+        TEST(server_has_a_turn_in_time_and_after_every_request),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -163,7 +163,8 @@ static void apply_deletes_what_is_left_of_a_job_that_is_gone_at_once(void **stat
         "\"mnli\",\"uid\":\"u1\",\"controller\":true}],\"labels\":{\"skyjob.dev/role\":\"worker\","
         "\"skyjob.dev/slot\":\"0\",\"skyjob.dev/incarnation\":\"1\"}}}";
     static const char job[] = "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\"}}";
-    struct apply apply = {.store = &store};
+    struct workers workers = {.store = &store};
+    struct apply apply = {.store = &store, .workers = &workers};
     struct json *object = NULL;
     struct err err = {0};
 

@@ -727,6 +727,76 @@ static void store_finds_the_pods_of_a_job_that_is_gone(void **state)
     assert_null(store_find_orphan(&store, "team/mnli"));
 }
 
+static struct store_own *own_pod(void)
+{
+    return store_find_own(&store, "team", "mnli-u1-w1-2", "p1");
+}
+
+/* With a key, and a running worker. */
+static void begin_job(void)
+{
+    struct store_job *job;
+
+    add_job("mnli", "u1", NULL);
+    job = store_find_job(&store, "team/mnli");
+    job->has_secret = true;
+    job->secret = (struct hmac_key){{7}};
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+}
+
+/* Until the worker has taken the order to end. */
+static void store_keeps_the_key_of_a_job_that_is_gone_with_its_pods(void **state)
+{
+    static const struct hmac_key zeros;
+
+    (void)state;
+    begin_job();
+    assert_false(own_pod()->is_to_end);
+    add_job("mnli", "u9", NULL); /* another job of the name */
+    change(STORE_PODS, KUBE_MODIFIED, DELETING);
+    assert_true(own_pod()->is_orphan);
+    assert_true(own_pod()->is_to_end);
+    assert_int_equal(own_pod()->key.bytes[0], 7);
+    store_drop_key(own_pod());
+    assert_false(own_pod()->is_to_end);
+    assert_memory_equal(&own_pod()->key, &zeros, sizeof zeros);
+}
+
+static void store_finds_no_worker_to_end_of_another_job_of_the_name(void **state)
+{
+    struct store_job *job;
+
+    (void)state;
+    add_job("mnli", "u8", NULL);
+    job = store_find_job(&store, "team/mnli");
+    job->has_secret = true;
+    add_job("mnli", "u1", NULL);
+    change(STORE_PODS, KUBE_ADDED, POD_HEAD "{\"phase\":\"Running\"}}");
+    add_job("mnli", "u1", NULL);
+    assert_false(own_pod()->is_to_end);
+    assert_false(own_pod()->is_orphan);
+}
+
+/* As it is in the foreground, until its pods are gone. */
+static void store_lets_the_workers_of_a_job_that_is_being_deleted_end(void **state)
+{
+    (void)state;
+    begin_job();
+    change(STORE_JOBS, KUBE_MODIFIED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\","
+           "\"resourceVersion\":\"8\",\"deletionTimestamp\":\"2026-11-21T08:01:00Z\"},"
+           "\"spec\":{}}");
+    assert_true(own_pod()->is_to_end);
+    assert_false(own_pod()->is_orphan);
+    assert_int_equal(own_pod()->key.bytes[0], 7);
+    own_pod()->calls.is_ended = true;
+    store_drop_key(own_pod());
+    change(STORE_JOBS, KUBE_DELETED,
+           "{\"metadata\":{\"namespace\":\"team\",\"name\":\"mnli\",\"uid\":\"u1\"}}");
+    assert_true(own_pod()->is_orphan);
+    assert_false(own_pod()->is_to_end); /* it has taken the order */
+}
+
 static void store_refuses_objects_without_a_name(void **state)
 {
     struct json *json;
@@ -774,6 +844,9 @@ int main(void)
         TEST(store_takes_a_new_job_of_the_same_name_for_another),
         TEST(store_shows_how_long_a_pod_has_to_end),
         TEST(store_finds_the_pods_of_a_job_that_is_gone),
+        TEST(store_keeps_the_key_of_a_job_that_is_gone_with_its_pods),
+        TEST(store_finds_no_worker_to_end_of_another_job_of_the_name),
+        TEST(store_lets_the_workers_of_a_job_that_is_being_deleted_end),
         TEST(store_refuses_objects_without_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -31,6 +31,8 @@ static int silent_port; /* where calls go; 0: they stay with the test */
 static struct fleet_handler last;
 static _Alignas(16) unsigned char last_ctx[1024];
 static int n_posted;
+static int n_ended;
+static struct fleet_address ended;
 static int n_again;
 static int64_t again_ms;
 
@@ -54,6 +56,22 @@ enum err_code __wrap_fleet_post_revision(struct fleet *f, const struct fleet_add
     last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
     silent.port = silent_port;
     return silent_port ? __real_fleet_post_revision(f, &silent, text, peers, handler, err) : ERR_OK;
+}
+
+enum err_code __wrap_fleet_end(struct fleet *f, const struct fleet_address *to,
+                               struct fleet_handler handler, struct err *err);
+
+enum err_code __wrap_fleet_end(struct fleet *f, const struct fleet_address *to,
+                               struct fleet_handler handler, struct err *err)
+{
+    (void)f;
+    (void)err;
+    n_ended++;
+    ended = *to;
+    assert_true(handler.ctx_bytes <= sizeof last_ctx);
+    last = handler;
+    last.ctx = memcpy(last_ctx, handler.ctx, handler.ctx_bytes);
+    return ERR_OK;
 }
 
 static void on_again(void *ctx, const char *job_key, int64_t delay_ms)
@@ -90,6 +108,7 @@ static void add_job(int i)
     pod->own = calloc(1, sizeof *pod->own);
     assert_non_null(pod->own);
     pod->own->seen = seen->pods[0];
+    memcpy(pod->own->job_key, key, sizeof key);
     store_key("team", seen->pods[0].name, key);
     assert_int_equal(map_put(&store.pods, key, pod, NULL), ERR_OK);
 }
@@ -103,7 +122,7 @@ static int set_up(void **state)
 {
     (void)state;
     store = (struct store){.listener = {.on_enqueue = on_again}};
-    n_posted = n_again = silent_port = 0;
+    n_posted = n_ended = n_again = silent_port = 0;
     seen = calloc(1, sizeof *seen);
     if (!seen || http_new(&loop, NULL) != ERR_OK)
         return -1;
@@ -168,6 +187,92 @@ static void workers_forgets_pauses_after_an_answer(void **state)
     assert_int_equal(own()->contact.n_unanswered, 0);
     assert_int_equal(own()->contact.call_after_ms, 0);
     assert_int_equal(own()->contact.accepted, 3);
+}
+
+/* The job is gone, and a pod is left of it. */
+static void lose_job(void)
+{
+    char key[QUEUE_KEY_BYTES];
+
+    store_key("team", seen->name, key);
+    free(map_take(&store.jobs, key));
+    own()->is_to_end = true;
+    own()->key = (struct hmac_key){{7}};
+}
+
+static void end(void)
+{
+    workers_order_ends(&workers, own()->job_key);
+}
+
+static void workers_orders_an_end_until_it_is_taken(void **state)
+{
+    static const struct hmac_key zeros;
+
+    (void)state;
+    add_job(0);
+    lose_job();
+    workers_order_ends(&workers, "team/other");
+    assert_int_equal(n_ended, 0);
+    end();
+    end(); /* it is on its way */
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(ended.key.bytes[0], 7);
+    assert_string_equal(ended.host, "127.0.0.1");
+    assert_int_equal(ended.port, PORT_CONTROL);
+    answer(ERR_IO);
+    assert_in_range(again_ms, CONTACT_RETRY_MS - 100, CONTACT_RETRY_MS);
+    end(); /* too early */
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(n_again, 2);
+    own()->contact.call_after_ms = 0;
+    end();
+    assert_int_equal(n_ended, 2);
+    answer(ERR_OK);
+    assert_false(own()->is_to_end);
+    assert_true(own()->calls.is_ended);
+    assert_memory_equal(&own()->key, &zeros, sizeof zeros);
+    end();
+    assert_int_equal(n_ended, 2);
+    assert_int_equal(n_again, 2);
+}
+
+static void workers_orders_an_end_once_from_a_worker_that_refuses(void **state)
+{
+    (void)state;
+    add_job(0);
+    lose_job();
+    end();
+    answer(ERR_INVALID); /* it does not know the order */
+    own()->contact.call_after_ms = 0;
+    end();
+    assert_int_equal(n_ended, 1);
+}
+
+static void workers_orders_an_end_after_the_call_that_is_under_way(void **state)
+{
+    (void)state;
+    add_job(0);
+    tell();
+    lose_job();
+    end();
+    assert_int_equal(n_ended, 0);
+    answer(ERR_OK);
+    assert_int_equal(n_again, 1);
+    assert_int_equal(again_ms, 0);
+    end();
+    assert_int_equal(n_ended, 1);
+}
+
+static void workers_orders_no_end_where_nothing_runs(void **state)
+{
+    (void)state;
+    add_job(0);
+    lose_job();
+    own()->seen.phase = POD_FAILED;
+    end();
+    assert_int_equal(n_ended, 0);
+    assert_false(own()->is_to_end);
 }
 
 /* A listener that accepts no one: its queue is soon full, and then SYNs are swallowed. */
@@ -241,6 +346,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(workers_pauses_longer_after_each_call_without_an_answer),
         TEST(workers_forgets_pauses_after_an_answer),
+        TEST(workers_orders_an_end_until_it_is_taken),
+        TEST(workers_orders_an_end_once_from_a_worker_that_refuses),
+        TEST(workers_orders_an_end_after_the_call_that_is_under_way),
+        TEST(workers_orders_no_end_where_nothing_runs),
         TEST(workers_keeps_half_of_its_calls_for_workers_that_answer),
         TEST(workers_that_never_answer_leave_room_for_calls_to_the_api_server),
     };

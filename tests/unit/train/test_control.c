@@ -23,8 +23,11 @@
 static const struct hmac_key key = {{7, 7, 7}};
 static const struct hmac_key other_key = {{7, 7, 8}};
 
+#define ABANDONED_MS 300
+
 struct fixture {
     struct mailbox mailbox;
+    volatile sig_atomic_t is_leaving;
     struct control *control;
     int port;
     int health_port;
@@ -32,6 +35,16 @@ struct fixture {
 
 static struct fixture f;
 static atomic_bool flood_stops;
+static atomic_int n_ends;
+static _Atomic int64_t end_ms;
+
+static void note_end(void *ctx, const char *reason)
+{
+    assert_ptr_equal(ctx, &f);
+    assert_true(*reason);
+    end_ms = clock_now_ms();
+    n_ends++;
+}
 
 static int open_ports(void **state, bool takes_revisions)
 {
@@ -40,10 +53,16 @@ static int open_ports(void **state, bool takes_revisions)
                                     .health_host = ADDRESS,
                                     .takes_revisions = takes_revisions,
                                     .key = key,
-                                    .mailbox = &f.mailbox};
+                                    .mailbox = &f.mailbox,
+                                    .on_end = note_end,
+                                    .end_ctx = &f,
+                                    .abandoned_ms = ABANDONED_MS};
 
     (void)state;
+    n_ends = 0;
+    f.is_leaving = 0;
     mailbox_init(&f.mailbox);
+    f.mailbox.is_leaving = &f.is_leaving;
     mailbox_set_progress(&f.mailbox, &p);
     f.port = params.port = client_free_port();
     f.health_port = params.health_port = client_free_port();
@@ -449,6 +468,63 @@ static void control_of_a_worker_with_a_plan_takes_no_orders(void **state)
     assert_int_equal(get("/v1/report"), 404);
     assert_int_equal(post("/v1/halt", "{\"revision\":1}"), 405);
     assert_int_equal(post("/v1/checkpoint", "{\"order\":1}"), 405);
+    assert_int_equal(post("/v1/end", ""), 405);
+}
+
+static void wait_end(void)
+{
+    for (int64_t until_ms = clock_now_ms() + 10000; n_ends == 0 && clock_now_ms() < until_ms;)
+        (void)usleep(1000);
+    assert_int_equal(n_ends, 1);
+}
+
+static void control_ends_the_process_once_the_order_is_answered(void **state)
+{
+    (void)state;
+    assert_int_equal(client_call(f.port, "POST", "/v1/end", "", &other_key), 403);
+    assert_int_equal(get("/v1/end"), 404);
+    assert_int_equal(n_ends, 0);
+    assert_int_equal(post("/v1/end", ""), 200);
+    wait_end();
+    assert_int_equal(post("/v1/end", ""), 200);
+    (void)usleep(2 * ABANDONED_MS * 1000);
+    assert_int_equal(n_ends, 1);
+}
+
+static void control_ends_a_worker_that_leaves_when_no_one_calls(void **state)
+{
+    int64_t start_ms;
+
+    (void)state;
+    (void)usleep(2 * ABANDONED_MS * 1000);
+    assert_int_equal(n_ends, 0); /* it does not leave */
+    start_ms = clock_now_ms();
+    f.is_leaving = 1;
+    wait_end();
+    assert_true(end_ms - start_ms >= ABANDONED_MS);
+}
+
+static void control_counts_from_the_last_call_that_was_signed(void **state)
+{
+    int64_t start_ms = clock_now_ms();
+    int64_t called_ms = start_ms;
+
+    (void)state;
+    f.is_leaving = 1;
+    while (called_ms < start_ms + 3 * ABANDONED_MS) {
+        called_ms = clock_now_ms();
+        assert_int_equal(get("/v1/report"), 200);
+        assert_int_equal(client_call(f.port, "GET", "/v1/report", "", &other_key), 403);
+        (void)usleep(ABANDONED_MS * 1000 / 10);
+    }
+    assert_int_equal(n_ends, 0);
+    while (n_ends == 0 && clock_now_ms() < called_ms + 10000) {
+        assert_int_equal(client_call(f.port, "GET", "/v1/report", "", &other_key), 403);
+        assert_int_equal(health("/healthz"), 200);
+        (void)usleep(1000);
+    }
+    assert_int_equal(n_ends, 1);
+    assert_true(end_ms - called_ms >= ABANDONED_MS);
 }
 
 static void control_takes_an_order_for_a_checkpoint(void **state)
@@ -484,6 +560,9 @@ int main(void)
         WORKER_TEST(control_takes_a_large_revision_only_with_a_signed_head),
         WORKER_TEST(control_takes_an_order_for_a_checkpoint),
         WORKER_TEST(control_of_a_worker_with_revisions_takes_no_peer_table),
+        WORKER_TEST(control_ends_the_process_once_the_order_is_answered),
+        WORKER_TEST(control_ends_a_worker_that_leaves_when_no_one_calls),
+        WORKER_TEST(control_counts_from_the_last_call_that_was_signed),
         TEST(control_of_a_worker_with_a_plan_takes_no_orders),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "api/revision.h"
@@ -98,6 +99,13 @@ static void *run_thread(void *arg)
     return NULL;
 }
 
+static atomic_int n_ends;
+
+static void note_end(void)
+{
+    n_ends++;
+}
+
 static void start_saving_worker(struct running *w, const char *data, const char *output,
                                 const char *checkpoints)
 {
@@ -113,7 +121,9 @@ static void start_saving_worker(struct running *w, const char *data, const char 
                                      .control_port = client_free_port(),
                                      .tensor_host = TCP_LOCAL,
                                      .tensor_port = client_free_port(),
-                                     .termination_path = in_folder("end.json")}};
+                                     .termination_path = in_folder("end.json"),
+                                     .on_end = note_end}};
+    n_ends = 0;
     assert_int_equal(pthread_create(&w->thread, NULL, run_thread, w), 0);
     for (int i = 0; i < TRIES && fd < 0; i++, usleep(1000))
         fd = tcp_connect(TCP_LOCAL, w->params.control_port);
@@ -273,6 +283,25 @@ static void worker_that_fails_before_it_saves_leaves_no_folder(void **state)
     assert_int_equal(count_aside(in_folder("unused")), 0);
 }
 
+/* Here the process stays, and so does the worker. */
+static void worker_that_is_ordered_to_end_leaves_it_to_its_process(void **state)
+{
+    static struct running w;
+    static struct report r;
+
+    (void)state;
+    start_worker(&w, in_folder("data"), NULL);
+    post_revision(&w, 1, 1, 0);
+    wait_session(&w, REPORT_DONE, &r);
+    assert_int_equal(n_ends, 0);
+    assert_int_equal(client_call(w.params.control_port, "POST", "/v1/end", "", &key), 200);
+    for (int i = 0; i < TRIES && n_ends == 0; i++)
+        (void)usleep(1000);
+    assert_int_equal(n_ends, 1);
+    order_halt(&w, 1);
+    assert_int_equal(wait_exit(&w), EXIT_DONE);
+}
+
 static void order_checkpoint(const struct running *w)
 {
     assert_int_equal(
@@ -415,6 +444,7 @@ int main(void)
         cmocka_unit_test(worker_leaves_the_model_in_the_output),
         cmocka_unit_test(worker_refuses_an_output_that_cannot_be_written_before_it_trains),
         cmocka_unit_test(worker_that_fails_before_it_saves_leaves_no_folder),
+        cmocka_unit_test(worker_that_is_ordered_to_end_leaves_it_to_its_process),
         cmocka_unit_test(worker_writes_a_checkpoint_on_command_once),
         cmocka_unit_test(worker_without_a_store_writes_no_checkpoint_on_command),
         cmocka_unit_test(worker_reads_nothing_in_a_session_that_was_halted_before),
