@@ -56,7 +56,7 @@ static const struct {
      "Show the progress of a job in the cluster; with --follow, until it has ended.\n"},
     {"checkpoint", command_checkpoint, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have a job in the cluster write a checkpoint at the end of its step, and wait until it\n"
-     "is written. Needs spec.checkpoint.store.\n"},
+     "is written. A job on one node needs a spec.checkpoint.store for that.\n"},
     {"replan", command_replan, " NAME [-n NAMESPACE] [--kubeconfig FILE] [--context NAME]",
      "Have the operator look for a better cut of a running job at once, with the speeds that its\n"
      "workers have now. The answer is an Event of the job, and in its status.rebalance.\n"},

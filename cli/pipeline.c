@@ -403,7 +403,7 @@ static void follow_checkpoint(struct pipeline *p)
     char line[SHOW_LINE_BYTES];
 
     if (checkpoint_take()) {
-        if (p->params->local->job.spec.checkpoint.is_on)
+        if (plan_saves(&p->params->local->plan))
             p->order = clock_wall_ms();
         else
             show_note(p->params->show, "no checkpoint: this run has no place for them; start it "

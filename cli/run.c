@@ -243,6 +243,10 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
                      local->job.spec.resume_from);
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);
+    if (rc == ERR_OK && a->checkpoints && local->job.spec.checkpoint.mode == SPEC_SAVING_NEVER)
+        rc = err_set(err, ERR_INVALID,
+                     "--checkpoints: has no effect with spec.checkpoint.mode Never; leave one of "
+                     "them out");
     if (a->checkpoints)
         local->job.spec.checkpoint.is_peers = false; /* the folder takes its place */
     local->job.spec.checkpoint.is_on = a->checkpoints || local->job.spec.checkpoint.is_peers;

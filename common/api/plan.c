@@ -51,6 +51,7 @@ static const struct field fields[] = {
     {"revision", FIELD_INT, AT(revision), .min = 1, .max = PLAN_REVISION_MAX,
      .flags = FIELD_REQUIRED},
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
+    {"savesFromCopy", FIELD_BOOL, AT(saves_from_copy), .flags = FIELD_OMIT},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
     {"workers", FIELD_LIST, FIELD_ITEMS(struct plan, workers, n_workers),
      .fields = plan_worker_fields, .flags = FIELD_REQUIRED},
@@ -164,6 +165,22 @@ void plan_keepers(const struct plan *p, int out[static SPEC_STAGES_MAX])
         if (out[s] >= 0)
             n_kept[out[s]]++;
     }
+}
+
+bool plan_has_keepers(const struct plan *p)
+{
+    int keepers[SPEC_STAGES_MAX];
+    int s = 0;
+
+    plan_keepers(p, keepers);
+    while (s < p->n_workers && keepers[s] < 0)
+        s++;
+    return s < p->n_workers;
+}
+
+bool plan_saves(const struct plan *p)
+{
+    return p->spec.checkpoint.is_on && (!p->spec.checkpoint.is_peers || plan_has_keepers(p));
 }
 
 uint64_t plan_hash(const struct plan *p)

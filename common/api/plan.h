@@ -66,7 +66,9 @@ struct plan {
     int revision;   /* the number of the plan */
     bool is_serial; /* one micro-batch at a time, for comparison */
     struct spec spec;
-    int micro_batches; /* M: the spec's, or chosen by the planner; divides the batch size */
+    int micro_batches;    /* M: the spec's, or chosen by the planner; divides the batch size */
+    bool saves_from_copy; /* checkpoints are written from a copy of the state, for which there is
+                             memory; else the next update waits until one is written */
     int n_workers;
     /* In the order of the pipeline: the stage of a worker is its place here. The first is the
      * leader. */
@@ -98,6 +100,10 @@ int plan_find(const struct plan *p, int slot);
  * one in the pipeline, with the first behind the last, that is on another node and keeps those of
  * less than PLAN_KEPT_MAX stages. out[s] is -1 when there is none. */
 void plan_keepers(const struct plan *p, int out[static SPEC_STAGES_MAX]);
+/* Is there one for any stage? Else such checkpoints would be lost together with their workers. */
+bool plan_has_keepers(const struct plan *p);
+/* Do the workers write checkpoints? */
+bool plan_saves(const struct plan *p);
 
 /* Identity of the plan: equal only for the same job, revision, workers and cut. */
 uint64_t plan_hash(const struct plan *p);

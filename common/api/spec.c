@@ -23,6 +23,7 @@ static const char *const optimizer_words[] = {"AdamW", "SGD", NULL};
 static const char *const non_finite_words[] = {"Fail", "Skip", NULL};
 static const char *const precision_words[] = {"FP32", "BF16", "Auto", NULL};
 static const char *const activations_words[] = {"Keep", "Recompute", NULL};
+static const char *const saving_words[] = {"Auto", "Background", "Blocking", "Never", NULL};
 static const char *const wire_words[] = {"FP32", "BF16", NULL};
 static const char *const pull_words[] = {"Always", "IfNotPresent", "Never", NULL};
 
@@ -140,6 +141,7 @@ const struct field spec_fields[] = {
     {"checkpoint.store.s3.credentialsSecret", FIELD_TEXT, AT(checkpoint.s3.secret), .min = 1,
      .max = 253},
     {"checkpoint.store.peers", FIELD_OBJECT, AT(checkpoint.is_peers), .fields = no_fields},
+    {"checkpoint.mode", FIELD_ENUM, AT(checkpoint.mode), .fallback = "Auto", .words = saving_words},
     {"checkpoint.everySteps", FIELD_INT, AT(checkpoint.every_steps), .min = 1, .max = 100000000},
     {"checkpoint.everySeconds", FIELD_INT, AT(checkpoint.every_seconds), .min = 10, .max = 86400},
     {"checkpoint.keep", FIELD_INT, AT(checkpoint.keep), .min = 1, .max = 100, .fallback = "2"},
@@ -288,7 +290,7 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
                 {"checkpoint.store", &s->checkpoint.volume, false},
                 {"output", &s->output, true}};
     int n_stores = is_given(spec, "checkpoint.store.persistentVolumeClaim") +
-                   is_given(spec, "checkpoint.store.s3") + s->checkpoint.is_peers;
+                   is_given(spec, "checkpoint.store.s3") + is_given(spec, "checkpoint.store.peers");
 
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const struct spec_volume *volume = rows[i].volume;
@@ -310,6 +312,11 @@ static enum err_code check_volumes(const struct json *spec, const struct spec *s
                        "spec.checkpoint.store: name exactly one of peers, persistentVolumeClaim, "
                        "s3; found %d",
                        n_stores);
+    if (n_stores > 0 && s->checkpoint.mode == SPEC_SAVING_NEVER)
+        return err_set(
+            err, ERR_INVALID,
+            "spec.checkpoint.store: has no effect with spec.checkpoint.mode Never; leave "
+            "one of them out");
     return is_given(spec, "checkpoint.store.s3") ? check_bucket(&s->checkpoint.s3, err) : ERR_OK;
 }
 
@@ -511,15 +518,18 @@ enum err_code spec_parse(const struct json *json, struct spec *out, struct err *
         s.model.ffn = 4 * s.model.hidden;
     s.training.evaluates_only =
         json_is_i64(json_path(json, "training.steps")) && s.training.steps == 0;
-    s.checkpoint.is_peers = is_given(json, "checkpoint.store.peers");
-    s.checkpoint.is_on = s.checkpoint.is_peers || s.checkpoint.volume.claim[0] != '\0' ||
-                         s.checkpoint.s3.bucket[0] != '\0';
+    s.checkpoint.is_on = s.checkpoint.volume.claim[0] || s.checkpoint.s3.bucket[0];
+    s.checkpoint.is_peers =
+        !s.checkpoint.is_on && s.checkpoint.mode != SPEC_SAVING_NEVER && !s.training.evaluates_only;
+    s.checkpoint.is_on = s.checkpoint.is_on || s.checkpoint.is_peers;
     if (rc == ERR_OK)
         rc = check_given(json, &s, err);
     if (rc == ERR_OK)
         rc = check_resume(json, &s, err);
     if (rc == ERR_OK)
         rc = check_spec(&s, err);
+    if (s.training.keeps_best && s.checkpoint.mode == SPEC_SAVING_AUTO)
+        s.checkpoint.mode = SPEC_SAVING_BACKGROUND; /* they are read into the copy */
     if (rc == ERR_OK)
         *out = s;
     return rc;
@@ -531,14 +541,15 @@ enum err_code spec_check_best(const struct spec *s, bool has_output, struct err 
         return err_set(err, ERR_INVALID,
                        "spec.training.keepBest: needs spec.output, or --output DIR on this "
                        "machine: without it no weights are kept");
-    if (s->training.keeps_best && !s->checkpoint.is_on)
+    if (s->training.keeps_best && (!s->checkpoint.is_on || s->checkpoint.is_peers))
         return err_set(err, ERR_INVALID,
-                       "spec.training.keepBest: needs spec.checkpoint.store, or --checkpoints DIR "
-                       "on this machine: the best weights wait there for the end");
-    if (s->training.keeps_best && s->checkpoint.is_peers)
+                       "spec.training.keepBest: needs spec.checkpoint.store.persistentVolumeClaim "
+                       "or s3, or --checkpoints DIR on this machine: the best weights wait there "
+                       "for the end");
+    if (s->training.keeps_best && s->checkpoint.mode == SPEC_SAVING_BLOCKING)
         return err_set(err, ERR_INVALID,
-                       "spec.training.keepBest: needs a store that all workers share, such as "
-                       "spec.checkpoint.store.persistentVolumeClaim");
+                       "spec.training.keepBest: needs spec.checkpoint.mode Auto or Background: the "
+                       "best weights are read into the memory of the copy");
     return ERR_OK;
 }
 

@@ -82,6 +82,14 @@ enum spec_precision {
     SPEC_PRECISION_AUTO, /* each worker: BF16 where its processor can */
 };
 
+/* How a checkpoint is written while the training goes on. */
+enum spec_saving {
+    SPEC_SAVING_AUTO,       /* one of the next two, as the planner finds (balance/partition.h) */
+    SPEC_SAVING_BACKGROUND, /* from a copy of the state, which takes memory */
+    SPEC_SAVING_BLOCKING,   /* without one: the next update waits until it is written */
+    SPEC_SAVING_NEVER,      /* there are no checkpoints */
+};
+
 /* What a stage keeps of a micro-batch between its forward and its backward. */
 enum spec_activations {
     SPEC_ACTIVATIONS_KEEP,
@@ -195,8 +203,9 @@ struct spec {
         char pull_policy[SPEC_WORD_BYTES];
     } worker;
     struct {
+        enum spec_saving mode;
         struct spec_volume volume;
-        bool is_peers; /* they lie with the workers and need no volume */
+        bool is_peers; /* they lie with the workers and need no volume: the default */
         struct spec_bucket s3;
         bool is_on;      /* there is a store, or the CLI has a folder; else none are written */
         int every_steps; /* between two; 0: every_seconds counts */

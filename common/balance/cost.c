@@ -93,7 +93,7 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
      * per step their gradients are sent away and their weights come back. */
     int64_t words = kind == UNIT_LM_HEAD ? (int64_t)model_word_floats(m) : 0;
     int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
-    int64_t copied = spec->checkpoint.is_on ? areas - 1 : 0; /* all but the gradients */
+    int64_t copied = job->saves_from_copy ? areas - 1 : 0; /* all but the gradients */
     double factor = kind == UNIT_ATTENTION ? pace->attention : kind == UNIT_FFN ? pace->ffn : 1;
     struct floats floats = floats_of(spec, kind, &full);
     double kept = floats.kept;
@@ -158,6 +158,16 @@ int64_t cost_least_bytes(const struct cost_unit *units, int n_units)
         if (cost_unit_bytes(units, u) < least)
             least = cost_unit_bytes(units, u);
     return least;
+}
+
+int64_t cost_most_bytes(const struct cost_unit *units, int n_units, int micro_batches)
+{
+    int64_t most = COST_PROCESS_BYTES + COST_DATA_BYTES;
+
+    for (int u = 0; u < n_units; u++)
+        most += units[u].state_bytes + micro_batches * units[u].activation_bytes +
+                units[u].scratch_bytes + 2 * COST_LINK_SLOTS * units[u].slot_bytes;
+    return most;
 }
 
 int64_t cost_planned_bytes(int64_t node_bytes, int percent)

@@ -86,6 +86,7 @@
 struct cost_job {
     const struct spec *spec;
     int micro_batches;           /* M, which divides the batch size */
+    bool saves_from_copy;        /* checkpoints are written from a copy of the state */
     struct node_lengths lengths; /* of the job's data; zeros: not measured */
     struct node_pace pace;       /* zeros: not measured */
 };
@@ -122,6 +123,8 @@ double cost_unit_ms(const struct cost_unit *c, const struct node *n);
 /* Lower bounds of the memory of a stage: of any that holds `unit`, and of any at all. */
 int64_t cost_unit_bytes(const struct cost_unit *units, int unit);
 int64_t cost_least_bytes(const struct cost_unit *units, int n_units);
+/* And an upper bound for any. */
+int64_t cost_most_bytes(const struct cost_unit *units, int n_units, int micro_batches);
 
 /* From the estimate of a stage to the limit of its pod. With the estimate itself as limit, its
  * error would get the pod killed, so the limit is a quarter more, in whole MiB, as far as the node

@@ -64,6 +64,10 @@ void explain_placement(const struct partition_request *request, const struct pla
                  " Pods have %d%% more memory, for units that may move to them "
                  "(spec.placement.headroomPercent); without that a step would take %.0f ms.",
                  request->job.spec->placement.headroom_percent, placement->roomy_step_ms);
+    if (request->job.saves_from_copy && !placement->saves_from_copy && placement->n_stages > 1)
+        text_add(out, PLAN_REASON_BYTES,
+                 " Checkpoints are written without a copy of the state, for which these nodes lack "
+                 "the memory: the next update waits for them (spec.checkpoint.mode).");
     if (gap < 1e-6)
         text_add(out, PLAN_REASON_BYTES,
                  " No other cut, order or choice of these nodes is faster.");
@@ -103,6 +107,7 @@ void placement_to_plan(const struct partition_request *request, const struct pla
 {
     out->spec = *request->job.spec;
     out->micro_batches = placement->micro_batches;
+    out->saves_from_copy = placement->saves_from_copy;
     out->n_workers = placement->n_stages;
     out->summary = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
                                          .bound_ms = placement->bound_ms,

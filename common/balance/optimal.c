@@ -77,22 +77,17 @@ static void sort(const struct ranking *g, int *nodes, int n, enum order order)
 static int rank_nodes(const struct ranking *g, int *out)
 {
     const struct partition_request *r = g->request;
-    int64_t most = COST_PROCESS_BYTES + COST_DATA_BYTES;
     int n_units = model_units(&r->job.spec->model);
     struct cost_unit costs[MODEL_UNITS_MAX];
     double flops = 0;
-    int64_t least;
+    int64_t least, most;
     int n = 0;
 
     cost_of_units(&r->job, costs);
     least = cost_least_bytes(costs, n_units);
-    for (int u = 0; u < n_units; u++) {
-        const struct cost_unit *c = &costs[u];
-
-        flops += c->flops;
-        most += c->state_bytes + r->job.micro_batches * c->activation_bytes + c->scratch_bytes +
-                2 * COST_LINK_SLOTS * c->slot_bytes;
-    }
+    most = cost_most_bytes(costs, n_units, r->job.micro_batches);
+    for (int u = 0; u < n_units; u++)
+        flops += costs[u].flops;
     for (int i = 0; i < r->n_nodes; i++) {
         const struct node *node = &r->nodes[i];
         int64_t memory = partition_memory(r, i);

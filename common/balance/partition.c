@@ -282,7 +282,8 @@ static enum err_code solve(const struct partition_request *request, struct place
                            struct err *err)
 {
     struct placement p = {.strategy = request->job.spec->placement.strategy,
-                          .micro_batches = request->job.micro_batches};
+                          .micro_batches = request->job.micro_batches,
+                          .saves_from_copy = request->job.saves_from_copy};
     struct placement optimal = p;
     struct partition_request open = *request; /* Manual is compared with all that could be */
     int misfit = -1;
@@ -523,13 +524,59 @@ out:
     return rc;
 }
 
+/* --- the copy that checkpoints are written from --- */
+
+/* Is there a node that cannot hold the whole model? Else memory decides nothing. */
+static bool memory_matters(const struct partition_request *r)
+{
+    int n_units = model_units(&r->job.spec->model);
+    struct cost_unit units[MODEL_UNITS_MAX];
+    struct cost_job job = r->job;
+    int64_t most;
+
+    if (job.micro_batches == 0)
+        job.micro_batches = 1; /* for which scratch and messages are largest */
+    cost_of_units(&job, units);
+    most = cost_most_bytes(units, n_units, job.micro_batches);
+    for (int i = 0; i < r->n_nodes; i++)
+        if (partition_memory(r, i) < most)
+            return true;
+    return false;
+}
+
+static enum err_code choose_saving(const struct partition_request *request, struct placement *out,
+                                   struct err *err)
+{
+    const struct spec *spec = request->job.spec;
+    struct partition_request without = *request;
+    struct placement held;
+    bool is_alone;
+    enum err_code rc = choose(request, out, err);
+
+    without.job.saves_from_copy = false;
+    if (!request->job.saves_from_copy || spec->checkpoint.mode != SPEC_SAVING_AUTO)
+        return rc;
+    if (rc == ERR_NOT_FOUND) /* if both fail, the reason is that of the plan that needs less */
+        return choose(&without, out, err);
+    is_alone = rc == ERR_OK && spec->checkpoint.is_peers && out->n_stages == 1;
+    if (rc != ERR_OK || !(is_alone || memory_matters(request)))
+        return rc;
+    rc = choose(&without, &held, err);
+    if (rc != ERR_OK)
+        return rc;
+    if (is_alone ? held.n_stages == 1
+                 : out->predicted_step_ms > held.predicted_step_ms * (1 + PARTITION_NODE_GAIN))
+        *out = held;
+    return ERR_OK;
+}
+
 enum err_code partition_choose(const struct partition_request *request, struct placement *out,
                                struct err *err)
 {
     int headroom = request->job.spec->placement.headroom_percent;
     struct partition_request without = *request;
     struct placement roomy;
-    enum err_code rc = choose(request, out, err);
+    enum err_code rc = choose_saving(request, out, err);
 
     if (headroom == 0 || rc == ERR_NO_MEMORY || rc == ERR_INVALID)
         return rc;
@@ -538,6 +585,7 @@ enum err_code partition_choose(const struct partition_request *request, struct p
     if (rc != ERR_OK)
         return rc;
     without.memory_percent = request->memory_percent * 100 / (100 + headroom);
+    without.job.saves_from_copy = out->saves_from_copy;
     rc = choose(&without, &roomy, err);
     if (rc == ERR_OK)
         out->roomy_step_ms = roomy.predicted_step_ms;

@@ -52,7 +52,10 @@ struct partition_request {
 static inline struct partition_request partition_request_of(const struct spec *spec)
 {
     return (struct partition_request){
-        .job = {.spec = spec, .micro_batches = spec->training.micro_batches},
+        .job = {.spec = spec,
+                .micro_batches = spec->training.micro_batches,
+                .saves_from_copy =
+                    spec->checkpoint.is_on && spec->checkpoint.mode != SPEC_SAVING_BLOCKING},
         .min_stages = spec->placement.min_stages,
         .max_stages = spec->placement.max_stages,
         .memory_percent = 100 + spec->placement.headroom_percent,
@@ -87,8 +90,9 @@ struct placement_stage {
 
 struct placement {
     enum spec_strategy strategy;
-    int micro_batches; /* the spec's, or the chosen number if that is 0 */
-    int n_stages;      /* 0: nothing fits */
+    int micro_batches;    /* the spec's, or the chosen number if that is 0 */
+    bool saves_from_copy; /* as in the request, or as chosen */
+    int n_stages;         /* 0: nothing fits */
     struct placement_stage stages[SPEC_STAGES_MAX];
     double predicted_step_ms;
     double bound_ms;        /* lower bound of every plan; equal to predicted_step_ms if the search
@@ -127,7 +131,12 @@ MUST_CHECK enum err_code partition_solve(const struct partition_request *request
  * the batch size are tried if there are at most PARTITION_TRIES, else those nearest to four times
  * the largest possible number of stages. With strategy Optimal the plan then has the fewest nodes
  * whose step is at most PARTITION_NODE_GAIN longer than the shortest. out->bound_ms is a bound for
- * all of these. Where the spec asks for headroom, it is also found out what that costs. */
+ * all of these. Where the spec asks for headroom, it is also found out what that costs.
+ *
+ * With checkpoint.mode Auto, checkpoints are written from a copy of the state, for which
+ * job.saves_from_copy asks, unless there is no plan with the memory for it, its step is more than
+ * PARTITION_NODE_GAIN longer than without, or they would lie with a single worker, where none are
+ * written. */
 MUST_CHECK enum err_code partition_choose(const struct partition_request *request,
                                           struct placement *out, struct err *err);
 

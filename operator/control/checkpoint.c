@@ -56,6 +56,12 @@ void checkpoint_follow(struct context *c)
                        "No checkpoint was written: the job has no store for them. Set "
                        "spec.checkpoint.store.");
         settle(c, &now, "CheckpointImpossible");
+    } else if (c->has_plan && !plan_saves(&seen->revision.plan)) {
+        (void)snprintf(
+            now.message, sizeof now.message,
+            "No checkpoint was written: the job runs on one node, with which it would be "
+            "lost. Set spec.checkpoint.store.persistentVolumeClaim or s3.");
+        settle(c, &now, "CheckpointImpossible");
     } else if (seen->has_leader && done->order == now.request_ms) {
         now.step = done->step;
         if (now.step > 0)

@@ -242,7 +242,7 @@ static bool waits_for_checkpoint(struct context *c)
         if (!p || !decide_is_leaving(p) || left_ms <= 0)
             continue;
         context_requeue(c, left_ms);
-        waits = c->seen->revision.plan.spec.checkpoint.is_on;
+        waits = plan_saves(&c->seen->revision.plan);
     }
     return waits;
 }

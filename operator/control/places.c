@@ -29,6 +29,7 @@ void places_pace(const struct context *c, const struct survey *s, int first_unit
     const struct plan *last = &c->seen->revision.plan;
     const struct cost_job job = {.spec = &last->spec,
                                  .micro_batches = last->micro_batches,
+                                 .saves_from_copy = last->saves_from_copy,
                                  .lengths = s->lengths,
                                  .pace = s->pace};
     struct cost_unit unit;
@@ -105,6 +106,7 @@ void places_request(const struct context *c, const struct places *p, struct plac
     for (int i = 0; i < p->n; i++)
         space->nodes[i] = p->list[i].node;
     out->job.micro_batches = last->micro_batches;
+    out->job.saves_from_copy = last->saves_from_copy;
     out->job.lengths = p->survey->lengths;
     out->job.pace = p->survey->pace;
     out->nodes = space->nodes;

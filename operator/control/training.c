@@ -201,7 +201,7 @@ static void add_step(const struct context *c, char *text, size_t bytes)
     text_add(text, bytes, ".");
 }
 
-/* Where checkpoints lie with the workers, they need two nodes. */
+/* Where checkpoints lie with the workers, as by default, they need two nodes. */
 static void warn_unprotected(struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
@@ -220,11 +220,20 @@ static void warn_unprotected(struct context *c)
         }
     if (n_bare == 0)
         return;
-    (void)snprintf(text, sizeof text,
-                   "The checkpoints of %d of %d stages have no copy on another node: if node %s is "
-                   "lost, the job begins again with step 0. Raise spec.placement.minStages, or use "
-                   "spec.checkpoint.store.persistentVolumeClaim.",
-                   n_bare, plan->n_workers, plan->workers[bare].node);
+    if (n_bare == plan->n_workers)
+        (void)snprintf(
+            text, sizeof text,
+            "No checkpoints are written, since node %s has the whole job: if a worker is "
+            "lost, the job begins again with step 0. Raise spec.placement.minStages, or "
+            "set spec.checkpoint.store.persistentVolumeClaim or s3.",
+            plan->workers[0].node);
+    else
+        (void)snprintf(text, sizeof text,
+                       "The checkpoints of %d of %d stages have no copy on another node: if node "
+                       "%s is lost, the job begins again with step 0. Raise "
+                       "spec.placement.minStages, or set "
+                       "spec.checkpoint.store.persistentVolumeClaim or s3.",
+                       n_bare, plan->n_workers, plan->workers[bare].node);
     context_add_event(c, true, "Unprotected", text);
 }
 

@@ -358,14 +358,14 @@ loses_process() {
         completes crash && has_event 'Recovering: Revision 2 goes on from step 0' && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
 }
 # Units of workers that are still at the checkpoint's step need not be read.
-from_checkpoint() { has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)'; }
+from_checkpoint() { has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)' "$1"; } # from_checkpoint JOB
 goes_back() { # to a checkpoint: when a worker is killed, and when all pods go at once
     local points
     kept saved '  checkpoint: {everySteps: 10, store: {persistentVolumeClaim: {claimName: out, path: points}}}' || return
     points=$dir/agent/claims/out/points/$(prefix saved)
     until_true 60 has_checkpoint "$points" || return
     touch "$dir/agent/kill/$(prefix saved)-w1-1"
-    until_true 60 from_checkpoint &&
+    until_true 60 from_checkpoint saved &&
         [ "$(workers_of saved)" = 'w0-1 w1-2 w2-1 ' ] || return
     kubectl delete pods -l skyjob.dev/job=saved --wait=false && completes saved || return
     field saved '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
@@ -403,7 +403,7 @@ on_command() { # also when the operator dies before it has told what became of i
     ls "$points"
     [ "$(find "$points" -mindepth 1 -maxdepth 1 | wc -l)" = 3 ] && # the last is of the last step
         ! "$OUT/bin/kubectl-skyjob" checkpoint asked 2>"$dir/text" && grep 'is Complete: there is nothing to write' "$dir/text" || return
-    steps=300 job homeless && trains homeless && ! "$OUT/bin/kubectl-skyjob" checkpoint homeless 2>"$dir/text" &&
+    steps=300 job homeless '  checkpoint: {mode: Never}' && trains homeless && ! "$OUT/bin/kubectl-skyjob" checkpoint homeless 2>"$dir/text" &&
         grep 'the job has no store for them. Set spec.checkpoint.store' "$dir/text" && has_event CheckpointImpossible
 }
 written_later() { [ "$(field "$1" '{.status.requestedCheckpoint.step}')" -gt "$2" ]; }
@@ -431,7 +431,7 @@ goes_back_without_a_volume() { # to a checkpoint on the pods' own disks, one of 
     completes disks || return
     field disks '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/agent" -path '*/checkpoints/*' -name 'model*'
-    from_checkpoint && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
+    from_checkpoint disks && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
 }
 goes_back_to_a_bucket() { # the pod is lost with its disk
     local name
@@ -445,7 +445,7 @@ goes_back_to_a_bucket() { # the pod is lost with its disk
     completes bucket || return
     field bucket '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/s3/disk" -name 'model*'
-    from_checkpoint && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
+    from_checkpoint bucket && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return

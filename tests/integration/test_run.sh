@@ -268,7 +268,7 @@ sed 's/{everySteps: 10}/{keep: 9}/' "$work/saved.yaml" >"$work/rarely.yaml"
 commanded() { # commanded NAME [ARGUMENT...]: asked when it trains
     local name=$1 pid run
     shift
-    timeout 120 "$bin/kubectl-skyjob" run -f "$work/rarely.yaml" --workers cpu=1,cpu=1,cpu=1 --strategy Even \
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/rarely.yaml" --workers "${workers:-cpu=1,cpu=1,cpu=1}" --strategy Even \
         --data build/sample/mnli "$@" >"$work/$name.log" 2>&1 &
     pid=$!
     until_true 60 grep -q '^step ' "$work/$name.log" || return
@@ -276,10 +276,10 @@ commanded() { # commanded NAME [ARGUMENT...]: asked when it trains
     kill -USR1 "$run"
     wait "$pid"
 }
-on_command() {
+on_command() { # a single worker has none to keep its checkpoints for it
     local step
     commanded commanded --checkpoints "$work/commanded.points" --output "$work/commanded" || { cat "$work/commanded.log"; return 1; }
-    commanded without || { cat "$work/without.log"; return 1; }
+    workers=cpu=1 commanded without || { cat "$work/without.log"; return 1; }
     cat "$work/commanded.log" "$work/without.log"
     ls "$work/commanded.points"
     step=$(sed -n 's/^checkpoint of step \([0-9]*\) written$/\1/p' "$work/commanded.log")

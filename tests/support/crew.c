@@ -187,6 +187,7 @@ static struct plan next_plan(struct crew *crew)
                      .job = "job",
                      .uid = "6f1c",
                      .revision = crew->revision.plan.revision + 1,
+                     .saves_from_copy = !crew->params->has_own_checkpoints, /* each way once */
                      .spec = crew->parsed,
                      .micro_batches = crew->params->micro_batches,
                      .n_workers = cut->n_workers,

@@ -104,7 +104,8 @@ is() { [ "$(condition "$1" "$2")" = "$3" ]; }
 completes() { kubectl wait --for=condition=Complete "sj/$1" --timeout="${2:-90}s"; }
 trains() { until_true 60 step_above "$1" "${2:-0}"; }
 step_above() { [ "$(field "$1" '{.status.progress.step}')" -gt "$2" ] 2>/dev/null; }
-has_event() { kubectl get events -o jsonpath='{range .items[*]}{.reason}: {.message}{"\n"}{end}' | grep "^$1"; }
+# has_event TEXT [JOB]: of any job, or of this one
+has_event() { kubectl get events ${2:+--field-selector "involvedObject.name=$2"} -o jsonpath='{range .items[*]}{.reason}: {.message}{"\n"}{end}' | grep "^$1"; }
 revision_is() { [ "$(field "$1" '{.status.revision}')" = "$2" ]; }
 prefix() { echo "$1-$(field "$1" '{.metadata.uid}' | cut -c 1-5)"; } # of the names of a job's pods
 worker_pod() { kubectl get pods -l "skyjob.dev/job=$1,skyjob.dev/slot=$2" -o name; } # worker_pod JOB SLOT

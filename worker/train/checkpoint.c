@@ -12,11 +12,16 @@
 
 /* --- memory --- */
 
+static bool has_copy(const struct checkpoint *c)
+{
+    return c->p.plan->saves_from_copy || c->p.plan->spec.training.keeps_best;
+}
+
 static void add_area(struct checkpoint *c, const float *live, size_t count, struct arena *arena)
 {
     if (live)
         c->areas[c->n_areas++] = (struct checkpoint_area){
-            .live = live, .copy = arena_floats(arena, count), .count = count};
+            .live = live, .copy = has_copy(c) ? arena_floats(arena, count) : NULL, .count = count};
 }
 
 /* In the order of the shard (files/store.h), on a counting arena first. */
@@ -48,11 +53,22 @@ enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_para
         return err_wrap(err, rc, "copies for checkpoints");
     lay_out(c, &c->memory);
     (void)pthread_mutex_init(&c->lock, NULL);
-    thread_cond_init(&c->written);
+    thread_cond_init(&c->moved);
     c->history.max = HISTORY_MAX_BYTES;
     c->progress.max = PROGRESS_TEXT_MAX_BYTES;
     c->is_open = true;
     return ERR_OK;
+}
+
+bool checkpoint_is_lasting(const struct checkpoint *c)
+{
+    return !c->p.store->is_own;
+}
+
+void checkpoint_hurry(struct checkpoint *c)
+{
+    if (c->p.copies)
+        copies_hurry(c->p.copies);
 }
 
 bool checkpoint_wait(struct checkpoint *c, int timeout_ms)
@@ -63,7 +79,7 @@ bool checkpoint_wait(struct checkpoint *c, int timeout_ms)
 
     (void)pthread_mutex_lock(&c->lock);
     while (c->is_writing && !is_late)
-        is_late = pthread_cond_timedwait(&c->written, &c->lock, &deadline) != 0;
+        is_late = pthread_cond_timedwait(&c->moved, &c->lock, &deadline) != 0;
     is_writing = c->is_writing;
     (void)pthread_mutex_unlock(&c->lock);
     return !is_writing;
@@ -93,7 +109,7 @@ void checkpoint_deinit(struct checkpoint *c)
     (void)checkpoint_wait(c, END_WAIT_MS);
     atomic_store(&c->stops, true);
     join(c);
-    (void)pthread_cond_destroy(&c->written);
+    (void)pthread_cond_destroy(&c->moved);
     (void)pthread_mutex_destroy(&c->lock);
     arena_deinit(&c->memory);
     buf_deinit(&c->history);
@@ -109,7 +125,7 @@ static size_t take_piece(struct checkpoint *c)
     size_t n = 0;
 
     (void)pthread_mutex_lock(&c->lock);
-    if (c->area < c->n_areas) {
+    if (c->area < c->n_areas && !c->is_given_up) {
         const struct checkpoint_area *a = &c->areas[c->area];
         size_t left = a->count - c->at;
 
@@ -120,9 +136,24 @@ static size_t take_piece(struct checkpoint *c)
             c->area++;
             c->at = 0;
         }
+        c->taken_ms = clock_now_ms();
+        (void)pthread_cond_broadcast(&c->moved);
     }
     (void)pthread_mutex_unlock(&c->lock);
     return n;
+}
+
+/* After the last piece. */
+static enum err_code check_given_up(struct checkpoint *c, struct err *err)
+{
+    bool is_given_up;
+
+    (void)pthread_mutex_lock(&c->lock);
+    is_given_up = c->is_given_up;
+    (void)pthread_mutex_unlock(&c->lock);
+    return is_given_up ? err_set(err, ERR_TIMEOUT, "the disk took nothing for %d s",
+                                 CHECKPOINT_STILL_MS / 1000)
+                       : ERR_OK;
 }
 
 static enum err_code write_shard(struct checkpoint *c, struct err *err)
@@ -148,6 +179,8 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
         rc = atomic_load(&c->stops) ? err_set(err, ERR_GONE, "the session has ended")
                                     : store_put(w, c->piece, n, err);
     if (rc == ERR_OK)
+        rc = check_given_up(c, err);
+    if (rc == ERR_OK)
         return store_finish(w, c->p.loader ? &records : NULL, err);
     store_abandon(w);
     return rc;
@@ -171,7 +204,7 @@ static void set_state(struct checkpoint *c, bool is_writing, bool has_failed)
     (void)pthread_mutex_lock(&c->lock);
     c->is_writing = is_writing;
     c->has_failed = has_failed;
-    (void)pthread_cond_broadcast(&c->written);
+    (void)pthread_cond_broadcast(&c->moved);
     (void)pthread_mutex_unlock(&c->lock);
 }
 
@@ -230,7 +263,8 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
     identity_of(&c->p.plan->spec, &c->point.identity);
     c->area = 0;
     c->at = 0;
-    c->is_copied = false;
+    c->is_copied = c->is_given_up = false;
+    c->taken_ms = clock_now_ms();
     buf_reset(&c->history);
     buf_reset(&c->progress);
     if (history)
@@ -247,22 +281,36 @@ void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct prog
     LOG(LOG_WARN, "no checkpoint", LOG_I("step", s->step), LOG_S("error", err.text));
 }
 
-void checkpoint_before_update(struct checkpoint *c)
+static void copy_rest(struct checkpoint *c)
 {
-    bool is_needed;
-
-    if (!c->is_open)
-        return;
-    (void)pthread_mutex_lock(&c->lock);
-    is_needed = c->is_writing && !c->is_copied;
-    for (int i = c->area; i < c->n_areas && is_needed; i++) {
+    for (int i = c->area; i < c->n_areas; i++) {
         const struct checkpoint_area *a = &c->areas[i];
         size_t from = i == c->area ? c->at : 0;
 
         memcpy(a->copy + from, a->live + from, (a->count - from) * sizeof *a->copy);
     }
     c->is_copied = true;
+}
+
+bool checkpoint_before_update(struct checkpoint *c, int timeout_ms)
+{
+    const struct timespec deadline = thread_deadline(timeout_ms);
+    bool is_late = false;
+    bool may_change;
+
+    (void)pthread_mutex_lock(&c->lock);
+    if (has_copy(c) && c->is_writing && !c->is_copied)
+        copy_rest(c);
+    for (;;) {
+        may_change = !c->is_writing || c->is_copied || c->is_given_up || c->area == c->n_areas;
+        if (may_change || is_late)
+            break;
+        is_late = pthread_cond_timedwait(&c->moved, &c->lock, &deadline) != 0;
+    }
+    if (!may_change && clock_now_ms() - c->taken_ms >= CHECKPOINT_STILL_MS)
+        may_change = c->is_given_up = true;
     (void)pthread_mutex_unlock(&c->lock);
+    return may_change;
 }
 
 enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *from,

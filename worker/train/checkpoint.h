@@ -3,6 +3,7 @@
  * Parameters and moments change only in an update. So a thread writes them from where they are, and
  * what it has not come to when the next update is due is copied aside first: a step is held up for
  * that copy at most, never for the disk. The memory for the copy is taken when a session begins.
+ * Where the plan has none for it, the update waits for the thread.
  *
  * A checkpoint is written at the end of a step, by order of its STEP_END, so all stages write the
  * same ones. Where the store is the worker's own, the shard counts as written once it has been
@@ -23,6 +24,7 @@
 #include "train/state.h"
 
 #define CHECKPOINT_AREAS_MAX (3 * MODEL_UNITS_MAX) /* parameters, moment, variance of each unit */
+#define CHECKPOINT_STILL_MS  30000 /* a disk that takes nothing for so long holds up no step */
 
 /* All are borrowed. */
 struct checkpoint_params {
@@ -37,7 +39,7 @@ struct checkpoint_params {
 /* Floats that are written in one go. */
 struct checkpoint_area {
     const float *live;
-    float *copy; /* of the same size */
+    float *copy; /* of the same size; NULL: there is no memory for it */
     size_t count;
 };
 
@@ -58,12 +60,14 @@ struct checkpoint { /* all fields private */
     struct weights_unit read[MODEL_UNITS_MAX]; /* of checkpoint_read() */
     /* Under the lock: */
     pthread_mutex_t lock;
-    pthread_cond_t written; /* is_writing has become false */
+    pthread_cond_t moved; /* the thread has gone on */
     bool is_writing;
     bool has_failed; /* the last one */
     int area;        /* the next floats to be written */
     size_t at;
-    bool is_copied; /* from there on the copies are written */
+    bool is_copied;   /* from there on the copies are written */
+    bool is_given_up; /* they have changed */
+    int64_t taken_ms; /* when the last of them were taken */
 };
 
 /* Take the memory for the units of the stage, which the state has. ERR_NO_MEMORY. */
@@ -73,6 +77,11 @@ MUST_CHECK enum err_code checkpoint_init(struct checkpoint *c, const struct chec
  * it is abandoned. A zeroed one is fine. */
 void checkpoint_deinit(struct checkpoint *c);
 
+/* Does the store outlive the workers? Only then the last step is worth one. */
+bool checkpoint_is_lasting(const struct checkpoint *c);
+
+/* Training is over: its copies need not leave the link to tensors any more. */
+void checkpoint_hurry(struct checkpoint *c);
 /* Wait for up to `timeout_ms` (0 only looks); false while one is still being written. */
 bool checkpoint_wait(struct checkpoint *c, int timeout_ms);
 /* Could the last one not be written, or copied? */
@@ -84,15 +93,17 @@ bool checkpoint_has_failed(struct checkpoint *c);
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
                       const struct history *history, bool is_saved);
 
-/* Read the parameters of the stage's units as `from` has them, into the memory for the copies: the
- * state stays as it is. What is being written is waited for. On ERR_OK *out has the units in the
- * order of the stage, without gradients, until the next checkpoint is begun.
- * Errors of store_read() and store_read_unit(): ERR_NOT_FOUND when another stage is still writing
- * it. */
+/* Read the parameters of the stage's units as `from` has them, into the memory for the copies,
+ * which every plan with training.keepBest has: the state stays as it is. What is being written is
+ * waited for. On ERR_OK *out has the units in the order of the stage, without gradients, until the
+ * next checkpoint is begun. Errors of store_read() and store_read_unit(): ERR_NOT_FOUND when
+ * another stage is still writing it. */
 MUST_CHECK enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *from,
                                          struct weights_unit **out, struct err *err);
 
-/* Before the state changes: copy what has not been written yet. */
-void checkpoint_before_update(struct checkpoint *c);
+/* Before the state changes: copy what has not been written yet or, without the memory for that,
+ * wait for up to `timeout_ms` until it is. Returns false while it is not; then the state must stay
+ * as it is. A checkpoint that comes no further for CHECKPOINT_STILL_MS is given up. */
+bool checkpoint_before_update(struct checkpoint *c, int timeout_ms);
 
 #endif

@@ -6,11 +6,17 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/thread.h"
 
 #define WAIT_MS 100 /* of one call; repeated until the copies are stopped */
+
+/* A link over which a piece takes longer is slow: there, pieces are sent for a fifth of the time.
+ */
+#define SLOW_MS     100
+#define PAUSE_SHARE 4
 
 static enum err_code check_stop(const struct copies *c, struct err *err)
 {
@@ -52,6 +58,15 @@ static enum err_code recv(struct copies *c, int edge, enum message_kind kind, si
                    message_kind_name(out->type), out->meta_bytes, message_kind_name(kind));
 }
 
+static void pause_after(const struct copies *c, int64_t sending_ms)
+{
+    int64_t end_ms = clock_now_ms() + PAUSE_SHARE * sending_ms;
+
+    while (sending_ms >= SLOW_MS && clock_now_ms() < end_ms && !atomic_load(&c->stops) &&
+           !atomic_load(&c->hurries))
+        (void)usleep(SLOW_MS * 1000);
+}
+
 static enum err_code send_piece(struct copies *c, const struct message_copy *head,
                                 const void *bytes, size_t n, struct err *err)
 {
@@ -80,8 +95,12 @@ static enum err_code send_file(struct copies *c, const struct store_shard *shard
     fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return file_error(err, "open", path);
-    while (rc == ERR_OK && (n = read(fd, piece, EDGES_COPY_PIECE_BYTES)) > 0)
+    while (rc == ERR_OK && (n = read(fd, piece, EDGES_COPY_PIECE_BYTES)) > 0) {
+        int64_t start_ms = clock_now_ms();
+
         rc = send_piece(c, head, piece, (size_t)n, err);
+        pause_after(c, clock_now_ms() - start_ms);
+    }
     if (rc == ERR_OK && n < 0)
         rc = file_error(err, "read", path);
     (void)close(fd);
@@ -246,6 +265,11 @@ enum err_code copies_open(struct copies *c, const struct store *store, const str
         c->n_threads += rc == ERR_OK;
     }
     return rc;
+}
+
+void copies_hurry(struct copies *c)
+{
+    atomic_store(&c->hurries, true);
 }
 
 enum err_code copies_finish(struct copies *c, const struct exchange *x, struct err *err)

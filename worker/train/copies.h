@@ -3,7 +3,8 @@
  * Where checkpoints lie in workers' own stores, a stage sends each shard that it has written to its
  * keeper (plan_keepers()), which writes it to its own store and answers once it is synced. The
  * copies have edges of their own, and threads: one for each stage whose keeper this one is. So
- * tensors do not wait for them. A copy that fails is no failure of the session.
+ * tensors do not wait for them, and a copy over a slow link pauses for most of the time, to leave
+ * it to the tensors. A copy that fails is no failure of the session.
  *
  * At the end of a session everyone sends that it has no more copies, and waits for the same from
  * the stages that it keeps for: their last ones are complete then.
@@ -35,6 +36,7 @@ struct copies { /* all fields private */
     const struct edges *edges;
     bool is_open;
     atomic_bool stops;
+    atomic_bool hurries;     /* there are no more tensors for which a copy should pause */
     pthread_mutex_t sending; /* held by copies_send() */
     int n_threads;
     struct copies_kept kept[PLAN_KEPT_MAX];
@@ -55,6 +57,8 @@ MUST_CHECK enum err_code copies_open(struct copies *c, const struct store *store
 MUST_CHECK enum err_code copies_send(struct copies *c, const struct store_shard *shard,
                                      struct err *err);
 
+/* Training is over: from now on copies do not pause. */
+void copies_hurry(struct copies *c);
 /* The session has no more copies: wait until the other stages have none. Errors of
  * exchange_check(). */
 MUST_CHECK enum err_code copies_finish(struct copies *c, const struct exchange *x, struct err *err);

@@ -457,6 +457,12 @@ static enum err_code open_output(struct session *s, struct err *err)
     return rc;
 }
 
+/* Checkpoints that would be lost together with their only worker are not worth writing. */
+static bool writes_checkpoints(const struct session *s)
+{
+    return s->job->has_store && (!s->job->store.is_own || plan_has_keepers(&s->revision->plan));
+}
+
 /* Take the memory for writing checkpoints. */
 static enum err_code open_checkpoints(struct session *s, struct err *err)
 {
@@ -538,7 +544,7 @@ static enum err_code prepare(struct session *s, struct link_params *link, bool o
         rc = open_output(s, err);
     if (rc == ERR_OK)
         rc = take_units(s, err);
-    if (rc == ERR_OK && is_member(s) && s->job->has_store)
+    if (rc == ERR_OK && is_member(s) && writes_checkpoints(s))
         rc = open_checkpoints(s, err);
     if (rc == ERR_OK && is_member(s))
         rc = stage_init(&s->stage, &s->job->state, &s->revision->plan, s->number, err);

@@ -223,7 +223,7 @@ static bool is_checkpoint_due(const struct train *t, int64_t steps_done)
 
     if (!t->checkpoint)
         return false;
-    if (steps_done == t->facts.total_steps)
+    if (steps_done == t->facts.total_steps && checkpoint_is_lasting(t->checkpoint))
         return true;
     if (every > 0)
         return steps_done / every > t->saved_step / every;
@@ -325,6 +325,18 @@ static enum err_code spread(struct train *t, int64_t step, enum message_kind kin
     return exchange_send(&t->exchange, out, meta, bytes, NULL, 0, err);
 }
 
+/* Until the checkpoint that is being written does not need the state as it is any more. If this is
+ * stopped, the gradients are complete: the next revision does the update. */
+static enum err_code release_state(struct train *t, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && t->checkpoint &&
+           !checkpoint_before_update(t->checkpoint, CHECKPOINT_WAIT_MS))
+        rc = exchange_check(&t->exchange, err);
+    return rc;
+}
+
 /* Once a stage has the end of the step, it does the update, even if it cannot pass it on: the
  * next revision repeats it to the others. */
 static enum err_code end_step(struct train *t, int64_t step, struct message_end *end,
@@ -344,9 +356,10 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
                      (long long)state->updates);
     if (rc != ERR_OK)
         return rc;
+    rc = release_state(t, err);
+    if (rc != ERR_OK)
+        return rc;
     stopwatch_start(&t->update);
-    if (t->checkpoint)
-        checkpoint_before_update(t->checkpoint);
     rc = state_apply(state, &t->plan->spec, &end->end, err);
     stopwatch_stop(&t->update);
     if (rc == ERR_OK && rc_sent != ERR_OK)
@@ -845,6 +858,8 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = begin_checkpoint(t, false, err);
     if (rc == ERR_OK)
         rc = run_steps(t, err);
+    if (rc == ERR_OK && t->checkpoint)
+        checkpoint_hurry(t->checkpoint);
     if (rc == ERR_OK)
         rc = wait_for_checkpoint(t, err);
     if (rc == ERR_OK && t->checkpoint) /* no STEP_END follows with what the others have written */

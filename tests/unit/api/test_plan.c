@@ -98,8 +98,14 @@ static void plan_keepers_are_the_next_stages_on_other_nodes(void **state)
     plan_keepers(&p, keepers);
     for (int s = 0; s < 5; s++)
         assert_int_equal(keepers[s], want[s]);
+    assert_true(plan_has_keepers(&p));
     p.n_workers = 2;
     plan_keepers(&p, keepers);
+    assert_false(plan_has_keepers(&p));
+    p.spec.checkpoint.is_on = true;
+    assert_true(plan_saves(&p));
+    p.spec.checkpoint.is_peers = true;
+    assert_false(plan_saves(&p));
     assert_int_equal(keepers[0], -1);
     assert_int_equal(keepers[1], -1);
 }

@@ -218,7 +218,8 @@ static void spec_fills_in_every_default(void **state)
     assert_string_equal(s.worker.image, "");
     assert_string_equal(s.worker.pull_policy, "IfNotPresent");
     assert_string_equal(s.output.claim, "");
-    assert_false(s.checkpoint.is_on);
+    assert_true(s.checkpoint.is_on && s.checkpoint.is_peers);
+    assert_int_equal(s.checkpoint.mode, SPEC_SAVING_AUTO);
     assert_int_equal(s.checkpoint.every_steps, 0);
     assert_int_equal(s.checkpoint.every_seconds, 300);
     assert_int_equal(s.checkpoint.keep, 2);
@@ -232,7 +233,7 @@ static void spec_writes_checkpoints_to_a_store(void **state)
     static const char store[] =
         WITH("\"checkpoint\": {\"everySteps\": 50, \"store\": "
              "{\"persistentVolumeClaim\": {\"claimName\": \"a\", \"path\": \"b/c\"}}}");
-    struct spec s;
+    struct spec s, never;
 
     (void)state;
     assert_int_equal(parse(store, &s, NULL), ERR_OK);
@@ -241,13 +242,15 @@ static void spec_writes_checkpoints_to_a_store(void **state)
     assert_string_equal(s.checkpoint.volume.path, "b/c");
     assert_int_equal(s.checkpoint.every_steps, 50);
     assert_int_equal(parse(WITH("\"checkpoint\": {\"everySeconds\": 10}"), &s, NULL), ERR_OK);
-    assert_false(s.checkpoint.is_on);
+    assert_true(s.checkpoint.is_on && s.checkpoint.is_peers);
     assert_int_equal(s.checkpoint.every_seconds, 10);
     assert_int_equal(parse(WITH("\"checkpoint\": {\"store\": {\"peers\": {}}}"), &s, NULL), ERR_OK);
     assert_true(s.checkpoint.is_on && s.checkpoint.is_peers);
     assert_int_equal(
         parse(BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"keys\""), &s, NULL), ERR_OK);
     assert_true(s.checkpoint.is_on && !s.checkpoint.is_peers);
+    assert_int_equal(parse(WITH("\"checkpoint\": {\"mode\": \"Never\"}"), &never, NULL), ERR_OK);
+    assert_false(never.checkpoint.is_on || never.checkpoint.is_peers);
     assert_string_equal(s.checkpoint.s3.bucket, "abc");
     assert_string_equal(s.checkpoint.s3.secret, "keys");
     assert_string_equal(s.checkpoint.s3.region, "");
@@ -286,6 +289,8 @@ static void spec_compares_evaluations_by_the_metric_that_is_named(void **state)
         assert_int_equal(s.training.best_by, rows[i].by);
         assert_int_equal(s.training.keeps_best, rows[i].keeps);
         assert_int_equal(s.training.patience, rows[i].patience);
+        assert_int_equal(s.checkpoint.mode, /* the best weights are read into the copy */
+                         rows[i].keeps ? SPEC_SAVING_BACKGROUND : SPEC_SAVING_AUTO);
     }
 }
 
@@ -303,7 +308,11 @@ static void spec_keeps_the_best_weights_with_an_output_and_checkpoints(void **st
     assert_int_equal(spec_check_best(&s, true, &err), ERR_OK);
     s.checkpoint.is_peers = true;
     assert_int_equal(spec_check_best(&s, true, &err), ERR_INVALID);
-    assert_non_null(strstr(err.text, "needs a store that all workers share"));
+    assert_non_null(strstr(err.text, "spec.checkpoint.store.persistentVolumeClaim or s3"));
+    s.checkpoint.is_peers = false;
+    s.checkpoint.mode = SPEC_SAVING_BLOCKING;
+    assert_int_equal(spec_check_best(&s, true, &err), ERR_INVALID);
+    assert_non_null(strstr(err.text, "needs spec.checkpoint.mode Auto or Background"));
     s = (struct spec){.training = {.patience = 1}};
     assert_int_equal(spec_check_best(&s, false, &err), ERR_OK);
 }
@@ -318,6 +327,7 @@ static void spec_with_zero_steps_only_evaluates(void **state)
         parse("{\"data\":{\"source\":{\"sample\":\"MNLI\"}},\"training\":{\"steps\":0}}", &s, NULL),
         ERR_OK);
     assert_true(s.training.evaluates_only);
+    assert_false(s.checkpoint.is_on); /* there is nothing to keep */
     assert_int_equal(spec_data_files(&s, files), 1);
     assert_string_equal(files[0], SPEC_VOCAB_FILE);
 }
@@ -591,6 +601,11 @@ static struct refused refused[] = {
     {"spec_checkpoint_prefix_is_relative",
      BUCKET("\"bucket\": \"abc\", \"credentialsSecret\": \"a\", \"prefix\": \"/a\""),
      "spec.checkpoint.store.s3.prefix: must be a relative path"},
+    {"spec_checkpoint_mode_is_known", WITH("\"checkpoint\": {\"mode\": \"Sometimes\"}"),
+     "spec.checkpoint.mode: "},
+    {"spec_checkpoint_mode_never_has_no_store",
+     WITH("\"checkpoint\": {\"mode\": \"Never\", \"store\": {\"peers\": {}}}"),
+     "spec.checkpoint.store: has no effect with spec.checkpoint.mode Never"},
     {"spec_checkpoint_peers_have_no_members",
      WITH("\"checkpoint\": {\"store\": {\"peers\": {\"copies\": 2}}}"),
      "spec.checkpoint.store.peers.copies: "},

@@ -739,6 +739,73 @@ static void choose_leaves_headroom_and_explains_what_it_costs(void **state)
     assert_non_null(strstr(err.text, "spec.placement.headroomPercent is 50"));
 }
 
+/* The fast node has memory for all units, and for the copy of their state or not. */
+static void choose_saves_from_a_copy_unless_that_makes_steps_longer(void **state)
+{
+    static const struct {
+        enum spec_saving mode;
+        bool is_tight, is_peers, from_copy;
+        int n_stages;
+    } rows[] = {
+        {SPEC_SAVING_AUTO, false, false, true, 1},
+        {SPEC_SAVING_AUTO, true, false, false, 1},
+        {SPEC_SAVING_BACKGROUND, true, false, true, 2},
+        {SPEC_SAVING_BLOCKING, false, false, false, 1},
+        {SPEC_SAVING_AUTO, false, true, false, 1}, /* one worker has no other to keep it for */
+    };
+    struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
+                            {.name = "slow", .gflops = 1, .memory_bytes = 4096 * MIB}};
+    struct spec spec = spec_of(32, 2);
+    struct partition_request request;
+    struct placement bare;
+    struct placement p;
+
+    (void)state;
+    spec.training.micro_batches = 8; /* more of them need less memory */
+    request = request_of(&spec, nodes, 2);
+    assert_int_equal(partition_choose(&request, &bare, NULL), ERR_OK);
+    assert_false(bare.saves_from_copy);
+    spec.checkpoint.is_on = true;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct plan plan = {.revision = 1};
+
+        spec.checkpoint.mode = rows[i].mode;
+        spec.checkpoint.is_peers = rows[i].is_peers;
+        nodes[0].memory_bytes = rows[i].is_tight ? bare.stages[0].memory_bytes * 9 / 8 : 4096 * MIB;
+        request = request_of(&spec, nodes, 2);
+        assert_int_equal(partition_choose(&request, &p, NULL), ERR_OK);
+        assert_int_equal(p.saves_from_copy, rows[i].from_copy);
+        assert_int_equal(p.n_stages, rows[i].n_stages);
+        placement_to_plan(&request, &p, &plan);
+        assert_int_equal(plan.saves_from_copy, rows[i].from_copy);
+        if (p.n_stages == 1)
+            assert_true((p.stages[0].memory_bytes > bare.stages[0].memory_bytes) ==
+                        rows[i].from_copy);
+    }
+}
+
+/* Three nodes that hold the model between them, but no copy of its state. */
+static void choose_explains_that_updates_wait_for_checkpoints(void **state)
+{
+    struct node nodes[3];
+    struct spec spec = spec_of(32, 3);
+    struct partition_request request = request_of(&spec, nodes, 3);
+    struct plan plan = {.revision = 1};
+    struct placement p;
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        nodes[i] = (struct node){.name = "node", .gflops = 10, .memory_bytes = 300 * MIB};
+    spec.checkpoint.is_on = true;
+    request.job.saves_from_copy = true;
+    assert_int_equal(partition_choose(&request, &p, NULL), ERR_OK);
+    assert_false(p.saves_from_copy);
+    placement_to_plan(&request, &p, &plan);
+    assert_non_null(strstr(plan.summary.explanation, " Checkpoints are written without a copy"));
+    spec.checkpoint.mode = SPEC_SAVING_BACKGROUND;
+    assert_int_equal(partition_choose(&request, &p, NULL), ERR_NOT_FOUND);
+}
+
 static void choose_keeps_a_small_gain_where_min_stages_asks_for_it(void **state)
 {
     struct node nodes[2] = {{.name = "fast", .gflops = 100, .memory_bytes = 4096 * MIB},
@@ -894,6 +961,8 @@ int main(void)
         cmocka_unit_test(choose_stays_with_its_number_when_figures_are_noisy),
         cmocka_unit_test(choose_leaves_out_a_node_that_gains_less_than_1_percent),
         cmocka_unit_test(choose_leaves_headroom_and_explains_what_it_costs),
+        cmocka_unit_test(choose_saves_from_a_copy_unless_that_makes_steps_longer),
+        cmocka_unit_test(choose_explains_that_updates_wait_for_checkpoints),
         cmocka_unit_test(choose_keeps_a_small_gain_where_min_stages_asks_for_it),
         cmocka_unit_test(choose_keeps_what_the_user_says),
         cmocka_unit_test(choose_does_not_cut_the_batch_of_a_single_stage),

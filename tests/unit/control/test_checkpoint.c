@@ -85,6 +85,16 @@ static void asked_without_a_store(struct world *w)
     w->seen.revision.plan.spec.checkpoint.is_on = false;
 }
 
+static void asked_on_one_node(struct world *w)
+{
+    struct plan *plan = &w->seen.revision.plan;
+
+    asked(w);
+    plan->spec.checkpoint.is_peers = true;
+    for (int i = 1; i < plan->n_workers; i++)
+        memcpy(plan->workers[i].node, plan->workers[0].node, sizeof plan->workers[0].node);
+}
+
 static void refused_and_told(struct world *w)
 {
     asked_without_a_store(w);
@@ -127,6 +137,8 @@ static struct row rows[] = {
         ORDERS(0), .event = "CheckpointImpossible"),
     ROW("checkpoint_without_a_store_is_refused_once", refused_and_told, RUNNING, T, "Training",
         SILENT),
+    ROW("checkpoint_that_would_be_lost_with_the_only_node_is_refused", asked_on_one_node, RUNNING,
+        T, "Training", ORDERS(0), .event = "CheckpointImpossible"),
     ROW("checkpoint_at_no_time_is_refused", asked_at_no_time, RUNNING, T, "Training", ORDERS(0),
         .event = "CheckpointImpossible"),
     ROW("checkpoint_at_no_time_is_refused_once", asked_at_no_time_and_told, RUNNING, T, "Training",

@@ -100,6 +100,7 @@ static void second_drained_and_told(struct world *w)
 static void second_drained_without_room(struct world *w)
 {
     train(w);
+    w->seen.revision.plan.spec.checkpoint.is_on = false;
     exclude_spare(w);
     drain(w, 1);
 }

@@ -738,16 +738,18 @@ static int count_unprotected(const char *spec)
 
 static void decide_warns_once_of_checkpoints_without_a_copy(void **state)
 {
-#define STORED(stages, store)                                                                      \
+#define STORED(stages, checkpoint)                                                                 \
     "{\"model\":{\"preset\":\"BertTiny\"},\"data\":{\"source\":{\"sample\":\"MNLI\"}},"            \
     "\"placement\":{\"minStages\":" #stages ",\"maxStages\":" #stages "},"                         \
-    "\"checkpoint\":{\"store\":" store "}}"
+    "\"checkpoint\":{" checkpoint "}}"
 
     (void)state;
-    assert_int_equal(count_unprotected(STORED(1, "{\"peers\":{}}")), 1);
-    assert_int_equal(count_unprotected(STORED(2, "{\"peers\":{}}")), 0);
+    assert_int_equal(count_unprotected(STORED(1, "")), 1);
+    assert_int_equal(count_unprotected(STORED(2, "")), 0);
+    assert_int_equal(count_unprotected(STORED(1, "\"mode\":\"Never\"")), 0);
     assert_int_equal(
-        count_unprotected(STORED(1, "{\"persistentVolumeClaim\":{\"claimName\":\"a\"}}")), 0);
+        count_unprotected(STORED(1, "\"store\":{\"persistentVolumeClaim\":{\"claimName\":\"a\"}}")),
+        0);
 }
 
 /* Of stages, and of probes, which have the same ports. */

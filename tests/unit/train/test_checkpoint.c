@@ -1,5 +1,6 @@
 #include "train/checkpoint.h"
 
+#include "base/clock.h"
 #include "scratch.h"
 #include "tiny_model.h"
 
@@ -24,6 +25,7 @@ static int set_up(void **state)
 
     plan.spec.model.vocab = 2 << 20; /* the embeddings take several pieces */
     plan.spec.checkpoint.keep = 2;
+    plan.saves_from_copy = true;
     s = (struct state){.lineage = 2,
                        .step = 4,
                        .updates = 4,
@@ -93,13 +95,59 @@ static void checkpoint_has_the_state_as_it_was_when_it_began(void **state)
         fill(step);
         checkpoint_begin(&c, 0, &progress, &history, true);
         (void)usleep((useconds_t)(step - 1) * 4000);
-        checkpoint_before_update(&c);
+        assert_true(checkpoint_before_update(&c, WAIT_MS));
         fill(step + 1);
-        checkpoint_before_update(&c); /* and one more before it is complete */
+        assert_true(checkpoint_before_update(&c, WAIT_MS)); /* and one more before it is complete */
         fill(step + 2);
         assert_true(checkpoint_wait(&c, WAIT_MS));
         assert_written(step);
     }
+}
+
+/* Another checkpoint of the same state, without memory for copies. */
+static void begin_without_copy(void)
+{
+    const struct checkpoint_params params = c.p;
+
+    checkpoint_deinit(&c);
+    plan.saves_from_copy = false;
+    assert_int_equal(checkpoint_init(&c, &params, NULL), ERR_OK);
+}
+
+static void checkpoint_without_a_copy_holds_up_the_update(void **state)
+{
+    (void)state;
+    begin_without_copy();
+    for (int64_t step = 1; step <= 3; step++) {
+        fill(step);
+        checkpoint_begin(&c, 0, &progress, &history, true);
+        while (!checkpoint_before_update(&c, 1))
+            ;
+        fill(step + 1);
+        assert_true(checkpoint_before_update(&c, 0)); /* it has all it needs */
+        fill(step + 2);
+        assert_true(checkpoint_wait(&c, WAIT_MS));
+        assert_written(step);
+    }
+}
+
+/* A thread that never takes anything stands for the disk. */
+static void checkpoint_that_comes_no_further_is_given_up(void **state)
+{
+    (void)state;
+    begin_without_copy();
+    fill(1);
+    c.is_writing = true;
+    c.taken_ms = clock_now_ms();
+    assert_false(checkpoint_before_update(&c, 1));
+    c.taken_ms -= CHECKPOINT_STILL_MS;
+    assert_true(checkpoint_before_update(&c, 1));
+    c.is_writing = false;
+    checkpoint_begin(&c, 0, &progress, &history, true); /* the next one is another try */
+    assert_true(checkpoint_before_update(&c, WAIT_MS));
+    assert_true(checkpoint_wait(&c, WAIT_MS));
+    assert_false(checkpoint_has_failed(&c));
+    assert_written(1);
 }
 
 static void checkpoint_begin_waits_for_the_one_before(void **state)
@@ -107,7 +155,7 @@ static void checkpoint_begin_waits_for_the_one_before(void **state)
     (void)state;
     fill(8);
     checkpoint_begin(&c, 0, &progress, &history, true);
-    checkpoint_before_update(&c);
+    assert_true(checkpoint_before_update(&c, WAIT_MS));
     fill(9);
     checkpoint_begin(&c, 9, &progress, &history, true);
     assert_true(checkpoint_wait(&c, WAIT_MS));
@@ -140,7 +188,7 @@ static void checkpoint_reads_an_earlier_one_and_leaves_the_state(void **state)
     for (int64_t step = 1; step <= 2; step++) {
         fill(step);
         checkpoint_begin(&c, 0, &progress, &history, true);
-        checkpoint_before_update(&c);
+        assert_true(checkpoint_before_update(&c, WAIT_MS));
     }
     fill(3);
     assert_int_equal(checkpoint_read(&c, &none, &units, NULL), ERR_NOT_FOUND);
@@ -153,7 +201,7 @@ static void checkpoint_reads_an_earlier_one_and_leaves_the_state(void **state)
         assert_all(s.units[u].variance, units[u].count, 300 + u + 20);
     }
     checkpoint_begin(&c, 0, &progress, &history, true); /* the memory is free again */
-    checkpoint_before_update(&c);
+    assert_true(checkpoint_before_update(&c, WAIT_MS));
     fill(4);
     assert_true(checkpoint_wait(&c, WAIT_MS));
     assert_written(3);
@@ -179,6 +227,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(checkpoint_has_the_state_as_it_was_when_it_began),
+        TEST(checkpoint_without_a_copy_holds_up_the_update),
+        TEST(checkpoint_that_comes_no_further_is_given_up),
         TEST(checkpoint_begin_waits_for_the_one_before),
         TEST(checkpoint_that_cannot_be_written_leaves_the_one_before),
         TEST(checkpoint_reads_an_earlier_one_and_leaves_the_state),
