@@ -32,6 +32,7 @@ static const char usage[] =
     "DIR]\n"
     "                           [--checkpoints DIR [--resume-from DIR] | --own-checkpoints DIR |\n"
     "                            --checkpoints s3://BUCKET/PREFIX --own-checkpoints DIR]\n"
+    "                           [--spare-disk PERCENT]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
     "       skyjob-worker probe [--spec FILE] [--data DIR] [--model DIR] [--termination-log FILE]\n"
@@ -134,7 +135,7 @@ static bool split_address(const char *text, const char **out_host, int *out_port
 
 struct arguments {
     struct worker_params stage;
-    const char *slot_number, *incarnation_number;
+    const char *slot_number, *incarnation_number, *spare_disk;
     const char *control, *tensor, *health, *spec_path;
 };
 
@@ -152,6 +153,7 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         {"checkpoints", required_argument, NULL, AT(stage.checkpoints_dir)},
         {"resume-from", required_argument, NULL, AT(stage.resume_from)},
         {"own-checkpoints", required_argument, NULL, AT(stage.own_checkpoints_dir)},
+        {"spare-disk", required_argument, NULL, AT(spare_disk)},
         {"control", required_argument, NULL, AT(control)},
         {"tensor", required_argument, NULL, AT(tensor)},
         {"health", required_argument, NULL, AT(health)},
@@ -170,7 +172,9 @@ static bool read_arguments(int argc, char **argv, struct arguments *out)
         *(const char **)(void *)((char *)out + at) = optarg;
     }
     return optind == argc && read_option(out->slot_number, &out->stage.slot) &&
-           read_option(out->incarnation_number, &out->stage.incarnation);
+           read_option(out->incarnation_number, &out->stage.incarnation) &&
+           read_option(out->spare_disk, &out->stage.spare_disk_percent) &&
+           out->stage.spare_disk_percent <= 100;
 }
 
 /* A probe has both ports and a key, or none. */

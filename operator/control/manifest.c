@@ -25,6 +25,7 @@
 #define READER_CPU_MILLI    100
 #define READER_MEMORY_BYTES (256 * MIB)
 
+#define SPARE_DISK_PERCENT  15 /* a kubelet evicts pods when less of its node's disk is free */
 #define SAVED_RECORDS_BYTES (64 * MIB) /* beside the weights and moments of a checkpoint */
 
 /* What all of them share. */
@@ -144,6 +145,7 @@ static const char pod_template[] =
     "       ?resume_from '--resume-from', ?resume_from '/checkpoints/$resume_from',"
     "       ?bucket_url '--checkpoints', $bucket_url,"
     "       ?saves_own '--own-checkpoints', ?saves_own '/checkpoints/$save_folder',"
+    "       ?saves_own '--spare-disk', ?saves_own '$spare_percent',"
     "       ?output_claim '--output', ?output_claim '/output',"
     "       ?is_worker '--health', ?is_worker '0.0.0.0:$health_port',"
     "       ?has_peers '--control', ?has_peers '0.0.0.0:$control_port',"
@@ -307,6 +309,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_S("bucket_region", used(is_worker && bucket->bucket[0], bucket->region)),
         JSONT_S("bucket_secret", bucket->secret),
         JSONT_I("saves_bytes", saves_max_bytes(spec)),
+        JSONT_I("spare_percent", SPARE_DISK_PERCENT),
         JSONT_S("save_folder", saves),
         JSONT_S("resume_from", is_worker && spec->resume_from[0] ? spec->resume_from : NULL),
         JSONT_S("output_claim", mounts[3].claim),

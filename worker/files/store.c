@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -530,6 +531,22 @@ static enum err_code drop_manifest(const char *folder, int stage, int n_stages, 
     return rc == ERR_OK ? file_sync_folder(folder, err) : rc;
 }
 
+/* A node's kubelet evicts pods when its disk is nearly full, and ours may not be the ones at fault.
+ */
+static enum err_code check_room(const struct store *s, struct err *err)
+{
+    struct statvfs disk;
+
+    if (s->spare_percent == 0)
+        return ERR_OK;
+    if (statvfs(s->folder, &disk) != 0)
+        return file_error(err, "look for room in", s->folder);
+    if (disk.f_bavail >= disk.f_blocks / 100 * (unsigned)s->spare_percent)
+        return ERR_OK;
+    return err_set(err, ERR_LIMIT, "%s: %d%% of the disk must stay free, and %d%% is", s->folder,
+                   s->spare_percent, (int)(disk.f_bavail / (disk.f_blocks / 100 + 1)));
+}
+
 enum err_code store_begin(const struct store *s, const struct store_point *point,
                           const struct export_params *model, int stage, bool has_variance,
                           struct store_writer **out, struct err *err)
@@ -549,7 +566,9 @@ enum err_code store_begin(const struct store *s, const struct store_point *point
     w->manifest.first_unit = own->first_unit;
     w->manifest.n_units = own->n_units;
     w->left = unit_floats(&w->params, own->first_unit);
-    rc = name_path(s, name_of(&point->at), w->folder, err);
+    rc = check_room(s, err);
+    if (rc == ERR_OK)
+        rc = name_path(s, name_of(&point->at), w->folder, err);
     if (rc == ERR_OK)
         rc = export_begin(&w->params, stage, NULL, NULL, &w->shard, err);
     if (rc != ERR_OK) {
@@ -699,8 +718,10 @@ enum err_code store_receive_begin(const struct store *s, const struct store_shar
     r->store = s;
     r->shard = *shard;
     r->manifest.max = MANIFEST_TEXT_MAX_BYTES;
-    rc =
-        name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, r->folder, err);
+    rc = check_room(s, err);
+    if (rc == ERR_OK)
+        rc = name_path(s, (struct name){.lineage = shard->lineage, .step = shard->step}, r->folder,
+                       err);
     if (rc == ERR_OK)
         rc = folder_make(r->folder, err);
     if (rc == ERR_OK)

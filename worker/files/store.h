@@ -39,6 +39,7 @@ struct store {
     char folder[PATH_MAX]; /* of this job alone */
     bool is_own;           /* of this worker alone, which others send copies to */
     struct remote *remote; /* borrowed: the bucket; NULL: there is none */
+    int spare_percent;     /* of its disk, which no checkpoint takes: set by the caller */
 };
 
 /* Set and create the folder (with its parent). Errors of folder_make(). */
@@ -114,8 +115,8 @@ struct store_writer; /* on the heap; all fields private */
 
 /* Begin the shard of stage `stage`. `model` is as in export_begin(), its folder and n_moments are
  * not used, and what it points to is borrowed as long as *out is; `has_variance` is AdamW. On
- * ERR_OK the caller ends *out with exactly one of store_finish() and store_abandon(). Errors of
- * export_begin(). */
+ * ERR_OK the caller ends *out with exactly one of store_finish() and store_abandon(). ERR_LIMIT
+ * when it would take the room that is spared; errors of export_begin(). */
 MUST_CHECK enum err_code store_begin(const struct store *s, const struct store_point *point,
                                      const struct export_params *model, int stage,
                                      bool has_variance, struct store_writer **out, struct err *err);
@@ -160,7 +161,8 @@ struct store_receiver; /* on the heap; all fields private */
 
 /* Begin the copy of a shard that another worker has written. On ERR_OK the caller ends *out with
  * exactly one of store_receive_finish() and store_receive_abandon(). ERR_INVALID for a shard that
- * cannot be; ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path, ERR_NO_MEMORY. */
+ * cannot be; ERR_LIMIT as store_begin(); ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path,
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code store_receive_begin(const struct store *s, const struct store_shard *shard,
                                              struct store_receiver **out, struct err *err);
 

@@ -95,6 +95,7 @@ static enum err_code open_store(struct worker *w, struct err *err)
         return ERR_OK;
     if (rc != ERR_OK)
         return err_wrap(err, rc, "--checkpoints");
+    w->job.store.spare_percent = w->params->spare_disk_percent;
     w->job.has_store = true;
     take_lineage(w);
     return ERR_OK;

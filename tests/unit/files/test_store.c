@@ -802,6 +802,25 @@ static void store_receives_nothing_that_is_not_whole(void **state)
 }
 
 /* An earlier copy of the same shard does not count while the new one is incomplete. */
+static void store_leaves_the_room_that_it_is_to_spare(void **state)
+{
+    struct store from = make_own();
+    struct store to = make_own();
+    struct store_point point = checkpoints_point(1, 20);
+    struct store_shard shard = {1, 20, 0, 3};
+    struct err err = {.text = ""};
+
+    (void)state;
+    checkpoints_write(&from, &point, &three, true);
+    to.spare_percent = 100; /* of a disk that has something on it */
+    assert_int_equal(copy_shard(&from, &to, &shard, 0, &err), ERR_LIMIT);
+    assert_non_null(strstr(err.text, ": 100% of the disk must stay free, and "));
+    check_parts(&to, 0, NULL);
+    to.spare_percent = 0;
+    assert_int_equal(copy_shard(&from, &to, &shard, 0, NULL), ERR_OK);
+    check_parts(&to, 1, (const struct resume_part[]){{0, 1}});
+}
+
 static void store_receives_a_copy_again(void **state)
 {
     struct store from = make_own();
@@ -875,6 +894,7 @@ int main(void)
         cmocka_unit_test(store_of_one_worker_lists_the_units_that_are_there),
         cmocka_unit_test(store_receives_copies_that_read_like_the_original),
         cmocka_unit_test(store_receives_nothing_that_is_not_whole),
+        cmocka_unit_test(store_leaves_the_room_that_it_is_to_spare),
         cmocka_unit_test(store_receives_a_copy_again),
         cmocka_unit_test(store_of_one_worker_keeps_what_is_safe_and_little_else),
         cmocka_unit_test(store_says_where_it_cannot_write),
