@@ -127,6 +127,10 @@ void show_notes(FILE *out, const struct progress *p)
     if (p->best.step > 0)
         (void)fprintf(out, "  %-20s %s %.4f at step %lld\n", "best evaluation", p->best_metric,
                       p->best.value, (long long)p->best.step);
+    if (p->saved.has_failed)
+        (void)fprintf(out,
+                      "  %-20s the last one could not be written; the workers' logs tell why\n",
+                      "checkpoints");
     if (p->has_ended_early)
         (void)fprintf(out, "  %-20s at step %lld: no better evaluation\n", "ended early",
                       (long long)p->step);
@@ -192,6 +196,7 @@ static struct progress progress_of(const struct status *s)
         .n_metrics = from->n_metrics,
         .best = {.value = decimal(from->best.value), .step = from->best.step},
         .has_ended_early = from->has_ended_early,
+        .saved = from->saved,
     };
 
     memcpy(p.best_metric, from->best.metric, sizeof p.best_metric);

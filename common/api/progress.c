@@ -61,6 +61,8 @@ static const struct field fields[] = {
     {"endedEarly", FIELD_BOOL, AT(has_ended_early), .flags = FIELD_OMIT},
     {"order", FIELD_INT64, AT(ordered.order), .max = ORDER_MAX, .flags = FIELD_OMIT},
     {"orderedStep", FIELD_INT64, AT(ordered.step), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"checkpointStep", FIELD_INT64, AT(saved.step), .max = STEP_MAX, .flags = FIELD_OMIT},
+    {"checkpointFailed", FIELD_BOOL, AT(saved.has_failed), .flags = FIELD_OMIT},
     {"randomlyInitialized", FIELD_TEXT, AT(randomly_initialized), .flags = FIELD_LINE},
     {"blas", FIELD_TEXT, AT(blas), .flags = FIELD_LINE},
     {"error", FIELD_TEXT, AT(error), .flags = FIELD_LINE},

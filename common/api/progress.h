@@ -64,6 +64,12 @@ struct progress_ordered {
     int64_t step;  /* after which it was written; 0: it could not be */
 };
 
+/* Checkpoints so far, of any kind. */
+struct progress_saved {
+    int64_t step;    /* of the newest that is complete; 0: there is none */
+    bool has_failed; /* a later one could not be written */
+};
+
 /* The last steps of the leader's session, sampled as in train/pace.h: see balance/rebalance.h. */
 struct progress_window {
     int n_samples;  /* so far; 0: there is none yet */
@@ -95,6 +101,7 @@ struct progress {
     struct progress_best best;
     bool has_ended_early; /* for want of a better evaluation; total_steps is that one's */
     struct progress_ordered ordered;
+    struct progress_saved saved;
     /* What a model to start from lacked and so begins at random: "classifier"; "": nothing. */
     char randomly_initialized[PROGRESS_RANDOM_BYTES];
     char blas[64]; /* "SkylakeX, 1 thread" */

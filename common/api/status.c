@@ -85,6 +85,8 @@ static const struct field progress_fields[] = {
      .fields = metric_fields},
     {"best", FIELD_OBJECT, PROGRESS(best), .fields = best_fields, .flags = FIELD_NULL},
     {"endedEarly", FIELD_BOOL, PROGRESS(has_ended_early), .flags = FIELD_NULL},
+    {"checkpointStep", FIELD_INT64, PROGRESS(saved.step), .max = WHOLE_MAX, .flags = FIELD_NULL},
+    {"checkpointFailed", FIELD_BOOL, PROGRESS(saved.has_failed), .flags = FIELD_NULL},
     {0}};
 
 #define CHECKPOINT(member) FIELD_AT(struct status_checkpoint, member)
@@ -324,6 +326,7 @@ void status_take_progress(struct status *s, const struct progress *p, int64_t no
         to->best.step = p->best.step;
     }
     to->has_ended_early = p->has_ended_early;
+    to->saved = p->saved;
     for (int i = 0; i < p->n_stage_ms && i < s->n_stages; i++)
         if (isfinite(p->stage_ms[i]) && p->stage_ms[i] > 0)
             s->stages[i].measured_ms = p->stage_ms[i];

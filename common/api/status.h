@@ -83,7 +83,8 @@ struct status_progress {
     int n_metrics;
     struct status_metric metrics[PROGRESS_METRICS_MAX];
     struct status_best best;
-    bool has_ended_early; /* as in a progress document */
+    bool has_ended_early;        /* as in a progress document ... */
+    struct progress_saved saved; /* ... likewise */
 };
 
 /* The last checkpoint on command that was dealt with (control/checkpoint.c). */

@@ -274,6 +274,7 @@ static void take_progress(struct context *c, const struct progress *from, int64_
     struct status_progress *p = &c->out->status.progress;
     bool had_start = p->n_random > 0;
     bool had_skips = p->skipped_steps > 0;
+    bool had_failed = p->saved.has_failed;
     char text[STATUS_MESSAGE_BYTES];
 
     status_take_progress(&c->out->status, from, time_ms);
@@ -293,6 +294,17 @@ static void take_progress(struct context *c, const struct progress *from, int64_
                        (long long)p->skipped_steps, (long long)p->step);
         context_add_event(c, true, "StepsSkipped", text);
     }
+    if (!had_failed && p->saved.has_failed) {
+        (void)snprintf(text, sizeof text,
+                       "A checkpoint could not be written; the workers' logs have the reason. "
+                       "Training goes on, and the next one is tried.");
+        if (p->saved.step > 0)
+            text_add(text, sizeof text, " The newest is that of step %lld.",
+                     (long long)p->saved.step);
+        else
+            text_add(text, sizeof text, " There is none yet.");
+        context_add_event(c, true, "CheckpointFailed", text);
+    }
 }
 
 static void show_progress(struct context *c)
@@ -308,6 +320,8 @@ static void show_progress(struct context *c)
     if (p->skipped_steps > 0)
         text_add(text, sizeof text, ", %lld steps skipped", (long long)p->skipped_steps);
     text_add(text, sizeof text, ".");
+    if (p->saved.has_failed)
+        text_add(text, sizeof text, " The last checkpoint could not be written.");
     if (leader->state == PROGRESS_SAVING)
         text_add(text, sizeof text, " The output is being saved%s%.400s.",
                  leader->error[0] ? ": " : "", leader->error);

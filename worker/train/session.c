@@ -116,6 +116,7 @@ static enum err_code come_to_the_step(struct session *s, struct err *err)
         job->progress.loss = NAN;
         job->progress.n_metrics = 0;
         job->progress.best = (struct progress_best){.step = 0};
+        job->progress.saved = (struct progress_saved){.step = 0};
     } else if (is_behind && state_has(state, 0)) {
         train_show_end(&job->progress, &job->history, state);
     }

@@ -484,9 +484,13 @@ static enum err_code begin_checkpoint(struct train *t, bool is_saved, struct err
     return ERR_OK;
 }
 
-/* What became of the checkpoint on command, if one is being written: report it once. */
-static void settle_order(struct train *t, bool is_saved, bool has_failed)
+/* What became of the last checkpoint; of one on command, report it once. */
+static void settle_checkpoint(struct train *t, bool is_saved, bool has_failed)
 {
+    if (t->begun > 0 && has_failed)
+        t->progress.saved.has_failed = true;
+    else if (t->begun > 0 && is_saved)
+        t->progress.saved = (struct progress_saved){.step = t->begun};
     if (t->ordered.order == 0 || !(is_saved || has_failed))
         return;
     t->progress.ordered =
@@ -643,7 +647,7 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     if (rc == ERR_OK)
         rc = end_step(t, step, &end, err);
     if (rc == ERR_OK)
-        settle_order(t, end.is_saved, end.has_failed);
+        settle_checkpoint(t, end.is_saved, end.has_failed);
     if (t->state->step == step + 1) /* also when a message behind the update was lost */
         show_step(t, step, &end);
     if (rc == ERR_OK && end.saves)
@@ -770,6 +774,8 @@ static enum err_code agree(struct train *t, struct err *err)
     t->progress.total_steps = t->facts.total_steps;
     t->progress.state = PROGRESS_TRAINING;
     t->progress.window = (struct progress_window){.n_samples = 0}; /* of another cut */
+    if (t->progress.saved.step > t->state->step)                   /* it could not be read */
+        t->progress.saved = (struct progress_saved){.step = 0};
     mailbox_set_progress(t->mailbox, &t->progress);
     if (t->stage->is_last)
         return ERR_OK;
@@ -863,8 +869,8 @@ enum err_code train_run(struct train *t, struct err *err)
     if (rc == ERR_OK)
         rc = wait_for_checkpoint(t, err);
     if (rc == ERR_OK && t->checkpoint) /* no STEP_END follows with what the others have written */
-        settle_order(t, !checkpoint_has_failed(t->checkpoint),
-                     checkpoint_has_failed(t->checkpoint));
+        settle_checkpoint(t, !checkpoint_has_failed(t->checkpoint),
+                          checkpoint_has_failed(t->checkpoint));
     free(t->meta);
     t->meta = NULL;
     return rc;

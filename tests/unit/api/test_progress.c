@@ -37,6 +37,7 @@ static struct progress training(void)
                              .best = {.value = 1.0 / 3, .lineage = 2, .step = 70, .n_since = 4},
                              .has_ended_early = true,
                              .ordered = {1800000000000, 33},
+                             .saved = {70, true},
                              .randomly_initialized = "classifier",
                              .blas = "SkylakeX, 1 thread",
                              .error = "file \"\\a\""};
@@ -74,6 +75,7 @@ static void progress_reads_back_what_was_written(void **state)
     assert_int_equal(back.best.step, 70);
     assert_int_equal(back.best.n_since, 4);
     assert_true(back.has_ended_early);
+    assert_true(back.saved.step == 70 && back.saved.has_failed);
     assert_int_equal(back.ordered.order, 1800000000000);
     assert_int_equal(back.ordered.step, 33);
     assert_string_equal(back.randomly_initialized, "classifier");
@@ -150,6 +152,7 @@ static struct progress largest(char c)
                          .window = {INT_MIN, -DBL_MAX / 3, -DBL_MAX / 3},
                          .best = {-DBL_MAX / 3, INT64_MIN, INT64_MIN, INT64_MIN},
                          .ordered = {INT64_MIN, INT64_MIN},
+                         .saved = {INT64_MIN, true},
                          .has_ended_early = true,
                          .n_stage_ms = SPEC_STAGES_MAX,
                          .n_metrics = PROGRESS_METRICS_MAX};

@@ -112,6 +112,7 @@ static void show_result_has_metrics_and_notes(void **state)
                          .best_metric = "evalLoss",
                          .best = {.value = 0.75, .step = 10},
                          .has_ended_early = true,
+                         .saved = {20, true},
                          .randomly_initialized = "classifier"};
 
     (void)state;
@@ -120,6 +121,8 @@ static void show_result_has_metrics_and_notes(void **state)
                       "  evalLoss             NaN\n"
                       "  skipped steps        2 (loss or gradient was not finite)\n"
                       "  best evaluation      evalLoss 0.7500 at step 10\n"
+                      "  checkpoints          the last one could not be written; the workers' logs "
+                      "tell why\n"
                       "  ended early          at step 40: no better evaluation\n"
                       "  started at random    classifier\n");
     expect_result(&(struct progress){.loss = NAN}, "");

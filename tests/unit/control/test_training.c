@@ -118,6 +118,12 @@ static void stepped(struct world *w)
         .state = PROGRESS_TRAINING, .revision = 1, .step = 7, .total_steps = 50, .loss = 1.1};
 }
 
+static void without_room_for_checkpoints(struct world *w)
+{
+    stepped(w);
+    w->seen.leader.saved = (struct progress_saved){.step = 5, .has_failed = true};
+}
+
 static void skipped(struct world *w)
 {
     stepped(w);
@@ -361,6 +367,11 @@ static struct row rows[] = {
     ROW("decide_shows_why_the_output_is_not_saved_yet", saving_fails, RUNNING, T, "Training",
         .message = "The output is being saved: writing the output failed: full; retrying.",
         .is_waiting = true),
+    ROW("decide_warns_of_checkpoints_that_fail", without_room_for_checkpoints, RUNNING, T,
+        "Training",
+        .message = "Step 7 of 50, loss 1.1000, 0 tokens/s. The last checkpoint could not be "
+                   "written.",
+        .event = "CheckpointFailed", .is_waiting = true),
     ROW("decide_warns_of_skipped_steps", skipped, RUNNING, T, "Training",
         .message = "Step 7 of 50, loss 1.1000, 0 tokens/s, 2 steps skipped.",
         .event = "StepsSkipped", .is_waiting = true),
