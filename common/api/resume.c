@@ -67,6 +67,7 @@ static const struct field report_fields[] = {
     {"end", FIELD_OBJECT, AT(end), .fields = step_end_fields, .flags = FIELD_OMIT},
     {"evaluated", FIELD_INT64, AT(evaluated), COUNT, .flags = FIELD_OMIT},
     {"leaving", FIELD_BOOL, AT(is_leaving), .flags = FIELD_OMIT},
+    {"saved", FIELD_BOOL, AT(has_saved), .flags = FIELD_OMIT},
     {"runs", FIELD_LIST, FIELD_ITEMS(struct report, runs, n_runs), .fields = run_fields},
     {"checkpoints", FIELD_LIST, FIELD_ITEMS(struct report, checkpoints, n_checkpoints),
      .fields = resume_checkpoint_fields, .flags = FIELD_OMIT},

@@ -104,7 +104,8 @@ struct report {
     struct step_end end;              /* the newest that it has */
     int64_t evaluated; /* the newest step whose evaluation it has recorded as leader, or that its
                           revision names; 0: none */
-    bool is_leaving;   /* its process is to end soon: others should take what it holds */
+    bool is_leaving;   /* its process is to end soon: others should take what it holds ... */
+    bool has_saved;    /* ... and a checkpoint that was begun since then is complete */
     int n_runs;
     struct report_run runs[REPORT_RUNS_MAX]; /* by first_unit; they do not overlap */
     int n_checkpoints;

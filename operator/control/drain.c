@@ -239,7 +239,7 @@ static bool waits_for_checkpoint(struct context *c)
         const struct seen_pod *p = context_stage_pod(c, i);
         int64_t left_ms = p ? DECIDE_LEAVING_SAVE_MS - p->deleting_ms : 0;
 
-        if (!p || !decide_is_leaving(p) || left_ms <= 0)
+        if (!p || !decide_is_leaving(p) || left_ms <= 0 || (p->report && p->report->has_saved))
             continue;
         context_requeue(c, left_ms);
         waits = plan_saves(&c->seen->revision.plan);

@@ -526,7 +526,7 @@ void training_drive(struct context *c)
         tell(c, &r);
         follow(c);
         rebalance_look(c);
-        if (c->drain == DRAIN_JOINING) { /* until they answer */
+        if (c->drain == DRAIN_JOINING || c->drain == DRAIN_WAITING) { /* until they answer */
             c->out->ask_reports_ms = DECIDE_POLL_MS;
             context_requeue(c, DECIDE_POLL_MS);
         }

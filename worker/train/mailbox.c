@@ -57,6 +57,7 @@ void mailbox_get_report(struct mailbox *b, struct report *out)
     *out = b->report;
     out->revision = number_of(b);
     out->is_leaving = mailbox_is_leaving(b);
+    out->has_saved = out->is_leaving && atomic_load(&b->has_saved);
     if (b->revision && !b->is_taken && !b->is_over)
         out->session = REPORT_RUNNING; /* soon: what is held may change */
     pthread_mutex_unlock(&b->lock);

@@ -31,6 +31,7 @@ struct mailbox {
     atomic_bool stops;    /* the session has to end: it was halted or superseded */
     atomic_bool is_ready; /* connected to the neighbours */
     const volatile sig_atomic_t *is_leaving; /* the process is to end soon; NULL: it is not */
+    atomic_bool has_saved; /* a checkpoint that was begun since then is complete */
 };
 
 void mailbox_init(struct mailbox *b);

@@ -491,6 +491,8 @@ static void settle_checkpoint(struct train *t, bool is_saved, bool has_failed)
         t->progress.saved.has_failed = true;
     else if (t->begun > 0 && is_saved)
         t->progress.saved = (struct progress_saved){.step = t->begun};
+    if (is_saved && t->begun > 0 && t->is_kept)
+        atomic_store(&t->mailbox->has_saved, true);
     if (t->ordered.order == 0 || !(is_saved || has_failed))
         return;
     t->progress.ordered =

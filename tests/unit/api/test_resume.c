@@ -61,7 +61,7 @@ static struct report full_report(void)
     r.end.rate = 1e-5 / 3;
     r.end.loss = NAN;
     r.evaluated = 5;
-    r.is_leaving = true;
+    r.is_leaving = r.has_saved = true;
     hold(&r, 1, 2, 6, true);
     hold(&r, 4, 1, 7, false);
     r.origins = (struct resume_origins){1, {{1, 4}}};
@@ -108,7 +108,7 @@ static void report_reads_back_what_was_written(void **state)
     assert_int_equal(back.end.updates, 6);
     assert_true(isnan(back.end.loss));
     assert_int_equal(back.evaluated, 5);
-    assert_true(back.is_leaving);
+    assert_true(back.is_leaving && back.has_saved);
     assert_int_equal(back.n_runs, 2);
     assert_int_equal(back.runs[0].first_unit, 1);
     assert_int_equal(back.runs[0].n_units, 2);

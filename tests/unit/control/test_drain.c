@@ -113,6 +113,13 @@ static void second_drained_with_a_store(struct world *w)
     drain(w, 1);
 }
 
+static void second_drained_and_saved(struct world *w)
+{
+    second_drained_with_a_store(w);
+    w->reports[world_pod(w, 1)->slot].is_leaving = true;
+    w->reports[world_pod(w, 1)->slot].has_saved = true;
+}
+
 static void second_saved_long_ago(struct world *w)
 {
     second_drained_with_a_store(w);
@@ -159,6 +166,8 @@ static struct row rows[] = {
         F, "WorkerLost", .event = "WorkerLost", .spec = two_stages),
     ROW("drain_waits_for_a_checkpoint_before_it_does", second_drained_with_a_store, RUNNING, T,
         "Training", COUNT(ACTION_EVENT, 0), .is_waiting = true, .spec = two_stages),
+    ROW("drain_waits_no_longer_than_that_takes", second_drained_and_saved, RUNNING, F, "WorkerLost",
+        .spec = two_stages),
     ROW("drain_does_not_wait_for_it_for_ever", second_saved_long_ago, RUNNING, F, "WorkerLost",
         .spec = two_stages),
     ROW("drain_needs_a_grace_period", second_deleted_at_once, RUNNING, F, "WorkerLost",

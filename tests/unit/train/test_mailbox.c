@@ -132,6 +132,9 @@ static void mailbox_reports_that_its_process_is_to_end(void **state)
     assert_false(report_now().is_leaving);
     is_leaving = 1;
     assert_true(report_now().is_leaving);
+    assert_false(report_now().has_saved);
+    atomic_store(&box.has_saved, true);
+    assert_true(report_now().has_saved);
 }
 
 static void mailbox_gives_a_worker_that_has_left_another_revision(void **state)
