@@ -12,18 +12,19 @@
 #include "base/hash.h"
 #include "http/xml.h"
 
-#define POLL_MS          100
-#define PAUSE_MS         250 /* then doubled */
-#define PAUSE_LONGEST_MS 4000
-#define RETRY_AFTER_MS   10000 /* the longest that a server is given its way */
-#define URL_MAX_BYTES    ((size_t)16384)
-#define ENDPOINT_BYTES   512
-#define CA_MAX_BYTES     ((size_t)1 << 20)
-#define ERROR_CODE_BYTES 64
-#define UPLOAD_ID_BYTES  1024
-#define COMPLETE_MAX     ((size_t)4 << 20) /* of the list of the parts */
-#define UPLOAD_TRIES     2                 /* of a whole upload that the server has forgotten */
-#define BUCKET_WORD      "{bucket}"
+#define POLL_MS           100
+#define PAUSE_MS          250 /* then doubled */
+#define PAUSE_LONGEST_MS  4000
+#define RETRY_AFTER_MS    10000 /* the longest that a server is given its way */
+#define URL_MAX_BYTES     ((size_t)16384)
+#define ENDPOINT_BYTES    512
+#define CA_MAX_BYTES      ((size_t)1 << 20)
+#define ERROR_CODE_BYTES  64
+#define UPLOAD_ID_BYTES   1024
+#define COMPLETE_MAX      ((size_t)4 << 20) /* of the list of the parts */
+#define COPY_BYTES_PER_MS 16000             /* of the slowest server that copies */
+#define UPLOAD_TRIES      2                 /* of a whole upload that the server has forgotten */
+#define BUCKET_WORD       "{bucket}"
 
 struct s3 {
     struct s3_access access; /* its texts are below */
@@ -193,9 +194,10 @@ void s3_set_patience(struct s3 *s, int n_tries, int64_t deadline_ms)
 
 struct call {
     const char *method;
-    const char *key;   /* NULL: the bucket itself */
-    const char *query; /* canonical; NULL: none */
-    const char *range; /* a header; NULL: none */
+    const char *key;    /* NULL: the bucket itself */
+    const char *query;  /* canonical; NULL: none */
+    const char *range;  /* a header; NULL: none */
+    const char *source; /* likewise, with the object to copy */
     const void *body;
     size_t body_bytes;
     size_t response_max_bytes; /* 0: HTTP_RESPONSE_MAX_BYTES */
@@ -245,10 +247,10 @@ static enum err_code send_once(struct s3 *s, const struct call *c, const char *u
                                  .key_id = s->access.key_id,
                                  .secret = s->access.secret,
                                  .session_token = s->access.session_token};
-    const char *headers[] = {c->range, NULL};
+    const char *headers[] = {c->range, c->source, NULL};
     const struct http_request request = {.method = c->method,
                                          .url = url,
-                                         .headers = headers,
+                                         .headers = c->range ? headers : headers + 1,
                                          .body = c->body,
                                          .body_bytes = c->body_bytes,
                                          .aws = &aws,
@@ -382,8 +384,8 @@ static enum err_code send(struct s3 *s, const struct call *c, struct http_respon
         rc = send_once(s, c, buf_text(&url), &r, err);
         goes_on = rc == ERR_IO || rc == ERR_TIMEOUT;
         if (rc == ERR_OK) {
-            /* Putting an upload together may fail although its status is 200. */
-            if (r.status / 100 != 2 || strcmp(c->method, "POST") == 0)
+            /* Copying, or putting an upload together, may fail although its status is 200. */
+            if (r.status / 100 != 2 || c->source || strcmp(c->method, "POST") == 0)
                 error_code(&r, code);
             if (r.status / 100 == 2 && !code[0]) {
                 *out = r;
@@ -423,20 +425,20 @@ static enum err_code order(struct s3 *s, const struct call *c, struct err *err)
 /* One page of a listing, and where the next one begins. */
 struct page {
     const struct s3 *s;
-    s3_object_fn *fn;
+    const char *start;       /* of the keys, after the prefix */
+    s3_object_fn *fn;        /* for objects ... */
+    s3_folder_fn *folder_fn; /* ... or, when it is not NULL, for folders */
     void *ctx;
-    int n_objects; /* of all pages */
+    int n_objects; /* of all pages, and folders */
     bool is_whole; /* its root has ended */
     bool has_more;
     char next[XML_TEXT_BYTES];
 };
 
-static enum err_code read_object(struct page *p, const char *key, const char *etag,
-                                 const char *bytes, struct err *err)
+/* Count it, and find the place in `key` where the prefix ends. */
+static enum err_code skip_prefix(struct page *p, const char *key, const char **out, struct err *err)
 {
     size_t n = strlen(p->s->access.prefix);
-    struct s3_object object = {.key = key, .etag = etag};
-    char *end;
 
     if (++p->n_objects > S3_OBJECTS_MAX)
         return err_set(err, ERR_LIMIT, S3_SCHEME "%s/%s: more than %d objects", p->s->access.bucket,
@@ -444,11 +446,38 @@ static enum err_code read_object(struct page *p, const char *key, const char *et
     if (strncmp(key, p->s->access.prefix, n) != 0 || (n > 0 && key[n] != '/'))
         return err_set(err, ERR_PROTOCOL, "the listing has \"%.100s\", which was not asked for",
                        key);
-    object.key += n > 0 ? n + 1 : 0;
+    *out = key + (n > 0 ? n + 1 : 0);
+    return ERR_OK;
+}
+
+static enum err_code read_object(struct page *p, const char *key, const char *etag,
+                                 const char *bytes, struct err *err)
+{
+    struct s3_object object = {.etag = etag};
+    enum err_code rc = skip_prefix(p, key, &object.key, err);
+    char *end;
+
+    if (rc != ERR_OK)
+        return rc;
     object.bytes = strtoll(bytes, &end, 10);
     if (end == bytes || *end || object.bytes < 0)
         return err_set(err, ERR_PROTOCOL, "the listing has an object of \"%.40s\" bytes", bytes);
     return p->fn(p->ctx, &object, err);
+}
+
+/* `key` is all up to a slash, and with it. */
+static enum err_code read_folder(struct page *p, const char *key, struct err *err)
+{
+    const char *name;
+    char folder[S3_KEY_BYTES];
+    enum err_code rc = skip_prefix(p, key, &name, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (strlen(name) >= sizeof folder)
+        return err_set(err, ERR_PROTOCOL, "the listing has a key that is too long");
+    (void)snprintf(folder, sizeof folder, "%.*s", (int)strcspn(name, "/"), name);
+    return p->folder_fn(p->ctx, folder, err);
 }
 
 static enum err_code read_page(struct page *p, const struct buf *body, struct err *err)
@@ -472,10 +501,14 @@ static enum err_code read_page(struct page *p, const struct buf *body, struct er
         } else if (strcmp(x.path, "ListBucketResult/Contents/Size") == 0) {
             (void)snprintf(bytes, sizeof bytes, "%s", x.text);
         } else if (strcmp(x.path, "ListBucketResult/Contents") == 0) {
-            rc = read_object(p, key, etag, bytes, err);
+            rc = p->fn ? read_object(p, key, etag, bytes, err) : ERR_OK;
             if (rc != ERR_OK)
                 return rc;
             key[0] = etag[0] = bytes[0] = '\0';
+        } else if (strcmp(x.path, "ListBucketResult/CommonPrefixes/Prefix") == 0 && p->folder_fn) {
+            rc = read_folder(p, x.text, err);
+            if (rc != ERR_OK)
+                return rc;
         } else if (strcmp(x.path, "ListBucketResult/IsTruncated") == 0) {
             p->has_more = strcmp(x.text, "true") == 0;
         } else if (strcmp(x.path, "ListBucketResult/NextContinuationToken") == 0) {
@@ -505,24 +538,25 @@ static enum err_code list_query(const struct page *p, struct buf *out, struct er
             rc = buf_addf(out, err, "&");
     }
     if (rc == ERR_OK)
-        rc = buf_addf(out, err, "list-type=2&prefix=");
+        rc = buf_addf(out, err, "%slist-type=2&prefix=", p->folder_fn ? "delimiter=%2F&" : "");
     if (rc == ERR_OK)
         rc = add_encoded(out, p->s->access.prefix, false, err);
     if (rc == ERR_OK && p->s->access.prefix[0])
         rc = buf_addf(out, err, "%%2F");
-    return rc;
+    return rc == ERR_OK ? add_encoded(out, p->start, false, err) : rc;
 }
 
-enum err_code s3_list(struct s3 *s, s3_object_fn *fn, void *ctx, struct err *err)
+static enum err_code read_pages(struct s3 *s, struct page *page, struct err *err)
 {
-    struct page page = {.s = s, .fn = fn, .ctx = ctx, .has_more = true};
     enum err_code rc = ERR_OK;
 
-    while (rc == ERR_OK && page.has_more) {
+    page->s = s;
+    page->has_more = true;
+    while (rc == ERR_OK && page->has_more) {
         struct buf query = {.max = URL_MAX_BYTES};
         struct http_response r;
 
-        rc = list_query(&page, &query, err);
+        rc = list_query(page, &query, err);
         if (rc == ERR_OK) {
             const struct call call = {.method = "GET", .query = buf_text(&query)};
 
@@ -531,12 +565,27 @@ enum err_code s3_list(struct s3 *s, s3_object_fn *fn, void *ctx, struct err *err
         buf_deinit(&query);
         if (rc != ERR_OK)
             break;
-        rc = read_page(&page, &r.body, err);
+        rc = read_page(page, &r.body, err);
         buf_deinit(&r.body);
         if (rc == ERR_PROTOCOL)
             err_wrap(err, rc, S3_SCHEME "%s", s->access.bucket);
     }
     return rc;
+}
+
+enum err_code s3_list(struct s3 *s, s3_object_fn *fn, void *ctx, struct err *err)
+{
+    struct page page = {.start = "", .fn = fn, .ctx = ctx};
+
+    return read_pages(s, &page, err);
+}
+
+enum err_code s3_list_folders(struct s3 *s, const char *start, s3_folder_fn *fn, void *ctx,
+                              struct err *err)
+{
+    struct page page = {.start = start, .folder_fn = fn, .ctx = ctx};
+
+    return read_pages(s, &page, err);
 }
 
 /* --- objects --- */
@@ -590,19 +639,22 @@ enum err_code s3_delete(struct s3 *s, const char *key, struct err *err)
 
 /* --- uploads in parts --- */
 
+/* Of a file, or of an object under another prefix. */
 struct upload {
     struct s3 *s;
     const char *key;
-    const char *path;
+    const char *path; /* of the file, or key of the object */
     int fd;
+    struct s3 *from;   /* NULL: it is a file */
+    struct buf object; /* the last piece of the object */
+    int64_t at;        /* what has been read of either */
     int64_t bytes;
     struct buf id;               /* encoded */
     struct buf parts;            /* the document that puts them together */
     char code[ERROR_CODE_BYTES]; /* of the last failure */
 };
 
-/* Read the next piece of the file into s->piece. */
-static enum err_code read_piece(const struct upload *u, size_t n, struct err *err)
+static enum err_code read_file_piece(const struct upload *u, size_t n, struct err *err)
 {
     size_t at = 0;
 
@@ -616,6 +668,26 @@ static enum err_code read_piece(const struct upload *u, size_t n, struct err *er
         at += (size_t)got;
     }
     return ERR_OK;
+}
+
+static enum err_code read_object_piece(struct upload *u, size_t n, struct err *err)
+{
+    enum err_code rc;
+
+    buf_reset(&u->object);
+    rc = s3_get(u->from, u->path, u->at, n, &u->object, err);
+    if (rc == ERR_OK && n > 0)
+        memcpy(u->s->piece, u->object.data, n);
+    return rc;
+}
+
+/* Read the next piece into s->piece. */
+static enum err_code read_piece(struct upload *u, size_t n, struct err *err)
+{
+    enum err_code rc = u->from ? read_object_piece(u, n, err) : read_file_piece(u, n, err);
+
+    u->at += (int64_t)n;
+    return rc;
 }
 
 static enum err_code begin_upload(struct upload *u, struct err *err)
@@ -692,19 +764,20 @@ static enum err_code upload(struct upload *u, struct err *err)
 
     buf_reset(&u->id);
     buf_reset(&u->parts);
-    if (lseek(u->fd, 0, SEEK_SET) != 0)
+    u->at = 0;
+    if (!u->from && lseek(u->fd, 0, SEEK_SET) != 0)
         return file_error(err, "seek in", u->path);
     rc = begin_upload(u, err);
     if (rc != ERR_OK)
         return rc;
     rc = buf_addf(&u->parts, err, "<CompleteMultipartUpload>");
-    for (int64_t at = 0, n = 1; rc == ERR_OK && at < u->bytes; at += (int64_t)S3_PIECE_BYTES, n++) {
-        size_t bytes =
-            u->bytes - at < (int64_t)S3_PIECE_BYTES ? (size_t)(u->bytes - at) : S3_PIECE_BYTES;
+    for (int n = 1; rc == ERR_OK && u->at < u->bytes; n++) {
+        int64_t left = u->bytes - u->at;
+        size_t bytes = left < (int64_t)S3_PIECE_BYTES ? (size_t)left : S3_PIECE_BYTES;
 
         rc = read_piece(u, bytes, err);
         if (rc == ERR_OK)
-            rc = put_part(u, (int)n, bytes, err);
+            rc = put_part(u, n, bytes, err);
     }
     if (rc == ERR_OK)
         rc = buf_addf(&u->parts, err, "</CompleteMultipartUpload>");
@@ -726,7 +799,7 @@ static enum err_code upload(struct upload *u, struct err *err)
     return rc;
 }
 
-static enum err_code put_open_file(struct upload *u, struct err *err)
+static enum err_code upload_all(struct upload *u, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
@@ -766,11 +839,87 @@ enum err_code s3_put_file(struct s3 *s, const char *key, const char *path, struc
         rc = file_error(err, "open", path);
     } else {
         u.bytes = st.st_size;
-        rc = put_open_file(&u, err);
+        rc = upload_all(&u, err);
     }
     if (u.fd >= 0)
         (void)close(u.fd);
     buf_deinit(&u.id);
     buf_deinit(&u.parts);
+    return rc;
+}
+
+/* --- copies --- */
+
+/* The header that names an object: "/bucket/key", encoded. */
+static enum err_code make_source(const struct s3 *from, const char *key, struct buf *out,
+                                 struct err *err)
+{
+    const struct s3_access *a = &from->access;
+    enum err_code rc = buf_addf(out, err, "x-amz-copy-source: /%s/", a->bucket);
+
+    if (rc == ERR_OK)
+        rc = add_encoded(out, a->prefix, true, err);
+    if (rc == ERR_OK && a->prefix[0])
+        rc = buf_addf(out, err, "/");
+    return rc == ERR_OK ? add_encoded(out, key, true, err) : rc;
+}
+
+/* Have the server copy it. `out_code` gets its word for a refusal. */
+static enum err_code copy_there(struct s3 *s, const char *key, const struct s3 *from,
+                                const char *from_key, int64_t bytes,
+                                char out_code[static ERROR_CODE_BYTES], struct err *err)
+{
+    struct buf source = {.max = URL_MAX_BYTES};
+    int64_t deadline_ms = s->deadline_ms;
+    struct http_response r;
+    enum err_code rc = make_source(from, from_key, &source, err);
+
+    if (rc == ERR_OK) {
+        const struct call call = {
+            .method = "PUT", .key = key, .source = buf_text(&source), .body = ""};
+
+        s->deadline_ms += bytes / COPY_BYTES_PER_MS;
+        rc = send(s, &call, &r, out_code, err);
+        s->deadline_ms = deadline_ms;
+    }
+    if (rc == ERR_OK)
+        buf_deinit(&r.body);
+    buf_deinit(&source);
+    return rc;
+}
+
+/* The same in pieces that pass through this machine. That the server copies them, too, would need
+ * the header x-amz-copy-source-range, which older versions of libcurl sign in the wrong order. */
+static enum err_code copy_here(struct s3 *s, const char *key, struct s3 *from, const char *from_key,
+                               int64_t bytes, struct err *err)
+{
+    struct upload u = {.s = s,
+                       .key = key,
+                       .path = from_key,
+                       .fd = -1,
+                       .from = from,
+                       .object.max = S3_PIECE_BYTES,
+                       .bytes = bytes,
+                       .id.max = 3 * UPLOAD_ID_BYTES,
+                       .parts.max = COMPLETE_MAX};
+    enum err_code rc = upload_all(&u, err);
+
+    buf_deinit(&u.object);
+    buf_deinit(&u.id);
+    buf_deinit(&u.parts);
+    return rc;
+}
+
+enum err_code s3_copy(struct s3 *s, const char *key, struct s3 *from, const char *from_key,
+                      int64_t bytes, struct err *err)
+{
+    char code[ERROR_CODE_BYTES] = "";
+    enum err_code rc = copy_there(s, key, from, from_key, bytes, code, err);
+
+    /* Servers that do not copy, or nothing above 5 GiB, have various words for it. */
+    if (rc == ERR_PROTOCOL || strcmp(code, "EntityTooLarge") == 0)
+        rc = copy_here(s, key, from, from_key, bytes, err);
+    if (rc != ERR_OK && rc != ERR_GONE)
+        err_wrap(err, rc, "copy %.80s/%.60s", from->access.prefix, from_key);
     return rc;
 }

@@ -85,6 +85,14 @@ typedef enum err_code s3_object_fn(void *ctx, const struct s3_object *object, st
  * ERR_LIMIT above S3_OBJECTS_MAX. */
 MUST_CHECK enum err_code s3_list(struct s3 *s, s3_object_fn *fn, void *ctx, struct err *err);
 
+/* Any code but ERR_OK ends the listing with that error. */
+typedef enum err_code s3_folder_fn(void *ctx, const char *name, struct err *err);
+
+/* Call `fn` for every folder whose name begins with `start`, in order: a folder is what keys have
+ * before their first slash. ERR_LIMIT above S3_OBJECTS_MAX. */
+MUST_CHECK enum err_code s3_list_folders(struct s3 *s, const char *start, s3_folder_fn *fn,
+                                         void *ctx, struct err *err);
+
 /* Append `n` bytes of an object from byte `from` on. ERR_PROTOCOL when there are fewer. */
 MUST_CHECK enum err_code s3_get(struct s3 *s, const char *key, int64_t from, size_t n,
                                 struct buf *out, struct err *err);
@@ -95,6 +103,12 @@ MUST_CHECK enum err_code s3_put(struct s3 *s, const char *key, const void *bytes
  * reading it too: ERR_NOT_FOUND, ERR_DENIED, ERR_IO with its path. */
 MUST_CHECK enum err_code s3_put_file(struct s3 *s, const char *key, const char *path,
                                      struct err *err);
+
+/* Copy an object of `bytes` bytes within the bucket; `from` is another client of it, and `from_key`
+ * counts from its prefix. The server copies it; where it refuses that, as Amazon does above 5 GiB,
+ * the object is fetched and uploaded in pieces. */
+MUST_CHECK enum err_code s3_copy(struct s3 *s, const char *key, struct s3 *from,
+                                 const char *from_key, int64_t bytes, struct err *err);
 
 /* One that is not there is fine. */
 MUST_CHECK enum err_code s3_delete(struct s3 *s, const char *key, struct err *err);

@@ -266,6 +266,33 @@ static void check_listing(void **state)
     (void)stop_serving(NULL);
 }
 
+static enum err_code add_folder(void *ctx, const char *name, struct err *e)
+{
+    (void)e;
+    text_add(ctx, 1000, "%s ", name);
+    return ERR_OK;
+}
+
+#define FOLDER(name) "<CommonPrefixes><Prefix>" name "</Prefix></CommonPrefixes>"
+
+static void s3_lists_folders_by_the_start_of_their_names(void **state)
+{
+    char names[1000] = "";
+
+    (void)state;
+    SERVE({.expect = "GET /runs/?delimiter=%2F&list-type=2&prefix=a%2Fb%2Fx%26 HTTP",
+           .body = LIST("<IsTruncated>true</IsTruncated><NextContinuationToken>t</"
+                        "NextContinuationToken>" ENTRY("a/b/x&amp;0", "7") FOLDER("a/b/x&amp;1/"))},
+          {.expect = "GET /runs/?continuation-token=t&delimiter=%2F&list-type=2&prefix=",
+           .body = LIST(FOLDER("a/b/x&amp;2/"))},
+          {.expect = "GET", .body = LIST(FOLDER("c/x&amp;1/"))});
+    if (s3_list_folders(s3, "x&", add_folder, names, &err) != ERR_OK)
+        fail_msg("%s", err.text);
+    assert_string_equal(names, "x&1 x&2 ");
+    assert_int_equal(s3_list_folders(s3, "x&", add_folder, names, &err), ERR_PROTOCOL);
+    assert_non_null(strstr(err.text, "not asked for"));
+}
+
 /* --- uploads in parts --- */
 
 #define STARTED                                                                                    \
@@ -336,6 +363,108 @@ static void s3_begins_again_when_the_upload_was_forgotten(void **state)
           {.expect = "POST /runs/a/b/key?uploadId", .body = JOINED});
     assert_int_equal(s3_put_file(s3, "key", large_file(), &err), ERR_OK);
     assert_int_equal(loopback_unused(server), 0);
+}
+
+/* --- copies --- */
+
+/* A client of the same bucket, for another prefix. */
+static struct s3 *make_other(void)
+{
+    struct s3_access access = access_to(endpoint);
+    struct s3 *other;
+
+    (void)snprintf(access.prefix, sizeof access.prefix, "c d");
+    assert_int_equal(s3_new(&access, &other, &err), ERR_OK);
+    return other;
+}
+
+static enum err_code copy(int64_t bytes)
+{
+    struct s3 *other = make_other();
+    enum err_code rc = s3_copy(s3, "to", other, "from+", bytes, &err);
+
+    s3_free(other);
+    return rc;
+}
+
+#define COPIED "<CopyObjectResult><ETag>&quot;e&quot;</ETag></CopyObjectResult>"
+
+static void s3_copy_names_its_source_in_a_signed_header(void **state)
+{
+    const char *request;
+
+    (void)state;
+    SERVE({.expect = "PUT /runs/a/b/to HTTP", .body = COPIED});
+    if (copy(10) != ERR_OK)
+        fail_msg("%s", err.text);
+    request = loopback_request(server, 0);
+    assert_non_null(strstr(request, "\r\nx-amz-copy-source: /runs/c%20d/from%2B\r\n"));
+    assert_non_null(strstr(request, ";x-amz-content-sha256;x-amz-copy-source;x-amz-date;"));
+}
+
+/* Servers send the status before they copy. */
+static void s3_copy_may_fail_with_status_200(void **state)
+{
+    (void)state;
+    SERVE({.expect = "PUT", .body = ERROR("InternalError")}, {.expect = "PUT", .body = COPIED},
+          {.expect = "PUT", .body = ERROR("AccessDenied")});
+    assert_int_equal(copy(10), ERR_OK);
+    assert_int_equal(copy(10), ERR_DENIED);
+    assert_int_equal(loopback_unused(server), 0);
+}
+
+static void s3_copy_says_what_is_not_there(void **state)
+{
+    (void)state;
+    SERVE({.expect = "PUT", .status = 404, .body = ERROR("NoSuchKey")});
+    assert_int_equal(copy(10), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "copy c d/from+: "));
+    assert_non_null(strstr(err.text, "there is no such object"));
+}
+
+/* Above 5 GiB, or on a server that does not know the request. */
+static void s3_copies_in_pieces_what_the_server_does_not_copy(void **state)
+{
+    (void)state;
+    SERVE({.expect = "PUT", .status = 400, .body = ERROR("InvalidRequest")},
+          {.expect = "GET /runs/c%20d/from%2B HTTP", .body = "0123456789"},
+          {.expect = "PUT /runs/a/b/to HTTP"},
+          {.expect = "PUT", .status = 501, .body = ERROR("NotImplemented")},
+          {.expect = "GET /runs/c%20d/from%2B HTTP", .body = "0123456789"},
+          {.expect = "PUT /runs/a/b/to HTTP"});
+    for (size_t i = 0; i < 2; i++) {
+        if (copy(10) != ERR_OK)
+            fail_msg("%s", err.text);
+        assert_non_null(strstr(loopback_request(server, 3 * i + 1), "Range: bytes=0-9\r\n"));
+        assert_non_null(strstr(loopback_request(server, 3 * i + 2), "\r\n\r\n0123456789"));
+        assert_null(strstr(loopback_request(server, 3 * i + 2), "x-amz-copy-source"));
+    }
+}
+
+static void s3_copies_a_large_object_in_parts(void **state)
+{
+    char *piece = malloc(S3_PIECE_BYTES + 1);
+
+    (void)state;
+    assert_non_null(piece);
+    memset(piece, 'x', S3_PIECE_BYTES);
+    piece[S3_PIECE_BYTES] = '\0';
+    const struct loopback_reply replies[] = {
+        {.expect = "PUT", .status = 400, .body = ERROR("EntityTooLarge")},
+        {.expect = "POST /runs/a/b/to?uploads= HTTP", .body = STARTED},
+        {.expect = "GET", .status = 206, .body = piece},
+        {.expect = "PUT /runs/a/b/to?partNumber=1&uploadId=", .headers = "ETag: \"one\"\r\n"},
+        {.expect = "GET", .status = 206, .body = "0123456789"},
+        {.expect = "PUT /runs/a/b/to?partNumber=2&uploadId=", .headers = "ETag: \"two\"\r\n"},
+        {.expect = "POST /runs/a/b/to?uploadId=u%2F1 HTTP", .body = JOINED}};
+
+    serve(replies, sizeof replies / sizeof *replies);
+    if (copy((int64_t)S3_PIECE_BYTES + 10) != ERR_OK)
+        fail_msg("%s", err.text);
+    assert_non_null(strstr(loopback_request(server, 2), "Range: bytes=0-8388607\r\n"));
+    assert_non_null(strstr(loopback_request(server, 4), "Range: bytes=8388608-8388617\r\n"));
+    assert_non_null(strstr(loopback_request(server, 5), "\r\n\r\n0123456789"));
+    free(piece);
 }
 
 /* --- where and who --- */
@@ -418,6 +547,12 @@ int main(void)
         ON_A_SERVER(s3_aborts_an_upload_that_fails),
         ON_A_SERVER(s3_upload_may_fail_with_status_200),
         ON_A_SERVER(s3_begins_again_when_the_upload_was_forgotten),
+        ON_A_SERVER(s3_lists_folders_by_the_start_of_their_names),
+        ON_A_SERVER(s3_copy_names_its_source_in_a_signed_header),
+        ON_A_SERVER(s3_copy_may_fail_with_status_200),
+        ON_A_SERVER(s3_copy_says_what_is_not_there),
+        ON_A_SERVER(s3_copies_in_pieces_what_the_server_does_not_copy),
+        ON_A_SERVER(s3_copies_a_large_object_in_parts),
         cmocka_unit_test(s3_refuses_an_endpoint_that_is_none),
         cmocka_unit_test(s3_access_comes_from_a_url_and_the_environment),
         cmocka_unit_test(s3_access_names_what_is_missing),
