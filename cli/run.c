@@ -133,17 +133,6 @@ static enum err_code make_folder(const char *option, const char *path, struct er
     return ERR_OK;
 }
 
-/* Are there any? What they are is for the workers to see. */
-static enum err_code check_other(const char *folder, struct err *err)
-{
-    bool is_empty;
-    enum err_code rc = folder_is_empty(folder, &is_empty, err);
-
-    if (rc == ERR_OK && is_empty)
-        rc = err_set(err, ERR_INVALID, "there are no checkpoints in %.200s", folder);
-    return rc == ERR_OK ? ERR_OK : err_wrap(err, rc, "--resume-from");
-}
-
 static enum err_code take_first(void *ctx, const struct s3_object *object, struct err *err)
 {
     (void)object;
@@ -164,9 +153,53 @@ static enum err_code bucket_is_empty(const char *url, bool *out, struct err *err
     if (rc == ERR_OK)
         rc = s3_list(s3, take_first, out, err);
     s3_free(s3);
-    if (rc == ERR_OK || rc == ERR_AGAIN)
+    return rc == ERR_AGAIN ? ERR_OK : rc;
+}
+
+/* What cannot be used because of how the command was given. */
+static enum err_code refuse(const char *option, enum err_code rc, struct err *err)
+{
+    return err_wrap(err, err_is_transient(rc) ? rc : ERR_INVALID, "%s", option);
+}
+
+/* Workers take checkpoints over from folder to folder, or within a bucket. */
+static enum err_code check_same_kind(const struct arguments *a, struct err *err)
+{
+    bool is_bucket = s3_is_url(a->checkpoints);
+    struct s3_access own, other;
+    enum err_code rc;
+
+    if (s3_is_url(a->resume_from) != is_bucket)
+        return err_set(err, ERR_INVALID,
+                       "--resume-from: must be %s, as --checkpoints is: copy the other run's "
+                       "checkpoints to one first",
+                       is_bucket ? "an s3:// URL" : "a folder");
+    if (!is_bucket)
         return ERR_OK;
-    return err_wrap(err, err_is_transient(rc) ? rc : ERR_INVALID, "--checkpoints");
+    rc = s3_access_load(a->checkpoints, &own, err);
+    if (rc != ERR_OK)
+        return refuse("--checkpoints", rc, err);
+    rc = s3_access_load(a->resume_from, &other, err);
+    if (rc != ERR_OK)
+        return refuse("--resume-from", rc, err);
+    if (strcmp(own.bucket, other.bucket) != 0)
+        return err_set(err, ERR_INVALID,
+                       "--resume-from: must be in the bucket of --checkpoints, %s: copy the other "
+                       "run's checkpoints there first",
+                       own.bucket);
+    return ERR_OK;
+}
+
+/* Are there any? What they are is for the workers to see. */
+static enum err_code check_other(const char *place, struct err *err)
+{
+    bool is_empty;
+    enum err_code rc = s3_is_url(place) ? bucket_is_empty(place, &is_empty, err)
+                                        : folder_is_empty(place, &is_empty, err);
+
+    if (rc == ERR_OK && is_empty)
+        rc = err_set(err, ERR_INVALID, "there are no checkpoints in %.200s", place);
+    return rc == ERR_OK ? ERR_OK : refuse("--resume-from", rc, err);
 }
 
 /* What an earlier run left is neither used nor lost by accident. */
@@ -177,13 +210,14 @@ static enum err_code check_checkpoints(const struct arguments *a, struct err *er
 
     if (!a->checkpoints)
         return ERR_OK;
-    if (a->resume_from && (s3_is_url(a->checkpoints) || s3_is_url(a->resume_from)))
-        return err_set(
-            err, ERR_INVALID,
-            "--resume-from: works between folders only: copy the other run's checkpoints "
-            "to a bucket or from it, and add --resume");
+    if (a->resume_from)
+        rc = check_same_kind(a, err);
+    if (rc != ERR_OK)
+        return rc;
     if (s3_is_url(a->checkpoints)) {
         rc = bucket_is_empty(a->checkpoints, &is_empty, err);
+        if (rc != ERR_OK)
+            return refuse("--checkpoints", rc, err);
     } else {
         rc = make_folder("--checkpoints", a->checkpoints, err);
         if (rc == ERR_OK)
@@ -238,8 +272,8 @@ static enum err_code prepare(struct local *local, const struct arguments *a,
                      claim);
     if (rc == ERR_OK && !a->resume_from && local->job.spec.resume_from[0])
         rc = err_set(err, ERR_INVALID,
-                     "spec.resumeFrom: the checkpoints of job %s are in a cluster: give a folder "
-                     "with them on this machine as --resume-from DIR",
+                     "spec.resumeFrom: the checkpoints of job %s are not on this machine: give the "
+                     "folder or the s3:// URL that has them as --resume-from",
                      local->job.spec.resume_from);
     if (rc == ERR_OK)
         rc = read_cuts(a, local, cuts, err);

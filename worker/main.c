@@ -31,7 +31,8 @@ static const char usage[] =
     "usage: skyjob-worker stage --slot N --incarnation N [--data DIR] [--model DIR] [--output "
     "DIR]\n"
     "                           [--checkpoints DIR [--resume-from DIR] | --own-checkpoints DIR |\n"
-    "                            --checkpoints s3://BUCKET/PREFIX --own-checkpoints DIR]\n"
+    "                            --checkpoints s3://BUCKET/PREFIX --own-checkpoints DIR\n"
+    "                            [--resume-from s3://BUCKET/PREFIX]]\n"
     "                           [--spare-disk PERCENT]\n"
     "                           --control HOST:PORT --tensor HOST:PORT --key FILE\n"
     "                           [--health HOST:PORT] [--termination-log FILE] [--history FILE]\n"
@@ -187,12 +188,12 @@ static bool has_ports(struct arguments *a)
            split_address(a->tensor, &a->stage.tensor_host, &a->stage.tensor_port);
 }
 
-/* A store is a folder, or a bucket with a folder before it. */
+/* A store is a folder, or a bucket with a folder before it; so is that of another job. */
 static bool has_stores(const struct arguments *a)
 {
     bool is_bucket = s3_is_url(a->stage.checkpoints_dir);
 
-    if (is_bucket && a->stage.resume_from)
+    if (a->stage.resume_from && s3_is_url(a->stage.resume_from) != is_bucket)
         return false;
     return a->stage.own_checkpoints_dir ? is_bucket || !a->stage.checkpoints_dir : !is_bucket;
 }

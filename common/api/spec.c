@@ -360,10 +360,11 @@ static enum err_code check_resume(const struct json *spec, const struct spec *s,
                        "spec.resumeFrom.job: \"%s\" is not the name of a job, nor of the folder "
                        "with its checkpoints",
                        s->resume_from);
-    if (!s->checkpoint.volume.claim[0])
+    if (!s->checkpoint.volume.claim[0] && !s->checkpoint.s3.bucket[0])
         return err_set(err, ERR_INVALID,
-                       "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim, where "
-                       "job %s has its checkpoints",
+                       "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim or s3, "
+                       "where job %s has its checkpoints; those in the store peers end with their "
+                       "workers",
                        s->resume_from);
     return ERR_OK;
 }

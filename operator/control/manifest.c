@@ -142,7 +142,7 @@ static const char pod_template[] =
     "       ?data_folder '--data', $data_folder,"
     "       ?model_claim '--model', ?model_claim '/model',"
     "       ?save_claim '--checkpoints', ?save_claim '/checkpoints/$save_folder',"
-    "       ?resume_from '--resume-from', ?resume_from '/checkpoints/$resume_from',"
+    "       ?resume_from '--resume-from', ?resume_from $resume_from,"
     "       ?bucket_url '--checkpoints', $bucket_url,"
     "       ?saves_own '--own-checkpoints', ?saves_own '/checkpoints/$save_folder',"
     "       ?saves_own '--spare-disk', ?saves_own '$spare_percent',"
@@ -265,6 +265,19 @@ static int64_t saves_max_bytes(const struct spec *spec)
     return spec_has_sizes(spec) ? n * (cost_checkpoint_bytes(spec) + SAVED_RECORDS_BYTES) : 0;
 }
 
+/* Where the workers find the checkpoints in this folder of the store that they share. */
+static void locate_checkpoints(const struct spec *spec, const char *folder,
+                               char out[static BUCKET_URL_BYTES])
+{
+    const struct spec_bucket *bucket = &spec->checkpoint.s3;
+
+    if (bucket->bucket[0])
+        (void)snprintf(out, BUCKET_URL_BYTES, "s3://%s/%s%s%s", bucket->bucket, bucket->prefix,
+                       bucket->prefix[0] ? "/" : "", folder);
+    else
+        (void)snprintf(out, BUCKET_URL_BYTES, "/checkpoints/%s", folder);
+}
+
 static enum err_code write_pod(const struct observed *seen, const struct pod *p, struct buf *out,
                                struct err *err)
 {
@@ -283,7 +296,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
     };
     char key[NAMES_BYTES];
     char saves[NAMES_BYTES];
-    char url[BUCKET_URL_BYTES] = "-"; /* filled in below */
+    char url[BUCKET_URL_BYTES] = "-"; /* filled in below, as is the next */
+    char other[BUCKET_URL_BYTES] = "-";
     const struct spec_bucket *bucket = &spec->checkpoint.s3;
     const struct jsont_value values[] = {
         JSONT_I("grace_seconds", is_worker ? WORKER_GRACE_S : ONESHOT_GRACE_S),
@@ -311,7 +325,7 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
         JSONT_I("saves_bytes", saves_max_bytes(spec)),
         JSONT_I("spare_percent", SPARE_DISK_PERCENT),
         JSONT_S("save_folder", saves),
-        JSONT_S("resume_from", is_worker && spec->resume_from[0] ? spec->resume_from : NULL),
+        JSONT_S("resume_from", used(is_worker && spec->resume_from[0], other)),
         JSONT_S("output_claim", mounts[3].claim),
         JSONT_S("output_volume", volume_of(mounts, &mounts[3])),
         JSONT_S("output_new", new_claim(mounts, &mounts[3])),
@@ -331,8 +345,8 @@ static enum err_code write_pod(const struct observed *seen, const struct pod *p,
 
     names_child(seen->name, NAMES_KEY, key);
     names_checkpoints(seen->name, seen->uid, saves);
-    (void)snprintf(url, sizeof url, "s3://%s/%s%s%s", bucket->bucket, bucket->prefix,
-                   bucket->prefix[0] ? "/" : "", saves);
+    locate_checkpoints(spec, saves, url);
+    locate_checkpoints(spec, spec->resume_from, other);
     return write_object(pod_template, seen, &p->object, values, sizeof values / sizeof *values, out,
                         err);
 }

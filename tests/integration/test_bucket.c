@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "checkpoints.h"
+#include "files/adopt.h"
 #include "files/remote.h"
 #include "http/s3.h"
 #include "scratch.h"
@@ -303,6 +304,27 @@ static void bucket_upload_survives_the_death_of_the_server(void **state)
     s3_free(u.s3);
 }
 
+static void bucket_copies_from_one_prefix_to_another(void **state)
+{
+    static const char *const keys[] = {"a", "b c/d+e", "f&g=h", "\xc3\xa4/~x", "i%20j"};
+    struct s3 *from = connect_at("old ones"), *to = connect_at("of it/\xc3\xa4+");
+
+    (void)state;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct buf got = {.max = 100};
+
+        MUST(s3_put(from, keys[i], keys[i], strlen(keys[i]), &err));
+        MUST(s3_copy(to, keys[i], from, keys[i], (int64_t)strlen(keys[i]), &err));
+        MUST(s3_copy(to, keys[i], from, keys[i], (int64_t)strlen(keys[i]), &err)); /* again */
+        MUST(s3_get(to, keys[i], 0, strlen(keys[i]), &got, &err));
+        assert_string_equal(buf_text(&got), keys[i]);
+        buf_deinit(&got);
+    }
+    assert_int_equal(s3_copy(to, "x", from, "none", 1, &err), ERR_NOT_FOUND);
+    s3_free(from);
+    s3_free(to);
+}
+
 /* --- checkpoints --- */
 
 /* A worker with a disk of its own. */
@@ -546,6 +568,258 @@ static void bucket_that_does_not_answer_loses_no_checkpoint(void **state)
     free_worker(&a);
 }
 
+/* --- from one job to another --- */
+
+static struct spec spec_with(int batch_size)
+{
+    struct spec spec = {.model = tiny_model,
+                        .data = {.task = "MNLI"},
+                        .training = {.batch_size = batch_size, .optimizer = SPEC_OPTIMIZER_ADAMW}};
+
+    return spec;
+}
+
+static void save_as(const struct worker *w, const struct spec *spec, int64_t step)
+{
+    struct store_point point = checkpoints_point(1, step);
+
+    identity_of(spec, &point.identity);
+    for (int stage = 0; stage < two.n_stages; stage++)
+        save_stage(w, &point, &two, stage);
+}
+
+/* Checkpoints of steps 10 to `last`. */
+static struct worker make_other(const char *prefix, int64_t last)
+{
+    const struct spec spec = spec_with(8);
+    struct worker w = make_worker(prefix);
+
+    for (int64_t step = 10; step <= last; step += 10)
+        save_as(&w, &spec, step);
+    return w;
+}
+
+static enum err_code find_from(const char *from, const char *own, struct adopt_source *out)
+{
+    char from_url[100], own_url[100];
+
+    (void)snprintf(from_url, sizeof from_url, "s3://runs/%s", from);
+    (void)snprintf(own_url, sizeof own_url, "s3://runs/%s", own);
+    err = (struct err){.text = ""};
+    return adopt_find(from_url, own_url, out, &err);
+}
+
+static enum err_code adopt_as(const struct spec *spec, const struct worker *w, const char *own,
+                              const char *from)
+{
+    struct adopt_source source = {.remote = NULL};
+    enum err_code rc = find_from(from, own, &source);
+
+    if (rc == ERR_OK)
+        rc = adopt_checkpoints(&w->store, &source, spec, 0, &err);
+    adopt_close(&source);
+    return rc;
+}
+
+static enum err_code adopt(const struct worker *w, const char *own, const char *from)
+{
+    const struct spec spec = spec_with(8);
+
+    return adopt_as(&spec, w, own, from);
+}
+
+/* Nothing stays behind on the worker's disk. */
+static void check_disk(const struct worker *w)
+{
+    bool is_empty;
+
+    MUST(folder_is_empty(w->store.folder, &is_empty, &err));
+    assert_true(is_empty);
+}
+
+static void bucket_job_goes_on_from_another_ones_checkpoints(void **state)
+{
+    struct worker other = make_other("go/old-11111", 20);
+    struct worker a = make_worker("go/new-22222");
+    struct worker b = make_worker("go/new-22222");
+    const struct resume at = {.lineage = 1};
+
+    (void)state;
+    MUST(adopt(&a, "go/new-22222", "go/old"));
+    check_disk(&a);
+    check_list(&a, "1-20 1-10");
+    MUST(adopt(&b, "go/new-22222", "go/old")); /* there is nothing left to do */
+    check_list(&b, "1-20 1-10");
+    store_clean(&other.store, &at, 1); /* the other job goes on */
+    check_list(&other, "1-20");
+    MUST(fetch_and_read(&b, 1, 10));
+    MUST(fetch_and_read(&a, 1, 20));
+    assert_int_equal(access(disk_path("go/new-22222/1-20/config.json"), F_OK), 0);
+    free_worker(&other);
+    free_worker(&a);
+    free_worker(&b);
+}
+
+struct heir {
+    struct worker worker;
+    enum err_code rc;
+};
+
+static void *adopt_at_once(void *arg)
+{
+    const struct spec spec = spec_with(8);
+    struct heir *h = arg;
+    struct adopt_source from = {.remote = NULL};
+    struct err why = {.text = ""};
+
+    h->rc = adopt_find("s3://runs/once/old-11111", "s3://runs/once/new-22222", &from, &why);
+    if (h->rc == ERR_OK)
+        h->rc = adopt_checkpoints(&h->worker.store, &from, &spec, 0, &why);
+    adopt_close(&from);
+    return NULL;
+}
+
+static void bucket_checkpoints_are_taken_over_by_all_workers_at_once(void **state)
+{
+    struct worker other = make_other("once/old-11111", 20);
+    struct heir heirs[3];
+    pthread_t threads[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        heirs[i].worker = make_worker("once/new-22222");
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(thread_start(&threads[i], adopt_at_once, &heirs[i], &err), ERR_OK);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(heirs[i].rc, ERR_OK);
+        check_list(&heirs[i].worker, "1-20 1-10");
+        MUST(fetch_and_read(&heirs[i].worker, 1, 20));
+        free_worker(&heirs[i].worker);
+    }
+    free_worker(&other);
+}
+
+static void bucket_leaves_a_job_alone_that_has_a_checkpoint(void **state)
+{
+    struct worker other = make_other("alone/old-11111", 30);
+    struct worker own = make_other("alone/new-22222", 10);
+
+    (void)state;
+    MUST(adopt(&own, "alone/new-22222", "alone/old-11111"));
+    check_list(&own, "1-10");
+    free_worker(&other);
+    free_worker(&own);
+}
+
+/* In the header of the last stage's shard. */
+static void damage_header(const char *path)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "~", 1, 40), 1);
+    (void)close(fd);
+}
+
+static void bucket_job_goes_on_from_the_checkpoint_before_a_damaged_one(void **state)
+{
+    struct worker other = make_other("bad/old-11111", 30);
+    struct worker own = make_worker("bad/new-22222");
+
+    (void)state;
+    damage_header(disk_path("bad/old-11111/1-30/model-00002-of-00002.safetensors"));
+    assert_int_equal(
+        truncate(disk_path("bad/old-11111/1-20/model-00001-of-00002.safetensors"), 100), 0);
+    MUST(adopt(&own, "bad/new-22222", "bad/old"));
+    check_list(&own, "1-10");
+    MUST(fetch_and_read(&own, 1, 10));
+    damage_header(disk_path("bad/old-11111/1-10/model-00001-of-00002.safetensors"));
+    free_worker(&own);
+    own = make_worker("bad/new-33333");
+    assert_int_equal(adopt(&own, "bad/new-33333", "bad/old"), ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "has no complete checkpoint that can be used"));
+    check_disk(&own);
+    free_worker(&other);
+    free_worker(&own);
+}
+
+/* Of data that has other bytes: nobody knows before it is read. */
+static void bucket_takes_nothing_twice_that_was_set_aside(void **state)
+{
+    struct worker other = make_other("twice/old-11111", 10);
+    struct worker a = make_worker("twice/new-22222");
+    struct worker b = make_worker("twice/new-22222");
+    const struct store_point point = checkpoints_point(1, 10);
+
+    (void)state;
+    damage(disk_path("twice/old-11111/1-10/model-00002-of-00002.safetensors"));
+    MUST(adopt(&a, "twice/new-22222", "twice/old"));
+    assert_int_equal(fetch_and_read(&a, 1, 10), ERR_INVALID);
+    store_refuse(&a.store, &point.at);
+    assert_int_equal(adopt(&a, "twice/new-22222", "twice/old"), ERR_NOT_FOUND);
+    assert_int_equal(adopt(&b, "twice/new-22222", "twice/old"), ERR_NOT_FOUND);
+    check_list(&other, "1-10");
+    free_worker(&other);
+    free_worker(&a);
+    free_worker(&b);
+}
+
+static void bucket_job_does_not_go_on_from_another_model(void **state)
+{
+    struct worker other = make_other("like/old-11111", 10);
+    struct worker older = make_worker("like/older-11111");
+    struct worker own = make_worker("like/new-22222");
+    struct spec spec = spec_with(16);
+
+    (void)state;
+    assert_int_equal(adopt_as(&spec, &own, "like/new-22222", "like/old"), ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "spec.training.batchSize is 8 there and 16 here"));
+    /* One of an earlier version has no such fields, but tensors. */
+    save(&older, 1, 10, &two);
+    spec.model.vocab++;
+    assert_int_equal(adopt_as(&spec, &own, "like/new-22222", "like/older"), ERR_CONFLICT);
+    assert_non_null(strstr(err.text, "the job's model has"));
+    check_list(&own, "");
+    check_disk(&own);
+    free_worker(&other);
+    free_worker(&older);
+    free_worker(&own);
+}
+
+static void bucket_has_one_job_of_the_name_or_lists_them(void **state)
+{
+    struct worker own = make_other("which/job-11111", 10);
+    struct worker other = make_other("which/job-22222", 10);
+    struct worker third;
+    struct s3 *s3 = connect_at("which/job-44444");
+    struct adopt_source found = {.remote = NULL};
+
+    (void)state;
+    MUST(s3_put(s3, "file", "x", 1, &err)); /* without checkpoints */
+    s3_free(s3);
+    MUST(find_from("which/job", "which/job-11111", &found));
+    assert_string_equal(found.place, "s3://runs/which/job-22222");
+    adopt_close(&found);
+    MUST(find_from("/which/job-22222/", "which/job-11111", &found));
+    adopt_close(&found);
+    assert_int_equal(find_from("which/job-11111/", "which/job-11111", &found), ERR_INVALID);
+    assert_non_null(strstr(err.text, "is where this job itself keeps its checkpoints"));
+    assert_int_equal(find_from("which/jo", "which/job-11111", &found), ERR_NOT_FOUND);
+    assert_string_equal(err.text, "s3://runs/which: has no checkpoints of a job jo");
+    assert_int_equal(find_from("", "which/job-11111", &found), ERR_NOT_FOUND);
+    third = make_other("which/job-33333", 10);
+    assert_int_equal(find_from("which/job", "which/job-11111", &found), ERR_INVALID);
+    assert_non_null(strstr(err.text, "of which one must be named: job-22222, job-33333"));
+    assert_int_equal(adopt_find("s3://other/job", "s3://runs/which/job-11111", &found, &err),
+                     ERR_INVALID);
+    assert_non_null(strstr(err.text, "must be in the bucket of the job's own checkpoints, runs"));
+    free_worker(&own);
+    free_worker(&other);
+    free_worker(&third);
+}
+
 /* --- all of it --- */
 
 static int set_up(void **state)
@@ -562,6 +836,10 @@ static int set_up(void **state)
     port = free_port();
     (void)snprintf(endpoint, sizeof endpoint, "http://127.0.0.1:%d", port);
     (void)snprintf(url, sizeof url, "%s/runs", endpoint);
+    /* What s3_access_load() reads. */
+    assert_int_equal(setenv("AWS_ENDPOINT_URL_S3", endpoint, 1), 0);
+    assert_int_equal(setenv("AWS_ACCESS_KEY_ID", "id", 1), 0);
+    assert_int_equal(setenv("AWS_SECRET_ACCESS_KEY", "secret", 1), 0);
     start_server();
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     if (http_call(loop, &request, &r, &err) != ERR_OK || r.status != 200)
@@ -593,6 +871,14 @@ int main(int argc, char **argv)
         cmocka_unit_test(bucket_checkpoint_that_is_cut_short_does_not_count),
         cmocka_unit_test(bucket_replaces_what_is_damaged_on_the_disk),
         cmocka_unit_test(bucket_that_does_not_answer_loses_no_checkpoint),
+        cmocka_unit_test(bucket_copies_from_one_prefix_to_another),
+        cmocka_unit_test(bucket_job_goes_on_from_another_ones_checkpoints),
+        cmocka_unit_test(bucket_checkpoints_are_taken_over_by_all_workers_at_once),
+        cmocka_unit_test(bucket_leaves_a_job_alone_that_has_a_checkpoint),
+        cmocka_unit_test(bucket_job_goes_on_from_the_checkpoint_before_a_damaged_one),
+        cmocka_unit_test(bucket_takes_nothing_twice_that_was_set_aside),
+        cmocka_unit_test(bucket_job_does_not_go_on_from_another_model),
+        cmocka_unit_test(bucket_has_one_job_of_the_name_or_lists_them),
     };
     struct suite suite = {.n = 0};
 

@@ -433,12 +433,18 @@ goes_back_without_a_volume() { # to a checkpoint on the pods' own disks, one of 
     find "$dir/agent" -path '*/checkpoints/*' -name 'model*'
     from_checkpoint disks && [ "$(field disks '{.status.revisionStep}')" -ge 10 ] && as_undisturbed disks
 }
+has_bucket() { # has_bucket: sets $store
+    [ -n "$bucket_pid" ] || {
+        bucket_build && bucket_start "$dir/s3" &&
+            kubectl create secret generic keys --from-literal=AWS_ACCESS_KEY_ID="$AWS_ACCESS_KEY_ID" \
+                --from-literal=AWS_SECRET_ACCESS_KEY="$AWS_SECRET_ACCESS_KEY"
+    } || return
+    store="store: {s3: {bucket: runs, prefix: a/b, endpoint: \"$AWS_ENDPOINT_URL\", credentialsSecret: keys}}"
+}
 goes_back_to_a_bucket() { # the pod is lost with its disk
-    local name
-    bucket_build && bucket_start "$dir/s3" || return
-    kubectl create secret generic keys --from-literal=AWS_ACCESS_KEY_ID="$AWS_ACCESS_KEY_ID" \
-        --from-literal=AWS_SECRET_ACCESS_KEY="$AWS_SECRET_ACCESS_KEY" || return
-    kept bucket "  checkpoint: {everySteps: 10, store: {s3: {bucket: runs, prefix: a/b, endpoint: \"$AWS_ENDPOINT_URL\", credentialsSecret: keys}}}" || return
+    local name store
+    has_bucket || return
+    kept bucket "  checkpoint: {everySteps: 10, $store}" || return
     name=$(prefix bucket)
     until_true 60 has_checkpoint "$dir/s3/disk/runs/a/b/$name" || return
     touch "$dir/agent/kill/$name-w1-1"
@@ -446,6 +452,17 @@ goes_back_to_a_bucket() { # the pod is lost with its disk
     field bucket '{.status.revision} {.status.revisionStep} {.status.revisionReason}'
     find "$dir/s3/disk" -name 'model*'
     from_checkpoint bucket && [ "$(field bucket '{.status.revisionStep}')" -ge 10 ] && as_undisturbed bucket
+}
+goes_on_in_a_bucket() { # from another job's checkpoints, on fewer nodes
+    local store points
+    has_bucket || return
+    kept giver "  checkpoint: {everySteps: 10, $store}" || return
+    points=$dir/s3/disk/runs/a/b/$(prefix giver)
+    until_true 60 has_checkpoint "$points" && kubectl delete sj giver && until_true 20 no_pods || return
+    stages=$stages2 kept heir "  checkpoint: {everySteps: 100, $store}
+  resumeFrom: {job: giver}" && completes heir || return
+    find "$dir/s3/disk/runs/a/b" -maxdepth 2
+    has_event 'Training: .* goes on from step [1-9][0-9]* (checkpoint)' && as_undisturbed heir
 }
 gives_up() {
     steps=4000 job hopeless "  failurePolicy: {maxRestarts: 0}" && trains hopeless || return
@@ -912,6 +929,7 @@ check 'a checkpoint is written on command, once, whatever happens to the operato
 check 'a job ends when its evaluations no longer become better' ends_early
 check 'a job without a volume goes on from copies when a pod is lost with its disk' goes_back_without_a_volume
 check 'a job goes on from a bucket when a pod is lost with its disk' goes_back_to_a_bucket
+check 'a job goes on from the checkpoints of another one in its bucket' goes_on_in_a_bucket
 check 'a fake worker does not end a job, and names that are taken are told' fake_workers
 check 'a job that may not restart fails, and leaves nothing running' gives_up
 check 'a worker out of memory gets half as much again' out_of_memory

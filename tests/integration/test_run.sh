@@ -244,6 +244,12 @@ bucket_refuses() {
         refused 2 'there is no such bucket' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints s3://none/x &&
         AWS_ACCESS_KEY_ID='' refused 2 'set AWS_ACCESS_KEY_ID' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints s3://runs/x
 }
+mixed() {
+    local job=(-f "$work/saved.yaml" --workers cpu=1 --data build/sample/mnli)
+    AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=secret refused 2 'must be in the bucket of --checkpoints, runs: copy' "${job[@]}" --checkpoints s3://runs/x --resume-from s3://other/y &&
+        refused 2 'must be an s3:// URL, as --checkpoints is: copy' "${job[@]}" --checkpoints s3://runs/x --resume-from "$work/first.points" &&
+        refused 2 'must be a folder, as --checkpoints is: copy' "${job[@]}" --checkpoints "$work/mixed.points" --resume-from s3://runs/x
+}
 keeps_two() { # of the last lineage, of which one is the last step
     local last
     last=$(find "$work/killed.points" -mindepth 1 -maxdepth 1 -name '*-300')
@@ -310,7 +316,7 @@ check 'an interrupted run goes on from its last checkpoint, on other workers' re
 # Another job goes on from what one has left that was interrupted, in a folder of its own.
 heir() { # heir NAME [ARGUMENT...]: from the checkpoints in first.points
     timeout 120 "$bin/kubectl-skyjob" run -f "$work/${job:-saved}.yaml" --workers cpu=1,cpu=1 --strategy Even --data build/sample/mnli \
-        --output "$work/$1" --checkpoints "$work/$1.points" --resume-from "$work/${from:-first}.points" >"$work/$1.log" 2>&1
+        --output "$work/$1" --checkpoints "${points:-$work/$1.points}" --resume-from "${from_url:-$work/${from:-first}.points}" >"$work/$1.log" 2>&1
 }
 inherited() {
     local pid run
@@ -341,6 +347,23 @@ disinherited() {
     grep -q -- '--resume-from: .*none.points' "$work/none.log"
 }
 check 'a run does not go on from the checkpoints of another one with other data, and names the fields' disinherited
+
+# The same in a bucket, where the first job's checkpoints are under another prefix.
+inherited_in_bucket() { # as from a folder: what the first job has left is there, too
+    local sums=$work/s3.sums
+    [ -n "$bucket_pid" ] || { bucket_build && bucket_start "$work/s3"; } || return
+    [ -e "$work/first.points" ] || inherited || return
+    mkdir -p "$work/s3/disk/runs/heirs" && cp -r "$work/first.points" "$work/s3/disk/runs/heirs/first" || return
+    find "$work/s3/disk/runs/heirs/first" -type f | sort | xargs sha256sum >"$sums"
+    points=s3://runs/heirs/fourth from_url=s3://runs/heirs/first heir fourth || { cat "$work/fourth.log"; return 1; }
+    cat "$work/fourth.log"
+    find "$work/s3/disk/runs/heirs"
+    echo "$(weights_of "$work/second") / $(weights_of "$work/fourth")"
+    find "$work/s3/disk/runs/heirs/first" -type f | sort | xargs sha256sum | cmp - "$sums" &&
+        [ "$(grep -o '^revision 2 from step [0-9]*' "$work/fourth.log")" = "$(grep -o '^revision 2 from step [0-9]*' "$work/second.log")" ] &&
+        [ "$(weights_of "$work/second")" = "$(weights_of "$work/fourth")" ] && is_whole fourth
+}
+check 'a run goes on from the checkpoints of another one in its bucket, with the same weights as from a folder' inherited_in_bucket
 
 damaged() { # wrong bytes in the newest checkpoint: it is set aside, and the one before is used
     local point step
@@ -469,6 +492,7 @@ refused() { # refused CODE WORDS ARGUMENT...
 }
 check 'checkpoints of another model are refused, and stay' of_another_model
 check 'a bucket that cannot be used is named, with the reason' bucket_refuses
+check 'a run does not go on from a bucket in a folder, from a folder in a bucket, or from another bucket' mixed
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
 check 'a field that breaks a rule is refused by name' refused 2 spec.training.batchSize -f "$work/odd.yaml" --workers cpu=1

@@ -11,10 +11,11 @@
 #include "files/manifest.h"
 #include "files/name.h"
 
-#define REFUSED_FILE     "refused"
-#define KEY_BYTES        (NAME_BYTES + EXPORT_SHARD_BYTES)
-#define LIST_TRIES       4 /* where an older listing would do */
-#define LIST_DEADLINE_MS 5000
+#define REFUSED_FILE        "refused"
+#define KEY_BYTES           (NAME_BYTES + EXPORT_SHARD_BYTES)
+#define LIST_TRIES          4 /* where an older listing would do */
+#define LIST_DEADLINE_MS    5000
+#define HEADER_LENGTH_BYTES 8 /* in front of the header of a shard */
 
 struct object {
     struct name name;
@@ -108,6 +109,13 @@ static void refresh(struct remote *r)
     s3_set_patience(r->s3, LIST_TRIES, LIST_DEADLINE_MS);
     if (list_objects(r, &err) != ERR_OK)
         LOG(LOG_WARN, "checkpoints cannot be listed", LOG_S("error", err.text));
+}
+
+/* For what has to succeed; calls end early once *stops is true, unless it is NULL. */
+static void be_patient(struct remote *r, const atomic_bool *stops)
+{
+    s3_stop_at(r->s3, stops);
+    s3_set_patience(r->s3, S3_TRIES, S3_DEADLINE_MS);
 }
 
 static const struct object *find_object(const struct remote *r, struct name name, const char *file)
@@ -456,10 +464,14 @@ void remote_refuse(struct remote *r, const struct resume_checkpoint *c)
     char key[KEY_BYTES];
 
     make_key(name_of(c), REFUSED_FILE, key);
-    s3_stop_at(r->s3, NULL);
-    s3_set_patience(r->s3, S3_TRIES, S3_DEADLINE_MS);
+    be_patient(r, NULL);
     if (s3_put(r->s3, key, "", 0, &err) != ERR_OK)
         LOG(LOG_WARN, "a damaged checkpoint cannot be set aside", LOG_S("error", err.text));
+}
+
+bool remote_is_refused(const struct remote *r, const struct resume_checkpoint *c)
+{
+    return find_object(r, name_of(c), REFUSED_FILE) != NULL;
 }
 
 /* --- there --- */
@@ -504,8 +516,7 @@ enum err_code remote_push(struct remote *r, const struct store *s, const struct 
     export_shard_name(shard->stage, shard->n_stages, shard_file);
     name_manifest(shard->stage, shard->n_stages, manifest);
     make_key(name, manifest, key);
-    s3_stop_at(r->s3, stops);
-    s3_set_patience(r->s3, S3_TRIES, S3_DEADLINE_MS);
+    be_patient(r, stops);
     rc = folder_path(s->folder, text, folder, err);
     if (rc == ERR_OK) /* one that an earlier attempt has left does not go with this shard */
         rc = s3_delete(r->s3, key, err);
@@ -599,8 +610,7 @@ enum err_code remote_fetch(struct remote *r, const struct store *s,
     struct checkpoint from;
     enum err_code rc;
 
-    s3_stop_at(r->s3, stops);
-    s3_set_patience(r->s3, S3_TRIES, S3_DEADLINE_MS);
+    be_patient(r, stops);
     rc = load_checkpoint(r, name_of(c), &from, err);
     for (int i = 0; rc == ERR_OK && i < from.n_shards; i++) {
         const struct manifest *m = from.shards[i];
@@ -616,5 +626,111 @@ enum err_code remote_fetch(struct remote *r, const struct store *s,
                 LOG_I("stage", m->stage), LOG_I("bytes", m->shard_bytes));
     }
     s3_stop_at(r->s3, NULL);
+    return rc;
+}
+
+/* --- from one job to another --- */
+
+/* Get what is in front of a shard's data. A length that cannot be is a damaged file's. */
+static enum err_code get_header(struct remote *r, const char *key, const struct manifest *m,
+                                struct buf *out, struct err *err)
+{
+    uint8_t length[HEADER_LENGTH_BYTES];
+    uint64_t n = 0;
+    enum err_code rc = m->shard_bytes < HEADER_LENGTH_BYTES
+                           ? ERR_OK
+                           : s3_get(r->s3, key, 0, HEADER_LENGTH_BYTES, out, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    if (out->len == sizeof length) {
+        memcpy(length, out->data, sizeof length);
+        for (int i = HEADER_LENGTH_BYTES - 1; i >= 0; i--)
+            n = n << 8 | length[i];
+    }
+    if (n == 0 || n > S3_PIECE_BYTES - HEADER_LENGTH_BYTES ||
+        n > (uint64_t)m->shard_bytes - HEADER_LENGTH_BYTES)
+        return err_set(err, ERR_INVALID, "%s: has no header: it is damaged", key);
+    return s3_get(r->s3, key, HEADER_LENGTH_BYTES, (size_t)n, out, err);
+}
+
+/* Write a file of `bytes` bytes: the first ones, and a hole. */
+static enum err_code write_sparse(const struct store *to, const struct store_shard *shard,
+                                  enum store_file file, const struct buf *first, int64_t bytes,
+                                  struct err *err)
+{
+    char path[PATH_MAX];
+    enum err_code rc = store_file_path(to, shard, file, path, err);
+
+    if (rc == ERR_OK)
+        rc = file_write(path, buf_text(first), first->len, err);
+    return rc == ERR_OK && truncate(path, bytes) != 0 ? file_error(err, "extend", path) : rc;
+}
+
+static enum err_code fetch_header(struct remote *r, const struct store *to, struct name name,
+                                  const struct manifest *m, struct err *err)
+{
+    const struct store_shard shard = {
+        .lineage = name.lineage, .step = name.step, .stage = m->stage, .n_stages = m->n_stages};
+    struct buf header = {.max = S3_PIECE_BYTES};
+    struct buf text = {.max = MANIFEST_TEXT_MAX_BYTES};
+    const struct buf nothing = {.max = 0};
+    char file[EXPORT_SHARD_BYTES];
+    char key[KEY_BYTES];
+    enum err_code rc;
+
+    export_shard_name(m->stage, m->n_stages, file);
+    make_key(name, file, key);
+    rc = get_header(r, key, m, &header, err);
+    if (rc == ERR_OK)
+        rc = write_sparse(to, &shard, STORE_SHARD, &header, m->shard_bytes, err);
+    if (rc == ERR_OK && m->stage == 0)
+        rc = write_sparse(to, &shard, STORE_HISTORY, &nothing, m->history.bytes, err);
+    if (rc == ERR_OK && m->stage == 0)
+        rc = write_sparse(to, &shard, STORE_PROGRESS, &nothing, m->progress.bytes, err);
+    if (rc == ERR_OK)
+        rc = manifest_write(m, &text, err);
+    if (rc == ERR_OK)
+        rc = write_sparse(to, &shard, STORE_MANIFEST, &text, (int64_t)text.len, err);
+    buf_deinit(&header);
+    buf_deinit(&text);
+    return rc;
+}
+
+enum err_code remote_fetch_headers(struct remote *r, const struct store *to,
+                                   const struct resume_checkpoint *c, struct err *err)
+{
+    struct checkpoint from;
+    char folder[PATH_MAX];
+    enum err_code rc = store_folder(to, c, folder, err);
+
+    be_patient(r, NULL);
+    if (rc == ERR_OK)
+        rc = folder_make(folder, err);
+    if (rc == ERR_OK)
+        rc = load_checkpoint(r, name_of(c), &from, err);
+    for (int i = 0; rc == ERR_OK && i < from.n_shards; i++)
+        rc = fetch_header(r, to, name_of(c), from.shards[i], err);
+    return rc;
+}
+
+enum err_code remote_copy(struct remote *r, struct remote *from, const struct resume_checkpoint *c,
+                          struct err *err)
+{
+    const struct name name = name_of(c);
+    enum err_code rc = ERR_OK;
+
+    be_patient(r, NULL);
+    be_patient(from, NULL);
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < from->listing.n && rc == ERR_OK; i++) {
+            const struct object *o = &from->listing.objects[i];
+            char key[KEY_BYTES];
+
+            if (name_compare(&o->name, &name) != 0 || store_is_manifest(o->file) != (round == 1))
+                continue;
+            make_key(name, o->file, key);
+            rc = s3_copy(r->s3, key, from->s3, key, o->bytes, err);
+        }
     return rc;
 }

@@ -39,5 +39,20 @@ MUST_CHECK enum err_code remote_fetch(struct remote *r, const struct store *s,
 /* As store_clean() and store_refuse(). */
 void remote_clean(struct remote *r, const struct resume *at, int keep);
 void remote_refuse(struct remote *r, const struct resume_checkpoint *c);
+/* Was it, as far as the last listing shows? */
+bool remote_is_refused(const struct remote *r, const struct resume_checkpoint *c);
+
+/* --- from one job to another (files/adopt.h); what is listed of the other one counts --- */
+
+/* Make files in the folder of `to`, without a bucket, that store_read() takes for those of this
+ * checkpoint: all but the data of shards and records, in the place of which are holes.
+ * ERR_NOT_FOUND, ERR_INVALID as for store_read(); errors of s3_get() and of writing. */
+MUST_CHECK enum err_code remote_fetch_headers(struct remote *r, const struct store *to,
+                                              const struct resume_checkpoint *c, struct err *err);
+
+/* Copy a checkpoint from another prefix of the bucket, manifests last. Errors of s3_copy():
+ * ERR_NOT_FOUND when it has been removed meanwhile. */
+MUST_CHECK enum err_code remote_copy(struct remote *r, struct remote *from,
+                                     const struct resume_checkpoint *c, struct err *err);
 
 #endif

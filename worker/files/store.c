@@ -453,6 +453,8 @@ bool store_is_refused(const struct store *s, const struct resume_checkpoint *c)
 {
     char path[PATH_MAX];
 
+    if (s->remote)
+        return remote_is_refused(s->remote, c);
     return refused_path(s, c, path, NULL) == ERR_OK && access(path, F_OK) == 0;
 }
 

@@ -105,17 +105,18 @@ static enum err_code open_store(struct worker *w, struct err *err)
  * refuse the revision, and the next one goes on from them. */
 static enum err_code adopt(struct worker *w, struct err *err)
 {
-    char from[PATH_MAX];
+    struct adopt_source from = {.remote = NULL};
     enum err_code rc;
 
     if (!w->params->resume_from || w->revision.resume.step > 0 || w->job.state.lineage > 0)
         return ERR_OK; /* or it has checkpoints of its own */
     if (!w->job.has_store || w->job.store.is_own)
         return err_set(err, ERR_INVALID, "--resume-from: needs --checkpoints");
-    rc = adopt_find(w->params->resume_from, w->job.store.folder, from, err);
+    rc = adopt_find(w->params->resume_from, w->params->checkpoints_dir, &from, err);
     if (rc == ERR_OK)
-        rc = adopt_checkpoints(&w->job.store, from, &w->revision.plan.spec, w->job.self.slot, err);
-    if (rc == ERR_IO || rc == ERR_NO_MEMORY)
+        rc = adopt_checkpoints(&w->job.store, &from, &w->revision.plan.spec, w->job.self.slot, err);
+    adopt_close(&from);
+    if (rc == ERR_IO || rc == ERR_TIMEOUT || rc == ERR_NO_MEMORY)
         w->job.cause = PROGRESS_CAUSE_OTHER;
     if (rc != ERR_OK)
         return err_wrap(err, rc, "spec.resumeFrom");

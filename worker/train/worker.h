@@ -33,8 +33,8 @@ struct worker_params {
     const char *model_dir;       /* a trained model to start from; NULL: random weights */
     const char *output_dir;      /* NULL: weights are not kept */
     const char *checkpoints_dir; /* of the job, shared by its workers, or s3://...; NULL: none */
-    const char *resume_from;     /* the folder of another job's checkpoints, from which this one
-                                    goes on (files/adopt.h); NULL: none */
+    const char *resume_from;     /* another job's checkpoints, likewise, from which this one goes
+                                    on (files/adopt.h); NULL: none */
     const char *own_checkpoints_dir; /* of this worker: with copies of others', or of what is in a
                                         bucket, which needs it; NULL: none */
     int spare_disk_percent;          /* of the disk with the latter, which it leaves free */

@@ -575,7 +575,10 @@ static struct refused refused[] = {
           "{\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),
      "spec.resumeFrom.job: \"../a\" is not the name of a job"},
     {"spec_resume_from_needs_a_shared_store", WITH("\"resumeFrom\": {\"job\": \"a\"}"),
-     "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim, where job a has"},
+     "spec.resumeFrom: needs spec.checkpoint.store.persistentVolumeClaim or s3, where job a has"},
+    {"spec_resume_from_is_refused_with_peers",
+     WITH("\"resumeFrom\": {\"job\": \"a\"}, \"checkpoint\": {\"store\": {\"peers\": {}}}"),
+     "those in the store peers end with their workers"},
     {"spec_checkpoint_store_names_one_kind_only",
      WITH("\"checkpoint\": {\"store\": {\"peers\": {}, "
           "\"persistentVolumeClaim\": {\"claimName\": \"a\"}}}"),

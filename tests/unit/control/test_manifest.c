@@ -278,6 +278,25 @@ static void manifest_of_a_job_that_goes_on_from_another_names_its_checkpoints(vo
     world_free(w);
 }
 
+static void manifest_of_a_job_that_goes_on_from_another_in_a_bucket_names_its_prefix(void **state)
+{
+    struct world *w = planned_world();
+    struct spec *spec = &w->seen.revision.plan.spec;
+    struct json *pod;
+    char command[512];
+
+    (void)state;
+    spec->checkpoint.volume = (struct spec_volume){.claim = ""};
+    spec->checkpoint.s3 = (struct spec_bucket){.bucket = "runs", .prefix = "a/b", .secret = "keys"};
+    (void)snprintf(spec->resume_from, sizeof spec->resume_from, "old");
+    pod = stage_pod(w, 1);
+    command_of(pod, command, sizeof command);
+    assert_non_null(strstr(command, " --resume-from s3://runs/a/b/old "));
+    assert_non_null(strstr(command, " --checkpoints s3://runs/a/b/mnli-0b7d "));
+    json_free(pod);
+    world_free(w);
+}
+
 static void manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them(void **state)
 {
     struct world *w = planned_world();
@@ -927,6 +946,7 @@ int main(void)
         cmocka_unit_test(manifest_probes_the_health_port_of_a_stage),
         cmocka_unit_test(manifest_of_other_stages_has_no_data_but_checkpoints_and_output),
         cmocka_unit_test(manifest_of_a_job_that_goes_on_from_another_names_its_checkpoints),
+        cmocka_unit_test(manifest_of_a_job_that_goes_on_from_another_in_a_bucket_names_its_prefix),
         cmocka_unit_test(manifest_of_a_stage_with_its_own_checkpoints_has_room_for_them),
         cmocka_unit_test(manifest_of_a_stage_with_a_bucket_has_its_credentials),
         cmocka_unit_test(manifest_of_every_stage_has_the_model_to_start_from),

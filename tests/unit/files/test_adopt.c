@@ -67,12 +67,21 @@ static struct store_point write_point(const struct store *s, int64_t step)
     return point;
 }
 
+static enum err_code adopt_as(const struct spec *spec, const struct store *own,
+                              const struct store *other, struct err *err)
+{
+    struct adopt_source from = {.remote = NULL};
+
+    memcpy(from.place, other->folder, sizeof from.place);
+    *err = (struct err){.text = ""};
+    return adopt_checkpoints(own, &from, spec, SLOT, err);
+}
+
 static enum err_code adopt(const struct store *own, const struct store *other, struct err *err)
 {
     const struct spec spec = spec_with(8);
 
-    *err = (struct err){.text = ""};
-    return adopt_checkpoints(own, other->folder, &spec, SLOT, err);
+    return adopt_as(&spec, own, other, err);
 }
 
 static void assert_adopted(const struct store *own, const struct store_point *point)
@@ -188,7 +197,7 @@ static void adopt_refuses_a_job_that_differs_and_names_the_fields(void **state)
     (void)state;
     make_stores(&other, &own);
     (void)write_point(&other, 10);
-    assert_int_equal(adopt_checkpoints(&own, other.folder, &spec, SLOT, &err), ERR_CONFLICT);
+    assert_int_equal(adopt_as(&spec, &own, &other, &err), ERR_CONFLICT);
     assert_non_null(strstr(err.text, "spec.training.batchSize is 8 there and 16 here"));
     assert_int_equal(store_list(&own, list, 1), 0);
 }
@@ -208,7 +217,7 @@ static void adopt_refuses_another_model_by_its_tensors(void **state)
     spec.model.vocab++;
     make_stores(&other, &own);
     checkpoints_write(&other, &point, &two, true);
-    assert_int_equal(adopt_checkpoints(&own, other.folder, &spec, SLOT, &err), ERR_CONFLICT);
+    assert_int_equal(adopt_as(&spec, &own, &other, &err), ERR_CONFLICT);
     assert_non_null(strstr(err.text, "the job's model has"));
 }
 
@@ -253,21 +262,22 @@ static void adopt_takes_nothing_twice_that_was_set_aside(void **state)
 static void adopt_finds_a_folder_by_the_name_of_its_job(void **state)
 {
     struct store other, own;
-    char path[PATH_MAX], found[PATH_MAX];
+    struct adopt_source found;
+    char path[PATH_MAX];
     struct err err;
 
     (void)state;
     make_stores(&other, &own);
     (void)write_point(&other, 10);
-    assert_int_equal(adopt_find(other.folder, own.folder, found, &err), ERR_OK);
-    assert_string_equal(found, other.folder);
+    assert_int_equal(adopt_find(other.folder, own.folder, &found, &err), ERR_OK);
+    assert_string_equal(found.place, other.folder);
     (void)snprintf(path, sizeof path, "%.*s", (int)(strlen(other.folder) - strlen("-11111")),
                    other.folder);
-    assert_int_equal(adopt_find(path, own.folder, found, &err), ERR_OK);
-    assert_string_equal(found, other.folder);
+    assert_int_equal(adopt_find(path, own.folder, &found, &err), ERR_OK);
+    assert_string_equal(found.place, other.folder);
     (void)snprintf(path, sizeof path, "%.*s", (int)(strlen(other.folder) - strlen("er-11111")),
                    other.folder);
-    assert_int_equal(adopt_find(path, own.folder, found, &err), ERR_NOT_FOUND);
+    assert_int_equal(adopt_find(path, own.folder, &found, &err), ERR_NOT_FOUND);
     assert_non_null(strstr(err.text, "has no checkpoints of a job oth"));
 }
 
@@ -276,18 +286,19 @@ static void adopt_does_not_take_the_own_folder_for_another_one(void **state)
 {
     struct store own = make_store("again/job-11111"), other = make_store("again/job-22222");
     struct store third = make_store("again/job-33333");
-    char path[PATH_MAX], found[PATH_MAX];
+    struct adopt_source found;
+    char path[PATH_MAX];
     struct err err;
 
     (void)state;
     (void)write_point(&own, 10);
     (void)write_point(&other, 10);
     (void)snprintf(path, sizeof path, "%s", scratch_path("again/job"));
-    assert_int_equal(adopt_find(path, own.folder, found, &err), ERR_OK);
-    assert_string_equal(found, other.folder);
-    assert_int_equal(adopt_find(own.folder, own.folder, found, &err), ERR_INVALID);
+    assert_int_equal(adopt_find(path, own.folder, &found, &err), ERR_OK);
+    assert_string_equal(found.place, other.folder);
+    assert_int_equal(adopt_find(own.folder, own.folder, &found, &err), ERR_INVALID);
     (void)write_point(&third, 10);
-    assert_int_equal(adopt_find(path, own.folder, found, &err), ERR_INVALID);
+    assert_int_equal(adopt_find(path, own.folder, &found, &err), ERR_INVALID);
     assert_non_null(strstr(err.text, "of which one must be named: job-"));
 }
 
