@@ -6,7 +6,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -57,7 +59,23 @@ static int free_port(void)
     return ntohs(at.sin_port);
 }
 
-static void start_server(void)
+/* In place of its disk one that has room for `size`, with a bucket "small": for this process only.
+ */
+static void shrink_disk(const char *disk, const char *size)
+{
+    char options[32];
+    char bucket[PATH_MAX];
+
+    (void)snprintf(options, sizeof options, "size=%s", size);
+    (void)snprintf(bucket, sizeof bucket, "%.4000s/small", disk);
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWUSER | CLONE_NEWNS) != 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", disk, "tmpfs", 0, options) != 0 || mkdir(bucket, 0755) != 0)
+        _exit(126);
+}
+
+/* `size` of its disk, such as "20m"; NULL: that of the test. */
+static void start_server(const char *size)
 {
     char address[32];
     char disk[PATH_MAX];
@@ -75,6 +93,8 @@ static void start_server(void)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* also when a test aborts */
         (void)dup2(log, 1);
         (void)dup2(log, 2);
+        if (size)
+            shrink_disk(disk, size);
         (void)setenv("ROOT_ACCESS_KEY", "id", 1);
         (void)setenv("ROOT_SECRET_KEY", "secret", 1);
         (void)execl(program, "versitygw", "--port", address, "posix", "--sidecar", sidecar, disk,
@@ -296,7 +316,7 @@ static void bucket_upload_survives_the_death_of_the_server(void **state)
     while (!has_parts() && clock_now_ms() < end_ms)
         (void)usleep(1000);
     kill_server();
-    start_server();
+    start_server(NULL);
     assert_int_equal(pthread_join(thread, NULL), 0);
     if (u.rc != ERR_OK)
         fail_msg("%s", u.err.text);
@@ -323,6 +343,28 @@ static void bucket_copies_from_one_prefix_to_another(void **state)
     assert_int_equal(s3_copy(to, "x", from, "none", 1, &err), ERR_NOT_FOUND);
     s3_free(from);
     s3_free(to);
+}
+
+/* The file that did not fit leaves nothing behind that takes the room of others. */
+static void bucket_that_is_full_is_named_and_takes_what_fits(void **state)
+{
+    struct s3_access a = access_to("small", "points");
+    struct s3 *s3 = connect_to(&a);
+    char path[PATH_MAX];
+
+    (void)state;
+    kill_server();
+    start_server("20m");
+    (void)snprintf(path, sizeof path, "%s", scratch_path("large"));
+    make_file(path, 30000000);
+    assert_int_equal(s3_put_file(s3, "large", path, &err), ERR_LIMIT);
+    assert_non_null(strstr(err.text, "s3://small/points/large: the bucket is full"));
+    make_file(path, 10000000);
+    MUST(s3_put_file(s3, "large", path, &err));
+    check_same(s3, "large", path, 10000000);
+    s3_free(s3);
+    kill_server();
+    start_server(NULL);
 }
 
 /* --- checkpoints --- */
@@ -562,7 +604,7 @@ static void bucket_that_does_not_answer_loses_no_checkpoint(void **state)
     check_list(&a, "1-10");
     assert_int_equal(remote_open(&access, &none, &err), ERR_IO);
     assert_non_null(strstr(err.text, "s3://runs: "));
-    start_server();
+    start_server(NULL);
     save(&a, 1, 20, &two);
     check_list(&a, "1-20 1-10");
     free_worker(&a);
@@ -840,7 +882,7 @@ static int set_up(void **state)
     assert_int_equal(setenv("AWS_ENDPOINT_URL_S3", endpoint, 1), 0);
     assert_int_equal(setenv("AWS_ACCESS_KEY_ID", "id", 1), 0);
     assert_int_equal(setenv("AWS_SECRET_ACCESS_KEY", "secret", 1), 0);
-    start_server();
+    start_server(NULL);
     assert_int_equal(http_new(&loop, &err), ERR_OK);
     if (http_call(loop, &request, &r, &err) != ERR_OK || r.status != 200)
         fail_msg("the bucket cannot be made: %s%s", err.text, buf_text(&r.body));
@@ -862,6 +904,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(bucket_takes_a_large_file_in_parts),
         cmocka_unit_test(bucket_is_listed_beyond_the_first_page),
         cmocka_unit_test(bucket_upload_survives_the_death_of_the_server),
+        cmocka_unit_test(bucket_that_is_full_is_named_and_takes_what_fits),
         cmocka_unit_test(bucket_checkpoint_counts_when_all_stages_are_there),
         cmocka_unit_test(bucket_checkpoint_is_read_on_an_empty_disk),
         cmocka_unit_test(bucket_checkpoint_is_fetched_as_far_as_it_is_needed),
