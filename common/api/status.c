@@ -157,6 +157,7 @@ static const struct field share_fields[] = {
      .flags = FIELD_REQUIRED},
     {"predictedMicroseconds", FIELD_MICROSECONDS, SHARE(predicted_ms),
      .max = 1000 * PROGRESS_MS_MAX, .flags = FIELD_OMIT},
+    {"grows", FIELD_BOOL, SHARE(grows), .flags = FIELD_OMIT},
     {0}};
 
 #define JOINING(member) FIELD_AT(struct status_joining, member)

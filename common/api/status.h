@@ -124,6 +124,7 @@ struct status_share {
     int slot;
     int n_units;
     double predicted_ms; /* as in a plan; 0: not known */
+    bool grows;          /* the worker is started again, with more memory */
 };
 
 #define STATUS_JOINING_MAX 3
@@ -138,7 +139,8 @@ struct status_joining {
 
 /* The last decision whether units move, and what the next one needs: balance/rebalance.h. */
 struct status_rebalance {
-    char decision[STATUS_WORD_BYTES]; /* "Kept", "Joining", "Moved"; "": not looked at yet */
+    char decision[STATUS_WORD_BYTES]; /* "Kept", "Joining", "Growing", "Moved"; "": not looked at
+                                         yet */
     char message[STATUS_MESSAGE_BYTES];
     int64_t time_ms;
     int gain_percent;               /* of a step's time; 0: there is no better cut */

@@ -18,8 +18,10 @@ struct look {
     double now_ms, best_ms; /* predicted steps; the latter with doubt */
     double move_ms;         /* that moving takes */
     int64_t move_bytes;
-    int far_stage; /* that is off the plan most; -1: none is */
-    bool is_other; /* `best` has a node that joins */
+    int far_stage;               /* that is off the plan most; -1: none is */
+    bool is_other;               /* `best` has a node that joins */
+    bool grows[SPEC_STAGES_MAX]; /* by stage of `best`: it does not fit into its worker's pod */
+    int n_growing;
 };
 
 static bool has_times(const struct progress *measured)
@@ -142,23 +144,26 @@ static bool is_same(const struct cut *a, const struct cut *b)
            memcmp(a->first, b->first, (size_t)(a->n_stages + 1) * sizeof a->first[0]) == 0;
 }
 
-/* Does every stage fit into its pod, also while units move: those that are given away stay until
- * the first step is over. */
-static bool fits(const struct look *l, const struct cut *c)
+/* Does the stage fit into its pod, also while units move: those that are given away stay until the
+ * first step is over. */
+static bool stage_fits(const struct look *l, const struct cut *c, int s)
 {
     const struct cut_problem *p = &l->problem;
+    int64_t bytes = cut_stage_bytes(p, c, s);
+    int from = c->node[s];
 
-    for (int s = 0; s < c->n_stages; s++) {
-        int64_t bytes = cut_stage_bytes(p, c, s);
-        int from = c->node[s];
+    for (int u = from < l->n ? l->now.first[from] : 0; from < l->n && u < l->now.first[from + 1];
+         u++)
+        if (u < c->first[s] || u >= c->first[s + 1])
+            bytes += p->state_bytes[u + 1] - p->state_bytes[u];
+    return bytes <= p->nodes[from].memory;
+}
 
-        for (int u = from < l->n ? l->now.first[from] : 0;
-             from < l->n && u < l->now.first[from + 1]; u++)
-            if (u < c->first[s] || u >= c->first[s + 1])
-                bytes += p->state_bytes[u + 1] - p->state_bytes[u];
-        if (bytes > p->nodes[from].memory)
+static bool fits(const struct look *l, const struct cut *c)
+{
+    for (int s = 0; s < c->n_stages; s++)
+        if (!stage_fits(l, c, s))
             return false;
-    }
     return true;
 }
 
@@ -212,7 +217,8 @@ static void measure_move(struct look *l)
     }
     for (int i = 0; i < l->request.n_nodes; i++)
         most_ms = fmax(most_ms, busy_ms[i]);
-    l->move_ms = most_ms + REBALANCE_MOVE_STEPS * l->in->measured->window.step_ms;
+    l->move_ms = most_ms + REBALANCE_MOVE_STEPS * l->in->measured->window.step_ms +
+                 (l->n_growing > 0 ? REBALANCE_GROW_MS : 0);
 }
 
 /* The nodes that a cut is for, as they stand, and how many stages it may have. */
@@ -222,15 +228,17 @@ struct order {
     int least, most;
 };
 
-/* The shortest step, if it is below `below_ms`, or that is 0; else out->n_stages is 0. */
-static enum err_code solve(const struct look *l, const struct order *o, double below_ms,
-                           struct cut *out, struct err *err)
+/* The shortest step on these nodes, which are those of the request, if it is below `below_ms`, or
+ * that is 0; else out->n_stages is 0. */
+static enum err_code solve_on(const struct look *l, const struct node *nodes, const struct order *o,
+                              double below_ms, struct cut *out, struct err *err)
 {
     struct partition_request request = l->request;
     struct cut_problem problem = {.n_units = 0};
     struct search search;
     enum err_code rc;
 
+    request.nodes = nodes;
     request.min_stages = o->least;
     request.max_stages = o->most;
     rc = cut_problem_init(&request, o->nodes, o->n, &problem, err);
@@ -249,6 +257,12 @@ static enum err_code solve(const struct look *l, const struct order *o, double b
     }
     cut_problem_deinit(&problem);
     return rc;
+}
+
+static enum err_code solve(const struct look *l, const struct order *o, double below_ms,
+                           struct cut *out, struct err *err)
+{
+    return solve_on(l, l->nodes, o, below_ms, out, err);
 }
 
 static bool has_node(const struct cut *c, int node)
@@ -311,6 +325,34 @@ static enum err_code try_joining(struct look *l, struct err *err)
     return ERR_OK;
 }
 
+/* Pods with more memory must be worth their new start. */
+static enum err_code try_growing(struct look *l, const struct order *workers, struct err *err)
+{
+    double gain = l->in->is_asked ? REBALANCE_ASKED_GAIN : REBALANCE_GAIN;
+    double below_ms = (1 - gain) * cut_step_ms(&l->problem, &l->best);
+    struct node nodes[SPEC_STAGES_MAX];
+    struct cut c = {.n_stages = 0};
+    enum err_code rc;
+
+    if (!l->in->room_bytes)
+        return ERR_OK;
+    memcpy(nodes, l->nodes, sizeof nodes);
+    for (int i = 0; i < l->n; i++)
+        nodes[i].memory_bytes = l->in->room_bytes[i] > nodes[i].memory_bytes
+                                    ? l->in->room_bytes[i]
+                                    : nodes[i].memory_bytes;
+    rc = solve_on(l, nodes, workers, below_ms, &c, err);
+    if (rc != ERR_OK || c.n_stages != l->n)
+        return rc;
+    l->best = c;
+    l->is_other = false;
+    for (int s = 0; s < c.n_stages; s++) {
+        l->grows[s] = !stage_fits(l, &c, s);
+        l->n_growing += l->grows[s];
+    }
+    return ERR_OK;
+}
+
 static enum err_code find_best(struct look *l, struct err *err)
 {
     struct order workers = {.n = l->n, .least = l->n, .most = l->n};
@@ -333,6 +375,8 @@ static enum err_code find_best(struct look *l, struct err *err)
     }
     if (rc == ERR_OK)
         rc = try_joining(l, err);
+    if (rc == ERR_OK)
+        rc = try_growing(l, &workers, err);
     if (rc != ERR_OK)
         return rc;
     l->now_ms = cut_step_ms(&l->problem, &l->now);
@@ -343,6 +387,7 @@ static enum err_code find_best(struct look *l, struct err *err)
         l->best = l->now;
         l->best_ms = l->now_ms;
         l->is_other = false;
+        l->n_growing = 0;
     }
     measure_move(l);
     return ERR_OK;
@@ -360,7 +405,8 @@ static void list_shares(const struct look *l, const struct cut *c, int *out_n,
         out[s] = (struct status_share){
             .slot = i < l->n ? l->in->plan->workers[i].slot : REBALANCE_SLOT_JOINS + i - l->n,
             .n_units = c->first[s + 1] - c->first[s],
-            .predicted_ms = cut_run_ms(&l->problem, i, c->first[s], c->first[s + 1])};
+            .predicted_ms = cut_run_ms(&l->problem, i, c->first[s], c->first[s + 1]),
+            .grows = c == &l->best && l->n_growing > 0 && l->grows[s]};
     }
 }
 
@@ -410,9 +456,27 @@ static void add_joining(const struct look *l, char *text, size_t bytes)
     text_add(text, bytes, ". ");
 }
 
+/* "The worker on node b is started again with more memory, from a checkpoint. " */
+static void add_growing(const struct look *l, char *text, size_t bytes)
+{
+    const char *gap = "";
+
+    if (l->n_growing == 0)
+        return;
+    text_add(text, bytes, "The %s on node ", l->n_growing == 1 ? "worker" : "workers");
+    for (int s = 0; s < l->best.n_stages; s++) {
+        if (!l->grows[s])
+            continue;
+        text_add(text, bytes, "%s%.100s", gap, l->in->plan->workers[l->best.node[s]].node);
+        gap = " and node ";
+    }
+    text_add(text, bytes, " must be started again with more memory, from a checkpoint. ");
+}
+
 static void add_cut(const struct look *l, char *text, size_t bytes)
 {
     add_joining(l, text, bytes);
+    add_growing(l, text, bytes);
     text_add(text, bytes, "With ");
     add_units(&l->best, text, bytes);
     text_add(text, bytes, " units per stage instead of ");
@@ -548,8 +612,11 @@ static void move(const struct look *l, struct rebalance_decision *out)
 {
     struct status_rebalance *next = &out->next;
 
-    out->kind = l->is_other ? REBALANCE_JOIN : REBALANCE_MOVE;
-    (void)snprintf(next->decision, sizeof next->decision, l->is_other ? "Joining" : "Moved");
+    out->kind = l->is_other ? REBALANCE_JOIN : l->n_growing > 0 ? REBALANCE_GROW : REBALANCE_MOVE;
+    (void)snprintf(next->decision, sizeof next->decision, "%s",
+                   out->kind == REBALANCE_JOIN   ? "Joining"
+                   : out->kind == REBALANCE_GROW ? "Growing"
+                                                 : "Moved");
     next->n_moves++;
     next->before_ms = l->in->measured->window.step_ms;
     next->expected_percent = (int)percent_of(l->best_ms, l->now_ms);

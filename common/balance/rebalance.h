@@ -11,6 +11,10 @@
  * step shorter by REBALANCE_GAIN. Their speed is the measured one of the node, corrected by what
  * all workers have in common.
  *
+ * Where the limits of pods stand in the way, workers can be started again on the same nodes with
+ * more memory: their units then come from a checkpoint, to which all go back. That must make the
+ * step shorter by REBALANCE_GAIN too, beyond what fits into the pods as they are.
+ *
  * So that noise moves nothing, and no move is undone by the next look:
  * - a stage's median must be off the plan by REBALANCE_FAR and by REBALANCE_MADS deviations;
  * - the step must become shorter by REBALANCE_GAIN, in REBALANCE_TIMES looks in a row;
@@ -41,6 +45,9 @@
 #define REBALANCE_WORSE 0.05 /* share of the step before a move, by which it must be longer */
 /* Steps that a move takes beside the time of its bytes: the workers halt, connect and start. */
 #define REBALANCE_MOVE_STEPS 2
+/* Time beside that until workers are there again with more memory: their pods end and start, and
+ * steps since the checkpoint are repeated. */
+#define REBALANCE_GROW_MS 10000
 
 #define REBALANCE_HOLD_MS    60000
 #define REBALANCE_HOLD_STEPS 50
@@ -63,6 +70,7 @@ enum rebalance_kind {
     REBALANCE_SUGGEST,
     REBALANCE_MOVE, /* next.next is the cut */
     REBALANCE_JOIN, /* likewise, when its new workers have been started */
+    REBALANCE_GROW, /* likewise, when a checkpoint is written: those that grow are started again */
     REBALANCE_BACK, /* likewise: the one before the last move */
 };
 
@@ -72,6 +80,9 @@ struct rebalance_input {
      * planned speed; behind them at most REBALANCE_JOIN_MAX that could join, the best first. All
      * together are at most SPEC_STAGES_MAX. */
     struct partition_request request;
+    /* Of the memory of each worker's node, what a new pod could have in place of the worker's;
+     * NULL: none is started again. */
+    const int64_t *room_bytes;
     const struct progress *measured; /* of that plan, with times of all stages */
     enum spec_rebalance mode;
     bool is_asked; /* by a user: whatever the mode is, move if that pays */

@@ -62,7 +62,7 @@ void checkpoint_follow(struct context *c)
             "No checkpoint was written: the job runs on one node, with which it would be "
             "lost. Set spec.checkpoint.store.persistentVolumeClaim or s3.");
         settle(c, &now, "CheckpointImpossible");
-    } else if (seen->has_leader && done->order == now.request_ms) {
+    } else if (seen->has_leader && done->order >= now.request_ms) { /* a later order serves too */
         now.step = done->step;
         if (now.step > 0)
             (void)snprintf(now.message, sizeof now.message,

@@ -137,6 +137,8 @@ void places_offer(const struct context *c, const struct survey *s, int stage,
 /* Give the node the speed with which these units take `ms` per micro-batch. */
 void places_pace(const struct context *c, const struct survey *s, int first_unit, int n_units,
                  double ms, struct node *node);
+/* Of its memory, what is left beside the pods of this job. */
+int64_t places_memory_left(const struct context *c, const struct node *candidate);
 /* What a candidate has beside the pods of this job; false: too little. A worker from before a
  * restart of the operator that may be a new one does not count: it is created again, and found
  * there. */

@@ -58,6 +58,19 @@ void places_offer(const struct context *c, const struct survey *s, int stage,
     places_pace(c, s, worker->first_unit, worker->n_units, worker->predicted_ms, out);
 }
 
+int64_t places_memory_left(const struct context *c, const struct node *candidate)
+{
+    int64_t bytes = candidate->memory_bytes;
+
+    for (int i = 0; i < c->seen->n_pods; i++) {
+        const struct seen_pod *p = &c->seen->pods[i];
+
+        if (!pod_is_over(p) && strcmp(p->node, candidate->name) == 0)
+            bytes -= p->memory_bytes;
+    }
+    return bytes > 0 ? bytes : 0;
+}
+
 bool places_offer_free(const struct context *c, const struct survey *s, int candidate,
                        struct node *out)
 {

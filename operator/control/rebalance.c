@@ -1,8 +1,9 @@
 /* Units that move between the workers of a running job, or to new ones, as balance/rebalance.h
  * decides from what the leader measures. The cut is written to the status first, then the workers
  * are halted, and the next revision has it: an operator that starts in between goes on from there.
- * Where nodes join, their workers are started before any is halted. If a worker is lost meanwhile,
- * the job recovers with the cut that it had. */
+ * Where nodes join, their workers are started before any is halted. Where a worker needs more
+ * memory than its pod has, a checkpoint is written before all are halted, and the worker then
+ * counts as lost. If another one is lost meanwhile, the job recovers with the cut that it had. */
 #include "balance/rebalance.h"
 
 #include <stdio.h>
@@ -10,6 +11,9 @@
 
 #include "control/context.h"
 #include "control/manifest.h"
+
+#define GROWING      "Growing"
+#define GROW_SAVE_MS 600000 /* for the checkpoint */
 
 static enum err_code survey(const struct context *c, struct survey *out, struct err *err)
 {
@@ -34,7 +38,23 @@ static struct place place_of(const struct context *c, const struct survey *s, in
     return place;
 }
 
-/* Is none of the workers lost, or to end? */
+/* In the cut that was decided. */
+static const struct status_share *find_share(const struct status_rebalance *r, int slot)
+{
+    for (int i = 0; i < r->n_next; i++)
+        if (r->next[i].slot == slot)
+            return &r->next[i];
+    return NULL;
+}
+
+static bool grows(const struct status_rebalance *r, int slot)
+{
+    const struct status_share *share = find_share(r, slot);
+
+    return share && share->grows;
+}
+
+/* Is none of the workers lost, or to end, but for those that are started again with more memory? */
 static bool is_whole(const struct context *c)
 {
     const struct plan *plan = &c->seen->revision.plan;
@@ -43,6 +63,8 @@ static bool is_whole(const struct context *c)
         const struct plan_worker *w = &plan->workers[i];
         const struct seen_pod *pod = context_stage_pod(c, i);
 
+        if (!pod && c->is_recovering && grows(&c->seen->status.rebalance, w->slot))
+            continue;
         if (!pod || pod->phase != POD_RUNNING || pod->is_deleting || pod->is_disrupted ||
             pod->slot != w->slot || pod->incarnation != w->incarnation || pod->cpu_milli <= 0)
             return false;
@@ -172,6 +194,48 @@ static bool name_joining(const struct context *c, const struct places *p,
     return true;
 }
 
+/* --- workers that need more memory --- */
+
+/* Until the checkpoint is written from which they are started again. */
+static bool has_growing(const struct observed *seen)
+{
+    const struct status_rebalance *r = &seen->status.rebalance;
+
+    return strcmp(r->decision, GROWING) == 0 && r->n_next > 0 && seen->has_revision &&
+           r->revision == seen->status.revision;
+}
+
+/* The place of such a worker, once its pod is gone. False when its node has no room any more. */
+static bool place_again(const struct context *c, const struct survey *s, int stage,
+                        struct place *out)
+{
+    const struct plan_worker *w = &c->seen->revision.plan.workers[stage];
+    struct node free;
+    int i = 0;
+
+    while (i < s->n_candidates && strcmp(s->candidates[i].name, w->node) != 0)
+        i++;
+    if (i == s->n_candidates || !places_offer_free(c, s, i, &free) || free.cpu_milli < w->cpu_milli)
+        return false;
+    *out = (struct place){.stage = stage, .slot = w->slot};
+    places_share(&free, w->cpu_milli, free.memory_bytes, &out->node);
+    return true;
+}
+
+/* Of each worker's node, what a new pod could have in place of the worker's. */
+static void find_room(const struct context *c, const struct survey *s, const struct places *p,
+                      int64_t *out)
+{
+    for (int i = 0; i < c->seen->revision.plan.n_workers; i++) {
+        const struct seen_pod *pod = p->list[i].pod;
+
+        out[i] = pod->memory_bytes;
+        for (int k = 0; k < s->n_candidates; k++)
+            if (strcmp(s->candidates[k].name, pod->node) == 0)
+                out[i] += places_memory_left(c, &s->candidates[k]);
+    }
+}
+
 /* --- */
 
 /* By a user, and there is no answer yet. */
@@ -205,7 +269,7 @@ bool decide_is_balance_due(const struct observed *seen)
            !seen->is_deleting && !status_is_final(s) && !is_fixed(plan) &&
            plan->revision == s->revision && status_is(s, CONDITION_RUNNING) &&
            rebalance_is_due(plan, &seen->leader, is_asked(seen), &s->rebalance) &&
-           !has_joining(seen);
+           !has_joining(seen) && !has_growing(seen);
 }
 
 /* The workers are halted for the cut in the status. */
@@ -236,6 +300,10 @@ static void follow_decision(struct context *c, const struct places *p,
         context_requeue(c, 0);
     } else {
         *r = d->next;
+        if (d->kind == REBALANCE_GROW) {
+            context_add_event(c, false, "WorkersGrowing", r->message);
+            context_requeue(c, 0);
+        }
     }
     if (is_asked(c->seen)) {
         memcpy(r->asked, c->seen->asked, sizeof r->asked);
@@ -305,7 +373,12 @@ static bool list_next(const struct context *c, const struct survey *s, struct pl
 
         if ((stage < 0 && !joins) || share->n_units > n_units - first_unit)
             return false;
-        *place = stage >= 0 ? place_of(c, s, stage) : place_of_joining(c, s, joins);
+        if (stage >= 0 && share->grows) {
+            if (!place_again(c, s, stage, place))
+                return false;
+        } else {
+            *place = stage >= 0 ? place_of(c, s, stage) : place_of_joining(c, s, joins);
+        }
         place->n_units = share->n_units;
         if (share->predicted_ms > 0)
             places_pace(c, s, first_unit, share->n_units, share->predicted_ms, &place->node);
@@ -337,20 +410,79 @@ static const char *find_obstacle(const struct context *c)
 }
 
 /* The cut stays as it is, for a while. */
-static void give_up_joining(struct context *c, const char *why)
+static void give_up(struct context *c, const char *what, const char *node, const char *why)
 {
     struct status_rebalance *r = &c->out->status.rebalance;
 
     (void)snprintf(r->decision, sizeof r->decision, "Kept");
     (void)snprintf(r->message, sizeof r->message,
-                   "The cut is kept: the worker on node %.100s cannot join, since %s.",
-                   c->seen->status.rebalance.joining[0].node, why);
+                   "The cut is kept: the worker on node %.100s cannot %s, since %s.", node, what,
+                   why);
     context_add_event(c, true, "RebalanceKept", r->message);
     r->hold_ms = c->seen->now_ms + REBALANCE_BACK_HOLD * REBALANCE_HOLD_MS;
     r->hold_step = c->seen->leader.step;
     r->before_ms = 0;
     r->n_moves -= r->n_moves > 0;
     r->n_next = r->n_last = r->n_joining = 0;
+}
+
+static void give_up_joining(struct context *c, const char *why)
+{
+    give_up(c, "join", c->seen->status.rebalance.joining[0].node, why);
+}
+
+static void give_up_growing(struct context *c, const char *why)
+{
+    const struct plan *plan = &c->seen->revision.plan;
+    int s = 0;
+
+    while (s + 1 < plan->n_workers && !grows(&c->seen->status.rebalance, plan->workers[s].slot))
+        s++;
+    give_up(c, "get more memory", plan->workers[s].node, why);
+}
+
+/* Go on to the cut in the status; those that grow count as lost. */
+static void start_again(struct context *c)
+{
+    struct status *s = &c->out->status;
+
+    for (int i = 0; i < s->n_stages; i++) {
+        if (!grows(&s->rebalance, c->seen->revision.plan.workers[i].slot))
+            continue;
+        s->stages[i].pod_uid[0] = '\0';
+        s->stages[i].is_ready = false;
+    }
+    (void)snprintf(s->rebalance.decision, sizeof s->rebalance.decision, "Moved");
+    s->rebalance.hold_ms = c->seen->now_ms + REBALANCE_HOLD_MS;
+    s->rebalance.hold_step = c->seen->leader.step + REBALANCE_HOLD_STEPS;
+    go_on(c, false);
+}
+
+/* Have a checkpoint written, by the time of the decision as its number. A job that saves its output
+ * is left alone. */
+static void grow(struct context *c)
+{
+    const struct status_rebalance *r = &c->seen->status.rebalance;
+    const struct progress_ordered *done = &c->seen->leader.ordered;
+    const struct seen_pod *leader = context_stage_pod(c, 0);
+    struct action *a;
+
+    if (c->drain != DRAIN_NONE) {
+        give_up_growing(c, "another one leaves");
+    } else if (done->order >= r->time_ms && done->step == 0) {
+        give_up_growing(c, "no checkpoint could be written");
+    } else if (c->seen->now_ms - r->time_ms > GROW_SAVE_MS) {
+        give_up_growing(c, "the checkpoint takes too long");
+    } else if (done->order < r->time_ms && leader && leader->accepted == c->number) {
+        a = context_add(c, ACTION_ORDER_CHECKPOINT);
+        a->order = r->time_ms;
+        memcpy(a->name, leader->name, sizeof a->name);
+    } else if (done->order >= r->time_ms && is_whole(c) &&
+               c->seen->leader.state == PROGRESS_TRAINING) {
+        start_again(c);
+        return;
+    }
+    context_requeue(c, DECIDE_POLL_MS);
 }
 
 /* Start the workers that join; when all answer, go on to the cut in the status. A job that saves
@@ -403,6 +535,7 @@ void rebalance_look(struct context *c)
                                  .last = &c->seen->status.rebalance};
     struct rebalance_decision decision;
     struct places_space space;
+    int64_t room[SPEC_STAGES_MAX];
     struct survey s;
     struct places p;
 
@@ -410,6 +543,10 @@ void rebalance_look(struct context *c)
         return;
     if (has_joining(c->seen)) {
         join(c);
+        return;
+    }
+    if (has_growing(c->seen)) {
+        grow(c);
         return;
     }
     if (is_asked(c->seen) && is_fixed(in.plan))
@@ -420,6 +557,10 @@ void rebalance_look(struct context *c)
     p = (struct places){.survey = &s, .n = in.plan->n_workers};
     for (int i = 0; i < p.n; i++)
         p.list[i] = place_of(c, &s, i);
+    if (plan_saves(in.plan)) {
+        find_room(c, &s, &p, room);
+        in.room_bytes = room;
+    }
     add_free(c, &p);
     places_request(c, &p, &space, &in.request);
     if (rebalance_decide(&in, &decision, NULL) == ERR_OK)
@@ -443,14 +584,14 @@ bool rebalance_plan(struct context *c)
     if (is_possible) {
         is_possible = list_next(c, &s, &p);
         for (int i = 0; i < p.n && is_possible; i++)
-            is_possible = p.list[i].pod;
+            is_possible = p.list[i].pod || r->next[i].grows;
         is_possible = is_possible && places_plan(c, &p, &c->out->revision.plan, NULL) == ERR_OK;
         survey_deinit(&s);
     }
     if (!is_possible) { /* the job goes on with the cut that it had, which needs no judgement */
         struct status_rebalance *out = &c->out->status.rebalance;
 
-        if (out->n_joining > 0)
+        if (out->n_joining > 0 || strcmp(out->decision, GROWING) == 0)
             (void)snprintf(out->decision, sizeof out->decision, "Kept");
         out->n_next = out->n_last = out->n_joining = 0;
     }

@@ -298,6 +298,25 @@ joins() {
     kubectl delete sj --all >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 n3 >/dev/null && start_agent "${nodes[@]}"
     return "$rc"
 }
+# grows_pod: a node claims three times the speed of one that is like it, so the other one's pod is too small for
+# its share. It gets a larger one. The job has many steps, for which that pays, and is not waited for.
+grows_pod() {
+    local rc bytes
+    kubectl delete node n1 n2 n3 >/dev/null && start_agent 'n1,1,2Gi,120' 'n2,1,2Gi,42'
+    model='layers: 6, hiddenSize: 512, attentionHeads: 8,' steps=3000 job larger "$stages2" && trains larger 5 &&
+        bytes=$(memory_on n2) && "$OUT/bin/kubectl-skyjob" replan larger &&
+        until_true 60 has_event 'WorkersGrowing: .* node n2 must be started again with more memory, from a checkpoint' larger &&
+        until_true 60 has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)' larger &&
+        [[ $(workers_of larger) =~ ^w0-(1 w1-2|2 w1-1)\ $ ]] && [ "$(memory_on n2)" -gt "$bytes" ] && trains larger 30 &&
+        [ "$(field larger '{.status.revision} {.status.restarts}')" = '2 0' ]
+    rc=$?
+    field larger '{.status.rebalance}'
+    kubectl delete sj --all >/dev/null && until_true 20 no_pods && kubectl delete node n1 n2 >/dev/null && start_agent "${nodes[@]}"
+    return "$rc"
+}
+memory_on() { # memory_on NODE: of the only worker there, in bytes
+    kubectl get pods -l skyjob.dev/slot -o "jsonpath={.items[?(@.spec.nodeName==\"$1\")].spec.containers[0].resources.limits.memory}"
+}
 n3_joins() { # a request that was answered before the node was known is made again
     has_event 'NodesJoining: .*Node n3 can join' && return
     [ "$(field grows '{.status.rebalance.lastReplan}')" != "$(field grows '{.metadata.annotations.skyjob\.dev/replan}')" ] ||
@@ -917,6 +936,7 @@ check 'a worker that is drained hands its units to one on another node, without 
 check 'nothing is lost when the operator dies meanwhile' on_alike_nodes leaves_meanwhile
 check 'where no other node has room, the neighbours of a worker that is drained take its units' on_alike_nodes leaves_neighbours
 check 'units move away from a node that is slower than planned, and the result stays the same' rebalances
+check 'a worker whose pod is too small for its new share gets a larger one' grows_pod
 check 'a node that comes back joins a job that trains, and the result stays the same' joins
 check 'workers answer no request without the key of their job' ignores_strangers
 check 'workers take a revision from their operator only' attacked_early

@@ -91,11 +91,11 @@ static void fill(struct status *s)
                                              .expected_percent = 67,
                                              .doubt_percent = 150,
                                              .n_next = 2,
-                                             .next = {{0, 4, 1.5}, {5, 7, 0}},
+                                             .next = {{0, 4, 1.5, false}, {5, 7, 0, true}},
                                              .n_joining = 1,
                                              .joining = {{5, "node-c", 1500, 1 << 30}},
                                              .n_last = 1,
-                                             .last = {{3, 11, 2.25}}};
+                                             .last = {{3, 11, 2.25, false}}};
     (void)snprintf(s->rebalance.asked, sizeof s->rebalance.asked, "2026-11-23T21:00:00Z");
     (void)snprintf(s->rebalance.decision, sizeof s->rebalance.decision, "Moved");
     (void)snprintf(s->rebalance.message, sizeof s->rebalance.message, "stage 1 is \"slow\"");
@@ -133,6 +133,7 @@ static void status_reads_back_what_it_wrote(void **state)
     assert_int_equal(again->rebalance.n_next, 2);
     assert_int_equal(again->rebalance.next[1].slot, 5);
     assert_int_equal(again->rebalance.next[1].n_units, 7);
+    assert_true(again->rebalance.next[1].grows && !again->rebalance.next[0].grows);
     assert_int_equal(again->rebalance.n_joining, 1);
     assert_memory_equal(&again->rebalance.joining[0], &s->rebalance.joining[0],
                         sizeof s->rebalance.joining[0]);

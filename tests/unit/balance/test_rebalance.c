@@ -23,6 +23,7 @@
 #define SPREAD       10 /* thousandths: the deviation of times that differ by a percent or two */
 #define N_NOISE      ((int)(sizeof noise / sizeof noise[0]))
 #define LOOKS_TO_ACT (REBALANCE_TIMES + 2)
+#define FEW_STEPS    10 /* of a second or so */
 
 /* Shares from -1 to 1, whose sum is 0. */
 static const double noise[] = {0.31, -0.84, 0.12, 0.97, -0.45, -0.09, 0.66, -1.0, 0.05, -0.22,
@@ -39,6 +40,7 @@ struct job {
     int spread;                 /* that is reported */
     double moved_times; /* a step with another cut than the first one takes so much longer */
     struct plan first;
+    const int64_t *room_bytes; /* of the workers' nodes; NULL: no pod is made anew */
     struct progress measured;
     struct status_rebalance memory;
     enum spec_rebalance mode;
@@ -159,6 +161,7 @@ static enum rebalance_kind look(struct job *j)
 {
     struct rebalance_input in = {.plan = &j->plan,
                                  .request = request_of(j),
+                                 .room_bytes = j->room_bytes,
                                  .measured = &j->measured,
                                  .mode = j->mode,
                                  .last = &j->memory};
@@ -176,7 +179,8 @@ static enum rebalance_kind look(struct job *j)
     if (d.kind == REBALANCE_MOVE || d.kind == REBALANCE_BACK)
         apply(j, &d);
     j->memory = d.next;
-    assert_false(rebalance_is_due(&j->plan, &j->measured, false, &j->memory));
+    assert_true(d.kind == REBALANCE_GROW || /* after which there is no look until it is done */
+                !rebalance_is_due(&j->plan, &j->measured, false, &j->memory));
     return d.kind;
 }
 
@@ -462,21 +466,96 @@ static void a_small_gain_is_no_reason(void **state)
 }
 
 /* No pod has more memory than its stage needs. */
-static void units_stay_where_no_pod_has_room(void **state)
+static void begin_without_room(struct job *j)
 {
     struct partition_request r;
     struct placement placement;
+
+    begin(j);
+    r = request_of(j);
+    assert_int_equal(partition_solve(&r, &placement, NULL), ERR_OK);
+    for (int i = 0; i < WORKERS; i++)
+        j->nodes[i].memory_bytes = placement.stages[i].memory_bytes;
+    j->times[0] = 3;
+}
+
+static void units_stay_where_no_pod_has_room(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin_without_room(&j);
+    look_often(&j, 10);
+    assert_int_equal(j.n_moves, 0);
+}
+
+static const int64_t much[WORKERS] = {ROOM_BYTES, ROOM_BYTES, ROOM_BYTES};
+
+/* The worker that loses units keeps its pod. */
+static void workers_get_more_memory_where_their_nodes_have_it(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin_without_room(&j);
+    j.room_bytes = much;
+    for (int i = 1; i < REBALANCE_TIMES; i++)
+        assert_int_equal(look(&j), REBALANCE_KEEP);
+    assert_int_equal(look(&j), REBALANCE_GROW);
+    assert_string_equal(j.memory.decision, "Growing");
+    assert_int_equal(j.memory.n_next, WORKERS);
+    assert_true(j.memory.next[0].n_units < j.plan.workers[0].n_units);
+    for (int s = 0; s < WORKERS; s++)
+        assert_int_equal(j.memory.next[s].grows,
+                         j.memory.next[s].n_units > j.plan.workers[s].n_units);
+    assert_non_null(strstr(j.memory.message, " on node node-1 and node node-2 must be started "
+                                             "again with more memory, from a checkpoint. "));
+    assert_in_range(j.memory.gain_percent, 20, 90);
+}
+
+static void no_worker_gets_more_memory_where_units_can_move_without(void **state)
+{
+    struct job j;
+
+    (void)state;
+    begin(&j); /* whose pods have room */
+    j.room_bytes = much;
+    j.times[0] = 3;
+    look_often(&j, LOOKS_TO_ACT);
+    assert_int_equal(j.n_moves, 1);
+}
+
+static void no_worker_gets_more_memory_near_the_end(void **state)
+{
     struct job j;
 
     (void)state;
     begin(&j);
-    r = request_of(&j);
-    assert_int_equal(partition_solve(&r, &placement, NULL), ERR_OK);
-    for (int i = 0; i < WORKERS; i++)
-        j.nodes[i].memory_bytes = placement.stages[i].memory_bytes;
     j.times[0] = 3;
+    j.measured.total_steps = REBALANCE_TIMES * LOOK_STEPS + FEW_STEPS;
+    look_often(&j, REBALANCE_TIMES);
+    assert_int_equal(j.n_moves, 1); /* which starts no pod */
+    begin_without_room(&j);
+    j.room_bytes = much;
+    j.measured.total_steps = REBALANCE_TIMES * LOOK_STEPS + FEW_STEPS;
+    for (int i = 0; i < REBALANCE_TIMES; i++)
+        assert_int_equal(look(&j), REBALANCE_KEEP);
+    assert_non_null(strstr(j.memory.message, "does not pay off"));
+}
+
+static void no_worker_gets_more_memory_than_its_node_has(void **state)
+{
+    int64_t room[WORKERS];
+    struct job j;
+
+    (void)state;
+    begin_without_room(&j);
+    for (int i = 0; i < WORKERS; i++)
+        room[i] = j.nodes[i].memory_bytes;
+    j.room_bytes = room;
     look_often(&j, 10);
     assert_int_equal(j.n_moves, 0);
+    assert_string_equal(j.memory.decision, "Kept");
 }
 
 /* The pod that gives units away keeps them until the first step is over. */
@@ -754,6 +833,10 @@ int main(void)
         cmocka_unit_test(a_move_must_pay_in_the_steps_that_are_left),
         cmocka_unit_test(a_small_gain_is_no_reason),
         cmocka_unit_test(units_stay_where_no_pod_has_room),
+        cmocka_unit_test(workers_get_more_memory_where_their_nodes_have_it),
+        cmocka_unit_test(no_worker_gets_more_memory_where_units_can_move_without),
+        cmocka_unit_test(no_worker_gets_more_memory_near_the_end),
+        cmocka_unit_test(no_worker_gets_more_memory_than_its_node_has),
         cmocka_unit_test(units_move_as_far_as_there_is_room),
         cmocka_unit_test(units_do_not_go_back_to_workers_that_are_gone),
         cmocka_unit_test(what_happened_in_an_earlier_revision_is_not_judged),

@@ -527,6 +527,114 @@ static void rebalance_has_the_headroom_that_was_asked_for(void **state)
         assert_in_range(bytes[1][k], 2 * bytes[0][k] - (2 << 20), 2 * bytes[0][k]);
 }
 
+/* --- workers that need more memory --- */
+
+/* The pods have what their stages need, and no more. */
+static struct world *train_without_room(void)
+{
+    struct world *w = train(two_stages);
+
+    for (int s = 0; s < 2; s++) {
+        struct plan_worker *worker = &w->seen.revision.plan.workers[s];
+
+        worker->memory_bytes = world_pod(w, s)->memory_bytes = worker->memory_bytes * 4 / 5;
+    }
+    slow_down(w);
+    assert_true(world_has_event(w, "WorkersGrowing"));
+    apply(w);
+    assert_string_equal(w->seen.status.rebalance.decision, "Growing");
+    return w;
+}
+
+static const struct action *ordered(const struct world *w)
+{
+    for (int i = 0; i < w->decision.n_actions; i++)
+        if (w->decision.actions[i].kind == ACTION_ORDER_CHECKPOINT)
+            return &w->decision.actions[i];
+    return NULL;
+}
+
+/* The checkpoint is ordered and written, in a folder that all share; after step 0 it could not be.
+ */
+static void save(struct world *w, int64_t step)
+{
+    world_decide(w);
+    assert_non_null(ordered(w));
+    w->seen.leader.ordered = (struct progress_ordered){ordered(w)->order, step};
+    for (int s = 0; s < 2; s++) {
+        struct report *report = &w->reports[world_pod(w, s)->slot];
+
+        report->n_checkpoints = step > 0;
+        report->checkpoints[0] =
+            (struct resume_checkpoint){.lineage = 1, .end = {.revision = 1, .step = step}};
+    }
+}
+
+/* What it has goes with its pod, so all go back to the checkpoint. */
+static void rebalance_starts_a_worker_again_that_needs_more_memory(void **state)
+{
+    struct world *w = train_without_room();
+    struct plan before = *plan_of(w);
+
+    (void)state;
+    save(w, 5);
+    assert_int_equal(w->decision.status.revision, 1); /* nothing is lost before that is written */
+    world_decide(w);
+    assert_true(world_has_event(w, "Rebalanced"));
+    apply(w);
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_int_equal(w->seen.revision.resume.step, 5);
+    assert_int_equal(plan_of(w)->workers[0].incarnation, 2);
+    assert_int_equal(plan_of(w)->workers[0].slot, before.workers[0].slot);
+    assert_string_equal(plan_of(w)->workers[0].node, before.workers[0].node);
+    assert_true(plan_of(w)->workers[0].n_units > before.workers[0].n_units);
+    assert_true(plan_of(w)->workers[0].memory_bytes > before.workers[0].memory_bytes);
+    assert_int_equal(plan_of(w)->workers[1].incarnation, 1);
+    assert_int_equal(plan_of(w)->workers[1].memory_bytes, before.workers[1].memory_bytes);
+    assert_int_equal(w->seen.n_pods, 2);
+    assert_int_equal(w->seen.status.restarts, 0);
+    world_free(w);
+}
+
+static void rebalance_keeps_the_cut_when_no_checkpoint_can_be_written(void **state)
+{
+    struct world *w = train_without_room();
+
+    (void)state;
+    save(w, 0);
+    world_decide(w);
+    assert_true(world_has_event(w, "RebalanceKept"));
+    apply(w);
+    (void)world_settle(w);
+    assert_string_equal(w->seen.status.rebalance.decision, "Kept");
+    assert_int_equal(plan_of(w)->revision, 1);
+    assert_int_equal(w->seen.n_pods, 2);
+    world_free(w);
+}
+
+/* While the checkpoint is written. */
+static void rebalance_forgets_that_a_worker_grows_when_one_is_lost(void **state)
+{
+    struct world *w = train_without_room();
+    int n_units = plan_of(w)->workers[0].n_units;
+
+    (void)state;
+    world_remove_pod(w, world_pod(w, 1));
+    (void)world_settle(w);
+    world_run_pods(w);
+    (void)world_settle(w);
+    assert_int_equal(plan_of(w)->revision, 2);
+    assert_int_equal(plan_of(w)->workers[0].n_units, n_units);
+    assert_int_equal(plan_of(w)->workers[0].incarnation, 1);
+    assert_string_equal(w->seen.status.rebalance.decision, "Kept");
+    world_free(w);
+}
+
+/* --- */
+
 /* Its pod goes, and the cut stays. */
 static void rebalance_gives_up_a_worker_that_does_not_start(void **state)
 {
@@ -630,6 +738,9 @@ int main(void)
         cmocka_unit_test(rebalance_measures_a_node_before_it_joins),
         cmocka_unit_test(rebalance_lets_a_node_join_once_it_is_measured),
         cmocka_unit_test(rebalance_has_the_headroom_that_was_asked_for),
+        cmocka_unit_test(rebalance_starts_a_worker_again_that_needs_more_memory),
+        cmocka_unit_test(rebalance_keeps_the_cut_when_no_checkpoint_can_be_written),
+        cmocka_unit_test(rebalance_forgets_that_a_worker_grows_when_one_is_lost),
         cmocka_unit_test(rebalance_gives_up_a_worker_that_does_not_start),
         cmocka_unit_test(rebalance_forgets_a_new_worker_when_another_one_is_lost),
         cmocka_unit_test(rebalance_finds_a_new_worker_after_a_restart_of_the_operator),
