@@ -58,35 +58,38 @@ void places_offer(const struct context *c, const struct survey *s, int stage,
     places_pace(c, s, worker->first_unit, worker->n_units, worker->predicted_ms, out);
 }
 
-int64_t places_memory_left(const struct context *c, const struct node *candidate)
+/* Of a candidate, beside the pods of this job; below 0: they have more than that. */
+static void find_left(const struct context *c, const struct node *n, int64_t *out_cpu_milli,
+                      int64_t *out_memory_bytes)
 {
-    int64_t bytes = candidate->memory_bytes;
-
-    for (int i = 0; i < c->seen->n_pods; i++) {
-        const struct seen_pod *p = &c->seen->pods[i];
-
-        if (!pod_is_over(p) && strcmp(p->node, candidate->name) == 0)
-            bytes -= p->memory_bytes;
-    }
-    return bytes > 0 ? bytes : 0;
-}
-
-bool places_offer_free(const struct context *c, const struct survey *s, int candidate,
-                       struct node *out)
-{
-    const struct node *n = &s->candidates[candidate];
-    int64_t cpu_milli = n->cpu_milli;
-    int64_t memory_bytes = n->memory_bytes;
-
+    *out_cpu_milli = n->cpu_milli;
+    *out_memory_bytes = n->memory_bytes;
     for (int i = 0; i < c->seen->n_pods; i++) {
         const struct seen_pod *p = &c->seen->pods[i];
 
         if (pod_is_over(p) || strcmp(p->node, n->name) != 0 ||
             (p->role == POD_UNVERIFIED && p->incarnation == c->seen->revision.plan.revision))
             continue;
-        cpu_milli -= p->cpu_milli;
-        memory_bytes -= p->memory_bytes;
+        *out_cpu_milli -= p->cpu_milli;
+        *out_memory_bytes -= p->memory_bytes;
     }
+}
+
+int64_t places_memory_left(const struct context *c, const struct node *candidate)
+{
+    int64_t cpu_milli, memory_bytes;
+
+    find_left(c, candidate, &cpu_milli, &memory_bytes);
+    return memory_bytes > 0 ? memory_bytes : 0;
+}
+
+bool places_offer_free(const struct context *c, const struct survey *s, int candidate,
+                       struct node *out)
+{
+    const struct node *n = &s->candidates[candidate];
+    int64_t cpu_milli, memory_bytes;
+
+    find_left(c, n, &cpu_milli, &memory_bytes);
     if (cpu_milli < NODE_CPU_MIN_MILLI || memory_bytes < NODE_MEMORY_MIN_BYTES ||
         recovery_has_silent(c, n->name))
         return false;

@@ -38,20 +38,13 @@ static struct place place_of(const struct context *c, const struct survey *s, in
     return place;
 }
 
-/* In the cut that was decided. */
-static const struct status_share *find_share(const struct status_rebalance *r, int slot)
+/* Is this worker started again with more memory, in the cut that was decided? */
+static bool grows(const struct status_rebalance *r, int slot)
 {
     for (int i = 0; i < r->n_next; i++)
         if (r->next[i].slot == slot)
-            return &r->next[i];
-    return NULL;
-}
-
-static bool grows(const struct status_rebalance *r, int slot)
-{
-    const struct status_share *share = find_share(r, slot);
-
-    return share && share->grows;
+            return r->next[i].grows;
+    return false;
 }
 
 /* Is none of the workers lost, or to end, but for those that are started again with more memory? */
@@ -285,6 +278,17 @@ static void go_on(struct context *c, bool is_back)
     r->revision = c->out->status.revision;
 }
 
+/* The same for a cut whose workers or checkpoint had to be waited for: the hold begins now. */
+static void move_prepared(struct context *c)
+{
+    struct status_rebalance *r = &c->out->status.rebalance;
+
+    (void)snprintf(r->decision, sizeof r->decision, "Moved");
+    r->hold_ms = c->seen->now_ms + REBALANCE_HOLD_MS;
+    r->hold_step = c->seen->leader.step + REBALANCE_HOLD_STEPS;
+    go_on(c, false);
+}
+
 static void follow_decision(struct context *c, const struct places *p,
                             const struct rebalance_decision *d)
 {
@@ -452,10 +456,7 @@ static void start_again(struct context *c)
         s->stages[i].pod_uid[0] = '\0';
         s->stages[i].is_ready = false;
     }
-    (void)snprintf(s->rebalance.decision, sizeof s->rebalance.decision, "Moved");
-    s->rebalance.hold_ms = c->seen->now_ms + REBALANCE_HOLD_MS;
-    s->rebalance.hold_step = c->seen->leader.step + REBALANCE_HOLD_STEPS;
-    go_on(c, false);
+    move_prepared(c);
 }
 
 /* Have a checkpoint written, by the time of the decision as its number. A job that saves its output
@@ -489,7 +490,6 @@ static void grow(struct context *c)
  * its output is left alone. */
 static void join(struct context *c)
 {
-    struct status_rebalance *r = &c->out->status.rebalance;
     const char *obstacle = find_obstacle(c);
     bool have_joined = true;
     struct places p;
@@ -515,10 +515,7 @@ static void join(struct context *c)
     }
     survey_deinit(&s);
     if (have_joined && c->seen->leader.state == PROGRESS_TRAINING) {
-        (void)snprintf(r->decision, sizeof r->decision, "Moved");
-        r->hold_ms = c->seen->now_ms + REBALANCE_HOLD_MS;
-        r->hold_step = c->seen->leader.step + REBALANCE_HOLD_STEPS;
-        go_on(c, false);
+        move_prepared(c);
         return;
     }
     c->out->ask_reports_ms = DECIDE_POLL_MS; /* until they answer */

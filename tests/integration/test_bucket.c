@@ -787,7 +787,7 @@ static void bucket_job_goes_on_from_the_checkpoint_before_a_damaged_one(void **s
     free_worker(&own);
 }
 
-/* Of data that has other bytes: nobody knows before it is read. */
+/* Of data that has other bytes: which only a reader finds out. */
 static void bucket_takes_nothing_twice_that_was_set_aside(void **state)
 {
     struct worker other = make_other("twice/old-11111", 10);
