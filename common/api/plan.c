@@ -1,5 +1,6 @@
 #include "api/plan.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -9,7 +10,7 @@ const struct field plan_worker_fields[] = {
     {"slot", FIELD_INT, WORKER(slot), .max = PLAN_SLOT_MAX, .flags = FIELD_REQUIRED},
     {"incarnation", FIELD_INT, WORKER(incarnation), .min = 1, .max = PLAN_REVISION_MAX,
      .flags = FIELD_REQUIRED},
-    {"replica", FIELD_INT, WORKER(replica), .max = SPEC_STAGES_MAX - 1},
+    {"replica", FIELD_INT, WORKER(replica), .max = PLAN_REPLICAS_MAX - 1},
     {"firstUnit", FIELD_INT, WORKER(first_unit), .flags = FIELD_REQUIRED},
     {"unitCount", FIELD_INT, WORKER(n_units), .flags = FIELD_REQUIRED},
     {"units", FIELD_TEXT, WORKER(units)},
@@ -18,6 +19,9 @@ const struct field plan_worker_fields[] = {
     {"memoryBytes", FIELD_INT64, WORKER(memory_bytes)},
     {"predictedMicroseconds", FIELD_MICROSECONDS, WORKER(predicted_ms)},
     {0}};
+
+static const struct field share_fields[] = {
+    {"", FIELD_INT, FIELD_ENTRY(int), .min = 1, .max = INT_MAX, .flags = FIELD_REQUIRED}, {0}};
 
 const struct field plan_excluded_fields[] = {
     {"node", FIELD_TEXT, FIELD_AT(struct plan_excluded, node), .min = 1, .flags = FIELD_REQUIRED},
@@ -53,6 +57,8 @@ static const struct field fields[] = {
     {"microBatches", FIELD_INT, AT(micro_batches), .flags = FIELD_REQUIRED},
     {"savesFromCopy", FIELD_BOOL, AT(saves_from_copy), .flags = FIELD_OMIT},
     {"serial", FIELD_BOOL, AT(is_serial), .flags = FIELD_OMIT},
+    {"shares", FIELD_LIST, FIELD_ITEMS(struct plan, shares, n_shares), .fields = share_fields,
+     .flags = FIELD_OMIT},
     {"workers", FIELD_LIST, FIELD_ITEMS(struct plan, workers, n_workers),
      .fields = plan_worker_fields, .flags = FIELD_REQUIRED},
     {0}};
@@ -80,16 +86,21 @@ enum err_code plan_write(const struct plan *p, const struct json *spec, struct b
 static enum err_code check_workers(const struct plan *p, struct err *err)
 {
     int n_units = model_units(&p->spec.model);
-    int next = 0;
+    int replica = 0, next = 0;
 
     for (int i = 0; i < p->n_workers; i++) {
         const struct plan_worker *w = &p->workers[i];
 
         if (plan_find(p, w->slot) != i)
             return err_set(err, ERR_INVALID, "workers[%d].slot: %d is given twice", i, w->slot);
-        if (w->replica != 0)
-            return err_set(err, ERR_INVALID, "workers[%d].replica: %d, but there is one", i,
-                           w->replica);
+        if (next == n_units && w->replica == replica + 1) {
+            replica++;
+            next = 0;
+        }
+        if (w->replica != replica)
+            return err_set(err, ERR_INVALID,
+                           "workers[%d].replica: %d, but replica %d has %d of %d units before it",
+                           i, w->replica, replica, next, n_units);
         if (w->first_unit != next || w->n_units < 1 || w->n_units > n_units - next)
             return err_set(err, ERR_INVALID,
                            "workers[%d]: has %d units from unit %d; must have 1 to %d from unit %d",
@@ -97,7 +108,24 @@ static enum err_code check_workers(const struct plan *p, struct err *err)
         next += w->n_units;
     }
     if (next != n_units)
-        return err_set(err, ERR_INVALID, "workers: have %d of %d units", next, n_units);
+        return err_set(err, ERR_INVALID, "workers: replica %d has %d of %d units", replica, next,
+                       n_units);
+    return ERR_OK;
+}
+
+static enum err_code check_shares(const struct plan *p, struct err *err)
+{
+    int n_replicas = plan_n_replicas(p);
+    int total = 0;
+
+    for (int k = 0; k < p->n_shares; k++)
+        total += p->shares[k];
+    if (p->n_shares > 0 && total != p->micro_batches)
+        return err_set(err, ERR_INVALID, "shares: have %d of %d micro-batches", total,
+                       p->micro_batches);
+    if (n_replicas > 1 && p->n_shares != n_replicas)
+        return err_set(err, ERR_INVALID, "shares: there are %d for %d replicas", p->n_shares,
+                       n_replicas);
     return ERR_OK;
 }
 
@@ -119,7 +147,8 @@ static enum err_code read_plan(const struct json *json, struct plan *p, struct e
     if (p->micro_batches < 1 || p->spec.training.batch_size % p->micro_batches != 0)
         return err_set(err, ERR_INVALID, "microBatches: %d does not divide a batch of %d",
                        p->micro_batches, p->spec.training.batch_size);
-    return check_workers(p, err);
+    rc = check_workers(p, err);
+    return rc == ERR_OK ? check_shares(p, err) : rc;
 }
 
 enum err_code plan_read(const struct json *json, struct plan *out, struct err *err)
@@ -147,6 +176,160 @@ int plan_find(const struct plan *p, int slot)
     for (int i = 0; i < p->n_workers; i++)
         if (p->workers[i].slot == slot)
             return i;
+    return -1;
+}
+
+int plan_n_replicas(const struct plan *p)
+{
+    return p->n_workers > 0 ? p->workers[p->n_workers - 1].replica + 1 : 0;
+}
+
+struct plan_replica plan_replica(const struct plan *p, int replica)
+{
+    struct plan_replica r = {.first_share = replica, .n_shares = 1};
+
+    while (p->workers[r.first_worker].replica < replica)
+        r.first_worker++;
+    while (r.first_worker + r.n_stages < p->n_workers &&
+           p->workers[r.first_worker + r.n_stages].replica == replica)
+        r.n_stages++;
+    if (plan_n_replicas(p) == 1 && p->n_shares > 0)
+        r.n_shares = p->n_shares;
+    return r;
+}
+
+int plan_share_begin(const struct plan *p, int k, int n)
+{
+    int begin = 0;
+
+    if (p->n_shares == 0)
+        return k == 0 ? 0 : n;
+    for (int i = 0; i < k; i++)
+        begin += p->shares[i];
+    return begin < n ? begin : n;
+}
+
+int plan_microbatches(const struct plan *p, int replica)
+{
+    struct plan_replica r;
+
+    if (replica >= plan_n_replicas(p))
+        return 0;
+    r = plan_replica(p, replica);
+    return plan_share_begin(p, r.first_share + r.n_shares, p->micro_batches) -
+           plan_share_begin(p, r.first_share, p->micro_batches);
+}
+
+/* --- homes --- */
+
+static int end_unit(const struct plan_worker *w)
+{
+    return w->first_unit + w->n_units;
+}
+
+/* The worker that has `unit` and no home yet, and of these the one whose units end first: it has
+ * the least choice left. -1: there is none. */
+static int find_home(const struct plan *p, int unit, const bool has_home[])
+{
+    int best = -1;
+
+    for (int i = 0; i < p->n_workers; i++) {
+        const struct plan_worker *w = &p->workers[i];
+
+        if (has_home[i] || unit < w->first_unit || unit >= end_unit(w))
+            continue;
+        if (best < 0 || end_unit(w) < end_unit(&p->workers[best]))
+            best = i;
+    }
+    return best;
+}
+
+/* Workers without a home that can take units from `unit` up to `end`. */
+static int count_takers(const struct plan *p, int unit, int end, const bool has_home[])
+{
+    int n = 0;
+
+    for (int i = 0; i < p->n_workers; i++)
+        n += !has_home[i] && p->workers[i].first_unit < end && end_unit(&p->workers[i]) > unit;
+    return n;
+}
+
+static bool is_end(const struct plan *p, int unit)
+{
+    int i = 0;
+
+    while (i < p->n_workers && end_unit(&p->workers[i]) != unit)
+        i++;
+    return i < p->n_workers;
+}
+
+/* How many parameters from `unit` on a home has to take, so that none behind it must take more: the
+ * most, over the ends of stages, for each worker that can take units up to there. */
+static double fair_part(const struct plan *p, int unit, const bool has_home[])
+{
+    const struct model *m = &p->spec.model;
+    double most = 0, params = 0;
+
+    for (int u = unit; u < model_units(m); u++) {
+        int n;
+
+        params += (double)model_unit_params(m, u);
+        n = is_end(p, u + 1) ? count_takers(p, unit, u + 1, has_home) : 0;
+        if (n > 0 && params / n > most)
+            most = params / n;
+    }
+    return most;
+}
+
+static int homes_of_stages(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX])
+{
+    for (int i = 0; i < p->n_workers; i++)
+        out[i] = (struct plan_home){
+            .worker = i, .first_unit = p->workers[i].first_unit, .n_units = p->workers[i].n_units};
+    return p->n_workers;
+}
+
+int plan_homes(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX])
+{
+    const struct model *m = &p->spec.model;
+    bool has_home[SPEC_STAGES_MAX] = {false};
+    double part = 0, taken = 0;
+    int n = 0;
+
+    if (plan_n_replicas(p) <= 1)
+        return homes_of_stages(p, out);
+    for (int u = 0; u < model_units(m); u++) {
+        double params = (double)model_unit_params(m, u);
+        bool must_end = n == 0 || u == end_unit(&p->workers[out[n - 1].worker]);
+        /* Nearest to its part: half of the unit may be above it. */
+        bool may_end = taken + params / 2 > part;
+        int next = must_end || may_end ? find_home(p, u, has_home) : -1;
+
+        if (next >= 0) {
+            next = u == 0 ? 0 : next; /* the leader has its records beside the first unit */
+            part = fair_part(p, u, has_home);
+            taken = 0;
+            out[n++] = (struct plan_home){.worker = next, .first_unit = u};
+            has_home[next] = true;
+        }
+        taken += params;
+        out[n - 1].n_units++;
+    }
+    return n;
+}
+
+int plan_home(const struct plan *p, int worker, struct plan_home *out)
+{
+    struct plan_home homes[SPEC_STAGES_MAX];
+    int n = plan_homes(p, homes);
+
+    for (int i = 0; i < n; i++) {
+        if (homes[i].worker != worker)
+            continue;
+        *out = homes[i];
+        return i;
+    }
+    *out = (struct plan_home){.worker = worker};
     return -1;
 }
 
@@ -193,7 +376,10 @@ uint64_t plan_hash(const struct plan *p)
 
         h = hash_bytes(h, &w->slot, sizeof w->slot);
         h = hash_bytes(h, &w->incarnation, sizeof w->incarnation);
+        h = hash_bytes(h, &w->replica, sizeof w->replica);
         h = hash_bytes(h, &w->n_units, sizeof w->n_units);
     }
+    for (int k = 0; k < p->n_shares; k++)
+        h = hash_bytes(h, &p->shares[k], sizeof p->shares[k]);
     return h;
 }

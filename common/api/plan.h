@@ -2,6 +2,10 @@
  *
  * The planner makes it; a revision (api/revision.h) contains it and is numbered with it. It carries
  * the job's whole spec, so that a worker needs nothing else.
+ *
+ * A replica is a whole pipeline. Every replica has all units and computes the gradients of its
+ * share of the batch. A unit has one home among the workers that run it: there it has its moments
+ * and is updated; the others get its weights from there.
  * Layer: api (may use base). Threads: any.
  */
 #ifndef API_PLAN_H
@@ -20,6 +24,8 @@
 #define PLAN_STRATEGY_BYTES   24
 #define PLAN_SLOT_MAX         999
 #define PLAN_KEPT_MAX         32
+#define PLAN_REPLICAS_MAX     8
+#define PLAN_SHARES_MAX       PLAN_REPLICAS_MAX
 #define PLAN_REVISION_MAX     999999999 /* so that every name fits (api/names.h) */
 
 /* A worker and the stage that it runs. */
@@ -69,11 +75,30 @@ struct plan {
     int micro_batches;    /* M: the spec's, or chosen by the planner; divides the batch size */
     bool saves_from_copy; /* checkpoints are written from a copy of the state, for which there is
                              memory; else the next update waits until one is written */
+    /* The batch in shares: the number of consecutive micro-batches of each. The gradients of a
+     * share are added up, then the shares in this order. Several replicas have one each; a single
+     * one may have more, and then has the bits of as many replicas. None: the batch is one. */
+    int n_shares;
+    int shares[PLAN_SHARES_MAX];
     int n_workers;
-    /* In the order of the pipeline: the stage of a worker is its place here. The first is the
-     * leader. */
+    /* Replica by replica, each in the order of its pipeline. The first is the leader. */
     struct plan_worker workers[SPEC_STAGES_MAX];
     struct plan_summary summary;
+};
+
+/* Where a replica is in the plan. */
+struct plan_replica {
+    int first_worker;
+    int n_stages;
+    int first_share; /* of the batch */
+    int n_shares;
+};
+
+/* Consecutive units that have their home at a worker. */
+struct plan_home {
+    int worker; /* its place in the plan */
+    int first_unit;
+    int n_units;
 };
 
 /* The tables of parts, for documents that show a plan to people. */
@@ -87,14 +112,31 @@ void plan_add(const struct plan *p, const char *key, const struct json *spec, st
 MUST_CHECK enum err_code plan_write(const struct plan *p, const struct json *spec, struct buf *out,
                                     struct err *err);
 
-/* Read it back and check that the workers have every unit once, in order, and a slot each. */
+/* Read it back and check that the workers of each replica have every unit once, in order, that
+ * every worker has a slot of its own, and that the shares make up the batch. */
 MUST_CHECK enum err_code plan_parse(const char *text, size_t len, struct plan *out,
                                     struct err *err);
 /* The same for a value in another document. */
 MUST_CHECK enum err_code plan_read(const struct json *json, struct plan *out, struct err *err);
 
-/* The stage of the worker with this slot; -1: it has none. */
+/* The place of the worker with this slot; -1: it has none. */
 int plan_find(const struct plan *p, int slot);
+
+int plan_n_replicas(const struct plan *p);
+struct plan_replica plan_replica(const struct plan *p, int replica);
+
+/* The first micro-batch of share `k`, in a step that has `n` micro-batches: M, or fewer in a step
+ * of less than M sequences, whose last shares are smaller or empty. k = n_shares: `n`. */
+int plan_share_begin(const struct plan *p, int k, int n);
+
+/* The micro-batches of a whole step that a replica computes; of one that is not there, none. */
+int plan_microbatches(const struct plan *p, int replica);
+
+/* The homes, in the order of units, each worker at most once; returns how many. The leader's is the
+ * first. Parameters are spread evenly over the workers, as far as the cuts allow. */
+int plan_homes(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX]);
+/* What is at home at worker `i`, and its place among the homes, or -1 with no units. */
+int plan_home(const struct plan *p, int worker, struct plan_home *out);
 
 /* Where checkpoints lie in workers' own stores, the stage that keeps copies of a stage's: the next
  * one in the pipeline, with the first behind the last, that is on another node and keeps those of

@@ -390,11 +390,15 @@ static void add_saved(struct resume *out, const struct plan_worker *own, int uni
 static bool find_sources(const struct plan *next, const struct report *const reports[],
                          int n_reports, const struct resume_checkpoint *c, struct resume *at)
 {
-    at->n_sources = 0;
-    for (int w = 0; w < next->n_workers; w++) {
-        const struct plan_worker *own = &next->workers[w];
+    struct plan_home homes[SPEC_STAGES_MAX];
+    int n_homes = plan_homes(next, homes);
 
-        for (int unit = own->first_unit; unit < own->first_unit + own->n_units; unit++) {
+    at->n_sources = 0;
+    for (int i = 0; i < n_homes; i++) {
+        const struct plan_home *home = &homes[i];
+        const struct plan_worker *own = &next->workers[home->worker];
+
+        for (int unit = home->first_unit; unit < home->first_unit + home->n_units; unit++) {
             int slot = find_holder(own, unit, reports, n_reports, at);
 
             if (slot >= 0)
@@ -412,11 +416,15 @@ static bool find_sources(const struct plan *next, const struct report *const rep
 static void restore_all(const struct plan *next, const struct report *const reports[],
                         int n_reports, const struct resume_checkpoint *c, struct resume *out)
 {
-    out->n_sources = 0;
-    for (int w = 0; w < next->n_workers; w++) {
-        const struct plan_worker *own = &next->workers[w];
+    struct plan_home homes[SPEC_STAGES_MAX];
+    int n_homes = plan_homes(next, homes);
 
-        for (int unit = own->first_unit; unit < own->first_unit + own->n_units; unit++)
+    out->n_sources = 0;
+    for (int i = 0; i < n_homes; i++) {
+        const struct plan_home *home = &homes[i];
+        const struct plan_worker *own = &next->workers[home->worker];
+
+        for (int unit = home->first_unit; unit < home->first_unit + home->n_units; unit++)
             add_saved(out, own, unit, reports, n_reports, c);
     }
 }

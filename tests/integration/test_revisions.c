@@ -252,28 +252,38 @@ static const struct crew_cut classifier_cuts[] = {
     {22, 4, {{1, 1}, {2, 3}, {3, 2}, {0, 1}}},
 };
 
-static struct outcome run_straight(const char *spec, const struct crew_cut *last,
-                                   const char *program)
+static struct outcome run_straight_in_shares(const char *spec, const struct crew_cut *last,
+                                             int n_shares, const char *program)
 {
     struct crew_cut cut = *last;
 
     cut.step = 0;
-    return run((struct crew_params){
-        .program = program, .spec = spec, .n_cuts = 1, .cuts = &cut, .kill_slot = -1});
+    return run((struct crew_params){.program = program,
+                                    .spec = spec,
+                                    .n_shares = n_shares,
+                                    .n_cuts = 1,
+                                    .cuts = &cut,
+                                    .kill_slot = -1});
 }
 
-static void check_cuts(const char *spec, const struct crew_cut *cuts, int n_cuts)
+static struct outcome run_straight(const char *spec, const struct crew_cut *last,
+                                   const char *program)
 {
-    struct outcome straight = run_straight(spec, &cuts[n_cuts - 1], NULL);
-    struct outcome changed =
-        run((struct crew_params){.spec = spec, .n_cuts = n_cuts, .cuts = cuts, .kill_slot = -1});
+    return run_straight_in_shares(spec, last, 0, program);
+}
+
+static void check_cuts(const char *spec, const struct crew_cut *cuts, int n_cuts, int n_shares)
+{
+    struct outcome straight = run_straight_in_shares(spec, &cuts[n_cuts - 1], n_shares, NULL);
+    struct outcome changed = run((struct crew_params){
+        .spec = spec, .n_shares = n_shares, .n_cuts = n_cuts, .cuts = cuts, .kill_slot = -1});
 
     assert_int_equal(straight.crew.n_revisions, 1);
     assert_int_equal(straight.crew.n_alone, cuts[n_cuts - 1].n_workers);
     assert_int_equal(changed.crew.n_revisions, n_cuts);
     assert_int_equal(changed.crew.lineage, 1);
     /* One that has left is released, and comes back as a new process. */
-    assert_in_range(changed.crew.n_started, CREW_SLOTS, CREW_SLOTS + 2);
+    assert_in_range(changed.crew.n_started, CREW_SLOTS - 1, CREW_SLOTS + 3);
     assert_same(&changed, &straight);
     forget(&changed);
     forget(&straight);
@@ -282,13 +292,40 @@ static void check_cuts(const char *spec, const struct crew_cut *cuts, int n_cuts
 static void revisions_change_no_bit_of_tied_embeddings(void **state)
 {
     (void)state;
-    check_cuts(tied, tied_cuts, 4);
+    check_cuts(tied, tied_cuts, 4, 0);
 }
 
 static void revisions_change_no_bit_of_a_classifier_and_its_predictions(void **state)
 {
     (void)state;
-    check_cuts(classifier, classifier_cuts, 4);
+    check_cuts(classifier, classifier_cuts, 4, 0);
+}
+
+/* One pipeline, two replicas that are cut differently, others with another leader, one pipeline
+ * again: with the same shares, the bits are the same. */
+static const struct crew_cut tied_replicas[] = {
+    {0, 2, {{0, 3}, {1, 3}}},
+    {7, 4, {{0, 3}, {1, 3}, {2, 2}, {3, 4}}},
+    {15, 3, {{2, 6}, {3, 5}, {1, 1}}},
+    {22, 2, {{0, 4}, {1, 2}}},
+};
+static const struct crew_cut classifier_replicas[] = {
+    {0, 2, {{0, 7}, {1, 7}}},
+    {7, 1, {{1, 7}}},
+    {15, 3, {{1, 3}, {0, 4}, {3, 7}}},
+    {22, 2, {{0, 4}, {2, 3}}},
+};
+
+static void revisions_of_replicas_change_no_bit_of_tied_embeddings(void **state)
+{
+    (void)state;
+    check_cuts(tied, tied_replicas, 4, 2);
+}
+
+static void revisions_of_replicas_change_no_bit_of_a_classifier(void **state)
+{
+    (void)state;
+    check_cuts(classifier, classifier_replicas, 4, 2);
 }
 
 /* Its units are lost, so the job begins again, but the other two processes stay. */
@@ -578,17 +615,34 @@ static const struct crew_cut best_cuts[] = {
     {0, 3, {{2, 1}, {1, 3}, {0, 3}}},
 };
 
-static struct crew_params fault_params(void)
+static const struct crew_cut replica_cuts[] = {
+    {0, 2, {{0, 3}, {1, 3}}},
+    {2, 4, {{0, 3}, {1, 3}, {2, 2}, {3, 4}}},
+};
+
+static struct crew_params fault_params(const struct crew_cut *cuts, int n_shares)
 {
-    return (struct crew_params){
-        .program = own_path, .spec = four_steps, .n_cuts = 2, .cuts = fault_cuts, .kill_slot = -1};
+    return (struct crew_params){.program = own_path,
+                                .spec = four_steps,
+                                .n_shares = n_shares,
+                                .n_cuts = 2,
+                                .cuts = cuts,
+                                .kill_slot = -1};
+}
+
+/* Between two that are tried, unless all are. */
+static int stride(int usual)
+{
+    const char *all = getenv("FAULTS");
+
+    return all && strcmp(all, "all") == 0 ? 1 : usual;
 }
 
 /* One run per message to a worker, from the second revision on. */
 static void check_proxies(enum proxy_fault_kind kind)
 {
     struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
-    struct crew_params p = fault_params();
+    struct crew_params p = fault_params(fault_cuts, 0);
     struct outcome clean;
     int n = 0, n_again = 0;
 
@@ -683,53 +737,61 @@ static struct outcome run_armed(struct crew_params p, long fails, long waits)
     return run_armed_to(p, fails, waits, p.has_checkpoints);
 }
 
-static struct outcome run_with_failure(long after)
+/* One run per message from the second revision on, or every so many. */
+static void check_failures(const struct crew_cut *cuts, int n_shares, int every)
 {
-    return run_armed(fault_params(), after, -1);
-}
+    struct outcome straight = run_straight_in_shares(four_steps, &cuts[1], n_shares, own_path);
+    struct outcome clean = run_armed(fault_params(cuts, n_shares), -1, -1);
+    long n = atomic_load(&sends->n) - n_before, n_runs_all = 0, n_again = 0;
 
-static void revisions_survive_when_any_message_cannot_be_sent(void **state)
-{
-    struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
-    struct outcome clean = run_with_failure(-1);
-    long n = atomic_load(&sends->n) - n_before, n_again = 0;
-
-    (void)state;
     assert_same(&clean, &straight);
-    assert_in_range(n, 30, 200);
-    for (long k = 0; k < n; k++) {
-        struct outcome o = run_with_failure(k);
+    assert_in_range(n, 30, 400);
+    for (long k = 0; k < n; k += every) {
+        struct outcome o;
 
         print_message("# message %ld of %ld\n", k, n);
+        o = run_armed(fault_params(cuts, n_shares), k, -1);
         assert_int_equal(o.crew.lineage, 1);
         assert_same(&o, &straight);
         forget(&o);
+        n_runs_all++;
         n_again += o.crew.n_revisions > 2;
     }
-    print_message("# %ld runs, %ld of them with another revision\n", n, n_again);
-    assert_in_range(n_again, n - 8, n);
+    print_message("# %ld runs, %ld of them with another revision\n", n_runs_all, n_again);
+    assert_in_range(n_again, n_runs_all - 8, n_runs_all);
     forget(&clean);
     forget(&straight);
 }
 
+static void revisions_survive_when_any_message_cannot_be_sent(void **state)
+{
+    (void)state;
+    check_failures(fault_cuts, 0, 1);
+}
+
+static void revisions_of_replicas_survive_when_any_message_cannot_be_sent(void **state)
+{
+    (void)state;
+    check_failures(replica_cuts, 2, stride(5));
+}
+
 /* With checkpoints, the worker that would send it dies: before, between and after steps, while
  * units move, in an evaluation and at the end. Its units come from a checkpoint. */
-static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
+static void check_deaths(const struct crew_cut *cuts, int n_shares, int every)
 {
-    struct crew_params p = fault_params();
-    struct outcome straight = run_straight(four_steps, &fault_cuts[1], own_path);
+    struct crew_params p = fault_params(cuts, n_shares);
+    struct outcome straight = run_straight_in_shares(four_steps, &cuts[1], n_shares, own_path);
     struct outcome clean;
-    long n, n_restored = 0;
+    long n, n_runs_all = 0, n_restored = 0;
 
-    (void)state;
     p.spec = saved_steps;
     p.has_checkpoints = true;
     clean = run_armed(p, -1, -1);
     n = atomic_load(&sends->n) - n_before;
     assert_same(&clean, &straight);
-    assert_int_equal(clean.crew.n_started, 3);
-    assert_in_range(n, 30, 200);
-    for (long k = 0; k < n; k++) {
+    assert_int_equal(clean.crew.n_started, cuts[1].n_workers);
+    assert_in_range(n, 30, 400);
+    for (long k = 0; k < n; k += every) {
         struct outcome o;
 
         print_message("# message %ld of %ld\n", k, n);
@@ -737,12 +799,25 @@ static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
         assert_same(&o, &straight);
         assert_in_range(o.crew.last_step, 1, 4);
         forget(&o);
+        n_runs_all++;
         n_restored += o.crew.n_restores > 0;
     }
-    print_message("# %ld runs, %ld of them with units from a checkpoint\n", n, n_restored);
-    assert_in_range(n_restored, n / 2, n); /* not when it dies at the very end */
+    print_message("# %ld runs, %ld of them with units from a checkpoint\n", n_runs_all, n_restored);
+    assert_in_range(n_restored, n_runs_all / 2, n_runs_all); /* not when it dies at the very end */
     forget(&clean);
     forget(&straight);
+}
+
+static void revisions_survive_a_worker_that_dies_at_any_message(void **state)
+{
+    (void)state;
+    check_deaths(fault_cuts, 0, 1);
+}
+
+static void revisions_of_replicas_survive_a_worker_that_dies_at_any_message(void **state)
+{
+    (void)state;
+    check_deaths(replica_cuts, 2, stride(7));
 }
 
 static void check_best(bool kills)
@@ -753,8 +828,7 @@ static void check_best(bool kills)
                             .n_cuts = 2,
                             .cuts = best_cuts,
                             .kill_slot = -1};
-    const char *all = getenv("FAULTS");
-    int every = all && strcmp(all, "all") == 0 ? 1 : 13;
+    int every = stride(13);
     struct outcome straight, clean;
     long n;
 
@@ -1045,6 +1119,8 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(revisions_change_no_bit_of_tied_embeddings),
         cmocka_unit_test(revisions_change_no_bit_of_a_classifier_and_its_predictions),
+        cmocka_unit_test(revisions_of_replicas_change_no_bit_of_tied_embeddings),
+        cmocka_unit_test(revisions_of_replicas_change_no_bit_of_a_classifier),
         cmocka_unit_test(revisions_replace_only_the_worker_that_was_killed),
         cmocka_unit_test(revisions_write_complete_checkpoints_behind_evaluations),
         cmocka_unit_test(revisions_move_the_units_of_a_worker_that_leaves),
@@ -1058,6 +1134,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(revisions_survive_a_cut_within_any_message),
         cmocka_unit_test(revisions_survive_when_any_message_cannot_be_sent),
         cmocka_unit_test(revisions_survive_a_worker_that_dies_at_any_message),
+        cmocka_unit_test(revisions_of_replicas_survive_when_any_message_cannot_be_sent),
+        cmocka_unit_test(revisions_of_replicas_survive_a_worker_that_dies_at_any_message),
         cmocka_unit_test(revisions_keep_the_best_when_a_worker_dies_at_any_message),
         cmocka_unit_test(revisions_keep_the_best_when_any_message_cannot_be_sent),
         cmocka_unit_test(revisions_survive_five_faults_at_any_step),

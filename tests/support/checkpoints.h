@@ -21,7 +21,7 @@ static const struct model tiny_model = TINY_MODEL;
 
 struct cut {
     int n_stages;
-    struct plan_worker stages[TINY_UNITS];
+    struct plan_home stages[TINY_UNITS];
 };
 
 __attribute__((unused)) static const struct cut whole = {.n_stages = 1,
@@ -53,8 +53,10 @@ static inline struct store_point checkpoints_point(int64_t lineage, int64_t step
 
 static inline struct export_params checkpoints_params(const struct cut *cut)
 {
-    return (struct export_params){
-        .model = &tiny_model, .n_stages = cut->n_stages, .stages = cut->stages, .dropout = 0.1};
+    struct export_params p = {.model = &tiny_model, .n_shards = cut->n_stages, .dropout = 0.1};
+
+    memcpy(p.shards, cut->stages, sizeof cut->stages);
+    return p;
 }
 
 /* Hand over one unit after the other, each in pieces. */
@@ -115,7 +117,7 @@ static inline enum err_code checkpoints_write_stage(const struct store *s,
                                                     const struct cut *cut, int stage,
                                                     bool has_variance, struct err *err)
 {
-    const struct plan_worker *own = &cut->stages[stage];
+    const struct plan_home *own = &cut->stages[stage];
     struct export_params params = checkpoints_params(cut);
     struct store_writer *w;
     enum err_code rc = store_begin(s, point, &params, stage, has_variance, &w, err);

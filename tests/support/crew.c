@@ -192,15 +192,23 @@ static struct plan next_plan(struct crew *crew)
                      .micro_batches = crew->params->micro_batches,
                      .n_workers = cut->n_workers,
                      .summary = {.explanation = "a test"}};
-    int unit = 0;
+    int unit = 0, replica = 0;
 
+    for (; p.n_shares < crew->params->n_shares; p.n_shares++)
+        p.shares[p.n_shares] = p.micro_batches / crew->params->n_shares;
     for (int i = 0; i < cut->n_workers; i++) {
         int slot = cut->workers[i].slot;
+
+        if (unit == model_units(&p.spec.model)) {
+            unit = 0;
+            replica++;
+        }
 
         if (!crew->members[slot].is_up)
             start(crew, slot);
         p.workers[i] = (struct plan_worker){.slot = slot,
                                             .incarnation = crew->members[slot].incarnation,
+                                            .replica = replica,
                                             .first_unit = unit,
                                             .n_units = cut->workers[i].n_units};
         (void)snprintf(p.workers[i].node, sizeof p.workers[i].node, "node-%d", slot);

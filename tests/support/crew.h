@@ -18,7 +18,8 @@
 #define CREW_SLOTS 4
 #define CREW_CUTS  6
 
-/* Which workers there are from a step on, and their units, in the order of the pipeline. */
+/* Which workers there are from a step on, and their units, in the order of the pipeline: behind the
+ * last unit another replica begins. */
 struct crew_cut {
     int64_t step; /* the first has 0 */
     int n_workers;
@@ -37,6 +38,7 @@ struct crew_params {
     bool has_own_checkpoints; /* ... or each worker has its own, on a disk that is lost when the
                                  worker is killed */
     int micro_batches;
+    int n_shares; /* of the batch, all alike, in every cut; 0: it is one */
     int n_cuts;
     const struct crew_cut *cuts;
     /* A fault at the messages to a worker, by slot; PROXY_NONE: no proxy lies there. */

@@ -11,13 +11,13 @@
 
 #define JSON_MAX_BYTES ((size_t)16 << 20)
 
-void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES])
+void export_shard_name(int shard, int n_shards, char out[static EXPORT_SHARD_BYTES])
 {
-    if (n_stages == 1)
+    if (n_shards == 1)
         (void)snprintf(out, EXPORT_SHARD_BYTES, EXPORT_WHOLE_FILE);
     else
-        (void)snprintf(out, EXPORT_SHARD_BYTES, "model-%05d-of-%05d.safetensors", stage + 1,
-                       n_stages);
+        (void)snprintf(out, EXPORT_SHARD_BYTES, "model-%05d-of-%05d.safetensors", shard + 1,
+                       n_shards);
 }
 
 int export_unit_tensors(const struct model *m, int n_moments, int unit,
@@ -39,10 +39,10 @@ int export_unit_tensors(const struct model *m, int n_moments, int unit,
     return n;
 }
 
-enum err_code export_begin(const struct export_params *p, int stage, export_has_fn *has, void *arg,
+enum err_code export_begin(const struct export_params *p, int shard, export_has_fn *has, void *arg,
                            struct safetensors_writer *out, struct err *err)
 {
-    const struct plan_worker *s = &p->stages[stage];
+    const struct plan_home *s = &p->shards[shard];
     size_t max = (size_t)s->n_units * EXPORT_UNIT_TENSORS_MAX;
     struct model_tensor *list = calloc(max, sizeof *list);
     char file[EXPORT_SHARD_BYTES];
@@ -61,7 +61,7 @@ enum err_code export_begin(const struct export_params *p, int stage, export_has_
             n += !has || has(arg, list[n].name);
         }
     }
-    export_shard_name(stage, p->n_stages, file);
+    export_shard_name(shard, p->n_shards, file);
     rc = folder_path(p->folder, file, path, err);
     if (rc == ERR_OK)
         rc = folder_make(p->folder, err);
@@ -71,12 +71,12 @@ enum err_code export_begin(const struct export_params *p, int stage, export_has_
     return rc;
 }
 
-enum err_code export_shard(const struct export_params *p, int stage, const float *const *params,
+enum err_code export_shard(const struct export_params *p, int shard, const float *const *params,
                            struct err *err)
 {
-    const struct plan_worker *s = &p->stages[stage];
+    const struct plan_home *s = &p->shards[shard];
     struct safetensors_writer w;
-    enum err_code rc = export_begin(p, stage, NULL, NULL, &w, err);
+    enum err_code rc = export_begin(p, shard, NULL, NULL, &w, err);
 
     if (rc != ERR_OK)
         return rc;
@@ -156,15 +156,15 @@ static void write_index(struct jsonw *json, const struct export_params *p)
     int64_t bytes = 0;
 
     jsonw_open_object(json, "weight_map");
-    for (int stage = 0; stage < p->n_stages; stage++) {
-        const struct plan_worker *s = &p->stages[stage];
-        char shard[EXPORT_SHARD_BYTES];
+    for (int shard = 0; shard < p->n_shards; shard++) {
+        const struct plan_home *s = &p->shards[shard];
+        char file[EXPORT_SHARD_BYTES];
 
-        export_shard_name(stage, p->n_stages, shard);
+        export_shard_name(shard, p->n_shards, file);
         for (int unit = s->first_unit; unit < s->first_unit + s->n_units; unit++) {
             bytes += (int64_t)(model_unit_params(p->model, unit) * sizeof(float));
             for (int i = 0; i < model_unit_tensors(p->model, unit); i++)
-                jsonw_string(json, model_tensor(p->model, unit, i).name, shard);
+                jsonw_string(json, model_tensor(p->model, unit, i).name, file);
         }
     }
     jsonw_close(json);
@@ -191,10 +191,10 @@ enum err_code export_rest(const struct export_params *p, struct err *err)
     } documents[] = {{"config.json", write_config},
                      {"tokenizer_config.json", write_tokenizer},
                      {EXPORT_INDEX_FILE, write_index}};
-    bool is_sharded = p->n_stages > 1;
+    bool is_sharded = p->n_shards > 1;
     enum err_code rc = folder_make(p->folder, err);
 
-    /* An earlier run with another number of stages may have left it: transformers would read it
+    /* An earlier run with another number of shards may have left it: transformers would read it
      * first, or users would mistake it for this run's. */
     if (rc == ERR_OK)
         rc = export_remove(p->folder, is_sharded ? EXPORT_WHOLE_FILE : EXPORT_INDEX_FILE, err);

@@ -1,10 +1,11 @@
 /* files/export.h - a trained model as a Hugging Face directory.
  *
- * `from_pretrained(folder)` of transformers loads what is written here: every stage writes its own
- * shard, model-0000i-of-0000S.safetensors, at the same time as the others; the first stage adds
- * the index from tensors to shards, config.json and tokenizer_config.json. A stage alone writes
- * model.safetensors and no index. The index comes last: a folder that has it is complete as soon as
- * all shards are. Layer: files. Threads: one per call; stages are different processes.
+ * `from_pretrained(folder)` of transformers loads what is written here: every worker writes the
+ * units that are at home with it into a shard, model-0000i-of-0000S.safetensors, at the same time
+ * as the others; that with the first unit adds the index from tensors to shards, config.json and
+ * tokenizer_config.json. A worker alone writes model.safetensors and no index. The index comes
+ * last: a folder that has it is complete as soon as all shards are. Layer: files. Threads: one per
+ * call; workers are different processes.
  */
 #ifndef FILES_EXPORT_H
 #define FILES_EXPORT_H
@@ -20,8 +21,8 @@
 struct export_params {
     const struct model *model;
     const char *folder; /* made when it is missing (not its parents) */
-    int n_stages;
-    const struct plan_worker *stages; /* [n_stages] */
+    int n_shards;
+    struct plan_home shards[SPEC_STAGES_MAX]; /* the homes of plan_homes() */
     /* of the files that exist once: */
     int pad_id;                /* of the vocabulary */
     bool is_cased;             /* the tokenizer keeps capitals and accents */
@@ -35,8 +36,8 @@ struct export_params {
     int n_moments;
 };
 
-/* "model.safetensors" of one stage, "model-0000i-of-0000S.safetensors" of several. */
-void export_shard_name(int stage, int n_stages, char out[static EXPORT_SHARD_BYTES]);
+/* "model.safetensors" of one shard, "model-0000i-of-0000S.safetensors" of several. */
+void export_shard_name(int shard, int n_shards, char out[static EXPORT_SHARD_BYTES]);
 
 #define EXPORT_UNIT_TENSORS_MAX (MODEL_UNIT_TENSORS_MAX + 2)
 
@@ -49,20 +50,20 @@ int export_unit_tensors(const struct model *m, int n_moments, int unit,
 /* Does the model that is written have this tensor? */
 typedef bool export_has_fn(void *arg, const char *name);
 
-/* Begin the shard of stage `stage`: the tensors of its units as export_unit_tensors() has them, all
+/* Begin shard `shard`: the tensors of its units as export_unit_tensors() has them, all
  * or those that `has` is true for, which is asked once about each. On ERR_OK the caller hands the
  * floats to `out` and ends it. Returns ERR_NOT_FOUND, ERR_DENIED, ERR_IO with the path,
  * ERR_NO_MEMORY. */
-MUST_CHECK enum err_code export_begin(const struct export_params *p, int stage, export_has_fn *has,
+MUST_CHECK enum err_code export_begin(const struct export_params *p, int shard, export_has_fn *has,
                                       void *arg, struct safetensors_writer *out, struct err *err);
 
-/* Write the whole shard, without moments. `params` is one pointer for each unit of the stage: its
+/* Write the whole shard, without moments. `params` is one pointer for each of its units:
  * model_unit_params() floats. Errors as above. */
-MUST_CHECK enum err_code export_shard(const struct export_params *p, int stage,
+MUST_CHECK enum err_code export_shard(const struct export_params *p, int shard,
                                       const float *const *params, struct err *err);
 
 /* Write the files that exist once, except the vocabulary (vocab_save()): config.json,
- * tokenizer_config.json, and the index when there is more than one stage. Errors as above. */
+ * tokenizer_config.json, and the index when there is more than one shard. Errors as above. */
 MUST_CHECK enum err_code export_rest(const struct export_params *p, struct err *err);
 
 /* Remove a file unless it is gone already. */

@@ -553,7 +553,7 @@ enum err_code store_begin(const struct store *s, const struct store_point *point
                           const struct export_params *model, int stage, bool has_variance,
                           struct store_writer **out, struct err *err)
 {
-    const struct plan_worker *own = &model->stages[stage];
+    const struct plan_home *own = &model->shards[stage];
     struct store_writer *w = calloc(1, sizeof *w);
     enum err_code rc;
 
@@ -564,7 +564,7 @@ enum err_code store_begin(const struct store *s, const struct store_point *point
     w->params.n_moments = has_variance ? 2 : 1;
     w->manifest.point = *point;
     w->manifest.stage = stage;
-    w->manifest.n_stages = model->n_stages;
+    w->manifest.n_stages = model->n_shards;
     w->manifest.first_unit = own->first_unit;
     w->manifest.n_units = own->n_units;
     w->left = unit_floats(&w->params, own->first_unit);
@@ -579,7 +579,7 @@ enum err_code store_begin(const struct store *s, const struct store_point *point
     }
     w->manifest.shard_bytes = (int64_t)w->shard.file_bytes;
     w->manifest.header_crc = w->shard.header_crc;
-    rc = drop_manifest(w->folder, stage, model->n_stages, err);
+    rc = drop_manifest(w->folder, stage, model->n_shards, err);
     if (rc == ERR_OK)
         rc = file_sync_folder(s->folder, err); /* the folder itself is to survive a power cut */
     if (rc == ERR_OK)

@@ -93,11 +93,10 @@ static enum err_code write_model(struct import *im, const char *to, struct err *
     const struct model *m = &im->report.model;
     const struct bert_config *config = pretrained_config(im->source);
     const char *labels[TASK_LABELS_MAX];
-    const struct plan_worker whole = {.n_units = model_units(m)};
     struct export_params p = {.model = m,
                               .folder = to,
-                              .n_stages = 1,
-                              .stages = &whole,
+                              .n_shards = 1,
+                              .shards = {{.n_units = model_units(m)}},
                               .pad_id = im->tokenizer.vocab.pad,
                               .is_cased = im->report.is_cased,
                               .n_labels = config->n_names,

@@ -27,7 +27,7 @@ static void add_area(struct checkpoint *c, const float *live, size_t count, stru
 /* In the order of the shard (files/store.h), on a counting arena first. */
 static void lay_out(struct checkpoint *c, struct arena *arena)
 {
-    const struct plan_worker *own = &c->p.plan->workers[c->p.stage];
+    const struct plan_home *own = &c->own;
 
     c->n_areas = 0;
     c->piece = arena_floats(arena, PIECE_FLOATS);
@@ -43,10 +43,13 @@ static void lay_out(struct checkpoint *c, struct arena *arena)
 enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_params *p,
                               struct err *err)
 {
+    struct plan_home homes[SPEC_STAGES_MAX];
     struct arena count = {0};
     enum err_code rc;
 
     *c = (struct checkpoint){.p = *p};
+    c->n_shards = plan_homes(p->plan, homes);
+    c->shard = plan_home(p->plan, p->worker, &c->own);
     lay_out(c, &count);
     rc = arena_init(&c->memory, count.used, err);
     if (rc != ERR_OK)
@@ -173,7 +176,7 @@ static enum err_code write_shard(struct checkpoint *c, struct err *err)
         store_clean_own(c->p.store, &at, spec->checkpoint.keep, c->saved_step);
     else if (c->p.loader)
         store_clean(c->p.store, &at, spec->checkpoint.keep);
-    rc = store_begin(c->p.store, &c->point, &model, c->p.stage,
+    rc = store_begin(c->p.store, &c->point, &model, c->shard,
                      spec->training.optimizer == SPEC_OPTIMIZER_ADAMW, &w, err);
     while (rc == ERR_OK && (n = take_piece(c)) > 0)
         rc = atomic_load(&c->stops) ? err_set(err, ERR_GONE, "the session has ended")
@@ -213,31 +216,31 @@ static void *run(void *arg)
     struct checkpoint *c = arg;
     const struct store_shard shard = {.lineage = c->point.at.lineage,
                                       .step = c->point.at.end.step,
-                                      .stage = c->p.stage,
-                                      .n_stages = c->p.plan->n_workers};
+                                      .stage = c->shard,
+                                      .n_stages = c->n_shards};
     int64_t start_ms = clock_now_ms();
     struct err err;
     enum err_code rc = write_shard(c, &err);
 
     if (rc == ERR_OK)
-        LOG(LOG_INFO, "checkpoint written", LOG_I("stage", c->p.stage),
+        LOG(LOG_INFO, "checkpoint written", LOG_I("stage", c->p.worker),
             LOG_I("step", c->point.at.end.step), LOG_I("ms", clock_now_ms() - start_ms));
     else
         LOG(LOG_WARN, "the checkpoint cannot be written; training goes on without it",
-            LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+            LOG_I("stage", c->p.worker), LOG_I("step", c->point.at.end.step),
             LOG_S("error", err.text));
     if (rc == ERR_OK) {
         rc = push_shard(c, &shard, &err);
         if (rc != ERR_OK && rc != ERR_GONE)
             LOG(LOG_WARN, "the checkpoint cannot be uploaded; training goes on without it",
-                LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+                LOG_I("stage", c->p.worker), LOG_I("step", c->point.at.end.step),
                 LOG_S("error", err.text));
     }
     if (rc == ERR_OK && c->p.copies) {
         rc = copies_send(c->p.copies, &shard, &err);
         if (rc != ERR_OK && rc != ERR_GONE)
             LOG(LOG_WARN, "the checkpoint cannot be copied to another node",
-                LOG_I("stage", c->p.stage), LOG_I("step", c->point.at.end.step),
+                LOG_I("stage", c->p.worker), LOG_I("step", c->point.at.end.step),
                 LOG_S("error", err.text));
     }
     set_state(c, false, rc != ERR_OK);
@@ -317,7 +320,7 @@ enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *
                               struct weights_unit **out, struct err *err)
 {
     const struct spec *spec = &c->p.plan->spec;
-    const struct plan_worker *own = &c->p.plan->workers[c->p.stage];
+    const struct plan_home *own = &c->own;
     const struct resume_checkpoint at = {.lineage = from->lineage, .end = {.step = from->step}};
     const struct resume_part units = {.first_unit = own->first_unit, .n_units = own->n_units};
     bool has_variance = spec->training.optimizer == SPEC_OPTIMIZER_ADAMW;

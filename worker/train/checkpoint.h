@@ -1,4 +1,4 @@
-/* train/checkpoint.h - writes a stage's part of a checkpoint while the stage goes on training.
+/* train/checkpoint.h - writes a worker's part of a checkpoint while it goes on training.
  *
  * Parameters and moments change only in an update. So a thread writes them from where they are, and
  * what it has not come to when the next update is due is copied aside first: a step is held up for
@@ -30,7 +30,7 @@
 struct checkpoint_params {
     const struct store *store;
     const struct plan *plan;
-    int stage;
+    int worker; /* its place in the plan: at home with it are the units that are written */
     const struct state *state;
     const struct loader *loader; /* the leader's; NULL for other stages */
     struct copies *copies;       /* of a store that is this worker's own; else NULL */
@@ -45,6 +45,8 @@ struct checkpoint_area {
 
 struct checkpoint { /* all fields private */
     struct checkpoint_params p;
+    struct plan_home own;
+    int shard, n_shards; /* the place of the worker's among all */
     int n_areas;
     struct checkpoint_area areas[CHECKPOINT_AREAS_MAX];
     struct arena memory; /* of the copies and the piece */
@@ -70,7 +72,8 @@ struct checkpoint { /* all fields private */
     int64_t taken_ms; /* when the last of them were taken */
 };
 
-/* Take the memory for the units of the stage, which the state has. ERR_NO_MEMORY. */
+/* Take the memory for the units at home with the worker, one at least, which the state has.
+ * ERR_NO_MEMORY. */
 MUST_CHECK enum err_code checkpoint_init(struct checkpoint *c, const struct checkpoint_params *p,
                                          struct err *err);
 /* What is being written gets some time to become complete, as the next revision may need it; then
@@ -93,9 +96,9 @@ bool checkpoint_has_failed(struct checkpoint *c);
 void checkpoint_begin(struct checkpoint *c, int64_t evaluated, const struct progress *progress,
                       const struct history *history, bool is_saved);
 
-/* Read the parameters of the stage's units as `from` has them, into the memory for the copies,
+/* Read the parameters of the units at home as `from` has them, into the memory for the copies,
  * which every plan with training.keepBest has: the state stays as it is. What is being written is
- * waited for. On ERR_OK *out has the units in the order of the stage, without gradients, until the
+ * waited for. On ERR_OK *out has the units in their order, without gradients, until the
  * next checkpoint is begun. Errors of store_read() and store_read_unit(): ERR_NOT_FOUND when
  * another stage is still writing it. */
 MUST_CHECK enum err_code checkpoint_read(struct checkpoint *c, const struct resume_origin *from,

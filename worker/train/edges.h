@@ -6,6 +6,11 @@
  * Activations, sums and facts of the run travel forward, gradients and totals backward. The first
  * stage has no EDGE_FORWARD_IN and no EDGE_BACKWARD_OUT, the last neither of the other two.
  *
+ * Of several replicas, the last stages are joined: that of each replica sends its sums to that of
+ * the lead, which decides about steps and evaluations, and gets the ends of both. Beside that, two
+ * workers of different replicas with the same unit have an edge from and to its home, for its
+ * gradients and its weights (train/homes.h).
+ *
  * Where checkpoints lie in workers' own stores, a stage has one more pair of edges with its keeper,
  * a worker on another node (plan_keepers()), for copies of its shards and the answers to them.
  * Layer: train (may use wire api base). Threads: any; pure.
@@ -18,13 +23,29 @@
 
 #define EDGES_COPY_PIECE_BYTES (1u << 20)
 
-/* As a stage sees them. */
+#define EDGES_PIECE_FLOATS ((size_t)1 << 18) /* of a unit's gradients or weights */
+
+/* As a worker sees them. */
 enum edge_role {
     EDGE_FORWARD_IN,
     EDGE_FORWARD_OUT,
     EDGE_BACKWARD_IN,
     EDGE_BACKWARD_OUT,
-    N_EDGE_ROLES,
+    EDGE_SUMS_OUT, /* the last stage of a replica that is not the lead ... */
+    EDGE_ENDS_IN,
+    EDGE_SUMS_IN, /* ... and the lead's: this one and the next ones, by replica */
+    EDGE_ENDS_OUT = EDGE_SUMS_IN + PLAN_REPLICAS_MAX,
+    N_EDGE_ROLES = EDGE_ENDS_OUT + PLAN_REPLICAS_MAX,
+};
+
+/* The edges with a worker of another replica: their indexes; -1: there is none. */
+struct home_edges {
+    int worker;    /* its place in the plan ... */
+    int replica;   /* ... and its replica */
+    int grads_out; /* of units that have their home there */
+    int weights_in;
+    int grads_in; /* of units that have their home here */
+    int weights_out;
 };
 
 /* The edges between a stage and its keeper: their indexes, at either end. */
@@ -37,14 +58,33 @@ struct edges {
     int n;
     struct link_edge list[LINK_EDGES_MAX]; /* for link_open() */
     int index[N_EDGE_ROLES];               /* in `list`, for the calls of a link; -1: not there */
+    bool is_lead;                          /* the worker is of the lead replica */
+    int n_homes;
+    struct home_edges homes[SPEC_STAGES_MAX]; /* in the order of the plan, so of replicas too */
     bool has_keeper;
     struct copy_edges keeper;
     int n_kept; /* stages whose keeper this one is */
     struct copy_edges kept[PLAN_KEPT_MAX];
 };
 
-/* The edges of stage `stage`; none in a plan of one stage. Workers are identified by slot. */
-struct edges edges_of(const struct plan *plan, int stage);
+/* The edges of worker `worker` of the plan; none if it is alone. Workers are identified by slot. */
+struct edges edges_of(const struct plan *plan, int worker);
+
+/* How a message reaches all workers, or comes from all. */
+enum route_kind {
+    ROUTE_TO_DECIDER, /* the lead's last stage */
+    ROUTE_FROM_DECIDER,
+    ROUTE_TO_LEADER,
+    ROUTE_FROM_LEADER,
+};
+
+/* A worker's part of it: where it receives, and where it sends to then. */
+struct route {
+    int n_in, n_out;
+    int in[PLAN_REPLICAS_MAX + 1]; /* enum edge_role */
+    int out[PLAN_REPLICAS_MAX + 1];
+};
+struct route edges_route(const struct edges *edges, enum route_kind kind);
 
 /* Add the edges for copies of checkpoints. */
 void edges_add_copies(struct edges *edges, const struct plan *plan, int stage);

@@ -12,14 +12,21 @@ static void beat(const struct exchange *x)
         pulse_beat(x->pulse);
 }
 
+static bool has_failed(const struct exchange *x)
+{
+    return x->other && atomic_load(&x->other->is_set);
+}
+
 static bool is_stopped(const struct exchange *x)
 {
-    return x->stops && atomic_load(x->stops);
+    return (x->stops && atomic_load(x->stops)) || has_failed(x);
 }
 
 enum err_code exchange_check(const struct exchange *x, struct err *err)
 {
     beat(x);
+    if (has_failed(x))
+        return err_set(err, x->other->why.code, "%s", x->other->why.text);
     return is_stopped(x) ? err_set(err, ERR_GONE, "the session was stopped") : ERR_OK;
 }
 
@@ -27,8 +34,10 @@ enum err_code exchange_check(const struct exchange *x, struct err *err)
  * timeout is left only when the exchange was stopped. */
 static enum err_code note_loss(struct exchange *x, enum err_code rc, struct err *err)
 {
-    if (rc == ERR_TIMEOUT)
+    if (rc == ERR_TIMEOUT) {
+        x->is_lost = x->is_lost || (has_failed(x) && x->other->is_lost);
         return exchange_check(x, err);
+    }
     if (rc != ERR_OK && rc != ERR_INVALID)
         x->is_lost = true;
     return rc;
@@ -73,6 +82,12 @@ static bool is_packed(const struct exchange *x, uint32_t kind)
     return x->packed && (kind == MESSAGE_FORWARD || kind == MESSAGE_BACKWARD);
 }
 
+/* The index of an edge in the list. */
+static int index_of(const struct exchange *x, int edge)
+{
+    return edge < N_EDGE_ROLES ? x->edges.index[edge] : edge - N_EDGE_ROLES;
+}
+
 enum err_code exchange_send(struct exchange *x, struct exchange_key key, const void *meta,
                             size_t meta_bytes, const float *tensor, size_t floats, struct err *err)
 {
@@ -93,7 +108,7 @@ enum err_code exchange_send(struct exchange *x, struct exchange_key key, const v
     }
     do {
         beat(x);
-        rc = link_send(x->link, x->edges.index[key.edge], &msg, WAIT_MS, err);
+        rc = link_send(x->link, index_of(x, key.edge), &msg, WAIT_MS, err);
     } while (rc == ERR_TIMEOUT && !is_stopped(x));
     return note_loss(x, rc, err);
 }
@@ -106,7 +121,7 @@ enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct 
 
     do {
         beat(x);
-        rc = link_recv(x->link, x->edges.index[key.edge], WAIT_MS, &msg, err);
+        rc = link_recv(x->link, index_of(x, key.edge), WAIT_MS, &msg, err);
     } while (rc == ERR_TIMEOUT && !is_stopped(x));
     if (rc != ERR_OK)
         return note_loss(x, rc, err);
@@ -131,7 +146,7 @@ enum err_code exchange_recv(struct exchange *x, struct exchange_key key, struct 
 
 void exchange_release(struct exchange *x, struct exchange_key key, const struct link_message *msg)
 {
-    link_release(x->link, x->edges.index[key.edge], msg);
+    link_release(x->link, index_of(x, key.edge), msg);
 }
 
 enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
@@ -148,6 +163,32 @@ enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, vo
         rc = err_set(err, ERR_PROTOCOL, "%s: %u bytes, not %zu", message_kind_name(msg.type),
                      msg.meta_bytes, bytes);
     exchange_release(x, key, &msg);
+    return rc;
+}
+
+struct route exchange_route(const struct exchange *x, enum route_kind way)
+{
+    return x->link ? edges_route(&x->edges, way) : (struct route){.n_in = 0};
+}
+
+enum err_code exchange_spread(struct exchange *x, enum route_kind way, enum message_kind kind,
+                              int64_t step, void *meta, size_t bytes, struct err *err)
+{
+    const struct route route = exchange_route(x, way);
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && i < route.n_in; i++)
+        rc = exchange_recv_meta(x, exchange_key(route.in[i], kind, step, 0), meta, bytes, err);
+    if (rc != ERR_OK)
+        return rc;
+    for (int i = 0; i < route.n_out; i++) {
+        struct err why = {.text = ""};
+        enum err_code rc_sent =
+            exchange_send(x, exchange_key(route.out[i], kind, step, 0), meta, bytes, NULL, 0, &why);
+
+        if (rc == ERR_OK && rc_sent != ERR_OK)
+            rc = err_set(err, rc_sent, "%s", why.text);
+    }
     return rc;
 }
 

@@ -4,7 +4,7 @@
  * peer and ends the session with ERR_PROTOCOL. Waiting has no limit of its own: neighbours may be
  * slow, and the link detects one that is lost or silent within seconds. The owner can stop it from
  * another thread.
- * Layer: train (may use wire base). Threads: one.
+ * Layer: train (may use wire base). Threads: one, for each of several with the same link.
  */
 #ifndef TRAIN_EXCHANGE_H
 #define TRAIN_EXCHANGE_H
@@ -15,26 +15,40 @@
 #include "train/message.h"
 #include "train/pulse.h"
 
+/* Of another thread that exchanges messages over the same link. */
+struct exchange_failure {
+    atomic_bool is_set; /* then the rest does not change any more */
+    bool is_lost;       /* through a link that was lost */
+    struct err why;
+};
+
 struct exchange {
     struct link *link;  /* NULL for a job of one stage: then nothing here is called */
     struct edges edges; /* of this stage */
     uint16_t *packed; /* room for the largest activation as bfloat16; NULL: they travel as floats */
     const atomic_bool *stops; /* once it is true, every wait ends with ERR_GONE; NULL: never */
-    struct pulse *pulse;      /* beats with every call, and while one waits; NULL: none */
-    bool is_lost;             /* the link to a neighbour has failed in a call */
+    const struct exchange_failure *other; /* once it is set, every wait ends with it; NULL: none */
+    struct pulse *pulse; /* beats with every call, and while one waits; NULL: none */
+    bool is_lost;        /* the link to a neighbour has failed in a call */
 };
 
 /* Identifies a message; the same on both ends. */
 struct exchange_key {
-    enum edge_role edge;
+    int edge; /* enum edge_role, or exchange_edge() */
     enum message_kind kind;
     uint32_t flags; /* MESSAGE_EVAL or 0 */
     int64_t step;
     int microbatch;
 };
 
-static inline struct exchange_key exchange_key(enum edge_role edge, enum message_kind kind,
-                                               int64_t step, int microbatch)
+/* The edge with this index in the list of edges, for those that have no role. */
+static inline int exchange_edge(int index)
+{
+    return N_EDGE_ROLES + index;
+}
+
+static inline struct exchange_key exchange_key(int edge, enum message_kind kind, int64_t step,
+                                               int microbatch)
 {
     return (struct exchange_key){
         .edge = edge, .kind = kind, .step = step, .microbatch = microbatch};
@@ -47,7 +61,8 @@ MUST_CHECK enum err_code exchange_send(struct exchange *x, struct exchange_key k
                                        const void *meta, size_t meta_bytes, const float *tensor,
                                        size_t floats, struct err *err);
 
-/* ERR_GONE once the owner has stopped it. For long work between two calls. */
+/* ERR_GONE once the owner has stopped it, or the failure of the other thread. For long work between
+ * two calls. */
 MUST_CHECK enum err_code exchange_check(const struct exchange *x, struct err *err);
 
 /* link_wait_ready() that the owner can stop. ERR_GONE, or its errors. */
@@ -64,6 +79,15 @@ void exchange_release(struct exchange *x, struct exchange_key key, const struct 
 /* Take the expected message, which has only meta data, `bytes` bytes of it, into `out`. */
 MUST_CHECK enum err_code exchange_recv_meta(struct exchange *x, struct exchange_key key, void *out,
                                             size_t bytes, struct err *err);
+
+/* edges_route(); of a worker that is alone, it has no edge. */
+struct route exchange_route(const struct exchange *x, enum route_kind way);
+
+/* Pass `meta` along a route that leads from one worker, which has filled it in, to all others,
+ * which receive it. If it cannot be passed on to one worker, it still is to the others. */
+MUST_CHECK enum err_code exchange_spread(struct exchange *x, enum route_kind way,
+                                         enum message_kind kind, int64_t step, void *meta,
+                                         size_t bytes, struct err *err);
 
 /* The `floats` floats of a message's tensor: *out points into the message, or to `area` if they had
  * to be unpacked. ERR_PROTOCOL when the tensor has another size. */

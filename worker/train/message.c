@@ -75,6 +75,14 @@ double message_loss_mean(const struct message_loss *l)
            l->next_sum / (double)(l->n_seqs > 0 ? l->n_seqs : 1);
 }
 
+void message_loss_add(struct message_loss *to, const struct message_loss *l)
+{
+    to->sum += l->sum;
+    to->n += l->n;
+    to->next_sum += l->next_sum;
+    to->n_seqs += l->n_seqs;
+}
+
 static char *put(char *p, const void *bytes, size_t n)
 {
     if (n > 0) /* what a batch lacks is NULL */
@@ -244,6 +252,9 @@ enum err_code message_sum_check(const struct message_sum *s, struct err *err)
     if (!is_flag(s->wants_checkpoint) || !is_flag(s->is_writing) || !is_flag(s->has_failed))
         return err_set(err, ERR_PROTOCOL, "end of a step: checkpoint %d, %d, %d",
                        s->wants_checkpoint, s->is_writing, s->has_failed);
+    if (s->n_tokens < 0 || s->loss.n < 0 || s->loss.n_seqs < 0)
+        return err_set(err, ERR_PROTOCOL, "end of a step: %lld tokens, loss of %lld",
+                       (long long)s->n_tokens, (long long)s->loss.n);
     rc = check_times(s->stage_ms, s->n_stages, SPEC_STAGES_MAX - 1, err);
     return rc == ERR_OK ? check_times(s->stage_mad_ms, s->n_stages, SPEC_STAGES_MAX - 1, err) : rc;
 }
@@ -256,7 +267,7 @@ enum err_code message_end_check(const struct message_end *e, struct err *err)
     if (end->revision < 1 || end->step < 1 || end->step > STEPS_MAX ||
         (int)end->outcome < STEP_APPLY || end->outcome > STEP_FAIL || end->updates < 0 ||
         end->updates >= end->step || !isfinite(end->scale) || !isfinite(end->rate) ||
-        !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed))
+        !is_flag(e->saves) || !is_flag(e->is_saved) || !is_flag(e->has_failed) || e->n_tokens < 0)
         return err_set(err, ERR_PROTOCOL, "end of step %lld: outcome %d after %lld updates",
                        (long long)end->step, (int)end->outcome, (long long)end->updates);
     rc = check_times(e->stage_ms, e->n_stages, SPEC_STAGES_MAX, err);

@@ -25,7 +25,7 @@
 #include "api/resume.h"
 #include "base/err.h"
 
-#define MESSAGE_VERSION     6 /* of all that follows, in the first message of a session */
+#define MESSAGE_VERSION     7 /* of all that follows, in the first message of a session */
 #define MESSAGE_SPLITS_MAX  4 /* matched and mismatched dev, and their test sets */
 #define MESSAGE_METRICS_MAX 8
 #define MESSAGE_WHY_BYTES   256
@@ -44,7 +44,9 @@
     X(UNIT, B)     /* a piece of a unit that goes to another worker (train/move.h) */              \
     X(HISTORY, B)  /* likewise, of what the leader has recorded */                                 \
     X(COPY, B)     /* a piece of a checkpoint's shard, for another node (train/copies.h) */        \
-    X(COPIED, M)   /* the answer to the last one */
+    X(COPIED, M)   /* the answer to the last one */                                                \
+    X(GRADS, T)    /* a piece of a unit's gradient, to its home (train/homes.h) */                 \
+    X(WEIGHTS, T)  /* a piece of a unit's parameters, from its home */
 
 #define MESSAGE_ENUM(name, parts) MESSAGE_##name,
 enum message_kind { MESSAGE_NONE, MESSAGE_KINDS(MESSAGE_ENUM) N_MESSAGE_KINDS };
@@ -110,20 +112,6 @@ struct message_facts {
     struct message_split splits[MESSAGE_SPLITS_MAX];
 };
 
-/* Added up on the way to the last stage. */
-struct message_sum {
-    int n_stages;                         /* entries of stage_ms so far */
-    int n_units;                          /* entries of square_sums so far: all units up to here */
-    int32_t wants_checkpoint;             /* 1: one is due after this step ... */
-    int32_t is_writing;                   /* ... but a stage is still writing the one before ... */
-    int32_t has_failed;                   /* ... or could not write it */
-    double stage_ms[SPEC_STAGES_MAX];     /* computing, per micro-batch: the median ... */
-    double stage_mad_ms[SPEC_STAGES_MAX]; /* ... and median deviation of train/pace.h */
-    double square_sums[MODEL_UNITS_MAX];  /* of a unit's gradients; only n_units are sent */
-};
-/* Bytes of a sum over `n_units` units on the wire. */
-size_t message_sum_bytes(int n_units);
-
 /* A loss being summed. Means are taken at the end, over everything that was added. */
 struct message_loss {
     double sum;      /* over sequences, or over the masked tokens of a language model */
@@ -133,6 +121,24 @@ struct message_loss {
 };
 /* Mean loss: sum / n + next_sum / n_seqs. */
 double message_loss_mean(const struct message_loss *l);
+void message_loss_add(struct message_loss *to, const struct message_loss *l);
+
+/* Added up on the way to the last stage of the lead. */
+struct message_sum {
+    int n_stages;                         /* entries of stage_ms so far */
+    int n_units;                          /* entries of square_sums so far: all units up to here */
+    struct message_loss loss;             /* of a replica, from its last stage ... */
+    int64_t n_tokens;                     /* ... and its tokens */
+    int32_t wants_checkpoint;             /* 1: one is due after this step ... */
+    int32_t is_writing;                   /* ... but a stage is still writing the one before ... */
+    int32_t has_failed;                   /* ... or could not write it */
+    double stage_ms[SPEC_STAGES_MAX];     /* computing, per micro-batch: the median ... */
+    double stage_mad_ms[SPEC_STAGES_MAX]; /* ... and median deviation of train/pace.h */
+    double square_sums[MODEL_UNITS_MAX];  /* of a unit's gradients, 0 but from its home; only
+                                             n_units are sent */
+};
+/* Bytes of a sum over `n_units` units on the wire. */
+size_t message_sum_bytes(int n_units);
 
 /* The end of a step, for all stages. */
 struct message_end {
@@ -140,6 +146,7 @@ struct message_end {
     int32_t saves;    /* 1: all stages write a checkpoint after the update */
     int32_t is_saved; /* 1: all have written the one before, if there is one in this session ... */
     int32_t has_failed; /* ... 1: all have ended it, and some could not write it */
+    int64_t n_tokens;   /* of all replicas */
     int n_stages;
     double stage_ms[SPEC_STAGES_MAX]; /* as in the sum, like what follows */
     double stage_mad_ms[SPEC_STAGES_MAX];

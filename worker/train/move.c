@@ -12,12 +12,15 @@ enum { ID_MOVE = 2 }; /* of the edge between two workers; a pipeline has other n
 
 int move_list(const struct revision *r, int self, struct move *out)
 {
+    struct plan_home homes[SPEC_STAGES_MAX];
+    int n_homes = plan_homes(&r->plan, homes);
     int n = 0;
 
-    for (int to = 0; to < r->plan.n_workers; to++) {
-        const struct plan_worker *w = &r->plan.workers[to];
+    for (int i = 0; i < n_homes; i++) {
+        int to = homes[i].worker;
 
-        for (int unit = w->first_unit; unit < w->first_unit + w->n_units; unit++) {
+        for (int unit = homes[i].first_unit; unit < homes[i].first_unit + homes[i].n_units;
+             unit++) {
             const struct resume_source *s = revision_source(r, unit);
             int from = resume_is_worker(s) ? revision_find(r, s->slot) : to;
 

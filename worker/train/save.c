@@ -12,11 +12,9 @@
 
 struct export_params save_model(const struct plan *plan, const struct loader *loader)
 {
-    struct export_params p = {.model = &plan->spec.model,
-                              .n_stages = plan->n_workers,
-                              .stages = plan->workers,
-                              .dropout = plan->spec.training.dropout};
+    struct export_params p = {.model = &plan->spec.model, .dropout = plan->spec.training.dropout};
 
+    p.n_shards = plan_homes(plan, p.shards);
     if (!loader)
         return p;
     p.pad_id = loader->tokenizer.vocab.pad;
@@ -28,18 +26,22 @@ struct export_params save_model(const struct plan *plan, const struct loader *lo
 
 /* --- one try --- */
 
+/* The units that are at home here. */
 static enum err_code export_weights(const struct train *t, const char *folder, struct err *err)
 {
     const struct weights *weights = &t->stage->weights;
     const float *params[MODEL_UNITS_MAX];
     struct export_params p = save_model(t->plan, t->loader);
-    enum err_code rc;
+    const struct plan_home *home = &t->stage->home;
+    enum err_code rc = ERR_OK;
 
     p.folder = folder;
-    for (int i = 0; i < weights->n_units; i++)
-        params[i] = weights->units[i].params;
-    rc = export_shard(&p, t->stage->index, params, err);
-    if (rc == ERR_OK && t->stage->is_first) {
+    for (int i = 0; i < home->n_units; i++)
+        params[i] = weights->units[home->first_unit - weights->first_unit + i].params;
+    for (int i = 0; i < p.n_shards; i++)
+        if (p.shards[i].worker == t->stage->worker)
+            rc = export_shard(&p, i, params, err);
+    if (rc == ERR_OK && train_is_leader(t)) {
         rc = vocab_save(&t->loader->tokenizer.vocab, folder, err);
         if (rc == ERR_OK)
             rc = export_rest(&p, err);
@@ -53,14 +55,16 @@ static enum err_code write_files(const struct train *t, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
-    if (t->stage->is_last)
+    if (train_is_decider(t))
         rc = score_write(&t->score, t->output->aside, err);
     return rc == ERR_OK ? export_weights(t, t->output->aside, err) : rc;
 }
 
 static enum err_code publish(const struct train *t, struct err *err)
 {
-    return output_publish(t->output, t->plan->n_workers, err);
+    struct plan_home homes[SPEC_STAGES_MAX];
+
+    return output_publish(t->output, plan_homes(t->plan, homes), err);
 }
 
 /* --- until it works --- */
@@ -112,36 +116,54 @@ static enum err_code keep_trying(struct train *t, int patience_ms,
     return ERR_OK;
 }
 
+/* What the workers before this one on the way to the leader report: the first failure. */
+static enum err_code receive_stop(struct train *t, const struct route *route,
+                                  struct message_stop *out, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    *out = (struct message_stop){.failed_stage = -1};
+    for (int i = 0; rc == ERR_OK && i < route->n_in; i++) {
+        struct message_stop stop;
+
+        rc = exchange_recv_meta(&t->exchange,
+                                exchange_key(route->in[i], MESSAGE_STOP, t->facts.total_steps, 0),
+                                &stop, sizeof stop, err);
+        if (rc == ERR_OK)
+            rc = message_stop_check(&stop, err);
+        if (rc == ERR_OK && out->failed_stage < 0)
+            *out = stop;
+    }
+    return rc;
+}
+
 enum err_code save_run(struct train *t, int patience_ms, struct err *err)
 {
-    struct exchange_key in = exchange_key(EDGE_BACKWARD_IN, MESSAGE_STOP, t->facts.total_steps, 0);
-    struct exchange_key out =
-        exchange_key(EDGE_BACKWARD_OUT, MESSAGE_STOP, t->facts.total_steps, 0);
-    struct message_stop stop = {.failed_stage = -1}; /* of the stages behind this one */
+    const struct route route = exchange_route(&t->exchange, ROUTE_TO_LEADER);
+    struct message_stop stop;
     struct err why = {.text = ""};
     enum err_code rc_own;
-    enum err_code rc = ERR_OK;
+    enum err_code rc;
 
     show(t, NULL);
     rc_own = keep_trying(t, patience_ms, write_files, &why);
     if (rc_own == ERR_GONE)
         return err_set(err, rc_own, "%s", why.text);
-    if (!t->stage->is_last)
-        rc = exchange_recv_meta(&t->exchange, in, &stop, sizeof stop, err);
-    if (rc == ERR_OK)
-        rc = message_stop_check(&stop, err);
+    rc = receive_stop(t, &route, &stop, err);
     if (rc != ERR_OK)
         return rc;
-    if (rc_own == ERR_OK && stop.failed_stage < 0 && t->stage->is_first)
+    if (rc_own == ERR_OK && stop.failed_stage < 0 && train_is_leader(t))
         rc_own = keep_trying(t, patience_ms, publish, &why);
     if (rc_own == ERR_GONE)
         return err_set(err, rc_own, "%s", why.text);
     if (rc_own != ERR_OK) {
-        stop.failed_stage = t->stage->index;
+        stop.failed_stage = t->stage->worker;
         (void)snprintf(stop.why, sizeof stop.why, "%s", why.text);
     }
-    if (!t->stage->is_first)
-        rc = exchange_send(&t->exchange, out, &stop, sizeof stop, NULL, 0, err);
+    for (int i = 0; rc == ERR_OK && i < route.n_out; i++) /* to one at the most */
+        rc = exchange_send(&t->exchange,
+                           exchange_key(route.out[i], MESSAGE_STOP, t->facts.total_steps, 0), &stop,
+                           sizeof stop, NULL, 0, err);
     if (rc != ERR_OK || stop.failed_stage < 0)
         return rc;
     return err_set(err, rc_own != ERR_OK ? rc_own : ERR_IO,

@@ -1,8 +1,8 @@
 /* train/save.h - the end of a run whose output is kept: files written, confirmed, published.
  *
  * Every stage writes its files into the revision's folder (files/output.h), predictions and weights
- * of the same run. Then a STOP travels from the last stage to the leader: when it arrives, all
- * stages have written, or it names the first that could not. Only then does the leader publish.
+ * of the same run. Then a STOP travels to the leader, through all stages: when it arrives, all have
+ * written, or it names the first that could not. Only then does the leader publish.
  *
  * The training is complete by now and must not be lost: what fails is tried again, with growing
  * pauses and the reason in the progress, before the run is given up. What was written stays.

@@ -18,6 +18,7 @@ struct schedule {
     int n_stages;
     int n_microbatches;
     bool is_serial;
+    int first_microbatch; /* of the replica's share of the batch */
 };
 
 struct schedule_op {
@@ -25,8 +26,10 @@ struct schedule_op {
     int microbatch;
 };
 
-/* Of a step of `n_seqs` sequences, which has at most that many micro-batches. */
-struct schedule schedule_of(const struct plan *plan, int n_seqs);
+/* Micro-batches of a step of `n_seqs` sequences: it has at most that many. */
+int schedule_microbatches(const struct plan *plan, int n_seqs);
+/* What one replica does in it; of a short step perhaps nothing. */
+struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs);
 
 /* How many micro-batches have their activations in memory at most: min(M, S - stage), or 1. */
 int schedule_in_flight(const struct schedule *s, int stage);

@@ -26,9 +26,9 @@ struct session {
     struct revision *revision;
     const struct peers *peers;
     int connect_ms;
-    int number; /* of this worker in the revision: its stage, or past the last one */
-    int first_unit, n_units;
-    bool is_first; /* session of this process */
+    int number; /* of this worker in the revision: its place in the plan, or past the last one */
+    struct plan_home home; /* what is at home with it */
+    bool is_first;         /* session of this process */
     struct stage stage;
     struct train train;
     struct checkpoint checkpoint;
@@ -138,7 +138,7 @@ static enum progress_cause cause_of_reading(enum err_code rc)
 
 static bool is_own(const struct session *s, int unit)
 {
-    return unit >= s->first_unit && unit < s->first_unit + s->n_units;
+    return unit >= s->home.first_unit && unit < s->home.first_unit + s->home.n_units;
 }
 
 /* Take memory for units that are not here. Random ones are initialized now; the others are read or
@@ -149,7 +149,7 @@ static enum err_code take_units(struct session *s, struct err *err)
     struct state *state = &s->job->state;
     enum err_code rc = ERR_OK;
 
-    for (int u = s->first_unit; rc == ERR_OK && u < s->first_unit + s->n_units; u++) {
+    for (int u = s->home.first_unit; rc == ERR_OK && is_own(s, u); u++) {
         const struct resume_source *source = revision_source(s->revision, u);
 
         if (state_has(state, u))
@@ -218,7 +218,7 @@ static enum err_code read_units(struct session *s, struct err *err)
     struct state *state = &s->job->state;
     enum err_code rc = ERR_OK;
 
-    for (int u = s->first_unit; rc == ERR_OK && u < s->first_unit + s->n_units; u++) {
+    for (int u = s->home.first_unit; rc == ERR_OK && is_own(s, u); u++) {
         const struct weights_unit *unit = &state->units[u];
 
         if (!is_in_checkpoint(s, u))
@@ -461,7 +461,8 @@ static enum err_code open_output(struct session *s, struct err *err)
 /* Checkpoints that would be lost together with their only worker are not worth writing. */
 static bool writes_checkpoints(const struct session *s)
 {
-    return s->job->has_store && (!s->job->store.is_own || plan_has_keepers(&s->revision->plan));
+    return s->home.n_units > 0 && s->job->has_store &&
+           (!s->job->store.is_own || plan_has_keepers(&s->revision->plan));
 }
 
 /* Take the memory for writing checkpoints. */
@@ -469,7 +470,7 @@ static enum err_code open_checkpoints(struct session *s, struct err *err)
 {
     const struct checkpoint_params params = {.store = &s->job->store,
                                              .plan = &s->revision->plan,
-                                             .stage = s->number,
+                                             .worker = s->number,
                                              .state = &s->job->state,
                                              .loader = is_leader(s) ? &s->job->loader : NULL,
                                              .copies = s->job->store.is_own ? &s->copies : NULL};
@@ -478,7 +479,13 @@ static enum err_code open_checkpoints(struct session *s, struct err *err)
     return checkpoint_init(&s->checkpoint, &params, err);
 }
 
-/* Open the leader's data, which later sessions reuse. */
+/* Does it make micro-batches? */
+static bool is_first_stage(const struct session *s)
+{
+    return is_member(s) && s->revision->plan.workers[s->number].first_unit == 0;
+}
+
+/* Open the data of a first stage, which later sessions reuse. */
 static enum err_code open_loader(struct session *s, struct err *err)
 {
     struct job *job = s->job;
@@ -555,7 +562,7 @@ static enum err_code prepare(struct session *s, struct link_params *link, bool o
         rc = load_model(s, err);
     if (rc == ERR_OK)
         rc = load_checkpoint(s, err);
-    if (rc == ERR_OK && is_leader(s))
+    if (rc == ERR_OK && is_first_stage(s))
         rc = open_loader(s, err);
     return rc;
 }
@@ -650,22 +657,23 @@ static enum err_code train(struct session *s, struct err *err)
  * lost. */
 static enum err_code release(struct session *s, struct err *err)
 {
-    struct train *t = &s->train;
-    int64_t step = t->facts.total_steps;
+    struct exchange *x = &s->train.exchange;
+    const struct route route = exchange_route(x, ROUTE_FROM_LEADER);
+    int64_t step = s->train.facts.total_steps;
     char nothing[1];
     enum err_code rc = ERR_OK;
 
-    if (!t->stage->is_first)
-        rc = exchange_recv_meta(
-            &t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_RELEASE, step, 0), nothing, 0, err);
+    for (int i = 0; rc == ERR_OK && i < route.n_in; i++)
+        rc = exchange_recv_meta(x, exchange_key(route.in[i], MESSAGE_RELEASE, step, 0), nothing, 0,
+                                err);
     if (rc != ERR_OK)
         return rc;
     copies_stop(&s->copies);
     /* The run is complete: a link that is lost now costs nothing here. */
-    if (!t->stage->is_last)
-        (void)!exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_RELEASE, step, 0),
-                             NULL, 0, NULL, 0, NULL);
-    (void)!exchange_close(&t->exchange, CLOSE_WAIT_MS, NULL);
+    for (int i = 0; i < route.n_out; i++)
+        (void)!exchange_send(x, exchange_key(route.out[i], MESSAGE_RELEASE, step, 0), NULL, 0, NULL,
+                             0, NULL);
+    (void)!exchange_close(x, CLOSE_WAIT_MS, NULL);
     return ERR_OK;
 }
 
@@ -676,7 +684,7 @@ static void own_units(struct session *s)
 {
     struct job *job = s->job;
 
-    for (int u = s->first_unit; u < s->first_unit + s->n_units; u++)
+    for (int u = s->home.first_unit; is_own(s, u); u++)
         job->state.hold[u] = STATE_OWN;
     if (job->params->signals)
         job->params->signals->has_state = 1;
@@ -764,14 +772,12 @@ enum err_code session_run(struct job *job, struct revision *r, const struct peer
                           .peers = peers,
                           .connect_ms = move_any(r) ? MOVES_WAIT_MS : CONNECT_WAIT_MS,
                           .number = revision_find(r, job->self.slot)};
-    if (is_member(s)) {
-        s->first_unit = r->plan.workers[s->number].first_unit;
-        s->n_units = r->plan.workers[s->number].n_units;
-    }
+    if (is_member(s))
+        (void)plan_home(&r->plan, s->number, &s->home);
     s->train = (struct train){.plan = &r->plan,
                               .state = &job->state,
                               .stage = &s->stage,
-                              .loader = is_leader(s) ? &job->loader : NULL,
+                              .loader = is_first_stage(s) ? &job->loader : NULL,
                               .history = is_leader(s) ? &job->history : NULL,
                               .evaluated = r->resume.evaluated,
                               .until = r->until,

@@ -26,7 +26,7 @@ struct job {
     struct state state;
     struct spec spec; /* of the first revision: the loader's */
     bool has_spec;
-    struct loader loader; /* once this worker has been a leader */
+    struct loader loader; /* once this worker has been a first stage */
     bool has_loader;
     struct history history;
     struct store store; /* when has_store is set */

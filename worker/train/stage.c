@@ -87,17 +87,66 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
         *slot = layout;
 }
 
+bool stage_is_home(const struct stage *s, int i)
+{
+    int unit = s->weights.first_unit + i;
+
+    return unit >= s->home.first_unit && unit < s->home.first_unit + s->home.n_units;
+}
+
+/* The weights of units that have their home elsewhere, in copies of the state's entries. */
+static void layout_guests(struct stage *s, struct arena *arena)
+{
+    struct weights *w = &s->weights;
+    struct weights_unit *units;
+
+    if (s->home.n_units == w->n_units)
+        return;
+    units = arena_take(arena, (size_t)w->n_units * sizeof *units);
+    for (int i = 0; i < w->n_units; i++) {
+        struct weights_unit own = {.count = model_unit_params(w->model, w->first_unit + i)};
+
+        if (stage_is_home(s, i)) {
+            own = w->units[i];
+        } else {
+            own.params = arena_floats(arena, own.count);
+            own.grads = arena_floats(arena, own.count);
+        }
+        if (arena->base)
+            units[i] = own;
+    }
+    if (arena->base)
+        w->units = units;
+}
+
+static void layout_sums(struct stage *s, struct arena *arena)
+{
+    const struct weights *w = &s->weights;
+
+    if (s->replica.n_shares == 1)
+        return;
+    s->sums = arena_take(arena, (size_t)w->n_units * sizeof *s->sums);
+    for (int i = 0; i < w->n_units; i++) {
+        float *sums = arena_floats(arena, model_unit_params(w->model, w->first_unit + i));
+
+        if (arena->base)
+            s->sums[i] = sums;
+    }
+}
+
 /* The whole memory of a stage, laid out in one place. */
 static void layout(struct stage *s, struct arena *arena)
 {
     const struct spec *spec = &s->plan->spec;
-    const struct plan_worker *p = &s->plan->workers[s->index];
+    const struct plan_worker *p = &s->plan->workers[s->worker];
     const struct unit_shape shape = shape_of(&spec->model);
     size_t seqs = (size_t)s->limits.seqs, targets = (size_t)s->limits.targets;
     size_t answers = targets > seqs ? targets : seqs;
     size_t edge = stage_edge_floats(s->plan);
     size_t scratch = 0, saved = 0;
 
+    layout_guests(s, arena);
+    layout_sums(s, arena);
     tie_layout(&s->tie, &s->weights, s->is_last, edge, arena);
     for (int i = 0; i < p->n_units; i++) {
         enum unit_kind kind = model_unit_kind(&spec->model, p->first_unit + i);
@@ -123,10 +172,10 @@ static void layout(struct stage *s, struct arena *arena)
         layout_slot(s, s->slots ? &s->slots[i] : NULL, arena);
 }
 
-static void describe(struct stage *s, struct state *state, const struct plan *plan, int index)
+static void describe(struct stage *s, struct state *state, const struct plan *plan, int worker)
 {
-    const struct plan_worker *p = &plan->workers[index];
-    const struct schedule schedule = schedule_of(plan, plan->spec.training.batch_size);
+    const struct plan_worker *p = &plan->workers[worker];
+    const struct schedule schedule = schedule_of(plan, p->replica, plan->spec.training.batch_size);
 
     memset(s, 0, sizeof *s);
     s->plan = plan;
@@ -136,38 +185,40 @@ static void describe(struct stage *s, struct state *state, const struct plan *pl
                                           .seqs = s->limits.seqs,
                                           .longest = s->limits.length,
                                           .targets = s->limits.targets};
-    s->index = index;
-    s->is_first = index == 0;
-    s->is_last = index == plan->n_workers - 1;
-    s->n_slots = schedule_in_flight(&schedule, index);
+    s->worker = worker;
+    s->replica = plan_replica(plan, p->replica);
+    (void)plan_home(plan, worker, &s->home);
+    s->index = worker - s->replica.first_worker;
+    s->is_first = s->index == 0;
+    s->is_last = s->index == s->replica.n_stages - 1;
+    s->n_slots = schedule_in_flight(&schedule, s->index);
 }
 
-size_t stage_bytes(const struct plan *plan, int index)
+size_t stage_bytes(const struct plan *plan, int worker)
 {
     static _Thread_local struct state none; /* large: the unit table */
-    const struct plan_worker *p = &plan->workers[index];
     struct arena count = {0};
     struct stage s;
     size_t units = 0;
 
-    describe(&s, &none, plan, index);
+    describe(&s, &none, plan, worker);
     layout(&s, &count);
-    for (int u = p->first_unit; u < p->first_unit + p->n_units; u++)
+    for (int u = s.home.first_unit; u < s.home.first_unit + s.home.n_units; u++)
         units += state_unit_bytes(&plan->spec, u);
     return units + count.used;
 }
 
-enum err_code stage_init(struct stage *s, struct state *state, const struct plan *plan, int index,
+enum err_code stage_init(struct stage *s, struct state *state, const struct plan *plan, int worker,
                          struct err *err)
 {
     struct arena count = {0}, arena = {0};
     enum err_code rc;
 
-    describe(s, state, plan, index);
+    describe(s, state, plan, worker);
     layout(s, &count);
     rc = arena_init(&arena, count.used, err);
     if (rc != ERR_OK)
-        return err_wrap(err, rc, "tensors of stage %d", index);
+        return err_wrap(err, rc, "tensors of stage %d", worker);
     layout(s, &arena);
     s->arena = arena;
     return ERR_OK;
@@ -177,6 +228,17 @@ void stage_deinit(struct stage *s)
 {
     arena_deinit(&s->arena);
     memset(s, 0, sizeof *s);
+}
+
+void stage_use(struct stage *s, struct weights_unit *units)
+{
+    struct weights *w = &s->weights;
+
+    if (s->home.n_units == w->n_units) /* they are the state's own, which stay as they are */
+        w->units = units;
+    else if (s->home.n_units > 0)
+        memcpy(&w->units[s->home.first_unit - w->first_unit], units,
+               (size_t)s->home.n_units * sizeof *units);
 }
 
 static enum unit_kind kind_of(const struct stage *s, int i)
@@ -314,7 +376,7 @@ static void score(struct stage *s, struct stage_slot *slot, struct stage_result 
     out->loss.sum = sum_of(s->scores.losses, (int)out->loss.n);
 }
 
-void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
+bool stage_forward(struct stage *s, int slot_index, struct stage_result *out)
 {
     struct stage_slot *slot = &s->slots[slot_index];
 
@@ -322,6 +384,8 @@ void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
         const struct unit_call call = call_of(s, slot, i);
         enum unit_kind kind = kind_of(s, i);
 
+        if (s->hooks && !s->hooks->needs(s->hooks->ctx, i))
+            return false;
         stopwatch_start(&s->kinds[kind]);
         unit_forward(kinds[kind], &call, input_of(slot, i), slot->outs[i]);
         stopwatch_stop(&s->kinds[kind]);
@@ -329,6 +393,7 @@ void stage_forward(struct stage *s, int slot_index, struct stage_result *out)
     *out = (struct stage_result){.tensor = s->out, .floats = slot->out_floats};
     if (s->is_last)
         score(s, slot, out);
+    return true;
 }
 
 const float *stage_backward(struct stage *s, int slot_index, const float *dout)
@@ -347,6 +412,25 @@ const float *stage_backward(struct stage *s, int slot_index, const float *dout)
         unit_backward(kinds[kind], &call, input_of(slot, i), gradient, din);
         stopwatch_stop(&s->kinds[kind]);
         gradient = din;
+        if (s->hooks)
+            s->hooks->has_added(s->hooks->ctx, i);
     }
     return s->is_first ? NULL : gradient;
+}
+
+void stage_end_share(struct stage *s, bool is_first, bool is_last)
+{
+    if (!s->sums || (is_first && is_last))
+        return;
+    for (int u = 0; u < s->weights.n_units; u++) {
+        const struct weights_unit *unit = &s->weights.units[u];
+        float *sums = s->sums[u];
+
+        for (size_t i = 0; i < unit->count; i++) {
+            float sum = is_first ? unit->grads[i] : sums[i] + unit->grads[i];
+
+            sums[i] = is_last ? 0.0f : sum;
+            unit->grads[i] = is_last ? sum : 0.0f;
+        }
+    }
 }

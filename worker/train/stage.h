@@ -1,4 +1,4 @@
-/* train/stage.h - the part of the model that one worker owns: forward and backward of a run of
+/* train/stage.h - the part of the model that one worker runs: forward and backward of a run of
  * units on packed micro-batches.
  *
  * Independent of neighbours and steps. The units are the state's (train/state.h); what is here
@@ -7,6 +7,9 @@
  * stage_init(); forward and backward allocate nothing. With activations recomputed a slot holds
  * only what each unit passed to the next, and backward runs a unit's forward again for the rest:
  * dropout is a function of a counter, so the bits are the same.
+ *
+ * Units that have their home elsewhere (api/plan.h) are not the state's: the stage has memory for
+ * their weights and gradients only.
  *
  * Activations between stages are [T,C], behind the pooler [B,C]; gradients have the shape of the
  * activation they belong to.
@@ -35,11 +38,23 @@ struct stage_slot {
     float *dlogits;
 };
 
+/* Called for unit `i` of the stage. */
+struct stage_hooks {
+    void *ctx;
+    /* Its weights are needed; false ends the pass. */
+    bool (*needs)(void *ctx, int i);
+    /* Its gradient has been added. */
+    void (*has_added)(void *ctx, int i);
+};
+
 struct stage {
     const struct plan *plan; /* borrowed */
-    int index;
-    bool is_first; /* owns the embeddings */
-    bool is_last;  /* owns the head and computes the loss */
+    int worker;              /* its place in the plan ... */
+    struct plan_replica replica;
+    struct plan_home home; /* the units that are at home with it */
+    int index;             /* ... and in its pipeline */
+    bool is_first;         /* has the embeddings */
+    bool is_last;          /* has the head and computes the loss */
     struct arena arena;
     struct message_limits limits;   /* of a micro-batch ... */
     struct unit_limits unit_limits; /* ... and of the areas for it */
@@ -47,6 +62,8 @@ struct stage {
     struct tie tie;
     int n_slots;
     struct stage_slot *slots;
+    const struct stage_hooks *hooks; /* NULL: none */
+    float **sums; /* [n_units]: of the shares before; NULL where the replica has one */
     float *scratch;
     float *saved;    /* of the unit that computes, when activations are recomputed */
     float *out;      /* of the last unit */
@@ -67,27 +84,38 @@ struct stage_result {
 /* Floats of the largest tensor on the edge in front of (or behind) any stage. */
 size_t stage_edge_floats(const struct plan *plan);
 
-/* Bytes of stage `index`: what stage_init() takes, and its units. */
-size_t stage_bytes(const struct plan *plan, int index);
+/* Bytes of the stage of worker `worker`: what stage_init() takes, and its units. */
+size_t stage_bytes(const struct plan *plan, int worker);
 
-/* Take the memory for stage `index`, whose units `state` holds; it is borrowed. The decoder's copy
- * of the word embeddings, if there is one, has to be fetched (train/tie.h). ERR_NO_MEMORY has the
- * size that was needed. */
+/* Take the memory for the stage of worker `worker`. `state` holds the units that are at home there;
+ * it is borrowed. The weights of the others (train/homes.h) and the decoder's copy of the word
+ * embeddings, if there is one, have to be fetched (train/tie.h). ERR_NO_MEMORY has the size that
+ * was needed. */
 MUST_CHECK enum err_code stage_init(struct stage *s, struct state *state, const struct plan *plan,
-                                    int index, struct err *err);
+                                    int worker, struct err *err);
 void stage_deinit(struct stage *s);
+
+/* Is unit `i` of the stage at home here? */
+bool stage_is_home(const struct stage *s, int i);
+
+/* Run the units at home with these weights, in place of the state's; borrowed. */
+void stage_use(struct stage *s, struct weights_unit *units);
 
 /* Put a micro-batch into `slot`: everything that `batch` points to is copied. ERR_INVALID for
  * tokens outside the vocabulary and sequences longer than the model's positions;
  * message_batch_read() has checked the rest. */
 MUST_CHECK enum err_code stage_load(struct stage *s, int slot, const struct message_batch *batch,
                                     struct err *err);
-/* Run the micro-batch in `slot` through all units. */
-void stage_forward(struct stage *s, int slot, struct stage_result *out);
+/* Run the micro-batch in `slot` through all units. False when a hook has ended it. */
+bool stage_forward(struct stage *s, int slot, struct stage_result *out);
 
 /* Back through all units. `dout` is the gradient of the output ([rows,C]), NULL for the last stage,
  * which has its own. Returns the gradient of the input, borrowed until the next backward; NULL for
  * the first stage. */
 const float *stage_backward(struct stage *s, int slot, const float *dout);
+
+/* Behind the last backward pass of a share of the batch, where the replica has several of them: add
+ * the gradients of the shares before. They are complete behind the last share. */
+void stage_end_share(struct stage *s, bool is_first, bool is_last);
 
 #endif

@@ -32,13 +32,13 @@ static void add(float *to, const float *from, size_t n)
 
 /* What a stage does with the [V,C] floats: it sends them from `from`, adds them to `sum`, copies
  * them to `copy`, or, between the two ends, passes them on. */
-struct route {
-    enum edge_role in, out;
+struct relay {
+    int in, out; /* enum edge_role */
     const float *from;
     float *sum, *copy;
 };
 
-static enum err_code move_piece(struct exchange *x, const struct route *route,
+static enum err_code move_piece(struct exchange *x, const struct relay *relay,
                                 const struct exchange_key *in, size_t at, size_t n, struct err *err)
 {
     struct exchange_key out = *in;
@@ -48,40 +48,40 @@ static enum err_code move_piece(struct exchange *x, const struct route *route,
 
     if (rc != ERR_OK)
         return rc;
-    out.edge = route->out;
-    if (route->from)
-        return exchange_send(x, out, NULL, 0, route->from + at, n, err);
+    out.edge = relay->out;
+    if (relay->from)
+        return exchange_send(x, out, NULL, 0, relay->from + at, n, err);
     rc = exchange_recv(x, *in, &msg, err);
     if (rc != ERR_OK)
         return rc;
     rc = exchange_view(x, &msg, n, NULL, &piece, err);
-    if (rc == ERR_OK && route->sum)
-        add(route->sum + at, piece, n);
-    else if (rc == ERR_OK && route->copy)
-        memcpy(route->copy + at, piece, n * sizeof *piece);
+    if (rc == ERR_OK && relay->sum)
+        add(relay->sum + at, piece, n);
+    else if (rc == ERR_OK && relay->copy)
+        memcpy(relay->copy + at, piece, n * sizeof *piece);
     else if (rc == ERR_OK)
         rc = exchange_send(x, out, NULL, 0, piece, n, err);
     exchange_release(x, *in, &msg);
     return rc;
 }
 
-static enum err_code move(const struct tie *t, struct exchange *x, const struct route *route,
+static enum err_code move(const struct tie *t, struct exchange *x, const struct relay *relay,
                           int64_t step, struct err *err)
 {
-    struct exchange_key key = exchange_key(route->in, MESSAGE_TIE, step, 0);
+    struct exchange_key key = exchange_key(relay->in, MESSAGE_TIE, step, 0);
     enum err_code rc = ERR_OK;
 
     for (size_t at = 0; rc == ERR_OK && at < t->count; at += t->piece, key.microbatch++) {
         size_t left = t->count - at;
 
-        rc = move_piece(x, route, &key, at, left < t->piece ? left : t->piece, err);
+        rc = move_piece(x, relay, &key, at, left < t->piece ? left : t->piece, err);
     }
     return rc;
 }
 
 enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct route route = {.in = EDGE_BACKWARD_IN,
+    const struct relay relay = {.in = EDGE_BACKWARD_IN,
                                 .out = EDGE_BACKWARD_OUT,
                                 .from = t->is_last ? t->grads : NULL,
                                 .sum = t->is_first ? t->owned_grads : NULL};
@@ -92,7 +92,7 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
     if (t->is_first && t->is_last)
         add(t->owned_grads, t->grads, t->count);
     else
-        rc = move(t, x, &route, step, err);
+        rc = move(t, x, &relay, step, err);
     if (t->is_last)
         memset(t->grads, 0, t->count * sizeof *t->grads);
     return rc;
@@ -100,12 +100,12 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
 
 enum err_code tie_spread(struct tie *t, struct exchange *x, int64_t step, struct err *err)
 {
-    const struct route route = {.in = EDGE_FORWARD_IN,
+    const struct relay relay = {.in = EDGE_FORWARD_IN,
                                 .out = EDGE_FORWARD_OUT,
                                 .from = t->is_first ? t->owned : NULL,
                                 .copy = t->is_last ? t->words : NULL};
 
     if (!t->is_tied || (t->is_first && t->is_last))
         return ERR_OK;
-    return move(t, x, &route, step, err);
+    return move(t, x, &relay, step, err);
 }

@@ -23,7 +23,7 @@
 
 /* --- one micro-batch --- */
 
-/* The leader makes a micro-batch ... */
+/* The first stage makes a micro-batch ... */
 static enum err_code make_batch(struct train *t, struct exchange_key key, int slot, struct err *err)
 {
     struct message_batch batch;
@@ -80,13 +80,31 @@ static void release_input(struct train *t, int slot)
 static enum err_code add_result(struct train *t, const struct message_batch *batch,
                                 const struct stage_result *result, struct err *err)
 {
-    t->loss.sum += result->loss.sum;
-    t->loss.n += result->loss.n;
-    t->loss.next_sum += result->loss.next_sum;
-    t->loss.n_seqs += result->loss.n_seqs;
+    message_loss_add(t->split == TRAIN_STEP ? &t->share : &t->loss, &result->loss);
     if (t->split == TRAIN_STEP)
         return ERR_OK;
     return score_add(&t->score, t->facts.splits[t->split].is_test, batch, result, err);
+}
+
+/* The pass of a unit waits for its weights; that is no computing. */
+static bool needs_weights(void *ctx, int i)
+{
+    struct train *t = ctx;
+    enum err_code rc;
+
+    stopwatch_stop(&t->compute);
+    rc = homes_wait_weights(&t->homes, i, &t->exchange, &t->hook_failure);
+    stopwatch_start(&t->compute);
+    return rc == ERR_OK;
+}
+
+/* To the embeddings' gradient, that of a decoder is added first. */
+static void has_added(void *ctx, int i)
+{
+    struct train *t = ctx;
+
+    if (t->is_last_backward && !(i == 0 && t->stage->tie.is_tied && t->stage->is_first))
+        homes_put(&t->homes, i);
 }
 
 /* Micro-batch `index` of the step, or of the split that is evaluated: through this stage, and on to
@@ -106,8 +124,11 @@ static enum err_code forward(struct train *t, int64_t step, int64_t index, struc
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
-    stage_forward(t->stage, slot, &result);
+    if (!stage_forward(t->stage, slot, &result))
+        rc = err_set(err, t->hook_failure.code, "%s", t->hook_failure.text);
     stopwatch_stop(&t->compute);
+    if (rc != ERR_OK)
+        return rc;
     if (is_eval)
         release_input(t, slot);
     t->tokens += batch->n_tokens;
@@ -196,12 +217,13 @@ static double ms_since(int64_t from_ns)
 /* What this stage computes per micro-batch, in the last steps: see stopwatch_ms(). */
 static struct pace_figures stage_pace(struct train *t, int64_t step)
 {
-    int n = schedule_of(t->plan, step_seqs(t, step)).n_microbatches;
+    int replica = t->plan->workers[t->stage->worker].replica;
+    int n = schedule_of(t->plan, replica, step_seqs(t, step)).n_microbatches;
     int64_t n_samples = t->computing.n_samples;
     double per_batch = 1.0 / 1e6 / n;
     struct pace_figures wall, cpu;
 
-    if (is_typical(t, step)) /* with the update before */
+    if (n > 0 && is_typical(t, step)) /* with the update before */
         pace_add(&t->computing, ms_since(t->step_from_ns),
                  (double[]){(double)t->compute.wall_ns * per_batch,
                             (double)t->compute.cpu_ns * per_batch});
@@ -233,54 +255,158 @@ static bool is_checkpoint_due(const struct train *t, int64_t steps_done)
 /* The order for a checkpoint that has not been begun yet; 0: there is none. */
 static int64_t find_order(const struct train *t)
 {
-    int64_t order = t->checkpoint && t->stage->is_first ? mailbox_ordered(t->mailbox) : 0;
+    int64_t order = t->checkpoint && train_is_leader(t) ? mailbox_ordered(t->mailbox) : 0;
 
     return order > t->progress.ordered.order && order != t->ordered.order ? order : 0;
 }
 
-/* Receive the sums of the stages before, add this stage's, pass them on. From here on all gradients
- * of this stage are complete: an update needs no more than the STEP_END. */
-static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
+/* The micro-batches of a share have gone back. */
+static enum err_code end_share(struct train *t, int64_t step, int share, bool is_last,
+                               struct err *err)
 {
-    const struct weights *w = &t->stage->weights;
-    struct pace_figures pace;
-    enum err_code rc = ERR_OK;
+    enum err_code rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
 
-    *sum = (struct message_sum){.n_units = 0};
-    if (!t->stage->is_first)
-        rc = exchange_recv_meta(&t->exchange,
-                                exchange_key(EDGE_FORWARD_IN, MESSAGE_STEP_SUM, step, 0), sum,
-                                message_sum_bytes(w->first_unit), err);
-    if (rc == ERR_OK)
-        rc = message_sum_check(sum, err);
-    if (rc == ERR_OK && sum->n_units != w->first_unit)
-        rc = err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units, not %d", sum->n_units,
-                     w->first_unit);
     if (rc != ERR_OK)
         return rc;
     stopwatch_start(&t->compute);
+    stage_end_share(t->stage, share == t->stage->replica.first_share, is_last);
+    stopwatch_stop(&t->compute);
+    message_loss_add(&t->loss, &t->share);
+    t->share = (struct message_loss){0};
+    if (is_last && t->stage->tie.is_tied && t->stage->is_first)
+        homes_put(&t->homes, 0);
+    return ERR_OK;
+}
+
+/* The share of the batch that ends with this micro-batch; -1: none does. */
+static int find_share_end(const struct plan *plan, const struct plan_replica *r, int microbatch,
+                          int n_microbatches)
+{
+    for (int k = r->first_share; k < r->first_share + r->n_shares; k++)
+        if (plan_share_begin(plan, k, n_microbatches) <= microbatch &&
+            plan_share_begin(plan, k + 1, n_microbatches) == microbatch + 1)
+            return k;
+    return -1;
+}
+
+/* All micro-batches of the replica, forward and back. */
+static enum err_code run_microbatches(struct train *t, int64_t step, struct err *err)
+{
+    int replica = t->plan->workers[t->stage->worker].replica;
+    const struct schedule schedule = schedule_of(t->plan, replica, step_seqs(t, step));
+    int n = schedule_microbatches(t->plan, step_seqs(t, step));
+    int last = schedule.first_microbatch + schedule.n_microbatches - 1;
+    enum err_code rc = ERR_OK;
+
+    homes_collect(&t->homes, step, n);
+    for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
+        struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
+        int share;
+
+        t->is_last_backward = op.is_backward && op.microbatch == last;
+        rc = op.is_backward ? backward(t, step, op.microbatch, err)
+                            : forward(t, step, op.microbatch, err);
+        share = op.is_backward ? find_share_end(t->plan, &t->stage->replica, op.microbatch, n) : -1;
+        if (rc == ERR_OK && share >= 0)
+            rc = end_share(t, step, share, t->is_last_backward, err);
+    }
+    return rc == ERR_OK ? homes_wait(&t->homes, &t->exchange, err) : rc;
+}
+
+static enum err_code receive_sum(struct train *t, int edge, int64_t step, int n_units,
+                                 struct message_sum *out, struct err *err)
+{
+    enum err_code rc =
+        exchange_recv_meta(&t->exchange, exchange_key(edge, MESSAGE_STEP_SUM, step, 0), out,
+                           message_sum_bytes(n_units), err);
+
+    if (rc == ERR_OK)
+        rc = message_sum_check(out, err);
+    if (rc == ERR_OK && out->n_units != n_units)
+        rc = err_set(err, ERR_PROTOCOL, "end of a step: sums of %d units, not %d", out->n_units,
+                     n_units);
+    return rc;
+}
+
+/* This stage's part. From here on all its gradients are complete: an update needs no more than the
+ * STEP_END. */
+static void add_own(struct train *t, int64_t step, struct message_sum *sum)
+{
+    const struct weights *w = &t->stage->weights;
+    struct pace_figures pace;
+
+    stopwatch_start(&t->compute);
     for (int i = 0; i < w->n_units; i++)
-        sum->square_sums[sum->n_units++] = squares_sum(w->units[i].grads, w->units[i].count);
+        sum->square_sums[sum->n_units++] =
+            stage_is_home(t->stage, i) ? squares_sum(w->units[i].grads, w->units[i].count) : 0;
     stopwatch_stop(&t->compute);
     pace = stage_pace(t, step);
     sum->stage_mad_ms[sum->n_stages] = pace.mad_ms;
     sum->stage_ms[sum->n_stages++] = pace.median_ms;
     t->wanted = find_order(t);
-    if ((t->stage->is_first && is_checkpoint_due(t, step + 1)) || t->wanted > 0 ||
+    if ((train_is_leader(t) && is_checkpoint_due(t, step + 1)) || t->wanted > 0 ||
         (t->checkpoint && t->is_leaving && !t->is_kept))
         sum->wants_checkpoint = 1;
     if (t->checkpoint && !checkpoint_wait(t->checkpoint, 0))
         sum->is_writing = 1;
     if (t->checkpoint && checkpoint_has_failed(t->checkpoint))
         sum->has_failed = 1;
+    if (t->stage->is_last) {
+        sum->loss = t->loss;
+        sum->n_tokens = t->tokens;
+    }
     t->state->is_finished = true;
-    if (t->stage->is_last)
-        return ERR_OK;
-    return exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_STEP_SUM, step, 0),
-                         sum, message_sum_bytes(sum->n_units), NULL, 0, err);
 }
 
-/* What the last stage decides about the step, from the loss and all sums. */
+/* Add what another replica has summed up, behind those before it. */
+static enum err_code add_replica(struct message_sum *sum, const struct message_sum *other,
+                                 struct err *err)
+{
+    if (other->n_stages > SPEC_STAGES_MAX - sum->n_stages)
+        return err_set(err, ERR_PROTOCOL, "end of a step: %d and %d stages", sum->n_stages,
+                       other->n_stages);
+    for (int i = 0; i < other->n_stages; i++, sum->n_stages++) {
+        sum->stage_ms[sum->n_stages] = other->stage_ms[i];
+        sum->stage_mad_ms[sum->n_stages] = other->stage_mad_ms[i];
+    }
+    for (int u = 0; u < sum->n_units; u++)
+        sum->square_sums[u] += other->square_sums[u];
+    sum->wants_checkpoint |= other->wants_checkpoint;
+    sum->is_writing |= other->is_writing;
+    sum->has_failed |= other->has_failed;
+    sum->n_tokens += other->n_tokens;
+    message_loss_add(&sum->loss, &other->loss);
+    return ERR_OK;
+}
+
+/* Receive the sums of the stages before, add this stage's and, at the decider, those of the other
+ * replicas; pass them on. */
+static enum err_code add_up(struct train *t, int64_t step, struct message_sum *sum, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    *sum = (struct message_sum){.n_units = 0};
+    if (!t->stage->is_first)
+        rc = receive_sum(t, EDGE_FORWARD_IN, step, t->stage->weights.first_unit, sum, err);
+    if (rc != ERR_OK)
+        return rc;
+    add_own(t, step, sum);
+    if (!train_is_decider(t))
+        return exchange_send(&t->exchange,
+                             exchange_key(t->stage->is_last ? EDGE_SUMS_OUT : EDGE_FORWARD_OUT,
+                                          MESSAGE_STEP_SUM, step, 0),
+                             sum, message_sum_bytes(sum->n_units), NULL, 0, err);
+    for (int r = 1, n = plan_n_replicas(t->plan); rc == ERR_OK && r < n; r++) {
+        struct message_sum other;
+
+        rc = receive_sum(t, EDGE_SUMS_IN + r, step, sum->n_units, &other, err);
+        if (rc == ERR_OK)
+            rc = add_replica(sum, &other, err);
+    }
+    return rc;
+}
+
+/* What the decider makes of a step, from the loss and all sums. */
 static struct message_end decide(const struct train *t, int64_t step, const struct message_sum *sum)
 {
     const struct spec *spec = &t->plan->spec;
@@ -288,7 +414,8 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
                                       .step = step + 1,
                                       .rate = optimizer_rate(spec, step, t->facts.total_steps),
                                       .updates = t->state->updates,
-                                      .loss = message_loss_mean(&t->loss)},
+                                      .loss = message_loss_mean(&sum->loss)},
+                              .n_tokens = sum->n_tokens,
                               .n_stages = sum->n_stages};
     double square_sum = 0;
 
@@ -307,24 +434,6 @@ static struct message_end decide(const struct train *t, int64_t step, const stru
     return out;
 }
 
-/* Pass what the last stage has filled in back to the first. */
-static enum err_code spread(struct train *t, int64_t step, enum message_kind kind, void *meta,
-                            size_t bytes, struct err *err)
-{
-    struct exchange_key in = exchange_key(EDGE_BACKWARD_IN, kind, step, 0);
-    struct exchange_key out = exchange_key(EDGE_BACKWARD_OUT, kind, step, 0);
-
-    if (!t->stage->is_last) {
-        enum err_code rc = exchange_recv_meta(&t->exchange, in, meta, bytes, err);
-
-        if (rc != ERR_OK)
-            return rc;
-    }
-    if (t->stage->is_first)
-        return ERR_OK;
-    return exchange_send(&t->exchange, out, meta, bytes, NULL, 0, err);
-}
-
 /* Until the checkpoint that is being written does not need the state as it is any more. If this is
  * stopped, the gradients are complete: the next revision does the update. */
 static enum err_code release_state(struct train *t, struct err *err)
@@ -337,6 +446,18 @@ static enum err_code release_state(struct train *t, struct err *err)
     return rc;
 }
 
+/* Behind an update: the weights of units that are at home here, and the words to the decoder. */
+static enum err_code spread_weights(struct train *t, int64_t step, struct err *err)
+{
+    const struct tie *tie = &t->stage->tie;
+    enum err_code rc = ERR_OK;
+
+    homes_spread(&t->homes, step);
+    if (tie->is_tied && t->stage->is_first)
+        rc = homes_wait_weights(&t->homes, 0, &t->exchange, err);
+    return rc == ERR_OK ? tie_spread(&t->stage->tie, &t->exchange, step, err) : rc;
+}
+
 /* Once a stage has the end of the step, it does the update, even if it cannot pass it on: the
  * next revision repeats it to the others. */
 static enum err_code end_step(struct train *t, int64_t step, struct message_end *end,
@@ -346,7 +467,8 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
     struct err why = {.text = ""};
     enum err_code rc, rc_sent;
 
-    rc_sent = spread(t, step, MESSAGE_STEP_END, end, sizeof *end, &why);
+    rc_sent = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_STEP_END, step, end,
+                              sizeof *end, &why);
     if (rc_sent != ERR_OK && end->end.step == 0)
         return err_set(err, rc_sent, "%s", why.text);
     rc = message_end_check(end, err);
@@ -366,10 +488,10 @@ static enum err_code end_step(struct train *t, int64_t step, struct message_end 
         rc = err_set(err, rc_sent, "%s", why.text);
     if (rc != ERR_OK)
         return rc;
-    if (end->end.outcome == STEP_SKIP && t->stage->is_first)
+    if (end->end.outcome == STEP_SKIP && train_is_leader(t))
         LOG(LOG_WARN, "step skipped: the loss or a gradient is not finite",
             LOG_I("step", step + 1));
-    return tie_spread(&t->stage->tie, &t->exchange, step, err);
+    return spread_weights(t, step, err);
 }
 
 /* --- progress --- */
@@ -410,7 +532,7 @@ static void show_step(struct train *t, int64_t step, const struct message_end *e
         smooth(&t->seconds_per_step, seconds, i);
         if (i > 0) /* see smooth() */
             stretch_add(&t->steps, seconds * 1000);
-        smooth(&t->tokens_per_step, (double)t->tokens, i);
+        smooth(&t->tokens_per_step, (double)end->n_tokens, i);
     }
     p->state = PROGRESS_TRAINING;
     p->step = step + 1;
@@ -548,14 +670,14 @@ static enum err_code conclude(struct train *t, int64_t steps_done, const struct 
         p->has_ended_early = true;
         p->eta_seconds = 0;
     }
-    if (end->ends && t->stage->is_first)
+    if (end->ends && train_is_leader(t))
         LOG(LOG_INFO, "ended early: no better evaluation", LOG_I("step", steps_done),
             LOG_I("evaluations", p->best.n_since), LOG_S("metric", p->best_metric),
             LOG_F("best", p->best.value), LOG_I("bestStep", p->best.step));
     if (t->history && (steps_done == 0 || t->evaluated < steps_done))
         history_evaluation(t->history, p, clock_now_ms());
     t->evaluated = steps_done; /* all shards of a checkpoint name the same */
-    if (t->stage->is_first)
+    if (train_is_leader(t))
         mailbox_set_progress(t->mailbox, p);
     return end->saves ? begin_checkpoint(t, false, err) : ERR_OK;
 }
@@ -587,27 +709,32 @@ static enum err_code read_best(struct train *t, int wait_ms, struct weights_unit
  * that the job can go on from it whatever happens. */
 static enum err_code take_best(struct train *t, struct err *err)
 {
-    struct weights_unit *units;
-    enum err_code rc;
+    struct weights_unit *units = NULL;
+    enum err_code rc = ERR_OK;
 
-    if (!has_best(t) || t->progress.best.step == t->state->step)
+    if (!t->plan->spec.training.keeps_best || t->progress.best.step == 0 ||
+        t->progress.best.step == t->state->step)
         return ERR_OK;
-    rc = read_best(t, BEST_WAIT_MS, &units, err);
+    if (t->stage->home.n_units > 0)
+        rc = read_best(t, BEST_WAIT_MS, &units, err);
     t->has_lost_best = rc != ERR_OK && rc != ERR_GONE;
     if (t->has_lost_best)
         return err_wrap(err, rc,
                         "the training is complete, but the weights of its best evaluation, after "
                         "step %lld, cannot be read",
                         (long long)t->progress.best.step);
+    if (rc == ERR_OK)
+        rc = homes_wait(&t->homes, &t->exchange, err);
     if (rc != ERR_OK)
         return rc;
-    t->stage->weights.units = units; /* of a language model, which predicts nothing, the decoder
-                                        keeps its copy of the words */
-    if (t->stage->is_first)
+    /* Of a language model, which predicts nothing, the decoder keeps its copy of the words. */
+    stage_use(t->stage, units);
+    if (train_is_leader(t))
         LOG(LOG_INFO, "the best evaluation's weights are kept",
             LOG_I("step", t->progress.best.step), LOG_S("metric", t->progress.best_metric),
             LOG_F("value", t->progress.best.value));
-    return ERR_OK;
+    homes_spread(&t->homes, t->state->step);
+    return homes_wait(&t->homes, &t->exchange, err);
 }
 
 /* --- the loop --- */
@@ -618,12 +745,11 @@ static void start_counting(struct train *t, int split)
     t->compute = t->update; /* it was not over when that step was summed up */
     t->update = (struct stopwatch){0};
     t->tokens = 0;
-    t->loss = (struct message_loss){0};
+    t->loss = t->share = (struct message_loss){0};
 }
 
 static enum err_code run_step(struct train *t, int64_t step, struct err *err)
 {
-    const struct schedule schedule = schedule_of(t->plan, step_seqs(t, step));
     struct message_end end = {.n_stages = 0};
     struct message_sum sum;
     enum err_code rc = ERR_OK;
@@ -634,17 +760,10 @@ static enum err_code run_step(struct train *t, int64_t step, struct err *err)
     }
     t->step_from_ns = clock_now_ns();
     start_counting(t, TRAIN_STEP);
-    for (int i = 0; rc == ERR_OK && i < schedule_length(&schedule); i++) {
-        struct schedule_op op = schedule_op(&schedule, t->stage->index, i);
-
-        rc = op.is_backward ? backward(t, step, op.microbatch, err)
-                            : forward(t, step, op.microbatch, err);
-    }
-    if (rc == ERR_OK)
-        rc = tie_collect(&t->stage->tie, &t->exchange, step, err);
+    rc = run_microbatches(t, step, err);
     if (rc == ERR_OK)
         rc = add_up(t, step, &sum, err);
-    if (rc == ERR_OK && t->stage->is_last)
+    if (rc == ERR_OK && train_is_decider(t))
         end = decide(t, step, &sum);
     if (rc == ERR_OK)
         rc = end_step(t, step, &end, err);
@@ -663,23 +782,25 @@ static enum err_code evaluate_split(struct train *t, int64_t step, int split,
                                     struct message_eval *end, struct err *err)
 {
     const struct message_split *s = &t->facts.splits[split];
+    bool is_lead = t->stage->replica.first_worker == 0; /* the others wait for its end */
     enum err_code rc = ERR_OK;
 
     *end = (struct message_eval){.best = t->progress.best};
     start_counting(t, split);
-    if (t->stage->is_last)
+    if (train_is_decider(t))
         score_reset(&t->score, s);
-    for (int64_t i = 0; rc == ERR_OK && i < s->n_batches; i++)
+    for (int64_t i = 0; rc == ERR_OK && is_lead && i < s->n_batches; i++)
         rc = forward(t, step, i, err);
-    if (rc == ERR_OK && t->stage->is_last)
+    if (rc == ERR_OK && train_is_decider(t))
         score_finish(&t->score, s, &t->loss, end);
-    if (rc == ERR_OK && t->stage->is_last && !s->is_test)
+    if (rc == ERR_OK && train_is_decider(t) && !s->is_test)
         judge(t, step, split, end);
     if (rc == ERR_OK)
-        rc = spread(t, step, MESSAGE_EVAL_END, end, sizeof *end, err);
+        rc = exchange_spread(&t->exchange, ROUTE_FROM_DECIDER, MESSAGE_EVAL_END, step, end,
+                             sizeof *end, err);
     if (rc == ERR_OK)
         rc = message_eval_check(end, err);
-    if (rc == ERR_OK && t->stage->is_first && !s->is_test)
+    if (rc == ERR_OK && train_is_leader(t) && !s->is_test)
         show_evaluation(t, end);
     return rc;
 }
@@ -689,7 +810,7 @@ static enum err_code evaluate(struct train *t, int64_t steps_done, struct err *e
     struct message_eval end = {.best = t->progress.best};
     enum err_code rc = ERR_OK;
 
-    if (t->stage->is_first) {
+    if (train_is_leader(t)) {
         t->progress.state = PROGRESS_EVALUATING;
         mailbox_set_progress(t->mailbox, &t->progress);
     }
@@ -758,18 +879,32 @@ static enum err_code find_facts(struct train *t, struct err *err)
     return ERR_OK;
 }
 
+/* All first stages must read the same data. */
+static enum err_code check_data(const struct train *t, struct err *err)
+{
+    const struct message_facts *own = &t->loader->facts, *facts = &t->facts;
+
+    if (own->steps_per_epoch == facts->steps_per_epoch && own->last_seqs == facts->last_seqs)
+        return ERR_OK;
+    return err_set(err, ERR_INVALID,
+                   "--data: an epoch has %lld steps, the last of %lld sequences, but %lld and %lld "
+                   "where the leader is: all replicas must have the same files",
+                   (long long)own->steps_per_epoch, (long long)own->last_seqs,
+                   (long long)facts->steps_per_epoch, (long long)facts->last_seqs);
+}
+
 /* The leader sends all stages the facts of the run. */
 static enum err_code agree(struct train *t, struct err *err)
 {
-    enum err_code rc = ERR_OK;
+    enum err_code rc = train_is_leader(t) ? find_facts(t, err) : ERR_OK;
 
-    if (t->stage->is_first)
-        rc = find_facts(t, err);
-    else
-        rc = exchange_recv_meta(&t->exchange, exchange_key(EDGE_FORWARD_IN, MESSAGE_COMMAND, 0, 0),
-                                &t->facts, sizeof t->facts, err);
-    if (rc == ERR_OK && !t->stage->is_first)
+    if (rc == ERR_OK)
+        rc = exchange_spread(&t->exchange, ROUTE_FROM_LEADER, MESSAGE_COMMAND, 0, &t->facts,
+                             sizeof t->facts, err);
+    if (rc == ERR_OK && !train_is_leader(t))
         rc = message_facts_check(&t->facts, err);
+    if (rc == ERR_OK && !train_is_leader(t) && t->stage->is_first)
+        rc = check_data(t, err);
     if (rc != ERR_OK)
         return rc;
     t->progress.best = t->facts.best;
@@ -779,10 +914,7 @@ static enum err_code agree(struct train *t, struct err *err)
     if (t->progress.saved.step > t->state->step)                   /* it could not be read */
         t->progress.saved = (struct progress_saved){.step = 0};
     mailbox_set_progress(t->mailbox, &t->progress);
-    if (t->stage->is_last)
-        return ERR_OK;
-    return exchange_send(&t->exchange, exchange_key(EDGE_FORWARD_OUT, MESSAGE_COMMAND, 0, 0),
-                         &t->facts, sizeof t->facts, NULL, 0, err);
+    return ERR_OK;
 }
 
 /* The leader wrote its claim before it sent the facts of the run: a stage that does not find it
@@ -791,7 +923,7 @@ static enum err_code check_output(const struct train *t, struct err *err)
 {
     enum err_code rc = ERR_OK;
 
-    if (!t->output || t->stage->is_first)
+    if (!t->output || train_is_leader(t))
         return ERR_OK;
     for (int i = 0; i < CLAIM_WAIT_S; i++) {
         rc = exchange_check(&t->exchange, err);
@@ -841,10 +973,21 @@ static enum err_code run_steps(struct train *t, struct err *err)
     return rc;
 }
 
+static enum err_code open_homes(struct train *t, struct err *err)
+{
+    if (t->exchange.edges.n_homes > 0) {
+        t->hooks = (struct stage_hooks){t, needs_weights, has_added};
+        t->stage->hooks = &t->hooks;
+    }
+    return homes_open(&t->homes, t->plan, t->stage->worker, &t->stage->weights, &t->exchange, err);
+}
+
 enum err_code train_run(struct train *t, struct err *err)
 {
     enum err_code rc = agree(t, err);
 
+    if (rc == ERR_OK)
+        rc = open_homes(t, err);
     t->cpu_milli = cpu_allowed_milli();
     t->first_step = t->state->step;
     t->saved_step = t->first_step;
@@ -855,10 +998,10 @@ enum err_code train_run(struct train *t, struct err *err)
         rc = err_set(err, ERR_NO_MEMORY, "no memory for messages");
     if (rc == ERR_OK)
         rc = check_output(t, err);
-    if (rc == ERR_OK && t->stage->is_last)
+    if (rc == ERR_OK && train_is_decider(t))
         rc = score_init(&t->score, &t->plan->spec, &t->facts, err);
     if (rc == ERR_OK) /* the decoder's copy is not part of the state */
-        rc = tie_spread(&t->stage->tie, &t->exchange, t->first_step, err);
+        rc = spread_weights(t, t->first_step, err);
     if (rc == ERR_OK && t->state->step > t->facts.total_steps)
         rc = err_set(err, ERR_INVALID, "the data are for %lld steps, but %lld are done",
                      (long long)t->facts.total_steps, (long long)t->state->step);
@@ -873,6 +1016,9 @@ enum err_code train_run(struct train *t, struct err *err)
     if (rc == ERR_OK && t->checkpoint) /* no STEP_END follows with what the others have written */
         settle_checkpoint(t, !checkpoint_has_failed(t->checkpoint),
                           checkpoint_has_failed(t->checkpoint));
+    if (rc == ERR_OK || rc == ERR_AGAIN) /* the others need all that was sent */
+        (void)!homes_wait(&t->homes, &t->exchange, NULL);
+    homes_close(&t->homes, &t->exchange);
     free(t->meta);
     t->meta = NULL;
     return rc;

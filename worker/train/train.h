@@ -1,12 +1,12 @@
 /* train/train.h - the training loop of one stage, from the state's step to the last evaluation.
  *
- * All stages run the same loop: micro-batches in the order of train/schedule, then the end of the
- * step (train/message.h), an evaluation where one is due and after the last step. It may end the
- * run early (train/best.h). Test sets are predicted at the end, with the best weights if those are
- * kept: the stage then has them, the state those of the last step. The leader loads the data; every
- * stage posts its progress to the mailbox. However the loop ends, the state
- * is at a step's boundary (train/state.h). Layer: train. Threads: one; the mailbox's and the link's
- * run beside it.
+ * All stages run the same loop: micro-batches in the order of train/schedule, the sums over
+ * replicas (train/homes.h), then the end of the step (train/message.h), an evaluation by the lead
+ * where one is due and after the last step. It may end the run early (train/best.h). Test sets are
+ * predicted at the end, with the best weights if those are kept: the stage then has them, the state
+ * those of the last step. First stages load the data; every stage posts its progress to the
+ * mailbox. However the loop ends, the state is at a step's boundary (train/state.h). Layer: train.
+ * Threads: one; the mailbox's and the link's run beside it.
  */
 #ifndef TRAIN_TRAIN_H
 #define TRAIN_TRAIN_H
@@ -17,6 +17,7 @@
 #include "train/control.h"
 #include "train/exchange.h"
 #include "train/history.h"
+#include "train/homes.h"
 #include "train/loader.h"
 #include "train/pace.h"
 #include "train/score.h"
@@ -29,7 +30,7 @@ struct train {
     const struct plan *plan;
     struct state *state;
     struct stage *stage;
-    struct loader *loader; /* the leader's; NULL for the others */
+    struct loader *loader; /* a first stage's; NULL for the others */
     struct mailbox *mailbox;
     struct output *output;         /* borrowed; NULL: it is not kept */
     struct history *history;       /* the leader's; NULL for the others */
@@ -46,6 +47,10 @@ struct train {
                           leader has recorded it. The last step is evaluated again, for its
                           predictions */
     struct exchange exchange;
+    struct homes homes;
+    struct stage_hooks hooks;
+    struct err hook_failure;
+    bool is_last_backward; /* of the step */
     /* [slot]: the message that holds the slot's input; without a tensor: none. */
     struct link_message inputs[SPEC_STAGES_MAX];
     void *meta;                 /* of the message that is sent */
@@ -60,7 +65,8 @@ struct train {
     struct pace stepping;       /* of whole steps: wall time; the leader's */
     int cpu_milli;              /* that may be used */
     int64_t tokens;             /* in this step */
-    struct message_loss loss;   /* in this step or evaluation; the last stage's */
+    struct message_loss loss;   /* in this step or evaluation; the last stage's ... */
+    struct message_loss share;  /* ... and of the share of a step that is computed */
     int split;                  /* of the facts that is evaluated, or TRAIN_STEP */
     struct score score;         /* of evaluations; the last stage's */
     double judged;              /* what an evaluation is compared by; the last stage's */
@@ -69,6 +75,18 @@ struct train {
     struct stretch steps;
     double tokens_per_step; /* smoothed */
 };
+
+/* The leader has the records of the job; the last stage of the same replica decides about steps and
+ * evaluations. */
+static inline bool train_is_leader(const struct train *t)
+{
+    return t->stage->is_first && t->stage->worker == 0;
+}
+
+static inline bool train_is_decider(const struct train *t)
+{
+    return t->stage->is_last && t->stage->replica.first_worker == 0;
+}
 
 /* Train and evaluate to the end. Before the call the link, if any, is ready. Predictions stay in
  * `score`, which the caller ends with score_deinit() whatever this returns.

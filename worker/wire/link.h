@@ -34,7 +34,7 @@
 
 #define LINK_HOST_BYTES    256
 #define LINK_NAME_BYTES    32
-#define LINK_EDGES_MAX     128
+#define LINK_EDGES_MAX     384
 #define LINK_SLOTS_MAX     256          /* an edge, on each end */
 #define LINK_META_MAX      (16u << 20)  /* bytes; larger limits are refused */
 #define LINK_TENSOR_MAX    (1ull << 32) /* bytes; larger limits are refused */

@@ -199,7 +199,7 @@ static void plan_workers_have_a_slot_and_incarnation_each(void **state)
     refuse(&p, "workers[0].incarnation: 0 is not in 1..");
     p = two_stages();
     p.workers[1].replica = 1;
-    refuse(&p, "workers[1].replica: 1, but there is one");
+    refuse(&p, "workers[1].replica: 1, but replica 0 has ");
     p = two_stages();
     p.revision = 0;
     refuse(&p, "revision: 0 is not in 1..");
@@ -212,7 +212,7 @@ static void plan_workers_must_have_every_unit_once(void **state)
 
     (void)state;
     p.workers[1].n_units = 3;
-    refuse(&p, "workers: have 6 of 7 units");
+    refuse(&p, "workers: replica 0 has 6 of 7 units");
     p.workers[1].n_units = 5;
     refuse(&p, "workers[1]: has 5 units from unit 3; must have 1 to 4 from unit 3");
     p = two_stages();
@@ -222,7 +222,196 @@ static void plan_workers_must_have_every_unit_once(void **state)
     p.workers[0].n_units = 0;
     refuse(&p, "workers[0]: has 0 units");
     p.n_workers = 0;
-    refuse(&p, "workers: have 0 of 7 units");
+    refuse(&p, "workers: replica 0 has 0 of 7 units");
+}
+
+/* Two replicas of BERT-tiny's 7 units: one of two stages, one of three. */
+static struct plan two_replicas(void)
+{
+    struct plan p = two_stages();
+
+    p.n_shares = 2;
+    p.shares[0] = 10;
+    p.shares[1] = 6;
+    p.n_workers = 5;
+    p.workers[2] = (struct plan_worker){7, 1, 1, 0, 2, "c", 500, 1 << 28, 1, ""};
+    p.workers[3] = (struct plan_worker){8, 1, 1, 2, 3, "d", 500, 1 << 28, 1, ""};
+    p.workers[4] = (struct plan_worker){9, 1, 1, 5, 2, "e", 500, 1 << 28, 1, ""};
+    return p;
+}
+
+static void plan_replicas_are_read_back_with_their_shares(void **state)
+{
+    struct plan p = two_replicas();
+    struct plan back;
+    struct buf out = {.max = PLAN_TEXT_MAX_BYTES};
+    struct plan_replica r;
+
+    (void)state;
+    write_plan(&p, &out);
+    assert_int_equal(plan_parse(out.data, out.len, &back, NULL), ERR_OK);
+    buf_deinit(&out);
+    assert_int_equal(plan_n_replicas(&back), 2);
+    assert_int_equal(back.n_shares, 2);
+    assert_int_equal(back.shares[1], 6);
+    assert_int_not_equal(plan_hash(&back), plan_hash(&(struct plan){.n_workers = 0}));
+    r = plan_replica(&back, 1);
+    assert_int_equal(r.first_worker, 2);
+    assert_int_equal(r.n_stages, 3);
+    assert_int_equal(r.first_share, 1);
+    assert_int_equal(r.n_shares, 1);
+}
+
+static void plan_replicas_must_be_whole_and_have_a_share_each(void **state)
+{
+    struct plan p = two_replicas();
+
+    (void)state;
+    p.workers[2].replica = 0;
+    refuse(&p, "workers[2]: has 2 units from unit 0; must have 1 to 0 from unit 7");
+    p = two_replicas();
+    p.workers[1].replica = 1;
+    refuse(&p, "workers[1].replica: 1, but replica 0 has 3 of 7 units before it");
+    p = two_replicas();
+    p.n_workers = 4;
+    refuse(&p, "workers: replica 1 has 5 of 7 units");
+    p = two_replicas();
+    p.n_shares = 0;
+    refuse(&p, "shares: there are 0 for 2 replicas");
+    p = two_replicas();
+    p.shares[0] = 9;
+    refuse(&p, "shares: have 15 of 16 micro-batches");
+    p = two_replicas();
+    p.shares[0] = 0;
+    refuse(&p, "shares[0]: 0 is not in 1..");
+}
+
+/* A step of fewer sequences has fewer micro-batches. */
+static void plan_shares_of_a_short_step_end_with_it(void **state)
+{
+    struct plan p = two_replicas();
+
+    (void)state;
+    assert_int_equal(plan_share_begin(&p, 0, 16), 0);
+    assert_int_equal(plan_share_begin(&p, 1, 16), 10);
+    assert_int_equal(plan_share_begin(&p, 2, 16), 16);
+    assert_int_equal(plan_share_begin(&p, 1, 12), 10);
+    assert_int_equal(plan_share_begin(&p, 2, 12), 12);
+    assert_int_equal(plan_share_begin(&p, 1, 7), 7);
+    assert_int_equal(plan_share_begin(&p, 2, 7), 7);
+    assert_int_equal(plan_microbatches(&p, 0), 10);
+    assert_int_equal(plan_microbatches(&p, 1), 6);
+    assert_int_equal(plan_microbatches(&p, 2), 0);
+    p.n_shares = 0;
+    assert_int_equal(plan_share_begin(&p, 0, 7), 0);
+    assert_int_equal(plan_share_begin(&p, 1, 7), 7);
+}
+
+/* Every unit is at home once, at a worker that runs it, and a worker is the home of one run of
+ * units at the most. */
+static void check_homes(const struct plan *p)
+{
+    struct plan_home homes[SPEC_STAGES_MAX], home;
+    int n = plan_homes(p, homes);
+    bool has_home[SPEC_STAGES_MAX] = {false};
+    int unit = 0;
+
+    assert_int_equal(homes[0].worker, 0);
+    for (int i = 0; i < n; i++) {
+        const struct plan_worker *w = &p->workers[homes[i].worker];
+
+        assert_int_equal(homes[i].first_unit, unit);
+        assert_true(homes[i].n_units > 0);
+        assert_true(homes[i].first_unit >= w->first_unit);
+        unit += homes[i].n_units;
+        assert_true(unit <= w->first_unit + w->n_units);
+        assert_false(has_home[homes[i].worker]);
+        has_home[homes[i].worker] = true;
+        assert_int_equal(plan_home(p, homes[i].worker, &home), i);
+        assert_memory_equal(&home, &homes[i], sizeof home);
+    }
+    assert_int_equal(unit, model_units(&p->spec.model));
+    for (int i = 0; i < p->n_workers; i++)
+        if (!has_home[i])
+            assert_int_equal(plan_home(p, i, &home), -1);
+}
+
+static int add_replica(struct plan *p, int replica, int first_cut, int second_cut)
+{
+    int n_units = model_units(&p->spec.model);
+    const int cuts[] = {0, first_cut, second_cut, n_units};
+
+    for (int i = 0; i < 3; i++)
+        if (cuts[i] < cuts[i + 1])
+            p->workers[p->n_workers++] = (struct plan_worker){
+                .replica = replica, .first_unit = cuts[i], .n_units = cuts[i + 1] - cuts[i]};
+    return p->n_workers;
+}
+
+static void plan_homes_are_whole_for_every_cut_of_two_replicas(void **state)
+{
+    static struct plan p;
+
+    (void)state;
+    assert_int_equal(model_preset("BertTiny", &p.spec.model, NULL), ERR_OK);
+    p.spec.model.layers = 5;
+    for (int a = 1, n = model_units(&p.spec.model); a <= n; a++)
+        for (int b = a; b <= n; b++)
+            for (int c = 1; c <= n; c++)
+                for (int d = c; d <= n; d++) {
+                    p.n_workers = 0;
+                    (void)add_replica(&p, 0, a, b);
+                    (void)add_replica(&p, 1, c, d);
+                    check_homes(&p);
+                }
+}
+
+/* As far as a unit can be a fair part. */
+static void plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike(void **state)
+{
+    static struct plan p;
+    struct plan_home homes[SPEC_STAGES_MAX];
+    double total = 0, most = 0;
+    int n;
+
+    (void)state;
+    p.spec.model = (struct model){.vocab = 1000,
+                                  .hidden = 64,
+                                  .layers = 12,
+                                  .heads = 2,
+                                  .ffn = 256,
+                                  .positions = 64,
+                                  .labels = 2};
+    p.n_workers = 0;
+    for (int r = 0; r < 3; r++)
+        (void)add_replica(&p, r, 9, 18);
+    n = plan_homes(&p, homes);
+    assert_int_equal(n, 9);
+    for (int i = 0; i < n; i++) {
+        double params = 0;
+
+        for (int u = homes[i].first_unit; u < homes[i].first_unit + homes[i].n_units; u++)
+            params += (double)model_unit_params(&p.spec.model, u);
+        total += params;
+        most = params > most ? params : most;
+    }
+    if (most >= 1.4 * total / n)
+        fail_msg("%.0f of a mean of %.0f", most, total / n);
+}
+
+static void plan_homes_of_one_replica_are_its_stages(void **state)
+{
+    struct plan p = two_stages();
+    struct plan_home homes[SPEC_STAGES_MAX];
+
+    (void)state;
+    assert_int_equal(model_preset("BertTiny", &p.spec.model, NULL), ERR_OK);
+    assert_int_equal(plan_homes(&p, homes), 2);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(homes[i].worker, i);
+        assert_int_equal(homes[i].first_unit, p.workers[i].first_unit);
+        assert_int_equal(homes[i].n_units, p.workers[i].n_units);
+    }
 }
 
 static void plan_micro_batches_must_divide_the_batch(void **state)
@@ -312,6 +501,12 @@ int main(void)
         cmocka_unit_test(plan_has_the_sizes_of_the_model_it_starts_from),
         cmocka_unit_test(plan_workers_have_a_slot_and_incarnation_each),
         cmocka_unit_test(plan_workers_must_have_every_unit_once),
+        cmocka_unit_test(plan_replicas_are_read_back_with_their_shares),
+        cmocka_unit_test(plan_replicas_must_be_whole_and_have_a_share_each),
+        cmocka_unit_test(plan_shares_of_a_short_step_end_with_it),
+        cmocka_unit_test(plan_homes_are_whole_for_every_cut_of_two_replicas),
+        cmocka_unit_test(plan_homes_are_spread_evenly_over_replicas_that_are_cut_alike),
+        cmocka_unit_test(plan_homes_of_one_replica_are_its_stages),
         cmocka_unit_test(plan_micro_batches_must_divide_the_batch),
         cmocka_unit_test(plan_is_pipelined_unless_it_says_serial),
         cmocka_unit_test(plan_survives_every_cut_and_flip_of_its_text),

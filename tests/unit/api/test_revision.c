@@ -205,7 +205,7 @@ static void revision_is_refused_when_its_parts_contradict(void **state)
     refuse(&r, "until: 7, but the job goes on from step 7");
     r = third();
     r.plan.workers[1].n_units = 3;
-    refuse(&r, "plan: workers: have 6 of 7 units");
+    refuse(&r, "plan: workers: replica 0 has 6 of 7 units");
 }
 
 static void revision_survives_every_cut_and_flip_of_its_text(void **state)

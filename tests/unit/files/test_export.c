@@ -38,24 +38,24 @@ static int free_params(void **state)
     return scratch_remove(state);
 }
 
-static void export_all(const char *folder, int n_stages, const struct plan_worker *stages)
+static void export_all(const char *folder, int n_shards, const struct plan_home *shards)
 {
     const char *const labels[] = {"contradiction", "entailment", "neutral"};
     struct export_params p = {.model = &model,
                               .folder = folder,
-                              .n_stages = n_stages,
-                              .stages = stages,
+                              .n_shards = n_shards,
                               .pad_id = 3,
                               .n_labels = 3,
                               .labels = labels,
                               .dropout = 0.1};
     struct err err;
 
-    for (int s = n_stages - 1; s >= 0; s--) {
+    memcpy(p.shards, shards, (size_t)n_shards * sizeof *shards);
+    for (int s = n_shards - 1; s >= 0; s--) {
         const float *units[MODEL_UNITS_MAX];
 
-        for (int i = 0; i < stages[s].n_units; i++)
-            units[i] = params[stages[s].first_unit + i];
+        for (int i = 0; i < shards[s].n_units; i++)
+            units[i] = params[shards[s].first_unit + i];
         if (export_shard(&p, s, units, &err) != ERR_OK)
             fail_msg("%s", err.text);
     }
@@ -97,10 +97,10 @@ static struct json *read_json(const char *path)
     return json;
 }
 
-static const struct plan_worker three[] = {{.first_unit = 0, .n_units = 2},
-                                           {.first_unit = 2, .n_units = 1},
-                                           {.first_unit = 3, .n_units = 4}};
-static const struct plan_worker whole[] = {{.n_units = 7}};
+static const struct plan_home three[] = {{.first_unit = 0, .n_units = 2},
+                                         {.first_unit = 2, .n_units = 1},
+                                         {.first_unit = 3, .n_units = 4}};
+static const struct plan_home whole[] = {{.n_units = 7}};
 
 static void export_writes_a_shard_for_each_stage_and_an_index(void **state)
 {
@@ -206,8 +206,8 @@ static void export_head(void **state)
     struct model m = model;
     struct export_params p = {.model = &m,
                               .folder = scratch_path("head"),
-                              .n_stages = 1,
-                              .stages = whole,
+                              .n_shards = 1,
+                              .shards = {whole[0]},
                               .is_cased = true,
                               .n_labels = 2,
                               .labels = labels};
@@ -239,7 +239,7 @@ static void export_head(void **state)
 static void export_says_where_it_cannot_write(void **state)
 {
     struct export_params p = {
-        .model = &model, .folder = scratch_path("no/such"), .n_stages = 1, .stages = whole};
+        .model = &model, .folder = scratch_path("no/such"), .n_shards = 1, .shards = {whole[0]}};
     struct err err = {0};
 
     (void)state;

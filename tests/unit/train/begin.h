@@ -14,9 +14,10 @@
 static inline void begin_stage(struct stage *s, struct state *state, const struct plan *plan,
                                int index)
 {
-    const struct plan_worker *p = &plan->workers[index];
+    struct plan_home home;
 
-    assert_int_equal(state_add(state, &plan->spec, p->first_unit, p->n_units, NULL), ERR_OK);
+    (void)plan_home(plan, index, &home);
+    assert_int_equal(state_add(state, &plan->spec, home.first_unit, home.n_units, NULL), ERR_OK);
     assert_int_equal(stage_init(s, state, plan, index, NULL), ERR_OK);
 }
 

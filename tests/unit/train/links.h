@@ -12,7 +12,15 @@
 
 #define LINKS_TIMEOUT_MS 5000
 
-/* Open and connect the links of all stages; `exchanges` has one entry per stage. The workers get
+static inline bool links_join(const struct exchange *x, const struct plan_worker *peer)
+{
+    for (int i = 0; i < x->edges.n; i++)
+        if (x->edges.list[i].peer == (uint32_t)peer->slot)
+            return true;
+    return false;
+}
+
+/* Open and connect the links of all workers; `exchanges` has one entry for each. The workers get
  * slots of their own. */
 static inline void links_connect(struct plan *plan, struct exchange *const *exchanges)
 {
@@ -35,8 +43,8 @@ static inline void links_connect(struct plan *plan, struct exchange *const *exch
         assert_int_equal(link_open(&p, &x->link, NULL), ERR_OK);
     }
     for (int s = 0; s < n; s++)
-        for (int peer = s - 1; peer <= s + 1; peer += 2)
-            if (peer >= 0 && peer < n)
+        for (int peer = 0; peer < n; peer++)
+            if (links_join(exchanges[s], &plan->workers[peer]))
                 assert_int_equal(link_set_peer(exchanges[s]->link,
                                                (uint32_t)plan->workers[peer].slot, "127.0.0.1",
                                                link_port(exchanges[peer]->link), NULL),

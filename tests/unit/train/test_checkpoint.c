@@ -21,7 +21,7 @@ static struct checkpoint c;
 static int set_up(void **state)
 {
     const struct checkpoint_params params = {
-        .store = &store, .plan = &plan, .stage = 0, .state = &s, .loader = &loader};
+        .store = &store, .plan = &plan, .worker = 0, .state = &s, .loader = &loader};
 
     plan.spec.model.vocab = 2 << 20; /* the embeddings take several pieces */
     plan.spec.checkpoint.keep = 2;

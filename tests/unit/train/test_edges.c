@@ -130,6 +130,133 @@ static void edges_keep_inputs_until_their_backward_pass(void **state)
     }
 }
 
+/* --- replicas --- */
+
+/* Two replicas of a model of 7 units, cut at 3 and at 2 and 5. */
+static const struct edges *make_replicas(void)
+{
+    static const int first[] = {0, 3, 0, 2, 5}, n_units[] = {3, 4, 2, 3, 2};
+    static struct edges edges[5];
+
+    (void)make_edges(4);
+    assert_int_equal(model_preset("BertTiny", &plan.spec.model, NULL), ERR_OK);
+    plan.n_workers = 5;
+    plan.n_shares = 2;
+    plan.shares[0] = plan.shares[1] = 1;
+    for (int i = 0; i < 5; i++)
+        plan.workers[i] = (struct plan_worker){.slot = slot_of(i),
+                                               .incarnation = 1 + i,
+                                               .replica = i >= 2,
+                                               .first_unit = first[i],
+                                               .n_units = n_units[i]};
+    for (int i = 0; i < 5; i++)
+        edges[i] = edges_of(&plan, i);
+    return edges;
+}
+
+static void forget_replicas(void)
+{
+    plan.n_shares = 0;
+    memset(plan.workers, 0, sizeof plan.workers);
+    memset(&plan.spec.model, 0, sizeof plan.spec.model);
+}
+
+/* Every edge has its other end, with the same limits, in the list of its peer. */
+static void edges_of_replicas_are_the_same_on_both_ends(void **state)
+{
+    const struct edges *edges = make_replicas();
+    int n_ends = 0;
+
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int e = 0; e < edges[i].n; e++) {
+            const struct link_edge *one = &edges[i].list[e];
+            int peer = 9 - (int)one->peer; /* slot_of() */
+
+            for (int k = 0; k < edges[peer].n; k++) {
+                const struct link_edge *other = &edges[peer].list[k];
+
+                if (other->id != one->id || other->peer != (uint32_t)slot_of(i) ||
+                    other->is_incoming == one->is_incoming)
+                    continue;
+                if (one->is_incoming)
+                    check_ends(other, peer, one, i);
+                else
+                    check_ends(one, i, other, peer);
+                n_ends++;
+            }
+        }
+    for (int i = 0; i < 5; i++)
+        n_ends -= edges[i].n;
+    assert_int_equal(n_ends, 0);
+    forget_replicas();
+}
+
+/* A unit's gradient has one way home, and its weights one way back. */
+static void edges_lead_from_every_unit_to_its_home(void **state)
+{
+    const struct edges *edges = make_replicas();
+
+    (void)state;
+    for (int i = 0; i < 5; i++)
+        for (int u = plan.workers[i].first_unit;
+             u < plan.workers[i].first_unit + plan.workers[i].n_units; u++) {
+            int n_ways = 0;
+
+            for (int k = 0; k < edges[i].n_homes; k++) {
+                const struct home_edges *to = &edges[i].homes[k];
+                struct plan_home home;
+
+                (void)plan_home(&plan, to->worker, &home);
+                assert_int_equal(to->grads_out < 0, to->weights_in < 0);
+                assert_int_equal(to->grads_in < 0, to->weights_out < 0);
+                assert_int_equal(to->replica, 1 - plan.workers[i].replica);
+                n_ways += to->grads_out >= 0 && u >= home.first_unit &&
+                          u < home.first_unit + home.n_units;
+            }
+            for (int k = 0; k < 5; k++) {
+                struct plan_home home;
+
+                (void)plan_home(&plan, k, &home);
+                if (u >= home.first_unit && u < home.first_unit + home.n_units)
+                    n_ways += k == i;
+            }
+            assert_int_equal(n_ways, 1);
+        }
+    forget_replicas();
+}
+
+/* Where it goes from and to, worker by worker. */
+static void walk(const struct edges *edges, enum route_kind kind, int root)
+{
+    bool is_sum = kind == ROUTE_TO_DECIDER || kind == ROUTE_TO_LEADER;
+    int n_reached = 0;
+
+    for (int i = 0; i < 5; i++) {
+        struct route r = edges_route(&edges[i], kind);
+
+        assert_int_equal(is_sum ? r.n_out : r.n_in, i != root); /* each but the root has one way */
+        n_reached += is_sum ? r.n_in : r.n_out;
+        for (int k = 0; k < r.n_in; k++)
+            assert_true(find(&edges[i], (enum edge_role)r.in[k])->is_incoming);
+        for (int k = 0; k < r.n_out; k++)
+            assert_false(find(&edges[i], (enum edge_role)r.out[k])->is_incoming);
+    }
+    assert_int_equal(n_reached, 4);
+}
+
+static void edges_have_a_route_to_and_from_all_workers(void **state)
+{
+    const struct edges *edges = make_replicas();
+
+    (void)state;
+    walk(edges, ROUTE_TO_DECIDER, 1);
+    walk(edges, ROUTE_FROM_DECIDER, 1);
+    walk(edges, ROUTE_TO_LEADER, 0);
+    walk(edges, ROUTE_FROM_LEADER, 0);
+    forget_replicas();
+}
+
 /* Stages 0 and 1 are on one node, so the keeper of both is stage 2, whose own is stage 0. */
 static void edges_for_copies_lead_to_another_node_and_back(void **state)
 {
@@ -178,6 +305,9 @@ int main(void)
         cmocka_unit_test(edges_of_a_single_stage_are_none),
         cmocka_unit_test(edges_carry_the_largest_messages_and_have_names),
         cmocka_unit_test(edges_keep_inputs_until_their_backward_pass),
+        cmocka_unit_test(edges_of_replicas_are_the_same_on_both_ends),
+        cmocka_unit_test(edges_lead_from_every_unit_to_its_home),
+        cmocka_unit_test(edges_have_a_route_to_and_from_all_workers),
         cmocka_unit_test(edges_for_copies_lead_to_another_node_and_back),
         cmocka_unit_test(edges_for_copies_are_none_on_one_node),
     };

@@ -16,13 +16,16 @@ static void each_schedule(void (*check)(const struct schedule *s))
     for (int n_stages = 1; n_stages <= STAGES_MAX; n_stages++)
         for (int n_micro = 1; n_micro <= MICRO_MAX; n_micro++)
             for (int serial = 0; serial < 2; serial++)
-                check(&(struct schedule){n_stages, n_micro, serial});
+                check(&(struct schedule){.n_stages = n_stages,
+                                         .n_microbatches = n_micro,
+                                         .is_serial = serial,
+                                         .first_microbatch = 3 * serial});
 }
 
 static void check_stage(const struct schedule *s, int stage)
 {
-    int next_forward = 0;
-    int next_backward = 0;
+    int next_forward = s->first_microbatch;
+    int next_backward = s->first_microbatch;
 
     for (int i = 0; i < schedule_length(s); i++) {
         struct schedule_op op = schedule_op(s, stage, i);
@@ -34,8 +37,8 @@ static void check_stage(const struct schedule *s, int stage)
         assert_true(next_backward <= next_forward);
         assert_true(next_forward - next_backward <= schedule_in_flight(s, stage));
     }
-    assert_int_equal(next_forward, s->n_microbatches);
-    assert_int_equal(next_backward, s->n_microbatches);
+    assert_int_equal(next_forward, s->first_microbatch + s->n_microbatches);
+    assert_int_equal(next_backward, s->first_microbatch + s->n_microbatches);
 }
 
 static void check_complete(const struct schedule *s)
@@ -66,9 +69,11 @@ static void check_no_deadlock(const struct schedule *s)
             if (at[stage] == schedule_length(s))
                 continue;
             op = schedule_op(s, stage, at[stage]);
-            if (!op.is_backward && stage > 0 && forwards[stage - 1] <= op.microbatch)
+            if (!op.is_backward && stage > 0 &&
+                s->first_microbatch + forwards[stage - 1] <= op.microbatch)
                 continue;
-            if (op.is_backward && stage < s->n_stages - 1 && backwards[stage + 1] <= op.microbatch)
+            if (op.is_backward && stage < s->n_stages - 1 &&
+                s->first_microbatch + backwards[stage + 1] <= op.microbatch)
                 continue;
             forwards[stage] += !op.is_backward;
             backwards[stage] += op.is_backward;
@@ -115,6 +120,25 @@ static void schedule_of_every_serial_stage_alternates(void **state)
     }
 }
 
+static void schedules_of_replicas_make_up_the_batch(void **state)
+{
+    struct plan p = {.micro_batches = 8, .n_shares = 2, .shares = {5, 3}, .n_workers = 3};
+    static const struct {
+        int n_seqs, n[2];
+    } rows[] = {{16, {5, 3}}, {8, {5, 3}}, {6, {5, 1}}, {4, {4, 0}}};
+
+    (void)state;
+    p.workers[1].replica = p.workers[2].replica = 1;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int r = 0; r < 2; r++) {
+            struct schedule s = schedule_of(&p, r, rows[i].n_seqs);
+
+            assert_int_equal(s.n_stages, 1 + r);
+            assert_int_equal(s.n_microbatches, rows[i].n[r]);
+            assert_int_equal(s.first_microbatch, r * rows[i].n[0]);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +146,7 @@ int main(void)
         cmocka_unit_test(schedule_never_waits_for_itself),
         cmocka_unit_test(schedule_of_the_last_stage_alternates),
         cmocka_unit_test(schedule_of_every_serial_stage_alternates),
+        cmocka_unit_test(schedules_of_replicas_make_up_the_batch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

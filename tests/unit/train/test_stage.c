@@ -386,7 +386,7 @@ static struct run *run_schedule(bool is_serial, bool recompute)
     assert_non_null(r);
     make_plan(&r->plan, &kind, (const int[]){3, 2, 2}, 3);
     r->plan.is_serial = is_serial;
-    schedule = schedule_of(&r->plan, r->plan.spec.training.batch_size);
+    schedule = schedule_of(&r->plan, 0, r->plan.spec.training.batch_size);
     for (int s = 0; s < 3; s++)
         begin_stage(&r->stages[s], &r->state, &r->plan, s);
     while (at[0] < schedule_length(&schedule))

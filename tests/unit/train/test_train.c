@@ -19,12 +19,12 @@
 static void write_rows(const char *name)
 {
     static const char *const labels[] = {"neutral", "entailment", "contradiction"};
-    char text[4096] = "index\tsentence1\tsentence2\tgold_label\n";
+    char text[4096] = "index\tsentence1\tsentence2\tgold_label\tscore\n";
     char lines[4096] = "";
 
     for (int i = 0; i < N_ROWS; i++) {
-        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\ta b%s\tc\t%s\n", i,
-                       i % 2 ? " a b" : "", labels[i % 3]);
+        (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%d\ta b%s\tc\t%s\t%d\n", i,
+                       i % 2 ? " a b" : "", labels[i % 3], i % 5);
         (void)snprintf(lines + strlen(lines), sizeof lines - strlen(lines), "a b c a%s\n%s",
                        i % 2 ? " c b" : "", i % 4 == 3 ? "\n" : "");
     }
@@ -60,9 +60,12 @@ static void make_plan(struct plan *plan, const struct row *row, int n_steps)
                                       .heads = 4,
                                       .ffn = 64,
                                       .positions = 16,
-                                      .labels = 3,
+                                      .labels = row->head == MODEL_HEAD_REGRESSION ? 1 : 3,
                                       .norm_eps = 1e-12};
     (void)snprintf(plan->spec.data.task, sizeof plan->spec.data.task, "%s", row->task);
+    if (row->head == MODEL_HEAD_REGRESSION)
+        (void)snprintf(plan->spec.data.files.dev, sizeof plan->spec.data.files.dev,
+                       "dev_matched.tsv");
     plan->spec.data.mask_probability = 0.15;
     plan->spec.training.optimizer = row->optimizer;
     plan->spec.training.beta1 = 0.9;
@@ -167,6 +170,7 @@ static struct trained *run(const struct plan *plan, bool is_broken)
     mailbox_init(&mailbox);
     t->rc = train_run(&train, &t->err);
     t->progress = train.progress;
+    score_deinit(&train.score);
     mailbox_deinit(&mailbox);
     loader_deinit(&loader);
     return t;
@@ -250,13 +254,14 @@ static void train_learns_the_same_from_fewer_and_unequal_micro_batches(void **st
 
 /* --- over links --- */
 
-#define MEMBERS 4
+#define MEMBERS_MAX 6
 
-/* A stage of a pipeline, in a thread of its own. */
+/* A worker of a plan, in a thread of its own. */
 struct member {
     pthread_t thread;
     struct state state;
     struct stage stage;
+    struct loader loader;
     struct mailbox mailbox;
     struct train train;
     enum err_code rc;
@@ -271,78 +276,203 @@ static void *run_member(void *arg)
     return NULL;
 }
 
+static void members_begin(struct member *members, struct plan *plan)
+{
+    const struct loader_params params = {
+        .spec = &plan->spec, .micro_batches = plan->micro_batches, .folder = scratch};
+    struct exchange *exchanges[MEMBERS_MAX];
+
+    for (int i = 0; i < plan->n_workers; i++) {
+        struct member *m = &members[i];
+
+        m->train = (struct train){
+            .plan = plan, .state = &m->state, .stage = &m->stage, .mailbox = &m->mailbox};
+        if (plan->workers[i].first_unit == 0) {
+            assert_int_equal(loader_init(&m->loader, &params, NULL), ERR_OK);
+            m->train.loader = &m->loader;
+        }
+        exchanges[i] = &m->train.exchange;
+        begin_stage(&m->stage, &m->state, plan, i);
+        mailbox_init(&m->mailbox);
+    }
+    links_connect(plan, exchanges);
+}
+
+static void members_end(struct member *members, const struct plan *plan)
+{
+    for (int i = 0; i < plan->n_workers; i++) {
+        struct member *m = &members[i];
+
+        assert_int_equal(link_close(m->train.exchange.link, LINKS_TIMEOUT_MS, NULL), ERR_OK);
+        score_deinit(&m->train.score);
+        mailbox_deinit(&m->mailbox);
+        stage_deinit(&m->stage);
+        state_deinit(&m->state);
+        if (m->train.loader)
+            loader_deinit(&m->loader);
+    }
+    free(members);
+}
+
+/* Train as `plan` has it, and compare with a run of one worker. */
+static void check_members(struct plan *plan, const struct trained *one)
+{
+    struct member *members = calloc(MEMBERS_MAX, sizeof *members);
+    const struct progress *leader = &members[0].train.progress;
+
+    assert_non_null(members);
+    assert_int_equal(one->rc, ERR_OK);
+    members_begin(members, plan);
+    for (int i = 0; i < plan->n_workers; i++)
+        assert_int_equal(pthread_create(&members[i].thread, NULL, run_member, &members[i]), 0);
+    for (int i = 0; i < plan->n_workers; i++)
+        assert_int_equal(pthread_join(members[i].thread, NULL), 0);
+    for (int i = 0; i < plan->n_workers; i++)
+        if (members[i].rc != ERR_OK)
+            fail_msg("worker %d: %s", i, members[i].err.text);
+    for (int i = 0; i < plan->n_workers; i++) {
+        const struct weights *w = &members[i].stage.weights;
+
+        for (int u = 0; u < w->n_units; u++)
+            assert_memory_equal(w->units[u].params,
+                                one->stage.weights.units[w->first_unit + u].params,
+                                w->units[u].count * sizeof(float));
+    }
+    assert_true(leader->loss == one->progress.loss);
+    assert_int_equal(leader->n_metrics, one->progress.n_metrics);
+    for (int i = 0; i < one->progress.n_metrics; i++)
+        assert_true(leader->metrics[i].value == one->progress.metrics[i].value);
+    members_end(members, plan);
+}
+
+/* Cut the plan: the units of each worker; 0 begins the next replica. */
+static void cut(struct plan *plan, const int units[])
+{
+    int n_units = model_units(&plan->spec.model);
+    int replica = 0, unit = 0;
+
+    for (plan->n_workers = 0; units[plan->n_workers] > 0; plan->n_workers++) {
+        struct plan_worker *w = &plan->workers[plan->n_workers];
+
+        *w = (struct plan_worker){
+            .replica = replica, .first_unit = unit, .n_units = units[plan->n_workers]};
+        unit += w->n_units;
+        if (unit == n_units) {
+            unit = 0;
+            replica++;
+        }
+    }
+    assert_int_equal(unit, 0);
+}
+
+static struct plan make_members_plan(const struct row *row, int n_steps)
+{
+    struct plan plan;
+
+    make_plan(&plan, row, n_steps);
+    plan.micro_batches = BATCH;
+    plan.spec.training.evaluate_every = 2;
+    return plan;
+}
+
 /* Eight micro-batches through four stages: the second one has three inputs in use, and their
  * messages are not given back before their backward passes. Evaluations come in between. */
 static void train_over_links_gives_the_bits_of_one_stage(void **state)
 {
-    static const int units[MEMBERS] = {2, 2, 2, 1};
-    struct plan plan = make_sgd_plan(8, 8, 6);
-    struct member *members = calloc(MEMBERS, sizeof *members);
-    struct exchange *exchanges[MEMBERS];
-    struct loader_params params = {.spec = &plan.spec, .folder = scratch};
-    struct loader loader;
-    struct trained *one;
-    int unit = 0;
+    static const struct row row = {
+        .task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_SGD};
+    struct plan plan = make_members_plan(&row, 6);
+    struct trained *one = run(&plan, false);
 
     (void)state;
-    assert_non_null(members);
-    plan.spec.training.dropout = 0.1;
-    plan.spec.training.max_grad_norm = 1;
-    plan.spec.training.evaluate_every = 2;
-    params.micro_batches = plan.micro_batches;
+    cut(&plan, (const int[]){2, 2, 2, 1, 0});
+    check_members(&plan, one);
+    trained_free(one);
+}
+
+/* Replicas, and one of them alone whose micro-batches are grouped alike. */
+struct replicas {
+    const char *name;
+    struct row row;
+    int n_shares;
+    int shares[PLAN_SHARES_MAX];
+    int units[MEMBERS_MAX + 1];
+};
+
+static struct replicas replicas[] = {
+    {"replicas_give_the_bits_of_one_with_their_shares",
+     {.task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_ADAMW},
+     2,
+     {5, 3},
+     {7, 7}},
+    {"replicas_that_are_cut_differently_give_the_same_bits",
+     {.task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_SGD},
+     2,
+     {3, 5},
+     {2, 4, 1, 3, 4}},
+    {"three_replicas_add_in_their_order",
+     {.task = "MNLI", .head = MODEL_HEAD_CLASSIFIER, .optimizer = SPEC_OPTIMIZER_ADAMW},
+     3,
+     {3, 2, 3},
+     {7, 4, 3, 2, 5}},
+    {"replicas_of_a_regression_give_the_same_bits",
+     {.task = "STSB", .head = MODEL_HEAD_REGRESSION, .optimizer = SPEC_OPTIMIZER_ADAMW},
+     2,
+     {4, 4},
+     {3, 4, 7}},
+    {"replicas_of_a_masked_lm_give_the_same_bits",
+     {.task = "MaskedLM", .head = MODEL_HEAD_MASKED_LM, .optimizer = SPEC_OPTIMIZER_ADAMW},
+     2,
+     {5, 3},
+     {3, 3, 2, 4}},
+    {"replicas_of_a_pretraining_give_the_same_bits",
+     {.task = "Pretraining", .head = MODEL_HEAD_PRETRAINING, .optimizer = SPEC_OPTIMIZER_ADAMW},
+     3,
+     {2, 3, 3},
+     {3, 3, 6, 4, 2}},
+};
+
+static void check_replicas(void **state)
+{
+    const struct replicas *r = *state;
+    struct plan plan = make_members_plan(&r->row, 6);
+    struct trained *one;
+
+    plan.n_shares = r->n_shares;
+    memcpy(plan.shares, r->shares, sizeof plan.shares);
     one = run(&plan, false);
-    assert_int_equal(one->rc, ERR_OK);
-    plan.n_workers = MEMBERS;
-    assert_int_equal(loader_init(&loader, &params, NULL), ERR_OK);
-    for (int s = 0; s < MEMBERS; s++) {
-        struct member *m = &members[s];
+    cut(&plan, r->units);
+    check_members(&plan, one);
+    trained_free(one);
+}
 
-        plan.workers[s] = (struct plan_worker){.first_unit = unit, .n_units = units[s]};
-        unit += units[s];
-        m->train = (struct train){.plan = &plan,
-                                  .state = &m->state,
-                                  .stage = &m->stage,
-                                  .mailbox = &m->mailbox,
-                                  .loader = s == 0 ? &loader : NULL};
-        exchanges[s] = &m->train.exchange;
-    }
-    assert_int_equal(unit, model_units(&plan.spec.model));
-    for (int s = 0; s < MEMBERS; s++) {
-        begin_stage(&members[s].stage, &members[s].state, &plan, s);
-        mailbox_init(&members[s].mailbox);
-    }
-    links_connect(&plan, exchanges);
+/* Also of one pipeline of several stages: the decoder's gradient is added share by share. */
+static void shares_of_a_pipeline_give_the_bits_of_one_stage(void **state)
+{
+    struct plan plan = make_members_plan(&replicas[4].row, 6);
+    struct trained *one;
 
-    for (int s = 0; s < MEMBERS; s++)
-        assert_int_equal(pthread_create(&members[s].thread, NULL, run_member, &members[s]), 0);
-    for (int s = 0; s < MEMBERS; s++)
-        assert_int_equal(pthread_join(members[s].thread, NULL), 0);
-    for (int s = 0; s < MEMBERS; s++) {
-        const struct weights *weights = &members[s].stage.weights;
+    (void)state;
+    plan.n_shares = 3;
+    memcpy(plan.shares, (const int[]){2, 1, 5}, 3 * sizeof(int));
+    one = run(&plan, false);
+    cut(&plan, (const int[]){2, 2, 2, 0});
+    check_members(&plan, one);
+    trained_free(one);
+}
 
-        if (members[s].rc != ERR_OK)
-            fail_msg("stage %d: %s", s, members[s].err.text);
-        for (int i = 0; i < weights->n_units; i++)
-            assert_memory_equal(
-                weights->units[i].params, one->stage.weights.units[weights->first_unit + i].params,
-                model_unit_params(&plan.spec.model, weights->first_unit + i) * sizeof(float));
-    }
-    assert_true(members[0].train.progress.loss == one->progress.loss);
-    assert_true(members[0].train.progress.n_metrics == one->progress.n_metrics);
-    for (int i = 0; i < one->progress.n_metrics; i++)
-        assert_true(members[0].train.progress.metrics[i].value == one->progress.metrics[i].value);
-    for (int s = 0; s < MEMBERS; s++)
-        assert_int_equal(link_close(members[s].train.exchange.link, LINKS_TIMEOUT_MS, NULL),
-                         ERR_OK);
+/* An epoch is 10, 10 and 4 sequences: in the last step the second replica has nothing to do. */
+static void replicas_may_have_nothing_to_do_in_a_short_step(void **state)
+{
+    struct plan plan = make_sgd_plan(10, 10, 6);
+    struct trained *one;
 
-    for (int s = 0; s < MEMBERS; s++) {
-        score_deinit(&members[s].train.score);
-        mailbox_deinit(&members[s].mailbox);
-        stage_deinit(&members[s].stage);
-        state_deinit(&members[s].state);
-    }
-    loader_deinit(&loader);
-    free(members);
+    (void)state;
+    plan.n_shares = 2;
+    plan.shares[0] = plan.shares[1] = 5;
+    one = run(&plan, false);
+    cut(&plan, (const int[]){4, 3, 7, 0});
+    check_members(&plan, one);
     trained_free(one);
 }
 
@@ -431,6 +561,8 @@ int main(void)
         cmocka_unit_test(train_weighs_a_smaller_batch_by_its_own_sequences),
         cmocka_unit_test(train_learns_the_same_from_fewer_and_unequal_micro_batches),
         cmocka_unit_test(train_over_links_gives_the_bits_of_one_stage),
+        cmocka_unit_test(shares_of_a_pipeline_give_the_bits_of_one_stage),
+        cmocka_unit_test(replicas_may_have_nothing_to_do_in_a_short_step),
         cmocka_unit_test(train_needs_no_dev_file),
         cmocka_unit_test(train_without_steps_evaluates_and_changes_nothing),
         cmocka_unit_test(train_without_steps_or_anything_to_evaluate_is_refused),
@@ -440,5 +572,6 @@ int main(void)
 
     SUITE_TESTS(&suite, own);
     SUITE_ROWS(&suite, rows, check_row);
+    SUITE_ROWS(&suite, replicas, check_replicas);
     return suite_run(&suite, "train", set_up, scratch_remove);
 }

@@ -1,0 +1,372 @@
+#include "train/homes.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/thread.h"
+
+#define WAIT_MS 100 /* of one wait; repeated until the exchange is stopped */
+
+static bool has_unit(const struct plan_worker *w, int unit)
+{
+    return unit >= w->first_unit && unit < w->first_unit + w->n_units;
+}
+
+static bool is_at_home(const struct homes *h, int i)
+{
+    return h->home_edges[i] < 0;
+}
+
+static void find_homes(struct homes *h)
+{
+    const struct edges *edges = &h->exchange.edges;
+    const struct weights *w = h->weights;
+
+    for (int i = 0; i < w->n_units; i++)
+        h->home_edges[i] = -1;
+    for (int k = 0; k < edges->n_homes; k++) {
+        struct plan_home home;
+
+        (void)plan_home(h->plan, edges->homes[k].worker, &home);
+        for (int i = 0; i < w->n_units; i++)
+            if (w->first_unit + i >= home.first_unit &&
+                w->first_unit + i < home.first_unit + home.n_units)
+                h->home_edges[i] = k;
+    }
+}
+
+/* --- gradients --- */
+
+static bool computes(const struct homes *h, int replica, int n_microbatches)
+{
+    return plan_share_begin(h->plan, replica, n_microbatches) <
+           plan_share_begin(h->plan, replica + 1, n_microbatches);
+}
+
+static void add(float *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
+/* Add the same piece of all replicas: `own` is this one's, and becomes the sum. */
+static enum err_code add_piece(struct homes *h, const struct homes_order *order, int i_unit,
+                               float *own, size_t n, struct err *err)
+{
+    const struct edges *edges = &h->exchange.edges;
+    int unit = h->weights->first_unit + i_unit;
+    bool is_behind = false; /* this replica's own is in the sum */
+    bool is_first = true;
+
+    for (int i = 0; i <= edges->n_homes; i++) {
+        bool is_end = i == edges->n_homes;
+        const struct home_edges *from = &edges->homes[is_end ? 0 : i];
+        struct exchange_key key =
+            exchange_key(exchange_edge(from->grads_in), MESSAGE_GRADS, order->step, unit);
+        struct link_message msg;
+        const float *piece;
+        enum err_code rc;
+
+        if (!is_behind && (is_end || from->replica > h->replica)) {
+            if (!is_first && computes(h, h->replica, order->n_microbatches))
+                add(own, h->sum, n);
+            else if (!is_first)
+                memcpy(own, h->sum, n * sizeof *own);
+            is_behind = true;
+        }
+        if (is_end || from->grads_in < 0 || !has_unit(&h->plan->workers[from->worker], unit) ||
+            !computes(h, from->replica, order->n_microbatches))
+            continue;
+        rc = exchange_recv(&h->exchange, key, &msg, err);
+        if (rc != ERR_OK)
+            return rc;
+        rc = exchange_view(&h->exchange, &msg, n, NULL, &piece, err);
+        if (rc == ERR_OK && is_first && !is_behind)
+            memcpy(h->sum, piece, n * sizeof *piece);
+        else if (rc == ERR_OK)
+            add(is_behind ? own : h->sum, piece, n);
+        is_first = false;
+        exchange_release(&h->exchange, key, &msg);
+        if (rc != ERR_OK)
+            return rc;
+    }
+    return ERR_OK;
+}
+
+/* Send it to its home, and begin anew. */
+static enum err_code send_piece(struct homes *h, const struct homes_order *order, int i, float *own,
+                                size_t n, struct err *err)
+{
+    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[i]];
+    struct exchange_key key = exchange_key(exchange_edge(home->grads_out), MESSAGE_GRADS,
+                                           order->step, h->weights->first_unit + i);
+    enum err_code rc;
+
+    if (!computes(h, h->replica, order->n_microbatches))
+        return ERR_OK;
+    rc = exchange_send(&h->exchange, key, NULL, 0, own, n, err);
+    memset(own, 0, n * sizeof *own);
+    return rc;
+}
+
+/* Until the trainer has completed its gradient of unit `i`. */
+static enum err_code wait_for_gradient(struct homes *h, int i, struct err *err)
+{
+    bool is_here = false;
+
+    while (!is_here) {
+        const struct timespec deadline = thread_deadline(WAIT_MS);
+        enum err_code rc = exchange_check(&h->exchange, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        (void)pthread_mutex_lock(&h->lock);
+        if (!h->has_gradient[i])
+            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
+        is_here = h->has_gradient[i];
+        (void)pthread_mutex_unlock(&h->lock);
+    }
+    return ERR_OK;
+}
+
+static enum err_code collect(struct homes *h, const struct homes_order *order, struct err *err)
+{
+    bool waits = computes(h, h->replica, order->n_microbatches);
+    enum err_code rc = ERR_OK;
+
+    for (int i = h->weights->n_units - 1; rc == ERR_OK && i >= 0; i--) {
+        const struct weights_unit *u = &h->weights->units[i];
+
+        rc = waits ? wait_for_gradient(h, i, err) : ERR_OK;
+        for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
+            size_t left = u->count - at;
+            size_t n = left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
+
+            rc = is_at_home(h, i) ? add_piece(h, order, i, u->grads + at, n, err)
+                                  : send_piece(h, order, i, u->grads + at, n, err);
+        }
+    }
+    return rc;
+}
+
+/* --- weights --- */
+
+static enum err_code send_weights(struct homes *h, const struct homes_order *order, int i_unit,
+                                  const float *params, size_t n, struct err *err)
+{
+    const struct edges *edges = &h->exchange.edges;
+    int unit = h->weights->first_unit + i_unit;
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && i < edges->n_homes; i++) {
+        const struct home_edges *to = &edges->homes[i];
+
+        if (to->weights_out >= 0 && has_unit(&h->plan->workers[to->worker], unit))
+            rc = exchange_send(
+                &h->exchange,
+                exchange_key(exchange_edge(to->weights_out), MESSAGE_WEIGHTS, order->step, unit),
+                NULL, 0, params, n, err);
+    }
+    return rc;
+}
+
+static enum err_code receive_weights(struct homes *h, const struct homes_order *order, int i,
+                                     float *params, size_t n, struct err *err)
+{
+    const struct home_edges *home = &h->exchange.edges.homes[h->home_edges[i]];
+    const struct exchange_key key = exchange_key(exchange_edge(home->weights_in), MESSAGE_WEIGHTS,
+                                                 order->step, h->weights->first_unit + i);
+    struct link_message msg;
+    const float *piece;
+    enum err_code rc = exchange_recv(&h->exchange, key, &msg, err);
+
+    if (rc != ERR_OK)
+        return rc;
+    rc = exchange_view(&h->exchange, &msg, n, NULL, &piece, err);
+    if (rc == ERR_OK)
+        memcpy(params, piece, n * sizeof *piece);
+    exchange_release(&h->exchange, key, &msg);
+    return rc;
+}
+
+static void show_weights(struct homes *h, int i)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    h->has_weights[i] = true;
+    (void)pthread_cond_broadcast(&h->changed);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+static enum err_code spread(struct homes *h, const struct homes_order *order, struct err *err)
+{
+    enum err_code rc = ERR_OK;
+
+    for (int i = 0; rc == ERR_OK && i < h->weights->n_units; i++) {
+        const struct weights_unit *u = &h->weights->units[i];
+
+        for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
+            size_t left = u->count - at;
+            size_t n = left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
+
+            rc = is_at_home(h, i) ? send_weights(h, order, i, u->params + at, n, err)
+                                  : receive_weights(h, order, i, u->params + at, n, err);
+        }
+        if (rc == ERR_OK)
+            show_weights(h, i);
+    }
+    return rc;
+}
+
+/* --- the thread --- */
+
+/* The next order, when there is one. */
+static enum err_code next_order(struct homes *h, struct homes_order *out, struct err *err)
+{
+    bool is_here = false;
+
+    while (!is_here) {
+        const struct timespec deadline = thread_deadline(WAIT_MS);
+        enum err_code rc = exchange_check(&h->exchange, err);
+
+        if (rc != ERR_OK)
+            return rc;
+        (void)pthread_mutex_lock(&h->lock);
+        if (h->n_orders == 0)
+            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
+        is_here = h->n_orders > 0;
+        *out = h->orders[0];
+        (void)pthread_mutex_unlock(&h->lock);
+    }
+    return ERR_OK;
+}
+
+static void end_order(struct homes *h)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    memmove(&h->orders[0], &h->orders[1], (size_t)--h->n_orders * sizeof h->orders[0]);
+    (void)pthread_cond_broadcast(&h->changed);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+static void *run(void *arg)
+{
+    struct homes *h = arg;
+    struct homes_order order;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && next_order(h, &order, &h->failure.why) == ERR_OK) {
+        rc = order.is_weights ? spread(h, &order, &h->failure.why)
+                              : collect(h, &order, &h->failure.why);
+        if (rc == ERR_OK)
+            end_order(h);
+    }
+    h->failure.is_lost = h->exchange.is_lost;
+    atomic_store(&h->failure.is_set, rc != ERR_OK);
+    return NULL;
+}
+
+enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
+                         const struct weights *weights, struct exchange *x, struct err *err)
+{
+    enum err_code rc;
+
+    *h = (struct homes){.plan = plan,
+                        .replica = plan->workers[worker].replica,
+                        .weights = weights,
+                        .exchange = {.link = x->link, .edges = x->edges, .stops = &h->stops}};
+    if (x->edges.n_homes == 0)
+        return ERR_OK;
+    find_homes(h);
+    h->sum = malloc(EDGES_PIECE_FLOATS * sizeof *h->sum);
+    if (!h->sum)
+        return err_set(err, ERR_NO_MEMORY, "no memory to add gradients");
+    (void)pthread_mutex_init(&h->lock, NULL);
+    thread_cond_init(&h->changed);
+    rc = thread_start(&h->thread, run, h, err);
+    h->is_open = rc == ERR_OK;
+    if (h->is_open)
+        x->other = &h->failure;
+    else
+        free(h->sum);
+    return rc;
+}
+
+void homes_close(struct homes *h, struct exchange *x)
+{
+    if (!h->is_open)
+        return;
+    atomic_store(&h->stops, true);
+    (void)pthread_join(h->thread, NULL);
+    x->is_lost = x->is_lost || (atomic_load(&h->failure.is_set) && h->failure.is_lost);
+    x->other = NULL;
+    (void)pthread_cond_destroy(&h->changed);
+    (void)pthread_mutex_destroy(&h->lock);
+    free(h->sum);
+    h->is_open = false;
+}
+
+/* --- the trainer's side --- */
+
+/* There is never one more than these: both kinds are waited for in every step. */
+static void give_order(struct homes *h, struct homes_order order)
+{
+    (void)pthread_mutex_lock(&h->lock);
+    for (int i = 0; order.is_weights && i < h->weights->n_units; i++)
+        h->has_weights[i] = is_at_home(h, i);
+    for (int i = 0; !order.is_weights && i < h->weights->n_units; i++)
+        h->has_gradient[i] = false;
+    h->orders[h->n_orders++] = order;
+    (void)pthread_cond_broadcast(&h->changed);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+void homes_spread(struct homes *h, int64_t step)
+{
+    if (h->is_open)
+        give_order(h, (struct homes_order){.is_weights = true, .step = step});
+}
+
+void homes_collect(struct homes *h, int64_t step, int n_microbatches)
+{
+    if (h->is_open)
+        give_order(h, (struct homes_order){.step = step, .n_microbatches = n_microbatches});
+}
+
+void homes_put(struct homes *h, int i)
+{
+    if (!h->is_open)
+        return;
+    (void)pthread_mutex_lock(&h->lock);
+    h->has_gradient[i] = true;
+    (void)pthread_cond_broadcast(&h->changed);
+    (void)pthread_mutex_unlock(&h->lock);
+}
+
+/* Wait for the weights of a unit or, with i < 0, for all orders. */
+static enum err_code wait_for(struct homes *h, int i, const struct exchange *x, struct err *err)
+{
+    bool is_done = !h->is_open;
+    enum err_code rc = ERR_OK;
+
+    while (rc == ERR_OK && !is_done) {
+        const struct timespec deadline = thread_deadline(WAIT_MS);
+
+        rc = exchange_check(x, err);
+        (void)pthread_mutex_lock(&h->lock);
+        is_done = i >= 0 ? h->has_weights[i] : h->n_orders == 0;
+        if (rc == ERR_OK && !is_done)
+            (void)pthread_cond_timedwait(&h->changed, &h->lock, &deadline);
+        (void)pthread_mutex_unlock(&h->lock);
+    }
+    return rc;
+}
+
+enum err_code homes_wait_weights(struct homes *h, int i, const struct exchange *x, struct err *err)
+{
+    return wait_for(h, i, x, err);
+}
+
+enum err_code homes_wait(struct homes *h, const struct exchange *x, struct err *err)
+{
+    return wait_for(h, -1, x, err);
+}

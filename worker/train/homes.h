@@ -1,0 +1,77 @@
+/* train/homes.h - gradients to the homes of units, and weights back to who runs them.
+ *
+ * Of several replicas, the gradients of a unit are added up where it has its home (api/plan.h), in
+ * the order of the replicas, whatever the order in which they arrive: so the sums have the bits of
+ * one replica that computes as many shares. After the update its weights go to all others that run
+ * the unit.
+ *
+ * A thread does both beside the trainer: a unit's gradient leaves as soon as it is complete, and
+ * arrives while earlier units are still computed; its weights arrive while units before it compute
+ * already. Gradients go in falling order of units and weights in rising order, on all workers: so
+ * none waits in a circle. Everything travels in pieces, through slots that the link has taken.
+ *
+ * Layer: train (may use wire api base). Threads: the trainer's and its own. In a plan of one
+ * replica there is nothing to do: all calls return at once.
+ */
+#ifndef TRAIN_HOMES_H
+#define TRAIN_HOMES_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "train/exchange.h"
+#include "train/weights.h"
+
+#define HOMES_ORDERS_MAX 4
+
+/* What the thread does next. */
+struct homes_order {
+    bool is_weights; /* to the guests; else gradients to the homes */
+    int64_t step;
+    int n_microbatches; /* of a step's gradients: some replicas may have none */
+};
+
+struct homes { /* all fields private */
+    const struct plan *plan;
+    int replica;
+    const struct weights *weights;   /* of its stage; those of units at home are the state's */
+    int home_edges[MODEL_UNITS_MAX]; /* [unit of the stage], in exchange.edges.homes; -1: at home */
+    struct exchange exchange;        /* the thread's */
+    float *sum;                      /* room for a piece */
+    bool is_open;
+    pthread_t thread;
+    atomic_bool stops;
+    struct exchange_failure failure; /* of the thread: it ends the trainer's waits too */
+    /* Under the lock: */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int n_orders;
+    struct homes_order orders[HOMES_ORDERS_MAX]; /* the first one is being carried out */
+    bool has_weights[MODEL_UNITS_MAX];           /* [unit of the stage] */
+    bool has_gradient[MODEL_UNITS_MAX];          /* of this worker's micro-batches */
+};
+
+/* Start the thread, on a link that is ready. Everything is borrowed; `x` is the trainer's until
+ * homes_close(). ERR_NO_MEMORY. */
+MUST_CHECK enum err_code homes_open(struct homes *h, const struct plan *plan, int worker,
+                                    const struct weights *weights, struct exchange *x,
+                                    struct err *err);
+/* Sets x->is_lost if the thread has lost a link. A zeroed one is fine. */
+void homes_close(struct homes *h, struct exchange *x);
+
+/* The weights of units at home are those after `step`: send them, and receive those of the others.
+ * They may change only once all gradients of the next step are here. */
+void homes_spread(struct homes *h, int64_t step);
+/* A step begins: collect its gradients. */
+void homes_collect(struct homes *h, int64_t step, int n_microbatches);
+/* This worker's gradient of unit `i` of its stage is complete. */
+void homes_put(struct homes *h, int i);
+
+/* Wait until the weights of unit `i` of the stage are here; until everything that was ordered is
+ * done: then the gradients of units at home are sums over all replicas. Errors of
+ * exchange_check(). */
+MUST_CHECK enum err_code homes_wait_weights(struct homes *h, int i, const struct exchange *x,
+                                            struct err *err);
+MUST_CHECK enum err_code homes_wait(struct homes *h, const struct exchange *x, struct err *err);
+
+#endif
