@@ -33,6 +33,18 @@ struct model_load cost_load_mean(const struct cost_job *job)
     return load_of(job, lengths_of(job->spec, &job->lengths));
 }
 
+struct node_pace cost_pace(const struct cost_job *job)
+{
+    static const struct node_pace usual = {.attention = 1,
+                                           .ffn = 1,
+                                           .parameter = COST_PARAMETER_FLOPS,
+                                           .element = COST_ELEMENT_FLOPS,
+                                           .update = COST_UPDATE_FLOPS,
+                                           .sequence = COST_SEQUENCE_FLOPS};
+
+    return job->pace.attention > 0 ? job->pace : usual;
+}
+
 struct floats {
     double kept; /* from forward to backward, with the unit's output: inputs of products, and what a
                   * normalisation or GELU needs. Attention's probabilities are computed again. */
@@ -73,13 +85,7 @@ static struct floats floats_of(const struct spec *spec, enum unit_kind kind,
 
 void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
 {
-    static const struct node_pace usual = {.attention = 1,
-                                           .ffn = 1,
-                                           .parameter = COST_PARAMETER_FLOPS,
-                                           .element = COST_ELEMENT_FLOPS,
-                                           .update = COST_UPDATE_FLOPS,
-                                           .sequence = COST_SEQUENCE_FLOPS};
-    const struct node_pace *pace = job->pace.attention > 0 ? &job->pace : &usual;
+    const struct node_pace pace = cost_pace(job);
     const struct spec *spec = job->spec;
     const struct model *m = &spec->model;
     enum unit_kind kind = model_unit_kind(m, unit);
@@ -94,23 +100,23 @@ void cost_of_unit(const struct cost_job *job, int unit, struct cost_unit *out)
     int64_t words = kind == UNIT_LM_HEAD ? (int64_t)model_word_floats(m) : 0;
     int64_t areas = spec->training.optimizer == SPEC_OPTIMIZER_SGD ? 3 : 4;
     int64_t copied = job->saves_from_copy ? areas - 1 : 0; /* all but the gradients */
-    double factor = kind == UNIT_ATTENTION ? pace->attention : kind == UNIT_FFN ? pace->ffn : 1;
+    double factor = kind == UNIT_ATTENTION ? pace.attention : kind == UNIT_FFN ? pace.ffn : 1;
     struct floats floats = floats_of(spec, kind, &full);
     double kept = floats.kept;
     double flops = factor * model_unit_flops(m, unit, &mean) +
-                   pace->parameter * ((double)params + (double)words);
+                   pace.parameter * ((double)params + (double)words);
 
     if (kind == UNIT_EMBEDDINGS) /* a few rows of its weights, and the head makes the sequences */
-        flops = pace->element * mean.tokens * m->hidden;
+        flops = pace.element * mean.tokens * m->hidden;
     flops *= is_run_again ? 4.0 / 3 : 1;
     if (kind == UNIT_EMBEDDINGS)
-        flops += pace->sequence * mean.n_seqs;
+        flops += pace.sequence * mean.n_seqs;
     if (is_run_again && kind == UNIT_POOLER)
         kept = full.n_seqs * (double)m->hidden;
     else if (is_run_again && kind != UNIT_HEAD) /* the output, and the ids of the batch */
         kept = full.tokens * (kind == UNIT_EMBEDDINGS ? m->hidden + 2.0 : m->hidden);
     *out = (struct cost_unit){
-        .flops = flops + pace->update * ((double)params + (double)words / 4) / job->micro_batches,
+        .flops = flops + pace.update * ((double)params + (double)words / 4) / job->micro_batches,
         .state_bytes = ((areas + copied) * params + 2 * words) * FLOAT_BYTES,
         .activation_bytes = (int64_t)kept * FLOAT_BYTES,
         .scratch_bytes = (int64_t)(floats.scratch + (floats.kept - kept)) * FLOAT_BYTES,

@@ -110,6 +110,9 @@ struct cost_unit {
 struct model_load cost_load_full(const struct cost_job *job);
 struct model_load cost_load_mean(const struct cost_job *job);
 
+/* What was measured for the job, else the constants above. */
+struct node_pace cost_pace(const struct cost_job *job);
+
 /* Of a whole checkpoint: parameters and moments of all units. */
 int64_t cost_checkpoint_bytes(const struct spec *spec);
 

@@ -102,28 +102,17 @@ static void add_alternative(struct plan_summary *out, enum spec_strategy strateg
     out->n_alternatives++;
 }
 
-void placement_to_plan(const struct partition_request *request, const struct placement *placement,
-                       struct plan *out)
+void placement_add_workers(const struct partition_request *request,
+                           const struct placement *placement, int replica, struct plan *out)
 {
-    out->spec = *request->job.spec;
-    out->micro_batches = placement->micro_batches;
-    out->saves_from_copy = placement->saves_from_copy;
-    out->n_workers = placement->n_stages;
-    out->summary = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
-                                         .bound_ms = placement->bound_ms,
-                                         .bottleneck = placement->bottleneck,
-                                         .n_excluded = placement->n_excluded};
-    add_alternative(&out->summary, SPEC_STRATEGY_EVEN, placement->even_step_ms);
-    add_alternative(&out->summary, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
-    memcpy(out->summary.excluded, placement->excluded, sizeof out->summary.excluded);
-    explain_placement(request, placement, out->summary.explanation);
     for (int s = 0; s < placement->n_stages; s++) {
         const struct placement_stage *from = &placement->stages[s];
         const struct node *node = &request->nodes[from->node];
-        struct plan_worker *to = &out->workers[s];
+        struct plan_worker *to = &out->workers[out->n_workers];
 
-        to->slot = s;
+        to->slot = out->n_workers++;
         to->incarnation = out->revision;
+        to->replica = replica;
         to->first_unit = from->first_unit;
         to->n_units = from->n_units;
         to->cpu_milli = node->cpu_milli;
@@ -133,6 +122,24 @@ void placement_to_plan(const struct partition_request *request, const struct pla
         (void)snprintf(to->node, sizeof to->node, "%s", node->name);
         model_range_name(&request->job.spec->model, to->first_unit, to->n_units, to->units);
     }
+}
+
+void placement_to_plan(const struct partition_request *request, const struct placement *placement,
+                       struct plan *out)
+{
+    out->spec = *request->job.spec;
+    out->micro_batches = placement->micro_batches;
+    out->saves_from_copy = placement->saves_from_copy;
+    out->summary = (struct plan_summary){.predicted_step_ms = placement->predicted_step_ms,
+                                         .bound_ms = placement->bound_ms,
+                                         .bottleneck = placement->bottleneck,
+                                         .n_excluded = placement->n_excluded};
+    add_alternative(&out->summary, SPEC_STRATEGY_EVEN, placement->even_step_ms);
+    add_alternative(&out->summary, SPEC_STRATEGY_DYNAMIC, placement->dynamic_step_ms);
+    memcpy(out->summary.excluded, placement->excluded, sizeof out->summary.excluded);
+    explain_placement(request, placement, out->summary.explanation);
+    out->n_workers = 0;
+    placement_add_workers(request, placement, 0, out);
 }
 
 /* --- one node more or one node fewer --- */

@@ -18,6 +18,10 @@ int explain_slow_edge(const struct placement *p);
 void explain_placement(const struct partition_request *request, const struct placement *placement,
                        char out[static PLAN_REASON_BYTES]);
 
+/* Append its stages to the workers of `out`, as those of `replica`. */
+void placement_add_workers(const struct partition_request *request,
+                           const struct placement *placement, int replica, struct plan *out);
+
 /* Fill in spec, workers, times and explanation of `out`. Its namespace, job, uid and revision are
  * the caller's and stay as they are. Slots are the stages, all workers are of this incarnation. */
 void placement_to_plan(const struct partition_request *request, const struct placement *placement,

@@ -277,9 +277,8 @@ static bool has_enough(const struct partition_request *r, const struct placement
     return p->strategy == SPEC_STRATEGY_MANUAL || p->n_stages >= r->min_stages;
 }
 
-/* Stages, times and the bound. */
-static enum err_code solve(const struct partition_request *request, struct placement *out,
-                           struct err *err)
+enum err_code partition_cut(const struct partition_request *request, struct placement *out,
+                            struct err *err)
 {
     struct placement p = {.strategy = request->job.spec->placement.strategy,
                           .micro_batches = request->job.micro_batches,
@@ -350,7 +349,7 @@ enum err_code partition_solve(const struct partition_request *request, struct pl
     enum err_code rc = check_request(request, err);
 
     if (rc == ERR_OK)
-        rc = solve(request, &p, err);
+        rc = partition_cut(request, &p, err);
     if (rc == ERR_OK)
         rc = compare(request, &p, err);
     if (rc == ERR_OK)
@@ -366,21 +365,13 @@ static double distance(int m, double typical)
     return fabs(log(m / typical));
 }
 
-/* What is solved for: the numbers of micro-batches. */
-struct tries {
-    int n;
-    int micro_batches[PARTITION_TRIES];
-};
-
-/* Divisors of the batch size, in rising order: all, or the `n_max` nearest to what is typical, and
- * the largest, which needs the least memory. */
-static struct tries list_tries(const struct partition_request *r, int n_max)
+struct partition_tries partition_tries(const struct partition_request *r, int n_max)
 {
     int batch = r->job.spec->training.batch_size;
     int n_units = model_units(&r->job.spec->model);
     int n_nodes = r->n_nodes < r->max_stages ? r->n_nodes : r->max_stages;
     double typical = PER_STAGE * (n_nodes < n_units ? n_nodes : n_units);
-    struct tries t = {.n = 0};
+    struct partition_tries t = {.n = 0};
 
     for (int m = 1; m <= batch && m <= PARTITION_MICRO_MAX; m++) {
         if (batch % m != 0)
@@ -401,9 +392,9 @@ static struct tries list_tries(const struct partition_request *r, int n_max)
 /* Take a plan of at most request->max_stages stages whose step is at most `limit_ms`: with the
  * number of micro-batches that is usual for `n_stages`, else with the fewest. ERR_NOT_FOUND when
  * there is none. */
-static enum err_code take_first(const struct partition_request *request, const struct tries *t,
-                                int n_stages, double limit_ms, struct placement *out,
-                                struct err *err)
+static enum err_code take_first(const struct partition_request *request,
+                                const struct partition_tries *t, int n_stages, double limit_ms,
+                                struct placement *out, struct err *err)
 {
     struct partition_request with = *request;
     double typical = n_stages > 1 ? PER_STAGE * n_stages : 1;
@@ -417,7 +408,7 @@ static enum err_code take_first(const struct partition_request *request, const s
         int i = k == 0 ? usual : k - (k <= usual); /* all others in rising order */
 
         with.job.micro_batches = t->micro_batches[i];
-        rc = solve(&with, out, err);
+        rc = partition_cut(&with, out, err);
         if (rc == ERR_OK && out->predicted_step_ms > limit_ms * LONGER)
             rc = ERR_NOT_FOUND;
     }
@@ -468,7 +459,7 @@ static enum err_code choose(const struct partition_request *request, struct plac
     bool has_many = request->n_nodes > PARTITION_FEW_NODES;
     int least = request->min_stages > 1 ? request->min_stages : 1;
     struct partition_request with = *request;
-    struct tries tries = {.n = 1, .micro_batches = {request->job.micro_batches}};
+    struct partition_tries tries = {.n = 1, .micro_batches = {request->job.micro_batches}};
     struct cost_link *links = NULL;
     int *class = NULL;
     struct placement best;
@@ -481,10 +472,10 @@ static enum err_code choose(const struct partition_request *request, struct plac
     if (rc == ERR_OK)
         rc = classify_links(&with, &class, &links, err);
     if (request->job.micro_batches == 0)
-        tries = list_tries(request, has_many ? PARTITION_FEW_TRIES : PARTITION_TRIES);
+        tries = partition_tries(request, has_many ? PARTITION_FEW_TRIES : PARTITION_TRIES);
     for (int i = 0; i < tries.n && (rc == ERR_OK || rc == ERR_NOT_FOUND); i++) {
         with.job.micro_batches = tries.micro_batches[i];
-        rc = solve(&with, &p, err);
+        rc = partition_cut(&with, &p, err);
         if (rc != ERR_OK)
             continue;
         bound_ms = fmin(bound_ms, p.bound_ms);

@@ -115,6 +115,11 @@ struct placement {
 MUST_CHECK enum err_code partition_solve(const struct partition_request *request,
                                          struct placement *out, struct err *err);
 
+/* Stages, times and bound alone, which are compared with nothing, of a request that
+ * partition_solve() accepts. ERR_NOT_FOUND, ERR_NO_MEMORY. */
+MUST_CHECK enum err_code partition_cut(const struct partition_request *request,
+                                       struct placement *out, struct err *err);
+
 #define PARTITION_MICRO_MAX 1024 /* as spec.training.microBatches */
 #define PARTITION_TRIES     16   /* divisors of the batch size that are planned with */
 #define PARTITION_FEW_TRIES 4    /* with more than PARTITION_FEW_NODES nodes */
@@ -125,8 +130,17 @@ MUST_CHECK enum err_code partition_solve(const struct partition_request *request
 #define PARTITION_MICRO_GAIN 0.02 /* that another number of micro-batches must gain */
 #define PARTITION_NODE_GAIN  0.01 /* and a node more */
 
-/* The same, for which out->micro_batches is chosen if the job's is 0: the usual number, four times
- * the stages of the shortest step, or 1 with one stage; or, if that is more than
+struct partition_tries {
+    int n;
+    int micro_batches[PARTITION_TRIES];
+};
+
+/* Divisors of the batch size, in rising order: all, or the `n_max` nearest to what is typical, four
+ * times the largest possible number of stages, and the largest, which needs the least memory. */
+struct partition_tries partition_tries(const struct partition_request *request, int n_max);
+
+/* partition_solve(), for which out->micro_batches is chosen if the job's is 0: the usual number,
+ * four times the stages of the shortest step, or 1 with one stage; or, if that is more than
  * PARTITION_MICRO_GAIN slower than the fastest, the smallest number that is not. All divisors of
  * the batch size are tried if there are at most PARTITION_TRIES, else those nearest to four times
  * the largest possible number of stages. With strategy Optimal the plan then has the fewest nodes
