@@ -290,15 +290,16 @@ static enum err_code make_plan(struct local *l, const struct local_params *param
     l->request.nodes = nodes;
     l->request.n_nodes = n_nodes;
     l->request.links = links;
-    rc = partition_choose(&l->request, &l->placement, err);
+    rc = replicas_choose(&l->request, l->job.spec.replicas, &l->replicas, err);
     l->is_solved = true;
     if (rc != ERR_OK)
         return rc;
+    l->placement = l->replicas.pipelines[0];
     l->plan = (struct plan){.revision = 1, .is_serial = params->is_serial};
     (void)snprintf(l->plan.namespace, sizeof l->plan.namespace, "%s", l->job.namespace);
     (void)snprintf(l->plan.job, sizeof l->plan.job, "%s", l->job.name);
     (void)snprintf(l->plan.uid, sizeof l->plan.uid, "local-%ld", (long)getpid());
-    placement_to_plan(&l->request, &l->placement, &l->plan);
+    replicas_to_plan(&l->request, &l->replicas, &l->plan);
     return ERR_OK;
 }
 

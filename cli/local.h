@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "api/plan.h"
-#include "balance/partition.h"
+#include "balance/replicas.h"
 #include "cli/child.h"
 #include "cli/job.h"
 #include "cli/scratch.h"
@@ -35,7 +35,8 @@ struct local {
     struct node_probe probes[LOCAL_WORKERS_MAX]; /* of the workers */
     struct partition_request request;            /* points into the above */
     bool is_solved; /* the planner has answered: ERR_NOT_FOUND then means that nothing fits */
-    struct placement placement;
+    struct replicas replicas;
+    struct placement placement; /* of the only replica, or of the lead */
     struct plan plan;
     struct throttle *throttle;
     char worker[LOCAL_PATH_BYTES]; /* the binary */

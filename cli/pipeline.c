@@ -306,8 +306,9 @@ static enum err_code start(struct pipeline *p, struct err *err)
         rc = follow_new(p->fleet, FOLLOW_ASK_MS, &p->follow, err);
     p->revision.plan = l->plan;
     p->revision.plan.revision = 0;
-    for (int i = 0; i < l->plan.n_workers; i++)
-        p->revision.plan.workers[i].slot = l->placement.stages[i].node;
+    for (int r = 0, i = 0; r < l->replicas.n; r++)
+        for (int k = 0; k < l->replicas.pipelines[r].n_stages; k++, i++)
+            p->revision.plan.workers[i].slot = l->replicas.pipelines[r].stages[k].node;
     return rc == ERR_OK ? revise(p, err) : rc;
 }
 

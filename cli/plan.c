@@ -26,16 +26,17 @@ struct arguments {
 static enum err_code print(const struct arguments *a, const struct local *l,
                            const struct cluster *cluster, struct err *err)
 {
-    struct whatif whatif;
+    struct whatif whatif = {.n_fewer = 0};
     struct view view = {.local = l, .cluster = cluster, .whatif = &whatif};
     struct buf text = {.max = VIEW_MAX_BYTES};
     struct jsonw w;
-    enum err_code rc;
+    enum err_code rc = ERR_OK;
 
     if (a->wants_plan) {
         rc = plan_write(&l->plan, l->job.spec_json, &text, err);
     } else {
-        rc = whatif_solve(&l->request, &l->placement, &whatif, err);
+        if (l->replicas.n == 1)
+            rc = whatif_solve(&l->request, &l->placement, &whatif, err);
         if (rc != ERR_OK)
             return rc;
         if (strcmp(a->format, "text") == 0) {

@@ -238,18 +238,23 @@ void show_status_placement(FILE *out, const struct status *s, bool explains)
 {
     double predicted = s->placement.summary.predicted_step_ms;
     double measured = s->progress.step_ms;
+    bool has_replicas = s->n_stages > 0 && s->stages[s->n_stages - 1].plan.replica > 0;
     int width = (int)strlen("NODE");
 
     for (int i = 0; i < s->n_stages; i++)
         width = show_widen(width, s->stages[i].plan.node);
-    (void)fprintf(out, "%-6s %-*s %-36s %11s %11s %5s  %s\n", "STAGE", width, "NODE", "UNITS",
-                  "PREDICTED", "MEASURED", "BUSY", "STATE");
+    (void)fprintf(out, "%-6s %s%-*s %-36s %11s %11s %5s  %s\n", "STAGE",
+                  has_replicas ? "REPLICA  " : "", width, "NODE", "UNITS", "PREDICTED", "MEASURED",
+                  "BUSY", "STATE");
     for (int i = 0; i < s->n_stages; i++) {
         const struct status_stage *stage = &s->stages[i];
         char name[SHOW_NAME_CHARS + 1];
 
         (void)show_name(stage->plan.node, name);
-        (void)fprintf(out, "%-6d %-*s %-36s", i, width, name, stage->plan.units);
+        (void)fprintf(out, "%-6d ", i);
+        if (has_replicas)
+            (void)fprintf(out, "%-8d ", stage->plan.replica);
+        (void)fprintf(out, "%-*s %-36s", width, name, stage->plan.units);
         print_ms(out, stage->plan.predicted_ms);
         print_ms(out, stage->measured_ms);
         if (stage->busy_percent > 0)

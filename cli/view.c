@@ -12,14 +12,18 @@
 
 #define BAR_CHARS 24
 
-static int busy_percent(const struct placement *p, int s)
+/* Of a step, stage `s` of a replica. */
+static int busy_percent(const struct local *l, int replica, int s)
 {
-    return (int)lround(100 * p->micro_batches * p->stages[s].predicted_ms / p->predicted_step_ms);
+    const struct replicas *r = &l->replicas;
+
+    return (int)lround(100 * r->shares[replica] * r->pipelines[replica].stages[s].predicted_ms /
+                       r->step.step_ms);
 }
 
-static double gap(const struct placement *p)
+static double gap(const struct replicas *r)
 {
-    return p->predicted_step_ms / p->bound_ms - 1;
+    return r->step.step_ms / r->bound_ms - 1;
 }
 
 static const char *name_of(const struct view *r, int node)
@@ -92,27 +96,67 @@ static void print_name(FILE *out, const char *name, const char *end, int width)
     (void)fprintf(out, "%s%s%*s ", text, end, width - n, "");
 }
 
-void view_stages(const struct local *l, FILE *out)
+static void print_stages(const struct local *l, int replica, int width, double slowest, FILE *out)
 {
-    const struct placement *p = &l->placement;
-    double slowest = p->stages[p->bottleneck].predicted_ms;
-    int width = (int)strlen("NODE");
+    const struct placement *p = &l->replicas.pipelines[replica];
+    int first = plan_replica(&l->plan, replica).first_worker;
 
-    for (int s = 0; s < p->n_stages; s++)
-        width = show_widen(width, l->plan.workers[s].node);
-    (void)fprintf(out, "%-6s %-*s %5s %8s  %-34s %11s %5s %9s\n", "STAGE", width, "NODE", "CPU",
-                  "GFLOP/S", "UNITS", "PREDICTED", "BUSY", "MEMORY");
     for (int s = 0; s < p->n_stages; s++) {
         const struct placement_stage *stage = &p->stages[s];
         const struct node *n = &l->request.nodes[stage->node];
         int bar = (int)lround(BAR_CHARS * stage->predicted_ms / slowest);
 
-        (void)fprintf(out, "%-6d ", s);
+        (void)fprintf(out, "%-6d ", first + s);
+        if (l->replicas.n > 1)
+            (void)fprintf(out, "%-8d ", replica);
         print_name(out, n->name, "", width);
         (void)fprintf(out, "%5.2g %8.1f  %-34s %8.1f ms %4d%% %5lld MiB  %.*s\n",
-                      n->cpu_milli / 1000.0, n->gflops, l->plan.workers[s].units,
-                      stage->predicted_ms, busy_percent(p, s),
+                      n->cpu_milli / 1000.0, n->gflops, l->plan.workers[first + s].units,
+                      stage->predicted_ms, busy_percent(l, replica, s),
                       (long long)mib_of(stage->memory_bytes), bar, "########################");
+    }
+}
+
+void view_stages(const struct local *l, FILE *out)
+{
+    double slowest = 0;
+    int width = (int)strlen("NODE");
+
+    for (int i = 0; i < l->plan.n_workers; i++) {
+        width = show_widen(width, l->plan.workers[i].node);
+        slowest = fmax(slowest, l->plan.workers[i].predicted_ms);
+    }
+    (void)fprintf(out, "%-6s %s%-*s %5s %8s  %-34s %11s %5s %9s\n", "STAGE",
+                  l->replicas.n > 1 ? "REPLICA  " : "", width, "NODE", "CPU", "GFLOP/S", "UNITS",
+                  "PREDICTED", "BUSY", "MEMORY");
+    for (int r = 0; r < l->replicas.n; r++)
+        print_stages(l, r, width, slowest, out);
+}
+
+/* What the replicas cost and gain. */
+static void print_replicas(const struct local *l, FILE *out)
+{
+    const struct replicas *r = &l->replicas;
+
+    (void)fprintf(out, "%-11s ", "shares");
+    for (int i = 0; i < r->n; i++)
+        (void)fprintf(out, "%s%d", i ? " + " : "", r->shares[i]);
+    (void)fprintf(out, " micro-batches\n");
+    (void)fprintf(out, "%-11s %.1f ms of gradients and weights, of which %.1f ms prolong a step\n",
+                  "exchange", r->step.exchange_ms, r->step.exposed_ms);
+    for (int i = 0; i < r->n_alternatives; i++) {
+        const struct replicas_alternative *other = &r->alternatives[i];
+
+        if (other->n == r->n)
+            continue;
+        (void)fprintf(out, "%-11s ", "instead");
+        if (other->n > 1)
+            (void)fprintf(out, "%d replicas of %d stages in all", other->n, other->n_stages);
+        else
+            (void)fprintf(out, "one pipeline of %d %s", other->n_stages,
+                          other->n_stages == 1 ? "stage" : "stages");
+        (void)fprintf(out, ": %.1f ms, %.2f times as long\n", other->step_ms,
+                      other->step_ms / r->step.step_ms);
     }
 }
 
@@ -135,7 +179,7 @@ static void print_whatif(const struct view *r, FILE *out)
     double now = r->local->placement.predicted_step_ms;
     int width = 0;
 
-    if (r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL)
+    if (r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL || r->local->replicas.n > 1)
         return;
     (void)fprintf(out, "%-11s like %s: %.1f ms (%+.1f%%)\n", "one more", name_of(r, w->like),
                   w->more_ms, 100 * (w->more_ms / now - 1));
@@ -223,6 +267,7 @@ static void print_stale(const struct view *r, int first, FILE *out)
 void view_text(const struct view *r, FILE *out)
 {
     const struct placement *p = &r->local->placement;
+    const struct replicas *all = &r->local->replicas;
     const struct partition_request *request = &r->local->request;
     int sequences = request->job.spec->training.batch_size;
     int slow_edge = explain_slow_edge(p);
@@ -235,18 +280,23 @@ void view_text(const struct view *r, FILE *out)
     for (int i = 0; i < request->n_nodes; i++)
         if (stale_of(r, i))
             print_stale(r, i, out);
-    (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", p->predicted_step_ms,
+    (void)fprintf(out, "\n%-11s %.1f ms predicted, %s; ", "step", all->step.step_ms,
                   spec_strategy_names[p->strategy]);
-    if (gap(p) < 1e-6)
+    if (gap(all) < 1e-6)
         (void)fprintf(out, "no plan of these nodes is faster\n");
     else
         (void)fprintf(out, "no plan is faster than %.1f ms, at most %.1f%% above the optimum\n",
-                      p->bound_ms, 100 * gap(p));
+                      all->bound_ms, 100 * gap(all));
     (void)fprintf(out, "%-11s %d %s in %d %s of %d, %s\n", "batch", sequences,
                   sequences == 1 ? "sequence" : "sequences", p->micro_batches,
                   p->micro_batches == 1 ? "micro-batch" : "micro-batches",
                   sequences / p->micro_batches,
                   request->job.micro_batches == 0 ? "chosen by the planner" : "set by the job");
+    if (all->n > 1) {
+        print_replicas(r->local, out);
+        print_excluded(r->local, &r->cluster->survey, out);
+        return;
+    }
     if (slow_edge >= 0)
         (void)fprintf(out, "%-11s the link between %s and %s: %.1f ms per micro-batch each way\n",
                       "bottleneck", name_of(r, p->stages[slow_edge].node),
@@ -263,17 +313,19 @@ void view_text(const struct view *r, FILE *out)
 
 /* --- for programs --- */
 
-static void write_stage(const struct view *r, int s, struct jsonw *w)
+/* Worker `k` of the plan. */
+static void write_stage(const struct view *r, int k, struct jsonw *w)
 {
-    const struct placement *p = &r->local->placement;
-    int i = p->stages[s].node;
+    const struct plan_worker *worker = &r->local->plan.workers[k];
+    int s = k - plan_replica(&r->local->plan, worker->replica).first_worker;
+    int i = r->local->replicas.pipelines[worker->replica].stages[s].node;
     const struct node *node = &r->local->request.nodes[i];
 
     jsonw_open_object(w, NULL);
-    fields_write(plan_worker_fields, &r->local->plan.workers[s], w);
-    jsonw_int(w, "busyPercent", busy_percent(p, s));
-    if (r->measured && s < r->measured->n_stage_ms)
-        jsonw_int(w, "measuredMicroseconds", llround(1000 * r->measured->stage_ms[s]));
+    fields_write(plan_worker_fields, worker, w);
+    jsonw_int(w, "busyPercent", busy_percent(r->local, worker->replica, s));
+    if (r->measured && k < r->measured->n_stage_ms)
+        jsonw_int(w, "measuredMicroseconds", llround(1000 * r->measured->stage_ms[k]));
     jsonw_double(w, "gflops", node->gflops);
     jsonw_double(w, "unitMilliseconds", node->unit_ms);
     jsonw_int(w, "nodeMemoryBytes", node->memory_bytes);
@@ -293,7 +345,8 @@ static void write_ms(struct jsonw *w, const char *key, double ms)
 
 static void write_whatif(const struct view *r, struct jsonw *w)
 {
-    if (!r->whatif || r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL)
+    if (!r->whatif || r->local->placement.strategy != SPEC_STRATEGY_OPTIMAL ||
+        r->local->replicas.n > 1)
         return;
     jsonw_open_object(w, "oneMore");
     jsonw_string(w, "like", name_of(r, r->whatif->like));
@@ -325,6 +378,27 @@ static void write_remarks(const struct remarks *r, const char *count, const char
     jsonw_close(w);
 }
 
+static void write_replicas(const struct replicas *r, struct jsonw *w)
+{
+    jsonw_open_array(w, "shares");
+    for (int i = 0; i < r->n; i++)
+        jsonw_int(w, NULL, r->shares[i]);
+    jsonw_close(w);
+    if (r->n == 1)
+        return;
+    jsonw_double(w, "exchangeMilliseconds", r->step.exchange_ms);
+    jsonw_double(w, "exposedMilliseconds", r->step.exposed_ms);
+    jsonw_open_array(w, "otherReplicas");
+    for (int i = 0; i < r->n_alternatives; i++) {
+        jsonw_open_object(w, NULL);
+        jsonw_int(w, "replicas", r->alternatives[i].n);
+        jsonw_int(w, "stages", r->alternatives[i].n_stages);
+        jsonw_double(w, "stepMilliseconds", r->alternatives[i].step_ms);
+        jsonw_close(w);
+    }
+    jsonw_close(w);
+}
+
 void view_write(const struct view *r, struct jsonw *w)
 {
     const struct local *l = r->local;
@@ -337,13 +411,14 @@ void view_write(const struct view *r, struct jsonw *w)
     jsonw_string(w, "strategy", spec_strategy_names[l->placement.strategy]);
     jsonw_int(w, "microBatches", l->placement.micro_batches);
     jsonw_bool(w, "microBatchesChosen", job->micro_batches == 0);
-    jsonw_double(w, "gap", gap(&l->placement));
+    jsonw_double(w, "gap", gap(&l->replicas));
     summary.n_excluded = 0; /* listed below, with those that the survey excluded */
     fields_write(plan_summary_fields, &summary, w);
     jsonw_open_array(w, "stages");
     for (int s = 0; s < l->plan.n_workers; s++)
         write_stage(r, s, w);
     jsonw_close(w);
+    write_replicas(&l->replicas, w);
     write_whatif(r, w);
     list_excluded(l, survey, &excluded);
     for (int i = 0; i < survey->n_nodes; i++)

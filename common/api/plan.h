@@ -24,7 +24,7 @@
 #define PLAN_STRATEGY_BYTES   24
 #define PLAN_SLOT_MAX         999
 #define PLAN_KEPT_MAX         32
-#define PLAN_REPLICAS_MAX     8
+#define PLAN_REPLICAS_MAX     SPEC_REPLICAS_MAX
 #define PLAN_SHARES_MAX       PLAN_REPLICAS_MAX
 #define PLAN_REVISION_MAX     999999999 /* so that every name fits (api/names.h) */
 

@@ -111,6 +111,7 @@ const struct field spec_fields[] = {
      .fallback = "0.1"},
     {"training.optimizer.weightDecay", FIELD_DECIMAL, AT(training.weight_decay), .max = 1,
      .fallback = "0.01"},
+    {"replicas", FIELD_INT, AT(replicas), .min = 1, .max = SPEC_REPLICAS_MAX, .fallback = "1"},
     {"placement.strategy", FIELD_ENUM, AT(placement.strategy), .fallback = "Optimal",
      .words = spec_strategy_names},
     {"placement.probePolicy", FIELD_ENUM, AT(placement.probe), .fallback = "IfUnknown",
@@ -442,6 +443,33 @@ static enum err_code check_stages(const struct spec *spec, struct err *err)
     return ERR_OK;
 }
 
+/* Every replica has a pipeline, and a share of the batch. */
+static enum err_code check_replicas(const struct spec *s, struct err *err)
+{
+    const struct {
+        const char *field;
+        int n;
+    } most[] = {{"spec.training.batchSize", s->training.batch_size},
+                {"spec.training.microBatches", s->training.micro_batches}};
+
+    if (s->replicas == 1)
+        return ERR_OK;
+    if (s->placement.strategy == SPEC_STRATEGY_MANUAL)
+        return err_set(err, ERR_INVALID,
+                       "spec.replicas: %d, but strategy Manual has one pipeline; set "
+                       "spec.placement.strategy to Optimal",
+                       s->replicas);
+    for (size_t i = 0; i < sizeof most / sizeof most[0]; i++)
+        if (most[i].n > 0 && s->replicas > most[i].n)
+            return err_set(err, ERR_INVALID, "spec.replicas: %d is above %s, %d", s->replicas,
+                           most[i].field, most[i].n);
+    if (s->replicas * s->placement.min_stages > SPEC_STAGES_MAX)
+        return err_set(err, ERR_INVALID,
+                       "spec.replicas: %d times spec.placement.minStages, %d, is above %d stages",
+                       s->replicas, s->placement.min_stages, SPEC_STAGES_MAX);
+    return ERR_OK;
+}
+
 static enum err_code check_spec(struct spec *s, struct err *err)
 {
     enum err_code rc = check_task(s, err);
@@ -466,6 +494,9 @@ static enum err_code check_spec(struct spec *s, struct err *err)
         return err_set(err, ERR_INVALID,
                        "spec.placement.minStages: %d is above spec.placement.maxStages, %d",
                        s->placement.min_stages, s->placement.max_stages);
+    rc = check_replicas(s, err);
+    if (rc != ERR_OK)
+        return rc;
     if (s->training.learning_rate <= 0)
         return err_set(err, ERR_INVALID, "spec.training.optimizer.learningRate: must be above 0");
     if (s->data.mask_probability <= 0)
@@ -594,8 +625,9 @@ bool spec_same_workers(const struct spec *a, const struct spec *b)
      * placement.rebalance are read when they count. */
     for (const struct field *f = spec_fields; f->kind != FIELD_END; f++)
         if (f->kind != FIELD_LIST && strcmp(f->key, "placement.rebalance") != 0 &&
-            (strncmp(f->key, "placement.", 10) == 0 || strncmp(f->key, "worker.", 7) == 0 ||
-             strncmp(f->key, "checkpoint.", 11) == 0 || strncmp(f->key, "output.", 7) == 0))
+            (strcmp(f->key, "replicas") == 0 || strncmp(f->key, "placement.", 10) == 0 ||
+             strncmp(f->key, "worker.", 7) == 0 || strncmp(f->key, "checkpoint.", 11) == 0 ||
+             strncmp(f->key, "output.", 7) == 0))
             same = same &&
                    memcmp((const char *)a + f->offset, (const char *)b + f->offset, f->bytes) == 0;
     for (int s = 0; same && s < x->n; s++)

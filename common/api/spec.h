@@ -21,6 +21,7 @@
 #define SPEC_IMAGE_BYTES          513
 #define SPEC_WORD_BYTES           32
 #define SPEC_RESUME_BYTES         47 /* of a job or its checkpoints' folder (names_checkpoints()) */
+#define SPEC_REPLICAS_MAX         8
 #define SPEC_STAGES_MAX           64
 #define SPEC_HEADROOM_PERCENT_MAX 400
 #define SPEC_COLUMN_BYTES         65
@@ -188,6 +189,7 @@ struct spec {
         double warmup_ratio;         /* of all steps */
         double weight_decay;
     } training;
+    int replicas; /* pipelines, each on nodes of its own */
     struct {
         enum spec_strategy strategy;
         enum spec_probe probe;

@@ -108,6 +108,7 @@ static const struct field stage_fields[] = {
     {"stage", FIELD_INT, STAGE(stage), .max = SPEC_STAGES_MAX - 1, .flags = FIELD_REQUIRED},
     {"pod", FIELD_TEXT, STAGE(pod)},
     {"podUID", FIELD_TEXT, STAGE(pod_uid), .flags = FIELD_OMIT},
+    {"replica", FIELD_INT, STAGE(plan.replica), .max = SPEC_REPLICAS_MAX - 1, .flags = FIELD_OMIT},
     {"node", FIELD_TEXT, STAGE(plan.node)},
     {"units", FIELD_TEXT, STAGE(plan.units)},
     {"firstUnit", FIELD_INT, STAGE(plan.first_unit), .max = MODEL_UNITS_MAX},

@@ -214,11 +214,13 @@ static enum drain_state find_places(struct context *c, const struct survey *s)
 
 /* --- */
 
-/* Are all workers of the last revision there, and those that stay not lost? */
+/* Are all workers of the last revision there, and those that stay not lost? Units of replicas do
+ * not move. */
 static bool is_whole(const struct context *c)
 {
     const struct plan *last = &c->seen->revision.plan;
-    bool is_whole = c->seen->has_revision && context_n_stages(c) == last->n_workers;
+    bool is_whole = c->seen->has_revision && context_n_stages(c) == last->n_workers &&
+                    plan_n_replicas(last) == 1;
 
     for (int i = 0; i < last->n_workers && is_whole; i++) {
         const struct seen_pod *p = context_stage_pod(c, i);

@@ -52,11 +52,12 @@ void drift_describe(const struct status *s, char *text, size_t bytes)
 void drift_watch(struct context *c, const struct progress *from)
 {
     struct status *status = &c->out->status;
-    int n_microbatches = c->seen->revision.plan.micro_batches;
+    const struct plan *plan = &c->seen->revision.plan;
     double step_ms = fmax(status->progress.step_ms, status->placement.summary.predicted_step_ms);
 
     for (int i = 0; i < status->n_stages; i++) {
         struct status_stage *s = &status->stages[i];
+        int n_microbatches = plan_microbatches(plan, s->plan.replica);
         double percent =
             from->step_ms > 0 ? 100 * n_microbatches * s->measured_ms / from->step_ms : 0;
         double off_ms = n_microbatches * fabs(s->measured_ms - s->plan.predicted_ms);

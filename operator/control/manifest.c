@@ -496,7 +496,7 @@ enum err_code manifest_object(const struct observed *seen, const struct action *
         pod.node = worker->node;
         pod.cpu_milli = worker->cpu_milli;
         pod.memory_bytes = worker->memory_bytes;
-        pod.reads_data = action->stage == 0;
+        pod.reads_data = worker->first_unit == 0;
         break;
     case ACTION_CREATE_SUBSTITUTE:
         pod.object.id = (struct revision_worker){action->slot, seen->revision.plan.revision};

@@ -4,8 +4,7 @@
 #include <string.h>
 
 #include "api/node.h"
-#include "balance/explain.h"
-#include "balance/partition.h"
+#include "balance/replicas.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "control/context.h"
@@ -208,7 +207,8 @@ static void name_workers(const struct context *c, struct plan *plan)
             const struct seen_pod *pod = context_stage_pod(c, s);
 
             if (!pod || pod_is_over(pod) || strcmp(pod->node, worker->node) != 0 ||
-                (i == 0 && s != 0) || pod->cpu_milli < worker->cpu_milli ||
+                (worker->first_unit == 0 && c->seen->status.stages[s].plan.first_unit != 0) ||
+                pod->cpu_milli < worker->cpu_milli ||
                 pod->memory_bytes < worker->memory_bytes * 100 / percent || worker->slot >= 0 ||
                 pod->slot < 0 || pod->slot >= 2 * SPEC_STAGES_MAX || is_taken[pod->slot])
                 continue;
@@ -291,7 +291,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
 {
     struct survey *survey = &nodes->survey;
     struct partition_request request = partition_request_of(&c->spec);
-    struct placement placement;
+    struct replicas replicas;
     struct plan *plan = &c->out->revision.plan;
     const struct unplaced *last = &c->seen->unplaced;
     int64_t age_ms = c->seen->now_ms - last->solved_ms;
@@ -317,7 +317,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
         context_requeue(c, DECIDE_SOLVE_MS - age_ms);
         return ERR_OK;
     }
-    rc = partition_choose(&request, &placement, err);
+    rc = replicas_choose(&request, c->spec.replicas, &replicas, err);
     if (rc != ERR_OK) {
         c->out->unplaced = (struct unplaced){
             .is_set = rc != ERR_NO_MEMORY, .digest = digest, .solved_ms = c->seen->now_ms};
@@ -331,7 +331,7 @@ static enum err_code solve(struct context *c, struct nodes *nodes, struct err *e
     (void)snprintf(plan->job, sizeof plan->job, "%s", c->seen->name);
     (void)snprintf(plan->uid, sizeof plan->uid, "%s", c->seen->uid);
     plan->revision = c->number;
-    placement_to_plan(&request, &placement, plan);
+    replicas_to_plan(&request, &replicas, plan);
     explain(c, survey, plan->summary.explanation);
     name_workers(c, plan);
     revise(c, plan);
@@ -394,7 +394,8 @@ static bool repeat(struct context *c)
 void place(struct context *c)
 {
     bool is_manual = c->spec.placement.strategy == SPEC_STRATEGY_MANUAL;
-    int least = is_manual ? c->spec.placement.stages.n : c->spec.placement.min_stages;
+    int least =
+        is_manual ? c->spec.placement.stages.n : c->spec.replicas * c->spec.placement.min_stages;
     char why[ERR_TEXT_BYTES];
     struct nodes nodes;
     struct err err = {0};

@@ -240,7 +240,7 @@ static bool is_asked(const struct observed *seen)
 /* A cut that only another plan can change. */
 static bool is_fixed(const struct plan *plan)
 {
-    return plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL ||
+    return plan_n_replicas(plan) > 1 || plan->spec.placement.strategy != SPEC_STRATEGY_OPTIMAL ||
            (plan->n_workers == 1 && plan->spec.placement.max_stages == 1);
 }
 
@@ -330,6 +330,9 @@ static void refuse(struct context *c)
     if (plan->n_workers == 1)
         (void)snprintf(r->message, sizeof r->message,
                        "The cut is kept: the job has only one stage.");
+    else if (plan_n_replicas(plan) > 1)
+        (void)snprintf(r->message, sizeof r->message,
+                       "The cut is kept: units do not move while the job has replicas.");
     else
         (void)snprintf(r->message, sizeof r->message,
                        "The cut is kept: with spec.placement.strategy %s it does not depend on "

@@ -376,6 +376,20 @@ loses_process() {
     until_true 20 revision_is crash 2 && has_event 'WorkerFailed: Stage 2' && [ "$(field crash '{.status.restarts}')" = 1 ] &&
         completes crash && has_event 'Recovering: Revision 2 goes on from step 0' && [ "$(workers_of crash)" = 'w0-1 w1-1 w2-2 ' ]
 }
+# twins NAME: a job of two replicas, the faster of which has three of four micro-batches
+twins() {
+    stages='  replicas: 2
+  placement: {minStages: 1, maxStages: 1, rebalance: "Off"}' kept "$1" '  checkpoint: {everySteps: 20, store: {persistentVolumeClaim: {claimName: out, path: twins}}}'
+}
+has_replicas() {
+    twins whole && completes whole && field whole '{.status.placement.explanation}' && left_by whole >"$dir/whole" || return
+    document "$(prefix whole)-r1" | jq -c '.plan | [.shares, [.workers[] | [.replica, .node, .unitCount]]]'
+    document "$(prefix whole)-r1" | jq -e '.plan | .shares == [3, 1] and [.workers[].replica] == [0, 1]' || return
+    twins half && trains half && until_true 60 has_checkpoint "$dir/agent/claims/out/twins/$(prefix half)" || return
+    touch "$dir/agent/kill/$(prefix half)-w1-1"
+    until_true 20 revision_is half 2 && completes half && workers_of half || return
+    [ "$(workers_of half)" = 'w0-1 w1-2 ' ] && left_by half | diff - "$dir/whole"
+}
 # Units of workers that are still at the checkpoint's step need not be read.
 from_checkpoint() { has_event 'Training: .* goes on from step [1-9][0-9]* (.*checkpoint)' "$1"; } # from_checkpoint JOB
 goes_back() { # to a checkpoint: when a worker is killed, and when all pods go at once
@@ -943,6 +957,7 @@ check 'workers take a revision from their operator only' attacked_early
 check 'a key that was deleted is made again for the next worker' loses_key
 check 'a key of another owner is refused' foreign_key
 check 'a job completes when a worker crashes' loses_process
+check 'a job of two replicas trains, and loses nothing when a worker of one is lost' has_replicas
 check 'a job goes back to its newest checkpoint when workers are lost, and when all are' goes_back
 check 'a job goes on from the checkpoints of another one' goes_on_from_another
 check 'a checkpoint is written on command, once, whatever happens to the operator' on_command

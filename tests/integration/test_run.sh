@@ -178,6 +178,34 @@ killed() {
 has_revisions() { [ "$(grep -c '^revision' "$work/$1.log")" -ge "$2" ]; } # has_revisions NAME NUMBER: after the first
 check 'a run goes on from a checkpoint when workers are killed' killed
 
+# Two replicas, each of which has one of two micro-batches, wherever their stages are.
+replicas() { # replicas NAME [SLOT...]: kills those workers, one after the other
+    local name=$1 pid run slot n=0
+    shift
+    sed -e 's/^spec:/spec:\n  replicas: 2/' -e 's/microBatches: 8/microBatches: 2/' \
+        -e 's/^  training:/  placement: {minStages: 2, maxStages: 2}\n&/' "$work/saved.yaml" >"$work/replicas.yaml"
+    timeout 120 "$bin/kubectl-skyjob" run -f "$work/replicas.yaml" --workers cpu=1,cpu=1,cpu=1,cpu=1 --strategy Even \
+        --data build/sample/mnli --output "$work/$name" >"$work/$name.log" 2>&1 &
+    pid=$!
+    until_true 60 grep -q '^step ' "$work/$name.log"
+    run=$(pgrep -P "$pid")
+    for slot; do
+        sleep 1
+        pkill -KILL -P "$run" -f -- "--slot $slot"
+        until_true 60 has_revisions "$name" $((++n)) || break
+    done
+    wait "$pid"
+}
+replicas_killed() {
+    replicas replicas || { cat "$work/replicas.log"; return 1; }
+    replicas fewer 3 0 || { cat "$work/fewer.log"; return 1; }
+    cat "$work/fewer.log"
+    grep -q 'with 2 replicas of 2 and 2 stages, which compute 1 and 1 of 2 micro-batches' "$work/fewer.log" &&
+        [ "$(grep -c '^revision' "$work/fewer.log")" -ge 2 ] && [ "$(weights_of "$work/fewer")" = "$(weights_of "$work/replicas")" ] &&
+        [ "$(losses fewer)" = "$(losses replicas)" ] && [ "$(losses replicas | wc -l)" = 300 ]
+}
+check 'two replicas go on when workers of either are killed, with the same weights and losses' replicas_killed
+
 # A node is lost: a worker, and its disk with its own checkpoints and copies of another worker's.
 sed 's/{everySteps: 10}/{everySteps: 10, store: {peers: {}}}/' "$work/saved.yaml" >"$work/peers.yaml"
 loses_node() {

@@ -215,6 +215,7 @@ static void spec_fills_in_every_default(void **state)
     assert_int_equal(s.placement.strategy, SPEC_STRATEGY_OPTIMAL);
     assert_int_equal(s.placement.min_stages, 1);
     assert_int_equal(s.placement.max_stages, 8);
+    assert_int_equal(s.replicas, 1);
     assert_string_equal(s.worker.image, "");
     assert_string_equal(s.worker.pull_policy, "IfNotPresent");
     assert_string_equal(s.output.claim, "");
@@ -497,6 +498,20 @@ static struct refused refused[] = {
      WITH("\"model\": {\"from\": {\"persistentVolumeClaim\": {\"claimName\": \"a\", "
           "\"path\": \"..\"}}}"),
      "spec.model.from.persistentVolumeClaim.path: must be a relative path"},
+    {"spec_replicas_are_at_most_eight", WITH("\"replicas\": 9"), "spec.replicas: 9 is not in 1..8"},
+    {"spec_replicas_have_no_manual_cut",
+     WITH("\"replicas\": 2, \"placement\": {\"strategy\": \"Manual\", \"manual\": {\"replicas\": "
+          "[{\"stages\": [{\"layers\": 4}]}]}}"),
+     "spec.replicas: 2, but strategy Manual has one pipeline"},
+    {"spec_replicas_need_a_sequence_each",
+     WITH("\"replicas\": 4, \"training\": {\"batchSize\": 3}"),
+     "spec.replicas: 4 is above spec.training.batchSize, 3"},
+    {"spec_replicas_need_a_micro_batch_each",
+     WITH("\"replicas\": 4, \"training\": {\"batchSize\": 8, \"microBatches\": 2}"),
+     "spec.replicas: 4 is above spec.training.microBatches, 2"},
+    {"spec_replicas_need_their_stages",
+     WITH("\"replicas\": 8, \"placement\": {\"minStages\": 9, \"maxStages\": 9}"),
+     "spec.replicas: 8 times spec.placement.minStages, 9, is above 64 stages"},
     {"spec_manual_needs_stages", WITH("\"placement\": {\"strategy\": \"Manual\"}"),
      "spec.placement.strategy: Manual needs spec.placement.manual"},
     {"spec_stages_need_manual",

@@ -50,10 +50,12 @@ static int solve(void **state)
         (struct survey){.n_nodes = 5, .nodes = at.all, .n_candidates = 3, .entries = at.entries};
     at.view = (struct view){.local = &at.local, .cluster = &at.cluster, .whatif = &at.whatif};
     if (model_preset("BertBase", &at.local.job.spec.model, NULL) != ERR_OK ||
-        partition_solve(&at.local.request, &at.local.placement, NULL) != ERR_OK ||
-        whatif_solve(&at.local.request, &at.local.placement, &at.whatif, NULL) != ERR_OK)
+        replicas_choose(&at.local.request, 1, &at.local.replicas, NULL) != ERR_OK ||
+        whatif_solve(&at.local.request, &at.local.replicas.pipelines[0], &at.whatif, NULL) !=
+            ERR_OK)
         return -1;
-    placement_to_plan(&at.local.request, &at.local.placement, &at.local.plan);
+    at.local.placement = at.local.replicas.pipelines[0];
+    replicas_to_plan(&at.local.request, &at.local.replicas, &at.local.plan);
     return 0;
 }
 
@@ -289,8 +291,9 @@ static char *plan_of(const char *first, const char *second)
     (void)snprintf(nodes[0].name, sizeof nodes[0].name, "%s", first);
     (void)snprintf(nodes[1].name, sizeof nodes[1].name, "%s", second);
     assert_int_equal(model_preset("BertMini", &spec->model, NULL), ERR_OK);
-    assert_int_equal(partition_solve(&l.request, &l.placement, NULL), ERR_OK);
-    placement_to_plan(&l.request, &l.placement, &l.plan);
+    assert_int_equal(replicas_choose(&l.request, 1, &l.replicas, NULL), ERR_OK);
+    l.placement = l.replicas.pipelines[0];
+    replicas_to_plan(&l.request, &l.replicas, &l.plan);
     view_stages(&l, out);
     (void)fclose(out);
     return text;
@@ -332,6 +335,36 @@ static void view_keeps_its_columns_whatever_nodes_are_called(void **state)
     }
 }
 
+/* The slow node and the fast one, a pipeline each. */
+static void view_has_the_replicas_and_what_one_pipeline_would_take(void **state)
+{
+    static struct local l;
+    const struct cluster none = {.unread = ""};
+    const struct view view = {.local = &l, .cluster = &none};
+    char *text = NULL;
+    size_t n = 0;
+    FILE *out = open_memstream(&text, &n);
+
+    (void)state;
+    l.job.spec = at.local.job.spec;
+    l.job.spec.replicas = 2;
+    l.request = at.local.request;
+    l.request.job.spec = &l.job.spec;
+    l.request.n_nodes = 2;
+    assert_int_equal(replicas_choose(&l.request, 2, &l.replicas, NULL), ERR_OK);
+    l.placement = l.replicas.pipelines[0];
+    replicas_to_plan(&l.request, &l.replicas, &l.plan);
+    assert_non_null(out);
+    view_text(&view, out);
+    (void)fclose(out);
+    assert_non_null(strstr(text, "STAGE  REPLICA  NODE"));
+    assert_non_null(strstr(text, "\n0      0        fast"));
+    assert_non_null(strstr(text, "\n1      1        slow"));
+    assert_non_null(strstr(text, "shares      7 + 1 micro-batches\n"));
+    assert_non_null(strstr(text, "\ninstead     one pipeline of "));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -343,6 +376,7 @@ int main(void)
         cmocka_unit_test_setup(view_lists_whose_figures_do_not_hold, solve),
         cmocka_unit_test_setup(view_for_programs_is_the_same_in_json_and_yaml, solve),
         cmocka_unit_test_setup(view_for_programs_has_the_names_of_the_status, solve),
+        cmocka_unit_test_setup(view_has_the_replicas_and_what_one_pipeline_would_take, solve),
         cmocka_unit_test(view_has_a_row_for_every_stage),
         cmocka_unit_test(view_keeps_its_columns_whatever_nodes_are_called),
     };

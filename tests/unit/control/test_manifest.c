@@ -902,6 +902,7 @@ static struct world *golden_world(const struct golden *g)
 
         stage->slot = i;
         stage->incarnation = 3;
+        stage->first_unit = 3 * i;
         (void)snprintf(stage->node, sizeof stage->node, "node-%d", i);
         stage->cpu_milli = 500 * (i + 1);
         stage->memory_bytes = (int64_t)5 << (30 + i);
