@@ -520,6 +520,15 @@ refused() { # refused CODE WORDS ARGUMENT...
 }
 check 'checkpoints of another model are refused, and stay' of_another_model
 check 'a bucket that cannot be used is named, with the reason' bucket_refuses
+over_tls() ( # a server of its own, whose certificate only the second run trusts
+    bucket_pid=
+    trap bucket_stop EXIT
+    bucket_build && bucket_start "$work/tls" tls &&
+        refused 2 'SSL certificate problem' -f "$work/job.yaml" --workers cpu=1 --data build/sample/mnli --checkpoints s3://runs/x || exit
+    AWS_CA_BUNDLE=$work/tls/cert.pem run over_tls cpu=1,cpu=1 --strategy Even --checkpoints s3://runs/x || { cat "$work/over_tls.log"; exit 1; }
+    has_checkpoint "$work/tls/disk/runs/x"
+)
+check 'a bucket is reached over TLS with a certificate that is trusted, and with no other' over_tls
 check 'a run does not go on from a bucket in a folder, from a folder in a bucket, or from another bucket' mixed
 check 'a job file that is not there is refused by name' refused 2 none.yaml -f "$work/none.yaml" --workers cpu=1
 sed 's/batchSize: 32/batchSize: 30/' "$work/job.yaml" >"$work/odd.yaml"
