@@ -209,15 +209,15 @@ int plan_share_begin(const struct plan *p, int k, int n)
     return begin < n ? begin : n;
 }
 
-int plan_microbatches(const struct plan *p, int replica)
+int plan_microbatches(const struct plan *p, int replica, int n)
 {
     struct plan_replica r;
 
     if (replica >= plan_n_replicas(p))
         return 0;
     r = plan_replica(p, replica);
-    return plan_share_begin(p, r.first_share + r.n_shares, p->micro_batches) -
-           plan_share_begin(p, r.first_share, p->micro_batches);
+    return plan_share_begin(p, r.first_share + r.n_shares, n) -
+           plan_share_begin(p, r.first_share, n);
 }
 
 /* --- homes --- */

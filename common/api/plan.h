@@ -129,14 +129,19 @@ struct plan_replica plan_replica(const struct plan *p, int replica);
  * of less than M sequences, whose last shares are smaller or empty. k = n_shares: `n`. */
 int plan_share_begin(const struct plan *p, int k, int n);
 
-/* The micro-batches of a whole step that a replica computes; of one that is not there, none. */
-int plan_microbatches(const struct plan *p, int replica);
+/* How many of `n` micro-batches, as above, a replica computes; one that is not there, none. */
+int plan_microbatches(const struct plan *p, int replica, int n);
 
 /* The homes, in the order of units, each worker at most once; returns how many. The leader's is the
  * first. Parameters are spread evenly over the workers, as far as the cuts allow. */
 int plan_homes(const struct plan *p, struct plan_home out[static SPEC_STAGES_MAX]);
-/* What is at home at worker `i`, and its place among the homes, or -1 with no units. */
+/* What is at home at `worker`, and its place among the homes, or -1 with no units. */
 int plan_home(const struct plan *p, int worker, struct plan_home *out);
+
+static inline bool plan_home_has(const struct plan_home *home, int unit)
+{
+    return unit >= home->first_unit && unit < home->first_unit + home->n_units;
+}
 
 /* Where checkpoints lie in workers' own stores, the stage that keeps copies of a stage's: the next
  * one in the pipeline, with the first behind the last, that is on another node and keeps those of

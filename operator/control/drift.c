@@ -57,7 +57,7 @@ void drift_watch(struct context *c, const struct progress *from)
 
     for (int i = 0; i < status->n_stages; i++) {
         struct status_stage *s = &status->stages[i];
-        int n_microbatches = plan_microbatches(plan, s->plan.replica);
+        int n_microbatches = plan_microbatches(plan, s->plan.replica, plan->micro_batches);
         double percent =
             from->step_ms > 0 ? 100 * n_microbatches * s->measured_ms / from->step_ms : 0;
         double off_ms = n_microbatches * fabs(s->measured_ms - s->plan.predicted_ms);

@@ -737,7 +737,7 @@ static struct outcome run_armed(struct crew_params p, long fails, long waits)
     return run_armed_to(p, fails, waits, p.has_checkpoints);
 }
 
-/* One run per message from the second revision on, or every so many. */
+/* A run for every message, or every n-th, from the second revision on. */
 static void check_failures(const struct crew_cut *cuts, int n_shares, int every)
 {
     struct outcome straight = run_straight_in_shares(four_steps, &cuts[1], n_shares, own_path);

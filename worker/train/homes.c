@@ -29,10 +29,29 @@ static void find_homes(struct homes *h)
 
         (void)plan_home(h->plan, edges->homes[k].worker, &home);
         for (int i = 0; i < w->n_units; i++)
-            if (w->first_unit + i >= home.first_unit &&
-                w->first_unit + i < home.first_unit + home.n_units)
+            if (plan_home_has(&home, w->first_unit + i))
                 h->home_edges[i] = k;
     }
+}
+
+/* What is done with a piece of unit `i` of the stage: `floats` are of its gradients or weights. */
+typedef enum err_code piece_fn(struct homes *h, const struct homes_order *order, int i,
+                               float *floats, size_t n, struct err *err);
+
+static enum err_code by_piece(struct homes *h, const struct homes_order *order, int i,
+                              piece_fn *move, struct err *err)
+{
+    const struct weights_unit *u = &h->weights->units[i];
+    float *floats = order->is_weights ? u->params : u->grads;
+    enum err_code rc = ERR_OK;
+
+    for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
+        size_t left = u->count - at;
+
+        rc = move(h, order, i, floats + at, left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS,
+                  err);
+    }
+    return rc;
 }
 
 /* --- gradients --- */
@@ -41,12 +60,6 @@ static bool computes(const struct homes *h, int replica, int n_microbatches)
 {
     return plan_share_begin(h->plan, replica, n_microbatches) <
            plan_share_begin(h->plan, replica + 1, n_microbatches);
-}
-
-static void add(float *to, const float *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] += from[i];
 }
 
 /* Add the same piece of all replicas: `own` is this one's, and becomes the sum. */
@@ -69,7 +82,7 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
 
         if (!is_behind && (is_end || from->replica > h->replica)) {
             if (!is_first && computes(h, h->replica, order->n_microbatches))
-                add(own, h->sum, n);
+                weights_add(own, h->sum, n);
             else if (!is_first)
                 memcpy(own, h->sum, n * sizeof *own);
             is_behind = true;
@@ -84,7 +97,7 @@ static enum err_code add_piece(struct homes *h, const struct homes_order *order,
         if (rc == ERR_OK && is_first && !is_behind)
             memcpy(h->sum, piece, n * sizeof *piece);
         else if (rc == ERR_OK)
-            add(is_behind ? own : h->sum, piece, n);
+            weights_add(is_behind ? own : h->sum, piece, n);
         is_first = false;
         exchange_release(&h->exchange, key, &msg);
         if (rc != ERR_OK)
@@ -135,16 +148,9 @@ static enum err_code collect(struct homes *h, const struct homes_order *order, s
     enum err_code rc = ERR_OK;
 
     for (int i = h->weights->n_units - 1; rc == ERR_OK && i >= 0; i--) {
-        const struct weights_unit *u = &h->weights->units[i];
-
         rc = waits ? wait_for_gradient(h, i, err) : ERR_OK;
-        for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
-            size_t left = u->count - at;
-            size_t n = left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
-
-            rc = is_at_home(h, i) ? add_piece(h, order, i, u->grads + at, n, err)
-                                  : send_piece(h, order, i, u->grads + at, n, err);
-        }
+        if (rc == ERR_OK)
+            rc = by_piece(h, order, i, is_at_home(h, i) ? add_piece : send_piece, err);
     }
     return rc;
 }
@@ -152,7 +158,7 @@ static enum err_code collect(struct homes *h, const struct homes_order *order, s
 /* --- weights --- */
 
 static enum err_code send_weights(struct homes *h, const struct homes_order *order, int i_unit,
-                                  const float *params, size_t n, struct err *err)
+                                  float *params, size_t n, struct err *err)
 {
     const struct edges *edges = &h->exchange.edges;
     int unit = h->weights->first_unit + i_unit;
@@ -202,15 +208,7 @@ static enum err_code spread(struct homes *h, const struct homes_order *order, st
     enum err_code rc = ERR_OK;
 
     for (int i = 0; rc == ERR_OK && i < h->weights->n_units; i++) {
-        const struct weights_unit *u = &h->weights->units[i];
-
-        for (size_t at = 0; rc == ERR_OK && at < u->count; at += EDGES_PIECE_FLOATS) {
-            size_t left = u->count - at;
-            size_t n = left < EDGES_PIECE_FLOATS ? left : EDGES_PIECE_FLOATS;
-
-            rc = is_at_home(h, i) ? send_weights(h, order, i, u->params + at, n, err)
-                                  : receive_weights(h, order, i, u->params + at, n, err);
-        }
+        rc = by_piece(h, order, i, is_at_home(h, i) ? send_weights : receive_weights, err);
         if (rc == ERR_OK)
             show_weights(h, i);
     }

@@ -14,13 +14,11 @@ struct schedule schedule_of(const struct plan *plan, int replica, int n_seqs)
 {
     const struct plan_replica r = plan_replica(plan, replica);
     int n = schedule_microbatches(plan, n_seqs);
-    int first = plan_share_begin(plan, r.first_share, n);
 
     return (struct schedule){.n_stages = r.n_stages,
-                             .n_microbatches =
-                                 plan_share_begin(plan, r.first_share + r.n_shares, n) - first,
+                             .n_microbatches = plan_microbatches(plan, replica, n),
                              .is_serial = plan->is_serial,
-                             .first_microbatch = first};
+                             .first_microbatch = plan_share_begin(plan, r.first_share, n)};
 }
 
 int schedule_in_flight(const struct schedule *s, int stage)

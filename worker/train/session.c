@@ -138,7 +138,7 @@ static enum progress_cause cause_of_reading(enum err_code rc)
 
 static bool is_own(const struct session *s, int unit)
 {
-    return unit >= s->home.first_unit && unit < s->home.first_unit + s->home.n_units;
+    return plan_home_has(&s->home, unit);
 }
 
 /* Take memory for units that are not here. Random ones are initialized now; the others are read or

@@ -89,9 +89,7 @@ static void layout_slot(struct stage *s, struct stage_slot *slot, struct arena *
 
 bool stage_is_home(const struct stage *s, int i)
 {
-    int unit = s->weights.first_unit + i;
-
-    return unit >= s->home.first_unit && unit < s->home.first_unit + s->home.n_units;
+    return plan_home_has(&s->home, s->weights.first_unit + i);
 }
 
 /* The weights of units that have their home elsewhere, in copies of the state's entries. */

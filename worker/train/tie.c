@@ -24,12 +24,6 @@ void tie_layout(struct tie *t, const struct weights *weights, bool is_last, size
     }
 }
 
-static void add(float *to, const float *from, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        to[i] += from[i];
-}
-
 /* What a stage does with the [V,C] floats: it sends them from `from`, adds them to `sum`, copies
  * them to `copy`, or, between the two ends, passes them on. */
 struct relay {
@@ -56,7 +50,7 @@ static enum err_code move_piece(struct exchange *x, const struct relay *relay,
         return rc;
     rc = exchange_view(x, &msg, n, NULL, &piece, err);
     if (rc == ERR_OK && relay->sum)
-        add(relay->sum + at, piece, n);
+        weights_add(relay->sum + at, piece, n);
     else if (rc == ERR_OK && relay->copy)
         memcpy(relay->copy + at, piece, n * sizeof *piece);
     else if (rc == ERR_OK)
@@ -90,7 +84,7 @@ enum err_code tie_collect(struct tie *t, struct exchange *x, int64_t step, struc
     if (!t->is_tied)
         return ERR_OK;
     if (t->is_first && t->is_last)
-        add(t->owned_grads, t->grads, t->count);
+        weights_add(t->owned_grads, t->grads, t->count);
     else
         rc = move(t, x, &relay, step, err);
     if (t->is_last)

@@ -26,6 +26,12 @@ void weights_init(float *params, const struct model *model, int unit, uint64_t s
     }
 }
 
+void weights_add(float *to, const float *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] += from[i];
+}
+
 double weights_square_sum(const struct weights *w, double square_sum)
 {
     for (int i = 0; i < w->n_units; i++)

@@ -37,6 +37,9 @@ struct weights_step {
 /* BERT's random start of `unit`, a function of (seed, tensor, element). */
 void weights_init(float *params, const struct model *model, int unit, uint64_t seed);
 
+/* Add n floats, as of gradients. */
+void weights_add(float *to, const float *from, size_t n);
+
 /* `square_sum` plus the squares of all gradients, added in unit order. */
 double weights_square_sum(const struct weights *w, double square_sum);
 

@@ -299,9 +299,9 @@ static void plan_shares_of_a_short_step_end_with_it(void **state)
     assert_int_equal(plan_share_begin(&p, 2, 12), 12);
     assert_int_equal(plan_share_begin(&p, 1, 7), 7);
     assert_int_equal(plan_share_begin(&p, 2, 7), 7);
-    assert_int_equal(plan_microbatches(&p, 0), 10);
-    assert_int_equal(plan_microbatches(&p, 1), 6);
-    assert_int_equal(plan_microbatches(&p, 2), 0);
+    assert_int_equal(plan_microbatches(&p, 0, 16), 10);
+    assert_int_equal(plan_microbatches(&p, 1, 16), 6);
+    assert_int_equal(plan_microbatches(&p, 2, 16), 0);
     p.n_shares = 0;
     assert_int_equal(plan_share_begin(&p, 0, 7), 0);
     assert_int_equal(plan_share_begin(&p, 1, 7), 7);

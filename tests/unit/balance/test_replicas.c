@@ -17,6 +17,7 @@
 #include "balance/explain.h"
 #include "base/buf.h"
 #include "instances.h"
+#include "suite.h"
 
 #define NODES 4 /* whose splits can all be tried */
 #define M_MAX 6
@@ -712,7 +713,7 @@ static void replicas_are_the_fewest_that_are_nearly_as_fast_as_any(void **state)
 
 /* --- what is refused --- */
 
-static const struct refusal {
+static struct refusal {
     const char *name;
     int n, n_nodes, n_microbatches;
     enum spec_strategy strategy;
@@ -824,12 +825,9 @@ static void replicas_explain_shares_exchange_and_one_pipeline(void **state)
     assert_non_null(strstr(text, "3 replicas of "));
 }
 
-#define N_REFUSALS (sizeof refusals / sizeof refusals[0])
-
 int main(void)
 {
-    struct CMUnitTest tests[N_REFUSALS];
-    const struct CMUnitTest others[] = {
+    const struct CMUnitTest own[] = {
         cmocka_unit_test(replicas_are_split_as_trying_everything_finds),
         cmocka_unit_test(replicas_lose_little_to_cuts_that_heed_the_exchange),
         cmocka_unit_test(replicas_lose_nothing_to_any_cut_without_an_exchange),
@@ -842,10 +840,9 @@ int main(void)
         cmocka_unit_test(replicas_of_one_become_the_plan_of_its_placement),
         cmocka_unit_test(replicas_explain_shares_exchange_and_one_pipeline),
     };
-    int n_failed = cmocka_run_group_tests(others, NULL, NULL);
+    struct suite suite = {.n = 0};
 
-    for (size_t i = 0; i < N_REFUSALS; i++)
-        tests[i] = (struct CMUnitTest){refusals[i].name, check_refusal, NULL, NULL,
-                                       (void *)(uintptr_t)&refusals[i]};
-    return n_failed + cmocka_run_group_tests(tests, NULL, NULL);
+    SUITE_TESTS(&suite, own);
+    SUITE_ROWS(&suite, refusals, check_refusal);
+    return suite_run(&suite, "replicas", NULL, NULL);
 }
